@@ -1,0 +1,1 @@
+//! Benchmark cases: each checked before it is timed.

@@ -1,0 +1,1 @@
+//! Compile array assignments to machine code in milliseconds and run them on streams.

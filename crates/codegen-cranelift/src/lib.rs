@@ -1,0 +1,1 @@
+//! Compiles scheduled IR to host machine code through Cranelift.

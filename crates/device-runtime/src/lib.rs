@@ -1,0 +1,1 @@
+//! Devices, streams, events, contexts, pools, routines and host residency over the Driver contract.

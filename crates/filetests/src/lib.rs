@@ -1,0 +1,1 @@
+//! The golden-file harness: runs .lir files through passes, interpreter and code generators.

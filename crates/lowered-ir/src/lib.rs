@@ -1,0 +1,1 @@
+//! Indexing, assignments and their text, the loop IR with its .lir text, verifier, passes and interpreter.

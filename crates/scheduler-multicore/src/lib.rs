@@ -1,0 +1,1 @@
+//! The CPU device: a worker thread per stream, and its inline twin.

@@ -1,0 +1,1 @@
+//! Tensor nodes: identity, element type, dimensions, padding, memory mode, sharing; host arrays.
