@@ -1,1 +1,4 @@
-//! Indexing, assignments and their text, the loop IR with its .lir text, verifier, passes and interpreter.
+//! Indexing, assignments and their text, the loop IR with its `.lir` text, verifier, passes and interpreter.
+#![forbid(unsafe_code)]
+
+pub mod ir;

@@ -1,0 +1,90 @@
+//! What a codegen hands to a device: compiled kernels and how to call them.
+
+use std::{any::Any, sync::Arc};
+
+use crate::host::HostModule;
+
+/// Compiled kernels, ready for a device to load. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Artifact {
+    /// The code.
+    pub payload: Payload,
+    /// One entry per kernel, in the order of the scheduled routine.
+    pub kernels: Vec<KernelAbi>,
+}
+
+/// The forms of code that devices load.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Payload {
+    /// Functions in this process.
+    Host(HostModule),
+    /// Anything a codegen and a device outside this project agree on.
+    Other(Arc<dyn Any + Send + Sync>),
+}
+
+/// How a kernel is called. `docs/abi.md` is the specification.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelAbi {
+    /// The entry point's name.
+    pub name: String,
+    /// Positional parameters: memory first (one per node of the kernel's IR), then static indices (one per symbol).
+    pub params: Vec<Param>,
+    /// The range that may be split.
+    pub launch: Launch,
+    /// Bytes of scratch memory per thread, aligned to [`crate::Caps::alignment`].
+    pub scratch_bytes: usize,
+    /// What one whole call costs.
+    pub cost: Cost,
+}
+
+/// What a parameter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Param {
+    /// The base address of a node or temporary.
+    Node {
+        /// What the kernel does with it.
+        access: Access,
+        /// Its size in bytes.
+        bytes: usize,
+    },
+    /// The base address of the stream's merge buffer; read only.
+    MergeBuffer {
+        /// The size in bytes of the node whose copy it holds.
+        bytes: usize,
+    },
+    /// The value of a static symbol.
+    StaticIndex {
+        /// Values are `0..range`.
+        range: i64,
+    },
+}
+
+/// What a kernel does with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Reads only.
+    Read,
+    /// Writes without ever reading what was there before the kernel.
+    Write,
+    /// Reads what was there, and writes.
+    ReadWrite,
+}
+
+/// The range over which a kernel may be split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Launch {
+    /// The kernel covers `0..extent` of its parallel loop; 1 where it has none.
+    pub extent: u64,
+    /// A part should have at least this many iterations to be worth a thread.
+    pub grain: u64,
+}
+
+/// Symbolic counts of a kernel's work, for the roofline.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Floating-point operations; fma counts 2.
+    pub flops: f64,
+    /// Bytes of the distinct elements read plus those written.
+    pub bytes: f64,
+}

@@ -1,0 +1,53 @@
+//! What a target can hold and compute, as data.
+
+use tnode::DType;
+
+/// The capabilities of a target: legalisation and scheduling read nothing else about it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Caps {
+    /// The target's name, for messages and cache keys.
+    pub target: String,
+    /// Types that nodes may have in memory.
+    pub storage: DTypeSet,
+    /// Types with native arithmetic; the others are legalised to operations on these.
+    pub arithmetic: DTypeSet,
+    /// Bytes of a vector register; 0 where there are no vectors.
+    pub vector_bytes: usize,
+    /// Vector registers a kernel may use.
+    pub vector_registers: usize,
+    /// Whether fused multiply-add is a machine instruction (it is always exact, if need be through a slow call).
+    pub fma: bool,
+    /// Bytes of the innermost data cache.
+    pub l1_bytes: usize,
+    /// Bytes of the second-level cache.
+    pub l2_bytes: usize,
+    /// Threads that one kernel may be split over.
+    pub threads: usize,
+    /// Alignment of pools and scratch memory, in bytes.
+    pub alignment: usize,
+}
+
+/// A set of element types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DTypeSet(u32);
+
+impl DTypeSet {
+    /// No type.
+    pub const EMPTY: DTypeSet = DTypeSet(0);
+
+    /// Whether `dtype` is in the set.
+    pub fn contains(self, dtype: DType) -> bool {
+        self.0 & (1 << dtype as u32) != 0
+    }
+
+    /// The set with `dtype` added.
+    pub fn with(self, dtype: DType) -> DTypeSet {
+        DTypeSet(self.0 | (1 << dtype as u32))
+    }
+}
+
+impl FromIterator<DType> for DTypeSet {
+    fn from_iter<I: IntoIterator<Item = DType>>(dtypes: I) -> Self {
+        dtypes.into_iter().fold(DTypeSet::EMPTY, DTypeSet::with)
+    }
+}

@@ -1,0 +1,154 @@
+//! The traits a code generator implements, and what comes out of them.
+//!
+//! A codegen author writes a [`Renderer`] (scheduled kernel → source, whatever the source is) and a [`Compiler`] (sources →
+//! artifact). [`Pipeline`] joins the two into a [`Codegen`], which is what everything above uses.
+//!
+//! # Who owes what
+//!
+//! *The caller* hands over kernels that [the verifier](lowered_ir::verify) accepts and that
+//! legalisation for the same [`Caps`] has passed over. *The codegen* answers `Ok`,
+//! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. What it returns follows `docs/abi.md`.
+
+use std::{fmt, hash::Hash};
+
+use crate::{Artifact, Caps, Kernel, ScheduledRoutine};
+
+/// Turns a scheduled kernel into source.
+pub trait Renderer: Send + Sync {
+    /// What is rendered: text, words, or a prepared function.
+    type Source: Send;
+
+    /// Renders one kernel for a target.
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Unsupported`] where the target cannot express an operation.
+    fn render(&self, caps: &Caps, kernel: &Kernel) -> Result<Self::Source, CodegenError>;
+}
+
+/// Turns sources into an artifact.
+pub trait Compiler: Send + Sync {
+    /// What is compiled; the renderer's source.
+    type Source: Send;
+    /// What may be chosen; part of the cache key.
+    type Options: Hash + Clone + Default + fmt::Debug + Send + Sync;
+
+    /// Compiles the sources of one routine's kernels; the artifact's kernels are in the same order.
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Failed`] with the stage and, where there is one, the source line.
+    fn compile(
+        &self,
+        caps: &Caps,
+        sources: Vec<Self::Source>,
+        options: &Self::Options,
+    ) -> Result<Artifact, CodegenError>;
+}
+
+/// Scheduled routine → artifact, with the types of source and options hidden.
+pub trait Codegen: Send + Sync {
+    /// The codegen's name.
+    fn name(&self) -> &str;
+
+    /// The target's capabilities.
+    fn caps(&self) -> &Caps;
+
+    /// A value that differs whenever the same routine could be compiled differently: version, target and options.
+    fn fingerprint(&self) -> u64;
+
+    /// Compiles every kernel of a routine.
+    ///
+    /// # Errors
+    ///
+    /// See [`CodegenError`].
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError>;
+}
+
+/// A renderer and a compiler as one [`Codegen`].
+#[derive(Clone, Debug)]
+pub struct Pipeline<R, C: Compiler> {
+    name: String,
+    caps: Caps,
+    renderer: R,
+    compiler: C,
+    options: C::Options,
+}
+
+impl<R: Renderer<Source = C::Source>, C: Compiler> Pipeline<R, C> {
+    /// Joins the two halves under a name, for a target.
+    pub fn new(name: impl Into<String>, caps: Caps, renderer: R, compiler: C, options: C::Options) -> Self {
+        Pipeline { name: name.into(), caps, renderer, compiler, options }
+    }
+}
+
+impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn fingerprint(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hasher};
+        let mut hasher = DefaultHasher::new();
+        (&self.name, &self.caps, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+        self.options.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        let sources =
+            routine.kernels.iter().map(|k| self.renderer.render(&self.caps, k)).collect::<Result<_, _>>()?;
+        self.compiler.compile(&self.caps, sources, &self.options)
+    }
+}
+
+/// A compiled routine without a context: what is cached, and linked any number of times.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// The schedule the artifact was compiled from: slots, calls and temporaries.
+    pub schedule: ScheduledRoutine,
+    /// The compiled kernels.
+    pub artifact: Artifact,
+}
+
+/// Why a codegen did not compile a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodegenError {
+    /// The target cannot do it; another one may.
+    #[error("kernel `{kernel}`: {codegen} does not support {op}: {why}")]
+    Unsupported {
+        /// Which codegen.
+        codegen: String,
+        /// Which kernel.
+        kernel: String,
+        /// The operation, as the text form writes it.
+        op: String,
+        /// Why, and what would support it.
+        why: String,
+    },
+    /// Our bug, or the platform compiler's: a legal kernel was refused.
+    #[error("kernel `{kernel}`: {codegen} failed in {stage}: {message}")]
+    Failed {
+        /// Which codegen.
+        codegen: String,
+        /// Which kernel.
+        kernel: String,
+        /// Which step.
+        stage: &'static str,
+        /// What it said, with the source line where there is one.
+        message: String,
+    },
+    /// The target's memory for code is exhausted.
+    #[error("kernel `{kernel}`: no memory for {bytes} bytes of code")]
+    OutOfMemory {
+        /// Which kernel.
+        kernel: String,
+        /// How much was asked for.
+        bytes: usize,
+    },
+}

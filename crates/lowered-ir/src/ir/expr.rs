@@ -1,0 +1,164 @@
+//! Scalar expressions.
+
+use tnode::{DType, Scalar};
+
+use super::{Affine, BinaryOp, Guard, Indices, LocalId, NodeRef, TernaryOp, UnaryOp};
+
+/// A scalar expression: a pure function of memory and the variables in scope.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// A constant with its type and bits.
+    Const(Scalar),
+    /// The value of an index as a number of type `i32` or `i64`; the verifier proves that it fits.
+    Index {
+        /// The embedded index.
+        index: Affine,
+        /// `i32` or `i64`.
+        dtype: DType,
+    },
+    /// An element of a node. The index is within bounds for all values of its variables, which the verifier proves.
+    Get {
+        /// The node read.
+        node: NodeRef,
+        /// One index per dimension.
+        index: Indices,
+    },
+    /// An element of a node where `guard` holds, else `otherwise`; memory is touched only where the guard holds.
+    GetGuarded {
+        /// When to read; together with the variables' ranges it proves the index in bounds.
+        guard: Guard,
+        /// The node read.
+        node: NodeRef,
+        /// One index per dimension.
+        index: Indices,
+        /// The value elsewhere, of the node's type.
+        otherwise: Box<Expr>,
+    },
+    /// An element of the stream's merge buffer, which holds a copy of `node`.
+    GetMerge {
+        /// The node whose copy is read.
+        node: NodeRef,
+        /// One index per dimension of the node.
+        index: Indices,
+    },
+    /// An element of a declared local; a scalar local has no indices.
+    GetLocal {
+        /// The local read.
+        local: LocalId,
+        /// One index per dimension.
+        index: Indices,
+    },
+    /// An operation on one operand.
+    Unary {
+        /// What to compute.
+        op: UnaryOp,
+        /// The operand.
+        arg: Box<Expr>,
+    },
+    /// An operation on two operands of one type.
+    Binary {
+        /// What to compute.
+        op: BinaryOp,
+        /// The left operand.
+        a: Box<Expr>,
+        /// The right operand.
+        b: Box<Expr>,
+    },
+    /// An operation on three operands.
+    Ternary {
+        /// What to compute.
+        op: TernaryOp,
+        /// The first operand (the condition of `where`).
+        a: Box<Expr>,
+        /// The second operand.
+        b: Box<Expr>,
+        /// The third operand.
+        c: Box<Expr>,
+    },
+    /// The operand's value in another type, by [`Scalar::convert`].
+    Convert {
+        /// The type of the result.
+        to: DType,
+        /// The operand.
+        arg: Box<Expr>,
+    },
+    /// The operand's bits read as another type of the same size.
+    Bitcast {
+        /// The type of the result.
+        to: DType,
+        /// The operand.
+        arg: Box<Expr>,
+    },
+}
+
+/// Tells the element types of the nodes and locals an expression mentions.
+pub trait Types {
+    /// The element type of a node.
+    fn node(&self, node: NodeRef) -> DType;
+    /// The element type of a local.
+    fn local(&self, local: LocalId) -> DType;
+}
+
+impl Expr {
+    /// `op arg`.
+    pub fn unary(op: UnaryOp, arg: Expr) -> Expr {
+        Expr::Unary { op, arg: Box::new(arg) }
+    }
+
+    /// `a op b`.
+    pub fn binary(op: BinaryOp, a: Expr, b: Expr) -> Expr {
+        Expr::Binary { op, a: Box::new(a), b: Box::new(b) }
+    }
+
+    /// `op(a, b, c)`.
+    pub fn ternary(op: TernaryOp, a: Expr, b: Expr, c: Expr) -> Expr {
+        Expr::Ternary { op, a: Box::new(a), b: Box::new(b), c: Box::new(c) }
+    }
+
+    /// `where(condition, then, otherwise)`.
+    pub fn select(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
+        Expr::ternary(TernaryOp::Where, condition, then, otherwise)
+    }
+
+    /// `a * b + c` with one rounding.
+    pub fn fma(a: Expr, b: Expr, c: Expr) -> Expr {
+        Expr::ternary(TernaryOp::Fma, a, b, c)
+    }
+
+    /// `arg` converted to `to`.
+    pub fn convert(to: DType, arg: Expr) -> Expr {
+        Expr::Convert { to, arg: Box::new(arg) }
+    }
+
+    /// The bits of `arg` read as `to`.
+    pub fn bitcast(to: DType, arg: Expr) -> Expr {
+        Expr::Bitcast { to, arg: Box::new(arg) }
+    }
+
+    /// An element of a node.
+    pub fn get(node: NodeRef, index: impl IntoIterator<Item = Affine>) -> Expr {
+        Expr::Get { node, index: index.into_iter().collect() }
+    }
+
+    /// The value of a scalar local.
+    pub fn local(local: LocalId) -> Expr {
+        Expr::GetLocal { local, index: Indices::new() }
+    }
+
+    /// The element type of the expression's value, assuming that it is well typed (the verifier checks that).
+    pub fn dtype(&self, types: &impl Types) -> DType {
+        match self {
+            Expr::Const(scalar) => scalar.dtype(),
+            Expr::Index { dtype, .. } => *dtype,
+            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetMerge { node, .. } => {
+                types.node(*node)
+            }
+            Expr::GetLocal { local, .. } => types.local(*local),
+            Expr::Unary { arg, .. } => arg.dtype(types),
+            Expr::Binary { op, a, .. } => op.result(a.dtype(types)),
+            Expr::Ternary { op: TernaryOp::Where, b, .. } => b.dtype(types),
+            Expr::Ternary { op: TernaryOp::Fma, a, .. } => a.dtype(types),
+            Expr::Convert { to, .. } | Expr::Bitcast { to, .. } => *to,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The operations of the IR as one table each: token, arity and result type.
+//!
+//! What an operation computes is defined once, in [`crate::eval`]; transcendental ones through [`crate::math`], from which
+//! legalisation derives their expansion. The numerics given here are those definitions in words.
+
+use tnode::DType;
+
+macro_rules! ops {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $token:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// Every operation, in declaration order.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+
+            /// The token of the operation in the text form: an identifier (called like a function) or an infix sign.
+            pub fn token(self) -> &'static str {
+                match self { $($name::$variant => $token,)* }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.token())
+            }
+        }
+    };
+}
+
+ops! {
+    /// Operations on one operand; the result has the operand's type.
+    UnaryOp {
+        /// `-x`; wraps on integers; identity on `bool`.
+        Neg = "neg",
+        /// Absolute value; wraps on integers.
+        Abs = "abs",
+        /// 1 if `x` is 0, else 0, in the operand's type; NaN is not 0.
+        Not = "not",
+        /// `max(x, 0)`: NaN gives 0.
+        Relu = "relu",
+        /// `min(max(x, 0), 1)`: NaN gives 0.
+        Satur01 = "satur01",
+        /// eˣ.
+        Exp = "exp",
+        /// 2ˣ.
+        Exp2 = "exp2",
+        /// Natural logarithm; NaN below 0, −∞ at 0.
+        Log = "log",
+        /// Base-2 logarithm; NaN below 0, −∞ at 0.
+        Log2 = "log2",
+        /// Sine of radians; NaN at infinities.
+        Sin = "sin",
+        /// Cosine of radians; NaN at infinities.
+        Cos = "cos",
+        /// Hyperbolic tangent.
+        Tanh = "tanh",
+        /// Correctly rounded square root; NaN below 0. On integers the operand is converted to f64 and back.
+        Sqrt = "sqrt",
+        /// `1 / x`, correctly rounded; on integers the quotient `1 / x` of integers.
+        Recip = "recip",
+        /// `1 / sqrt(x)` in two correctly rounded steps.
+        RecipSqrt = "recip_sqrt",
+        /// Towards zero; identity on integers.
+        Trunc = "trunc",
+        /// Towards −∞; identity on integers.
+        Floor = "floor",
+        /// To the nearest integer, ties to even; identity on integers.
+        RoundEven = "round_even",
+    }
+}
+
+ops! {
+    /// Operations on two operands of one type; the result has that type, but for comparisons, which give `bool`.
+    BinaryOp {
+        /// `a + b`.
+        Add = "+",
+        /// `a - b`.
+        Sub = "-",
+        /// `a * b`.
+        Mul = "*",
+        /// `a / b`; integers truncate, and give 0 where `b` is 0.
+        Div = "/",
+        /// Remainder with the sign of `a` (C's `fmod` and `%`); integers give 0 where `b` is 0.
+        Rem = "%",
+        /// `a` to the power of `b` (for floats as C's `pow`); integers wrap, and a negative exponent gives `1 / aⁿ` truncated.
+        Pow = "pow",
+        /// `a > b ? a : b`: a NaN in `a` is skipped, one in `b` is kept.
+        Max = "max",
+        /// `a < b ? a : b`: a NaN in `a` is skipped, one in `b` is kept.
+        Min = "min",
+        /// `b` if `a > 0`, else 0.
+        ReluGate = "relu_gate",
+        /// `b` if `0 < a < 1`, else 0.
+        Satur01Gate = "satur01_gate",
+        /// `a < b`, as `bool`; false on NaN.
+        Lt = "<",
+        /// `a <= b`, as `bool`; false on NaN.
+        Le = "<=",
+        /// `a == b`, as `bool`; false on NaN.
+        Eq = "==",
+        /// `a != b`, as `bool`; true on NaN.
+        Ne = "!=",
+        /// 1 if both are not 0, else 0, in the operands' type.
+        And = "and",
+        /// 1 if either is not 0, else 0, in the operands' type.
+        Or = "or",
+        /// Bitwise and; integers and `bool` only, like the other bit operations.
+        BitAnd = "bit_and",
+        /// Bitwise or.
+        BitOr = "bit_or",
+        /// Bitwise exclusive or.
+        BitXor = "bit_xor",
+        /// Left shift by `b` modulo the width.
+        Shl = "shl",
+        /// Right shift by `b` modulo the width; arithmetic on signed types.
+        Shr = "shr",
+    }
+}
+
+ops! {
+    /// Operations on three operands.
+    TernaryOp {
+        /// `where(c, t, e)`: `t` if `c` (a `bool`) holds, else `e`; both are evaluated.
+        Where = "where",
+        /// `a * b + c` with one rounding; on integers the wrapping sum of the wrapping product.
+        Fma = "fma",
+    }
+}
+
+impl BinaryOp {
+    /// Whether the result is `bool` whatever the operands are.
+    pub fn is_comparison(self) -> bool {
+        matches!(self, BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne)
+    }
+
+    /// The type of the result for operands of type `operand`.
+    pub fn result(self, operand: DType) -> DType {
+        if self.is_comparison() { DType::Bool } else { operand }
+    }
+
+    /// Whether the operation is defined on bits alone, so that floats are rejected.
+    pub fn is_bitwise(self) -> bool {
+        use BinaryOp::{BitAnd, BitOr, BitXor, Shl, Shr};
+        matches!(self, BitAnd | BitOr | BitXor | Shl | Shr)
+    }
+}

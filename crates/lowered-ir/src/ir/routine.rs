@@ -1,0 +1,156 @@
+//! The routine: tables of symbols and nodes, and a body.
+
+use std::collections::BTreeMap;
+
+use tnode::{DType, Dims, ModeState};
+
+use super::{Block, Expr, LocalId, LoopId, NodeRef, Space, Stmt, SymbolId, Types, walk};
+
+/// A routine in the loop IR.
+///
+/// Nodes are positions in a table: the routine knows what it needs about each node and nothing of its identity. Whoever
+/// lowers keeps the handles beside it ([`crate::lower::Lowered`]).
+#[derive(Clone, Debug)]
+pub struct Routine {
+    /// The name, an identifier.
+    pub name: String,
+    /// Which reorderings of floating-point arithmetic are allowed.
+    pub numerics: Numerics,
+    /// Static symbols, in binding order.
+    pub symbols: Vec<Symbol>,
+    /// The nodes mentioned, in the order of [`NodeRef`].
+    pub nodes: Vec<NodeDecl>,
+    /// What runs.
+    pub body: Block,
+}
+
+/// A static symbol: an integer parameter bound when the routine is run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Symbol {
+    /// The name without its `@`.
+    pub name: String,
+    /// Values are `0..range`.
+    pub range: i64,
+}
+
+/// What a routine knows of a node.
+#[derive(Clone, Debug)]
+pub struct NodeDecl {
+    /// The node's name, for people; need not be unique.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions in elements, outermost first, padding included.
+    pub dims: Dims,
+    /// The memory mode as far as it is decided; passes refine this copy and `arrayjit` commits it.
+    pub mode: ModeState,
+}
+
+/// The numeric class of a routine: what a compiler may do to its floating-point arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Numerics {
+    /// In the order written, without contraction to fma.
+    Strict,
+    /// Multiplications and additions contract to fma; reductions use the fixed orders that `codegen_core::schedule`
+    /// documents. No approximation.
+    #[default]
+    Fast,
+}
+
+/// What a routine knows of a declared local.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalDecl {
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions; none for a scalar.
+    pub dims: Dims,
+    /// Where it lives.
+    pub space: Space,
+}
+
+impl Routine {
+    /// The declaration of a node. References come from the routine itself, so the position exists.
+    pub fn node(&self, node: NodeRef) -> &NodeDecl {
+        &self.nodes[node.index()]
+    }
+
+    /// The declaration of a symbol.
+    pub fn symbol(&self, symbol: SymbolId) -> &Symbol {
+        &self.symbols[symbol.index()]
+    }
+
+    /// Every node with its reference, in order.
+    pub fn node_refs(&self) -> impl Iterator<Item = (NodeRef, &NodeDecl)> {
+        self.nodes.iter().enumerate().map(|(i, decl)| (NodeRef(i as u32), decl))
+    }
+
+    /// Every local declared anywhere in the body.
+    pub fn locals(&self) -> Locals {
+        let mut locals = BTreeMap::new();
+        walk::each_stmt(&self.body, &mut |stmt| {
+            if let Stmt::Declare { local, dtype, dims, space } = stmt {
+                locals.insert(*local, LocalDecl { dtype: *dtype, dims: dims.clone(), space: *space });
+            }
+        });
+        locals
+    }
+
+    /// A source of loop and local identifiers that this body does not use yet.
+    pub fn fresh(&self) -> Fresh {
+        let mut fresh = Fresh::default();
+        walk::each_stmt(&self.body, &mut |stmt| match stmt {
+            Stmt::For { var, .. } => fresh.next_loop = fresh.next_loop.max(var.0 + 1),
+            Stmt::Declare { local, .. } => fresh.next_local = fresh.next_local.max(local.0 + 1),
+            _ => {}
+        });
+        fresh
+    }
+
+    /// The element type of an expression of this routine; `locals` is [`Routine::locals`].
+    pub fn dtype_of(&self, expr: &Expr, locals: &Locals) -> DType {
+        expr.dtype(&RoutineTypes { routine: self, locals })
+    }
+}
+
+/// Declared locals by identifier.
+pub type Locals = BTreeMap<LocalId, LocalDecl>;
+
+/// The types of a routine's nodes and locals, for [`Expr::dtype`].
+#[derive(Clone, Copy, Debug)]
+pub struct RoutineTypes<'a> {
+    /// Whose nodes.
+    pub routine: &'a Routine,
+    /// Its locals.
+    pub locals: &'a Locals,
+}
+
+impl Types for RoutineTypes<'_> {
+    fn node(&self, node: NodeRef) -> DType {
+        self.routine.node(node).dtype
+    }
+
+    fn local(&self, local: LocalId) -> DType {
+        self.locals[&local].dtype
+    }
+}
+
+/// Hands out unused identifiers.
+#[derive(Clone, Debug, Default)]
+pub struct Fresh {
+    next_loop: u32,
+    next_local: u32,
+}
+
+impl Fresh {
+    /// A loop variable no loop has.
+    pub fn loop_id(&mut self) -> LoopId {
+        self.next_loop += 1;
+        LoopId(self.next_loop - 1)
+    }
+
+    /// A local nobody declared.
+    pub fn local_id(&mut self) -> LocalId {
+        self.next_local += 1;
+        LocalId(self.next_local - 1)
+    }
+}

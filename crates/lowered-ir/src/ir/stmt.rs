@@ -1,0 +1,144 @@
+//! Statements and loops.
+
+use std::fmt;
+
+use tnode::{DType, Dims};
+
+use super::{Expr, Indices, LocalId, LoopId, NodeRef, SymbolId};
+
+/// Statements in sequence.
+pub type Block = Vec<Stmt>;
+
+/// One step of a routine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stmt {
+    /// `for var in lo..hi { body }`; no iteration where `hi <= lo`.
+    For {
+        /// The loop variable, in scope in `body` alone.
+        var: LoopId,
+        /// The first value.
+        lo: i64,
+        /// One past the last value.
+        hi: Bound,
+        /// How iterations relate.
+        kind: LoopKind,
+        /// What each iteration runs.
+        body: Block,
+    },
+    /// Stores into an element of a node.
+    Set {
+        /// The node written.
+        node: NodeRef,
+        /// One index per dimension.
+        index: Indices,
+        /// What is stored; of the node's type.
+        value: Expr,
+    },
+    /// Sets every element of a node, margins included, to 0.
+    Zero {
+        /// The node zeroed.
+        node: NodeRef,
+    },
+    /// Declares a local of zeros that lives to the end of the enclosing block.
+    Declare {
+        /// The name, unique in the routine.
+        local: LocalId,
+        /// Element type.
+        dtype: DType,
+        /// Dimensions; none for a scalar.
+        dims: Dims,
+        /// Where it lives.
+        space: Space,
+    },
+    /// Stores into an element of a local.
+    SetLocal {
+        /// The local written.
+        local: LocalId,
+        /// One index per dimension.
+        index: Indices,
+        /// What is stored; of the local's type.
+        value: Expr,
+    },
+    /// A remark for readers of the text form; names routines and phases.
+    Comment(String),
+}
+
+/// The end of a loop: a constant, or a ranged symbol clipped to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bound {
+    /// The constant.
+    pub limit: i64,
+    /// The bound is the lesser of `limit` and this symbol's value.
+    pub symbol: Option<SymbolId>,
+}
+
+impl From<i64> for Bound {
+    fn from(limit: i64) -> Self {
+        Bound { limit, symbol: None }
+    }
+}
+
+/// How the iterations of a loop relate, which says what a codegen may do with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LoopKind {
+    /// One after another.
+    #[default]
+    Serial,
+    /// One after another, to be replicated in code; the bounds are constants.
+    Unrolled,
+    /// The lanes of vectors: independent iterations, the bounds `0..n` constants, no loop inside.
+    Vector,
+    /// Independent iterations, split over threads in contiguous ranges.
+    Parallel,
+}
+
+impl fmt::Display for LoopKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LoopKind::Serial => "serial",
+            LoopKind::Unrolled => "unrolled",
+            LoopKind::Vector => "vector",
+            LoopKind::Parallel => "parallel",
+        })
+    }
+}
+
+/// Where a declared local lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// In registers: every index of it uses constants and the variables of unrolled and vector loops only.
+    Register,
+    /// In the kernel's scratch memory, one copy per thread.
+    Stack,
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Space::Register => "register",
+            Space::Stack => "stack",
+        })
+    }
+}
+
+impl Stmt {
+    /// A serial loop over `0..extent`.
+    pub fn serial(var: LoopId, extent: i64, body: Block) -> Stmt {
+        Stmt::looped(var, extent, LoopKind::Serial, body)
+    }
+
+    /// A loop over `0..extent`.
+    pub fn looped(var: LoopId, extent: i64, kind: LoopKind, body: Block) -> Stmt {
+        Stmt::For { var, lo: 0, hi: extent.into(), kind, body }
+    }
+
+    /// Declares a scalar in a register.
+    pub fn scalar(local: LocalId, dtype: DType) -> Stmt {
+        Stmt::Declare { local, dtype, dims: Dims::new(), space: Space::Register }
+    }
+
+    /// Stores into a scalar local.
+    pub fn set_scalar(local: LocalId, value: Expr) -> Stmt {
+        Stmt::SetLocal { local, index: Indices::new(), value }
+    }
+}

@@ -1,0 +1,134 @@
+//! Visiting and rewriting statements and expressions, so that a pass writes only the cases it is about.
+
+use super::{Affine, Block, Expr, Indices, Stmt, Var};
+
+/// Calls `f` on every statement, outer before inner, in order.
+pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
+    for stmt in block {
+        f(stmt);
+        if let Stmt::For { body, .. } = stmt {
+            each_stmt(body, f);
+        }
+    }
+}
+
+/// Calls `f` on the value stored by each statement of the block and of its loops, in order.
+pub fn each_value<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Expr)) {
+    each_stmt(block, &mut |stmt| {
+        if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
+            f(value);
+        }
+    });
+}
+
+/// Calls `f` on the expression and all its parts, outer before inner, left to right.
+pub fn each_expr<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Expr)) {
+    f(expr);
+    match expr {
+        Expr::Const(_)
+        | Expr::Index { .. }
+        | Expr::Get { .. }
+        | Expr::GetMerge { .. }
+        | Expr::GetLocal { .. } => {}
+        Expr::GetGuarded { otherwise, .. } => each_expr(otherwise, f),
+        Expr::Unary { arg, .. } | Expr::Convert { arg, .. } | Expr::Bitcast { arg, .. } => each_expr(arg, f),
+        Expr::Binary { a, b, .. } => {
+            each_expr(a, f);
+            each_expr(b, f);
+        }
+        Expr::Ternary { a, b, c, .. } => {
+            each_expr(a, f);
+            each_expr(b, f);
+            each_expr(c, f);
+        }
+    }
+}
+
+/// Rebuilds an expression bottom-up: children first, then `f` on the node with its new children.
+pub fn map_expr(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
+    let expr = map_children(expr, &mut |child| map_expr(child, f));
+    f(expr)
+}
+
+/// Rebuilds an expression from the images of its direct children.
+pub fn map_children(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
+    let mut boxed = |e: Box<Expr>| Box::new(f(*e));
+    match expr {
+        Expr::Const(_)
+        | Expr::Index { .. }
+        | Expr::Get { .. }
+        | Expr::GetMerge { .. }
+        | Expr::GetLocal { .. } => expr,
+        Expr::GetGuarded { guard, node, index, otherwise } => {
+            Expr::GetGuarded { guard, node, index, otherwise: boxed(otherwise) }
+        }
+        Expr::Unary { op, arg } => Expr::Unary { op, arg: boxed(arg) },
+        Expr::Binary { op, a, b } => Expr::Binary { op, a: boxed(a), b: boxed(b) },
+        Expr::Ternary { op, a, b, c } => Expr::Ternary { op, a: boxed(a), b: boxed(b), c: boxed(c) },
+        Expr::Convert { to, arg } => Expr::Convert { to, arg: boxed(arg) },
+        Expr::Bitcast { to, arg } => Expr::Bitcast { to, arg: boxed(arg) },
+    }
+}
+
+/// Rewrites every stored value of the block and of its loops with `f`.
+pub fn map_values(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
+    for stmt in block {
+        match stmt {
+            Stmt::For { body, .. } => map_values(body, f),
+            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => {
+                let old = std::mem::replace(value, PLACEHOLDER);
+                *value = f(old);
+            }
+            Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
+        }
+    }
+}
+
+/// Stands in for a value while it is being rewritten; never seen by anyone.
+const PLACEHOLDER: Expr = Expr::GetLocal { local: super::LocalId(u32::MAX), index: Indices::new_const() };
+
+/// Rewrites every index in an expression: of reads, embedded indices and guards.
+pub fn map_expr_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
+    map_expr(expr, &mut |e| map_own_indices(e, f))
+}
+
+fn map_own_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
+    let mut all = |index: Indices| -> Indices { index.iter().map(&mut *f).collect() };
+    match expr {
+        Expr::Get { node, index } => Expr::Get { node, index: all(index) },
+        Expr::GetMerge { node, index } => Expr::GetMerge { node, index: all(index) },
+        Expr::GetLocal { local, index } => Expr::GetLocal { local, index: all(index) },
+        Expr::GetGuarded { mut guard, node, index, otherwise } => {
+            let index = all(index);
+            for range in &mut guard {
+                range.index = f(&range.index);
+            }
+            Expr::GetGuarded { guard, node, index, otherwise }
+        }
+        Expr::Index { index, dtype } => Expr::Index { index: f(&index), dtype },
+        other => other,
+    }
+}
+
+/// Rewrites every index of the block: of stores and of all they read.
+pub fn map_indices(block: &mut [Stmt], f: &mut impl FnMut(&Affine) -> Affine) {
+    for stmt in block {
+        match stmt {
+            Stmt::For { body, .. } => map_indices(body, f),
+            Stmt::Set { index, value, .. } | Stmt::SetLocal { index, value, .. } => {
+                for i in index.iter_mut() {
+                    *i = f(i);
+                }
+                let old = std::mem::replace(value, PLACEHOLDER);
+                *value = map_expr_indices(old, f);
+            }
+            Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
+        }
+    }
+}
+
+/// Replaces `var` by `by` in every index of the block.
+pub fn substitute(block: &mut [Stmt], var: impl Into<Var>, by: &Affine) {
+    let var = var.into();
+    map_indices(block, &mut |index| index.substitute(var, by));
+}
