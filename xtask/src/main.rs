@@ -1,2 +1,37 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks, run as `cargo xtask NAME`. Each task is a module with a `Args` struct and a `run` function.
+#![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod ci;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Project tasks of arrayjit")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check layers, module docs and the paths that documents name.
+    Tidy,
+    /// Run what continuous integration runs; `--full` adds the long checks.
+    Ci(ci::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Tidy => xtask::tidy::run(),
+        Task::Ci(args) => ci::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

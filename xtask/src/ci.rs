@@ -1,0 +1,114 @@
+//! What continuous integration runs, on any machine: a table of stages with their minute budgets.
+//!
+//! The budgets are for two cores and a clean clone. A stage over its budget is reported, not failed: machines differ. The
+//! test stage is last, so that the output ends with the test runner's closing lines.
+
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// Options of `cargo xtask ci`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Add the long checks: fuzzing and the address sanitizer (both need a nightly toolchain).
+    #[arg(long)]
+    full: bool,
+    /// Seconds each fuzz target runs under `--full`.
+    #[arg(long, default_value_t = 600)]
+    fuzz_seconds: u32,
+}
+
+/// One command of the gate.
+struct Stage {
+    name: &'static str,
+    minutes: u64,
+    command: Vec<String>,
+    env: &'static [(&'static str, &'static str)],
+}
+
+impl Stage {
+    fn new(name: &'static str, minutes: u64, command: &str) -> Stage {
+        Stage { name, minutes, command: command.split(' ').map(String::from).collect(), env: &[] }
+    }
+
+    fn env(mut self, env: &'static [(&'static str, &'static str)]) -> Stage {
+        self.env = env;
+        self
+    }
+}
+
+/// Runs every stage in order; the first failure stops.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut stages = long_stages(args);
+    stages.extend(short_stages());
+    let total: u64 = stages.iter().map(|s| s.minutes).sum();
+    println!("{} stages, {total} minutes budgeted on two cores", stages.len());
+    let mut took = Vec::new();
+    for stage in &stages {
+        println!("==> {} (budget {} min): {}", stage.name, stage.minutes, stage.command.join(" "));
+        let start = Instant::now();
+        execute(stage)?;
+        took.push((stage, start.elapsed()));
+        if took.len() + 1 == stages.len() {
+            report(&took);
+        }
+    }
+    Ok(())
+}
+
+/// The gate of every change.
+fn short_stages() -> Vec<Stage> {
+    vec![
+        Stage::new("format", 1, "cargo fmt --all --check"),
+        Stage::new("lints", 4, "cargo clippy --workspace --all-targets --quiet -- -D warnings"),
+        Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
+            .env(&[("RUSTDOCFLAGS", "-D warnings")]),
+        Stage::new("main job", 5, "cargo run --quiet --release -p arrayjit --example digits"),
+        Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
+        Stage::new("tests", 9, "cargo test --workspace"),
+    ]
+}
+
+/// What takes too long for every change.
+fn long_stages(args: &Args) -> Vec<Stage> {
+    if !args.full {
+        return Vec::new();
+    }
+    let seconds = args.fuzz_seconds;
+    let minutes = u64::from(seconds).div_ceil(60) + 5;
+    let fuzz = ["parse", "verified"].map(|target| {
+        let command = format!(
+            "cargo +nightly fuzz run {target} -- -max_total_time={seconds} -timeout=20 -max_len=4096"
+        );
+        Stage::new("fuzz", minutes, &command)
+    });
+    let sanitizer =
+        "cargo +nightly test -p scheduler-multicore -p device-runtime --target x86_64-unknown-linux-gnu";
+    let mut stages = Vec::from(fuzz);
+    stages.push(Stage::new("address sanitizer", 10, sanitizer).env(&[("RUSTFLAGS", "-Zsanitizer=address")]));
+    stages
+}
+
+fn execute(stage: &Stage) -> Result<()> {
+    let (program, args) = stage.command.split_first().context("a stage without a command")?;
+    let mut command = Command::new(program);
+    command.args(args).current_dir(xtask::root()).envs(stage.env.iter().copied());
+    // Cargo sets these for xtask itself; a nested cargo with another toolchain must not inherit them.
+    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    let status = command.status().with_context(|| format!("starting `{}`", stage.command.join(" ")))?;
+    if !status.success() {
+        bail!("stage `{}` failed: `{}` ended with {status}", stage.name, stage.command.join(" "));
+    }
+    Ok(())
+}
+
+fn report(took: &[(&Stage, Duration)]) {
+    println!("{:<20} {:>8} {:>8}", "stage", "budget", "took");
+    for (stage, time) in took {
+        let over = if time.as_secs() > stage.minutes * 60 { "  over budget" } else { "" };
+        println!("{:<20} {:>5} min {:>5.1} min{over}", stage.name, stage.minutes, time.as_secs_f64() / 60.0);
+    }
+}

@@ -1,0 +1,11 @@
+//! The checks behind `cargo xtask` that also run as tests.
+
+pub mod tidy;
+
+use std::path::PathBuf;
+
+/// The repository's root folder.
+pub fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or(here.clone(), PathBuf::from)
+}

@@ -1,0 +1,34 @@
+//! Checks that the compiler does not make: the layer table, module docs, and that documents name things that exist.
+//!
+//! Runs as a test (`xtask/tests/tidy.rs`), so `cargo test` is the whole gate.
+
+mod docs;
+mod layers;
+mod modules;
+
+use anyhow::{Result, bail};
+
+/// Runs every check and reports all findings together.
+///
+/// # Errors
+///
+/// The findings, one per line, if there are any; or the reason a check could not run.
+pub fn run() -> Result<()> {
+    let findings = findings()?;
+    if findings.is_empty() {
+        return Ok(());
+    }
+    bail!("tidy: {} finding(s)\n{}", findings.len(), findings.join("\n"))
+}
+
+/// Every finding of every check, as `path: what is wrong`.
+///
+/// # Errors
+///
+/// The reason a check could not run.
+pub fn findings() -> Result<Vec<String>> {
+    let mut findings = layers::check()?;
+    findings.extend(modules::check()?);
+    findings.extend(docs::check()?);
+    Ok(findings)
+}
