@@ -1,1 +1,67 @@
-//! Tensor nodes: identity, element type, dimensions, padding, memory mode, sharing; host arrays.
+//! Tensor nodes: what an array is, before anybody decides how to compute it.
+//!
+//! A [`TensorNode`] has an identity, a label, sizes, an element type and a [memory mode](MemoryMode): the still open or
+//! settled decision where its values live. [`HostArray`]s hold values in host memory.
+//!
+//! # Should I be using this crate?
+//!
+//! To write a compiler pass, a device or a front end for arrayjit: yes, everything speaks of its nodes. To compute
+//! something: use `arrayjit`, which re-exports what you need from here.
+//!
+//! # Example
+//!
+//! ```
+//! use tnode::{DType, MemoryMode, Reason, TensorNode};
+//!
+//! let w = TensorNode::builder("w").dims([64, 128]).dtype(DType::F32).build()?;
+//! w.update_memory_mode(MemoryMode::NeverVirtual, Reason::new("it is a parameter"))?;
+//! w.update_memory_mode(MemoryMode::EffectivelyConstant, Reason::new("nothing writes it"))?;
+//! assert_eq!(w.mode().mode().map(|m| m.to_string()).as_deref(), Some("hosted_constant"));
+//!
+//! let refused = w.update_memory_mode(MemoryMode::Virtual, Reason::new("it is small"));
+//! assert!(refused.is_err());
+//! # Ok::<(), tnode::Error>(())
+//! ```
+//!
+//! # Promises
+//!
+//! * Settled facts never change; memory modes only narrow, every decision keeps its reason, and a
+//!   [commit](commit_modes) changes all nodes or none.
+//! * [`Scalar::convert`] and [`convert`](mod@convert) define conversions for the whole project, bit for bit.
+//! * No function panics on any input, and all printed text is the same in every run.
+#![forbid(unsafe_code)]
+
+// Values.
+pub mod convert; // float formats <-> floats, bit for bit
+mod dtype; // element types
+mod scalar; // one value of any type
+// Nodes.
+mod commit; // changing many modes at once
+mod delayed; // element types settled late
+mod label; // what people call a node
+mod mode; // named modes and sets of outcomes
+mod name; // identifiers from labels
+mod node; // the tensor node
+mod padding; // sizes and margins
+mod registry; // live nodes by id
+mod sharing; // the table of sharing updates
+mod state; // a mode with its decisions
+// Arrays.
+mod error;
+mod host_array; // bytes with type and sizes
+
+pub use crate::commit::commit_modes;
+pub use crate::delayed::{DelayedDType, Inference};
+pub use crate::dtype::{DType, UnknownDType};
+pub use crate::error::Error;
+pub use crate::host_array::{ALIGN_BYTES, Element, HostArray};
+pub use crate::label::Label;
+pub use crate::mode::{Hosted, MemoryMode, Outcomes, Sharing, UnknownMemoryMode};
+pub use crate::name::{AmbiguousIdents, IdentStyle};
+pub use crate::node::{NodeBuilder, NodeId, TensorNode};
+pub use crate::padding::{AxisPadding, Dims, Padding};
+pub use crate::registry::Registry;
+pub use crate::scalar::Scalar;
+pub use crate::state::{
+    DEFAULT_STACK_THRESHOLD_BYTES, Decision, ForceCtx, ModeConflict, ModeState, ModeUndecided, Reason,
+};

@@ -1,0 +1,53 @@
+//! Memory-mode changes, all under one lock.
+//!
+//! A compilation decides about many nodes, and must leave all of them as they were if it fails. It works on copies of
+//! their states and hands them in together; a reader never sees some of them changed and others not.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use crate::error::Error;
+use crate::node::TensorNode;
+use crate::state::{ModeConflict, ModeState};
+
+/// Readers share it, writers have it alone, so that a commit is one step to everybody.
+static MODES: RwLock<()> = RwLock::new(());
+
+/// Makes all the decisions or none.
+///
+/// A state that begins with the node's present decisions replaces it. Otherwise somebody else decided meanwhile; then
+/// the decisions that the node lacks are added to its present ones.
+///
+/// # Errors
+/// The first conflict found, in the order given; then no node has changed.
+pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<(), Error> {
+    let _writer = MODES.write().unwrap_or_else(PoisonError::into_inner);
+    let mut merged: BTreeMap<&TensorNode, ModeState> = BTreeMap::new();
+    for (node, decided) in decisions {
+        let state = merged.entry(node).or_insert_with(|| node.modes().clone());
+        state.merge(decided).map_err(|source| named(node, source))?;
+    }
+    for (node, state) in merged {
+        *node.modes() = state;
+    }
+    Ok(())
+}
+
+/// The present state of one node.
+pub(crate) fn read(node: &TensorNode) -> ModeState {
+    let _reader = MODES.read().unwrap_or_else(PoisonError::into_inner);
+    node.modes().clone()
+}
+
+/// Changes the state of one node; `change` leaves it alone when it fails.
+pub(crate) fn update(
+    node: &TensorNode,
+    change: impl FnOnce(&mut ModeState) -> Result<(), ModeConflict>,
+) -> Result<(), Error> {
+    let _writer = MODES.write().unwrap_or_else(PoisonError::into_inner);
+    change(&mut node.modes()).map_err(|source| named(node, source))
+}
+
+fn named(node: &TensorNode, source: ModeConflict) -> Error {
+    Error::Mode { node: format!("{} {}", node.id(), node.name()), source }
+}

@@ -1,0 +1,88 @@
+//! Element types that are settled late.
+//!
+//! A node begins with a default, an inference or a specification, and keeps it open until somebody needs the type.
+//! Specifications win over inferences, inferences over defaults, and two inferences promote.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::dtype::DType;
+
+/// An element type that nobody has needed yet.
+#[derive(Clone)]
+pub enum DelayedDType {
+    /// Holds unless something better is known.
+    Default(DType),
+    /// Follows from other nodes.
+    Inferred(Inference),
+    /// Asked for by the user.
+    Specified(DType),
+}
+
+/// An element type to be computed when it is needed; nothing is computed before.
+#[derive(Clone)]
+pub struct Inference(Arc<dyn Fn() -> DType + Send + Sync>);
+
+impl Inference {
+    /// The type that `infer` returns. It must not ask for the type of the node it is given to.
+    pub fn new(infer: impl Fn() -> DType + Send + Sync + 'static) -> Inference {
+        Inference(Arc::new(infer))
+    }
+
+    /// The type.
+    pub fn get(&self) -> DType {
+        (self.0)()
+    }
+
+    /// The promotion of both types.
+    pub fn promote(self, other: Inference) -> Inference {
+        Inference::new(move || self.get().promote(other.get()))
+    }
+}
+
+impl DelayedDType {
+    /// The type as far as it is known; runs inferences.
+    pub fn get(&self) -> DType {
+        match self {
+            DelayedDType::Default(dtype) | DelayedDType::Specified(dtype) => *dtype,
+            DelayedDType::Inferred(inference) => inference.get(),
+        }
+    }
+
+    /// Adds an inference.
+    pub(crate) fn infer(self, inference: Inference) -> DelayedDType {
+        match self {
+            DelayedDType::Default(_) => DelayedDType::Inferred(inference),
+            DelayedDType::Inferred(first) => DelayedDType::Inferred(first.promote(inference)),
+            DelayedDType::Specified(dtype) => DelayedDType::Specified(dtype),
+        }
+    }
+
+    /// Specifies `dtype`, if the type known so far satisfies `only_if`; a specification that differs comes back as error.
+    pub(crate) fn specify_if(
+        self,
+        dtype: DType,
+        only_if: impl Fn(DType) -> bool + Send + Sync + 'static,
+    ) -> Result<DelayedDType, DType> {
+        match self {
+            DelayedDType::Specified(present) if present != dtype && only_if(present) => Err(present),
+            DelayedDType::Specified(present) => Ok(DelayedDType::Specified(present)),
+            DelayedDType::Default(present) if only_if(present) => Ok(DelayedDType::Specified(dtype)),
+            DelayedDType::Default(present) => Ok(DelayedDType::Default(present)),
+            DelayedDType::Inferred(inference) => Ok(DelayedDType::Inferred(Inference::new(move || {
+                let present = inference.get();
+                if only_if(present) { dtype } else { present }
+            }))),
+        }
+    }
+}
+
+impl fmt::Debug for DelayedDType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DelayedDType::Default(dtype) => write!(f, "Default({dtype})"),
+            DelayedDType::Inferred(_) => f.write_str("Inferred(..)"),
+            DelayedDType::Specified(dtype) => write!(f, "Specified({dtype})"),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Everything that can be refused in this crate.
+
+use crate::dtype::DType;
+use crate::padding::Dims;
+use crate::state::{ModeConflict, ModeUndecided};
+
+/// A refused request; each message names the object, what was expected and what was found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The sizes of a node were needed before they were settled.
+    #[error("node {node}: dimensions are not settled yet")]
+    DimsUnsettled {
+        /// The node's name.
+        node: String,
+    },
+    /// The sizes of a node were settled twice, differently.
+    #[error("node {node}: dimensions are settled as {settled:?}, found {requested:?}")]
+    DimsConflict {
+        /// The node's name.
+        node: String,
+        /// The sizes without padding that hold.
+        settled: Dims,
+        /// The sizes that were refused.
+        requested: Dims,
+    },
+    /// Margins for another number of axes.
+    #[error("padding has {axes} axes, but the dimensions are {dims:?}")]
+    PaddingRank {
+        /// The sizes.
+        dims: Dims,
+        /// Number of axes of the padding.
+        axes: usize,
+    },
+    /// Margins larger than the array they are part of.
+    #[error("padding {padding:?} exceeds the padded dimensions {dims:?}")]
+    PaddingExceeds {
+        /// The sizes with padding.
+        dims: Dims,
+        /// Left and right margins per axis.
+        padding: Vec<(usize, usize)>,
+    },
+    /// An array beyond the address space.
+    #[error("an array of dimensions {dims:?} is too large to address")]
+    TooLarge {
+        /// The sizes.
+        dims: Dims,
+    },
+    /// An element type was specified or settled already, differently.
+    #[error("node {node}: element type is {how} as {present}, found {requested}")]
+    DTypeConflict {
+        /// The node's name.
+        node: String,
+        /// `specified` or `settled`.
+        how: &'static str,
+        /// The type that holds.
+        present: DType,
+        /// The type that was refused.
+        requested: DType,
+    },
+    /// An inference came after the element type was used.
+    #[error("node {node}: element type is settled as {present}, too late to infer it")]
+    InferenceTooLate {
+        /// The node's name.
+        node: String,
+        /// The type that holds.
+        present: DType,
+    },
+    /// Two decisions about where a node lives exclude each other.
+    #[error("node {node} {source}")]
+    Mode {
+        /// The node's name.
+        node: String,
+        /// The two decisions.
+        source: ModeConflict,
+    },
+    /// A memory mode was needed before anything was decided.
+    #[error(transparent)]
+    ModeUndecided(#[from] ModeUndecided),
+    /// A node with that id is alive.
+    #[error("node id n{id} is taken by {taken_by}")]
+    IdTaken {
+        /// The id asked for.
+        id: u64,
+        /// Name of the node that has it.
+        taken_by: String,
+    },
+    /// Elements viewed as another type.
+    #[error("elements are {found}, expected {expected}")]
+    ElementType {
+        /// The type asked for.
+        expected: DType,
+        /// The type of the array.
+        found: DType,
+    },
+    /// Another number of elements than the sizes say.
+    #[error("dimensions {dims:?} need {expected} elements, found {found}")]
+    ElementCount {
+        /// The sizes.
+        dims: Dims,
+        /// Their product.
+        expected: usize,
+        /// The number given.
+        found: usize,
+    },
+    /// An index outside the array.
+    #[error("index {index:?} is outside the dimensions {dims:?}")]
+    OutOfBounds {
+        /// The index.
+        index: Vec<usize>,
+        /// The sizes without padding.
+        dims: Dims,
+    },
+}

@@ -1,0 +1,348 @@
+//! Arrays in host memory.
+//!
+//! A [`HostArray`] is bytes with an element type, sizes and margins. The bytes are aligned to 64, so that vector code
+//! and devices can use them in place. Element access by index skips the margins; the byte and slice views show them.
+
+use aligned_vec::{AVec, ConstAlign};
+use half::{bf16, f16};
+
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::padding::{Dims, Padding, checked_elems};
+use crate::scalar::Scalar;
+
+/// Alignment of the bytes of every host array.
+pub const ALIGN_BYTES: usize = 64;
+
+/// A dense row-major array in host memory.
+///
+/// ```
+/// # use tnode::HostArray;
+/// let a = HostArray::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+/// assert_eq!(a.get_f64(&[1, 0])?, 3.0);
+/// # Ok::<(), tnode::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct HostArray {
+    dtype: DType,
+    dims: Dims,
+    padding: Option<Padding>,
+    bytes: AVec<u8, ConstAlign<ALIGN_BYTES>>,
+}
+
+/// A Rust type with the layout of an element type.
+pub trait Element: bytemuck::Pod + Send + Sync + sealed::Sealed {
+    /// The element type it has the layout of.
+    const DTYPE: DType;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! elements {
+    ($($rust:ty => $dtype:ident),* $(,)?) => {$(
+        impl sealed::Sealed for $rust {}
+        impl Element for $rust {
+            const DTYPE: DType = DType::$dtype;
+        }
+    )*};
+}
+
+elements! {
+    u8 => U8,
+    i8 => I8,
+    u16 => U16,
+    i32 => I32,
+    u32 => U32,
+    i64 => I64,
+    u64 => U64,
+    f16 => F16,
+    bf16 => Bf16,
+    f32 => F32,
+    f64 => F64,
+    [u32; 4] => U32x4,
+}
+
+/// Making arrays.
+impl HostArray {
+    /// An array of zeros.
+    ///
+    /// # Errors
+    /// When it would be too large to address.
+    pub fn zeros(dtype: DType, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, Error> {
+        let dims: Dims = dims.into_iter().collect();
+        let len = checked_elems(&dims)? * dtype.size_bytes();
+        let mut bytes = AVec::with_capacity(ALIGN_BYTES, len);
+        bytes.resize(len, 0);
+        Ok(HostArray { dtype, dims, padding: None, bytes })
+    }
+
+    /// An array of zeros with margins, which hold the neutral value (zero if there is none); `dims` are without margins.
+    ///
+    /// # Errors
+    /// When the padding has another number of axes, or the array would be too large to address.
+    pub fn zeros_padded(
+        dtype: DType,
+        dims: impl IntoIterator<Item = usize>,
+        padding: Padding,
+    ) -> Result<HostArray, Error> {
+        let dims: Dims = dims.into_iter().collect();
+        let mut array = HostArray::zeros(dtype, padding.padded(&dims)?)?;
+        if let Some(neutral) = padding.neutral {
+            array.fill_bytes(Scalar::from_f64(dtype, neutral));
+        }
+        array.padding = Some(padding);
+        array.fill(Scalar::zero(dtype));
+        Ok(array)
+    }
+
+    /// A copy of `values`, row-major.
+    ///
+    /// # Errors
+    /// When their number is not the product of `dims`.
+    pub fn from_slice<T: Element>(
+        values: &[T],
+        dims: impl IntoIterator<Item = usize>,
+    ) -> Result<HostArray, Error> {
+        HostArray::from_bytes(T::DTYPE, dims, bytemuck::cast_slice(values))
+    }
+
+    /// A copy of the little-endian bytes of row-major elements.
+    ///
+    /// # Errors
+    /// When their number is not what type and sizes say.
+    pub fn from_bytes(
+        dtype: DType,
+        dims: impl IntoIterator<Item = usize>,
+        bytes: &[u8],
+    ) -> Result<HostArray, Error> {
+        let dims: Dims = dims.into_iter().collect();
+        let expected = checked_elems(&dims)?;
+        if bytes.len() != expected * dtype.size_bytes() {
+            return Err(Error::ElementCount { dims, expected, found: bytes.len() / dtype.size_bytes() });
+        }
+        Ok(HostArray { dtype, dims, padding: None, bytes: AVec::from_slice(ALIGN_BYTES, bytes) })
+    }
+
+    /// The same bytes, understood as an array whose outermost elements are margins.
+    ///
+    /// # Errors
+    /// When the margins have another number of axes or exceed the sizes.
+    pub fn from_padded(array: HostArray, padding: Padding) -> Result<HostArray, Error> {
+        padding.unpadded(&array.dims)?;
+        Ok(HostArray { padding: Some(padding), ..array })
+    }
+
+    /// The same values under new sizes (without margins), copied inside new margins if there are any.
+    ///
+    /// # Errors
+    /// When the number of values differs, or the padding does not fit.
+    pub fn with_reshape(
+        &self,
+        dims: impl IntoIterator<Item = usize>,
+        padding: Option<Padding>,
+    ) -> Result<HostArray, Error> {
+        let dims: Dims = dims.into_iter().collect();
+        let (expected, found) = (checked_elems(&dims)?, self.num_values());
+        if expected != found {
+            return Err(Error::ElementCount { dims, expected, found });
+        }
+        let mut target = match padding {
+            Some(padding) => HostArray::zeros_padded(self.dtype, dims, padding)?,
+            None => HostArray::zeros(self.dtype, dims)?,
+        };
+        for (to, from) in target.value_offsets().zip(self.value_offsets()) {
+            let size = self.dtype.size_bytes();
+            target.bytes[to * size..][..size].copy_from_slice(&self.bytes[from * size..][..size]);
+        }
+        Ok(target)
+    }
+}
+
+/// Type, sizes and raw views.
+impl HostArray {
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The sizes with margins.
+    pub fn dims(&self) -> &Dims {
+        &self.dims
+    }
+
+    /// The sizes of the values, without margins.
+    pub fn dims_without_padding(&self) -> Dims {
+        let Some(padding) = &self.padding else { return self.dims.clone() };
+        padding.axes.iter().zip(&self.dims).map(|(p, d)| d - p.left - p.right).collect()
+    }
+
+    /// The margins, if there are any.
+    pub fn padding(&self) -> Option<&Padding> {
+        self.padding.as_ref()
+    }
+
+    /// The number of values, without margins.
+    pub fn num_values(&self) -> usize {
+        self.dims_without_padding().iter().product()
+    }
+
+    /// Length of [`bytes`](HostArray::bytes).
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All elements, margins included, as little-endian bytes aligned to [`ALIGN_BYTES`].
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// All elements, margins included, for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// All elements, margins included, without a copy.
+    ///
+    /// # Errors
+    /// When the elements are of another type.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T], Error> {
+        self.check_type::<T>()?;
+        Ok(bytemuck::cast_slice(&self.bytes))
+    }
+
+    /// All elements, margins included, for writing, without a copy.
+    ///
+    /// # Errors
+    /// When the elements are of another type.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], Error> {
+        self.check_type::<T>()?;
+        Ok(bytemuck::cast_slice_mut(&mut self.bytes))
+    }
+
+    fn check_type<T: Element>(&self) -> Result<(), Error> {
+        if self.dtype == T::DTYPE {
+            return Ok(());
+        }
+        Err(Error::ElementType { expected: T::DTYPE, found: self.dtype })
+    }
+}
+
+/// Values by index; margins are skipped, and an array without axes has its value at `[]` and `[0]`.
+impl HostArray {
+    /// The value at `index`.
+    ///
+    /// # Errors
+    /// When the index is outside.
+    pub fn get(&self, index: &[usize]) -> Result<Scalar, Error> {
+        Ok(self.element(self.offset(index)?))
+    }
+
+    /// Replaces the value at `index`, converted to the array's type.
+    ///
+    /// # Errors
+    /// When the index is outside.
+    pub fn set(&mut self, index: &[usize], value: Scalar) -> Result<(), Error> {
+        let offset = self.offset(index)?;
+        self.set_element(offset, value.convert(self.dtype));
+        Ok(())
+    }
+
+    /// The value at `index` as `f64`.
+    ///
+    /// # Errors
+    /// When the index is outside.
+    pub fn get_f64(&self, index: &[usize]) -> Result<f64, Error> {
+        Ok(self.get(index)?.as_f64())
+    }
+
+    /// All values as `f64`, row-major.
+    pub fn values(&self) -> Vec<f64> {
+        self.value_offsets().map(|offset| self.element(offset).as_f64()).collect()
+    }
+
+    /// Replaces all values, row-major, rounded to the array's type; margins stay.
+    ///
+    /// # Errors
+    /// When the number of values differs.
+    pub fn set_values(&mut self, values: &[f64]) -> Result<(), Error> {
+        let (expected, found) = (self.num_values(), values.len());
+        if expected != found {
+            return Err(Error::ElementCount { dims: self.dims_without_padding(), expected, found });
+        }
+        for (offset, &x) in self.value_offsets().zip(values) {
+            self.set_element(offset, Scalar::from_f64(self.dtype, x));
+        }
+        Ok(())
+    }
+
+    /// Replaces all values by one, converted to the array's type; margins stay.
+    pub fn fill(&mut self, value: Scalar) {
+        let value = value.convert(self.dtype);
+        for offset in self.value_offsets() {
+            self.set_element(offset, value);
+        }
+    }
+
+    fn fill_bytes(&mut self, value: Scalar) {
+        for offset in 0..self.bytes.len() / self.dtype.size_bytes() {
+            self.set_element(offset, value);
+        }
+    }
+
+    fn offset(&self, index: &[usize]) -> Result<usize, Error> {
+        let dims = self.dims_without_padding();
+        let index = if dims.is_empty() && index == [0] { &[] } else { index };
+        let inside = index.len() == dims.len() && index.iter().zip(&dims).all(|(i, d)| i < d);
+        if !inside {
+            return Err(Error::OutOfBounds { index: index.to_vec(), dims });
+        }
+        let padded = (0..index.len()).map(|axis| index[axis] + self.left_margin(axis));
+        Ok(padded.zip(&self.dims).fold(0, |offset, (i, d)| offset * d + i))
+    }
+
+    fn left_margin(&self, axis: usize) -> usize {
+        self.padding.as_ref().map_or(0, |padding| padding.axes[axis].left)
+    }
+
+    /// Offsets in elements of all values, row-major.
+    fn value_offsets(&self) -> impl Iterator<Item = usize> + use<> {
+        let inner = self.dims_without_padding();
+        let outer = self.dims.clone();
+        let margins: Dims = (0..inner.len()).map(|axis| self.left_margin(axis)).collect();
+        (0..inner.iter().product()).map(move |n| row_major_offset(n, &inner, &outer, &margins))
+    }
+
+    /// The element at an offset inside the array.
+    fn element(&self, offset: usize) -> Scalar {
+        let size = self.dtype.size_bytes();
+        Scalar::read(self.dtype, &self.bytes[offset * size..]).expect("offsets are checked against the sizes")
+    }
+
+    fn set_element(&mut self, offset: usize, value: Scalar) {
+        let size = self.dtype.size_bytes();
+        value.write(&mut self.bytes[offset * size..]).expect("offsets are checked against the sizes");
+    }
+}
+
+/// Offset in an array of sizes `outer` of the `n`-th element of the box of sizes `inner` that begins at `start`.
+fn row_major_offset(n: usize, inner: &[usize], outer: &[usize], start: &[usize]) -> usize {
+    let (mut rest, mut offset, mut stride) = (n, 0, 1);
+    for axis in (0..inner.len()).rev() {
+        offset += (rest % inner[axis] + start[axis]) * stride;
+        rest /= inner[axis];
+        stride *= outer[axis];
+    }
+    offset
+}
+
+/// Element type, sizes, margins and bits of all elements are equal.
+impl PartialEq for HostArray {
+    fn eq(&self, other: &HostArray) -> bool {
+        self.dtype == other.dtype
+            && self.dims == other.dims
+            && self.padding == other.padding
+            && self.bytes() == other.bytes()
+    }
+}

@@ -1,0 +1,480 @@
+//! The tensor node: an array that figures in computations, whether or not it ever owns memory.
+//!
+//! A [`TensorNode`] is a cheap handle. Its identity never changes; sizes and element type are settled once, when first
+//! needed; memory mode and names are refined as more is learned. Invariants: a settled fact stays; the mode only
+//! narrows, and only under the lock of [`crate::commit`]; no lock is held while foreign code (an inference) runs.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::commit;
+use crate::delayed::{DelayedDType, Inference};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::label::Label;
+use crate::mode::{MemoryMode, Sharing};
+use crate::name::{self, AmbiguousIdents, IdentStyle};
+use crate::padding::{Dims, Padding, checked_elems};
+use crate::registry::Registry;
+use crate::state::{ForceCtx, ModeState, Reason};
+
+/// The number of a node within its registry; prints as `n12`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(crate) u64);
+
+impl NodeId {
+    /// The bare number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<u64> for NodeId {
+    fn from(id: u64) -> NodeId {
+        NodeId(id)
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{}", self.0)
+    }
+}
+
+/// A handle to a tensor node. Equality, order and hash are those of its id (and registry, for those who use several).
+#[derive(Clone)]
+pub struct TensorNode(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) id: NodeId,
+    pub(crate) registry: Registry,
+    label: Label,
+    shape: OnceLock<Shape>,
+    planned_padding: Option<Padding>,
+    dtype: OnceLock<DType>,
+    delayed_dtype: Mutex<DelayedDType>,
+    modes: Mutex<ModeState>,
+    notes: Mutex<Notes>,
+}
+
+/// The settled sizes.
+#[derive(Clone)]
+struct Shape {
+    padded: Dims,
+    unpadded: Dims,
+    elems: usize,
+}
+
+#[derive(Default)]
+struct Notes {
+    code_name: Option<String>,
+    backend_info: String,
+}
+
+/// Locks for a moment; a panic elsewhere cannot leave these plain values half-written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.registry.forget(self.id);
+    }
+}
+
+/// Identity and names.
+impl TensorNode {
+    /// Begins a node; without further calls it is a rank-0 `f32` by default, of undecided mode.
+    ///
+    /// ```
+    /// # use tnode::{DType, TensorNode};
+    /// let w = TensorNode::builder("w1").dims([64, 128]).dtype(DType::F32).build()?;
+    /// assert_eq!(w.size_bytes()?, 32768);
+    /// # Ok::<(), tnode::Error>(())
+    /// ```
+    pub fn builder(label: impl Into<Label>) -> NodeBuilder {
+        NodeBuilder {
+            label: label.into(),
+            id: None,
+            dims: Some(Dims::new()),
+            padding: None,
+            dtype: DelayedDType::Default(DType::F32),
+            modes: ModeState::undecided(),
+        }
+    }
+
+    /// The node's number.
+    pub fn id(&self) -> NodeId {
+        self.0.id
+    }
+
+    /// The parts of its name, widest first.
+    pub fn label(&self) -> &[String] {
+        self.0.label.as_slice()
+    }
+
+    /// The name for messages: code name, else label, else id; gradients end in `.grad`.
+    pub fn name(&self) -> String {
+        name::debug_name(self.0.id.0, self.label(), self.code_name().as_deref())
+    }
+
+    /// The identifier last chosen for generated code.
+    pub fn code_name(&self) -> Option<String> {
+        lock(&self.0.notes).code_name.clone()
+    }
+
+    /// Proposes an identifier for generated code. The longer one stays, so names are stable across compilations once a
+    /// collision made one longer.
+    pub fn update_code_name(&self, ident: &str) {
+        let mut notes = lock(&self.0.notes);
+        if notes.code_name.as_ref().is_none_or(|present| ident.len() > present.len()) {
+            notes.code_name = Some(ident.to_owned());
+        }
+    }
+
+    /// Whether the label marks a gradient, and the identifier its remaining parts make, if any.
+    pub fn no_grad_ident_label(&self) -> (bool, Option<String>) {
+        name::no_grad_ident_label(self.label())
+    }
+
+    /// The node's identifier in a style; `ambiguous` are the identifiers that need the id with them.
+    pub fn styled_ident(&self, style: IdentStyle, ambiguous: &AmbiguousIdents) -> String {
+        name::styled_ident(self.0.id.0, self.label(), style, ambiguous)
+    }
+
+    /// Notes of the device that holds the node, for people; empty at first.
+    pub fn backend_info(&self) -> String {
+        lock(&self.0.notes).backend_info.clone()
+    }
+
+    /// Replaces the notes.
+    pub fn set_backend_info(&self, info: impl Into<String>) {
+        lock(&self.0.notes).backend_info = info.into();
+    }
+
+    /// One line for listings: id, name, type and sizes, bytes, mode, notes. Settles nothing.
+    pub fn header(&self) -> String {
+        let name = self.name();
+        let dtype =
+            self.0.dtype.get().map_or_else(|| format!("{:?}", self.delayed_dtype()), DType::to_string);
+        let dims = self.0.shape.get().map_or_else(|| "[?]".to_owned(), |s| format!("{:?}", s.unpadded));
+        let bytes = self.known_size_bytes().map_or_else(String::new, |bytes| format!(" {bytes} bytes"));
+        let mode = self.mode().short_code();
+        let info = Some(self.backend_info())
+            .filter(|i| !i.is_empty())
+            .map_or_else(String::new, |i| format!(" ({i})"));
+        format!("{} {name}: {dtype}{dims}{bytes} {mode}{info}", self.id())
+    }
+
+    fn known_size_bytes(&self) -> Option<usize> {
+        Some(self.0.shape.get()?.elems * self.0.dtype.get()?.size_bytes())
+    }
+}
+
+/// Sizes.
+impl TensorNode {
+    /// The sizes with margins.
+    ///
+    /// # Errors
+    /// When they are not settled yet.
+    pub fn dims(&self) -> Result<Dims, Error> {
+        Ok(self.shape()?.padded.clone())
+    }
+
+    /// The sizes of the values, without margins.
+    ///
+    /// # Errors
+    /// When they are not settled yet.
+    pub fn dims_without_padding(&self) -> Result<Dims, Error> {
+        Ok(self.shape()?.unpadded.clone())
+    }
+
+    /// Settles the sizes, given without margins. Settling them again as they are is no error.
+    ///
+    /// # Errors
+    /// When they are settled differently, do not fit the padding, or overflow.
+    pub fn set_dims(&self, dims: impl IntoIterator<Item = usize>) -> Result<(), Error> {
+        let shape = Shape::new(dims.into_iter().collect(), self.padding())?;
+        let requested = shape.unpadded.clone();
+        let settled = &self.0.shape.get_or_init(|| shape).unpadded;
+        if *settled == requested {
+            return Ok(());
+        }
+        Err(Error::DimsConflict { node: self.name(), settled: settled.clone(), requested })
+    }
+
+    /// The margins, if the node has any.
+    pub fn padding(&self) -> Option<&Padding> {
+        self.0.planned_padding.as_ref()
+    }
+
+    /// The number of elements with margins.
+    ///
+    /// # Errors
+    /// When the sizes are not settled yet.
+    pub fn num_elems(&self) -> Result<usize, Error> {
+        Ok(self.shape()?.elems)
+    }
+
+    /// The bytes of the whole array with margins; settles the element type.
+    ///
+    /// # Errors
+    /// When the sizes are not settled yet.
+    pub fn size_bytes(&self) -> Result<usize, Error> {
+        Ok(self.num_elems()? * self.dtype().size_bytes())
+    }
+
+    fn shape(&self) -> Result<&Shape, Error> {
+        self.0.shape.get().ok_or_else(|| Error::DimsUnsettled { node: self.name() })
+    }
+}
+
+impl Shape {
+    fn new(unpadded: Dims, padding: Option<&Padding>) -> Result<Shape, Error> {
+        let padded = padding.map_or_else(|| Ok(unpadded.clone()), |p| p.padded(&unpadded))?;
+        let elems = checked_elems(&padded)?;
+        Ok(Shape { padded, unpadded, elems })
+    }
+}
+
+/// Element type.
+impl TensorNode {
+    /// The element type; the first call settles it.
+    pub fn dtype(&self) -> DType {
+        if let Some(&dtype) = self.0.dtype.get() {
+            return dtype;
+        }
+        let inferred = self.delayed_dtype().get();
+        let _delayed = lock(&self.0.delayed_dtype);
+        *self.0.dtype.get_or_init(|| inferred)
+    }
+
+    /// The element type as it was left open; settles nothing.
+    pub fn delayed_dtype(&self) -> DelayedDType {
+        lock(&self.0.delayed_dtype).clone()
+    }
+
+    /// Whether the element type is settled.
+    pub fn is_dtype_settled(&self) -> bool {
+        self.0.dtype.get().is_some()
+    }
+
+    /// The element type the user asked for, if any.
+    pub fn specified_dtype(&self) -> Option<DType> {
+        match self.delayed_dtype() {
+            DelayedDType::Specified(dtype) => Some(dtype),
+            DelayedDType::Default(_) | DelayedDType::Inferred(_) => None,
+        }
+    }
+
+    /// Specifies the element type.
+    ///
+    /// # Errors
+    /// When another one is specified or settled.
+    pub fn update_dtype(&self, dtype: DType) -> Result<(), Error> {
+        self.update_dtype_if(|_| true, dtype)
+    }
+
+    /// Specifies the element type if the one known so far satisfies `only_if`; for an inferred one that is asked when
+    /// the inference runs.
+    ///
+    /// # Errors
+    /// When another one that satisfies `only_if` is specified or settled.
+    pub fn update_dtype_if(
+        &self,
+        only_if: impl Fn(DType) -> bool + Send + Sync + 'static,
+        dtype: DType,
+    ) -> Result<(), Error> {
+        let conflict =
+            |how, present| Error::DTypeConflict { node: self.name(), how, present, requested: dtype };
+        let mut delayed = lock(&self.0.delayed_dtype);
+        if let Some(&settled) = self.0.dtype.get() {
+            return if settled == dtype || !only_if(settled) {
+                Ok(())
+            } else {
+                Err(conflict("settled", settled))
+            };
+        }
+        *delayed =
+            delayed.clone().specify_if(dtype, only_if).map_err(|present| conflict("specified", present))?;
+        Ok(())
+    }
+
+    /// Adds an inference, which runs when the type is first needed: a specification wins over it, it wins over a
+    /// default, and with another inference it promotes.
+    ///
+    /// # Errors
+    /// When the type is settled.
+    pub fn infer_dtype(&self, infer: impl Fn() -> DType + Send + Sync + 'static) -> Result<(), Error> {
+        let mut delayed = lock(&self.0.delayed_dtype);
+        if let Some(&present) = self.0.dtype.get() {
+            return Err(Error::InferenceTooLate { node: self.name(), present });
+        }
+        *delayed = delayed.clone().infer(Inference::new(infer));
+        Ok(())
+    }
+}
+
+/// Memory mode.
+impl TensorNode {
+    /// The memory mode and the decisions behind it, as a value to work on.
+    pub fn mode(&self) -> ModeState {
+        commit::read(self)
+    }
+
+    pub(crate) fn modes(&self) -> MutexGuard<'_, ModeState> {
+        lock(&self.0.modes)
+    }
+
+    /// Narrows the memory mode.
+    ///
+    /// # Errors
+    /// When an earlier decision excludes `mode`.
+    pub fn update_memory_mode(&self, mode: MemoryMode, reason: Reason) -> Result<(), Error> {
+        commit::update(self, |state| state.refine(mode, reason))
+    }
+
+    /// Decides whether streams share the node's buffer, which also decides that there is one.
+    ///
+    /// # Errors
+    /// When the memory mode excludes it.
+    pub fn update_memory_sharing(&self, sharing: Sharing, reason: Reason) -> Result<(), Error> {
+        commit::update(self, |state| state.refine_sharing(sharing, reason))
+    }
+
+    /// What settling this node's mode takes; settles the element type.
+    ///
+    /// # Errors
+    /// When the sizes are not settled yet.
+    pub fn force_ctx(&self, stack_threshold_bytes: usize, reason: Reason) -> Result<ForceCtx, Error> {
+        Ok(ForceCtx { elems: self.num_elems()?, dtype: self.dtype(), stack_threshold_bytes, reason })
+    }
+
+    /// The decisions about the node's memory mode in words.
+    pub fn explain(&self) -> String {
+        self.mode().explain(&format!("{} {}", self.id(), self.name()))
+    }
+}
+
+impl PartialEq for TensorNode {
+    fn eq(&self, other: &TensorNode) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for TensorNode {}
+
+impl PartialOrd for TensorNode {
+    fn partial_cmp(&self, other: &TensorNode) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TensorNode {
+    fn cmp(&self, other: &TensorNode) -> Ordering {
+        let key = |node: &TensorNode| (node.0.id, node.0.registry.serial());
+        key(self).cmp(&key(other))
+    }
+}
+
+impl Hash for TensorNode {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl fmt::Debug for TensorNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.header())
+    }
+}
+
+/// The facts of a node to be; see [`TensorNode::builder`].
+#[derive(Clone, Debug)]
+pub struct NodeBuilder {
+    label: Label,
+    id: Option<NodeId>,
+    dims: Option<Dims>,
+    padding: Option<Padding>,
+    dtype: DelayedDType,
+    modes: ModeState,
+}
+
+impl NodeBuilder {
+    /// The sizes without margins.
+    pub fn dims(mut self, dims: impl IntoIterator<Item = usize>) -> NodeBuilder {
+        self.dims = Some(dims.into_iter().collect());
+        self
+    }
+
+    /// Leaves the sizes open until [`TensorNode::set_dims`].
+    pub fn dims_later(mut self) -> NodeBuilder {
+        self.dims = None;
+        self
+    }
+
+    /// Specifies the element type.
+    pub fn dtype(mut self, dtype: DType) -> NodeBuilder {
+        self.dtype = DelayedDType::Specified(dtype);
+        self
+    }
+
+    /// The element type unless something better becomes known.
+    pub fn default_dtype(mut self, dtype: DType) -> NodeBuilder {
+        self.dtype = DelayedDType::Default(dtype);
+        self
+    }
+
+    /// Margins around the values.
+    pub fn padding(mut self, padding: Padding) -> NodeBuilder {
+        self.padding = Some(padding);
+        self
+    }
+
+    /// The memory mode the user asks for; the last call counts.
+    #[track_caller]
+    pub fn mode(self, mode: MemoryMode) -> NodeBuilder {
+        self.mode_because(mode, Reason::new("it was specified when the node was made"))
+    }
+
+    /// The memory mode, with another reason.
+    pub fn mode_because(mut self, mode: MemoryMode, reason: Reason) -> NodeBuilder {
+        self.modes = ModeState::decided(mode, reason);
+        self
+    }
+
+    /// A fixed id instead of the next free one.
+    pub fn id(mut self, id: impl Into<NodeId>) -> NodeBuilder {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Makes the node, known to the process-wide registry.
+    ///
+    /// # Errors
+    /// When padding and sizes do not fit, the array would be too large, or the fixed id is taken.
+    pub fn build(self) -> Result<TensorNode, Error> {
+        self.build_in(Registry::global())
+    }
+
+    /// Makes the node, known to `registry`.
+    ///
+    /// # Errors
+    /// As for [`build`](NodeBuilder::build).
+    pub fn build_in(self, registry: &Registry) -> Result<TensorNode, Error> {
+        let settled = self.dims.clone().map(|dims| Shape::new(dims, self.padding.as_ref())).transpose()?;
+        registry.register(self.id, |id| Inner {
+            id,
+            registry: registry.clone(),
+            label: self.label.clone(),
+            shape: settled.clone().map_or_else(OnceLock::new, OnceLock::from),
+            planned_padding: self.padding.clone(),
+            dtype: OnceLock::new(),
+            delayed_dtype: Mutex::new(self.dtype.clone()),
+            modes: Mutex::new(self.modes.clone()),
+            notes: Mutex::default(),
+        })
+    }
+}

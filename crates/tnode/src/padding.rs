@@ -1,0 +1,76 @@
+//! Margins around the values of a node, kept so that windows may reach beyond its edges.
+
+use smallvec::SmallVec;
+
+use crate::error::Error;
+
+/// Sizes of the axes, outermost first; row-major order everywhere.
+pub type Dims = SmallVec<[usize; 4]>;
+
+/// The margins of one axis, in elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AxisPadding {
+    /// Before the first value.
+    pub left: usize,
+    /// After the last value.
+    pub right: usize,
+}
+
+/// The margins of every axis and what they hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Padding {
+    /// One entry per axis.
+    pub axes: SmallVec<[AxisPadding; 4]>,
+    /// What the margins hold; `None` when readers with different neutral elements reset them before each use.
+    pub neutral: Option<f64>,
+}
+
+impl Padding {
+    /// Margins given as `(left, right)` per axis.
+    pub fn new(axes: impl IntoIterator<Item = (usize, usize)>, neutral: Option<f64>) -> Padding {
+        let axes = axes.into_iter().map(|(left, right)| AxisPadding { left, right }).collect();
+        Padding { axes, neutral }
+    }
+
+    /// Left margin, values and right margin together, per axis.
+    ///
+    /// # Errors
+    /// When the number of axes differs, or a size overflows.
+    pub fn padded(&self, dims: &[usize]) -> Result<Dims, Error> {
+        self.check_rank(dims)?;
+        let grown = dims.iter().zip(&self.axes).map(|(&d, p)| d.checked_add(p.left)?.checked_add(p.right));
+        grown.collect::<Option<Dims>>().ok_or_else(|| Error::TooLarge { dims: Dims::from_slice(dims) })
+    }
+
+    /// The sizes without margins, given those with margins.
+    ///
+    /// # Errors
+    /// When the number of axes differs, or a margin exceeds its axis.
+    pub fn unpadded(&self, dims: &[usize]) -> Result<Dims, Error> {
+        self.check_rank(dims)?;
+        let shrunk = dims.iter().zip(&self.axes).map(|(&d, p)| d.checked_sub(p.left)?.checked_sub(p.right));
+        shrunk.collect::<Option<Dims>>().ok_or_else(|| Error::PaddingExceeds {
+            dims: Dims::from_slice(dims),
+            padding: self.axes.iter().map(|p| (p.left, p.right)).collect(),
+        })
+    }
+
+    fn check_rank(&self, dims: &[usize]) -> Result<(), Error> {
+        if self.axes.len() == dims.len() {
+            return Ok(());
+        }
+        Err(Error::PaddingRank { dims: Dims::from_slice(dims), axes: self.axes.len() })
+    }
+}
+
+/// The product of `dims`.
+///
+/// # Errors
+/// When an array of 16-byte elements of that many would not fit the address space.
+pub(crate) fn checked_elems(dims: &[usize]) -> Result<usize, Error> {
+    let too_large = || Error::TooLarge { dims: Dims::from_slice(dims) };
+    // A zero axis empties the array, but the other axes must still be countable by index arithmetic.
+    let extent = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1))).ok_or_else(too_large)?;
+    extent.checked_mul(16).filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(too_large)?;
+    Ok(dims.iter().product())
+}
