@@ -1,6 +1,6 @@
 //! Visiting and rewriting statements and expressions, so that a pass writes only the cases it is about.
 
-use super::{Affine, Block, Expr, Indices, Stmt, Var};
+use super::{Affine, Expr, Indices, LocalId, Stmt, Var};
 
 /// Calls `f` on every statement, outer before inner, in order.
 pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
@@ -76,7 +76,7 @@ pub fn map_values(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
         match stmt {
             Stmt::For { body, .. } => map_values(body, f),
             Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => {
-                let old = std::mem::replace(value, PLACEHOLDER);
+                let old = std::mem::replace(value, placeholder());
                 *value = f(old);
             }
             Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
@@ -85,7 +85,9 @@ pub fn map_values(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
 }
 
 /// Stands in for a value while it is being rewritten; never seen by anyone.
-const PLACEHOLDER: Expr = Expr::GetLocal { local: super::LocalId(u32::MAX), index: Indices::new_const() };
+fn placeholder() -> Expr {
+    Expr::local(LocalId(u32::MAX))
+}
 
 /// Rewrites every index in an expression: of reads, embedded indices and guards.
 pub fn map_expr_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
@@ -119,7 +121,7 @@ pub fn map_indices(block: &mut [Stmt], f: &mut impl FnMut(&Affine) -> Affine) {
                 for i in index.iter_mut() {
                     *i = f(i);
                 }
-                let old = std::mem::replace(value, PLACEHOLDER);
+                let old = std::mem::replace(value, placeholder());
                 *value = map_expr_indices(old, f);
             }
             Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
