@@ -111,4 +111,46 @@ pub enum Error {
         /// The sizes without padding.
         dims: Dims,
     },
+    /// A file that cannot be read or written.
+    #[error("cannot read or write {format}: {source}")]
+    File {
+        /// The file format.
+        format: &'static str,
+        /// What the system or the archive says.
+        source: std::io::Error,
+    },
+    /// A file that is not in its format.
+    #[error("malformed {format}: {why}")]
+    Malformed {
+        /// The file format.
+        format: &'static str,
+        /// What was found.
+        why: String,
+    },
+    /// An element type that a file format, or this crate, does not have.
+    #[error("element type {what} in {format} has no counterpart")]
+    UnsupportedElement {
+        /// The file format.
+        format: &'static str,
+        /// The type's name on the side that has it.
+        what: String,
+    },
+    /// An axis that an array does not have.
+    #[error("no axis {axis} in the dimensions {dims:?}")]
+    NoSuchAxis {
+        /// The axis asked for.
+        axis: usize,
+        /// The sizes without padding.
+        dims: Dims,
+    },
+    /// A coordinate beyond the end of its axis.
+    #[error("no coordinate {coordinate} along axis {axis} of the dimensions {dims:?}")]
+    NoSuchCoordinate {
+        /// The coordinate asked for.
+        coordinate: usize,
+        /// The axis.
+        axis: usize,
+        /// The sizes without padding.
+        dims: Dims,
+    },
 }

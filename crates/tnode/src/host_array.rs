@@ -3,6 +3,9 @@
 //! A [`HostArray`] is bytes with an element type, sizes and margins. The bytes are aligned to 64, so that vector code
 //! and devices can use them in place. Element access by index skips the margins; the byte and slice views show them.
 
+use std::borrow::Cow;
+use std::io::{self, Read};
+
 use aligned_vec::{AVec, ConstAlign};
 use half::{bf16, f16};
 
@@ -157,6 +160,55 @@ impl HostArray {
             target.bytes[to * size..][..size].copy_from_slice(&self.bytes[from * size..][..size]);
         }
         Ok(target)
+    }
+}
+
+/// What the file formats need.
+impl HostArray {
+    /// An array of `len` bytes from a reader; memory grows only as they arrive.
+    pub(crate) fn read_bytes(
+        dtype: DType,
+        dims: Dims,
+        len: usize,
+        mut reader: impl Read,
+    ) -> Result<HostArray, io::Error> {
+        let mut bytes = AVec::new(ALIGN_BYTES);
+        let mut chunk = vec![0; len.min(1 << 16)];
+        while bytes.len() < len {
+            let part = chunk.len().min(len - bytes.len());
+            reader.read_exact(&mut chunk[..part])?;
+            bytes.extend_from_slice(&chunk[..part]);
+        }
+        Ok(HostArray { dtype, dims, padding: None, bytes })
+    }
+
+    /// The bytes of the values without margins, row-major.
+    pub(crate) fn value_bytes(&self) -> Cow<'_, [u8]> {
+        if self.padding.is_none() {
+            return Cow::Borrowed(self.bytes());
+        }
+        let size = self.dtype.size_bytes();
+        Cow::Owned(
+            self.value_offsets().flat_map(|offset| &self.bytes[offset * size..][..size]).copied().collect(),
+        )
+    }
+
+    /// The array whose elements are stored here in column-major order.
+    pub(crate) fn from_columns_first(mut self) -> HostArray {
+        let size = self.dtype.size_bytes();
+        let stored = self.bytes.clone();
+        for n in 0..stored.len() / size {
+            let from = column_major_offset(n, &self.dims);
+            self.bytes[n * size..][..size].copy_from_slice(&stored[from * size..][..size]);
+        }
+        self
+    }
+
+    /// Makes every non-zero bool a 1, since other bytes are no bools.
+    pub(crate) fn normalize_bools(&mut self) {
+        if self.dtype == DType::Bool {
+            self.bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
     }
 }
 
@@ -333,6 +385,16 @@ fn row_major_offset(n: usize, inner: &[usize], outer: &[usize], start: &[usize])
         offset += (rest % inner[axis] + start[axis]) * stride;
         rest /= inner[axis];
         stride *= outer[axis];
+    }
+    offset
+}
+
+/// Offset in column-major order of the `n`-th element in row-major order.
+fn column_major_offset(n: usize, dims: &[usize]) -> usize {
+    let (mut rest, mut offset) = (n, 0);
+    for (axis, &size) in dims.iter().enumerate().rev() {
+        offset += rest % size * dims[..axis].iter().product::<usize>();
+        rest /= size;
     }
     offset
 }

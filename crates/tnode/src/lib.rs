@@ -49,6 +49,10 @@ mod state; // a mode with its decisions
 // Arrays.
 mod error;
 mod host_array; // bytes with type and sizes
+pub mod npy; // NumPy files
+mod points; // columns as point clouds
+mod render; // as text for people
+pub mod safetensors; // safetensors files
 
 pub use crate::commit::commit_modes;
 pub use crate::delayed::{DelayedDType, Inference};
@@ -61,6 +65,7 @@ pub use crate::name::{AmbiguousIdents, IdentStyle};
 pub use crate::node::{NodeBuilder, NodeId, TensorNode};
 pub use crate::padding::{AxisPadding, Dims, Padding};
 pub use crate::registry::Registry;
+pub use crate::render::RenderOptions;
 pub use crate::scalar::Scalar;
 pub use crate::state::{
     DEFAULT_STACK_THRESHOLD_BYTES, Decision, ForceCtx, ModeConflict, ModeState, ModeUndecided, Reason,
