@@ -3,10 +3,12 @@
 //! A node begins with a default, an inference or a specification, and keeps it open until somebody needs the type.
 //! Specifications win over inferences, inferences over defaults, and two inferences promote.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::dtype::DType;
+use crate::node::TensorNode;
 
 /// An element type that nobody has needed yet.
 #[derive(Clone)]
@@ -24,7 +26,7 @@ pub enum DelayedDType {
 pub struct Inference(Arc<dyn Fn() -> DType + Send + Sync>);
 
 impl Inference {
-    /// The type that `infer` returns. It must not ask for the type of the node it is given to.
+    /// The type that `infer` returns.
     pub fn new(infer: impl Fn() -> DType + Send + Sync + 'static) -> Inference {
         Inference(Arc::new(infer))
     }
@@ -74,6 +76,31 @@ impl DelayedDType {
                 if only_if(present) { dtype } else { present }
             }))),
         }
+    }
+}
+
+thread_local! {
+    /// The nodes whose types this thread is inferring, outermost first.
+    static INFERRING: RefCell<Vec<TensorNode>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What `infer` returns, or `None` if this thread is inferring the type of `node` already.
+pub(crate) fn once_per_thread(node: &TensorNode, infer: impl FnOnce() -> DType) -> Option<DType> {
+    if INFERRING.with_borrow(|nodes| nodes.contains(node)) {
+        return None;
+    }
+    INFERRING.with_borrow_mut(|nodes| nodes.push(node.clone()));
+    let _pop = PopOnDrop;
+    Some(infer())
+}
+
+/// Ends the innermost inference, also when it panics.
+struct PopOnDrop;
+
+impl Drop for PopOnDrop {
+    fn drop(&mut self) {
+        // The node is dropped after the borrow has ended, since that may run foreign code.
+        let _node = INFERRING.with_borrow_mut(Vec::pop);
     }
 }
 

@@ -194,7 +194,7 @@ impl HostArray {
     }
 
     /// The array whose elements are stored here in column-major order.
-    pub(crate) fn from_columns_first(mut self) -> HostArray {
+    pub(crate) fn into_rows_first(mut self) -> HostArray {
         let size = self.dtype.size_bytes();
         let stored = self.bytes.clone();
         for n in 0..stored.len() / size {

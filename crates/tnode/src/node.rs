@@ -10,11 +10,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::commit;
-use crate::delayed::{DelayedDType, Inference};
+use crate::delayed::{self, DelayedDType, Inference};
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::host_array::HostArray;
 use crate::label::Label;
-use crate::mode::{MemoryMode, Sharing};
+use crate::mode::{Hosted, MemoryMode, Sharing};
 use crate::name::{self, AmbiguousIdents, IdentStyle};
 use crate::padding::{Dims, Padding, checked_elems};
 use crate::registry::Registry;
@@ -54,7 +55,7 @@ pub(crate) struct Inner {
     shape: OnceLock<Shape>,
     planned_padding: Option<Padding>,
     dtype: OnceLock<DType>,
-    delayed_dtype: Mutex<DelayedDType>,
+    open_dtype: Mutex<OpenDType>,
     modes: Mutex<ModeState>,
     notes: Mutex<Notes>,
 }
@@ -65,6 +66,19 @@ struct Shape {
     padded: Dims,
     unpadded: Dims,
     elems: usize,
+}
+
+/// The element type while it is open, and how often that changed.
+struct OpenDType {
+    delayed: DelayedDType,
+    version: u64,
+}
+
+impl OpenDType {
+    fn replace(&mut self, delayed: DelayedDType) -> DelayedDType {
+        self.version += 1;
+        std::mem::replace(&mut self.delayed, delayed)
+    }
 }
 
 #[derive(Default)]
@@ -241,19 +255,40 @@ impl Shape {
 
 /// Element type.
 impl TensorNode {
-    /// The element type; the first call settles it.
+    /// The element type; the first call settles it, running inferences.
+    ///
+    /// Inferences that ask for each other in a circle get `bool`, which promotion ignores, where the circle closes.
     pub fn dtype(&self) -> DType {
-        if let Some(&dtype) = self.0.dtype.get() {
-            return dtype;
+        loop {
+            if let Some(&dtype) = self.0.dtype.get() {
+                return dtype;
+            }
+            let (delayed, version) = {
+                let open = lock(&self.0.open_dtype);
+                (open.delayed.clone(), open.version)
+            };
+            let Some(inferred) = delayed::once_per_thread(self, || delayed.get()) else { return DType::Bool };
+            self.settle_dtype(inferred, version);
         }
-        let inferred = self.delayed_dtype().get();
-        let _delayed = lock(&self.0.delayed_dtype);
-        *self.0.dtype.get_or_init(|| inferred)
+    }
+
+    /// Settles the type that follows from the given version of what is open; does nothing if that changed meanwhile.
+    fn settle_dtype(&self, dtype: DType, version: u64) {
+        let mut open = lock(&self.0.open_dtype);
+        if open.version != version || self.0.dtype.set(dtype).is_err() {
+            return;
+        }
+        // An inference holds on to the nodes it asks; nobody needs it any more. Dropping it may run foreign code.
+        if let DelayedDType::Inferred(_) = open.delayed {
+            let inference = open.replace(DelayedDType::Inferred(Inference::new(move || dtype)));
+            drop(open);
+            drop(inference);
+        }
     }
 
     /// The element type as it was left open; settles nothing.
     pub fn delayed_dtype(&self) -> DelayedDType {
-        lock(&self.0.delayed_dtype).clone()
+        lock(&self.0.open_dtype).delayed.clone()
     }
 
     /// Whether the element type is settled.
@@ -289,7 +324,7 @@ impl TensorNode {
     ) -> Result<(), Error> {
         let conflict =
             |how, present| Error::DTypeConflict { node: self.name(), how, present, requested: dtype };
-        let mut delayed = lock(&self.0.delayed_dtype);
+        let mut open = lock(&self.0.open_dtype);
         if let Some(&settled) = self.0.dtype.get() {
             return if settled == dtype || !only_if(settled) {
                 Ok(())
@@ -297,8 +332,10 @@ impl TensorNode {
                 Err(conflict("settled", settled))
             };
         }
-        *delayed =
-            delayed.clone().specify_if(dtype, only_if).map_err(|present| conflict("specified", present))?;
+        let updated = open.delayed.clone().specify_if(dtype, only_if);
+        let before = open.replace(updated.map_err(|present| conflict("specified", present))?);
+        drop(open);
+        drop(before);
         Ok(())
     }
 
@@ -308,11 +345,14 @@ impl TensorNode {
     /// # Errors
     /// When the type is settled.
     pub fn infer_dtype(&self, infer: impl Fn() -> DType + Send + Sync + 'static) -> Result<(), Error> {
-        let mut delayed = lock(&self.0.delayed_dtype);
+        let mut open = lock(&self.0.open_dtype);
         if let Some(&present) = self.0.dtype.get() {
             return Err(Error::InferenceTooLate { node: self.name(), present });
         }
-        *delayed = delayed.clone().infer(Inference::new(infer));
+        let inferred = open.delayed.clone().infer(Inference::new(infer));
+        let before = open.replace(inferred);
+        drop(open);
+        drop(before);
         Ok(())
     }
 }
@@ -415,6 +455,17 @@ impl NodeBuilder {
         self
     }
 
+    /// The sizes, margins and element type of an array whose values the node shall have on the host.
+    ///
+    /// The type is specified and the mode is hosted, with the kind of hosting left open.
+    #[track_caller]
+    pub fn of_array(self, array: &HostArray) -> NodeBuilder {
+        let reason = Reason::new("it was made from a host array");
+        let builder = self.dims(array.dims_without_padding()).dtype(array.dtype());
+        NodeBuilder { padding: array.padding().cloned(), ..builder }
+            .mode_because(MemoryMode::Hosted(Hosted::Unset), reason)
+    }
+
     /// Specifies the element type.
     pub fn dtype(mut self, dtype: DType) -> NodeBuilder {
         self.dtype = DelayedDType::Specified(dtype);
@@ -472,7 +523,7 @@ impl NodeBuilder {
             shape: settled.clone().map_or_else(OnceLock::new, OnceLock::from),
             planned_padding: self.padding.clone(),
             dtype: OnceLock::new(),
-            delayed_dtype: Mutex::new(self.dtype.clone()),
+            open_dtype: Mutex::new(OpenDType { delayed: self.dtype.clone(), version: 0 }),
             modes: Mutex::new(self.modes.clone()),
             notes: Mutex::default(),
         })

@@ -32,7 +32,7 @@ pub fn read(mut reader: impl Read) -> Result<HostArray, Error> {
         array.bytes_mut().chunks_exact_mut(header.dtype.size_bytes()).for_each(<[u8]>::reverse);
     }
     if header.columns_first {
-        array = array.from_columns_first();
+        array = array.into_rows_first();
     }
     array.normalize_bools();
     Ok(array)
