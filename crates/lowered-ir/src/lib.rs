@@ -1,4 +1,6 @@
 //! Indexing, assignments and their text, the loop IR with its `.lir` text, verifier, passes and interpreter.
 #![forbid(unsafe_code)]
 
+pub mod eval;
+pub mod interp;
 pub mod ir;

@@ -1,0 +1,107 @@
+//! What can go wrong in a run: the caller's memory and bindings, or a routine that was never verified.
+
+use tnode::DType;
+
+/// Why a routine did not run, or stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterpError {
+    /// Not one buffer per node.
+    #[error("routine `{routine}` has {expected} nodes, found {found} buffers")]
+    BufferCount {
+        /// The routine's name.
+        routine: String,
+        /// Its nodes.
+        expected: usize,
+        /// The buffers given.
+        found: usize,
+    },
+    /// A buffer is not as long as its node.
+    #[error("{node} takes {expected} bytes, found a buffer of {found}")]
+    BufferSize {
+        /// The node or merge buffer.
+        node: String,
+        /// Its size in bytes.
+        expected: usize,
+        /// The length of the buffer.
+        found: usize,
+    },
+    /// The routine reads the merge buffer, and there is none.
+    #[error("the merge buffer holds nothing, expected a copy of {node}")]
+    NoMergeBuffer {
+        /// The node whose copy is read.
+        node: String,
+    },
+    /// The routine writes a node whose memory was lent for reading.
+    #[error("{node} is written, found a read-only buffer")]
+    ReadOnly {
+        /// The node.
+        node: String,
+    },
+    /// Not one binding per symbol.
+    #[error("routine `{routine}` has {expected} symbols, found {found} bindings")]
+    BindingCount {
+        /// The routine's name.
+        routine: String,
+        /// Its symbols.
+        expected: usize,
+        /// The bindings given.
+        found: usize,
+    },
+    /// A binding is outside the range of its symbol.
+    #[error("symbol @{symbol} takes 0..{range}, found {value}")]
+    BindingRange {
+        /// The symbol's name.
+        symbol: String,
+        /// One past its largest value.
+        range: i64,
+        /// The value given.
+        value: i64,
+    },
+    /// An index is outside its array.
+    #[error("{array}: index {index} in dimension {dim} is outside 0..{extent}")]
+    OutOfBounds {
+        /// The node or local.
+        array: String,
+        /// Which dimension.
+        dim: usize,
+        /// The value of the index.
+        index: i64,
+        /// The size of the dimension.
+        extent: i64,
+    },
+    /// The routine mentions something that does not exist where it is mentioned.
+    #[error("routine `{routine}` mentions {what}, which is not in scope")]
+    Unknown {
+        /// The routine's name.
+        routine: String,
+        /// What is mentioned, as the text form writes it.
+        what: String,
+    },
+    /// An array is indexed with the wrong number of indices.
+    #[error("{array} has {expected} dimensions, found {found} indices")]
+    Rank {
+        /// The node or local.
+        array: String,
+        /// Its dimensions.
+        expected: usize,
+        /// The indices given.
+        found: usize,
+    },
+    /// A value has the wrong type.
+    #[error("{what} is {expected}, found {found}")]
+    IllTyped {
+        /// What the value is for.
+        what: String,
+        /// The type it has to have.
+        expected: DType,
+        /// The type it has.
+        found: DType,
+    },
+    /// An array is too large to address.
+    #[error("{array} has more bytes than can be addressed")]
+    TooLarge {
+        /// The node or local.
+        array: String,
+    },
+}

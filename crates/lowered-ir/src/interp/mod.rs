@@ -1,0 +1,64 @@
+//! The interpreter: what a routine means.
+//!
+//! It is small and obvious rather than fast, and every other way to run a routine is compared with it. A routine is
+//! prepared once ([`Program::new`]: names become positions, types are inferred, indices become flat) and then run any number
+//! of times. Operations are those of [`crate::eval`]; loops of every kind run serially, in increasing order.
+//!
+//! Routines that [the verifier](crate::verify) accepts run without error on memory of the right size. Others give a typed
+//! [`InterpError`] and never panic; memory then holds what was stored before the error.
+
+mod error;
+mod prepare;
+mod run;
+mod step;
+
+use crate::ir::Routine;
+
+pub use error::InterpError;
+pub use step::Program;
+
+/// The memory a routine runs on: little-endian elements, row-major, nothing between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The bytes of each node, in the routine's order.
+    pub nodes: Vec<Vec<u8>>,
+    /// The stream's merge buffer, where the routine reads one.
+    pub merge: Option<Vec<u8>>,
+}
+
+/// The bytes of one node, lent to a run.
+#[derive(Debug)]
+pub enum Buffer<'a> {
+    /// For reading.
+    Read(&'a [u8]),
+    /// For reading and writing.
+    Write(&'a mut [u8]),
+}
+
+impl Memory {
+    /// Zeros for every node of the routine, and no merge buffer.
+    pub fn zeroed(routine: &Routine) -> Memory {
+        let sizes = routine.nodes.iter().map(prepare::node_bytes);
+        Memory { nodes: sizes.map(|size| vec![0; size]).collect(), merge: None }
+    }
+}
+
+impl Buffer<'_> {
+    pub(self) fn bytes(&self) -> &[u8] {
+        match self {
+            Buffer::Read(bytes) => bytes,
+            Buffer::Write(bytes) => bytes,
+        }
+    }
+}
+
+/// Prepares a routine and runs it once; `bindings` are the values of its symbols, in order.
+///
+/// # Errors
+///
+/// [`InterpError`], where memory or bindings do not fit the routine, or the routine is one the verifier would refuse.
+pub fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<(), InterpError> {
+    let program = Program::new(routine)?;
+    let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
+    program.run(&mut nodes, memory.merge.as_deref(), bindings)
+}

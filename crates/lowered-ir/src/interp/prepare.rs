@@ -1,0 +1,265 @@
+//! Routine → [`Program`]: resolves every name, checks every type and rank.
+
+use std::collections::BTreeMap;
+
+use tnode::DType;
+
+use super::InterpError;
+use super::step::{Array, Linear, Place, Program, Step, Value};
+use crate::ir::{
+    Affine, Expr, Guard, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId, TernaryOp, Var,
+};
+
+impl Program {
+    /// Prepares a routine.
+    ///
+    /// # Errors
+    ///
+    /// [`InterpError::Unknown`], [`InterpError::Rank`], [`InterpError::IllTyped`] and [`InterpError::TooLarge`]; none for
+    /// a routine that the verifier accepts.
+    pub fn new(routine: &Routine) -> Result<Program, InterpError> {
+        let nodes = routine.node_refs().map(node_array).collect::<Result<Vec<_>, _>>()?;
+        let mut prepare = Prepare {
+            routine,
+            nodes: &nodes,
+            locals: Vec::new(),
+            merge: None,
+            loops: 0,
+            loop_slots: BTreeMap::new(),
+            local_slots: BTreeMap::new(),
+        };
+        let body = prepare.block(&routine.body)?;
+        let Prepare { locals, merge, loops, .. } = prepare;
+        let symbols = routine.symbols.iter().map(|s| (s.name.clone(), s.range)).collect();
+        Ok(Program { name: routine.name.clone(), symbols, nodes, merge, locals, loops, body })
+    }
+}
+
+/// The size of a node in bytes; as large as can be said where it cannot be addressed.
+pub(super) fn node_bytes(node: &NodeDecl) -> usize {
+    elements(&node.dims).and_then(|n| n.checked_mul(node.dtype.size_bytes())).unwrap_or(usize::MAX)
+}
+
+fn elements(dims: &[usize]) -> Option<usize> {
+    dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))
+}
+
+fn node_array((id, decl): (NodeRef, &NodeDecl)) -> Result<Array, InterpError> {
+    array(format!("node {id} \"{}\"", decl.name), decl.dtype, &decl.dims)
+}
+
+fn array(title: String, dtype: DType, dims: &[usize]) -> Result<Array, InterpError> {
+    let addressable =
+        elements(dims).filter(|n| n.checked_mul(16).is_some_and(|bytes| bytes < isize::MAX as usize));
+    let Some(elements) = addressable else {
+        return Err(InterpError::TooLarge { array: title });
+    };
+    Ok(Array { title, dtype, dims: dims.iter().map(|&dim| dim as i64).collect(), elements })
+}
+
+struct Prepare<'a> {
+    routine: &'a Routine,
+    nodes: &'a [Array],
+    locals: Vec<Array>,
+    merge: Option<usize>,
+    loops: usize,
+    /// Loop variables in scope.
+    loop_slots: BTreeMap<LoopId, usize>,
+    /// Locals in scope.
+    local_slots: BTreeMap<LocalId, usize>,
+}
+
+/// An expression with its type.
+type Typed = (Value, DType);
+
+impl Prepare<'_> {
+    fn block(&mut self, block: &[Stmt]) -> Result<Vec<Step>, InterpError> {
+        let outer = self.local_slots.clone();
+        let steps = block.iter().filter_map(|stmt| self.step(stmt).transpose()).collect();
+        self.local_slots = outer;
+        steps
+    }
+
+    fn step(&mut self, stmt: &Stmt) -> Result<Option<Step>, InterpError> {
+        Ok(Some(match stmt {
+            Stmt::For { var, lo, hi, body, .. } => {
+                let symbol = hi.symbol.map(|s| self.symbol(s)).transpose()?;
+                let (slot, body) = self.looped(*var, body)?;
+                Step::For { var: slot, lo: *lo, limit: hi.limit, symbol, body }
+            }
+            Stmt::Set { node, index, value } => {
+                let position = self.node(*node)?;
+                let at = self.place(&self.nodes[position], index)?;
+                let value = self.value_of(value, self.nodes[position].dtype, node)?;
+                Step::SetNode { node: position, at, value }
+            }
+            Stmt::Zero { node } => Step::ZeroNode { node: self.node(*node)? },
+            Stmt::Declare { local, dtype, dims, .. } => {
+                self.locals.push(array(format!("local {local}"), *dtype, dims)?);
+                self.local_slots.insert(*local, self.locals.len() - 1);
+                Step::ClearLocal { local: self.locals.len() - 1 }
+            }
+            Stmt::SetLocal { local, index, value } => {
+                let position = self.local(*local)?;
+                let at = self.place(&self.locals[position], index)?;
+                let value = self.value_of(value, self.locals[position].dtype, local)?;
+                Step::SetLocal { local: position, at, value }
+            }
+            Stmt::Comment(_) => return Ok(None),
+        }))
+    }
+
+    fn looped(&mut self, var: LoopId, body: &[Stmt]) -> Result<(usize, Vec<Step>), InterpError> {
+        let slot = self.loops;
+        self.loops += 1;
+        let hidden = self.loop_slots.insert(var, slot);
+        let body = self.block(body)?;
+        match hidden {
+            Some(outer) => self.loop_slots.insert(var, outer),
+            None => self.loop_slots.remove(&var),
+        };
+        Ok((slot, body))
+    }
+
+    /// The value stored into something of type `dtype`.
+    fn value_of(
+        &mut self,
+        expr: &Expr,
+        dtype: DType,
+        target: &dyn std::fmt::Display,
+    ) -> Result<Value, InterpError> {
+        let (value, found) = self.value(expr)?;
+        check_type(|| format!("the value of {target}"), dtype, found)?;
+        Ok(value)
+    }
+
+    fn value(&mut self, expr: &Expr) -> Result<Typed, InterpError> {
+        Ok(match expr {
+            Expr::Const(scalar) => (Value::Const(*scalar), scalar.dtype()),
+            Expr::Index { index, dtype } => {
+                (Value::Index { index: self.linear(index)?, dtype: *dtype }, *dtype)
+            }
+            Expr::Get { node, index } => {
+                let node = self.node(*node)?;
+                let at = self.place(&self.nodes[node], index)?;
+                (Value::Node { node, at }, self.nodes[node].dtype)
+            }
+            Expr::GetGuarded { guard, node, index, otherwise } => {
+                self.guarded(guard, *node, index, otherwise)?
+            }
+            Expr::GetMerge { node, index } => {
+                let node = self.node(*node)?;
+                let at = self.place(&self.nodes[node], index)?;
+                self.merge = Some(node);
+                (Value::Merge { node, at }, self.nodes[node].dtype)
+            }
+            Expr::GetLocal { local, index } => {
+                let local = self.local(*local)?;
+                let at = self.place(&self.locals[local], index)?;
+                (Value::Local { local, at }, self.locals[local].dtype)
+            }
+            Expr::Unary { op, arg } => {
+                let (arg, dtype) = self.value(arg)?;
+                (Value::Unary { op: *op, arg: Box::new(arg) }, dtype)
+            }
+            Expr::Binary { op, a, b } => {
+                let ((a, dtype), (b, right)) = (self.value(a)?, self.value(b)?);
+                check_type(|| format!("the right operand of `{op}`"), dtype, right)?;
+                (Value::Binary { op: *op, a: Box::new(a), b: Box::new(b) }, op.result(dtype))
+            }
+            Expr::Ternary { op, a, b, c } => self.ternary(*op, [a, b, c])?,
+            Expr::Convert { to, arg } => {
+                let (arg, _) = self.value(arg)?;
+                (Value::Convert { to: *to, arg: Box::new(arg) }, *to)
+            }
+            Expr::Bitcast { to, arg } => {
+                let (arg, _) = self.value(arg)?;
+                (Value::Bitcast { to: *to, arg: Box::new(arg) }, *to)
+            }
+        })
+    }
+
+    fn guarded(
+        &mut self,
+        guard: &Guard,
+        node: NodeRef,
+        index: &[Affine],
+        otherwise: &Expr,
+    ) -> Result<Typed, InterpError> {
+        let node = self.node(node)?;
+        let dtype = self.nodes[node].dtype;
+        let guard =
+            guard.iter().map(|r| Ok((self.linear(&r.index)?, r.lo, r.hi))).collect::<Result<_, _>>()?;
+        let at = self.place(&self.nodes[node], index)?;
+        let (otherwise, found) = self.value(otherwise)?;
+        check_type(|| format!("the value where {} is not read", self.nodes[node].title), dtype, found)?;
+        Ok((Value::Guarded { guard, node, at, otherwise: Box::new(otherwise) }, dtype))
+    }
+
+    fn ternary(&mut self, op: TernaryOp, args: [&Expr; 3]) -> Result<Typed, InterpError> {
+        let [(a, ta), (b, tb), (c, tc)] = [self.value(args[0])?, self.value(args[1])?, self.value(args[2])?];
+        let first = if op == TernaryOp::Where { DType::Bool } else { tb };
+        check_type(|| format!("the first operand of `{op}`"), first, ta)?;
+        check_type(|| format!("the third operand of `{op}`"), tb, tc)?;
+        Ok((Value::Ternary { op, args: Box::new([a, b, c]) }, tb))
+    }
+
+    fn place(&self, array: &Array, index: &[Affine]) -> Result<Place, InterpError> {
+        if index.len() != array.dims.len() {
+            return Err(InterpError::Rank {
+                array: array.title.clone(),
+                expected: array.dims.len(),
+                found: index.len(),
+            });
+        }
+        let mut stride = 1;
+        let mut dims = Vec::with_capacity(index.len());
+        for (affine, &extent) in index.iter().zip(&array.dims).rev() {
+            dims.push((self.linear(affine)?, extent, stride));
+            stride *= extent;
+        }
+        dims.reverse();
+        Ok(Place { dims })
+    }
+
+    fn linear(&self, affine: &Affine) -> Result<Linear, InterpError> {
+        let terms = affine.terms().iter().map(|&(var, c)| Ok((self.variable(var)?, c)));
+        Ok(Linear { terms: terms.collect::<Result<_, _>>()?, offset: affine.offset() })
+    }
+
+    /// The position of a variable: symbols come first, loop variables after them.
+    fn variable(&self, var: Var) -> Result<usize, InterpError> {
+        match var {
+            Var::Symbol(symbol) => self.symbol(symbol),
+            Var::Loop(id) => {
+                let slot = self.loop_slots.get(&id).ok_or_else(|| self.unknown(&id))?;
+                Ok(self.routine.symbols.len() + slot)
+            }
+        }
+    }
+
+    fn symbol(&self, symbol: SymbolId) -> Result<usize, InterpError> {
+        let known = symbol.index() < self.routine.symbols.len();
+        known.then(|| symbol.index()).ok_or_else(|| self.unknown(&symbol))
+    }
+
+    fn node(&self, node: NodeRef) -> Result<usize, InterpError> {
+        let known = node.index() < self.nodes.len();
+        known.then(|| node.index()).ok_or_else(|| self.unknown(&node))
+    }
+
+    fn local(&self, local: LocalId) -> Result<usize, InterpError> {
+        self.local_slots.get(&local).copied().ok_or_else(|| self.unknown(&local))
+    }
+
+    fn unknown(&self, what: &dyn std::fmt::Display) -> InterpError {
+        InterpError::Unknown { routine: self.routine.name.clone(), what: what.to_string() }
+    }
+}
+
+fn check_type(what: impl FnOnce() -> String, expected: DType, found: DType) -> Result<(), InterpError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(InterpError::IllTyped { what: what(), expected, found })
+}

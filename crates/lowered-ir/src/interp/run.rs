@@ -1,0 +1,190 @@
+//! Running a [`Program`]: a walk over its steps.
+
+use tnode::Scalar;
+
+use super::step::{Array, Linear, Place, Program, Step, Value};
+use super::{Buffer, InterpError};
+use crate::eval;
+
+/// Errors are boxed, so that the path without errors moves no more than a value.
+type Result<T> = std::result::Result<T, Box<InterpError>>;
+
+impl Program {
+    /// Runs on one buffer per node, in order, the merge buffer if the routine reads one, and one value per symbol.
+    ///
+    /// # Errors
+    ///
+    /// [`InterpError`], before anything is stored where memory or bindings do not fit; [`InterpError::OutOfBounds`] in the
+    /// midst of a routine that the verifier would have refused.
+    pub fn run(
+        &self,
+        nodes: &mut [Buffer<'_>],
+        merge: Option<&[u8]>,
+        bindings: &[i64],
+    ) -> std::result::Result<(), InterpError> {
+        self.check_memory(nodes, merge)?;
+        self.check_bindings(bindings)?;
+        let mut vars = bindings.to_vec();
+        vars.resize(self.symbols.len() + self.loops, 0);
+        let locals =
+            self.locals.iter().map(|local| vec![Scalar::zero(local.dtype); local.elements]).collect();
+        let mut frame = Frame { program: self, nodes, merge: merge.unwrap_or_default(), vars, locals };
+        frame.block(&self.body).map_err(|error| *error)
+    }
+
+    fn check_memory(
+        &self,
+        nodes: &[Buffer<'_>],
+        merge: Option<&[u8]>,
+    ) -> std::result::Result<(), InterpError> {
+        if nodes.len() != self.nodes.len() {
+            let routine = self.name.clone();
+            return Err(InterpError::BufferCount { routine, expected: self.nodes.len(), found: nodes.len() });
+        }
+        for (array, buffer) in self.nodes.iter().zip(nodes) {
+            check_size(array, "", buffer.bytes())?;
+        }
+        match (self.merge.map(|node| &self.nodes[node]), merge) {
+            (Some(array), Some(bytes)) => check_size(array, "the merge buffer for ", bytes),
+            (Some(array), None) => Err(InterpError::NoMergeBuffer { node: array.title.clone() }),
+            (None, _) => Ok(()),
+        }
+    }
+
+    fn check_bindings(&self, bindings: &[i64]) -> std::result::Result<(), InterpError> {
+        if bindings.len() != self.symbols.len() {
+            let routine = self.name.clone();
+            let (expected, found) = (self.symbols.len(), bindings.len());
+            return Err(InterpError::BindingCount { routine, expected, found });
+        }
+        for ((symbol, range), value) in self.symbols.iter().zip(bindings) {
+            if !(0..*range).contains(value) {
+                let symbol = symbol.clone();
+                return Err(InterpError::BindingRange { symbol, range: *range, value: *value });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_size(array: &Array, prefix: &str, bytes: &[u8]) -> std::result::Result<(), InterpError> {
+    let expected = array.elements * array.dtype.size_bytes();
+    if bytes.len() == expected {
+        return Ok(());
+    }
+    Err(InterpError::BufferSize { node: format!("{prefix}{}", array.title), expected, found: bytes.len() })
+}
+
+/// The state of a run.
+struct Frame<'a, 'b> {
+    program: &'a Program,
+    nodes: &'a mut [Buffer<'b>],
+    merge: &'a [u8],
+    /// Values of symbols, then of loop variables.
+    vars: Vec<i64>,
+    locals: Vec<Vec<Scalar>>,
+}
+
+impl Frame<'_, '_> {
+    fn block(&mut self, steps: &[Step]) -> Result<()> {
+        steps.iter().try_for_each(|step| self.step(step))
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::For { var, lo, limit, symbol, body } => {
+                let hi = symbol.map_or(*limit, |symbol| self.vars[symbol].min(*limit));
+                for value in *lo..hi {
+                    self.vars[self.program.symbols.len() + var] = value;
+                    self.block(body)?;
+                }
+            }
+            Step::SetNode { node, at, value } => {
+                let value = self.value(value)?;
+                let at = self.offset(at, &self.program.nodes[*node])?;
+                let size = value.dtype().size_bytes();
+                value.write(&mut self.written(*node)?[at * size..]);
+            }
+            Step::ZeroNode { node } => self.written(*node)?.fill(0),
+            Step::ClearLocal { local } => {
+                let zero = Scalar::zero(self.program.locals[*local].dtype);
+                self.locals[*local].fill(zero);
+            }
+            Step::SetLocal { local, at, value } => {
+                let value = self.value(value)?;
+                let at = self.offset(at, &self.program.locals[*local])?;
+                self.locals[*local][at] = value;
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self, value: &Value) -> Result<Scalar> {
+        Ok(match value {
+            Value::Const(scalar) => *scalar,
+            Value::Index { index, dtype } => Scalar::from_i64(*dtype, self.linear(index)),
+            Value::Node { node, at } => self.read(*node, at, self.nodes[*node].bytes())?,
+            Value::Guarded { guard, node, at, otherwise } => {
+                let holds = guard.iter().all(|(index, lo, hi)| (*lo..*hi).contains(&self.linear(index)));
+                match holds {
+                    true => self.read(*node, at, self.nodes[*node].bytes())?,
+                    false => self.value(otherwise)?,
+                }
+            }
+            Value::Merge { node, at } => self.read(*node, at, self.merge)?,
+            Value::Local { local, at } => {
+                let at = self.offset(at, &self.program.locals[*local])?;
+                self.locals[*local][at]
+            }
+            Value::Unary { op, arg } => eval::unary(*op, self.value(arg)?),
+            Value::Binary { op, a, b } => eval::binary(*op, self.value(a)?, self.value(b)?),
+            Value::Ternary { op, args } => {
+                let [a, b, c] = args.as_ref();
+                eval::ternary(*op, self.value(a)?, self.value(b)?, self.value(c)?)
+            }
+            Value::Convert { to, arg } => self.value(arg)?.convert(*to),
+            Value::Bitcast { to, arg } => eval::bitcast(*to, self.value(arg)?),
+        })
+    }
+
+    /// An element of a node, from its own memory or from the merge buffer. Both were measured before the run.
+    fn read(&self, node: usize, at: &Place, bytes: &[u8]) -> Result<Scalar> {
+        let array = &self.program.nodes[node];
+        let at = self.offset(at, array)? * array.dtype.size_bytes();
+        Ok(Scalar::read(array.dtype, &bytes[at..]).unwrap_or(Scalar::zero(array.dtype)))
+    }
+
+    fn written(&mut self, node: usize) -> Result<&mut [u8]> {
+        match &mut self.nodes[node] {
+            Buffer::Write(bytes) => Ok(bytes),
+            Buffer::Read(_) => {
+                Err(Box::new(InterpError::ReadOnly { node: self.program.nodes[node].title.clone() }))
+            }
+        }
+    }
+
+    /// The position of an element, within the array's elements.
+    fn offset(&self, place: &Place, array: &Array) -> Result<usize> {
+        let mut offset = 0;
+        for (dim, (index, extent, stride)) in place.dims.iter().enumerate() {
+            let index = self.linear(index);
+            if !(0..*extent).contains(&index) {
+                return Err(out_of_bounds(array, dim, index));
+            }
+            offset += index * stride;
+        }
+        Ok(offset as usize)
+    }
+
+    fn linear(&self, linear: &Linear) -> i64 {
+        linear
+            .terms
+            .iter()
+            .fold(linear.offset, |sum, &(var, c)| sum.wrapping_add(self.vars[var].wrapping_mul(c)))
+    }
+}
+
+#[cold]
+fn out_of_bounds(array: &Array, dim: usize, index: i64) -> Box<InterpError> {
+    Box::new(InterpError::OutOfBounds { array: array.title.clone(), dim, index, extent: array.dims[dim] })
+}
