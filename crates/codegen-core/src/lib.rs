@@ -8,8 +8,10 @@ pub mod caps;
 pub mod contract;
 pub mod host;
 pub mod kernel;
+pub mod schedule;
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{Caps, DTypeSet};
 pub use contract::{Code, Codegen, CodegenError, Compiler, Renderer};
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
+pub use schedule::{ScheduleError, ScheduleOptions, schedule};

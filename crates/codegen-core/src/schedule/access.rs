@@ -1,0 +1,294 @@
+//! Which elements of which nodes a piece of IR touches, and what follows: independence of iterations, full overwrites.
+//!
+//! Everything here is conservative: a `true` is a proof, a `false` only means that none was found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lowered_ir::ir::{
+    Affine, Block, Bound, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, Symbol, Var, walk,
+};
+
+/// One place that touches a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touch<'a> {
+    /// Which node.
+    pub(super) node: NodeRef,
+    /// Which element; `None` means all of them.
+    pub(super) index: Option<&'a Indices>,
+    /// Whether it is written.
+    pub(super) write: bool,
+}
+
+/// Every place in the block that touches a node, in order, a statement's reads before its write. Merge buffers are apart.
+pub(super) fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
+    let mut found = Vec::new();
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
+            reads(value, &mut found);
+        }
+        match stmt {
+            Stmt::Set { node, index, .. } => {
+                found.push(Touch { node: *node, index: Some(index), write: true });
+            }
+            Stmt::Zero { node } => found.push(Touch { node: *node, index: None, write: true }),
+            _ => {}
+        }
+    });
+    found
+}
+
+fn reads<'a>(value: &'a Expr, found: &mut Vec<Touch<'a>>) {
+    walk::each_expr(value, &mut |e| {
+        if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = e {
+            found.push(Touch { node: *node, index: Some(index), write: false });
+        }
+    });
+}
+
+/// The nodes the block touches.
+pub(super) fn nodes(block: &[Stmt]) -> BTreeSet<NodeRef> {
+    touches(block).iter().map(|t| t.node).collect()
+}
+
+/// The nodes the block writes.
+pub(super) fn written(block: &[Stmt]) -> BTreeSet<NodeRef> {
+    touches(block).iter().filter(|t| t.write).map(|t| t.node).collect()
+}
+
+/// The closed intervals of variables.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ranges {
+    loops: BTreeMap<LoopId, (i64, i64)>,
+    symbols: Vec<i64>,
+}
+
+impl Ranges {
+    /// The ranges of a routine's symbols and of all its loops.
+    pub(super) fn of(routine: &Routine) -> Ranges {
+        let mut ranges = Ranges { loops: BTreeMap::new(), symbols: symbol_ranges(&routine.symbols) };
+        ranges.add(&routine.body);
+        ranges
+    }
+
+    /// Adds the loops of a block.
+    pub(super) fn add(&mut self, block: &[Stmt]) {
+        walk::each_stmt(block, &mut |stmt| {
+            if let Stmt::For { var, lo, hi, .. } = stmt {
+                self.loops.insert(*var, (*lo, (hi.limit - 1).max(*lo)));
+            }
+        });
+    }
+
+    /// The interval of a variable.
+    pub(super) fn get(&self, var: Var) -> (i64, i64) {
+        match var {
+            Var::Loop(id) => self.loops.get(&id).copied().unwrap_or((i64::MIN / 4, i64::MAX / 4)),
+            Var::Symbol(id) => (0, self.symbols.get(id.index()).map_or(i64::MAX / 4, |range| range - 1)),
+        }
+    }
+
+    /// How many values a variable may have.
+    pub(super) fn extent(&self, var: Var) -> i64 {
+        let (lo, hi) = self.get(var);
+        hi - lo + 1
+    }
+}
+
+fn symbol_ranges(symbols: &[Symbol]) -> Vec<i64> {
+    symbols.iter().map(|s| s.range.max(1)).collect()
+}
+
+/// Whether the iterations of the loop over `var` with this body are independent: no element of a node is written in one and
+/// touched in another, and no local outlives an iteration.
+///
+/// The proof: every node that is written has a dimension in which all its indices are `c·var + inner + fixed` with
+/// one `c ≠ 0` and one `fixed`, and the values of `inner` span less than `|c|`.
+pub(super) fn independent(var: LoopId, body: &Block, ranges: &Ranges) -> bool {
+    let inner = loops_of(body);
+    let all = touches(body);
+    keeps_locals(body)
+        && written(body).iter().all(|&node| {
+            let of_node: Option<Vec<&Indices>> =
+                all.iter().filter(|t| t.node == node).map(|t| t.index).collect();
+            of_node.is_some_and(|indices| separated(var, &indices, &inner, ranges))
+        })
+}
+
+fn separated(var: LoopId, indices: &[&Indices], inner: &BTreeSet<LoopId>, ranges: &Ranges) -> bool {
+    let rank = indices.first().map_or(0, |index| index.len());
+    (0..rank).any(|dim| separated_in(dim, var, indices, inner, ranges))
+}
+
+fn separated_in(
+    dim: usize,
+    var: LoopId,
+    indices: &[&Indices],
+    inner: &BTreeSet<LoopId>,
+    ranges: &Ranges,
+) -> bool {
+    let mut common: Option<(i64, Affine)> = None;
+    let (mut lo, mut hi) = (i64::MAX, i64::MIN);
+    for index in indices {
+        let Some(index) = index.get(dim) else { return false };
+        let (moving, fixed) = split(index, var, inner);
+        let step = index.coefficient(var);
+        match &common {
+            None => common = Some((step, fixed)),
+            Some(first) if *first != (step, fixed) => return false,
+            Some(_) => {}
+        }
+        let Some((a, b)) = moving.bounds(|v| ranges.get(v)) else { return false };
+        (lo, hi) = (lo.min(a), hi.max(b));
+    }
+    common.is_some_and(|(step, _)| step != 0 && hi - lo < step.abs())
+}
+
+/// The index without `var`, as the part that moves with inner loops (and the offset) and the part that does not.
+fn split(index: &Affine, var: LoopId, inner: &BTreeSet<LoopId>) -> (Affine, Affine) {
+    let mut moving = Affine::constant(index.offset());
+    let mut fixed = Affine::default();
+    for &(v, coefficient) in index.terms() {
+        match v {
+            Var::Loop(id) if id == var => {}
+            Var::Loop(id) if inner.contains(&id) => moving.add_term(v, coefficient),
+            _ => fixed.add_term(v, coefficient),
+        }
+    }
+    (moving, fixed)
+}
+
+/// The loops inside a block.
+pub(super) fn loops_of(block: &[Stmt]) -> BTreeSet<LoopId> {
+    let mut loops = BTreeSet::new();
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::For { var, .. } = stmt {
+            loops.insert(*var);
+        }
+    });
+    loops
+}
+
+/// The locals declared in a block.
+pub(super) fn declared(block: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut locals = BTreeSet::new();
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::Declare { local, .. } = stmt {
+            locals.insert(*local);
+        }
+    });
+    locals
+}
+
+/// The locals a block reads or writes.
+pub(super) fn locals_used(block: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut used = BTreeSet::new();
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::SetLocal { local, .. } = stmt {
+            used.insert(*local);
+        }
+    });
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::GetLocal { local, .. } = e {
+                used.insert(*local);
+            }
+        });
+    });
+    used
+}
+
+/// Whether the block writes only locals that it declares.
+fn keeps_locals(block: &[Stmt]) -> bool {
+    let own = declared(block);
+    let mut kept = true;
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::SetLocal { local, .. } = stmt {
+            kept &= own.contains(local);
+        }
+    });
+    kept
+}
+
+/// Whether the statement writes every element of the node, and reads none of it.
+pub(super) fn overwrites(stmt: &Stmt, node: NodeRef, decl: &NodeDecl) -> bool {
+    if matches!(stmt, Stmt::Zero { node: zeroed } if *zeroed == node) {
+        return true;
+    }
+    let block = std::slice::from_ref(stmt);
+    let untouched = touches(block).iter().all(|t| t.node != node || t.write);
+    untouched && covers(block, &mut Vec::new(), node, decl)
+}
+
+fn covers(block: &[Stmt], loops: &mut Vec<(LoopId, i64)>, node: NodeRef, decl: &NodeDecl) -> bool {
+    block.iter().any(|stmt| match stmt {
+        Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, body, .. } if *limit > 0 => {
+            loops.push((*var, *limit));
+            let covered = covers(body, loops, node, decl);
+            loops.pop();
+            covered
+        }
+        Stmt::Set { node: set, index, .. } => *set == node && onto(index, loops, decl),
+        _ => false,
+    })
+}
+
+/// Whether the index takes every value of the node's index space as the loops run.
+fn onto(index: &Indices, loops: &[(LoopId, i64)], decl: &NodeDecl) -> bool {
+    let extent = |var: Var| loops.iter().find(|(id, _)| Var::Loop(*id) == var).map(|(_, e)| *e);
+    let mut used = BTreeSet::new();
+    index.len() == decl.dims.len()
+        && index.iter().zip(&decl.dims).all(|(index, &dim)| {
+            let distinct = index.terms().iter().all(|&(var, _)| used.insert(var));
+            distinct && index.offset() == 0 && fills(index, dim as i64, extent)
+        })
+}
+
+/// Whether a mixed-radix index `v1 + e1·v2 + e1·e2·v3 …` takes every value of `0..dim`.
+fn fills(index: &Affine, dim: i64, extent: impl Fn(Var) -> Option<i64>) -> bool {
+    let mut terms = index.terms().to_vec();
+    terms.sort_by_key(|&(_, coefficient)| coefficient);
+    let mut span = 1;
+    for (var, coefficient) in terms {
+        match extent(var) {
+            Some(extent) if coefficient == span && extent > 0 => span *= extent,
+            _ => return false,
+        }
+    }
+    span == dim
+}
+
+/// Whether different values of `vars` (all of which the indices may mention) give different elements.
+///
+/// The proof solves one dimension after another: a dimension whose unknown variables form a mixed-radix number determines
+/// them.
+pub(super) fn injective(index: &Indices, vars: &[LoopId], ranges: &Ranges) -> bool {
+    let mut unknown: BTreeSet<LoopId> = vars.iter().copied().collect();
+    loop {
+        let before = unknown.len();
+        for dim in index {
+            if radix(dim, &unknown, ranges) {
+                unknown.retain(|&var| !dim.mentions(var));
+            }
+        }
+        if unknown.is_empty() || unknown.len() == before {
+            return unknown.is_empty();
+        }
+    }
+}
+
+/// Whether the unknown variables of an index can be told from its value.
+fn radix(index: &Affine, unknown: &BTreeSet<LoopId>, ranges: &Ranges) -> bool {
+    let mut terms: Vec<(i64, i64)> = index
+        .terms()
+        .iter()
+        .filter(|(var, _)| matches!(var, Var::Loop(id) if unknown.contains(id)))
+        .map(|&(var, coefficient)| (coefficient.abs(), ranges.extent(var)))
+        .collect();
+    terms.sort_unstable();
+    let mut span = 0;
+    terms.iter().all(|&(coefficient, extent)| {
+        let decodable = coefficient > span;
+        span += coefficient.saturating_mul(extent - 1);
+        decodable
+    })
+}

@@ -1,0 +1,171 @@
+//! What a kernel costs: floating-point operations and distinct bytes, counted from its affine indices.
+//!
+//! * **Flops**: additions, multiplications, divisions, comparisons, minima and square roots on float types count 1, fma
+//!   counts 2; selections, conversions and integer work count 0. A loop bounded by a symbol counts as if it ran to its limit.
+//! * **Bytes**: per parameter the distinct elements read plus the distinct elements written, times the element size. Distinct
+//!   elements of one index are exact where each loop variable occurs in one dimension and dimensions are mixed-radix numbers;
+//!   several indices into one node count as their sum, but never as more than their bounding box. Locals cost nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lowered_ir::ir::{
+    Affine, BinaryOp, Expr, Indices, Locals, NodeRef, Routine, RoutineTypes, Stmt, TernaryOp, Types, UnaryOp,
+    Var, walk,
+};
+use tnode::DType;
+
+use super::access::Ranges;
+use crate::artifact::Cost;
+
+/// The cost of running the whole body of a routine once.
+pub(super) fn cost(routine: &Routine) -> Cost {
+    let locals = routine.locals();
+    let types = RoutineTypes { routine, locals: &locals };
+    Cost { flops: flops(&routine.body, &types), bytes: bytes(routine) }
+}
+
+/// The work of a block in arbitrary units: its flops plus one for each element loaded or stored, whatever the type.
+pub(super) fn work(block: &[Stmt], routine: &Routine, locals: &Locals) -> f64 {
+    let types = RoutineTypes { routine, locals };
+    flops(block, &types) + accesses(block)
+}
+
+fn flops(block: &[Stmt], types: &impl Types) -> f64 {
+    total(block, &|value| typed_flops(value, types).1)
+}
+
+fn accesses(block: &[Stmt]) -> f64 {
+    total(block, &|value| {
+        let mut count = 1.0;
+        walk::each_expr(value, &mut |e| {
+            if matches!(e, Expr::Get { .. } | Expr::GetGuarded { .. } | Expr::GetMerge { .. }) {
+                count += 1.0;
+            }
+        });
+        count
+    })
+}
+
+/// The sum of `f` over every value stored, each as often as its loops run.
+fn total(block: &[Stmt], f: &impl Fn(&Expr) -> f64) -> f64 {
+    let one = |stmt: &Stmt| match stmt {
+        Stmt::For { lo, hi, body, .. } => (hi.limit - lo).max(0) as f64 * total(body, f),
+        Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => f(value),
+        Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => 0.0,
+    };
+    block.iter().map(one).sum()
+}
+
+/// The type of an expression and its flops, in one walk.
+fn typed_flops(expr: &Expr, types: &impl Types) -> (DType, f64) {
+    let on = |dtype: DType, count: f64| if dtype.is_float() { count } else { 0.0 };
+    match expr {
+        Expr::Unary { op, arg } => {
+            let (dtype, inner) = typed_flops(arg, types);
+            (dtype, inner + on(dtype, unary_flops(*op)))
+        }
+        Expr::Binary { op, a, b } => {
+            let ((dtype, fa), (_, fb)) = (typed_flops(a, types), typed_flops(b, types));
+            (op.result(dtype), fa + fb + on(dtype, binary_flops(*op)))
+        }
+        Expr::Ternary { op, a, b, c } => {
+            let (ta, fa) = typed_flops(a, types);
+            let (tb, fb) = typed_flops(b, types);
+            let (_, fc) = typed_flops(c, types);
+            let own = if *op == TernaryOp::Fma { on(ta, 2.0) } else { 0.0 };
+            (if *op == TernaryOp::Where { tb } else { ta }, fa + fb + fc + own)
+        }
+        Expr::Convert { to, arg } | Expr::Bitcast { to, arg } => (*to, typed_flops(arg, types).1),
+        Expr::GetGuarded { node, otherwise, .. } => (types.node(*node), typed_flops(otherwise, types).1),
+        Expr::Const(_)
+        | Expr::Index { .. }
+        | Expr::Get { .. }
+        | Expr::GetMerge { .. }
+        | Expr::GetLocal { .. } => (expr.dtype(types), 0.0),
+    }
+}
+
+fn unary_flops(op: UnaryOp) -> f64 {
+    match op {
+        UnaryOp::Neg | UnaryOp::Abs => 0.0,
+        UnaryOp::RecipSqrt | UnaryOp::Satur01 => 2.0,
+        _ => 1.0,
+    }
+}
+
+fn binary_flops(op: BinaryOp) -> f64 {
+    if op.is_bitwise() { 0.0 } else { 1.0 }
+}
+
+fn bytes(routine: &Routine) -> f64 {
+    let ranges = Ranges::of(routine);
+    let mut indices: BTreeMap<(NodeRef, bool), BTreeSet<&Indices>> = BTreeMap::new();
+    let mut whole: BTreeSet<NodeRef> = BTreeSet::new();
+    let mut note = |node: NodeRef, write: bool, index| {
+        indices.entry((node, write)).or_default().insert(index);
+    };
+    walk::each_stmt(&routine.body, &mut |stmt| match stmt {
+        Stmt::Zero { node } => {
+            whole.insert(*node);
+        }
+        Stmt::Set { node, index, .. } => note(*node, true, index),
+        _ => {}
+    });
+    walk::each_value(&routine.body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::Get { node, index }
+            | Expr::GetGuarded { node, index, .. }
+            | Expr::GetMerge { node, index } = e
+            {
+                note(*node, false, index);
+            }
+        });
+    });
+    let size = |node: NodeRef| routine.node(node).dtype.size_bytes() as f64;
+    let elems = |node: NodeRef| routine.node(node).dims.iter().map(|&d| d as f64).product::<f64>();
+    let touched: f64 = indices
+        .iter()
+        .filter(|((node, write), _)| !(*write && whole.contains(node)))
+        .map(|((node, _), indices)| distinct(indices, &ranges).min(elems(*node)) * size(*node))
+        .sum();
+    touched + whole.iter().map(|&node| elems(node) * size(node)).sum::<f64>()
+}
+
+/// How many elements a set of indices reaches.
+fn distinct(indices: &BTreeSet<&Indices>, ranges: &Ranges) -> f64 {
+    let sum: f64 = indices.iter().map(|index| image(index, ranges)).sum();
+    sum.min(bounding_box(indices, ranges))
+}
+
+/// How many elements one index reaches.
+fn image(index: &Indices, ranges: &Ranges) -> f64 {
+    let vars: BTreeSet<Var> = index.iter().flat_map(|dim| dim.terms().iter().map(|&(var, _)| var)).collect();
+    let loops: f64 =
+        vars.iter().filter(|v| matches!(v, Var::Loop(_))).map(|&v| ranges.extent(v) as f64).product();
+    index.iter().map(|dim| dim_image(dim, ranges)).product::<f64>().min(loops)
+}
+
+/// How many values one dimension's index takes; symbols stand still during a run.
+fn dim_image(index: &Affine, ranges: &Ranges) -> f64 {
+    let moving = index.terms().iter().filter(|(var, _)| matches!(var, Var::Loop(_)));
+    let (count, span) = moving.fold((1.0, 1.0), |(count, span), &(var, coefficient)| {
+        let steps = (ranges.extent(var) - 1) as f64;
+        (count * (steps + 1.0), span + steps * coefficient.abs() as f64)
+    });
+    f64::min(count, span)
+}
+
+fn bounding_box(indices: &BTreeSet<&Indices>, ranges: &Ranges) -> f64 {
+    let rank = indices.first().map_or(0, |index| index.len());
+    (0..rank).map(|dim| bounding_side(dim, indices, ranges)).product()
+}
+
+fn bounding_side(dim: usize, indices: &BTreeSet<&Indices>, ranges: &Ranges) -> f64 {
+    let still = |var| match var {
+        Var::Loop(_) => ranges.get(var),
+        Var::Symbol(_) => (0, 0),
+    };
+    let sides = indices.iter().filter_map(|index| index.get(dim)?.bounds(still));
+    let (lo, hi) = sides.fold((i64::MAX, i64::MIN), |(lo, hi), (a, b)| (lo.min(a), hi.max(b)));
+    if hi < lo { 0.0 } else { (hi - lo + 1) as f64 }
+}

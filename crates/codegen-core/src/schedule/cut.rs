@@ -1,0 +1,219 @@
+//! Cuts a routine into kernels.
+//!
+//! A top-level parallel loop is a kernel of its own, so its iterations may run on several threads, and everything it
+//! depends on has run before. Statements between parallel loops run in sequence anyway and share one kernel. Statements
+//! from the declaration of a top-level local to its last use stay together. Kernels that are equal up to names are kept once.
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{
+    Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Symbol, SymbolId,
+    walk,
+};
+
+use super::{access, cost, rename, stack, temps::node_bytes};
+use crate::artifact::{Access, KernelAbi, Launch, Param};
+use crate::kernel::{Kernel, KernelCall, Slot};
+use crate::Caps;
+
+/// The kernels of a routine and their calls; every memory argument is still a node or the merge buffer.
+pub(super) fn cut(
+    routine: &Routine,
+    caps: &Caps,
+    options: &super::ScheduleOptions,
+) -> (Vec<Kernel>, Vec<KernelCall>) {
+    let mut groups = groups(&routine.body);
+    stack::promote(&mut groups, routine, options.stack_bytes);
+    let mut kernels = Vec::new();
+    let mut calls = Vec::new();
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    for group in groups {
+        let (mut kernel, mut call) = kernel(routine, &group, caps, options);
+        call.kernel = *known.entry(signature(&kernel)).or_insert_with(|| {
+            let name = format!("{}_k{}", routine.name, kernels.len());
+            kernel.abi.name.clone_from(&name);
+            kernel.ir.name = name;
+            kernels.push(kernel);
+            kernels.len() - 1
+        });
+        calls.push(call);
+    }
+    (kernels, calls)
+}
+
+/// Top-level statements by kernel.
+fn groups(body: &[Stmt]) -> Vec<Block> {
+    let ends = span_ends(body);
+    let mut groups: Vec<Block> = Vec::new();
+    let mut run = Block::new();
+    let mut until = 0;
+    for (at, stmt) in body.iter().enumerate() {
+        until = until.max(ends.get(&at).copied().unwrap_or(0));
+        if is_parallel(stmt) && at >= until {
+            close(&mut run, &mut groups);
+            groups.push(vec![stmt.clone()]);
+        } else {
+            run.push(in_sequence(stmt.clone()));
+        }
+    }
+    close(&mut run, &mut groups);
+    groups
+}
+
+/// For each top-level declaration, one past the last statement that mentions the local.
+fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
+    let declared = body.iter().enumerate().filter_map(|(at, stmt)| match stmt {
+        Stmt::Declare { local, .. } => Some((at, *local)),
+        _ => None,
+    });
+    let last_use = |local| body.iter().rposition(|stmt| mentions(stmt, local)).map_or(0, |at| at + 1);
+    declared.map(|(at, local)| (at, last_use(local))).collect()
+}
+
+fn mentions(stmt: &Stmt, local: LocalId) -> bool {
+    access::locals_used(std::slice::from_ref(stmt)).contains(&local)
+}
+
+/// Ends a run of serial statements. Remarks alone make no kernel.
+fn close(run: &mut Block, groups: &mut Vec<Block>) {
+    let run = std::mem::take(run);
+    if run.iter().any(|stmt| !matches!(stmt, Stmt::Comment(_))) {
+        groups.push(run);
+    }
+}
+
+fn is_parallel(stmt: &Stmt) -> bool {
+    matches!(stmt, Stmt::For { kind: LoopKind::Parallel, .. })
+}
+
+fn in_sequence(mut stmt: Stmt) -> Stmt {
+    if let Stmt::For { kind: kind @ LoopKind::Parallel, .. } = &mut stmt {
+        *kind = LoopKind::Serial;
+    }
+    stmt
+}
+
+fn kernel(
+    routine: &Routine,
+    body: &[Stmt],
+    caps: &Caps,
+    options: &super::ScheduleOptions,
+) -> (Kernel, KernelCall) {
+    let mut names = KernelNames::default();
+    let body = rename::rename(body, &mut names);
+    let ir = Routine {
+        name: String::new(),
+        numerics: routine.numerics,
+        symbols: names.symbols.iter().map(|&s| kernel_symbol(routine, s)).collect(),
+        nodes: names.nodes.iter().enumerate().map(|(i, &(node, _))| parameter(routine, i, node)).collect(),
+        body,
+    };
+    let abi = KernelAbi {
+        name: String::new(),
+        params: params(&ir, &names),
+        launch: launch(&ir, options),
+        scratch_bytes: scratch_bytes(&ir.body, caps.alignment),
+        cost: cost::cost(&ir),
+    };
+    let args = names.nodes.iter().map(|&(node, merge)| if merge { Slot::Merge(node) } else { Slot::Node(node) });
+    let call = KernelCall { kernel: 0, args: args.collect(), bindings: names.symbols.clone() };
+    (Kernel { ir, abi }, call)
+}
+
+/// Everything a codegen sees of a kernel but its name.
+fn signature(kernel: &Kernel) -> String {
+    let nodes: Vec<_> = kernel.ir.nodes.iter().map(|n| (n.dtype, &n.dims)).collect();
+    format!("{:?} {:?} {nodes:?} {:?} {:?}", kernel.ir.numerics, kernel.ir.symbols, kernel.abi, kernel.ir.body)
+}
+
+fn kernel_symbol(routine: &Routine, symbol: SymbolId) -> Symbol {
+    routine.symbol(symbol).clone()
+}
+
+fn parameter(routine: &Routine, position: usize, node: NodeRef) -> NodeDecl {
+    let decl = routine.node(node);
+    NodeDecl { name: format!("p{position}"), mode: tnode::ModeState::undecided(), ..decl.clone() }
+}
+
+fn params(ir: &Routine, names: &KernelNames) -> Vec<Param> {
+    let memory = ir.node_refs().zip(&names.nodes).map(|((node, decl), &(_, merge))| {
+        let bytes = node_bytes(decl);
+        if merge { Param::MergeBuffer { bytes } } else { Param::Node { access: access_of(node, &ir.body), bytes } }
+    });
+    let symbols = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
+    memory.chain(symbols).collect()
+}
+
+/// A node that is zeroed before anything else touches it is written only, even if it is read later.
+fn access_of(node: NodeRef, body: &[Stmt]) -> Access {
+    let touches: Vec<_> = access::touches(body).into_iter().filter(|t| t.node == node).collect();
+    let zeroed = body.iter().find(|stmt| access::nodes(std::slice::from_ref(*stmt)).contains(&node));
+    let fresh = matches!(zeroed, Some(Stmt::Zero { .. }));
+    match (touches.iter().any(|t| !t.write), touches.iter().any(|t| t.write)) {
+        (_, false) => Access::Read,
+        (false, true) => Access::Write,
+        (true, true) if fresh => Access::Write,
+        (true, true) => Access::ReadWrite,
+    }
+}
+
+fn launch(ir: &Routine, options: &super::ScheduleOptions) -> Launch {
+    match ir.body.as_slice() {
+        [Stmt::For { hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, .. }] if *limit > 0 => {
+            let extent = *limit as u64;
+            let each = cost::work(&ir.body, ir, &ir.locals()) / extent as f64;
+            let grain = (options.grain_work as f64 / each.max(1.0)).ceil() as u64;
+            Launch { extent, grain: grain.clamp(1, extent) }
+        }
+        _ => Launch { extent: 1, grain: 1 },
+    }
+}
+
+/// The scratch layout's size: each stack local in the order of declaration, rounded up to the alignment.
+fn scratch_bytes(body: &[Stmt], alignment: usize) -> usize {
+    let mut bytes = 0;
+    walk::each_stmt(body, &mut |stmt| {
+        if let Stmt::Declare { dtype, dims, space: Space::Stack, .. } = stmt {
+            let size = dims.iter().product::<usize>() * dtype.size_bytes();
+            bytes += size.next_multiple_of(alignment.max(1));
+        }
+    });
+    bytes
+}
+
+/// Hands out a kernel's positions in the order of first mention.
+#[derive(Default)]
+struct KernelNames {
+    nodes: Vec<(NodeRef, bool)>,
+    symbols: Vec<SymbolId>,
+    loops: BTreeMap<LoopId, LoopId>,
+    locals: BTreeMap<LocalId, LocalId>,
+}
+
+impl rename::Names for KernelNames {
+    fn node(&mut self, node: NodeRef, merge: bool) -> NodeRef {
+        NodeRef(position(&mut self.nodes, (node, merge)))
+    }
+
+    fn symbol(&mut self, symbol: SymbolId) -> SymbolId {
+        SymbolId(position(&mut self.symbols, symbol))
+    }
+
+    fn loop_var(&mut self, var: LoopId) -> LoopId {
+        let next = LoopId(self.loops.len() as u32);
+        *self.loops.entry(var).or_insert(next)
+    }
+
+    fn local(&mut self, local: LocalId) -> LocalId {
+        let next = LocalId(self.locals.len() as u32);
+        *self.locals.entry(local).or_insert(next)
+    }
+}
+
+fn position<T: PartialEq>(known: &mut Vec<T>, item: T) -> u32 {
+    let at = known.iter().position(|k| *k == item).unwrap_or_else(|| {
+        known.push(item);
+        known.len() - 1
+    });
+    at as u32
+}

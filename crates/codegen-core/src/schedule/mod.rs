@@ -1,0 +1,115 @@
+//! From an optimised routine to kernels: the scheduled routine.
+//!
+//! [`schedule`] is the list of steps; each file beside this one is one step or one question that steps ask.
+
+mod access;
+mod cost;
+mod cut;
+mod locals;
+mod rename;
+mod stack;
+mod temps;
+
+use lowered_ir::ir::{NodeDecl, NodeRef, Routine};
+use tnode::MemoryMode;
+
+use crate::kernel::ScheduledRoutine;
+use crate::Caps;
+
+/// What the scheduler may decide; the defaults suit a machine with caches and few cores.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ScheduleOptions {
+    /// Whether loops may be split over threads.
+    pub parallel: bool,
+    /// Whether loops may become vectors.
+    pub vectorize: bool,
+    /// The least work, in flops plus elements touched, for which a thread is worth waking.
+    pub grain_work: u64,
+    /// The most bytes of local nodes that move into one kernel's scratch memory.
+    pub stack_bytes: usize,
+}
+
+impl Default for ScheduleOptions {
+    fn default() -> Self {
+        ScheduleOptions {
+            parallel: true,
+            vectorize: true,
+            grain_work: 1 << 16,
+            stack_bytes: tnode::DEFAULT_STACK_THRESHOLD_BYTES,
+        }
+    }
+}
+
+/// Why a routine could not be scheduled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// A node without memory is still read or written: the optimiser has not inlined it.
+    #[error("routine `{routine}`: node {node} \"{name}\" is virtual, expected every mention of it to be inlined")]
+    Virtual {
+        /// The routine's name.
+        routine: String,
+        /// Which node.
+        node: NodeRef,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Schedules an optimised, verified routine for a target: see [`schedule_traced`], without the trace.
+///
+/// # Errors
+///
+/// [`ScheduleError`].
+pub fn schedule(
+    routine: &Routine,
+    caps: &Caps,
+    options: &ScheduleOptions,
+) -> Result<ScheduledRoutine, ScheduleError> {
+    schedule_traced(routine, caps, options, &mut |_, _| {})
+}
+
+/// Schedules an optimised, verified routine for a target; `on_pass` sees the routine after each step, under the step's name.
+///
+/// # Errors
+///
+/// [`ScheduleError::Virtual`] where a virtual node was not inlined.
+pub fn schedule_traced(
+    routine: &Routine,
+    caps: &Caps,
+    options: &ScheduleOptions,
+    on_pass: &mut dyn FnMut(&str, &Routine),
+) -> Result<ScheduledRoutine, ScheduleError> {
+    // Only nodes with memory are left.
+    refuse_virtual(routine)?;
+    let mut routine = routine.clone();
+
+    // A local node is written whole, or zeroed, before anything reads it: its memory may hold anything when a run begins.
+    locals::initialize(&mut routine);
+    on_pass("locals", &routine);
+
+    // Each top-level parallel loop is a kernel, each run of other statements is one; a call waits for those before it.
+    let (kernels, mut calls) = cut::cut(&routine, caps, options);
+
+    // Local nodes are bytes of the run's pool, shared where lives do not meet.
+    let nodes = routine.nodes;
+    let temps = temps::plan(&mut calls, &nodes, |node| is_local(&nodes[node.index()]), caps.alignment);
+    Ok(ScheduledRoutine { name: routine.name, symbols: routine.symbols, nodes, kernels, calls, temps })
+}
+
+/// Whether a node lives for one run only.
+fn is_local(node: &NodeDecl) -> bool {
+    node.mode.mode() == Some(MemoryMode::Local)
+}
+
+fn refuse_virtual(routine: &Routine) -> Result<(), ScheduleError> {
+    let mentioned = access::nodes(&routine.body);
+    match mentioned.into_iter().find(|&node| routine.node(node).mode.known_virtual()) {
+        Some(node) => Err(ScheduleError::Virtual {
+            routine: routine.name.clone(),
+            node,
+            name: routine.node(node).name.clone(),
+        }),
+        None => Ok(()),
+    }
+}

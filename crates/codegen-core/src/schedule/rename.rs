@@ -1,0 +1,130 @@
+//! Renaming of identifiers: a kernel's positions for the routine's, and fresh names for a body that is copied.
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{
+    Affine, Block, Bound, Expr, Fresh, Indices, LocalId, LoopId, NodeRef, Stmt, SymbolId, Var, walk,
+};
+
+/// What each identifier becomes.
+pub(super) trait Names {
+    /// The new reference of a node, or of the merge buffer that holds a copy of it.
+    fn node(&mut self, node: NodeRef, merge: bool) -> NodeRef {
+        let _ = merge;
+        node
+    }
+
+    /// The new identifier of a symbol.
+    fn symbol(&mut self, symbol: SymbolId) -> SymbolId {
+        symbol
+    }
+
+    /// The new identifier of a loop variable.
+    fn loop_var(&mut self, var: LoopId) -> LoopId;
+
+    /// The new identifier of a local.
+    fn local(&mut self, local: LocalId) -> LocalId;
+}
+
+/// Renames everything in a block, in the order in which the text form would print it.
+pub(super) fn rename(block: &[Stmt], names: &mut impl Names) -> Block {
+    block.iter().map(|stmt| rename_stmt(stmt, names)).collect()
+}
+
+/// A copy of the block whose loops and locals have identifiers of their own.
+pub(super) fn refreshed(block: &[Stmt], fresh: &mut Fresh) -> Block {
+    let mut names = FreshNames::default();
+    walk::each_stmt(block, &mut |stmt| match stmt {
+        Stmt::For { var, .. } => {
+            names.loops.insert(*var, fresh.loop_id());
+        }
+        Stmt::Declare { local, .. } => {
+            names.locals.insert(*local, fresh.local_id());
+        }
+        _ => {}
+    });
+    rename(block, &mut names)
+}
+
+#[derive(Default)]
+struct FreshNames {
+    loops: BTreeMap<LoopId, LoopId>,
+    locals: BTreeMap<LocalId, LocalId>,
+}
+
+impl Names for FreshNames {
+    fn loop_var(&mut self, var: LoopId) -> LoopId {
+        self.loops.get(&var).copied().unwrap_or(var)
+    }
+
+    fn local(&mut self, local: LocalId) -> LocalId {
+        self.locals.get(&local).copied().unwrap_or(local)
+    }
+}
+
+fn rename_stmt(stmt: &Stmt, names: &mut impl Names) -> Stmt {
+    match stmt {
+        Stmt::For { var, lo, hi, kind, body } => Stmt::For {
+            var: names.loop_var(*var),
+            lo: *lo,
+            hi: Bound { limit: hi.limit, symbol: hi.symbol.map(|s| names.symbol(s)) },
+            kind: *kind,
+            body: rename(body, names),
+        },
+        Stmt::Set { node, index, value } => Stmt::Set {
+            node: names.node(*node, false),
+            index: rename_indices(index, names),
+            value: rename_expr(value.clone(), names),
+        },
+        Stmt::Zero { node } => Stmt::Zero { node: names.node(*node, false) },
+        Stmt::Declare { local, dtype, dims, space } => {
+            Stmt::Declare { local: names.local(*local), dtype: *dtype, dims: dims.clone(), space: *space }
+        }
+        Stmt::SetLocal { local, index, value } => Stmt::SetLocal {
+            local: names.local(*local),
+            index: rename_indices(index, names),
+            value: rename_expr(value.clone(), names),
+        },
+        Stmt::Comment(text) => Stmt::Comment(text.clone()),
+    }
+}
+
+fn rename_expr(expr: Expr, names: &mut impl Names) -> Expr {
+    let expr = walk::map_children(expr, &mut |child| rename_expr(child, names));
+    match expr {
+        Expr::Get { node, index } => {
+            Expr::Get { node: names.node(node, false), index: rename_indices(&index, names) }
+        }
+        Expr::GetMerge { node, index } => {
+            Expr::GetMerge { node: names.node(node, true), index: rename_indices(&index, names) }
+        }
+        Expr::GetLocal { local, index } => {
+            Expr::GetLocal { local: names.local(local), index: rename_indices(&index, names) }
+        }
+        Expr::GetGuarded { mut guard, node, index, otherwise } => {
+            for range in &mut guard {
+                range.index = rename_index(&range.index, names);
+            }
+            let node = names.node(node, false);
+            Expr::GetGuarded { guard, node, index: rename_indices(&index, names), otherwise }
+        }
+        Expr::Index { index, dtype } => Expr::Index { index: rename_index(&index, names), dtype },
+        other => other,
+    }
+}
+
+fn rename_indices(indices: &Indices, names: &mut impl Names) -> Indices {
+    indices.iter().map(|index| rename_index(index, names)).collect()
+}
+
+fn rename_index(index: &Affine, names: &mut impl Names) -> Affine {
+    let mut renamed = Affine::constant(index.offset());
+    for &(var, coefficient) in index.terms() {
+        let var = match var {
+            Var::Loop(id) => Var::Loop(names.loop_var(id)),
+            Var::Symbol(id) => Var::Symbol(names.symbol(id)),
+        };
+        renamed.add_term(var, coefficient);
+    }
+    renamed
+}

@@ -1,0 +1,96 @@
+//! Moves small local nodes that one kernel alone uses into that kernel's scratch memory.
+//!
+//! Condition: the node's mode is local, every place that touches it is in one kernel, that kernel is not split over
+//! threads (each thread would have its own copy), and no read of it is guarded.
+
+use std::collections::BTreeSet;
+
+use lowered_ir::ir::{Affine, Block, Expr, Fresh, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk};
+use tnode::Scalar;
+
+use super::{access, is_local, temps::node_bytes};
+
+/// Promotes what fits into `limit` bytes per kernel.
+pub(super) fn promote(groups: &mut [Block], routine: &Routine, limit: usize) {
+    let mut fresh = routine.fresh();
+    for at in 0..groups.len() {
+        let mut left = limit;
+        for node in candidates(groups, at, routine) {
+            let decl = routine.node(node);
+            if let Some(rest) = left.checked_sub(node_bytes(decl)) {
+                left = rest;
+                promote_node(&mut groups[at], node, decl, &mut fresh);
+            }
+        }
+    }
+}
+
+fn candidates(groups: &[Block], at: usize, routine: &Routine) -> Vec<NodeRef> {
+    if matches!(groups[at].as_slice(), [Stmt::For { kind: LoopKind::Parallel, .. }]) {
+        return Vec::new();
+    }
+    let elsewhere: BTreeSet<NodeRef> = groups
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != at)
+        .flat_map(|(_, group)| access::nodes(group))
+        .collect();
+    access::nodes(&groups[at])
+        .into_iter()
+        .filter(|&node| is_local(routine.node(node)) && !elsewhere.contains(&node))
+        .filter(|&node| !read_indirectly(&groups[at], node))
+        .collect()
+}
+
+/// Whether a guarded read mentions the node; locals have no such read.
+fn read_indirectly(group: &[Stmt], node: NodeRef) -> bool {
+    let mut found = false;
+    walk::each_value(group, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            found |= matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
+        });
+    });
+    found
+}
+
+fn promote_node(group: &mut Block, node: NodeRef, decl: &NodeDecl, fresh: &mut Fresh) {
+    let local = fresh.local_id();
+    // A local is zero when declared, so zeroing it first is no work.
+    let first = group.iter().position(|s| access::nodes(std::slice::from_ref(s)).contains(&node));
+    if let Some(at) = first
+        && matches!(group[at], Stmt::Zero { .. })
+    {
+        group.remove(at);
+    }
+    replace(group, node, local, decl, fresh);
+    let declare = Stmt::Declare { local, dtype: decl.dtype, dims: decl.dims.clone(), space: Space::Stack };
+    group.insert(0, declare);
+}
+
+fn replace(block: &mut Block, node: NodeRef, local: LocalId, decl: &NodeDecl, fresh: &mut Fresh) {
+    for stmt in block.iter_mut() {
+        match stmt {
+            Stmt::For { body, .. } => replace(body, node, local, decl, fresh),
+            Stmt::Zero { node: zeroed } if *zeroed == node => *stmt = zeros(local, decl, fresh),
+            Stmt::Set { node: set, index, value } if *set == node => {
+                let (index, value) = (std::mem::take(index), std::mem::replace(value, Expr::local(local)));
+                *stmt = Stmt::SetLocal { local, index, value };
+            }
+            _ => {}
+        }
+    }
+    walk::map_values(block, &mut |value| {
+        walk::map_expr(value, &mut |e| match e {
+            Expr::Get { node: read, index } if read == node => Expr::GetLocal { local, index },
+            other => other,
+        })
+    });
+}
+
+/// Stores 0 into every element of a local.
+fn zeros(local: LocalId, decl: &NodeDecl, fresh: &mut Fresh) -> Stmt {
+    let vars: Vec<_> = decl.dims.iter().map(|_| fresh.loop_id()).collect();
+    let index: Indices = vars.iter().map(|&var| Affine::var(var)).collect();
+    let set = Stmt::SetLocal { local, index, value: Expr::Const(Scalar::zero(decl.dtype)) };
+    vars.iter().zip(&decl.dims).rev().fold(set, |body, (&var, &dim)| Stmt::serial(var, dim as i64, vec![body]))
+}
