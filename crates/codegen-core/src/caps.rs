@@ -11,6 +11,8 @@ pub struct Caps {
     pub storage: DTypeSet,
     /// Types with native arithmetic; the others are legalised to operations on these.
     pub arithmetic: DTypeSet,
+    /// Whether transcendental operations (`exp`, `tanh`, …) are native; where not, legalisation expands them.
+    pub transcendental: bool,
     /// Bytes of a vector register; 0 where there are no vectors.
     pub vector_bytes: usize,
     /// Vector registers a kernel may use.
