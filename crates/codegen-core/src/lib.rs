@@ -7,11 +7,13 @@ pub mod artifact;
 pub mod caps;
 pub mod contract;
 pub mod host;
+pub mod interpreted;
 pub mod kernel;
 pub mod schedule;
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{Caps, DTypeSet};
 pub use contract::{Code, Codegen, CodegenError, Compiler, Renderer};
+pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use schedule::{ScheduleError, ScheduleOptions, schedule};

@@ -1,0 +1,123 @@
+//! The codegen that compiles nothing: its kernels are run by the interpreter.
+//!
+//! It stands behind the `interpreter` backend, and is what every other codegen is compared with: the same schedule, the
+//! same calls, the same memory, and the definition of the IR instead of machine code.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use lowered_ir::interp::{Buffer, Program};
+use tnode::DType;
+
+use crate::artifact::{Artifact, Param, Payload};
+use crate::caps::Caps;
+use crate::contract::{Codegen, CodegenError};
+use crate::host::{HostArg, HostModule, InterpretedKernel};
+use crate::kernel::{Kernel, ScheduledRoutine};
+
+/// Prepares scheduled kernels for the interpreter.
+#[derive(Clone, Debug)]
+pub struct Interpreted {
+    caps: Caps,
+}
+
+impl Interpreted {
+    /// The interpreter as a target of its own: every type, no vectors, one thread.
+    pub fn new() -> Self {
+        Interpreted { caps: interpreter_caps() }
+    }
+
+    /// The interpreter in the place of another target, whose schedules it runs bit for bit.
+    pub fn of_target(caps: Caps) -> Self {
+        Interpreted { caps }
+    }
+}
+
+impl Default for Interpreted {
+    fn default() -> Self {
+        Interpreted::new()
+    }
+}
+
+/// What the interpreter can do: everything, one element at a time.
+fn interpreter_caps() -> Caps {
+    Caps {
+        target: "interpreter".into(),
+        storage: DType::ALL.into_iter().collect(),
+        arithmetic: DType::ALL.into_iter().collect(),
+        transcendental: true,
+        vector_bytes: 0,
+        vector_registers: 0,
+        fma: true,
+        l1_bytes: 32 << 10,
+        l2_bytes: 512 << 10,
+        threads: 1,
+        alignment: 64,
+    }
+}
+
+impl Codegen for Interpreted {
+    fn name(&self) -> &str {
+        "interpreted"
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        ("interpreted", &self.caps, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        let kernels = routine.kernels.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        Ok(Artifact {
+            payload: Payload::Host(HostModule::interpreted(kernels)),
+            kernels: routine.kernels.iter().map(|kernel| kernel.abi.clone()).collect(),
+        })
+    }
+}
+
+/// A kernel ready to run, and which of its parameters is the merge buffer.
+struct Prepared {
+    program: Program,
+    merge: Option<usize>,
+}
+
+fn prepare(kernel: &Kernel) -> Result<Box<dyn InterpretedKernel>, CodegenError> {
+    let program = Program::new(&kernel.ir).map_err(|error| CodegenError::Failed {
+        kernel: kernel.abi.name.clone(),
+        codegen: "interpreted".into(),
+        stage: "preparation",
+        message: error.to_string(),
+    })?;
+    let merge = kernel.abi.params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
+    Ok(Box::new(Prepared { program, merge }))
+}
+
+impl InterpretedKernel for Prepared {
+    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64]) {
+        let merge: Option<Vec<u8>> = self.merge.and_then(|at| args.get(at)).map(|arg| bytes(arg).to_vec());
+        let mut nodes: Vec<Buffer<'_>> = args.iter_mut().map(buffer).collect();
+        // A scheduled kernel on memory that fits its ABI cannot fail; what does not fit is the device's mistake.
+        if let Err(error) = self.program.run(&mut nodes, merge.as_deref(), bindings) {
+            tracing::error!(%error, "an interpreted kernel stopped");
+            debug_assert!(false, "an interpreted kernel stopped: {error}");
+        }
+    }
+}
+
+fn bytes<'a>(arg: &'a HostArg<'_>) -> &'a [u8] {
+    match arg {
+        HostArg::Read(bytes) => bytes,
+        HostArg::Write(bytes) => bytes,
+    }
+}
+
+fn buffer<'a>(arg: &'a mut HostArg<'_>) -> Buffer<'a> {
+    match arg {
+        HostArg::Read(bytes) => Buffer::Read(bytes),
+        HostArg::Write(bytes) => Buffer::Write(bytes),
+    }
+}
