@@ -4,3 +4,4 @@
 pub mod eval;
 pub mod interp;
 pub mod ir;
+pub mod text;

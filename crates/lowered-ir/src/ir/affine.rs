@@ -47,7 +47,9 @@ pub struct Affine {
 }
 
 /// One [`Affine`] per dimension of the array it indexes.
-pub type Indices = SmallVec<[Affine; 4]>;
+///
+/// Two are kept inline: recursion over expressions holds several of them per stack frame, and nests 256 deep.
+pub type Indices = SmallVec<[Affine; 2]>;
 
 impl Affine {
     /// The constant index `offset`.
@@ -191,5 +193,5 @@ pub struct Range {
     pub hi: i64,
 }
 
-/// A conjunction of ranges; the empty guard is true.
-pub type Guard = SmallVec<[Range; 2]>;
+/// A conjunction of ranges; the empty guard is true. Rare, so never kept inline.
+pub type Guard = SmallVec<[Range; 0]>;

@@ -1,0 +1,353 @@
+//! Text to expressions and indices.
+//!
+//! Infix operations are read by precedence climbing. Every expression is handled in a [`Tree`], which knows its depth:
+//! chains such as `a + b + c` nest to the left without the parser recursing, and yet must not grow deeper than
+//! [`MAX_NESTING`], since whoever walks the expression later does recurse.
+
+use smallvec::SmallVec;
+use tnode::{DType, Scalar};
+
+use super::{
+    MAX_NESTING,
+    lex::Token,
+    literal,
+    parse::{Parser, Rule},
+    print::{COMPARISON, LOOSEST, precedence},
+};
+use crate::ir::{Affine, BinaryOp, Expr, Guard, Range, TernaryOp, UnaryOp, Var};
+
+/// An expression and how deep it nests.
+struct Tree {
+    expr: Box<Expr>,
+    depth: usize,
+}
+
+impl Tree {
+    fn leaf(expr: Expr) -> Tree {
+        Tree { expr: Box::new(expr), depth: 1 }
+    }
+
+    fn over(depth: usize, expr: Expr) -> Tree {
+        Tree { expr: Box::new(expr), depth: depth + 1 }
+    }
+
+    fn unary(op: UnaryOp, arg: Tree) -> Tree {
+        Tree::over(arg.depth, Expr::Unary { op, arg: arg.expr })
+    }
+
+    fn binary(op: BinaryOp, a: Tree, b: Tree) -> Tree {
+        Tree::over(a.depth.max(b.depth), Expr::Binary { op, a: a.expr, b: b.expr })
+    }
+
+    fn ternary(op: TernaryOp, a: Tree, b: Tree, c: Tree) -> Tree {
+        let depth = a.depth.max(b.depth).max(c.depth);
+        Tree::over(depth, Expr::Ternary { op, a: a.expr, b: b.expr, c: c.expr })
+    }
+}
+
+/// What a word before a parenthesis calls.
+#[derive(Clone, Copy)]
+enum Function {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Ternary(TernaryOp),
+}
+
+impl Function {
+    fn find(word: &str) -> Option<Function> {
+        let unary = UnaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| Function::Unary(op));
+        let binary = || BinaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| Function::Binary(op));
+        let ternary = || TernaryOp::ALL.iter().find(|op| op.token() == word).map(|&op| Function::Ternary(op));
+        unary.or_else(binary).or_else(ternary)
+    }
+
+    fn arity(self) -> usize {
+        match self {
+            Function::Unary(_) => 1,
+            Function::Binary(_) => 2,
+            Function::Ternary(_) => 3,
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// A whole expression, as a statement stores it.
+    pub(super) fn value(&mut self) -> Rule<Expr> {
+        self.nesting = 0;
+        self.tree(LOOSEST).map(|tree| *tree.expr)
+    }
+
+    /// An expression of operations that bind at least as tightly as `least`.
+    fn tree(&mut self, least: u8) -> Rule<Tree> {
+        let mut left = self.operand()?;
+        while let Some((op, binds)) = self.peek_infix().filter(|&(_, binds)| binds >= least) {
+            self.advance();
+            let right = self.tree(binds + 1)?;
+            left = self.limited(Tree::binary(op, left, right))?;
+            if binds == COMPARISON {
+                return self.unchained(left);
+            }
+        }
+        Ok(left)
+    }
+
+    fn peek_infix(&self) -> Option<(BinaryOp, u8)> {
+        let Token::Sign(sign) = self.peek() else { return None };
+        let op = *BinaryOp::ALL.iter().find(|op| op.token() == *sign)?;
+        Some((op, precedence(op)?))
+    }
+
+    /// Refuses a second comparison after a first one.
+    fn unchained(&self, comparison: Tree) -> Rule<Tree> {
+        match self.peek_infix() {
+            Some((_, COMPARISON)) => {
+                Err(self.unexpected("parentheses around the first comparison, as comparisons do not chain"))
+            }
+            _ => Ok(comparison),
+        }
+    }
+
+    /// Refuses expressions that nest too deep.
+    fn limited(&self, tree: Tree) -> Rule<Tree> {
+        if tree.depth > MAX_NESTING { Err(self.too_deep()) } else { Ok(tree) }
+    }
+
+    fn too_deep(&self) -> super::ParseError {
+        self.error(format!("an expression nested at most {MAX_NESTING} deep"), "a deeper one")
+    }
+
+    /// Runs a rule for something inside the current operand.
+    fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Rule<T>) -> Rule<T> {
+        if self.nesting == MAX_NESTING {
+            return Err(self.too_deep());
+        }
+        self.nesting += 1;
+        let value = rule(self)?;
+        self.nesting -= 1;
+        Ok(value)
+    }
+
+    fn operand(&mut self) -> Rule<Tree> {
+        match *self.peek() {
+            Token::Sign("(") => self.nested(Self::parenthesised),
+            Token::Sign("-") | Token::Number { .. } | Token::Hex(_) => self.constant(),
+            Token::Node(_) => self.get(),
+            Token::Word("merge") => self.get_merge(),
+            Token::Word("index") => self.embedded_index(),
+            Token::Word("guarded") => self.nested(Self::guarded),
+            Token::Word("convert") => self.nested(Self::convert),
+            Token::Word("bitcast") => self.nested(Self::bitcast),
+            Token::Word(word) => self.word_operand(word),
+            _ => Err(self.unexpected("an expression")),
+        }
+    }
+
+    fn word_operand(&mut self, word: &str) -> Rule<Tree> {
+        if let Some(function) = Function::find(word).filter(|_| self.at_call()) {
+            return self.nested(|p| p.call(function));
+        }
+        if self.peek_local().is_some() {
+            return self.get_local();
+        }
+        match literal::word(word, false) {
+            Some(value) => self.leaf_constant(value),
+            None => {
+                Err(self.unexpected("an expression (a local, a constant with its type, or an operation)"))
+            }
+        }
+    }
+
+    fn parenthesised(&mut self) -> Rule<Tree> {
+        self.expect_sign("(")?;
+        let tree = self.tree(LOOSEST)?;
+        self.expect_sign(")")?;
+        Ok(tree)
+    }
+
+    fn call(&mut self, function: Function) -> Rule<Tree> {
+        self.advance();
+        let mut args = self.arguments(function.arity())?.into_iter();
+        let tree = match (function, args.next(), args.next(), args.next()) {
+            (Function::Unary(op), Some(a), None, None) => Tree::unary(op, a),
+            (Function::Binary(op), Some(a), Some(b), None) => Tree::binary(op, a, b),
+            (Function::Ternary(op), Some(a), Some(b), Some(c)) => Tree::ternary(op, a, b, c),
+            _ => return Err(self.unexpected("as many operands as the operation has")),
+        };
+        self.limited(tree)
+    }
+
+    /// `(a, b, …)` with exactly `arity` operands.
+    fn arguments(&mut self, arity: usize) -> Rule<SmallVec<[Tree; 3]>> {
+        self.expect_sign("(")?;
+        let mut args = SmallVec::new();
+        loop {
+            args.push(self.tree(LOOSEST)?);
+            if args.len() == arity {
+                break;
+            }
+            if !self.take_sign(",") {
+                return Err(self.unexpected(format!("`,` and operand {} of {arity}", args.len() + 1)));
+            }
+        }
+        self.expect_sign(")")?;
+        Ok(args)
+    }
+
+    fn convert(&mut self) -> Rule<Tree> {
+        let (to, arg) = self.cast()?;
+        self.limited(Tree::over(arg.depth, Expr::Convert { to, arg: arg.expr }))
+    }
+
+    fn bitcast(&mut self) -> Rule<Tree> {
+        let (to, arg) = self.cast()?;
+        self.limited(Tree::over(arg.depth, Expr::Bitcast { to, arg: arg.expr }))
+    }
+
+    /// A word, a type and an expression in parentheses.
+    fn cast(&mut self) -> Rule<(DType, Tree)> {
+        self.advance();
+        let to = self.dtype()?;
+        Ok((to, self.parenthesised()?))
+    }
+
+    // Leaves.
+
+    fn constant(&mut self) -> Rule<Tree> {
+        let negative = self.take_sign("-");
+        let value = match *self.peek() {
+            Token::Number { digits, suffix } => literal::number(negative, digits, suffix),
+            Token::Hex(hex) if !negative => return self.bits(hex),
+            Token::Word(word) if negative => literal::word(word, true).ok_or_else(minus),
+            _ => Err(minus()),
+        };
+        match value {
+            Ok(value) => self.leaf_constant(value),
+            Err(expected) => Err(self.unexpected(expected)),
+        }
+    }
+
+    fn leaf_constant(&mut self, value: Scalar) -> Rule<Tree> {
+        self.advance();
+        Ok(Tree::leaf(Expr::Const(value)))
+    }
+
+    fn bits(&mut self, hex: &str) -> Rule<Tree> {
+        self.advance();
+        self.expect_sign(":")?;
+        let Token::Word(dtype) = *self.peek() else { return Err(self.unexpected("an element type")) };
+        match literal::from_bits(hex, dtype) {
+            Ok(value) => self.leaf_constant(value),
+            Err(expected) => Err(self.unexpected(expected)),
+        }
+    }
+
+    fn get(&mut self) -> Rule<Tree> {
+        let node = self.node_ref()?;
+        Ok(Tree::leaf(Expr::Get { node, index: self.index()? }))
+    }
+
+    fn get_merge(&mut self) -> Rule<Tree> {
+        self.advance();
+        let node = self.node_ref()?;
+        Ok(Tree::leaf(Expr::GetMerge { node, index: self.index()? }))
+    }
+
+    fn get_local(&mut self) -> Rule<Tree> {
+        let local = self.local_ref()?;
+        Ok(Tree::leaf(Expr::GetLocal { local, index: self.local_index()? }))
+    }
+
+    fn embedded_index(&mut self) -> Rule<Tree> {
+        self.advance();
+        let dtype = self.dtype()?;
+        self.expect_sign("(")?;
+        let index = self.affine()?;
+        self.expect_sign(")")?;
+        Ok(Tree::leaf(Expr::Index { index, dtype }))
+    }
+
+    /// `guarded(lo <= index < hi, …, %node[…], otherwise)`.
+    fn guarded(&mut self) -> Rule<Tree> {
+        self.advance();
+        self.expect_sign("(")?;
+        let mut guard = Guard::new();
+        while !matches!(self.peek(), Token::Node(_)) {
+            guard.push(self.range()?);
+            self.expect_sign(",")?;
+        }
+        let node = self.node_ref()?;
+        let index = self.index()?;
+        self.expect_sign(",")?;
+        let otherwise = self.tree(LOOSEST)?;
+        self.expect_sign(")")?;
+        self.limited(Tree::over(
+            otherwise.depth,
+            Expr::GetGuarded { guard, node, index, otherwise: otherwise.expr },
+        ))
+    }
+
+    fn range(&mut self) -> Rule<Range> {
+        let lo = self.integer("a range `lo <= index < hi`, or the read node")?;
+        self.expect_sign("<=")?;
+        let index = self.affine()?;
+        self.expect_sign("<")?;
+        let hi = self.integer("the end of the range")?;
+        Ok(Range { index, lo, hi })
+    }
+
+    // Indices.
+
+    /// `2*i0 + @step - 1`.
+    pub(super) fn affine(&mut self) -> Rule<Affine> {
+        let mut index = Affine::default();
+        let mut negative = self.take_sign("-");
+        loop {
+            self.term(&mut index, negative)?;
+            negative = self.at_sign("-");
+            if !negative && !self.at_sign("+") {
+                return Ok(index);
+            }
+            self.advance();
+        }
+    }
+
+    /// Adds a term to an index: an integer, a variable, or an integer times a variable.
+    fn term(&mut self, index: &mut Affine, negative: bool) -> Rule<()> {
+        let mut coefficient = if negative { -1 } else { 1 };
+        if matches!(self.peek(), Token::Number { .. }) {
+            coefficient = self.signed_digits(negative)?;
+            if !self.take_sign("*") {
+                index.offset().checked_add(coefficient).ok_or_else(|| self.index_overflow())?;
+                *index = index.plus_constant(coefficient);
+                return Ok(());
+            }
+        }
+        let var = self.variable()?;
+        index.coefficient(var).checked_add(coefficient).ok_or_else(|| self.index_overflow())?;
+        index.add_term(var, coefficient);
+        Ok(())
+    }
+
+    fn signed_digits(&mut self, negative: bool) -> Rule<i64> {
+        let magnitude: u64 = self.digits("an integer in the index")?;
+        let value = if negative { 0i64.checked_sub_unsigned(magnitude) } else { magnitude.try_into().ok() };
+        value.ok_or_else(|| self.index_overflow())
+    }
+
+    fn variable(&mut self) -> Rule<Var> {
+        match self.peek() {
+            Token::Name(_) => self.symbol_ref().map(Var::Symbol),
+            Token::Word(_) if self.peek_loop().is_some() => self.loop_ref().map(Var::Loop),
+            _ => Err(self
+                .unexpected("an index: an integer, a loop variable, a symbol, or a sum of their multiples")),
+        }
+    }
+
+    fn index_overflow(&self) -> super::ParseError {
+        self.error("an index whose integers fit 64 bits", "a larger one")
+    }
+}
+
+fn minus() -> String {
+    "a constant after `-` (negation is `neg(x)`)".into()
+}
