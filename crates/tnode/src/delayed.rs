@@ -60,6 +60,14 @@ impl DelayedDType {
         }
     }
 
+    /// Specifies `dtype`; another specification comes back as error.
+    pub(crate) fn specify(self, dtype: DType) -> Result<DelayedDType, DType> {
+        match self {
+            DelayedDType::Specified(present) if present != dtype => Err(present),
+            _ => Ok(DelayedDType::Specified(dtype)),
+        }
+    }
+
     /// Specifies `dtype`, if the type known so far satisfies `only_if`; a specification that differs comes back as error.
     pub(crate) fn specify_if(
         self,
@@ -101,6 +109,17 @@ impl Drop for PopOnDrop {
     fn drop(&mut self) {
         // The node is dropped after the borrow has ended, since that may run foreign code.
         let _node = INFERRING.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// `f32` if specified, `f32?` if by default, `?` if yet to be inferred.
+impl fmt::Display for DelayedDType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DelayedDType::Default(dtype) => write!(f, "{dtype}?"),
+            DelayedDType::Inferred(_) => f.write_str("?"),
+            DelayedDType::Specified(dtype) => write!(f, "{dtype}"),
+        }
     }
 }
 

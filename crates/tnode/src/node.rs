@@ -2,7 +2,7 @@
 //!
 //! A [`TensorNode`] is a cheap handle. Its identity never changes; sizes and element type are settled once, when first
 //! needed; memory mode and names are refined as more is learned. Invariants: a settled fact stays; the mode only
-//! narrows, and only under the lock of [`crate::commit`]; no lock is held while foreign code (an inference) runs.
+//! narrows, and only under the lock of [`crate::commit`]; no lock is held while an inference runs, since it may ask any node.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -171,8 +171,7 @@ impl TensorNode {
     /// One line for listings: id, name, type and sizes, bytes, mode, notes. Settles nothing.
     pub fn header(&self) -> String {
         let name = self.name();
-        let dtype =
-            self.0.dtype.get().map_or_else(|| format!("{:?}", self.delayed_dtype()), DType::to_string);
+        let dtype = self.0.dtype.get().map_or_else(|| self.delayed_dtype().to_string(), DType::to_string);
         let dims = self.0.shape.get().map_or_else(|| "[?]".to_owned(), |s| format!("{:?}", s.unpadded));
         let bytes = self.known_size_bytes().map_or_else(String::new, |bytes| format!(" {bytes} bytes"));
         let mode = self.mode().short_code();
@@ -309,11 +308,15 @@ impl TensorNode {
     /// # Errors
     /// When another one is specified or settled.
     pub fn update_dtype(&self, dtype: DType) -> Result<(), Error> {
-        self.update_dtype_if(|_| true, dtype)
+        self.update_open(|open| match self.0.dtype.get() {
+            Some(&settled) if settled != dtype => Err(self.dtype_conflict("settled", settled, dtype)),
+            Some(_) => Ok(open),
+            None => open.specify(dtype).map_err(|present| self.dtype_conflict("specified", present, dtype)),
+        })
     }
 
     /// Specifies the element type if the one known so far satisfies `only_if`; for an inferred one that is asked when
-    /// the inference runs.
+    /// the inference runs. The condition must not ask this node.
     ///
     /// # Errors
     /// When another one that satisfies `only_if` is specified or settled.
@@ -322,21 +325,17 @@ impl TensorNode {
         only_if: impl Fn(DType) -> bool + Send + Sync + 'static,
         dtype: DType,
     ) -> Result<(), Error> {
-        let conflict =
-            |how, present| Error::DTypeConflict { node: self.name(), how, present, requested: dtype };
-        let mut open = lock(&self.0.open_dtype);
-        if let Some(&settled) = self.0.dtype.get() {
-            return if settled == dtype || !only_if(settled) {
-                Ok(())
-            } else {
-                Err(conflict("settled", settled))
-            };
-        }
-        let updated = open.delayed.clone().specify_if(dtype, only_if);
-        let before = open.replace(updated.map_err(|present| conflict("specified", present))?);
-        drop(open);
-        drop(before);
-        Ok(())
+        self.update_open(|open| match self.0.dtype.get() {
+            Some(&settled) if settled != dtype && only_if(settled) => {
+                Err(self.dtype_conflict("settled", settled, dtype))
+            }
+            Some(_) => Ok(open),
+            None => open.specify_if(dtype, only_if).map_err(|p| self.dtype_conflict("specified", p, dtype)),
+        })
+    }
+
+    fn dtype_conflict(&self, how: &'static str, present: DType, requested: DType) -> Error {
+        Error::DTypeConflict { node: self.name(), how, present, requested }
     }
 
     /// Adds an inference, which runs when the type is first needed: a specification wins over it, it wins over a
@@ -345,12 +344,21 @@ impl TensorNode {
     /// # Errors
     /// When the type is settled.
     pub fn infer_dtype(&self, infer: impl Fn() -> DType + Send + Sync + 'static) -> Result<(), Error> {
+        self.update_open(|open| match self.0.dtype.get() {
+            Some(&present) => Err(Error::InferenceTooLate { node: self.name(), present }),
+            None => Ok(open.infer(Inference::new(infer))),
+        })
+    }
+
+    /// Replaces what is open by what `update` makes of it.
+    fn update_open(
+        &self,
+        update: impl FnOnce(DelayedDType) -> Result<DelayedDType, Error>,
+    ) -> Result<(), Error> {
         let mut open = lock(&self.0.open_dtype);
-        if let Some(&present) = self.0.dtype.get() {
-            return Err(Error::InferenceTooLate { node: self.name(), present });
-        }
-        let inferred = open.delayed.clone().infer(Inference::new(infer));
-        let before = open.replace(inferred);
+        let updated = update(open.delayed.clone())?;
+        let before = open.replace(updated);
+        // Dropping an inference may run foreign code.
         drop(open);
         drop(before);
         Ok(())

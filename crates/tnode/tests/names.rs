@@ -101,8 +101,8 @@ fn headers_are_sorted_and_settle_nothing() {
         TensorNode::builder("w").dims([2, 3]).dtype(DType::F16).id(2).build_in(&registry).expect("free id");
     let _gone = TensorNode::builder("gone").build_in(&registry).expect("valid").id();
     expect_test::expect![[r#"
-        n2 w: Specified(f16)[2, 3] unknown
-        n9 late: Default(f32)[?] unknown
+        n2 w: f16[2, 3] unknown
+        n9 late: f32?[?] unknown
     "#]]
     .assert_eq(&registry.headers(|_| true));
     assert!(!w.is_dtype_settled() && late.dims().is_err());
