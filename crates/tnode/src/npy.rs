@@ -134,9 +134,11 @@ impl Header {
     fn text(array: &HostArray) -> Result<String, Error> {
         let descr = descr(array.dtype())
             .ok_or_else(|| Error::UnsupportedElement { format: FORMAT, what: array.dtype().to_string() })?;
-        let dims: String = array.dims_without_padding().iter().map(|d| format!("{d}, ")).collect();
-        let dict =
-            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
+        let dims = match array.dims_without_padding().as_slice() {
+            [one] => format!("{one},"),
+            dims => dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+        };
+        let dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
         let unpadded = MAGIC.len() + 4 + dict.len() + 1;
         Ok(dict + &" ".repeat(unpadded.next_multiple_of(64) - unpadded) + "\n")
     }

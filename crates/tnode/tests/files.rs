@@ -1,0 +1,158 @@
+//! `.npy`, `.npz` and safetensors: files that NumPy wrote, round trips, and files from nowhere good.
+
+use std::io::Cursor;
+
+use proptest::prelude::*;
+use tnode::{DType, Error, HostArray, Padding, npy, safetensors};
+
+fn read(bytes: &[u8]) -> HostArray {
+    npy::read(bytes).expect("a file that NumPy wrote")
+}
+
+fn written(array: &HostArray) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    npy::write(array, &mut bytes).expect("memory");
+    bytes
+}
+
+#[test]
+fn what_numpy_writes_is_read() {
+    let rows = read(include_bytes!("data/rows.npy"));
+    assert_eq!(rows, HostArray::from_slice(&[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0], [2, 3]).expect("six"));
+    assert_eq!(read(include_bytes!("data/version2.npy")), rows);
+    let in_order: Vec<i64> = (0..24).collect();
+    let columns = read(include_bytes!("data/columns.npy"));
+    assert_eq!(columns, HostArray::from_slice(&in_order, [2, 3, 4]).expect("24"));
+    let big = read(include_bytes!("data/big_endian.npy"));
+    assert_eq!(big, HostArray::from_slice(&[1.5f64, -2.0], [2]).expect("two"));
+    let scalar = read(include_bytes!("data/scalar.npy"));
+    assert_eq!(scalar, HostArray::from_slice(&[7u16], []).expect("one"));
+    let bools = read(include_bytes!("data/bools.npy"));
+    assert_eq!((bools.dtype(), bools.values()), (DType::Bool, vec![1.0, 0.0, 1.0]));
+}
+
+#[test]
+fn what_we_write_is_what_numpy_writes() {
+    assert_eq!(written(&read(include_bytes!("data/rows.npy"))), include_bytes!("data/rows.npy"));
+    assert_eq!(written(&read(include_bytes!("data/bools.npy"))), include_bytes!("data/bools.npy"));
+}
+
+#[test]
+fn archives_round_trip() {
+    let arrays =
+        npy::read_npz(Cursor::new(include_bytes!("data/pair.npz"))).expect("a file that NumPy wrote");
+    assert_eq!(arrays.keys().collect::<Vec<_>>(), ["b", "w"]);
+    assert_eq!((arrays["b"].dtype(), arrays["b"].values()), (DType::F16, vec![0.5, -1.0]));
+    let mut bytes = Cursor::new(Vec::new());
+    npy::write_npz(arrays.iter().map(|(name, array)| (name.as_str(), array)), &mut bytes).expect("memory");
+    assert_eq!(npy::read_npz(bytes).expect("our own"), arrays);
+    let same = [("x", &arrays["b"]), ("x", &arrays["w"])];
+    assert!(matches!(npy::write_npz(same, Cursor::new(Vec::new())), Err(Error::File { format: "npz", .. })));
+    assert!(matches!(npy::read_npz(Cursor::new(b"PK\x03\x04")), Err(Error::File { format: "npz", .. })));
+}
+
+/// An array of every type but `u32x4`, which no format has.
+fn one_of_each() -> Vec<(&'static str, HostArray)> {
+    let array = |dtype| {
+        let mut array = HostArray::zeros(dtype, [2, 2]).expect("small");
+        array.set_values(&[0.0, 1.0, 1.0, 0.0]).expect("four");
+        array
+    };
+    let types = DType::ALL.into_iter().filter(|&dtype| dtype != DType::U32x4);
+    types.map(|dtype| (dtype.token(), array(dtype))).collect()
+}
+
+#[test]
+fn every_type_is_kept_or_refused() {
+    for (name, array) in one_of_each() {
+        let mut bytes = Vec::new();
+        match npy::write(&array, &mut bytes) {
+            Ok(()) => assert_eq!(read(&bytes), array, "{name}"),
+            Err(Error::UnsupportedElement { format: "npy", what }) => {
+                assert!(["bf16", "fp8_e5m2", "fp8_e4m3fn"].contains(&what.as_str()), "{what}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let arrays = one_of_each();
+    let bytes = safetensors::write(arrays.iter().map(|(name, array)| (*name, array))).expect("all types");
+    let back = safetensors::read(&bytes).expect("our own");
+    assert!(arrays.iter().all(|(name, array)| &back[*name] == array) && arrays.len() == back.len());
+    let bits = HostArray::zeros(DType::U32x4, [1]).expect("small");
+    let refused = safetensors::write([("bits", &bits)]).expect_err("no such type").to_string();
+    assert_eq!(refused, "element type u32x4 in safetensors has no counterpart");
+}
+
+#[test]
+fn margins_stay_behind() {
+    let padding = Padding::new([(1, 1)], Some(9.0));
+    let array = HostArray::from_slice(&[1.0f32, 2.0], [2]).expect("two");
+    let padded = array.with_reshape([2], Some(padding)).expect("two");
+    assert_eq!(read(&written(&padded)), array);
+    let bytes = safetensors::write([("x", &padded)]).expect("f32");
+    assert_eq!(safetensors::read(&bytes).expect("our own")["x"], array);
+}
+
+/// The layout that the format's description gives: length, JSON, data.
+#[test]
+fn safetensors_by_hand() {
+    let header = br#"{"a":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}}"#;
+    let data = [1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+    let file = [&(header.len() as u64).to_le_bytes()[..], header, &data].concat();
+    assert_eq!(safetensors::read(&file).expect("by the book")["a"].values(), [1.0, -1.0]);
+    let other = br#"{"a":{"dtype":"I16","shape":[4],"data_offsets":[0,8]}}"#;
+    let file = [&(other.len() as u64).to_le_bytes()[..], other, &data].concat();
+    let refused = safetensors::read(&file).expect_err("no I16 here").to_string();
+    assert_eq!(refused, "element type I16 in safetensors has no counterpart");
+}
+
+fn npy_file(header: &str, data: &[u8]) -> Vec<u8> {
+    let len = (header.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
+}
+
+#[test]
+fn bad_npy_files_are_refused() {
+    let refused = |bytes: &[u8]| npy::read(bytes).expect_err("refused").to_string();
+    assert_eq!(refused(b"PK\x03\x04 no array"), "malformed npy: expected the magic bytes \\x93NUMPY");
+    assert_eq!(refused(b"\x93NUMPY\x09\x00\x00\x00"), "malformed npy: expected version 1, 2 or 3, found 9");
+    assert!(refused(b"\x93NU").starts_with("cannot read or write npy: "));
+    assert!(
+        refused(b"\x93NUMPY\x02\x00\xff\xff\xff\xff")
+            .starts_with("malformed npy: a header of 4294967295 bytes")
+    );
+    assert_eq!(refused(include_bytes!("data/unicode.npy")), "element type <U2 in npy has no counterpart");
+    let header = |shape| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}");
+    assert!(npy::read(&npy_file(&header("(1,)"), &[0; 4])[..]).is_ok());
+    assert!(refused(&npy_file(&header("(2,)"), &[0; 4])).starts_with("cannot read or write npy: "));
+    assert!(refused(&npy_file(&header("(-2,)"), &[0; 4])).starts_with("malformed npy: header"));
+    assert!(refused(&npy_file(&header("(2"), &[0; 4])).starts_with("malformed npy: header"));
+    assert!(refused(&npy_file("{'descr': '<f4'}", &[0; 4])).starts_with("malformed npy: the header lacks"));
+    // Sizes that nobody has sent yet allocate nothing; sizes beyond the address space are refused outright.
+    assert!(
+        refused(&npy_file(&header("(99999999999999,)"), &[0; 4])).starts_with("cannot read or write npy: ")
+    );
+    let huge = npy::read(&npy_file(&header("(9999999999, 9999999999, 0)"), &[])[..]);
+    assert!(matches!(huge, Err(Error::TooLarge { .. })));
+}
+
+proptest! {
+    /// Damaged files are read or refused.
+    #[test]
+    fn damage_never_panics(position: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
+        let sources: [&[u8]; 3] =
+            [include_bytes!("data/rows.npy"), include_bytes!("data/columns.npy"), include_bytes!("data/pair.npz")];
+        for source in sources {
+            let mut bytes = source.to_vec();
+            *position.get_mut(&mut bytes) = byte;
+            let _ = npy::read(&bytes[..]);
+            let _ = npy::read(&bytes[..cut.index(bytes.len())]);
+            let _ = npy::read_npz(Cursor::new(&bytes));
+            let _ = safetensors::read(&bytes);
+        }
+        let array = HostArray::from_slice(&[1.0f32, 2.0], [2]).expect("two");
+        let mut bytes = safetensors::write([("x", &array)]).expect("f32");
+        *position.get_mut(&mut bytes) = byte;
+        let _ = safetensors::read(&bytes);
+    }
+}
