@@ -1,7 +1,10 @@
 //! Indexing, assignments and their text, the loop IR with its `.lir` text, verifier, passes and interpreter.
 #![forbid(unsafe_code)]
 
+pub mod assign;
 pub mod eval;
+pub mod indexing;
 pub mod interp;
 pub mod ir;
+pub mod lower;
 pub mod text;

@@ -1,0 +1,173 @@
+//! What a program needs and makes: its nodes, which of them a link must find, and the routine's name.
+
+use std::collections::BTreeSet;
+
+use tnode::TensorNode;
+
+use super::{AccumOp, Assignments, Operand, Step};
+
+/// How one step uses a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// Earlier values count.
+    Reads,
+    /// Every element gets a new value, and earlier ones do not count.
+    Fills,
+    /// Some elements keep their earlier values.
+    Patches,
+}
+
+impl Assignments {
+    /// Every node mentioned, in order of first mention; the node of a merge buffer included.
+    pub fn nodes(&self) -> Vec<TensorNode> {
+        let mut nodes: Vec<TensorNode> = Vec::new();
+        let mut seen = BTreeSet::new();
+        each_step(&self.steps, &mut |step| {
+            for node in mentioned(step) {
+                if seen.insert(node.clone()) {
+                    nodes.push(node.clone());
+                }
+            }
+        });
+        nodes
+    }
+
+    /// The nodes that are computed here from nothing of theirs, so that they need not exist before; in order of first
+    /// mention.
+    pub fn embedded_nodes(&self) -> Vec<TensorNode> {
+        self.first_uses()
+            .into_iter()
+            .filter(|(_, first)| *first == Use::Fills)
+            .map(|(node, _)| node)
+            .collect()
+    }
+
+    /// The nodes whose earlier values count: they are read, accumulated into or written in part before they are filled.
+    /// A link must find them in its context. In order of first mention.
+    pub fn context_nodes(&self) -> Vec<TensorNode> {
+        self.first_uses()
+            .into_iter()
+            .filter(|(_, first)| *first != Use::Fills)
+            .map(|(node, _)| node)
+            .collect()
+    }
+
+    /// The nodes whose merge buffers are read; lowering accepts at most one.
+    pub fn merge_nodes(&self) -> Vec<TensorNode> {
+        let mut nodes: Vec<TensorNode> = Vec::new();
+        each_step(&self.steps, &mut |step| {
+            if let Step::Accum(accum) = step {
+                for operand in accum.rhs.operands() {
+                    match operand {
+                        Operand::MergeBuffer(node) if !nodes.contains(node) => nodes.push(node.clone()),
+                        _ => {}
+                    }
+                }
+            }
+        });
+        nodes
+    }
+
+    /// The nodes written, in order of first write.
+    pub fn written_nodes(&self) -> Vec<TensorNode> {
+        let mut nodes: Vec<TensorNode> = Vec::new();
+        each_step(&self.steps, &mut |step| {
+            if let Some(node) = written(step).filter(|node| !nodes.contains(node)) {
+                nodes.push(node.clone());
+            }
+        });
+        nodes
+    }
+
+    fn first_uses(&self) -> Vec<(TensorNode, Use)> {
+        let mut firsts: Vec<(TensorNode, Use)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        each_step(&self.steps, &mut |step| {
+            for (node, how) in uses(step) {
+                if seen.insert(node.clone()) {
+                    firsts.push((node.clone(), how));
+                }
+            }
+        });
+        firsts
+    }
+
+    /// The name for a routine that does this: the words of the outermost blocks joined by `_then_`; without blocks, of
+    /// the last node written that is not known to be virtual. Always an identifier.
+    pub fn routine_name(&self) -> String {
+        let blocks = self.steps.iter().filter_map(|step| match step {
+            Step::Block { name, .. } => Some(identifier(name)).filter(|name| !name.is_empty()),
+            _ => None,
+        });
+        let name = blocks.collect::<Vec<_>>().join("_then_");
+        let name = if name.is_empty() { self.guess_output() } else { name };
+        match name.chars().next() {
+            None => "routine".to_owned(),
+            Some(first) if first.is_ascii_digit() => format!("_{name}"),
+            Some(_) => name,
+        }
+    }
+
+    fn guess_output(&self) -> String {
+        let written = self.written_nodes();
+        let output = written.iter().rev().find(|node| !node.mode().known_virtual());
+        output.map_or_else(String::new, |node| identifier(&node.name()))
+    }
+}
+
+/// The alphanumeric words of `text`, joined by `_`.
+pub(crate) fn identifier(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("_")
+}
+
+/// Calls `f` on every step, a block before what is in it.
+pub(crate) fn each_step<'a>(steps: &'a [Step], f: &mut impl FnMut(&'a Step)) {
+    for step in steps {
+        f(step);
+        if let Step::Block { steps, .. } = step {
+            each_step(steps, f);
+        }
+    }
+}
+
+/// The node a step writes.
+pub(crate) fn written(step: &Step) -> Option<&TensorNode> {
+    match step {
+        Step::Accum(accum) => Some(&accum.lhs),
+        Step::Fetch { node, .. } => Some(node),
+        Step::Block { .. } | Step::Remark(_) => None,
+    }
+}
+
+fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
+    let operands = match step {
+        Step::Accum(accum) => accum.rhs.operands(),
+        _ => &[],
+    };
+    let read = operands.iter().filter_map(|operand| match operand {
+        Operand::MergeBuffer(node) => Some(node),
+        _ => operand.node(),
+    });
+    read.chain(written(step))
+}
+
+/// The nodes a step uses, reads before writes.
+fn uses(step: &Step) -> Vec<(&TensorNode, Use)> {
+    match step {
+        Step::Accum(accum) => {
+            let reads = accum.rhs.operands().iter().filter_map(Operand::node).map(|node| (node, Use::Reads));
+            let how =
+                if accum.init_neutral || (accum.op == AccumOp::Assign && accum.projections.is_surjective()) {
+                    Use::Fills
+                } else if accum.op == AccumOp::Assign {
+                    Use::Patches
+                } else {
+                    Use::Reads
+                };
+            reads.chain([(&accum.lhs, how)]).collect()
+        }
+        Step::Fetch { node, .. } => vec![(node, Use::Fills)],
+        Step::Block { .. } | Step::Remark(_) => Vec::new(),
+    }
+}

@@ -1,0 +1,250 @@
+//! Assignments: accumulating operations over projections, the form of a program between its text and its loops.
+//!
+//! An [`Assignments`] value is a sequence of steps over tensor nodes. Make one from [text] or by hand; join several with [`Assignments::then`]; lower it with [`crate::lower::lower`]. Nothing here
+//! settles a memory mode.
+
+mod analysis;
+mod op;
+mod print;
+pub mod text;
+
+use tnode::{DType, Scalar, TensorNode};
+
+pub(crate) use self::analysis::{each_step, identifier, written};
+pub use self::op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
+pub(crate) use self::print::affine as affine_text;
+use crate::indexing::{Projections, StaticSymbol};
+use crate::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
+
+/// A sequence of assignments.
+///
+/// The empty one does nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assignments {
+    /// The symbols that indices mention by position; names are distinct.
+    pub symbols: Vec<StaticSymbol>,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One step of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Combines operands and stores or accumulates the result.
+    Accum(Accum),
+    /// Fills a node from something that is no node.
+    Fetch {
+        /// The node filled.
+        node: TensorNode,
+        /// With what.
+        op: FetchOp,
+    },
+    /// A group of steps with a name. The outermost names make the name of the routine.
+    Block {
+        /// The name, in words.
+        name: String,
+        /// What it does.
+        steps: Vec<Step>,
+    },
+    /// A line for readers of the loop IR, such as the statement that the next steps come from.
+    Remark(String),
+}
+
+/// `lhs ⊕= op(operands)` at every point of a product space.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accum {
+    /// Whether the node is set to the neutral element of `op` first. Otherwise its values count.
+    pub init_neutral: bool,
+    /// How the result is combined with what is there.
+    pub op: AccumOp,
+    /// The node written.
+    pub lhs: TensorNode,
+    /// The result to accumulate.
+    pub rhs: Rhs,
+    /// The product space, and the indices of `lhs` and of each operand.
+    pub projections: Projections,
+}
+
+/// An operation on operands. Operands are converted to the type in which the operation computes, and the result to that
+/// of the node written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rhs {
+    /// The operand itself.
+    Copy(Operand),
+    /// An operation on one operand.
+    Unary(UnaryOp, Operand),
+    /// An operation on two.
+    Binary(BinaryOp, [Operand; 2]),
+    /// An operation on three.
+    Ternary(TernaryOp, [Operand; 3]),
+}
+
+impl Rhs {
+    /// The operands, in the order of their projections.
+    pub fn operands(&self) -> &[Operand] {
+        match self {
+            Rhs::Copy(a) | Rhs::Unary(_, a) => std::slice::from_ref(a),
+            Rhs::Binary(_, operands) => operands,
+            Rhs::Ternary(_, operands) => operands,
+        }
+    }
+
+    /// The type of the result; settles the types of the nodes.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Rhs::Binary(op, _) => op.result(self.operation_dtype()),
+            _ => self.operation_dtype(),
+        }
+    }
+
+    /// The type in which the operation computes; settles the types of the nodes.
+    pub fn operation_dtype(&self) -> DType {
+        match self {
+            Rhs::Copy(a) => a.dtype(),
+            Rhs::Unary(op, a) => unary_dtype(*op, a.dtype()),
+            Rhs::Binary(op, [a, b]) => binary_dtype(*op, a.dtype(), b.dtype()),
+            Rhs::Ternary(op, [a, b, c]) => ternary_dtype(*op, a.dtype(), b.dtype(), c.dtype()),
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Operand {
+    /// An element of a node. Indices may reach into the node's padding.
+    Node(TensorNode),
+    /// An element of the merge buffer, which holds a copy of the node.
+    MergeBuffer(TensorNode),
+    /// An element of a node, or `outside` where the index is not within its dimensions.
+    Padded {
+        /// The node read.
+        node: TensorNode,
+        /// The value elsewhere.
+        outside: Scalar,
+    },
+    /// A constant. It has no dimensions.
+    Constant(Scalar),
+    /// The value of an index. Its projection has that one index; its dimension is not used.
+    Index(DType),
+}
+
+impl Operand {
+    /// The node that is read from the context's memory, if any.
+    pub fn node(&self) -> Option<&TensorNode> {
+        match self {
+            Operand::Node(node) | Operand::Padded { node, .. } => Some(node),
+            Operand::MergeBuffer(_) | Operand::Constant(_) | Operand::Index(_) => None,
+        }
+    }
+
+    /// The type of the values; settles the node's type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Operand::Node(node) | Operand::Padded { node, .. } | Operand::MergeBuffer(node) => node.dtype(),
+            Operand::Constant(value) => value.dtype(),
+            Operand::Index(dtype) => *dtype,
+        }
+    }
+}
+
+impl From<&TensorNode> for Operand {
+    fn from(node: &TensorNode) -> Operand {
+        Operand::Node(node.clone())
+    }
+}
+
+impl From<Scalar> for Operand {
+    fn from(value: Scalar) -> Operand {
+        Operand::Constant(value)
+    }
+}
+
+/// What fills a node.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FetchOp {
+    /// One number, converted to the node's type.
+    Constant(f64),
+    /// One bit pattern of the node's type.
+    ConstantBits(u128),
+    /// A number per element in row-major order; at most [`CONSTANT_FILL_LIMIT`] of them.
+    ConstantFill(Vec<f64>),
+    /// The row-major offset of each element.
+    RangeOverOffsets,
+    /// The value of a static symbol, by its position in [`Assignments::symbols`].
+    EmbedSymbol(SymbolId),
+    /// The id of the node.
+    EmbedSelfId,
+}
+
+/// The largest node that [`FetchOp::ConstantFill`] may fill, in elements: each becomes a statement.
+pub const CONSTANT_FILL_LIMIT: usize = 16;
+
+impl Assignments {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The symbol of that name, entered if it is new. A range given for a symbol that has none is adopted; one that
+    /// differs is entered as a second symbol, which lowering refuses by name.
+    pub fn symbol(&mut self, symbol: &StaticSymbol) -> SymbolId {
+        let agrees = |s: &StaticSymbol| {
+            s.name == symbol.name && (s.range == symbol.range || s.range.is_none() || symbol.range.is_none())
+        };
+        let at = self.symbols.iter().position(agrees).unwrap_or(self.symbols.len());
+        if at == self.symbols.len() {
+            self.symbols.push(symbol.clone());
+        }
+        self.symbols[at].range = self.symbols[at].range.or(symbol.range);
+        SymbolId(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// These assignments, then those. Symbols of one name become one.
+    #[must_use]
+    pub fn then(mut self, mut next: Assignments) -> Assignments {
+        let renumbered: Vec<SymbolId> = next.symbols.iter().map(|symbol| self.symbol(symbol)).collect();
+        renumber(&mut next.steps, &renumbered);
+        self.steps.extend(next.steps);
+        self
+    }
+
+    /// These assignments as one block of that name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Assignments {
+        Assignments {
+            symbols: self.symbols,
+            steps: vec![Step::Block { name: name.into(), steps: self.steps }],
+        }
+    }
+}
+
+impl FromIterator<Assignments> for Assignments {
+    fn from_iter<I: IntoIterator<Item = Assignments>>(parts: I) -> Assignments {
+        parts.into_iter().fold(Assignments::default(), Assignments::then)
+    }
+}
+
+fn renumber(steps: &mut [Step], to: &[SymbolId]) {
+    let new = |id: SymbolId| to.get(id.index()).copied().unwrap_or(id);
+    for step in steps {
+        match step {
+            Step::Accum(accum) => accum.projections.map_indices(|index| renumber_index(&index, new)),
+            Step::Fetch { op: FetchOp::EmbedSymbol(id), .. } => *id = new(*id),
+            Step::Block { steps, .. } => renumber(steps, to),
+            Step::Fetch { .. } | Step::Remark(_) => {}
+        }
+    }
+}
+
+/// All at once: one after another could renumber a symbol twice.
+fn renumber_index(index: &Affine, new: impl Fn(SymbolId) -> SymbolId) -> Affine {
+    index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
+        let var = match var {
+            Var::Symbol(id) => Var::Symbol(new(id)),
+            Var::Loop(_) => var,
+        };
+        sum.plus(&Affine::term(var, coefficient))
+    })
+}

@@ -1,0 +1,150 @@
+//! The listing of assignments: each step on its line, in the seed's spelling (`=:+` initialises, `=+` accumulates).
+//!
+//! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. For people: unlike the assignment text it is
+//! not read back.
+
+use std::fmt;
+
+use super::{Accum, AccumOp, Assignments, FetchOp, Operand, Rhs, Step};
+use crate::indexing::{AxisIndex, StaticSymbol};
+use crate::ir::{Affine, BinaryOp, SymbolId, Var};
+
+impl fmt::Display for Assignments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        steps(f, &self.steps, &self.symbols, 0)
+    }
+}
+
+fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], symbols: &[StaticSymbol], depth: usize) -> fmt::Result {
+    list.iter().try_for_each(|step| {
+        write!(f, "{:width$}", "", width = 2 * depth)?;
+        match step {
+            Step::Accum(accum) => writeln!(f, "{};", Accumulation { accum, symbols }),
+            Step::Fetch { node, op } => writeln!(f, "{} =: {};", node.name(), fetch(op, symbols)),
+            Step::Remark(text) => writeln!(f, "# {text}"),
+            Step::Block { name, steps: inner } => {
+                writeln!(f, "# \"{name}\";")?;
+                steps(f, inner, symbols, depth + 1)?;
+                writeln!(f, "{:width$}# end", "", width = 2 * depth)
+            }
+        }
+    })
+}
+
+fn fetch(op: &FetchOp, symbols: &[StaticSymbol]) -> String {
+    match op {
+        FetchOp::Constant(value) => value.to_string(),
+        FetchOp::ConstantBits(bits) => format!("bits({bits:#x})"),
+        FetchOp::ConstantFill(values) => format!("{values:?}"),
+        FetchOp::RangeOverOffsets => "range_over_offsets".to_owned(),
+        FetchOp::EmbedSymbol(id) => symbol_name(*id, symbols),
+        FetchOp::EmbedSelfId => "self_id".to_owned(),
+    }
+}
+
+fn symbol_name(id: SymbolId, symbols: &[StaticSymbol]) -> String {
+    symbols.get(id.index()).map_or_else(|| format!("@{}", id.0), StaticSymbol::to_string)
+}
+
+/// One accumulation on one line.
+struct Accumulation<'a> {
+    accum: &'a Accum,
+    symbols: &'a [StaticSymbol],
+}
+
+impl fmt::Display for Accumulation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let accum = self.accum;
+        let lhs = accum.lhs.name() + &self.indices(accum.projections.project_lhs());
+        let init = if accum.init_neutral || accum.op == AccumOp::Assign { ":" } else { "" };
+        write!(f, "{lhs} ={init}{} {}", spelling(accum.op), self.rhs())
+    }
+}
+
+impl Accumulation<'_> {
+    fn rhs(&self) -> String {
+        let arg = |at: usize| self.operand(at);
+        match &self.accum.rhs {
+            Rhs::Copy(_) => arg(0),
+            Rhs::Unary(op, _) => format!("{op}({})", arg(0)),
+            Rhs::Binary(op, _) if is_infix(*op) => format!("{} {op} {}", arg(0), arg(1)),
+            Rhs::Binary(op, _) => format!("{op}({}, {})", arg(0), arg(1)),
+            Rhs::Ternary(op, _) => format!("{op}({}, {}, {})", arg(0), arg(1), arg(2)),
+        }
+    }
+
+    fn operand(&self, at: usize) -> String {
+        let projection = self.accum.projections.project_rhs().get(at).map_or(&[][..], |p| p);
+        let indices = || self.indices(projection);
+        match self.accum.rhs.operands().get(at) {
+            Some(Operand::Node(node)) => node.name() + &indices(),
+            Some(Operand::MergeBuffer(node)) => format!("{}.merge{}", node.name(), indices()),
+            Some(Operand::Padded { node, outside }) => {
+                format!("pad({}, {outside}){}", node.name(), indices())
+            }
+            Some(Operand::Constant(value)) => value.to_string(),
+            Some(Operand::Index(_)) => projection.iter().map(|index| self.index(index)).collect(),
+            None => String::new(),
+        }
+    }
+
+    fn indices(&self, projection: &[AxisIndex]) -> String {
+        if projection.is_empty() {
+            return String::new();
+        }
+        let indices: Vec<String> = projection.iter().map(|index| self.index(index)).collect();
+        format!("[{}]", indices.join(", "))
+    }
+
+    fn index(&self, index: &AxisIndex) -> String {
+        affine(&index.affine(), |var| match var {
+            Var::Loop(id) => id.to_string(),
+            Var::Symbol(id) => symbol_name(id, self.symbols),
+        })
+    }
+}
+
+/// An affine form in the usual notation, such as `2*i0 + i1 - 1`.
+pub(crate) fn affine(index: &Affine, name: impl Fn(Var) -> String) -> String {
+    let mut text = String::new();
+    let mut push = |negative: bool, term: String| {
+        text += match (text.is_empty(), negative) {
+            (true, false) => "",
+            (true, true) => "-",
+            (false, false) => " + ",
+            (false, true) => " - ",
+        };
+        text += &term;
+    };
+    for &(var, c) in index.terms() {
+        let size = c.unsigned_abs();
+        push(c < 0, if size == 1 { name(var) } else { format!("{size}*{}", name(var)) });
+    }
+    let offset = index.offset();
+    if offset != 0 || index.terms().is_empty() {
+        push(offset < 0, offset.unsigned_abs().to_string());
+    }
+    text
+}
+
+fn is_infix(op: BinaryOp) -> bool {
+    !op.token().starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+/// The seed's sign of an accumulating operation.
+fn spelling(op: AccumOp) -> &'static str {
+    match op {
+        AccumOp::Assign => "",
+        AccumOp::Add => "+",
+        AccumOp::Sub => "-",
+        AccumOp::Mul => "*",
+        AccumOp::Div => "/",
+        AccumOp::Pow => "**",
+        AccumOp::Max => "@^",
+        AccumOp::Min => "@-",
+        AccumOp::ReluGate => "?/",
+        AccumOp::Satur01Gate => "?^",
+        AccumOp::Or => "||",
+        AccumOp::And => "&&",
+    }
+}

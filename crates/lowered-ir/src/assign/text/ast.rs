@@ -1,0 +1,79 @@
+//! The assignment text as a tree, names not resolved yet.
+
+use tnode::DType;
+
+use super::error::Span;
+use crate::assign::AccumOp;
+use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+
+#[derive(Debug)]
+pub(super) struct Statement {
+    pub(super) lhs: Access,
+    pub(super) op: AccumOp,
+    pub(super) init: bool,
+    pub(super) op_span: Span,
+    pub(super) rhs: Expr,
+    pub(super) constraints: Vec<Constraint>,
+    pub(super) span: Span,
+}
+
+/// `letter < limit` or `@symbol < limit`.
+#[derive(Debug)]
+pub(super) struct Constraint {
+    pub(super) atom: Atom,
+    pub(super) limit: i64,
+    pub(super) span: Span,
+}
+
+/// A variable of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Atom {
+    Letter(String),
+    Symbol(String),
+}
+
+/// `name[indices]`, `name.merge[indices]` or a bare name.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) name: String,
+    pub(super) name_span: Span,
+    pub(super) merge: bool,
+    pub(super) indices: Vec<Linear>,
+    pub(super) span: Span,
+}
+
+/// `offset + Σ coefficient · atom`; each atom once, in order of first mention, with the place of that mention.
+#[derive(Debug)]
+pub(super) struct Linear {
+    pub(super) terms: Vec<(Atom, i64, Span)>,
+    pub(super) offset: i64,
+    pub(super) span: Span,
+}
+
+#[derive(Debug)]
+pub(super) struct Expr {
+    pub(super) kind: ExprKind,
+    pub(super) span: Span,
+    /// Nesting, limited so that no walk over the tree overflows the stack.
+    pub(super) depth: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Number {
+    pub(super) value: f64,
+    pub(super) int: Option<i64>,
+}
+
+#[derive(Debug)]
+pub(super) enum ExprKind {
+    Number(Number),
+    /// An index letter or a rank-0 node.
+    Name(String),
+    Symbol(String),
+    Access(Access),
+    Pad(Access, Number),
+    Unary(UnaryOp, Box<Expr>),
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    Ternary(TernaryOp, Box<[Expr; 3]>),
+    Cast(DType, Box<Expr>),
+}

@@ -1,0 +1,296 @@
+//! Errors that point into the text.
+
+use std::fmt;
+use std::ops::Range;
+
+use tnode::{DType, Dims};
+
+/// A range of bytes of the text.
+pub type Span = Range<usize>;
+
+/// What is wrong with a text, and where. Prints the message, the line and a caret under the place.
+#[derive(Debug)]
+pub struct TextError {
+    kind: Box<TextErrorKind>,
+    span: Span,
+    line: usize,
+    column: usize,
+    source_line: String,
+    width: usize,
+}
+
+/// What is wrong with a text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TextErrorKind {
+    /// The grammar wants something else here.
+    #[error("expected {expected}, found {found}")]
+    Syntax {
+        /// What could stand here.
+        expected: String,
+        /// What does.
+        found: String,
+    },
+    /// Brackets or operations nested too deep to be read.
+    #[error("the expression is nested deeper than {limit} levels; split it into statements")]
+    TooDeep {
+        /// The limit.
+        limit: usize,
+    },
+    /// A name that no node has.
+    #[error("unknown node `{name}`; {}", near_names(near))]
+    UnknownNode {
+        /// The name.
+        name: String,
+        /// Similar names, or all there are.
+        near: Vec<String>,
+    },
+    /// A name that is nothing.
+    #[error("`{name}` is neither an index letter of this statement nor a node; {}", near_names(near))]
+    UnknownName {
+        /// The name.
+        name: String,
+        /// Similar node names, or all there are.
+        near: Vec<String>,
+    },
+    /// A name that several nodes have.
+    #[error("`{name}` names several nodes: {}; give them different labels", nodes.join(", "))]
+    AmbiguousNode {
+        /// The name.
+        name: String,
+        /// The nodes.
+        nodes: Vec<String>,
+    },
+    /// A name that is a node and a letter.
+    #[error(
+        "`{name}` is an index letter of this statement and a node; write `{name}[]` for the node, or rename the letter"
+    )]
+    NodeOrLetter {
+        /// The name.
+        name: String,
+    },
+    /// A name of no function.
+    #[error("unknown function `{name}`; {}", near_names(near))]
+    UnknownFunction {
+        /// The name.
+        name: String,
+        /// Similar names, or all there are.
+        near: Vec<String>,
+    },
+    /// The wrong number of arguments.
+    #[error("function `{name}` takes {expected} arguments, found {found}")]
+    Arity {
+        /// The function.
+        name: String,
+        /// How many it takes.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// The wrong number of indices.
+    #[error("node `{node}` has {} axes {dims:?}, found {found} indices", dims.len())]
+    Rank {
+        /// The node's name.
+        node: String,
+        /// Its dimensions.
+        dims: Dims,
+        /// How many indices there are.
+        found: usize,
+    },
+    /// An index that is not a sum of multiples of letters and symbols.
+    #[error("an index is a sum of integers and integer multiples of letters and symbols; found {found}")]
+    NotAffine {
+        /// What it is instead.
+        found: &'static str,
+    },
+    /// Two axes of different sizes under one letter.
+    #[error(
+        "letter `{letter}` runs over {expected} elements (axis {from}), but axis {axis} of node `{node}` has {found}"
+    )]
+    Size {
+        /// The letter.
+        letter: String,
+        /// Its range.
+        expected: i64,
+        /// Which axis it has the range from.
+        from: String,
+        /// The node that differs.
+        node: String,
+        /// Its axis.
+        axis: usize,
+        /// The size of that axis.
+        found: usize,
+    },
+    /// A letter whose range does not follow from anything.
+    #[error(
+        "the range of letter `{letter}` is open; expected it as an index of its own somewhere, or `where {letter} < n`"
+    )]
+    OpenRange {
+        /// The letter.
+        letter: String,
+    },
+    /// A range that contradicts another, or is none.
+    #[error("`{name} < {range}` {conflict}")]
+    BadRange {
+        /// The letter or symbol.
+        name: String,
+        /// The range.
+        range: i64,
+        /// Why it cannot be.
+        conflict: String,
+    },
+    /// A constrained letter that is not used.
+    #[error("letter `{letter}` does not occur in the statement")]
+    UnusedLetter {
+        /// The letter.
+        letter: String,
+    },
+    /// An index that leaves its array.
+    #[error(
+        "index `{index}` takes values {lo}..={hi}, but axis {axis} of node `{node}` has {size} elements{}",
+        if *is_read { format!("; `pad({node}, 0)[..]` reads 0 outside") } else { String::new() }
+    )]
+    OutOfBounds {
+        /// The index.
+        index: String,
+        /// Its least value.
+        lo: i64,
+        /// Its greatest value.
+        hi: i64,
+        /// The node's name.
+        node: String,
+        /// Its axis.
+        axis: usize,
+        /// The size of that axis.
+        size: usize,
+        /// Whether the node is read here.
+        is_read: bool,
+    },
+    /// A plain assignment of many values to one element.
+    #[error(
+        "`:=` stores one value per element, but `{letter}` is not among the indices of `{node}`; expected an accumulation such as `:+=`"
+    )]
+    NotReduced {
+        /// The letter.
+        letter: String,
+        /// The node written.
+        node: String,
+    },
+    /// A node read where it is being changed.
+    #[error("node `{node}` is read while it is written: {why}; write to another node first")]
+    SelfRead {
+        /// The node.
+        node: String,
+        /// What makes the value depend on the order.
+        why: &'static str,
+    },
+    /// A number that the type does not have.
+    #[error("{value} is out of the range of {dtype}")]
+    Literal {
+        /// The number.
+        value: String,
+        /// The type.
+        dtype: DType,
+    },
+    /// Something about a node.
+    #[error(transparent)]
+    Node(#[from] tnode::Error),
+}
+
+fn near_names(near: &[String]) -> String {
+    match near {
+        [] => "there are none".to_owned(),
+        names => format!("expected one of {}", names.join(", ")),
+    }
+}
+
+impl TextError {
+    pub(super) fn new(kind: TextErrorKind, span: Span, text: &str) -> TextError {
+        let start = floor_boundary(text, span.start);
+        let before = text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let source_line = text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
+        let end = floor_boundary(text, span.end.min(line_start + source_line.len()));
+        TextError {
+            kind: Box::new(kind),
+            line: before.matches('\n').count() + 1,
+            column: text.get(line_start..start).unwrap_or_default().chars().count() + 1,
+            width: text.get(start..end).map_or(0, |place| place.chars().count()).max(1),
+            source_line: source_line.replace('\t', " "),
+            span,
+        }
+    }
+
+    /// What is wrong.
+    pub fn kind(&self) -> &TextErrorKind {
+        &self.kind
+    }
+
+    /// The place, in bytes of the text.
+    pub fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// The line, from 1.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// The column, in characters from 1.
+    pub fn column(&self) -> usize {
+        self.column
+    }
+}
+
+/// The greatest character boundary not after `at`.
+fn floor_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        writeln!(f, "line {number}, column {}: {}", self.column, self.kind)?;
+        writeln!(f, "{number} | {}", self.source_line)?;
+        write!(f, "{margin} | {}{}", " ".repeat(self.column - 1), "^".repeat(self.width))
+    }
+}
+
+impl std::error::Error for TextError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self.kind.as_ref() {
+            TextErrorKind::Node(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A located error before the text is at hand.
+pub(super) type Located = (TextErrorKind, Span);
+
+/// The names among `all` that `name` may be a misspelling of; if there is none, the first few of all.
+pub(super) fn near(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = all.into_iter().collect();
+    all.sort();
+    all.dedup();
+    let limit = 1 + name.chars().count() / 4;
+    let close = |other: &&String| distance(name, other) <= limit || other.eq_ignore_ascii_case(name);
+    let similar: Vec<String> = all.iter().filter(close).cloned().collect();
+    if similar.is_empty() { all.into_iter().take(8).collect() } else { similar }
+}
+
+/// The number of single-character edits from `a` to `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

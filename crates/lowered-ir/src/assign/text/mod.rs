@@ -1,0 +1,87 @@
+//! The assignment text: programs as statements over named nodes, in index notation.
+//!
+//! ```
+//! use lowered_ir::assign::text::parse;
+//! use tnode::TensorNode;
+//!
+//! let node = |name, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).build();
+//! let nodes = [node("x", &[32, 64])?, node("w1", &[64, 128])?, node("hid", &[32, 128])?];
+//! let program = parse("hid[b,h] :+= x[b,i] * w1[i,h]", &nodes)?;
+//! assert_eq!(program.steps.len(), 2, "a remark and one accumulation");
+//!
+//! let error = parse("hid[b,h] :+= x[b,i] * w1[h,i]", &nodes).unwrap_err();
+//! assert_eq!(error.to_string(), "\
+//! line 1, column 7: letter `h` runs over 64 elements (axis 0 of `w1[h,i]`), but axis 1 of node `hid` has 128
+//! 1 | hid[b,h] :+= x[b,i] * w1[h,i]
+//!   |       ^");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Names are resolved against the nodes given, ranges follow from their dimensions, and whatever stays open or does not
+//! fit is an error with its place.
+
+mod ast;
+mod emit;
+mod error;
+mod lex;
+mod parse;
+mod ranges;
+mod resolve;
+mod types;
+
+use tnode::TensorNode;
+
+use self::ast::{Atom, Statement};
+use self::error::Located;
+pub use self::error::{Span, TextError, TextErrorKind};
+use super::{Assignments, Step};
+use crate::indexing::StaticSymbol;
+
+/// Reads a program over the given nodes, which are found by name (the last part of the label, or the whole name as in
+/// `w1.grad`). Settles the element types of the nodes that occur.
+///
+/// # Errors
+/// The first thing that is not in the grammar, does not fit the nodes, or stays ambiguous, with its place.
+pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
+    program(text, nodes).map_err(|(kind, span)| TextError::new(kind, span, text))
+}
+
+fn program(text: &str, nodes: &[TensorNode]) -> Result<Assignments, Located> {
+    let statements = parse::statements(text)?;
+    let mut assignments = Assignments::default();
+    statements.iter().try_for_each(|statement| declare_symbols(statement, &mut assignments))?;
+    for statement in &statements {
+        let resolved = resolve::resolve(statement, nodes, &mut assignments)?;
+        let ranges = ranges::letter_ranges(&resolved, text)?;
+        ranges::check_bounds(&resolved, &ranges, &assignments, text)?;
+        assignments.steps.push(Step::Remark(on_one_line(&text[statement.span.clone()])));
+        emit::emit(&resolved, &ranges, text, &mut assignments.steps)?;
+    }
+    Ok(assignments)
+}
+
+/// Enters the symbols whose range a `where` gives, which holds for the whole text.
+fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), Located> {
+    for constraint in &statement.constraints {
+        let Atom::Symbol(name) = &constraint.atom else { continue };
+        let range = constraint.limit;
+        let refuse = |conflict: String| {
+            Err((
+                error::TextErrorKind::BadRange { name: format!("@{name}"), range, conflict },
+                constraint.span.clone(),
+            ))
+        };
+        if range < 1 {
+            return refuse("leaves no value; expected at least 1".to_owned());
+        }
+        match assignments.symbols.iter().find(|symbol| symbol.name == *name).and_then(|symbol| symbol.range) {
+            Some(other) if other != range => return refuse(format!("contradicts `@{name} < {other}`")),
+            _ => assignments.symbol(&StaticSymbol::ranged(name, range)),
+        };
+    }
+    Ok(())
+}
+
+fn on_one_line(statement: &str) -> String {
+    statement.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,481 @@
+//! From tokens to the tree, by recursive descent.
+
+use tnode::DType;
+
+use super::ast::{Access, Atom, Constraint, Expr, ExprKind, Linear, Number, Statement};
+use super::error::{Located, Span, TextErrorKind, near};
+use super::lex::{Spanned, Token, describe, tokens};
+use crate::assign::AccumOp;
+use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+
+/// The deepest nesting of brackets and operations.
+const MAX_DEPTH: usize = 200;
+
+type Parsed<T> = Result<T, Located>;
+
+pub(super) fn statements(text: &str) -> Parsed<Vec<Statement>> {
+    let mut parser = Parser { text, tokens: tokens(text)?, at: 0, depth: 0 };
+    let mut statements = Vec::new();
+    loop {
+        while parser.accept(&Token::End).is_some() {}
+        if parser.peek() == &Token::Eof {
+            return Ok(statements);
+        }
+        statements.push(parser.statement()?);
+        match parser.peek() {
+            Token::End | Token::Eof => {}
+            _ => return Err(parser.expected("an operator, `where`, or the end of the statement")),
+        }
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    /// Ends with [`Token::Eof`].
+    tokens: Vec<Spanned>,
+    at: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn current(&self) -> &Spanned {
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn peek(&self) -> &Token {
+        &self.current().token
+    }
+
+    fn peek_after(&self) -> &Token {
+        &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].token
+    }
+
+    fn span(&self) -> Span {
+        self.current().span.clone()
+    }
+
+    fn next(&mut self) -> Spanned {
+        let token = self.current().clone();
+        self.at += 1;
+        token
+    }
+
+    fn accept(&mut self, token: &Token) -> Option<Span> {
+        (self.peek() == token).then(|| self.next().span)
+    }
+
+    fn sign(&mut self, sign: &'static str) -> Option<Span> {
+        self.accept(&Token::Sign(sign))
+    }
+
+    fn expect(&mut self, sign: &'static str) -> Parsed<Span> {
+        self.sign(sign).ok_or_else(|| self.expected(&format!("`{sign}`")))
+    }
+
+    fn expected(&self, what: &str) -> Located {
+        let Spanned { token, span } = self.current();
+        let found = describe(token, self.text.get(span.clone()).unwrap_or_default());
+        (TextErrorKind::Syntax { expected: what.to_owned(), found }, span.clone())
+    }
+
+    /// Runs `f` one level deeper.
+    fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err((TextErrorKind::TooDeep { limit: MAX_DEPTH }, self.span()));
+        }
+        let result = f(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// The place from `start` to the last token read.
+    fn since(&self, start: usize) -> Span {
+        let last = self.at.saturating_sub(1);
+        start..self.tokens.get(last).map_or(start, |token| token.span.end)
+    }
+
+    fn statement(&mut self) -> Parsed<Statement> {
+        let start = self.span().start;
+        let Token::Name(name) = self.peek().clone() else {
+            return Err(self.expected("a statement such as `y[i] := x[i]`"));
+        };
+        let name_span = self.next().span;
+        let lhs = self.access(name, name_span)?;
+        let Token::Assign { op, init } = *self.peek() else {
+            return Err(self.expected(&format!("an index `[..]` or one of {}", assignment_signs())));
+        };
+        let op_span = self.next().span;
+        let rhs = self.expr()?;
+        let constraints = if self.accept(&Token::Name("where".to_owned())).is_some() {
+            self.list(Self::constraint)?
+        } else {
+            Vec::new()
+        };
+        Ok(Statement { lhs, op, init, op_span, rhs, constraints, span: self.since(start) })
+    }
+
+    /// One or more items with commas between them.
+    fn list<T>(&mut self, item: impl Fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut items = vec![item(self)?];
+        while self.sign(",").is_some() {
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    fn constraint(&mut self) -> Parsed<Constraint> {
+        let start = self.span().start;
+        let atom = match self.peek().clone() {
+            Token::Name(name) => Atom::Letter(name),
+            Token::Symbol(name) => Atom::Symbol(name),
+            _ => return Err(self.expected("a letter or @symbol, as in `where k < 3`")),
+        };
+        self.next();
+        self.expect("<")?;
+        let Token::Number { int: Some(limit), .. } = *self.peek() else {
+            return Err(self.expected("an integer"));
+        };
+        self.next();
+        Ok(Constraint { atom, limit, span: self.since(start) })
+    }
+
+    /// What may follow a node's name: indices.
+    fn access(&mut self, name: String, name_span: Span) -> Parsed<Access> {
+        let (name, merge) = match name.strip_suffix(".merge") {
+            Some(node) => (node.to_owned(), true),
+            None => (name, false),
+        };
+        let mut indices = Vec::new();
+        if self.sign("[").is_some() && self.sign("]").is_none() {
+            indices = self.list(Self::index)?;
+            if self.sign("]").is_none() {
+                return Err(self.expected("`,` or `]`"));
+            }
+        }
+        Ok(Access { name, merge, indices, span: self.since(name_span.start), name_span })
+    }
+
+    fn index(&mut self) -> Parsed<Linear> {
+        self.deeper(|p| {
+            let mut sum = p.index_product()?;
+            loop {
+                let factor = match p.peek() {
+                    Token::Sign("+") => 1,
+                    Token::Sign("-") => -1,
+                    _ => return Ok(sum),
+                };
+                p.next();
+                let term = p.index_product()?;
+                sum = add(sum, term, factor)?;
+            }
+        })
+    }
+
+    fn index_product(&mut self) -> Parsed<Linear> {
+        let mut product = self.index_factor()?;
+        loop {
+            match self.peek() {
+                Token::Sign("*") => self.next(),
+                Token::Sign("/" | "%") => {
+                    return Err((TextErrorKind::NotAffine { found: "a division" }, self.span()));
+                }
+                _ => return Ok(product),
+            };
+            let factor = self.index_factor()?;
+            product = multiply(product, factor)?;
+        }
+    }
+
+    fn index_factor(&mut self) -> Parsed<Linear> {
+        let span = self.span();
+        let atom = |atom| Linear { terms: vec![(atom, 1, span.clone())], offset: 0, span: span.clone() };
+        let linear = match self.peek().clone() {
+            Token::Number { int: Some(offset), .. } => Linear { terms: vec![], offset, span },
+            Token::Number { int: None, .. } => {
+                return Err((TextErrorKind::NotAffine { found: "a number that is no integer" }, span));
+            }
+            Token::Name(name) => {
+                if matches!(self.peek_after(), Token::Sign("[" | "(")) {
+                    return Err((TextErrorKind::NotAffine { found: "a value" }, span));
+                }
+                atom(Atom::Letter(name))
+            }
+            Token::Symbol(name) => atom(Atom::Symbol(name)),
+            Token::Sign("-") => {
+                self.next();
+                let factor = self.deeper(Self::index_factor)?;
+                return scale(factor, -1);
+            }
+            Token::Sign("(") => {
+                self.next();
+                let inner = self.index()?;
+                self.expect(")")?;
+                return Ok(inner);
+            }
+            _ => return Err(self.expected("an index such as `i`, `2*i + k - 1` or `@step`")),
+        };
+        self.next();
+        Ok(linear)
+    }
+
+    fn expr(&mut self) -> Parsed<Expr> {
+        self.deeper(Self::comparison)
+    }
+
+    fn comparison(&mut self) -> Parsed<Expr> {
+        let left = self.sum()?;
+        let Some((op, swapped)) = comparison_op(self.peek()) else { return Ok(left) };
+        self.next();
+        let right = self.sum()?;
+        if comparison_op(self.peek()).is_some() {
+            return Err(self.expected("no second comparison; combine with `and(a, b)`"));
+        }
+        if swapped { binary(op, right, left) } else { binary(op, left, right) }
+    }
+
+    fn sum(&mut self) -> Parsed<Expr> {
+        let mut left = self.product()?;
+        loop {
+            let op = match self.peek() {
+                Token::Sign("+") => BinaryOp::Add,
+                Token::Sign("-") => BinaryOp::Sub,
+                _ => return Ok(left),
+            };
+            self.next();
+            left = binary(op, left, self.product()?)?;
+        }
+    }
+
+    fn product(&mut self) -> Parsed<Expr> {
+        let mut left = self.factor()?;
+        loop {
+            let op = match self.peek() {
+                Token::Sign("*") => BinaryOp::Mul,
+                Token::Sign("/") => BinaryOp::Div,
+                Token::Sign("%") => BinaryOp::Rem,
+                _ => return Ok(left),
+            };
+            self.next();
+            left = binary(op, left, self.factor()?)?;
+        }
+    }
+
+    fn factor(&mut self) -> Parsed<Expr> {
+        let start = self.span().start;
+        if self.sign("-").is_none() {
+            return self.primary();
+        }
+        let operand = self.deeper(Self::factor)?;
+        let span = start..operand.span.end;
+        match operand.kind {
+            ExprKind::Number(n) => {
+                let int = n.int.and_then(i64::checked_neg);
+                Ok(Expr { kind: ExprKind::Number(Number { value: -n.value, int }), span, depth: 1 })
+            }
+            _ => node(ExprKind::Unary(UnaryOp::Neg, Box::new(operand)), span),
+        }
+    }
+
+    fn primary(&mut self) -> Parsed<Expr> {
+        let span = self.span();
+        match self.peek().clone() {
+            Token::Number { value, int } => {
+                self.next();
+                node(ExprKind::Number(Number { value, int }), span)
+            }
+            Token::Symbol(name) => {
+                self.next();
+                node(ExprKind::Symbol(name), span)
+            }
+            Token::Name(name) => {
+                self.next();
+                self.named(name, span)
+            }
+            Token::Sign("(") => {
+                self.next();
+                let inner = self.expr()?;
+                self.expect(")")?;
+                Ok(Expr { span: self.since(span.start), ..inner })
+            }
+            _ => Err(self.expected("an expression")),
+        }
+    }
+
+    /// A call, an access, or a bare name.
+    fn named(&mut self, name: String, span: Span) -> Parsed<Expr> {
+        match self.peek() {
+            Token::Sign("(") if name == "pad" => self.pad(span),
+            Token::Sign("(") => {
+                self.next();
+                let args = if self.sign(")").is_some() { Vec::new() } else { self.arguments()? };
+                call(name, args, span.clone(), self.since(span.start))
+            }
+            Token::Sign("[") => {
+                let access = self.access(name, span)?;
+                let span = access.span.clone();
+                node(ExprKind::Access(access), span)
+            }
+            _ if name.ends_with(".merge") => {
+                let access = self.access(name, span.clone())?;
+                node(ExprKind::Access(access), span)
+            }
+            _ => node(ExprKind::Name(name), span),
+        }
+    }
+
+    fn arguments(&mut self) -> Parsed<Vec<Expr>> {
+        let args = self.list(Self::expr)?;
+        if self.sign(")").is_none() {
+            return Err(self.expected("`,` or `)`"));
+        }
+        Ok(args)
+    }
+
+    /// `pad(node, number)[indices]`, after the word.
+    fn pad(&mut self, start: Span) -> Parsed<Expr> {
+        self.expect("(")?;
+        let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a node")) };
+        let name_span = self.next().span;
+        self.expect(",")?;
+        let outside = self.signed_number()?;
+        self.expect(")")?;
+        if self.peek() != &Token::Sign("[") {
+            return Err(self.expected("the indices `[..]` of the padded node"));
+        }
+        let mut access = self.access(name, name_span)?;
+        access.span = self.since(start.start);
+        let span = access.span.clone();
+        node(ExprKind::Pad(access, outside), span)
+    }
+
+    fn signed_number(&mut self) -> Parsed<Number> {
+        let negative = self.sign("-").is_some();
+        let (value, int) = match self.peek() {
+            Token::Number { value, int } => (*value, *int),
+            Token::Name(name) if name == "inf" => (f64::INFINITY, None),
+            Token::Name(name) if name == "nan" => (f64::NAN, None),
+            _ => return Err(self.expected("a number")),
+        };
+        self.next();
+        Ok(if negative {
+            Number { value: -value, int: int.and_then(i64::checked_neg) }
+        } else {
+            Number { value, int }
+        })
+    }
+}
+
+fn assignment_signs() -> String {
+    let plain = "`:=`".to_owned();
+    let others = [AccumOp::Add, AccumOp::Mul, AccumOp::Max, AccumOp::Min];
+    let signs = others.iter().map(|op| format!("`{op}`")).chain(others.iter().map(|op| format!("`:{op}`")));
+    std::iter::once(plain).chain(signs).collect::<Vec<_>>().join(" ")
+}
+
+/// The operation of a comparison sign, and whether its sides are exchanged.
+fn comparison_op(token: &Token) -> Option<(BinaryOp, bool)> {
+    match token {
+        Token::Sign("<") => Some((BinaryOp::Lt, false)),
+        Token::Sign("<=") => Some((BinaryOp::Le, false)),
+        Token::Sign(">") => Some((BinaryOp::Lt, true)),
+        Token::Sign(">=") => Some((BinaryOp::Le, true)),
+        Token::Sign("==") => Some((BinaryOp::Eq, false)),
+        Token::Sign("!=") => Some((BinaryOp::Ne, false)),
+        _ => None,
+    }
+}
+
+fn binary(op: BinaryOp, a: Expr, b: Expr) -> Parsed<Expr> {
+    let span = a.span.start.min(b.span.start)..a.span.end.max(b.span.end);
+    node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
+}
+
+/// An expression, unless it is nested too deep.
+fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
+    let below = match &kind {
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
+        ExprKind::Binary(_, a, b) => a.depth.max(b.depth),
+        ExprKind::Ternary(_, args) => args.iter().map(|arg| arg.depth).max().unwrap_or(0),
+        _ => 0,
+    };
+    if below >= MAX_DEPTH {
+        return Err((TextErrorKind::TooDeep { limit: MAX_DEPTH }, span));
+    }
+    Ok(Expr { kind, span, depth: below + 1 })
+}
+
+fn call(name: String, args: Vec<Expr>, name_span: Span, span: Span) -> Parsed<Expr> {
+    let found = args.len();
+    let arity = |expected| (TextErrorKind::Arity { name: name.clone(), expected, found }, span.clone());
+    let token = |op: &'static str| op == name;
+    if let Some(&op) = UnaryOp::ALL.iter().find(|op| token(op.token())) {
+        let [a] = exactly(args).ok_or_else(|| arity(1))?;
+        return node(ExprKind::Unary(op, Box::new(a)), span);
+    }
+    if let Some(&op) = BinaryOp::ALL.iter().find(|op| token(op.token())) {
+        let [a, b] = exactly(args).ok_or_else(|| arity(2))?;
+        return node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span);
+    }
+    if let Some(&op) = TernaryOp::ALL.iter().find(|op| token(op.token())) {
+        let three = exactly(args).ok_or_else(|| arity(3))?;
+        return node(ExprKind::Ternary(op, Box::new(three)), span);
+    }
+    if let Ok(dtype) = name.parse::<DType>() {
+        let [a] = exactly(args).ok_or_else(|| arity(1))?;
+        return node(ExprKind::Cast(dtype, Box::new(a)), span);
+    }
+    let near = near(&name, functions());
+    Err((TextErrorKind::UnknownFunction { name, near }, name_span))
+}
+
+fn exactly<const N: usize>(args: Vec<Expr>) -> Option<[Expr; N]> {
+    args.try_into().ok()
+}
+
+/// The names of all functions.
+fn functions() -> impl Iterator<Item = String> {
+    let unary = UnaryOp::ALL.iter().map(|op| op.token());
+    let binary = BinaryOp::ALL.iter().map(|op| op.token());
+    let ternary = TernaryOp::ALL.iter().map(|op| op.token());
+    let all = unary.chain(binary).chain(ternary).chain(DType::ALL.iter().map(|d| d.token())).chain(["pad"]);
+    all.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic())).map(str::to_owned)
+}
+
+/// `a + factor · b`.
+fn add(a: Linear, b: Linear, factor: i64) -> Parsed<Linear> {
+    let span = a.span.start..b.span.end;
+    let overflow = || (TextErrorKind::NotAffine { found: "a number that overflows" }, span.clone());
+    let b = scale(b, factor)?;
+    let mut sum =
+        Linear { offset: a.offset.checked_add(b.offset).ok_or_else(overflow)?, span: span.clone(), ..a };
+    for (atom, coefficient, at) in b.terms {
+        match sum.terms.iter_mut().find(|(known, ..)| *known == atom) {
+            Some((_, known, _)) => *known = known.checked_add(coefficient).ok_or_else(overflow)?,
+            None => sum.terms.push((atom, coefficient, at)),
+        }
+    }
+    Ok(sum)
+}
+
+fn multiply(a: Linear, b: Linear) -> Parsed<Linear> {
+    let span = a.span.start..b.span.end;
+    let (linear, factor) = match (a.terms.is_empty(), b.terms.is_empty()) {
+        (true, _) => (b, a.offset),
+        (_, true) => (a, b.offset),
+        (false, false) => return Err((TextErrorKind::NotAffine { found: "a product of letters" }, span)),
+    };
+    scale(Linear { span, ..linear }, factor)
+}
+
+fn scale(mut linear: Linear, factor: i64) -> Parsed<Linear> {
+    let times = |c: i64, span: &Span| {
+        c.checked_mul(factor)
+            .ok_or_else(|| (TextErrorKind::NotAffine { found: "a number that overflows" }, span.clone()))
+    };
+    linear.offset = times(linear.offset, &linear.span)?;
+    for (_, coefficient, span) in &mut linear.terms {
+        *coefficient = times(*coefficient, span)?;
+    }
+    Ok(linear)
+}

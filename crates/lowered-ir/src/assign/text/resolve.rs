@@ -1,0 +1,335 @@
+//! From names to letters, symbols and nodes.
+
+use std::collections::BTreeSet;
+
+use tnode::{DType, Dims, TensorNode};
+
+use super::ast::{Access, Atom, Expr, ExprKind, Linear, Number, Statement};
+use super::error::{Located, Span, TextErrorKind, near};
+use crate::assign::{AccumOp, Assignments};
+use crate::indexing::{StaticSymbol, axis_iterator};
+use crate::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
+
+/// A statement with its names resolved. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every index.
+pub(super) struct Resolved {
+    pub(super) letters: Vec<Letter>,
+    /// How many of the letters are on the left-hand side; they come first.
+    pub(super) lhs_letters: usize,
+    pub(super) lhs: Read,
+    pub(super) op: AccumOp,
+    pub(super) init: bool,
+    pub(super) op_span: Span,
+    pub(super) rhs: Tree,
+}
+
+pub(super) struct Letter {
+    pub(super) name: String,
+    /// The first mention.
+    pub(super) span: Span,
+    /// The range of a `where`, with its place.
+    pub(super) declared: Option<(i64, Span)>,
+}
+
+/// An access to a node.
+pub(super) struct Read {
+    pub(super) node: TensorNode,
+    pub(super) dims: Dims,
+    pub(super) how: How,
+    pub(super) index: Vec<(Affine, Span)>,
+    pub(super) span: Span,
+}
+
+pub(super) enum How {
+    Lhs,
+    Plain,
+    Merge,
+    Padded(Number),
+}
+
+pub(super) struct Tree {
+    pub(super) kind: TreeKind,
+    pub(super) span: Span,
+}
+
+pub(super) enum TreeKind {
+    Number(Number),
+    /// The value of an index.
+    Index(Affine),
+    Read(Read),
+    Unary(UnaryOp, Box<Tree>),
+    Binary(BinaryOp, Box<[Tree; 2]>),
+    Ternary(TernaryOp, Box<[Tree; 3]>),
+    Cast(DType, Box<Tree>),
+}
+
+impl Tree {
+    pub(super) fn children(&self) -> &[Tree] {
+        match &self.kind {
+            TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Read(_) => &[],
+            TreeKind::Unary(_, a) | TreeKind::Cast(_, a) => std::slice::from_ref(a),
+            TreeKind::Binary(_, args) => args.as_slice(),
+            TreeKind::Ternary(_, args) => args.as_slice(),
+        }
+    }
+
+    /// Calls `f` on every access, left to right.
+    pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
+        if let TreeKind::Read(read) = &self.kind {
+            f(read);
+        }
+        for child in self.children() {
+            child.each_read(f);
+        }
+    }
+
+    /// Adds the letters that occur.
+    pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
+        let mut enter = |index: &Affine| {
+            into.extend(index.terms().iter().filter_map(|(var, _)| match var {
+                Var::Loop(id) => Some(id.index()),
+                Var::Symbol(_) => None,
+            }));
+        };
+        match &self.kind {
+            TreeKind::Index(index) => enter(index),
+            TreeKind::Read(read) => read.index.iter().for_each(|(index, _)| enter(index)),
+            _ => self.children().iter().for_each(|child| child.letters(into)),
+        }
+    }
+}
+
+/// Resolves one statement; symbols are entered into `assignments`.
+pub(super) fn resolve(
+    statement: &Statement,
+    nodes: &[TensorNode],
+    assignments: &mut Assignments,
+) -> Result<Resolved, Located> {
+    let mut letters = Vec::new();
+    enter_letters(&statement.lhs, &mut letters);
+    let lhs_letters = letters.len();
+    each_access(&statement.rhs, &mut |access| enter_letters(access, &mut letters));
+    let mut names = Names { nodes, letters, assignments };
+    names.declare(statement)?;
+    let lhs = names.read(&statement.lhs, How::Lhs)?;
+    let rhs = names.tree(&statement.rhs)?;
+    let Names { letters, .. } = names;
+    let Statement { op, init, ref op_span, .. } = *statement;
+    Ok(Resolved { letters, lhs_letters, lhs, op, init, op_span: op_span.clone(), rhs })
+}
+
+/// Adds the letters of an access that are new.
+fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
+    for (atom, _, span) in access.indices.iter().flat_map(|index| &index.terms) {
+        if let Atom::Letter(name) = atom
+            && !letters.iter().any(|letter| letter.name == *name)
+        {
+            letters.push(Letter { name: name.clone(), span: span.clone(), declared: None });
+        }
+    }
+}
+
+fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
+    match &expr.kind {
+        ExprKind::Access(access) | ExprKind::Pad(access, _) => f(access),
+        ExprKind::Number(_) | ExprKind::Name(_) | ExprKind::Symbol(_) => {}
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
+        ExprKind::Binary(_, a, b) => {
+            each_access(a, f);
+            each_access(b, f);
+        }
+        ExprKind::Ternary(_, args) => args.iter().for_each(|arg| each_access(arg, f)),
+    }
+}
+
+fn each_name<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a str, &Span)) {
+    match &expr.kind {
+        ExprKind::Name(name) => f(name, &expr.span),
+        ExprKind::Access(_) | ExprKind::Pad(..) | ExprKind::Number(_) | ExprKind::Symbol(_) => {}
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
+        ExprKind::Binary(_, a, b) => {
+            each_name(a, f);
+            each_name(b, f);
+        }
+        ExprKind::Ternary(_, args) => args.iter().for_each(|arg| each_name(arg, f)),
+    }
+}
+
+struct Names<'a> {
+    nodes: &'a [TensorNode],
+    letters: Vec<Letter>,
+    assignments: &'a mut Assignments,
+}
+
+impl Names<'_> {
+    /// Enters the ranges that `where` gives, and the letters that are used as values alone.
+    fn declare(&mut self, statement: &Statement) -> Result<(), Located> {
+        for constraint in &statement.constraints {
+            let Atom::Letter(name) = &constraint.atom else { continue };
+            self.enter_value_letter(name, &statement.rhs);
+            let Some(letter) = self.letters.iter_mut().find(|letter| letter.name == *name) else {
+                return Err((TextErrorKind::UnusedLetter { letter: name.clone() }, constraint.span.clone()));
+            };
+            if let Some((other, _)) = letter.declared {
+                let conflict = format!("contradicts `{name} < {other}` in the same statement");
+                let range = constraint.limit;
+                return Err((
+                    TextErrorKind::BadRange { name: name.clone(), range, conflict },
+                    constraint.span.clone(),
+                ));
+            }
+            letter.declared = Some((constraint.limit, constraint.span.clone()));
+        }
+        Ok(())
+    }
+
+    fn enter_value_letter(&mut self, name: &str, rhs: &Expr) {
+        let known = self.letters.iter().any(|letter| letter.name == name);
+        let mut place = None;
+        each_name(rhs, &mut |found, span| {
+            if found == name {
+                place.get_or_insert_with(|| span.clone());
+            }
+        });
+        if let (false, Some(span)) = (known, place) {
+            self.letters.push(Letter { name: name.to_owned(), span, declared: None });
+        }
+    }
+
+    fn letter(&self, name: &str) -> Option<usize> {
+        self.letters.iter().position(|letter| letter.name == name)
+    }
+
+    fn linear(&mut self, linear: &Linear) -> Affine {
+        linear.terms.iter().fold(Affine::constant(linear.offset), |sum, (atom, coefficient, _)| {
+            let var = match atom {
+                Atom::Letter(name) => Var::Loop(axis_iterator(self.letter(name).unwrap_or(usize::MAX))),
+                Atom::Symbol(name) => Var::Symbol(self.assignments.symbol(&StaticSymbol::open(name))),
+            };
+            sum.plus(&Affine::term(var, *coefficient))
+        })
+    }
+
+    fn read(&mut self, access: &Access, how: How) -> Result<Read, Located> {
+        let node = find_node(&access.name, self.nodes).map_err(|kind| (kind, access.name_span.clone()))?;
+        self.read_node(node, access, how)
+    }
+
+    fn read_node(&mut self, node: TensorNode, access: &Access, how: How) -> Result<Read, Located> {
+        let located = |kind: TextErrorKind| (kind, access.span.clone());
+        if access.merge && matches!(how, How::Lhs | How::Padded(_)) {
+            let (expected, found) =
+                ("a node".to_owned(), "a merge buffer, which can only be read as it is".to_owned());
+            return Err(located(TextErrorKind::Syntax { expected, found }));
+        }
+        let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;
+        if dims.len() != access.indices.len() {
+            let found = access.indices.len();
+            return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
+        }
+        let index = access.indices.iter().map(|index| (self.linear(index), index.span.clone())).collect();
+        Ok(Read { node, dims, how, index, span: access.span.clone() })
+    }
+
+    fn tree(&mut self, expr: &Expr) -> Result<Tree, Located> {
+        let kind = match &expr.kind {
+            ExprKind::Number(number) => TreeKind::Number(*number),
+            ExprKind::Symbol(name) => {
+                TreeKind::Index(Affine::var(self.assignments.symbol(&StaticSymbol::open(name))))
+            }
+            ExprKind::Name(name) => self.name(name, &expr.span)?,
+            ExprKind::Access(access) => {
+                TreeKind::Read(self.read(access, if access.merge { How::Merge } else { How::Plain })?)
+            }
+            ExprKind::Pad(access, outside) => TreeKind::Read(self.read(access, How::Padded(*outside))?),
+            ExprKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(self.tree(a)?)),
+            ExprKind::Binary(op, a, b) => TreeKind::Binary(*op, Box::new([self.tree(a)?, self.tree(b)?])),
+            ExprKind::Ternary(op, args) => {
+                let [a, b, c] = args.as_ref();
+                TreeKind::Ternary(*op, Box::new([self.tree(a)?, self.tree(b)?, self.tree(c)?]))
+            }
+            ExprKind::Cast(dtype, a) => TreeKind::Cast(*dtype, Box::new(self.tree(a)?)),
+        };
+        let tree = Tree { kind, span: expr.span.clone() };
+        Ok(match as_index(&tree) {
+            Some(index) if !index.terms().is_empty() => Tree { kind: TreeKind::Index(index), ..tree },
+            _ => tree,
+        })
+    }
+
+    /// A bare name: a letter, a rank-0 node, or one of two numbers.
+    fn name(&mut self, name: &str, span: &Span) -> Result<TreeKind, Located> {
+        let node = find_node(name, self.nodes);
+        match (self.letter(name), node) {
+            (Some(letter), Err(_)) => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
+            (Some(letter), Ok(node)) => match node.dims_without_padding() {
+                Ok(dims) if dims.is_empty() => {
+                    Err((TextErrorKind::NodeOrLetter { name: name.to_owned() }, span.clone()))
+                }
+                _ => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
+            },
+            (None, Ok(node)) => {
+                let (name, name_span, span) = (name.to_owned(), span.clone(), span.clone());
+                let access = Access { name, name_span, merge: false, indices: Vec::new(), span };
+                Ok(TreeKind::Read(self.read_node(node, &access, How::Plain)?))
+            }
+            (None, Err(_)) if name == "inf" => {
+                Ok(TreeKind::Number(Number { value: f64::INFINITY, int: None }))
+            }
+            (None, Err(_)) if name == "nan" => Ok(TreeKind::Number(Number { value: f64::NAN, int: None })),
+            (None, Err(TextErrorKind::UnknownNode { name, near })) => {
+                Err((TextErrorKind::UnknownName { name, near }, span.clone()))
+            }
+            (None, Err(kind)) => Err((kind, span.clone())),
+        }
+    }
+}
+
+/// Sums and integer multiples of letters and symbols are one index, whose value needs no computation.
+fn as_index(tree: &Tree) -> Option<Affine> {
+    let constant = |tree: &Tree| match tree.kind {
+        TreeKind::Number(Number { int: Some(int), .. }) => Some(int),
+        _ => None,
+    };
+    match &tree.kind {
+        TreeKind::Number(_) => constant(tree).map(Affine::constant),
+        TreeKind::Index(index) => Some(index.clone()),
+        TreeKind::Unary(UnaryOp::Neg, a) => Some(as_index(a)?.times(-1)),
+        TreeKind::Binary(op, args) => {
+            let [a, b] = args.as_ref();
+            match op {
+                BinaryOp::Add => Some(as_index(a)?.plus(&as_index(b)?)),
+                BinaryOp::Sub => Some(as_index(a)?.plus(&as_index(b)?.times(-1))),
+                BinaryOp::Mul => match (constant(a), constant(b)) {
+                    (Some(factor), _) => Some(as_index(b)?.times(factor)),
+                    (_, Some(factor)) => Some(as_index(a)?.times(factor)),
+                    _ => None,
+                },
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The node that people call `name`: by its whole name, else by the last part of its label.
+pub(super) fn find_node(name: &str, nodes: &[TensorNode]) -> Result<TensorNode, TextErrorKind> {
+    let whole = |node: &TensorNode| node.name() == name;
+    let last = |node: &TensorNode| node.label().last().is_some_and(|part| part == name);
+    for matches in [&whole as &dyn Fn(&TensorNode) -> bool, &last] {
+        let found: BTreeSet<&TensorNode> = nodes.iter().filter(|node| matches(node)).collect();
+        let mut found = found.into_iter();
+        match (found.next(), found.next()) {
+            (Some(node), None) => return Ok(node.clone()),
+            (Some(first), Some(second)) => {
+                let named = |node: &TensorNode| format!("{} (label {:?})", node.id(), node.label().join("."));
+                let nodes = [first, second].into_iter().chain(found).map(named).collect();
+                return Err(TextErrorKind::AmbiguousNode { name: name.to_owned(), nodes });
+            }
+            (None, _) => {}
+        }
+    }
+    Err(TextErrorKind::UnknownNode {
+        name: name.to_owned(),
+        near: near(name, nodes.iter().map(TensorNode::name)),
+    })
+}

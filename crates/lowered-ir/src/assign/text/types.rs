@@ -1,0 +1,97 @@
+//! Element types of expressions.
+//!
+//! Types go upwards: operands promote. Numbers have no type of their own; they take that of the other operand, or of the
+//! context. A number with a fraction next to integers makes the operation one of `f32`.
+
+use tnode::DType;
+
+use super::ast::Number;
+use super::resolve::{Tree, TreeKind};
+use crate::assign::{binary_dtype, unary_dtype};
+use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+
+/// The type of an expression, as far as it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Type {
+    /// A type of its own.
+    Of(DType),
+    /// Made of integer numbers alone.
+    Integer,
+    /// Made of numbers alone, with a fraction.
+    Fraction,
+}
+
+impl Type {
+    /// The type, with `wanted` for numbers.
+    pub(super) fn or(self, wanted: DType) -> DType {
+        match self {
+            Type::Of(dtype) => dtype,
+            Type::Integer => wanted,
+            Type::Fraction => float(wanted),
+        }
+    }
+}
+
+fn float(dtype: DType) -> DType {
+    if dtype.is_float() { dtype } else { DType::F32 }
+}
+
+pub(super) fn type_of(tree: &Tree) -> Type {
+    match &tree.kind {
+        TreeKind::Number(Number { int: Some(_), .. }) => Type::Integer,
+        TreeKind::Number(_) => Type::Fraction,
+        TreeKind::Index(_) => Type::Of(DType::I32),
+        TreeKind::Read(read) => Type::Of(read.node.dtype()),
+        TreeKind::Cast(to, _) => Type::Of(*to),
+        TreeKind::Binary(op, _) if op.is_comparison() => Type::Of(DType::Bool),
+        TreeKind::Unary(..) | TreeKind::Binary(..) | TreeKind::Ternary(..) => common_type(tree),
+    }
+}
+
+/// The type in which an operation computes.
+fn common_type(tree: &Tree) -> Type {
+    match &tree.kind {
+        TreeKind::Unary(op, a) => match type_of(a) {
+            Type::Of(dtype) => Type::Of(unary_dtype(*op, dtype)),
+            Type::Integer if is_float_function(*op) => Type::Fraction,
+            number => number,
+        },
+        TreeKind::Binary(op, args) => join(*op, type_of(&args[0]), type_of(&args[1])),
+        TreeKind::Ternary(TernaryOp::Where, args) => join(BinaryOp::Or, type_of(&args[1]), type_of(&args[2])),
+        TreeKind::Ternary(TernaryOp::Fma, args) => {
+            let product = join(BinaryOp::Mul, type_of(&args[0]), type_of(&args[1]));
+            join(BinaryOp::Add, product, type_of(&args[2]))
+        }
+        TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Read(_) | TreeKind::Cast(..) => type_of(tree),
+    }
+}
+
+fn is_float_function(op: UnaryOp) -> bool {
+    unary_dtype(op, DType::I32).is_float()
+}
+
+fn join(op: BinaryOp, a: Type, b: Type) -> Type {
+    match (a, b) {
+        (Type::Of(a), Type::Of(b)) => Type::Of(binary_dtype(op, a, b)),
+        // A number is no truth value.
+        (Type::Of(DType::Bool), Type::Integer) | (Type::Integer, Type::Of(DType::Bool)) => {
+            Type::Of(DType::I32)
+        }
+        (Type::Of(dtype), Type::Integer) | (Type::Integer, Type::Of(dtype)) => Type::Of(dtype),
+        (Type::Of(dtype), Type::Fraction) | (Type::Fraction, Type::Of(dtype)) => Type::Of(float(dtype)),
+        (Type::Integer, Type::Integer) => Type::Integer,
+        (Type::Fraction, _) | (_, Type::Fraction) => Type::Fraction,
+    }
+}
+
+/// The type that the operands of an operation have, or are given if they have none.
+pub(super) fn operand_type(tree: &Tree, wanted: DType) -> DType {
+    match &tree.kind {
+        // The result of a comparison says nothing about what is compared.
+        TreeKind::Binary(op, _) if op.is_comparison() => common_type(tree).or(DType::I32),
+        _ => match common_type(tree) {
+            Type::Integer if wanted == DType::Bool => DType::I32,
+            common => common.or(wanted),
+        },
+    }
+}

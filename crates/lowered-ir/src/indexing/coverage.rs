@@ -1,0 +1,200 @@
+//! Whether an assignment writes every element of its target, and each at most once.
+//!
+//! Both tests are sound and make no promise to find every positive: a `false` costs a redundant fill, never a result.
+
+use super::{AxisIndex, Projections, extent};
+use crate::ir::LoopId;
+
+impl Projections {
+    /// Whether every element of the left-hand side is written. If false, the answer may be unknown instead.
+    ///
+    /// Each position must cover its dimension, and no iterator may stand in two positions, so that the positions cover
+    /// all their combinations.
+    pub fn is_surjective(&self) -> bool {
+        let writes = !self.product_space().contains(&0);
+        self.lhs_dims().contains(&0) || (writes && self.uncovered_axis().is_none())
+    }
+
+    /// The first axis of the left-hand side that cannot be shown to be written in full.
+    pub fn uncovered_axis(&self) -> Option<usize> {
+        let mut seen: Vec<LoopId> = Vec::new();
+        self.project_lhs().iter().zip(self.lhs_dims()).position(|(index, &dim)| {
+            let loops = index.loop_terms();
+            let shared = loops.iter().any(|(id, _)| seen.contains(id));
+            seen.extend(loops.iter().map(|&(id, _)| id));
+            shared || !self.covers(index, extent(dim))
+        })
+    }
+
+    /// Whether the values of `index` are exactly `0..dim`: they are if they begin at 0, end at `dim - 1`, and leave no
+    /// gap. With coefficients in order of size there is no gap if each is at most one more than all before it reach.
+    fn covers(&self, index: &AxisIndex, dim: i64) -> bool {
+        let affine = index.affine();
+        let mut terms = self.sized_terms(index);
+        if terms.len() != affine.terms().len() {
+            return dim == 1;
+        }
+        terms.sort_unstable();
+        let reach = terms.iter().try_fold(0i64, |reach, &(size, steps)| {
+            if size > reach.checked_add(1)? { None } else { reach.checked_add(size.checked_mul(steps)?) }
+        });
+        let lowest = self.bounds_of(index).map(|(lo, _)| lo);
+        lowest == Some(0) && reach == dim.checked_sub(1)
+    }
+
+    /// `(|coefficient|, extent - 1)` of each product iterator in `index`.
+    fn sized_terms(&self, index: &AxisIndex) -> Vec<(i64, i64)> {
+        let sized = |(id, c): (LoopId, i64)| (c.saturating_abs(), extent(self.extent_of(id).max(1)) - 1);
+        index.loop_terms().into_iter().map(sized).collect()
+    }
+
+    /// The least and greatest value of an index, with symbols at 0.
+    fn bounds_of(&self, index: &AxisIndex) -> Option<(i64, i64)> {
+        index.affine().bounds(|var| match var {
+            crate::ir::Var::Loop(id) => (0, extent(self.extent_of(id).max(1)) - 1),
+            crate::ir::Var::Symbol(_) => (0, 0),
+        })
+    }
+
+    /// Whether no element of the left-hand side is written twice. If false, the answer may be unknown instead.
+    ///
+    /// A position determines its iterators if they are digits of a mixed-radix number. Iterators that one position
+    /// determines are constants to the others, so that `(a, a + b)` determines both.
+    pub fn is_injective(&self) -> bool {
+        let mut pinned: Vec<LoopId> = Vec::new();
+        loop {
+            let before = pinned.len();
+            for index in self.project_lhs() {
+                self.pin(index, &mut pinned);
+            }
+            if pinned.len() == before {
+                return self.product_iterators().iter().all(|id| pinned.contains(id));
+            }
+        }
+    }
+
+    /// Adds to `pinned` the iterators that the value of `index` determines once those in `pinned` are known.
+    fn pin(&self, index: &AxisIndex, pinned: &mut Vec<LoopId>) {
+        let mut open: Vec<(i64, LoopId)> = Vec::new();
+        for (id, coefficient) in index.loop_terms() {
+            if !pinned.contains(&id) {
+                open.push((coefficient.saturating_abs(), id));
+            }
+        }
+        open.sort_unstable();
+        let digits = open.iter().try_fold(0i64, |reach, &(size, id)| {
+            let steps = extent(self.extent_of(id).max(1)) - 1;
+            if size > reach { reach.checked_add(size.checked_mul(steps)?) } else { None }
+        });
+        if digits.is_some() {
+            pinned.extend(open.into_iter().map(|(_, id)| id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use tnode::Dims;
+
+    use super::*;
+    use crate::indexing::{Projection, axis_iterator};
+    use crate::ir::{Affine, SymbolId};
+
+    /// One position as `(axis, coefficient)` terms and an offset.
+    type Position<'a> = (&'a [(usize, i64)], i64);
+
+    fn projections(axes: &[usize], dims: &[usize], positions: &[Position]) -> Projections {
+        let index = |&(terms, offset): &Position| {
+            let sum = terms.iter().fold(Affine::constant(offset), |sum, &(axis, c)| {
+                sum.plus(&Affine::term(axis_iterator(axis), c))
+            });
+            AxisIndex::new(sum)
+        };
+        let lhs = (Dims::from_slice(dims), positions.iter().map(index).collect::<Projection>());
+        Projections::new(axes, lhs, vec![], "test").unwrap()
+    }
+
+    #[test]
+    fn table_of_cases() {
+        // (extents, lhs dims, positions, surjective, injective)
+        let i: Position = (&[(0, 1)], 0);
+        let j: Position = (&[(1, 1)], 0);
+        let cases: &[(&str, &[usize], &[usize], &[Position], bool, bool)] = &[
+            ("identity", &[3, 4], &[3, 4], &[i, j], true, true),
+            ("transpose", &[3, 4], &[4, 3], &[j, i], true, true),
+            ("reduction", &[3, 4], &[3], &[i], true, false),
+            ("diagonal", &[3], &[3, 3], &[i, i], false, true),
+            ("scalar reduction", &[3], &[], &[], true, false),
+            ("fixed in a longer axis", &[3], &[3, 2], &[i, (&[], 1)], false, true),
+            ("fixed in an axis of 1", &[3], &[3, 1], &[i, (&[], 0)], true, true),
+            ("strided", &[3], &[6], &[(&[(0, 2)], 0)], false, true),
+            ("strided and kernel", &[3, 2], &[6], &[(&[(0, 2), (1, 1)], 0)], true, true),
+            ("overlapping windows", &[3, 3], &[7], &[(&[(0, 2), (1, 1)], 0)], true, false),
+            ("gaps between windows", &[3, 2], &[8], &[(&[(0, 3), (1, 1)], 0)], false, true),
+            ("reversed", &[4], &[4], &[(&[(0, -1)], 3)], true, true),
+            ("shifted", &[3], &[4], &[(&[(0, 1)], 1)], false, true),
+            ("triangular", &[3, 4], &[3, 6], &[i, (&[(0, 1), (1, 1)], 0)], false, true),
+            ("3a + 4b over (3, 2)", &[3, 2], &[11], &[(&[(0, 3), (1, 4)], 0)], false, false),
+            ("three digits", &[2, 3, 4], &[24], &[(&[(0, 12), (1, 4), (2, 1)], 0)], true, true),
+            ("pinned across positions", &[3, 3], &[5, 3], &[(&[(0, 1), (1, 1)], 0), j], false, true),
+            ("empty product space", &[0], &[0], &[i], true, true),
+        ];
+        for &(name, axes, dims, positions, surjective, injective) in cases {
+            let p = projections(axes, dims, positions);
+            assert_eq!((p.is_surjective(), p.is_injective()), (surjective, injective), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_symbol_reaches_one_element_per_run() {
+        let symbol = |dim| {
+            let lhs =
+                (Dims::from_slice(&[dim]), Projection::from_iter([AxisIndex::new(Affine::var(SymbolId(0)))]));
+            Projections::new(&[], lhs, vec![], "test").unwrap()
+        };
+        assert!(!symbol(3).is_surjective() && symbol(3).is_injective());
+        assert!(symbol(1).is_surjective());
+    }
+
+    /// All index tuples of a small product space.
+    fn images(p: &Projections) -> Vec<Vec<i64>> {
+        let mut points: Vec<Vec<i64>> = vec![vec![]];
+        for &d in p.product_space() {
+            points = points.iter().flat_map(|pt| (0..d as i64).map(|x| [&pt[..], &[x]].concat())).collect();
+        }
+        let value = |pt: &[i64], var| {
+            p.product_iterators().iter().position(|&i| var == crate::ir::Var::Loop(i)).map_or(0, |at| pt[at])
+        };
+        points
+            .iter()
+            .map(|pt| p.project_lhs().iter().map(|i| i.affine().eval(|v| value(pt, v))).collect())
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn both_answers_are_sound(
+            axes in prop::collection::vec(1usize..4, 1..4),
+            coefficients in prop::collection::vec((-4i64..5, -4i64..5, -4i64..5, 0i64..4), 1..3),
+            dims in prop::collection::vec(1usize..12, 2),
+        ) {
+            let terms: Vec<Vec<(usize, i64)>> =
+                coefficients.iter().map(|&(a, b, c, _)| [a, b, c].into_iter().enumerate().take(axes.len()).collect()).collect();
+            let positions: Vec<Position> = terms.iter().zip(&coefficients).map(|(t, c)| (&t[..], c.3)).collect();
+            let p = projections(&axes, &dims[..positions.len()], &positions);
+            let images = images(&p);
+            let distinct: BTreeSet<_> = images.iter().collect();
+            if p.is_injective() {
+                prop_assert_eq!(distinct.len(), images.len());
+            }
+            if p.is_surjective() {
+                let all: usize = p.lhs_dims().iter().product();
+                let inside = |t: &&&Vec<i64>| t.iter().zip(p.lhs_dims()).all(|(&x, &d)| 0 <= x && x < d as i64);
+                prop_assert_eq!(distinct.iter().filter(inside).count(), all);
+            }
+        }
+    }
+}

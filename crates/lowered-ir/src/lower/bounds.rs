@@ -1,0 +1,214 @@
+//! Which values indices take: checks every access, and finds the ranges of symbols left open.
+
+use tnode::{Dims, TensorNode};
+
+use super::LowerError;
+use crate::assign::{self, Accum, Assignments, Operand, Step};
+use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
+use crate::ir::{Affine, SymbolId, Var};
+
+/// One index into one axis of a node's memory, in coordinates without padding.
+pub(super) struct Position<'a> {
+    node: &'a TensorNode,
+    axis: usize,
+    index: Affine,
+    min: i64,
+    max: i64,
+}
+
+/// The left margin of each axis and the dimensions without and with margins.
+pub(super) struct Layout {
+    pub(super) left: Vec<i64>,
+    pub(super) inner: Dims,
+    pub(super) padded: Dims,
+}
+
+pub(super) fn layout(node: &TensorNode) -> Result<Layout, LowerError> {
+    let (inner, padded) = (node.dims_without_padding()?, node.dims()?);
+    let left = match node.padding() {
+        Some(padding) => padding.axes.iter().map(|axis| extent(axis.left)).collect(),
+        None => vec![0; inner.len()],
+    };
+    Ok(Layout { left, inner, padded })
+}
+
+/// The range of every symbol in `table`: the declared one, else the largest for which all accesses are in bounds.
+///
+/// Every access is checked on the way.
+pub(super) fn symbol_ranges(
+    assignments: &Assignments,
+    table: &[StaticSymbol],
+    renumbering: &[SymbolId],
+) -> Result<Vec<i64>, LowerError> {
+    let mut limits: Vec<Option<i64>> = vec![None; table.len()];
+    let mut result = Ok(());
+    assign::each_step(&assignments.steps, &mut |step| {
+        if let (Step::Accum(accum), Ok(())) = (step, &result) {
+            result = check_accum(accum, table, renumbering, &mut limits);
+        }
+    });
+    result?;
+    let ranged = |(symbol, limit): (&StaticSymbol, Option<i64>)| match symbol.range.or(limit) {
+        Some(range) if range < 1 => Err(LowerError::SymbolEmpty { name: symbol.name.clone(), range }),
+        Some(range) => Ok(range),
+        None => Err(LowerError::SymbolUnranged { name: symbol.name.clone() }),
+    };
+    table.iter().zip(limits).map(ranged).collect()
+}
+
+fn check_accum(
+    accum: &Accum,
+    table: &[StaticSymbol],
+    renumbering: &[SymbolId],
+    limits: &mut [Option<i64>],
+) -> Result<(), LowerError> {
+    check_symbols(accum, renumbering)?;
+    let projections = &accum.projections;
+    let positions = positions(accum)?;
+    // Nothing is accessed, whatever the indices say.
+    if projections.product_space().contains(&0) {
+        return Ok(());
+    }
+    for position in &positions {
+        let symbol = |id: SymbolId| renumbering[id.index()].index();
+        let mut open: Vec<SymbolId> = Vec::new();
+        let bounds = position.index.bounds(|var| match var {
+            Var::Loop(id) => (0, extent(projections.extent_of(id)) - 1),
+            Var::Symbol(id) => match table[symbol(id)].range {
+                Some(range) => (0, range.max(1) - 1),
+                None => {
+                    open.push(id);
+                    (0, 0)
+                }
+            },
+        });
+        let (lo, hi) = bounds.ok_or_else(|| position.overflow(table, renumbering))?;
+        if lo < position.min || hi >= position.max {
+            return Err(position.out_of_bounds(lo, hi, table, renumbering));
+        }
+        match open.as_slice() {
+            [] => {}
+            [id] => {
+                let range = position.largest_range(position.index.coefficient(*id), lo, hi);
+                let limit = &mut limits[symbol(*id)];
+                *limit = Some(limit.map_or(range, |known| known.min(range)));
+            }
+            [id, ..] => {
+                return Err(LowerError::SymbolUnranged { name: table[symbol(*id)].name.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_symbols(accum: &Accum, renumbering: &[SymbolId]) -> Result<(), LowerError> {
+    let p = &accum.projections;
+    let indices = p.project_lhs().iter().chain(p.project_rhs().iter().flatten());
+    for index in indices.map(AxisIndex::affine) {
+        for (var, _) in index.terms() {
+            match var {
+                Var::Symbol(id) if id.index() >= renumbering.len() => {
+                    let (symbol, symbols) = (id.0, renumbering.len());
+                    return Err(LowerError::UnknownSymbol { node: accum.lhs.name(), symbol, symbols });
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Position<'_> {
+    /// How many values from 0 a symbol with this coefficient may take when the rest of the index takes `lo..=hi`.
+    fn largest_range(&self, coefficient: i64, lo: i64, hi: i64) -> i64 {
+        let room = if coefficient > 0 { self.max - 1 - hi } else { lo - self.min };
+        room / coefficient.saturating_abs().max(1) + 1
+    }
+
+    fn text(&self, table: &[StaticSymbol], renumbering: &[SymbolId]) -> String {
+        assign::affine_text(&self.index, |var| match var {
+            Var::Loop(id) => id.to_string(),
+            Var::Symbol(id) => table[renumbering[id.index()].index()].to_string(),
+        })
+    }
+
+    fn overflow(&self, table: &[StaticSymbol], renumbering: &[SymbolId]) -> LowerError {
+        LowerError::Overflow { node: self.node.name(), axis: self.axis, index: self.text(table, renumbering) }
+    }
+
+    fn out_of_bounds(
+        &self,
+        lo: i64,
+        hi: i64,
+        table: &[StaticSymbol],
+        renumbering: &[SymbolId],
+    ) -> LowerError {
+        let (node, index) = (self.node.name(), self.text(table, renumbering));
+        LowerError::OutOfBounds { node, axis: self.axis, index, lo, hi, min: self.min, max: self.max }
+    }
+}
+
+/// Every position that must be in bounds; of guarded reads none must.
+fn positions(accum: &Accum) -> Result<Vec<Position<'_>>, LowerError> {
+    let p = &accum.projections;
+    let operands = accum.rhs.operands();
+    if operands.len() != p.project_rhs().len() {
+        let node = accum.lhs.name();
+        return Err(LowerError::Operands {
+            node,
+            operands: operands.len(),
+            projections: p.project_rhs().len(),
+        });
+    }
+    let mut all = Vec::new();
+    // Only inside: a write to the margins would destroy what readers expect of them.
+    push_positions(&mut all, &accum.lhs, p.lhs_dims(), p.project_lhs(), false)?;
+    for ((operand, dims), projection) in operands.iter().zip(p.rhs_dims()).zip(p.project_rhs()) {
+        match operand {
+            Operand::Node(node) | Operand::MergeBuffer(node) => {
+                push_positions(&mut all, node, dims, projection, true)?;
+            }
+            Operand::Padded { node, .. } => check_dims(node, dims)?,
+            Operand::Constant(_) | Operand::Index(_) => {}
+        }
+    }
+    Ok(all)
+}
+
+fn check_dims(node: &TensorNode, expected: &[usize]) -> Result<(), LowerError> {
+    let found = node.dims_without_padding()?;
+    if found.as_slice() == expected {
+        return Ok(());
+    }
+    Err(LowerError::Dims { node: node.name(), found, expected: Dims::from_slice(expected) })
+}
+
+fn push_positions<'a>(
+    all: &mut Vec<Position<'a>>,
+    node: &'a TensorNode,
+    dims: &[usize],
+    projection: &[AxisIndex],
+    margins: bool,
+) -> Result<(), LowerError> {
+    check_dims(node, dims)?;
+    let layout = layout(node)?;
+    for (axis, index) in projection.iter().enumerate() {
+        let (left, inner) = (layout.left[axis], extent(layout.inner[axis]));
+        let (min, max) = if margins { (-left, extent(layout.padded[axis]) - left) } else { (0, inner) };
+        all.push(Position { node, axis, index: index.affine(), min, max });
+    }
+    Ok(())
+}
+
+/// The values an index takes; the widest there are, if they are too large to compute.
+pub(super) fn bounds_of(
+    index: &Affine,
+    projections: &Projections,
+    range: impl Fn(SymbolId) -> i64,
+) -> (i64, i64) {
+    let bounds = index.bounds(|var| match var {
+        Var::Loop(id) => (0, extent(projections.extent_of(id)).max(1) - 1),
+        Var::Symbol(id) => (0, range(id) - 1),
+    });
+    bounds.unwrap_or((i64::MIN, i64::MAX))
+}

@@ -1,0 +1,342 @@
+//! Lowering of single steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+use tnode::{DType, MemoryMode, Scalar, TensorNode};
+
+use super::LowerError;
+use super::bounds::{bounds_of, layout};
+use crate::assign::{self, Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Rhs, Step};
+use crate::indexing::{AxisIndex, extent, identity_projections, reflect_projection};
+use crate::ir::{
+    Affine, Block, Expr, Fresh, Guard, Indices, LoopId, NodeRef, Range, Stmt, SymbolId, TernaryOp, Var,
+};
+
+/// What lowering knows while it walks the steps.
+pub(super) struct Ctx {
+    /// Where each node is declared.
+    pub(super) refs: BTreeMap<TensorNode, NodeRef>,
+    /// The range of each symbol of the routine.
+    pub(super) ranges: Vec<i64>,
+    /// The routine's symbol for each symbol of the assignments.
+    pub(super) renumbering: Vec<SymbolId>,
+    /// Loop variables not used yet.
+    pub(super) fresh: Fresh,
+}
+
+/// Refuses the first write that leaves elements of a node without a value.
+///
+/// A plain assignment that does not cover its target keeps the other elements, so it needs earlier values: from a
+/// step before, or from outside, as a node that was read before or is known to be materialized has them.
+pub(super) fn check_initialised(assignments: &Assignments) -> Result<(), LowerError> {
+    let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
+    let mut result = Ok(());
+    assign::each_step(&assignments.steps, &mut |step| {
+        if let Step::Accum(accum) = step {
+            valued.extend(accum.rhs.operands().iter().filter_map(Operand::node));
+            if result.is_ok() && !valued.contains(&accum.lhs) {
+                result = check_covers(accum);
+            }
+        }
+        valued.extend(assign::written(step));
+    });
+    result
+}
+
+fn check_covers(accum: &Accum) -> Result<(), LowerError> {
+    let keeps = accum.op == AccumOp::Assign && !accum.init_neutral && !accum.projections.is_surjective();
+    if !keeps || MemoryMode::Materialized.outcomes().contains(accum.lhs.mode().outcomes()) {
+        return Ok(());
+    }
+    let axis = accum.projections.uncovered_axis().unwrap_or(0);
+    let size = accum.projections.lhs_dims().get(axis).copied().unwrap_or(1);
+    Err(LowerError::Uninitialised { node: accum.lhs.name(), axis, size })
+}
+
+pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerError> {
+    let mut block = Block::new();
+    for step in steps {
+        match step {
+            Step::Accum(accum) => lower_accum(accum, ctx, &mut block)?,
+            Step::Fetch { node, op } => lower_fetch(node, op, ctx, &mut block)?,
+            Step::Remark(text) => block.push(Stmt::Comment(text.clone())),
+            Step::Block { name, steps } => {
+                block.push(Stmt::Comment(name.clone()));
+                block.extend(lower_steps(steps, ctx)?);
+                block.push(Stmt::Comment("end".to_owned()));
+            }
+        }
+    }
+    Ok(block)
+}
+
+fn lower_accum(accum: &Accum, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    check_types(accum)?;
+    let dtype = accum.lhs.dtype();
+    let (injective, surjective) = (accum.projections.is_injective(), accum.projections.is_surjective());
+    if accum.init_neutral && !(injective && surjective) {
+        fill(&accum.lhs, accum.op.neutral(dtype), ctx, block)?;
+    }
+    let space = accum.projections.product_space();
+    let (loops, vars) = fresh_loops(space, accum.projections.product_iterators(), ctx);
+    let place = Place { accum, vars: &vars, ctx };
+    let node = ctx.refs[&accum.lhs];
+    let index = place.indices(&accum.lhs, accum.projections.project_lhs())?;
+    let new = convert(place.result()?, accum.rhs.dtype(), dtype);
+    let value = match (accum.init_neutral, injective) {
+        (true, true) => accum.op.apply_to_neutral(dtype, new),
+        _ => accum.op.apply(Expr::Get { node, index: index.clone() }, new),
+    };
+    block.extend(nest(&loops, vec![Stmt::Set { node, index, value }]));
+    Ok(())
+}
+
+/// Refuses operations that the type in which they would compute does not have.
+fn check_types(accum: &Accum) -> Result<(), LowerError> {
+    let refuse = |op, dtype| Err(LowerError::Type { node: accum.lhs.name(), op, dtype });
+    let dtype = accum.rhs.operation_dtype();
+    match &accum.rhs {
+        Rhs::Unary(op, _) if dtype == DType::U32x4 => return refuse(op.token(), dtype),
+        Rhs::Binary(op, _) if dtype == DType::U32x4 || (op.is_bitwise() && dtype.is_float()) => {
+            return refuse(op.token(), dtype);
+        }
+        Rhs::Ternary(TernaryOp::Fma, _) if dtype == DType::U32x4 => return refuse("fma", dtype),
+        _ => {}
+    }
+    match (accum.op, accum.lhs.dtype()) {
+        (AccumOp::Assign, _) => Ok(()),
+        (op, dtype @ DType::U32x4) => refuse(op.token(), dtype),
+        _ => Ok(()),
+    }
+}
+
+/// The loops of a nest, outermost first.
+type Loops = SmallVec<[(LoopId, i64); 4]>;
+
+/// A fresh variable for each iterator of a product space.
+fn fresh_loops(space: &[usize], iterators: &[LoopId], ctx: &mut Ctx) -> (Loops, BTreeMap<LoopId, LoopId>) {
+    let loops: Loops = space.iter().map(|&dim| (ctx.fresh.loop_id(), extent(dim))).collect();
+    let vars = iterators.iter().copied().zip(loops.iter().map(|&(var, _)| var)).collect();
+    (loops, vars)
+}
+
+fn nest(loops: &[(LoopId, i64)], body: Block) -> Block {
+    loops.iter().rev().fold(body, |body, &(var, extent)| vec![Stmt::serial(var, extent, body)])
+}
+
+/// An accumulation at one point of its product space.
+struct Place<'a> {
+    accum: &'a Accum,
+    /// The loop variable of each product iterator.
+    vars: &'a BTreeMap<LoopId, LoopId>,
+    ctx: &'a Ctx,
+}
+
+impl Place<'_> {
+    /// An index of the assignment as one of the routine. All variables at once: fresh ones may have the same numbers.
+    fn index(&self, index: &AxisIndex) -> Affine {
+        let index = index.affine();
+        index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
+            let var = match var {
+                Var::Loop(id) => Var::Loop(self.vars[&id]),
+                Var::Symbol(id) => Var::Symbol(self.ctx.renumbering[id.index()]),
+            };
+            sum.plus(&Affine::term(var, coefficient))
+        })
+    }
+
+    /// The indices into a node's memory.
+    fn indices(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<Indices, LowerError> {
+        let left = layout(node)?.left;
+        Ok(projection.iter().zip(left).map(|(index, left)| self.index(index).plus_constant(left)).collect())
+    }
+
+    /// The result of the operation, of type [`Rhs::dtype`].
+    fn result(&self) -> Result<Expr, LowerError> {
+        let rhs = &self.accum.rhs;
+        let dtype = rhs.operation_dtype();
+        Ok(match rhs {
+            Rhs::Copy(_) => self.operand(0, dtype)?,
+            Rhs::Unary(op, _) => Expr::unary(*op, self.operand(0, dtype)?),
+            Rhs::Binary(op, _) => Expr::binary(*op, self.operand(0, dtype)?, self.operand(1, dtype)?),
+            Rhs::Ternary(op, _) => {
+                let first = if *op == TernaryOp::Where { DType::Bool } else { dtype };
+                let (a, b, c) = (self.operand(0, first)?, self.operand(1, dtype)?, self.operand(2, dtype)?);
+                Expr::ternary(*op, a, b, c)
+            }
+        })
+    }
+
+    /// An operand in the type it is needed in.
+    fn operand(&self, at: usize, dtype: DType) -> Result<Expr, LowerError> {
+        let operand = &self.accum.rhs.operands()[at];
+        let projection = &self.accum.projections.project_rhs()[at];
+        let value = match operand {
+            Operand::Node(node) => {
+                Expr::Get { node: self.ctx.refs[node], index: self.indices(node, projection)? }
+            }
+            Operand::MergeBuffer(node) => {
+                Expr::GetMerge { node: self.ctx.refs[node], index: self.indices(node, projection)? }
+            }
+            Operand::Padded { node, outside } => self.guarded(node, *outside, projection)?,
+            Operand::Constant(value) => Expr::Const(*value),
+            Operand::Index(to) => self.index_value(projection, *to),
+        };
+        Ok(convert(value, operand.dtype(), dtype))
+    }
+
+    /// A read that touches memory only where every index is within the dimensions; a plain one where all always are.
+    fn guarded(
+        &self,
+        node: &TensorNode,
+        outside: Scalar,
+        projection: &[AxisIndex],
+    ) -> Result<Expr, LowerError> {
+        let layout = layout(node)?;
+        let reference = self.ctx.refs[node];
+        let index = self.indices(node, projection)?;
+        let mut guard = Guard::new();
+        for (axis, inner) in layout.inner.iter().map(|&dim| extent(dim)).enumerate() {
+            let (lo, hi) = self.bounds(&projection[axis].affine());
+            if lo < 0 || hi >= inner {
+                let left = layout.left[axis];
+                guard.push(Range { index: index[axis].clone(), lo: left, hi: left + inner });
+            }
+        }
+        if guard.is_empty() {
+            return Ok(Expr::Get { node: reference, index });
+        }
+        let otherwise = Box::new(Expr::Const(outside.convert(node.dtype())));
+        Ok(Expr::GetGuarded { guard, node: reference, index, otherwise })
+    }
+
+    fn bounds(&self, index: &Affine) -> (i64, i64) {
+        bounds_of(index, &self.accum.projections, |id| {
+            self.ctx.ranges[self.ctx.renumbering[id.index()].index()]
+        })
+    }
+
+    fn index_value(&self, projection: &[AxisIndex], to: DType) -> Expr {
+        let index = projection.first().map_or_else(|| Affine::constant(0), |index| index.affine());
+        let bounds = self.bounds(&index);
+        embed(self.index(&AxisIndex::new(index)), bounds, to)
+    }
+}
+
+/// `index`, whose values are within `bounds`, as a number of type `to`.
+fn embed(index: Affine, bounds: (i64, i64), to: DType) -> Expr {
+    if let Some(value) = index.as_constant() {
+        return Expr::Const(Scalar::from_i64(to, value));
+    }
+    let fits = |v: i64| i32::try_from(v).is_ok();
+    let dtype = match to {
+        DType::I64 => DType::I64,
+        _ if fits(bounds.0) && fits(bounds.1) => DType::I32,
+        _ => DType::I64,
+    };
+    convert(Expr::Index { index, dtype }, dtype, to)
+}
+
+fn convert(value: Expr, from: DType, to: DType) -> Expr {
+    match value {
+        value if from == to => value,
+        Expr::Const(value) => Expr::Const(value.convert(to)),
+        value => Expr::convert(to, value),
+    }
+}
+
+/// Sets every element to one value; the margins of a padded node stay.
+fn fill(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    let is_array = node.num_elems()? > 1;
+    if value == Scalar::zero(node.dtype()) && is_array && node.padding().is_none() {
+        block.push(Stmt::Zero { node: ctx.refs[node] });
+        return Ok(());
+    }
+    fill_with(node, ctx, block, |_, _| Expr::Const(value))
+}
+
+/// Sets every element to `value` of its row-major offset and the greatest offset.
+fn fill_with(
+    node: &TensorNode,
+    ctx: &mut Ctx,
+    block: &mut Block,
+    value: impl FnOnce(Affine, i64) -> Expr,
+) -> Result<(), LowerError> {
+    let layout = layout(node)?;
+    let mut loops = Loops::new();
+    let mut point: SmallVec<[AxisIndex; 4]> = identity_projections(&layout.inner);
+    for (index, &dim) in point.iter_mut().zip(&layout.inner).filter(|(_, dim)| **dim != 1) {
+        let var = ctx.fresh.loop_id();
+        loops.push((var, extent(dim)));
+        *index = AxisIndex::Iterator(Var::Loop(var));
+    }
+    let offset = reflect_projection(&layout.inner, &point);
+    let elems: i64 = layout.inner.iter().map(|&dim| extent(dim)).product();
+    let index =
+        point.iter().zip(&layout.left).map(|(index, left)| index.affine().plus_constant(*left)).collect();
+    let set = Stmt::Set { node: ctx.refs[node], index, value: value(offset, (elems - 1).max(0)) };
+    block.extend(nest(&loops, vec![set]));
+    Ok(())
+}
+
+fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    let dtype = node.dtype();
+    match op {
+        FetchOp::Constant(value) => fill(node, Scalar::from_f64(dtype, *value), ctx, block),
+        FetchOp::ConstantBits(bits) => fill(node, Scalar::new(dtype, *bits), ctx, block),
+        FetchOp::ConstantFill(values) => constant_fill(node, values, ctx, block),
+        FetchOp::RangeOverOffsets => {
+            fill_with(node, ctx, block, |offset, last| embed(offset, (0, last), dtype))
+        }
+        FetchOp::EmbedSymbol(id) => {
+            let symbol = *ctx.renumbering.get(id.index()).ok_or_else(|| LowerError::UnknownSymbol {
+                node: node.name(),
+                symbol: id.0,
+                symbols: ctx.renumbering.len(),
+            })?;
+            let last = ctx.ranges[symbol.index()] - 1;
+            fill_with(node, ctx, block, |_, _| embed(Affine::var(symbol), (0, last), dtype))
+        }
+        FetchOp::EmbedSelfId => {
+            let id = i64::try_from(node.id().get()).unwrap_or(i64::MAX);
+            fill_with(node, ctx, block, |_, _| Expr::Const(Scalar::from_i64(dtype, id)))
+        }
+    }
+}
+
+/// A statement per element.
+fn constant_fill(node: &TensorNode, values: &[f64], ctx: &Ctx, block: &mut Block) -> Result<(), LowerError> {
+    if values.len() > CONSTANT_FILL_LIMIT {
+        let (found, limit) = (values.len(), CONSTANT_FILL_LIMIT);
+        return Err(LowerError::FillTooLong { node: node.name(), found, limit });
+    }
+    let layout = layout(node)?;
+    let expected: usize = layout.inner.iter().product();
+    if values.len() != expected {
+        return Err(LowerError::FillLength { node: node.name(), expected, found: values.len() });
+    }
+    for (offset, &value) in values.iter().enumerate() {
+        let index = point_at(offset, &layout.inner, &layout.left);
+        let value = Expr::Const(Scalar::from_f64(node.dtype(), value));
+        block.push(Stmt::Set { node: ctx.refs[node], index, value });
+    }
+    Ok(())
+}
+
+/// The constant index of the element at a row-major offset.
+fn point_at(offset: usize, dims: &[usize], left: &[i64]) -> Indices {
+    let mut rest = offset;
+    let mut point: Indices = dims
+        .iter()
+        .zip(left)
+        .rev()
+        .map(|(&dim, &left)| {
+            let at = rest % dim;
+            rest /= dim;
+            Affine::constant(extent(at) + left)
+        })
+        .collect();
+    point.reverse();
+    point
+}
