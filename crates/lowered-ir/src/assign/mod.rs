@@ -31,7 +31,7 @@ pub struct Assignments {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Combines operands and stores or accumulates the result.
-    Accum(Accum),
+    Accum(Box<Accum>),
     /// Fills a node from something that is no node.
     Fetch {
         /// The node filled.

@@ -103,6 +103,9 @@ mod tests {
     use crate::indexing::{Projection, axis_iterator};
     use crate::ir::{Affine, SymbolId};
 
+    /// Name, extents, dimensions of the left-hand side, positions, surjective, injective.
+    type Case<'a> = (&'a str, &'a [usize], &'a [usize], &'a [Position<'a>], bool, bool);
+
     /// One position as `(axis, coefficient)` terms and an offset.
     type Position<'a> = (&'a [(usize, i64)], i64);
 
@@ -119,10 +122,9 @@ mod tests {
 
     #[test]
     fn table_of_cases() {
-        // (extents, lhs dims, positions, surjective, injective)
         let i: Position = (&[(0, 1)], 0);
         let j: Position = (&[(1, 1)], 0);
-        let cases: &[(&str, &[usize], &[usize], &[Position], bool, bool)] = &[
+        let cases: &[Case] = &[
             ("identity", &[3, 4], &[3, 4], &[i, j], true, true),
             ("transpose", &[3, 4], &[4, 3], &[j, i], true, true),
             ("reduction", &[3, 4], &[3], &[i], true, false),

@@ -31,7 +31,13 @@ pub(super) fn emit(
     let target = (lhs.dims.clone(), lhs.index.iter().map(|(index, _)| index.clone()).collect());
     let projections = emitter.projections(&all, target, operands, &statement.rhs.span);
     let (init_neutral, op) = (statement.init, statement.op);
-    emitter.steps.push(Step::Accum(Accum { init_neutral, op, lhs: lhs.node.clone(), rhs, projections }));
+    emitter.steps.push(Step::Accum(Box::new(Accum {
+        init_neutral,
+        op,
+        lhs: lhs.node.clone(),
+        rhs,
+        projections,
+    })));
     Ok(())
 }
 
@@ -40,7 +46,7 @@ fn check_reduction(statement: &Resolved) -> Result<(), Located> {
         Some(letter) if statement.op == AccumOp::Assign => {
             let kind =
                 TextErrorKind::NotReduced { letter: letter.name.clone(), node: statement.lhs.node.name() };
-            Err((kind, statement.op_span.clone()))
+            Err(kind.at(statement.op_span.clone()))
         }
         _ => Ok(()),
     }
@@ -65,7 +71,7 @@ fn check_self_reads(statement: &Resolved) -> Result<(), Located> {
         } else {
             return;
         };
-        refused = Some((TextErrorKind::SelfRead { node: read.node.name(), why }, read.span.clone()));
+        refused = Some(TextErrorKind::SelfRead { node: read.node.name(), why }.at(read.span.clone()));
     });
     refused.map_or(Ok(()), Err)
 }
@@ -156,7 +162,7 @@ impl Emitter<'_> {
             (false, None) => false,
         };
         let value = || self.text.get(span.clone()).unwrap_or_default().to_owned();
-        if fits { Ok(scalar) } else { Err((TextErrorKind::Literal { value: value(), dtype }, span.clone())) }
+        if fits { Ok(scalar) } else { Err(TextErrorKind::Literal { value: value(), dtype }.at(span.clone())) }
     }
 
     /// `i32`, which must have all values of the index, unless `i64` is wanted.
@@ -171,7 +177,7 @@ impl Emitter<'_> {
             Some((lo, hi)) if fits(lo) && fits(hi) => Ok(DType::I32),
             _ => {
                 let value = self.text.get(span.clone()).unwrap_or_default().to_owned();
-                Err((TextErrorKind::Literal { value, dtype: DType::I32 }, span.clone()))
+                Err(TextErrorKind::Literal { value, dtype: DType::I32 }.at(span.clone()))
             }
         }
     }
@@ -193,13 +199,13 @@ impl Emitter<'_> {
         let index: Vec<Affine> = letters.iter().map(|&k| Affine::var(axis_iterator(k))).collect();
         let projections = self.projections(&letters, (dims.clone(), index.clone()), operands, &whole.span);
         let lhs = node.clone();
-        self.steps.push(Step::Accum(Accum {
+        self.steps.push(Step::Accum(Box::new(Accum {
             init_neutral: false,
             op: AccumOp::Assign,
             lhs,
             rhs,
             projections,
-        }));
+        })));
         Ok((Operand::Node(node), (dims, index)))
     }
 
@@ -209,7 +215,7 @@ impl Emitter<'_> {
         let reason = Reason::new(format!("it is the value of the subexpression `{source}`"));
         let node = TensorNode::builder(identifier(&source)).dims(dims.iter().copied()).dtype(dtype);
         let node = node.mode_because(MemoryMode::Virtual, reason).build();
-        node.map_err(|error| (error.into(), whole.span.clone()))
+        node.map_err(|error| TextErrorKind::from(error).at(whole.span.clone()))
     }
 
     /// Projections over the product of some letters, in order; all indices mention those alone.

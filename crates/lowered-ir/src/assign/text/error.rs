@@ -205,14 +205,15 @@ fn near_names(near: &[String]) -> String {
 }
 
 impl TextError {
-    pub(super) fn new(kind: TextErrorKind, span: Span, text: &str) -> TextError {
+    pub(super) fn new(located: Located, text: &str) -> TextError {
+        let Located { kind, span } = located;
         let start = floor_boundary(text, span.start);
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let source_line = text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
         let end = floor_boundary(text, span.end.min(line_start + source_line.len()));
         TextError {
-            kind: Box::new(kind),
+            kind,
             line: before.matches('\n').count() + 1,
             column: text.get(line_start..start).unwrap_or_default().chars().count() + 1,
             width: text.get(start..end).map_or(0, |place| place.chars().count()).max(1),
@@ -267,7 +268,18 @@ impl std::error::Error for TextError {
 }
 
 /// A located error before the text is at hand.
-pub(super) type Located = (TextErrorKind, Span);
+#[derive(Debug)]
+pub(super) struct Located {
+    kind: Box<TextErrorKind>,
+    span: Span,
+}
+
+impl TextErrorKind {
+    /// This error, at that place.
+    pub(super) fn at(self, span: Span) -> Located {
+        Located { kind: Box::new(self), span }
+    }
+}
 
 /// The names among `all` that `name` may be a misspelling of; if there is none, the first few of all.
 pub(super) fn near(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {

@@ -98,7 +98,7 @@ impl<'a> Lexer<'a> {
             (Token::Sign(sign), sign.len())
         } else {
             let (expected, found) = ("a statement or expression".to_owned(), format!("`{first}`"));
-            return Err((TextErrorKind::Syntax { expected, found }, start..start + first.len_utf8()));
+            return Err(TextErrorKind::Syntax { expected, found }.at(start..start + first.len_utf8()));
         };
         self.at += length;
         self.push(token, start..start + length);

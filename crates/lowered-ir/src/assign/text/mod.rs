@@ -43,7 +43,7 @@ use crate::indexing::StaticSymbol;
 /// # Errors
 /// The first thing that is not in the grammar, does not fit the nodes, or stays ambiguous, with its place.
 pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
-    program(text, nodes).map_err(|(kind, span)| TextError::new(kind, span, text))
+    program(text, nodes).map_err(|located| TextError::new(located, text))
 }
 
 fn program(text: &str, nodes: &[TensorNode]) -> Result<Assignments, Located> {
@@ -66,10 +66,8 @@ fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Resu
         let Atom::Symbol(name) = &constraint.atom else { continue };
         let range = constraint.limit;
         let refuse = |conflict: String| {
-            Err((
-                error::TextErrorKind::BadRange { name: format!("@{name}"), range, conflict },
-                constraint.span.clone(),
-            ))
+            Err(error::TextErrorKind::BadRange { name: format!("@{name}"), range, conflict }
+                .at(constraint.span.clone()))
         };
         if range < 1 {
             return refuse("leaves no value; expected at least 1".to_owned());

@@ -75,14 +75,14 @@ impl Parser<'_> {
     fn expected(&self, what: &str) -> Located {
         let Spanned { token, span } = self.current();
         let found = describe(token, self.text.get(span.clone()).unwrap_or_default());
-        (TextErrorKind::Syntax { expected: what.to_owned(), found }, span.clone())
+        TextErrorKind::Syntax { expected: what.to_owned(), found }.at(span.clone())
     }
 
     /// Runs `f` one level deeper.
     fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err((TextErrorKind::TooDeep { limit: MAX_DEPTH }, self.span()));
+            return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(self.span()));
         }
         let result = f(self);
         self.depth -= 1;
@@ -178,7 +178,7 @@ impl Parser<'_> {
             match self.peek() {
                 Token::Sign("*") => self.next(),
                 Token::Sign("/" | "%") => {
-                    return Err((TextErrorKind::NotAffine { found: "a division" }, self.span()));
+                    return Err(TextErrorKind::NotAffine { found: "a division" }.at(self.span()));
                 }
                 _ => return Ok(product),
             };
@@ -193,11 +193,11 @@ impl Parser<'_> {
         let linear = match self.peek().clone() {
             Token::Number { int: Some(offset), .. } => Linear { terms: vec![], offset, span },
             Token::Number { int: None, .. } => {
-                return Err((TextErrorKind::NotAffine { found: "a number that is no integer" }, span));
+                return Err(TextErrorKind::NotAffine { found: "a number that is no integer" }.at(span));
             }
             Token::Name(name) => {
                 if matches!(self.peek_after(), Token::Sign("[" | "(")) {
-                    return Err((TextErrorKind::NotAffine { found: "a value" }, span));
+                    return Err(TextErrorKind::NotAffine { found: "a value" }.at(span));
                 }
                 atom(Atom::Letter(name))
             }
@@ -400,14 +400,14 @@ fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
         _ => 0,
     };
     if below >= MAX_DEPTH {
-        return Err((TextErrorKind::TooDeep { limit: MAX_DEPTH }, span));
+        return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(span));
     }
     Ok(Expr { kind, span, depth: below + 1 })
 }
 
 fn call(name: String, args: Vec<Expr>, name_span: Span, span: Span) -> Parsed<Expr> {
     let found = args.len();
-    let arity = |expected| (TextErrorKind::Arity { name: name.clone(), expected, found }, span.clone());
+    let arity = |expected| TextErrorKind::Arity { name: name.clone(), expected, found }.at(span.clone());
     let token = |op: &'static str| op == name;
     if let Some(&op) = UnaryOp::ALL.iter().find(|op| token(op.token())) {
         let [a] = exactly(args).ok_or_else(|| arity(1))?;
@@ -426,7 +426,7 @@ fn call(name: String, args: Vec<Expr>, name_span: Span, span: Span) -> Parsed<Ex
         return node(ExprKind::Cast(dtype, Box::new(a)), span);
     }
     let near = near(&name, functions());
-    Err((TextErrorKind::UnknownFunction { name, near }, name_span))
+    Err(TextErrorKind::UnknownFunction { name, near }.at(name_span))
 }
 
 fn exactly<const N: usize>(args: Vec<Expr>) -> Option<[Expr; N]> {
@@ -445,7 +445,7 @@ fn functions() -> impl Iterator<Item = String> {
 /// `a + factor · b`.
 fn add(a: Linear, b: Linear, factor: i64) -> Parsed<Linear> {
     let span = a.span.start..b.span.end;
-    let overflow = || (TextErrorKind::NotAffine { found: "a number that overflows" }, span.clone());
+    let overflow = || TextErrorKind::NotAffine { found: "a number that overflows" }.at(span.clone());
     let b = scale(b, factor)?;
     let mut sum =
         Linear { offset: a.offset.checked_add(b.offset).ok_or_else(overflow)?, span: span.clone(), ..a };
@@ -463,7 +463,7 @@ fn multiply(a: Linear, b: Linear) -> Parsed<Linear> {
     let (linear, factor) = match (a.terms.is_empty(), b.terms.is_empty()) {
         (true, _) => (b, a.offset),
         (_, true) => (a, b.offset),
-        (false, false) => return Err((TextErrorKind::NotAffine { found: "a product of letters" }, span)),
+        (false, false) => return Err(TextErrorKind::NotAffine { found: "a product of letters" }.at(span)),
     };
     scale(Linear { span, ..linear }, factor)
 }
@@ -471,7 +471,7 @@ fn multiply(a: Linear, b: Linear) -> Parsed<Linear> {
 fn scale(mut linear: Linear, factor: i64) -> Parsed<Linear> {
     let times = |c: i64, span: &Span| {
         c.checked_mul(factor)
-            .ok_or_else(|| (TextErrorKind::NotAffine { found: "a number that overflows" }, span.clone()))
+            .ok_or_else(|| TextErrorKind::NotAffine { found: "a number that overflows" }.at(span.clone()))
     };
     linear.offset = times(linear.offset, &linear.span)?;
     for (_, coefficient, span) in &mut linear.terms {

@@ -34,12 +34,12 @@ fn letter_range(statement: &Resolved, at: usize, reads: &[&Read], text: &str) ->
     if let Some((range, span)) = &letter.declared {
         if *range < 1 {
             let (name, conflict) = (letter.name.clone(), "leaves no value; expected at least 1".to_owned());
-            return Err((TextErrorKind::BadRange { name, range: *range, conflict }, span.clone()));
+            return Err(TextErrorKind::BadRange { name, range: *range, conflict }.at(span.clone()));
         }
         return Ok(*range);
     }
     let Some(&(first, first_axis)) = axes.peek() else {
-        return Err((TextErrorKind::OpenRange { letter: letter.name.clone() }, letter.span.clone()));
+        return Err(TextErrorKind::OpenRange { letter: letter.name.clone() }.at(letter.span.clone()));
     };
     let expected = extent(first.dims[first_axis]);
     match axes.find(|(read, axis)| extent(read.dims[*axis]) != expected) {
@@ -47,10 +47,8 @@ fn letter_range(statement: &Resolved, at: usize, reads: &[&Read], text: &str) ->
         Some((read, axis)) => {
             let from = format!("{first_axis} of `{}`", text.get(first.span.clone()).unwrap_or_default());
             let (letter, node, found) = (letter.name.clone(), read.node.name(), read.dims[axis]);
-            Err((
-                TextErrorKind::Size { letter, expected, from, node, axis, found },
-                read.index[axis].1.clone(),
-            ))
+            Err(TextErrorKind::Size { letter, expected, from, node, axis, found }
+                .at(read.index[axis].1.clone()))
         }
     }
 }
@@ -84,10 +82,9 @@ pub(super) fn check_bounds(
                 let (node, size) = (read.node.name(), read.dims[axis]);
                 let index = text.get(span.clone()).unwrap_or_default().to_owned();
                 let is_read = matches!(read.how, How::Plain);
-                return Err((
-                    TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, is_read },
-                    span.clone(),
-                ));
+                return Err(
+                    TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, is_read }.at(span.clone())
+                );
             }
         }
     }

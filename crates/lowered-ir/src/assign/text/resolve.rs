@@ -167,15 +167,13 @@ impl Names<'_> {
             let Atom::Letter(name) = &constraint.atom else { continue };
             self.enter_value_letter(name, &statement.rhs);
             let Some(letter) = self.letters.iter_mut().find(|letter| letter.name == *name) else {
-                return Err((TextErrorKind::UnusedLetter { letter: name.clone() }, constraint.span.clone()));
+                return Err(TextErrorKind::UnusedLetter { letter: name.clone() }.at(constraint.span.clone()));
             };
             if let Some((other, _)) = letter.declared {
                 let conflict = format!("contradicts `{name} < {other}` in the same statement");
                 let range = constraint.limit;
-                return Err((
-                    TextErrorKind::BadRange { name: name.clone(), range, conflict },
-                    constraint.span.clone(),
-                ));
+                return Err(TextErrorKind::BadRange { name: name.clone(), range, conflict }
+                    .at(constraint.span.clone()));
             }
             letter.declared = Some((constraint.limit, constraint.span.clone()));
         }
@@ -210,12 +208,12 @@ impl Names<'_> {
     }
 
     fn read(&mut self, access: &Access, how: How) -> Result<Read, Located> {
-        let node = find_node(&access.name, self.nodes).map_err(|kind| (kind, access.name_span.clone()))?;
+        let node = find_node(&access.name, self.nodes).map_err(|kind| kind.at(access.name_span.clone()))?;
         self.read_node(node, access, how)
     }
 
     fn read_node(&mut self, node: TensorNode, access: &Access, how: How) -> Result<Read, Located> {
-        let located = |kind: TextErrorKind| (kind, access.span.clone());
+        let located = |kind: TextErrorKind| kind.at(access.span.clone());
         if access.merge && matches!(how, How::Lhs | How::Padded(_)) {
             let (expected, found) =
                 ("a node".to_owned(), "a merge buffer, which can only be read as it is".to_owned());
@@ -263,7 +261,7 @@ impl Names<'_> {
             (Some(letter), Err(_)) => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
             (Some(letter), Ok(node)) => match node.dims_without_padding() {
                 Ok(dims) if dims.is_empty() => {
-                    Err((TextErrorKind::NodeOrLetter { name: name.to_owned() }, span.clone()))
+                    Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone()))
                 }
                 _ => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
             },
@@ -277,9 +275,9 @@ impl Names<'_> {
             }
             (None, Err(_)) if name == "nan" => Ok(TreeKind::Number(Number { value: f64::NAN, int: None })),
             (None, Err(TextErrorKind::UnknownNode { name, near })) => {
-                Err((TextErrorKind::UnknownName { name, near }, span.clone()))
+                Err(TextErrorKind::UnknownName { name, near }.at(span.clone()))
             }
-            (None, Err(kind)) => Err((kind, span.clone())),
+            (None, Err(kind)) => Err(kind.at(span.clone())),
         }
     }
 }
