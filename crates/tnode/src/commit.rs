@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
+use crate::conflict::ModeConflict;
 use crate::error::Error;
 use crate::node::TensorNode;
-use crate::state::{ModeConflict, ModeState};
+use crate::state::ModeState;
 
 /// Readers share it, writers have it alone, so that a commit is one step to everybody.
 static MODES: RwLock<()> = RwLock::new(());

@@ -1,8 +1,9 @@
 //! Everything that can be refused in this crate.
 
+use crate::conflict::ModeConflict;
 use crate::dtype::DType;
 use crate::padding::Dims;
-use crate::state::{ModeConflict, ModeUndecided};
+use crate::predicates::ModeUndecided;
 
 /// A refused request; each message names the object, what was expected and what was found.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::io::{self, Read};
 
 use aligned_vec::{AVec, ConstAlign};
-use half::{bf16, f16};
 
 use crate::dtype::DType;
+use crate::element::Element;
 use crate::error::Error;
 use crate::padding::{Dims, Padding, checked_elems};
 use crate::scalar::Scalar;
@@ -31,40 +31,6 @@ pub struct HostArray {
     dims: Dims,
     padding: Option<Padding>,
     bytes: AVec<u8, ConstAlign<ALIGN_BYTES>>,
-}
-
-/// A Rust type with the layout of an element type.
-pub trait Element: bytemuck::Pod + Send + Sync + sealed::Sealed {
-    /// The element type it has the layout of.
-    const DTYPE: DType;
-}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-macro_rules! elements {
-    ($($rust:ty => $dtype:ident),* $(,)?) => {$(
-        impl sealed::Sealed for $rust {}
-        impl Element for $rust {
-            const DTYPE: DType = DType::$dtype;
-        }
-    )*};
-}
-
-elements! {
-    u8 => U8,
-    i8 => I8,
-    u16 => U16,
-    i32 => I32,
-    u32 => U32,
-    i64 => I64,
-    u64 => U64,
-    f16 => F16,
-    bf16 => Bf16,
-    f32 => F32,
-    f64 => F64,
-    [u32; 4] => U32x4,
 }
 
 /// Making arrays.

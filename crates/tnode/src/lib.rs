@@ -35,38 +35,54 @@
 pub mod convert; // float formats <-> floats, bit for bit
 mod dtype; // element types
 mod scalar; // one value of any type
+
+// Memory modes.
+mod decision; // a decision and its reason
+mod mode; // named modes and sets of outcomes
+mod sharing; // the table of sharing updates
+mod state; // what is open after a chain of decisions
+
+mod conflict; // decisions that exclude each other
+mod predicates; // questions about a mode
+
 // Nodes.
+mod label; // what people call a node
+mod name; // identifiers from labels
+mod padding; // sizes and margins
+
+mod builder; // making nodes
 mod commit; // changing many modes at once
 mod delayed; // element types settled late
-mod label; // what people call a node
-mod mode; // named modes and sets of outcomes
-mod name; // identifiers from labels
 mod node; // the tensor node
-mod padding; // sizes and margins
 mod registry; // live nodes by id
-mod sharing; // the table of sharing updates
-mod state; // a mode with its decisions
+
 // Arrays.
-mod error;
+mod element; // Rust types of elements
 mod host_array; // bytes with type and sizes
-pub mod npy; // NumPy files
 mod points; // columns as point clouds
 mod render; // as text for people
+
+pub mod npy; // NumPy files
 pub mod safetensors; // safetensors files
 
+mod error;
+
+pub use crate::builder::NodeBuilder;
 pub use crate::commit::commit_modes;
+pub use crate::conflict::ModeConflict;
+pub use crate::decision::{Decision, Reason};
 pub use crate::delayed::{DelayedDType, Inference};
 pub use crate::dtype::{DType, UnknownDType};
+pub use crate::element::Element;
 pub use crate::error::Error;
-pub use crate::host_array::{ALIGN_BYTES, Element, HostArray};
+pub use crate::host_array::{ALIGN_BYTES, HostArray};
 pub use crate::label::Label;
 pub use crate::mode::{Hosted, MemoryMode, Outcomes, Sharing, UnknownMemoryMode};
 pub use crate::name::{AmbiguousIdents, IdentStyle};
-pub use crate::node::{NodeBuilder, NodeId, TensorNode};
+pub use crate::node::{NodeId, TensorNode};
 pub use crate::padding::{AxisPadding, Dims, Padding};
+pub use crate::predicates::{ForceCtx, ModeUndecided};
 pub use crate::registry::Registry;
 pub use crate::render::RenderOptions;
 pub use crate::scalar::Scalar;
-pub use crate::state::{
-    DEFAULT_STACK_THRESHOLD_BYTES, Decision, ForceCtx, ModeConflict, ModeState, ModeUndecided, Reason,
-};
+pub use crate::state::{DEFAULT_STACK_THRESHOLD_BYTES, ModeState};

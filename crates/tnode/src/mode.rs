@@ -4,6 +4,11 @@
 //! final [`Outcomes`], and refining one mode by another is the intersection of their sets. The sets are closed under
 //! intersection: every non-empty intersection of named modes is a named mode again, and no two names share a set, so a
 //! state always has exactly one name (or none, while nothing was decided).
+//!
+//! Source: the modes are those of OCANNL's tensor nodes, whose update rules are this intersection but for seven of the
+//! 256 ordered pairs. There, a node changed on devices may become volatile although the two are alternatives, and a
+//! hosted node of a decided kind may not be asked to be hosted. Here the sets decide: the first is a conflict, and the
+//! other six ask for nothing new. `tests/mode_table.txt` lists every pair.
 
 use std::fmt;
 use std::str::FromStr;

@@ -9,17 +9,19 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::builder::NodeBuilder;
 use crate::commit;
+use crate::decision::Reason;
 use crate::delayed::{self, DelayedDType, Inference};
 use crate::dtype::DType;
 use crate::error::Error;
-use crate::host_array::HostArray;
 use crate::label::Label;
-use crate::mode::{Hosted, MemoryMode, Sharing};
+use crate::mode::{MemoryMode, Sharing};
 use crate::name::{self, AmbiguousIdents, IdentStyle};
 use crate::padding::{Dims, Padding, checked_elems};
+use crate::predicates::ForceCtx;
 use crate::registry::Registry;
-use crate::state::{ForceCtx, ModeState, Reason};
+use crate::state::ModeState;
 
 /// The number of a node within its registry; prints as `n12`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +64,7 @@ pub(crate) struct Inner {
 
 /// The settled sizes.
 #[derive(Clone)]
-struct Shape {
+pub(crate) struct Shape {
     padded: Dims,
     unpadded: Dims,
     elems: usize,
@@ -92,6 +94,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Inner {
+    pub(crate) fn new(id: NodeId, registry: Registry, facts: &NodeBuilder, shape: Option<Shape>) -> Inner {
+        Inner {
+            id,
+            registry,
+            label: facts.label.clone(),
+            shape: shape.map_or_else(OnceLock::new, OnceLock::from),
+            planned_padding: facts.padding.clone(),
+            dtype: OnceLock::new(),
+            open_dtype: Mutex::new(OpenDType { delayed: facts.dtype.clone(), version: 0 }),
+            modes: Mutex::new(facts.modes.clone()),
+            notes: Mutex::default(),
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.registry.forget(self.id);
@@ -109,14 +127,7 @@ impl TensorNode {
     /// # Ok::<(), tnode::Error>(())
     /// ```
     pub fn builder(label: impl Into<Label>) -> NodeBuilder {
-        NodeBuilder {
-            label: label.into(),
-            id: None,
-            dims: Some(Dims::new()),
-            padding: None,
-            dtype: DelayedDType::Default(DType::F32),
-            modes: ModeState::undecided(),
-        }
+        NodeBuilder::new(label.into())
     }
 
     /// The node's number.
@@ -245,7 +256,7 @@ impl TensorNode {
 }
 
 impl Shape {
-    fn new(unpadded: Dims, padding: Option<&Padding>) -> Result<Shape, Error> {
+    pub(crate) fn new(unpadded: Dims, padding: Option<&Padding>) -> Result<Shape, Error> {
         let padded = padding.map_or_else(|| Ok(unpadded.clone()), |p| p.padded(&unpadded))?;
         let elems = checked_elems(&padded)?;
         Ok(Shape { padded, unpadded, elems })
@@ -436,104 +447,5 @@ impl Hash for TensorNode {
 impl fmt::Debug for TensorNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.header())
-    }
-}
-
-/// The facts of a node to be; see [`TensorNode::builder`].
-#[derive(Clone, Debug)]
-pub struct NodeBuilder {
-    label: Label,
-    id: Option<NodeId>,
-    dims: Option<Dims>,
-    padding: Option<Padding>,
-    dtype: DelayedDType,
-    modes: ModeState,
-}
-
-impl NodeBuilder {
-    /// The sizes without margins.
-    pub fn dims(mut self, dims: impl IntoIterator<Item = usize>) -> NodeBuilder {
-        self.dims = Some(dims.into_iter().collect());
-        self
-    }
-
-    /// Leaves the sizes open until [`TensorNode::set_dims`].
-    pub fn dims_later(mut self) -> NodeBuilder {
-        self.dims = None;
-        self
-    }
-
-    /// The sizes, margins and element type of an array whose values the node shall have on the host.
-    ///
-    /// The type is specified and the mode is hosted, with the kind of hosting left open.
-    #[track_caller]
-    pub fn of_array(self, array: &HostArray) -> NodeBuilder {
-        let reason = Reason::new("it was made from a host array");
-        let builder = self.dims(array.dims_without_padding()).dtype(array.dtype());
-        NodeBuilder { padding: array.padding().cloned(), ..builder }
-            .mode_because(MemoryMode::Hosted(Hosted::Unset), reason)
-    }
-
-    /// Specifies the element type.
-    pub fn dtype(mut self, dtype: DType) -> NodeBuilder {
-        self.dtype = DelayedDType::Specified(dtype);
-        self
-    }
-
-    /// The element type unless something better becomes known.
-    pub fn default_dtype(mut self, dtype: DType) -> NodeBuilder {
-        self.dtype = DelayedDType::Default(dtype);
-        self
-    }
-
-    /// Margins around the values.
-    pub fn padding(mut self, padding: Padding) -> NodeBuilder {
-        self.padding = Some(padding);
-        self
-    }
-
-    /// The memory mode the user asks for; the last call counts.
-    #[track_caller]
-    pub fn mode(self, mode: MemoryMode) -> NodeBuilder {
-        self.mode_because(mode, Reason::new("it was specified when the node was made"))
-    }
-
-    /// The memory mode, with another reason.
-    pub fn mode_because(mut self, mode: MemoryMode, reason: Reason) -> NodeBuilder {
-        self.modes = ModeState::decided(mode, reason);
-        self
-    }
-
-    /// A fixed id instead of the next free one.
-    pub fn id(mut self, id: impl Into<NodeId>) -> NodeBuilder {
-        self.id = Some(id.into());
-        self
-    }
-
-    /// Makes the node, known to the process-wide registry.
-    ///
-    /// # Errors
-    /// When padding and sizes do not fit, the array would be too large, or the fixed id is taken.
-    pub fn build(self) -> Result<TensorNode, Error> {
-        self.build_in(Registry::global())
-    }
-
-    /// Makes the node, known to `registry`.
-    ///
-    /// # Errors
-    /// As for [`build`](NodeBuilder::build).
-    pub fn build_in(self, registry: &Registry) -> Result<TensorNode, Error> {
-        let settled = self.dims.clone().map(|dims| Shape::new(dims, self.padding.as_ref())).transpose()?;
-        registry.register(self.id, |id| Inner {
-            id,
-            registry: registry.clone(),
-            label: self.label.clone(),
-            shape: settled.clone().map_or_else(OnceLock::new, OnceLock::from),
-            planned_padding: self.padding.clone(),
-            dtype: OnceLock::new(),
-            open_dtype: Mutex::new(OpenDType { delayed: self.dtype.clone(), version: 0 }),
-            modes: Mutex::new(self.modes.clone()),
-            notes: Mutex::default(),
-        })
     }
 }

@@ -66,6 +66,8 @@ impl Scalar {
             DType::I64 => u128::from(x as i64 as u64),
             DType::U64 => u128::from(x as u64),
             DType::F64 => u128::from(x.to_bits()),
+            // The language rounds to nearest even too, but leaves the bits of NaN open.
+            DType::F32 if !x.is_nan() => u128::from((x as f32).to_bits()),
             DType::F16 | DType::Bf16 | DType::F32 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
                 u128::from(encode_f64(format(dtype), x))
             }
@@ -120,7 +122,8 @@ impl Scalar {
             DType::I32 => signed(i64::from(low as i32)),
             DType::I64 => signed(low as i64),
             DType::F64 => Value::Float(f64::from_bits(low)),
-            DType::F16 | DType::Bf16 | DType::F32 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
+            DType::F32 => Value::Float(f64::from(f32::from_bits(low as u32))),
+            DType::F16 | DType::Bf16 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
                 Value::Float(decode(format(self.dtype), low))
             }
         }

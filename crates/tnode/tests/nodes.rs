@@ -268,3 +268,29 @@ fn a_registry_serves_many_threads() {
     });
     assert!(registry.nodes().is_empty());
 }
+
+/// A reader that sees the commit at one node sees it at every node it reads afterwards.
+#[test]
+fn readers_see_a_commit_as_one_step() {
+    for _ in 0..200 {
+        let nodes: Vec<TensorNode> = (0..8).map(|_| node("x")).collect();
+        let decide = |node: &TensorNode| {
+            (node.clone(), ModeState::decided(MemoryMode::Virtual, because("it is small")))
+        };
+        let decisions: Vec<_> = nodes.iter().map(decide).collect();
+        thread::scope(|scope| {
+            scope.spawn(|| commit_modes(&decisions).expect("open"));
+            for reader in 0..2 {
+                let nodes = &nodes;
+                scope.spawn(move || {
+                    let mut order: Vec<&TensorNode> = nodes.iter().collect();
+                    if reader == 1 {
+                        order.reverse();
+                    }
+                    let seen: Vec<bool> = order.iter().map(|node| node.mode().known_virtual()).collect();
+                    assert!(seen.is_sorted(), "{seen:?}");
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,113 @@
+//! Making tensor nodes.
+
+use crate::decision::Reason;
+use crate::delayed::DelayedDType;
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::host_array::HostArray;
+use crate::label::Label;
+use crate::mode::{Hosted, MemoryMode};
+use crate::node::{Inner, NodeId, Shape, TensorNode};
+use crate::padding::{Dims, Padding};
+use crate::registry::Registry;
+use crate::state::ModeState;
+
+/// The facts of a node to be; see [`TensorNode::builder`].
+#[derive(Clone, Debug)]
+pub struct NodeBuilder {
+    pub(crate) label: Label,
+    id: Option<NodeId>,
+    dims: Option<Dims>,
+    pub(crate) padding: Option<Padding>,
+    pub(crate) dtype: DelayedDType,
+    pub(crate) modes: ModeState,
+}
+
+impl NodeBuilder {
+    pub(crate) fn new(label: Label) -> NodeBuilder {
+        NodeBuilder {
+            label,
+            id: None,
+            dims: Some(Dims::new()),
+            padding: None,
+            dtype: DelayedDType::Default(DType::F32),
+            modes: ModeState::undecided(),
+        }
+    }
+
+    /// The sizes without margins.
+    pub fn dims(mut self, dims: impl IntoIterator<Item = usize>) -> NodeBuilder {
+        self.dims = Some(dims.into_iter().collect());
+        self
+    }
+
+    /// Leaves the sizes open until [`TensorNode::set_dims`].
+    pub fn dims_later(mut self) -> NodeBuilder {
+        self.dims = None;
+        self
+    }
+
+    /// The sizes, margins and element type of an array whose values the node shall have on the host.
+    ///
+    /// The type is specified and the mode is hosted, with the kind of hosting left open.
+    #[track_caller]
+    pub fn of_array(self, array: &HostArray) -> NodeBuilder {
+        let reason = Reason::new("it was made from a host array");
+        let builder = self.dims(array.dims_without_padding()).dtype(array.dtype());
+        NodeBuilder { padding: array.padding().cloned(), ..builder }
+            .mode_because(MemoryMode::Hosted(Hosted::Unset), reason)
+    }
+
+    /// Specifies the element type.
+    pub fn dtype(mut self, dtype: DType) -> NodeBuilder {
+        self.dtype = DelayedDType::Specified(dtype);
+        self
+    }
+
+    /// The element type unless something better becomes known.
+    pub fn default_dtype(mut self, dtype: DType) -> NodeBuilder {
+        self.dtype = DelayedDType::Default(dtype);
+        self
+    }
+
+    /// Margins around the values.
+    pub fn padding(mut self, padding: Padding) -> NodeBuilder {
+        self.padding = Some(padding);
+        self
+    }
+
+    /// The memory mode the user asks for; the last call counts.
+    #[track_caller]
+    pub fn mode(self, mode: MemoryMode) -> NodeBuilder {
+        self.mode_because(mode, Reason::new("it was specified when the node was made"))
+    }
+
+    /// The memory mode, with another reason.
+    pub fn mode_because(mut self, mode: MemoryMode, reason: Reason) -> NodeBuilder {
+        self.modes = ModeState::decided(mode, reason);
+        self
+    }
+
+    /// A fixed id instead of the next free one.
+    pub fn id(mut self, id: impl Into<NodeId>) -> NodeBuilder {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Makes the node, known to the process-wide registry.
+    ///
+    /// # Errors
+    /// When padding and sizes do not fit, the array would be too large, or the fixed id is taken.
+    pub fn build(self) -> Result<TensorNode, Error> {
+        self.build_in(Registry::global())
+    }
+
+    /// Makes the node, known to `registry`.
+    ///
+    /// # Errors
+    /// As for [`build`](NodeBuilder::build).
+    pub fn build_in(self, registry: &Registry) -> Result<TensorNode, Error> {
+        let settled = self.dims.clone().map(|dims| Shape::new(dims, self.padding.as_ref())).transpose()?;
+        registry.register(self.id, |id| Inner::new(id, registry.clone(), &self, settled.clone()))
+    }
+}
