@@ -86,6 +86,12 @@ pub enum Error {
         /// Name of the node that has it.
         taken_by: String,
     },
+    /// The system has no memory for an array.
+    #[error("no memory for an array of {bytes} bytes")]
+    OutOfMemory {
+        /// The size asked for.
+        bytes: usize,
+    },
     /// Elements viewed as another type.
     #[error("elements are {found}, expected {expected}")]
     ElementType {

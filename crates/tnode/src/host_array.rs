@@ -30,7 +30,16 @@ pub struct HostArray {
     dtype: DType,
     dims: Dims,
     padding: Option<Padding>,
-    bytes: AVec<u8, ConstAlign<ALIGN_BYTES>>,
+    bytes: Bytes,
+}
+
+type Bytes = AVec<u8, ConstAlign<ALIGN_BYTES>>;
+
+/// No bytes, with room for `len`.
+fn allocate(len: usize) -> Result<Bytes, Error> {
+    let mut bytes = AVec::new(ALIGN_BYTES);
+    bytes.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes: len })?;
+    Ok(bytes)
 }
 
 /// Making arrays.
@@ -38,11 +47,11 @@ impl HostArray {
     /// An array of zeros.
     ///
     /// # Errors
-    /// When it would be too large to address.
+    /// When it would be too large to address, or memory is short.
     pub fn zeros(dtype: DType, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, Error> {
         let dims: Dims = dims.into_iter().collect();
         let len = checked_elems(&dims)? * dtype.size_bytes();
-        let mut bytes = AVec::with_capacity(ALIGN_BYTES, len);
+        let mut bytes = allocate(len)?;
         bytes.resize(len, 0);
         Ok(HostArray { dtype, dims, padding: None, bytes })
     }
@@ -69,7 +78,7 @@ impl HostArray {
     /// A copy of `values`, row-major.
     ///
     /// # Errors
-    /// When their number is not the product of `dims`.
+    /// When their number is not the product of `dims`, or memory is short.
     pub fn from_slice<T: Element>(
         values: &[T],
         dims: impl IntoIterator<Item = usize>,
@@ -80,7 +89,7 @@ impl HostArray {
     /// A copy of the little-endian bytes of row-major elements.
     ///
     /// # Errors
-    /// When their number is not what type and sizes say.
+    /// When their number is not what type and sizes say, or memory is short.
     pub fn from_bytes(
         dtype: DType,
         dims: impl IntoIterator<Item = usize>,
@@ -91,7 +100,9 @@ impl HostArray {
         if bytes.len() != expected * dtype.size_bytes() {
             return Err(Error::ElementCount { dims, expected, found: bytes.len() / dtype.size_bytes() });
         }
-        Ok(HostArray { dtype, dims, padding: None, bytes: AVec::from_slice(ALIGN_BYTES, bytes) })
+        let mut copy = allocate(bytes.len())?;
+        copy.extend_from_slice(bytes);
+        Ok(HostArray { dtype, dims, padding: None, bytes: copy })
     }
 
     /// The same bytes, understood as an array whose outermost elements are margins.
@@ -143,6 +154,7 @@ impl HostArray {
         while bytes.len() < len {
             let part = chunk.len().min(len - bytes.len());
             reader.read_exact(&mut chunk[..part])?;
+            bytes.try_reserve(part).map_err(|_| io::ErrorKind::OutOfMemory)?;
             bytes.extend_from_slice(&chunk[..part]);
         }
         Ok(HostArray { dtype, dims, padding: None, bytes })

@@ -54,6 +54,7 @@ fn wrong_numbers_are_refused() {
     assert!(matches!(range(&[6]).with_reshape([7], None), Err(Error::ElementCount { .. })));
     assert!(matches!(HostArray::from_bytes(DType::F32, [1], &[0; 5]), Err(Error::ElementCount { .. })));
     assert!(matches!(HostArray::zeros(DType::U8, [usize::MAX, 2]), Err(Error::TooLarge { .. })));
+    assert!(matches!(HostArray::zeros(DType::U8, [1 << 58]), Err(Error::OutOfMemory { .. })));
 }
 
 #[test]
