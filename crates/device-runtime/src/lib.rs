@@ -1,1 +1,72 @@
-//! Devices, streams, events, contexts, pools, routines and host residency over the Driver contract.
+//! Devices, streams, events, contexts, pools and routines over the [`Driver`] contract.
+//!
+//! # Should I be using this crate?
+//!
+//! To bring a new device to arrayjit: implement [`Driver`] ([`NullDevice`] is the one to copy) and you are done. To run
+//! compiled code without the `arrayjit` facade: yes. To compute something: use `arrayjit`.
+//!
+//! # Who does what
+//!
+//! | The runtime (this crate) | The driver (yours) |
+//! |---|---|
+//! | decides what is allocated where, and names it ([`PoolId`], [`Location`]) | owns the bytes; **base addresses never leave it** |
+//! | orders every hazard (read after write, write after read, write after write) between streams and the host | runs the tasks of one stream in order, and waits where it is told to |
+//! | checks bindings, sizes, element types, contexts; names the user's objects in errors | checks handles, bounds and overlap; reports in [`DriverError`] |
+//! | remembers which event last wrote and read each buffer | keeps memory, code and arguments alive until the tasks that use them are done |
+//! | turns a failed event into an error of the reader | records the first failure of a stream and gives it to every later event |
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use device_runtime::{Context, Device, NullDevice};
+//! use tnode::{DType, HostArray, TensorNode};
+//!
+//! let device = Device::new(Arc::new(NullDevice::new()), 0);
+//! let x = TensorNode::builder("x").dims([4]).dtype(DType::F32).build()?;
+//! let context = Context::new(&device.new_stream()?);
+//! let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32, 2., 3., 4.], [4])?)?;
+//! assert!(context.contains(&x));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Promises
+//!
+//! * Every type is usable from any thread. Locks are taken in one order: the hazard locks of a submission's buffers by
+//!   ascending [`Location`], then whatever the driver locks; everything else locks alone, for a moment.
+//! * An event can be awaited only after it is recorded, so waits cannot form a cycle.
+//! * Dropping handles never blocks on running work, never frees memory in use and frees everything exactly once.
+//! * No function panics on any input.
+#![deny(unsafe_code)]
+
+// Below: what a device author implements.
+mod driver; // the Driver contract
+mod error; // what can go wrong, on both sides of it
+mod null; // the driver that runs nothing
+// Above: what users hold.
+mod context; // nodes -> buffers, per stream
+mod device; // identity, streams, memory accounting
+mod event; // a point in a stream
+mod hazard; // who must wait for whom
+mod link; // code + context -> routine
+mod plan; // packing allocations into pools
+mod pool; // owned device memory
+mod routine; // the linked callable
+mod stream; // in-order queue on a device
+mod submit; // ordered hand-over of tasks to the driver
+mod transfer; // host <-> device
+
+pub use crate::context::Context;
+pub use crate::device::{Device, MemoryUse};
+pub use crate::driver::{
+    After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle, PoolId,
+    StreamHandle, StreamId, StreamStrategy,
+};
+pub use crate::error::{DriverError, Error, Failure};
+pub use crate::event::Event;
+pub use crate::hazard::PendingUse;
+pub use crate::null::NullDevice;
+pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
+pub use crate::routine::Routine;
+pub use crate::stream::Stream;
+pub use crate::transfer::Transfer;

@@ -1,1 +1,50 @@
-//! The CPU device: a worker thread per stream, and its inline twin.
+//! The CPU device: host memory, kernels in this process, and a scheduler: [`Multicore`] runs a worker thread per stream,
+//! [`Inline`] runs everything on the caller's thread.
+//!
+//! # Should I be using this crate?
+//!
+//! To run host code through `device-runtime`: yes, [`Cpu::multicore`] is a driver for it. To compute something: use
+//! `arrayjit`, where it is the backend `multicore`.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use device_runtime::{Context, Device};
+//! use scheduler_multicore::{Config, Cpu};
+//! use tnode::{DType, HostArray, TensorNode};
+//!
+//! let device = Device::new(Arc::new(Cpu::multicore(Config::default())), 0);
+//! let x = TensorNode::builder("x").dims([3]).dtype(DType::F32).build()?;
+//! let context = Context::new(&device.new_stream()?);
+//! let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32, 2., 3.], [3])?)?;
+//! assert_eq!(context.to_host(&x)?.values(), [1., 2., 3.]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Promises
+//!
+//! * Both schedulers run the same tasks in the same order per stream and give the same bits; kernels may be split over
+//!   threads, which the kernel contract says cannot be observed.
+//! * A panic in a task fails the stream, and whoever waits gets it as an error; no thread dies of it.
+//! * An idle worker sleeps. Once warm, launching allocates nothing but events.
+//!
+//! The protocol between producers, workers and waiters is described in `src/README.md` of this crate.
+#![deny(unsafe_code)]
+
+mod cpu; // the driver
+mod crew; // splitting one kernel over idle threads
+mod event; // flags with waiters
+mod inline; // the scheduler without threads
+mod lane; // what schedulers implement: lanes that take tasks
+mod multicore; // the scheduler with a worker per stream
+mod queue; // bounded hand-over to a worker
+mod raw; // memory and kernel calls: the crate's unsafe code
+mod sync; // locks and atomics, in one place
+mod task; // what lanes run
+
+pub use crate::cpu::{Config, Cpu};
+pub use crate::inline::Inline;
+pub use crate::lane::{Lane, LaneState, Scheduler};
+pub use crate::multicore::Multicore;
+pub use crate::task::Task;

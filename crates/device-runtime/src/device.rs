@@ -1,0 +1,169 @@
+//! Devices: identity, streams, and the account of memory.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    driver::{Driver, PoolId, StreamId, StreamStrategy},
+    error::Error,
+    pool::lock,
+    stream::{Stream, StreamInner},
+};
+
+/// What one pool may hold unless [`Device::with_pool_cap`] says otherwise: 4 GiB.
+const DEFAULT_POOL_CAP: usize = 1 << 32;
+
+/// Identifiers count over all devices of all drivers.
+static NEXT_DEVICE_ID: AtomicU64 = AtomicU64::new(0);
+
+/// A device that runs routines. Cheap to clone; equality is identity.
+#[derive(Clone)]
+pub struct Device(Arc<DeviceInner>);
+
+struct DeviceInner {
+    driver: Arc<dyn Driver>,
+    ordinal: usize,
+    device_id: u64,
+    pool_cap: usize,
+    next_pool: AtomicU32,
+    next_stream: AtomicU32,
+    streams: Mutex<Vec<Weak<StreamInner>>>,
+    memory: Mutex<MemoryUse>,
+}
+
+/// Bytes of the pools that contexts and routines of a device hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MemoryUse {
+    /// Held now; zero once every context and routine is dropped.
+    pub live_bytes: usize,
+    /// The most held at once since the device was made, or since [`Device::reset_peak`].
+    pub peak_bytes: usize,
+}
+
+impl Device {
+    /// Makes a device of a driver; `ordinal` is its position among the devices of the same kind.
+    pub fn new(driver: Arc<dyn Driver>, ordinal: usize) -> Device {
+        Device::with_pool_cap(driver, ordinal, DEFAULT_POOL_CAP)
+    }
+
+    /// As [`Device::new`], with another limit, in bytes, of what one pool may hold (and so of the size of a node).
+    pub fn with_pool_cap(driver: Arc<dyn Driver>, ordinal: usize, pool_cap: usize) -> Device {
+        if !driver.is_initialized() {
+            driver.initialize(StreamStrategy::default());
+        }
+        Device(Arc::new(DeviceInner {
+            driver,
+            ordinal,
+            device_id: NEXT_DEVICE_ID.fetch_add(1, Ordering::Relaxed),
+            pool_cap,
+            next_pool: AtomicU32::new(PoolId::MERGE.0 + 1),
+            next_stream: AtomicU32::new(0),
+            streams: Mutex::default(),
+            memory: Mutex::default(),
+        }))
+    }
+
+    /// `driver:ordinal`.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.0.driver.name(), self.0.ordinal)
+    }
+
+    /// Its position among the devices of the same kind.
+    pub fn ordinal(&self) -> usize {
+        self.0.ordinal
+    }
+
+    /// A number that no other device of the process has, of whatever driver.
+    pub fn device_id(&self) -> u64 {
+        self.0.device_id
+    }
+
+    /// The implementation, for introspection: capabilities, static properties, memory used.
+    pub fn driver(&self) -> &dyn Driver {
+        &*self.0.driver
+    }
+
+    /// How many streams make good use of the device.
+    pub fn suggested_num_streams(&self) -> usize {
+        self.0.driver.suggested_num_streams()
+    }
+
+    /// Makes a stream.
+    ///
+    /// # Errors
+    ///
+    /// Where the platform gives no thread or queue.
+    pub fn new_stream(&self) -> Result<Stream, Error> {
+        let id = StreamId(self.0.next_stream.fetch_add(1, Ordering::Relaxed));
+        let handle =
+            self.0.driver.new_stream(id).map_err(Error::driver(format!("{id} of {}", self.name())))?;
+        let (stream, registered) = Stream::new(self.clone(), id, handle);
+        let mut streams = lock(&self.0.streams);
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(registered);
+        Ok(stream)
+    }
+
+    /// The streams that somebody holds, by id.
+    pub fn streams(&self) -> Vec<Stream> {
+        lock(&self.0.streams).iter().filter_map(Stream::upgrade).collect()
+    }
+
+    /// Waits for all work of all streams.
+    ///
+    /// # Errors
+    ///
+    /// The first failure, by stream id; the other streams are waited for all the same.
+    pub fn sync(&self) -> Result<(), Error> {
+        let results: Vec<_> = self.streams().iter().map(Stream::sync).collect();
+        results.into_iter().collect()
+    }
+
+    /// What contexts and routines hold.
+    pub fn memory(&self) -> MemoryUse {
+        *lock(&self.0.memory)
+    }
+
+    /// Begins a new peak at what is held now.
+    pub fn reset_peak(&self) {
+        let mut memory = lock(&self.0.memory);
+        memory.peak_bytes = memory.live_bytes;
+    }
+
+    pub(crate) fn pool_cap(&self) -> usize {
+        self.0.pool_cap
+    }
+
+    pub(crate) fn next_pool(&self) -> PoolId {
+        PoolId(self.0.next_pool.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn count_alloc(&self, bytes: usize) {
+        let mut memory = lock(&self.0.memory);
+        memory.live_bytes += bytes;
+        memory.peak_bytes = memory.peak_bytes.max(memory.live_bytes);
+    }
+
+    pub(crate) fn count_free(&self, bytes: usize) {
+        lock(&self.0.memory).live_bytes -= bytes;
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        self.0.device_id == other.0.device_id
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({}, id {})", self.name(), self.0.device_id)
+    }
+}

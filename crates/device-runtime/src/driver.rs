@@ -1,0 +1,347 @@
+//! The contract of a device: what the runtime asks of it, in about two dozen methods.
+//!
+//! A driver stands for one device. The runtime passes pool ids, offsets and the handles that the driver itself made; a
+//! handle is opaque to the runtime, so a driver puts into it whatever it likes.
+//!
+//! # What a driver owes
+//!
+//! * The tasks of one stream (launches, copies, fills, records, waits) take effect in the order they were handed over.
+//! * Handing over is asynchronous or not, as the driver likes; it may block while a queue is full, but not on other
+//!   streams' progress beyond the waits it was told to make.
+//! * Memory, code and host arrays that a pending task uses stay alive until the task is done, whatever is dropped or freed
+//!   meanwhile.
+//! * The first failure of a stream fails every later task of it without running it, until the stream is reset.
+//! * All methods may be called from any thread.
+
+use std::{
+    any::Any,
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use codegen_core::{Artifact, Caps};
+use tnode::HostArray;
+
+use crate::error::DriverError;
+
+/// A device's implementation. See the [crate's front page](crate) for the division of duties.
+///
+/// # Safety of the unsafe methods
+///
+/// Those that hand a task to a stream are `unsafe` for one reason only: **ordering**. The caller guarantees that while the
+/// task runs no other task writes the bytes it reads, and no other task touches the bytes it writes; tasks are ordered by
+/// being on one stream or by [`Driver::wait`] on an event recorded behind the other. Bounds, handles, overlap and arity are
+/// the driver's to check.
+#[allow(unsafe_code, reason = "declares the unsafe methods; nothing here is called")]
+pub trait Driver: Send + Sync {
+    /// The device's kind in one word, such as `multicore`.
+    fn name(&self) -> &str;
+
+    /// What it can hold and compute.
+    fn caps(&self) -> &Caps;
+
+    /// Facts that do not change while the process runs, for people: name and value.
+    fn static_properties(&self) -> Vec<(&'static str, String)>;
+
+    /// Chooses how many streams to suggest. The first call counts, later ones do nothing.
+    fn initialize(&self, strategy: StreamStrategy);
+
+    /// Whether [`Driver::initialize`] was called.
+    fn is_initialized(&self) -> bool;
+
+    /// How many streams make good use of the device under the strategy chosen.
+    fn suggested_num_streams(&self) -> usize;
+
+    /// Bytes that pools occupy now, those that pending tasks still hold included.
+    fn used_memory(&self) -> usize;
+
+    /// What goes on in a stream, for people; no stable format.
+    fn debug_info(&self, stream: &StreamHandle) -> String;
+
+    /// Makes a pool of initialised bytes of any value, aligned to [`Caps::alignment`]. The runtime never reuses an id.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::OutOfMemory`]; nothing is left allocated.
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError>;
+
+    /// Forgets a pool. Tasks handed over before keep its memory alive until they are done.
+    fn free_pool(&self, pool: PoolId);
+
+    /// Makes an in-order queue.
+    ///
+    /// # Errors
+    ///
+    /// Where the platform gives no thread or queue.
+    fn new_stream(&self, stream: StreamId) -> Result<StreamHandle, DriverError>;
+
+    /// Ends a stream after its pending tasks. May wait for them.
+    fn drop_stream(&self, stream: StreamHandle);
+
+    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again.
+    ///
+    /// # Errors
+    ///
+    /// Where the device is beyond help.
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError>;
+
+    /// Whether everything handed over so far is done.
+    fn is_idle(&self, stream: &StreamHandle) -> bool;
+
+    /// Makes an artifact's code ready to run.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::UnsupportedPayload`] for code of another kind of device.
+    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError>;
+
+    /// The kernel at a position of the artifact.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::NoSuchEntry`].
+    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError>;
+
+    /// Fixes a kernel's memory: one location per memory parameter. Done once per link, so that launches resolve nothing.
+    ///
+    /// # Errors
+    ///
+    /// Where a pool does not exist, a range leaves its pool, written memory overlaps another parameter, or their number is
+    /// wrong.
+    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError>;
+
+    /// Enqueues the whole of a kernel (`0..extent`), with one value per static index.
+    ///
+    /// # Safety
+    ///
+    /// The caller orders this task with all others that touch its memory; see the trait. Each binding is within its range.
+    ///
+    /// # Errors
+    ///
+    /// A failed stream, a wrong number of bindings, a queue that only the caller could drain.
+    unsafe fn launch(
+        &self,
+        stream: &StreamHandle,
+        kernel: &BoundHandle,
+        bindings: &[i64],
+    ) -> Result<(), DriverError>;
+
+    /// Enqueues zeroing `bytes` bytes.
+    ///
+    /// # Safety
+    ///
+    /// The caller orders this task with all others that touch its memory; see the trait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::launch`], and a range outside the pool.
+    unsafe fn memset_zero(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        bytes: usize,
+    ) -> Result<(), DriverError>;
+
+    /// Enqueues copying `bytes` bytes of a host array, from `src_offset` on. The task owns its share of the array.
+    ///
+    /// # Safety
+    ///
+    /// The caller orders this task with all others that touch its memory; see the trait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::launch`], and a range outside the pool or the array.
+    unsafe fn copy_in(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        src: &Arc<HostArray>,
+        src_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError>;
+
+    /// Enqueues copying `bytes` bytes into a landing array, from `dst_offset` on. The host takes it after the event.
+    ///
+    /// # Safety
+    ///
+    /// The caller orders this task with all others that touch its memory; see the trait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::launch`], and a range outside the pool or the array.
+    unsafe fn copy_out(
+        &self,
+        stream: &StreamHandle,
+        src: Location,
+        dst: &HostLanding,
+        dst_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError>;
+
+    /// Enqueues copying `bytes` bytes within the device; the ranges do not overlap.
+    ///
+    /// # Safety
+    ///
+    /// The caller orders this task with all others that touch its memory; see the trait.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::launch`], a range outside its pool, overlapping ranges.
+    unsafe fn copy(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        src: Location,
+        bytes: usize,
+    ) -> Result<(), DriverError>;
+
+    /// An event that is done when everything handed to the stream so far is done, or failed.
+    ///
+    /// # Errors
+    ///
+    /// A queue that only the caller could drain; a lost device.
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError>;
+
+    /// Makes the stream's later tasks start after the event. Does not wait on the caller's thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::record`].
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError>;
+
+    /// Whether the event is done; cheap.
+    ///
+    /// # Errors
+    ///
+    /// The failure, if the event is done by failing.
+    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError>;
+
+    /// Waits on the caller's thread until the event is done.
+    ///
+    /// # Errors
+    ///
+    /// The failure; or that the caller is the one who would have to make progress.
+    fn sync(&self, event: &EventHandle) -> Result<(), DriverError>;
+}
+
+/// Memory of a device by number. Pools of nodes count from 1 in the order of allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub u32);
+
+impl PoolId {
+    /// Reserved for the merge buffer of the stream that runs the task.
+    pub const MERGE: PoolId = PoolId(0);
+}
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pool {}", self.0)
+    }
+}
+
+/// Where a buffer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// Which pool.
+    pub pool: PoolId,
+    /// Bytes from its beginning.
+    pub offset: usize,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} offset {}", self.pool, self.offset)
+    }
+}
+
+/// A stream's number within its device; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {}", self.0)
+    }
+}
+
+/// What a wait protects, which decides whether a failure crosses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum After {
+    /// The later tasks read what was done before the event: its failure is theirs too.
+    Data,
+    /// The later tasks only overwrite what was used before the event: its failure is no concern.
+    Order,
+}
+
+/// How many streams to suggest for a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StreamStrategy {
+    /// One per device; parallelism comes from devices and from inside kernels.
+    #[default]
+    OnlyDevicesParallel,
+    /// As many as let transfers overlap with computing.
+    ForParallelCopying,
+    /// As many as the device can run at once.
+    MostParallelStreams,
+}
+
+/// A host array that copies from the device arrive in.
+pub type HostLanding = Arc<Mutex<HostArray>>;
+
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident $what:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $name(Arc<dyn Any + Send + Sync>);
+
+        impl $name {
+            /// Wraps what the driver needs to find again.
+            pub fn new<T: Send + Sync + 'static>(value: T) -> Self {
+                $name(Arc::new(value))
+            }
+
+            /// What the driver put in.
+            ///
+            /// # Errors
+            ///
+            /// [`DriverError::ForeignHandle`] where another driver made the handle.
+            pub fn get<T: Send + Sync + 'static>(&self) -> Result<&T, DriverError> {
+                self.0.downcast_ref().ok_or(DriverError::ForeignHandle { what: $what })
+            }
+
+            /// A share of what the driver put in, for a task to own.
+            ///
+            /// # Errors
+            ///
+            /// [`DriverError::ForeignHandle`] where another driver made the handle.
+            pub fn share<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, DriverError> {
+                self.0.clone().downcast().map_err(|_| DriverError::ForeignHandle { what: $what })
+            }
+        }
+
+        impl From<Arc<dyn Any + Send + Sync>> for $name {
+            fn from(shared: Arc<dyn Any + Send + Sync>) -> Self {
+                $name(shared)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!("<", $what, ">"))
+            }
+        }
+    )*};
+}
+
+handles! {
+    /// A driver's stream.
+    StreamHandle "stream";
+    /// A driver's event.
+    EventHandle "event";
+    /// A driver's loaded artifact.
+    ModuleHandle "module";
+    /// A driver's kernel of a loaded artifact.
+    KernelHandle "kernel";
+    /// A driver's kernel with its memory fixed.
+    BoundHandle "bound kernel";
+}

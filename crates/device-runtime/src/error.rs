@@ -1,0 +1,316 @@
+//! What can go wrong: [`DriverError`] below the contract, [`Error`] above it, and [`Failure`] for what went wrong while
+//! nobody was looking.
+
+use std::{fmt, sync::Arc};
+
+use tnode::{DType, Dims};
+
+use crate::driver::{PoolId, StreamId};
+
+/// Why a task failed after it was handed over. Shared by everything that depends on the task; cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(Arc<FailureParts>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct FailureParts {
+    stream: StreamId,
+    task: String,
+    message: String,
+}
+
+impl Failure {
+    /// What failed where, and what it said.
+    pub fn new(stream: StreamId, task: impl Into<String>, message: impl Into<String>) -> Failure {
+        Failure(Arc::new(FailureParts { stream, task: task.into(), message: message.into() }))
+    }
+
+    /// The stream whose task failed first.
+    pub fn stream(&self) -> StreamId {
+        self.0.stream
+    }
+
+    /// The task: a kernel's name, or a kind of copy.
+    pub fn task(&self) -> &str {
+        &self.0.task
+    }
+
+    /// What was said: a panic's message, or the device's.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` failed on {}: {}", self.0.task, self.0.stream, self.0.message)
+    }
+}
+
+/// What a driver reports.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// No room for a pool.
+    #[error("out of device memory: {requested} bytes requested, {used} in use")]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes pools occupied already.
+        used: usize,
+    },
+    /// The device cannot run this kind of code.
+    #[error("device `{driver}` does not load {payload} artifacts")]
+    UnsupportedPayload {
+        /// Which driver.
+        driver: String,
+        /// The kind of payload.
+        payload: String,
+    },
+    /// The artifact has no such kernel.
+    #[error("the artifact has no kernel at position {index}; it has {kernels}")]
+    NoSuchEntry {
+        /// The position asked for.
+        index: usize,
+        /// How many there are.
+        kernels: usize,
+    },
+    /// A handle that another driver made.
+    #[error("this {what} belongs to another driver")]
+    ForeignHandle {
+        /// The kind of handle.
+        what: &'static str,
+    },
+    /// A pool that was never made, or was freed.
+    #[error("{pool} does not exist")]
+    NoSuchPool {
+        /// Which one.
+        pool: PoolId,
+    },
+    /// A range that leaves its memory.
+    #[error("{what}: bytes {offset}..+{bytes} lie outside its {size} bytes")]
+    OutOfBounds {
+        /// Whose memory.
+        what: String,
+        /// Where the range begins.
+        offset: usize,
+        /// How long it is.
+        bytes: usize,
+        /// How long the memory is.
+        size: usize,
+    },
+    /// Written memory that is also another parameter's.
+    #[error("kernel `{kernel}`: parameters {first} and {second} overlap and one is written")]
+    Overlap {
+        /// Which kernel.
+        kernel: String,
+        /// One parameter.
+        first: usize,
+        /// The other.
+        second: usize,
+    },
+    /// A wrong number of arguments.
+    #[error("kernel `{kernel}`: expected {expected} {what}, found {found}")]
+    Arity {
+        /// Which kernel.
+        kernel: String,
+        /// Bindings or memory parameters.
+        what: &'static str,
+        /// How many it takes.
+        expected: usize,
+        /// How many there were.
+        found: usize,
+    },
+    /// A task failed; everything behind it on the stream and everything that reads its results fails with it.
+    #[error("{0}")]
+    Failed(Failure),
+    /// The caller is the worker that would have to make room, or to reach the event.
+    #[error("{stream} cannot wait for itself: {doing} from one of its own tasks would never return")]
+    SelfWait {
+        /// Which stream.
+        stream: StreamId,
+        /// What was tried.
+        doing: &'static str,
+    },
+    /// The platform refused a thread, a queue, or anything else.
+    #[error("{what}: {message}")]
+    Platform {
+        /// What was tried.
+        what: &'static str,
+        /// What the platform said.
+        message: String,
+    },
+}
+
+/// What the runtime reports. Messages name the user's objects.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A routine reads a node before anything could have written it.
+    #[error(
+        "routine `{routine}`: the linked context lacks node `{node}`, which the routine reads; give it a value first (`init_from_host`), or link a routine that writes it"
+    )]
+    ContextLacksNode {
+        /// Which routine.
+        routine: String,
+        /// Which node.
+        node: String,
+    },
+    /// The routine has nodes that the caller gave no handle for.
+    #[error(
+        "routine `{routine}`: no handle for node `{node}` (position {position}, {handles} handles given)"
+    )]
+    NoHandle {
+        /// Which routine.
+        routine: String,
+        /// Which node, by the routine's name for it.
+        node: String,
+        /// Its position in the routine.
+        position: usize,
+        /// How many handles there were.
+        handles: usize,
+    },
+    /// The routine reads a merge buffer into which nothing was transferred.
+    #[error("routine `{routine}` reads node `{node}` from the merge buffer, which holds nothing yet")]
+    MergeBufferEmpty {
+        /// Which routine.
+        routine: String,
+        /// Which node.
+        node: String,
+    },
+    /// Sizes differ.
+    #[error("node `{node}`: {what} has sizes {found:?}, expected {expected:?}")]
+    Shape {
+        /// Which node.
+        node: String,
+        /// What was compared with the node.
+        what: String,
+        /// The node's sizes, with margins.
+        expected: Dims,
+        /// The other's.
+        found: Dims,
+    },
+    /// Element types differ.
+    #[error("node `{node}`: {what} has elements of {found}, expected {expected}")]
+    ElementType {
+        /// Which node.
+        node: String,
+        /// What was compared with the node.
+        what: String,
+        /// The node's.
+        expected: DType,
+        /// The other's.
+        found: DType,
+    },
+    /// A virtual node has no values anywhere.
+    #[error("node `{node}` is virtual: it is computed where it is used and has no memory to {access}")]
+    Virtual {
+        /// Which node.
+        node: String,
+        /// What was tried.
+        access: &'static str,
+    },
+    /// A node the context knows nothing of.
+    #[error("node `{node}` is not in this context ({stream}): {hint}")]
+    NotInContext {
+        /// Which node.
+        node: String,
+        /// The context's stream.
+        stream: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// A node that has memory already.
+    #[error("node `{node}` is already in this context ({stream}); use `from_host` to change its values")]
+    AlreadyInContext {
+        /// Which node.
+        node: String,
+        /// The context's stream.
+        stream: String,
+    },
+    /// A wrong number of bindings.
+    #[error("routine `{routine}`: expected {expected} bindings ({symbols}), found {found}")]
+    BindingCount {
+        /// Which routine.
+        routine: String,
+        /// How many symbols it has.
+        expected: usize,
+        /// Their names.
+        symbols: String,
+        /// How many values there were.
+        found: usize,
+    },
+    /// A binding outside its symbol's range.
+    #[error("routine `{routine}`: binding @{symbol} = {value} is outside 0..{range}")]
+    BindingRange {
+        /// Which routine.
+        routine: String,
+        /// Which symbol.
+        symbol: String,
+        /// Values are `0..range`.
+        range: i64,
+        /// The value.
+        value: i64,
+    },
+    /// A stream of another device.
+    #[error("{found} belongs to another device than {expected}")]
+    OtherDevice {
+        /// The context's stream.
+        expected: String,
+        /// The other one.
+        found: String,
+    },
+    /// The node's last writer failed, so it has no value.
+    #[error("node `{node}` has no value: {failure}")]
+    Poisoned {
+        /// Which node.
+        node: String,
+        /// The first failure behind it.
+        failure: Failure,
+    },
+    /// A node alone exceeds what one pool may hold.
+    #[error("node `{node}` needs {bytes} bytes, more than a pool's {cap}")]
+    NodeTooLarge {
+        /// Which node.
+        node: String,
+        /// What it needs.
+        bytes: usize,
+        /// What a pool may hold.
+        cap: usize,
+    },
+    /// A schedule and an artifact that do not fit each other: a defect of whoever made the code.
+    #[error("routine `{routine}`: its code contradicts itself: {problem}")]
+    InvalidCode {
+        /// Which routine.
+        routine: String,
+        /// What does not fit.
+        problem: String,
+    },
+    /// The node's sizes are not settled, or an array could not be made.
+    #[error(transparent)]
+    Node(#[from] tnode::Error),
+    /// The device refused or failed.
+    #[error("{during}: {source}")]
+    Driver {
+        /// What was being done, with the user's objects.
+        during: String,
+        /// The device's answer.
+        source: DriverError,
+    },
+}
+
+impl Error {
+    /// Wraps a driver's answer, naming what was being done.
+    pub(crate) fn driver(during: impl Into<String>) -> impl FnOnce(DriverError) -> Error {
+        move |source| Error::Driver { during: during.into(), source }
+    }
+
+    /// The first failure behind this error, if it stems from a task that failed.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Error::Poisoned { failure, .. } | Error::Driver { source: DriverError::Failed(failure), .. } => {
+                Some(failure)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Packing allocations into pools: bump allocation with alignment, a new pool whenever the cap would be passed.
+
+/// Where each item goes, and how large each pool is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolPlan {
+    /// Per item: which of the plan's pools, and the offset in bytes.
+    pub places: Vec<(usize, usize)>,
+    /// Bytes of each pool.
+    pub sizes: Vec<usize>,
+}
+
+/// An item that no pool can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("item {item} needs {bytes} bytes, more than a pool's {cap}")]
+pub struct TooLarge {
+    /// Its position.
+    pub item: usize,
+    /// Its size.
+    pub bytes: usize,
+    /// What a pool may hold.
+    pub cap: usize,
+}
+
+/// Plans pools of at most `cap` bytes for items of `(bytes, alignment)`, in order.
+///
+/// ```
+/// use device_runtime::plan_pool_segments;
+/// let plan = plan_pool_segments(1000, &[(100, 1), (100, 4), (50, 8)])?;
+/// assert_eq!((plan.places, plan.sizes), (vec![(0, 0), (0, 100), (0, 200)], vec![250]));
+/// # Ok::<(), device_runtime::TooLarge>(())
+/// ```
+///
+/// # Errors
+///
+/// When an item alone exceeds the cap.
+pub fn plan_pool_segments(cap: usize, items: &[(usize, usize)]) -> Result<PoolPlan, TooLarge> {
+    let mut plan = PoolPlan { places: Vec::with_capacity(items.len()), sizes: Vec::new() };
+    for (item, &(bytes, align)) in items.iter().enumerate() {
+        if bytes > cap {
+            return Err(TooLarge { item, bytes, cap });
+        }
+        plan.place(cap, bytes, align);
+    }
+    Ok(plan)
+}
+
+impl PoolPlan {
+    /// Puts an item that fits a pool of its own at the end of the last pool, or into a new one.
+    fn place(&mut self, cap: usize, bytes: usize, align: usize) {
+        let end = |size: usize| Some((size.checked_next_multiple_of(align.max(1))?, bytes));
+        let fits =
+            |&(offset, bytes): &(usize, usize)| offset.checked_add(bytes).is_some_and(|end| end <= cap);
+        match self.sizes.last_mut().and_then(|size| Some((end(*size).filter(fits)?.0, size))) {
+            Some((offset, size)) => {
+                *size = offset + bytes;
+                self.places.push((self.sizes.len() - 1, offset));
+            }
+            None => {
+                self.sizes.push(bytes);
+                self.places.push((self.sizes.len() - 1, 0));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(items: &[(usize, usize)]) -> (Vec<(usize, usize)>, Vec<usize>) {
+        let plan = plan_pool_segments(1000, items).unwrap();
+        (plan.places, plan.sizes)
+    }
+
+    #[test]
+    fn goldens() {
+        assert_eq!(planned(&[(100, 1), (100, 4), (50, 8)]), (vec![(0, 0), (0, 100), (0, 200)], vec![250]));
+        assert_eq!(planned(&[(600, 1), (600, 1)]), (vec![(0, 0), (1, 0)], vec![600, 600]));
+        assert_eq!(planned(&[(1000, 1), (1, 1)]), (vec![(0, 0), (1, 0)], vec![1000, 1]));
+        assert_eq!(planned(&[(5, 1), (8, 8)]), (vec![(0, 0), (0, 8)], vec![16]));
+        assert_eq!(planned(&[]), (vec![], vec![]));
+        let refused = plan_pool_segments(1000, &[(1, 1), (2000, 1)]);
+        assert_eq!(refused, Err(TooLarge { item: 1, bytes: 2000, cap: 1000 }));
+    }
+
+    #[test]
+    fn alignment_alone_may_open_a_pool() {
+        assert_eq!(planned(&[(990, 1), (10, 64)]), (vec![(0, 0), (1, 0)], vec![990, 10]));
+    }
+}

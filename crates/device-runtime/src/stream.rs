@@ -1,0 +1,133 @@
+//! Streams: in-order queues on a device.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use crate::{
+    device::Device,
+    driver::{After, StreamHandle, StreamId},
+    error::Error,
+    event::Event,
+};
+
+/// An in-order queue on a device. Cheap to clone; equality is identity. Dropping the last handle, which contexts and
+/// routines hold too, ends the stream after its pending tasks.
+#[derive(Clone)]
+pub struct Stream(Arc<StreamInner>);
+
+pub(crate) struct StreamInner {
+    device: Device,
+    id: StreamId,
+    handle: StreamHandle,
+}
+
+impl Drop for StreamInner {
+    fn drop(&mut self) {
+        self.device.driver().drop_stream(self.handle.clone());
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(device: Device, id: StreamId, handle: StreamHandle) -> (Stream, Weak<StreamInner>) {
+        let inner = Arc::new(StreamInner { device, id, handle });
+        let weak = Arc::downgrade(&inner);
+        (Stream(inner), weak)
+    }
+
+    pub(crate) fn upgrade(weak: &Weak<StreamInner>) -> Option<Stream> {
+        weak.upgrade().map(Stream)
+    }
+
+    pub(crate) fn handle(&self) -> &StreamHandle {
+        &self.0.handle
+    }
+
+    /// The device it runs on.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Its number, unique on its device for all time.
+    pub fn stream_id(&self) -> StreamId {
+        self.0.id
+    }
+
+    /// `driver:ordinal:stream`.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.0.device.name(), self.0.id.0)
+    }
+
+    /// An event that is done when everything scheduled on the stream so far is done.
+    ///
+    /// # Errors
+    ///
+    /// Where the device takes no more tasks.
+    pub fn all_work(&self) -> Result<Event, Error> {
+        let driver = self.0.device.driver();
+        let handle =
+            driver.record(&self.0.handle).map_err(Error::driver(format!("recording on {}", self.name())))?;
+        Ok(Event::new(self.0.device.clone(), self.0.id, handle))
+    }
+
+    /// Waits until everything scheduled on the stream so far is done.
+    ///
+    /// # Errors
+    ///
+    /// The stream's first failure.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.all_work()?.sync()
+    }
+
+    /// Whether everything scheduled on the stream is done.
+    pub fn is_idle(&self) -> bool {
+        self.0.device.driver().is_idle(&self.0.handle)
+    }
+
+    /// Makes later tasks of the stream start after the event, and fail if it fails. Rarely needed: contexts order all
+    /// accesses to nodes by themselves.
+    ///
+    /// # Errors
+    ///
+    /// For an event of another device, and where the device takes no more tasks.
+    pub fn will_wait_for(&self, event: &Event) -> Result<(), Error> {
+        if event.device() != &self.0.device {
+            return Err(Error::OtherDevice { expected: self.name(), found: event.to_string() });
+        }
+        let driver = self.0.device.driver();
+        driver
+            .wait(&self.0.handle, event.handle(), After::Data)
+            .map_err(Error::driver(format!("making {} wait", self.name())))
+    }
+
+    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Nodes whose writers failed stay
+    /// without value until they are written anew.
+    ///
+    /// # Errors
+    ///
+    /// Where the device is beyond help.
+    pub fn reset(&self) -> Result<(), Error> {
+        let driver = self.0.device.driver();
+        driver.reset_stream(&self.0.handle).map_err(Error::driver(format!("resetting {}", self.name())))
+    }
+
+    /// What goes on in the stream, for people; no stable format.
+    pub fn debug_info(&self) -> String {
+        self.0.device.driver().debug_info(&self.0.handle)
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Stream) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Stream {}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({})", self.name())
+    }
+}

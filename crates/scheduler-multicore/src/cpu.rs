@@ -1,0 +1,363 @@
+//! The CPU as a driver: pools in host memory, kernels in this process, tasks on a scheduler's lanes.
+
+use std::{collections::BTreeMap, num::NonZero, sync::Arc as Shared};
+
+use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Payload, host::HostModule};
+use device_runtime::{
+    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
+    PoolId, StreamHandle, StreamId, StreamStrategy,
+};
+use tnode::{DType, HostArray};
+
+use crate::{
+    event::EventState,
+    inline::Inline,
+    lane::{Lane, LaneState, Scheduler, is_current},
+    multicore::Multicore,
+    raw::{ALIGNMENT, Bound, Memory, Region, Work, memory_params},
+    sync::{Arc, Mutex, OnceLock, Ordering, atomic::AtomicUsize},
+    task::Task,
+};
+
+/// What may be chosen about a CPU device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Threads that kernels may be split over, the stream's own included; by default as many as the machine has.
+    pub threads: usize,
+    /// Tasks that may wait in a stream's queue before whoever adds one has to wait; the worker may hold as many again.
+    pub queue_capacity: usize,
+    /// Bytes that pools may occupy together; no limit by default.
+    pub memory_limit: Option<usize>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Config { threads, queue_capacity: 1024, memory_limit: None }
+    }
+}
+
+/// A CPU device. One process may have several; they share nothing.
+#[derive(Debug)]
+pub struct Cpu<S: Scheduler> {
+    scheduler: S,
+    caps: Caps,
+    memory_limit: Option<usize>,
+    strategy: OnceLock<StreamStrategy>,
+    used: Arc<AtomicUsize>,
+    pools: Mutex<BTreeMap<PoolId, Shared<Memory>>>,
+}
+
+impl Cpu<Multicore> {
+    /// A device with a worker thread per stream.
+    pub fn multicore(config: Config) -> Cpu<Multicore> {
+        Cpu::new(Multicore::new(&config), config.memory_limit)
+    }
+}
+
+impl Cpu<Inline> {
+    /// A device that runs everything on the caller's thread; of the configuration only the memory limit matters.
+    pub fn inline(config: Config) -> Cpu<Inline> {
+        Cpu::new(Inline, config.memory_limit)
+    }
+}
+
+impl<S: Scheduler> Cpu<S> {
+    /// A device with a scheduler of your own.
+    pub fn new(scheduler: S, memory_limit: Option<usize>) -> Cpu<S> {
+        Cpu {
+            caps: caps(&scheduler),
+            scheduler,
+            memory_limit,
+            strategy: OnceLock::new(),
+            used: Arc::default(),
+            pools: Mutex::default(),
+        }
+    }
+
+    /// Memory for a pool, within the limit.
+    fn allocate(&self, bytes: usize) -> Result<Shared<Memory>, DriverError> {
+        let limit = self.memory_limit.unwrap_or(usize::MAX);
+        let refused = || DriverError::OutOfMemory { requested: bytes, used: self.used_memory() };
+        Memory::zeroed(bytes, &self.used, limit).ok_or_else(refused)
+    }
+
+    fn region(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
+        let memory = self.pools.lock().get(&at.pool).cloned();
+        let memory = memory.ok_or(DriverError::NoSuchPool { pool: at.pool })?;
+        let size = memory.bytes();
+        Region::new(memory, at.offset, bytes).ok_or_else(|| DriverError::OutOfBounds {
+            what: at.pool.to_string(),
+            offset: at.offset,
+            bytes,
+            size,
+        })
+    }
+}
+
+/// What any CPU does through its codegens, as far as the runtime has to know.
+fn caps(scheduler: &impl Scheduler) -> Caps {
+    let all: DTypeSet = DType::ALL.into_iter().collect();
+    Caps {
+        target: scheduler.name().to_owned(),
+        storage: all,
+        arithmetic: all,
+        vector_bytes: 16,
+        vector_registers: 16,
+        fma: true,
+        l1_bytes: 32 << 10,
+        l2_bytes: 1 << 20,
+        threads: scheduler.threads(),
+        alignment: ALIGNMENT,
+    }
+}
+
+/// A stream: its lane and the lane's state.
+struct Stream<L> {
+    lane: L,
+    state: Arc<LaneState>,
+}
+
+impl<L: Lane> Stream<L> {
+    /// Takes work unless the stream has failed.
+    fn submit(&self, work: Work) -> Result<(), DriverError> {
+        match self.state.failure() {
+            Some(failure) => Err(DriverError::Failed(failure)),
+            None => self.lane.submit(Task::work(work)),
+        }
+    }
+
+    fn record(&self) -> Result<Arc<EventState>, DriverError> {
+        let event = self.state.event();
+        self.lane.submit(Task::signal(Arc::clone(&event)))?;
+        Ok(event)
+    }
+}
+
+/// A loaded artifact.
+struct Module {
+    code: HostModule,
+    kernels: Vec<KernelAbi>,
+}
+
+/// A kernel of a loaded artifact.
+struct Kernel {
+    code: HostModule,
+    index: usize,
+    abi: KernelAbi,
+}
+
+#[allow(
+    unsafe_code,
+    reason = "implements the unsafe methods of `Driver` by handing their promise on to `raw`"
+)]
+impl<S: Scheduler> Driver for Cpu<S> {
+    fn name(&self) -> &str {
+        self.scheduler.name()
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn static_properties(&self) -> Vec<(&'static str, String)> {
+        let limit = self.memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+        vec![
+            ("architecture", std::env::consts::ARCH.to_owned()),
+            ("threads", self.scheduler.threads().to_string()),
+            ("alignment_bytes", ALIGNMENT.to_string()),
+            ("memory_limit_bytes", limit),
+        ]
+    }
+
+    fn initialize(&self, strategy: StreamStrategy) {
+        self.strategy.get_or_init(|| strategy);
+    }
+
+    fn is_initialized(&self) -> bool {
+        self.strategy.get().is_some()
+    }
+
+    fn suggested_num_streams(&self) -> usize {
+        self.scheduler.suggested_num_streams(self.strategy.get().copied().unwrap_or_default())
+    }
+
+    fn used_memory(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn debug_info(&self, stream: &StreamHandle) -> String {
+        let info = |stream: &Stream<S::Lane>| stream.lane.debug_info();
+        stream.get().map_or_else(|error: DriverError| error.to_string(), info)
+    }
+
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
+        let memory = self.allocate(bytes)?;
+        self.pools.lock().insert(pool, memory);
+        Ok(())
+    }
+
+    fn free_pool(&self, pool: PoolId) {
+        let freed = self.pools.lock().remove(&pool);
+        // Freed outside of the lock, since giving pages back takes a while.
+        drop(freed);
+    }
+
+    fn new_stream(&self, stream: StreamId) -> Result<StreamHandle, DriverError> {
+        let state = LaneState::new(stream);
+        let lane = self.scheduler.open(Arc::clone(&state))?;
+        Ok(StreamHandle::new(Stream { lane, state }))
+    }
+
+    fn drop_stream(&self, stream: StreamHandle) {
+        if let Ok(stream) = stream.get::<Stream<S::Lane>>() {
+            stream.lane.close();
+        }
+    }
+
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
+        let stream: &Stream<S::Lane> = stream.get()?;
+        let event = stream.record()?;
+        // The failure is what the reset is for.
+        let _ = wait(&event)?;
+        stream.state.forgive();
+        Ok(())
+    }
+
+    fn is_idle(&self, stream: &StreamHandle) -> bool {
+        stream.get::<Stream<S::Lane>>().is_ok_and(|stream| stream.lane.is_idle())
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
+        let Payload::Host(code) = &artifact.payload else {
+            let (driver, payload) = (self.name().to_owned(), "non-host".to_owned());
+            return Err(DriverError::UnsupportedPayload { driver, payload });
+        };
+        Ok(ModuleHandle::new(Module { code: code.clone(), kernels: artifact.kernels.clone() }))
+    }
+
+    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
+        let module: &Module = module.get()?;
+        let kernels = module.code.len().min(module.kernels.len());
+        let abi = module.kernels[..kernels].get(index).ok_or(DriverError::NoSuchEntry { index, kernels })?;
+        Ok(KernelHandle::new(Kernel { code: module.code.clone(), index, abi: abi.clone() }))
+    }
+
+    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
+        let kernel: &Kernel = kernel.get()?;
+        let sizes = memory_params(&kernel.abi).map(|(_, bytes)| bytes);
+        let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
+        let regions = regions.collect::<Result<Vec<_>, _>>()?;
+        if regions.len() != args.len() {
+            let (name, expected) = (kernel.abi.name.clone(), regions.len());
+            return Err(DriverError::Arity {
+                kernel: name,
+                what: "memory parameters",
+                expected,
+                found: args.len(),
+            });
+        }
+        Bound::new(kernel.code.clone(), kernel.index, kernel.abi.clone(), regions).map(BoundHandle::new)
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: &StreamHandle,
+        kernel: &BoundHandle,
+        bindings: &[i64],
+    ) -> Result<(), DriverError> {
+        let stream: &Stream<S::Lane> = stream.get()?;
+        // SAFETY: the caller's promise is the one asked for.
+        stream.submit(unsafe { Work::launch(kernel.share()?, bindings)? })
+    }
+
+    unsafe fn memset_zero(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        let stream: &Stream<S::Lane> = stream.get()?;
+        let region = self.region(dst, bytes)?;
+        if region.memory().is_pristine() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise is the one asked for.
+        stream.submit(unsafe { Work::zero(region) })
+    }
+
+    unsafe fn copy_in(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        src: &Shared<HostArray>,
+        src_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        let stream: &Stream<S::Lane> = stream.get()?;
+        let region = self.region(dst, bytes)?;
+        // SAFETY: the caller's promise is the one asked for.
+        stream.submit(unsafe { Work::copy_in(region, Shared::clone(src), src_offset)? })
+    }
+
+    unsafe fn copy_out(
+        &self,
+        stream: &StreamHandle,
+        src: Location,
+        dst: &HostLanding,
+        dst_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        let stream: &Stream<S::Lane> = stream.get()?;
+        let region = self.region(src, bytes)?;
+        // SAFETY: the caller's promise is the one asked for.
+        stream.submit(unsafe { Work::copy_out(region, Shared::clone(dst), dst_offset)? })
+    }
+
+    unsafe fn copy(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        src: Location,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        let stream: &Stream<S::Lane> = stream.get()?;
+        let (dst, src) = (self.region(dst, bytes)?, self.region(src, bytes)?);
+        // SAFETY: the caller's promise is the one asked for.
+        stream.submit(unsafe { Work::copy(dst, src)? })
+    }
+
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
+        let event: Shared<EventState> = stream.get::<Stream<S::Lane>>()?.record()?;
+        Ok(EventHandle::from(event as Shared<dyn std::any::Any + Send + Sync>))
+    }
+
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
+        let stream: &Stream<S::Lane> = stream.get()?;
+        let event: Shared<EventState> = event.share()?;
+        if event.lane == stream.state.id() {
+            return Ok(());
+        }
+        stream.lane.submit(Task::wait(event, after))
+    }
+
+    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
+        match event.get::<EventState>()?.poll() {
+            None => Ok(false),
+            Some(Ok(())) => Ok(true),
+            Some(Err(failure)) => Err(DriverError::Failed(failure)),
+        }
+    }
+
+    fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
+        wait(event.get()?)?.map_err(DriverError::Failed)
+    }
+}
+
+/// Waits for an event on the caller's thread, unless it is the caller who would have to reach it.
+fn wait(event: &EventState) -> Result<Result<(), device_runtime::Failure>, DriverError> {
+    if event.poll().is_none() && is_current(event.lane) {
+        return Err(DriverError::SelfWait { stream: event.stream, doing: "waiting for an event" });
+    }
+    Ok(event.wait())
+}
