@@ -36,6 +36,7 @@ impl NullDevice {
             target: "null".to_owned(),
             storage: all,
             arithmetic: all,
+            transcendental: false,
             vector_bytes: 0,
             vector_registers: 0,
             fma: true,

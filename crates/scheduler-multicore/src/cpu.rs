@@ -102,6 +102,7 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
         target: scheduler.name().to_owned(),
         storage: all,
         arithmetic: all,
+        transcendental: false,
         vector_bytes: 16,
         vector_registers: 16,
         fma: true,
