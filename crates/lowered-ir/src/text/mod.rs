@@ -19,6 +19,7 @@ mod parse_expr;
 mod print;
 
 pub use error::ParseError;
+pub use lex::is_identifier;
 pub use lines::Lines;
 pub use parse::{Parsed, parse, parse_file};
 pub use print::{print, print_expr, print_index, print_stmt};

@@ -1,0 +1,434 @@
+//! The walk over a routine's body that keeps what is in scope and applies each rule where it belongs.
+//!
+//! Parents are checked before their children, so every recursion is bounded by rule V4.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tnode::DType;
+
+use super::{
+    Limits, Place, VerifyError, Violation,
+    independence::{self, Array, Found, Loop},
+    ranges::{Interval, Ranges},
+    tables::{local_size, named_node},
+    types,
+};
+use crate::ir::{
+    Affine, Bound, Expr, Guard, Indices, LocalDecl, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt,
+    Var,
+};
+
+/// Checks every statement of a routine whose declarations were checked.
+pub(super) fn body(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
+    let ranges = Ranges { routine, loops: BTreeMap::new() };
+    let mut checker = Checker {
+        routine,
+        limits,
+        ranges,
+        enclosing: Vec::new(),
+        locals: BTreeMap::new(),
+        seen_loops: BTreeSet::new(),
+        seen_locals: BTreeSet::new(),
+        merge: None,
+        repeats: 1,
+        statements: 0,
+        path: Vec::new(),
+    };
+    checker.block(&routine.body)
+}
+
+/// Whether an expression is deeper than anybody may print it.
+pub(super) fn is_too_deep(expr: &Expr) -> bool {
+    deeper_than(expr, crate::text::MAX_NESTING)
+}
+
+fn deeper_than(expr: &Expr, depth: usize) -> bool {
+    let inner = |e: &Expr| deeper_than(e, depth - 1);
+    match expr {
+        _ if depth == 0 => true,
+        Expr::GetGuarded { otherwise, .. } => inner(otherwise),
+        Expr::Unary { arg, .. } | Expr::Convert { arg, .. } | Expr::Bitcast { arg, .. } => inner(arg),
+        Expr::Binary { a, b, .. } => inner(a) || inner(b),
+        Expr::Ternary { a, b, c, .. } => inner(a) || inner(b) || inner(c),
+        Expr::Const(_)
+        | Expr::Index { .. }
+        | Expr::Get { .. }
+        | Expr::GetMerge { .. }
+        | Expr::GetLocal { .. } => false,
+    }
+}
+
+struct Checker<'r> {
+    routine: &'r Routine,
+    limits: &'r Limits,
+    /// Ranges of the variables of every loop met so far; which of them are in scope, `enclosing` tells.
+    ranges: Ranges<'r>,
+    /// The loops around the current statement.
+    enclosing: Vec<(LoopId, LoopKind)>,
+    /// The locals in scope.
+    locals: BTreeMap<LocalId, LocalDecl>,
+    seen_loops: BTreeSet<LoopId>,
+    seen_locals: BTreeSet<LocalId>,
+    /// The node that the merge buffer was read as.
+    merge: Option<NodeRef>,
+    /// How often unrolling repeats the current statement.
+    repeats: u64,
+    /// Statements so far, with their repetitions.
+    statements: u64,
+    path: Vec<usize>,
+}
+
+type Checked<T = ()> = Result<T, Violation>;
+
+impl<'r> Checker<'r> {
+    fn block(&mut self, block: &'r [Stmt]) -> Result<(), VerifyError> {
+        let mut declared = Vec::new();
+        for (i, stmt) in block.iter().enumerate() {
+            self.path.push(i);
+            self.count().and_then(|()| self.stmt(stmt)).map_err(|violation| self.here(violation))?;
+            match stmt {
+                Stmt::For { var, lo, hi, kind, body } => self.loop_body(*var, *lo, *hi, *kind, body)?,
+                Stmt::Declare { local, .. } => declared.push(*local),
+                _ => {}
+            }
+            self.path.pop();
+        }
+        for local in declared {
+            self.locals.remove(&local);
+        }
+        Ok(())
+    }
+
+    fn here(&self, violation: Violation) -> VerifyError {
+        VerifyError::new(self.routine, Place::Stmt(self.path.clone()), violation)
+    }
+
+    /// V5.
+    fn count(&mut self) -> Checked {
+        self.statements = self.statements.saturating_add(self.repeats);
+        match self.statements <= self.limits.statements {
+            true => Ok(()),
+            false => Err(Violation::TooMany { max: self.limits.statements }),
+        }
+    }
+
+    /// Checks a statement; of a loop, everything but its body.
+    fn stmt(&mut self, stmt: &Stmt) -> Checked {
+        match stmt {
+            Stmt::For { var, lo, hi, kind, .. } => self.loop_head(*var, *lo, *hi, *kind),
+            Stmt::Set { node, index, value } => {
+                self.node(*node)?;
+                self.access(Array::Node(*node), index, &Guard::new())?;
+                self.stored(Array::Node(*node), value)
+            }
+            Stmt::Zero { node } => self.node(*node),
+            Stmt::Declare { local, dtype, dims, space } => {
+                self.declare(*local, LocalDecl { dtype: *dtype, dims: dims.clone(), space: *space })
+            }
+            Stmt::SetLocal { local, index, value } => {
+                self.local(*local)?;
+                self.access(Array::Local(*local), index, &Guard::new())?;
+                self.stored(Array::Local(*local), value)
+            }
+            Stmt::Comment(_) => Ok(()),
+        }
+    }
+
+    // Loops.
+
+    fn loop_head(&mut self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> Checked {
+        if self.enclosing.len() == self.limits.nesting {
+            return Err(Violation::TooDeep { what: "loops", max: self.limits.nesting });
+        }
+        if !self.seen_loops.insert(var) {
+            return Err(Violation::Twice { what: format!("loop variable {var}") });
+        }
+        self.no_vector_around(var)?;
+        if let Some(symbol) = hi.symbol {
+            self.var(symbol.into())?;
+        }
+        self.loop_bounds(var, lo, hi, kind)
+    }
+
+    /// V9, on the loops around.
+    fn no_vector_around(&self, inner: LoopId) -> Checked {
+        match self.enclosing.last() {
+            Some((outer, LoopKind::Vector)) => {
+                Err(Violation::LoopInVector { inner: inner.to_string(), outer: outer.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// V8, and V9 on the loop's own bounds.
+    fn loop_bounds(&self, var: LoopId, lo: i64, hi: Bound, kind: LoopKind) -> Checked {
+        let (max, var) = (self.limits.extent, || var.to_string());
+        if let Some(found) = [lo, hi.limit].into_iter().find(|end| !(-max..=max).contains(end)) {
+            return Err(Violation::LoopBound { var: var(), found, max });
+        }
+        let lanes = 1..=self.limits.vector_extent;
+        match kind {
+            LoopKind::Unrolled if hi.symbol.is_some() => Err(Violation::UnrolledBound { var: var() }),
+            LoopKind::Vector if lo != 0 || hi.symbol.is_some() || !lanes.contains(&hi.limit) => {
+                let end = if hi.symbol.is_some() { "a symbol".into() } else { hi.limit.to_string() };
+                let found = format!("{lo}..{end}");
+                Err(Violation::VectorBounds { var: var(), found, max: self.limits.vector_extent })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn loop_body(
+        &mut self,
+        var: LoopId,
+        lo: i64,
+        hi: Bound,
+        kind: LoopKind,
+        body: &'r [Stmt],
+    ) -> Result<(), VerifyError> {
+        self.ranges.loops.insert(var, self.interval(lo, hi));
+        self.enclosing.push((var, kind));
+        let repeats = self.repeats;
+        if kind == LoopKind::Unrolled {
+            self.repeats = repeats.saturating_mul(hi.limit.saturating_sub(lo).max(0) as u64);
+        }
+        self.block(body)?;
+        self.repeats = repeats;
+        self.enclosing.pop();
+        match kind {
+            LoopKind::Serial | LoopKind::Unrolled => Ok(()),
+            LoopKind::Vector | LoopKind::Parallel => self.independent(&Loop { var, kind, body }),
+        }
+    }
+
+    /// The values of a loop variable; the bounds were checked.
+    fn interval(&self, lo: i64, hi: Bound) -> Interval {
+        let greatest = hi.symbol.map(|symbol| self.ranges.of(symbol.into()).hi);
+        Interval { lo, hi: greatest.map_or(hi.limit, |g| g.min(hi.limit)) - 1 }
+    }
+
+    /// V19 and V20.
+    fn independent(&self, looped: &Loop<'r>) -> Result<(), VerifyError> {
+        let name = |array| self.named(array);
+        independence::check(looped, &self.ranges, &name).map_err(|(inside, violation): Found| {
+            let path = self.path.iter().copied().chain(inside).collect();
+            VerifyError::new(self.routine, Place::Stmt(path), violation)
+        })
+    }
+
+    // References.
+
+    /// V6 and V3.
+    fn declare(&mut self, local: LocalId, decl: LocalDecl) -> Checked {
+        if !self.seen_locals.insert(local) {
+            return Err(Violation::Twice { what: format!("local {local}") });
+        }
+        local_size(local, &decl, self.limits)?;
+        self.locals.insert(local, decl);
+        Ok(())
+    }
+
+    /// V7 for nodes.
+    fn node(&self, node: NodeRef) -> Checked {
+        match self.routine.nodes.get(node.index()) {
+            Some(_) => Ok(()),
+            None => Err(Violation::OutOfScope { what: format!("node {node}"), expected: "a declared node" }),
+        }
+    }
+
+    /// V7 for locals.
+    fn local(&self, local: LocalId) -> Checked {
+        let expected = "a local declared before in this block or an enclosing one";
+        match self.locals.contains_key(&local) {
+            true => Ok(()),
+            false => Err(Violation::OutOfScope { what: format!("local {local}"), expected }),
+        }
+    }
+
+    /// V7 for loop variables and symbols.
+    fn var(&self, var: Var) -> Checked {
+        let (known, expected) = match var {
+            Var::Loop(id) => (self.kind(id).is_some(), "the variable of an enclosing loop"),
+            Var::Symbol(id) => (id.index() < self.routine.symbols.len(), "a declared symbol"),
+        };
+        if known { Ok(()) } else { Err(Violation::OutOfScope { what: format!("variable {var}"), expected }) }
+    }
+
+    /// The kind of an enclosing loop.
+    fn kind(&self, var: LoopId) -> Option<LoopKind> {
+        self.enclosing.iter().find(|(v, _)| *v == var).map(|&(_, kind)| kind)
+    }
+
+    // Indices.
+
+    /// V10 to V13 on an access of an array in scope.
+    fn access(&self, array: Array, index: &Indices, guard: &Guard) -> Checked {
+        let (dims, space) = self.shape(array);
+        if dims.len() != index.len() {
+            return Err(Violation::Arity {
+                array: self.named(array),
+                expected: dims.len(),
+                found: index.len(),
+            });
+        }
+        self.steepness(array, index)?;
+        for (dim, (index, &size)) in index.iter().zip(dims).enumerate() {
+            let interval = self.index(index, guard)?;
+            if let Some(Interval { lo, hi }) = interval.filter(|i| i.lo < 0 || i.hi as u64 >= size as u64) {
+                return Err(Violation::OutOfBounds { array: self.named(array), dim, lo, hi, size });
+            }
+            if let (Array::Local(local), Some(Space::Register)) = (array, space) {
+                self.register_index(local, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// V12 on the terms of an access with as many indices as dimensions.
+    fn steepness(&self, array: Array, index: &Indices) -> Checked {
+        let mut stride = self.dtype(array).size_bytes() as u128;
+        for (dim, (index, &size)) in index.iter().zip(self.shape(array).0).enumerate().rev() {
+            let steep = |factor: &i64| stride.saturating_mul(factor.unsigned_abs().into()) > 1 << 56;
+            let mut factors = index.terms().iter().map(|t| t.1).chain([index.offset()]);
+            if let Some(found) = factors.find(steep) {
+                return Err(Violation::IndexTooSteep { array: self.named(array), dim, found });
+            }
+            stride = stride.saturating_mul((size as u128).max(1));
+        }
+        Ok(())
+    }
+
+    fn shape(&self, array: Array) -> (&[usize], Option<Space>) {
+        match array {
+            Array::Node(node) => (&self.routine.node(node).dims, None),
+            Array::Local(local) => self.locals.get(&local).map_or((&[], None), |d| (&d.dims, Some(d.space))),
+        }
+    }
+
+    /// The interval of an index, or `None` if it is never evaluated. V7 and V12 on its variables and size.
+    fn index(&self, index: &Affine, guard: &Guard) -> Checked<Option<Interval>> {
+        index.terms().iter().try_for_each(|&(var, _)| self.var(var))?;
+        let ranges = self.ranges.narrowed(guard);
+        if ranges.is_vacant(index) {
+            return Ok(None);
+        }
+        let overflow = || Violation::IndexOverflow { index: crate::text::print_index(self.routine, index) };
+        let interval = ranges.bounds(index).ok_or_else(overflow)?;
+        Ok(Some(interval).filter(|interval| !interval.is_empty()))
+    }
+
+    /// V13.
+    fn register_index(&self, local: LocalId, index: &Affine) -> Checked {
+        let constant = |var: Var| match var {
+            Var::Loop(id) => matches!(self.kind(id), Some(LoopKind::Unrolled | LoopKind::Vector)),
+            Var::Symbol(_) => false,
+        };
+        match index.terms().iter().find(|&&(var, _)| !constant(var)) {
+            Some((var, _)) => {
+                Err(Violation::RegisterIndex { local: local.to_string(), var: var.to_string() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn named(&self, array: Array) -> String {
+        match array {
+            Array::Node(node) => named_node(node, self.routine.node(node)),
+            Array::Local(local) => format!("local {local}"),
+        }
+    }
+
+    fn dtype(&self, array: Array) -> DType {
+        match array {
+            Array::Node(node) => self.routine.node(node).dtype,
+            Array::Local(local) => self.locals.get(&local).map_or(DType::Bool, |d| d.dtype),
+        }
+    }
+
+    // Values.
+
+    /// V15.
+    fn stored(&mut self, array: Array, value: &Expr) -> Checked {
+        let (found, expected) = (self.expr(value, 1)?, self.dtype(array));
+        match found == expected {
+            true => Ok(()),
+            false => Err(Violation::Stored { array: self.named(array), expected, found }),
+        }
+    }
+
+    /// The type of an expression that stands `depth` deep.
+    fn expr(&mut self, expr: &Expr, depth: usize) -> Checked<DType> {
+        if depth > self.limits.nesting {
+            return Err(Violation::TooDeep { what: "expressions", max: self.limits.nesting });
+        }
+        match expr {
+            Expr::Const(value) => Ok(value.dtype()),
+            Expr::Index { index, dtype } => self.embedded(index, *dtype),
+            Expr::Get { node, index } => self.get(*node, index, &Guard::new()),
+            Expr::GetGuarded { guard, node, index, otherwise } => {
+                let dtype = self.get_guarded(guard, *node, index)?;
+                let found = self.expr(otherwise, depth + 1)?;
+                types::same(found, dtype, || "the value outside the guard".into())?;
+                Ok(dtype)
+            }
+            Expr::GetMerge { node, index } => self.get_merge(*node, index),
+            Expr::GetLocal { local, index } => self.get_local(*local, index),
+            Expr::Unary { op, arg } => types::unary(*op, self.expr(arg, depth + 1)?),
+            Expr::Binary { op, a, b } => {
+                types::binary(*op, self.expr(a, depth + 1)?, self.expr(b, depth + 1)?)
+            }
+            Expr::Ternary { op, a, b, c } => {
+                let (a, b) = (self.expr(a, depth + 1)?, self.expr(b, depth + 1)?);
+                types::ternary(*op, a, b, self.expr(c, depth + 1)?)
+            }
+            Expr::Convert { to, arg } => types::convert(*to, self.expr(arg, depth + 1)?),
+            Expr::Bitcast { to, arg } => types::bitcast(*to, self.expr(arg, depth + 1)?),
+        }
+    }
+
+    fn get(&self, node: NodeRef, index: &Indices, guard: &Guard) -> Checked<DType> {
+        self.node(node)?;
+        self.access(Array::Node(node), index, guard)?;
+        Ok(self.dtype(Array::Node(node)))
+    }
+
+    fn get_guarded(&self, guard: &Guard, node: NodeRef, index: &Indices) -> Checked<DType> {
+        for range in guard {
+            self.index(&range.index, &Guard::new())?;
+        }
+        self.get(node, index, guard)
+    }
+
+    /// V18.
+    fn get_merge(&mut self, node: NodeRef, index: &Indices) -> Checked<DType> {
+        let dtype = self.get(node, index, &Guard::new())?;
+        let first = *self.merge.get_or_insert(node);
+        if first != node {
+            let (expected, found) = (self.named(Array::Node(first)), self.named(Array::Node(node)));
+            return Err(Violation::MergeNode { expected, found });
+        }
+        Ok(dtype)
+    }
+
+    fn get_local(&self, local: LocalId, index: &Indices) -> Checked<DType> {
+        self.local(local)?;
+        self.access(Array::Local(local), index, &Guard::new())?;
+        Ok(self.dtype(Array::Local(local)))
+    }
+
+    /// V12.
+    fn embedded(&self, index: &Affine, dtype: DType) -> Checked<DType> {
+        if !matches!(dtype, DType::I32 | DType::I64) {
+            return Err(Violation::IndexType { found: dtype });
+        }
+        let narrow = dtype == DType::I32;
+        match self.index(index, &Guard::new())? {
+            Some(Interval { lo, hi })
+                if narrow && (i32::try_from(lo).is_err() || i32::try_from(hi).is_err()) =>
+            {
+                Err(Violation::IndexTooWide { lo, hi, dtype })
+            }
+            _ => Ok(dtype),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The verifier: the rules that every routine keeps from lowering to code generation.
+//!
+//! **Promise:** a routine that [`verify`] accepts makes no pass, no code generator and not the interpreter panic, read or
+//! write outside an array, or depend on the order in which independent iterations run. Each rule below is checked by one
+//! function and has a failing example in the corpus, with the error on the guilty line.
+//!
+//! # Declarations
+//!
+//! * **V1** The routine and its symbols have identifiers for names; no two symbols have the same name.
+//! * **V2** A symbol has a range `0..n` with `1 <= n <=` [`Limits::extent`].
+//! * **V3** A node takes at most [`Limits::node_bytes`], a stack local at most [`Limits::local_bytes`], a register local has
+//!   at most [`Limits::register_elems`] elements, where a dimension of 0 counts as 1; no array has more than
+//!   [`Limits::rank`] dimensions.
+//!
+//! # Size
+//!
+//! * **V4** Loops nest at most [`Limits::nesting`] deep, and so do the parts of an expression.
+//! * **V5** There are at most [`Limits::statements`] statements, each counted as often as unrolling repeats it.
+//!
+//! # References
+//!
+//! * **V6** Each loop variable and each local is introduced once in the routine.
+//! * **V7** Every reference means something where it stands: a node or symbol of the tables, the variable of an enclosing
+//!   loop, a local declared earlier in the same block or in an enclosing one.
+//!
+//! # Loops
+//!
+//! * **V8** The ends of a loop lie within ±[`Limits::extent`]; those of an unrolled loop are constants.
+//! * **V9** A vector loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`], and holds no loop.
+//!
+//! # Indices
+//!
+//! * **V10** An array is indexed by one index per dimension.
+//! * **V11** Every index lies within its dimension, whatever the values of its variables. The proof is by intervals: each
+//!   loop variable and symbol ranges over its interval. The ranges of a guarded read narrow them, each in two ways: a range
+//!   of a multiple of one variable plus a constant narrows that variable; and an index that is a multiple of the range's
+//!   index plus a constant lies within the range's image. An index that mentions a variable without any value is never
+//!   evaluated, so it passes.
+//! * **V12** An embedded index has type `i32` or `i64` and fits it. No index, guards included, can leave 64 bits, and no
+//!   coefficient or constant of an access, times the stride in bytes of its dimension, exceeds 2⁵⁶, so that offsets can be
+//!   computed term by term.
+//! * **V13** A register local is indexed by constants and variables of unrolled and vector loops alone.
+//!
+//! # Types
+//!
+//! * **V14** The operands of an operation have one type, the condition of `where` is `bool`, and bit operations are not
+//!   applied to floats. The value for elements outside a guard has the node's type.
+//! * **V15** A stored value has the type of what it is stored in.
+//! * **V16** `u32x4` values are only moved: read, written as constants, and stored. No operation takes or gives one.
+//! * **V17** A bit cast is between types of one size, and not to `bool`, which has only two of its byte's patterns.
+//!
+//! # Merge buffer
+//!
+//! * **V18** All reads of the merge buffer in a routine are of the same node, since a stream has one buffer.
+//!
+//! # Independent iterations
+//!
+//! * **V19** No node is zeroed in a vector or parallel loop.
+//! * **V20** Iterations of a vector or parallel loop touch different elements of whatever they write. For each node, and
+//!   each local declared outside the loop, that is written in the loop, one of its dimensions must *separate* all reads and
+//!   writes of it in the loop. See [`independence`] for when a dimension does.
+
+mod check;
+mod error;
+pub mod independence;
+mod ranges;
+mod tables;
+mod types;
+
+pub use error::{Place, VerifyError, Violation};
+
+use crate::ir::Routine;
+
+/// How large a routine may be. Within its limits, the verifier's promise holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Loops around a statement, and depth of an expression.
+    pub nesting: usize,
+    /// Statements, each counted as often as unrolling repeats it.
+    pub statements: u64,
+    /// Size of a node in bytes.
+    pub node_bytes: u64,
+    /// Size of a stack local in bytes.
+    pub local_bytes: u64,
+    /// Elements of a register local.
+    pub register_elems: u64,
+    /// Dimensions of an array.
+    pub rank: usize,
+    /// Lanes of a vector loop.
+    pub vector_extent: i64,
+    /// Greatest end of a loop or symbol range, and the negative of the least.
+    pub extent: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            nesting: 256,
+            statements: 1 << 20,
+            node_bytes: 1 << 40,
+            local_bytes: 1 << 30,
+            register_elems: 1 << 12,
+            rank: 32,
+            vector_extent: 1024,
+            extent: 1 << 40,
+        }
+    }
+}
+
+/// Checks a routine against every rule, within the default limits.
+///
+/// # Errors
+///
+/// The first rule that is broken, in the order of the text.
+pub fn verify(routine: &Routine) -> Result<(), VerifyError> {
+    verify_with(routine, &Limits::default())
+}
+
+/// Checks a routine against every rule, within limits.
+///
+/// # Errors
+///
+/// The first rule that is broken, in the order of the text.
+pub fn verify_with(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
+    tables::check(routine, limits)?;
+    check::body(routine, limits)
+}

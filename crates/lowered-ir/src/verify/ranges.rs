@@ -1,0 +1,176 @@
+//! Interval arithmetic over indices.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use crate::ir::{Affine, Guard, LoopId, Range, Routine, Var};
+
+/// The integers from `lo` to `hi`, both included; none where `lo > hi`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) lo: i64,
+    pub(super) hi: i64,
+}
+
+impl Interval {
+    const NONE: Interval = Interval { lo: 0, hi: -1 };
+
+    pub(super) fn is_empty(self) -> bool {
+        self.lo > self.hi
+    }
+
+    fn meet(self, other: Interval) -> Interval {
+        Interval { lo: self.lo.max(other.lo), hi: self.hi.min(other.hi) }
+    }
+}
+
+/// Where the variables of indices range.
+#[derive(Clone, Debug)]
+pub(super) struct Ranges<'r> {
+    pub(super) routine: &'r Routine,
+    pub(super) loops: BTreeMap<LoopId, Interval>,
+}
+
+impl Ranges<'_> {
+    /// The interval of a variable; an unknown one has no value, but references are checked before.
+    pub(super) fn of(&self, var: Var) -> Interval {
+        match var {
+            Var::Loop(var) => self.loops.get(&var).copied().unwrap_or(Interval::NONE),
+            Var::Symbol(symbol) => {
+                let range = self.routine.symbols.get(symbol.index()).map_or(0, |s| s.range);
+                Interval { lo: 0, hi: range.saturating_sub(1) }
+            }
+        }
+    }
+
+    /// The ranges where a guard holds.
+    pub(super) fn narrowed<'a>(&'a self, guard: &'a Guard) -> Narrowed<'a> {
+        let mut vars: SmallVec<[(Var, Interval); 2]> = SmallVec::new();
+        for range in guard {
+            let Some((var, within)) = of_one_variable(range) else { continue };
+            match vars.iter_mut().find(|(v, _)| *v == var) {
+                Some((_, interval)) => *interval = interval.meet(within),
+                None => vars.push((var, self.of(var).meet(within))),
+            }
+        }
+        Narrowed { ranges: self, guard, vars }
+    }
+}
+
+/// [`Ranges`] where a guard holds.
+#[derive(Clone, Debug)]
+pub(super) struct Narrowed<'a> {
+    ranges: &'a Ranges<'a>,
+    guard: &'a Guard,
+    vars: SmallVec<[(Var, Interval); 2]>,
+}
+
+impl Narrowed<'_> {
+    pub(super) fn of(&self, var: Var) -> Interval {
+        let narrowed = self.vars.iter().find(|(v, _)| *v == var);
+        narrowed.map_or_else(|| self.ranges.of(var), |&(_, interval)| interval)
+    }
+
+    /// Whether a variable of the index has no value, so that the index is never evaluated.
+    pub(super) fn is_vacant(&self, index: &Affine) -> bool {
+        index.terms().iter().any(|&(var, _)| self.of(var).is_empty())
+    }
+
+    /// The interval of an index, or `None` if it can leave 64 bits.
+    pub(super) fn bounds(&self, index: &Affine) -> Option<Interval> {
+        let (lo, hi) = index.bounds(|var| (self.of(var).lo, self.of(var).hi))?;
+        let images = self.guard.iter().filter_map(|range| image(range, index));
+        Some(images.fold(Interval { lo, hi }, Interval::meet))
+    }
+}
+
+/// `lo <= c·var + k < hi` as an interval of `var`.
+fn of_one_variable(range: &Range) -> Option<(Var, Interval)> {
+    let &[(var, c)] = range.index.terms() else { return None };
+    let (c, k) = (i128::from(c), i128::from(range.index.offset()));
+    let (lo, hi) = (i128::from(range.lo) - k, i128::from(range.hi) - 1 - k);
+    let (lo, hi) = if c > 0 { (lo, hi) } else { (-hi, -lo) };
+    let c = c.abs();
+    // Rounded inwards: the least multiple of `c` from `lo` up, and the greatest one up to `hi`.
+    Some((var, Interval { lo: saturate(-(-lo).div_euclid(c)), hi: saturate(hi.div_euclid(c)) }))
+}
+
+/// Where `index` lies if it is `m·range.index + k` for integers `m` and `k`, and the range holds.
+fn image(range: &Range, index: &Affine) -> Option<Interval> {
+    let (&(var, c), &(first, guarded)) = (index.terms().first()?, range.index.terms().first()?);
+    let m = c.checked_div(guarded).filter(|m| var == first && m.checked_mul(guarded) == Some(c))?;
+    if index.terms().len() != range.index.terms().len() {
+        return None;
+    }
+    let multiple = |(&(v, c), &(w, d)): (&(Var, i64), &(Var, i64))| v == w && m.checked_mul(d) == Some(c);
+    if !index.terms().iter().zip(range.index.terms()).all(multiple) {
+        return None;
+    }
+    let m = i128::from(m);
+    let k = i128::from(index.offset()) - m * i128::from(range.index.offset());
+    let (a, b) = (m * i128::from(range.lo) + k, m * (i128::from(range.hi) - 1) + k);
+    // A range that never holds must not look like one that does where `m` is negative.
+    if range.lo >= range.hi {
+        return Some(Interval::NONE);
+    }
+    Some(Interval { lo: saturate(a.min(b)), hi: saturate(a.max(b)) })
+}
+
+fn saturate(x: i128) -> i64 {
+    x.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const I: Var = Var::Loop(LoopId(0));
+    const J: Var = Var::Loop(LoopId(1));
+
+    fn sum(terms: &[(Var, i64)], offset: i64) -> Affine {
+        let mut index = Affine::constant(offset);
+        terms.iter().for_each(|&(var, c)| index.add_term(var, c));
+        index
+    }
+
+    #[test]
+    fn ranges_of_one_variable_round_inwards() {
+        let of = |c, k, lo, hi| of_one_variable(&Range { index: sum(&[(I, c)], k), lo, hi }).unwrap().1;
+        assert_eq!(of(1, -1, 0, 8), Interval { lo: 1, hi: 8 });
+        assert_eq!(of(2, 0, 1, 8), Interval { lo: 1, hi: 3 });
+        assert_eq!(of(-1, 7, 0, 8), Interval { lo: 0, hi: 7 });
+        assert_eq!(of(-3, 0, -7, 2), Interval { lo: 0, hi: 2 });
+        assert_eq!(of(3, i64::MIN, i64::MAX, i64::MIN), Interval { lo: 6148914691236517205, hi: -1 });
+    }
+
+    #[test]
+    fn narrowing_is_exact_on_every_small_case() {
+        for c in [-3, -2, -1, 1, 2, 3] {
+            for (k, lo, hi) in [(0, 0, 5), (-2, 1, 9), (3, -4, 2)] {
+                let narrowed = of_one_variable(&Range { index: sum(&[(I, c)], k), lo, hi }).unwrap().1;
+                for i in -20..20 {
+                    let holds = (lo..hi).contains(&(c * i + k));
+                    assert_eq!(
+                        holds,
+                        (narrowed.lo..=narrowed.hi).contains(&i),
+                        "{lo} <= {c}*{i} + {k} < {hi}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn indices_proportional_to_a_range_lie_in_its_image() {
+        let range = Range { index: sum(&[(I, 1), (J, 2)], -1), lo: 0, hi: 8 };
+        let at = |index: Affine| image(&range, &index);
+        assert_eq!(at(sum(&[(I, 1), (J, 2)], -1)), Some(Interval { lo: 0, hi: 7 }));
+        assert_eq!(at(sum(&[(I, 1), (J, 2)], 4)), Some(Interval { lo: 5, hi: 12 }));
+        assert_eq!(at(sum(&[(I, -1), (J, -2)], 8)), Some(Interval { lo: 0, hi: 7 }));
+        assert_eq!(at(sum(&[(I, 3), (J, 6)], 0)), Some(Interval { lo: 3, hi: 24 }));
+        assert_eq!(at(sum(&[(I, 1), (J, 1)], 0)), None);
+        assert_eq!(at(sum(&[(I, 1)], 0)), None);
+        assert_eq!(at(Affine::constant(0)), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! Rules V1 to V3 on the declarations of a routine.
+
+use super::{Limits, Place, VerifyError, Violation};
+use crate::{
+    ir::{LocalDecl, LocalId, NodeDecl, NodeRef, Routine, Space, Symbol, SymbolId},
+    text::is_identifier,
+};
+
+/// Checks name, symbols and nodes.
+pub(super) fn check(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
+    let at = |place: Place| move |violation| VerifyError::new(routine, place, violation);
+    identifier(&routine.name).map_err(at(Place::Routine))?;
+    for (i, symbol) in routine.symbols.iter().enumerate() {
+        let before = &routine.symbols[..i];
+        check_symbol(symbol, before, limits).map_err(at(Place::Symbol(SymbolId(i as u32))))?;
+    }
+    for (node, decl) in routine.node_refs() {
+        node_size(node, decl, limits).map_err(at(Place::Node(node)))?;
+    }
+    Ok(())
+}
+
+/// V1.
+fn identifier(name: &str) -> Result<(), Violation> {
+    if is_identifier(name) { Ok(()) } else { Err(Violation::Name { found: name.to_owned() }) }
+}
+
+/// V1 and V2.
+fn check_symbol(symbol: &Symbol, before: &[Symbol], limits: &Limits) -> Result<(), Violation> {
+    identifier(&symbol.name)?;
+    if before.iter().any(|other| other.name == symbol.name) {
+        return Err(Violation::SymbolTwice { name: symbol.name.clone() });
+    }
+    if !(1..=limits.extent).contains(&symbol.range) {
+        return Err(Violation::SymbolRange { found: symbol.range, max: limits.extent });
+    }
+    Ok(())
+}
+
+/// V3 for a node.
+fn node_size(node: NodeRef, decl: &NodeDecl, limits: &Limits) -> Result<(), Violation> {
+    let array = || named_node(node, decl);
+    size(&decl.dims, decl.dtype.size_bytes(), limits.node_bytes, "bytes", array)?;
+    rank(&decl.dims, limits, array)
+}
+
+/// V3 for a local.
+pub(super) fn local_size(local: LocalId, decl: &LocalDecl, limits: &Limits) -> Result<(), Violation> {
+    let array = || format!("local {local}");
+    match decl.space {
+        Space::Stack => size(&decl.dims, decl.dtype.size_bytes(), limits.local_bytes, "bytes", array)?,
+        Space::Register => size(&decl.dims, 1, limits.register_elems, "elements", array)?,
+    }
+    rank(&decl.dims, limits, array)
+}
+
+/// A dimension of 0 counts as 1: it must not hide others that are too large to compute with.
+fn size(
+    dims: &[usize],
+    each: usize,
+    max: u64,
+    unit: &'static str,
+    array: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    let sized = |all: u128, dim: &usize| all.saturating_mul((*dim as u128).max(1));
+    let found = dims.iter().fold(each as u128, sized);
+    if found <= u128::from(max) {
+        Ok(())
+    } else {
+        Err(Violation::TooLarge { array: array(), found, unit, max })
+    }
+}
+
+fn rank(dims: &[usize], limits: &Limits, array: impl FnOnce() -> String) -> Result<(), Violation> {
+    if dims.len() <= limits.rank {
+        return Ok(());
+    }
+    Err(Violation::TooLarge {
+        array: array(),
+        found: dims.len() as u128,
+        unit: "dimensions",
+        max: limits.rank as u64,
+    })
+}
+
+/// A node as errors name it.
+pub(super) fn named_node(node: NodeRef, decl: &NodeDecl) -> String {
+    format!("node {node} {:?}", decl.name)
+}

@@ -1,0 +1,71 @@
+//! Rules V14, V16 and V17 on the types of operations.
+
+use tnode::DType;
+
+use super::Violation;
+use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+
+/// The type of `op x`.
+pub(super) fn unary(op: UnaryOp, x: DType) -> Result<DType, Violation> {
+    computable(x, || format!("the operand of `{op}`"))?;
+    Ok(x)
+}
+
+/// The type of `a op b`.
+pub(super) fn binary(op: BinaryOp, a: DType, b: DType) -> Result<DType, Violation> {
+    computable(a, || format!("the left operand of `{op}`"))?;
+    if op.is_bitwise() && a.is_float() {
+        return Err(operand(format!("the left operand of `{op}`"), "an integer type or bool", a));
+    }
+    same(b, a, || format!("the right operand of `{op}`"))?;
+    Ok(op.result(a))
+}
+
+/// The type of `op(a, b, c)`.
+pub(super) fn ternary(op: TernaryOp, a: DType, b: DType, c: DType) -> Result<DType, Violation> {
+    match op {
+        TernaryOp::Where => same(a, DType::Bool, || "the condition of `where`".into())?,
+        TernaryOp::Fma => same(b, a, || "the second operand of `fma`".into())?,
+    }
+    computable(b, || format!("the second operand of `{op}`"))?;
+    same(c, b, || format!("the third operand of `{op}`"))?;
+    Ok(b)
+}
+
+/// V16 and V17 for `convert to(x)`.
+pub(super) fn convert(to: DType, x: DType) -> Result<DType, Violation> {
+    computable(x, || "the operand of `convert`".into())?;
+    computable(to, || "the result of `convert`".into())?;
+    Ok(to)
+}
+
+/// V16 and V17 for `bitcast to(x)`.
+pub(super) fn bitcast(to: DType, x: DType) -> Result<DType, Violation> {
+    computable(x, || "the operand of `bitcast`".into())?;
+    computable(to, || "the result of `bitcast`".into())?;
+    if x.size_bytes() != to.size_bytes() {
+        return Err(Violation::Bitcast { from: x, to, expected: "types of one size" });
+    }
+    if to == DType::Bool && x != DType::Bool {
+        return Err(Violation::Bitcast {
+            from: x,
+            to,
+            expected: "a conversion or a comparison to get a bool",
+        });
+    }
+    Ok(to)
+}
+
+/// V14 for two types that must agree.
+pub(super) fn same(found: DType, expected: DType, what: impl FnOnce() -> String) -> Result<(), Violation> {
+    if found == expected { Ok(()) } else { Err(operand(what(), expected.token(), found)) }
+}
+
+/// V16.
+fn computable(dtype: DType, what: impl FnOnce() -> String) -> Result<(), Violation> {
+    if dtype == DType::U32x4 { Err(Violation::RandomBits { what: what() }) } else { Ok(()) }
+}
+
+fn operand(what: String, expected: &str, found: DType) -> Violation {
+    Violation::Operand { what, expected: expected.to_owned(), found }
+}
