@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assign;
+mod caret;
 pub mod eval;
 pub mod indexing;
 pub mod interp;

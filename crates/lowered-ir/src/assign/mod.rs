@@ -1,9 +1,11 @@
 //! Assignments: accumulating operations over projections, the form of a program between its text and its loops.
 //!
-//! An [`Assignments`] value is a sequence of steps over tensor nodes. Make one from [text] or by hand; join several with [`Assignments::then`]; lower it with [`crate::lower::lower`]. Nothing here
-//! settles a memory mode.
+//! An [`Assignments`] value is a sequence of steps over tensor nodes. Make one from [text], or with the
+//! functions of [`builder`]; join several with [`Assignments::then`]; lower it with [`lower`](crate::lower::lower). Nothing
+//! here settles a memory mode.
 
 mod analysis;
+pub mod builder;
 mod op;
 mod print;
 pub mod text;

@@ -6,6 +6,7 @@
 //! a product iterator, and ranks agree with dimensions.
 
 mod coverage;
+pub mod einsum;
 
 use std::fmt;
 

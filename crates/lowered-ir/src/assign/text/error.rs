@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use tnode::{DType, Dims};
 
+use crate::caret::Place;
+
 /// A range of bytes of the text.
 pub type Span = Range<usize>;
 
@@ -13,10 +15,7 @@ pub type Span = Range<usize>;
 pub struct TextError {
     kind: Box<TextErrorKind>,
     span: Span,
-    line: usize,
-    column: usize,
-    source_line: String,
-    width: usize,
+    place: Place,
 }
 
 /// What is wrong with a text.
@@ -207,19 +206,7 @@ fn near_names(near: &[String]) -> String {
 impl TextError {
     pub(super) fn new(located: Located, text: &str) -> TextError {
         let Located { kind, span } = located;
-        let start = floor_boundary(text, span.start);
-        let before = text.get(..start).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let source_line = text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
-        let end = floor_boundary(text, span.end.min(line_start + source_line.len()));
-        TextError {
-            kind,
-            line: before.matches('\n').count() + 1,
-            column: text.get(line_start..start).unwrap_or_default().chars().count() + 1,
-            width: text.get(start..end).map_or(0, |place| place.chars().count()).max(1),
-            source_line: source_line.replace('\t', " "),
-            span,
-        }
+        TextError { kind, place: Place::new(text, &span), span }
     }
 
     /// What is wrong.
@@ -234,27 +221,18 @@ impl TextError {
 
     /// The line, from 1.
     pub fn line(&self) -> usize {
-        self.line
+        self.place.line
     }
 
     /// The column, in characters from 1.
     pub fn column(&self) -> usize {
-        self.column
+        self.place.column
     }
-}
-
-/// The greatest character boundary not after `at`.
-fn floor_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = self.line.to_string();
-        let margin = " ".repeat(number.len());
-        writeln!(f, "line {number}, column {}: {}", self.column, self.kind)?;
-        writeln!(f, "{number} | {}", self.source_line)?;
-        write!(f, "{margin} | {}{}", " ".repeat(self.column - 1), "^".repeat(self.width))
+        write!(f, "line {}, column {}: {}\n{}", self.line(), self.column(), self.kind, self.place)
     }
 }
 

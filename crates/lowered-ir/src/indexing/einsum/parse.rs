@@ -1,0 +1,252 @@
+//! The grammar of einsum text.
+
+use std::ops::Range;
+
+use super::{Located, SpecErrorKind};
+
+type Span = Range<usize>;
+
+/// The axes of one array, in the order of its dimensions.
+#[derive(Debug)]
+pub(super) struct OperandSpec {
+    pub(super) items: Vec<(Item, Span)>,
+    pub(super) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Item {
+    /// Any number of axes, by the name of the row variable.
+    Row(String),
+    Axis(Axis),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Axis {
+    Label(String),
+    /// `_`
+    Anonymous,
+    Fixed(i64),
+    Window(Window),
+}
+
+/// `stride*output + dilation*kernel`, or `stride*output + offset` without a kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) stride: i64,
+    pub(super) output: String,
+    pub(super) padded: bool,
+    pub(super) kernel: Option<(i64, String)>,
+    pub(super) offset: i64,
+}
+
+/// The operands, that of the array written last.
+pub(super) fn parse(spec: &str) -> Result<Vec<OperandSpec>, Located> {
+    let words = spec.contains([',', '*', '+', '<']);
+    let mut parser = Parser { tokens: tokens(spec, words)?, at: 0, words };
+    let mut operands = vec![parser.operand()?];
+    loop {
+        match parser.next() {
+            (Token::Sign(";"), _) => operands.push(parser.operand()?),
+            (Token::Sign("=>"), _) => break,
+            (token, span) => return Err(expected("an axis, `;` or `=>`", &token, &span)),
+        }
+    }
+    operands.push(parser.operand()?);
+    match parser.next() {
+        (Token::End, _) => Ok(operands),
+        (token, span) => Err(expected("an axis or the end of the text", &token, &span)),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Token {
+    Word(String),
+    Sign(&'static str),
+    End,
+}
+
+const SIGNS: [&str; 13] = ["...", "..", "->", "=>", ";", ",", "|", "_", "*", "+", "<", "=", "^"];
+
+fn expected(what: &'static str, token: &Token, span: &Span) -> Located {
+    let found = match token {
+        Token::Word(word) => format!("`{word}`"),
+        Token::Sign(sign) => format!("`{sign}`"),
+        Token::End => "the end of the text".to_owned(),
+    };
+    SpecErrorKind::Syntax { expected: what, found }.at(span)
+}
+
+/// Words are runs of letters, digits and `_`, or single characters; an ellipsis has a whole word in both modes.
+fn tokens(spec: &str, words: bool) -> Result<Vec<(Token, Span)>, Located> {
+    let mut tokens: Vec<(Token, Span)> = Vec::new();
+    let mut at = 0;
+    while let Some(first) = spec[at..].chars().next() {
+        let rest = &spec[at..];
+        let in_ellipsis = matches!(tokens.last(), Some((Token::Sign(".."), _)));
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let run = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        let run = if words || in_ellipsis { run } else { run.min(first.len_utf8()) };
+        let (token, length) = if first.is_whitespace() {
+            at += first.len_utf8();
+            continue;
+        } else if run > 0 && &rest[..run] != "_" {
+            (Token::Word(rest[..run].to_owned()), run)
+        } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            (Token::Sign(sign), sign.len())
+        } else {
+            let found = format!("`{first}`");
+            let expected = "an axis, `...`, `|`, `->`, `;` or `=>`";
+            return Err(SpecErrorKind::Syntax { expected, found }.at(&(at..at + first.len_utf8())));
+        };
+        tokens.push((token, at..at + length));
+        at += length;
+    }
+    tokens.push((Token::End, spec.len()..spec.len()));
+    Ok(tokens)
+}
+
+/// A row, its ellipsis not yet named after its kind.
+type Row = Vec<(Option<Item>, Span)>;
+
+struct Parser {
+    /// Ends with [`Token::End`].
+    tokens: Vec<(Token, Span)>,
+    at: usize,
+    words: bool,
+}
+
+impl Parser {
+    fn peek(&self) -> &(Token, Span) {
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn next(&mut self) -> (Token, Span) {
+        let token = self.peek().clone();
+        self.at += 1;
+        token
+    }
+
+    fn accept(&mut self, sign: &'static str) -> bool {
+        let accepted = self.peek().0 == Token::Sign(sign);
+        self.at += usize::from(accepted);
+        accepted
+    }
+
+    fn operand(&mut self) -> Result<OperandSpec, Located> {
+        let start = self.peek().1.start;
+        let mut row = self.row()?;
+        let batch = if self.accept("|") { std::mem::replace(&mut row, self.row()?) } else { Row::new() };
+        let input = if self.accept("->") { std::mem::replace(&mut row, self.row()?) } else { Row::new() };
+        let rows = [(batch, "batch"), (row, "output"), (input, "input")];
+        let named = |(row, kind): (Row, &str)| {
+            let name = |(item, span): (Option<Item>, Span)| {
+                (item.unwrap_or_else(|| Item::Row(kind.to_owned())), span)
+            };
+            row.into_iter().map(name).collect::<Vec<_>>()
+        };
+        let items = rows.into_iter().flat_map(named).collect();
+        let end = self.tokens[..self.at.min(self.tokens.len())].last().map_or(start, |(_, span)| span.end);
+        Ok(OperandSpec { items, span: start..end.max(start) })
+    }
+
+    fn row(&mut self) -> Result<Row, Located> {
+        let mut row = Row::new();
+        let mut separated = true;
+        loop {
+            let (token, span) = self.peek().clone();
+            match token {
+                Token::Sign(",") if !separated => {
+                    self.next();
+                    separated = true;
+                }
+                Token::Sign("..." | "..") => {
+                    if row.iter().any(|(item, _)| matches!(item, None | Some(Item::Row(_)))) {
+                        return Err(expected("at most one ellipsis in a row", &token, &span));
+                    }
+                    row.push(self.ellipsis()?);
+                    // An ellipsis separates by itself; a comma may stand after it.
+                    self.accept(",");
+                    separated = true;
+                }
+                Token::Sign("^") => return Err(SpecErrorKind::Concatenation.at(&span)),
+                Token::Word(_) | Token::Sign("_") if separated || !self.words => {
+                    let (axis, span) = self.axis()?;
+                    row.push((Some(Item::Axis(axis)), span));
+                    separated = false;
+                }
+                Token::Word(_) | Token::Sign("_") => return Err(expected("`,` between axes", &token, &span)),
+                _ => return Ok(row),
+            }
+        }
+    }
+
+    fn ellipsis(&mut self) -> Result<(Option<Item>, Span), Located> {
+        let (token, start) = self.next();
+        if token == Token::Sign("...") {
+            return Ok((None, start));
+        }
+        let Token::Word(name) = self.peek().0.clone() else {
+            let (token, span) = self.peek();
+            return Err(expected("the name of the ellipsis, as in `..r..`", token, span));
+        };
+        self.next();
+        self.accept(",");
+        if !self.accept("..") {
+            let (token, span) = self.peek();
+            return Err(expected("`..`", token, span));
+        }
+        let end = self.tokens[self.at - 1].1.end;
+        Ok((Some(Item::Row(name)), start.start..end))
+    }
+
+    fn axis(&mut self) -> Result<(Axis, Span), Located> {
+        let (token, span) = self.next();
+        let Token::Word(word) = token else { return Ok((Axis::Anonymous, span)) };
+        let (stride, output) = match integer(&word, &span)? {
+            Some(stride) if self.accept("*") => (stride, self.label()?),
+            Some(fixed) => return Ok((Axis::Fixed(fixed), span)),
+            None => (1, word),
+        };
+        let unpadded = self.accept("<");
+        let marked = unpadded || self.accept("=");
+        let (kernel, offset) = if self.accept("+") { self.kernel()? } else { (None, 0) };
+        let span = span.start..self.tokens[self.at - 1].1.end;
+        if !marked && stride == 1 && kernel.is_none() && offset == 0 {
+            return Ok((Axis::Label(output), span));
+        }
+        Ok((Axis::Window(Window { stride, output, padded: !unpadded, kernel, offset }), span))
+    }
+
+    /// What is added to the output position: a kernel or an offset.
+    fn kernel(&mut self) -> Result<(Option<(i64, String)>, i64), Located> {
+        let (token, span) = self.next();
+        let Token::Word(word) = token else { return Err(expected("a label or an integer", &token, &span)) };
+        Ok(match integer(&word, &span)? {
+            Some(dilation) if self.accept("*") => (Some((dilation, self.label()?)), 0),
+            Some(offset) => (None, offset),
+            None => (Some((1, word)), 0),
+        })
+    }
+
+    fn label(&mut self) -> Result<String, Located> {
+        match self.next() {
+            (Token::Word(word), span) if integer(&word, &span)?.is_none() => Ok(word),
+            (token, span) => Err(expected("a label", &token, &span)),
+        }
+    }
+}
+
+/// The integer a word is; `None` if it does not begin with a digit.
+fn integer(word: &str, span: &Span) -> Result<Option<i64>, Located> {
+    if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok(None);
+    }
+    // Strides and extents that multiply without overflow.
+    match word.parse::<u32>() {
+        Ok(value) => Ok(Some(i64::from(value))),
+        Err(_) => {
+            Err(SpecErrorKind::Syntax { expected: "an integer below 2³²", found: format!("`{word}`") }
+                .at(span))
+        }
+    }
+}
