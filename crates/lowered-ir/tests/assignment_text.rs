@@ -12,7 +12,8 @@ fn run(text: &str, inputs: &[(&TensorNode, &[f64])], output: &TensorNode) -> Vec
     nodes.push(output.clone());
     let assignments = parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"));
     let mut machine = Machine::new(&assignments);
-    for (node, values) in inputs {
+    let mentioned = |(node, _): &&(&TensorNode, &[f64])| assignments.nodes().contains(node);
+    for (node, values) in inputs.iter().filter(mentioned) {
         machine.set(node, values);
     }
     machine.run(&[]);
@@ -111,4 +112,143 @@ fn slices_by_a_binding() {
         machine.run(&[step]);
         assert_eq!(machine.get(&y), &xs[6 * step as usize..][..6]);
     }
+}
+
+#[test]
+fn a_training_step() {
+    let (x, t, w) = (f32s("x", &[8, 3]), f32s("t", &[8]), f32s("w", &[3]));
+    let (err, g, v, loss) = (f32s("err", &[4]), f32s("g", &[3]), f32s("v", &[3]), f32s("loss", &[]));
+    let text = "
+        err[b] :+= x[4*@step + b, i] * w[i]
+        err[b] -= t[4*@step + b]
+        loss :+= err[b] * err[b] / 4
+        g[i] :+= x[4*@step + b, i] * err[b]
+        v[i] := 0.5 * v[i] + g[i]
+        w[i] -= 0.25 * v[i]";
+    let nodes = [&x, &t, &w, &err, &g, &v, &loss].map(TensorNode::clone);
+    let mut machine = Machine::new(&parse(text, &nodes).unwrap());
+    let (xs, ts) = (values(24, 1), values(8, 2));
+    let (mut ws, mut vs) = (values(3, 3), vec![0.0; 3]);
+    for (node, values) in [(&x, &xs), (&t, &ts), (&w, &ws)] {
+        machine.set(node, values);
+    }
+    for step in [0, 1, 0] {
+        machine.run(&[step as i64]);
+        let rows: Vec<usize> = (4 * step..4 * step + 4).collect();
+        let error = |b: usize| (0..3).map(|i| xs[3 * b + i] * ws[i]).sum::<f64>() - ts[b];
+        let errors: Vec<f64> = rows.iter().map(|&b| error(b)).collect();
+        let expected_loss: f64 = errors.iter().map(|e| e * e / 4.0).sum();
+        assert!((machine.get(&loss)[0] - expected_loss).abs() < 1e-4 * expected_loss);
+        for i in 0..3 {
+            let g: f64 = rows.iter().zip(&errors).map(|(&b, e)| xs[3 * b + i] * e).sum();
+            vs[i] = 0.5 * vs[i] + g;
+        }
+        (0..3).for_each(|i| ws[i] -= 0.25 * vs[i]);
+        let found = machine.get(&w);
+        assert!(
+            found.iter().zip(&ws).all(|(a, b)| (a - b).abs() < 1e-4 * b.abs().max(1.0)),
+            "{found:?} {ws:?}"
+        );
+    }
+}
+
+#[test]
+fn padded_nodes_are_read_in_their_margins() {
+    let padding = tnode::Padding::new([(1, 1)], Some(0.0));
+    let x = TensorNode::builder("x").dims([4]).padding(padding).build().unwrap();
+    let (w, y) = (f32s("w", &[3]), f32s("y", &[4]));
+    let found =
+        run("y[i] :+= x[i + k - 1] * w[k]", &[(&x, &[0., 1., 2., 3., 4., 0.]), (&w, &[1., 10., 100.])], &y);
+    assert_eq!(found, [210., 321., 432., 43.]);
+    // A fill leaves the margins alone.
+    let filled = run("x[i] := 7", &[], &x);
+    assert_eq!(filled, [0., 7., 7., 7., 7., 0.]);
+    let summed = run("x[i] :+= w[k]", &[(&w, &[1., 2., 3.])], &x);
+    assert_eq!(summed, [0., 6., 6., 6., 6., 0.]);
+}
+
+#[test]
+fn the_merge_buffer_is_read() {
+    let g = f32s("g", &[3]);
+    let assignments = parse("g[i] += g.merge[i]", std::slice::from_ref(&g)).unwrap();
+    let mut machine = Machine::new(&assignments);
+    assert_eq!(machine.lowered.merge, Some(g.clone()));
+    machine.set(&g, &[1., 2., 3.]);
+    machine.set_merge(DType::F32, &[10., 20., 30.]);
+    machine.run(&[]);
+    assert_eq!(machine.get(&g), [11., 22., 33.]);
+}
+
+#[test]
+fn every_accumulation() {
+    let (x, y) = (f32s("x", &[3]), f32s("y", &[]));
+    let xs = [0.5, -2.0, 4.0];
+    let of = |text: &str| run(text, &[(&x, &xs)], &y)[0];
+    assert_eq!(of("y :+= x[i]"), 2.5);
+    assert_eq!(of("y :-= x[i]"), -2.5);
+    assert_eq!(of("y :*= x[i]"), -4.0);
+    assert_eq!(of("y :/= x[i]"), -0.25);
+    assert_eq!(of("y :max= x[i]"), 4.0);
+    assert_eq!(of("y :min= x[i]"), -2.0);
+    assert_eq!(of("y :or= x[i]"), 1.0);
+    assert_eq!(of("y :and= x[i] > 0"), 0.0);
+    assert_eq!(of("y := 3; y += x[i]"), 5.5);
+    assert_eq!(of("y[] := 3\n y[] -= x[i]"), 0.5);
+    assert_eq!(of("y := 2; y pow= 3"), 8.0);
+    assert_eq!(of("y := 2; y relu_gate= 3"), 3.0);
+    assert_eq!(of("y := 0.25; y max= x[i]"), 4.0);
+}
+
+#[test]
+fn types_promote_and_numbers_adapt() {
+    let (i, u, y) = (node("i", DType::I32, &[3]), node("u", DType::U8, &[3]), f32s("y", &[3]));
+    let h = node("h", DType::F16, &[3]);
+    let inputs: [(&TensorNode, &[f64]); 3] =
+        [(&i, &[7., -7., 3.]), (&u, &[200., 100., 1.]), (&h, &[1., 2., 3.])];
+    let of = |text: &str| run(text, &inputs, &y);
+    assert_eq!(of("y[k] := i[k] / 2"), [3., -3., 1.], "integers divide as integers");
+    assert_eq!(of("y[k] := i[k] / 2.0"), [3.5, -3.5, 1.5], "a fraction makes it a float");
+    assert_eq!(of("y[k] := f32(i[k]) / 2"), [3.5, -3.5, 1.5]);
+    assert_eq!(of("y[k] := u[k] + u[k]"), [144., 200., 2.], "bytes wrap");
+    assert_eq!(of("y[k] := u[k] + i[k]"), [207., 93., 4.]);
+    assert_eq!(
+        of("y[k] := h[k] * 0.1 == 0.1"),
+        [1., 0., 0.],
+        "numbers are rounded to the other operand's type"
+    );
+    assert_eq!(of("y[k] := (i[k] > 0) + (u[k] > 150)"), [2., 0., 1.], "truths add up");
+    assert_eq!(of("y[k] := 1 / 4"), [0.25; 3], "numbers alone have the type of the target");
+    assert_eq!(of("y[k] := where(k < 1, 2*k + 5, -1)"), [5., -1., -1.]);
+    assert_eq!(of("y[k] := where(i[k], h[k], 9)"), [1., 2., 3.]);
+    assert_eq!(of("y[k] := fma(h[k], 2, 1)"), [3., 5., 7.]);
+    assert_eq!(of("y[k] := not(i[k] - 3)"), [0., 0., 1.]);
+    assert_eq!(of("y[k] := sqrt(16) + k"), [4., 5., 6.]);
+    assert_eq!(of("y[k] := max(-inf, min(i[k], 5)) % 4"), [1., -3., 3.]);
+    assert_eq!(of("y[k] := bit_xor(i[k], 1)"), [6., -8., 2.]);
+}
+
+#[test]
+fn what_is_already_one_operation_needs_no_virtual_node() {
+    let (a, b, y) = (f32s("a", &[3]), f32s("b", &[3]), f32s("y", &[3]));
+    let nodes = [a, b, y];
+    let virtual_nodes = |text: &str| {
+        let assignments = parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"));
+        assignments.nodes().len() - nodes.len()
+    };
+    assert_eq!(virtual_nodes("y[i] := a[i] * b[i] "), 0);
+    assert_eq!(virtual_nodes("y[i] := where(2*i < 3, 1, 2); y[i] := a[i]; y[i] += b[i]"), 1);
+    assert_eq!(virtual_nodes("y[i] := fma(a[i], -2, b[i])"), 0);
+    assert_eq!(virtual_nodes("y[i] := relu(a[i]*2 + b[i])"), 2);
+}
+
+#[test]
+fn statements_may_be_broken_at_operators_and_in_brackets() {
+    let (a, y) = (f32s("a", &[4]), f32s("y", &[4]));
+    let text = "y[i] := a[i]
+          + 2 *
+          max(a[i],
+              1)  # the rest
+          where i < 2;; y[i] *= 2 where i < 2 // done
+        ";
+    assert_eq!(run(&format!("y[i] := 0\n{text}"), &[(&a, &[1., 2., 3., 4.])], &y), [6., 12., 0., 0.]);
 }

@@ -7,30 +7,30 @@ use lowered_ir::lower::{LowerOptions, Lowered, lower};
 use tnode::{DType, Scalar, TensorNode};
 
 /// A node of that label, type and dimensions.
-pub fn node(label: &str, dtype: DType, dims: &[usize]) -> TensorNode {
+pub(crate) fn node(label: &str, dtype: DType, dims: &[usize]) -> TensorNode {
     TensorNode::builder(label).dims(dims.iter().copied()).dtype(dtype).build().expect("small")
 }
 
 /// A node of `f32`.
-pub fn f32s(label: &str, dims: &[usize]) -> TensorNode {
+pub(crate) fn f32s(label: &str, dims: &[usize]) -> TensorNode {
     node(label, DType::F32, dims)
 }
 
 /// Values of alternating sign that are exact in every float type from f16 up.
-pub fn values(count: usize, seed: u64) -> Vec<f64> {
+pub(crate) fn values(count: usize, seed: u64) -> Vec<f64> {
     let step = |i: usize| (i as u64 * 7 + seed * 13) % 17;
     (0..count).map(|i| (step(i) as f64 - 8.0) / 4.0).collect()
 }
 
 /// A lowered program with its memory.
-pub struct Machine {
-    pub lowered: Lowered,
-    pub memory: Memory,
+pub(crate) struct Machine {
+    pub(crate) lowered: Lowered,
+    pub(crate) memory: Memory,
 }
 
 impl Machine {
     /// Lowers, and sets all memory to zero.
-    pub fn new(assignments: &Assignments) -> Machine {
+    pub(crate) fn new(assignments: &Assignments) -> Machine {
         let lowered = lower(assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}"));
         let memory = Memory::zeroed(&lowered.routine);
         Machine { lowered, memory }
@@ -41,30 +41,30 @@ impl Machine {
     }
 
     /// Stores the elements of a node, padding included.
-    pub fn set(&mut self, node: &TensorNode, values: &[f64]) {
+    pub(crate) fn set(&mut self, node: &TensorNode, values: &[f64]) {
         let at = self.at(node);
         self.memory.nodes[at] = bytes(node.dtype(), values);
     }
 
     /// Stores the elements of the merge buffer.
-    pub fn set_merge(&mut self, dtype: DType, values: &[f64]) {
+    pub(crate) fn set_merge(&mut self, dtype: DType, values: &[f64]) {
         self.memory.merge = Some(bytes(dtype, values));
     }
 
-    pub fn run(&mut self, bindings: &[i64]) {
+    pub(crate) fn run(&mut self, bindings: &[i64]) {
         interp::run(&self.lowered.routine, &mut self.memory, bindings)
             .unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// The elements of a node, padding included.
-    pub fn get(&self, node: &TensorNode) -> Vec<f64> {
+    pub(crate) fn get(&self, node: &TensorNode) -> Vec<f64> {
         let dtype = node.dtype();
         let chunks = self.memory.nodes[self.at(node)].chunks_exact(dtype.size_bytes());
         chunks.map(|bytes| Scalar::read(dtype, bytes).expect("a whole element").as_f64()).collect()
     }
 }
 
-pub fn bytes(dtype: DType, values: &[f64]) -> Vec<u8> {
+pub(crate) fn bytes(dtype: DType, values: &[f64]) -> Vec<u8> {
     let mut bytes = vec![0; values.len() * dtype.size_bytes()];
     for (value, place) in values.iter().zip(bytes.chunks_exact_mut(dtype.size_bytes())) {
         Scalar::from_f64(dtype, *value).write(place).expect("a whole element");

@@ -266,10 +266,13 @@ mod tests {
         assert_eq!(shown("2*o, => o", &[&[6]], &[3]), "[3] [2*i0] => [i0]");
     }
 
+    /// Text, dimensions of the operands, dimensions of the array written.
+    type Case<'a> = (&'a str, &'a [&'a [usize]], &'a [usize]);
+
     #[test]
     fn mistakes_are_shown_in_place() {
         let mut all = String::new();
-        let cases: &[(&str, &[&[usize]], &[usize])] = &[
+        let cases: &[Case] = &[
             ("ik; kj = ij", &[&[2, 3], &[3, 4]], &[2, 4]),
             ("i, k j => i", &[&[2, 3, 4]], &[2]),
             ("ik => i", &[&[2, 3], &[3]], &[2]),
