@@ -1,0 +1,89 @@
+//! What this machine can hold and compute, as found at run time.
+
+use std::fs;
+
+use codegen_core::{Caps, DTypeSet};
+use tnode::DType;
+
+/// The capabilities of the host as Cranelift compiles for it: 128-bit vectors, native arithmetic on `bool`, integers, `f32`
+/// and `f64`, every type in storage.
+///
+/// Cache sizes come from the operating system where it tells (Linux), else they are those of a small desktop core.
+pub fn host_caps() -> Caps {
+    Caps {
+        target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        storage: DType::ALL.into_iter().collect(),
+        arithmetic: arithmetic(),
+        vector_bytes: 16,
+        vector_registers: vector_registers(),
+        fma: has_fma(),
+        l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
+        l2_bytes: cache_bytes(2).unwrap_or(512 << 10),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        alignment: 64,
+    }
+}
+
+fn arithmetic() -> DTypeSet {
+    let is_native = |d: &DType| d.is_integer() || matches!(d, DType::Bool | DType::F32 | DType::F64);
+    DType::ALL.into_iter().filter(is_native).collect()
+}
+
+fn vector_registers() -> usize {
+    if cfg!(target_arch = "x86_64") { 16 } else { 32 }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_fma() -> bool {
+    std::arch::is_x86_feature_detected!("fma")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_fma() -> bool {
+    true
+}
+
+/// The size of the first core's data cache of a level.
+fn cache_bytes(level: u32) -> Option<usize> {
+    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
+    caches.flatten().find_map(|cache| {
+        let read = |file| fs::read_to_string(cache.path().join(file)).ok();
+        let holds_data = read("type")?.trim() != "Instruction";
+        let here = read("level")?.trim().parse() == Ok(level);
+        if holds_data && here { parse_size(read("size")?.trim()) } else { None }
+    })
+}
+
+/// `48K` or `2M` in bytes.
+fn parse_size(text: &str) -> Option<usize> {
+    let (digits, unit) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'M' => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("32K"), Some(32 << 10));
+        assert_eq!(parse_size("2M"), Some(2 << 20));
+        assert_eq!(parse_size("77"), Some(77));
+        assert_eq!(parse_size("K"), None);
+        assert_eq!(parse_size(""), None);
+    }
+
+    #[test]
+    fn the_host_computes_what_the_emitter_supports() {
+        let caps = host_caps();
+        for dtype in DType::ALL {
+            let computes = crate::support::computes(dtype);
+            assert_eq!(caps.arithmetic.contains(dtype), computes, "{dtype}");
+            assert!(caps.storage.contains(dtype), "{dtype}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The second half: checked kernels to machine code, in parallel, one module each.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use codegen_core::host::HostModule;
+use codegen_core::{Artifact, Caps, CodegenError, Compiler, Kernel, KernelAbi, Payload};
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::settings::{self, Configurable, Flags};
+use rayon::prelude::*;
+
+use crate::emit;
+use crate::jit::{self, Module};
+use crate::options::CraneliftOptions;
+use crate::perf_map;
+use crate::render::CheckedKernel;
+use crate::support::NAME;
+
+/// Compiles checked kernels for this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CraneliftCompiler;
+
+/// What was written for one kernel, for people to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The function handed to Cranelift, in its text form.
+    pub clif: String,
+    /// Cranelift's machine instructions with registers assigned.
+    pub machine_code: String,
+}
+
+impl Compiler for CraneliftCompiler {
+    type Source = CheckedKernel;
+    type Options = CraneliftOptions;
+
+    fn compile(
+        &self,
+        _caps: &Caps,
+        sources: Vec<CheckedKernel>,
+        options: &CraneliftOptions,
+    ) -> Result<Artifact, CodegenError> {
+        let isa: Arc<dyn TargetIsa> = isa(options)?;
+        let compiled = sources
+            .into_par_iter()
+            .map(|CheckedKernel(kernel)| {
+                let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
+                guarded(&kernel.abi.name, || compile(&kernel, &isa, options))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let (modules, kernels): (Vec<Module>, Vec<KernelAbi>) = compiled.into_iter().unzip();
+        Ok(Artifact { payload: Payload::Host(host_module(modules)), kernels })
+    }
+}
+
+fn host_module(modules: Vec<Module>) -> HostModule {
+    jit::host_module(modules)
+}
+
+/// Compiles one kernel; its ABI says how much scratch memory the code needs.
+fn compile(
+    kernel: &Kernel,
+    isa: &Arc<dyn TargetIsa>,
+    options: &CraneliftOptions,
+) -> Result<(Module, KernelAbi), CodegenError> {
+    let emitted = emit::emit(kernel, isa.default_call_conv(), options.vectors, jit::helper_id);
+    let module = jit::load(&kernel.abi.name, emitted.func, isa.clone())
+        .map_err(|e| failed(&kernel.abi.name, "code generation", e.to_string()))?;
+    perf_map::record(&kernel.abi.name, module.address(), module.code_bytes());
+    let scratch_bytes = emitted.scratch_bytes;
+    Ok((module, KernelAbi { scratch_bytes, ..kernel.abi.clone() }))
+}
+
+/// What [`CraneliftCompiler`] makes of a kernel, as text.
+///
+/// # Errors
+///
+/// Those of rendering and compiling the kernel.
+pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, CodegenError> {
+    crate::support::check(kernel)?;
+    let isa = isa(options)?;
+    let name = &kernel.abi.name;
+    guarded(name, || {
+        let emitted = emit::emit(kernel, isa.default_call_conv(), options.vectors, jit::helper_id);
+        let clif = emitted.func.display().to_string();
+        let machine_code =
+            jit::disassemble(emitted.func, &*isa).map_err(|e| failed(name, "code generation", e))?;
+        Ok(Listing { clif, machine_code })
+    })
+}
+
+/// The target: this machine, with the features it has.
+fn isa(options: &CraneliftOptions) -> Result<OwnedTargetIsa, CodegenError> {
+    target(options).map_err(|message| failed("", "target set-up", message))
+}
+
+fn target(options: &CraneliftOptions) -> Result<OwnedTargetIsa, String> {
+    let mut flags = settings::builder();
+    let truth = |on: bool| if on { "true" } else { "false" };
+    for (name, value) in [
+        ("opt_level", if options.optimise { "speed" } else { "none" }),
+        ("regalloc_algorithm", "backtracking"),
+        ("enable_verifier", truth(options.verify)),
+        ("preserve_frame_pointers", truth(options.frame_pointers)),
+        // Helpers are anywhere in the address space.
+        ("use_colocated_libcalls", "false"),
+        ("is_pic", "false"),
+        // Nothing unwinds through kernels.
+        ("unwind_info", "false"),
+    ] {
+        flags.set(name, value).map_err(|e| format!("{name}={value}: {e}"))?;
+    }
+    let isa = cranelift_native::builder().map_err(str::to_owned)?;
+    isa.finish(Flags::new(flags)).map_err(|e| e.to_string())
+}
+
+/// Runs `f`; a panic, which would be a bug here or in Cranelift, becomes an error.
+fn guarded<T>(kernel: &str, f: impl FnOnce() -> Result<T, CodegenError>) -> Result<T, CodegenError> {
+    // Nothing `f` shares with the outside is changed before it returns.
+    catch_unwind(AssertUnwindSafe(f))
+        .unwrap_or_else(|panic| Err(failed(kernel, "code generation", panic_message(&*panic))))
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    format!("panic: {}", text.unwrap_or("without message"))
+}
+
+fn failed(kernel: &str, stage: &'static str, message: String) -> CodegenError {
+    CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }
+}
+
+/// A target exists before anything is compiled, so that opening the codegen tells.
+pub(crate) fn check_target(options: &CraneliftOptions) -> Result<(), CodegenError> {
+    isa(options).map(drop)
+}

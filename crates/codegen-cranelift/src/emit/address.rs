@@ -1,0 +1,116 @@
+//! Indices and addresses as values.
+//!
+//! An address is a sum: base, then one scaled variable after another from the outermost loop inwards, with all constants in
+//! the displacement. Every partial sum is a shared operation, so it is computed once, at the loop that defines its last
+//! variable, and the innermost one disappears into the addressing mode of the access.
+
+use cranelift_codegen::ir::{Opcode, Value, types};
+use lowered_ir::ir::{Affine, Var};
+use smallvec::SmallVec;
+
+use super::Emitter;
+
+/// What a loop variable is at the moment: a value, or none for a constant, plus an offset.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Index {
+    pub(super) value: Option<Value>,
+    pub(super) offset: i64,
+}
+
+/// A place in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address {
+    pub(super) base: Value,
+    pub(super) offset: i32,
+}
+
+impl Emitter<'_> {
+    /// The value of an index, as `i64`.
+    pub(super) fn index(&mut self, index: &Affine) -> Value {
+        let (terms, offset) = self.resolve(index);
+        let sum = terms.into_iter().fold(None, |sum, (value, factor)| {
+            let term = self.scaled(value, factor);
+            Some(match sum {
+                None => term,
+                Some(sum) => self.ssa.binary(Opcode::Iadd, sum, term),
+            })
+        });
+        match sum {
+            None => self.ssa.int(types::I64, offset),
+            Some(sum) => self.plus(sum, offset),
+        }
+    }
+
+    /// The index, if it is known while the code is written.
+    pub(super) fn constant_index(&mut self, index: &Affine) -> Option<i64> {
+        let (terms, offset) = self.resolve(index);
+        terms.is_empty().then_some(offset)
+    }
+
+    /// `base` plus an offset in bytes.
+    pub(super) fn address(&mut self, base: Value, bytes: &Affine) -> Address {
+        let (terms, offset) = self.resolve(bytes);
+        let base = terms.into_iter().fold(base, |sum, (value, factor)| {
+            let term = self.scaled(value, factor);
+            self.ssa.binary(Opcode::Iadd, sum, term)
+        });
+        self.displaced(base, offset)
+    }
+
+    /// A place `offset` bytes further than a base.
+    pub(super) fn displaced(&mut self, base: Value, offset: i64) -> Address {
+        // The limit leaves room for the parts of a vector behind the address.
+        match i32::try_from(offset) {
+            Ok(offset) if offset.abs() < i32::MAX / 2 => Address { base, offset },
+            _ => Address { base: self.plus(base, offset), offset: 0 },
+        }
+    }
+
+    /// The terms whose values are run-time ones, outermost first, and the sum of the rest.
+    fn resolve(&mut self, index: &Affine) -> (SmallVec<[(Value, i64); 4]>, i64) {
+        let mut offset = index.offset();
+        let mut terms: SmallVec<[(Value, i64); 4]> = SmallVec::new();
+        for &(var, factor) in index.terms() {
+            let at = self.variable(var);
+            offset = offset.wrapping_add(at.offset.wrapping_mul(factor));
+            if let Some(value) = at.value {
+                match terms.iter_mut().find(|(v, _)| *v == value) {
+                    Some(term) => term.1 = term.1.wrapping_add(factor),
+                    None => terms.push((value, factor)),
+                }
+            }
+        }
+        terms.retain(|(_, factor)| *factor != 0);
+        terms.sort_by_key(|&(value, _)| self.ssa.depth_of(value));
+        (terms, offset)
+    }
+
+    fn variable(&mut self, var: Var) -> Index {
+        match var {
+            Var::Loop(id) => self.vars[&id],
+            Var::Symbol(id) => Index { value: Some(self.binding(id)), offset: 0 },
+        }
+    }
+
+    fn scaled(&mut self, value: Value, factor: i64) -> Value {
+        match factor {
+            1 => value,
+            2.. if factor.count_ones() == 1 => {
+                let by = self.ssa.int(types::I64, i64::from(factor.trailing_zeros()));
+                self.ssa.binary(Opcode::Ishl, value, by)
+            }
+            _ => {
+                let by = self.ssa.int(types::I64, factor);
+                self.ssa.binary(Opcode::Imul, value, by)
+            }
+        }
+    }
+
+    fn plus(&mut self, value: Value, offset: i64) -> Value {
+        if offset == 0 {
+            return value;
+        }
+        let offset = self.ssa.int(types::I64, offset);
+        self.ssa.binary(Opcode::Iadd, value, offset)
+    }
+}

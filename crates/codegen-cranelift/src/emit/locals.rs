@@ -1,0 +1,198 @@
+//! Declared locals: registers by element or by groups of lanes, or a place in scratch memory.
+
+use cranelift_codegen::ir::{Opcode, Value, types};
+use lowered_ir::ir::{Indices, LocalId, Space};
+use tnode::{DType, Dims};
+
+use super::Emitter;
+use super::memory::{Array, Element, flatten};
+use super::repr::{self, LANES, Val};
+
+/// A local in scope.
+pub(super) struct Local {
+    dtype: DType,
+    dims: Dims,
+    home: Home,
+}
+
+/// Where a local's elements are, in row-major order.
+enum Home {
+    /// One register each.
+    Scalars(Vec<Value>),
+    /// Lanes of neighbours together, because vector loops walk over them.
+    Groups(Vec<Val>),
+    /// One value per lane of the current vector loop each.
+    Private(Vec<Val>),
+    /// In scratch memory, from this offset.
+    Scratch(i64),
+}
+
+impl Emitter<'_> {
+    /// Declares a local of zeros.
+    pub(super) fn declare(&mut self, local: LocalId, dtype: DType, dims: &Dims, space: Space) {
+        let elements: usize = dims.iter().product();
+        let home = match space {
+            Space::Stack => self.reserve(local, elements * dtype.size_bytes()),
+            Space::Register if self.lane.is_some() => {
+                Home::Private(vec![self.zero_lanes(dtype); elements])
+            }
+            Space::Register if self.grouped.contains(&local) && dtype != DType::U32x4 => {
+                Home::Groups(vec![self.zero_lanes(dtype); elements.div_ceil(LANES)])
+            }
+            Space::Register => {
+                let ty = repr::one(dtype);
+                Home::Scalars(vec![self.splat_bits(ty, 0); elements])
+            }
+        };
+        self.declared.insert(local, Local { dtype, dims: dims.clone(), home });
+    }
+
+    fn zero_lanes(&mut self, dtype: DType) -> Val {
+        let zero = self.splat_bits(repr::wide(dtype), 0);
+        Val::lanes(std::iter::repeat_n(zero, repr::wide_parts(dtype)))
+    }
+
+    /// Takes zeroed scratch memory until the end of the block.
+    fn reserve(&mut self, local: LocalId, bytes: usize) -> Home {
+        let offset = self.scratch_top.next_multiple_of(16);
+        self.scratch_top = offset + bytes;
+        self.scratch_bytes = self.scratch_bytes.max(self.scratch_top);
+        let start = self.displaced(self.scratch, offset as i64);
+        let by = self.ssa.int(types::I64, i64::from(start.offset));
+        let base = self.ssa.binary(Opcode::Iadd, start.base, by);
+        self.clear(Array::Local(local), base, bytes);
+        Home::Scratch(offset as i64)
+    }
+
+    /// Reads an element: lanes if they differ, else one value.
+    pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Val {
+        if let Some(element) = self.scratch_element(local, index) {
+            return self.load(&element);
+        }
+        let (at, step) = self.position(local, index);
+        let Local { dtype, home, .. } = &self.declared[&local];
+        let dtype = *dtype;
+        match home {
+            Home::Private(values) => values[at].clone(),
+            Home::Groups(groups) if step == 1 && at % LANES == 0 => groups[at / LANES].clone(),
+            _ if step == 0 => Val::one(self.read_one(local, at)),
+            _ => {
+                let lanes: Vec<Value> =
+                    (0..LANES as i64).map(|lane| self.read_one(local, (at as i64 + lane * step) as usize)).collect();
+                self.assemble(dtype, &lanes)
+            }
+        }
+    }
+
+    /// Writes an element: one value, or one per lane.
+    pub(super) fn set_local(&mut self, local: LocalId, index: &Indices, value: &Val) {
+        if let Some(element) = self.scratch_element(local, index) {
+            return self.store(&element, value);
+        }
+        let (at, step) = self.position(local, index);
+        let dtype = self.declared[&local].dtype;
+        if self.lane.is_none() {
+            return self.write_one(local, at, value.first());
+        }
+        let lanes = self.widened(dtype, value);
+        match self.home(local) {
+            Home::Private(values) => values[at] = lanes,
+            Home::Groups(groups) if step == 1 && at % LANES == 0 => groups[at / LANES] = lanes,
+            _ => {
+                for lane in 0..LANES {
+                    let value = self.lane(dtype, &lanes, lane);
+                    self.write_one(local, (at as i64 + lane as i64 * step) as usize, value);
+                }
+            }
+        }
+    }
+
+    fn home(&mut self, local: LocalId) -> &mut Home {
+        &mut self.declared.get_mut(&local).expect("the verifier checks that locals are declared before use").home
+    }
+
+    fn scratch_element(&mut self, local: LocalId, index: &Indices) -> Option<Element> {
+        let Local { dtype, dims, home: Home::Scratch(offset) } = &self.declared[&local] else { return None };
+        let flat = flatten(dims, index);
+        Some(self.element(Array::Local(local), *dtype, self.scratch, &flat, *offset))
+    }
+
+    /// The flat index of a register element in the first lane, and its step from lane to lane.
+    fn position(&mut self, local: LocalId, index: &Indices) -> (usize, i64) {
+        let flat = flatten(&self.declared[&local].dims, index);
+        let step = self.lane.map_or(0, |lane| flat.coefficient(lane));
+        let at = self.constant_index(&flat).expect("the verifier checks that register indices are known when unrolled");
+        (at as usize, step)
+    }
+
+    fn read_one(&mut self, local: LocalId, at: usize) -> Value {
+        let Local { dtype, home, .. } = &self.declared[&local];
+        match home {
+            Home::Scalars(values) => values[at],
+            Home::Groups(groups) => {
+                let (dtype, group) = (*dtype, groups[at / LANES].clone());
+                self.lane(dtype, &group, at % LANES)
+            }
+            Home::Private(_) | Home::Scratch(_) => unreachable!("read by the callers"),
+        }
+    }
+
+    fn write_one(&mut self, local: LocalId, at: usize, value: Value) {
+        let dtype = self.declared[&local].dtype;
+        let replaced = match self.home(local) {
+            Home::Scalars(values) => return values[at] = value,
+            Home::Groups(groups) => groups[at / LANES].clone(),
+            Home::Private(_) | Home::Scratch(_) => unreachable!("written by the callers"),
+        };
+        let replaced = self.with_lane(dtype, &replaced, at % LANES, value);
+        if let Home::Groups(groups) = self.home(local) {
+            groups[at / LANES] = replaced;
+        }
+    }
+
+    /// Lanes with one of them replaced.
+    fn with_lane(&mut self, dtype: DType, lanes: &Val, lane: usize, value: Value) -> Val {
+        let value = match dtype {
+            DType::Bool => self.ssa.unary(Opcode::Bmask, types::I32, value),
+            _ if repr::one(dtype).bits() < 32 => self.extend(dtype, types::I32, value),
+            _ => value,
+        };
+        let per_part = LANES / repr::wide_parts(dtype);
+        let mut lanes = lanes.clone();
+        let part = &mut lanes.parts[lane / per_part];
+        *part = self.ssa.insert(*part, lane % per_part, value);
+        lanes
+    }
+
+    /// Every register of the locals given, in order.
+    pub(super) fn registers(&self, locals: &[LocalId]) -> Vec<Value> {
+        let mut registers = Vec::new();
+        for local in locals {
+            match &self.declared[local].home {
+                Home::Scalars(values) => registers.extend(values),
+                Home::Groups(values) | Home::Private(values) => {
+                    registers.extend(values.iter().flat_map(|v| &v.parts));
+                }
+                Home::Scratch(_) => {}
+            }
+        }
+        registers
+    }
+
+    /// Replaces what [`Emitter::registers`] lists.
+    pub(super) fn set_registers(&mut self, locals: &[LocalId], registers: &[Value]) {
+        let mut next = registers.iter().copied();
+        for &local in locals {
+            let places: Vec<&mut Value> = match self.home(local) {
+                Home::Scalars(values) => values.iter_mut().collect(),
+                Home::Groups(values) | Home::Private(values) => {
+                    values.iter_mut().flat_map(|v| v.parts.iter_mut()).collect()
+                }
+                Home::Scratch(_) => Vec::new(),
+            };
+            for (place, value) in places.into_iter().zip(&mut next) {
+                *place = value;
+            }
+        }
+    }
+}

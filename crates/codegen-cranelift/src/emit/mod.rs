@@ -1,0 +1,139 @@
+//! From a kernel's loop IR to one CLIF function with the signature of [`codegen_core::host::HostFn`].
+//!
+//! The emitter walks the statements once. Unrolled loops and the lanes of vector loops are replicated, other loops become
+//! loops of one block chain; there are no other branches, since guards become selections. Everything about *where* an
+//! operation is written (sharing, hoisting) is [`ssa`]'s business, so the code here just asks for the values it needs.
+
+mod address;
+mod convert;
+mod expr;
+mod locals;
+mod memory;
+mod ops;
+mod repr;
+mod scan;
+mod ssa;
+mod stmt;
+
+use std::collections::{BTreeSet, HashMap};
+
+use codegen_core::Kernel;
+use cranelift_codegen::ir::{
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, Signature, UserExternalName, UserFuncName, Value,
+    types,
+};
+use cranelift_codegen::isa::CallConv;
+use lowered_ir::ir::{LocalId, Locals, LoopId, Routine};
+
+use crate::helpers::Helper;
+use address::Index;
+use locals::Local;
+use memory::Loads;
+use ssa::Ssa;
+
+/// A function ready for Cranelift.
+pub(crate) struct Emitted {
+    pub(crate) func: Function,
+    /// Bytes of scratch memory it uses.
+    pub(crate) scratch_bytes: usize,
+}
+
+/// The number by which a function refers to a helper; see [`crate::jit`].
+pub(crate) type HelperId = fn(Helper) -> u32;
+
+/// Writes the function of a kernel that [`crate::support`] accepts. `vectors` allows vector instructions.
+pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool, helper_id: HelperId) -> Emitted {
+    let func = Function::with_name_signature(UserFuncName::user(0, 0), signature(call_conv));
+    let (ssa, params) = Ssa::new(func);
+    let routine = &kernel.ir;
+    let mut emitter = Emitter {
+        ssa,
+        routine,
+        locals: routine.locals(),
+        grouped: if vectors { scan::lane_indexed(&routine.body) } else { BTreeSet::new() },
+        read_only: scan::read_only(routine),
+        args: params[0],
+        bindings: params[1],
+        scratch: params[2],
+        scratch_top: 0,
+        scratch_bytes: 0,
+        vars: HashMap::new(),
+        declared: HashMap::new(),
+        loads: Loads::default(),
+        lane: None,
+        vectors,
+        call_conv,
+        helper_id,
+        helpers: HashMap::new(),
+    };
+    emitter.kernel(params[3], params[4]);
+    Emitted { scratch_bytes: emitter.scratch_bytes, func: emitter.ssa.finish() }
+}
+
+/// The signature of [`codegen_core::host::HostFn`].
+pub(crate) fn signature(call_conv: CallConv) -> Signature {
+    let mut signature = Signature::new(call_conv);
+    signature.params.extend([AbiParam::new(types::I64); 5]);
+    signature
+}
+
+/// The signature of a helper.
+pub(crate) fn helper_signature(helper: Helper, call_conv: CallConv) -> Signature {
+    let mut signature = Signature::new(call_conv);
+    signature.params.extend([AbiParam::new(helper.ty()); 2]);
+    signature.returns.push(AbiParam::new(helper.ty()));
+    signature
+}
+
+/// The state of writing one kernel.
+struct Emitter<'k> {
+    ssa: Ssa,
+    routine: &'k Routine,
+    locals: Locals,
+    /// Register locals kept in groups of lanes, because a vector loop walks them.
+    grouped: BTreeSet<LocalId>,
+    /// Whether each node is only read.
+    read_only: Vec<bool>,
+    args: Value,
+    bindings: Value,
+    scratch: Value,
+    scratch_top: usize,
+    scratch_bytes: usize,
+    /// Loop variables in scope.
+    vars: HashMap<LoopId, Index>,
+    /// Locals in scope.
+    declared: HashMap<LocalId, Local>,
+    loads: Loads,
+    /// The vector loop whose lanes are being computed together.
+    lane: Option<LoopId>,
+    vectors: bool,
+    call_conv: CallConv,
+    helper_id: HelperId,
+    helpers: HashMap<u32, FuncRef>,
+}
+
+impl Emitter<'_> {
+    /// Calls a helper.
+    fn call(&mut self, helper: Helper, args: &[Value]) -> Value {
+        let id = (self.helper_id)(helper);
+        let callee = match self.helpers.get(&id) {
+            Some(&callee) => callee,
+            None => self.import(helper, id),
+        };
+        self.ssa.call(callee, args)
+    }
+
+    fn import(&mut self, helper: Helper, id: u32) -> FuncRef {
+        let func = &mut self.ssa.func;
+        let name = func.declare_imported_user_function(UserExternalName::new(0, id));
+        let signature = func.import_signature(helper_signature(helper, self.call_conv));
+        let callee = func.import_function(ExtFuncData {
+            name: ExternalName::user(name),
+            signature,
+            colocated: false,
+            patchable: false,
+        });
+        self.helpers.insert(id, callee);
+        callee
+    }
+}

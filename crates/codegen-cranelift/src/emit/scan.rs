@@ -1,0 +1,96 @@
+//! Facts about a kernel's statements that the emitter needs before it reaches them.
+
+use std::collections::BTreeSet;
+
+use lowered_ir::ir::{Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
+use tnode::DType;
+
+use super::repr::LANES;
+
+/// Register arrays that some vector loop, long enough to be computed in lanes, indexes with its variable.
+pub(super) fn lane_indexed(body: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut found = BTreeSet::new();
+    walk::each_stmt(body, &mut |stmt| {
+        let Stmt::For { var, kind: LoopKind::Vector, hi, body, .. } = stmt else { return };
+        if hi.limit >= LANES as i64 {
+            each_local_access(body, &mut |local, index| {
+                if index.iter().any(|i| i.mentions(*var)) {
+                    found.insert(local);
+                }
+            });
+        }
+    });
+    found
+}
+
+/// For each node, whether no statement writes it.
+pub(super) fn read_only(routine: &Routine) -> Vec<bool> {
+    let mut read_only = vec![true; routine.nodes.len()];
+    walk::each_stmt(&routine.body, &mut |stmt| {
+        if let Stmt::Set { node, .. } | Stmt::Zero { node } = stmt {
+            read_only[node.index()] = false;
+        }
+    });
+    read_only
+}
+
+/// The locals that the block assigns, declared inside or not.
+pub(super) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut assigned = BTreeSet::new();
+    walk::each_stmt(body, &mut |stmt| {
+        if let Stmt::SetLocal { local, .. } = stmt {
+            assigned.insert(*local);
+        }
+    });
+    assigned
+}
+
+/// Whether the elements of some local are picked by the variable, so that the loop can only be replicated.
+///
+/// Locals in memory count too; they are declared by whoever knows, and replicating is always right.
+pub(super) fn picks_locals(var: LoopId, body: &[Stmt]) -> bool {
+    let mut picks = false;
+    each_local_access(body, &mut |_, index| picks |= index.iter().any(|i| i.mentions(var)));
+    picks
+}
+
+/// Whether the body of a vector loop can be computed in lanes: each lane has its own locals, none of them in memory, writes
+/// other locals only at its own place, and holds no type without lanes.
+pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) -> bool) -> bool {
+    let mut private = BTreeSet::new();
+    let mut fits = true;
+    for stmt in body {
+        match stmt {
+            Stmt::Declare { local, dtype, space, .. } => {
+                fits &= *space == lowered_ir::ir::Space::Register && *dtype != DType::U32x4;
+                private.insert(*local);
+            }
+            Stmt::SetLocal { local, index, value } => {
+                fits &= private.contains(local) || index.iter().any(|i| i.mentions(var));
+                fits &= !has_u32x4(value);
+            }
+            Stmt::Set { value, .. } => fits &= !has_u32x4(value),
+            Stmt::For { .. } | Stmt::Zero { .. } => fits = false,
+            Stmt::Comment(_) => {}
+        }
+    }
+    each_local_access(body, &mut |local, index| {
+        fits &= !private.contains(&local) || index.iter().all(|i| !i.mentions(var));
+    });
+    fits
+}
+
+fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indices)) {
+    walk::each_stmt(body, &mut |stmt| {
+        if let Stmt::SetLocal { local, index, .. } = stmt {
+            f(*local, index);
+        }
+    });
+    walk::each_value(body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::GetLocal { local, index } = e {
+                f(*local, index);
+            }
+        });
+    });
+}

@@ -1,0 +1,197 @@
+//! Statements and loops.
+
+use cranelift_codegen::ir::{Opcode, Value, types};
+use lowered_ir::ir::{Bound, Expr, LocalId, LoopId, LoopKind, Stmt, walk};
+use tnode::DType;
+
+use super::Emitter;
+use super::address::Index;
+use super::memory::Array;
+use super::repr::LANES;
+use super::scan;
+
+/// Loops with more iterations than this are not replicated unless they must be.
+const MAX_REPLICAS: i64 = 64;
+
+/// Lanes that one round of a long vector loop computes.
+const LANES_PER_ROUND: i64 = 8 * LANES as i64;
+
+impl Emitter<'_> {
+    /// The whole kernel; the part `begin..end` of its parallel loop if that is all there is.
+    pub(super) fn kernel(&mut self, begin: Value, end: Value) {
+        let body = &self.routine.body;
+        let mut steps = body.iter().filter(|stmt| !matches!(stmt, Stmt::Comment(_)));
+        match (steps.next(), steps.next()) {
+            (Some(Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }), None) => {
+                self.part(*var, (*lo, *hi), body, (begin, end));
+            }
+            _ => self.block(body),
+        }
+    }
+
+    /// Iterations `begin..end`, counted from `lo`.
+    fn part(&mut self, var: LoopId, (lo, hi): (i64, Bound), body: &[Stmt], (begin, end): (Value, Value)) {
+        let first = self.ssa.int(types::I64, lo);
+        let start = self.ssa.binary(Opcode::Iadd, first, begin);
+        let end = self.ssa.binary(Opcode::Iadd, first, end);
+        let limit = self.bound(hi);
+        let end = self.ssa.binary(Opcode::Smin, end, limit);
+        self.looped(var, (start, end), false, body);
+    }
+
+    fn block(&mut self, body: &[Stmt]) {
+        let scratch_top = self.scratch_top;
+        for stmt in body {
+            self.stmt(stmt);
+        }
+        self.scratch_top = scratch_top;
+        for stmt in body {
+            if let Stmt::Declare { local, .. } = stmt {
+                self.declared.remove(local);
+            }
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For { var, lo, hi, kind, body } => self.repeat(*var, (*lo, *hi), *kind, body),
+            Stmt::Set { node, index, value } => {
+                let (dtype, value) = self.expr(value);
+                let element = self.node_element(*node, index);
+                let value = if self.lane.is_some() { self.widened(dtype, &value) } else { value };
+                self.store(&element, &value);
+            }
+            Stmt::Zero { node } => {
+                let decl = self.routine.node(*node);
+                let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
+                let base = self.base(*node);
+                self.clear(Array::Node(*node), base, bytes);
+            }
+            Stmt::Declare { local, dtype, dims, space } => self.declare(*local, *dtype, dims, *space),
+            Stmt::SetLocal { local, index, value } => {
+                let (_, value) = self.expr(value);
+                self.set_local(*local, index, &value);
+            }
+            Stmt::Comment(_) => {}
+        }
+    }
+
+    fn repeat(&mut self, var: LoopId, (lo, hi): (i64, Bound), kind: LoopKind, body: &[Stmt]) {
+        if hi.limit <= lo {
+            return;
+        }
+        match kind {
+            LoopKind::Vector if self.vectors && scan::has_lanes(var, body, |e| self.has_u32x4(e)) => {
+                self.vector(var, hi.limit, body);
+            }
+            LoopKind::Unrolled | LoopKind::Vector if hi.symbol.is_none() && replicates(var, hi.limit - lo, body) => {
+                for at in lo..hi.limit {
+                    self.once(var, at, body);
+                }
+            }
+            _ if hi.symbol.is_none() && hi.limit - lo == 1 => self.once(var, lo, body),
+            _ => {
+                let (start, end) = (self.ssa.int(types::I64, lo), self.bound(hi));
+                self.looped(var, (start, end), hi.symbol.is_none(), body);
+            }
+        }
+    }
+
+    /// One iteration of known number.
+    fn once(&mut self, var: LoopId, at: i64, body: &[Stmt]) {
+        self.bind(var, Index { value: None, offset: at });
+        self.block(body);
+    }
+
+    /// A loop in the code.
+    fn looped(&mut self, var: LoopId, (start, end): (Value, Value), runs: bool, body: &[Stmt]) {
+        self.rounds((start, end, 1), runs, body, |s, value| {
+            s.bind(var, Index { value: Some(value), offset: 0 });
+            s.block(body);
+        });
+    }
+
+    /// A loop in the code around what `round` writes, which assigns no other locals than `body` does.
+    fn rounds(
+        &mut self,
+        bounds: (Value, Value, i64),
+        runs: bool,
+        body: &[Stmt],
+        round: impl FnOnce(&mut Self, Value),
+    ) {
+        let carried: Vec<LocalId> =
+            scan::assigned(body).into_iter().filter(|local| self.declared.contains_key(local)).collect();
+        self.loads.forget();
+        let before = self.registers(&carried);
+        let (open, value, inside) = self.ssa.enter_loop(bounds, runs, &before);
+        self.set_registers(&carried, &inside);
+        round(self, value);
+        let next = self.registers(&carried);
+        let after = self.ssa.leave_loop(open, &next);
+        self.set_registers(&carried, &after);
+        self.loads.forget();
+    }
+
+    /// A vector loop: groups of lanes, then what is left one by one.
+    fn vector(&mut self, var: LoopId, count: i64, body: &[Stmt]) {
+        let mut done = 0;
+        if count > MAX_REPLICAS * LANES as i64 && !scan::picks_locals(var, body) {
+            done = count / LANES_PER_ROUND * LANES_PER_ROUND;
+            let bounds = (self.ssa.int(types::I64, 0), self.ssa.int(types::I64, done), LANES_PER_ROUND);
+            self.rounds(bounds, true, body, |s, value| {
+                for offset in (0..LANES_PER_ROUND).step_by(LANES) {
+                    s.group(var, Index { value: Some(value), offset }, body);
+                }
+            });
+        }
+        while count - done >= LANES as i64 {
+            self.group(var, Index { value: None, offset: done }, body);
+            done += LANES as i64;
+        }
+        for at in done..count {
+            self.once(var, at, body);
+        }
+    }
+
+    /// Some iterations of a vector loop together, the first of them `at`.
+    fn group(&mut self, var: LoopId, at: Index, body: &[Stmt]) {
+        self.bind(var, at);
+        self.lane = Some(var);
+        self.block(body);
+        self.lane = None;
+    }
+
+    fn bound(&mut self, bound: Bound) -> Value {
+        let limit = self.ssa.int(types::I64, bound.limit);
+        match bound.symbol {
+            None => limit,
+            Some(symbol) => {
+                let value = self.binding(symbol);
+                self.ssa.binary(Opcode::Smin, value, limit)
+            }
+        }
+    }
+
+    /// Whether random-bits values, which have no lanes, take part in an expression.
+    fn has_u32x4(&self, value: &Expr) -> bool {
+        let mut found = false;
+        walk::each_expr(value, &mut |e| {
+            let dtype = match e {
+                Expr::Const(scalar) => scalar.dtype(),
+                Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetMerge { node, .. } => {
+                    self.routine.node(*node).dtype
+                }
+                Expr::GetLocal { local, .. } => self.locals[local].dtype,
+                Expr::Convert { to, .. } | Expr::Bitcast { to, .. } => *to,
+                Expr::Index { .. } | Expr::Unary { .. } | Expr::Binary { .. } | Expr::Ternary { .. } => return,
+            };
+            found |= dtype == DType::U32x4;
+        });
+        found
+    }
+}
+
+/// Whether a loop of this many iterations is written out; it must be where it picks registers.
+fn replicates(var: LoopId, count: i64, body: &[Stmt]) -> bool {
+    count <= MAX_REPLICAS || scan::picks_locals(var, body)
+}

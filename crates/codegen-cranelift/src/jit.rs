@@ -1,0 +1,103 @@
+//! Machine code in memory: loading, calling conventions, freeing. The one module of the crate with unsafe code.
+//!
+//! Invariants it relies on and keeps:
+//!
+//! * The functions loaded are those of [`crate::emit`], whose signature is [`HostFn`]'s.
+//! * A [`Module`] is dropped only when nobody can call its code any more: [`host_module`] hands the modules to the
+//!   [`HostModule`] as the owner of the functions, which lives as long as any clone of it.
+#![allow(unsafe_code, reason = "machine code is turned into function pointers and freed here")]
+
+use std::mem::{ManuallyDrop, transmute};
+use std::sync::{Arc, Mutex};
+
+use codegen_core::host::{HostFn, HostModule};
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::Function;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::Context;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Linkage, Module as _, ModuleError, default_libcall_names};
+
+use crate::emit;
+use crate::helpers::{self, Helper};
+
+/// The code of one kernel; dropping it unmaps the code.
+pub(crate) struct Module {
+    module: ManuallyDrop<JITModule>,
+    function: FuncId,
+    code_bytes: usize,
+}
+
+/// Loads a function written by [`crate::emit`].
+pub(crate) fn load(name: &str, func: Function, isa: Arc<dyn TargetIsa>) -> Result<Module, Box<ModuleError>> {
+    let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+    builder.symbols(helpers::symbols());
+    let mut loaded =
+        Module { module: ManuallyDrop::new(JITModule::new(builder)), function: FuncId::from_u32(0), code_bytes: 0 };
+    let module = &mut *loaded.module;
+    let call_conv = module.isa().default_call_conv();
+    for helper in Helper::ALL {
+        let signature = emit::helper_signature(helper, call_conv);
+        let id = module.declare_function(helper.name(), Linkage::Import, &signature)?;
+        debug_assert_eq!(id.as_u32(), helper_id(helper), "helpers are declared first and in order");
+    }
+    loaded.function = module.declare_function(&format!("kernel {name}"), Linkage::Export, &func.signature)?;
+    let mut context = Context::for_function(func);
+    module.define_function(loaded.function, &mut context)?;
+    loaded.code_bytes = context.compiled_code().map_or(0, |code| code.code_buffer().len());
+    module.finalize_definitions()?;
+    Ok(loaded)
+}
+
+/// The number by which functions refer to a helper: its position, since every module declares the helpers first.
+pub(crate) fn helper_id(helper: Helper) -> u32 {
+    helper as u32
+}
+
+/// The machine instructions of a function, as text.
+pub(crate) fn disassemble(func: Function, isa: &dyn TargetIsa) -> Result<String, String> {
+    let mut context = Context::for_function(func);
+    context.set_disasm(true);
+    let code = context.compile(isa, &mut ControlPlane::default()).map_err(|e| e.inner.to_string())?;
+    Ok(code.vcode.clone().unwrap_or_default())
+}
+
+impl Module {
+    /// Where the kernel's code starts.
+    pub(crate) fn address(&self) -> usize {
+        self.module.get_finalized_function(self.function) as usize
+    }
+
+    /// The length of the kernel's code and constants.
+    pub(crate) fn code_bytes(&self) -> usize {
+        self.code_bytes
+    }
+
+    fn function(&self) -> HostFn {
+        let code: *const u8 = self.module.get_finalized_function(self.function);
+        // SAFETY: the code is a finalized function with `emit::signature` in the platform's C calling convention, which is
+        // `HostFn`: five pointer-sized arguments, no result. It stays mapped for as long as `self` lives.
+        unsafe { transmute::<*const u8, HostFn>(code) }
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: taken once, in drop, and not used after.
+        let module = unsafe { ManuallyDrop::take(&mut self.module) };
+        // SAFETY: function pointers leave this module only through `host_module`, which makes the modules the owner of the
+        // functions; whoever calls one holds a clone of that `HostModule`, so no call is running and none will follow.
+        unsafe { module.free_memory() };
+    }
+}
+
+/// The modules' kernels, in order, callable for as long as any clone of the result lives.
+pub(crate) fn host_module(modules: Vec<Module>) -> HostModule {
+    let functions = modules.iter().map(Module::function).collect();
+    // `JITModule` may move between threads but not be shared; nobody but `drop` looks inside any more.
+    let owner = Arc::new(Mutex::new(modules));
+    // SAFETY: the functions come from verified kernels: they access the elements of their parameters that the verifier proved
+    // in bounds and nothing else but their scratch memory, write only nodes that the kernel's statements write, contain no
+    // trapping instruction, and call only `helpers`, which do not unwind. `owner` keeps all of them mapped.
+    unsafe { HostModule::native(functions, owner) }
+}

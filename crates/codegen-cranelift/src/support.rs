@@ -1,0 +1,109 @@
+//! Which operations on which types are compiled; everything else is refused here, before any code is written.
+//!
+//! The table is about what *kernels* may contain after legalisation: `bool`, integers, `f32` and `f64` compute; the
+//! narrower floats and `u32x4` are moved, chosen between and reinterpreted, but not computed with.
+
+use codegen_core::{CodegenError, Kernel};
+use lowered_ir::ir::{BinaryOp, Expr, Locals, Routine, Stmt, TernaryOp, UnaryOp, walk};
+use tnode::DType;
+
+/// The name of this codegen in messages.
+pub(crate) const NAME: &str = "cranelift";
+
+/// Whether every operation of the kernel can be compiled.
+///
+/// # Errors
+///
+/// [`CodegenError::Unsupported`] naming the first operation that cannot.
+pub(crate) fn check(kernel: &Kernel) -> Result<(), CodegenError> {
+    let routine = &kernel.ir;
+    let locals = routine.locals();
+    let mut refused = None;
+    walk::each_stmt(&routine.body, &mut |stmt| {
+        if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
+            refused = refused.take().or_else(|| refuse_value(routine, &locals, value));
+        }
+    });
+    match refused {
+        None => Ok(()),
+        Some((op, why)) => Err(CodegenError::Unsupported {
+            codegen: NAME.into(),
+            kernel: kernel.abi.name.clone(),
+            op,
+            why: why.into(),
+        }),
+    }
+}
+
+fn refuse_value(routine: &Routine, locals: &Locals, value: &Expr) -> Option<(String, &'static str)> {
+    let mut refused = None;
+    walk::each_expr(value, &mut |expr| {
+        if refused.is_none() {
+            refused = refuse(routine, locals, expr);
+        }
+    });
+    refused
+}
+
+fn refuse(routine: &Routine, locals: &Locals, expr: &Expr) -> Option<(String, &'static str)> {
+    let dtype = |e: &Expr| routine.dtype_of(e, locals);
+    match expr {
+        Expr::Unary { op, arg } => named(op, dtype(arg), unary(*op, dtype(arg))),
+        Expr::Binary { op, a, .. } => named(op, dtype(a), binary(*op, dtype(a))),
+        Expr::Ternary { op: TernaryOp::Where, .. } => None,
+        Expr::Ternary { op, a, .. } => named(op, dtype(a), arithmetic(dtype(a))),
+        Expr::Convert { to, arg } => {
+            let from = dtype(arg);
+            let why = if from == *to { None } else { narrow_float(from).or(narrow_float(*to)) };
+            why.map(|why| (format!("convert {to}({from})"), why))
+        }
+        Expr::Bitcast { to, arg } => {
+            let from = dtype(arg);
+            let why = (from.size_bytes() != to.size_bytes()).then_some("the types differ in size");
+            why.map(|why| (format!("bitcast {to}({from})"), why))
+        }
+        Expr::Index { dtype: DType::I32 | DType::I64, .. } => None,
+        Expr::Index { dtype, .. } => Some((format!("index {dtype}"), "indices are `i32` or `i64`")),
+        Expr::Const(_) | Expr::Get { .. } | Expr::GetGuarded { .. } => None,
+        Expr::GetMerge { .. } | Expr::GetLocal { .. } => None,
+    }
+}
+
+fn named(
+    op: &impl std::fmt::Display,
+    dtype: DType,
+    why: Option<&'static str>,
+) -> Option<(String, &'static str)> {
+    why.map(|why| (format!("`{op}` on {dtype}"), why))
+}
+
+fn unary(op: UnaryOp, dtype: DType) -> Option<&'static str> {
+    use UnaryOp::*;
+    match op {
+        Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => Some("legalisation expands transcendental functions"),
+        Neg | Abs | Not | Relu | Satur01 | Sqrt | Recip | RecipSqrt | Trunc | Floor | RoundEven => arithmetic(dtype),
+    }
+}
+
+fn binary(op: BinaryOp, dtype: DType) -> Option<&'static str> {
+    match op {
+        BinaryOp::Pow if dtype.is_float() => Some("legalisation expands transcendental functions"),
+        _ if op.is_bitwise() && dtype.is_float() => Some("floats have no bit operations"),
+        _ => arithmetic(dtype),
+    }
+}
+
+fn arithmetic(dtype: DType) -> Option<&'static str> {
+    if dtype == DType::U32x4 { Some("random bits have no arithmetic") } else { narrow_float(dtype) }
+}
+
+fn narrow_float(dtype: DType) -> Option<&'static str> {
+    let is_narrow = dtype.is_float() && dtype.size_bytes() < 4;
+    is_narrow.then_some("legalisation computes with narrow floats through f32")
+}
+
+/// Whether kernels may compute with a type.
+#[cfg(test)]
+pub(crate) fn computes(dtype: DType) -> bool {
+    arithmetic(dtype).is_none()
+}
