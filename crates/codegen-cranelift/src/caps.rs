@@ -14,6 +14,7 @@ pub fn host_caps() -> Caps {
         target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         storage: DType::ALL.into_iter().collect(),
         arithmetic: arithmetic(),
+        transcendental: false,
         vector_bytes: 16,
         vector_registers: vector_registers(),
         fma: has_fma(),

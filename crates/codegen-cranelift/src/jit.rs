@@ -11,10 +11,10 @@ use std::mem::{ManuallyDrop, transmute};
 use std::sync::{Arc, Mutex};
 
 use codegen_core::host::{HostFn, HostModule};
+use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_codegen::Context;
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module as _, ModuleError, default_libcall_names};
 
@@ -32,8 +32,11 @@ pub(crate) struct Module {
 pub(crate) fn load(name: &str, func: Function, isa: Arc<dyn TargetIsa>) -> Result<Module, Box<ModuleError>> {
     let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
     builder.symbols(helpers::symbols());
-    let mut loaded =
-        Module { module: ManuallyDrop::new(JITModule::new(builder)), function: FuncId::from_u32(0), code_bytes: 0 };
+    let mut loaded = Module {
+        module: ManuallyDrop::new(JITModule::new(builder)),
+        function: FuncId::from_u32(0),
+        code_bytes: 0,
+    };
     let module = &mut *loaded.module;
     let call_conv = module.isa().default_call_conv();
     for helper in Helper::ALL {

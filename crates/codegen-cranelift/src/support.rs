@@ -81,7 +81,9 @@ fn unary(op: UnaryOp, dtype: DType) -> Option<&'static str> {
     use UnaryOp::*;
     match op {
         Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => Some("legalisation expands transcendental functions"),
-        Neg | Abs | Not | Relu | Satur01 | Sqrt | Recip | RecipSqrt | Trunc | Floor | RoundEven => arithmetic(dtype),
+        Neg | Abs | Not | Relu | Satur01 | Sqrt | Recip | RecipSqrt | Trunc | Floor | RoundEven => {
+            arithmetic(dtype)
+        }
     }
 }
 

@@ -82,8 +82,11 @@ impl Emitter<'_> {
     /// Clamps 32-bit numbers to the range of a narrower type.
     fn clamp(&mut self, to: DType, x: Value) -> Value {
         let bits = 8 * to.size_bytes() as u32;
-        let (least, greatest) =
-            if to.is_signed() { (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1) } else { (0, (1i64 << bits) - 1) };
+        let (least, greatest) = if to.is_signed() {
+            (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1)
+        } else {
+            (0, (1i64 << bits) - 1)
+        };
         let ty = self.ssa.type_of(x);
         let (least, greatest) = (self.splat_bits(ty, least as u64), self.splat_bits(ty, greatest as u64));
         let above = self.ssa.binary(Opcode::Smax, x, least);
@@ -120,6 +123,10 @@ impl Emitter<'_> {
             }
             (DType::F32, DType::Bool) => Val::lanes([self.is_not_zero(from, v)]),
             (_, DType::Bool) if is_small(from) => Val::lanes([self.is_not_zero(from, v)]),
+            (_, DType::Bool) => {
+                let halves = [x.parts[0], x.parts[1]].map(|p| self.is_not_zero(from, p));
+                Val::lanes([self.narrow_pair(halves[0], halves[1])])
+            }
             (_, DType::F32) if is_small(from) => {
                 let opcode = if from == DType::U32 { Opcode::FcvtFromUint } else { Opcode::FcvtFromSint };
                 Val::lanes([self.ssa.unary(opcode, types::F32X4, v)])
@@ -131,12 +138,14 @@ impl Emitter<'_> {
                 Val::lanes([self.clamp(to, wide)])
             }
             (DType::F32, DType::F64) => {
-                let high = self.ssa.shuffle(v, v, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);
+                let high =
+                    self.ssa.shuffle(v, v, [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15]);
                 let high = self.ssa.bitcast(types::F32X4, high);
                 Val::lanes([v, high].map(|p| self.ssa.unary(Opcode::FvpromoteLow, types::F64X2, p)))
             }
             (DType::F64, DType::F32) => {
-                let halves = [x.parts[0], x.parts[1]].map(|p| self.ssa.unary(Opcode::Fvdemote, types::F32X4, p));
+                let halves =
+                    [x.parts[0], x.parts[1]].map(|p| self.ssa.unary(Opcode::Fvdemote, types::F32X4, p));
                 let both = self.ssa.shuffle(halves[0], halves[1], LOW_HALVES);
                 Val::lanes([self.ssa.bitcast(types::F32X4, both)])
             }
@@ -188,7 +197,11 @@ impl Emitter<'_> {
                 (1..chunk.len()).fold(first, |v, lane| self.ssa.insert(v, lane, chunk[lane]))
             })
             .collect();
-        if dtype == DType::Bool { Val::lanes([self.is_not_zero(DType::I32, parts[0])]) } else { Val::lanes(parts) }
+        if dtype == DType::Bool {
+            Val::lanes([self.is_not_zero(DType::I32, parts[0])])
+        } else {
+            Val::lanes(parts)
+        }
     }
 
     /// Equal lanes.

@@ -19,7 +19,9 @@ impl Emitter<'_> {
                 let element = self.node_element(*node, index);
                 (self.routine.node(*node).dtype, self.load(&element))
             }
-            Expr::GetGuarded { guard, node, index, otherwise } => self.guarded(guard, *node, index, otherwise),
+            Expr::GetGuarded { guard, node, index, otherwise } => {
+                self.guarded(guard, *node, index, otherwise)
+            }
             Expr::GetLocal { local, index } => (self.locals[local].dtype, self.get_local(*local, index)),
             Expr::Unary { op, arg } => {
                 let (dtype, x) = self.expr(arg);
@@ -132,14 +134,16 @@ impl Emitter<'_> {
 
     /// Whether a guard holds in a lane, as 0 or 1.
     fn holds(&mut self, guard: &Guard, lane: usize) -> Value {
-        guard.iter().fold(None, |all, range| {
-            let one = self.in_range(range, lane);
-            Some(match all {
-                None => one,
-                Some(all) => self.ssa.binary(Opcode::Band, all, one),
+        guard
+            .iter()
+            .fold(None, |all, range| {
+                let one = self.in_range(range, lane);
+                Some(match all {
+                    None => one,
+                    Some(all) => self.ssa.binary(Opcode::Band, all, one),
+                })
             })
-        })
-        .unwrap_or_else(|| self.ssa.int(types::I8, 1))
+            .unwrap_or_else(|| self.ssa.int(types::I8, 1))
     }
 
     /// `lo <= index < hi` as one comparison of distances from `lo`.

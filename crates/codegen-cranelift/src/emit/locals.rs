@@ -33,9 +33,7 @@ impl Emitter<'_> {
         let elements: usize = dims.iter().product();
         let home = match space {
             Space::Stack => self.reserve(local, elements * dtype.size_bytes()),
-            Space::Register if self.lane.is_some() => {
-                Home::Private(vec![self.zero_lanes(dtype); elements])
-            }
+            Space::Register if self.lane.is_some() => Home::Private(vec![self.zero_lanes(dtype); elements]),
             Space::Register if self.grouped.contains(&local) && dtype != DType::U32x4 => {
                 Home::Groups(vec![self.zero_lanes(dtype); elements.div_ceil(LANES)])
             }
@@ -77,8 +75,9 @@ impl Emitter<'_> {
             Home::Groups(groups) if step == 1 && at % LANES == 0 => groups[at / LANES].clone(),
             _ if step == 0 => Val::one(self.read_one(local, at)),
             _ => {
-                let lanes: Vec<Value> =
-                    (0..LANES as i64).map(|lane| self.read_one(local, (at as i64 + lane * step) as usize)).collect();
+                let lanes: Vec<Value> = (0..LANES as i64)
+                    .map(|lane| self.read_one(local, (at as i64 + lane * step) as usize))
+                    .collect();
                 self.assemble(dtype, &lanes)
             }
         }
@@ -108,7 +107,11 @@ impl Emitter<'_> {
     }
 
     fn home(&mut self, local: LocalId) -> &mut Home {
-        &mut self.declared.get_mut(&local).expect("the verifier checks that locals are declared before use").home
+        &mut self
+            .declared
+            .get_mut(&local)
+            .expect("the verifier checks that locals are declared before use")
+            .home
     }
 
     fn scratch_element(&mut self, local: LocalId, index: &Indices) -> Option<Element> {
@@ -121,7 +124,9 @@ impl Emitter<'_> {
     fn position(&mut self, local: LocalId, index: &Indices) -> (usize, i64) {
         let flat = flatten(&self.declared[&local].dims, index);
         let step = self.lane.map_or(0, |lane| flat.coefficient(lane));
-        let at = self.constant_index(&flat).expect("the verifier checks that register indices are known when unrolled");
+        let at = self
+            .constant_index(&flat)
+            .expect("the verifier checks that register indices are known when unrolled");
         (at as usize, step)
     }
 

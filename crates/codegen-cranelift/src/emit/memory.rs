@@ -77,7 +77,14 @@ impl Emitter<'_> {
     }
 
     /// An element of an array that starts `start` bytes after `base`, by its flat index.
-    pub(super) fn element(&self, array: Array, dtype: DType, base: Value, flat: &Affine, start: i64) -> Element {
+    pub(super) fn element(
+        &self,
+        array: Array,
+        dtype: DType,
+        base: Value,
+        flat: &Affine,
+        start: i64,
+    ) -> Element {
         let bytes = flat.times(dtype.size_bytes() as i64).plus_constant(start);
         let stride = self.lane.map_or(0, |lane| bytes.coefficient(lane));
         Element { array, dtype, base, bytes, stride }
@@ -230,7 +237,8 @@ impl Emitter<'_> {
             lanes
         };
         let size = dtype.size_bytes();
-        let bytes = std::array::from_fn(|i| if i < size * LANES { (i / size * 4 + i % size) as u8 } else { 0 });
+        let bytes =
+            std::array::from_fn(|i| if i < size * LANES { (i / size * 4 + i % size) as u8 } else { 0 });
         let packed = self.ssa.shuffle(lanes, lanes, bytes);
         let ty = if size == 2 { types::I64X2 } else { types::I32X4 };
         let packed = self.ssa.bitcast(ty, packed);
@@ -267,7 +275,8 @@ impl Emitter<'_> {
 
     /// Clears whole chunks.
     fn clear_loop(&mut self, base: Value, bytes: usize) {
-        let bounds = (self.ssa.int(types::I64, 0), self.ssa.int(types::I64, bytes as i64), CLEARED_AT_ONCE as i64);
+        let bounds =
+            (self.ssa.int(types::I64, 0), self.ssa.int(types::I64, bytes as i64), CLEARED_AT_ONCE as i64);
         let (open, at, _) = self.ssa.enter_loop(bounds, true, &[]);
         let zero = self.splat_bits(types::I8X16, 0);
         let at = self.ssa.binary(Opcode::Iadd, base, at);

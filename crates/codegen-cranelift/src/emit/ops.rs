@@ -70,7 +70,8 @@ impl Emitter<'_> {
             return Val::one(v);
         }
         let masks = self.masks_for(dtype, condition);
-        let parts = (0..then.parts.len()).map(|i| self.blend(masks.parts[i], then.parts[i], otherwise.parts[i]));
+        let parts =
+            (0..then.parts.len()).map(|i| self.blend(masks.parts[i], then.parts[i], otherwise.parts[i]));
         Val::lanes(parts.collect::<Vec<_>>())
     }
 
@@ -235,7 +236,8 @@ impl Emitter<'_> {
             }
             BinaryOp::And | BinaryOp::Or => {
                 let zero = self.constant(dtype, ty, 0.0);
-                let (a, b) = (self.ssa.fcmp(FloatCC::NotEqual, a, zero), self.ssa.fcmp(FloatCC::NotEqual, b, zero));
+                let (a, b) =
+                    (self.ssa.fcmp(FloatCC::NotEqual, a, zero), self.ssa.fcmp(FloatCC::NotEqual, b, zero));
                 let both = self.ssa.binary(logic_opcode(op), a, b);
                 self.truth(dtype, ty, both)
             }
@@ -276,7 +278,8 @@ impl Emitter<'_> {
             BinaryOp::Satur01Gate => self.splat_bits(ty, 0),
             BinaryOp::And | BinaryOp::Or => {
                 let zero = self.splat_bits(ty, 0);
-                let (a, b) = (self.ssa.icmp(IntCC::NotEqual, a, zero), self.ssa.icmp(IntCC::NotEqual, b, zero));
+                let (a, b) =
+                    (self.ssa.icmp(IntCC::NotEqual, a, zero), self.ssa.icmp(IntCC::NotEqual, b, zero));
                 let both = self.ssa.binary(logic_opcode(op), a, b);
                 self.truth(dtype, ty, both)
             }

@@ -288,9 +288,14 @@ fn write(mut cursor: FuncCursor<'_>, op: Op, args: &[Value]) -> Value {
     let constant = match (opcode, imm) {
         (Opcode::Vconst, Imm::Bytes(bytes)) => {
             let data = ConstantData::from(bytes.as_slice());
-            return { let at = cursor.func.dfg.constants.insert(data); cursor.ins().vconst(ty, at) };
+            return {
+                let at = cursor.func.dfg.constants.insert(data);
+                cursor.ins().vconst(ty, at)
+            };
         }
-        (Opcode::Shuffle, Imm::Bytes(bytes)) => Some(cursor.func.dfg.immediates.push(ConstantData::from(bytes.as_slice()))),
+        (Opcode::Shuffle, Imm::Bytes(bytes)) => {
+            Some(cursor.func.dfg.immediates.push(ConstantData::from(bytes.as_slice())))
+        }
         _ => None,
     };
     let ins = cursor.ins();
@@ -299,18 +304,25 @@ fn write(mut cursor: FuncCursor<'_>, op: Op, args: &[Value]) -> Value {
         (Imm::Float(cc), &[x, y]) => ins.FloatCompare(opcode, ty, cc, x, y),
         (Imm::Lane(lane), &[x]) => ins.BinaryImm8(opcode, ty, lane, x),
         (Imm::Lane(lane), &[x, y]) => ins.TernaryImm8(opcode, ty, lane, x, y),
-        (Imm::Bits(bits), _) if opcode == Opcode::F32const => return ins.f32const(Ieee32::with_bits(bits as u32)),
+        (Imm::Bits(bits), _) if opcode == Opcode::F32const => {
+            return ins.f32const(Ieee32::with_bits(bits as u32));
+        }
         (Imm::Bits(bits), _) if opcode == Opcode::F64const => return ins.f64const(Ieee64::with_bits(bits)),
         (Imm::Bits(bits), _) => return ins.iconst(ty, bits as i64),
-        (_, &[x]) => ins.Unary(opcode, ty, x),
+        (_, &[x]) => ins.Unary(opcode, controlling(opcode, ty), x),
         (_, &[x, y]) => match constant {
-            Some(mask) => ins.Shuffle(opcode, ty, mask, x, y),
+            Some(mask) => ins.Shuffle(opcode, types::INVALID, mask, x, y),
             None => ins.Binary(opcode, ty, x, y),
         },
         (_, &[x, y, z]) => ins.Ternary(opcode, ty, x, y, z),
         _ => unreachable!("operations have one to three operands"),
     };
     dfg.first_result(inst)
+}
+
+/// Operations of one type only have no controlling type.
+fn controlling(opcode: Opcode, ty: Type) -> Type {
+    if matches!(opcode, Opcode::FvpromoteLow | Opcode::Fvdemote) { types::INVALID } else { ty }
 }
 
 /// Casts take only a byte order.

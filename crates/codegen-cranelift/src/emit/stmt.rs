@@ -84,7 +84,9 @@ impl Emitter<'_> {
             LoopKind::Vector if self.vectors && scan::has_lanes(var, body, |e| self.has_u32x4(e)) => {
                 self.vector(var, hi.limit, body);
             }
-            LoopKind::Unrolled | LoopKind::Vector if hi.symbol.is_none() && replicates(var, hi.limit - lo, body) => {
+            LoopKind::Unrolled | LoopKind::Vector
+                if hi.symbol.is_none() && replicates(var, hi.limit - lo, body) =>
+            {
                 for at in lo..hi.limit {
                     self.once(var, at, body);
                 }
@@ -183,7 +185,9 @@ impl Emitter<'_> {
                 }
                 Expr::GetLocal { local, .. } => self.locals[local].dtype,
                 Expr::Convert { to, .. } | Expr::Bitcast { to, .. } => *to,
-                Expr::Index { .. } | Expr::Unary { .. } | Expr::Binary { .. } | Expr::Ternary { .. } => return,
+                Expr::Index { .. } | Expr::Unary { .. } | Expr::Binary { .. } | Expr::Ternary { .. } => {
+                    return;
+                }
             };
             found |= dtype == DType::U32x4;
         });

@@ -1,0 +1,194 @@
+//! Running one kernel both ways: by the interpreter, and compiled with every choice of options.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use codegen_core::host::HostPtr;
+use codegen_core::{
+    Access, Artifact, Caps, CodegenError, Compiler, Cost, Kernel, KernelAbi, Launch, Param, Payload, Renderer,
+};
+use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, host_caps};
+use lowered_ir::interp::{self, Memory};
+use lowered_ir::ir::{Expr, LoopKind, Routine, Stmt, walk};
+use tnode::{DType, Scalar};
+
+/// A routine from its text.
+pub fn parse(text: &str) -> Routine {
+    lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// The routine as a kernel.
+pub fn kernel(ir: Routine) -> Kernel {
+    let merged = merged(&ir);
+    let memory = ir.nodes.iter().enumerate().map(|(i, n)| {
+        let bytes = n.dims.iter().product::<usize>() * n.dtype.size_bytes();
+        if merged.contains(&i) {
+            Param::MergeBuffer { bytes }
+        } else {
+            Param::Node { access: Access::ReadWrite, bytes }
+        }
+    });
+    let indices = ir.symbols.iter().map(|s| Param::StaticIndex { range: s.range });
+    let extent = match ir.body.as_slice() {
+        [Stmt::For { lo, hi, kind: LoopKind::Parallel, .. }] => (hi.limit - lo).max(0) as u64,
+        _ => 1,
+    };
+    let abi = KernelAbi {
+        name: format!("{}.k0", ir.name),
+        params: memory.chain(indices).collect(),
+        launch: Launch { extent, grain: 1 },
+        scratch_bytes: 0,
+        cost: Cost::default(),
+    };
+    Kernel { ir, abi }
+}
+
+fn merged(ir: &Routine) -> Vec<usize> {
+    let mut merged = Vec::new();
+    walk::each_value(&ir.body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::GetMerge { node, .. } = e {
+                merged.push(node.index());
+            }
+        });
+    });
+    merged
+}
+
+/// Every choice of options that leads to different code.
+pub fn all_options() -> Vec<CraneliftOptions> {
+    let base = CraneliftOptions { verify: true, ..CraneliftOptions::default() };
+    vec![
+        base.clone(),
+        CraneliftOptions { vectors: false, ..base.clone() },
+        CraneliftOptions { optimise: true, frame_pointers: true, ..base },
+    ]
+}
+
+/// Compiles one kernel.
+pub fn compile(kernel: &Kernel, options: &CraneliftOptions) -> Result<Artifact, CodegenError> {
+    let caps: Caps = host_caps();
+    let source = CraneliftRenderer.render(&caps, kernel)?;
+    CraneliftCompiler.compile(&caps, vec![source], options)
+}
+
+/// Memory of the routine's nodes with bytes from a seed; floats are finite and bools are 0 or 1.
+pub fn filled(ir: &Routine, seed: u64) -> Memory {
+    let mut memory = Memory::zeroed(ir);
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for (node, bytes) in ir.nodes.iter().zip(&mut memory.nodes) {
+        for chunk in bytes.chunks_mut(node.dtype.size_bytes()) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random(node.dtype, state >> 16).write(chunk).expect("chunks are as long as elements");
+        }
+    }
+    memory
+}
+
+fn random(dtype: DType, bits: u64) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::new(dtype, u128::from(bits & 1)),
+        _ if dtype.is_float() => Scalar::from_f64(dtype, (bits % 2001) as f64 / 64.0 - 15.6),
+        _ => Scalar::new(dtype, u128::from(bits)),
+    }
+}
+
+/// Runs the kernel compiled, on a copy of `memory` surrounded by canaries and aligned to elements only.
+pub fn run_native(artifact: &Artifact, kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Memory {
+    let extent = artifact.kernels[0].launch.extent;
+    run_parts(artifact, kernel, memory, bindings, &[0..extent])
+}
+
+/// Runs parts of the kernel one after another.
+pub fn run_parts(
+    artifact: &Artifact,
+    kernel: &Kernel,
+    memory: &Memory,
+    bindings: &[i64],
+    parts: &[std::ops::Range<u64>],
+) -> Memory {
+    const CANARY: u8 = 0xa5;
+    const MARGIN: usize = 64;
+    let merge = merged(&kernel.ir);
+    let mut padded: Vec<Vec<u128>> = Vec::new();
+    let mut args = Vec::new();
+    for (i, node) in kernel.ir.nodes.iter().enumerate() {
+        let bytes = if merge.contains(&i) {
+            memory.merge.as_ref().expect("a merge buffer")
+        } else {
+            &memory.nodes[i]
+        };
+        let shift = node.dtype.size_bytes();
+        let mut words = vec![u128::from_ne_bytes([CANARY; 16]); (bytes.len() + shift + 2 * MARGIN) / 16 + 1];
+        let base = words.as_mut_ptr().cast::<u8>().wrapping_add(MARGIN + shift);
+        // SAFETY: the words hold the bytes, the shift and both margins.
+        unsafe { base.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        args.push(HostPtr { base, bytes: bytes.len(), access: Access::ReadWrite });
+        padded.push(words);
+    }
+    let scratch_bytes = artifact.kernels[0].scratch_bytes;
+    let mut scratch = vec![u128::from_ne_bytes([CANARY; 16]); scratch_bytes / 16 + 5];
+    let Payload::Host(module) = &artifact.payload else { panic!("a host artifact") };
+    for part in parts {
+        let scratch = scratch.as_mut_ptr().cast::<u8>();
+        // SAFETY: the arguments are what the kernel's ABI says, each valid for its bytes and used by nobody else.
+        unsafe { module.call(0, &args, bindings, scratch, part.start, part.end) };
+    }
+    let tail = scratch_bytes.next_multiple_of(16) / 16;
+    assert!(scratch[tail..].iter().all(|w| *w == u128::from_ne_bytes([CANARY; 16])), "scratch overrun");
+    let mut after = memory.clone();
+    for ((arg, words), (i, node)) in args.iter().zip(&padded).zip(kernel.ir.nodes.iter().enumerate()) {
+        let all: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let start = MARGIN + node.dtype.size_bytes();
+        assert!(all[..start].iter().all(|b| *b == CANARY), "underrun of node {i}");
+        assert!(all[start + arg.bytes..].iter().all(|b| *b == CANARY), "overrun of node {i}");
+        if !merge.contains(&i) {
+            after.nodes[i].copy_from_slice(&all[start..start + arg.bytes]);
+        }
+    }
+    after
+}
+
+/// Asserts that the routine means the same compiled as interpreted, with every choice of options.
+pub fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
+    let mut expected = memory.clone();
+    interp::run(&ir, &mut expected, bindings)
+        .unwrap_or_else(|e| panic!("{e}\n{}", lowered_ir::text::print(&ir)));
+    let kernel = kernel(ir);
+    for options in all_options() {
+        let artifact = compile(&kernel, &options)
+            .unwrap_or_else(|e| panic!("{e}\n{}", lowered_ir::text::print(&kernel.ir)));
+        let found = run_native(&artifact, &kernel, memory, bindings);
+        compare(&kernel, memory, &expected, &found, &format!("{options:?}"));
+    }
+}
+
+/// Asserts that two memories are equal, all NaNs alike.
+pub fn compare(kernel: &Kernel, before: &Memory, expected: &Memory, found: &Memory, what: &str) {
+    for (n, node) in kernel.ir.nodes.iter().enumerate() {
+        let size = node.dtype.size_bytes();
+        let element = |bytes: &[u8]| Scalar::read(node.dtype, bytes).expect("a whole element");
+        for (at, (e, f)) in expected.nodes[n].chunks(size).zip(found.nodes[n].chunks(size)).enumerate() {
+            let (e, f) = (element(e), element(f));
+            let both_nan = node.dtype.is_float() && e.as_f64().is_nan() && f.as_f64().is_nan();
+            assert!(
+                e == f || both_nan,
+                "%{n}[{at}] is {f:?} ({:#x}), expected {e:?} ({:#x}), with {what}\n{}\n{}",
+                f.bits(),
+                e.bits(),
+                lowered_ir::text::print(&kernel.ir),
+                context(kernel, before, at),
+            );
+        }
+    }
+}
+
+fn context(kernel: &Kernel, before: &Memory, at: usize) -> String {
+    let mut text = String::new();
+    for (n, node) in kernel.ir.nodes.iter().enumerate() {
+        let size = node.dtype.size_bytes();
+        if let Some(bytes) = before.nodes[n].get(at * size..(at + 1) * size) {
+            text += &format!("%{n}[{at}] was {:?}\n", Scalar::read(node.dtype, bytes));
+        }
+    }
+    text
+}

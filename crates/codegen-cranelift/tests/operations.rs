@@ -1,0 +1,267 @@
+//! Every operation on every type, at edge values, against the interpreter, bit for bit: one by one, in vector loops, and in
+//! vector loops that walk memory with steps.
+
+mod common;
+
+use codegen_core::CodegenError;
+use common::{check, compile, kernel};
+use lowered_ir::interp::Memory;
+use lowered_ir::ir::{
+    Affine, BinaryOp, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, TernaryOp, UnaryOp,
+};
+use tnode::{DType, Scalar};
+
+const COMPUTED: [DType; 10] = [
+    DType::Bool,
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I32,
+    DType::U32,
+    DType::I64,
+    DType::U64,
+    DType::F32,
+    DType::F64,
+];
+
+/// Numbers at which something changes.
+fn edges(dtype: DType) -> Vec<Scalar> {
+    if dtype == DType::Bool {
+        return [0, 1].map(|b| Scalar::new(dtype, b)).to_vec();
+    }
+    if !dtype.is_float() {
+        let bits = 8 * dtype.size_bytes() as u32;
+        let top = 1u128 << (bits - 1);
+        return [0, 1, 2, 3, 5, 31, 77, top - 1, top, top + 1, 2 * top - 1, 2 * top - 2, 2 * top - 7]
+            .map(|x| Scalar::new(dtype, x))
+            .to_vec();
+    }
+    let two = |n: i32| 2f64.powi(n);
+    let magnitudes = [
+        0.0,
+        0.5,
+        1.0,
+        1.5,
+        2.5,
+        0.75,
+        3.0,
+        127.5,
+        255.5,
+        65535.5,
+        16777217.0,
+        f64::INFINITY,
+        f64::NAN,
+        two(31),
+        two(31) - 1.0,
+        two(32),
+        two(63),
+        two(64),
+        two(-149),
+        two(-1074),
+        two(127),
+        two(1023),
+        1e-3,
+        7.3,
+    ];
+    magnitudes.into_iter().flat_map(|x| [x, -x]).map(|x| Scalar::from_f64(dtype, x)).collect()
+}
+
+fn node(name: &str, dtype: DType, len: usize) -> NodeDecl {
+    let text = format!("routine @n {{\n  node %0 \"{name}\" {dtype}[{len}]\n}}\n");
+    common::parse(&text).nodes.remove(0)
+}
+
+/// The ways a loop over `len` (a multiple of 32) elements is written; indices are `step * element`.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Serial,
+    Vector,
+    Strided,
+}
+
+/// `out[i] := value(a[i], b[i], c[i])` for all `i`.
+fn elementwise(
+    shape: Shape,
+    inputs: &[DType],
+    output: DType,
+    len: usize,
+    value: impl Fn(Vec<Expr>) -> Expr,
+) -> Routine {
+    let step = if matches!(shape, Shape::Strided) { 3 } else { 1 };
+    let (outer, inner) = (LoopId(0), LoopId(1));
+    let index = Affine::term(outer, 32 * step).plus(&Affine::term(inner, step));
+    let gets = (0..inputs.len() as u32).map(|n| Expr::get(NodeRef(n), [index.clone()])).collect();
+    let out = NodeRef(inputs.len() as u32);
+    let set = Stmt::Set { node: out, index: [index.clone()].into_iter().collect(), value: value(gets) };
+    let kind = if matches!(shape, Shape::Serial) { LoopKind::Serial } else { LoopKind::Vector };
+    let body = vec![Stmt::serial(outer, (len / 32) as i64, vec![Stmt::looped(inner, 32, kind, vec![set])])];
+    let nodes = inputs.iter().chain([&output]).map(|&d| node("n", d, len * step as usize)).collect();
+    Routine { name: "op".into(), numerics: Numerics::Fast, symbols: vec![], nodes, body }
+}
+
+/// Compares on every combination of the inputs' edges.
+fn check_all(inputs: &[DType], output: DType, value: impl Fn(Vec<Expr>) -> Expr) {
+    let mut rows: Vec<Vec<Scalar>> = vec![vec![]];
+    for &dtype in inputs {
+        let edges = edges(dtype);
+        rows = rows.iter().flat_map(|row| edges.iter().map(|&e| [row.as_slice(), &[e]].concat())).collect();
+    }
+    let len = rows.len().next_multiple_of(32);
+    for shape in [Shape::Serial, Shape::Vector, Shape::Strided] {
+        let routine = elementwise(shape, inputs, output, len, &value);
+        let mut memory = Memory::zeroed(&routine);
+        let step = if matches!(shape, Shape::Strided) { 3 } else { 1 };
+        for (n, dtype) in inputs.iter().enumerate() {
+            let size = dtype.size_bytes();
+            for (i, row) in rows.iter().enumerate() {
+                row[n].write(&mut memory.nodes[n][i * step * size..]).expect("room for every row");
+            }
+        }
+        check(routine, &memory, &[]);
+    }
+}
+
+fn is_transcendental(op: UnaryOp) -> bool {
+    use UnaryOp::*;
+    matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh)
+}
+
+#[test]
+fn unary_operations() {
+    for &op in UnaryOp::ALL.iter().filter(|op| !is_transcendental(**op)) {
+        for dtype in COMPUTED {
+            check_all(&[dtype], dtype, |mut args| Expr::unary(op, args.remove(0)));
+        }
+    }
+}
+
+fn binary_on(dtype: DType) {
+    for &op in BinaryOp::ALL {
+        if dtype.is_float() && (op.is_bitwise() || op == BinaryOp::Pow) {
+            continue;
+        }
+        check_all(&[dtype, dtype], op.result(dtype), |mut args| {
+            let b = args.remove(1);
+            Expr::binary(op, args.remove(0), b)
+        });
+    }
+}
+
+#[test]
+fn binary_operations_on_bool() {
+    binary_on(DType::Bool);
+}
+
+#[test]
+fn binary_operations_on_narrow_integers() {
+    [DType::U8, DType::I8, DType::U16].map(binary_on);
+}
+
+#[test]
+fn binary_operations_on_words() {
+    [DType::I32, DType::U32].map(binary_on);
+}
+
+#[test]
+fn binary_operations_on_long_words() {
+    [DType::I64, DType::U64].map(binary_on);
+}
+
+#[test]
+fn binary_operations_on_f32() {
+    binary_on(DType::F32);
+}
+
+#[test]
+fn binary_operations_on_f64() {
+    binary_on(DType::F64);
+}
+
+#[test]
+fn shifts_by_constants() {
+    for dtype in COMPUTED.into_iter().filter(|d| d.is_integer()) {
+        for op in [BinaryOp::Shl, BinaryOp::Shr] {
+            for amount in [0, 1, 7, 8, 23, 63, 64] {
+                check_all(&[dtype], dtype, |mut args| {
+                    Expr::binary(op, args.remove(0), Expr::Const(Scalar::new(dtype, amount)))
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn choices() {
+    for dtype in DType::ALL.into_iter().filter(|&d| d != DType::U32x4) {
+        check_all(&[DType::Bool, dtype], dtype, |mut args| {
+            let x = args.remove(1);
+            Expr::select(args.remove(0), x, Expr::Const(Scalar::from_f64(dtype, 1.0)))
+        });
+    }
+}
+
+#[test]
+fn fused_multiplication_and_addition() {
+    for dtype in COMPUTED {
+        check_all(&[dtype, dtype], dtype, |mut args| {
+            let b = args.remove(1);
+            Expr::fma(args[0].clone(), b, Expr::Const(Scalar::from_f64(dtype, 3.0)))
+        });
+    }
+    let third = |n| Scalar::from_f64(DType::F32, 1.0 / 3.0 * n).as_f64();
+    assert_ne!(third(1.0) * third(3.0) as f32 as f64, 1.0, "the operands round");
+}
+
+#[test]
+fn conversions() {
+    for from in COMPUTED {
+        for to in COMPUTED {
+            check_all(&[from], to, |mut args| Expr::convert(to, args.remove(0)));
+        }
+    }
+}
+
+#[test]
+fn reinterpretations() {
+    for from in DType::ALL.into_iter().filter(|&d| d != DType::U32x4) {
+        for to in DType::ALL.into_iter().filter(|to| to.size_bytes() == from.size_bytes()) {
+            check_all(&[from], to, |mut args| Expr::bitcast(to, args.remove(0)));
+        }
+    }
+}
+
+#[test]
+fn comparisons_of_every_width_choose_values_of_every_width() {
+    for compared in [DType::I8, DType::F32, DType::I64, DType::F64] {
+        for chosen in [DType::U8, DType::F32, DType::F64] {
+            check_all(&[compared, chosen], chosen, |mut args| {
+                let x = args.remove(1);
+                let a = args.remove(0);
+                let zero = Expr::Const(Scalar::zero(compared));
+                let condition = Expr::binary(BinaryOp::Lt, a, zero);
+                Expr::select(condition, x, Expr::Const(Scalar::one(chosen)))
+            });
+        }
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_named() {
+    let refused = |dtype: DType, value: &dyn Fn(Expr) -> Expr| {
+        let routine = elementwise(Shape::Vector, &[dtype], dtype, 32, |mut args| value(args.remove(0)));
+        compile(&kernel(routine), &Default::default()).expect_err("legalisation must come before")
+    };
+    let errors = [
+        (refused(DType::F32, &|x| Expr::unary(UnaryOp::Exp, x)), "`exp` on f32"),
+        (refused(DType::F16, &|x| Expr::unary(UnaryOp::Neg, x)), "`neg` on f16"),
+        (refused(DType::Bf16, &|x| Expr::binary(BinaryOp::Add, x.clone(), x)), "`+` on bf16"),
+        (refused(DType::U32x4, &|x| Expr::binary(BinaryOp::Mul, x.clone(), x)), "`*` on u32x4"),
+        (refused(DType::F64, &|x| Expr::binary(BinaryOp::Pow, x.clone(), x)), "`pow` on f64"),
+        (refused(DType::F32, &|x| Expr::binary(BinaryOp::BitAnd, x.clone(), x)), "`bit_and` on f32"),
+        (refused(DType::F16, &|x| Expr::ternary(TernaryOp::Fma, x.clone(), x.clone(), x)), "`fma` on f16"),
+    ];
+    for (error, expected) in errors {
+        let CodegenError::Unsupported { op, kernel, .. } = error else { panic!("{error}") };
+        assert_eq!((op.as_str(), kernel.as_str()), (expected, "op.k0"));
+    }
+}
