@@ -70,8 +70,8 @@ pub(super) enum ExprKind {
     /// An index letter or a rank-0 node.
     Name(String),
     Symbol(String),
-    Access(Access),
-    Pad(Access, Number),
+    Access(Box<Access>),
+    Pad(Box<Access>, Number),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     Ternary(TernaryOp, Box<[Expr; 3]>),

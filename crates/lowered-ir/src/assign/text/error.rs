@@ -77,7 +77,7 @@ pub enum TextErrorKind {
         near: Vec<String>,
     },
     /// The wrong number of arguments.
-    #[error("function `{name}` takes {expected} arguments, found {found}")]
+    #[error("function `{name}` takes {}, found {found}", counted(*expected, "argument", "arguments"))]
     Arity {
         /// The function.
         name: String,
@@ -87,7 +87,7 @@ pub enum TextErrorKind {
         found: usize,
     },
     /// The wrong number of indices.
-    #[error("node `{node}` has {} axes {dims:?}, found {found} indices", dims.len())]
+    #[error("node `{node}` has dimensions {dims:?}, expected {}, found {found}", counted(dims.len(), "index", "indices"))]
     Rank {
         /// The node's name.
         node: String,
@@ -194,6 +194,10 @@ pub enum TextErrorKind {
     /// Something about a node.
     #[error(transparent)]
     Node(#[from] tnode::Error),
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn near_names(near: &[String]) -> String {

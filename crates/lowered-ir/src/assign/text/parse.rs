@@ -9,7 +9,7 @@ use crate::assign::AccumOp;
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 
 /// The deepest nesting of brackets and operations.
-const MAX_DEPTH: usize = 200;
+const MAX_DEPTH: usize = 100;
 
 type Parsed<T> = Result<T, Located>;
 
@@ -314,11 +314,11 @@ impl Parser<'_> {
             Token::Sign("[") => {
                 let access = self.access(name, span)?;
                 let span = access.span.clone();
-                node(ExprKind::Access(access), span)
+                node(ExprKind::Access(Box::new(access)), span)
             }
             _ if name.ends_with(".merge") => {
                 let access = self.access(name, span.clone())?;
-                node(ExprKind::Access(access), span)
+                node(ExprKind::Access(Box::new(access)), span)
             }
             _ => node(ExprKind::Name(name), span),
         }
@@ -346,7 +346,7 @@ impl Parser<'_> {
         let mut access = self.access(name, name_span)?;
         access.span = self.since(start.start);
         let span = access.span.clone();
-        node(ExprKind::Pad(access, outside), span)
+        node(ExprKind::Pad(Box::new(access), outside), span)
     }
 
     fn signed_number(&mut self) -> Parsed<Number> {
