@@ -8,5 +8,6 @@ pub mod indexing;
 pub mod interp;
 pub mod ir;
 pub mod lower;
+pub mod math;
 pub mod text;
 pub mod verify;

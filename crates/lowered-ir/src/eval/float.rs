@@ -3,6 +3,7 @@
 use tnode::{DType, Scalar};
 
 use crate::ir::{BinaryOp, UnaryOp};
+use crate::math::{pow_f32, pow_f64, unary_f32, unary_f64};
 
 /// A native float: what the operations below need of it.
 pub(super) trait Float: Copy + PartialOrd {
@@ -71,7 +72,7 @@ fn truth<T: Float>(condition: bool) -> T {
 }
 
 macro_rules! native {
-    ($type:ident, $bits:ident, $dtype:ident) => {
+    ($type:ident, $bits:ident, $dtype:ident, $unary:ident, $pow:ident) => {
         impl Float for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -120,19 +121,11 @@ macro_rules! native {
             }
 
             fn transcendental(op: UnaryOp, x: Self) -> Self {
-                match op {
-                    UnaryOp::Exp => x.exp(),
-                    UnaryOp::Exp2 => x.exp2(),
-                    UnaryOp::Log => x.ln(),
-                    UnaryOp::Log2 => x.log2(),
-                    UnaryOp::Sin => x.sin(),
-                    UnaryOp::Cos => x.cos(),
-                    _ => x.tanh(),
-                }
+                $unary(op, x)
             }
 
             fn pow(self, exponent: Self) -> Self {
-                self.powf(exponent)
+                $pow(self, exponent)
             }
 
             fn bits_of(op: BinaryOp, a: Self, b: Self) -> Self {
@@ -142,5 +135,5 @@ macro_rules! native {
     };
 }
 
-native!(f32, u32, F32);
-native!(f64, u64, F64);
+native!(f32, u32, F32, unary_f32, pow_f32);
+native!(f64, u64, F64, unary_f64, pow_f64);

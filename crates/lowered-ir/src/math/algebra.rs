@@ -1,0 +1,169 @@
+//! What the functions are written in: one float format with the integers of its width.
+
+/// One of the two formats with native arithmetic, with the numbers that describe it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `f32` and `i32`.
+    Single,
+    /// `f64` and `i64`.
+    Double,
+}
+
+impl Format {
+    /// Stored bits of the mantissa.
+    pub const fn mantissa_bits(self) -> u32 {
+        match self {
+            Format::Single => 23,
+            Format::Double => 52,
+        }
+    }
+
+    /// The exponent field of 1.
+    pub const fn bias(self) -> i64 {
+        match self {
+            Format::Single => 127,
+            Format::Double => 1023,
+        }
+    }
+
+    /// The integer whose only bit is the sign bit.
+    pub const fn sign_bit(self) -> i64 {
+        match self {
+            Format::Single => i32::MIN as i64,
+            Format::Double => i64::MIN,
+        }
+    }
+
+    /// One and a half times the power of two at which the last bit of the mantissa is worth 1: adding it to a smaller
+    /// number rounds that to an integer, which then stands in the low bits.
+    pub const fn rounder(self) -> f64 {
+        match self {
+            Format::Single => 12_582_912.0,
+            Format::Double => 6_755_399_441_055_744.0,
+        }
+    }
+}
+
+/// Arithmetic in one format. Each method is one operation of the IR.
+pub trait Algebra {
+    /// A float of the format.
+    type Float: Copy;
+    /// A signed integer of the same width.
+    type Int: Copy;
+    /// A truth value.
+    type Bool: Copy;
+
+    /// Which format.
+    fn format(&self) -> Format;
+
+    /// A constant, rounded to the format.
+    fn float(&mut self, x: f64) -> Self::Float;
+    /// An integer constant.
+    fn int(&mut self, x: i64) -> Self::Int;
+
+    /// `a + b`.
+    fn add(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
+    /// `a - b`.
+    fn sub(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
+    /// `a * b`.
+    fn mul(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
+    /// `a / b`.
+    fn div(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
+    /// `a * b + c`, rounded once.
+    fn fma(&mut self, a: Self::Float, b: Self::Float, c: Self::Float) -> Self::Float;
+    /// `a > b ? a : b`.
+    fn max(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
+    /// `a < b ? a : b`.
+    fn min(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
+    /// `-x`.
+    fn neg(&mut self, x: Self::Float) -> Self::Float;
+    /// `|x|`.
+    fn abs(&mut self, x: Self::Float) -> Self::Float;
+    /// The nearest integer, ties to even.
+    fn round_even(&mut self, x: Self::Float) -> Self::Float;
+
+    /// `a < b`.
+    fn lt(&mut self, a: Self::Float, b: Self::Float) -> Self::Bool;
+    /// `a == b`.
+    fn eq(&mut self, a: Self::Float, b: Self::Float) -> Self::Bool;
+    /// `a == b` of integers.
+    fn int_eq(&mut self, a: Self::Int, b: Self::Int) -> Self::Bool;
+    /// `c ? a : b`.
+    fn select(&mut self, c: Self::Bool, a: Self::Float, b: Self::Float) -> Self::Float;
+
+    /// The bits of a float.
+    fn bits(&mut self, x: Self::Float) -> Self::Int;
+    /// The float of these bits.
+    fn from_bits(&mut self, x: Self::Int) -> Self::Float;
+    /// The float nearest to an integer.
+    fn to_float(&mut self, x: Self::Int) -> Self::Float;
+    /// `a + b`, wrapping.
+    fn int_add(&mut self, a: Self::Int, b: Self::Int) -> Self::Int;
+    /// `a - b`, wrapping.
+    fn int_sub(&mut self, a: Self::Int, b: Self::Int) -> Self::Int;
+    /// Bitwise and.
+    fn and(&mut self, a: Self::Int, b: Self::Int) -> Self::Int;
+    /// Bitwise or.
+    fn or(&mut self, a: Self::Int, b: Self::Int) -> Self::Int;
+    /// Left shift by less than the width.
+    fn shl(&mut self, x: Self::Int, by: u32) -> Self::Int;
+    /// Arithmetic right shift by less than the width.
+    fn shr(&mut self, x: Self::Int, by: u32) -> Self::Int;
+}
+
+/// `c₀ + c₁ x + c₂ x² + …`, by fma from the highest coefficient.
+pub(super) fn polynomial<A: Algebra>(a: &mut A, x: A::Float, coefficients: &[f64]) -> A::Float {
+    let (last, rest) = coefficients.split_last().unwrap_or((&0.0, &[]));
+    let mut sum = a.float(*last);
+    for &c in rest.iter().rev() {
+        let c = a.float(c);
+        sum = a.fma(sum, x, c);
+    }
+    sum
+}
+
+/// `a·k + b` for a constant `k`.
+pub(super) fn fma_const<A: Algebra>(a: &mut A, x: A::Float, k: f64, b: A::Float) -> A::Float {
+    let k = a.float(k);
+    a.fma(x, k, b)
+}
+
+/// The sign bit of `x`, and nothing else.
+pub(super) fn sign_bit<A: Algebra>(a: &mut A, x: A::Float) -> A::Int {
+    let mask = a.format().sign_bit();
+    let (bits, mask) = (a.bits(x), a.int(mask));
+    a.and(bits, mask)
+}
+
+/// `magnitude`, which is not negative, with a sign bit put in.
+pub(super) fn with_sign<A: Algebra>(a: &mut A, magnitude: A::Float, sign: A::Int) -> A::Float {
+    let bits = a.bits(magnitude);
+    let bits = a.or(bits, sign);
+    a.from_bits(bits)
+}
+
+/// `a + b` as rounded sum and exact error, for `|a| ≥ |b|` or `a = 0`.
+pub(super) fn fast_two_sum<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Float, A::Float) {
+    let sum = a.add(x, y);
+    let seen = a.sub(sum, x);
+    let error = a.sub(y, seen);
+    (sum, error)
+}
+
+/// `a + b` as rounded sum and exact error.
+pub(super) fn two_sum<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Float, A::Float) {
+    let sum = a.add(x, y);
+    let y_seen = a.sub(sum, x);
+    let x_seen = a.sub(sum, y_seen);
+    let (x_lost, y_lost) = (a.sub(x, x_seen), a.sub(y, y_seen));
+    let error = a.add(x_lost, y_lost);
+    (sum, error)
+}
+
+/// `a · b` as rounded product and exact error.
+pub(super) fn two_product<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Float, A::Float) {
+    let product = a.mul(x, y);
+    let negated = a.neg(product);
+    let error = a.fma(x, y, negated);
+    (product, error)
+}

@@ -1,0 +1,302 @@
+//! The algebra that writes steps down: expands an operation into IR.
+//!
+//! The steps become scalar locals, declared and set once; a step that is used once is written in place of its use. Nothing
+//! is computed here but which steps there are, so the expansion has the bits of [`Native`](super::Native).
+
+use tnode::{DType, Scalar};
+
+use super::{Algebra, Format, pow_of_single, single_computes_in_double, unary_of_single};
+use crate::ir::{BinaryOp, Block, Expr, Fresh, LocalId, Stmt, TernaryOp, UnaryOp, walk};
+
+/// Expands a transcendental operation on `x` of type `dtype`: appends the steps to `block` and gives the result as an
+/// expression over their locals. `None`, and nothing appended, for other operations and types but `f32` and `f64`.
+pub fn unary(op: UnaryOp, dtype: DType, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
+    match dtype {
+        DType::F32 if single_computes_in_double(op) => {
+            let mut steps = Steps::new(Format::Double);
+            let x = steps.input(Expr::convert(DType::F64, x));
+            let result = unary_of_single(&mut steps, op, x)?;
+            Some(Expr::convert(DType::F32, steps.write(result, fresh, block)))
+        }
+        DType::F32 => in_format(Format::Single, op, x, fresh, block),
+        DType::F64 => in_format(Format::Double, op, x, fresh, block),
+        _ => None,
+    }
+}
+
+fn in_format(format: Format, op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
+    let mut steps = Steps::new(format);
+    let x = steps.input(x);
+    let result = super::unary(&mut steps, op, x)?;
+    Some(steps.write(result, fresh, block))
+}
+
+/// Expands `x` to the power of `y`, both of type `dtype`, like [`unary`].
+pub fn pow(dtype: DType, x: Expr, y: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
+    let mut steps = Steps::new(Format::Double);
+    match dtype {
+        DType::F32 => {
+            let (x, y) = (Expr::convert(DType::F64, x), Expr::convert(DType::F64, y));
+            let (x, y) = (steps.input(x), steps.input(y));
+            let result = pow_of_single(&mut steps, x, y);
+            Some(Expr::convert(DType::F32, steps.write(result, fresh, block)))
+        }
+        DType::F64 => {
+            let (x, y) = (steps.input(x), steps.input(y));
+            let result = super::pow(&mut steps, x, y);
+            Some(steps.write(result, fresh, block))
+        }
+        _ => None,
+    }
+}
+
+/// An operand of a step: an earlier step, or a constant.
+#[derive(Clone, Copy, Debug)]
+enum Operand {
+    Step(usize),
+    Const(Scalar),
+}
+
+/// The steps so far. In each expression but an input's, the local `i` stands for step `i`.
+#[derive(Debug)]
+struct Steps {
+    format: Format,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    dtype: DType,
+    expr: Expr,
+    is_input: bool,
+}
+
+impl Steps {
+    fn new(format: Format) -> Steps {
+        Steps { format, steps: Vec::new() }
+    }
+
+    fn float_type(&self) -> DType {
+        match self.format {
+            Format::Single => DType::F32,
+            Format::Double => DType::F64,
+        }
+    }
+
+    fn int_type(&self) -> DType {
+        match self.format {
+            Format::Single => DType::I32,
+            Format::Double => DType::I64,
+        }
+    }
+
+    fn input(&mut self, expr: Expr) -> Operand {
+        self.push(Step { dtype: self.float_type(), expr, is_input: true })
+    }
+
+    fn step(&mut self, dtype: DType, expr: Expr) -> Operand {
+        self.push(Step { dtype, expr, is_input: false })
+    }
+
+    fn push(&mut self, step: Step) -> Operand {
+        self.steps.push(step);
+        Operand::Step(self.steps.len() - 1)
+    }
+
+    fn binary(&mut self, op: BinaryOp, dtype: DType, a: Operand, b: Operand) -> Operand {
+        self.step(dtype, Expr::binary(op, a.reference(), b.reference()))
+    }
+
+    fn float_binary(&mut self, op: BinaryOp, a: Operand, b: Operand) -> Operand {
+        self.binary(op, self.float_type(), a, b)
+    }
+
+    fn int_binary(&mut self, op: BinaryOp, a: Operand, b: Operand) -> Operand {
+        self.binary(op, self.int_type(), a, b)
+    }
+
+    fn float_unary(&mut self, op: UnaryOp, x: Operand) -> Operand {
+        self.step(self.float_type(), Expr::unary(op, x.reference()))
+    }
+
+    /// Appends the declarations and values of the steps that `result` needs, and gives its expression.
+    fn write(self, result: Operand, fresh: &mut Fresh, block: &mut Block) -> Expr {
+        let uses = self.uses(result);
+        let mut written: Vec<Expr> = Vec::with_capacity(self.steps.len());
+        for (step, uses) in self.steps.into_iter().zip(uses) {
+            let expr = match step.is_input {
+                true => step.expr,
+                false => walk::map_children(step.expr, &mut |operand| resolve(operand, &written)),
+            };
+            let in_place = uses < 2 || is_atom(&expr);
+            written.push(if in_place { expr } else { bind(expr, step.dtype, fresh, block) });
+        }
+        resolve(result.reference(), &written)
+    }
+
+    /// How often each step is used by steps that are used, the result counting as one use.
+    fn uses(&self, result: Operand) -> Vec<usize> {
+        let mut uses = vec![0; self.steps.len()];
+        count(&result.reference(), &mut uses);
+        for at in (0..self.steps.len()).rev() {
+            if uses[at] > 0 && !self.steps[at].is_input {
+                walk::each_expr(&self.steps[at].expr, &mut |part| count(part, &mut uses));
+            }
+        }
+        uses
+    }
+}
+
+fn count(expr: &Expr, uses: &mut [usize]) {
+    if let Expr::GetLocal { local, .. } = expr {
+        uses[local.index()] += 1;
+    }
+}
+
+/// The expression a reference to a step stands for; a constant stands for itself.
+fn resolve(operand: Expr, written: &[Expr]) -> Expr {
+    match operand {
+        Expr::GetLocal { local, .. } => written[local.index()].clone(),
+        constant => constant,
+    }
+}
+
+fn is_atom(expr: &Expr) -> bool {
+    match expr {
+        Expr::Const(_) => true,
+        Expr::GetLocal { index, .. } => index.is_empty(),
+        _ => false,
+    }
+}
+
+/// Declares a scalar local that holds `expr`, and gives a reference to it.
+pub fn bind(expr: Expr, dtype: DType, fresh: &mut Fresh, block: &mut Block) -> Expr {
+    let local = fresh.local_id();
+    block.extend([Stmt::scalar(local, dtype), Stmt::set_scalar(local, expr)]);
+    Expr::local(local)
+}
+
+impl Operand {
+    fn reference(self) -> Expr {
+        match self {
+            Operand::Step(at) => Expr::local(LocalId(at as u32)),
+            Operand::Const(scalar) => Expr::Const(scalar),
+        }
+    }
+}
+
+impl Algebra for Steps {
+    type Float = Operand;
+    type Int = Operand;
+    type Bool = Operand;
+
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    fn float(&mut self, x: f64) -> Operand {
+        Operand::Const(Scalar::from_f64(self.float_type(), x))
+    }
+
+    fn int(&mut self, x: i64) -> Operand {
+        Operand::Const(Scalar::from_i64(self.int_type(), x))
+    }
+
+    fn add(&mut self, a: Operand, b: Operand) -> Operand {
+        self.float_binary(BinaryOp::Add, a, b)
+    }
+
+    fn sub(&mut self, a: Operand, b: Operand) -> Operand {
+        self.float_binary(BinaryOp::Sub, a, b)
+    }
+
+    fn mul(&mut self, a: Operand, b: Operand) -> Operand {
+        self.float_binary(BinaryOp::Mul, a, b)
+    }
+
+    fn div(&mut self, a: Operand, b: Operand) -> Operand {
+        self.float_binary(BinaryOp::Div, a, b)
+    }
+
+    fn fma(&mut self, a: Operand, b: Operand, c: Operand) -> Operand {
+        self.step(self.float_type(), Expr::fma(a.reference(), b.reference(), c.reference()))
+    }
+
+    fn max(&mut self, a: Operand, b: Operand) -> Operand {
+        self.float_binary(BinaryOp::Max, a, b)
+    }
+
+    fn min(&mut self, a: Operand, b: Operand) -> Operand {
+        self.float_binary(BinaryOp::Min, a, b)
+    }
+
+    fn neg(&mut self, x: Operand) -> Operand {
+        self.float_unary(UnaryOp::Neg, x)
+    }
+
+    fn abs(&mut self, x: Operand) -> Operand {
+        self.float_unary(UnaryOp::Abs, x)
+    }
+
+    fn round_even(&mut self, x: Operand) -> Operand {
+        self.float_unary(UnaryOp::RoundEven, x)
+    }
+
+    fn lt(&mut self, a: Operand, b: Operand) -> Operand {
+        self.binary(BinaryOp::Lt, DType::Bool, a, b)
+    }
+
+    fn eq(&mut self, a: Operand, b: Operand) -> Operand {
+        self.binary(BinaryOp::Eq, DType::Bool, a, b)
+    }
+
+    fn int_eq(&mut self, a: Operand, b: Operand) -> Operand {
+        self.binary(BinaryOp::Eq, DType::Bool, a, b)
+    }
+
+    fn select(&mut self, c: Operand, a: Operand, b: Operand) -> Operand {
+        let [c, a, b] = [c, a, b].map(Operand::reference);
+        self.step(self.float_type(), Expr::ternary(TernaryOp::Where, c, a, b))
+    }
+
+    fn bits(&mut self, x: Operand) -> Operand {
+        match x {
+            Operand::Const(scalar) => Operand::Const(Scalar::new(self.int_type(), scalar.bits())),
+            step => self.step(self.int_type(), Expr::bitcast(self.int_type(), step.reference())),
+        }
+    }
+
+    fn from_bits(&mut self, x: Operand) -> Operand {
+        self.step(self.float_type(), Expr::bitcast(self.float_type(), x.reference()))
+    }
+
+    fn to_float(&mut self, x: Operand) -> Operand {
+        self.step(self.float_type(), Expr::convert(self.float_type(), x.reference()))
+    }
+
+    fn int_add(&mut self, a: Operand, b: Operand) -> Operand {
+        self.int_binary(BinaryOp::Add, a, b)
+    }
+
+    fn int_sub(&mut self, a: Operand, b: Operand) -> Operand {
+        self.int_binary(BinaryOp::Sub, a, b)
+    }
+
+    fn and(&mut self, a: Operand, b: Operand) -> Operand {
+        self.int_binary(BinaryOp::BitAnd, a, b)
+    }
+
+    fn or(&mut self, a: Operand, b: Operand) -> Operand {
+        self.int_binary(BinaryOp::BitOr, a, b)
+    }
+
+    fn shl(&mut self, x: Operand, by: u32) -> Operand {
+        let by = self.int(i64::from(by));
+        self.int_binary(BinaryOp::Shl, x, by)
+    }
+
+    fn shr(&mut self, x: Operand, by: u32) -> Operand {
+        let by = self.int(i64::from(by));
+        self.int_binary(BinaryOp::Shr, x, by)
+    }
+}

@@ -1,0 +1,148 @@
+//! eˣ and 2ˣ: reduce to a half-octave around 1, polynomial, scale by a power of two.
+
+use super::algebra::{Algebra, Format, fma_const, polynomial};
+
+/// e^r = 1 + r + r²·P(r) for |r| ≤ ln 2 / 2; relative error 2⁻²⁸.
+const EXP_SINGLE: [f64; 5] =
+    [0.4999999344937648, 0.1666652063455933, 0.04166838758226733, 0.00836871673643461, 0.0013814627146004899];
+/// The same to 2⁻⁵⁸.
+const EXP_DOUBLE: [f64; 10] = [
+    0.5000000000000011,
+    0.16666666666666413,
+    0.041666666666530155,
+    0.008333333333494399,
+    0.0013888888943631085,
+    0.00019841269506688846,
+    2.4801493097828538e-05,
+    2.755758629088442e-06,
+    2.763024879588082e-07,
+    2.500008442577437e-08,
+];
+/// 2^r = 1 + r·P(r) for |r| ≤ 1/2; relative error 2⁻²⁹.
+const EXP2_SINGLE: [f64; 6] = [
+    0.6931472028785518,
+    0.24022647910347003,
+    0.05550332412037917,
+    0.00961843758432358,
+    0.0013398899707107814,
+    0.00015353349474041557,
+];
+/// The same to 2⁻⁶⁴.
+const EXP2_DOUBLE: [f64; 12] = [
+    0.6931471805599453,
+    0.24022650695910072,
+    0.05550410866482169,
+    0.00961812910762833,
+    0.0013333558146392634,
+    0.00015403530393641126,
+    1.5252733854378214e-05,
+    1.3215486594690722e-06,
+    1.0178051914790542e-07,
+    7.05497452260325e-09,
+    4.456574919640752e-10,
+    2.562540883699842e-11,
+];
+
+/// log₂ e.
+pub(super) const LOG2_E: f64 = std::f64::consts::LOG2_E;
+
+/// ln 2 in two parts, the first short enough that its product with any exponent is exact.
+pub(super) fn ln2_parts(format: Format) -> (f64, f64) {
+    match format {
+        Format::Single => (0.693145751953125, 1.4286068203094173e-06),
+        Format::Double => (0.6931471803691238, 1.9082149292705877e-10),
+    }
+}
+
+/// eˣ.
+pub(super) fn exp<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    // Beyond these the result is 0 and infinity in either case; within them the halves of the exponent are normal.
+    let (lowest, highest) = match a.format() {
+        Format::Single => (-105.0, 90.0),
+        Format::Double => (-747.0, 711.0),
+    };
+    let x = clamp(a, x, lowest, highest);
+    let (exponent, tail) = reduce(a, x);
+    let one = a.float(1.0);
+    let power = a.add(tail, one);
+    scale(a, power, exponent)
+}
+
+/// 2ˣ.
+pub(super) fn exp2<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    let zero = a.float(0.0);
+    exp2_of_sum(a, x, zero)
+}
+
+/// 2^(high + low), for a `low` that is small beside 1.
+pub(super) fn exp2_of_sum<A: Algebra>(a: &mut A, high: A::Float, low: A::Float) -> A::Float {
+    let (lowest, highest) = match a.format() {
+        Format::Single => (-151.0, 129.0),
+        Format::Double => (-1076.0, 1025.0),
+    };
+    let high = clamp(a, high, lowest, highest);
+    let (rounded, exponent) = round(a, high, 1.0);
+    let r = a.sub(high, rounded);
+    let r = a.add(r, low);
+    let p = match a.format() {
+        Format::Single => polynomial(a, r, &EXP2_SINGLE),
+        Format::Double => polynomial(a, r, &EXP2_DOUBLE),
+    };
+    let one = a.float(1.0);
+    let power = a.fma(r, p, one);
+    scale(a, power, exponent)
+}
+
+/// `x = n ln 2 + r` gives `n` and `e^r - 1`, for an `x` whose `n` is within the exponents of the format.
+pub(super) fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> (A::Int, A::Float) {
+    let (rounded, exponent) = round(a, x, LOG2_E);
+    let (high, low) = ln2_parts(a.format());
+    let r = fma_const(a, rounded, -high, x);
+    let r = fma_const(a, rounded, -low, r);
+    let p = match a.format() {
+        Format::Single => polynomial(a, r, &EXP_SINGLE),
+        Format::Double => polynomial(a, r, &EXP_DOUBLE),
+    };
+    let square = a.mul(r, r);
+    let tail = a.fma(square, p, r);
+    (exponent, tail)
+}
+
+/// The integer nearest to `factor · x`, as float and as integer; `x` is small beside the rounder.
+pub(super) fn round<A: Algebra>(a: &mut A, x: A::Float, factor: f64) -> (A::Float, A::Int) {
+    let rounder = a.format().rounder();
+    let rounder = a.float(rounder);
+    let shifted = match factor {
+        1.0 => a.add(x, rounder),
+        _ => fma_const(a, x, factor, rounder),
+    };
+    let rounded = a.sub(shifted, rounder);
+    let (bits, zero) = (a.bits(shifted), a.bits(rounder));
+    let integer = a.int_sub(bits, zero);
+    (rounded, integer)
+}
+
+/// `x` within bounds; NaN stays.
+pub(super) fn clamp<A: Algebra>(a: &mut A, x: A::Float, lowest: f64, highest: f64) -> A::Float {
+    let (lowest, highest) = (a.float(lowest), a.float(highest));
+    let x = a.max(lowest, x);
+    a.min(highest, x)
+}
+
+/// `x · 2ⁿ` for a normal `x` near 1, in two steps, of which only the second can round: so subnormal results round once.
+fn scale<A: Algebra>(a: &mut A, x: A::Float, exponent: A::Int) -> A::Float {
+    let half = a.shr(exponent, 1);
+    let rest = a.int_sub(exponent, half);
+    let (half, rest) = (power_of_two(a, half), power_of_two(a, rest));
+    let x = a.mul(x, half);
+    a.mul(x, rest)
+}
+
+/// 2ⁿ, for an exponent of a normal number.
+pub(super) fn power_of_two<A: Algebra>(a: &mut A, exponent: A::Int) -> A::Float {
+    let format = a.format();
+    let bias = a.int(format.bias());
+    let biased = a.int_add(exponent, bias);
+    let bits = a.shl(biased, format.mantissa_bits());
+    a.from_bits(bits)
+}

@@ -1,0 +1,83 @@
+//! The transcendental functions, each written once: as straight-line arithmetic over an [`Algebra`].
+//!
+//! One instance computes native floats and is what [`crate::eval`] runs; another ([`build`]) writes the same
+//! steps down as IR and is what legalisation puts in the place of an operation. So the expansion of an operation computes
+//! the bits of the operation, on every target that rounds correctly: each step has an exact counterpart in the IR, `fma` is
+//! explicit, nothing is contracted behind one's back, and there are no branches, only selections.
+//!
+//! # Accuracy
+//!
+//! The bounds below are asserted by `tests/ulp.rs` against correctly rounded references. All functions take every
+//! argument: subnormals, infinities and NaN included, and give subnormal results where these are due.
+//!
+//! | function | `f32`, ulp | `f64`, ulp | note |
+//! |---|---|---|---|
+//! | exp | 1 | 1 | |
+//! | exp2 | 1 | 1 | |
+//! | log | 1 | 1 | |
+//! | log2 | 1.5 | 1 | |
+//! | tanh | 1.5 | 1.5 | relative accuracy down to 0 |
+//! | sin, cos | 1 | 1 | `f32`: all arguments. `f64`: up to 2⁴⁰; beyond, the argument counts as 0 |
+//! | pow | 1 | 1 | `f32` through `f64` |
+//!
+//! `f32` exp, exp2, log, log2 and tanh use nothing but `f32` and `i32`, so that four lanes fit a 128-bit register. `f32`
+//! sin, cos and pow compute in `f64` and round once at the end: their exact reduction needs the width.
+//!
+//! # Source of the idea
+//!
+//! Reduction by rounding with a large constant and Cody–Waite splitting are folklore; the polynomials were derived for
+//! this module by the Remez exchange in 60-digit arithmetic, minimising the relative error of the function (not of
+//! the polynomial) on the reduced interval, and then rounded to the format. Each stands beside the error it had before rounding.
+
+mod algebra;
+pub mod build;
+mod exp;
+mod log;
+mod native;
+mod pow;
+mod tanh;
+mod trig;
+
+use crate::ir::UnaryOp;
+
+pub use algebra::{Algebra, Format};
+pub use native::Native;
+pub(crate) use native::{pow_f32, pow_f64, unary_f32, unary_f64};
+
+/// Whether the `f32` form of the operation is computed in `f64`, by [`unary_of_single`] and [`pow_of_single`].
+pub fn single_computes_in_double(op: UnaryOp) -> bool {
+    matches!(op, UnaryOp::Sin | UnaryOp::Cos)
+}
+
+/// A transcendental operation in the algebra's own format; `None` for the other operations.
+pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
+    Some(match op {
+        UnaryOp::Exp => exp::exp(a, x),
+        UnaryOp::Exp2 => exp::exp2(a, x),
+        UnaryOp::Log => log::log(a, x),
+        UnaryOp::Log2 => log::log2(a, x),
+        UnaryOp::Tanh => tanh::tanh(a, x),
+        UnaryOp::Sin => trig::sin(a, x),
+        UnaryOp::Cos => trig::cos(a, x),
+        _ => return None,
+    })
+}
+
+/// Sine or cosine of an `f32` held in an `f64` algebra, to well below half an `f32` ulp; `None` for other operations.
+pub fn unary_of_single<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
+    match op {
+        UnaryOp::Sin => Some(trig::sin_of_single(a, x)),
+        UnaryOp::Cos => Some(trig::cos_of_single(a, x)),
+        _ => None,
+    }
+}
+
+/// `x` to the power of `y`, as C's `pow`, in an `f64` algebra.
+pub fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
+    pow::pow(a, x, y)
+}
+
+/// `x` to the power of `y` for `f32` operands held in an `f64` algebra, to well below half an `f32` ulp.
+pub fn pow_of_single<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
+    pow::pow_of_single(a, x, y)
+}

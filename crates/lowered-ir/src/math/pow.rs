@@ -1,0 +1,148 @@
+//! `x` to the power of `y` as 2^(y·log₂|x|), with the sign and the exceptions of C's `pow`. In `f64` algebras.
+//!
+//! For `f64` operands the logarithm and the product are carried in two parts, some 66 bits, because an error in the exponent
+//! grows by its magnitude. For `f32` operands plain `f64` has bits to spare.
+
+use super::algebra::{
+    Algebra, fast_two_sum, fma_const, polynomial, sign_bit, two_product, two_sum, with_sign,
+};
+use super::exp::{LOG2_E, clamp, exp2, exp2_of_sum};
+use super::log::{LOG2_E_LOW, log2, split};
+
+/// 2·atanh(s) = 2s + s·z·(2/3 + z·P(z)) with z = s²; relative error 2⁻⁷².
+const ATANH: [f64; 8] = [
+    0.39999999999999974,
+    0.28571428571445334,
+    0.2222222221748162,
+    0.18181818877050285,
+    0.15384556411113473,
+    0.13336335125156437,
+    0.11674458819789425,
+    0.11992010982095305,
+];
+/// 2/3 in two parts.
+const TWO_THIRDS: [f64; 2] = [0.6666666666666666, 3.700743415417188e-17];
+
+/// `x` to the power of `y`.
+pub(super) fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
+    let base = a.abs(x);
+    let (high, low) = log2_in_two_parts(a, base);
+    // No power of a base other than 1 is a positive finite number beyond this exponent.
+    let clamped = clamp(a, y, -7.4e19, 7.4e19);
+    let (product, lost) = two_product(a, high, clamped);
+    let lost = a.fma(low, clamped, lost);
+    let (product, lost) = fast_two_sum(a, product, lost);
+    // A large product overflows or vanishes whatever its low part is.
+    let lost = clamp(a, lost, -1.0, 1.0);
+    let power = exp2_of_sum(a, product, lost);
+    let power = at_zero_and_infinity(a, base, y, power);
+    with_exceptions(a, x, y, power)
+}
+
+/// `x` to the power of `y` for `f32` operands. The logarithms of 0 and ∞ are infinite and come out right by themselves.
+pub(super) fn pow_of_single<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
+    let base = a.abs(x);
+    let log = log2(a, base);
+    // As in `pow`; keeps a zero logarithm from meeting an infinite exponent.
+    let clamped = clamp(a, y, -1e12, 1e12);
+    let product = a.mul(log, clamped);
+    let power = exp2(a, product);
+    with_exceptions(a, x, y, power)
+}
+
+/// log₂ of a positive finite number, to about 2⁻⁶⁶ relatively.
+fn log2_in_two_parts<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
+    let (exponent, f) = split(a, x);
+    let (high, low) = log_in_two_parts(a, f);
+    let log2_e = a.float(LOG2_E);
+    let (product, lost) = two_product(a, high, log2_e);
+    let lost = fma_const(a, high, LOG2_E_LOW, lost);
+    let lost = a.fma(low, log2_e, lost);
+    let (sum, rounding) = two_sum(a, exponent, product);
+    let low = a.add(lost, rounding);
+    fast_two_sum(a, sum, low)
+}
+
+/// ln(1 + f) = 2·atanh(f / (2 + f)).
+fn log_in_two_parts<A: Algebra>(a: &mut A, f: A::Float) -> (A::Float, A::Float) {
+    let (s, s_low) = ratio(a, f);
+    let (z, z_low) = two_product(a, s, s);
+    let twice_s = a.add(s, s);
+    let z_low = a.fma(twice_s, s_low, z_low);
+    let p = polynomial(a, z, &ATANH);
+    let zp = a.mul(z, p);
+    // The factor 2/3 + z·P(z), then s·z times it, each in two parts.
+    let two_thirds = a.float(TWO_THIRDS[0]);
+    let (factor, rounding) = fast_two_sum(a, two_thirds, zp);
+    let rest = a.float(TWO_THIRDS[1]);
+    let factor_low = a.add(rounding, rest);
+    let (cube, cube_low) = product_in_two_parts(a, (s, s_low), (z, z_low));
+    let (tail, tail_low) = product_in_two_parts(a, (cube, cube_low), (factor, factor_low));
+    let (sum, rounding) = fast_two_sum(a, twice_s, tail);
+    let twice_s_low = a.add(s_low, s_low);
+    let low = a.add(twice_s_low, tail_low);
+    let low = a.add(low, rounding);
+    fast_two_sum(a, sum, low)
+}
+
+/// f / (2 + f).
+fn ratio<A: Algebra>(a: &mut A, f: A::Float) -> (A::Float, A::Float) {
+    let two = a.float(2.0);
+    let (denominator, lost) = fast_two_sum(a, two, f);
+    let s = a.div(f, denominator);
+    let minus_s = a.neg(s);
+    let rest = a.fma(minus_s, denominator, f);
+    let rest = a.fma(minus_s, lost, rest);
+    let low = a.div(rest, denominator);
+    (s, low)
+}
+
+fn product_in_two_parts<A: Algebra>(
+    a: &mut A,
+    (x, x_low): (A::Float, A::Float),
+    (y, y_low): (A::Float, A::Float),
+) -> (A::Float, A::Float) {
+    let (product, lost) = two_product(a, x, y);
+    let lost = a.fma(x, y_low, lost);
+    let lost = a.fma(x_low, y, lost);
+    (product, lost)
+}
+
+/// The power of 0, ∞ and NaN, which have no finite logarithm, and NaN powers; `power` elsewhere.
+fn at_zero_and_infinity<A: Algebra>(a: &mut A, base: A::Float, y: A::Float, power: A::Float) -> A::Float {
+    let (zero, infinity) = (a.float(0.0), a.float(f64::INFINITY));
+    let falling = a.lt(y, zero);
+    let of_zero = a.select(falling, infinity, zero);
+    let of_infinity = a.select(falling, zero, infinity);
+    let (is_zero, is_infinite) = (a.eq(base, zero), a.eq(base, infinity));
+    let power = a.select(is_zero, of_zero, power);
+    let power = a.select(is_infinite, of_infinity, power);
+    let (base_ordered, exponent_ordered) = (a.eq(base, base), a.eq(y, y));
+    let nan = a.float(f64::NAN);
+    let power = a.select(base_ordered, power, nan);
+    a.select(exponent_ordered, power, nan)
+}
+
+/// From |x|^y to x^y: the sign of odd powers, NaN for fractional powers of negative numbers, 1 for `1^y` and `x^0`.
+fn with_exceptions<A: Algebra>(a: &mut A, x: A::Float, y: A::Float, power: A::Float) -> A::Float {
+    let (zero, one, half) = (a.float(0.0), a.float(1.0), a.float(0.5));
+    let (nan, minus_infinity) = (a.float(f64::NAN), a.float(f64::NEG_INFINITY));
+    let rounded = a.round_even(y);
+    let whole = a.eq(rounded, y);
+    let half_y = a.mul(y, half);
+    let half_rounded = a.round_even(half_y);
+    let even = a.eq(half_rounded, half_y);
+
+    let sign = sign_bit(a, x);
+    let signed = with_sign(a, power, sign);
+    let of_whole = a.select(even, power, signed);
+    let negative = a.lt(x, zero);
+    let finite = a.lt(minus_infinity, x);
+    let of_fraction = a.select(finite, nan, power);
+    let of_fraction = a.select(negative, of_fraction, power);
+    let result = a.select(whole, of_whole, of_fraction);
+
+    let (base_one, exponent_zero) = (a.eq(x, one), a.eq(y, zero));
+    let result = a.select(base_one, one, result);
+    a.select(exponent_zero, one, result)
+}

@@ -1,0 +1,46 @@
+//! Hyperbolic tangent: with `E = e^(−2|x|) − 1`, the quotient `−E / (2 + E)` carrying the sign of `x`.
+//!
+//! `E` is computed as `2ⁿ·(e^r − 1) + (2ⁿ − 1)`, which keeps its relative accuracy down to 0, where `n` is 0. Numerator and
+//! denominator carry their rounding errors along, because near 1 the quotient doubles them.
+
+use super::algebra::{Algebra, Format, fast_two_sum, sign_bit, with_sign};
+use super::exp::{power_of_two, reduce};
+
+/// tanh x.
+pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    let sign = sign_bit(a, x);
+    let magnitude = a.abs(x);
+    // From here on the result rounds to 1.
+    let highest = match a.format() {
+        Format::Single => 10.0,
+        Format::Double => 20.0,
+    };
+    let highest = a.float(highest);
+    let magnitude = a.min(highest, magnitude);
+    let minus_two = a.float(-2.0);
+    let argument = a.mul(magnitude, minus_two);
+    let (exponent, tail) = reduce(a, argument);
+    let power = power_of_two(a, exponent);
+    let one = a.float(1.0);
+    let power_less_one = a.sub(power, one);
+    let less_one = a.fma(power, tail, power_less_one);
+    let rounding = a.sub(power_less_one, less_one);
+    let rounding = a.fma(power, tail, rounding);
+    let quotient = quotient(a, less_one, rounding);
+    let magnitude = a.abs(quotient);
+    with_sign(a, magnitude, sign)
+}
+
+/// `(e + low) / (2 + e + low)`, rounded nearly once, for `e` within −1 and 0.
+fn quotient<A: Algebra>(a: &mut A, e: A::Float, low: A::Float) -> A::Float {
+    let (one, two) = (a.float(1.0), a.float(2.0));
+    let (denominator, lost) = fast_two_sum(a, two, e);
+    let lost = a.add(lost, low);
+    let inverse = a.div(one, denominator);
+    let quotient = a.mul(e, inverse);
+    let minus_quotient = a.neg(quotient);
+    let rest = a.fma(minus_quotient, denominator, e);
+    let rest = a.add(rest, low);
+    let rest = a.fma(minus_quotient, lost, rest);
+    a.fma(rest, inverse, quotient)
+}
