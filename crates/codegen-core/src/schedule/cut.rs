@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
-    Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Symbol, SymbolId,
-    walk,
+    Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Symbol, SymbolId, walk,
 };
 
 use super::{access, cost, rename, stack, temps::node_bytes};
+use crate::Caps;
 use crate::artifact::{Access, KernelAbi, Launch, Param};
 use crate::kernel::{Kernel, KernelCall, Slot};
-use crate::Caps;
 
 /// The kernels of a routine and their calls; every memory argument is still a node or the merge buffer.
 pub(super) fn cut(
@@ -115,7 +114,8 @@ fn kernel(
         scratch_bytes: scratch_bytes(&ir.body, caps.alignment),
         cost: cost::cost(&ir),
     };
-    let args = names.nodes.iter().map(|&(node, merge)| if merge { Slot::Merge(node) } else { Slot::Node(node) });
+    let args =
+        names.nodes.iter().map(|&(node, merge)| if merge { Slot::Merge(node) } else { Slot::Node(node) });
     let call = KernelCall { kernel: 0, args: args.collect(), bindings: names.symbols.clone() };
     (Kernel { ir, abi }, call)
 }
@@ -123,7 +123,10 @@ fn kernel(
 /// Everything a codegen sees of a kernel but its name.
 fn signature(kernel: &Kernel) -> String {
     let nodes: Vec<_> = kernel.ir.nodes.iter().map(|n| (n.dtype, &n.dims)).collect();
-    format!("{:?} {:?} {nodes:?} {:?} {:?}", kernel.ir.numerics, kernel.ir.symbols, kernel.abi, kernel.ir.body)
+    format!(
+        "{:?} {:?} {nodes:?} {:?} {:?}",
+        kernel.ir.numerics, kernel.ir.symbols, kernel.abi, kernel.ir.body
+    )
 }
 
 fn kernel_symbol(routine: &Routine, symbol: SymbolId) -> Symbol {
@@ -138,7 +141,11 @@ fn parameter(routine: &Routine, position: usize, node: NodeRef) -> NodeDecl {
 fn params(ir: &Routine, names: &KernelNames) -> Vec<Param> {
     let memory = ir.node_refs().zip(&names.nodes).map(|((node, decl), &(_, merge))| {
         let bytes = node_bytes(decl);
-        if merge { Param::MergeBuffer { bytes } } else { Param::Node { access: access_of(node, &ir.body), bytes } }
+        if merge {
+            Param::MergeBuffer { bytes }
+        } else {
+            Param::Node { access: access_of(node, &ir.body), bytes }
+        }
     });
     let symbols = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
     memory.chain(symbols).collect()
@@ -190,7 +197,7 @@ struct KernelNames {
     locals: BTreeMap<LocalId, LocalId>,
 }
 
-impl rename::Names for KernelNames {
+impl rename::Renaming for KernelNames {
     fn node(&mut self, node: NodeRef, merge: bool) -> NodeRef {
         NodeRef(position(&mut self.nodes, (node, merge)))
     }

@@ -3,18 +3,27 @@
 //! [`schedule`] is the list of steps; each file beside this one is one step or one question that steps ask.
 
 mod access;
+mod contraction;
 mod cost;
 mod cut;
+mod jam;
 mod locals;
+mod names;
+mod nest;
+mod normalize;
+mod numerics;
+mod parallel;
 mod rename;
 mod stack;
+mod starts;
 mod temps;
+mod vectorize;
 
 use lowered_ir::ir::{NodeDecl, NodeRef, Routine};
 use tnode::MemoryMode;
 
-use crate::kernel::ScheduledRoutine;
 use crate::Caps;
+use crate::kernel::ScheduledRoutine;
 
 /// What the scheduler may decide; the defaults suit a machine with caches and few cores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +54,9 @@ impl Default for ScheduleOptions {
 #[non_exhaustive]
 pub enum ScheduleError {
     /// A node without memory is still read or written: the optimiser has not inlined it.
-    #[error("routine `{routine}`: node {node} \"{name}\" is virtual, expected every mention of it to be inlined")]
+    #[error(
+        "routine `{routine}`: node {node} \"{name}\" is virtual, expected every mention of it to be inlined"
+    )]
     Virtual {
         /// The routine's name.
         routine: String,
@@ -87,6 +98,31 @@ pub fn schedule_traced(
     // A local node is written whole, or zeroed, before anything reads it: its memory may hold anything when a run begins.
     locals::initialize(&mut routine);
     on_pass("locals", &routine);
+
+    // Loops with constant bounds start at 0.
+    normalize::normalize(&mut routine.body);
+    on_pass("normalize", &routine);
+
+    // From here on the order written determines every bit, and no step changes one.
+    numerics::make_explicit(&mut routine);
+    on_pass("numerics", &routine);
+
+    // What was just filled with a constant is not read back.
+    starts::propagate(&mut routine);
+    on_pass("starts", &routine);
+
+    // The contiguous axis of each nest is innermost and cut into vectors; contractions are register tiles.
+    if options.vectorize && caps.vector_bytes > 0 {
+        let mut names = names::Names::of(&routine);
+        routine.body = vectorize::vectorize(routine.body, caps, &mut names);
+        on_pass("vectorize", &routine);
+    }
+
+    // Outermost loops that are worth it may be split over threads.
+    if options.parallel && caps.threads > 1 {
+        parallel::parallelize(&mut routine, options);
+        on_pass("parallelize", &routine);
+    }
 
     // Each top-level parallel loop is a kernel, each run of other statements is one; a call waits for those before it.
     let (kernels, mut calls) = cut::cut(&routine, caps, options);

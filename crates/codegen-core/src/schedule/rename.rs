@@ -1,13 +1,11 @@
-//! Renaming of identifiers: a kernel's positions for the routine's, and fresh names for a body that is copied.
-
-use std::collections::BTreeMap;
+//! Renaming of every identifier in a block.
 
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Fresh, Indices, LocalId, LoopId, NodeRef, Stmt, SymbolId, Var, walk,
+    Affine, Block, Bound, Expr, Indices, LocalId, LoopId, NodeRef, Stmt, SymbolId, Var, walk,
 };
 
 /// What each identifier becomes.
-pub(super) trait Names {
+pub(super) trait Renaming {
     /// The new reference of a node, or of the merge buffer that holds a copy of it.
     fn node(&mut self, node: NodeRef, merge: bool) -> NodeRef {
         let _ = merge;
@@ -27,42 +25,11 @@ pub(super) trait Names {
 }
 
 /// Renames everything in a block, in the order in which the text form would print it.
-pub(super) fn rename(block: &[Stmt], names: &mut impl Names) -> Block {
+pub(super) fn rename(block: &[Stmt], names: &mut impl Renaming) -> Block {
     block.iter().map(|stmt| rename_stmt(stmt, names)).collect()
 }
 
-/// A copy of the block whose loops and locals have identifiers of their own.
-pub(super) fn refreshed(block: &[Stmt], fresh: &mut Fresh) -> Block {
-    let mut names = FreshNames::default();
-    walk::each_stmt(block, &mut |stmt| match stmt {
-        Stmt::For { var, .. } => {
-            names.loops.insert(*var, fresh.loop_id());
-        }
-        Stmt::Declare { local, .. } => {
-            names.locals.insert(*local, fresh.local_id());
-        }
-        _ => {}
-    });
-    rename(block, &mut names)
-}
-
-#[derive(Default)]
-struct FreshNames {
-    loops: BTreeMap<LoopId, LoopId>,
-    locals: BTreeMap<LocalId, LocalId>,
-}
-
-impl Names for FreshNames {
-    fn loop_var(&mut self, var: LoopId) -> LoopId {
-        self.loops.get(&var).copied().unwrap_or(var)
-    }
-
-    fn local(&mut self, local: LocalId) -> LocalId {
-        self.locals.get(&local).copied().unwrap_or(local)
-    }
-}
-
-fn rename_stmt(stmt: &Stmt, names: &mut impl Names) -> Stmt {
+fn rename_stmt(stmt: &Stmt, names: &mut impl Renaming) -> Stmt {
     match stmt {
         Stmt::For { var, lo, hi, kind, body } => Stmt::For {
             var: names.loop_var(*var),
@@ -89,7 +56,7 @@ fn rename_stmt(stmt: &Stmt, names: &mut impl Names) -> Stmt {
     }
 }
 
-fn rename_expr(expr: Expr, names: &mut impl Names) -> Expr {
+fn rename_expr(expr: Expr, names: &mut impl Renaming) -> Expr {
     let expr = walk::map_children(expr, &mut |child| rename_expr(child, names));
     match expr {
         Expr::Get { node, index } => {
@@ -113,11 +80,11 @@ fn rename_expr(expr: Expr, names: &mut impl Names) -> Expr {
     }
 }
 
-fn rename_indices(indices: &Indices, names: &mut impl Names) -> Indices {
+fn rename_indices(indices: &Indices, names: &mut impl Renaming) -> Indices {
     indices.iter().map(|index| rename_index(index, names)).collect()
 }
 
-fn rename_index(index: &Affine, names: &mut impl Names) -> Affine {
+fn rename_index(index: &Affine, names: &mut impl Renaming) -> Affine {
     let mut renamed = Affine::constant(index.offset());
     for &(var, coefficient) in index.terms() {
         let var = match var {

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, Block, Expr, Fresh, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk};
+use lowered_ir::ir::{
+    Affine, Block, Expr, Fresh, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk,
+};
 use tnode::Scalar;
 
 use super::{access, is_local, temps::node_bytes};
@@ -92,5 +94,8 @@ fn zeros(local: LocalId, decl: &NodeDecl, fresh: &mut Fresh) -> Stmt {
     let vars: Vec<_> = decl.dims.iter().map(|_| fresh.loop_id()).collect();
     let index: Indices = vars.iter().map(|&var| Affine::var(var)).collect();
     let set = Stmt::SetLocal { local, index, value: Expr::Const(Scalar::zero(decl.dtype)) };
-    vars.iter().zip(&decl.dims).rev().fold(set, |body, (&var, &dim)| Stmt::serial(var, dim as i64, vec![body]))
+    vars.iter()
+        .zip(&decl.dims)
+        .rev()
+        .fold(set, |body, (&var, &dim)| Stmt::serial(var, dim as i64, vec![body]))
 }

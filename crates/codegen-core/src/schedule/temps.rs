@@ -105,15 +105,17 @@ mod tests {
     fn a_chain_needs_no_more_than_its_largest_live_set() {
         let sizes = [640, 1280, 64, 2560, 1280, 640, 320, 6400, 64];
         let wants: Vec<Want> = sizes.iter().enumerate().map(|(i, &bytes)| want(bytes, (i, i + 1))).collect();
-        let live_set =
-            |at: usize| wants.iter().filter(|w| w.live.0 <= at && at <= w.live.1).map(|w| w.bytes).sum::<usize>();
+        let live_set = |at: usize| {
+            wants.iter().filter(|w| w.live.0 <= at && at <= w.live.1).map(|w| w.bytes).sum::<usize>()
+        };
         let largest = (0..=sizes.len()).map(live_set).max().unwrap();
         assert!(peak(&pack(&wants, 64)) as f64 <= 1.05 * largest as f64);
     }
 
     #[test]
     fn temporaries_alive_together_never_overlap() {
-        let wants: Vec<Want> = (0..40).map(|i| want(64 * (1 + i * 7 % 11), (i * 5 % 13, i * 5 % 13 + i % 4))).collect();
+        let wants: Vec<Want> =
+            (0..40).map(|i| want(64 * (1 + i * 7 % 11), (i * 5 % 13, i * 5 % 13 + i % 4))).collect();
         let temps = pack(&wants, 64);
         for (i, a) in temps.iter().enumerate() {
             for b in &temps[i + 1..] {

@@ -1,0 +1,108 @@
+//! Identifiers and types while a routine is rewritten: what is taken, what is free, what each local holds.
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{
+    Affine, Block, Expr, Fresh, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types, walk,
+};
+use smallvec::smallvec;
+use tnode::{DType, Dims};
+
+use super::{access::Ranges, rename};
+
+/// The names of one routine under construction.
+pub(super) struct Names {
+    fresh: Fresh,
+    nodes: Vec<DType>,
+    locals: BTreeMap<LocalId, DType>,
+    /// The intervals of symbols and loops, those of new loops included once [`Names::note`] has seen them.
+    pub(super) ranges: Ranges,
+}
+
+impl Names {
+    /// The names of a routine.
+    pub(super) fn of(routine: &Routine) -> Names {
+        Names {
+            fresh: routine.fresh(),
+            nodes: routine.nodes.iter().map(|node| node.dtype).collect(),
+            locals: routine.locals().into_iter().map(|(local, decl)| (local, decl.dtype)).collect(),
+            ranges: Ranges::of(routine),
+        }
+    }
+
+    /// A new loop variable.
+    pub(super) fn loop_id(&mut self) -> LoopId {
+        self.fresh.loop_id()
+    }
+
+    /// A new local and its declaration.
+    pub(super) fn declare(&mut self, dtype: DType, dims: Dims, space: Space) -> (LocalId, Stmt) {
+        let local = self.fresh.local_id();
+        self.locals.insert(local, dtype);
+        (local, Stmt::Declare { local, dtype, dims, space })
+    }
+
+    /// Remembers the loops and locals of a new block.
+    pub(super) fn note(&mut self, block: &[Stmt]) {
+        self.ranges.add(block);
+        walk::each_stmt(block, &mut |stmt| {
+            if let Stmt::Declare { local, dtype, .. } = stmt {
+                self.locals.insert(*local, *dtype);
+            }
+        });
+    }
+
+    /// A copy of the block whose loops and locals have identifiers of their own.
+    pub(super) fn refreshed(&mut self, block: &[Stmt]) -> Block {
+        let mut renaming = FreshNames::default();
+        walk::each_stmt(block, &mut |stmt| match stmt {
+            Stmt::For { var, .. } => {
+                renaming.loops.insert(*var, self.fresh.loop_id());
+            }
+            Stmt::Declare { local, .. } => {
+                renaming.locals.insert(*local, self.fresh.local_id());
+            }
+            _ => {}
+        });
+        let copy = rename::rename(block, &mut renaming);
+        self.note(&copy);
+        copy
+    }
+
+    /// Appends statements that load `e` for each `lane` into a register array, which is the result.
+    pub(super) fn load(&mut self, e: &Expr, lane: LoopId, lanes: i64, out: &mut Block) -> LocalId {
+        let (local, declare) = self.declare(e.dtype(self), smallvec![lanes as usize], Space::Register);
+        let own = self.loop_id();
+        let value = walk::map_expr_indices(e.clone(), &mut |index| index.substitute(lane, &Affine::var(own)));
+        let set = Stmt::SetLocal { local, index: smallvec![Affine::var(own)], value };
+        out.push(declare);
+        out.push(Stmt::looped(own, lanes, LoopKind::Vector, vec![set]));
+        local
+    }
+}
+
+impl Types for Names {
+    fn node(&self, node: NodeRef) -> DType {
+        self.nodes[node.index()]
+    }
+
+    fn local(&self, local: LocalId) -> DType {
+        self.locals[&local]
+    }
+}
+
+#[derive(Default)]
+struct FreshNames {
+    loops: BTreeMap<LoopId, LoopId>,
+    locals: BTreeMap<LocalId, LocalId>,
+}
+
+impl rename::Renaming for FreshNames {
+    fn loop_var(&mut self, var: LoopId) -> LoopId {
+        self.loops.get(&var).copied().unwrap_or(var)
+    }
+
+    fn local(&mut self, local: LocalId) -> LocalId {
+        self.locals.get(&local).copied().unwrap_or(local)
+    }
+}

@@ -1,0 +1,128 @@
+//! Loop nests: the chain of loops around a body, and what can be asked of it.
+
+use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopId, LoopKind, Stmt, walk};
+use tnode::DType;
+
+use super::{access, names::Names};
+
+/// One loop of a chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Loop {
+    pub(super) var: LoopId,
+    pub(super) lo: i64,
+    pub(super) hi: Bound,
+}
+
+impl Loop {
+    /// How many iterations there are, if that is a constant and the first is 0.
+    pub(super) fn extent(&self) -> Option<i64> {
+        (self.lo == 0 && self.hi.symbol.is_none()).then_some(self.hi.limit)
+    }
+}
+
+/// A chain of serial loops, each the only statement of the one before, and the body of the innermost.
+#[derive(Clone, Debug)]
+pub(super) struct Nest {
+    pub(super) loops: Vec<Loop>,
+    pub(super) body: Block,
+}
+
+impl Nest {
+    /// The longest chain that starts at a statement.
+    pub(super) fn of(stmt: &Stmt) -> Option<Nest> {
+        let Stmt::For { var, lo, hi, kind: LoopKind::Serial, body } = stmt else { return None };
+        let this = Loop { var: *var, lo: *lo, hi: *hi };
+        let inner = match body.as_slice() {
+            [only] => Nest::of(only),
+            _ => None,
+        };
+        let mut nest = inner.unwrap_or_else(|| Nest { loops: Vec::new(), body: body.clone() });
+        nest.loops.insert(0, this);
+        Some(nest)
+    }
+
+    /// The loops whose iterations are independent whatever the others do: each may stand anywhere in the chain.
+    pub(super) fn movable(&self, names: &Names) -> Vec<Loop> {
+        let whole = wrap(&self.loops, self.body.clone());
+        self.loops.iter().copied().filter(|l| access::independent(l.var, &whole, &names.ranges)).collect()
+    }
+}
+
+/// Loops around a body, the first outermost.
+pub(super) fn wrap(loops: &[Loop], body: Block) -> Block {
+    loops.iter().rev().fold(body, |body, l| {
+        vec![Stmt::For { var: l.var, lo: l.lo, hi: l.hi, kind: LoopKind::Serial, body }]
+    })
+}
+
+/// How well a loop does as the lanes of vectors: neighbours stored count 3 and neighbours loaded 1, others the double
+/// against it.
+pub(super) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
+    let mut score = 0;
+    let mut count = |index: &[Affine], weight: i64| {
+        score += match index.split_last() {
+            Some((last, outer)) if outer.iter().any(|i| i.mentions(var)) || last.coefficient(var) < 0 => {
+                -2 * weight
+            }
+            Some((last, _)) => match last.coefficient(var) {
+                0 => 0,
+                1 => weight,
+                _ => -2 * weight,
+            },
+            None => 0,
+        }
+    };
+    walk::each_stmt(body, &mut |stmt| {
+        if let Stmt::Set { index, .. } = stmt {
+            count(index, 3);
+        }
+    });
+    walk::each_value(body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::Get { index, .. } | Expr::GetGuarded { index, .. } | Expr::GetMerge { index, .. } = e
+            {
+                count(index, 1);
+            }
+        });
+    });
+    score
+}
+
+/// The size of the elements a body works on, if all are of one size and of types that vectors have.
+pub(super) fn vector_width(body: &[Stmt], names: &Names) -> Option<usize> {
+    let mut widths = Vec::new();
+    let mut note = |dtype: DType| {
+        widths.push(match dtype {
+            DType::F32 | DType::I32 | DType::U32 => Some(4),
+            DType::F64 => Some(8),
+            _ => None,
+        });
+    };
+    walk::each_stmt(body, &mut |stmt| match stmt {
+        Stmt::Set { node, .. } => note(lowered_ir::ir::Types::node(names, *node)),
+        Stmt::Declare { dtype, .. } if *dtype != DType::Bool => note(*dtype),
+        _ => {}
+    });
+    walk::each_value(body, &mut |value| {
+        walk::each_expr(value, &mut |e| match e {
+            Expr::Const(_)
+            | Expr::Index { .. }
+            | Expr::Get { .. }
+            | Expr::GetGuarded { .. }
+            | Expr::GetMerge { .. } => {
+                note(e.dtype(names));
+            }
+            Expr::Convert { to, .. } | Expr::Bitcast { to, .. } => note(*to),
+            _ => {}
+        });
+    });
+    let first = *widths.first()?;
+    widths.iter().all(|width| *width == first).then_some(first)?
+}
+
+/// Whether a body holds vector loops already.
+pub(super) fn has_vectors(body: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(body, &mut |stmt| found |= matches!(stmt, Stmt::For { kind: LoopKind::Vector, .. }));
+    found
+}

@@ -1,0 +1,56 @@
+//! Puts the contiguous axis innermost and cuts it into vectors.
+//!
+//! In each nest the loop that moves most accesses by one element becomes the lanes ([`nest::lane_score`]), if its iterations
+//! are independent. A strip is four vectors long, so that the latency of one hides behind the others; the remainder is one
+//! shorter strip. Bodies with elements of several sizes, or of types without vectors, stay as they are.
+
+use lowered_ir::ir::{Block, LoopKind, Stmt};
+
+use super::contraction;
+use super::jam::{self, Strip};
+use super::names::Names;
+use super::nest::{self, Loop, Nest};
+use crate::Caps;
+
+/// Vectors per strip.
+const VECTORS: usize = 4;
+
+/// Vectorises every nest of a block.
+pub(super) fn vectorize(block: Block, caps: &Caps, names: &mut Names) -> Block {
+    block.into_iter().flat_map(|stmt| vectorize_nest(stmt, caps, names)).collect()
+}
+
+fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
+    let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
+    match choose(&nest, caps, names) {
+        Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
+        None => {
+            let body = vectorize(nest.body, caps, names);
+            nest::wrap(&nest.loops, body)
+        }
+    }
+}
+
+fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names) -> Block {
+    if let Some(tiled) = contraction::tile(nest, lane, lanes, caps, names) {
+        return tiled;
+    }
+    let others: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane).collect();
+    let strip = Strip { lanes, kind: LoopKind::Vector };
+    let extent = lane.extent().unwrap_or(0);
+    let strips = jam::strips(lane.var, extent, &nest.body, strip, names);
+    nest::wrap(&others, strips)
+}
+
+/// The loop that becomes lanes, and how many.
+fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
+    if nest::has_vectors(&nest.body) {
+        return None;
+    }
+    let width = nest::vector_width(&nest.body, names)?;
+    let vector = (caps.vector_bytes / width) as i64;
+    let scored = nest.movable(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var), l));
+    let (score, lane) = scored.filter(|(_, l)| l.extent().is_some()).max_by_key(|(score, _)| *score)?;
+    let wide_enough = vector > 1 && lane.extent()? >= vector;
+    (score > 0 && wide_enough).then_some((lane, vector * VECTORS as i64))
+}
