@@ -6,7 +6,7 @@ pub struct CraneliftOptions {
     /// Whether vector loops use 128-bit vector instructions. Without them every lane is computed by itself, to the same bits.
     pub vectors: bool,
     /// Whether Cranelift's optimiser runs. The code handed to it has common operations shared and invariants hoisted, so it
-    /// seldom helps, it takes as long as the rest of the compilation, and it ruins vector code by reordering it.
+    /// seldom helps, takes as long as the rest of the compilation, and it ruins vector code by reordering it.
     pub optimise: bool,
     /// Whether Cranelift's verifier checks the code handed to it.
     pub verify: bool,

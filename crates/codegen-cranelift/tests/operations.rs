@@ -208,8 +208,6 @@ fn fused_multiplication_and_addition() {
             Expr::fma(args[0].clone(), b, Expr::Const(Scalar::from_f64(dtype, 3.0)))
         });
     }
-    let third = |n| Scalar::from_f64(DType::F32, 1.0 / 3.0 * n).as_f64();
-    assert_ne!(third(1.0) * third(3.0) as f32 as f64, 1.0, "the operands round");
 }
 
 #[test]

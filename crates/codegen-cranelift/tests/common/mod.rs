@@ -12,12 +12,12 @@ use lowered_ir::ir::{Expr, LoopKind, Routine, Stmt, walk};
 use tnode::{DType, Scalar};
 
 /// A routine from its text.
-pub fn parse(text: &str) -> Routine {
+pub(crate) fn parse(text: &str) -> Routine {
     lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// The routine as a kernel.
-pub fn kernel(ir: Routine) -> Kernel {
+pub(crate) fn kernel(ir: Routine) -> Kernel {
     let merged = merged(&ir);
     let memory = ir.nodes.iter().enumerate().map(|(i, n)| {
         let bytes = n.dims.iter().product::<usize>() * n.dtype.size_bytes();
@@ -55,7 +55,7 @@ fn merged(ir: &Routine) -> Vec<usize> {
 }
 
 /// Every choice of options that leads to different code.
-pub fn all_options() -> Vec<CraneliftOptions> {
+pub(crate) fn all_options() -> Vec<CraneliftOptions> {
     let base = CraneliftOptions { verify: true, ..CraneliftOptions::default() };
     vec![
         base.clone(),
@@ -65,14 +65,14 @@ pub fn all_options() -> Vec<CraneliftOptions> {
 }
 
 /// Compiles one kernel.
-pub fn compile(kernel: &Kernel, options: &CraneliftOptions) -> Result<Artifact, CodegenError> {
+pub(crate) fn compile(kernel: &Kernel, options: &CraneliftOptions) -> Result<Artifact, CodegenError> {
     let caps: Caps = host_caps();
     let source = CraneliftRenderer.render(&caps, kernel)?;
     CraneliftCompiler.compile(&caps, vec![source], options)
 }
 
 /// Memory of the routine's nodes with bytes from a seed; floats are finite and bools are 0 or 1.
-pub fn filled(ir: &Routine, seed: u64) -> Memory {
+pub(crate) fn filled(ir: &Routine, seed: u64) -> Memory {
     let mut memory = Memory::zeroed(ir);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for (node, bytes) in ir.nodes.iter().zip(&mut memory.nodes) {
@@ -93,14 +93,30 @@ fn random(dtype: DType, bits: u64) -> Scalar {
 }
 
 /// Runs the kernel compiled, on a copy of `memory` surrounded by canaries and aligned to elements only.
-pub fn run_native(artifact: &Artifact, kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Memory {
+pub(crate) fn run_native(artifact: &Artifact, kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Memory {
     let extent = artifact.kernels[0].launch.extent;
     run_parts(artifact, kernel, memory, bindings, &[0..extent])
 }
 
+/// Runs one kernel of several, whole.
+pub(crate) fn run_kernel(artifact: &Artifact, which: usize, kernel: &Kernel, memory: &Memory) -> Memory {
+    run_some(artifact, which, kernel, memory, &[], &[0..1])
+}
+
 /// Runs parts of the kernel one after another.
-pub fn run_parts(
+pub(crate) fn run_parts(
     artifact: &Artifact,
+    kernel: &Kernel,
+    memory: &Memory,
+    bindings: &[i64],
+    parts: &[std::ops::Range<u64>],
+) -> Memory {
+    run_some(artifact, 0, kernel, memory, bindings, parts)
+}
+
+fn run_some(
+    artifact: &Artifact,
+    which: usize,
     kernel: &Kernel,
     memory: &Memory,
     bindings: &[i64],
@@ -125,13 +141,13 @@ pub fn run_parts(
         args.push(HostPtr { base, bytes: bytes.len(), access: Access::ReadWrite });
         padded.push(words);
     }
-    let scratch_bytes = artifact.kernels[0].scratch_bytes;
+    let scratch_bytes = artifact.kernels[which].scratch_bytes;
     let mut scratch = vec![u128::from_ne_bytes([CANARY; 16]); scratch_bytes / 16 + 5];
     let Payload::Host(module) = &artifact.payload else { panic!("a host artifact") };
     for part in parts {
         let scratch = scratch.as_mut_ptr().cast::<u8>();
         // SAFETY: the arguments are what the kernel's ABI says, each valid for its bytes and used by nobody else.
-        unsafe { module.call(0, &args, bindings, scratch, part.start, part.end) };
+        unsafe { module.call(which, &args, bindings, scratch, part.start, part.end) };
     }
     let tail = scratch_bytes.next_multiple_of(16) / 16;
     assert!(scratch[tail..].iter().all(|w| *w == u128::from_ne_bytes([CANARY; 16])), "scratch overrun");
@@ -149,7 +165,7 @@ pub fn run_parts(
 }
 
 /// Asserts that the routine means the same compiled as interpreted, with every choice of options.
-pub fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
+pub(crate) fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
     let mut expected = memory.clone();
     interp::run(&ir, &mut expected, bindings)
         .unwrap_or_else(|e| panic!("{e}\n{}", lowered_ir::text::print(&ir)));
@@ -163,7 +179,7 @@ pub fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
 }
 
 /// Asserts that two memories are equal, all NaNs alike.
-pub fn compare(kernel: &Kernel, before: &Memory, expected: &Memory, found: &Memory, what: &str) {
+pub(crate) fn compare(kernel: &Kernel, before: &Memory, expected: &Memory, found: &Memory, what: &str) {
     for (n, node) in kernel.ir.nodes.iter().enumerate() {
         let size = node.dtype.size_bytes();
         let element = |bytes: &[u8]| Scalar::read(node.dtype, bytes).expect("a whole element");

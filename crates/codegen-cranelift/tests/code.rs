@@ -1,0 +1,115 @@
+//! Code as a resource: compiled by several threads at once, told apart by its options, listed for people.
+
+mod common;
+
+use codegen_core::Payload;
+use codegen_core::{Codegen, ScheduledRoutine};
+use codegen_cranelift::{CraneliftOptions, cranelift, listing};
+use common::{compare, compile, filled, kernel, parse, run_native};
+use lowered_ir::interp;
+
+const ADD: &str = "routine @add {
+  node %0 \"x\" f32[37]
+  node %1 \"y\" f32[37]
+  for i0 in 0..37 vector {
+    %1[i0] := %0[i0] + %1[i0]
+  }
+}";
+
+#[test]
+fn a_routine_has_its_kernels_in_order() {
+    let texts: Vec<String> = (0..8).map(|k| ADD.replace("+ %1[i0]", &format!("* {k}.0f32"))).collect();
+    let kernels: Vec<_> = texts.iter().map(|text| kernel(parse(text))).collect();
+    let routine = ScheduledRoutine {
+        name: "many".into(),
+        symbols: vec![],
+        nodes: kernels[0].ir.nodes.clone(),
+        kernels: kernels.clone(),
+        calls: vec![],
+        temps: vec![],
+    };
+    let codegen = cranelift(CraneliftOptions::default()).expect("this machine is supported");
+    let artifact = codegen.compile(&routine).expect("supported kernels");
+    let Payload::Host(module) = &artifact.payload else { panic!("host code") };
+    assert_eq!((module.len(), artifact.kernels.len()), (8, 8));
+    for (k, one) in kernels.iter().enumerate() {
+        let memory = filled(&one.ir, 2);
+        let mut expected = memory.clone();
+        interp::run(&one.ir, &mut expected, &[]).expect("a valid kernel");
+        let found = common::run_kernel(&artifact, k, one, &memory);
+        compare(one, &memory, &expected, &found, &format!("kernel {k}"));
+    }
+}
+
+#[test]
+fn threads_compile_at_once() {
+    let kernel = kernel(parse(ADD));
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let kernel = &kernel;
+            scope.spawn(move || {
+                for _ in 0..25 {
+                    let artifact = compile(kernel, &CraneliftOptions::default()).expect("a supported kernel");
+                    let memory = filled(&kernel.ir, seed);
+                    let mut expected = memory.clone();
+                    interp::run(&kernel.ir, &mut expected, &[]).expect("a valid kernel");
+                    compare(
+                        kernel,
+                        &memory,
+                        &expected,
+                        &run_native(&artifact, kernel, &memory, &[]),
+                        "a thread",
+                    );
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn options_are_part_of_the_fingerprint() {
+    let of = |options| cranelift(options).expect("this machine is supported").fingerprint();
+    let base = CraneliftOptions::default();
+    assert_eq!(of(base.clone()), of(base.clone()));
+    assert_ne!(of(base.clone()), of(CraneliftOptions { vectors: false, ..base }));
+}
+
+#[test]
+fn listings_show_what_was_compiled() {
+    let kernel = kernel(parse(ADD));
+    let options = CraneliftOptions::default();
+    let both = listing(&kernel, &options).expect("a supported kernel");
+    assert_eq!(both, listing(&kernel, &options).expect("a supported kernel"), "listings do not change");
+    assert!(both.clif.contains("fadd") && both.clif.contains("f32x4"), "{}", both.clif);
+    assert!(!both.machine_code.is_empty());
+    let scalar =
+        listing(&kernel, &CraneliftOptions { vectors: false, ..options }).expect("a supported kernel");
+    assert!(!scalar.clif.contains("f32x4"), "{}", scalar.clif);
+}
+
+/// No operation of the emitter can trap; see also the edge values of `operations.rs`, which would kill the process.
+#[test]
+fn kernels_contain_no_traps() {
+    for dtype in ["i8", "u8", "u16", "i32", "u32", "i64", "u64"] {
+        for value in [
+            "%0[i0] / %1[i0]",
+            "%0[i0] % %1[i0]",
+            "recip(%0[i0])",
+            &format!("convert {dtype}(convert f64(%0[i0]))"),
+        ] {
+            let text = format!(
+                "routine @r {{
+                  node %0 \"x\" {dtype}[8]
+                  node %1 \"y\" {dtype}[8]
+                  for i0 in 0..8 {{
+                    %1[i0] := {value}
+                  }}
+                }}"
+            );
+            let both =
+                listing(&kernel(parse(&text)), &CraneliftOptions::default()).expect("a supported kernel");
+            let without_flags = both.clif.replace("notrap", "");
+            assert!(!without_flags.contains("trap"), "{}", both.clif);
+        }
+    }
+}
