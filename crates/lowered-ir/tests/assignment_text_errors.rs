@@ -38,90 +38,153 @@ fn check(text: &str, expected: Expect) {
 
 #[test]
 fn syntax() {
-    check("hid[b,h] = bias[h]", expect![[r#"
+    check(
+        "hid[b,h] = bias[h]",
+        expect![[r#"
         line 1, column 10: expected a statement or expression, found `=`
         1 | hid[b,h] = bias[h]
-          |          ^"#]]);
-    check("hid[b,h := bias[h]", expect![[r#"
+          |          ^"#]],
+    );
+    check(
+        "hid[b,h := bias[h]",
+        expect![[r#"
         line 1, column 9: expected `,` or `]`, found `:=`
         1 | hid[b,h := bias[h]
-          |         ^^"#]]);
-    check("hid[b,h] := ", expect![[r#"
+          |         ^^"#]],
+    );
+    check(
+        "hid[b,h] := ",
+        expect![[r#"
         line 1, column 13: expected an expression, found the end of the text
         1 | hid[b,h] := 
-          |             ^"#]]);
-    check("hid[b,h] := bias[h] bias[h]", expect![[r#"
+          |             ^"#]],
+    );
+    check(
+        "hid[b,h] := bias[h] bias[h]",
+        expect![[r#"
         line 1, column 21: expected an operator, `where`, or the end of the statement, found `bias`
         1 | hid[b,h] := bias[h] bias[h]
-          |                     ^^^^"#]]);
-    check("loss := 1\n := 2", expect![[r#"
+          |                     ^^^^"#]],
+    );
+    check(
+        "loss := 1\n := 2",
+        expect![[r#"
         line 2, column 2: expected an operator, `where`, or the end of the statement, found `:=`
         2 |  := 2
-          |  ^^"#]]);
-    check("loss := 1 + (2 * 3", expect![[r#"
+          |  ^^"#]],
+    );
+    check(
+        "loss := 1 + (2 * 3",
+        expect![[r#"
         line 1, column 19: expected `)`, found the end of the text
         1 | loss := 1 + (2 * 3
-          |                   ^"#]]);
-    check("loss := 1 $ 2", expect![[r#"
+          |                   ^"#]],
+    );
+    check(
+        "loss := 1 $ 2",
+        expect![[r#"
         line 1, column 11: expected a statement or expression, found `$`
         1 | loss := 1 $ 2
-          |           ^"#]]);
-    check("loss := 1 < 2 < 3", expect![[r#"
+          |           ^"#]],
+    );
+    check(
+        "loss := 1 < 2 < 3",
+        expect![[r#"
         line 1, column 15: expected no second comparison; combine with `and(a, b)`, found `<`
         1 | loss := 1 < 2 < 3
-          |               ^"#]]);
-    check("3 := loss", expect![[r#"
+          |               ^"#]],
+    );
+    check(
+        "3 := loss",
+        expect![[r#"
         line 1, column 1: expected a statement such as `y[i] := x[i]`, found `3`
         1 | 3 := loss
-          | ^"#]]);
-    check("loss := max(1)", expect![[r#"
+          | ^"#]],
+    );
+    check(
+        "loss := max(1)",
+        expect![[r#"
         line 1, column 9: function `max` takes 2 arguments, found 1
         1 | loss := max(1)
-          |         ^^^^^^"#]]);
-    check("loss := sine(1)", expect![[r#"
+          |         ^^^^^^"#]],
+    );
+    check(
+        "loss := sine(1)",
+        expect![[r#"
         line 1, column 9: unknown function `sine`; expected one of min, sin
         1 | loss := sine(1)
-          |         ^^^^"#]]);
-    check("loss := pad(x, bias)[1, 2]", expect![[r#"
+          |         ^^^^"#]],
+    );
+    check(
+        "loss := pad(x, bias)[1, 2]",
+        expect![[r#"
         line 1, column 16: expected a number, found `bias`
         1 | loss := pad(x, bias)[1, 2]
-          |                ^^^^"#]]);
-    check("loss := pad(x, 0)", expect![[r#"
+          |                ^^^^"#]],
+    );
+    check(
+        "loss := pad(x, 0)",
+        expect![[r#"
         line 1, column 18: expected the indices `[..]` of the padded node, found the end of the text
         1 | loss := pad(x, 0)
-          |                  ^"#]]);
-    check("loss += x[i,j] where i <= 3", expect![[r#"
+          |                  ^"#]],
+    );
+    check(
+        "loss += x[i,j] where i <= 3",
+        expect![[r#"
         line 1, column 24: expected `<`, found `<=`
         1 | loss += x[i,j] where i <= 3
-          |                        ^^"#]]);
-    check("loss.merge := 1", expect![[r#"
+          |                        ^^"#]],
+    );
+    check(
+        "loss.merge := 1",
+        expect![[r#"
         line 1, column 1: expected a node, found a merge buffer, which can only be read as it is
         1 | loss.merge := 1
-          | ^^^^^^^^^^"#]]);
-    check("loss := pad(x.merge, 0)[1,2]", expect![[r#"
+          | ^^^^^^^^^^"#]],
+    );
+    check(
+        "loss := pad(x.merge, 0)[1,2]",
+        expect![[r#"
         line 1, column 9: expected a node, found a merge buffer, which can only be read as it is
         1 | loss := pad(x.merge, 0)[1,2]
-          |         ^^^^^^^^^^^^^^^^^^^^"#]]);
-    check("hid[b,h] := bias[h*h]", expect![[r#"
+          |         ^^^^^^^^^^^^^^^^^^^^"#]],
+    );
+    check(
+        "hid[b,h] := bias[h*h]",
+        expect![[r#"
         line 1, column 18: an index is a sum of integers and integer multiples of letters and symbols; found a product of letters
         1 | hid[b,h] := bias[h*h]
-          |                  ^^^"#]]);
-    check("hid[b,h] := bias[h/2]", expect![[r#"
+          |                  ^^^"#]],
+    );
+    check(
+        "hid[b,h] := bias[h/2]",
+        expect![[r#"
         line 1, column 19: an index is a sum of integers and integer multiples of letters and symbols; found a division
         1 | hid[b,h] := bias[h/2]
-          |                   ^"#]]);
-    check("hid[b,h] := bias[label[b]]", expect![[r#"
+          |                   ^"#]],
+    );
+    check(
+        "hid[b,h] := bias[label[b]]",
+        expect![[r#"
         line 1, column 18: an index is a sum of integers and integer multiples of letters and symbols; found a value
         1 | hid[b,h] := bias[label[b]]
-          |                  ^^^^^"#]]);
-    check("hid[b,h] := bias[0.5]", expect![[r#"
+          |                  ^^^^^"#]],
+    );
+    check(
+        "hid[b,h] := bias[0.5]",
+        expect![[r#"
         line 1, column 18: an index is a sum of integers and integer multiples of letters and symbols; found a number that is no integer
         1 | hid[b,h] := bias[0.5]
-          |                  ^^^"#]]);
-    check("hid[b,h] := bias[9223372036854775807 + 1]", expect![[r#"
+          |                  ^^^"#]],
+    );
+    check(
+        "hid[b,h] := bias[9223372036854775807 + 1]",
+        expect![[r#"
         line 1, column 18: an index is a sum of integers and integer multiples of letters and symbols; found a number that overflows
         1 | hid[b,h] := bias[9223372036854775807 + 1]
-          |                  ^^^^^^^^^^^^^^^^^^^^^^^"#]]);
+          |                  ^^^^^^^^^^^^^^^^^^^^^^^"#]],
+    );
 }
 
 #[test]
@@ -228,34 +291,55 @@ fn shapes() {
         1 | hid[b, 2*h] := 0
           |          ^"#]],
     );
-    check("loss :max= x[2*o + p, j] where p < 2", expect![[r#"
+    check(
+        "loss :max= x[2*o + p, j] where p < 2",
+        expect![[r#"
         line 1, column 16: the range of letter `o` is open; expected it as an index of its own somewhere, or `where o < n`
         1 | loss :max= x[2*o + p, j] where p < 2
-          |                ^"#]]);
-    check("bias[h] := bias[h] where h < 0", expect![[r#"
+          |                ^"#]],
+    );
+    check(
+        "bias[h] := bias[h] where h < 0",
+        expect![[r#"
         line 1, column 26: `h < 0` leaves no value; expected at least 1
         1 | bias[h] := bias[h] where h < 0
-          |                          ^^^^^"#]]);
-    check("bias[h] := 1 where h < 2, h < 3", expect![[r#"
+          |                          ^^^^^"#]],
+    );
+    check(
+        "bias[h] := 1 where h < 2, h < 3",
+        expect![[r#"
         line 1, column 27: `h < 3` contradicts `h < 2` in the same statement
         1 | bias[h] := 1 where h < 2, h < 3
-          |                           ^^^^^"#]]);
-    check("bias[h] := 1 where g < 2", expect![[r#"
+          |                           ^^^^^"#]],
+    );
+    check(
+        "bias[h] := 1 where g < 2",
+        expect![[r#"
         line 1, column 20: letter `g` does not occur in the statement
         1 | bias[h] := 1 where g < 2
-          |                    ^^^^^"#]]);
-    check("bias[h + 9*@step] := 1", expect![[r#"
+          |                    ^^^^^"#]],
+    );
+    check(
+        "bias[h + 9*@step] := 1",
+        expect![[r#"
         line 1, column 6: the range of letter `h` is open; expected it as an index of its own somewhere, or `where h < n`
         1 | bias[h + 9*@step] := 1
-          |      ^"#]]);
-    check("bias[h + @step] := 1 where @step < 2\nloss := @step where @step < 3", expect![[r#"
+          |      ^"#]],
+    );
+    check(
+        "bias[h + @step] := 1 where @step < 2\nloss := @step where @step < 3",
+        expect![[r#"
         line 2, column 21: `@step < 3` contradicts `@step < 2`
         2 | loss := @step where @step < 3
-          |                     ^^^^^^^^^"#]]);
-    check("loss += bias[@s] where @s < 7", expect![[r#"
+          |                     ^^^^^^^^^"#]],
+    );
+    check(
+        "loss += bias[@s] where @s < 7",
+        expect![[r#"
         line 1, column 14: index `@s` takes values 0..=6, but axis 0 of node `bias` has 6 elements; `pad(bias, 0)[..]` reads 0 outside
         1 | loss += bias[@s] where @s < 7
-          |              ^^"#]]);
+          |              ^^"#]],
+    );
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn check_dims(node: &TensorNode, expected: &[usize]) -> Result<(), LowerError> {
     if found.as_slice() == expected {
         return Ok(());
     }
-    Err(LowerError::Dims { node: node.name(), found, expected: Dims::from_slice(expected) })
+    Err(LowerError::Dims { node: node.name(), found: found.to_vec(), expected: expected.to_vec() })
 }
 
 fn push_positions<'a>(

@@ -17,7 +17,7 @@ mod step;
 
 use std::collections::BTreeMap;
 
-use tnode::{Dims, TensorNode};
+use tnode::TensorNode;
 
 use crate::assign::Assignments;
 use crate::indexing::StaticSymbol;
@@ -59,9 +59,9 @@ pub enum LowerError {
         /// The node's name.
         node: String,
         /// Its dimensions.
-        found: Dims,
+        found: Vec<usize>,
         /// Those of the projection.
-        expected: Dims,
+        expected: Vec<usize>,
     },
     /// The number of projections differs from that of operands.
     #[error("assignment to node {node}: {operands} operands, but {projections} projections")]

@@ -96,13 +96,19 @@ fn lower_accum(accum: &Accum, ctx: &mut Ctx, block: &mut Block) -> Result<(), Lo
 fn check_types(accum: &Accum) -> Result<(), LowerError> {
     let refuse = |op, dtype| Err(LowerError::Type { node: accum.lhs.name(), op, dtype });
     let dtype = accum.rhs.operation_dtype();
+    let random = |operand: &Operand| operand.dtype() == DType::U32x4;
+    let (lhs, moved) = (accum.lhs.dtype(), accum.rhs.operands().iter().any(random));
     match &accum.rhs {
-        Rhs::Unary(op, _) if dtype == DType::U32x4 => return refuse(op.token(), dtype),
-        Rhs::Binary(op, _) if dtype == DType::U32x4 || (op.is_bitwise() && dtype.is_float()) => {
-            return refuse(op.token(), dtype);
+        Rhs::Copy(_) if moved != (lhs == DType::U32x4) => return refuse("conversion", DType::U32x4),
+        Rhs::Copy(_) => {}
+        Rhs::Unary(op, _) if moved => return refuse(op.token(), DType::U32x4),
+        Rhs::Binary(op, _) if moved => return refuse(op.token(), DType::U32x4),
+        Rhs::Ternary(op, _) if moved => return refuse(op.token(), DType::U32x4),
+        Rhs::Binary(op, _) if op.is_bitwise() && dtype.is_float() => return refuse(op.token(), dtype),
+        Rhs::Unary(..) | Rhs::Binary(..) | Rhs::Ternary(..) if lhs == DType::U32x4 => {
+            return refuse("conversion", lhs);
         }
-        Rhs::Ternary(TernaryOp::Fma, _) if dtype == DType::U32x4 => return refuse("fma", dtype),
-        _ => {}
+        Rhs::Unary(..) | Rhs::Binary(..) | Rhs::Ternary(..) => {}
     }
     match (accum.op, accum.lhs.dtype()) {
         (AccumOp::Assign, _) => Ok(()),
@@ -186,7 +192,8 @@ impl Place<'_> {
         Ok(convert(value, operand.dtype(), dtype))
     }
 
-    /// A read that touches memory only where every index is within the dimensions; a plain one where all always are.
+    /// A read that touches memory only where every index is within the dimensions; a plain one where all always are, and
+    /// no read where one never is.
     fn guarded(
         &self,
         node: &TensorNode,
@@ -196,9 +203,13 @@ impl Place<'_> {
         let layout = layout(node)?;
         let reference = self.ctx.refs[node];
         let index = self.indices(node, projection)?;
+        let otherwise = Expr::Const(outside.convert(node.dtype()));
         let mut guard = Guard::new();
         for (axis, inner) in layout.inner.iter().map(|&dim| extent(dim)).enumerate() {
             let (lo, hi) = self.bounds(&projection[axis].affine());
+            if hi < 0 || lo >= inner {
+                return Ok(otherwise);
+            }
             if lo < 0 || hi >= inner {
                 let left = layout.left[axis];
                 guard.push(Range { index: index[axis].clone(), lo: left, hi: left + inner });
@@ -207,8 +218,7 @@ impl Place<'_> {
         if guard.is_empty() {
             return Ok(Expr::Get { node: reference, index });
         }
-        let otherwise = Box::new(Expr::Const(outside.convert(node.dtype())));
-        Ok(Expr::GetGuarded { guard, node: reference, index, otherwise })
+        Ok(Expr::GetGuarded { guard, node: reference, index, otherwise: Box::new(otherwise) })
     }
 
     fn bounds(&self, index: &Affine) -> (i64, i64) {
@@ -282,6 +292,9 @@ fn fill_with(
 
 fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
     let dtype = node.dtype();
+    if let (DType::U32x4, FetchOp::RangeOverOffsets | FetchOp::EmbedSymbol(_)) = (dtype, op) {
+        return Err(LowerError::Type { node: node.name(), op: "conversion", dtype });
+    }
     match op {
         FetchOp::Constant(value) => fill(node, Scalar::from_f64(dtype, *value), ctx, block),
         FetchOp::ConstantBits(bits) => fill(node, Scalar::new(dtype, *bits), ctx, block),

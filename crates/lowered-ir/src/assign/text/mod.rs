@@ -34,21 +34,25 @@ use tnode::TensorNode;
 use self::ast::{Atom, Statement};
 use self::error::Located;
 pub use self::error::{Span, TextError, TextErrorKind};
+use self::parse::Program;
 use super::{Assignments, Step};
 use crate::indexing::StaticSymbol;
 
 /// Reads a program over the given nodes, which are found by name (the last part of the label, or the whole name as in
-/// `w1.grad`). Settles the element types of the nodes that occur.
+/// `w1.grad`). Settles the element types of the nodes that occur. Symbols are bound in order of mention.
 ///
 /// # Errors
 /// The first thing that is not in the grammar, does not fit the nodes, or stays ambiguous, with its place.
 pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
-    program(text, nodes).map_err(|located| TextError::new(located, text))
+    read(text, nodes).map_err(|located| TextError::new(located, text))
 }
 
-fn program(text: &str, nodes: &[TensorNode]) -> Result<Assignments, Located> {
-    let statements = parse::statements(text)?;
+fn read(text: &str, nodes: &[TensorNode]) -> Result<Assignments, Located> {
+    let Program { statements, symbols } = parse::program(text)?;
     let mut assignments = Assignments::default();
+    for name in symbols {
+        assignments.symbol(&StaticSymbol::open(name));
+    }
     statements.iter().try_for_each(|statement| declare_symbols(statement, &mut assignments))?;
     for statement in &statements {
         let resolved = resolve::resolve(statement, nodes, &mut assignments)?;

@@ -13,13 +13,25 @@ const MAX_DEPTH: usize = 100;
 
 type Parsed<T> = Result<T, Located>;
 
-pub(super) fn statements(text: &str) -> Parsed<Vec<Statement>> {
+/// A text as a tree.
+pub(super) struct Program {
+    pub(super) statements: Vec<Statement>,
+    /// The names of symbols, in order of mention.
+    pub(super) symbols: Vec<String>,
+}
+
+pub(super) fn program(text: &str) -> Parsed<Program> {
     let mut parser = Parser { text, tokens: tokens(text)?, at: 0, depth: 0 };
+    let symbol = |token: &Spanned| match &token.token {
+        Token::Symbol(name) => Some(name.clone()),
+        _ => None,
+    };
+    let symbols = parser.tokens.iter().filter_map(symbol).collect();
     let mut statements = Vec::new();
     loop {
         while parser.accept(&Token::End).is_some() {}
         if parser.peek() == &Token::Eof {
-            return Ok(statements);
+            return Ok(Program { statements, symbols });
         }
         statements.push(parser.statement()?);
         match parser.peek() {
