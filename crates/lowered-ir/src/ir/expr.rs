@@ -5,7 +5,7 @@ use tnode::{DType, Scalar};
 use super::{Affine, BinaryOp, Guard, Indices, LocalId, NodeRef, TernaryOp, UnaryOp};
 
 /// A scalar expression: a pure function of memory and the variables in scope.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// A constant with its type and bits.
     Const(Scalar),

@@ -142,6 +142,11 @@ pub struct Fresh {
 }
 
 impl Fresh {
+    /// Identifiers from `first` on.
+    pub fn starting_at(first: u32) -> Fresh {
+        Fresh { next_loop: first, next_local: first }
+    }
+
     /// A loop variable no loop has.
     pub fn loop_id(&mut self) -> LoopId {
         self.next_loop += 1;

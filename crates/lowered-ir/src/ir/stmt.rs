@@ -10,7 +10,7 @@ use super::{Expr, Indices, LocalId, LoopId, NodeRef, SymbolId};
 pub type Block = Vec<Stmt>;
 
 /// One step of a routine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stmt {
     /// `for var in lo..hi { body }`; no iteration where `hi <= lo`.
     For {
