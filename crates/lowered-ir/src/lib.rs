@@ -9,5 +9,7 @@ pub mod interp;
 pub mod ir;
 pub mod lower;
 pub mod math;
+pub mod passes;
+pub mod pipeline;
 pub mod text;
 pub mod verify;

@@ -1,0 +1,295 @@
+//! What a routine does to each node: every read and write with its loops, and the facts that follow.
+//!
+//! The facts come from exact affine reasoning over the loops' ranges, not from running iterations: whether a read can see
+//! an element that this routine did not write ([`NodeFacts::read_before_write`]), and how often an element is read at
+//! most ([`NodeFacts::visits`]). Where the exact answer is out of reach the analysis errs towards *read before written*
+//! and *visited more often*, which cost memory and never correctness.
+
+use std::collections::BTreeSet;
+
+use crate::ir::{Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, walk};
+
+use super::cover::{Cuboid, Written};
+use super::ranges::Ranges;
+
+/// One read or write of a node in the text of a routine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// The statement's position when statements are counted in the order of the text.
+    pub position: usize,
+    /// The outermost statement it belongs to, as a position in the body.
+    pub top: usize,
+    /// The loops around it, outermost first.
+    pub loops: Vec<LoopId>,
+    /// The element; `None` for all of them (a `zero` statement).
+    pub index: Option<Indices>,
+    /// For a read, whether the element is protected by a guard.
+    pub guarded: bool,
+    /// For a read, whether the statement stores to the very element it reads: an accumulation.
+    pub accumulates: bool,
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFacts {
+    /// Every read, in order.
+    pub reads: Vec<Access>,
+    /// Every write, in order.
+    pub writes: Vec<Access>,
+    /// Some read may see an element that this routine has not written before.
+    pub read_before_write: bool,
+    /// Every element has been written when the routine ends.
+    pub covered: bool,
+    /// Some `zero` statement names it.
+    pub zeroed: bool,
+    /// Its one setter stores the same constant expression everywhere, before any read.
+    pub scalar_constexpr: bool,
+    /// The most often one element is read; accumulations do not count.
+    pub visits: u64,
+    /// The merge buffer is read as this node.
+    pub merged: bool,
+}
+
+impl NodeFacts {
+    /// Whether it is stored to or zeroed.
+    pub fn is_written(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    /// Whether its own memory is read.
+    pub fn is_read(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
+    /// Whether it is read and never written.
+    pub fn read_only(&self) -> bool {
+        self.is_read() && !self.is_written()
+    }
+
+    /// The reads that are not part of an accumulation into the node itself.
+    pub fn uses(&self) -> impl Iterator<Item = &Access> {
+        self.reads.iter().filter(|r| !r.accumulates)
+    }
+}
+
+/// The facts of every node of a routine.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    nodes: Vec<NodeFacts>,
+    /// The loops and symbols of the routine.
+    pub ranges: Ranges,
+}
+
+impl std::ops::Index<NodeRef> for Facts {
+    type Output = NodeFacts;
+
+    fn index(&self, node: NodeRef) -> &NodeFacts {
+        &self.nodes[node.index()]
+    }
+}
+
+/// Analyses a verified routine.
+pub fn analyse(routine: &Routine) -> Facts {
+    let ranges = Ranges::of(routine);
+    let mut walker = Walker {
+        routine,
+        ranges: &ranges,
+        nodes: vec![NodeFacts::default(); routine.nodes.len()],
+        written: vec![Written::default(); routine.nodes.len()],
+        constexpr: BTreeSet::new(),
+        loops: Vec::new(),
+        position: 0,
+        top: 0,
+    };
+    for (top, stmt) in routine.body.iter().enumerate() {
+        walker.top = top;
+        walker.stmt(stmt);
+    }
+    let nodes = walker.finish();
+    Facts { nodes, ranges }
+}
+
+struct Walker<'a> {
+    routine: &'a Routine,
+    ranges: &'a Ranges,
+    nodes: Vec<NodeFacts>,
+    written: Vec<Written>,
+    constexpr: BTreeSet<NodeRef>,
+    loops: Vec<LoopId>,
+    position: usize,
+    top: usize,
+}
+
+impl Walker<'_> {
+    fn block(&mut self, block: &Block) {
+        for stmt in block {
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        self.position += 1;
+        match stmt {
+            Stmt::For { var, body, .. } => self.looped(*var, body),
+            Stmt::Set { node, index, value } => {
+                self.value(value, Some((*node, index)));
+                self.store(*node, index, value);
+            }
+            Stmt::SetLocal { value, .. } => self.value(value, None),
+            Stmt::Zero { node } => self.zero(*node),
+            Stmt::Declare { .. } | Stmt::Comment(_) => {}
+        }
+    }
+
+    fn looped(&mut self, var: LoopId, body: &Block) {
+        let marks: Vec<usize> = self.written.iter().map(Written::mark).collect();
+        self.loops.push(var);
+        self.block(body);
+        self.loops.pop();
+        let info = self.ranges.get(var);
+        for (written, mark) in self.written.iter_mut().zip(marks) {
+            written.leave(mark, var, info);
+        }
+    }
+
+    fn store(&mut self, node: NodeRef, index: &Indices, value: &Expr) {
+        let first = !self.nodes[node.index()].is_written();
+        let constant = first && self.is_constexpr(value);
+        self.remember_constexpr(node, constant);
+        self.written[node.index()].store(index);
+        let access = self.access(Some(index.clone()), false, false);
+        self.nodes[node.index()].writes.push(access);
+    }
+
+    fn zero(&mut self, node: NodeRef) {
+        let first = !self.nodes[node.index()].is_written();
+        self.remember_constexpr(node, first);
+        self.written[node.index()].store_all(&self.routine.node(node).dims);
+        let access = self.access(None, false, false);
+        self.nodes[node.index()].writes.push(access);
+        self.nodes[node.index()].zeroed = true;
+    }
+
+    fn remember_constexpr(&mut self, node: NodeRef, constant: bool) {
+        if constant {
+            self.constexpr.insert(node);
+        } else {
+            self.constexpr.remove(&node);
+        }
+    }
+
+    /// Whether the value is made of constants and of nodes that hold such values.
+    fn is_constexpr(&self, value: &Expr) -> bool {
+        let mut constant = true;
+        walk::each_expr(value, &mut |part| {
+            constant &= match part {
+                Expr::Get { node, .. } => self.constexpr.contains(node) && self.settled(*node),
+                Expr::Index { index, .. } => index.as_constant().is_some(),
+                Expr::GetGuarded { .. } | Expr::GetMerge { .. } | Expr::GetLocal { .. } => false,
+                _ => true,
+            };
+        });
+        constant
+    }
+
+    fn settled(&self, node: NodeRef) -> bool {
+        self.written[node.index()].covers_box(&whole(self.routine, node))
+    }
+
+    fn value(&mut self, value: &Expr, target: Option<(NodeRef, &Indices)>) {
+        walk::each_expr(value, &mut |part| match part {
+            Expr::Get { node, index } => self.read(*node, index, None, target),
+            Expr::GetGuarded { guard, node, index, .. } => self.read(*node, index, Some(guard), target),
+            Expr::GetMerge { node, .. } => self.nodes[node.index()].merged = true,
+            _ => {}
+        });
+    }
+
+    fn read(
+        &mut self,
+        node: NodeRef,
+        index: &Indices,
+        guard: Option<&Guard>,
+        target: Option<(NodeRef, &Indices)>,
+    ) {
+        let clip = self.clip(node, index, guard);
+        if !self.written[node.index()].covers(index, &clip, self.ranges) {
+            self.nodes[node.index()].read_before_write = true;
+        }
+        let accumulates = target == Some((node, index));
+        let access = self.access(Some(index.clone()), guard.is_some(), accumulates);
+        let facts = &mut self.nodes[node.index()];
+        if !accumulates {
+            facts.visits = facts.visits.saturating_add(visits_of(index, &access.loops, self.ranges));
+        }
+        facts.reads.push(access);
+    }
+
+    /// The box that a read stays in: the index's bounds, and always those of the node.
+    fn clip(&self, node: NodeRef, index: &Indices, guard: Option<&Guard>) -> Cuboid {
+        let empty = Guard::new();
+        let dims = &self.routine.node(node).dims;
+        let sides = index.iter().zip(dims).map(|(index, &dim)| {
+            let bounds = self.ranges.bounds_under(index, guard.unwrap_or(&empty));
+            bounds.map_or((0, dim as i64), |(lo, hi)| (lo.max(0), hi.saturating_add(1).min(dim as i64)))
+        });
+        sides.collect()
+    }
+
+    fn access(&self, index: Option<Indices>, guarded: bool, accumulates: bool) -> Access {
+        let (position, top, loops) = (self.position, self.top, self.loops.clone());
+        Access { position, top, loops, index, guarded, accumulates }
+    }
+
+    fn finish(mut self) -> Vec<NodeFacts> {
+        for (i, facts) in self.nodes.iter_mut().enumerate() {
+            let node = NodeRef(i as u32);
+            facts.covered = self.written[i].covers_box(&whole(self.routine, node));
+            facts.scalar_constexpr =
+                self.constexpr.contains(&node) && facts.covered && !facts.read_before_write && !facts.merged;
+        }
+        self.nodes
+    }
+}
+
+fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
+    routine.node(node).dims.iter().map(|&d| (0, d as i64)).collect()
+}
+
+/// At most how many iterations of `loops` land on one element at `index`.
+///
+/// A dimension whose index is a mixed-radix number of its variables determines them all; any other dimension determines
+/// one of its variables once the others are chosen. What no dimension determines repeats.
+pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
+    let mut open: BTreeSet<LoopId> = loops.iter().copied().collect();
+    let mut repeats: u64 = 1;
+    for dim in index {
+        let mut found: Vec<(u64, LoopId)> =
+            open.iter().map(|&v| (dim.coefficient(v).unsigned_abs(), v)).filter(|&(c, _)| c != 0).collect();
+        found.sort_unstable();
+        if !is_mixed_radix(&found, ranges) {
+            let extents = found.iter().map(|&(_, v)| extent(v, ranges));
+            let largest = extents.clone().max().unwrap_or(1).max(1);
+            repeats = repeats.saturating_mul(extents.fold(1, u64::saturating_mul) / largest);
+        }
+        for (_, var) in found {
+            open.remove(&var);
+        }
+    }
+    open.into_iter().fold(repeats, |all, var| all.saturating_mul(extent(var, ranges)))
+}
+
+/// Whether each coefficient exceeds all that the smaller ones can add up to.
+fn is_mixed_radix(terms: &[(u64, LoopId)], ranges: &Ranges) -> bool {
+    let mut reach: u64 = 0;
+    terms.iter().all(|&(coefficient, var)| {
+        let larger = coefficient > reach;
+        let steps = extent(var, ranges).saturating_sub(1);
+        reach = reach.saturating_add(coefficient.saturating_mul(steps));
+        larger
+    })
+}
+
+fn extent(var: LoopId, ranges: &Ranges) -> u64 {
+    ranges.get(var).map_or(u64::MAX, |l| l.extent())
+}

@@ -1,0 +1,53 @@
+//! What expressions cost, roughly, in units of one cheap operation; passes compare these numbers with thresholds.
+
+use crate::ir::{BinaryOp, Expr, UnaryOp, walk};
+
+/// The work of evaluating the expression once.
+pub fn cost(expr: &Expr) -> u64 {
+    let mut total = 0;
+    walk::each_expr(expr, &mut |part| total += own_cost(part));
+    total
+}
+
+/// The work of the outermost operation alone.
+pub fn own_cost(expr: &Expr) -> u64 {
+    match expr {
+        Expr::Const(_) | Expr::GetLocal { .. } | Expr::Bitcast { .. } => 0,
+        Expr::Index { .. } | Expr::Get { .. } | Expr::GetMerge { .. } | Expr::Convert { .. } => 1,
+        Expr::GetGuarded { .. } => 2,
+        Expr::Unary { op, .. } => unary_cost(*op),
+        Expr::Binary { op, .. } => binary_cost(*op),
+        Expr::Ternary { .. } => 1,
+    }
+}
+
+fn unary_cost(op: UnaryOp) -> u64 {
+    use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Recip, RecipSqrt, Sin, Sqrt, Tanh};
+    match op {
+        Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => 20,
+        Sqrt | Recip | RecipSqrt => 8,
+        _ => 1,
+    }
+}
+
+fn binary_cost(op: BinaryOp) -> u64 {
+    match op {
+        BinaryOp::Pow => 40,
+        BinaryOp::Div | BinaryOp::Rem => 8,
+        _ => 1,
+    }
+}
+
+/// Whether some operation in the expression takes much longer than a memory access.
+pub fn is_expensive(expr: &Expr) -> bool {
+    let mut found = false;
+    walk::each_expr(expr, &mut |part| found |= own_cost(part) >= 8);
+    found
+}
+
+/// The number of parts of the expression.
+pub fn size(expr: &Expr) -> usize {
+    let mut parts = 0;
+    walk::each_expr(expr, &mut |_| parts += 1);
+    parts
+}

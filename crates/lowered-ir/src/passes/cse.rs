@@ -1,0 +1,216 @@
+//! Common subexpressions: what a block computes twice it computes once.
+//!
+//! Two kinds are shared, both only within one block and only while nothing they read changes:
+//! * *groups*: locals computed by equal statements, up to the names of their loops and locals (what virtualisation leaves
+//!   when a reduction is used by several statements);
+//! * *expressions* that occur more than once in the values of the block's own statements, if they cost enough to be worth
+//!   a local.
+//!
+//! Expressions are numbered: equal parts get one number, where a read also carries how often its node or local has been
+//! written so far, so equal numbers mean equal values. The whole block takes one walk.
+//!
+//! # Invariants
+//! * The value of every store keeps its bits.
+//! * A binding stands before its first use in the same block, so it is in scope of all of them.
+
+use std::collections::HashMap;
+
+use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, NodeRef, Routine, Space, Stmt, walk};
+
+use super::cost::own_cost;
+use super::effects::Effects;
+use super::groups::{Group, group_at};
+use super::virtualize::rename_local;
+
+/// Expressions cheaper than this are repeated rather than bound.
+const WORTH_BINDING: u64 = 4;
+
+/// Shares common groups and expressions in every block of the routine.
+pub fn eliminate_common(routine: &mut Routine) {
+    let mut locals = routine.locals();
+    let mut fresh = routine.fresh();
+    let body = std::mem::take(&mut routine.body);
+    let mut sharer = Sharer { routine, locals: &mut locals, fresh: &mut fresh };
+    let body = sharer.block(body);
+    routine.body = body;
+}
+
+struct Sharer<'a> {
+    routine: &'a Routine,
+    locals: &'a mut Locals,
+    fresh: &'a mut Fresh,
+}
+
+impl Sharer<'_> {
+    fn block(&mut self, mut block: Block) -> Block {
+        for stmt in &mut block {
+            if let Stmt::For { body, .. } = stmt {
+                *body = self.block(std::mem::take(body));
+            }
+        }
+        share_groups(&mut block);
+        self.share_expressions(block)
+    }
+
+    fn share_expressions(&mut self, block: Block) -> Block {
+        let mut numbers = Numbering::default();
+        let roots: Vec<Option<usize>> = block.iter().map(|stmt| numbers.stmt(stmt)).collect();
+        let mut emit = Emit { numbers: &numbers, bound: HashMap::new(), out: Block::new(), sharer: self };
+        for (mut stmt, root) in block.into_iter().zip(roots) {
+            if let (Stmt::Set { value, .. } | Stmt::SetLocal { value, .. }, Some(root)) = (&mut stmt, root) {
+                *value = emit.expr(root);
+            }
+            emit.out.push(stmt);
+        }
+        emit.out
+    }
+}
+
+/// Drops each group that equals an earlier one of the block whose inputs have not changed since.
+fn share_groups(block: &mut Block) {
+    let mut seen: HashMap<Block, (LocalId, usize, Effects)> = HashMap::new();
+    let mut at = 0;
+    while at < block.len() {
+        let Some(group) = group_at(block, at) else {
+            at += 1;
+            continue;
+        };
+        let canonical = group.canonical(block);
+        match seen.get(&canonical) {
+            Some((first, end, effects)) if unchanged(&block[*end..at], effects) => {
+                let first = *first;
+                block.drain(group.range.clone());
+                rename_local(&mut block[at..], group.local, first);
+            }
+            _ => {
+                let Group { local, range, effects } = group;
+                seen.insert(canonical, (local, range.end() + 1, effects));
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Whether the statements leave everything alone that a group with these effects reads.
+fn unchanged(between: &[Stmt], effects: &Effects) -> bool {
+    let between = Effects::of(between);
+    between.writes.is_disjoint(&effects.reads) && between.local_writes.is_disjoint(&effects.local_reads)
+}
+
+/// A part of an expression: what it does, on which numbers, and the state of the memory it reads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    /// The part with its operands blanked out.
+    shape: Expr,
+    operands: Vec<usize>,
+    version: u64,
+}
+
+/// A number's part.
+struct Part {
+    key: Key,
+    /// Of the part with its operands.
+    cost: u64,
+    /// How many different places use it.
+    uses: u32,
+}
+
+/// Numbers the parts of a block's values, equal ones alike.
+#[derive(Default)]
+struct Numbering {
+    numbers: HashMap<Key, usize>,
+    parts: Vec<Part>,
+    nodes: HashMap<NodeRef, u64>,
+    locals: HashMap<LocalId, u64>,
+}
+
+impl Numbering {
+    /// Numbers the statement's value, if it has one, and takes note of what it writes.
+    fn stmt(&mut self, stmt: &Stmt) -> Option<usize> {
+        let root = match stmt {
+            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => Some(self.expr(value)),
+            _ => None,
+        };
+        if let Some(root) = root {
+            self.parts[root].uses += 1;
+        }
+        let effects = Effects::of(std::slice::from_ref(stmt));
+        for node in effects.writes {
+            *self.nodes.entry(node).or_default() += 1;
+        }
+        for local in effects.local_writes {
+            *self.locals.entry(local).or_default() += 1;
+        }
+        root
+    }
+
+    fn expr(&mut self, expr: &Expr) -> usize {
+        let mut operands = Vec::new();
+        let shape = walk::map_children(expr.clone(), &mut |child| {
+            operands.push(self.expr(&child));
+            blank()
+        });
+        let version = match expr {
+            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } => self.nodes.get(node).copied(),
+            Expr::GetLocal { local, .. } => self.locals.get(local).copied(),
+            _ => None,
+        };
+        self.number(Key { shape, operands, version: version.unwrap_or(0) })
+    }
+
+    fn number(&mut self, key: Key) -> usize {
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        let operands = key.operands.iter().fold(0u64, |sum, &o| sum.saturating_add(self.parts[o].cost));
+        for &operand in &key.operands {
+            self.parts[operand].uses += 1;
+        }
+        let cost = own_cost(&key.shape).saturating_add(operands);
+        self.parts.push(Part { key: key.clone(), cost, uses: 0 });
+        self.numbers.insert(key, self.parts.len() - 1);
+        self.parts.len() - 1
+    }
+}
+
+/// Stands where an operand was.
+fn blank() -> Expr {
+    Expr::local(LocalId(u32::MAX))
+}
+
+/// Writes numbered values back as statements, binding what is worth it.
+struct Emit<'a, 'b> {
+    numbers: &'a Numbering,
+    bound: HashMap<usize, LocalId>,
+    out: Block,
+    sharer: &'a mut Sharer<'b>,
+}
+
+impl Emit<'_, '_> {
+    fn expr(&mut self, number: usize) -> Expr {
+        if let Some(&local) = self.bound.get(&number) {
+            return Expr::local(local);
+        }
+        let part = &self.numbers.parts[number];
+        let mut operands = part.key.operands.iter();
+        let expr = walk::map_children(part.key.shape.clone(), &mut |blank| match operands.next() {
+            Some(&operand) => self.expr(operand),
+            None => blank,
+        });
+        if part.uses < 2 || part.cost < WORTH_BINDING {
+            return expr;
+        }
+        let local = self.bind(expr);
+        self.bound.insert(number, local);
+        Expr::local(local)
+    }
+
+    fn bind(&mut self, value: Expr) -> LocalId {
+        let dtype = self.sharer.routine.dtype_of(&value, self.sharer.locals);
+        let local = self.sharer.fresh.local_id();
+        let decl = LocalDecl { dtype, dims: tnode::Dims::new(), space: Space::Register };
+        self.sharer.locals.insert(local, decl);
+        self.out.extend([Stmt::scalar(local, dtype), Stmt::set_scalar(local, value)]);
+        local
+    }
+}

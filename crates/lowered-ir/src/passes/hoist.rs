@@ -1,0 +1,132 @@
+//! Loop-invariant motion: what is the same in every iteration is computed once, before the loop.
+//!
+//! Moved are pure groups (a local with the statements that compute it) that contain a loop or an expensive operation, and
+//! expensive parts of values. Plain reads and cheap arithmetic stay, so that perfectly nested loops stay perfectly nested
+//! unless there is something to gain. Nothing leaves an outermost loop: that is where a kernel is cut.
+//!
+//! # Why this is safe
+//! Evaluation is total, so computing something that the loop would not have computed can do no harm but to read memory out
+//! of bounds. The verifier proves a read in bounds from the ranges of the variables its index and guard mention; what is
+//! moved does not mention the loop's variable, and the other variables are in scope, with the same ranges, before the loop.
+//! Besides, only loops that surely run are treated, so nothing is computed in vain. Only serial and unrolled loops are: the iterations of
+//! others share nothing but memory.
+
+use std::collections::HashMap;
+
+use crate::ir::{
+    Block, Expr, Fresh, LocalDecl, LocalId, Locals, LoopId, LoopKind, Routine, Space, Stmt, Var, walk,
+};
+
+use super::cost::is_expensive;
+use super::effects::Effects;
+use super::groups::{Group, group_at};
+use super::ranges::LoopInfo;
+
+/// Moves invariant computations out of every loop but the outermost.
+pub fn hoist_invariants(routine: &mut Routine) {
+    let mut locals = routine.locals();
+    let mut fresh = routine.fresh();
+    let body = std::mem::take(&mut routine.body);
+    let mut hoister = Hoister { routine, locals: &mut locals, fresh: &mut fresh };
+    let body = hoister.block(body, true);
+    routine.body = body;
+}
+
+struct Hoister<'a> {
+    routine: &'a Routine,
+    locals: &'a mut Locals,
+    fresh: &'a mut Fresh,
+}
+
+impl Hoister<'_> {
+    fn block(&mut self, block: Block, outermost: bool) -> Block {
+        let mut out = Block::new();
+        for stmt in block {
+            let Stmt::For { var, lo, hi, kind, body } = stmt else {
+                out.push(stmt);
+                continue;
+            };
+            let mut body = self.block(body, false);
+            let in_order = matches!(kind, LoopKind::Serial | LoopKind::Unrolled);
+            if !outermost && in_order && (LoopInfo { lo, hi, kind }).surely_runs() {
+                lift_groups(var, &mut body, &mut out);
+                self.lift_expressions(var, &mut body, &mut out);
+            }
+            out.push(Stmt::For { var, lo, hi, kind, body });
+        }
+        out
+    }
+
+    /// Moves expensive invariant parts of the values of the body's own statements into locals before the loop.
+    fn lift_expressions(&mut self, var: LoopId, body: &mut Block, out: &mut Block) {
+        let inside = Effects::of(body);
+        let mut bound = HashMap::new();
+        for stmt in body.iter_mut() {
+            if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
+                *value = self.lift(value.clone(), var, &inside, &mut bound, out);
+            }
+        }
+    }
+
+    fn lift(
+        &mut self,
+        expr: Expr,
+        var: LoopId,
+        inside: &Effects,
+        bound: &mut HashMap<Expr, LocalId>,
+        out: &mut Block,
+    ) -> Expr {
+        if !is_expensive(&expr) {
+            return expr;
+        }
+        if !is_invariant(&expr, var, inside) {
+            return walk::map_children(expr, &mut |child| self.lift(child, var, inside, bound, out));
+        }
+        let local = bound.get(&expr).copied().unwrap_or_else(|| self.bind(expr.clone(), out));
+        bound.insert(expr, local);
+        Expr::local(local)
+    }
+
+    fn bind(&mut self, value: Expr, out: &mut Block) -> LocalId {
+        let dtype = self.routine.dtype_of(&value, self.locals);
+        let local = self.fresh.local_id();
+        self.locals.insert(local, LocalDecl { dtype, dims: tnode::Dims::new(), space: Space::Register });
+        out.extend([Stmt::scalar(local, dtype), Stmt::set_scalar(local, value)]);
+        local
+    }
+}
+
+/// Moves invariant groups of the body before the loop, until none is left; one may depend on another.
+fn lift_groups(var: LoopId, body: &mut Block, out: &mut Block) {
+    while let Some(group) = movable(var, body) {
+        out.extend(body.drain(group.range));
+    }
+}
+
+fn movable(var: LoopId, body: &Block) -> Option<Group> {
+    let inside = Effects::of(body);
+    (0..body.len()).filter_map(|at| group_at(body, at)).find(|group| {
+        let effects = &group.effects;
+        let free = effects.local_reads.difference(&effects.declares);
+        is_worthwhile(&body[group.range.clone()])
+            && !effects.vars.contains(&Var::Loop(var))
+            && effects.reads.is_disjoint(&inside.writes)
+            && free.copied().all(|l| !inside.declares.contains(&l) && !inside.local_writes.contains(&l))
+    })
+}
+
+fn is_worthwhile(group: &[Stmt]) -> bool {
+    let mut found = group.iter().any(|s| matches!(s, Stmt::For { .. }));
+    walk::each_value(group, &mut |value| found |= is_expensive(value));
+    found
+}
+
+/// Whether the value is the same in every iteration of the loop over `var`, whose body does what `inside` says.
+fn is_invariant(expr: &Expr, var: LoopId, inside: &Effects) -> bool {
+    let mut reads = Effects::default();
+    reads.read(expr);
+    !reads.vars.contains(&Var::Loop(var))
+        && reads.reads.is_disjoint(&inside.writes)
+        && reads.local_reads.is_disjoint(&inside.local_writes)
+        && reads.local_reads.is_disjoint(&inside.declares)
+}

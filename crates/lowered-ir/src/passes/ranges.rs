@@ -1,0 +1,97 @@
+//! What the variables of a routine range over.
+//!
+//! Loop variables are unique within a routine, so one table serves every place: a variable that stands in an index is in
+//! scope there, hence within the range found here. A loop that never runs has an empty range (`hi < lo`).
+
+use std::collections::BTreeMap;
+
+use crate::ir::{Affine, Bound, Guard, LoopId, LoopKind, Routine, Stmt, Var, walk};
+
+/// One loop of a routine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopInfo {
+    /// The first value.
+    pub lo: i64,
+    /// One past the last value.
+    pub hi: Bound,
+    /// How iterations relate.
+    pub kind: LoopKind,
+}
+
+impl LoopInfo {
+    /// The number of iterations when no symbol clips the bound; the most there can be when one does.
+    pub fn extent(&self) -> u64 {
+        self.hi.limit.saturating_sub(self.lo).max(0) as u64
+    }
+
+    /// Whether every run has all [`extent`](Self::extent) iterations.
+    pub fn is_constant(&self) -> bool {
+        self.hi.symbol.is_none()
+    }
+
+    /// Whether every run has at least one iteration.
+    pub fn surely_runs(&self) -> bool {
+        self.is_constant() && self.extent() > 0
+    }
+}
+
+/// The loops of a routine and the ranges of its symbols.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges {
+    loops: BTreeMap<LoopId, LoopInfo>,
+    symbols: Vec<i64>,
+}
+
+impl Ranges {
+    /// The ranges of everything in the routine.
+    pub fn of(routine: &Routine) -> Ranges {
+        let mut ranges =
+            Ranges { loops: BTreeMap::new(), symbols: routine.symbols.iter().map(|s| s.range).collect() };
+        ranges.add(&routine.body);
+        ranges
+    }
+
+    /// Adds the loops of a block.
+    pub fn add(&mut self, block: &[Stmt]) {
+        walk::each_stmt(block, &mut |stmt| {
+            if let Stmt::For { var, lo, hi, kind, .. } = stmt {
+                self.loops.insert(*var, LoopInfo { lo: *lo, hi: *hi, kind: *kind });
+            }
+        });
+    }
+
+    /// The loop of a variable, if there is one.
+    pub fn get(&self, var: LoopId) -> Option<&LoopInfo> {
+        self.loops.get(&var)
+    }
+
+    /// The least and greatest value of a variable.
+    pub fn of_var(&self, var: Var) -> (i64, i64) {
+        match var {
+            Var::Loop(id) => self.loops.get(&id).map_or((i64::MIN, i64::MAX), |l| {
+                let last =
+                    l.hi.symbol
+                        .and_then(|s| self.symbols.get(s.index()))
+                        .map_or(l.hi.limit, |&range| l.hi.limit.min(range.saturating_sub(1)));
+                (l.lo, last.saturating_sub(1))
+            }),
+            Var::Symbol(id) => {
+                self.symbols.get(id.index()).map_or((i64::MIN, i64::MAX), |&r| (0, r.saturating_sub(1)))
+            }
+        }
+    }
+
+    /// The least and greatest value of an index; `None` where they do not fit an `i64`.
+    pub fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
+        index.bounds(|var| self.of_var(var))
+    }
+
+    /// Like [`bounds`](Self::bounds), narrowed by the ranges of `guard` that are about the same index.
+    pub fn bounds_under(&self, index: &Affine, guard: &Guard) -> Option<(i64, i64)> {
+        let mut bounds = self.bounds(index)?;
+        for range in guard.iter().filter(|r| r.index == *index) {
+            bounds = (bounds.0.max(range.lo), bounds.1.min(range.hi.saturating_sub(1)));
+        }
+        Some(bounds)
+    }
+}

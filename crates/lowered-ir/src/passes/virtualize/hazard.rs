@@ -1,0 +1,83 @@
+//! Whether a computation may be moved from where it stands to a use: nothing it reads may change on the way.
+
+use std::collections::BTreeSet;
+
+use crate::ir::{Expr, Indices, LoopId, NodeRef, Stmt, walk};
+use crate::passes::access::visits_of;
+use crate::passes::ranges::Ranges;
+
+use super::Effects;
+use super::producer::Producer;
+
+/// The first input that is overwritten from the first setter to before the statement at `user`, if any.
+pub(super) fn on_the_way(producer: &Producer, effects: &[Effects], user: usize) -> Option<NodeRef> {
+    let written = effects[producer.setters.0..user].iter().flat_map(|e| &e.writes);
+    let changed: BTreeSet<NodeRef> = written.copied().chain(producer.companions.iter().copied()).collect();
+    producer.inputs.iter().find(|input| changed.contains(input)).copied()
+}
+
+/// The first input that the using statement itself overwrites too early, if any; `stmts` are the statement with the
+/// computation inlined.
+///
+/// A statement may store to an input where every read of it is of the very element stored by this iteration, comes no
+/// later than the store, and no other iteration touches that element.
+pub(super) fn at_the_use(producer: &Producer, stmts: &[Stmt], ranges: &Ranges) -> Option<NodeRef> {
+    let effects = Effects::of(stmts);
+    producer
+        .inputs
+        .iter()
+        .find(|&&input| effects.writes.contains(&input) && !in_step(stmts, input, ranges))
+        .copied()
+}
+
+fn in_step(stmts: &[Stmt], node: NodeRef, ranges: &Ranges) -> bool {
+    let mut order = Order { node, loops: Vec::new(), reads: Vec::new(), store: None, clear: true };
+    order.block(stmts);
+    let Some((index, loops)) = order.store else { return false };
+    order.clear && visits_of(&index, &loops, ranges) == 1 && order.reads.iter().all(|read| *read == index)
+}
+
+/// The reads of a node up to its one store.
+struct Order {
+    node: NodeRef,
+    loops: Vec<LoopId>,
+    reads: Vec<Indices>,
+    store: Option<(Indices, Vec<LoopId>)>,
+    /// No read after the store, no second store.
+    clear: bool,
+}
+
+impl Order {
+    fn block(&mut self, block: &[Stmt]) {
+        for stmt in block {
+            match stmt {
+                Stmt::For { var, body, .. } => {
+                    self.loops.push(*var);
+                    self.block(body);
+                    self.loops.pop();
+                }
+                Stmt::Set { node, index, value } => {
+                    self.value(value);
+                    if *node == self.node {
+                        self.clear &= self.store.is_none();
+                        self.store = Some((index.clone(), self.loops.clone()));
+                    }
+                }
+                Stmt::SetLocal { value, .. } => self.value(value),
+                Stmt::Zero { node } => self.clear &= *node != self.node,
+                Stmt::Declare { .. } | Stmt::Comment(_) => {}
+            }
+        }
+    }
+
+    fn value(&mut self, value: &Expr) {
+        walk::each_expr(value, &mut |part| {
+            if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = part
+                && *node == self.node
+            {
+                self.clear &= self.store.is_none();
+                self.reads.push(index.clone());
+            }
+        });
+    }
+}
