@@ -34,7 +34,7 @@
 //! * **V11** Every index lies within its dimension, whatever the values of its variables. The proof is by intervals: each
 //!   loop variable and symbol ranges over its interval. The ranges of a guarded read narrow them, each in two ways: a range
 //!   of a multiple of one variable plus a constant narrows that variable; and an index that is a multiple of the range's
-//!   index plus a constant lies within the range's image. An index that mentions a variable without any value is never
+//!   index plus something else lies within the sum of the range's image and the bounds of the rest. An index that mentions a variable without any value is never
 //!   evaluated, so it passes.
 //! * **V12** An embedded index has type `i32` or `i64` and fits it. No index, guards included, can leave 64 bits, and no
 //!   coefficient or constant of an access, times the stride in bytes of its dimension, exceeds 2⁵⁶, so that offsets can be
@@ -69,7 +69,9 @@ mod types;
 
 pub use error::{Place, VerifyError, Violation};
 
-use crate::ir::Routine;
+use ranges::{Interval, Ranges};
+
+use crate::ir::{Guard, Indices, LoopId, Routine, Var};
 
 /// How large a routine may be. Within its limits, the verifier's promise holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +107,27 @@ impl Default for Limits {
             extent: 1 << 40,
         }
     }
+}
+
+/// Whether rule V11 accepts a read at `index` of an array of these dimensions where `guard` holds, when each variable lies
+/// between the two values that `bounds` gives, both included.
+pub(crate) fn proves_in_bounds(
+    routine: &Routine,
+    bounds: impl Fn(LoopId) -> (i64, i64),
+    guard: &Guard,
+    index: &Indices,
+    dims: &[usize],
+) -> bool {
+    let mentioned = index.iter().chain(guard.iter().map(|range| &range.index)).flat_map(|i| i.terms());
+    let loops = mentioned.filter_map(|&(var, _)| match var {
+        Var::Loop(id) => Some((id, Interval { lo: bounds(id).0, hi: bounds(id).1 })),
+        Var::Symbol(_) => None,
+    });
+    let ranges = Ranges { routine, loops: loops.collect() };
+    let narrowed = ranges.narrowed(guard);
+    index.iter().zip(dims).all(|(index, &dim)| {
+        narrowed.is_vacant(index) || narrowed.bounds(index).is_some_and(|b| 0 <= b.lo && b.hi < dim as i64)
+    })
 }
 
 /// Checks a routine against every rule, within the default limits.

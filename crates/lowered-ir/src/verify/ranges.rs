@@ -80,8 +80,29 @@ impl Narrowed<'_> {
     /// The interval of an index, or `None` if it can leave 64 bits.
     pub(super) fn bounds(&self, index: &Affine) -> Option<Interval> {
         let (lo, hi) = index.bounds(|var| (self.of(var).lo, self.of(var).hi))?;
-        let images = self.guard.iter().filter_map(|range| image(range, index));
+        let images = self.guard.iter().filter_map(|range| self.image(range, index));
         Some(images.fold(Interval { lo, hi }, Interval::meet))
+    }
+
+    /// Where `index` lies if it is `m·range.index + rest` for an integer `m` that cancels the range's first variable, and
+    /// the range holds.
+    fn image(&self, range: &Range, index: &Affine) -> Option<Interval> {
+        let &(first, guarded) = range.index.terms().first()?;
+        let c = index.coefficient(first);
+        let m = i128::from(c.checked_div(guarded).filter(|m| *m != 0 && m.checked_mul(guarded) == Some(c))?);
+        // A range that never holds must not look like one that does where `m` is negative.
+        if range.lo >= range.hi {
+            return Some(Interval::NONE);
+        }
+        let k = i128::from(index.offset()) - m * i128::from(range.index.offset());
+        let mut bounds = spread(k, k, m, i128::from(range.lo), i128::from(range.hi) - 1)?;
+        let others = index.terms().iter().chain(range.index.terms().iter().filter(|t| !index.mentions(t.0)));
+        for &(var, _) in others {
+            let rest = i128::from(index.coefficient(var)) - m * i128::from(range.index.coefficient(var));
+            let of = self.of(var);
+            bounds = spread(bounds.0, bounds.1, rest, i128::from(of.lo), i128::from(of.hi))?;
+        }
+        Some(Interval { lo: saturate(bounds.0), hi: saturate(bounds.1) })
     }
 }
 
@@ -96,25 +117,10 @@ fn of_one_variable(range: &Range) -> Option<(Var, Interval)> {
     Some((var, Interval { lo: saturate(-(-lo).div_euclid(c)), hi: saturate(hi.div_euclid(c)) }))
 }
 
-/// Where `index` lies if it is `m·range.index + k` for integers `m` and `k`, and the range holds.
-fn image(range: &Range, index: &Affine) -> Option<Interval> {
-    let (&(var, c), &(first, guarded)) = (index.terms().first()?, range.index.terms().first()?);
-    let m = c.checked_div(guarded).filter(|m| var == first && m.checked_mul(guarded) == Some(c))?;
-    if index.terms().len() != range.index.terms().len() {
-        return None;
-    }
-    let multiple = |(&(v, c), &(w, d)): (&(Var, i64), &(Var, i64))| v == w && m.checked_mul(d) == Some(c);
-    if !index.terms().iter().zip(range.index.terms()).all(multiple) {
-        return None;
-    }
-    let m = i128::from(m);
-    let k = i128::from(index.offset()) - m * i128::from(range.index.offset());
-    let (a, b) = (m * i128::from(range.lo) + k, m * (i128::from(range.hi) - 1) + k);
-    // A range that never holds must not look like one that does where `m` is negative.
-    if range.lo >= range.hi {
-        return Some(Interval::NONE);
-    }
-    Some(Interval { lo: saturate(a.min(b)), hi: saturate(a.max(b)) })
+/// `lo..=hi` plus `c` times `from..=to`.
+fn spread(lo: i128, hi: i128, c: i128, from: i128, to: i128) -> Option<(i128, i128)> {
+    let (a, b) = (c.checked_mul(from)?, c.checked_mul(to)?);
+    Some((lo.checked_add(a.min(b))?, hi.checked_add(a.max(b))?))
 }
 
 fn saturate(x: i128) -> i64 {
@@ -162,15 +168,27 @@ mod tests {
     }
 
     #[test]
-    fn indices_proportional_to_a_range_lie_in_its_image() {
-        let range = Range { index: sum(&[(I, 1), (J, 2)], -1), lo: 0, hi: 8 };
-        let at = |index: Affine| image(&range, &index);
-        assert_eq!(at(sum(&[(I, 1), (J, 2)], -1)), Some(Interval { lo: 0, hi: 7 }));
-        assert_eq!(at(sum(&[(I, 1), (J, 2)], 4)), Some(Interval { lo: 5, hi: 12 }));
-        assert_eq!(at(sum(&[(I, -1), (J, -2)], 8)), Some(Interval { lo: 0, hi: 7 }));
-        assert_eq!(at(sum(&[(I, 3), (J, 6)], 0)), Some(Interval { lo: 3, hi: 24 }));
-        assert_eq!(at(sum(&[(I, 1), (J, 1)], 0)), None);
-        assert_eq!(at(sum(&[(I, 1)], 0)), None);
+    fn indices_made_of_a_range_lie_in_its_image() {
+        let nodes = Vec::new();
+        let routine = Routine {
+            name: "t".into(),
+            numerics: crate::ir::Numerics::Strict,
+            symbols: Vec::new(),
+            nodes,
+            body: Vec::new(),
+        };
+        let loops = [(LoopId(0), Interval { lo: 0, hi: 99 }), (LoopId(1), Interval { lo: 0, hi: 2 })];
+        let ranges = Ranges { routine: &routine, loops: loops.into_iter().collect() };
+        let guard: Guard = [Range { index: sum(&[(I, 1), (J, 2)], -1), lo: 0, hi: 8 }].into_iter().collect();
+        let at = |index: Affine| ranges.narrowed(&guard).image(&guard[0], &index).map(|i| (i.lo, i.hi));
+        assert_eq!(at(sum(&[(I, 1), (J, 2)], -1)), Some((0, 7)));
+        assert_eq!(at(sum(&[(I, 1), (J, 2)], 4)), Some((5, 12)));
+        assert_eq!(at(sum(&[(I, -1), (J, -2)], 8)), Some((0, 7)));
+        assert_eq!(at(sum(&[(I, 3), (J, 6)], 0)), Some((3, 24)));
+        assert_eq!(at(sum(&[(I, 1), (J, 3)], -1)), Some((0, 9)));
+        assert_eq!(at(sum(&[(I, 2), (J, 4)], -2)), Some((0, 14)));
+        assert_eq!(at(sum(&[(I, 1)], 0)), Some((-3, 8)));
+        assert_eq!(at(sum(&[(J, 1)], 0)), None);
         assert_eq!(at(Affine::constant(0)), None);
     }
 }
