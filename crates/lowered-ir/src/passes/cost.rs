@@ -51,3 +51,20 @@ pub fn size(expr: &Expr) -> usize {
     walk::each_expr(expr, &mut |_| parts += 1);
     parts
 }
+
+/// How deep the parts of the expression nest; 1 for a single part.
+pub fn depth(expr: &Expr) -> usize {
+    match expr {
+        Expr::Const(_)
+        | Expr::Index { .. }
+        | Expr::Get { .. }
+        | Expr::GetMerge { .. }
+        | Expr::GetLocal { .. } => 1,
+        Expr::GetGuarded { otherwise: arg, .. }
+        | Expr::Unary { arg, .. }
+        | Expr::Convert { arg, .. }
+        | Expr::Bitcast { arg, .. } => 1 + depth(arg),
+        Expr::Binary { a, b, .. } => 1 + depth(a).max(depth(b)),
+        Expr::Ternary { a, b, c, .. } => 1 + depth(a).max(depth(b)).max(depth(c)),
+    }
+}

@@ -25,7 +25,7 @@ use super::ranges::Ranges;
 use crate::ir::{Expr, Locals, Numerics, Routine, walk};
 
 /// What equations may ask about the place of an expression.
-pub(self) struct Ctx<'a> {
+struct Ctx<'a> {
     routine: &'a Routine,
     locals: &'a Locals,
     ranges: &'a Ranges,

@@ -3,10 +3,12 @@
 use tnode::{DType, Scalar};
 
 use crate::ir::{
-    Affine, BinaryOp, Expr, Fresh, Guard, Indices, LocalId, LoopId, LoopKind, NodeRef, Range, Stmt, Var, walk,
+    Affine, BinaryOp, Expr, Fresh, Guard, Indices, LocalId, LoopId, LoopKind, NodeRef, Range, Routine, Stmt,
+    Var, walk,
 };
-use crate::passes::cost::cost;
+use crate::passes::cost::{cost, depth};
 use crate::passes::ranges::Ranges;
+use crate::verify::proves_in_bounds;
 
 use super::Refusal;
 use super::producer::{Key, Piece, Producer};
@@ -34,8 +36,8 @@ pub(super) struct Site<'a> {
     pub(super) ranges: &'a Ranges,
     /// Unused identifiers.
     pub(super) fresh: &'a mut Fresh,
-    /// The element type of each node.
-    pub(super) dtypes: &'a [DType],
+    /// The routine being rewritten.
+    pub(super) routine: &'a Routine,
 }
 
 /// Computes the element that `wanted` reads; `shared` says that the statement uses the value more than once.
@@ -52,7 +54,7 @@ pub(super) fn instantiate(
             stmts.extend(repeat(piece, producer.node, wanted, local, site)?);
         }
     }
-    Ok(collapse(stmts, local, shared, site.dtypes[producer.node.index()]))
+    Ok(collapse(stmts, local, shared, site.routine.node(producer.node).dtype))
 }
 
 /// The value of a guarded read: the instance where the guard holds, else `otherwise`.
@@ -106,11 +108,11 @@ fn repeat(
     }
     if let Some(guard) = &wanted.guard {
         let moving: Vec<Var> = wanted.index.iter().flat_map(|i| i.terms().iter().map(|&(v, _)| v)).collect();
-        guardable(&body, &moving, site.ranges)?;
-        let dtypes = site.dtypes;
+        let routine = site.routine;
         walk::map_values(&mut body, &mut |value| {
-            walk::map_expr(value, &mut |e| guarded(e, node, guard, dtypes))
+            walk::map_expr(value, &mut |e| guarded(e, node, guard, routine))
         });
+        guardable(&body, &moving, site)?;
     }
     rename(&mut body, site.fresh);
     retarget(&mut body, node, local);
@@ -206,10 +208,10 @@ fn read_local(value: Expr, node: NodeRef, local: LocalId) -> Expr {
 }
 
 /// The read protected by `guard` too; what it gives where the guard fails does not matter.
-fn guarded(expr: Expr, own_node: NodeRef, guard: &Guard, dtypes: &[DType]) -> Expr {
+fn guarded(expr: Expr, own_node: NodeRef, guard: &Guard, routine: &Routine) -> Expr {
     match expr {
         Expr::Get { node, index } if node != own_node => {
-            let otherwise = Box::new(Expr::Const(Scalar::zero(dtypes[node.index()])));
+            let otherwise = Box::new(Expr::Const(Scalar::zero(routine.node(node).dtype)));
             Expr::GetGuarded { guard: guard.clone(), node, index, otherwise }
         }
         Expr::GetGuarded { guard: own, node, index, otherwise } => {
@@ -221,24 +223,24 @@ fn guarded(expr: Expr, own_node: NodeRef, guard: &Guard, dtypes: &[DType]) -> Ex
     }
 }
 
-/// Whether everything in the piece can be computed harmlessly where the guard fails.
-fn guardable(body: &[Stmt], indices: &[Var], ranges: &Ranges) -> Result<(), Refusal> {
+/// Whether everything in the guarded body can be computed harmlessly, and provably so, where the guard fails.
+fn guardable(body: &[Stmt], moving: &[Var], site: &Site<'_>) -> Result<(), Refusal> {
+    let mut inner = site.ranges.clone();
+    inner.add(body);
     let mut obstacle = None;
-    let moves = |index: &Indices| index.iter().any(|i| indices.iter().any(|&v| i.mentions(v)));
-    walk::each_stmt(body, &mut |stmt| {
-        if let Stmt::SetLocal { index, .. } = stmt
-            && moves(index)
-        {
-            obstacle = Some("a local array indexed by the element");
-        }
-    });
     walk::each_value(body, &mut |value| {
         walk::each_expr(value, &mut |part| match part {
-            Expr::GetMerge { index, .. } if moves(index) => obstacle = Some("a read of the merge buffer"),
-            Expr::GetLocal { index, .. } if moves(index) => {
-                obstacle = Some("a local array indexed by the element");
+            Expr::GetMerge { index, .. } if index.iter().any(|i| moving.iter().any(|&v| i.mentions(v))) => {
+                obstacle = Some("a read of the merge buffer");
             }
-            Expr::Index { index, dtype: DType::I32 } if !fits_i32(index, ranges) => {
+            Expr::GetGuarded { guard, node, index, .. } => {
+                let (routine, dims) = (site.routine, &site.routine.node(*node).dims);
+                let bounds = |id| inner.of_var(Var::Loop(id));
+                if !proves_in_bounds(routine, bounds, guard, index, dims) {
+                    obstacle = Some("a read at an index that the guard does not bound");
+                }
+            }
+            Expr::Index { index, dtype: DType::I32 } if !fits_i32(index, &inner) => {
                 obstacle = Some("an embedded index of 32 bits");
             }
             _ => {}
@@ -255,6 +257,9 @@ fn fits_i32(index: &Affine, ranges: &Ranges) -> bool {
     ranges.bounds(index).is_some_and(|(lo, hi)| limits.contains(&lo) && limits.contains(&hi))
 }
 
+/// Deeper values are bound to a local, so that chains of virtual nodes do not pile up into ever deeper expressions.
+const MAX_DEPTH: usize = 32;
+
 /// Turns statements that compute `local` into the shortest instance.
 ///
 /// Straight-line stores to the local fold into one expression; a last store that nothing else depends on becomes the
@@ -262,16 +267,20 @@ fn fits_i32(index: &Affine, ranges: &Ranges) -> bool {
 fn collapse(mut stmts: Vec<Stmt>, local: LocalId, shared: bool, dtype: DType) -> Instance {
     if let Some(value) = fold(&stmts, local, dtype)
         && (!shared || cost(&value) <= 1)
+        && depth(&value) <= MAX_DEPTH
     {
         return Instance { prelude: Vec::new(), value };
     }
-    if !shared && stores(&stmts, local) == 1 && !reads(&stmts, local) {
-        if let Some(Stmt::SetLocal { local: last, .. }) = stmts.last()
-            && *last == local
-            && let Some(Stmt::SetLocal { value, .. }) = stmts.pop()
-        {
-            return Instance { prelude: stmts, value };
-        }
+    if !shared
+        && stores(&stmts, local) == 1
+        && !reads(&stmts, local)
+        && let Some(Stmt::SetLocal { local: last, value, .. }) = stmts.last()
+        && *last == local
+        && depth(value) <= MAX_DEPTH
+    {
+        let value = value.clone();
+        stmts.pop();
+        return Instance { prelude: stmts, value };
     }
     let mut prelude = vec![Stmt::scalar(local, dtype)];
     prelude.append(&mut stmts);

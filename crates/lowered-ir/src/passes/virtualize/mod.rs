@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tnode::DType;
 
-use super::cost::size;
+use super::cost::{depth, size};
 use super::effects::Effects;
 use super::ranges::Ranges;
 use crate::ir::{Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
@@ -33,6 +33,9 @@ use producer::Producer;
 
 /// Statements with more operations than this are not made by inlining.
 pub const MAX_STATEMENT_SIZE: usize = 1 << 14;
+
+/// Loops and parts of expressions are not nested deeper than this by inlining.
+const MAX_NESTING: usize = 200;
 
 /// Inlines each of the nodes if that can be done, in the order in which they are first set; answers which could not, and why.
 ///
@@ -74,7 +77,6 @@ fn replace_uses(
     fresh: &mut Fresh,
 ) -> Result<BTreeMap<usize, Block>, Refusal> {
     let effects: Vec<Effects> = routine.body.iter().map(|s| Effects::of(std::slice::from_ref(s))).collect();
-    let dtypes: Vec<DType> = routine.nodes.iter().map(|n| n.dtype).collect();
     let mut replaced = BTreeMap::new();
     for (top, stmt) in routine.body.iter().enumerate() {
         let sets = producer::sets(stmt, producer.node);
@@ -92,7 +94,7 @@ fn replace_uses(
         if let Some(input) = hazard::on_the_way(producer, &effects, top) {
             return Err(overwritten(input));
         }
-        let mut inliner = Inliner { producer, ranges, dtypes: &dtypes, fresh };
+        let mut inliner = Inliner { producer, ranges, routine, fresh, loops: 0 };
         let block = inliner.block(std::slice::from_ref(stmt), false)?;
         let mut wider = ranges.clone();
         wider.add(&block);
@@ -143,12 +145,23 @@ fn without_setters(stmt: Stmt, node: NodeRef) -> Option<Stmt> {
     }
 }
 
+/// How deep the loops of the block nest.
+fn nesting(block: &[Stmt]) -> usize {
+    let depths = block.iter().map(|stmt| match stmt {
+        Stmt::For { body, .. } => 1 + nesting(body),
+        _ => 0,
+    });
+    depths.max().unwrap_or(0)
+}
+
 /// Rewrites the statements that use one node.
 struct Inliner<'a> {
     producer: &'a Producer,
     ranges: &'a Ranges,
-    dtypes: &'a [DType],
+    routine: &'a Routine,
     fresh: &'a mut Fresh,
+    /// The loops around.
+    loops: usize,
 }
 
 impl Inliner<'_> {
@@ -157,7 +170,9 @@ impl Inliner<'_> {
         for stmt in block {
             match stmt {
                 Stmt::For { var, lo, hi, kind, body } => {
+                    self.loops += 1;
                     let body = self.block(body, in_vector || *kind == LoopKind::Vector)?;
+                    self.loops -= 1;
                     out.push(Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body });
                 }
                 Stmt::Set { node, index, value } => {
@@ -183,11 +198,18 @@ impl Inliner<'_> {
         if uses.len().saturating_mul(self.producer.size()) > MAX_STATEMENT_SIZE {
             return Err(Refusal::TooLarge { limit: MAX_STATEMENT_SIZE });
         }
+        let movable = self.routine.node(self.producer.node).dtype != DType::U32x4;
+        if !movable && uses.iter().any(|(wanted, _)| wanted.guard.is_some()) {
+            return Err(Refusal::Unguardable { what: "a value of type u32x4" });
+        }
         let mut values = HashMap::new();
         for (wanted, count) in uses {
-            let mut site = Site { ranges: self.ranges, fresh: self.fresh, dtypes: self.dtypes };
+            let mut site = Site { ranges: self.ranges, fresh: self.fresh, routine: self.routine };
             let Instance { prelude: before, value } =
                 instantiate::instantiate(self.producer, &wanted, count > 1, &mut site)?;
+            if self.loops + nesting(&before) > MAX_NESTING {
+                return Err(Refusal::TooLarge { limit: MAX_STATEMENT_SIZE });
+            }
             if in_vector && before.iter().any(|s| matches!(s, Stmt::For { .. })) {
                 return Err(Refusal::LoopInVector);
             }
@@ -195,7 +217,7 @@ impl Inliner<'_> {
             values.insert(wanted, value);
         }
         let value = walk::map_expr(value.clone(), &mut |e| self.replace(e, &values));
-        if size(&value) > MAX_STATEMENT_SIZE {
+        if size(&value) > MAX_STATEMENT_SIZE || depth(&value) > MAX_NESTING {
             return Err(Refusal::TooLarge { limit: MAX_STATEMENT_SIZE });
         }
         Ok(value)

@@ -205,8 +205,8 @@ impl Check<'_> {
                 self.own_element(index, Refusal::InconsistentSetters)?;
                 self.value(value)
             }
-            Stmt::SetLocal { local, value, .. } => {
-                self.local(*local)?;
+            Stmt::SetLocal { local, index, value } => {
+                self.local(*local, index)?;
                 self.value(value)
             }
             Stmt::Declare { local, .. } => {
@@ -225,7 +225,7 @@ impl Check<'_> {
                     self.own_element(index, Refusal::Recurrence)
                 }
                 Expr::GetGuarded { node, .. } if *node == self.node => Err(Refusal::Recurrence),
-                Expr::GetLocal { local, .. } => self.local(*local),
+                Expr::GetLocal { local, index } => self.local(*local, index),
                 _ => Ok(()),
             };
             if result.is_ok() {
@@ -247,10 +247,12 @@ impl Check<'_> {
         if same && all { Ok(()) } else { Err(otherwise) }
     }
 
-    fn local(&self, local: LocalId) -> Result<(), Refusal> {
+    /// The local is declared within the nest, within the same dropped loops, and not indexed by their variables.
+    fn local(&self, local: LocalId, index: &Indices) -> Result<(), Refusal> {
+        let indexed = index.iter().any(|i| self.piece.variables.keys().any(|&var| i.mentions(var)));
         match self.locals.get(&local) {
             None => Err(Refusal::LocalEscapes { local: local.to_string() }),
-            Some(&depth) if depth != self.around.len() => {
+            Some(&depth) if indexed || depth != self.around.len() => {
                 Err(Refusal::CarriedLocal { local: local.to_string() })
             }
             Some(_) => Ok(()),

@@ -65,7 +65,7 @@ pub enum Refusal {
         what: &'static str,
     },
     /// The result would be too large.
-    #[error("inlining it would make a statement of more than {limit} operations")]
+    #[error("inlining it would make a statement of more than {limit} operations, or too deeply nested")]
     TooLarge {
         /// The limit.
         limit: usize,
