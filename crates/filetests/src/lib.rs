@@ -1,1 +1,46 @@
-//! The golden-file harness: runs .lir files through passes, interpreter and code generators.
+//! The golden-file harness: runs the `.lir` files of a corpus through passes, interpreter and scheduler.
+//!
+//! # Should I be using this crate?
+//!
+//! To change lowered IR, a pass or the scheduler: add a file under `lir/` and run `cargo xtask bless`. To check a code
+//! generator: `codegen-testkit` runs this corpus on it, by way of [`run_cases`].
+//!
+//! # A test file
+//!
+//! ```text
+//! test verify
+//! test run
+//! test pass simplify
+//!
+//! ; Comments say what the file is about.
+//! routine @twice fast {
+//!   node %0 "x" f32[3] on_device
+//!   node %1 "y" f32[3] on_device
+//!   for i0 in 0..3 {
+//!     %1[i0] := %0[i0] * 2.0f32
+//!   }
+//! }
+//! ; run: %0 = [1, 2, 3] => %1 = [2, 4, 6]
+//!
+//! ; ---- pass simplify
+//! …
+//! ```
+//!
+//! *Test lines* stand before the first routine; each names a [kind](kinds) of test and its arguments. *Routines* follow,
+//! each beginning at the start of a line, with whatever annotations the kinds read: `; run:` lines ([`run_line`]) and
+//! `; error:` at the end of a guilty line. *Sections* come last: under `; ---- ` and a test line's words, the text which
+//! that test is expected to give. `BLESS=1` rewrites the sections.
+#![forbid(unsafe_code)]
+
+mod case; // a routine with inputs and expected outputs
+mod corpus; // the files of a folder
+mod file; // the parts of a test file
+mod golden; // comparing with, and rewriting, sections
+pub mod kinds; // what a test line can ask for
+pub mod run_line; // `; run:` lines
+mod values; // element lists and generators
+
+pub use case::{Expected, RunCase};
+pub use corpus::{corpus, corpus_dir, run_cases};
+pub use file::{Chunk, File, Section, TestLine};
+pub use golden::{Failure, Mode, check};

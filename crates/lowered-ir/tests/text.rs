@@ -188,7 +188,7 @@ fn around(body: &str) -> String {
 
 #[track_caller]
 fn refused(body: &str, message: &str) {
-    let error = parse(&around(body)).unwrap_err();
+    let error = parse(&around(body)).expect_err("a parse error");
     assert_eq!(format!("expected {}, found {}", error.expected, error.found), message);
     assert_eq!(error.line, 6, "{error}");
 }

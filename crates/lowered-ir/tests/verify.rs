@@ -30,7 +30,7 @@ fn set(index: Affine, value: Expr) -> Stmt {
 
 #[track_caller]
 fn out_of_scope(stmt: Stmt, expected: &str) {
-    let error = verify(&routine(vec![stmt])).unwrap_err();
+    let error = verify(&routine(vec![stmt])).expect_err("a reference to nothing");
     assert!(matches!(&*error.violation, Violation::OutOfScope { what, .. } if what == expected), "{error}");
     assert_eq!(error.place, Place::Stmt(vec![0]));
 }

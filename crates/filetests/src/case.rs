@@ -1,0 +1,104 @@
+//! A routine with inputs and expected outputs.
+
+use std::path::{Path, PathBuf};
+
+use lowered_ir::{
+    interp::{InterpError, Memory},
+    ir::{NodeRef, Routine},
+};
+use tnode::{DType, Scalar};
+
+use crate::values;
+
+/// One run of a routine: a `; run:` line of the corpus.
+#[derive(Clone, Debug)]
+pub struct RunCase {
+    /// The file.
+    pub path: PathBuf,
+    /// The line of the file.
+    pub line: usize,
+    /// What is run.
+    pub routine: Routine,
+    /// The bytes of every node before the run, in the routine's order.
+    pub inputs: Vec<Vec<u8>>,
+    /// What the merge buffer holds.
+    pub merge: Option<Vec<u8>>,
+    /// The values of the symbols, in order.
+    pub bindings: Vec<i64>,
+    /// What some nodes must hold after the run.
+    pub expected: Vec<Expected>,
+}
+
+/// What a node must hold after a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// Which node.
+    pub node: NodeRef,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// How far floats may be off, relative to the greater of 1 and the expected magnitude; 0 asks for the same bits.
+    pub tolerance: f64,
+}
+
+impl RunCase {
+    /// A run on zeros that expects nothing yet.
+    pub(crate) fn zeroed(routine: &Routine, path: &Path, line: usize) -> RunCase {
+        RunCase {
+            path: path.to_owned(),
+            line,
+            routine: routine.clone(),
+            inputs: Memory::zeroed(routine).nodes,
+            merge: None,
+            bindings: vec![0; routine.symbols.len()],
+            expected: Vec::new(),
+        }
+    }
+
+    /// Runs the routine as it stands by the interpreter, and gives the bytes of its nodes.
+    ///
+    /// # Errors
+    ///
+    /// Those of the interpreter.
+    pub fn interpret(&self) -> Result<Vec<Vec<u8>>, InterpError> {
+        let mut memory = Memory { nodes: self.inputs.clone(), merge: self.merge.clone() };
+        lowered_ir::interp::run(&self.routine, &mut memory, &self.bindings)?;
+        Ok(memory.nodes)
+    }
+
+    /// Compares the bytes of the nodes after a run with what is expected.
+    ///
+    /// # Errors
+    ///
+    /// The first node that differs, with both contents.
+    pub fn check(&self, nodes: &[Vec<u8>]) -> Result<(), String> {
+        self.expected.iter().try_for_each(|expected| {
+            let decl = self.routine.node(expected.node);
+            let found = nodes.get(expected.node.index()).map_or(&[][..], Vec::as_slice);
+            if agree(found, &expected.bytes, decl.dtype, expected.tolerance) {
+                return Ok(());
+            }
+            let print = |bytes| values::print(bytes, decl.dtype);
+            let (node, name) = (expected.node, &decl.name);
+            Err(format!(
+                "{}:{}: node {node} {name:?} is\n  {}\nexpected\n  {}",
+                self.path.display(),
+                self.line,
+                print(found),
+                print(&expected.bytes),
+            ))
+        })
+    }
+}
+
+fn agree(found: &[u8], expected: &[u8], dtype: DType, tolerance: f64) -> bool {
+    let both = values::scalars(found, dtype).zip(values::scalars(expected, dtype));
+    found.len() == expected.len() && both.into_iter().all(|(a, b)| close(a, b, tolerance))
+}
+
+fn close(found: Scalar, expected: Scalar, tolerance: f64) -> bool {
+    let (a, b) = (found.as_f64(), expected.as_f64());
+    let float = found.dtype().is_float();
+    found == expected
+        || float && a.is_nan() && b.is_nan()
+        || float && tolerance > 0.0 && (a - b).abs() <= tolerance * b.abs().max(1.0)
+}

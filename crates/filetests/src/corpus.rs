@@ -1,0 +1,55 @@
+//! The files of the corpus.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    File, RunCase,
+    run_line::{self, RunLine},
+};
+
+/// The folder of the corpus.
+pub fn corpus_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("lir")
+}
+
+/// Every file of the corpus, sorted by path. A file that cannot be read is left out.
+pub fn corpus() -> impl Iterator<Item = File> {
+    let mut paths = Vec::new();
+    collect(&corpus_dir(), &mut paths);
+    paths.sort();
+    paths.into_iter().filter_map(|path| File::read(&path).ok())
+}
+
+fn collect(dir: &Path, paths: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.is_dir() {
+            collect(&path, paths);
+        } else if path.extension().is_some_and(|e| e == "lir") {
+            paths.push(path);
+        }
+    }
+}
+
+/// Every run of the corpus that needs no merge buffer and is expected to succeed, from files with `test run`.
+///
+/// Lines that cannot be read are left out: the corpus' own tests report them.
+pub fn run_cases() -> impl Iterator<Item = RunCase> {
+    corpus()
+        .filter(|file| file.tests.iter().any(|t| t.words().next() == Some("run")))
+        .flat_map(|file| cases(&file))
+}
+
+fn cases(file: &File) -> Vec<RunCase> {
+    let mut cases = Vec::new();
+    for chunk in file.chunks() {
+        let Ok(parsed) = chunk.parse() else { continue };
+        for (line, text) in chunk.annotations("run") {
+            match run_line::parse(text, &parsed.routine, &file.path, line) {
+                Ok(RunLine::Runs(case)) if case.merge.is_none() => cases.push(case),
+                _ => {}
+            }
+        }
+    }
+    cases
+}

@@ -1,0 +1,113 @@
+//! `test schedule`: the section is the scheduled routine of each routine, or with `after=STEP` the routine after a step.
+//!
+//! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `after=STEP`, `grain=N` (work per thread).
+
+use codegen_core::{Caps, DTypeSet, ScheduleOptions, ScheduledRoutine, schedule::schedule_traced};
+use lowered_ir::{ir::Routine, text::print, verify::verify};
+use tnode::DType;
+
+use super::{Kind, joined};
+use crate::File;
+
+pub(super) struct Schedule {
+    caps: Caps,
+    options: ScheduleOptions,
+    after: Option<String>,
+}
+
+impl Schedule {
+    pub(super) fn new(args: &[&str]) -> Result<Schedule, String> {
+        let mut kind = Schedule { caps: caps(), options: ScheduleOptions::default(), after: None };
+        args.iter().try_for_each(|arg| kind.set(arg))?;
+        Ok(kind)
+    }
+
+    fn set(&mut self, arg: &str) -> Result<(), String> {
+        let (name, value) =
+            arg.split_once('=').ok_or_else(|| format!("`{arg}` is not of the form name=value"))?;
+        let number = || value.parse::<usize>().map_err(|_| format!("`{arg}` needs a number"));
+        match name {
+            "vector" => self.caps.vector_bytes = number()?,
+            "threads" => self.caps.threads = number()?,
+            "grain" => self.options.grain_work = number()? as u64,
+            "fma" => self.caps.fma = value == "yes",
+            "after" => self.after = Some(value.to_owned()),
+            _ => return Err(format!("there is no setting `{name}`")),
+        }
+        Ok(())
+    }
+
+    fn one(&self, routine: &Routine) -> Result<String, String> {
+        verify(routine).map_err(|e| e.to_string())?;
+        let mut steps = Vec::new();
+        let mut trace = |step: &str, routine: &Routine| steps.push((step.to_owned(), routine.clone()));
+        let scheduled =
+            schedule_traced(routine, &self.caps, &self.options, &mut trace).map_err(|e| e.to_string())?;
+        let Some(after) = &self.after else { return text(&scheduled) };
+        let step = steps.iter().find(|(step, _)| step == after);
+        let (_, routine) = step.ok_or_else(|| format!("there is no step `{after}`"))?;
+        verify(routine).map_err(|e| format!("after {after}: {e}"))?;
+        Ok(print(routine))
+    }
+}
+
+impl Kind for Schedule {
+    fn run(&self, file: &File) -> Result<Option<String>, String> {
+        let routines = file.routines().map_err(|e| e.to_string())?;
+        let texts = routines.iter().map(|parsed| self.one(&parsed.routine)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(joined(texts)))
+    }
+}
+
+/// A machine like none in particular, the same everywhere.
+fn caps() -> Caps {
+    let every: DTypeSet = DType::ALL.into_iter().collect();
+    Caps {
+        target: "filetests".into(),
+        storage: every,
+        arithmetic: every,
+        transcendental: true,
+        vector_bytes: 16,
+        vector_registers: 16,
+        fma: true,
+        l1_bytes: 32 << 10,
+        l2_bytes: 1 << 20,
+        threads: 2,
+        alignment: 64,
+    }
+}
+
+/// The kernels, which must verify, and as comments the calls and temporaries.
+fn text(scheduled: &ScheduledRoutine) -> Result<String, String> {
+    let mut text = String::new();
+    for (i, kernel) in scheduled.kernels.iter().enumerate() {
+        verify(&kernel.ir).map_err(|e| format!("kernel {i}: {e}"))?;
+        let launch = kernel.abi.launch;
+        text.push_str(&format!(
+            "; kernel {i}: extent {}, grain {}, scratch {} bytes, {} flops, {} bytes\n{}",
+            launch.extent,
+            launch.grain,
+            kernel.abi.scratch_bytes,
+            kernel.abi.cost.flops,
+            kernel.abi.cost.bytes,
+            print(&kernel.ir),
+        ));
+        for (position, param) in kernel.abi.params.iter().enumerate() {
+            text.push_str(&format!("; parameter {position}: {param:?}\n"));
+        }
+    }
+    for call in &scheduled.calls {
+        text.push_str(&format!(
+            "; call kernel {} with {:?} and {:?}\n",
+            call.kernel, call.args, call.bindings
+        ));
+    }
+    for (i, temp) in scheduled.temps.iter().enumerate() {
+        let (first, last) = temp.live;
+        text.push_str(&format!(
+            "; temp {i}: {} bytes at {}, calls {first} to {last}\n",
+            temp.bytes, temp.offset
+        ));
+    }
+    Ok(text)
+}

@@ -1,0 +1,54 @@
+//! `test verify`: each routine parses and passes the verifier, unless a line of it says `; error: text`. Then it must be
+//! refused, by parser or verifier, on that line and with that text in the message.
+
+use lowered_ir::{
+    text::Lines,
+    verify::{Place, verify},
+};
+
+use super::Kind;
+use crate::{Chunk, File};
+
+pub(super) struct Verify;
+
+impl Kind for Verify {
+    fn run(&self, file: &File) -> Result<Option<String>, String> {
+        file.chunks().try_for_each(check)?;
+        Ok(None)
+    }
+}
+
+fn check(chunk: Chunk<'_>) -> Result<(), String> {
+    let expected: Vec<(usize, &str)> = chunk.annotations("error").collect();
+    match (refusal(chunk), expected.as_slice()) {
+        (None, []) => Ok(()),
+        (None, [(line, text), ..]) => Err(format!("line {line}: expected the error `{text}`, found none")),
+        (Some((line, message)), []) => Err(format!("line {line}: {message}")),
+        (Some((line, message)), [(at, text)]) if line == *at && message.contains(text) => Ok(()),
+        (Some((line, message)), [(at, text)]) => {
+            Err(format!("expected on line {at}: {text}\nfound on line {line}: {message}"))
+        }
+        (Some(_), [_, (line, _), ..]) => Err(format!("line {line}: a routine has one error at most")),
+    }
+}
+
+/// The line and the message of the error of a chunk.
+fn refusal(chunk: Chunk<'_>) -> Option<(usize, String)> {
+    match chunk.parse() {
+        Err(error) => Some((error.line, error.to_string())),
+        Ok(parsed) => {
+            let error = verify(&parsed.routine).err()?;
+            Some((line_of(&error.place, &parsed.lines), error.to_string()))
+        }
+    }
+}
+
+fn line_of(place: &Place, lines: &Lines) -> usize {
+    let line = match place {
+        Place::Routine => None,
+        Place::Symbol(symbol) => lines.symbols.get(symbol.index()),
+        Place::Node(node) => lines.nodes.get(node.index()),
+        Place::Stmt(path) => lines.stmts.get(path),
+    };
+    line.copied().unwrap_or(lines.routine)
+}
