@@ -1,6 +1,7 @@
 //! Schedules routines written as text, and checks after every step that the verifier accepts it and that the interpreter
 //! gives the same bits as before.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 use codegen_core::schedule::schedule_traced;
 use codegen_core::{Caps, Codegen, Interpreted, ScheduleOptions, ScheduledRoutine, Slot};
 use lowered_ir::interp::{self, Buffer, Memory, Program};

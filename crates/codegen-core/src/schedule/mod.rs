@@ -1,23 +1,33 @@
 //! From an optimised routine to kernels: the scheduled routine.
 //!
-//! [`schedule`] is the list of steps; each file beside this one is one step or one question that steps ask.
+//! [`schedule_traced`] is the list of steps; each file beside this one is one step or one question that steps ask. The text
+//! form shows the routine after each step, and the interpreter runs it.
+//!
+//! # Numerics
+//!
+//! One step, `numerics`, decides every bit; those after it keep them. What each numeric class promises:
+//!
+#![doc = include_str!("numerics.md")]
 
-mod access;
-mod contraction;
-mod cost;
+// The steps, in order.
 mod cut;
-mod jam;
 mod locals;
-mod names;
-mod nest;
 mod normalize;
 mod numerics;
 mod parallel;
-mod rename;
-mod stack;
 mod starts;
 mod temps;
 mod vectorize;
+
+// What steps use.
+mod access; // which elements a piece of IR touches
+mod contraction; // register tiles
+mod cost; // flops and distinct bytes
+mod jam; // strips of a loop inside its body
+mod names; // free identifiers, and types
+mod nest; // chains of loops
+mod rename; // identifiers of a block
+mod stack; // small local nodes as scratch memory
 
 use lowered_ir::ir::{NodeDecl, NodeRef, Routine};
 use tnode::MemoryMode;

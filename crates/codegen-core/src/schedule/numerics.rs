@@ -1,41 +1,7 @@
 //! Makes the numeric class explicit: after this step the IR determines every bit, and later steps keep it.
 //!
-//! # What is an accumulation
-//!
-//! A nest of serial loops around one statement `T[index] := T[index] op element` (an element of a node or of a local), with
-//! `op` one of `+ * max min`, `element` not reading `T`, and some of the loops, the *free* ones, not mentioned by `index`. For
-//! `max` and `min` the statement is `T := max(element, T)`, so NaN elements are skipped. The other loops, and those around the
-//! nest, are the *output* loops; different values of those of the nest must provably reach different elements. Everything
-//! else runs as written.
-//!
-//! # Class `Strict`
-//!
-//! Per element of `T`, sequential over the free loops in the order written, starting from what is there. Nothing is
-//! contracted.
-//!
-//! # Class `Fast`
-//!
-//! An accumulation is a **contraction** if `op` is `+`, the element is a product `a * b` whose operands read no locals, and
-//! each operand mentions an output loop that the other does not. Per element of `T` it is sequential over the free loops in
-//! the order written, one fma each, starting from what is there. An accumulation with a free loop bounded by a symbol is sequential
-//! likewise.
-//!
-//! Every other accumulation is a **reduction**. It is reduced in levels, and combined once, as the last step, with what was
-//! there. An accumulator always starts at the neutral element of `op`.
-//!
-//! 1. *The contiguous loop*: the innermost free loop with at least 32 iterations that moves some read by one element of its last
-//!    dimension and moves no read otherwise. If there is one it is the innermost level: per chunk of 65,536 elements 32
-//!    partials, element `i` of the chunk going to partial `i mod 32` in increasing order, then partial `j` with partial
-//!    `j + s` for `s` = 16, 8, 4, 2, 1. (A partial without elements is neutral and changes nothing.)
-//! 2. *The other free loops*, from the innermost outwards, in groups: a group is one loop, or as many neighbours as have
-//!    at most 256 iterations together. A group is one level: sequential over its iterations in the order written; a single
-//!    loop of more than 256 iterations is cut into chunks of 256, each sequential. An iteration's element is the result of the
-//!    level inside it.
-//! 3. The results of the `n` chunks of a level are combined pairwise: while `n > 1`, with `h` the greatest power of two below
-//!    `n`, result `j` takes in result `j + h` for each `j + h < n`, and `n` becomes `h`.
-//!
-//! Last, everywhere in the routine, each `a * b + c` or `c + a * b` of floats becomes `fma(a, b, c)`; where both terms are products, the
-//! first is the one that is contracted. Transcendental functions are expanded later and so are the same in every class.
+//! The classes are specified in `numerics.md`, which the module documentation of [`schedule`](super) shows; this file is that
+//! specification as code.
 
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Bound, Expr, Fresh, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef,
