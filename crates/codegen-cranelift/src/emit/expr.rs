@@ -53,7 +53,11 @@ impl Emitter<'_> {
     }
 
     fn ternary_expr(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> (DType, Val) {
-        let [(first, x), (dtype, y), (_, z)] = [a, b, c].map(|e| self.expr(e));
+        let [(first, mut x), (dtype, mut y), (_, z)] = [a, b, c].map(|e| self.expr(e));
+        // The first factor's register is overwritten: better one that holds other lanes next time than the common value.
+        if op == TernaryOp::Fma && y.wide && !x.wide {
+            std::mem::swap(&mut x, &mut y);
+        }
         let [x, y, z] = self.alike([(first, x), (dtype, y), (dtype, z)]);
         let value = match op {
             TernaryOp::Where => self.select(dtype, &x, &y, &z),
