@@ -45,6 +45,28 @@ pub(super) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     assigned
 }
 
+/// About how many instructions the block becomes; `None` if it has a loop that stays one.
+pub(super) fn weight(body: &[Stmt]) -> Option<usize> {
+    body.iter().try_fold(0usize, |sum, stmt| {
+        let one = match stmt {
+            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => {
+                let mut parts = 1;
+                walk::each_expr(value, &mut |_| parts += 1);
+                parts
+            }
+            Stmt::For { kind: LoopKind::Vector, hi, body, .. } => {
+                weight(body)?.saturating_mul((hi.limit.max(0) as usize).div_ceil(LANES))
+            }
+            Stmt::For { kind: LoopKind::Unrolled, lo, hi, body, .. } => {
+                weight(body)?.saturating_mul((hi.limit - lo).max(0) as usize)
+            }
+            Stmt::For { .. } | Stmt::Zero { .. } => return None,
+            Stmt::Declare { .. } | Stmt::Comment(_) => 0,
+        };
+        Some(sum.saturating_add(one))
+    })
+}
+
 /// Whether the elements of some local are picked by the variable, so that the loop can only be replicated.
 ///
 /// Locals in memory count too; they are declared by whoever knows, and replicating is always right.

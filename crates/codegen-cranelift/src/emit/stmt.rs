@@ -36,7 +36,7 @@ impl Emitter<'_> {
         let end = self.ssa.binary(Opcode::Iadd, first, end);
         let limit = self.bound(hi);
         let end = self.ssa.binary(Opcode::Smin, end, limit);
-        self.looped(var, (start, end), false, body);
+        self.looped(var, (start, end), body);
     }
 
     fn block(&mut self, body: &[Stmt]) {
@@ -92,9 +92,10 @@ impl Emitter<'_> {
                 }
             }
             _ if hi.symbol.is_none() && hi.limit - lo == 1 => self.once(var, lo, body),
+            _ if hi.symbol.is_none() => self.counted(var, (lo, hi.limit), body),
             _ => {
                 let (start, end) = (self.ssa.int(types::I64, lo), self.bound(hi));
-                self.looped(var, (start, end), hi.symbol.is_none(), body);
+                self.looped(var, (start, end), body);
             }
         }
     }
@@ -105,12 +106,43 @@ impl Emitter<'_> {
         self.block(body);
     }
 
-    /// A loop in the code.
-    fn looped(&mut self, var: LoopId, (start, end): (Value, Value), runs: bool, body: &[Stmt]) {
-        self.rounds((start, end, 1), runs, body, |s, value| {
+    /// A loop in the code, of bounds known when it runs.
+    fn looped(&mut self, var: LoopId, (start, end): (Value, Value), body: &[Stmt]) {
+        self.rounds((start, end, 1), false, body, |s, value| {
             s.bind(var, Index { value: Some(value), offset: 0 });
             s.block(body);
         });
+    }
+
+    /// A loop in the code, of known bounds: some iterations a round, then what is left one by one.
+    fn counted(&mut self, var: LoopId, (lo, hi): (i64, i64), body: &[Stmt]) {
+        let per_round = self.iterations_per_round(body);
+        let end = lo + (hi - lo) / per_round * per_round;
+        if end > lo {
+            let bounds = (self.ssa.int(types::I64, lo), self.ssa.int(types::I64, end), per_round);
+            self.rounds(bounds, true, body, |s, value| {
+                for offset in 0..per_round {
+                    s.bind(var, Index { value: Some(value), offset });
+                    s.block(body);
+                }
+            });
+        }
+        for at in end..hi {
+            self.once(var, at, body);
+        }
+    }
+
+    /// How often a loop's body is repeated in the code: the less it does, the more the jump and, with locals that live from
+    /// one iteration to the next, the moves between their registers at the jump weigh.
+    fn iterations_per_round(&self, body: &[Stmt]) -> i64 {
+        let carries = scan::assigned(body).iter().any(|local| self.declared.contains_key(local));
+        match scan::weight(body) {
+            None => 1,
+            Some(0..=16) => 4,
+            Some(17..=64) if carries => 4,
+            Some(65..=128) if carries => 2,
+            Some(_) => 1,
+        }
     }
 
     /// A loop in the code around what `round` writes, which assigns no other locals than `body` does.
