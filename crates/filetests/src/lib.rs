@@ -35,6 +35,7 @@
 mod case; // a routine with inputs and expected outputs
 mod corpus; // the files of a folder
 mod file; // the parts of a test file
+pub mod generate; // random routines
 mod golden; // comparing with, and rewriting, sections
 pub mod kinds; // what a test line can ask for
 pub mod run_line; // `; run:` lines

@@ -54,7 +54,13 @@ impl Ranges<'_> {
                 None => vars.push((var, self.of(var).meet(within))),
             }
         }
-        Narrowed { ranges: self, guard, vars }
+        let fails = guard.iter().any(|range| self.never_holds(range));
+        Narrowed { ranges: self, guard, vars, fails }
+    }
+
+    fn never_holds(&self, range: &Range) -> bool {
+        let bounds = range.index.bounds(|var| (self.of(var).lo, self.of(var).hi));
+        range.lo >= range.hi || bounds.is_some_and(|(lo, hi)| hi < range.lo || range.hi <= lo)
     }
 }
 
@@ -64,6 +70,8 @@ pub(super) struct Narrowed<'a> {
     ranges: &'a Ranges<'a>,
     guard: &'a Guard,
     vars: SmallVec<[(Var, Interval); 2]>,
+    /// The guard never holds.
+    fails: bool,
 }
 
 impl Narrowed<'_> {
@@ -72,9 +80,9 @@ impl Narrowed<'_> {
         narrowed.map_or_else(|| self.ranges.of(var), |&(_, interval)| interval)
     }
 
-    /// Whether a variable of the index has no value, so that the index is never evaluated.
+    /// Whether a variable of the index has no value, or the guard never holds, so that the index is never evaluated.
     pub(super) fn is_vacant(&self, index: &Affine) -> bool {
-        index.terms().iter().any(|&(var, _)| self.of(var).is_empty())
+        self.fails || index.terms().iter().any(|&(var, _)| self.of(var).is_empty())
     }
 
     /// The interval of an index, or `None` if it can leave 64 bits.

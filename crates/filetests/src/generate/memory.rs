@@ -1,0 +1,61 @@
+//! Random memory for a routine, and the comparison of two memories.
+
+use lowered_ir::interp::Memory;
+use lowered_ir::ir::{NodeDecl, Routine};
+use tnode::Scalar;
+
+use super::Choices;
+
+/// Values that arithmetic is most often wrong about, and some ordinary ones.
+const VALUES: [f64; 20] = [
+    0.0,
+    1.0,
+    -1.0,
+    2.0,
+    -0.0,
+    0.5,
+    -2.5,
+    3.0,
+    7.0,
+    100.0,
+    -100.0,
+    0.1,
+    1e-3,
+    1e30,
+    -1e30,
+    1e-40,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
+    255.0,
+];
+
+/// Contents for every node of the routine.
+pub fn memory_from_bytes(routine: &Routine, bytes: &[u8]) -> Memory {
+    let mut choices = Choices::new(bytes);
+    let mut memory = Memory::zeroed(routine);
+    for (contents, decl) in memory.nodes.iter_mut().zip(&routine.nodes) {
+        for element in contents.chunks_exact_mut(decl.dtype.size_bytes()) {
+            let value = *choices.pick(&VALUES) + f64::from(choices.below(3) as u8);
+            let _fits = Scalar::from_f64(decl.dtype, value).write(element);
+        }
+    }
+    memory
+}
+
+/// A value for every symbol of the routine.
+pub fn bindings_from_bytes(routine: &Routine, bytes: &[u8]) -> Vec<i64> {
+    let mut choices = Choices::new(bytes);
+    routine.symbols.iter().map(|s| choices.below(s.range.clamp(1, 256) as usize) as i64).collect()
+}
+
+/// Whether two contents of the node are the same, all NaNs being alike.
+pub fn alike(decl: &NodeDecl, a: &[u8], b: &[u8]) -> bool {
+    let size = decl.dtype.size_bytes();
+    let same = |(x, y): (&[u8], &[u8])| x == y || (is_nan(decl, x) && is_nan(decl, y));
+    a.len() == b.len() && a.chunks(size).zip(b.chunks(size)).all(same)
+}
+
+fn is_nan(decl: &NodeDecl, element: &[u8]) -> bool {
+    decl.dtype.is_float() && Scalar::read(decl.dtype, element).is_some_and(|x| x.as_f64().is_nan())
+}
