@@ -9,7 +9,7 @@
 //!
 #![doc = include_str!("numerics.md")]
 
-// The steps, in order.
+// Steps.
 mod cut;
 mod locals;
 mod normalize;
@@ -109,7 +109,7 @@ pub fn schedule_traced(
     locals::initialize(&mut routine);
     on_pass("locals", &routine);
 
-    // Loops with constant bounds start at 0.
+    // Loops with constant bounds start at 0 and have several iterations.
     normalize::normalize(&mut routine.body);
     on_pass("normalize", &routine);
 
@@ -125,6 +125,7 @@ pub fn schedule_traced(
     if options.vectorize && caps.vector_bytes > 0 {
         let mut names = names::Names::of(&routine);
         routine.body = vectorize::vectorize(routine.body, caps, &mut names);
+        normalize::normalize(&mut routine.body);
         on_pass("vectorize", &routine);
     }
 

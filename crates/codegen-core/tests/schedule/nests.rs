@@ -1,162 +1,14 @@
-//! Schedules routines written as text, and checks after every step that the verifier accepts it and that the interpreter
-//! gives the same bits as before.
+//! What the scheduler makes of nests written by hand. `common` checks the bits after every step.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-use codegen_core::schedule::schedule_traced;
-use codegen_core::{Caps, Codegen, Interpreted, ScheduleOptions, ScheduledRoutine, Slot};
-use lowered_ir::interp::{self, Buffer, Memory, Program};
-use lowered_ir::ir::{Numerics, Routine};
-use lowered_ir::{text, verify};
-use tnode::{MemoryMode, Scalar};
+use super::common::{Case, Trace, check, cpu, eager, parse, steps};
+use codegen_core::ScheduledRoutine;
 
-/// A CPU with 128-bit vectors and two threads.
-fn cpu() -> Caps {
-    Caps {
-        target: "test".into(),
-        vector_bytes: 16,
-        vector_registers: 16,
-        threads: 2,
-        ..Interpreted::new().caps().clone()
-    }
-}
-
-/// Everything small enough to be parallel is.
-fn eager() -> ScheduleOptions {
-    ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() }
-}
-
-fn parse(source: &str) -> Routine {
-    let routine = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
-    verified("input", &routine);
-    routine
-}
-
-fn verified(step: &str, routine: &Routine) {
-    verify::verify(routine).unwrap_or_else(|e| panic!("after {step}: {e}\n{}", text::print(routine)));
-}
-
-/// Small values of both signs, the same in every run; local nodes hold zeros, as every run finds them.
-fn filled(routine: &Routine) -> Memory {
-    let mut memory = Memory::zeroed(routine);
-    let mut state = 1u32;
-    let nodes = memory.nodes.iter_mut().zip(&routine.nodes);
-    for (bytes, node) in nodes.filter(|(_, node)| node.mode.mode() != Some(MemoryMode::Local)) {
-        for element in bytes.chunks_exact_mut(node.dtype.size_bytes()) {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let value = f64::from(state >> 8) / f64::from(1u32 << 24) * 4.0 - 2.0;
-            Scalar::from_f64(node.dtype, if node.dtype.is_float() { value } else { value * 4.0 })
-                .write(element);
-        }
-    }
-    memory
-}
-
-fn zeros(routine: &Routine) -> Vec<i64> {
-    vec![0; routine.symbols.len()]
-}
-
-/// The bytes of the nodes that outlive a run.
-fn results(routine: &Routine, memory: &Memory) -> Vec<Vec<u8>> {
-    let kept = routine.nodes.iter().zip(&memory.nodes);
-    kept.filter(|(node, _)| node.mode.mode() != Some(MemoryMode::Local))
-        .map(|(_, bytes)| bytes.clone())
-        .collect()
-}
-
-fn interpreted(routine: &Routine) -> Vec<Vec<u8>> {
-    let mut memory = filled(routine);
-    interp::run(routine, &mut memory, &zeros(routine))
-        .unwrap_or_else(|e| panic!("{e}\n{}", text::print(routine)));
-    results(routine, &memory)
-}
-
-/// Runs the calls of a schedule one after the other.
-fn run_calls(original: &Routine, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
-    let mut memory = filled(original);
-    // What a run finds in its temporaries is not defined.
-    let mut pool = vec![0xA5u8; schedule.temp_bytes()];
-    for call in &schedule.calls {
-        let kernel = &schedule.kernels[call.kernel];
-        verified(&kernel.abi.name, &kernel.ir);
-        let program = Program::new(&kernel.ir).unwrap();
-        let mut args: Vec<Vec<u8>> =
-            call.args.iter().map(|slot| take(slot, &memory, &pool, schedule)).collect();
-        let mut buffers: Vec<Buffer<'_>> = args.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
-        program.run(&mut buffers, None, &vec![0; kernel.ir.symbols.len()]).unwrap();
-        for (slot, bytes) in call.args.iter().zip(args) {
-            put(slot, bytes, &mut memory, &mut pool, schedule);
-        }
-    }
-    results(original, &memory)
-}
-
-fn take(slot: &Slot, memory: &Memory, pool: &[u8], schedule: &ScheduledRoutine) -> Vec<u8> {
-    match slot {
-        Slot::Node(node) | Slot::Merge(node) => memory.nodes[node.index()].clone(),
-        Slot::Temp(id) => {
-            let temp = &schedule.temps[id.0 as usize];
-            pool[temp.offset..temp.offset + temp.bytes].to_vec()
-        }
-    }
-}
-
-fn put(slot: &Slot, bytes: Vec<u8>, memory: &mut Memory, pool: &mut [u8], schedule: &ScheduledRoutine) {
-    match slot {
-        Slot::Node(node) => memory.nodes[node.index()] = bytes,
-        Slot::Merge(_) => {}
-        Slot::Temp(id) => {
-            let temp = &schedule.temps[id.0 as usize];
-            pool[temp.offset..temp.offset + temp.bytes].copy_from_slice(&bytes);
-        }
-    }
+fn check_text(source: &str) -> (ScheduledRoutine, Trace) {
+    check(&Case::filled(parse(source)))
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
-}
-
-fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &Routine) -> bool {
-    let dtypes = routine.nodes.iter().filter(|n| n.mode.mode() != Some(MemoryMode::Local)).map(|n| n.dtype);
-    a.iter().zip(b).zip(dtypes).all(|((a, b), dtype)| {
-        let each = |bytes: &[u8]| -> Vec<f64> {
-            bytes.chunks_exact(dtype.size_bytes()).map(|e| Scalar::read(dtype, e).unwrap().as_f64()).collect()
-        };
-        each(a).iter().zip(each(b)).all(|(x, y)| (x - y).abs() <= 2e-3 * (1.0 + x.abs()))
-    })
-}
-
-/// Schedules in both classes and checks every step; gives the schedule of the class `Fast`, and the routine after each step.
-fn check(source: &str) -> (ScheduledRoutine, Vec<(String, String)>) {
-    let mut routine = parse(source);
-    let written = interpreted(&routine);
-    routine.numerics = Numerics::Strict;
-    assert_eq!(steps(&routine).1, written, "strict");
-    routine.numerics = Numerics::Fast;
-    let (schedule, fast, trace) = steps(&routine);
-    assert!(close(&fast, &written, &routine), "fast is far from strict:\n{source}");
-    (schedule, trace)
-}
-
-type Trace = Vec<(String, String)>;
-
-fn steps(routine: &Routine) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
-    let mut bits = interpreted(routine);
-    let mut trace = Trace::new();
-    let schedule = schedule_traced(routine, &cpu(), &eager(), &mut |step, after| {
-        verified(step, after);
-        let now = interpreted(after);
-        if step == "numerics" {
-            bits = now;
-        } else {
-            assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
-        }
-        trace.push((step.to_string(), text::print(after)));
-    });
-    let schedule = schedule.unwrap();
-    assert!(run_calls(routine, &schedule) == bits, "cutting changed bits:\n{}", trace.last().unwrap().1);
-    let interpreter = codegen_core::schedule(routine, Interpreted::new().caps(), &eager()).unwrap();
-    assert!(run_calls(routine, &interpreter) == bits, "the interpreter's schedule has other bits");
-    (schedule, bits, trace)
 }
 
 fn matmul(m: i64, n: i64, k: i64) -> String {
@@ -182,13 +34,13 @@ fn matmul(m: i64, n: i64, k: i64) -> String {
 fn matmuls_of_awkward_sizes_keep_their_bits() {
     for (m, n, k) in [(1, 1, 1), (2, 16, 3), (9, 17, 5), (64, 10, 33), (70, 40, 8), (3, 37, 1), (130, 19, 4)]
     {
-        check(&matmul(m, n, k));
+        check_text(&matmul(m, n, k));
     }
 }
 
 #[test]
 fn a_matmul_becomes_register_tiles_over_packed_strips() {
-    let (schedule, trace) = check(&matmul(64, 128, 48));
+    let (schedule, trace) = check_text(&matmul(64, 128, 48));
     let tiled = &trace.last().unwrap().1;
     assert!(tiled.contains("f32[48, 16] stack"), "no packed strip:\n{tiled}");
     assert!(tiled.contains("f32[2, 16] register"), "no register tile:\n{tiled}");
@@ -199,8 +51,8 @@ fn a_matmul_becomes_register_tiles_over_packed_strips() {
 #[test]
 fn a_contraction_is_sequential_over_k_by_fma() {
     let routine = parse(&matmul(5, 18, 7));
-    let bits = steps(&routine).1;
-    let memory = filled(&routine);
+    let bits = steps(&Case::filled(routine.clone())).1;
+    let memory = Case::filled(routine.clone()).memory;
     let (a, b) = (floats(&memory.nodes[0]), floats(&memory.nodes[1]));
     let expected: Vec<f32> = (0..5 * 18)
         .map(|at| (0..7).fold(0.0f32, |acc, k| a[at / 18 * 7 + k].mul_add(b[k * 18 + at % 18], acc)))
@@ -211,7 +63,7 @@ fn a_contraction_is_sequential_over_k_by_fma() {
 #[test]
 fn contractions_with_other_layouts_and_epilogues_keep_their_bits() {
     // A transposed second operand, the first operand read down its columns, an epilogue, a loop order of its own.
-    check(
+    check_text(
         "routine @layouts fast {
   node %0 \"x\" f32[12, 20] on_device
   node %1 \"w\" f32[33, 20] on_device
@@ -241,7 +93,7 @@ fn contractions_with_other_layouts_and_epilogues_keep_their_bits() {
 
 #[test]
 fn convolutions_keep_their_bits() {
-    check(
+    check_text(
         "routine @conv fast {
   node %0 \"x\" f32[2, 3, 10, 21] on_device
   node %1 \"w\" f32[5, 3, 3, 2] on_device
@@ -324,20 +176,20 @@ fn pairwise(mut x: Vec<f32>) -> f32 {
 
 #[test]
 fn contiguous_reductions_have_the_documented_order() {
-    for (rows, columns) in [(3, 32), (2, 100), (1, 65_536 + 65_536 + 40), (40, 33)] {
+    for (rows, columns) in [(3, 32), (2, 100), (1, 65_536 + 40), (40, 33)] {
         let routine = parse(&row_sum(rows, columns));
-        let bits = steps(&routine).1;
-        let memory = filled(&routine);
+        let bits = steps(&Case::filled(routine.clone())).1;
+        let memory = Case::filled(routine.clone()).memory;
         let x = floats(&memory.nodes[0]);
         let expected: Vec<f32> = x.chunks(columns as usize).map(contiguous_sum).collect();
         assert_eq!(floats(&bits[1]), expected);
     }
-    check(&row_sum(5, 70));
+    check_text(&row_sum(5, 70));
 }
 
 #[test]
 fn short_and_strided_reductions_are_sequential() {
-    check(&row_sum(40, 31));
+    check_text(&row_sum(40, 31));
     for (rows, columns) in [(20, 20), (256, 3), (257, 17), (1000, 5)] {
         let routine = parse(&format!(
             "routine @columns fast {{
@@ -351,8 +203,8 @@ fn short_and_strided_reductions_are_sequential() {
 }}
 "
         ));
-        let bits = steps(&routine).1;
-        let memory = filled(&routine);
+        let bits = steps(&Case::filled(routine.clone())).1;
+        let memory = Case::filled(routine.clone()).memory;
         let (x, s) = (floats(&memory.nodes[0]), floats(&memory.nodes[1]));
         let column = |j: usize| sequential_sum(x.iter().skip(j).step_by(columns).copied());
         let expected: Vec<f32> = s.iter().enumerate().map(|(j, old)| old + column(j)).collect();
@@ -362,7 +214,7 @@ fn short_and_strided_reductions_are_sequential() {
 
 #[test]
 fn reductions_over_several_loops_keep_their_bits() {
-    check(
+    check_text(
         "routine @all fast {
   node %0 \"x\" f32[7, 5, 40] on_device
   node %1 \"s\" f32[] on_device
@@ -396,7 +248,7 @@ fn reductions_over_several_loops_keep_their_bits() {
 
 #[test]
 fn maps_keep_their_bits() {
-    check(
+    check_text(
         "routine @maps fast {
   symbol @step in 0..3
   node %0 \"x\" f32[24, 35] on_device
@@ -426,7 +278,7 @@ fn maps_keep_their_bits() {
 
 #[test]
 fn locals_that_are_read_before_they_are_written_are_zero() {
-    let (schedule, _) = check(
+    let (schedule, _) = check_text(
         "routine @margins fast {
   node %0 \"x\" f32[40] on_device
   node %1 \"big\" f32[2, 5000] local
@@ -445,7 +297,7 @@ fn locals_that_are_read_before_they_are_written_are_zero() {
 
 #[test]
 fn equal_kernels_are_kept_once() {
-    let (schedule, _) = check(
+    let (schedule, _) = check_text(
         "routine @twice fast {
   node %0 \"a\" f32[64, 8] on_device
   node %1 \"b\" f32[64, 8] on_device
@@ -467,7 +319,7 @@ fn equal_kernels_are_kept_once() {
 
 #[test]
 fn a_top_level_local_keeps_its_uses_in_one_kernel() {
-    let (schedule, _) = check(
+    let (schedule, _) = check_text(
         "routine @scale fast {
   node %0 \"a\" f32[64, 8] on_device
   node %1 \"s\" f32[1] on_device
@@ -486,7 +338,7 @@ fn a_top_level_local_keeps_its_uses_in_one_kernel() {
 
 #[test]
 fn costs_are_facts() {
-    let (schedule, trace) = check(&matmul(64, 32, 16));
+    let (schedule, trace) = check_text(&matmul(64, 32, 16));
     let flops: f64 = schedule.kernels.iter().map(|k| k.abi.cost.flops).sum();
     let bytes: f64 = schedule.kernels.iter().map(|k| k.abi.cost.bytes).sum();
     assert_eq!(flops, 2.0 * 64.0 * 32.0 * 16.0);
