@@ -128,18 +128,15 @@ pub(super) fn fma_const<A: Algebra>(a: &mut A, x: A::Float, k: f64, b: A::Float)
     a.fma(x, k, b)
 }
 
-/// The sign bit of `x`, and nothing else.
-pub(super) fn sign_bit<A: Algebra>(a: &mut A, x: A::Float) -> A::Int {
+/// 1 with the sign of `x`, to multiply by: unlike setting a sign bit, that leaves a NaN the NaN that arithmetic yields.
+pub(super) fn signed_one<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let mask = a.format().sign_bit();
     let (bits, mask) = (a.bits(x), a.int(mask));
-    a.and(bits, mask)
-}
-
-/// `magnitude`, which is not negative, with a sign bit put in.
-pub(super) fn with_sign<A: Algebra>(a: &mut A, magnitude: A::Float, sign: A::Int) -> A::Float {
-    let bits = a.bits(magnitude);
-    let bits = a.or(bits, sign);
-    a.from_bits(bits)
+    let sign = a.and(bits, mask);
+    let one = a.float(1.0);
+    let one = a.bits(one);
+    let signed = a.or(one, sign);
+    a.from_bits(signed)
 }
 
 /// `a + b` as rounded sum and exact error, for `|a| ≥ |b|` or `a = 0`.

@@ -3,9 +3,7 @@
 //! For `f64` operands the logarithm and the product are carried in two parts, some 66 bits, because an error in the exponent
 //! grows by its magnitude. For `f32` operands plain `f64` has bits to spare.
 
-use super::algebra::{
-    Algebra, fast_two_sum, fma_const, polynomial, sign_bit, two_product, two_sum, with_sign,
-};
+use super::algebra::{Algebra, fast_two_sum, fma_const, polynomial, signed_one, two_product, two_sum};
 use super::exp::{LOG2_E, clamp, exp2, exp2_of_sum};
 use super::log::{LOG2_E_LOW, log2, split};
 
@@ -133,8 +131,8 @@ fn with_exceptions<A: Algebra>(a: &mut A, x: A::Float, y: A::Float, power: A::Fl
     let half_rounded = a.round_even(half_y);
     let even = a.eq(half_rounded, half_y);
 
-    let sign = sign_bit(a, x);
-    let signed = with_sign(a, power, sign);
+    let sign = signed_one(a, x);
+    let signed = a.mul(power, sign);
     let of_whole = a.select(even, power, signed);
     let negative = a.lt(x, zero);
     let finite = a.lt(minus_infinity, x);

@@ -3,12 +3,12 @@
 //! `E` is computed as `2ⁿ·(e^r − 1) + (2ⁿ − 1)`, which keeps its relative accuracy down to 0, where `n` is 0. Numerator and
 //! denominator carry their rounding errors along, because near 1 the quotient doubles them.
 
-use super::algebra::{Algebra, Format, fast_two_sum, sign_bit, with_sign};
+use super::algebra::{Algebra, Format, fast_two_sum, signed_one};
 use super::exp::{power_of_two, reduce};
 
 /// tanh x.
 pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
-    let sign = sign_bit(a, x);
+    let sign = signed_one(a, x);
     let magnitude = a.abs(x);
     // From here on the result rounds to 1.
     let highest = match a.format() {
@@ -28,7 +28,7 @@ pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let rounding = a.fma(power, tail, rounding);
     let quotient = quotient(a, less_one, rounding);
     let magnitude = a.abs(quotient);
-    with_sign(a, magnitude, sign)
+    a.mul(magnitude, sign)
 }
 
 /// `(e + low) / (2 + e + low)`, rounded nearly once, for `e` within −1 and 0.

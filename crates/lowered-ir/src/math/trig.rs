@@ -1,6 +1,6 @@
 //! Sine and cosine: subtract the nearest multiple of π/2, then a polynomial chosen by the quadrant. In `f64` algebras.
 
-use super::algebra::{Algebra, fma_const, polynomial, sign_bit, two_product, two_sum, with_sign};
+use super::algebra::{Algebra, fma_const, polynomial, two_product, two_sum};
 use super::exp::round;
 
 const TWO_OVER_PI: f64 = std::f64::consts::FRAC_2_PI;
@@ -42,11 +42,10 @@ struct Reduced<A: Algebra> {
 
 /// sin x.
 pub(super) fn sin<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
-    let sign = sign_bit(a, x);
     let reduced = reduce(a, x);
     let (sine, cosine) = (sine_double(a, &reduced), cosine_double(a, &reduced));
     let result = by_quadrant(a, reduced.quadrant, sine, cosine);
-    zero_keeps_sign(a, x, result, sign)
+    zero_keeps_sign(a, x, result)
 }
 
 /// cos x: the sine a quarter turn on.
@@ -60,11 +59,10 @@ pub(super) fn cos<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
 
 /// sin x for an `f32`.
 pub(super) fn sin_of_single<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
-    let sign = sign_bit(a, x);
     let reduced = reduce_single(a, x);
     let (sine, cosine) = short_polynomials(a, reduced.r);
     let result = by_quadrant(a, reduced.quadrant, sine, cosine);
-    zero_keeps_sign(a, x, result, sign)
+    zero_keeps_sign(a, x, result)
 }
 
 /// cos x for an `f32`.
@@ -192,9 +190,8 @@ fn by_quadrant<A: Algebra>(a: &mut A, n: A::Int, sine: A::Float, cosine: A::Floa
 }
 
 /// sin ±0 is ±0; the sums above lose the sign.
-fn zero_keeps_sign<A: Algebra>(a: &mut A, x: A::Float, result: A::Float, sign: A::Int) -> A::Float {
+fn zero_keeps_sign<A: Algebra>(a: &mut A, x: A::Float, result: A::Float) -> A::Float {
     let zero = a.float(0.0);
     let is_zero = a.eq(x, zero);
-    let signed = with_sign(a, zero, sign);
-    a.select(is_zero, signed, result)
+    a.select(is_zero, x, result)
 }
