@@ -9,6 +9,7 @@ pub mod contract;
 pub mod host;
 pub mod interpreted;
 pub mod kernel;
+pub mod legalise;
 pub mod schedule;
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
@@ -16,4 +17,5 @@ pub use caps::{Caps, DTypeSet};
 pub use contract::{Code, Codegen, CodegenError, Compiler, Renderer};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
+pub use legalise::{LegaliseError, legalise};
 pub use schedule::{ScheduleError, ScheduleOptions, schedule};
