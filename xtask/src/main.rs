@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bless;
 mod ci;
+mod lir;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Project tasks of arrayjit")]
@@ -20,12 +22,18 @@ enum Task {
     Tidy,
     /// Run what continuous integration runs; `--full` adds the long checks.
     Ci(ci::Args),
+    /// Rewrite the expected texts of tests.
+    Bless(bless::Args),
+    /// Look at a `.lir` file: print, verify, transform or run its routines.
+    Lir(lir::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Tidy => xtask::tidy::run(),
         Task::Ci(args) => ci::run(&args),
+        Task::Bless(args) => bless::run(&args),
+        Task::Lir(args) => lir::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

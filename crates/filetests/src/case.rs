@@ -65,6 +65,14 @@ impl RunCase {
         Ok(memory.nodes)
     }
 
+    /// The elements of each node, one line for a node, as run lines write them.
+    pub fn print(&self, nodes: &[Vec<u8>]) -> impl Iterator<Item = String> {
+        let named = self.routine.node_refs().zip(nodes);
+        named.map(|((node, decl), bytes)| {
+            format!("{node} = {} ; {:?}", values::print(bytes, decl.dtype), decl.name)
+        })
+    }
+
     /// Compares the bytes of the nodes after a run with what is expected.
     ///
     /// # Errors

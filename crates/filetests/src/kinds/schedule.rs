@@ -2,7 +2,9 @@
 //!
 //! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `after=STEP`, `grain=N` (work per thread).
 
-use codegen_core::{Caps, DTypeSet, ScheduleOptions, ScheduledRoutine, schedule::schedule_traced};
+use codegen_core::{
+    Access, Caps, DTypeSet, Param, ScheduleOptions, ScheduledRoutine, Slot, schedule::schedule_traced,
+};
 use lowered_ir::{ir::Routine, text::print, verify::verify};
 use tnode::DType;
 
@@ -93,14 +95,13 @@ fn text(scheduled: &ScheduledRoutine) -> Result<String, String> {
             print(&kernel.ir),
         ));
         for (position, param) in kernel.abi.params.iter().enumerate() {
-            text.push_str(&format!("; parameter {position}: {param:?}\n"));
+            text.push_str(&format!("; parameter {position}: {}\n", describe(param)));
         }
     }
     for call in &scheduled.calls {
-        text.push_str(&format!(
-            "; call kernel {} with {:?} and {:?}\n",
-            call.kernel, call.args, call.bindings
-        ));
+        let bindings = call.bindings.iter().map(|s| format!("@{}", scheduled.symbols[s.index()].name));
+        let args: Vec<String> = call.args.iter().map(slot).chain(bindings).collect();
+        text.push_str(&format!("; call kernel {} with {}\n", call.kernel, args.join(", ")));
     }
     for (i, temp) in scheduled.temps.iter().enumerate() {
         let (first, last) = temp.live;
@@ -110,4 +111,22 @@ fn text(scheduled: &ScheduledRoutine) -> Result<String, String> {
         ));
     }
     Ok(text)
+}
+
+fn describe(param: &Param) -> String {
+    match param {
+        Param::Node { access: Access::Read, bytes } => format!("reads {bytes} bytes"),
+        Param::Node { access: Access::Write, bytes } => format!("writes {bytes} bytes"),
+        Param::Node { access: Access::ReadWrite, bytes } => format!("reads and writes {bytes} bytes"),
+        Param::MergeBuffer { bytes } => format!("reads the merge buffer of {bytes} bytes"),
+        Param::StaticIndex { range } => format!("an index within 0..{range}"),
+    }
+}
+
+fn slot(slot: &Slot) -> String {
+    match slot {
+        Slot::Node(node) => node.to_string(),
+        Slot::Temp(temp) => format!("temp {}", temp.0),
+        Slot::Merge(node) => format!("merge {node}"),
+    }
 }

@@ -318,11 +318,8 @@ impl fmt::Display for VerifyError {
     }
 }
 
-impl std::error::Error for VerifyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.violation)
-    }
-}
+// The message holds all of the violation's, so that is no source.
+impl std::error::Error for VerifyError {}
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,122 @@
+//! `cargo xtask lir`: looks at a `.lir` file through the tools that the tests use.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use filetests::{File, run_line::RunLine};
+use lowered_ir::{
+    passes, pipeline,
+    text::{Parsed, print},
+    verify::verify,
+};
+
+/// Options of `cargo xtask lir`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(clap::Subcommand)]
+enum Task {
+    /// Print each routine as the printer writes it.
+    Cat {
+        /// A `.lir` file.
+        file: PathBuf,
+    },
+    /// Check each routine against the verifier's rules.
+    Verify {
+        /// A `.lir` file.
+        file: PathBuf,
+    },
+    /// Print each routine after passes, in order; `optimize` is all of them.
+    Pass {
+        /// Names of passes, joined by commas.
+        names: String,
+        /// A `.lir` file.
+        file: PathBuf,
+    },
+    /// Run each `; run:` line by the interpreter, and print what the nodes hold in the end.
+    Run {
+        /// A `.lir` file.
+        file: PathBuf,
+    },
+}
+
+/// Does what the subcommand asks for.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.task {
+        Task::Cat { file } => each(file, |parsed| Ok(print(&parsed.routine))),
+        Task::Verify { file } => each(file, |parsed| {
+            verify(&parsed.routine)?;
+            Ok(format!("routine @{} keeps every rule\n", parsed.routine.name))
+        }),
+        Task::Pass { names, file } => each(file, |parsed| {
+            verify(&parsed.routine)?;
+            names.split(',').try_fold(parsed, |parsed, name| pass(parsed, name)).map(|p| print(&p.routine))
+        }),
+        Task::Run { file } => run_lines(&read(file)?),
+    }
+}
+
+fn read(path: &PathBuf) -> Result<File> {
+    File::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Prints what `f` makes of each routine of a file.
+fn each(path: &PathBuf, f: impl Fn(Parsed) -> Result<String>) -> Result<()> {
+    for parsed in read(path)?.routines().with_context(|| format!("in {}", path.display()))? {
+        let line = parsed.lines.routine;
+        print!("{}", f(parsed).with_context(|| format!("{}, routine on line {line}", path.display()))?);
+    }
+    Ok(())
+}
+
+fn pass(mut parsed: Parsed, name: &str) -> Result<Parsed> {
+    if name == "optimize" {
+        parsed.routine = pipeline::optimize(parsed.routine, &passes::Settings::default())?.routine;
+        return Ok(parsed);
+    }
+    let known = || passes::PASSES.iter().map(|pass| pass.name).collect::<Vec<_>>().join(", ");
+    let run = passes::by_name(name)
+        .ok_or_else(|| anyhow!("there is no pass `{name}`; known are optimize, {}", known()))?;
+    run(&mut parsed.routine)?;
+    verify(&parsed.routine).with_context(|| format!("after {name}:\n{}", print(&parsed.routine)))?;
+    Ok(parsed)
+}
+
+fn run_lines(file: &File) -> Result<()> {
+    let mut wrong = 0;
+    for chunk in file.chunks() {
+        let parsed = chunk.parse()?;
+        verify(&parsed.routine)?;
+        for (line, text) in chunk.annotations("run") {
+            let run = filetests::run_line::parse(text, &parsed.routine, &file.path, line);
+            println!("; run: {text}");
+            wrong += usize::from(!run_line(&run.map_err(|e| anyhow!("line {line}: {e}"))?));
+        }
+    }
+    if wrong == 0 { Ok(()) } else { bail!("{wrong} runs did not give what they should") }
+}
+
+/// Prints what a run line gives, and tells whether that is what it expects.
+fn run_line(run: &RunLine) -> bool {
+    let (case, error) = match run {
+        RunLine::Runs(case) => (case, None),
+        RunLine::Fails(case, error) => (case, Some(error)),
+    };
+    match (case.interpret(), error) {
+        (Ok(nodes), None) => {
+            case.print(&nodes).for_each(|line| println!("{line}"));
+            case.check(&nodes).inspect_err(|message| println!("{message}")).is_ok()
+        }
+        (Ok(_), Some(error)) => {
+            println!("no error, expected `{error}`");
+            false
+        }
+        (Err(found), expected) => {
+            println!("error: {found}");
+            expected.is_some_and(|expected| found.to_string().contains(expected))
+        }
+    }
+}
