@@ -1,15 +1,19 @@
-//! Random statements mean what they say: text, lowering and interpreter together against nested loops in Rust.
+//! Random programs mean what they say: text, lowering, optimiser and interpreter together against nested loops in Rust.
+//!
+//! Every operation within an expression is a node specified to be virtual, so this also holds the optimiser to inlining
+//! whatever the text can say.
 //!
 //! Everything is in `i32`, where arithmetic wraps and every order gives the same bits.
 
 mod program;
 
 use lowered_ir::assign::text::parse;
+use lowered_ir::pipeline::{Settings, optimize};
 use lowered_ir::text::print;
 use lowered_ir::verify::verify;
 use program::{Machine, node};
 use proptest::prelude::*;
-use tnode::{DType, TensorNode};
+use tnode::{DType, MemoryMode, TensorNode};
 
 const LETTERS: [&str; 3] = ["i", "j", "k"];
 
@@ -26,6 +30,8 @@ enum Expr {
     Letter(usize),
     /// An element of a node of its own; with a number, the value outside.
     Read(Vec<Index>, Option<i32>),
+    /// The element being written.
+    Own,
     Unary(&'static str, Box<Expr>),
     Binary(&'static str, Box<Expr>, Box<Expr>),
     Where(Box<[Expr; 3]>),
@@ -33,9 +39,17 @@ enum Expr {
 
 #[derive(Clone, Debug)]
 struct Statement {
-    extents: [i64; 3],
+    /// The extent of `k`.
+    reduced: i64,
     op: &'static str,
     rhs: Expr,
+}
+
+#[derive(Clone, Debug)]
+struct Program {
+    /// The extents of `i` and `j`, which the node written has too.
+    extents: [i64; 2],
+    statements: Vec<Statement>,
 }
 
 /// A node that the statement reads, with its values.
@@ -63,6 +77,7 @@ impl Expr {
         match self {
             Expr::Number(x) => x.to_string(),
             Expr::Letter(l) => LETTERS[*l].to_owned(),
+            Expr::Own => "y[i, j]".to_owned(),
             Expr::Read(index, outside) => {
                 let last = extents.map(|extent| extent - 1);
                 // A padded read may leave its node at either end.
@@ -95,10 +110,11 @@ impl Expr {
         }
     }
 
-    fn value(&self, point: [i64; 3], inputs: &mut std::slice::Iter<Input>) -> i32 {
+    fn value(&self, point: [i64; 3], own: i32, inputs: &mut std::slice::Iter<Input>) -> i32 {
         match self {
             Expr::Number(x) => *x,
             Expr::Letter(l) => point[*l] as i32,
+            Expr::Own => own,
             Expr::Read(index, outside) => {
                 let input = inputs.next().expect("text and value meet the same reads");
                 let mut offset = Some(0);
@@ -112,7 +128,7 @@ impl Expr {
                 }
             }
             Expr::Unary(op, a) => {
-                let a = a.value(point, inputs);
+                let a = a.value(point, own, inputs);
                 match *op {
                     "-" | "neg" => a.wrapping_neg(),
                     "abs" => a.wrapping_abs(),
@@ -121,7 +137,7 @@ impl Expr {
                 }
             }
             Expr::Binary(op, a, b) => {
-                let (a, b) = (a.value(point, inputs), b.value(point, inputs));
+                let (a, b) = (a.value(point, own, inputs), b.value(point, own, inputs));
                 match *op {
                     "+" => a.wrapping_add(b),
                     "-" => a.wrapping_sub(b),
@@ -151,7 +167,7 @@ impl Expr {
                 }
             }
             Expr::Where(args) => {
-                let [c, t, e] = args.each_ref().map(|arg| arg.value(point, inputs));
+                let [c, t, e] = args.each_ref().map(|arg| arg.value(point, own, inputs));
                 if c != 0 { t } else { e }
             }
         }
@@ -164,30 +180,56 @@ impl Statement {
         self.op != ":="
     }
 
-    fn expected(&self, inputs: &[Input], before: &[f64]) -> Vec<f64> {
-        let [ei, ej, ek] = self.extents;
-        let ek = if self.reduces() { ek } else { 1 };
-        let of = |i: i64, j: i64| {
-            let start = match self.op {
-                ":=" | ":+=" => 0,
-                ":*=" => 1,
-                ":max=" => i32::MIN,
-                ":min=" => i32::MAX,
-                _ => before[(i * ej + j) as usize] as i32,
-            };
-            (0..ek).fold(start, |acc, k| {
-                let new = self.rhs.value([i, j, k], &mut inputs.iter());
-                match self.op {
-                    ":=" => new,
-                    ":+=" | "+=" => acc.wrapping_add(new),
-                    "-=" => acc.wrapping_sub(new),
-                    ":*=" | "*=" => acc.wrapping_mul(new),
-                    ":max=" | "max=" => acc.max(new),
-                    _ => acc.min(new),
-                }
-            })
+    fn text(&self, [ei, ej]: [i64; 2], inputs: &mut Vec<Input>) -> String {
+        let rhs = self.rhs.text([ei, ej, self.reduced], inputs);
+        match self.reduces() {
+            // The last letter occurs once more, so that it is one even if the expression lacks it.
+            true => {
+                format!("y[i, j] {} ({rhs}) + 0*k where i < {ei}, j < {ej}, k < {}", self.op, self.reduced)
+            }
+            false => format!("y[i, j] := {rhs} where i < {ei}, j < {ej}"),
+        }
+    }
+
+    /// The new value of element `[i, j]`.
+    fn element(&self, [i, j]: [i64; 2], old: i32, inputs: &mut std::slice::Iter<Input>) -> i32 {
+        let start = match self.op {
+            ":=" | ":+=" => 0,
+            ":*=" => 1,
+            ":max=" => i32::MIN,
+            ":min=" => i32::MAX,
+            _ => old,
         };
-        (0..ei).flat_map(|i| (0..ej).map(move |j| (i, j))).map(|(i, j)| f64::from(of(i, j))).collect()
+        let before = inputs.clone();
+        (0..if self.reduces() { self.reduced } else { 1 }).fold(start, |acc, k| {
+            *inputs = before.clone();
+            let new = self.rhs.value([i, j, k], old, inputs);
+            match self.op {
+                ":=" => new,
+                ":+=" | "+=" => acc.wrapping_add(new),
+                "-=" => acc.wrapping_sub(new),
+                ":*=" | "*=" => acc.wrapping_mul(new),
+                ":max=" | "max=" => acc.max(new),
+                _ => acc.min(new),
+            }
+        })
+    }
+}
+
+impl Program {
+    fn text(&self, inputs: &mut Vec<Input>) -> String {
+        self.statements.iter().map(|statement| statement.text(self.extents, inputs) + "\n").collect()
+    }
+
+    fn expected(&self, inputs: &[Input], before: &[f64]) -> Vec<f64> {
+        let [_, ej] = self.extents;
+        let element = |(at, &old): (usize, &f64)| {
+            let point = [at as i64 / ej, at as i64 % ej];
+            let mut inputs = inputs.iter();
+            let run = |old, statement: &Statement| statement.element(point, old, &mut inputs);
+            f64::from(self.statements.iter().fold(old as i32, run))
+        };
+        before.iter().enumerate().map(element).collect()
     }
 }
 
@@ -198,7 +240,7 @@ fn index(letters: usize) -> impl Strategy<Value = Index> {
     })
 }
 
-/// An expression in the first `letters` letters.
+/// An expression in the first `letters` letters; with two of them it may read what it writes.
 fn expr(letters: usize) -> impl Strategy<Value = Expr> {
     let read = prop::collection::vec(index(letters), 0..3);
     let padded = (prop::collection::vec(index(letters), 1..3), -9i32..9).prop_map(|(mut index, outside)| {
@@ -207,7 +249,7 @@ fn expr(letters: usize) -> impl Strategy<Value = Expr> {
     });
     let leaf = prop_oneof![
         1 => (-9i32..9).prop_map(Expr::Number),
-        1 => (0..letters).prop_map(Expr::Letter),
+        1 => (0..letters).prop_map(move |letter| if letters == 2 && letter == 1 { Expr::Own } else { Expr::Letter(letter) }),
         3 => read.prop_map(|index| Expr::Read(index, None)),
         1 => padded,
     ];
@@ -226,42 +268,54 @@ fn expr(letters: usize) -> impl Strategy<Value = Expr> {
 }
 
 fn statement() -> impl Strategy<Value = Statement> {
-    let ops = [":=", ":+=", "+=", "-=", ":*=", "*=", ":max=", "max=", ":min=", "min="];
-    (prop::array::uniform3(1i64..4), prop::sample::select(ops.to_vec())).prop_flat_map(|(extents, op)| {
+    let ops = [":=", ":=", ":=", ":+=", "+=", "-=", ":*=", "*=", ":max=", "max=", ":min=", "min="];
+    (1i64..4, prop::sample::select(ops.to_vec())).prop_flat_map(|(reduced, op)| {
         let letters = if op == ":=" { 2 } else { 3 };
-        expr(letters).prop_map(move |rhs| Statement { extents, op, rhs })
+        expr(letters).prop_map(move |rhs| Statement { reduced, op, rhs })
     })
+}
+
+fn a_program() -> impl Strategy<Value = Program> {
+    let statements = prop::collection::vec(statement(), 1..4);
+    (prop::array::uniform2(1i64..4), statements)
+        .prop_map(|(extents, statements)| Program { extents, statements })
+}
+
+/// What `y` holds after a run.
+fn run(machine: &mut Machine, y: &TensorNode, before: &[f64], inputs: &[Input]) -> Vec<f64> {
+    machine.set(y, before);
+    for input in inputs {
+        machine.set(&input.node, &input.values);
+    }
+    machine.run(&[]);
+    machine.get(y)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn statements_mean_what_they_say(statement in statement()) {
+    fn programs_mean_what_they_say(program in a_program()) {
         let mut inputs = Vec::new();
-        let rhs = statement.rhs.text(statement.extents, &mut inputs);
-        let [ei, ej, ek] = statement.extents;
-        // The last letter occurs once more, so that it is one even if the expression lacks it.
-        let (rhs, constraints) = match statement.reduces() {
-            true => (format!("({rhs}) + 0 * k"), format!("i < {ei}, j < {ej}, k < {ek}")),
-            false => (rhs, format!("i < {ei}, j < {ej}")),
-        };
-        let text = format!("y[i, j] {} {rhs} where {constraints}", statement.op);
-        let y = node("y", DType::I32, &[ei as usize, ej as usize]);
+        let text = program.text(&mut inputs);
+        let [ei, ej] = program.extents;
+        let y = TensorNode::builder("y").dims([ei as usize, ej as usize]).dtype(DType::I32);
+        let y = y.mode(MemoryMode::Materialized).build().expect("small");
         let nodes: Vec<TensorNode> = inputs.iter().map(|input| input.node.clone()).chain([y.clone()]).collect();
-        let assignments = match parse(&text, &nodes) {
-            Ok(assignments) => assignments,
-            Err(error) => return Err(TestCaseError::fail(error.to_string())),
-        };
-        let mut machine = Machine::new(&assignments);
-        let routine = &machine.lowered.routine;
-        prop_assert!(verify(routine).is_ok(), "{}\n{}", verify(routine).unwrap_err(), print(routine));
+        let assignments = parse(&text, &nodes).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let before: Vec<f64> = (0..ei * ej).map(|i| i as f64 - 3.0).collect();
-        machine.set(&y, &before);
-        for input in &inputs {
-            machine.set(&input.node, &input.values);
-        }
-        machine.run(&[]);
-        prop_assert_eq!(machine.get(&y), statement.expected(&inputs, &before), "{}", text);
+        let expected = program.expected(&inputs, &before);
+
+        let mut machine = Machine::new(&assignments);
+        let routine = machine.lowered.routine.clone();
+        prop_assert!(verify(&routine).is_ok(), "{}\n{}", verify(&routine).unwrap_err(), print(&routine));
+        prop_assert_eq!(run(&mut machine, &y, &before, &inputs), &expected[..], "{}", text);
+
+        let optimized = optimize(routine, &Settings::default()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let routine = optimized.routine;
+        prop_assert!(verify(&routine).is_ok(), "{}\n{}", verify(&routine).unwrap_err(), print(&routine));
+        let listing = print(&routine);
+        machine.lowered.routine = routine;
+        prop_assert_eq!(run(&mut machine, &y, &before, &inputs), expected, "{}\n{}", text, listing);
     }
 }

@@ -40,11 +40,11 @@ pub(super) fn symbol_ranges(
     table: &[StaticSymbol],
     renumbering: &[SymbolId],
 ) -> Result<Vec<i64>, LowerError> {
-    let mut limits: Vec<Option<i64>> = vec![None; table.len()];
+    let mut solver = Solver { table, renumbering, limits: vec![None; table.len()] };
     let mut result = Ok(());
     assign::each_step(&assignments.steps, &mut |step| {
         if let (Step::Accum(accum), Ok(())) = (step, &result) {
-            result = check_accum(accum, table, renumbering, &mut limits);
+            result = solver.accum(accum);
         }
     });
     result?;
@@ -53,28 +53,59 @@ pub(super) fn symbol_ranges(
         Some(range) => Ok(range),
         None => Err(LowerError::SymbolUnranged { name: symbol.name.clone() }),
     };
-    table.iter().zip(limits).map(ranged).collect()
+    table.iter().zip(solver.limits).map(ranged).collect()
 }
 
-fn check_accum(
-    accum: &Accum,
-    table: &[StaticSymbol],
-    renumbering: &[SymbolId],
-    limits: &mut [Option<i64>],
-) -> Result<(), LowerError> {
-    check_symbols(accum, renumbering)?;
-    let projections = &accum.projections;
-    let positions = positions(accum)?;
-    // Nothing is accessed, whatever the indices say.
-    if projections.product_space().contains(&0) {
-        return Ok(());
+/// Checks accesses and notes how far symbols without a range may go.
+struct Solver<'a> {
+    table: &'a [StaticSymbol],
+    renumbering: &'a [SymbolId],
+    /// The largest range so far of each symbol of the table that has none.
+    limits: Vec<Option<i64>>,
+}
+
+impl Solver<'_> {
+    fn accum(&mut self, accum: &Accum) -> Result<(), LowerError> {
+        self.check_symbols(accum)?;
+        let positions = positions(accum)?;
+        // Without iterations nothing is accessed, whatever the indices say.
+        if accum.projections.product_space().contains(&0) {
+            return Ok(());
+        }
+        positions.iter().try_for_each(|position| self.position(position, &accum.projections))
     }
-    for position in &positions {
-        let symbol = |id: SymbolId| renumbering[id.index()].index();
+
+    fn check_symbols(&self, accum: &Accum) -> Result<(), LowerError> {
+        let p = &accum.projections;
+        let symbols = self.renumbering.len();
+        let indices = p.project_lhs().iter().chain(p.project_rhs().iter().flatten());
+        for index in indices.map(AxisIndex::affine) {
+            for (var, _) in index.terms() {
+                match var {
+                    Var::Symbol(id) if id.index() >= symbols => {
+                        return Err(LowerError::UnknownSymbol {
+                            node: accum.lhs.name(),
+                            symbol: id.0,
+                            symbols,
+                        });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The place in the table of a symbol of the assignments.
+    fn at(&self, id: SymbolId) -> usize {
+        self.renumbering[id.index()].index()
+    }
+
+    fn position(&mut self, position: &Position, projections: &Projections) -> Result<(), LowerError> {
         let mut open: Vec<SymbolId> = Vec::new();
         let bounds = position.index.bounds(|var| match var {
             Var::Loop(id) => (0, extent(projections.extent_of(id)) - 1),
-            Var::Symbol(id) => match table[symbol(id)].range {
+            Var::Symbol(id) => match self.table[self.at(id)].range {
                 Some(range) => (0, range.max(1) - 1),
                 None => {
                     open.push(id);
@@ -82,40 +113,41 @@ fn check_accum(
                 }
             },
         });
-        let (lo, hi) = bounds.ok_or_else(|| position.overflow(table, renumbering))?;
+        let (lo, hi) = bounds.ok_or_else(|| self.overflow(position))?;
         if lo < position.min || hi >= position.max {
-            return Err(position.out_of_bounds(lo, hi, table, renumbering));
+            return Err(self.out_of_bounds(position, lo, hi));
         }
         match open.as_slice() {
             [] => {}
             [id] => {
                 let range = position.largest_range(position.index.coefficient(*id), lo, hi);
-                let limit = &mut limits[symbol(*id)];
-                *limit = Some(limit.map_or(range, |known| known.min(range)));
+                let at = self.at(*id);
+                self.limits[at] = Some(self.limits[at].map_or(range, |known| known.min(range)));
             }
             [id, ..] => {
-                return Err(LowerError::SymbolUnranged { name: table[symbol(*id)].name.clone() });
+                return Err(LowerError::SymbolUnranged { name: self.table[self.at(*id)].name.clone() });
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-fn check_symbols(accum: &Accum, renumbering: &[SymbolId]) -> Result<(), LowerError> {
-    let p = &accum.projections;
-    let indices = p.project_lhs().iter().chain(p.project_rhs().iter().flatten());
-    for index in indices.map(AxisIndex::affine) {
-        for (var, _) in index.terms() {
-            match var {
-                Var::Symbol(id) if id.index() >= renumbering.len() => {
-                    let (symbol, symbols) = (id.0, renumbering.len());
-                    return Err(LowerError::UnknownSymbol { node: accum.lhs.name(), symbol, symbols });
-                }
-                _ => {}
-            }
-        }
+    fn text(&self, position: &Position) -> String {
+        assign::affine_text(&position.index, |var| match var {
+            Var::Loop(id) => id.to_string(),
+            Var::Symbol(id) => self.table[self.at(id)].to_string(),
+        })
     }
-    Ok(())
+
+    fn overflow(&self, position: &Position) -> LowerError {
+        let (node, index) = (position.node.name(), self.text(position));
+        LowerError::Overflow { node, axis: position.axis, index }
+    }
+
+    fn out_of_bounds(&self, position: &Position, lo: i64, hi: i64) -> LowerError {
+        let (node, index) = (position.node.name(), self.text(position));
+        let Position { axis, min, max, .. } = *position;
+        LowerError::OutOfBounds { node, axis, index, lo, hi, min, max }
+    }
 }
 
 impl Position<'_> {
@@ -123,28 +155,6 @@ impl Position<'_> {
     fn largest_range(&self, coefficient: i64, lo: i64, hi: i64) -> i64 {
         let room = if coefficient > 0 { self.max - 1 - hi } else { lo - self.min };
         room / coefficient.saturating_abs().max(1) + 1
-    }
-
-    fn text(&self, table: &[StaticSymbol], renumbering: &[SymbolId]) -> String {
-        assign::affine_text(&self.index, |var| match var {
-            Var::Loop(id) => id.to_string(),
-            Var::Symbol(id) => table[renumbering[id.index()].index()].to_string(),
-        })
-    }
-
-    fn overflow(&self, table: &[StaticSymbol], renumbering: &[SymbolId]) -> LowerError {
-        LowerError::Overflow { node: self.node.name(), axis: self.axis, index: self.text(table, renumbering) }
-    }
-
-    fn out_of_bounds(
-        &self,
-        lo: i64,
-        hi: i64,
-        table: &[StaticSymbol],
-        renumbering: &[SymbolId],
-    ) -> LowerError {
-        let (node, index) = (self.node.name(), self.text(table, renumbering));
-        LowerError::OutOfBounds { node, axis: self.axis, index, lo, hi, min: self.min, max: self.max }
     }
 }
 

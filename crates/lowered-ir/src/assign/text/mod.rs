@@ -24,6 +24,7 @@ mod ast;
 mod emit;
 mod error;
 mod lex;
+mod names;
 mod parse;
 mod ranges;
 mod resolve;
@@ -34,6 +35,7 @@ use tnode::TensorNode;
 use self::ast::{Atom, Statement};
 use self::error::Located;
 pub use self::error::{Span, TextError, TextErrorKind};
+use self::names::NodeNames;
 use self::parse::Program;
 use super::{Assignments, Step};
 use crate::indexing::StaticSymbol;
@@ -50,12 +52,13 @@ pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError>
 fn read(text: &str, nodes: &[TensorNode]) -> Result<Assignments, Located> {
     let Program { statements, symbols } = parse::program(text)?;
     let mut assignments = Assignments::default();
+    let names = NodeNames::new(nodes);
     for name in symbols {
         assignments.symbol(&StaticSymbol::open(name));
     }
     statements.iter().try_for_each(|statement| declare_symbols(statement, &mut assignments))?;
     for statement in &statements {
-        let resolved = resolve::resolve(statement, nodes, &mut assignments)?;
+        let resolved = resolve::resolve(statement, &names, &mut assignments)?;
         let ranges = ranges::letter_ranges(&resolved, text)?;
         ranges::check_bounds(&resolved, &ranges, &assignments, text)?;
         assignments.steps.push(Step::Remark(on_one_line(&text[statement.span.clone()])));

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use tnode::{DType, Dims, TensorNode};
 
 use super::ast::{Access, Atom, Expr, ExprKind, Linear, Number, Statement};
-use super::error::{Located, Span, TextErrorKind, near};
+use super::error::{Located, Span, TextErrorKind};
+use super::names::NodeNames;
 use crate::assign::{AccumOp, Assignments};
 use crate::indexing::{StaticSymbol, axis_iterator};
 use crate::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
@@ -101,7 +102,7 @@ impl Tree {
 /// Resolves one statement; symbols are entered into `assignments`.
 pub(super) fn resolve(
     statement: &Statement,
-    nodes: &[TensorNode],
+    nodes: &NodeNames,
     assignments: &mut Assignments,
 ) -> Result<Resolved, Located> {
     let mut letters = Vec::new();
@@ -155,7 +156,7 @@ fn each_name<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a str, &Span)) {
 }
 
 struct Names<'a> {
-    nodes: &'a [TensorNode],
+    nodes: &'a NodeNames,
     letters: Vec<Letter>,
     assignments: &'a mut Assignments,
 }
@@ -208,7 +209,7 @@ impl Names<'_> {
     }
 
     fn read(&mut self, access: &Access, how: How) -> Result<Read, Located> {
-        let node = find_node(&access.name, self.nodes).map_err(|kind| kind.at(access.name_span.clone()))?;
+        let node = self.nodes.find(&access.name).map_err(|kind| kind.at(access.name_span.clone()))?;
         self.read_node(node, access, how)
     }
 
@@ -256,7 +257,7 @@ impl Names<'_> {
 
     /// A bare name: a letter, a rank-0 node, or one of two numbers.
     fn name(&mut self, name: &str, span: &Span) -> Result<TreeKind, Located> {
-        let node = find_node(name, self.nodes);
+        let node = self.nodes.find(name);
         match (self.letter(name), node) {
             (Some(letter), Err(_)) => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
             (Some(letter), Ok(node)) => match node.dims_without_padding() {
@@ -307,27 +308,4 @@ fn as_index(tree: &Tree) -> Option<Affine> {
         }
         _ => None,
     }
-}
-
-/// The node that people call `name`: by its whole name, else by the last part of its label.
-pub(super) fn find_node(name: &str, nodes: &[TensorNode]) -> Result<TensorNode, TextErrorKind> {
-    let whole = |node: &TensorNode| node.name() == name;
-    let last = |node: &TensorNode| node.label().last().is_some_and(|part| part == name);
-    for matches in [&whole as &dyn Fn(&TensorNode) -> bool, &last] {
-        let found: BTreeSet<&TensorNode> = nodes.iter().filter(|node| matches(node)).collect();
-        let mut found = found.into_iter();
-        match (found.next(), found.next()) {
-            (Some(node), None) => return Ok(node.clone()),
-            (Some(first), Some(second)) => {
-                let named = |node: &TensorNode| format!("{} (label {:?})", node.id(), node.label().join("."));
-                let nodes = [first, second].into_iter().chain(found).map(named).collect();
-                return Err(TextErrorKind::AmbiguousNode { name: name.to_owned(), nodes });
-            }
-            (None, _) => {}
-        }
-    }
-    Err(TextErrorKind::UnknownNode {
-        name: name.to_owned(),
-        near: near(name, nodes.iter().map(TensorNode::name)),
-    })
 }
