@@ -382,29 +382,44 @@ fn the_merge_buffer_is_a_parameter() {
 
 #[test]
 fn parts_of_a_parallel_loop_add_up() {
-    let ir = parse(
+    let kernel = kernel(parse(
         "routine @parts {
-          symbol @n in 0..12
           node %0 \"x\" f32[12, 10]
           node %1 \"y\" f32[12, 10]
-          for i0 in 1..min(11, @n) parallel {
+          for i0 in 0..10 parallel {
             for i1 in 0..10 vector {
-              %1[i0, i1] := %0[i0, i1] + %0[i0 - 1, i1]
+              %1[i0, i1] := %0[i0, i1] + %0[i0 + 1, i1]
             }
           }
         }",
-    );
-    let kernel = kernel(ir);
-    for n in [0, 1, 2, 7, 11] {
-        let memory = filled(&kernel.ir, 9);
-        let mut expected = memory.clone();
-        interp::run(&kernel.ir, &mut expected, &[n]).expect("a valid kernel");
-        for options in all_options() {
-            let artifact = compile(&kernel, &options).expect("a supported kernel");
-            for parts in [vec![0..10], vec![7..10, 0..3, 3..7], vec![0..0, 0..1, 1..10, 10..10]] {
-                let found = run_parts(&artifact, &kernel, &memory, &[n], &parts);
-                compare(&kernel, &memory, &expected, &found, &format!("{parts:?}"));
-            }
+    ));
+    let memory = filled(&kernel.ir, 9);
+    let mut expected = memory.clone();
+    interp::run(&kernel.ir, &mut expected, &[]).expect("a valid kernel");
+    for options in all_options() {
+        let artifact = compile(&kernel, &options).expect("a supported kernel");
+        for parts in [vec![0..10], vec![7..10, 0..3, 3..7], vec![0..0, 0..1, 1..10, 10..10]] {
+            let found = run_parts(&artifact, &kernel, &memory, &[], &parts);
+            compare(&kernel, &memory, &expected, &found, &format!("{parts:?}"));
         }
+    }
+}
+
+#[test]
+fn parallel_loops_that_cannot_be_split_run_whole() {
+    for (range, before) in [("0..min(11, @n)", ""), ("1..11", ""), ("0..11", "zero %0")] {
+        agrees(
+            &format!(
+                "routine @whole {{
+                  symbol @n in 0..12
+                  node %0 \"x\" i32[12]
+                  {before}
+                  for i0 in {range} parallel {{
+                    %0[i0] := %0[i0] + index i32(i0 + 1)
+                  }}
+                }}"
+            ),
+            &[7],
+        );
     }
 }

@@ -189,7 +189,7 @@ impl Emitter<'_> {
             return self.broadcast(dtype, lanes[0]);
         }
         let ty = repr::wide(dtype);
-        let lanes: Vec<Value> = lanes.iter().map(|&v| self.to_lane(dtype, v)).collect();
+        let lanes: Vec<Value> = lanes.iter().map(|&v| self.lane_sized(dtype, v)).collect();
         let parts: Vec<Value> = lanes
             .chunks(LANES / repr::wide_parts(dtype))
             .map(|chunk| {
@@ -209,14 +209,14 @@ impl Emitter<'_> {
         let ty = repr::wide(dtype);
         let value = match dtype {
             DType::Bool => self.ssa.unary(Opcode::Bmask, types::I32, value),
-            _ => self.to_lane(dtype, value),
+            _ => self.lane_sized(dtype, value),
         };
         let splat = self.ssa.splat(ty, value);
         Val::lanes(std::iter::repeat_n(splat, repr::wide_parts(dtype)))
     }
 
     /// A value as wide as the lane that holds it.
-    fn to_lane(&mut self, dtype: DType, value: Value) -> Value {
+    fn lane_sized(&mut self, dtype: DType, value: Value) -> Value {
         if repr::one(dtype).bits() < 32 { self.extend(dtype, types::I32, value) } else { value }
     }
 

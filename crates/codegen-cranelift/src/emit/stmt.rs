@@ -17,26 +17,17 @@ const MAX_REPLICAS: i64 = 64;
 const LANES_PER_ROUND: i64 = 8 * LANES as i64;
 
 impl Emitter<'_> {
-    /// The whole kernel; the part `begin..end` of its parallel loop if that is all there is.
+    /// The whole kernel; the part `begin..end` of its parallel loop if that is all there is and its bounds are known.
     pub(super) fn kernel(&mut self, begin: Value, end: Value) {
-        let body = &self.routine.body;
-        let mut steps = body.iter().filter(|stmt| !matches!(stmt, Stmt::Comment(_)));
-        match (steps.next(), steps.next()) {
-            (Some(Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }), None) => {
-                self.part(*var, (*lo, *hi), body, (begin, end));
+        match self.routine.body.as_slice() {
+            [Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body }] => {
+                let (lo, limit) = (self.ssa.int(types::I64, *lo), self.ssa.int(types::I64, *limit));
+                let [start, end] = [begin, end].map(|at| self.ssa.binary(Opcode::Iadd, lo, at));
+                let end = self.ssa.binary(Opcode::Smin, end, limit);
+                self.looped(*var, (start, end), body);
             }
-            _ => self.block(body),
+            body => self.block(body),
         }
-    }
-
-    /// Iterations `begin..end`, counted from `lo`.
-    fn part(&mut self, var: LoopId, (lo, hi): (i64, Bound), body: &[Stmt], (begin, end): (Value, Value)) {
-        let first = self.ssa.int(types::I64, lo);
-        let start = self.ssa.binary(Opcode::Iadd, first, begin);
-        let end = self.ssa.binary(Opcode::Iadd, first, end);
-        let limit = self.bound(hi);
-        let end = self.ssa.binary(Opcode::Smin, end, limit);
-        self.looped(var, (start, end), body);
     }
 
     fn block(&mut self, body: &[Stmt]) {

@@ -8,7 +8,7 @@ use codegen_core::{
 };
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, host_caps};
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Expr, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
 use tnode::{DType, Scalar};
 
 /// A routine from its text.
@@ -29,7 +29,7 @@ pub(crate) fn kernel(ir: Routine) -> Kernel {
     });
     let indices = ir.symbols.iter().map(|s| Param::StaticIndex { range: s.range });
     let extent = match ir.body.as_slice() {
-        [Stmt::For { lo, hi, kind: LoopKind::Parallel, .. }] => (hi.limit - lo).max(0) as u64,
+        [Stmt::For { lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, .. }] => (limit - lo) as u64,
         _ => 1,
     };
     let abi = KernelAbi {
