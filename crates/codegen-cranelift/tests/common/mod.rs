@@ -29,7 +29,9 @@ pub(crate) fn kernel(ir: Routine) -> Kernel {
     });
     let indices = ir.symbols.iter().map(|s| Param::StaticIndex { range: s.range });
     let extent = match ir.body.as_slice() {
-        [Stmt::For { lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, .. }] => (limit - lo) as u64,
+        [Stmt::For { lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, .. }] => {
+            (limit - lo) as u64
+        }
         _ => 1,
     };
     let abi = KernelAbi {
