@@ -3,18 +3,33 @@
 mod program;
 
 use lowered_ir::assign::text::parse;
+use lowered_ir::ir::Numerics;
+use lowered_ir::pipeline::{Settings, optimize};
 use program::{Machine, f32s, node, values};
-use tnode::{DType, TensorNode};
+use tnode::{DType, MemoryMode, Reason, TensorNode};
 
-/// Runs `text` with the given inputs and returns what `output` holds.
+/// Runs `text` with the given inputs, as it is and optimised, and returns what `output` holds.
 fn run(text: &str, inputs: &[(&TensorNode, &[f64])], output: &TensorNode) -> Vec<f64> {
     let mut nodes: Vec<TensorNode> = inputs.iter().map(|(node, _)| (*node).clone()).collect();
     nodes.push(output.clone());
+    let kept = Reason::new("the test reads it");
+    output.update_memory_mode(MemoryMode::Materialized, kept).expect("nobody else decided");
     let assignments = parse(text, &nodes).unwrap_or_else(|error| panic!("{error}"));
     let mut machine = Machine::new(&assignments);
-    let mentioned = |(node, _): &&(&TensorNode, &[f64])| assignments.nodes().contains(node);
-    for (node, values) in inputs.iter().filter(mentioned) {
-        machine.set(node, values);
+    machine.lowered.routine.numerics = Numerics::Strict;
+    let optimized = optimize(machine.lowered.routine.clone(), &Settings::default());
+    let found = run_once(&mut machine, inputs, output);
+    machine.lowered.routine = optimized.unwrap_or_else(|error| panic!("{error}")).routine;
+    assert_eq!(run_once(&mut machine, inputs, output), found, "{text}");
+    found
+}
+
+fn run_once(machine: &mut Machine, inputs: &[(&TensorNode, &[f64])], output: &TensorNode) -> Vec<f64> {
+    machine.clear();
+    for (node, values) in inputs {
+        if machine.lowered.nodes.contains(node) {
+            machine.set(node, values);
+        }
     }
     machine.run(&[]);
     machine.get(output)

@@ -41,9 +41,9 @@ fn syntax() {
     check(
         "hid[b,h] = bias[h]",
         expect![[r#"
-        line 1, column 10: expected a statement or expression, found `=`
-        1 | hid[b,h] = bias[h]
-          |          ^"#]],
+            line 1, column 10: expected one of `:=` `+=` `*=` `max=` `min=` `:+=` `:*=` `:max=` `:min=`, found `=`
+            1 | hid[b,h] = bias[h]
+              |          ^"#]],
     );
     check(
         "hid[b,h := bias[h]",

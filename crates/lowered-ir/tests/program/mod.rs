@@ -36,6 +36,11 @@ impl Machine {
         Machine { lowered, memory }
     }
 
+    /// Sets all memory to zero again.
+    pub(crate) fn clear(&mut self) {
+        self.memory = Memory::zeroed(&self.lowered.routine);
+    }
+
     fn at(&self, node: &TensorNode) -> usize {
         self.lowered.nodes.iter().position(|n| n == node).expect("the node occurs")
     }

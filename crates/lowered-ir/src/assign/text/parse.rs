@@ -115,7 +115,8 @@ impl Parser<'_> {
         let name_span = self.next().span;
         let lhs = self.access(name, name_span)?;
         let Token::Assign { op, init } = *self.peek() else {
-            return Err(self.expected(&format!("an index `[..]` or one of {}", assignment_signs())));
+            let index = if lhs.indices.is_empty() { "indices `[..]` or " } else { "" };
+            return Err(self.expected(&format!("{index}one of {}", assignment_signs())));
         };
         let op_span = self.next().span;
         let rhs = self.expr()?;
