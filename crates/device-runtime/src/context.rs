@@ -81,7 +81,8 @@ impl Context {
     /// The scheduled uses of a node's memory that are not done, by any stream.
     pub fn pending(&self, node: &TensorNode) -> Option<PendingUse> {
         let buffer = self.0.buffers.get(node)?;
-        Some(lock(&buffer.hazards).pending(self.0.stream.device().driver()))
+        let driver = self.0.stream.device().driver();
+        Some(lock(&buffer.hazards).pending(&|event| driver.is_done(event)))
     }
 
     pub(crate) fn get(&self, node: &TensorNode) -> Option<&Arc<Buffer>> {

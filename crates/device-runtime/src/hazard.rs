@@ -10,7 +10,7 @@ use codegen_core::Access;
 use smallvec::SmallVec;
 
 use crate::{
-    driver::{After, Driver, EventHandle, StreamId},
+    driver::{After, EventHandle, StreamId},
     error::{DriverError, Failure},
 };
 
@@ -32,6 +32,9 @@ struct LastWrite {
 
 /// Events to wait for, each with what the wait protects.
 pub(crate) type Waits = SmallVec<[(EventHandle, After); 8]>;
+
+/// [`crate::Driver::is_done`] of the buffer's device.
+pub(crate) type IsDone<'a> = &'a dyn Fn(&EventHandle) -> Result<bool, DriverError>;
 
 /// The use of a node's memory that is scheduled and not done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,12 +61,12 @@ impl Hazards {
     /// The failure of the last write, where the task reads.
     pub(crate) fn before(
         &mut self,
-        driver: &dyn Driver,
+        is_done: IsDone<'_>,
         stream: StreamId,
         access: Access,
         waits: &mut Waits,
     ) -> Result<(), Failure> {
-        self.prune(driver);
+        self.prune(is_done);
         if let Some(write) = &self.write {
             if let (true, Some(failure)) = (reads(access), &write.failed) {
                 return Err(failure.clone());
@@ -106,8 +109,8 @@ impl Hazards {
     }
 
     /// What is still pending.
-    pub(crate) fn pending(&mut self, driver: &dyn Driver) -> PendingUse {
-        self.prune(driver);
+    pub(crate) fn pending(&mut self, is_done: IsDone<'_>) -> PendingUse {
+        self.prune(is_done);
         let writer = self.write.as_ref().filter(|write| write.event.is_some()).map(|write| write.stream);
         let mut readers: Vec<_> = self.reads.iter().map(|(stream, _)| *stream).collect();
         readers.sort_unstable();
@@ -115,11 +118,11 @@ impl Hazards {
     }
 
     /// Forgets what is done, but for the failure of the last write.
-    fn prune(&mut self, driver: &dyn Driver) {
-        self.reads.retain(|(_, event)| driver.is_done(event) == Ok(false));
+    fn prune(&mut self, is_done: IsDone<'_>) {
+        self.reads.retain(|(_, event)| is_done(event) == Ok(false));
         let Some(write) = &mut self.write else { return };
         let Some(event) = &write.event else { return };
-        match driver.is_done(event) {
+        match is_done(event) {
             Ok(false) => return,
             Ok(true) => {}
             Err(error) => {
@@ -138,5 +141,115 @@ pub(crate) fn failure_of(error: DriverError, stream: StreamId) -> Failure {
     match error {
         DriverError::Failed(failure) => failure,
         other => Failure::new(stream, "event", other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::*;
+
+    const A: StreamId = StreamId(0);
+    const B: StreamId = StreamId(1);
+    const C: StreamId = StreamId(2);
+
+    /// An event that the test completes by hand: 0 pending, 1 done, 2 failed.
+    fn event() -> EventHandle {
+        EventHandle::new(AtomicU8::new(0))
+    }
+
+    fn set(event: &EventHandle, state: u8) {
+        event.get::<AtomicU8>().unwrap().store(state, Ordering::Relaxed);
+    }
+
+    fn is_done(event: &EventHandle) -> Result<bool, DriverError> {
+        match event.get::<AtomicU8>()?.load(Ordering::Relaxed) {
+            2 => Err(DriverError::Failed(failure())),
+            state => Ok(state == 1),
+        }
+    }
+
+    fn failure() -> Failure {
+        Failure::new(A, "kernel", "division of the sea")
+    }
+
+    /// What a use has to wait for; the use itself is entered with a new event.
+    fn use_it(hazards: &mut Hazards, stream: StreamId, access: Access) -> (Vec<After>, EventHandle) {
+        let mut waits = Waits::new();
+        hazards.before(&is_done, stream, access, &mut waits).unwrap();
+        let event = event();
+        hazards.after(stream, access, &event);
+        (waits.into_iter().map(|(_, after)| after).collect(), event)
+    }
+
+    #[test]
+    fn reads_wait_for_the_last_write_of_another_stream() {
+        let hazards = &mut Hazards::default();
+        let (waits, written) = use_it(hazards, A, Access::Write);
+        assert_eq!(waits, []);
+        assert_eq!(use_it(hazards, A, Access::Read).0, []);
+        assert_eq!(use_it(hazards, B, Access::Read).0, [After::Data]);
+        set(&written, 1);
+        assert_eq!(use_it(hazards, C, Access::Read).0, []);
+    }
+
+    #[test]
+    fn writes_wait_for_writes_and_reads_of_other_streams() {
+        let hazards = &mut Hazards::default();
+        use_it(hazards, A, Access::Write);
+        let (_, read) = use_it(hazards, B, Access::Read);
+        use_it(hazards, C, Access::Read);
+        assert_eq!(use_it(hazards, B, Access::Write).0, [After::Order, After::Order], "A's write, C's read");
+        set(&read, 1);
+        assert_eq!(use_it(hazards, A, Access::ReadWrite).0, [After::Data], "B's write; older reads are implied");
+    }
+
+    #[test]
+    fn a_stream_keeps_one_read() {
+        let hazards = &mut Hazards::default();
+        (0..100).for_each(|_| drop(use_it(hazards, A, Access::Read)));
+        assert_eq!(hazards.reads.len(), 1);
+        assert_eq!(hazards.pending(&is_done), PendingUse { writer: None, readers: vec![A] });
+    }
+
+    #[test]
+    fn done_events_are_forgotten() {
+        let hazards = &mut Hazards::default();
+        let (_, written) = use_it(hazards, A, Access::Write);
+        let (_, read) = use_it(hazards, B, Access::Read);
+        assert_eq!(hazards.pending(&is_done), PendingUse { writer: Some(A), readers: vec![B] });
+        set(&written, 1);
+        set(&read, 1);
+        assert_eq!(hazards.pending(&is_done), PendingUse::default());
+        assert!(hazards.write.is_none() && hazards.reads.is_empty());
+    }
+
+    #[test]
+    fn a_failed_write_stays_until_the_next_write() {
+        let hazards = &mut Hazards::default();
+        let (_, written) = use_it(hazards, A, Access::Write);
+        set(&written, 2);
+        for access in [Access::Read, Access::ReadWrite] {
+            assert_eq!(hazards.before(&is_done, A, access, &mut Waits::new()), Err(failure()));
+        }
+        assert_eq!(use_it(hazards, B, Access::Write).0, []);
+        assert_eq!(use_it(hazards, B, Access::Read).0, []);
+    }
+
+    #[test]
+    fn a_failed_read_is_no_concern_of_the_writer() {
+        let hazards = &mut Hazards::default();
+        let (_, read) = use_it(hazards, A, Access::Read);
+        set(&read, 2);
+        assert_eq!(use_it(hazards, B, Access::Write).0, []);
+    }
+
+    #[test]
+    fn a_partly_handed_over_write_is_poisoned_and_still_waited_for() {
+        let hazards = &mut Hazards::default();
+        hazards.after_failure(A, Access::Write, Some(&event()), &failure());
+        assert_eq!(hazards.before(&is_done, B, Access::Read, &mut Waits::new()), Err(failure()));
+        assert_eq!(use_it(hazards, B, Access::Write).0, [After::Order]);
     }
 }

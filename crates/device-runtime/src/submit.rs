@@ -90,10 +90,11 @@ pub(crate) fn submit(
 
 /// The events that the task waits for.
 fn waits(stream: &Stream, uses: &[Use], tables: &mut [MutexGuard<'_, Hazards>]) -> Result<Waits, Error> {
+    let driver = stream.device().driver();
     let mut waits = Waits::new();
     for (table, (buffer, access)) in tables.iter_mut().zip(uses) {
         table
-            .before(stream.device().driver(), stream.stream_id(), *access, &mut waits)
+            .before(&|event| driver.is_done(event), stream.stream_id(), *access, &mut waits)
             .map_err(|failure| Error::Poisoned { node: buffer.node.name(), failure })?;
     }
     Ok(waits)
