@@ -101,7 +101,7 @@ impl Device {
     pub fn new_stream(&self) -> Result<Stream, Error> {
         let id = StreamId(self.0.next_stream.fetch_add(1, Ordering::Relaxed));
         let handle =
-            self.0.driver.new_stream(id).map_err(Error::driver(format!("{id} of {}", self.name())))?;
+            self.0.driver.new_stream(id).map_err(Error::driver(|| format!("{id} of {}", self.name())))?;
         let (stream, registered) = Stream::new(self.clone(), id, handle);
         let mut streams = lock(&self.0.streams);
         streams.retain(|stream| stream.strong_count() > 0);

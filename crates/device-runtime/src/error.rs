@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use tnode::{DType, Dims};
+use tnode::DType;
 
 use crate::driver::{PoolId, StreamId};
 
@@ -185,9 +185,9 @@ pub enum Error {
         /// What was compared with the node.
         what: String,
         /// The node's sizes, with margins.
-        expected: Dims,
+        expected: Vec<usize>,
         /// The other's.
-        found: Dims,
+        found: Vec<usize>,
     },
     /// Element types differ.
     #[error("node `{node}`: {what} has elements of {found}, expected {expected}")]
@@ -300,8 +300,8 @@ pub enum Error {
 
 impl Error {
     /// Wraps a driver's answer, naming what was being done.
-    pub(crate) fn driver(during: impl Into<String>) -> impl FnOnce(DriverError) -> Error {
-        move |source| Error::Driver { during: during.into(), source }
+    pub(crate) fn driver(during: impl FnOnce() -> String) -> impl FnOnce(DriverError) -> Error {
+        move |source| Error::Driver { during: during(), source }
     }
 
     /// The first failure behind this error, if it stems from a task that failed.

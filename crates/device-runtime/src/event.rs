@@ -46,7 +46,7 @@ impl Event {
     ///
     /// The first failure before it.
     pub fn sync(&self) -> Result<(), Error> {
-        self.device.driver().sync(&self.handle).map_err(Error::driver(format!("waiting for {self}")))
+        self.device.driver().sync(&self.handle).map_err(Error::driver(|| format!("waiting for {self}")))
     }
 }
 

@@ -202,7 +202,11 @@ mod tests {
         use_it(hazards, C, Access::Read);
         assert_eq!(use_it(hazards, B, Access::Write).0, [After::Order, After::Order], "A's write, C's read");
         set(&read, 1);
-        assert_eq!(use_it(hazards, A, Access::ReadWrite).0, [After::Data], "B's write; older reads are implied");
+        assert_eq!(
+            use_it(hazards, A, Access::ReadWrite).0,
+            [After::Data],
+            "B's write; older reads are implied"
+        );
     }
 
     #[test]

@@ -35,7 +35,8 @@
 //! * Every type is usable from any thread. Locks are taken in one order: the hazard locks of a submission's buffers by
 //!   ascending [`Location`], then whatever the driver locks; everything else locks alone, for a moment.
 //! * An event can be awaited only after it is recorded, so waits cannot form a cycle.
-//! * Dropping handles never blocks on running work, never frees memory in use and frees everything exactly once.
+//! * Dropping handles never frees memory in use, frees everything exactly once, and waits for nothing, but for the last
+//!   handle of a stream (contexts and routines hold one), which waits for the stream's pending tasks.
 //! * No function panics on any input.
 #![deny(unsafe_code)]
 

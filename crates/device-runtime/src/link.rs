@@ -210,7 +210,8 @@ fn check(schedule: &ScheduledRoutine, decl: &NodeDecl, handle: &TensorNode) -> R
     let what = || format!("node `{}` of routine `{}`", decl.name, schedule.name);
     let (node, expected) = (handle.name(), handle.dims()?);
     if expected != decl.dims {
-        return Err(Error::Shape { node, what: what(), expected, found: decl.dims.clone() });
+        let (expected, found) = (expected.to_vec(), decl.dims.to_vec());
+        return Err(Error::Shape { node, what: what(), expected, found });
     }
     if handle.dtype() != decl.dtype {
         return Err(Error::ElementType { node, what: what(), expected: handle.dtype(), found: decl.dtype });
@@ -225,7 +226,7 @@ fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Po
         return Ok(None);
     }
     let device = context.stream().device();
-    let during = format!("allocating temporaries of `{}` on {}", schedule.name, device.name());
+    let during = || format!("allocating temporaries of `{}` on {}", schedule.name, device.name());
     Pool::new(device, bytes).map(Some).map_err(Error::driver(during))
 }
 
@@ -236,7 +237,7 @@ fn bind(
     handles: &BTreeMap<NodeRef, &TensorNode>,
     temps: Option<&Pool>,
 ) -> Result<Vec<Call>, Error> {
-    let during = format!("loading `{}` on {}", code.schedule.name, context.stream().device().name());
+    let during = || format!("loading `{}` on {}", code.schedule.name, context.stream().device().name());
     let module = context.stream().device().driver().load(&code.artifact).map_err(Error::driver(during))?;
     let place = |slot: &Slot| locate(context, code, handles, temps, slot);
     let calls = code.schedule.calls.iter();
@@ -260,7 +261,7 @@ fn bind_call(
     driver
         .kernel(module, call.kernel)
         .and_then(|kernel| driver.bind(&kernel, args))
-        .map_err(Error::driver(format!("linking `{}`", code.schedule.name)))
+        .map_err(Error::driver(|| format!("linking `{}`", code.schedule.name)))
 }
 
 /// Where a slot's memory is.

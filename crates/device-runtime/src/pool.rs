@@ -69,7 +69,7 @@ pub(crate) fn allocate(device: &Device, nodes: &[&TensorNode]) -> Result<Vec<Arc
         bytes: large.bytes,
         cap: large.cap,
     })?;
-    let pool = |&bytes: &usize| Pool::new(device, bytes).map_err(Error::driver(allocating(device, nodes)));
+    let pool = |&bytes: &usize| Pool::new(device, bytes).map_err(Error::driver(|| allocating(device, nodes)));
     let pools = plan.sizes.iter().map(pool).collect::<Result<Vec<_>, _>>()?;
     let places = plan.places.iter().zip(nodes).zip(items);
     Ok(places

@@ -66,8 +66,9 @@ impl Stream {
     /// Where the device takes no more tasks.
     pub fn all_work(&self) -> Result<Event, Error> {
         let driver = self.0.device.driver();
-        let handle =
-            driver.record(&self.0.handle).map_err(Error::driver(format!("recording on {}", self.name())))?;
+        let handle = driver
+            .record(&self.0.handle)
+            .map_err(Error::driver(|| format!("recording on {}", self.name())))?;
         Ok(Event::new(self.0.device.clone(), self.0.id, handle))
     }
 
@@ -98,7 +99,7 @@ impl Stream {
         let driver = self.0.device.driver();
         driver
             .wait(&self.0.handle, event.handle(), After::Data)
-            .map_err(Error::driver(format!("making {} wait", self.name())))
+            .map_err(Error::driver(|| format!("making {} wait", self.name())))
     }
 
     /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Nodes whose writers failed stay
@@ -109,7 +110,7 @@ impl Stream {
     /// Where the device is beyond help.
     pub fn reset(&self) -> Result<(), Error> {
         let driver = self.0.device.driver();
-        driver.reset_stream(&self.0.handle).map_err(Error::driver(format!("resetting {}", self.name())))
+        driver.reset_stream(&self.0.handle).map_err(Error::driver(|| format!("resetting {}", self.name())))
     }
 
     /// What goes on in the stream, for people; no stable format.

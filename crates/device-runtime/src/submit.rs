@@ -60,7 +60,7 @@ pub(crate) fn submit(
     let mut tables: SmallVec<[MutexGuard<'_, Hazards>; 16]> =
         uses.iter().map(|(buffer, _)| lock(&buffer.hazards)).collect();
     for (event, after) in waits(stream, uses, &mut tables)? {
-        driver.wait(stream.handle(), &event, after).map_err(Error::driver(name()))?;
+        driver.wait(stream.handle(), &event, after).map_err(Error::driver(&name))?;
     }
     let mut begun = false;
     let handed_over = hand_over(driver, stream.handle(), task, &mut begun);
@@ -78,12 +78,12 @@ pub(crate) fn submit(
             if begun {
                 poison(stream, uses, &mut tables, recorded.ok().flatten().as_ref(), &failure);
             }
-            Err(Error::driver(name())(error))
+            Err(Error::driver(&name)(error))
         }
         (Ok(()), Err(error)) => {
             let failure = failure_of(error.clone(), stream.stream_id());
             poison(stream, uses, &mut tables, None, &failure);
-            Err(Error::driver(name())(error))
+            Err(Error::driver(&name)(error))
         }
     }
 }

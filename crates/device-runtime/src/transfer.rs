@@ -144,8 +144,8 @@ fn poisoned(buffer: &Buffer, error: Error) -> Error {
 fn check(node: &TensorNode, array: &HostArray) -> Result<(), Error> {
     let (expected, found) = (node.dims()?, array.dims());
     if expected != *found {
-        let what = "the host array".to_owned();
-        return Err(Error::Shape { node: node.name(), what, expected, found: found.clone() });
+        let (expected, found) = (expected.to_vec(), found.to_vec());
+        return Err(Error::Shape { node: node.name(), what: "the host array".to_owned(), expected, found });
     }
     if node.dtype() != array.dtype() {
         let (expected, found) = (node.dtype(), array.dtype());

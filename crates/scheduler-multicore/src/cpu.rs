@@ -63,7 +63,7 @@ impl Cpu<Inline> {
 }
 
 impl<S: Scheduler> Cpu<S> {
-    /// A device with a scheduler of your own.
+    /// A device with a scheduler; `memory_limit` as in [`Config`].
     pub fn new(scheduler: S, memory_limit: Option<usize>) -> Cpu<S> {
         Cpu {
             caps: caps(&scheduler),

@@ -7,12 +7,15 @@ use device_runtime::{Failure, StreamId};
 
 use crate::{
     lane::LaneId,
-    sync::{Arc, Condvar, Mutex, OnceLock, Ordering, atomic::AtomicU8},
+    sync::{Arc, Condvar, Mutex, OnceLock, Ordering, atomic::AtomicU8, spin_loop},
 };
 
 const PENDING: u8 = 0;
 const DONE: u8 = 1;
 const FAILED: u8 = 2;
+
+/// How often a waiter looks before it sleeps: a few microseconds, about what falling asleep and waking cost.
+const SPINS: usize = 200;
 
 /// A point in a lane's work.
 #[derive(Debug)]
@@ -65,10 +68,13 @@ impl EventState {
         }
     }
 
-    /// Waits until the event is reached.
+    /// Waits until the event is reached: awake for some microseconds, then asleep.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
-        if let Some(result) = self.poll() {
-            return result;
+        for _ in 0..SPINS {
+            if let Some(result) = self.poll() {
+                return result;
+            }
+            spin_loop();
         }
         let mut waiters = self.waiters.lock();
         *waiters += 1;

@@ -6,7 +6,7 @@ use device_runtime::{DriverError, StreamStrategy};
 
 use crate::{
     crew::Crew,
-    lane::{Lane, LaneState, Scheduler},
+    lane::{Lane, LaneState, Scheduler, Sealed},
     sync::{Arc, Mutex},
     task::Task,
 };
@@ -14,6 +14,8 @@ use crate::{
 /// Runs everything on the caller's thread; deterministic.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inline;
+
+impl Sealed for Inline {}
 
 impl Scheduler for Inline {
     type Lane = Caller;

@@ -13,8 +13,9 @@ use crate::{
     task::Task,
 };
 
-/// Decides on which threads the tasks of streams run.
-pub trait Scheduler: Send + Sync + 'static {
+/// Decides on which threads the tasks of streams run. [`crate::Multicore`] and [`crate::Inline`] are all there are: what a
+/// task may rely on is between them and this crate.
+pub trait Scheduler: Sealed + Send + Sync + 'static {
     /// What runs one stream's tasks.
     type Lane: Lane;
 
@@ -35,7 +36,7 @@ pub trait Scheduler: Send + Sync + 'static {
     fn open(&self, state: Arc<LaneState>) -> Result<Self::Lane, DriverError>;
 }
 
-/// Runs the tasks of one stream, in order, each by [`Task::run`].
+/// Runs the tasks of one stream, in order.
 pub trait Lane: Send + Sync + 'static {
     /// Takes a task. May wait for room.
     ///
@@ -53,6 +54,9 @@ pub trait Lane: Send + Sync + 'static {
     /// What goes on, for people.
     fn debug_info(&self) -> String;
 }
+
+/// Keeps the traits of this module to this crate.
+pub trait Sealed {}
 
 /// A lane's number, unique in the process.
 pub(crate) type LaneId = u64;

@@ -7,7 +7,7 @@ use device_runtime::{DriverError, StreamStrategy};
 use crate::{
     cpu::Config,
     crew::Crew,
-    lane::{Lane, LaneState, Scheduler},
+    lane::{Lane, LaneState, Scheduler, Sealed},
     queue::{Queue, Refused},
     sync::{Arc, Mutex, thread},
     task::Task,
@@ -31,6 +31,8 @@ impl Multicore {
         Multicore { threads, queue_capacity: config.queue_capacity, crew: Arc::new(Crew::new(threads)) }
     }
 }
+
+impl Sealed for Multicore {}
 
 impl Scheduler for Multicore {
     type Lane = Worker;

@@ -1,10 +1,12 @@
 //! Hand-made nodes and code for the tests of the CPU device.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::sync::Arc;
 
 use codegen_core::{
-    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot, Temp,
+    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
+    Temp,
     host::{HostArg, HostFn, HostModule, InterpretedKernel},
 };
 use device_runtime::{Context, Device, Driver};

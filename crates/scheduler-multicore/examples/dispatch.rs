@@ -1,0 +1,103 @@
+//! Prints what it costs to run a routine that does nothing: nanoseconds per run, the median of rounds and the best one.
+//!
+//! `enqueue` is the caller's time alone, with the queue large enough never to fill; `pipelined` adds waiting for the last of
+//! a round; `round trip` waits for each run. The machine should be idle.
+#![allow(clippy::print_stdout, reason = "this program's purpose is to print")]
+
+use std::{
+    error::Error,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use codegen_core::{
+    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
+    host::HostModule,
+};
+use device_runtime::{Context, Device, Driver, Event, Routine};
+use lowered_ir::ir::{NodeDecl, NodeRef};
+use scheduler_multicore::{Config, Cpu};
+use tnode::{DType, HostArray, TensorNode};
+
+const ROUNDS: usize = 31;
+const RUNS: usize = 2000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let config = Config { queue_capacity: 8 * RUNS, ..Config::default() };
+    measure("inline", Arc::new(Cpu::inline(config.clone())))?;
+    measure("multicore", Arc::new(Cpu::multicore(config)))
+}
+
+fn measure(name: &str, driver: Arc<dyn Driver>) -> Result<(), Box<dyn Error>> {
+    let routine = empty_routine(&Device::new(driver, 0))?;
+    let last = |runs: usize| -> Result<Event, Box<dyn Error>> {
+        for _ in 1..runs {
+            routine.run(&[])?;
+        }
+        Ok(routine.run(&[])?)
+    };
+    let mut enqueue = Vec::new();
+    let mut pipelined = Vec::new();
+    let mut round_trip = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let event = last(RUNS)?;
+        enqueue.push(start.elapsed());
+        event.sync()?;
+        pipelined.push(start.elapsed());
+        let start = Instant::now();
+        for _ in 0..RUNS {
+            last(1)?.sync()?;
+        }
+        round_trip.push(start.elapsed());
+    }
+    for (what, times) in [("enqueue", enqueue), ("pipelined", pipelined), ("round trip", round_trip)] {
+        let (median, best) = per_run(times);
+        println!("{name:<10} {what:<10} {median:>7.0} ns (best {best:.0})");
+    }
+    Ok(())
+}
+
+/// Median and minimum in nanoseconds per run.
+fn per_run(mut times: Vec<Duration>) -> (f64, f64) {
+    times.sort();
+    let each = |time: Duration| time.as_secs_f64() * 1e9 / RUNS as f64;
+    (each(times[times.len() / 2]), each(times[0]))
+}
+
+/// Reads three nodes, writes two, does nothing.
+fn empty_routine(device: &Device) -> Result<Routine, Box<dyn Error>> {
+    unsafe extern "C" fn nothing(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {}
+    let nodes = (0..5)
+        .map(|i| TensorNode::builder(format!("n{i}").as_str()).dims([16]).dtype(DType::F32).build())
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut context = Context::new(&device.new_stream()?);
+    for node in &nodes[..3] {
+        context = context.init_from_host(node, &HostArray::zeros(DType::F32, [16])?)?;
+    }
+    let access = |i| if i < 3 { Access::Read } else { Access::Write };
+    let abi = KernelAbi {
+        name: "nothing".to_owned(),
+        params: (0..5).map(|i| Param::Node { access: access(i), bytes: 64 }).collect(),
+        launch: Launch { extent: 1, grain: 1 },
+        scratch_bytes: 0,
+        cost: Cost::default(),
+    };
+    let args = (0..5).map(|i| Slot::Node(NodeRef(i))).collect();
+    let decl = |node: &TensorNode| -> Result<NodeDecl, tnode::Error> {
+        Ok(NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims()?, mode: node.mode() })
+    };
+    let schedule = ScheduledRoutine {
+        name: "nothing".to_owned(),
+        symbols: vec![],
+        nodes: nodes.iter().map(decl).collect::<Result<_, _>>()?,
+        kernels: vec![],
+        calls: vec![KernelCall { kernel: 0, args, bindings: vec![] }],
+        temps: vec![],
+    };
+    // SAFETY: the function touches nothing and is never unloaded.
+    #[allow(unsafe_code, reason = "wraps a native function")]
+    let module = unsafe { HostModule::native(vec![nothing], Arc::new(())) };
+    let artifact = Artifact { payload: Payload::Host(module), kernels: vec![abi] };
+    Ok(context.link(&Arc::new(Code { schedule, artifact }), &nodes)?)
+}

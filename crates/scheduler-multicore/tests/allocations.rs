@@ -1,0 +1,58 @@
+//! Running a routine allocates its event and nothing else, once warm. One test, since it counts for the whole process.
+#![allow(unsafe_code, reason = "wraps the system's allocator to count")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod support;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use codegen_core::{Access, Launch};
+use scheduler_multicore::{Config, Cpu};
+use support::*;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, base: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`, and `base` is the system's.
+        unsafe { System.dealloc(base, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+unsafe extern "C" fn nothing(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {}
+
+#[test]
+fn a_run_allocates_its_event_and_nothing_else() {
+    let config = Config { threads: 1, ..Config::default() };
+    for device in [device(Cpu::inline(config.clone())), device(Cpu::multicore(config))] {
+        let (x, y) = (node("x", 4), node("y", 4));
+        let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
+        let uses = [(&x, Access::Read), (&y, Access::Write)];
+        let code = native("nothing", &uses, Launch { extent: 1, grain: 1 }, 4096, nothing);
+        let routine = context.link(&code, &[x.clone(), y.clone()]).unwrap();
+        let run = |times| (0..times).for_each(|_| routine.run(&[]).unwrap().sync().unwrap());
+        run(100);
+        // The least of some rounds, since the harness' own thread is counted too.
+        let rounds = (0..5).map(|_| {
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            run(1000);
+            ALLOCATIONS.load(Ordering::Relaxed) - before
+        });
+        assert_eq!(rounds.min(), Some(1000), "{}", device.name());
+    }
+}

@@ -1,0 +1,150 @@
+//! What only a scheduler with threads has: tasks that wait, queues that fill, workers that sleep.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod support;
+
+use std::{
+    slice::from_ref,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use codegen_core::{Access, Launch};
+use device_runtime::{Context, PendingUse, StreamId};
+use scheduler_multicore::{Config, Cpu};
+use support::*;
+use tnode::TensorNode;
+
+/// A routine that writes 1 into the node once the gate has been passed from outside.
+fn gated(context: &Context, node: &TensorNode, gate: &Arc<Barrier>) -> device_runtime::Routine {
+    let gate = Arc::clone(gate);
+    let code = code("gated", &[(node, Access::Write)], &[], move |args, _| {
+        gate.wait();
+        write(&mut args[0])[0] = 1;
+    });
+    context.link(&code, from_ref(node)).unwrap()
+}
+
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+#[test]
+fn events_are_pending_until_their_tasks_are_done() {
+    let device = device(Cpu::multicore(Config::default()));
+    let (x, gate) = (node("x", 1), Arc::new(Barrier::new(2)));
+    let routine = gated(&context(&device), &x, &gate);
+    let first = routine.context().clone();
+    let second = first.on_stream(&device.new_stream().unwrap()).unwrap();
+    let event = routine.run(&[]).unwrap();
+    let copy = code("copy", &[(&x, Access::Read)], &[], |args, _| assert_eq!(read(&args[0])[0], 1));
+    let reader = second.link(&copy, from_ref(&x)).unwrap().run(&[]).unwrap();
+    assert!(!event.is_done() && !reader.is_done());
+    assert!(!first.stream().is_idle() && !second.stream().is_idle());
+    let pending = PendingUse { writer: Some(StreamId(0)), readers: vec![StreamId(1)] };
+    assert_eq!(first.pending(&x), Some(pending.clone()));
+    assert_eq!(second.pending(&x), Some(pending), "both contexts see one buffer");
+    gate.wait();
+    device.sync().unwrap();
+    assert!(event.is_done() && reader.is_done());
+    assert_eq!(first.pending(&x), Some(PendingUse::default()));
+    eventually("idle streams say so", || first.stream().is_idle() && second.stream().is_idle());
+}
+
+#[test]
+fn an_explicit_wait_orders_streams_without_blocking_the_host() {
+    let device = device(Cpu::multicore(Config::default()));
+    let (x, gate) = (node("x", 1), Arc::new(Barrier::new(2)));
+    let routine = gated(&context(&device), &x, &gate);
+    let event = routine.run(&[]).unwrap();
+    let other = device.new_stream().unwrap();
+    other.will_wait_for(&event).unwrap();
+    let behind = other.all_work().unwrap();
+    assert!(!behind.is_done());
+    gate.wait();
+    behind.sync().unwrap();
+    assert!(event.is_done());
+}
+
+#[test]
+fn a_full_queue_holds_its_producer_back() {
+    let device = device(Cpu::multicore(Config { queue_capacity: 4, ..Config::default() }));
+    let (x, gate) = (node("x", 1), Arc::new(Barrier::new(2)));
+    let routine = gated(&context(&device), &x, &gate);
+    routine.run(&[]).unwrap();
+    let through = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                drop(routine.context().stream().all_work().unwrap());
+                through.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        eventually("the queue fills", || through.load(Ordering::Relaxed) >= 3);
+        thread::sleep(Duration::from_millis(20));
+        let held = through.load(Ordering::Relaxed);
+        assert!(held <= 2 * 4, "{held} tasks passed a queue of 4 whose worker stands still");
+        gate.wait();
+    });
+    assert_eq!(through.load(Ordering::Relaxed), 100);
+}
+
+#[test]
+fn an_idle_worker_uses_no_processor() {
+    let device = device(Cpu::multicore(Config::default()));
+    let streams: Vec<_> = (0..8).map(|_| device.new_stream().unwrap()).collect();
+    streams.iter().for_each(|stream| stream.sync().unwrap());
+    thread::sleep(Duration::from_millis(5));
+    let before = worker_ticks();
+    thread::sleep(Duration::from_millis(300));
+    // A tick is 10 ms; eight spinning workers would have used about 2 × 30 on two processors.
+    assert!(worker_ticks() - before <= 3);
+}
+
+/// Processor time of this process' stream threads called `arrayjit-0` to `arrayjit-7`, in ticks; 0 where it cannot be read.
+fn worker_ticks() -> u64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let stats = threads.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter(|stat| stat.contains("(arrayjit-")).map(|stat| ticks(&stat).unwrap_or(0)).sum()
+}
+
+/// Fields 14 and 15 of a thread's `stat`, user and system time.
+fn ticks(stat: &str) -> Option<u64> {
+    let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+static OTHER_THREAD: AtomicBool = AtomicBool::new(false);
+static FIRST: std::sync::OnceLock<thread::ThreadId> = std::sync::OnceLock::new();
+
+/// Waits a little in each part, so that helpers have time to arrive.
+unsafe extern "C" fn slow(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {
+    if *FIRST.get_or_init(|| thread::current().id()) != thread::current().id() {
+        OTHER_THREAD.store(true, Ordering::Relaxed);
+    }
+    thread::sleep(Duration::from_millis(1));
+}
+
+#[test]
+fn idle_threads_help_with_a_large_kernel() {
+    let device = device(Cpu::multicore(Config { threads: 3, ..Config::default() }));
+    let x = node("x", 64);
+    let launch = Launch { extent: 64, grain: 1 };
+    let code = native("slow", &[(&x, Access::Write)], launch, 0, slow);
+    let routine = context(&device).link(&code, from_ref(&x)).unwrap();
+    for _ in 0..200 {
+        routine.run(&[]).unwrap().sync().unwrap();
+        if OTHER_THREAD.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+    panic!("no helper ever came");
+}
