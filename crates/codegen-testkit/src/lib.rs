@@ -1,1 +1,40 @@
-//! The conformance kit: runs the .lir corpus for one code generator and driver.
+//! The conformance kit: runs the `.lir` corpus for one code generator, and for one device.
+//!
+//! # Should I be using this crate?
+//!
+//! Yes, if you write a code generator: one line makes a test of it.
+//!
+//! ```
+//! # use codegen_core::Interpreted;
+//! codegen_testkit::conformance!(interpreted_conforms, Interpreted::new);
+//! # fn main() {}
+//! ```
+//!
+//! Every run of the corpus is scheduled and legalised for the target, compiled, and run on memory with guards around it, in
+//! parts and out of order where the kernel may be split. The result must equal, bit for bit, what the interpreter makes of
+//! the same kernels, and what the corpus expects. What the target does not support is skipped, counted and printed with the
+//! reason.
+#![deny(unsafe_code)]
+
+mod corpus; // what is run, and what it is compared with
+mod device; // through a device's own transfers and launches
+mod host; // kernels of this process, called directly
+mod report;
+
+pub use corpus::{compile_case, run_corpus};
+pub use device::run_corpus_on;
+pub use report::{Outcome, Report};
+
+/// Makes a test that runs the corpus on a code generator: a name for the test and what makes the code generator.
+#[macro_export]
+macro_rules! conformance {
+    ($name:ident, $codegen:expr) => {
+        #[test]
+        fn $name() {
+            let codegen = ($codegen)();
+            let report = $crate::run_corpus(&codegen);
+            println!("{report}");
+            assert!(report.conforms(), "{report}");
+        }
+    };
+}

@@ -1,0 +1,129 @@
+//! Every run of the corpus, compiled by a code generator and compared with the interpreter.
+
+use codegen_core::{
+    Artifact, Codegen, CodegenError, Interpreted, LegaliseError, ScheduleOptions, ScheduledRoutine, legalise,
+    schedule,
+};
+use filetests::RunCase;
+use lowered_ir::{
+    ir::{NodeDecl, Routine},
+    pipeline::{self, optimize},
+    verify::verify,
+};
+use tnode::{DType, MemoryMode, Scalar};
+
+use crate::{
+    host,
+    report::{Outcome, Report},
+};
+
+/// Runs the whole corpus on a code generator for this process: each run as it is written, and optimised.
+///
+/// Code generators for other memory than this process' are compiled and not run; those runs are skipped.
+pub fn run_corpus(codegen: &dyn Codegen) -> Report {
+    let mut report = Report { subject: codegen.name().to_owned(), ..Report::default() };
+    for case in filetests::run_cases() {
+        for (variant, routine) in variants(&case.routine) {
+            let outcome = routine.and_then(|routine| run_case(codegen, &RunCase { routine, ..case.clone() }));
+            report.outcomes.insert(name(&case, variant), outcome.unwrap_or_else(|outcome| outcome));
+        }
+    }
+    report
+}
+
+/// The run's file, line and variant.
+pub(crate) fn name(case: &RunCase, variant: &str) -> String {
+    let file = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path);
+    format!("{}:{} {variant}", file.display(), case.line)
+}
+
+/// The routine as it is written, unless it has nodes that only the optimiser does away with, and optimised.
+pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, Outcome>)> {
+    let optimised = optimize(routine.clone(), &pipeline::Settings::default());
+    let mut variants = vec![("optimised", optimised.map(|o| o.routine).map_err(|e| failed("optimising", e)))];
+    if routine.nodes.iter().all(|decl| !decl.mode.known_virtual()) {
+        variants.push(("as written", Ok(routine.clone())));
+    }
+    variants
+}
+
+/// Schedules a run's routine for a code generator, legalises its kernels and compiles them.
+///
+/// # Errors
+///
+/// [`Outcome::Skipped`] for what the target does not support, [`Outcome::Failed`] for everything else.
+pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledRoutine, Artifact), Outcome> {
+    let caps = codegen.caps();
+    let mut scheduled =
+        schedule(&case.routine, caps, &ScheduleOptions::default()).map_err(|e| failed("scheduling", e))?;
+    for kernel in &mut scheduled.kernels {
+        verify(&kernel.ir).map_err(|e| failed("scheduling", e))?;
+        kernel.ir = legalise(&kernel.ir, caps).map_err(unsupported)?;
+        verify(&kernel.ir).map_err(|e| failed("legalising", e))?;
+    }
+    let artifact = codegen.compile(&scheduled).map_err(refused)?;
+    Ok((scheduled, artifact))
+}
+
+/// What legalisation refuses, the target does not have.
+fn unsupported(error: LegaliseError) -> Outcome {
+    Outcome::Skipped(error.to_string())
+}
+
+fn refused(error: CodegenError) -> Outcome {
+    match error {
+        CodegenError::Unsupported { .. } => Outcome::Skipped(error.to_string()),
+        _ => failed("compiling", error),
+    }
+}
+
+pub(crate) fn failed(stage: &str, error: impl std::fmt::Display) -> Outcome {
+    Outcome::Failed(format!("{stage}: {error}"))
+}
+
+fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome, Outcome> {
+    let (scheduled, artifact) = compile_case(codegen, case)?;
+    let defined = defined(codegen, &scheduled, case)?;
+    let found = host::run(&scheduled, &artifact, codegen.caps(), case)?;
+    compare(&case.routine, &found, &defined)?;
+    case.check(&found).map_err(Outcome::Failed)?;
+    Ok(Outcome::Passed)
+}
+
+/// What the interpreter makes of the same kernels.
+pub(crate) fn defined(
+    codegen: &dyn Codegen,
+    scheduled: &ScheduledRoutine,
+    case: &RunCase,
+) -> Result<Vec<Vec<u8>>, Outcome> {
+    let interpreted = Interpreted::of_target(codegen.caps().clone());
+    let artifact = interpreted.compile(scheduled).map_err(|e| failed("interpreting", e))?;
+    host::run(scheduled, &artifact, codegen.caps(), case)
+}
+
+/// Compares the nodes whose memory outlives the run, bit for bit but for NaNs, which are all alike.
+pub(crate) fn compare(routine: &Routine, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<(), Outcome> {
+    for ((node, decl), (found, defined)) in routine.node_refs().zip(found.iter().zip(defined)) {
+        let at = (0..).zip(scalars(found, decl.dtype).zip(scalars(defined, decl.dtype)));
+        let differs = |(_, (a, b)): &(usize, (Scalar, Scalar))| a != b && !(is_nan(*a) && is_nan(*b));
+        if let Some((at, (found, defined))) = outlives(decl).then(|| at.into_iter().find(differs)).flatten() {
+            let name = &decl.name;
+            let message =
+                format!("node {node} {name:?}, element {at}: {found:?}, but by the interpreter {defined:?}");
+            return Err(Outcome::Failed(message));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn outlives(decl: &NodeDecl) -> bool {
+    !decl.mode.known_virtual() && decl.mode.mode() != Some(MemoryMode::Local)
+}
+
+fn is_nan(value: Scalar) -> bool {
+    value.dtype().is_float() && value.as_f64().is_nan()
+}
+
+fn scalars(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Scalar> + '_ {
+    bytes.chunks_exact(dtype.size_bytes()).filter_map(move |chunk| Scalar::read(dtype, chunk))
+}

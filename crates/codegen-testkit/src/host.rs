@@ -1,0 +1,235 @@
+//! Calls the kernels of a host module on guarded memory.
+//!
+//! The one module with unsafe code: it calls compiled kernels, which nobody can prove correct. Memory is therefore laid out
+//! so that what a wrong kernel does near its buffers is noticed: each buffer has guard bytes before and after it, buffers of
+//! nodes that a kernel only reads are compared with what they held, and scratch memory and temporaries begin as garbage.
+#![allow(unsafe_code, reason = "calling compiled code is what this module is for")]
+
+use codegen_core::{
+    Access, Artifact, Caps, KernelAbi, KernelCall, Param, Payload, ScheduledRoutine, Slot,
+    host::{HostModule, HostPtr},
+};
+use filetests::RunCase;
+
+use crate::report::Outcome;
+
+/// What memory holds that nobody has written.
+const GARBAGE: u8 = 0xa5;
+/// Guard bytes before and after each buffer, at least.
+const GUARD: usize = 256;
+
+/// Runs every call of a scheduled routine on a case's inputs, and gives the bytes of the nodes.
+pub(crate) fn run(
+    scheduled: &ScheduledRoutine,
+    artifact: &Artifact,
+    caps: &Caps,
+    case: &RunCase,
+) -> Result<Vec<Vec<u8>>, Outcome> {
+    let Payload::Host(module) = &artifact.payload else {
+        return Err(Outcome::Skipped("compiled; the code does not run in this process".into()));
+    };
+    let mut memory = Memory::new(scheduled, caps, case);
+    for (position, call) in scheduled.calls.iter().enumerate() {
+        let abi = artifact.kernels.get(call.kernel).ok_or_else(|| wrong(position, "has no kernel"))?;
+        memory.call(module, abi, call, case).map_err(|message| wrong(position, &message))?;
+    }
+    Ok(memory.nodes.iter().map(|node| node.bytes().to_vec()).collect())
+}
+
+fn wrong(call: usize, message: &str) -> Outcome {
+    Outcome::Failed(format!("call {call} {message}"))
+}
+
+/// A buffer at an aligned address, with guard bytes around it.
+struct Buffer {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Buffer {
+    fn new(bytes: &[u8], alignment: usize) -> Buffer {
+        let alignment = alignment.max(1);
+        let mut memory = vec![GARBAGE; bytes.len() + 2 * GUARD + alignment];
+        let start = GUARD + (memory.as_ptr() as usize + GUARD).wrapping_neg() % alignment;
+        memory[start..start + bytes.len()].copy_from_slice(bytes);
+        Buffer { memory, start, len: bytes.len() }
+    }
+
+    fn garbage(len: usize, alignment: usize) -> Buffer {
+        Buffer::new(&vec![GARBAGE; len], alignment)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.len]
+    }
+
+    fn ptr(&mut self, offset: usize, bytes: usize, access: Access) -> Result<HostPtr, String> {
+        if offset.checked_add(bytes).is_none_or(|end| end > self.len) {
+            return Err(format!("takes {bytes} bytes at {offset} of a buffer of {}", self.len));
+        }
+        Ok(HostPtr { base: self.memory.as_mut_ptr().wrapping_add(self.start + offset), bytes, access })
+    }
+
+    fn is_guarded(&self) -> bool {
+        let (before, rest) = self.memory.split_at(self.start);
+        before.iter().chain(&rest[self.len..]).all(|&byte| byte == GARBAGE)
+    }
+}
+
+/// All memory of a run.
+struct Memory {
+    nodes: Vec<Buffer>,
+    temps: Buffer,
+    merge: Buffer,
+    alignment: usize,
+    /// Where each temporary lies in `temps`.
+    offsets: Vec<usize>,
+}
+
+impl Memory {
+    fn new(scheduled: &ScheduledRoutine, caps: &Caps, case: &RunCase) -> Memory {
+        let alignment = caps.alignment;
+        Memory {
+            nodes: case.inputs.iter().map(|bytes| Buffer::new(bytes, alignment)).collect(),
+            temps: Buffer::garbage(scheduled.temp_bytes(), alignment),
+            merge: Buffer::new(case.merge.as_deref().unwrap_or(&[]), alignment),
+            alignment,
+            offsets: scheduled.temps.iter().map(|temp| temp.offset).collect(),
+        }
+    }
+
+    fn call(
+        &mut self,
+        module: &HostModule,
+        abi: &KernelAbi,
+        call: &KernelCall,
+        case: &RunCase,
+    ) -> Result<(), String> {
+        let args = self.args(abi, call)?;
+        let bindings: Option<Vec<i64>> =
+            call.bindings.iter().map(|s| case.bindings.get(s.index()).copied()).collect();
+        let bindings = bindings.ok_or("binds a symbol that the routine lacks")?;
+        let before: Vec<Vec<u8>> = self.buffers().map(|buffer| buffer.bytes().to_vec()).collect();
+        for (begin, end) in parts(abi.launch.extent, module.is_splittable(call.kernel)) {
+            let mut scratch = Buffer::garbage(abi.scratch_bytes, self.alignment);
+            let scratch_ptr = scratch.ptr(0, abi.scratch_bytes, Access::ReadWrite)?.base;
+            // SAFETY: every argument points into a buffer of `self` that is alive, aligned and as long as the parameter
+            // says (`args` checked that); parameters are bound to different buffers or parts of one, as the scheduler
+            // plans them and `disjoint` has checked; nobody else runs; scratch memory is this call's own, and the parts
+            // lie within the extent. That the code keeps its side is what is being tested.
+            unsafe { module.call(call.kernel, &args, &bindings, scratch_ptr, begin, end) };
+            if !scratch.is_guarded() {
+                return Err("writes outside its scratch memory".into());
+            }
+        }
+        self.check_untouched(&args, &before)
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.nodes.iter().chain([&self.temps, &self.merge])
+    }
+
+    /// The memory parameters, in order.
+    fn args(&mut self, abi: &KernelAbi, call: &KernelCall) -> Result<Vec<HostPtr>, String> {
+        let memory = abi.params.iter().filter_map(|param| match *param {
+            Param::Node { access, bytes } => Some((access, bytes)),
+            Param::MergeBuffer { bytes } => Some((Access::Read, bytes)),
+            Param::StaticIndex { .. } => None,
+        });
+        let memory: Vec<(Access, usize)> = memory.collect();
+        if memory.len() != call.args.len() {
+            return Err(format!("has {} memory parameters, and {} arguments", memory.len(), call.args.len()));
+        }
+        let args =
+            memory.into_iter().zip(&call.args).map(|((access, bytes), slot)| self.arg(*slot, access, bytes));
+        let args = args.collect::<Result<Vec<_>, _>>()?;
+        if disjoint(&args) {
+            Ok(args)
+        } else {
+            Err("writes memory that another argument holds as well".into())
+        }
+    }
+
+    fn arg(&mut self, slot: Slot, access: Access, bytes: usize) -> Result<HostPtr, String> {
+        match slot {
+            Slot::Node(node) => {
+                let buffer = self.nodes.get_mut(node.index()).ok_or("takes a node that the routine lacks")?;
+                buffer.ptr(0, bytes, access)
+            }
+            Slot::Temp(temp) => {
+                let offset =
+                    *self.offsets.get(temp.0 as usize).ok_or("takes a temporary that was not planned")?;
+                self.temps.ptr(offset, bytes, access)
+            }
+            Slot::Merge(_) => self.merge.ptr(0, bytes, access),
+        }
+    }
+
+    /// Whether guards and everything that the call does not write are as they were.
+    fn check_untouched(&self, args: &[HostPtr], before: &[Vec<u8>]) -> Result<(), String> {
+        let written = |base: usize, at: usize| {
+            let mut written = args.iter().filter(|arg| arg.access != Access::Read);
+            written.any(|arg| (arg.base as usize..arg.base as usize + arg.bytes).contains(&(base + at)))
+        };
+        for (buffer, before) in self.buffers().zip(before) {
+            if !buffer.is_guarded() {
+                return Err("writes outside its arguments".into());
+            }
+            let base = buffer.bytes().as_ptr() as usize;
+            let mut changed =
+                buffer.bytes().iter().zip(before).enumerate().filter(|(_, (now, then))| now != then);
+            if changed.any(|(at, _)| !written(base, at)) {
+                return Err("changes memory that it should only read".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether no written argument overlaps another one.
+fn disjoint(args: &[HostPtr]) -> bool {
+    let range = |arg: &HostPtr| (arg.base as usize, arg.base as usize + arg.bytes);
+    let apart = |a: &HostPtr, b: &HostPtr| {
+        let ((a0, a1), (b0, b1)) = (range(a), range(b));
+        a1 <= b0 || b1 <= a0 || a0 == a1 || b0 == b1
+    };
+    let read_only = |a: &HostPtr, b: &HostPtr| a.access == Access::Read && b.access == Access::Read;
+    args.iter().enumerate().all(|(i, a)| args[..i].iter().all(|b| read_only(a, b) || apart(a, b)))
+}
+
+/// The whole range, or uneven parts of it in an order that nobody would choose.
+fn parts(extent: u64, splittable: bool) -> Vec<(u64, u64)> {
+    let (first, second) = (extent / 5, extent / 2);
+    if splittable && extent > 1 {
+        vec![(second, extent), (0, first), (first, second)]
+    } else {
+        vec![(0, extent)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_range_once() {
+        for extent in 0..20 {
+            let mut parts = parts(extent, true);
+            parts.sort_unstable();
+            let covered: Vec<u64> = parts.into_iter().flat_map(|(begin, end)| begin..end).collect();
+            assert_eq!(covered, (0..extent).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn buffers_are_aligned_and_notice_what_is_written_beside_them() {
+        let mut buffer = Buffer::new(&[1, 2, 3], 64);
+        assert_eq!(buffer.bytes(), [1, 2, 3]);
+        assert_eq!(buffer.bytes().as_ptr() as usize % 64, 0);
+        assert!(buffer.is_guarded());
+        assert!(buffer.ptr(1, 3, Access::Read).is_err());
+        buffer.memory[buffer.start + 3] = 0;
+        assert!(!buffer.is_guarded());
+    }
+}

@@ -1,0 +1,32 @@
+//! The interpreted code generator conforms: as a target of its own, in the place of one with vectors and threads, and behind
+//! a device.
+
+use codegen_core::{Caps, Codegen, Interpreted};
+use codegen_testkit::{conformance, run_corpus_on};
+use device_runtime::Device;
+use scheduler_multicore::{Config, Cpu, Inline};
+
+conformance!(the_interpreter, Interpreted::new);
+conformance!(the_interpreter_of_a_machine_with_vectors, || Interpreted::of_target(vectors(32)));
+conformance!(the_interpreter_of_a_machine_without_narrow_arithmetic, || Interpreted::of_target(narrow()));
+
+/// The interpreter with vectors and threads.
+fn vectors(vector_bytes: usize) -> Caps {
+    Caps { vector_bytes, vector_registers: 16, threads: 4, ..Interpreted::new().caps().clone() }
+}
+
+/// A machine that computes in a few types only, without transcendental operations.
+fn narrow() -> Caps {
+    use tnode::DType::{F32, F64, I32, I64, U8, U32, U64};
+    let arithmetic = [F32, F64, I32, I64, U8, U32, U64].into_iter().collect();
+    Caps { arithmetic, transcendental: false, ..vectors(16) }
+}
+
+#[test]
+fn the_interpreter_behind_a_device() {
+    let driver: Cpu<Inline> = Cpu::<Inline>::inline(Config::default());
+    let device = Device::new(std::sync::Arc::new(driver), 0);
+    let report = run_corpus_on(&Interpreted::of_target(vectors(16)), &device);
+    println!("{report}");
+    assert!(report.conforms(), "{report}");
+}
