@@ -108,6 +108,12 @@ impl Hazards {
         }
     }
 
+    /// The failure of the last write, as far as it is known.
+    pub(crate) fn failure(&mut self, is_done: IsDone<'_>) -> Option<Failure> {
+        self.prune(is_done);
+        self.write.as_ref()?.failed.clone()
+    }
+
     /// What is still pending.
     pub(crate) fn pending(&mut self, is_done: IsDone<'_>) -> PendingUse {
         self.prune(is_done);

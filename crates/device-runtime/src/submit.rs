@@ -13,7 +13,7 @@ use tnode::HostArray;
 
 use crate::{
     driver::{BoundHandle, Driver, HostLanding, StreamHandle},
-    error::{DriverError, Error, Failure},
+    error::{DriverError, Error},
     event::Event,
     hazard::{Hazards, Waits, failure_of},
     pool::{Buffer, lock},
@@ -64,26 +64,23 @@ pub(crate) fn submit(
     }
     let mut begun = false;
     let handed_over = hand_over(driver, stream.handle(), task, &mut begun);
-    let recorded = if begun { driver.record(stream.handle()).map(Some) } else { Ok(None) };
-    match (handed_over, recorded) {
-        (Ok(()), Ok(Some(event))) => {
+    if !begun {
+        handed_over.clone().map_err(Error::driver(&name))?;
+    }
+    let recorded = driver.record(stream.handle());
+    match handed_over.and(recorded.clone()) {
+        Ok(event) => {
             for (table, (_, access)) in tables.iter_mut().zip(uses) {
                 table.after(stream.stream_id(), *access, &event);
             }
             Ok(Event::new(stream.device().clone(), stream.stream_id(), event))
         }
-        (Ok(()), Ok(None)) => stream.all_work(),
-        (Err(error), recorded) => {
+        Err(error) => {
             let failure = failure_of(error.clone(), stream.stream_id());
-            if begun {
-                poison(stream, uses, &mut tables, recorded.ok().flatten().as_ref(), &failure);
+            for (table, (_, access)) in tables.iter_mut().zip(uses) {
+                table.after_failure(stream.stream_id(), *access, recorded.as_ref().ok(), &failure);
             }
-            Err(Error::driver(&name)(error))
-        }
-        (Ok(()), Err(error)) => {
-            let failure = failure_of(error.clone(), stream.stream_id());
-            poison(stream, uses, &mut tables, None, &failure);
-            Err(Error::driver(&name)(error))
+            Err(Error::driver(name)(error))
         }
     }
 }
@@ -98,18 +95,6 @@ fn waits(stream: &Stream, uses: &[Use], tables: &mut [MutexGuard<'_, Hazards>]) 
             .map_err(|failure| Error::Poisoned { node: buffer.node.name(), failure })?;
     }
     Ok(waits)
-}
-
-fn poison(
-    stream: &Stream,
-    uses: &[Use],
-    tables: &mut [MutexGuard<'_, Hazards>],
-    event: Option<&crate::EventHandle>,
-    failure: &Failure,
-) {
-    for (table, (_, access)) in tables.iter_mut().zip(uses) {
-        table.after_failure(stream.stream_id(), *access, event, failure);
-    }
 }
 
 /// Hands the parts of a task over; `begun` tells whether any part was accepted.

@@ -125,18 +125,19 @@ impl Context {
         let landing = Arc::new(Mutex::new(array));
         submit(self.stream(), &uses, name, &Task::CopyOut(buffer, &landing))?
             .sync()
-            .map_err(|error| poisoned(buffer, error))?;
+            .map_err(|error| self.cause(buffer, error))?;
         let empty = HostArray::zeros(buffer.node.dtype(), [0])?;
         let landed = std::mem::replace(&mut *lock(&landing), empty);
         Ok(landed)
     }
-}
 
-/// A failed wait for a node's values, as the state of the node.
-fn poisoned(buffer: &Buffer, error: Error) -> Error {
-    match error.failure() {
-        Some(failure) => Error::Poisoned { node: buffer.node.name(), failure: failure.clone() },
-        None => error,
+    /// Why a copy from a node failed: because the node has no value, or because the stream stopped for another reason.
+    fn cause(&self, buffer: &Buffer, error: Error) -> Error {
+        let driver = self.stream().device().driver();
+        match lock(&buffer.hazards).failure(&|event| driver.is_done(event)) {
+            Some(failure) => Error::Poisoned { node: buffer.node.name(), failure },
+            None => error,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    sync::{Condvar, Mutex, Ordering, atomic::AtomicBool, spin_loop},
+    sync::{Condvar, Mutex, MutexGuard, Ordering, atomic::AtomicBool, spin_loop},
     task::Task,
 };
 
@@ -113,7 +113,7 @@ impl Queue {
         }
     }
 
-    fn hand_over(&self, mut inner: std::sync::MutexGuard<'_, Inner>, batch: &mut VecDeque<Task>) {
+    fn hand_over(&self, mut inner: MutexGuard<'_, Inner>, batch: &mut VecDeque<Task>) {
         mem::swap(&mut inner.tasks, batch);
         self.has_work.store(false, Ordering::Relaxed);
         let blocked = inner.blocked > 0;

@@ -2,10 +2,10 @@
 //!
 //! Mutexes here ignore poisoning: tasks run outside of all locks, so a panic cannot leave a protected value half-written.
 
-pub(crate) use std::sync::{Arc, OnceLock, atomic, atomic::Ordering};
+pub(crate) use std::sync::{Arc, MutexGuard, OnceLock, atomic, atomic::Ordering};
 pub(crate) use std::{hint::spin_loop, thread};
 
-use std::sync::{self, MutexGuard, PoisonError};
+use std::sync::{self, PoisonError};
 
 /// A mutual exclusion lock.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! What only a scheduler with threads has: tasks that wait, queues that fill, workers that sleep.
+//! What only a scheduler with threads has: tasks that wait, queues that fill, threads that help.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -95,31 +95,6 @@ fn a_full_queue_holds_its_producer_back() {
         gate.wait();
     });
     assert_eq!(through.load(Ordering::Relaxed), 100);
-}
-
-#[test]
-fn an_idle_worker_uses_no_processor() {
-    let device = device(Cpu::multicore(Config::default()));
-    let streams: Vec<_> = (0..8).map(|_| device.new_stream().unwrap()).collect();
-    streams.iter().for_each(|stream| stream.sync().unwrap());
-    thread::sleep(Duration::from_millis(5));
-    let before = worker_ticks();
-    thread::sleep(Duration::from_millis(300));
-    // A tick is 10 ms; eight spinning workers would have used about 2 × 30 on two processors.
-    assert!(worker_ticks() - before <= 3);
-}
-
-/// Processor time of this process' stream threads called `arrayjit-0` to `arrayjit-7`, in ticks; 0 where it cannot be read.
-fn worker_ticks() -> u64 {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
-    let stats = threads.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-    stats.filter(|stat| stat.contains("(arrayjit-")).map(|stat| ticks(&stat).unwrap_or(0)).sum()
-}
-
-/// Fields 14 and 15 of a thread's `stat`, user and system time.
-fn ticks(stat: &str) -> Option<u64> {
-    let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
 static OTHER_THREAD: AtomicBool = AtomicBool::new(false);

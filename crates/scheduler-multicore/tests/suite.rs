@@ -37,6 +37,7 @@ suite! {
     random_programs_equal_the_sequential_model
     a_hundred_thousand_tasks_pass_a_small_queue
     a_panic_poisons_what_depends_on_it_and_nothing_else
+    a_failed_stream_says_why_and_healthy_nodes_stay
     dropping_everything_runs_what_is_pending
     memory_returns_to_zero
     sleeping_and_waking_loses_nothing
@@ -218,6 +219,23 @@ fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: Make) {
     let _ = first.from_host(&x, &array(&[9])).unwrap();
     copy_on_second.run(&[]).unwrap().sync().unwrap();
     assert_eq!(values(copy_on_second.context(), &y), [9]);
+}
+
+fn a_failed_stream_says_why_and_healthy_nodes_stay(make: Make) {
+    let device = make(four_threads());
+    let (x, y) = (node("x", 1), node("y", 1));
+    let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();
+    let bad = code("bad", &[(&y, Access::Write)], &[], |_, _| panic!("no luck"));
+    let bad = context.link(&bad, from_ref(&y)).unwrap();
+    drop(bad.run(&[]));
+    let error = bad.context().to_host(&x).unwrap_err();
+    assert!(matches!(&error, Error::Driver { source: DriverError::Failed(_), .. }), "{error}");
+    assert!(error.to_string().ends_with("`bad` failed on stream 0: no luck"), "{error}");
+    assert!(matches!(bad.context().to_host(&y), Err(Error::Poisoned { .. })));
+    assert!(context.stream().sync().is_err());
+    context.stream().reset().unwrap();
+    context.stream().sync().unwrap();
+    assert_eq!(values(bad.context(), &x), [1]);
 }
 
 fn dropping_everything_runs_what_is_pending(make: Make) {

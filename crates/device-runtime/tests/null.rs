@@ -1,0 +1,129 @@
+//! The runtime over the driver that runs nothing: memory, identity, introspection, and what every driver has to refuse.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::sync::Arc;
+
+use codegen_core::{
+    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
+};
+use device_runtime::{
+    Context, Device, Driver, DriverError, Error, Location, NullDevice, PoolId, StreamHandle, Transfer,
+};
+use lowered_ir::ir::{NodeDecl, NodeRef};
+use tnode::{DType, HostArray, TensorNode};
+
+fn node(name: &str, len: usize) -> TensorNode {
+    TensorNode::builder(name).dims([len]).dtype(DType::F32).build().unwrap()
+}
+
+fn device() -> Device {
+    Device::new(Arc::new(NullDevice::new()), 0)
+}
+
+/// One kernel that reads `x` and writes `y`, declared to take `bytes` of each.
+fn code(x: &TensorNode, y: &TensorNode, bytes: usize) -> Arc<Code> {
+    let param = |access| Param::Node { access, bytes };
+    let abi = KernelAbi {
+        name: "kernel".to_owned(),
+        params: vec![param(Access::Read), param(Access::Write)],
+        launch: Launch { extent: 1, grain: 1 },
+        scratch_bytes: 0,
+        cost: Cost::default(),
+    };
+    let decl = |n: &TensorNode| NodeDecl {
+        name: n.name(),
+        dtype: n.dtype(),
+        dims: n.dims().unwrap(),
+        mode: n.mode(),
+    };
+    let args = vec![Slot::Node(NodeRef(0)), Slot::Node(NodeRef(1))];
+    let schedule = ScheduledRoutine {
+        name: "step".to_owned(),
+        symbols: vec![],
+        nodes: vec![decl(x), decl(y)],
+        kernels: vec![],
+        calls: vec![KernelCall { kernel: 0, args, bindings: vec![] }],
+        temps: vec![],
+    };
+    Arc::new(Code {
+        schedule,
+        artifact: Artifact { payload: Payload::Other(Arc::new(())), kernels: vec![abi] },
+    })
+}
+
+#[test]
+fn a_routine_goes_through_all_stages() {
+    let device = device();
+    let (x, y) = (node("x", 4), node("y", 4));
+    let context = Context::new(&device.new_stream().unwrap());
+    let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32; 4], [4]).unwrap()).unwrap();
+    let routine = context.link(&code(&x, &y, 16), &[x.clone(), y.clone()]).unwrap();
+    let event = routine.run(&[]).unwrap();
+    assert!(event.is_done() && routine.context().stream().is_idle());
+    assert_eq!(routine.context().to_host(&y).unwrap().values(), [0.; 4]);
+    assert_eq!(device.memory().live_bytes, 32);
+    assert_eq!(device.driver().used_memory(), 32);
+    drop((context, routine));
+    assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
+}
+
+#[test]
+fn code_that_does_not_fit_its_nodes_is_refused_whole() {
+    let device = device();
+    let (x, y) = (node("x", 4), node("y", 4));
+    let context = Context::new(&device.new_stream().unwrap());
+    let context = context.init_from_host(&x, &HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
+    let error = context.link(&code(&x, &y, 17), &[x.clone(), y.clone()]).unwrap_err();
+    assert!(matches!(&error, Error::Driver { source: DriverError::OutOfBounds { .. }, .. }), "{error}");
+    let mut broken = (*code(&x, &y, 16)).clone();
+    broken.schedule.calls[0].args.pop();
+    let error = context.link(&Arc::new(broken), &[x.clone(), y.clone()]).unwrap_err().to_string();
+    let expected = "kernel `kernel` takes 2 slots and 0 bindings, its call has 1 slots and 0 bindings";
+    assert_eq!(error, format!("routine `step`: its code contradicts itself: {expected}"));
+    let mut broken = (*code(&x, &y, 16)).clone();
+    broken.schedule.calls[0].kernel = 3;
+    assert!(matches!(context.link(&Arc::new(broken), &[x, y]), Err(Error::InvalidCode { .. })));
+    assert_eq!(device.memory().live_bytes, 16, "x alone");
+}
+
+#[test]
+fn nodes_without_elements_need_no_transfer() {
+    let empty = node("empty", 0);
+    let context = Context::new(&device().new_stream().unwrap());
+    let array = HostArray::zeros(DType::F32, [0]).unwrap();
+    let context = context.init_from_host(&empty, &array).unwrap();
+    assert!(matches!(context.from_host(&empty, &array).unwrap(), Transfer::NothingToDo(_)));
+    assert_eq!(context.to_host(&empty).unwrap(), array);
+}
+
+#[test]
+fn streams_and_devices_are_equal_to_themselves_alone() {
+    let (one, other) = (device(), device());
+    assert_ne!(one, other);
+    let (a, b) = (one.new_stream().unwrap(), other.new_stream().unwrap());
+    assert_eq!(a.stream_id(), b.stream_id());
+    assert_ne!(a, b, "the same number on another device");
+    assert_eq!(a, a.clone());
+    assert_ne!(a, one.new_stream().unwrap());
+    assert_eq!((one.name().as_str(), a.name().as_str()), ("null:0", "null:0:0"));
+}
+
+#[test]
+fn foreign_handles_and_ranges_outside_are_refused() {
+    let null = NullDevice::new();
+    let foreign = StreamHandle::new(0u8);
+    assert_eq!(null.record(&foreign).unwrap_err(), DriverError::ForeignHandle { what: "stream" });
+    let stream = null.new_stream(device_runtime::StreamId(0)).unwrap();
+    null.alloc_pool(PoolId(1), 64).unwrap();
+    let zero = |pool, offset, bytes| {
+        // SAFETY: the driver runs nothing, so there is nothing to order.
+        #[allow(unsafe_code, reason = "calls the driver directly")]
+        unsafe {
+            null.memset_zero(&stream, Location { pool: PoolId(pool), offset }, bytes)
+        }
+    };
+    assert_eq!(zero(1, 32, 32), Ok(()));
+    assert_eq!(zero(2, 0, 1), Err(DriverError::NoSuchPool { pool: PoolId(2) }));
+    assert_eq!(zero(1, 33, 32).unwrap_err().to_string(), "pool 1: bytes 33..+32 lie outside its 64 bytes");
+    assert!(zero(1, usize::MAX, 2).is_err());
+}

@@ -1,0 +1,33 @@
+//! Workers without work sleep. One test, since it measures the threads of the whole process.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::{sync::Arc, thread, time::Duration};
+
+use device_runtime::Device;
+use scheduler_multicore::{Config, Cpu};
+
+#[test]
+fn an_idle_worker_uses_no_processor() {
+    let device = Device::new(Arc::new(Cpu::multicore(Config::default())), 0);
+    let streams: Vec<_> = (0..8).map(|_| device.new_stream().unwrap()).collect();
+    streams.iter().for_each(|stream| stream.sync().unwrap());
+    thread::sleep(Duration::from_millis(5));
+    let before = worker_ticks();
+    thread::sleep(Duration::from_millis(300));
+    // A tick is 10 ms; eight spinning workers would have used about 2 × 30 on two processors.
+    assert!(worker_ticks() - before <= 3);
+}
+
+/// Processor time of this process' stream threads, in ticks.
+fn worker_ticks() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let stats = threads.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter(|stat| stat.contains("(arrayjit-")).map(|stat| ticks(&stat).unwrap_or(0)).sum()
+}
+
+/// Fields 14 and 15 of a thread's `stat`, user and system time.
+fn ticks(stat: &str) -> Option<u64> {
+    let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
