@@ -2,13 +2,15 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use codegen_core::host::HostModule;
 use codegen_core::{Artifact, Caps, CodegenError, Compiler, Kernel, KernelAbi, Payload};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
+use cranelift_module::ModuleError;
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::emit;
 use crate::jit::{self, Module};
@@ -41,21 +43,29 @@ impl Compiler for CraneliftCompiler {
         options: &CraneliftOptions,
     ) -> Result<Artifact, CodegenError> {
         let isa: Arc<dyn TargetIsa> = isa(options)?;
-        let compiled = sources
-            .into_par_iter()
-            .map(|CheckedKernel(kernel)| {
-                let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
-                guarded(&kernel.abi.name, || compile(&kernel, &isa, options))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let one = |CheckedKernel(kernel): CheckedKernel| {
+            let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
+            guarded(&kernel.abi.name, || compile(&kernel, &isa, options))
+        };
+        let compiled =
+            workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
         let (modules, kernels): (Vec<Module>, Vec<KernelAbi>) = compiled.into_iter().unzip();
-        Ok(Artifact { payload: Payload::Host(host_module(modules)), kernels })
+        Ok(Artifact { payload: Payload::Host(jit::host_module(modules)), kernels })
     }
 }
 
-fn host_module(modules: Vec<Module>) -> HostModule {
-    jit::host_module(modules)
+/// The threads that compile: as many as the machine runs, with stacks for loops and expressions nested to the limits.
+fn workers() -> Result<&'static ThreadPool, CodegenError> {
+    static WORKERS: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
+    let start = || {
+        let named = |i| format!("compile-{i}");
+        let pool = ThreadPoolBuilder::new().stack_size(STACK_BYTES).thread_name(named).build();
+        pool.map_err(|e| e.to_string())
+    };
+    WORKERS.get_or_init(start).as_ref().map_err(|e| failed("", "starting threads", e.clone()))
 }
+
+const STACK_BYTES: usize = 32 << 20;
 
 /// Compiles one kernel; its ABI says how much scratch memory the code needs.
 fn compile(
@@ -64,8 +74,8 @@ fn compile(
     options: &CraneliftOptions,
 ) -> Result<(Module, KernelAbi), CodegenError> {
     let emitted = emit::emit(kernel, isa.default_call_conv(), options.vectors, jit::helper_id);
-    let module = jit::load(&kernel.abi.name, emitted.func, isa.clone())
-        .map_err(|e| failed(&kernel.abi.name, "code generation", e.to_string()))?;
+    let module =
+        jit::load(&kernel.abi.name, emitted.func, isa.clone()).map_err(|e| refused(&kernel.abi.name, &e))?;
     perf_map::record(&kernel.abi.name, module.address(), module.code_bytes());
     let scratch_bytes = emitted.scratch_bytes;
     Ok((module, KernelAbi { scratch_bytes, ..kernel.abi.clone() }))
@@ -80,12 +90,14 @@ pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, C
     crate::support::check(kernel)?;
     let isa = isa(options)?;
     let name = &kernel.abi.name;
-    guarded(name, || {
-        let emitted = emit::emit(kernel, isa.default_call_conv(), options.vectors, jit::helper_id);
-        let clif = emitted.func.display().to_string();
-        let machine_code =
-            jit::disassemble(emitted.func, &*isa).map_err(|e| failed(name, "code generation", e))?;
-        Ok(Listing { clif, machine_code })
+    workers()?.install(|| {
+        guarded(name, || {
+            let emitted = emit::emit(kernel, isa.default_call_conv(), options.vectors, jit::helper_id);
+            let clif = emitted.func.display().to_string();
+            let machine_code =
+                jit::disassemble(emitted.func, &*isa).map_err(|e| failed(name, "code generation", e))?;
+            Ok(Listing { clif, machine_code })
+        })
     })
 }
 
@@ -125,6 +137,26 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     format!("panic: {}", text.unwrap_or("without message"))
 }
+
+/// What Cranelift's refusal means to the user.
+fn refused(kernel: &str, error: &ModuleError) -> CodegenError {
+    use cranelift_codegen::CodegenError::{CodeTooLarge, ImplLimitExceeded};
+    match error {
+        ModuleError::Compilation(CodeTooLarge | ImplLimitExceeded) => CodegenError::Unsupported {
+            codegen: NAME.into(),
+            kernel: kernel.into(),
+            op: "a kernel of this size".into(),
+            why: format!("{error}; less unrolling would make it smaller"),
+        },
+        ModuleError::Allocation { .. } => {
+            CodegenError::OutOfMemory { kernel: kernel.into(), bytes: PAGE_BYTES }
+        }
+        _ => failed(kernel, "code generation", error.to_string()),
+    }
+}
+
+/// The least that the system is asked for; how much it refused is not told.
+const PAGE_BYTES: usize = 4096;
 
 fn failed(kernel: &str, stage: &'static str, message: String) -> CodegenError {
     CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }

@@ -423,3 +423,30 @@ fn parallel_loops_that_cannot_be_split_run_whole() {
         );
     }
 }
+
+#[test]
+fn loops_and_expressions_nest_deeply() {
+    let depth = 250;
+    let mut text = String::from("routine @deep {\n  node %0 \"x\" f32[4]\n");
+    (0..depth).for_each(|i| text += &format!("for i{i} in 0..{} {{\n", if i % 50 == 0 { 2 } else { 1 }));
+    let value = (0..depth).fold(String::from("%0[1]"), |value, _| format!("abs({value})"));
+    text += &format!("%0[0] := %0[0] + {value}\n");
+    text += &"}\n".repeat(depth);
+    // The parser and the interpreter need more stack for this than a test's thread has; compiling brings its own.
+    let on_large_stack = std::thread::Builder::new().stack_size(64 << 20);
+    let run = on_large_stack.spawn(move || agrees(&(text + "}\n"), &[])).expect("a thread starts");
+    run.join().expect("deep kernels run");
+}
+
+#[test]
+fn unrolling_ends_before_code_gets_out_of_hand() {
+    agrees(
+        "routine @unrolled {
+          node %0 \"x\" i32[2]
+          for i0 in 0..60 unrolled { for i1 in 0..60 unrolled { for i2 in 0..60 unrolled {
+            %0[0] := %0[0] * 3i32 + index i32(i0 + 2*i1 + 3*i2)
+          } } }
+        }",
+        &[],
+    );
+}

@@ -227,13 +227,16 @@ impl Emitter<'_> {
         self.ssa.bitcast(types::I32X4, picked)
     }
 
-    /// A mask in registers like those of `dtype`.
+    /// A condition as masks in registers like those of `dtype`; it may come as masks of either width.
     pub(super) fn masks_for(&mut self, dtype: DType, condition: &Val) -> Val {
-        if repr::wide_parts(dtype) == 1 {
-            return condition.clone();
+        match (condition.parts.as_slice(), repr::wide_parts(dtype)) {
+            (&[mask], 2) => {
+                let opcodes = [Opcode::SwidenLow, Opcode::SwidenHigh];
+                Val::lanes(opcodes.map(|opcode| self.ssa.unary(opcode, types::I32X4, mask)))
+            }
+            (&[low, high], 1) => Val::lanes([self.narrow_pair(low, high)]),
+            _ => condition.clone(),
         }
-        let opcodes = [Opcode::SwidenLow, Opcode::SwidenHigh];
-        Val::lanes(opcodes.map(|opcode| self.ssa.unary(opcode, types::I32X4, condition.first())))
     }
 
     /// An integer in a wider register, by the sign of its type.

@@ -53,7 +53,8 @@ impl Emitter<'_> {
     }
 
     fn ternary_expr(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> (DType, Val) {
-        let [(first, mut x), (dtype, mut y), (_, z)] = [a, b, c].map(|e| self.expr(e));
+        let (first, mut x) = if op == TernaryOp::Where { self.condition(a) } else { self.expr(a) };
+        let [(dtype, mut y), (_, z)] = [b, c].map(|e| self.expr(e));
         // The first factor's register is overwritten: better one that holds other lanes next time than the common value.
         if op == TernaryOp::Fma && y.wide && !x.wide {
             std::mem::swap(&mut x, &mut y);
@@ -64,6 +65,21 @@ impl Emitter<'_> {
             TernaryOp::Fma => self.fma(dtype, &x, &y, &z),
         };
         (dtype, value)
+    }
+
+    /// A condition; if it compares lanes, as masks of their width.
+    fn condition(&mut self, condition: &Expr) -> (DType, Val) {
+        match condition {
+            Expr::Binary { op, a, b } if op.is_comparison() => {
+                let [(dtype, x), (_, y)] = [a, b].map(|e| self.expr(e));
+                let [x, y] = self.alike([(dtype, x), (dtype, y)]);
+                if dtype == DType::Bool {
+                    return (DType::Bool, self.binary(*op, dtype, &x, &y));
+                }
+                (DType::Bool, self.compare_masks(*op, dtype, &x, &y))
+            }
+            _ => self.expr(condition),
+        }
     }
 
     /// All operands as lanes if one is, so that they can be computed with each other.

@@ -326,16 +326,22 @@ impl Emitter<'_> {
     }
 
     fn compare(&mut self, op: BinaryOp, dtype: DType, a: &Val, b: &Val) -> Val {
+        let masks = self.compare_masks(op, dtype, a, b);
+        match masks.parts.as_slice() {
+            &[low, high] => Val::lanes([self.narrow_pair(low, high)]),
+            _ => masks,
+        }
+    }
+
+    /// The result of a comparison; on lanes, masks as wide as what is compared.
+    pub(super) fn compare_masks(&mut self, op: BinaryOp, dtype: DType, a: &Val, b: &Val) -> Val {
         if a.wide && !binary_has_lanes(op, dtype) {
             let args = [(dtype, a), (dtype, b)];
             return self.lane_by_lane(DType::Bool, &args, |s, v| s.compare_part(op, dtype, v[0], v[1]));
         }
-        let parts: Vec<Value> =
+        let parts =
             (0..a.parts.len()).map(|i| self.compare_part(op, dtype, a.parts[i], b.parts[i])).collect();
-        match parts.as_slice() {
-            &[low, high] => Val::lanes([self.narrow_pair(low, high)]),
-            _ => Val { parts: parts.into_iter().collect(), wide: a.wide },
-        }
+        Val { parts, wide: a.wide }
     }
 
     fn compare_part(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Value {

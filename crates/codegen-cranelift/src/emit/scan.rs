@@ -45,9 +45,9 @@ pub(super) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     assigned
 }
 
-/// About how many instructions the block becomes; `None` if it has a loop that stays one.
-pub(super) fn weight(body: &[Stmt]) -> Option<usize> {
-    body.iter().try_fold(0usize, |sum, stmt| {
+/// About how many instructions the block becomes.
+pub(super) fn size(body: &[Stmt]) -> usize {
+    body.iter().fold(0, |sum, stmt| {
         let one = match stmt {
             Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => {
                 let mut parts = 1;
@@ -55,16 +55,30 @@ pub(super) fn weight(body: &[Stmt]) -> Option<usize> {
                 parts
             }
             Stmt::For { kind: LoopKind::Vector, hi, body, .. } => {
-                weight(body)?.saturating_mul((hi.limit.max(0) as usize).div_ceil(LANES))
+                size(body).saturating_mul((hi.limit.max(0) as usize).div_ceil(LANES))
             }
             Stmt::For { kind: LoopKind::Unrolled, lo, hi, body, .. } => {
-                weight(body)?.saturating_mul((hi.limit - lo).max(0) as usize)
+                size(body).saturating_mul((hi.limit - lo).max(0) as usize)
             }
-            Stmt::For { .. } | Stmt::Zero { .. } => return None,
+            Stmt::For { body, .. } => size(body).saturating_add(4),
+            Stmt::Zero { .. } => 16,
             Stmt::Declare { .. } | Stmt::Comment(_) => 0,
         };
-        Some(sum.saturating_add(one))
+        sum.saturating_add(one)
     })
+}
+
+/// Whether the block has loops that stay loops in the code.
+pub(super) fn has_loops(body: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(body, &mut |stmt| {
+        found |= match stmt {
+            Stmt::For { kind, .. } => matches!(kind, LoopKind::Serial | LoopKind::Parallel),
+            Stmt::Zero { .. } => true,
+            Stmt::Set { .. } | Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => false,
+        };
+    });
+    found
 }
 
 /// Whether the elements of some local are picked by the variable, so that the loop can only be replicated.

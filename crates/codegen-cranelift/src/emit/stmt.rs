@@ -13,6 +13,9 @@ use super::scan;
 /// Loops with more iterations than this are not replicated unless they must be.
 const MAX_REPLICAS: i64 = 64;
 
+/// The most instructions, roughly, that a loop is replicated into unless it must be.
+const MAX_REPLICATED_SIZE: usize = 1 << 13;
+
 /// Lanes that one round of a long vector loop computes.
 const LANES_PER_ROUND: i64 = 8 * LANES as i64;
 
@@ -127,12 +130,12 @@ impl Emitter<'_> {
     /// one iteration to the next, the moves between their registers at the jump weigh.
     fn iterations_per_round(&self, body: &[Stmt]) -> i64 {
         let carries = scan::assigned(body).iter().any(|local| self.declared.contains_key(local));
-        match scan::weight(body) {
-            None => 1,
-            Some(0..=16) => 4,
-            Some(17..=64) if carries => 4,
-            Some(65..=128) if carries => 2,
-            Some(_) => 1,
+        match scan::size(body) {
+            _ if scan::has_loops(body) => 1,
+            0..=16 => 4,
+            17..=64 if carries => 4,
+            65..=128 if carries => 2,
+            _ => 1,
         }
     }
 
@@ -220,5 +223,7 @@ impl Emitter<'_> {
 
 /// Whether a loop of this many iterations is written out; it must be where it picks registers.
 fn replicates(var: LoopId, count: i64, body: &[Stmt]) -> bool {
-    count <= MAX_REPLICAS || scan::picks_locals(var, body)
+    let fits =
+        count <= MAX_REPLICAS && scan::size(body).saturating_mul(count as usize) <= MAX_REPLICATED_SIZE;
+    fits || scan::picks_locals(var, body)
 }
