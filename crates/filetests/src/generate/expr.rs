@@ -107,9 +107,11 @@ impl Maker<'_, '_> {
 
     /// A read of some node, preferably one of the type, preferably a late one.
     fn any_read(&mut self, dtype: DType) -> Expr {
-        let all = 0..self.nodes.len() as u32;
-        let same: Vec<u32> = all.clone().filter(|&i| self.nodes[i as usize].dtype == dtype).collect();
-        let from = if same.is_empty() || self.choices.chance(1, 6) { all.collect() } else { same };
+        let avoided = self.target.filter(|_| !self.choices.chance(1, 8));
+        let all = (0..self.nodes.len() as u32).filter(|&i| Some(NodeRef(i)) != avoided);
+        let all: Vec<u32> = all.collect();
+        let same: Vec<u32> = all.iter().copied().filter(|&i| self.nodes[i as usize].dtype == dtype).collect();
+        let from = if same.is_empty() || self.choices.chance(1, 3) { all } else { same };
         let late = self.choices.chance(1, 2);
         let at = if late { from.len() - 1 } else { self.choices.below(from.len()) };
         self.read(NodeRef(from[at]))

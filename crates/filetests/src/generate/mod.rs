@@ -70,6 +70,8 @@ struct Maker<'c, 'b> {
     scope: Vec<Scoped>,
     /// Scalar locals in scope, with their types.
     locals: Vec<(LocalId, DType)>,
+    /// The node being written, which its own value seldom reads.
+    target: Option<NodeRef>,
 }
 
 impl<'c, 'b> Maker<'c, 'b> {
@@ -82,6 +84,7 @@ impl<'c, 'b> Maker<'c, 'b> {
             fresh: Fresh::default(),
             scope: Vec::new(),
             locals: Vec::new(),
+            target: None,
         };
         for i in 0..maker.choices.below(3) {
             let range = 1 + maker.choices.below(4) as i64;
@@ -113,11 +116,12 @@ impl<'c, 'b> Maker<'c, 'b> {
     }
 
     fn statements(&mut self) {
-        for _ in 0..1 + self.choices.below(6) {
+        for _ in 0..1 + self.choices.below(8) {
             if self.choices.is_done() {
                 break;
             }
             let node = self.target();
+            self.target = Some(node);
             match self.choices.below(8) {
                 0..=2 => self.map(node),
                 3 | 4 => self.reduction(node),
