@@ -13,14 +13,14 @@
 //! * The value of every store keeps its bits.
 //! * A binding stands before its first use in the same block, so it is in scope of all of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, NodeRef, Routine, Space, Stmt, walk};
 
 use super::cost::own_cost;
 use super::effects::Effects;
 use super::groups::{Group, group_at};
-use super::virtualize::rename_local;
+use super::virtualize::rename_locals;
 
 /// Expressions cheaper than this are repeated rather than bound.
 const WORTH_BINDING: u64 = 4;
@@ -80,7 +80,7 @@ fn share_groups(block: &mut Block) {
             Some((first, end, effects)) if unchanged(&block[*end..at], effects) => {
                 let first = *first;
                 block.drain(group.range.clone());
-                rename_local(&mut block[at..], group.local, first);
+                rename_locals(&mut block[at..], &BTreeMap::from([(group.local, first)]));
             }
             _ => {
                 let Group { local, range, effects } = group;

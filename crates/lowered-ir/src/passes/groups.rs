@@ -25,20 +25,23 @@ pub(super) fn group_at(block: &[Stmt], at: usize) -> Option<Group> {
     let last = at + block[at..].iter().rposition(stores)?;
     let effects = Effects::of(&block[at..=last]);
     let pure = effects.writes.is_empty() && effects.local_writes.is_subset(&effects.declares);
-    let closed = declared_at_top(&block[at..=last]).all(|l| l == *local || !escapes(&block[last + 1..], l));
-    (pure && closed).then_some(Group { local: *local, range: at..=last, effects })
-}
-
-fn declared_at_top(block: &[Stmt]) -> impl Iterator<Item = LocalId> {
-    block.iter().filter_map(|s| match s {
-        Stmt::Declare { local, .. } => Some(*local),
-        _ => None,
+    (pure && stays_inside(&block[at..=last], *local, &block[last + 1..])).then_some(Group {
+        local: *local,
+        range: at..=last,
+        effects,
     })
 }
 
-fn escapes(rest: &[Stmt], local: LocalId) -> bool {
-    let effects = Effects::of(rest);
-    effects.local_reads.contains(&local) || effects.local_writes.contains(&local)
+/// Whether the rest of the block mentions none of the locals declared at the top of the group but its own.
+fn stays_inside(group: &[Stmt], own: LocalId, rest: &[Stmt]) -> bool {
+    let mut inner = group.iter().filter_map(|s| match s {
+        Stmt::Declare { local, .. } if *local != own => Some(*local),
+        _ => None,
+    });
+    let Some(first) = inner.next() else { return true };
+    let rest = Effects::of(rest);
+    let outside = |local: LocalId| !rest.local_reads.contains(&local) && !rest.local_writes.contains(&local);
+    outside(first) && inner.all(outside)
 }
 
 impl Group {

@@ -1,5 +1,7 @@
 //! Repeats a producer's computation for one element: as an expression where it is one, else as statements on a fresh local.
 
+use std::collections::BTreeMap;
+
 use tnode::{DType, Scalar};
 
 use crate::ir::{
@@ -58,7 +60,15 @@ pub(super) fn instantiate(
 }
 
 /// The value of a guarded read: the instance where the guard holds, else `otherwise`.
+///
+/// A value that is itself one read under the same guard takes over `otherwise`.
 pub(super) fn select(guard: &Guard, value: Expr, otherwise: Expr) -> Expr {
+    if let Expr::GetGuarded { guard: own, node, index, .. } = &value
+        && own == guard
+    {
+        let (guard, index) = (guard.clone(), index.clone());
+        return Expr::GetGuarded { guard, node: *node, index, otherwise: Box::new(otherwise) };
+    }
     let holds = guard.iter().map(holds).reduce(|a, b| Expr::binary(BinaryOp::And, a, b));
     match holds {
         Some(holds) => Expr::select(holds, value, otherwise),
@@ -139,46 +149,59 @@ fn without_loops(block: Vec<Stmt>, piece: &Piece) -> Vec<Stmt> {
 
 /// Gives every loop and local of the block a fresh identifier.
 pub(in crate::passes) fn rename(block: &mut [Stmt], fresh: &mut Fresh) {
-    let mut locals = Vec::new();
+    let mut locals = BTreeMap::new();
     walk::each_stmt(block, &mut |stmt| {
         if let Stmt::Declare { local, .. } = stmt {
-            locals.push(*local);
+            locals.insert(*local, fresh.local_id());
         }
     });
-    for local in locals {
-        rename_local(block, local, fresh.local_id());
-    }
-    rename_loops(block, fresh);
+    rename_locals(block, &locals);
+    rename_loops(block, &mut BTreeMap::new(), fresh);
 }
 
-fn rename_loops(block: &mut [Stmt], fresh: &mut Fresh) {
+fn rename_loops(block: &mut [Stmt], names: &mut BTreeMap<LoopId, LoopId>, fresh: &mut Fresh) {
     for stmt in block {
-        if let Stmt::For { var, body, .. } = stmt {
-            let new: LoopId = fresh.loop_id();
-            walk::substitute(body, *var, &Affine::var(new));
-            *var = new;
-            rename_loops(body, fresh);
+        match stmt {
+            Stmt::For { var, body, .. } => {
+                let new = fresh.loop_id();
+                names.insert(*var, new);
+                *var = new;
+                rename_loops(body, names, fresh);
+            }
+            other => walk::map_indices(std::slice::from_mut(other), &mut |index| renamed(index, names)),
         }
     }
 }
 
-/// Replaces one local by another: its declaration, stores and reads.
-pub(in crate::passes) fn rename_local(block: &mut [Stmt], old: LocalId, new: LocalId) {
+fn renamed(index: &Affine, names: &BTreeMap<LoopId, LoopId>) -> Affine {
+    let mut new = Affine::constant(index.offset());
+    for &(var, coefficient) in index.terms() {
+        let var = match var {
+            Var::Loop(id) => Var::Loop(names.get(&id).copied().unwrap_or(id)),
+            Var::Symbol(_) => var,
+        };
+        new.add_term(var, coefficient);
+    }
+    new
+}
+
+/// Replaces locals by others: their declarations, stores and reads.
+pub(in crate::passes) fn rename_locals(block: &mut [Stmt], names: &BTreeMap<LocalId, LocalId>) {
+    let new = |local: LocalId| names.get(&local).copied().unwrap_or(local);
     for stmt in block.iter_mut() {
         match stmt {
-            Stmt::For { body, .. } => rename_local(body, old, new),
-            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } if *local == old => *local = new,
-            _ => {}
+            Stmt::For { body, .. } => rename_locals(body, names),
+            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => *local = new(*local),
+            Stmt::Set { .. } | Stmt::Zero { .. } | Stmt::Comment(_) => {}
         }
-    }
-    let own = |stmt: &Stmt| !matches!(stmt, Stmt::For { .. });
-    for stmt in block.iter_mut().filter(|s| own(s)) {
-        walk::map_values(std::slice::from_mut(stmt), &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::GetLocal { local, index } if local == old => Expr::GetLocal { local: new, index },
-                other => other,
-            })
-        });
+        if !matches!(stmt, Stmt::For { .. }) {
+            walk::map_values(std::slice::from_mut(stmt), &mut |value| {
+                walk::map_expr(value, &mut |e| match e {
+                    Expr::GetLocal { local, index } => Expr::GetLocal { local: new(local), index },
+                    other => other,
+                })
+            });
+        }
     }
 }
 

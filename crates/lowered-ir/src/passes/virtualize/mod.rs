@@ -25,7 +25,7 @@ use super::effects::Effects;
 use super::ranges::Ranges;
 use crate::ir::{Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
 
-pub(in crate::passes) use instantiate::{rename, rename_local};
+pub(in crate::passes) use instantiate::{rename, rename_locals};
 pub use refusal::Refusal;
 
 use instantiate::{Instance, Site, Use};

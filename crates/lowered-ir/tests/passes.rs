@@ -1,0 +1,286 @@
+//! The optimiser's decisions: every refusal, every rule of the mode policy, and what a routine reads and writes.
+
+use lowered_ir::ir::{NodeRef, Routine};
+use lowered_ir::passes::{Refusal, virtualize};
+use lowered_ir::pipeline::{OptimizeError, Optimized, Settings, optimize};
+use lowered_ir::{text, verify};
+use tnode::MemoryMode;
+
+/// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`, `out: f32[4]`.
+fn routine(mode: &str, body: &str) -> Routine {
+    let source = format!(
+        "routine @t strict {{\nsymbol @s in 0..4\nnode %0 \"x\" f32[4] on_device\nnode %1 \"m\" f32[4, 4] on_device\n\
+         node %2 \"t\" f32[4] {mode}\nnode %3 \"u\" f32[4] on_device\nnode %4 \"out\" f32[4] on_device\n{body}\n}}\n"
+    );
+    let routine = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    verify::verify(&routine).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    routine
+}
+
+fn optimized(routine: Routine) -> Optimized {
+    optimize(routine, &Settings::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+const USE: &str = "for i8 in 0..4 { %4[i8] := %2[i8] }";
+const T: NodeRef = NodeRef(2);
+
+/// The body cannot have `t` inlined: undecided, it is refused with this reason; specified virtual, that is an error.
+#[track_caller]
+fn refused(body: &str, expected: &str) {
+    let mut open = routine("", body);
+    let before = text::print(&open);
+    let refusals = virtualize::virtualize(&mut open, &[T]);
+    let texts: Vec<String> = refusals.iter().map(|(_, refusal)| refusal.to_string()).collect();
+    assert_eq!(texts, [expected]);
+    assert_eq!(text::print(&open), before, "a refusal leaves the routine as it was");
+    let error = optimize(routine("virtual", body), &Settings::default()).expect_err("t cannot be virtual");
+    let message = error.to_string();
+    assert!(message.starts_with("routine \"t\": node %2 \"t\" is virtual, but cannot be because "), "{message}");
+}
+
+#[test]
+fn a_node_without_setter_is_refused() {
+    refused(USE, "no statement of this routine computes it");
+}
+
+#[test]
+fn an_index_that_does_not_determine_the_loop_is_refused() {
+    let what = "it is set at index `2*i0 + i1`, which does not determine the loop variables";
+    refused(&format!("for i0 in 0..2 {{ for i1 in 0..2 {{ %2[2*i0 + i1] := %0[i0] }} }}\n{USE}"), what);
+    let what = "it is set at index `@s`, which does not determine the loop variables";
+    refused(&format!("zero %2\n%2[@s] := 1.0f32\n{USE}"), what);
+}
+
+#[test]
+fn a_diagonal_is_refused() {
+    let source = "routine @d strict { node %0 \"x\" f32[4] on_device node %1 \"t\" f32[4, 4]\nnode %2 \"y\" f32[4] on_device\n\
+                  zero %1\nfor i0 in 0..4 { %1[i0, i0] := %0[i0] }\nfor i1 in 0..4 { %2[i1] := %1[i1, 0] }\n}";
+    let mut diagonal = text::parse(&source.replace(" node", "\nnode")).unwrap_or_else(|e| panic!("{e}"));
+    let refusals = virtualize::virtualize(&mut diagonal, &[NodeRef(1)]);
+    assert_eq!(refusals, [(NodeRef(1), Refusal::RepeatedVariable)]);
+}
+
+#[test]
+fn a_range_that_depends_on_a_symbol_is_refused() {
+    let what = "how much of it is set depends on a static symbol";
+    refused(&format!("zero %2\nfor i0 in 0..min(4, @s) {{ %2[i0] := %0[i0] }}\n{USE}"), what);
+}
+
+#[test]
+fn setters_that_disagree_are_refused() {
+    let what = "its setters within one loop nest disagree about its index";
+    refused(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0]\n%2[0] := 1.0f32 }}\n{USE}"), what);
+    refused(&format!("for i0 in 0..4 {{ for i1 in 0..4 {{ %2[i1] := %0[i0] }}\n%2[i0] := 1.0f32 }}\n{USE}"), what);
+}
+
+#[test]
+fn a_use_that_straddles_setters_is_refused() {
+    let what = "a setter covers only a part of the elements that one use reads";
+    refused(&format!("zero %2\nfor i0 in 0..2 {{ %2[i0] := %0[i0] }}\n{USE}"), what);
+    refused(&format!("zero %2\n%2[1] := 1.0f32\n{USE}"), what);
+}
+
+#[test]
+fn a_recurrence_is_refused() {
+    let what = "an element is computed from other elements of the node itself";
+    refused(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] + 1.0f32 }}\n{USE}"), what);
+}
+
+#[test]
+fn locals_that_reach_beyond_one_element_are_refused() {
+    let outside = "declare l0 f32[] register\nl0 := 1.0f32\nfor i0 in 0..4 { %2[i0] := l0 }";
+    refused(&format!("{outside}\n{USE}"), "its computation uses the local l0 from outside of its loops");
+    let carried =
+        "for i1 in 0..1 { declare l0 f32[] register\nfor i0 in 0..4 { l0 := l0 + %0[i0]\n%2[i0] := l0 } }";
+    refused(&format!("{carried}\n{USE}"), "its computation carries the local l0 from one element to the next");
+}
+
+#[test]
+fn a_use_before_the_last_setter_is_refused() {
+    let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
+    let again = "for i1 in 0..4 { %2[i1] := 1.0f32 }";
+    refused(&format!("{set}\n{USE}\n{again}"), "it is used before its last setter is done");
+    let fused = "for i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := %2[i0] }";
+    refused(fused, "it is used before its last setter is done");
+}
+
+#[test]
+fn an_overwritten_input_is_refused() {
+    let what = "its input \"x\" is overwritten before its last use";
+    let set = "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }";
+    refused(&format!("{set}\nzero %0\n{USE}"), what);
+    // The use itself overwrites it: at another element, twice, in a loop that comes back, before reading.
+    refused(&format!("{set}\nfor i1 in 0..4 {{ %0[-i1 + 3] := %2[i1] }}"), what);
+    refused(&format!("{set}\nfor i1 in 0..4 {{ for i2 in 0..2 {{ %0[i1] := %2[i1] }} }}"), what);
+    refused(&format!("{set}\nfor i1 in 0..4 {{ %0[i1] := 1.0f32\n%4[i1] := %2[i1] }}"), what);
+    // The setter's own loop overwrites it.
+    let fused = "for i0 in 0..4 { %2[i0] := %0[i0]\n%0[i0] := 1.0f32 }";
+    refused(&format!("{fused}\n{USE}"), what);
+}
+
+#[test]
+fn a_reduction_inside_a_vector_loop_is_refused() {
+    let sum = "zero %2\nfor i0 in 0..4 { for i1 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1] } }";
+    let what = "its computation has a loop, and it is used inside a vector loop";
+    refused(&format!("{sum}\nfor i8 in 0..4 vector {{ %4[i8] := %2[i8] }}"), what);
+}
+
+#[test]
+fn what_cannot_be_guarded_is_refused() {
+    let guarded = "for i8 in 0..4 { %4[i8] := guarded(0 <= i8 - 1 < 4, %2[i8 - 1], 0.0f32) }";
+    let merge = "for i0 in 0..4 { %2[i0] := merge %0[i0] }";
+    let what = "a guarded use needs its computation guarded, which a read of the merge buffer cannot be";
+    refused(&format!("{merge}\n{guarded}"), what);
+}
+
+#[test]
+fn a_chain_of_windows_grows_too_large_and_is_refused() {
+    let mut source = String::from("routine @w strict {\nnode %0 \"n0\" f32[64] on_device\n");
+    for i in 1..=12 {
+        source += &format!("node %{i} \"n{i}\" f32[{}] {}\n", 64 - 2 * i, if i < 12 { "virtual" } else { "on_device" });
+    }
+    for i in 1..=12 {
+        let p = i - 1;
+        source += &format!(
+            "for i{i} in 0..{} {{ %{i}[i{i}] := %{p}[i{i}] + %{p}[i{i} + 1] * %{p}[i{i} + 2] }}\n",
+            64 - 2 * i
+        );
+    }
+    let windows = text::parse(&(source + "}\n")).unwrap_or_else(|e| panic!("{e}"));
+    let error = optimize(windows, &Settings::default()).expect_err("3 to the power of 11 reads");
+    assert!(error.to_string().contains("more than 16384 operations"), "{error}");
+}
+
+#[test]
+fn a_long_chain_of_virtual_nodes_stays_shallow_and_small() {
+    let mut source = String::from("routine @c strict {\nnode %0 \"n0\" f32[4] on_device\n");
+    for i in 1..=300 {
+        source += &format!("node %{i} \"n{i}\" f32[4] {}\n", if i < 300 { "virtual" } else { "on_device" });
+    }
+    for i in 1..=300 {
+        source += &format!("for i{i} in 0..4 {{ %{i}[i{i}] := %{p}[i{i}] + %{p}[i{i}] }}\n", p = i - 1);
+    }
+    let chain = text::parse(&(source + "}\n")).unwrap_or_else(|e| panic!("{e}"));
+    let result = optimized(chain).routine;
+    verify::verify(&result).unwrap_or_else(|e| panic!("{e}"));
+    assert!(text::print(&result).lines().count() < 1000);
+}
+
+/// The mode of `t` after optimisation.
+fn mode_of_t(mode: &str, body: &str, settings: &Settings) -> Option<MemoryMode> {
+    let result = optimize(routine(mode, body), settings).unwrap_or_else(|e| panic!("{e}"));
+    result.routine.node(T).mode.mode()
+}
+
+#[test]
+fn the_policy_decides_open_modes() {
+    use MemoryMode::{Local, Materialized, OnDevice, Virtual};
+    let usual = Settings::default();
+    let copy = format!("for i0 in 0..4 {{ %2[i0] := %0[i0] }}\n{USE}");
+    let costly = "for i0 in 0..4 { %2[i0] := exp(%0[i0]) }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
+    let sum = format!("zero %2\nfor i0 in 0..4 {{ for i1 in 0..4 {{ %2[i0] := %2[i0] + %1[i0, i1] }} }}\n{USE}");
+    assert_eq!(mode_of_t("", &copy, &usual), Some(Virtual));
+    assert_eq!(mode_of_t("never_virtual", &copy, &usual), Some(Local));
+    assert_eq!(mode_of_t("device_only", &copy, &usual), Some(Local));
+    assert_eq!(mode_of_t("on_device", &copy, &usual), Some(OnDevice(tnode::Sharing::Unset)));
+    assert_eq!(mode_of_t("", costly, &usual), Some(Local));
+    assert_eq!(mode_of_t("", costly, &Settings { max_visits: 4, ..usual.clone() }), Some(Virtual));
+    assert_eq!(mode_of_t("", &sum, &usual), Some(Local));
+    assert_eq!(
+        mode_of_t("", &sum, &Settings { inline_complex_computations: true, ..usual.clone() }),
+        Some(Virtual)
+    );
+    assert_eq!(mode_of_t("", &copy, &Settings { enable_device_only: false, ..usual.clone() }), Some(Materialized));
+    let small = Settings { stack_threshold_bytes: 8, ..usual.clone() };
+    assert_eq!(mode_of_t("", &sum, &small), Some(OnDevice(tnode::Sharing::Unset)));
+    assert_eq!(mode_of_t("", "zero %2", &usual), Some(Materialized));
+    assert_eq!(mode_of_t("", USE, &usual), Some(Materialized));
+}
+
+#[test]
+fn cheap_values_are_stored_when_asked() {
+    let wide = "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
+    let usual = Settings::default();
+    assert_eq!(mode_of_t("", wide, &usual), Some(MemoryMode::Virtual));
+    let stored = Settings { inline_simple_computations: false, ..usual };
+    assert_eq!(mode_of_t("", wide, &stored), Some(MemoryMode::Local));
+}
+
+#[test]
+fn constants_are_stored_when_asked() {
+    let constant = "for i0 in 0..4 { %2[i0] := 2.0f32 }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
+    let usual = Settings { inline_simple_computations: false, ..Settings::default() };
+    assert_eq!(mode_of_t("", constant, &usual), Some(MemoryMode::Virtual));
+    let stored = Settings { inline_scalar_constexprs: false, ..usual };
+    assert_eq!(mode_of_t("", constant, &stored), Some(MemoryMode::Local));
+}
+
+#[test]
+fn contradicted_modes_are_errors_that_name_the_node() {
+    let message = |mode: &str, body: &str| {
+        optimize(routine(mode, body), &Settings::default()).expect_err("a contradiction").to_string()
+    };
+    assert_eq!(
+        message("local", USE),
+        "routine \"t\": node %2 \"t\" is local, but read before this routine has set it; make it materialized"
+    );
+    assert_eq!(
+        message("virtual", "for i0 in 0..4 { %2[i0] := %2[i0] + 1.0f32 }"),
+        "routine \"t\": node %2 \"t\" is virtual, but cannot be because some elements are read before this routine has written them"
+    );
+    assert_eq!(
+        message("virtual", "for i0 in 0..4 { %4[i0] := merge %2[i0] }"),
+        "routine \"t\": node %2 \"t\" is virtual, but cannot be because its copy is read from the merge buffer, so another device has it in memory"
+    );
+}
+
+#[test]
+fn inputs_are_what_is_read_first_and_outputs_what_is_written() {
+    let result = optimized(routine(
+        "",
+        "for i0 in 0..4 { %2[i0] := %0[i0] * 2.0f32 }\nfor i1 in 0..4 { %3[i1] := %3[i1] + %2[i1] + merge %4[i1] }\nzero %4",
+    ));
+    assert_eq!(result.inputs, [NodeRef(0), NodeRef(3)]);
+    assert_eq!(result.outputs, [NodeRef(3), NodeRef(4)]);
+    assert_eq!(result.merge, Some(NodeRef(4)));
+}
+
+#[test]
+fn a_read_is_initial_unless_all_it_sees_was_written() {
+    let inputs = |body: &str| optimized(routine("on_device", body)).inputs;
+    // Two halves cover what is read; one and a symbolic part do not.
+    let half = |at: i64| format!("for i{at} in 0..2 {{ %2[i{at} + {at}] := 1.0f32 }}\n");
+    assert_eq!(inputs(&(half(0) + &half(2) + USE)), []);
+    assert_eq!(inputs(&(half(0) + USE)), [T]);
+    assert_eq!(inputs(&format!("for i0 in 0..min(4, @s) {{ %2[i0] := 1.0f32 }}\n{USE}")), [T]);
+    // Within one nest, an element stored by this iteration is known, one stored by another is not.
+    assert_eq!(inputs("for i0 in 0..4 { %2[i0] := 1.0f32\n%4[i0] := %2[i0] }"), []);
+    assert_eq!(inputs("for i0 in 0..4 { %2[i0] := 1.0f32\n%4[i0] := %2[-i0 + 3] }"), [T]);
+}
+
+#[test]
+fn a_constant_node_is_no_input() {
+    let result = optimized(routine("hosted_constant", USE));
+    assert_eq!(result.inputs, []);
+    assert_eq!(result.outputs, [NodeRef(4)]);
+}
+
+#[test]
+fn two_merge_nodes_are_an_error() {
+    let source = "routine @t strict {\nnode %0 \"a\" f32[] on_device\nnode %1 \"b\" f32[] on_device\n%0[] := merge %0[] + merge %1[]\n}";
+    let two = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
+    let error = optimize(two, &Settings::default()).expect_err("one buffer, two nodes");
+    assert!(matches!(error, OptimizeError::TwoMergeNodes { .. }));
+    assert_eq!(
+        error.to_string(),
+        "routine \"t\": the merge buffer holds one node, but it is read as \"a\" and as \"b\""
+    );
+}
+
+#[test]
+fn explanations_tell_each_decision() {
+    let body = format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] }}\n{USE}");
+    let text = optimized(routine("", &body)).explain();
+    assert!(text.contains("it is computed by a reduction"), "{text}");
+    assert!(text.contains("%2 \"t\": local"), "{text}");
+}
