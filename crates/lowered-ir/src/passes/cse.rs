@@ -19,7 +19,7 @@ use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, NodeRef, Routine
 
 use super::cost::own_cost;
 use super::effects::Effects;
-use super::groups::{Group, group_at};
+use super::groups::group_at;
 use super::virtualize::rename_locals;
 
 /// Expressions cheaper than this are repeated rather than bound.
@@ -68,7 +68,7 @@ impl Sharer<'_> {
 
 /// Drops each group that equals an earlier one of the block whose inputs have not changed since.
 fn share_groups(block: &mut Block) {
-    let mut seen: HashMap<Block, (LocalId, usize, Effects)> = HashMap::new();
+    let mut seen: HashMap<Block, Shared> = HashMap::new();
     let mut at = 0;
     while at < block.len() {
         let Some(group) = group_at(block, at) else {
@@ -76,19 +76,29 @@ fn share_groups(block: &mut Block) {
             continue;
         };
         let canonical = group.canonical(block);
-        match seen.get(&canonical) {
-            Some((first, end, effects)) if unchanged(&block[*end..at], effects) => {
-                let first = *first;
-                block.drain(group.range.clone());
-                rename_locals(&mut block[at..], &BTreeMap::from([(group.local, first)]));
+        let earlier = seen.get(&canonical).filter(|first| {
+            block.get(first.end..at).is_some_and(|between| unchanged(between, &first.effects))
+        });
+        if let Some(first) = earlier.map(|first| first.local) {
+            block.drain(group.range.clone());
+            rename_locals(&mut block[at..], &BTreeMap::from([(group.local, first)]));
+            // Groups around the one that went end earlier now.
+            for outer in seen.values_mut().filter(|g| g.end > at) {
+                outer.end -= group.range.clone().count();
             }
-            _ => {
-                let Group { local, range, effects } = group;
-                seen.insert(canonical, (local, range.end() + 1, effects));
-                at += 1;
-            }
+            continue;
         }
+        seen.insert(canonical, Shared { local: group.local, end: group.range.end() + 1, effects: group.effects });
+        at += 1;
     }
+}
+
+/// A group that later equal ones may be dropped for.
+struct Shared {
+    local: LocalId,
+    /// One past its last statement.
+    end: usize,
+    effects: Effects,
 }
 
 /// Whether the statements leave everything alone that a group with these effects reads.
