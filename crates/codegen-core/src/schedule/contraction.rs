@@ -19,7 +19,7 @@ use tnode::Dims;
 use super::jam::{self, Strip};
 use super::names::Names;
 use super::nest::{self, Loop, Nest};
-use super::{access, numerics::mentions};
+use super::{access, numerics::mentions, vectorize::VECTORS};
 use crate::Caps;
 
 /// Rows below which packing costs more than it saves.
@@ -43,7 +43,7 @@ pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut
     let found = find(nest, lane, names)?;
     let outer: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane && *l != found.rows).collect();
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
-    let tiler = Tiler { nest, found, lane, columns, lanes, row_tile: row_tile(lanes, nest, caps, names)? };
+    let tiler = Tiler { nest, found, lane, columns, lanes, row_tile: row_tile(caps) };
     let packs = tiler.may_pack(caps, names);
     let blocks = if outer.is_empty() { row_blocks(rows, columns / lanes, caps) } else { 1 };
     let block_rows = rows / blocks / tiler.row_tile * tiler.row_tile;
@@ -68,11 +68,9 @@ fn row_blocks(rows: i64, strips: i64, caps: &Caps) -> i64 {
     if caps.threads < 2 || strips >= wanted { 1 } else { (rows / BLOCK_ROWS).clamp(1, wanted) }
 }
 
-/// Rows whose accumulators fill half of the vector registers.
-fn row_tile(lanes: i64, nest: &Nest, caps: &Caps, names: &Names) -> Option<i64> {
-    let width = nest::vector_width(&nest.body, names)?;
-    let vectors = (lanes as usize * width).div_ceil(caps.vector_bytes.max(1));
-    Some((caps.vector_registers / 2 / vectors.max(1)).max(1) as i64)
+/// Rows whose accumulators, a strip of vectors each, fill half of the vector registers.
+fn row_tile(caps: &Caps) -> i64 {
+    (caps.vector_registers / 2 / VECTORS).max(1) as i64
 }
 
 fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<Found> {
@@ -121,10 +119,29 @@ impl Tiler<'_> {
             && bytes <= caps.l2_bytes as i64 / 2
     }
 
+    /// Gives the operand that the lanes do not move a local of its own, so that it is computed once for all of them.
+    fn name_operand(&self, body: &mut Block, names: &mut Names) {
+        let Some(nest) = body.get(self.found.at).and_then(Nest::of) else { return };
+        let [Stmt::SetLocal { local, index, value: Expr::Ternary { a, b, c, .. } }] = nest.body.as_slice()
+        else {
+            return;
+        };
+        let (fixed, moved) = if mentions(a, self.lane.var) { (b, a) } else { (a, b) };
+        if matches!(**fixed, Expr::Get { .. } | Expr::Const(_)) {
+            return;
+        }
+        let (operand, declare) = names.declare(fixed.dtype(names), Dims::new(), Space::Register);
+        let value = Expr::fma(Expr::local(operand), (**moved).clone(), (**c).clone());
+        let set = Stmt::SetLocal { local: *local, index: index.clone(), value };
+        let step = vec![declare, Stmt::set_scalar(operand, (**fixed).clone()), set];
+        body.splice(self.found.at..=self.found.at, nest::wrap(&nest.loops, step));
+    }
+
     /// Strips of lanes, in each the tiles of `rows` rows from `start`.
     fn tiles(&self, mut body: Block, start: Affine, rows: i64, packs: bool, names: &mut Names) -> Block {
         let row = names.loop_id();
         let mut strip = Block::new();
+        self.name_operand(&mut body, names);
         if packs && rows >= ROWS_WORTH_PACKING {
             let packed = self.pack(&mut strip, names);
             self.read_packed(&mut body, packed);

@@ -1,7 +1,7 @@
 //! What a kernel costs: floating-point operations and distinct bytes, counted from its affine indices.
 //!
 //! * **Flops**: additions, multiplications, divisions, comparisons, minima and square roots on float types count 1, fma
-//!   counts 2; selections, conversions and integer work count 0. A loop bounded by a symbol counts as if it ran to its limit.
+//!   counts 2, a transcendental operation that is not expanded 16; selections, conversions and integer work count 0. A loop bounded by a symbol counts as if it ran to its limit.
 //! * **Bytes**: per parameter the distinct elements read plus the distinct elements written, times the element size. Distinct
 //!   elements of one index are exact where each loop variable occurs in one dimension and dimensions are mixed-radix numbers;
 //!   several indices into one node count as their sum, but never as more than their bounding box. Locals cost nothing.
@@ -88,6 +88,13 @@ fn typed_flops(expr: &Expr, types: &impl Types) -> (DType, f64) {
 fn unary_flops(op: UnaryOp) -> f64 {
     match op {
         UnaryOp::Neg | UnaryOp::Abs => 0.0,
+        UnaryOp::Exp
+        | UnaryOp::Exp2
+        | UnaryOp::Log
+        | UnaryOp::Log2
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Tanh => 16.0,
         UnaryOp::RecipSqrt | UnaryOp::Satur01 => 2.0,
         _ => 1.0,
     }

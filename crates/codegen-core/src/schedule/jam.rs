@@ -85,19 +85,48 @@ impl Jam<'_> {
         }
     }
 
-    /// Wide declarations come first, then loads that all lanes share, then one lane loop around the rest.
+    /// Wide declarations come first, then what all lanes share, then one lane loop around the rest.
     fn run(&mut self, run: &[Stmt], out: &mut Block) {
         let (wide, mut rest): (Block, Block) = run
             .iter()
             .cloned()
             .partition(|stmt| matches!(stmt, Stmt::Declare { local, .. } if self.wide.contains(local)));
         out.extend(wide.iter().map(|declare| self.widened(declare)));
-        if self.strip.kind == LoopKind::Unrolled {
-            self.share_loads(&mut rest, out);
+        match self.strip.kind {
+            LoopKind::Unrolled => self.share_loads(&mut rest, out),
+            _ => self.share_values(&mut rest, out),
         }
         if !rest.is_empty() {
             out.push(self.lane_loop(rest));
         }
+    }
+
+    /// Moves out, as scalars, the locals whose values are the same in every lane.
+    fn share_values(&mut self, run: &mut Block, out: &mut Block) {
+        let mut varying = self.wide.clone();
+        varying.extend(access::declared(run).into_iter().filter(|&local| !set_once(run, local)));
+        while let Some(found) = run.iter().find_map(|stmt| self.newly_varying(stmt, &varying)) {
+            varying.insert(found);
+        }
+        let shared = |stmt: &Stmt| match stmt {
+            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => !varying.contains(local),
+            _ => false,
+        };
+        let (uniform, rest) = std::mem::take(run).into_iter().partition(shared);
+        let uniform: Block = uniform;
+        out.extend(uniform);
+        *run = rest;
+    }
+
+    /// The local that a statement makes differ between lanes, if it is not known yet.
+    fn newly_varying(&self, stmt: &Stmt, varying: &BTreeSet<LocalId>) -> Option<LocalId> {
+        let Stmt::SetLocal { local, index, value } = stmt else { return None };
+        let block = std::slice::from_ref(stmt);
+        let varies = reads_any(value, varying)
+            || numerics::mentions(value, self.var)
+            || index.iter().any(|i| i.mentions(self.var))
+            || !access::nodes(block).is_disjoint(&self.written);
+        (varies && !varying.contains(local)).then_some(*local)
     }
 
     /// Loads once, before the unrolled iterations, each vector that is the same in all of them.
@@ -173,6 +202,27 @@ impl Jam<'_> {
             }
         }
     }
+}
+
+/// Whether the run stores into the local once, and reads it only after that.
+fn set_once(run: &[Stmt], local: LocalId) -> bool {
+    let is_set = |stmt: &Stmt| matches!(stmt, Stmt::SetLocal { local: set, .. } if *set == local);
+    let only = BTreeSet::from([local]);
+    let reads = |stmt: &Stmt| match stmt {
+        Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => reads_any(value, &only),
+        _ => false,
+    };
+    let first = run.iter().position(is_set);
+    run.iter().filter(|stmt| is_set(stmt)).count() == 1
+        && first.is_some_and(|at| !run[..=at].iter().any(reads))
+}
+
+fn reads_any(value: &Expr, locals: &BTreeSet<LocalId>) -> bool {
+    let mut found = false;
+    walk::each_expr(value, &mut |e| {
+        found |= matches!(e, Expr::GetLocal { local, .. } if locals.contains(local));
+    });
+    found
 }
 
 enum Part<'a> {

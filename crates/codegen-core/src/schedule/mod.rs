@@ -30,10 +30,11 @@ mod rename; // identifiers of a block
 mod stack; // small local nodes as scratch memory
 
 use lowered_ir::ir::{NodeDecl, NodeRef, Routine};
-use tnode::MemoryMode;
+use tnode::{DType, MemoryMode};
 
 use crate::Caps;
 use crate::kernel::ScheduledRoutine;
+use crate::legalise::{self, LegaliseError};
 
 /// What the scheduler may decide; the defaults suit a machine with caches and few cores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +76,9 @@ pub enum ScheduleError {
         /// Its name.
         name: String,
     },
+    /// The target cannot do what the routine asks for.
+    #[error(transparent)]
+    Illegal(#[from] LegaliseError),
 }
 
 /// Schedules an optimised, verified routine for a target: see [`schedule_traced`], without the trace.
@@ -94,7 +98,8 @@ pub fn schedule(
 ///
 /// # Errors
 ///
-/// [`ScheduleError::Virtual`] where a virtual node was not inlined.
+/// [`ScheduleError::Virtual`] where a virtual node was not inlined, [`ScheduleError::Illegal`] where the target lacks an
+/// operation or a type.
 pub fn schedule_traced(
     routine: &Routine,
     caps: &Caps,
@@ -135,6 +140,12 @@ pub fn schedule_traced(
         on_pass("parallelize", &routine);
     }
 
+    // Only operations that the target has are left; what replaces others stands in the same loops, vectors included.
+    if !has_everything(caps) {
+        routine = legalise::legalise(&routine, caps)?;
+        on_pass("legalise", &routine);
+    }
+
     // Each top-level parallel loop is a kernel, each run of other statements is one; a call waits for those before it.
     let (kernels, mut calls) = cut::cut(&routine, caps, options);
 
@@ -142,6 +153,12 @@ pub fn schedule_traced(
     let nodes = routine.nodes;
     let temps = temps::plan(&mut calls, &nodes, |node| is_local(&nodes[node.index()]), caps.alignment);
     Ok(ScheduledRoutine { name: routine.name, symbols: routine.symbols, nodes, kernels, calls, temps })
+}
+
+/// Whether a target has nothing to legalise: an interpreter.
+fn has_everything(caps: &Caps) -> bool {
+    caps.transcendental
+        && DType::ALL.into_iter().all(|d| caps.storage.contains(d) && caps.arithmetic.contains(d))
 }
 
 /// Whether a node lives for one run only.

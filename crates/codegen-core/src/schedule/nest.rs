@@ -1,9 +1,9 @@
 //! Loop nests: the chain of loops around a body, and what can be asked of it.
 
-use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopId, LoopKind, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopId, LoopKind, Stmt, Types, walk};
 use tnode::DType;
 
-use super::{access, names::Names};
+use super::{access, names::Names, numerics::mentions};
 
 /// One loop of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,36 +88,52 @@ pub(super) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
     score
 }
 
-/// The size of the elements a body works on, if all are of one size and of types that vectors have.
-pub(super) fn vector_width(body: &[Stmt], names: &Names) -> Option<usize> {
+/// The size of the elements that differ between iterations of a loop, if all are of one size and of types that vectors have.
+///
+/// Values that are the same in every iteration may have any type: they are computed once, outside the lanes.
+pub(super) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<usize> {
     let mut widths = Vec::new();
-    let mut note = |dtype: DType| {
-        widths.push(match dtype {
-            DType::F32 | DType::I32 | DType::U32 => Some(4),
-            DType::F64 => Some(8),
-            _ => None,
-        });
-    };
     walk::each_stmt(body, &mut |stmt| match stmt {
-        Stmt::Set { node, .. } => note(lowered_ir::ir::Types::node(names, *node)),
-        Stmt::Declare { dtype, .. } if *dtype != DType::Bool => note(*dtype),
+        Stmt::Set { node, .. } => widths.push(width(names.node(*node))),
+        Stmt::Declare { dtype, .. } => widths.push(width(*dtype)),
         _ => {}
     });
     walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |e| match e {
-            Expr::Const(_)
-            | Expr::Index { .. }
-            | Expr::Get { .. }
-            | Expr::GetGuarded { .. }
-            | Expr::GetMerge { .. } => {
-                note(e.dtype(names));
-            }
-            Expr::Convert { to, .. } | Expr::Bitcast { to, .. } => note(*to),
-            _ => {}
-        });
+        varying_widths(value, var, names, &mut widths);
     });
     let first = *widths.first()?;
     widths.iter().all(|width| *width == first).then_some(first)?
+}
+
+fn width(dtype: DType) -> Option<usize> {
+    match dtype {
+        DType::F32 | DType::I32 | DType::U32 => Some(4),
+        DType::F64 => Some(8),
+        _ => None,
+    }
+}
+
+/// Notes the widths of all parts of an expression that vary with the loop; gives whether the whole does. Truth values have no
+/// width of their own.
+fn varying_widths(expr: &Expr, var: LoopId, names: &Names, widths: &mut Vec<Option<usize>>) -> bool {
+    let mut parts = |parts: &[&Expr]| {
+        parts.iter().fold(false, |varies, part| varying_widths(part, var, names, widths) | varies)
+    };
+    let varies = match expr {
+        Expr::Const(_) => false,
+        Expr::Unary { arg, .. } | Expr::Convert { arg, .. } | Expr::Bitcast { arg, .. } => parts(&[arg]),
+        Expr::Binary { a, b, .. } => parts(&[a, b]),
+        Expr::Ternary { a, b, c, .. } => parts(&[a, b, c]),
+        Expr::GetGuarded { otherwise, .. } => parts(&[otherwise]) | mentions(expr, var),
+        Expr::GetLocal { .. } => true,
+        Expr::Index { .. } | Expr::Get { .. } | Expr::GetMerge { .. } => mentions(expr, var),
+    };
+    let dtype = expr.dtype(names);
+    let truth = dtype == DType::Bool && !matches!(expr, Expr::Get { .. } | Expr::GetGuarded { .. });
+    if varies && !truth {
+        widths.push(width(dtype));
+    }
+    varies
 }
 
 /// Whether a body holds vector loops already.

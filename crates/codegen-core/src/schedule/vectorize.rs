@@ -13,7 +13,7 @@ use super::nest::{self, Loop, Nest};
 use crate::Caps;
 
 /// Vectors per strip.
-const VECTORS: usize = 4;
+pub(super) const VECTORS: usize = 4;
 
 /// Vectorises every nest of a block.
 pub(super) fn vectorize(block: Block, caps: &Caps, names: &mut Names) -> Block {
@@ -47,10 +47,9 @@ fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
     if nest::has_vectors(&nest.body) {
         return None;
     }
-    let width = nest::vector_width(&nest.body, names)?;
-    let vector = (caps.vector_bytes / width) as i64;
     let scored = nest.movable(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var), l));
     let (score, lane) = scored.filter(|(_, l)| l.extent().is_some()).max_by_key(|(score, _)| *score)?;
+    let vector = (caps.vector_bytes / nest::vector_width(&nest.body, lane.var, names)?) as i64;
     let wide_enough = vector > 1 && lane.extent()? >= vector;
     (score > 0 && wide_enough).then_some((lane, vector * VECTORS as i64))
 }

