@@ -79,6 +79,9 @@ fn lower_accum(accum: &Accum, ctx: &mut Ctx, block: &mut Block) -> Result<(), Lo
         fill(&accum.lhs, accum.op.neutral(dtype), ctx, block)?;
     }
     let space = accum.projections.product_space();
+    if space.contains(&0) {
+        return Ok(());
+    }
     let (loops, vars) = fresh_loops(space, accum.projections.product_iterators(), ctx);
     let place = Place { accum, vars: &vars, ctx };
     let node = ctx.refs[&accum.lhs];
