@@ -1,6 +1,7 @@
 //! The kinds of tests: what a `test` line can ask for. Each kind is one file.
 
 mod cat;
+mod legalise;
 mod pass;
 mod run;
 mod schedule;
@@ -29,6 +30,7 @@ pub fn by_name(name: &str, args: &[&str]) -> Result<Box<dyn Kind>, String> {
         "verify" => none(args).map(|()| Box::new(verify::Verify) as Box<dyn Kind>),
         "run" => none(args).map(|()| Box::new(run::Run) as Box<dyn Kind>),
         "pass" => pass::Pass::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),
+        "legalise" => legalise::Legalise::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),
         "schedule" => schedule::Schedule::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),
         _ => Err(format!("there is no kind of test `{name}`")),
     }

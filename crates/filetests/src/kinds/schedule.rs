@@ -62,7 +62,7 @@ impl Kind for Schedule {
 }
 
 /// A machine like none in particular, the same everywhere.
-fn caps() -> Caps {
+pub(super) fn caps() -> Caps {
     let every: DTypeSet = DType::ALL.into_iter().collect();
     Caps {
         target: "filetests".into(),

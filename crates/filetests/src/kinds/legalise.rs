@@ -1,0 +1,59 @@
+//! `test legalise`: the section is each routine in the operations that every renderer handles.
+//!
+//! The target computes with integers, `f32` and `f64`; `without=TYPE` takes a type away. Where a file has `; run:` lines, the
+//! legal routine must give their results too.
+
+use codegen_core::{Caps, legalise};
+use lowered_ir::{text::print, verify::verify};
+use tnode::DType;
+
+use super::{Kind, joined};
+use crate::{
+    Chunk, File,
+    run_line::{self, RunLine},
+};
+
+pub(super) struct Legalise {
+    caps: Caps,
+}
+
+impl Legalise {
+    pub(super) fn new(args: &[&str]) -> Result<Legalise, String> {
+        let without = args.iter().map(|arg| without(arg)).collect::<Result<Vec<_>, _>>()?;
+        let native = |d: &DType| d.size_bytes() >= 4 || !d.is_float();
+        let arithmetic = DType::ALL.into_iter().filter(|d| native(d) && *d != DType::U32x4);
+        let arithmetic = arithmetic.filter(|d| !without.contains(d)).collect();
+        Ok(Legalise { caps: Caps { arithmetic, transcendental: false, ..super::schedule::caps() } })
+    }
+
+    fn one(&self, chunk: Chunk<'_>, file: &File) -> Result<String, String> {
+        let routine = chunk.parse().map_err(|e| e.to_string())?.routine;
+        verify(&routine).map_err(|e| e.to_string())?;
+        let legal = match legalise(&routine, &self.caps) {
+            Ok(legal) => legal,
+            Err(refusal) => return Ok(format!("; {refusal}\n")),
+        };
+        verify(&legal).map_err(|e| format!("legalised: {e}"))?;
+        for (line, text) in chunk.annotations("run") {
+            let run =
+                run_line::parse(text, &legal, &file.path, line).map_err(|e| format!("line {line}: {e}"))?;
+            if let RunLine::Runs(case) = run {
+                let nodes = case.interpret().map_err(|e| format!("line {line}: {e}"))?;
+                case.check(&nodes)?;
+            }
+        }
+        Ok(print(&legal))
+    }
+}
+
+fn without(arg: &str) -> Result<DType, String> {
+    let name = arg.strip_prefix("without=").ok_or_else(|| format!("there is no setting `{arg}`"))?;
+    name.parse().map_err(|e: tnode::UnknownDType| e.to_string())
+}
+
+impl Kind for Legalise {
+    fn run(&self, file: &File) -> Result<Option<String>, String> {
+        let texts = file.chunks().map(|chunk| self.one(chunk, file)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(joined(texts)))
+    }
+}
