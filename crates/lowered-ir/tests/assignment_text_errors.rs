@@ -368,9 +368,23 @@ fn meaning() {
     check(
         "bias[h] += hid[b,h] * bias[h]",
         expect![[r#"
-        line 1, column 23: node `bias` is read while it is written: each element is written more than once; write to another node first
-        1 | bias[h] += hid[b,h] * bias[h]
-          |                       ^^^^^^^"#]],
+            line 1, column 23: node `bias` is read while it is written: an element may be written more than once; write to another node first
+            1 | bias[h] += hid[b,h] * bias[h]
+              |                       ^^^^^^^"#]],
+    );
+    check(
+        "bias[a + b] := x[a,0] where a < 3, b < 3",
+        expect![[r#"
+        line 1, column 1: `:=` stores one value per element, but these indices may reach an element of `bias` more than once; expected an accumulation such as `:+=`
+        1 | bias[a + b] := x[a,0] where a < 3, b < 3
+          | ^^^^^^^^^^^"#]],
+    );
+    check(
+        "bias[a + b] += bias[a + b] where a < 3, b < 3",
+        expect![[r#"
+        line 1, column 16: node `bias` is read while it is written: an element may be written more than once; write to another node first
+        1 | bias[a + b] += bias[a + b] where a < 3, b < 3
+          |                ^^^^^^^^^^^"#]],
     );
     check(
         "label[b] := label[b] + 256",

@@ -4,8 +4,9 @@ mod program;
 
 use lowered_ir::assign::{AccumOp, Assignments, Operand, Rhs, builder};
 use lowered_ir::indexing::{AxisIndex, Projection, Projections, StaticSymbol, axis_iterator};
-use lowered_ir::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp};
+use lowered_ir::ir::{Affine, BinaryOp, Routine, SymbolId, TernaryOp, UnaryOp};
 use lowered_ir::lower::{LowerError, LowerOptions, lower};
+use lowered_ir::pipeline::{Settings, optimize};
 use lowered_ir::text::print;
 use lowered_ir::verify::verify;
 use program::node;
@@ -17,10 +18,18 @@ fn check(assignments: &Assignments) -> Result<bool, String> {
     match lower(assignments, &LowerOptions::default()) {
         Err(_) => Ok(false),
         Ok(lowered) => match verify(&lowered.routine) {
-            Ok(()) => Ok(true),
+            Ok(()) => optimized(lowered.routine).map(|()| true),
             Err(error) => Err(format!("{error}\n{}", print(&lowered.routine))),
         },
     }
+}
+
+/// The optimiser accepts it too, and the verifier what the optimiser makes of it.
+fn optimized(routine: Routine) -> Result<(), String> {
+    let before = print(&routine);
+    let routine =
+        optimize(routine, &Settings::default()).map_err(|error| format!("{error}\n{before}"))?.routine;
+    verify(&routine).map_err(|error| format!("{error}\n{}", print(&routine)))
 }
 
 #[test]

@@ -35,7 +35,10 @@ fn refused(body: &str, expected: &str) {
     assert_eq!(text::print(&open), before, "a refusal leaves the routine as it was");
     let error = optimize(routine("virtual", body), &Settings::default()).expect_err("t cannot be virtual");
     let message = error.to_string();
-    assert!(message.starts_with("routine \"t\": node %2 \"t\" is virtual, but cannot be because "), "{message}");
+    assert!(
+        message.starts_with("routine \"t\": node %2 \"t\" is virtual, but cannot be because "),
+        "{message}"
+    );
 }
 
 #[test]
@@ -70,7 +73,10 @@ fn a_range_that_depends_on_a_symbol_is_refused() {
 fn setters_that_disagree_are_refused() {
     let what = "its setters within one loop nest disagree about its index";
     refused(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0]\n%2[0] := 1.0f32 }}\n{USE}"), what);
-    refused(&format!("for i0 in 0..4 {{ for i1 in 0..4 {{ %2[i1] := %0[i0] }}\n%2[i0] := 1.0f32 }}\n{USE}"), what);
+    refused(
+        &format!("for i0 in 0..4 {{ for i1 in 0..4 {{ %2[i1] := %0[i0] }}\n%2[i0] := 1.0f32 }}\n{USE}"),
+        what,
+    );
 }
 
 #[test]
@@ -92,7 +98,10 @@ fn locals_that_reach_beyond_one_element_are_refused() {
     refused(&format!("{outside}\n{USE}"), "its computation uses the local l0 from outside of its loops");
     let carried =
         "for i1 in 0..1 { declare l0 f32[] register\nfor i0 in 0..4 { l0 := l0 + %0[i0]\n%2[i0] := l0 } }";
-    refused(&format!("{carried}\n{USE}"), "its computation carries the local l0 from one element to the next");
+    refused(
+        &format!("{carried}\n{USE}"),
+        "its computation carries the local l0 from one element to the next",
+    );
 }
 
 #[test]
@@ -137,7 +146,11 @@ fn what_cannot_be_guarded_is_refused() {
 fn a_chain_of_windows_grows_too_large_and_is_refused() {
     let mut source = String::from("routine @w strict {\nnode %0 \"n0\" f32[64] on_device\n");
     for i in 1..=12 {
-        source += &format!("node %{i} \"n{i}\" f32[{}] {}\n", 64 - 2 * i, if i < 12 { "virtual" } else { "on_device" });
+        source += &format!(
+            "node %{i} \"n{i}\" f32[{}] {}\n",
+            64 - 2 * i,
+            if i < 12 { "virtual" } else { "on_device" }
+        );
     }
     for i in 1..=12 {
         let p = i - 1;
@@ -178,7 +191,8 @@ fn the_policy_decides_open_modes() {
     let usual = Settings::default();
     let copy = format!("for i0 in 0..4 {{ %2[i0] := %0[i0] }}\n{USE}");
     let costly = "for i0 in 0..4 { %2[i0] := exp(%0[i0]) }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
-    let sum = format!("zero %2\nfor i0 in 0..4 {{ for i1 in 0..4 {{ %2[i0] := %2[i0] + %1[i0, i1] }} }}\n{USE}");
+    let sum =
+        format!("zero %2\nfor i0 in 0..4 {{ for i1 in 0..4 {{ %2[i0] := %2[i0] + %1[i0, i1] }} }}\n{USE}");
     assert_eq!(mode_of_t("", &copy, &usual), Some(Virtual));
     assert_eq!(mode_of_t("never_virtual", &copy, &usual), Some(Local));
     assert_eq!(mode_of_t("device_only", &copy, &usual), Some(Local));
@@ -190,7 +204,10 @@ fn the_policy_decides_open_modes() {
         mode_of_t("", &sum, &Settings { inline_complex_computations: true, ..usual.clone() }),
         Some(Virtual)
     );
-    assert_eq!(mode_of_t("", &copy, &Settings { enable_device_only: false, ..usual.clone() }), Some(Materialized));
+    assert_eq!(
+        mode_of_t("", &copy, &Settings { enable_device_only: false, ..usual.clone() }),
+        Some(Materialized)
+    );
     let small = Settings { stack_threshold_bytes: 8, ..usual.clone() };
     assert_eq!(mode_of_t("", &sum, &small), Some(OnDevice(tnode::Sharing::Unset)));
     assert_eq!(mode_of_t("", "zero %2", &usual), Some(Materialized));
@@ -208,7 +225,8 @@ fn cheap_values_are_stored_when_asked() {
 
 #[test]
 fn constants_are_stored_when_asked() {
-    let constant = "for i0 in 0..4 { %2[i0] := 2.0f32 }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
+    let constant =
+        "for i0 in 0..4 { %2[i0] := 2.0f32 }\nfor i1 in 0..4 { for i2 in 0..4 { %1[i1, i2] := %2[i1] } }";
     let usual = Settings { inline_simple_computations: false, ..Settings::default() };
     assert_eq!(mode_of_t("", constant, &usual), Some(MemoryMode::Virtual));
     let stored = Settings { inline_scalar_constexprs: false, ..usual };

@@ -88,7 +88,10 @@ fn share_groups(block: &mut Block) {
             }
             continue;
         }
-        seen.insert(canonical, Shared { local: group.local, end: group.range.end() + 1, effects: group.effects });
+        seen.insert(
+            canonical,
+            Shared { local: group.local, end: group.range.end() + 1, effects: group.effects },
+        );
         at += 1;
     }
 }

@@ -22,13 +22,14 @@ pub(super) fn emit(
     text: &str,
     steps: &mut Vec<Step>,
 ) -> Result<(), Located> {
-    check_reduction(statement)?;
-    check_self_reads(statement)?;
     let mut emitter = Emitter { ranges, text, steps };
     let lhs = &statement.lhs;
     let all: Vec<usize> = (0..ranges.len()).collect();
-    let (rhs, operands) = emitter.rhs(&statement.rhs, lhs.node.dtype())?;
     let target = (lhs.dims.clone(), lhs.index.iter().map(|(index, _)| index.clone()).collect());
+    let writes = emitter.projections(&all, Accessed::clone(&target), Vec::new(), &lhs.span);
+    check_reduction(statement, &writes)?;
+    check_self_reads(statement, &writes)?;
+    let (rhs, operands) = emitter.rhs(&statement.rhs, lhs.node.dtype())?;
     let projections = emitter.projections(&all, target, operands, &statement.rhs.span);
     let (init_neutral, op) = (statement.init, statement.op);
     emitter.steps.push(Step::Accum(Box::new(Accum {
@@ -41,20 +42,25 @@ pub(super) fn emit(
     Ok(())
 }
 
-fn check_reduction(statement: &Resolved) -> Result<(), Located> {
+/// A plain assignment stores one value per element.
+fn check_reduction(statement: &Resolved, writes: &Projections) -> Result<(), Located> {
+    if statement.op != AccumOp::Assign {
+        return Ok(());
+    }
+    let node = statement.lhs.node.name();
     match statement.letters.get(statement.lhs_letters) {
-        Some(letter) if statement.op == AccumOp::Assign => {
-            let kind =
-                TextErrorKind::NotReduced { letter: letter.name.clone(), node: statement.lhs.node.name() };
-            Err(kind.at(statement.op_span.clone()))
+        Some(letter) => {
+            let letter = letter.name.clone();
+            Err(TextErrorKind::NotReduced { letter, node }.at(statement.op_span.clone()))
         }
-        _ => Ok(()),
+        None if !writes.is_injective() => Err(TextErrorKind::Overlap { node }.at(statement.lhs.span.clone())),
+        None => Ok(()),
     }
 }
 
 /// A node may be read in a statement that writes it only at the element being written, once: else the value would
 /// depend on the order of the loops.
-fn check_self_reads(statement: &Resolved) -> Result<(), Located> {
+fn check_self_reads(statement: &Resolved, writes: &Projections) -> Result<(), Located> {
     let lhs = &statement.lhs;
     let mut refused: Option<Located> = None;
     statement.rhs.each_read(&mut |read| {
@@ -64,8 +70,8 @@ fn check_self_reads(statement: &Resolved) -> Result<(), Located> {
         let same = read.index.iter().map(|(i, _)| i).eq(lhs.index.iter().map(|(i, _)| i));
         let why = if statement.init {
             "its values are replaced by the neutral element first"
-        } else if statement.letters.len() > statement.lhs_letters {
-            "each element is written more than once"
+        } else if !writes.is_injective() {
+            "an element may be written more than once"
         } else if !same || matches!(read.how, How::Padded(_)) {
             "the element read is not the one written"
         } else {

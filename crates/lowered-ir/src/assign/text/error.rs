@@ -175,6 +175,15 @@ pub enum TextErrorKind {
         /// The node written.
         node: String,
     },
+    /// A plain assignment whose indices may coincide.
+    #[error(
+        "`:=` stores one value per element, but these indices may reach an element of `{node}` more than once; expected an \
+         accumulation such as `:+=`"
+    )]
+    Overlap {
+        /// The node written.
+        node: String,
+    },
     /// A node read where it is being changed.
     #[error("node `{node}` is read while it is written: {why}; write to another node first")]
     SelfRead {
