@@ -1,20 +1,24 @@
 //! Register tiles for contractions.
 //!
-//! `for m, n { … for k { acc := fma(a(m,k), b(k,n), acc) } … }` becomes
+//! `for m, n { before; for k { acc := fma(a(m,k), b(k,n), acc) }; after }` becomes
 //!
 //! ```text
 //! for n strip {
 //!   packed[k, lane] := b(k, n)                       ; once per strip, contiguous; if enough rows use it
-//!   for m tile { acc[row, lane] … for k { acc[row, lane] := fma(a(m+row, k), packed[k, lane], acc[row, lane]) } … }
+//!   for m tile { before; for k { acc[row, lane] := fma(a(m+row, k), packed[k, lane], acc[row, lane]) }; after }
 //! }
 //! ```
 //!
-//! Each output still takes its terms in the order of `k`, so no bit changes. The strip of `b` stays in cache while all rows
-//! pass over it, a row tile reuses each vector of it from a register. If there are too few strips for the threads, rows are
-//! also cut into blocks that pack on their own.
+//! The strip of `b` stays in the innermost cache while all rows pass over it, and a row tile reuses each vector of it from a
+//! register. A strip too deep for that cache is packed and used in blocks of `k`, with the accumulators kept in `sums[m, lane]`
+//! from one block to the next. If there are too few strips for the threads, rows are also cut into blocks that pack on
+//! their own. Each output still takes its terms in the order of `k`, so no bit changes.
 
-use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopKind, Space, Stmt, TernaryOp, walk};
-use tnode::Dims;
+use lowered_ir::ir::{
+    Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, TernaryOp, Types, walk,
+};
+use smallvec::smallvec;
+use tnode::{Dims, Scalar};
 
 use super::jam::{self, Strip};
 use super::names::Names;
@@ -27,14 +31,16 @@ const ROWS_WORTH_PACKING: i64 = 8;
 /// Rows of a block that packs on its own.
 const BLOCK_ROWS: i64 = 32;
 
-/// A contraction found in a nest.
+/// A contraction found in a nest: its body is `before`, the loops over `ks` around `acc := fma(a, b, acc)`, and `after`.
 struct Found {
-    /// Where in the body the loops over `k` are.
-    at: usize,
+    before: Block,
     ks: Vec<Loop>,
     acc: LocalId,
-    /// The operand that the lanes move.
+    /// The operand that is the same in all lanes.
+    a: Expr,
+    /// The operand that differs between lanes, and is the same in all rows.
     b: Expr,
+    after: Block,
     rows: Loop,
 }
 
@@ -43,21 +49,19 @@ pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut
     let found = find(nest, lane, names)?;
     let outer: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane && *l != found.rows).collect();
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
-    let tiler = Tiler { nest, found, lane, columns, lanes, row_tile: row_tile(caps) };
-    let packs = tiler.may_pack(caps, names);
+    let depth = depth(&found, lanes, caps, names);
+    let tiler = Tiler { found, lane, columns, lanes, row_tile: row_tile(caps), depth };
     let blocks = if outer.is_empty() { row_blocks(rows, columns / lanes, caps) } else { 1 };
     let block_rows = rows / blocks / tiler.row_tile * tiler.row_tile;
     if blocks == 1 || block_rows == 0 {
-        let tiles = tiler.tiles(nest.body.clone(), Affine::constant(0), rows, packs, names);
-        return Some(nest::wrap(&outer, tiles));
+        return Some(nest::wrap(&outer, tiler.tiles(Affine::constant(0), rows, names)));
     }
     let block = names.loop_id();
-    let body = tiler.tiles(nest.body.clone(), Affine::term(block, block_rows), block_rows, packs, names);
+    let body = tiler.tiles(Affine::term(block, block_rows), block_rows, names);
     let mut all = vec![Stmt::serial(block, blocks, body)];
     let done = blocks * block_rows;
     if done < rows {
-        let copy = names.refreshed(&nest.body);
-        all.extend(tiler.tiles(copy, Affine::constant(done), rows - done, false, names));
+        all.extend(tiler.tiles(Affine::constant(done), rows - done, names));
     }
     Some(all)
 }
@@ -73,6 +77,21 @@ fn row_tile(caps: &Caps) -> i64 {
     (caps.vector_registers / 2 / VECTORS).max(1) as i64
 }
 
+/// How many iterations of the outermost loop over `k` are packed at a time, so that they take half of the innermost cache.
+///
+/// None if `b` cannot be copied ahead, because the nest changes what it reads.
+fn depth(found: &Found, lanes: i64, caps: &Caps, names: &Names) -> Option<i64> {
+    let read = [Stmt::set_scalar(found.acc, found.b.clone())];
+    let written: Block = found.before.iter().chain(&found.after).cloned().collect();
+    let mut used = access::locals_used(&read);
+    used.remove(&found.acc);
+    let fixed = used.is_empty() && access::nodes(&read).is_disjoint(&access::written(&written));
+    let inner: i64 = found.ks.iter().skip(1).map(|k| k.hi.limit).product();
+    let bytes = inner * lanes * found.b.dtype(names).size_bytes() as i64;
+    let depth = (caps.l1_bytes as i64 / 2 / bytes.max(1)).max(1);
+    fixed.then_some(depth)
+}
+
 fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<Found> {
     let mut inner = nest.body.iter().enumerate().filter(|(_, stmt)| matches!(stmt, Stmt::For { .. }));
     let ((at, only), None) = (inner.next()?, inner.next()) else { return None };
@@ -82,7 +101,9 @@ fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<Found> {
     else {
         return None;
     };
-    if !index.is_empty() || **c != Expr::local(*acc) || ks.iter().any(|l| l.extent().is_none()) {
+    let (before, after) = (nest.body[..at].to_vec(), nest.body[at + 1..].to_vec());
+    let own = access::declared(&before).contains(acc) && index.is_empty() && **c == Expr::local(*acc);
+    if !own || has_arrays(&nest.body) || ks.iter().any(|k| k.extent().is_none()) {
         return None;
     }
     let (a, b) = match (mentions(a, lane.var), mentions(b, lane.var)) {
@@ -90,110 +111,203 @@ fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<Found> {
         (true, false) => (b, a),
         _ => return None,
     };
-    let candidates =
-        nest.movable(names).into_iter().filter(|l| *l != lane && mentions(a, l.var) && !mentions(b, l.var));
-    let rows = candidates.filter(|l| l.extent().is_some_and(|e| e > 1)).max_by_key(|l| l.hi.limit)?;
-    Some(Found { at, ks, acc: *acc, b: (**b).clone(), rows })
+    let movable = nest.movable(names).into_iter().filter(|l| *l != lane && l.extent().is_some_and(|e| e > 1));
+    let rows = movable.filter(|l| mentions(a, l.var) && !mentions(b, l.var)).max_by_key(|l| l.hi.limit)?;
+    Some(Found { before, ks, acc: *acc, a: (**a).clone(), b: (**b).clone(), after, rows })
 }
 
-struct Tiler<'a> {
-    nest: &'a Nest,
+fn has_arrays(body: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(body, &mut |stmt| found |= matches!(stmt, Stmt::Declare { space: Space::Stack, .. }));
+    found
+}
+
+struct Tiler {
     found: Found,
     lane: Loop,
     columns: i64,
     lanes: i64,
     row_tile: i64,
+    /// How much of `b` is packed at a time, if it may be.
+    depth: Option<i64>,
 }
 
-impl Tiler<'_> {
-    /// Whether `b` may be copied ahead (nothing in the nest changes it) and the copy stays in cache.
-    fn may_pack(&self, caps: &Caps, names: &Names) -> bool {
-        let read = Stmt::set_scalar(self.found.acc, self.found.b.clone());
-        let read = std::slice::from_ref(&read);
-        let mut used = access::locals_used(read);
-        used.remove(&self.found.acc);
-        let depth: i64 = self.found.ks.iter().map(|l| l.hi.limit).product();
-        let bytes = depth * self.lanes * self.found.b.dtype(names).size_bytes() as i64;
-        access::nodes(read).is_disjoint(&access::written(&self.nest.body))
-            && used.is_empty()
-            && bytes <= caps.l2_bytes as i64 / 2
-    }
-
-    /// Gives the operand that the lanes do not move a local of its own, so that it is computed once for all of them.
-    fn name_operand(&self, body: &mut Block, names: &mut Names) {
-        let Some(nest) = body.get(self.found.at).and_then(Nest::of) else { return };
-        let [Stmt::SetLocal { local, index, value: Expr::Ternary { a, b, c, .. } }] = nest.body.as_slice()
-        else {
-            return;
-        };
-        let (fixed, moved) = if mentions(a, self.lane.var) { (b, a) } else { (a, b) };
-        if matches!(**fixed, Expr::Get { .. } | Expr::Const(_)) {
-            return;
-        }
-        let (operand, declare) = names.declare(fixed.dtype(names), Dims::new(), Space::Register);
-        let value = Expr::fma(Expr::local(operand), (**moved).clone(), (**c).clone());
-        let set = Stmt::SetLocal { local: *local, index: index.clone(), value };
-        let step = vec![declare, Stmt::set_scalar(operand, (**fixed).clone()), set];
-        body.splice(self.found.at..=self.found.at, nest::wrap(&nest.loops, step));
-    }
-
+impl Tiler {
     /// Strips of lanes, in each the tiles of `rows` rows from `start`.
-    fn tiles(&self, mut body: Block, start: Affine, rows: i64, packs: bool, names: &mut Names) -> Block {
-        let row = names.loop_id();
-        let mut strip = Block::new();
-        self.name_operand(&mut body, names);
-        if packs && rows >= ROWS_WORTH_PACKING {
-            let packed = self.pack(&mut strip, names);
-            self.read_packed(&mut body, packed);
-        }
-        walk::substitute(&mut body, self.found.rows.var, &start.plus(&Affine::var(row)));
-        strip.push(Stmt::serial(row, rows, body));
-        let vector = Strip { lanes: self.lanes, kind: LoopKind::Vector };
+    fn tiles(&self, start: Affine, rows: i64, names: &mut Names) -> Block {
+        let mut strip = match self.depth.filter(|_| rows >= ROWS_WORTH_PACKING) {
+            None => self.direct(&start, rows, names),
+            Some(depth) if self.found.ks.first().is_some_and(|k| k.hi.limit > depth) => {
+                self.blocked(&start, rows, depth, names)
+            }
+            Some(_) => self.packed(&start, rows, names),
+        };
         let lane = names.loop_id();
         walk::substitute(&mut strip, self.lane.var, &Affine::var(lane));
+        let vector = Strip { lanes: self.lanes, kind: LoopKind::Vector };
         let mut strips = jam::strips(lane, self.columns, &strip, vector, names);
-        for strip in &mut strips {
-            self.tile_rows(strip, names);
-        }
+        self.tile_rows(&mut strips, rows, names);
         strips
     }
 
-    /// Declares the copy of `b` for one lane, fills it, and returns it.
-    fn pack(&self, strip: &mut Block, names: &mut Names) -> LocalId {
-        let dims: Dims = self.found.ks.iter().map(|l| l.hi.limit as usize).collect();
-        let (packed, declare) = names.declare(self.found.b.dtype(names), dims, Space::Stack);
-        let ks: Vec<Loop> = self.found.ks.iter().map(|l| Loop { var: names.loop_id(), ..*l }).collect();
-        let mut value = self.found.b.clone();
-        for (old, new) in self.found.ks.iter().zip(&ks) {
-            value = walk::map_expr_indices(value, &mut |i| i.substitute(old.var, &Affine::var(new.var)));
+    /// Every row reads `b` where it is.
+    fn direct(&self, start: &Affine, rows: i64, names: &mut Names) -> Block {
+        let body = self.row_body(self.found.b.clone(), names);
+        vec![self.over_rows(names.loop_id(), start, rows, body, names)]
+    }
+
+    /// Every row reads a copy of `b`.
+    fn packed(&self, start: &Affine, rows: i64, names: &mut Names) -> Block {
+        let (mut strip, packed) = self.pack(&self.found.ks, &Affine::constant(0), names);
+        let body = self.row_body(element(packed, &self.found.ks), names);
+        strip.push(self.over_rows(names.loop_id(), start, rows, body, names));
+        strip
+    }
+
+    /// Every row reads a copy of one block of `b` after the other; sums wait in an array.
+    fn blocked(&self, start: &Affine, rows: i64, depth: i64, names: &mut Names) -> Block {
+        let dtype = names.local(self.found.acc);
+        let (sums, declare) = names.declare(dtype, smallvec![rows as usize], Space::Stack);
+        let mut strip = vec![declare];
+        if !self.starts_from_zero() {
+            let row = names.loop_id();
+            let mut body = self.found.before.clone();
+            body.push(set_sum(sums, row, Expr::local(self.found.acc)));
+            strip.push(self.over_rows(row, start, rows, body, names));
         }
-        let index = ks.iter().map(|l| Affine::var(l.var)).collect();
-        let set = Stmt::SetLocal { local: packed, index, value };
-        strip.push(declare);
-        strip.extend(nest::wrap(&ks, vec![set]));
-        packed
+        let extent = self.found.ks.first().map_or(0, |k| k.hi.limit);
+        let block = names.loop_id();
+        let body = self.block(start, rows, sums, (&Affine::term(block, depth), depth), names);
+        strip.push(Stmt::serial(block, extent / depth, body));
+        if extent % depth > 0 {
+            let from = Affine::constant(extent / depth * depth);
+            let body = self.block(start, rows, sums, (&from, extent % depth), names);
+            strip.push(Stmt::serial(names.loop_id(), 1, body));
+        }
+        let row = names.loop_id();
+        let mut body = self.found.before.clone();
+        body.push(Stmt::set_scalar(self.found.acc, sum(sums, row)));
+        body.extend(self.found.after.iter().cloned());
+        strip.push(self.over_rows(row, start, rows, body, names));
+        strip
     }
 
-    /// Replaces the product in the body by one with the copy of `b`.
-    fn read_packed(&self, body: &mut Block, packed: LocalId) {
-        let Some(nest) = body.get(self.found.at).and_then(Nest::of) else { return };
-        let mut index: Indices = nest.loops.iter().map(|k| Affine::var(k.var)).collect();
-        walk::map_values(&mut body[self.found.at..=self.found.at], &mut |value| match value {
-            Expr::Ternary { op: TernaryOp::Fma, a, b, c } => {
-                let packed = Expr::GetLocal { local: packed, index: std::mem::take(&mut index) };
-                let (a, b) = if mentions(&a, self.lane.var) { (packed, *b) } else { (*a, packed) };
-                Expr::fma(a, b, *c)
+    /// Packs `len` iterations of the outermost loop over `k`, and adds their products to the sums of all rows.
+    fn block(
+        &self,
+        start: &Affine,
+        rows: i64,
+        sums: LocalId,
+        (from, len): (&Affine, i64),
+        names: &mut Names,
+    ) -> Block {
+        let mut ks = self.found.ks.clone();
+        for (at, k) in ks.iter_mut().enumerate() {
+            *k = Loop { var: names.loop_id(), lo: 0, hi: if at == 0 { len.into() } else { k.hi } };
+        }
+        let (mut block, packed) = self.pack(&ks, from, names);
+        let row = names.loop_id();
+        let (acc, declare) = names.declare(names.local(self.found.acc), Dims::new(), Space::Register);
+        let mut body = vec![declare, Stmt::set_scalar(acc, sum(sums, row))];
+        let a = self.renumbered(&self.found.a, &ks, from);
+        body.extend(products(&ks, acc, a, element(packed, &ks), names));
+        body.push(set_sum(sums, row, Expr::local(acc)));
+        block.push(self.over_rows(row, start, rows, body, names));
+        block
+    }
+
+    /// The body of the nest for one row, reading `b` as given.
+    fn row_body(&self, b: Expr, names: &mut Names) -> Block {
+        let mut body = self.found.before.clone();
+        body.extend(products(&self.found.ks, self.found.acc, self.found.a.clone(), b, names));
+        body.extend(self.found.after.iter().cloned());
+        body
+    }
+
+    /// A loop over rows with names of its own.
+    fn over_rows(&self, row: LoopId, start: &Affine, rows: i64, body: Block, names: &mut Names) -> Stmt {
+        let mut body = names.refreshed(&body);
+        walk::substitute(&mut body, self.found.rows.var, &start.plus(&Affine::var(row)));
+        Stmt::serial(row, rows, body)
+    }
+
+    /// Declares a copy of `b` for the iterations of `ks`, which begin at `from`, and fills it.
+    fn pack(&self, ks: &[Loop], from: &Affine, names: &mut Names) -> (Block, LocalId) {
+        let dims: Dims = ks.iter().map(|k| k.hi.limit as usize).collect();
+        let (packed, declare) = names.declare(self.found.b.dtype(names), dims, Space::Stack);
+        let value = self.renumbered(&self.found.b, ks, from);
+        let index = ks.iter().map(|k| Affine::var(k.var)).collect();
+        let fill = nest::wrap(ks, vec![Stmt::SetLocal { local: packed, index, value }]);
+        let mut block = vec![declare];
+        block.extend(names.refreshed(&fill));
+        (block, packed)
+    }
+
+    /// An operand with the loops `ks` in the place of its own, the outermost counting from `from`.
+    fn renumbered(&self, operand: &Expr, ks: &[Loop], from: &Affine) -> Expr {
+        let mut operand = operand.clone();
+        for (at, (old, new)) in self.found.ks.iter().zip(ks).enumerate() {
+            let new = Affine::var(new.var);
+            let index = if at == 0 { new.plus(from) } else { new };
+            operand = walk::map_expr_indices(operand, &mut |i| i.substitute(old.var, &index));
+        }
+        operand
+    }
+
+    /// Whether accumulators are zero before the first product, as locals are when declared.
+    fn starts_from_zero(&self) -> bool {
+        self.found.before.iter().all(|stmt| match stmt {
+            Stmt::SetLocal { local, value, .. } if *local == self.found.acc => {
+                matches!(value, Expr::Const(x) if *x == Scalar::zero(x.dtype()))
             }
-            other => other,
-        });
+            _ => true,
+        })
     }
 
-    /// Unrolls the loop over rows, which is the last statement of a strip.
-    fn tile_rows(&self, strip: &mut Stmt, names: &mut Names) {
-        let Stmt::For { body, .. } = strip else { return };
-        let Some(Stmt::For { var, hi, body: rows, .. }) = body.pop() else { return };
-        names.note(&rows);
-        let unrolled = Strip { lanes: self.row_tile, kind: LoopKind::Unrolled };
-        body.extend(jam::strips(var, hi.limit, &rows, unrolled, names));
+    /// Unrolls the loops over rows that hold loops over `k`.
+    fn tile_rows(&self, block: &mut Block, rows: i64, names: &mut Names) {
+        let tile = Strip { lanes: self.row_tile, kind: LoopKind::Unrolled };
+        for stmt in std::mem::take(block) {
+            match stmt {
+                Stmt::For { var, hi, body, .. } if hi.limit == rows && is_row(&body) => {
+                    names.note(&body);
+                    block.extend(jam::strips(var, rows, &body, tile, names));
+                }
+                Stmt::For { var, lo, hi, kind, mut body } => {
+                    self.tile_rows(&mut body, rows, names);
+                    block.push(Stmt::For { var, lo, hi, kind, body });
+                }
+                stmt => block.push(stmt),
+            }
+        }
     }
+}
+
+/// The body of a loop over rows: it holds the loops over `k`, and no copy of `b`.
+fn is_row(body: &[Stmt]) -> bool {
+    body.iter().any(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. }))
+        && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { space: Space::Stack, .. }))
+}
+
+/// The loops over `k`. An operand `a` that is more than a read has a local of its own, so that all lanes share it.
+fn products(ks: &[Loop], acc: LocalId, a: Expr, b: Expr, names: &mut Names) -> Block {
+    let add = |a| Stmt::set_scalar(acc, Expr::fma(a, b, Expr::local(acc)));
+    if matches!(a, Expr::Get { .. } | Expr::Const(_)) {
+        return nest::wrap(ks, vec![add(a)]);
+    }
+    let (shared, declare) = names.declare(a.dtype(names), Dims::new(), Space::Register);
+    nest::wrap(ks, vec![declare, Stmt::set_scalar(shared, a), add(Expr::local(shared))])
+}
+
+fn element(packed: LocalId, ks: &[Loop]) -> Expr {
+    let index: Indices = ks.iter().map(|k| Affine::var(k.var)).collect();
+    Expr::GetLocal { local: packed, index }
+}
+
+fn sum(sums: LocalId, row: LoopId) -> Expr {
+    Expr::GetLocal { local: sums, index: smallvec![Affine::var(row)] }
+}
+
+fn set_sum(sums: LocalId, row: LoopId, value: Expr) -> Stmt {
+    Stmt::SetLocal { local: sums, index: smallvec![Affine::var(row)], value }
 }

@@ -49,6 +49,31 @@ fn a_matmul_becomes_register_tiles_over_packed_strips() {
 }
 
 #[test]
+fn deep_contractions_are_cut_into_blocks_that_keep_the_sums() {
+    // Whatever is there first, and an epilogue after.
+    let (_, trace) = check_text(
+        "routine @deep fast {
+  node %0 \"a\" f32[9, 600] on_device
+  node %1 \"b\" f32[600, 6] on_device
+  node %2 \"c\" f32[9, 6] on_device
+  for i0 in 0..9 {
+    for i1 in 0..6 {
+      declare l0 f32[] register
+      l0 := %2[i0, i1]
+      for i2 in 0..600 {
+        l0 := l0 + %0[i0, i2] * %1[i2, i1]
+      }
+      %2[i0, i1] := max(l0, 0.0f32)
+    }
+  }
+}
+",
+    );
+    let tiled = &trace.last().unwrap().1;
+    assert!(tiled.contains("f32[256, 6] stack") && tiled.contains("f32[9, 6] stack"), "{tiled}");
+}
+
+#[test]
 fn a_contraction_is_sequential_over_k_by_fma() {
     let routine = parse(&matmul(5, 18, 7));
     let bits = steps(&Case::filled(routine.clone())).1;
