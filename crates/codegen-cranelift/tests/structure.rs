@@ -398,7 +398,7 @@ fn parts_of_a_parallel_loop_add_up() {
     interp::run(&kernel.ir, &mut expected, &[]).expect("a valid kernel");
     for options in all_options() {
         let artifact = compile(&kernel, &options).expect("a supported kernel");
-        for parts in [vec![0..10], vec![7..10, 0..3, 3..7], vec![0..0, 0..1, 1..10, 10..10]] {
+        for parts in [vec![(0, 10)], vec![(7, 10), (0, 3), (3, 7)], vec![(0, 0), (0, 1), (1, 10), (10, 10)]] {
             let found = run_parts(&artifact, &kernel, &memory, &[], &parts);
             compare(&kernel, &memory, &expected, &found, &format!("{parts:?}"));
         }

@@ -97,12 +97,12 @@ fn random(dtype: DType, bits: u64) -> Scalar {
 /// Runs the kernel compiled, on a copy of `memory` surrounded by canaries and aligned to elements only.
 pub(crate) fn run_native(artifact: &Artifact, kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Memory {
     let extent = artifact.kernels[0].launch.extent;
-    run_parts(artifact, kernel, memory, bindings, &[0..extent])
+    run_parts(artifact, kernel, memory, bindings, &[(0, extent)])
 }
 
 /// Runs one kernel of several, whole.
 pub(crate) fn run_kernel(artifact: &Artifact, which: usize, kernel: &Kernel, memory: &Memory) -> Memory {
-    run_some(artifact, which, kernel, memory, &[], &[0..1])
+    run_some(artifact, which, kernel, memory, &[], &[(0, 1)])
 }
 
 /// Runs parts of the kernel one after another.
@@ -111,7 +111,7 @@ pub(crate) fn run_parts(
     kernel: &Kernel,
     memory: &Memory,
     bindings: &[i64],
-    parts: &[std::ops::Range<u64>],
+    parts: &[(u64, u64)],
 ) -> Memory {
     run_some(artifact, 0, kernel, memory, bindings, parts)
 }
@@ -122,7 +122,7 @@ fn run_some(
     kernel: &Kernel,
     memory: &Memory,
     bindings: &[i64],
-    parts: &[std::ops::Range<u64>],
+    parts: &[(u64, u64)],
 ) -> Memory {
     const CANARY: u8 = 0xa5;
     const MARGIN: usize = 64;
@@ -146,12 +146,12 @@ fn run_some(
     let scratch_bytes = artifact.kernels[which].scratch_bytes;
     let mut scratch = vec![u128::from_ne_bytes([CANARY; 16]); scratch_bytes / 16 + 5];
     let Payload::Host(module) = &artifact.payload else { panic!("a host artifact") };
-    for part in parts {
+    for &(begin, end) in parts {
         let scratch = scratch.as_mut_ptr().cast::<u8>();
         // SAFETY: the arguments are what the kernel's ABI says, each valid for its bytes and used by nobody else.
-        unsafe { module.call(which, &args, bindings, scratch, part.start, part.end) };
+        unsafe { module.call(which, &args, bindings, scratch, begin, end) };
     }
-    let tail = scratch_bytes.next_multiple_of(16) / 16;
+    let tail = scratch_bytes.div_ceil(16);
     assert!(scratch[tail..].iter().all(|w| *w == u128::from_ne_bytes([CANARY; 16])), "scratch overrun");
     let mut after = memory.clone();
     for ((arg, words), (i, node)) in args.iter().zip(&padded).zip(kernel.ir.nodes.iter().enumerate()) {
