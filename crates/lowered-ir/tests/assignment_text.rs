@@ -235,6 +235,7 @@ fn types_promote_and_numbers_adapt() {
     assert_eq!(of("y[k] := 1 / 4"), [0.25; 3], "numbers alone have the type of the target");
     assert_eq!(of("y[k] := where(k < 1, 2*k + 5, -1)"), [5., -1., -1.]);
     assert_eq!(of("y[k] := where(i[k], h[k], 9)"), [1., 2., 3.]);
+    assert_eq!(of("i[k] := 2.75; y[k] := i[k]"), [2.; 3], "what is stored is converted");
     assert_eq!(of("y[k] := fma(h[k], 2, 1)"), [3., 5., 7.]);
     assert_eq!(of("y[k] := not(i[k] - 3)"), [0., 0., 1.]);
     assert_eq!(of("y[k] := sqrt(16) + k"), [4., 5., 6.]);

@@ -10,6 +10,7 @@ mod choices;
 mod expr;
 mod index;
 mod memory;
+mod program;
 
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Bound, Expr, Fresh, Indices, LocalId, LoopId, LoopKind, NodeDecl, NodeRef,
@@ -19,6 +20,7 @@ use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Scalar, Sharing};
 
 pub use choices::{Choices, bytes_of_seed};
 pub use memory::{alike, bindings_from_bytes, memory_from_bytes};
+pub use program::{Program, program_from_bytes, program_from_seed};
 
 /// The element types of nodes.
 const DTYPES: [DType; 8] =

@@ -128,7 +128,8 @@ impl Emitter<'_> {
     fn operand(&mut self, tree: &Tree, wanted: DType) -> Result<(Operand, Accessed), Located> {
         match &tree.kind {
             TreeKind::Number(number) => {
-                Ok((Operand::Constant(self.number(*number, wanted, &tree.span)?), Default::default()))
+                let value = self.number(*number, type_of(tree).or(wanted), &tree.span)?;
+                Ok((Operand::Constant(value), Default::default()))
             }
             TreeKind::Index(index) => {
                 let dtype = self.index_type(index, wanted, &tree.span)?;
@@ -164,7 +165,6 @@ impl Emitter<'_> {
         let fits = match (dtype.is_float(), number.int) {
             (true, _) => scalar.as_f64().is_finite() || !number.value.is_finite(),
             (false, Some(int)) => scalar.as_i64() == int || dtype == DType::Bool,
-            // Fractions are given a float type, so this is an integer too large to be one.
             (false, None) => false,
         };
         let value = || self.text.get(span.clone()).unwrap_or_default().to_owned();

@@ -1,0 +1,54 @@
+//! Random programs in assignment text: always accepted, always verified, and the optimiser keeps their bits.
+
+use filetests::generate::{
+    Program, alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_bytes,
+    program_from_seed,
+};
+use lowered_ir::assign::text::parse;
+use lowered_ir::interp;
+use lowered_ir::ir::Numerics;
+use lowered_ir::lower::{LowerOptions, lower};
+use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::{text, verify};
+use proptest::prelude::*;
+
+fn check(program: &Program, seed: u64) -> Result<(), String> {
+    let blame = |what: String| format!("{what}\n{}", program.text);
+    let assignments = parse(&program.text, &program.nodes).map_err(|e| e.to_string())?;
+    let options = LowerOptions { numerics: Numerics::Strict, ..LowerOptions::default() };
+    let routine = lower(&assignments, &options).map_err(|e| blame(e.to_string()))?.routine;
+    verify::verify(&routine).map_err(|e| blame(format!("{e}\n{}", text::print(&routine))))?;
+
+    let bytes = bytes_of_seed(seed, 4096);
+    let (memory, bindings) = (memory_from_bytes(&routine, &bytes), bindings_from_bytes(&routine, &bytes));
+    let mut expected = memory.clone();
+    interp::run(&routine, &mut expected, &bindings).map_err(|e| blame(e.to_string()))?;
+
+    let optimized = optimize(routine, &Settings::default()).map_err(|e| blame(e.to_string()))?;
+    let listing = || blame(text::print(&optimized.routine));
+    verify::verify(&optimized.routine).map_err(|e| format!("{e}\n{}", listing()))?;
+    let mut found = memory;
+    interp::run(&optimized.routine, &mut found, &bindings).map_err(|e| format!("{e}\n{}", listing()))?;
+    for node in &optimized.outputs {
+        let decl = optimized.routine.node(*node);
+        if !alike(decl, &expected.nodes[node.index()], &found.nodes[node.index()]) {
+            return Err(format!("{node} \"{}\" differs\n{}", decl.name, listing()));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn seeds() {
+    for seed in 0..500 {
+        check(&program_from_seed(seed, 300), seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+proptest! {
+    #[test]
+    fn bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let result = check(&program_from_bytes(&bytes), bytes.len() as u64);
+        prop_assert!(result.is_ok(), "{}", result.unwrap_err());
+    }
+}
