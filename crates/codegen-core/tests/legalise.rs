@@ -1,4 +1,5 @@
 //! Legalisation keeps every bit: the interpreter gives the same answer before and after, and after it only L0 is left.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use codegen_core::{Caps, DTypeSet, LegaliseError, legalise};
 use lowered_ir::interp::{Memory, run};

@@ -1,4 +1,5 @@
 //! Routines run by the interpreter, with results computed by hand.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use lowered_ir::interp::{Buffer, InterpError, Memory, Program, run};
 use lowered_ir::ir::{

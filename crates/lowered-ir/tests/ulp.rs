@@ -2,14 +2,17 @@
 //!
 //! `f32` results are compared with the platform's `f64` functions, whose error of about one `f64` ulp is 2⁻²⁹ of an `f32`
 //! one; `f64` results with 192-bit arithmetic.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use astro_float::{BigFloat, Consts, RoundingMode};
 use lowered_ir::eval::{binary, unary};
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 use tnode::{DType, Scalar};
 
+type Reference = fn(f64) -> f64;
+
 /// Operation, bound for `f32`, bound for `f64`, reference for `f32`: the table of the module's documentation.
-const BOUNDS: [(UnaryOp, f64, f64, fn(f64) -> f64); 7] = [
+const BOUNDS: [(UnaryOp, f64, f64, Reference); 7] = [
     (UnaryOp::Exp, 1.0, 1.0, f64::exp),
     (UnaryOp::Exp2, 1.0, 1.0, f64::exp2),
     (UnaryOp::Log, 1.0, 1.0, f64::ln),
@@ -263,4 +266,4 @@ fn large_angles() {
     close(UnaryOp::Sin, f32::MAX, LARGE_SINES[1]);
 }
 
-const LARGE_SINES: [f32; 2] = [-0.734081507, -0.521876514];
+const LARGE_SINES: [f32; 2] = [-0.734_081_5, -0.521_876_5];

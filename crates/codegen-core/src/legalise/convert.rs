@@ -18,7 +18,7 @@ impl Legaliser<'_> {
             return self.convert(DType::F32, to, wide);
         }
         if is_narrow_float(to) && !(self.computes(from) && self.computes(to)) {
-            return self.to_narrow(from, to, x);
+            return self.round_to_narrow(from, to, x);
         }
         self.between_wide(from, to, x)
     }
@@ -71,10 +71,10 @@ impl Legaliser<'_> {
     }
 
     /// To a narrow float, in one rounding, though by way of `f32`.
-    fn to_narrow(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn round_to_narrow(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
         let single = match from {
             DType::F32 => x,
-            DType::F64 => self.round_to_odd(to, x)?,
+            DType::F64 => self.rounded_to_odd(to, x)?,
             DType::Bool => Expr::select(x, constant(DType::F32, 1), constant(DType::F32, 0)),
             DType::I32 | DType::U32 | DType::I64 | DType::U64 if to == DType::Bf16 => {
                 self.integer_without_ties(from, x)?
@@ -87,7 +87,7 @@ impl Legaliser<'_> {
 
     /// An `f64` as an `f32` that every narrower format rounds as it would round the `f64`: truncated, with the last bit set
     /// if anything was cut off ("rounding to odd").
-    fn round_to_odd(&mut self, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn rounded_to_odd(&mut self, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
         for needed in [DType::F64, DType::U32] {
             self.require(needed, format!("convert {to}"), DType::F64)?;
         }
@@ -122,7 +122,7 @@ impl Legaliser<'_> {
             4 => self.convert(from, DType::F32, exact),
             _ => {
                 let double = self.convert(from, DType::F64, exact)?;
-                self.round_to_odd(DType::Bf16, double)
+                self.rounded_to_odd(DType::Bf16, double)
             }
         }
     }

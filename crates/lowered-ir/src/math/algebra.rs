@@ -94,7 +94,7 @@ pub trait Algebra {
     /// The bits of a float.
     fn bits(&mut self, x: Self::Float) -> Self::Int;
     /// The float of these bits.
-    fn from_bits(&mut self, x: Self::Int) -> Self::Float;
+    fn with_bits(&mut self, x: Self::Int) -> Self::Float;
     /// The float nearest to an integer.
     fn to_float(&mut self, x: Self::Int) -> Self::Float;
     /// `a + b`, wrapping.
@@ -136,7 +136,7 @@ pub(super) fn signed_one<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let one = a.float(1.0);
     let one = a.bits(one);
     let signed = a.or(one, sign);
-    a.from_bits(signed)
+    a.with_bits(signed)
 }
 
 /// `a + b` as rounded sum and exact error, for `|a| ≥ |b|` or `a = 0`.

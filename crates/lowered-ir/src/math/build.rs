@@ -266,7 +266,7 @@ impl Algebra for Steps {
         }
     }
 
-    fn from_bits(&mut self, x: Operand) -> Operand {
+    fn with_bits(&mut self, x: Operand) -> Operand {
         self.step(self.float_type(), Expr::bitcast(self.float_type(), x.reference()))
     }
 

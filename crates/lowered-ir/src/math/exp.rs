@@ -29,7 +29,7 @@ const EXP2_SINGLE: [f64; 6] = [
 ];
 /// The same to 2⁻⁶⁴.
 const EXP2_DOUBLE: [f64; 12] = [
-    0.6931471805599453,
+    std::f64::consts::LN_2,
     0.24022650695910072,
     0.05550410866482169,
     0.00961812910762833,
@@ -144,5 +144,5 @@ pub(super) fn power_of_two<A: Algebra>(a: &mut A, exponent: A::Int) -> A::Float 
     let bias = a.int(format.bias());
     let biased = a.int_add(exponent, bias);
     let bits = a.shl(biased, format.mantissa_bits());
-    a.from_bits(bits)
+    a.with_bits(bits)
 }

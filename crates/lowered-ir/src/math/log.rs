@@ -121,7 +121,7 @@ pub(super) fn split<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) 
     let exponent = a.shr(above, format.mantissa_bits());
     let in_place = a.shl(exponent, format.mantissa_bits());
     let mantissa = a.int_sub(bits, in_place);
-    let mantissa = a.from_bits(mantissa);
+    let mantissa = a.with_bits(mantissa);
     let one = a.float(1.0);
     let f = a.sub(mantissa, one);
     let exponent = a.to_float(exponent);

@@ -110,7 +110,7 @@ macro_rules! native {
                 x.to_bits() as $int
             }
             #[inline(always)]
-            fn from_bits(&mut self, x: $int) -> $float {
+            fn with_bits(&mut self, x: $int) -> $float {
                 $float::from_bits(x as $bits)
             }
             #[inline(always)]
