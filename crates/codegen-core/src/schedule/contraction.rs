@@ -50,9 +50,9 @@ pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut
     let outer: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane && *l != found.rows).collect();
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
     let depth = depth(&found, lanes, caps, names);
-    let tiler = Tiler { found, lane, columns, lanes, row_tile: row_tile(caps), depth };
+    let tiler = Tiler { found, lane, columns, lanes, registers: caps.vector_registers as i64 / 2, depth };
     let blocks = if outer.is_empty() { row_blocks(rows, columns / lanes, caps) } else { 1 };
-    let block_rows = rows / blocks / tiler.row_tile * tiler.row_tile;
+    let block_rows = rows / blocks / ROWS_WORTH_PACKING * ROWS_WORTH_PACKING;
     if blocks == 1 || block_rows == 0 {
         return Some(nest::wrap(&outer, tiler.tiles(Affine::constant(0), rows, names)));
     }
@@ -70,11 +70,6 @@ pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut
 fn row_blocks(rows: i64, strips: i64, caps: &Caps) -> i64 {
     let wanted = 2 * caps.threads as i64;
     if caps.threads < 2 || strips >= wanted { 1 } else { (rows / BLOCK_ROWS).clamp(1, wanted) }
-}
-
-/// Rows whose accumulators, a strip of vectors each, fill half of the vector registers.
-fn row_tile(caps: &Caps) -> i64 {
-    (caps.vector_registers / 2 / VECTORS).max(1) as i64
 }
 
 /// How many iterations of the outermost loop over `k` are packed at a time, so that they take half of the innermost cache.
@@ -127,7 +122,8 @@ struct Tiler {
     lane: Loop,
     columns: i64,
     lanes: i64,
-    row_tile: i64,
+    /// Registers for accumulators.
+    registers: i64,
     /// How much of `b` is packed at a time, if it may be.
     depth: Option<i64>,
 }
@@ -135,19 +131,50 @@ struct Tiler {
 impl Tiler {
     /// Strips of lanes, in each the tiles of `rows` rows from `start`.
     fn tiles(&self, start: Affine, rows: i64, names: &mut Names) -> Block {
+        let pieces = self.pieces();
+        pieces.into_iter().flat_map(|piece| self.strips(piece, &start, rows, names)).collect()
+    }
+
+    /// The columns as whole strips, whole vectors of what remains, and the rest: where each begins, its extent and its lanes.
+    fn pieces(&self) -> Vec<(i64, i64, i64)> {
+        let vector = self.vector();
+        let (strips, rest) = (self.columns / self.lanes * self.lanes, self.columns % self.lanes);
+        let (vectors, single) = (rest / vector * vector, rest % vector);
+        let all = [(0, strips, self.lanes), (strips, vectors, vectors), (strips + vectors, single, single)];
+        all.into_iter().filter(|(_, extent, _)| *extent > 0).collect()
+    }
+
+    fn vector(&self) -> i64 {
+        (self.lanes / VECTORS as i64).max(1)
+    }
+
+    fn strips(
+        &self,
+        (from, extent, lanes): (i64, i64, i64),
+        start: &Affine,
+        rows: i64,
+        names: &mut Names,
+    ) -> Block {
         let mut strip = match self.depth.filter(|_| rows >= ROWS_WORTH_PACKING) {
-            None => self.direct(&start, rows, names),
+            None => self.direct(start, rows, names),
             Some(depth) if self.found.ks.first().is_some_and(|k| k.hi.limit > depth) => {
-                self.blocked(&start, rows, depth, names)
+                self.blocked(start, rows, depth, names)
             }
-            Some(_) => self.packed(&start, rows, names),
+            Some(_) => self.packed(start, rows, names),
         };
         let lane = names.loop_id();
-        walk::substitute(&mut strip, self.lane.var, &Affine::var(lane));
-        let vector = Strip { lanes: self.lanes, kind: LoopKind::Vector };
-        let mut strips = jam::strips(lane, self.columns, &strip, vector, names);
-        self.tile_rows(&mut strips, rows, names);
+        walk::substitute(&mut strip, self.lane.var, &Affine::var(lane).plus_constant(from));
+        let vector = Strip { lanes, kind: LoopKind::Vector };
+        let mut strips = jam::strips(lane, extent, &strip, vector, names);
+        let tile = Strip { lanes: self.row_tile(lanes), kind: LoopKind::Unrolled };
+        tile_rows(&mut strips, rows, tile, names);
         strips
+    }
+
+    /// Rows whose accumulators fill the registers set aside for them; lanes short of a vector take a register each.
+    fn row_tile(&self, lanes: i64) -> i64 {
+        let each = if lanes < self.vector() { lanes } else { lanes / self.vector() };
+        (self.registers / each).max(1)
     }
 
     /// Every row reads `b` where it is.
@@ -263,22 +290,21 @@ impl Tiler {
             _ => true,
         })
     }
+}
 
-    /// Unrolls the loops over rows that hold loops over `k`.
-    fn tile_rows(&self, block: &mut Block, rows: i64, names: &mut Names) {
-        let tile = Strip { lanes: self.row_tile, kind: LoopKind::Unrolled };
-        for stmt in std::mem::take(block) {
-            match stmt {
-                Stmt::For { var, hi, body, .. } if hi.limit == rows && is_row(&body) => {
-                    names.note(&body);
-                    block.extend(jam::strips(var, rows, &body, tile, names));
-                }
-                Stmt::For { var, lo, hi, kind, mut body } => {
-                    self.tile_rows(&mut body, rows, names);
-                    block.push(Stmt::For { var, lo, hi, kind, body });
-                }
-                stmt => block.push(stmt),
+/// Unrolls the loops over rows that hold loops over `k`.
+fn tile_rows(block: &mut Block, rows: i64, tile: Strip, names: &mut Names) {
+    for stmt in std::mem::take(block) {
+        match stmt {
+            Stmt::For { var, hi, body, .. } if hi.limit == rows && is_row(&body) => {
+                names.note(&body);
+                block.extend(jam::strips(var, rows, &body, tile, names));
             }
+            Stmt::For { var, lo, hi, kind, mut body } => {
+                tile_rows(&mut body, rows, tile, names);
+                block.push(Stmt::For { var, lo, hi, kind, body });
+            }
+            stmt => block.push(stmt),
         }
     }
 }

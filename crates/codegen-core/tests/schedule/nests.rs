@@ -70,7 +70,7 @@ fn deep_contractions_are_cut_into_blocks_that_keep_the_sums() {
 ",
     );
     let tiled = &trace.last().unwrap().1;
-    assert!(tiled.contains("f32[256, 6] stack") && tiled.contains("f32[9, 6] stack"), "{tiled}");
+    assert!(tiled.contains("f32[256, 4] stack") && tiled.contains("f32[9, 4] stack"), "{tiled}");
 }
 
 #[test]
