@@ -1,8 +1,7 @@
 //! Every run of the corpus, compiled by a code generator and compared with the interpreter.
 
 use codegen_core::{
-    Artifact, Codegen, CodegenError, Interpreted, LegaliseError, ScheduleOptions, ScheduledRoutine, legalise,
-    schedule,
+    Artifact, Codegen, CodegenError, Interpreted, ScheduleError, ScheduleOptions, ScheduledRoutine, schedule,
 };
 use filetests::RunCase;
 use lowered_ir::{
@@ -47,27 +46,26 @@ pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, 
     variants
 }
 
-/// Schedules a run's routine for a code generator, legalises its kernels and compiles them.
+/// Schedules a run's routine for a code generator and compiles it.
 ///
 /// # Errors
 ///
 /// [`Outcome::Skipped`] for what the target does not support, [`Outcome::Failed`] for everything else.
 pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledRoutine, Artifact), Outcome> {
-    let caps = codegen.caps();
-    let mut scheduled =
-        schedule(&case.routine, caps, &ScheduleOptions::default()).map_err(|e| failed("scheduling", e))?;
-    for kernel in &mut scheduled.kernels {
+    let scheduled = schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()).map_err(illegal)?;
+    for kernel in &scheduled.kernels {
         verify(&kernel.ir).map_err(|e| failed("scheduling", e))?;
-        kernel.ir = legalise(&kernel.ir, caps).map_err(unsupported)?;
-        verify(&kernel.ir).map_err(|e| failed("legalising", e))?;
     }
     let artifact = codegen.compile(&scheduled).map_err(refused)?;
     Ok((scheduled, artifact))
 }
 
 /// What legalisation refuses, the target does not have.
-fn unsupported(error: LegaliseError) -> Outcome {
-    Outcome::Skipped(error.to_string())
+fn illegal(error: ScheduleError) -> Outcome {
+    match error {
+        ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
+        _ => failed("scheduling", error),
+    }
 }
 
 fn refused(error: CodegenError) -> Outcome {

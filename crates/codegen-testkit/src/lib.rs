@@ -10,7 +10,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! Every run of the corpus is scheduled and legalised for the target, compiled, and run on memory with guards around it, in
+//! Every run of the corpus is scheduled for the target, compiled, and run on memory with guards around it, in
 //! parts and out of order where the kernel may be split. The result must equal, bit for bit, what the interpreter makes of
 //! the same kernels, and what the corpus expects. What the target does not support is skipped, counted and printed with the
 //! reason.
