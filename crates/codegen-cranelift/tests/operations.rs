@@ -154,17 +154,17 @@ fn binary_operations_on_bool() {
 
 #[test]
 fn binary_operations_on_narrow_integers() {
-    [DType::U8, DType::I8, DType::U16].map(binary_on);
+    [DType::U8, DType::I8, DType::U16].into_iter().for_each(binary_on);
 }
 
 #[test]
 fn binary_operations_on_words() {
-    [DType::I32, DType::U32].map(binary_on);
+    [DType::I32, DType::U32].into_iter().for_each(binary_on);
 }
 
 #[test]
 fn binary_operations_on_long_words() {
-    [DType::I64, DType::U64].map(binary_on);
+    [DType::I64, DType::U64].into_iter().for_each(binary_on);
 }
 
 #[test]
