@@ -16,7 +16,7 @@ use crate::jit::{self, Module};
 use crate::options::CraneliftOptions;
 use crate::perf_map;
 use crate::render::CheckedKernel;
-use crate::support::NAME;
+use crate::support::{NAME, failed};
 
 /// Compiles checked kernels for this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,10 +156,6 @@ fn refused(kernel: &str, error: &ModuleError) -> CodegenError {
 
 /// The least that the system is asked for; how much it refused is not told.
 const PAGE_BYTES: usize = 4096;
-
-fn failed(kernel: &str, stage: &'static str, message: String) -> CodegenError {
-    CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }
-}
 
 /// A target exists before anything is compiled, so that opening the codegen tells.
 pub(crate) fn check_target(options: &CraneliftOptions) -> Result<(), CodegenError> {

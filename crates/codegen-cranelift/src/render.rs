@@ -1,6 +1,7 @@
 //! The first half: a kernel that is known to be compilable, as source for the second.
 
 use codegen_core::{Caps, CodegenError, Kernel, Renderer};
+use lowered_ir::verify::verify;
 
 use crate::support;
 
@@ -17,6 +18,11 @@ impl Renderer for CraneliftRenderer {
 
     fn render(&self, _caps: &Caps, kernel: &Kernel) -> Result<CheckedKernel, CodegenError> {
         support::check(kernel)?;
+        // What the verifier does not accept could write anywhere. It is the caller's promise, so checking is for debugging.
+        if cfg!(debug_assertions) {
+            verify(&kernel.ir)
+                .map_err(|e| support::failed(&kernel.abi.name, "verification", e.to_string()))?;
+        }
         Ok(CheckedKernel(kernel.clone()))
     }
 }

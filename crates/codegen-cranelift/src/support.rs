@@ -1,7 +1,7 @@
 //! Which operations on which types are compiled; everything else is refused here, before any code is written.
 //!
 //! The table is about what *kernels* may contain after legalisation: `bool`, integers, `f32` and `f64` compute; the
-//! narrower floats and `u32x4` are moved, chosen between and reinterpreted, but not computed with.
+//! narrower floats are moved, chosen between and reinterpreted, but not computed with; `u32x4` is only moved.
 
 use codegen_core::{CodegenError, Kernel};
 use lowered_ir::ir::{BinaryOp, Expr, Locals, Routine, Stmt, TernaryOp, UnaryOp, walk};
@@ -35,6 +35,11 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), CodegenError> {
     }
 }
 
+/// Our bug, in a step of compiling a kernel.
+pub(crate) fn failed(kernel: &str, stage: &'static str, message: String) -> CodegenError {
+    CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }
+}
+
 fn refuse_value(routine: &Routine, locals: &Locals, value: &Expr) -> Option<(String, &'static str)> {
     let mut refused = None;
     walk::each_expr(value, &mut |expr| {
@@ -50,11 +55,13 @@ fn refuse(routine: &Routine, locals: &Locals, expr: &Expr) -> Option<(String, &'
     match expr {
         Expr::Unary { op, arg } => named(op, dtype(arg), unary(*op, dtype(arg))),
         Expr::Binary { op, a, .. } => named(op, dtype(a), binary(*op, dtype(a))),
-        Expr::Ternary { op: TernaryOp::Where, .. } => None,
+        Expr::Ternary { op: TernaryOp::Where, b, .. } => {
+            named(&TernaryOp::Where, dtype(b), random_bits(dtype(b)))
+        }
         Expr::Ternary { op, a, .. } => named(op, dtype(a), arithmetic(dtype(a))),
         Expr::Convert { to, arg } => {
             let from = dtype(arg);
-            let why = if from == *to { None } else { narrow_float(from).or(narrow_float(*to)) };
+            let why = if from == *to { None } else { arithmetic(from).or(arithmetic(*to)) };
             why.map(|why| (format!("convert {to}({from})"), why))
         }
         Expr::Bitcast { to, arg } => {
@@ -96,7 +103,11 @@ fn binary(op: BinaryOp, dtype: DType) -> Option<&'static str> {
 }
 
 fn arithmetic(dtype: DType) -> Option<&'static str> {
-    if dtype == DType::U32x4 { Some("random bits have no arithmetic") } else { narrow_float(dtype) }
+    random_bits(dtype).or(narrow_float(dtype))
+}
+
+fn random_bits(dtype: DType) -> Option<&'static str> {
+    (dtype == DType::U32x4).then_some("random bits are only moved")
 }
 
 fn narrow_float(dtype: DType) -> Option<&'static str> {

@@ -222,7 +222,9 @@ fn conversions() {
 #[test]
 fn reinterpretations() {
     for from in DType::ALL.into_iter().filter(|&d| d != DType::U32x4) {
-        for to in DType::ALL.into_iter().filter(|to| to.size_bytes() == from.size_bytes()) {
+        for to in
+            DType::ALL.into_iter().filter(|&to| to.size_bytes() == from.size_bytes() && to != DType::Bool)
+        {
             check_all(&[from], to, |mut args| Expr::bitcast(to, args.remove(0)));
         }
     }

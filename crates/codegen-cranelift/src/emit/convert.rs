@@ -5,7 +5,6 @@ use cranelift_codegen::ir::{Opcode, Type, Value, types};
 use tnode::DType;
 
 use super::Emitter;
-use super::ops::REFUSED;
 use super::repr::{self, LANES, Val};
 
 impl Emitter<'_> {
@@ -25,9 +24,8 @@ impl Emitter<'_> {
 
     /// The bits as another type of the same size.
     pub(super) fn bitcast(&mut self, from: DType, to: DType, x: &Val) -> Val {
-        if from == DType::Bool || to == DType::Bool {
-            let (from, to) = (bits_type(from), bits_type(to));
-            return self.convert(from, to, x);
+        if from == DType::Bool {
+            return self.convert(from, DType::U8, x);
         }
         let ty = repr::register(to, x.wide);
         self.each(to, &[x], |s, v| s.ssa.bitcast(ty, v[0]))
@@ -37,15 +35,6 @@ impl Emitter<'_> {
     pub(super) fn convert_one(&mut self, from: DType, to: DType, x: Value) -> Value {
         match (from, to) {
             _ if from == to => x,
-            (DType::U32x4, _) => {
-                let low = self.ssa.extract(x, 0);
-                self.convert_one(DType::U32, to, low)
-            }
-            (_, DType::U32x4) => {
-                let low = self.convert_one(from, DType::U32, x);
-                let zero = self.splat_bits(types::I32X4, 0);
-                self.ssa.insert(zero, 0, low)
-            }
             (DType::F32, DType::F64) => self.ssa.unary(Opcode::Fpromote, types::F64, x),
             (DType::F64, DType::F32) => self.ssa.unary(Opcode::Fdemote, types::F32, x),
             (_, DType::Bool) => self.is_not_zero(from, x),
@@ -256,9 +245,3 @@ impl Emitter<'_> {
 
 /// The first halves of two registers.
 const LOW_HALVES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
-
-/// The integer type with the bits of a one-byte type; `bool` stays.
-fn bits_type(dtype: DType) -> DType {
-    debug_assert!(dtype.size_bytes() == 1, "{REFUSED}");
-    if dtype == DType::Bool { dtype } else { DType::U8 }
-}

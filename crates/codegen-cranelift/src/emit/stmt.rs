@@ -210,8 +210,12 @@ impl Emitter<'_> {
                     self.routine.node(*node).dtype
                 }
                 Expr::GetLocal { local, .. } => self.locals[local].dtype,
-                Expr::Convert { to, .. } | Expr::Bitcast { to, .. } => *to,
-                Expr::Index { .. } | Expr::Unary { .. } | Expr::Binary { .. } | Expr::Ternary { .. } => {
+                Expr::Convert { .. }
+                | Expr::Bitcast { .. }
+                | Expr::Index { .. }
+                | Expr::Unary { .. }
+                | Expr::Binary { .. }
+                | Expr::Ternary { .. } => {
                     return;
                 }
             };
