@@ -5,3 +5,4 @@ mod common; // checks a routine after every step
 mod corpus;
 mod nests;
 mod random;
+mod random_nests;
