@@ -15,7 +15,7 @@ pub fn host_caps() -> Caps {
         storage: DType::ALL.into_iter().collect(),
         arithmetic: arithmetic(),
         transcendental: false,
-        vector_bytes: 16,
+        vector_bytes: if has_vectors() { 16 } else { 0 },
         vector_registers: vector_registers(),
         fma: has_fma(),
         l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
@@ -32,6 +32,17 @@ fn arithmetic() -> DTypeSet {
 
 fn vector_registers() -> usize {
     if cfg!(target_arch = "x86_64") { 16 } else { 32 }
+}
+
+/// Whether the vector operations that the emitter uses are all there; x86-64 has them since SSE4.1.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_vectors() -> bool {
+    std::arch::is_x86_feature_detected!("sse4.1")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn has_vectors() -> bool {
+    true
 }
 
 #[cfg(target_arch = "x86_64")]

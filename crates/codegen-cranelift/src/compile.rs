@@ -11,6 +11,7 @@ use cranelift_module::ModuleError;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use crate::caps;
 use crate::emit;
 use crate::jit::{self, Module};
 use crate::options::CraneliftOptions;
@@ -72,7 +73,8 @@ fn compile(
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
 ) -> Result<(Module, KernelAbi), CodegenError> {
-    let emitted = emit::emit(kernel, isa.default_call_conv(), options.vectors, jit::helper_id);
+    let emitted =
+        emit::emit(kernel, isa.default_call_conv(), options.vectors && caps::has_vectors(), jit::helper_id);
     let module =
         jit::load(&kernel.abi.name, emitted.func, isa.clone()).map_err(|e| refused(&kernel.abi.name, &e))?;
     perf_map::record(&kernel.abi.name, module.address(), module.code_bytes());
@@ -91,7 +93,12 @@ pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, C
     let name = &kernel.abi.name;
     workers()?.install(|| {
         guarded(name, || {
-            let emitted = emit::emit(kernel, isa.default_call_conv(), options.vectors, jit::helper_id);
+            let emitted = emit::emit(
+                kernel,
+                isa.default_call_conv(),
+                options.vectors && caps::has_vectors(),
+                jit::helper_id,
+            );
             let clif = emitted.func.display().to_string();
             let machine_code =
                 jit::disassemble(emitted.func, &*isa).map_err(|e| failed(name, "code generation", e))?;
@@ -160,4 +167,67 @@ const PAGE_BYTES: usize = 4096;
 /// A target exists before anything is compiled, so that opening the codegen tells.
 pub(crate) fn check_target(options: &CraneliftOptions) -> Result<(), CodegenError> {
     isa(options).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use codegen_core::host::HostPtr;
+    use codegen_core::{Access, Cost, Launch};
+
+    use super::*;
+
+    fn kernel(text: &str) -> Kernel {
+        let ir = lowered_ir::text::parse(text).expect("the text is valid");
+        let abi = KernelAbi {
+            name: "test.k0".into(),
+            params: vec![],
+            launch: Launch { extent: 1, grain: 1 },
+            scratch_bytes: 0,
+            cost: Cost::default(),
+        };
+        Kernel { ir, abi }
+    }
+
+    #[test]
+    fn panics_become_errors_that_name_the_kernel() {
+        let error = guarded::<()>("step.k3", || panic!("no such register")).expect_err("it panics");
+        let message = error.to_string();
+        assert!(message.contains("step.k3") && message.contains("no such register"), "{message}");
+    }
+
+    /// Without instructions for them, Cranelift calls functions to round and to fuse; all of them are found.
+    #[test]
+    fn machines_without_rounding_instructions_call_functions() {
+        let kernel = kernel(
+            "routine @old {
+              node %0 \"x\" f32[4]
+              node %1 \"y\" f64[4]
+              %0[0] := fma(%0[0], %0[0], %0[1])
+              %0[1] := floor(%0[1])
+              %0[2] := trunc(%0[2])
+              %0[3] := round_even(%0[3])
+              %1[0] := fma(%1[0], %1[0], %1[1])
+              %1[1] := floor(%1[1])
+              %1[2] := trunc(%1[2])
+              %1[3] := round_even(%1[3])
+            }",
+        );
+        let mut flags = settings::builder();
+        flags.set("use_colocated_libcalls", "false").expect("a flag");
+        let native = cranelift_native::builder().expect("this machine is supported");
+        let oldest =
+            cranelift_codegen::isa::lookup(native.triple().clone()).expect("this machine is supported");
+        let isa = oldest.finish(Flags::new(flags)).expect("the flags fit");
+        let func = emit::emit(&kernel, isa.default_call_conv(), false, jit::helper_id).func;
+        let module = jit::host_module(vec![jit::load("old", func, isa).expect("a supported kernel")]);
+        let (mut x, mut y) = ([1.5f32, -1.5, -1.5, 2.5], [1.5f64, -1.5, -1.5, 2.5]);
+        let access = Access::ReadWrite;
+        let args = [
+            HostPtr { base: x.as_mut_ptr().cast(), bytes: 16, access },
+            HostPtr { base: y.as_mut_ptr().cast(), bytes: 32, access },
+        ];
+        jit::tests::call(&module, &args);
+        assert_eq!(x, [0.75, -2.0, -1.0, 2.0]);
+        assert_eq!(y, [0.75, -2.0, -1.0, 2.0]);
+    }
 }

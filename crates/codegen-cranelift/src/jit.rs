@@ -104,3 +104,16 @@ pub(crate) fn host_module(modules: Vec<Module>) -> HostModule {
     // trapping instruction, and call only `helpers`, which do not unwind. `owner` keeps all of them mapped.
     unsafe { HostModule::native(functions, owner) }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use codegen_core::host::HostPtr;
+
+    use super::*;
+
+    /// Calls the first kernel of a module, which has neither symbols nor scratch memory, whole.
+    pub(crate) fn call(module: &HostModule, args: &[HostPtr]) {
+        // SAFETY: the tests pass one live array per parameter, of the size the kernel's text states.
+        unsafe { module.call(0, args, &[], std::ptr::null_mut(), 0, 1) };
+    }
+}
