@@ -49,6 +49,10 @@ fn groups(body: &[Stmt]) -> Vec<Block> {
     for (at, stmt) in body.iter().enumerate() {
         until = until.max(ends.get(&at).copied().unwrap_or(0));
         if is_parallel(stmt) && at >= until {
+            // A remark before a parallel loop has no place in the kernel before it.
+            while let Some(Stmt::Comment(_)) = run.last() {
+                run.pop();
+            }
             close(&mut run, &mut groups);
             groups.push(vec![stmt.clone()]);
         } else {
@@ -81,8 +85,9 @@ fn close(run: &mut Block, groups: &mut Vec<Block>) {
     }
 }
 
+/// Whether a statement is a parallel loop whose extent the ABI can state.
 fn is_parallel(stmt: &Stmt) -> bool {
-    matches!(stmt, Stmt::For { kind: LoopKind::Parallel, .. })
+    matches!(stmt, Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind: LoopKind::Parallel, .. })
 }
 
 fn in_sequence(mut stmt: Stmt) -> Stmt {

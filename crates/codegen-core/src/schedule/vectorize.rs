@@ -21,6 +21,9 @@ pub(super) fn vectorize(block: Block, caps: &Caps, names: &mut Names) -> Block {
 }
 
 fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
+    if let Stmt::For { var, lo, hi, kind: kind @ LoopKind::Parallel, body } = stmt {
+        return vec![Stmt::For { var, lo, hi, kind, body: vectorize(body, caps, names) }];
+    }
     let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
     match choose(&nest, caps, names) {
         Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
