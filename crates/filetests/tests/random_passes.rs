@@ -16,6 +16,7 @@ use proptest::prelude::*;
 struct Case {
     routine: Routine,
     memory: Memory,
+    garbage: Memory,
     bindings: Vec<i64>,
     after: Memory,
 }
@@ -25,11 +26,12 @@ impl Case {
         verify::verify(&routine).map_err(|e| format!("not verified: {e}\n{}", text::print(&routine)))?;
         let bytes = bytes_of_seed(seed, 4096);
         let memory = memory_from_bytes(&routine, &bytes);
+        let garbage = memory_from_bytes(&routine, &bytes_of_seed(!seed, 4096));
         let bindings = bindings_from_bytes(&routine, &bytes);
         let mut after = memory.clone();
         interp::run(&routine, &mut after, &bindings)
             .map_err(|e| format!("{e}\n{}", text::print(&routine)))?;
-        Ok(Case { routine, memory, bindings, after })
+        Ok(Case { routine, memory, garbage, bindings, after })
     }
 
     /// The routine after `pass` is verified and leaves the same in every node that outlives it.
@@ -39,6 +41,13 @@ impl Case {
         };
         verify::verify(routine).map_err(|e| blame(format!("not verified: {e}")))?;
         let mut memory = self.memory.clone();
+        // Memory that passes have made this routine's own may hold anything.
+        for (node, decl) in routine.node_refs() {
+            let was = self.routine.node(node);
+            if decl.mode.known_not_materialized() && !was.mode.known_not_materialized() {
+                memory.nodes[node.index()].clone_from(&self.garbage.nodes[node.index()]);
+            }
+        }
         interp::run(routine, &mut memory, &self.bindings).map_err(|e| blame(e.to_string()))?;
         let kept = routine.node_refs().filter(|(_, decl)| !decl.mode.known_not_materialized());
         for (node, decl) in kept {

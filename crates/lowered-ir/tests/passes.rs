@@ -1,6 +1,7 @@
 //! The optimiser's decisions: every refusal, every rule of the mode policy, and what a routine reads and writes.
 
 use lowered_ir::ir::{NodeRef, Routine};
+use lowered_ir::passes::access::analyse;
 use lowered_ir::passes::{Refusal, virtualize};
 use lowered_ir::pipeline::{OptimizeError, Optimized, Settings, optimize};
 use lowered_ir::{text, verify};
@@ -301,4 +302,30 @@ fn explanations_tell_each_decision() {
     let text = optimized(routine("", &body)).explain();
     assert!(text.contains("it is computed by a reduction"), "{text}");
     assert!(text.contains("%2 \"t\": local"), "{text}");
+}
+
+#[test]
+fn visits_are_counted_exactly_where_indices_allow() {
+    let visits = |body: &str| analyse(&routine("on_device", body))[NodeRef(0)].visits;
+    assert_eq!(visits("for i0 in 0..4 { %4[i0] := %0[i0] }"), 1);
+    assert_eq!(visits("for i0 in 0..4 { %4[i0] := %0[i0] + %0[-i0 + 3] }"), 2);
+    assert_eq!(visits("for i0 in 0..4 { for i1 in 0..3 { %1[i0, i1] := %0[i1] } }"), 4);
+    // A mixed-radix index reaches each element once, a window its middle as often as it is wide.
+    assert_eq!(visits("for i0 in 0..2 { for i1 in 0..2 { %1[i0, i1] := %0[2*i0 + i1] } }"), 1);
+    assert_eq!(visits("for i0 in 0..3 { for i1 in 0..2 { %1[i0, i1] := %0[i0 + i1] } }"), 2);
+    assert_eq!(visits("for i0 in 0..4 { %4[i0] := %0[2] }"), 4);
+    // Reading the element that is about to be stored is an accumulation, not a use.
+    assert_eq!(visits("for i0 in 0..4 { for i1 in 0..4 { %0[i0] := %0[i0] + %1[i0, i1] } }"), 0);
+}
+
+#[test]
+fn facts_of_a_node() {
+    let facts =
+        analyse(&routine("", "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%3[i0] := %3[i0] + %2[i0] }"));
+    let (x, t, u) = (&facts[NodeRef(0)], &facts[T], &facts[NodeRef(3)]);
+    assert!(x.read_only() && !x.is_written() && x.read_before_write);
+    assert!(t.zeroed && t.covered && !t.read_before_write && !t.scalar_constexpr);
+    assert!(u.read_before_write && u.covered && u.uses().count() == 0);
+    assert_eq!((t.writes[0].top, t.writes[1].top, t.reads[0].top), (0, 1, 1));
+    assert!(t.writes[1].position < t.reads[0].position);
 }

@@ -1,7 +1,7 @@
 //! Random scalar expressions of a given type.
 
 use lowered_ir::ir::{BinaryOp, Expr, NodeRef, UnaryOp};
-use tnode::DType;
+use tnode::{DType, Scalar};
 
 use super::Maker;
 
@@ -49,8 +49,9 @@ impl Maker<'_, '_> {
         }
         let (unary, binary) =
             if dtype.is_float() { (FLOAT_UNARY, FLOAT_BINARY) } else { (EXACT_UNARY, EXACT_BINARY) };
-        match self.choices.below(12) {
+        match self.choices.below(14) {
             0..=2 => self.leaf(dtype),
+            12 | 13 => self.near_identity(dtype, depth),
             3 => Expr::unary(*self.choices.pick(unary), self.expr(dtype, depth - 1)),
             4 if dtype == DType::Bool => self.comparison(depth),
             4 => {
@@ -74,6 +75,15 @@ impl Maker<'_, '_> {
                 Expr::binary(op, a, self.expr(dtype, depth - 1))
             }
         }
+    }
+
+    /// An operation with a constant that is neutral, or almost: where equations go wrong.
+    fn near_identity(&mut self, dtype: DType, depth: usize) -> Expr {
+        let ops = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Pow];
+        let op = *self.choices.pick(&ops);
+        let c = Scalar::from_f64(dtype, *self.choices.pick(&[0.0, -0.0, 1.0, -1.0, 2.0, 4.0, 0.1]));
+        let (x, c) = (self.expr(dtype, depth - 1), Expr::Const(c));
+        if self.choices.chance(1, 4) { Expr::binary(op, c, x) } else { Expr::binary(op, x, c) }
     }
 
     fn comparison(&mut self, depth: usize) -> Expr {

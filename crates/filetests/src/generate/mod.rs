@@ -170,7 +170,7 @@ impl<'c, 'b> Maker<'c, 'b> {
         body
     }
 
-    /// Loops over all dimensions of the node, in some order, and the index of an element.
+    /// Loops over the dimensions of the node, mostly all of them, in some order, and the index of an element.
     fn loops_over(&mut self, node: NodeRef) -> (Vec<(LoopId, i64)>, Indices) {
         let dims = self.nodes[node.index()].dims.clone();
         let mut order: Vec<usize> = (0..dims.len()).collect();
@@ -180,7 +180,9 @@ impl<'c, 'b> Maker<'c, 'b> {
         let mut index: Indices = dims.iter().map(|_| Affine::constant(0)).collect();
         let mut loops = Vec::new();
         for dim in order {
-            let extent = dims[dim] as i64;
+            // Now and then only the first elements.
+            let less = i64::from(dims[dim] > 1 && self.choices.chance(1, 12));
+            let extent = dims[dim] as i64 - less;
             let var = self.enter(extent);
             index[dim] = Affine::var(var);
             loops.push((var, extent));
@@ -248,31 +250,79 @@ impl<'c, 'b> Maker<'c, 'b> {
         });
     }
 
-    /// A nest with a local, computed by a loop, that sets two nodes.
+    /// A nest of several statements: stores to this node and others, accumulations, a local, repeated values.
     fn fused(&mut self, node: NodeRef) {
-        let (loops, index) = self.loops_over(node);
         let local = self.fresh.local_id();
         let ldtype = *self.choices.pick(&DTYPES);
-        let mut body = vec![Stmt::scalar(local, ldtype)];
-        let extent = 1 + self.choices.below(3) as i64;
-        let var = self.enter(extent);
-        let element = self.expr(ldtype, 2);
-        let sum = Expr::binary(BinaryOp::Add, Expr::local(local), element);
-        body.extend(self.close(&[(var, extent)], vec![Stmt::set_scalar(local, sum)]));
+        let declare = Stmt::scalar(local, ldtype);
+        let carried = self.choices.chance(1, 4);
+        if carried {
+            self.body.push(declare.clone());
+        }
+        let (loops, index) = self.loops_over(node);
+        let mut body = if carried { Block::new() } else { vec![declare] };
+        let first = self.accumulate(Expr::local(local), ldtype, |value| Stmt::set_scalar(local, value));
+        body.extend(first);
         self.locals.push((local, ldtype));
-        let dtype = self.nodes[node.index()].dtype;
-        let value = self.expr(dtype, 2);
-        body.push(Stmt::Set { node, index: index.clone(), value });
-        if self.choices.chance(1, 2) {
-            let other = self.node(ModeState::undecided());
-            let decl = self.nodes[node.index()].clone();
-            self.nodes[other.index()].dims = decl.dims;
-            let value = self.expr(self.nodes[other.index()].dtype, 2);
-            body.push(Stmt::Set { node: other, index, value });
+        let mut recent = Vec::new();
+        for _ in 0..1 + self.choices.below(4) {
+            let stmts = self.fused_part(node, &index, &mut recent);
+            body.extend(stmts);
         }
         self.locals.pop();
         let nest = self.close(&loops, body);
         self.body.extend(nest);
+    }
+
+    /// One statement of a fused nest; values in `recent` may be repeated.
+    fn fused_part(&mut self, node: NodeRef, index: &Indices, recent: &mut Vec<(DType, Expr)>) -> Block {
+        let dtype = self.nodes[node.index()].dtype;
+        match self.choices.below(6) {
+            0 | 1 => {
+                let value = self.repeated(dtype, recent);
+                vec![Stmt::Set { node, index: index.clone(), value }]
+            }
+            2 => {
+                let (own, index) = (Expr::Get { node, index: index.clone() }, index.clone());
+                self.accumulate(own, dtype, |value| Stmt::Set { node, index, value })
+            }
+            3 => {
+                let other = self.node(ModeState::undecided());
+                self.nodes[other.index()].dims = self.nodes[node.index()].dims.clone();
+                let value = self.repeated(self.nodes[other.index()].dtype, recent);
+                vec![Stmt::Set { node: other, index: index.clone(), value }]
+            }
+            _ => {
+                let other = NodeRef(self.choices.below(self.nodes.len()) as u32);
+                let index = self.index(other);
+                let value = self.repeated(self.nodes[other.index()].dtype, recent);
+                vec![Stmt::Set { node: other, index, value }]
+            }
+        }
+    }
+
+    /// `own := own op e` in a small loop of its own.
+    fn accumulate(&mut self, own: Expr, dtype: DType, store: impl FnOnce(Expr) -> Stmt) -> Block {
+        let extent = 1 + self.choices.below(3) as i64;
+        let var = self.enter(extent);
+        let element = self.expr(dtype, 2);
+        let value = match *self.choices.pick(&[BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min]) {
+            op @ (BinaryOp::Max | BinaryOp::Min) => Expr::binary(op, element, own),
+            op => Expr::binary(op, own, element),
+        };
+        self.scope.pop();
+        vec![Stmt::serial(var, extent, vec![store(value)])]
+    }
+
+    /// A new value, or one drawn before for the same place.
+    fn repeated(&mut self, dtype: DType, recent: &mut Vec<(DType, Expr)>) -> Expr {
+        let same: Vec<Expr> = recent.iter().filter(|(d, _)| *d == dtype).map(|(_, e)| e.clone()).collect();
+        if !same.is_empty() && self.choices.chance(1, 2) {
+            return self.choices.pick(&same).clone();
+        }
+        let value = self.expr(dtype, 2);
+        recent.push((dtype, value.clone()));
+        value
     }
 
     fn constant(&mut self, dtype: DType) -> Expr {
