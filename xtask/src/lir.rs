@@ -1,6 +1,6 @@
 //! `cargo xtask lir`: looks at a `.lir` file through the tools that the tests use.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use filetests::{File, run_line::RunLine};
@@ -53,18 +53,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }),
         Task::Pass { names, file } => each(file, |parsed| {
             verify(&parsed.routine)?;
-            names.split(',').try_fold(parsed, |parsed, name| pass(parsed, name)).map(|p| print(&p.routine))
+            names.split(',').try_fold(parsed, pass).map(|p| print(&p.routine))
         }),
         Task::Run { file } => run_lines(&read(file)?),
     }
 }
 
-fn read(path: &PathBuf) -> Result<File> {
+fn read(path: &Path) -> Result<File> {
     File::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Prints what `f` makes of each routine of a file.
-fn each(path: &PathBuf, f: impl Fn(Parsed) -> Result<String>) -> Result<()> {
+fn each(path: &Path, f: impl Fn(Parsed) -> Result<String>) -> Result<()> {
     for parsed in read(path)?.routines().with_context(|| format!("in {}", path.display()))? {
         let line = parsed.lines.routine;
         print!("{}", f(parsed).with_context(|| format!("{}, routine on line {line}", path.display()))?);

@@ -1,6 +1,6 @@
 //! The text form of the loop IR: `.lir`.
 //!
-//! [`print`] and [`parse`] are inverse to each other: printing a parsed routine gives the printed text back, and parsing
+//! [`print()`] and [`parse()`] are inverse to each other: printing a parsed routine gives the printed text back, and parsing
 //! a printed routine gives the routine back, bit patterns of constants and odd names included. The text holds no address
 //! and no hash order, so equal routines print alike in every run. `docs/lowered-ir.md` has the grammar.
 //!

@@ -1,6 +1,6 @@
 //! Simplification: expressions are rewritten by a table of equations until none applies.
 //!
-//! The equations stand in [`strict`] and [`fast`], each as a comment beside the code that applies it, with its condition.
+//! The equations stand in `strict` and `fast`, each as a comment beside the code that applies it, with its condition.
 //! Strict equations keep every bit, signed zeros and infinities included; only which NaN results is not kept, for the
 //! semantics of operations leave that open ([`crate::eval`]). Fast equations apply to routines of class
 //! [`Numerics::Fast`] and may round differently, but never less exactly.
