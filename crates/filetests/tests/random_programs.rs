@@ -11,6 +11,7 @@ use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
 use lowered_ir::{text, verify};
 use proptest::prelude::*;
+use tnode::{MemoryMode, TensorNode};
 
 fn check(program: &Program, seed: u64) -> Result<(), String> {
     let blame = |what: String| format!("{what}\n{}", program.text);
@@ -43,6 +44,16 @@ fn seeds() {
     for seed in 0..500 {
         check(&program_from_seed(seed, 300), seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
+}
+
+/// A rank-0 statement that needs a local is inlined as a whole.
+#[test]
+fn a_scalar_used_twice() {
+    let text = "t[] := n[] * n[]\ny[] := relu(exp(t[] + t[]) + 1)\n".to_owned();
+    let node = |label: &str| TensorNode::builder(label).dims([]).build().expect("small");
+    let y = TensorNode::builder("y").dims([]).mode(MemoryMode::Materialized).build().expect("small");
+    check(&Program { text, nodes: vec![node("n"), node("t"), y] }, 1)
+        .unwrap_or_else(|error| panic!("{error}"));
 }
 
 proptest! {

@@ -23,7 +23,7 @@ use tnode::DType;
 use super::cost::{depth, size};
 use super::effects::Effects;
 use super::ranges::Ranges;
-use crate::ir::{Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Affine, Block, Expr, Fresh, LoopId, LoopKind, NodeRef, Routine, Stmt, walk};
 
 pub(in crate::passes) use instantiate::{rename, rename_locals};
 pub use refusal::Refusal;
@@ -42,11 +42,42 @@ const MAX_NESTING: usize = 200;
 /// A node that is never used loses its setters.
 pub fn virtualize(routine: &mut Routine, candidates: &[NodeRef]) -> Vec<(NodeRef, Refusal)> {
     let mut fresh = routine.fresh();
+    let first_new = fresh.clone().loop_id();
     let mut order: Vec<(usize, NodeRef)> =
         candidates.iter().map(|&n| (first_setter(routine, n), n)).collect();
     order.sort_unstable();
     let results = order.into_iter().map(|(_, node)| (node, inline(routine, node, &mut fresh)));
-    results.filter_map(|(node, result)| result.err().map(|refusal| (node, refusal))).collect()
+    let refused = results.filter_map(|(node, result)| result.err().map(|refusal| (node, refusal))).collect();
+    routine.body = without_single_loops(std::mem::take(&mut routine.body), first_new);
+    refused
+}
+
+/// The statements as one, in a loop that runs once, if they share a local: a setter and all that it needs must stay one
+/// statement of the body, or it could not be inlined in its turn. In the end such loops are dissolved.
+fn together(block: Block, fresh: &mut Fresh) -> Block {
+    let shares = block.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. }));
+    if shares { vec![Stmt::serial(fresh.loop_id(), 1, block)] } else { block }
+}
+
+/// The block with the bodies of serial loops over `0..1` in their place, from the variable `first_new` on.
+fn without_single_loops(block: Block, first_new: LoopId) -> Block {
+    let mut out = Block::new();
+    for stmt in block {
+        match stmt {
+            Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body }
+                if hi == 1.into() && var >= first_new =>
+            {
+                let mut body = without_single_loops(body, first_new);
+                walk::substitute(&mut body, var, &Affine::constant(0));
+                out.extend(body);
+            }
+            Stmt::For { var, lo, hi, kind, body } => {
+                out.push(Stmt::For { var, lo, hi, kind, body: without_single_loops(body, first_new) });
+            }
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 fn first_setter(routine: &Routine, node: NodeRef) -> usize {
@@ -101,7 +132,7 @@ fn replace_uses(
         if let Some(input) = hazard::at_the_use(producer, &block, &wider) {
             return Err(overwritten(input));
         }
-        replaced.insert(top, block);
+        replaced.insert(top, together(block, fresh));
     }
     Ok(replaced)
 }
