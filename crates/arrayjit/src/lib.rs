@@ -1,1 +1,68 @@
 //! Compile array assignments to machine code in milliseconds and run them on streams.
+//!
+//! # Should I be using this crate?
+//!
+//! To compute with arrays: yes. It joins the layers below under backend names. To write a code generator, use `codegen-core`;
+//! to write a device, `device-runtime`; to work on the IR, `lowered-ir`. What a user needs of them is re-exported here.
+//!
+//! # Example
+//!
+//! ```
+//! use arrayjit::{Backend, HostArray, TensorNode};
+//!
+//! let x = TensorNode::builder("x").dims([2, 3]).build()?;
+//! let w = TensorNode::builder("w").dims([3, 2]).build()?;
+//! let y = TensorNode::builder("y").dims([2, 2]).build()?;
+//!
+//! let backend = Backend::open("multicore")?;
+//! let code = backend.compile("y[i,h] :+= x[i,k] * w[k,h]", [&x, &w, &y])?;
+//! let context = backend
+//!     .context()?
+//!     .init_from_host(&x, &HostArray::from_slice(&[1f32, 2., 3., 4., 5., 6.], [2, 3])?)?
+//!     .init_from_host(&w, &HostArray::from_slice(&[1f32, 0., 0., 1., 1., 1.], [3, 2])?)?;
+//! let routine = code.link(&context)?;
+//! routine.run(&[])?;
+//! assert_eq!(routine.context().to_host(&y)?.values(), [4.0, 5.0, 10.0, 11.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The text is *assignments* in index notation: `:+=` starts from 0 and sums over the letters its left side lacks. `docs/lowered-ir.md`
+//! has the grammar.
+//!
+//! # Promises
+//!
+//! * No C compiler, no SDK; nothing is written to disk.
+//! * Errors are values that name your nodes; a failed [`Backend::compile`] or [`Compiled::link`] changes nothing.
+//! * `multicore`, `inline` and any number of threads give the same bits. [`settings::Class::Strict`] gives the bits of the text as
+//!   written, which is what the `interpreter` computes.
+//! * Every type is usable from any thread.
+//!
+//! # Settings
+//!
+//! Arguments over environment over `arrayjit.toml` over defaults: see [`settings`].
+//!
+//! # Features
+//!
+//! * `cranelift` (default): native code for this processor.
+#![forbid(unsafe_code)]
+
+mod backend; // a codegen and a device by name
+mod cache; // compiled code by content
+mod compile; // every stage in order
+mod debug; // what is told on standard error
+mod error;
+pub mod settings;
+
+pub use codegen_core::{Caps, Codegen};
+pub use device_runtime::{Context, Device, Driver, Error as RunError, Event, Routine, Stream, Transfer};
+pub use lowered_ir::{assign::Assignments, assign::text::TextError, ir::Numerics, ir::Symbol};
+pub use tnode::{
+    DType, Element, Error as TensorNodeError, HostArray, MemoryMode, NodeId, Padding, Reason, Scalar, TensorNode,
+};
+
+pub use crate::{
+    backend::Backend,
+    compile::Compiled,
+    error::{CompileError, OpenError},
+    settings::Settings,
+};

@@ -1,0 +1,98 @@
+//! The network: its nodes, and training and evaluation as assignment text.
+
+use arrayjit::DType;
+
+/// Pixels of one image.
+pub const PIXELS: usize = 64;
+/// Digits there are.
+pub const CLASSES: usize = 10;
+/// Units of the hidden layer.
+pub const HIDDEN: usize = 128;
+/// Images in a mini-batch.
+pub const BATCH: usize = 32;
+
+/// One step of stochastic gradient descent with momentum on the mini-batch that `@step` chooses. The range of `@step` follows
+/// from the images: as many whole batches as there are, so the last partial one is dropped.
+pub const TRAIN: &str = "
+# forward
+h[b,j]  :+= x[32*@step + b, i] * w1[i,j]
+a[b,j]   := relu(h[b,j] + b1[j])
+z[b,k]  :+= a[b,j] * w2[j,k]
+y[b,k]   := z[b,k] + b2[k]
+
+# softmax and cross-entropy
+top[b]  :max= y[b,k]
+e[b,k]   := exp(y[b,k] - top[b])
+sum[b]  :+= e[b,k]
+loss     += log(sum[b]) * 0.03125
+loss     -= (y[b,k] - top[b]) * (k == label[32*@step + b]) * 0.03125
+
+# backward
+dy[b,k]  := (e[b,k] / sum[b] - (k == label[32*@step + b])) * 0.03125
+dw2[j,k] :+= a[b,j] * dy[b,k]
+db2[k]   :+= dy[b,k]
+da[b,j]  :+= dy[b,k] * w2[j,k]
+dh[b,j]  := relu_gate(a[b,j], da[b,j])
+dw1[i,j] :+= x[32*@step + b, i] * dh[b,j]
+db1[j]   :+= dh[b,j]
+
+# update: momentum 0.9, rate 0.1
+v1[i,j]  := 0.9 * v1[i,j] + dw1[i,j]
+w1[i,j]  -= 0.1 * v1[i,j]
+u1[j]    := 0.9 * u1[j] + db1[j]
+b1[j]    -= 0.1 * u1[j]
+v2[j,k]  := 0.9 * v2[j,k] + dw2[j,k]
+w2[j,k]  -= 0.1 * v2[j,k]
+u2[k]    := 0.9 * u2[k] + db2[k]
+b2[k]    -= 0.1 * u2[k]
+";
+
+/// Counts the test images whose label has the greatest score.
+pub const EVALUATE: &str = "
+th[n,j]  :+= tx[n,i] * w1[i,j]
+ta[n,j]   := relu(th[n,j] + b1[j])
+tz[n,k]  :+= ta[n,j] * w2[j,k]
+ty[n,k]   := tz[n,k] + b2[k]
+ttop[n]  :max= ty[n,k]
+correct  :+= (ty[n,k] == ttop[n]) * (k == tlabel[n])
+";
+
+/// Name, dimensions and element type of every node of both texts, for so many training and test images.
+pub fn declarations(train: usize, test: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
+    let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);
+    vec![
+        float("x", &[train, PIXELS]),
+        ("label", vec![train], DType::U8),
+        float("w1", &[PIXELS, HIDDEN]),
+        float("b1", &[HIDDEN]),
+        float("w2", &[HIDDEN, CLASSES]),
+        float("b2", &[CLASSES]),
+        float("v1", &[PIXELS, HIDDEN]),
+        float("u1", &[HIDDEN]),
+        float("v2", &[HIDDEN, CLASSES]),
+        float("u2", &[CLASSES]),
+        float("loss", &[]),
+        float("h", &[BATCH, HIDDEN]),
+        float("a", &[BATCH, HIDDEN]),
+        float("z", &[BATCH, CLASSES]),
+        float("y", &[BATCH, CLASSES]),
+        float("top", &[BATCH]),
+        float("e", &[BATCH, CLASSES]),
+        float("sum", &[BATCH]),
+        float("dy", &[BATCH, CLASSES]),
+        float("dw2", &[HIDDEN, CLASSES]),
+        float("db2", &[CLASSES]),
+        float("da", &[BATCH, HIDDEN]),
+        float("dh", &[BATCH, HIDDEN]),
+        float("dw1", &[PIXELS, HIDDEN]),
+        float("db1", &[HIDDEN]),
+        float("tx", &[test, PIXELS]),
+        ("tlabel", vec![test], DType::U8),
+        float("th", &[test, HIDDEN]),
+        float("ta", &[test, HIDDEN]),
+        float("tz", &[test, CLASSES]),
+        float("ty", &[test, CLASSES]),
+        float("ttop", &[test]),
+        float("correct", &[]),
+    ]
+}

@@ -1,0 +1,54 @@
+//! The network's tensor nodes and their initial values.
+
+use arrayjit::{HostArray, TensorNode, TensorNodeError};
+
+use crate::network::declarations;
+
+/// Every node of both texts, found by name.
+pub struct Network {
+    nodes: Vec<TensorNode>,
+}
+
+impl Network {
+    /// Makes the nodes for so many training and test images.
+    ///
+    /// # Errors
+    ///
+    /// None for these dimensions; the builder's otherwise.
+    pub fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
+        let build = |(name, dims, dtype)| TensorNode::builder::<&str>(name).dims::<Vec<usize>>(dims).dtype(dtype).build();
+        Ok(Network { nodes: declarations(train, test).into_iter().map(build).collect::<Result<_, _>>()? })
+    }
+
+    /// All nodes, for the compiler to find the ones a text names.
+    pub fn nodes(&self) -> Vec<&TensorNode> {
+        self.nodes.iter().collect()
+    }
+
+    /// The node of a name.
+    pub fn node(&self, name: &str) -> &TensorNode {
+        self.nodes.iter().find(|n| n.name() == name).expect("the texts and the list above name the same nodes")
+    }
+
+    /// What the context must hold before training starts: uniform weights scaled for rectified units, zeros elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// None for these dimensions; the array's otherwise.
+    pub fn initial_state(
+        &self,
+        rng: &mut fastrand::Rng,
+    ) -> Result<Vec<(TensorNode, HostArray)>, TensorNodeError> {
+        ["w1", "b1", "w2", "b2", "v1", "u1", "v2", "u2", "loss"]
+            .into_iter()
+            .map(|name| {
+                let node = self.node(name);
+                let dims = node.dims()?;
+                let scale = if name.starts_with('w') { (6.0 / dims[0] as f32).sqrt() } else { 0.0 };
+                let values: Vec<f32> =
+                    (0..node.num_elems()?).map(|_| scale * (2.0 * rng.f32() - 1.0)).collect();
+                Ok((node.clone(), HostArray::from_slice(&values, dims)?))
+            })
+            .collect()
+    }
+}

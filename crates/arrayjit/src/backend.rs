@@ -1,0 +1,172 @@
+//! Backends by name: a codegen and a device that understand each other.
+
+use std::{fmt, sync::Arc};
+
+use codegen_core::{Codegen, interpreted::Interpreted};
+use device_runtime::{Context, Device, Driver, Stream};
+use scheduler_multicore::Cpu;
+
+use crate::{
+    cache::CodeCache,
+    debug::Watch,
+    error::OpenError,
+    settings::{Loaded, Settings},
+};
+
+/// A codegen and a device: compiles assignments, and runs them on its streams. Cheap to clone; any thread may use it.
+#[derive(Clone)]
+pub struct Backend {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    name: &'static str,
+    codegen: Arc<dyn Codegen>,
+    device: Device,
+    settings: Settings,
+    watch: Watch,
+    cache: CodeCache,
+}
+
+/// A backend that can be opened.
+struct Entry {
+    name: &'static str,
+    about: &'static str,
+    open: fn(&Settings) -> Result<(Arc<dyn Codegen>, Device), OpenError>,
+}
+
+/// Every backend this build knows. One line here is all that a further backend needs in this crate.
+const BACKENDS: &[Entry] = &[
+    Entry { name: "multicore", about: "native code, a worker thread per stream", open: multicore },
+    Entry { name: "inline", about: "native code on the caller's thread", open: inline },
+    Entry { name: "interpreter", about: "the definition of the IR, slow, on the caller's thread", open: interpreter },
+];
+
+impl Backend {
+    /// Opens a backend by name with the settings found by [`Settings::load`]; keys nobody knows are reported on standard
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Unknown`] lists the backends there are; [`OpenError::NotBuilt`] names the missing feature.
+    pub fn open(name: &str) -> Result<Backend, OpenError> {
+        let Loaded { settings, unknown, .. } = Settings::load()?;
+        for key in unknown {
+            eprintln!("arrayjit: unknown setting {key}");
+        }
+        Backend::open_with(name, settings)
+    }
+
+    /// Opens the backend that the settings name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::open`].
+    pub fn from_settings(settings: Settings) -> Result<Backend, OpenError> {
+        let name = settings.backend.clone();
+        Backend::open_with(&name, settings)
+    }
+
+    /// Opens a backend by name with the given settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::open`].
+    pub fn open_with(name: &str, settings: Settings) -> Result<Backend, OpenError> {
+        let entry = BACKENDS.iter().find(|entry| entry.name == name);
+        let entry = entry.ok_or_else(|| OpenError::Unknown { name: name.into(), known: known() })?;
+        let (codegen, device) = (entry.open)(&settings)?;
+        let watch = Watch::new(settings.debug, &settings.dump);
+        watch.device(&device);
+        let parts = Parts { name: entry.name, codegen, device, settings, watch, cache: CodeCache::default() };
+        Ok(Backend { parts: Arc::new(parts) })
+    }
+
+    /// The name it was opened by.
+    pub fn name(&self) -> &'static str {
+        self.parts.name
+    }
+
+    /// The code generator.
+    pub fn codegen(&self) -> &dyn Codegen {
+        &*self.parts.codegen
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.parts.device
+    }
+
+    /// The settings it was opened with.
+    pub fn settings(&self) -> &Settings {
+        &self.parts.settings
+    }
+
+    /// A context that holds nothing yet, on a new stream of the device.
+    ///
+    /// # Errors
+    ///
+    /// The device's, where it can have no further stream.
+    pub fn context(&self) -> Result<Context, device_runtime::Error> {
+        Ok(Context::new(&self.new_stream()?))
+    }
+
+    /// A new stream of the device.
+    ///
+    /// # Errors
+    ///
+    /// The device's, where it can have no further stream.
+    pub fn new_stream(&self) -> Result<Stream, device_runtime::Error> {
+        self.parts.device.new_stream()
+    }
+
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.parts.watch
+    }
+
+    pub(crate) fn cache(&self) -> &CodeCache {
+        &self.parts.cache
+    }
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").field("name", &self.name()).field("device", &self.device().name()).finish()
+    }
+}
+
+/// The backends there are, each with what it is.
+fn known() -> String {
+    let lines: Vec<String> = BACKENDS.iter().map(|entry| format!("{} ({})", entry.name, entry.about)).collect();
+    lines.join(", ")
+}
+
+fn multicore(settings: &Settings) -> Result<(Arc<dyn Codegen>, Device), OpenError> {
+    let driver = Cpu::multicore(settings.cpu());
+    driver.initialize(settings.stream_strategy());
+    Ok((native(settings)?, Device::new(Arc::new(driver), 0)))
+}
+
+fn inline(settings: &Settings) -> Result<(Arc<dyn Codegen>, Device), OpenError> {
+    let driver = Cpu::inline(settings.cpu());
+    driver.initialize(settings.stream_strategy());
+    Ok((native(settings)?, Device::new(Arc::new(driver), 0)))
+}
+
+fn interpreter(settings: &Settings) -> Result<(Arc<dyn Codegen>, Device), OpenError> {
+    let driver = Cpu::inline(settings.cpu());
+    driver.initialize(settings.stream_strategy());
+    Ok((Arc::new(Interpreted::new()), Device::new(Arc::new(driver), 0)))
+}
+
+/// The code generator for this processor.
+#[cfg(feature = "cranelift")]
+fn native(settings: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
+    let options = codegen_cranelift::CraneliftOptions { vectors: settings.has_vectors(), ..Default::default() };
+    Ok(Arc::new(codegen_cranelift::cranelift(options)?))
+}
+
+#[cfg(not(feature = "cranelift"))]
+fn native(_: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
+    Err(OpenError::NotBuilt { feature: "cranelift" })
+}

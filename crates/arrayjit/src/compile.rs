@@ -1,0 +1,171 @@
+//! From assignments to linkable code: every stage in order.
+
+use std::{
+    borrow::Borrow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use codegen_core::schedule::{ScheduleOptions, schedule_traced};
+use device_runtime::{Context, Routine};
+use lowered_ir::{
+    assign::{self, Assignments},
+    ir,
+    lower::{LowerOptions, Lowered, lower},
+    pipeline,
+    verify::verify,
+};
+use tnode::{ModeState, TensorNode, commit_modes};
+
+use crate::{
+    backend::Backend,
+    error::CompileError,
+    settings::{Class, Settings},
+};
+
+/// Compiled assignments with the nodes they are about: links into any context of the backend's devices, any number of times.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    code: Arc<codegen_core::Code>,
+    nodes: Vec<TensorNode>,
+}
+
+impl Compiled {
+    /// The routine's name.
+    pub fn name(&self) -> &str {
+        &self.code.schedule.name
+    }
+
+    /// The static symbols in binding order, each with its range.
+    pub fn symbols(&self) -> &[ir::Symbol] {
+        &self.code.schedule.symbols
+    }
+
+    /// The code without its nodes.
+    pub fn code(&self) -> &Arc<codegen_core::Code> {
+        &self.code
+    }
+
+    /// The nodes, by their position in the code's table.
+    pub fn nodes(&self) -> &[TensorNode] {
+        &self.nodes
+    }
+
+    /// Links into a context: what the code reads must be there, what it writes is allocated where absent. The routine's own
+    /// context holds both.
+    ///
+    /// # Errors
+    ///
+    /// A node that the context lacks, or memory that is not to be had; the context is as before then.
+    pub fn link(&self, context: &Context) -> Result<Routine, device_runtime::Error> {
+        context.link(&self.code, &self.nodes)
+    }
+}
+
+impl Backend {
+    /// Compiles assignment text over the given nodes, which it finds by name. The grammar is in `docs/lowered-ir.md`.
+    ///
+    /// # Errors
+    ///
+    /// [`CompileError`]; no node's memory mode has changed then.
+    pub fn compile<N: Borrow<TensorNode>>(
+        &self,
+        text: &str,
+        nodes: impl IntoIterator<Item = N>,
+    ) -> Result<Compiled, CompileError> {
+        let nodes: Vec<TensorNode> = nodes.into_iter().map(|node| node.borrow().clone()).collect();
+        let start = Instant::now();
+        let assignments = assign::text::parse(text, &nodes)?;
+        self.compile_stages(&assignments, vec![("text", start.elapsed())])
+    }
+
+    /// Compiles assignments.
+    ///
+    /// # Errors
+    ///
+    /// [`CompileError`]; no node's memory mode has changed then.
+    pub fn compile_assignments(&self, assignments: &Assignments) -> Result<Compiled, CompileError> {
+        self.compile_stages(assignments, Vec::new())
+    }
+
+    #[tracing::instrument(name = "compile", skip_all, fields(backend = self.name()))]
+    fn compile_stages(
+        &self,
+        assignments: &Assignments,
+        mut took: Vec<(&'static str, Duration)>,
+    ) -> Result<Compiled, CompileError> {
+        let mut start = Instant::now();
+        let mut lap = |stage| took.push((stage, std::mem::replace(&mut start, Instant::now()).elapsed()));
+        let watch = self.watch();
+
+        // One loop nest per assignment; meaning is fixed here.
+        let Lowered { routine, nodes, .. } = lower(assignments, &lower_options(self.settings()))?;
+        verified("lowering", &routine)?;
+        watch.pass("lower", &routine);
+        lap("lower");
+
+        // Memory modes are settled on copies, virtual nodes inlined.
+        let optimized = pipeline::optimize_traced(routine, &optimize_settings(self.settings()), &mut |name, routine| {
+            watch.pass(name, routine);
+        })?;
+        verified("optimisation", &optimized.routine)?;
+        lap("optimize");
+
+        // Kernels are cut, and every bit is determined.
+        let caps = self.codegen().caps();
+        let schedule = schedule_traced(&optimized.routine, caps, &ScheduleOptions::default(), &mut |name, routine| {
+            watch.pass(name, routine);
+        })?;
+        for kernel in &schedule.kernels {
+            verified("scheduling", &kernel.ir)?;
+        }
+        lap("schedule");
+
+        let artifact = if self.settings().cache {
+            self.cache().compile(self.codegen(), &schedule)?
+        } else {
+            self.codegen().compile(&schedule)?
+        };
+        lap("codegen");
+
+        // Only now, with nothing left that can fail, do the nodes learn what was decided.
+        commit_modes(&decisions(&nodes, &optimized.routine))?;
+        watch.compiled(&schedule, &took);
+        watch.modes(&nodes);
+        Ok(Compiled { code: Arc::new(codegen_core::Code { schedule, artifact }), nodes })
+    }
+
+    /// How many distinct routines the code cache holds.
+    pub fn cached_routines(&self) -> usize {
+        self.cache().len()
+    }
+}
+
+/// Fails with our own bug if the IR a stage produced does not verify.
+fn verified(stage: &'static str, routine: &ir::Routine) -> Result<(), CompileError> {
+    verify(routine).map_err(|error| CompileError::Verify { stage, error })
+}
+
+/// The mode that the optimiser settled for each node that has a handle.
+fn decisions(nodes: &[TensorNode], routine: &ir::Routine) -> Vec<(TensorNode, ModeState)> {
+    nodes.iter().zip(&routine.nodes).map(|(node, decl)| (node.clone(), decl.mode.clone())).collect()
+}
+
+fn lower_options(settings: &Settings) -> LowerOptions {
+    let numerics = match settings.numerics {
+        Class::Fast => ir::Numerics::Fast,
+        Class::Strict => ir::Numerics::Strict,
+    };
+    LowerOptions { numerics, ..LowerOptions::default() }
+}
+
+fn optimize_settings(settings: &Settings) -> pipeline::Settings {
+    pipeline::Settings {
+        max_visits: settings.virtualize_max_visits,
+        inline_scalar_constexprs: settings.inline_scalar_constexprs,
+        inline_simple_computations: settings.inline_simple_computations,
+        inline_complex_computations: settings.inline_complex_computations,
+        enable_device_only: settings.enable_device_only,
+        stack_threshold_bytes: settings.stack_threshold_in_bytes,
+    }
+}

@@ -1,0 +1,80 @@
+//! Telling on standard error what happens: the ladder of `debug` and the filter of `dump`, see `docs/debugging.md`.
+
+use std::{fmt::Display, time::Duration};
+
+use codegen_core::ScheduledRoutine;
+use device_runtime::Device;
+use lowered_ir::{ir::Routine, text};
+use tnode::TensorNode;
+
+/// What to tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    level: u8,
+    /// `(pass, routine)`; `*` is any.
+    dump: Option<(String, String)>,
+}
+
+impl Watch {
+    pub(crate) fn new(level: u8, dump: &str) -> Watch {
+        let split = || dump.split_once('@').unwrap_or((dump, "*"));
+        let dump = (!dump.is_empty()).then(split).map(|(pass, routine)| (pass.to_string(), routine.to_string()));
+        Watch { level, dump }
+    }
+
+    /// Level 1: the device.
+    pub(crate) fn device(&self, device: &Device) {
+        self.tell(1, || format!("device {}", device.name()));
+    }
+
+    /// Level 1: a compiled routine; level 2: how long each stage took and what each kernel costs.
+    pub(crate) fn compiled(&self, schedule: &ScheduledRoutine, stages: &[(&'static str, Duration)]) {
+        self.tell(1, || {
+            let (kernels, calls) = (schedule.kernels.len(), schedule.calls.len());
+            format!("routine {}: {kernels} kernels, {calls} calls, {} temporary bytes", schedule.name, schedule.temp_bytes())
+        });
+        self.tell(2, || {
+            let times = stages.iter().map(|(stage, took)| format!("{stage} {:.2} ms", took.as_secs_f64() * 1e3));
+            format!("routine {}: {}", schedule.name, times.collect::<Vec<_>>().join(", "))
+        });
+        for kernel in &schedule.kernels {
+            let cost = kernel.abi.cost;
+            self.tell(2, || format!("kernel {}: {} flops, {} bytes", kernel.abi.name, cost.flops, cost.bytes));
+        }
+    }
+
+    /// Level 3: the memory mode of each node, and why.
+    pub(crate) fn modes(&self, nodes: &[TensorNode]) {
+        for node in nodes {
+            self.tell(3, || node.explain());
+        }
+    }
+
+    /// Level 5 for `lower` and `schedule`, level 6 for every pass in between; and what the dump filter selects.
+    pub(crate) fn pass(&self, name: &str, routine: &Routine) {
+        let level = if matches!(name, "lower" | "optimize" | "schedule") { 5 } else { 6 };
+        if self.level >= level || self.selects(name, &routine.name) {
+            print(&format_args!("after {name}:\n{}", text::print(routine)));
+        }
+    }
+
+    /// Whether anybody wants to see the routine between passes.
+    pub(crate) fn wants_passes(&self) -> bool {
+        self.level >= 5 || self.dump.is_some()
+    }
+
+    fn selects(&self, pass: &str, routine: &str) -> bool {
+        let matches = |pattern: &str, name: &str| pattern == "*" || pattern == name;
+        self.dump.as_ref().is_some_and(|(p, r)| matches(p, pass) && matches(r, routine))
+    }
+
+    fn tell(&self, level: u8, message: impl FnOnce() -> String) {
+        if self.level >= level {
+            print(&message());
+        }
+    }
+}
+
+fn print(message: &dyn Display) {
+    eprintln!("arrayjit: {message}");
+}

@@ -1,0 +1,64 @@
+//! Why opening a backend or compiling failed.
+
+use crate::settings::SettingsError;
+
+/// Why a backend could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No backend has that name.
+    #[error("there is no backend `{name}`; there are: {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names there are, each with what it is.
+        known: String,
+    },
+    /// The backend exists, but not in this build.
+    #[error("this build has no native code generator: it was built without the feature `{feature}` of `arrayjit`")]
+    NotBuilt {
+        /// The Cargo feature that brings it.
+        feature: &'static str,
+    },
+    /// The settings do not load.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The code generator does not know this processor.
+    #[error(transparent)]
+    Codegen(#[from] codegen_core::CodegenError),
+    /// The device did not start.
+    #[error(transparent)]
+    Device(#[from] device_runtime::Error),
+}
+
+/// Why assignments were not compiled. Nothing has changed: no node's memory mode, no device memory.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The assignment text is wrong; the message points into it.
+    #[error(transparent)]
+    Text(#[from] lowered_ir::assign::text::TextError),
+    /// The assignments do not lower.
+    #[error(transparent)]
+    Lower(#[from] lowered_ir::lower::LowerError),
+    /// The optimiser cannot honour a memory mode somebody specified.
+    #[error(transparent)]
+    Optimize(#[from] lowered_ir::pipeline::OptimizeError),
+    /// The decisions about memory modes conflict with what was decided elsewhere meanwhile.
+    #[error(transparent)]
+    Modes(#[from] tnode::Error),
+    /// The routine could not be scheduled for the target.
+    #[error(transparent)]
+    Schedule(#[from] codegen_core::schedule::ScheduleError),
+    /// The code generator refused.
+    #[error(transparent)]
+    Codegen(#[from] codegen_core::CodegenError),
+    /// Our bug: a stage produced IR that does not verify.
+    #[error("this is a bug in arrayjit: after {stage}, {error}")]
+    Verify {
+        /// The stage whose result is wrong.
+        stage: &'static str,
+        /// What is wrong with it.
+        error: lowered_ir::verify::VerifyError,
+    },
+}

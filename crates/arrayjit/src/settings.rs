@@ -1,0 +1,298 @@
+//! Settings: arguments over environment over `arrayjit.toml` over defaults, with the origin of each value kept.
+//!
+//! * **Arguments**: `--arrayjit-KEY=VALUE` (dashes and underscores are the same); other arguments are left alone.
+//! * **Environment**: `ARRAYJIT_KEY`.
+//! * **File**: `arrayjit.toml` in the current folder or the nearest folder above it; a key given twice is an error.
+//! * **Defaults**: [`Settings::default`], written out with comments in `crates/arrayjit/arrayjit.reference.toml`.
+//!
+//! A key nobody knows is reported ([`Loaded::unknown`]) and otherwise ignored, so that one file can serve several versions.
+
+use std::path::{Path, PathBuf};
+
+use config::{Config, File, FileFormat, Map, Source, Value};
+use device_runtime::StreamStrategy;
+use serde::{Deserialize, Serialize};
+
+/// Everything that can be chosen without changing a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline` or `interpreter`.
+    pub backend: String,
+    /// Threads that compute: stream workers and their helpers together; 0 means one per core.
+    pub threads: usize,
+    /// How many streams a device suggests: `only_devices_parallel`, `for_parallel_copying` or `most_parallel_streams`.
+    pub streams: Streams,
+    /// The numeric class of routines: `fast` (fma, fixed reduction trees) or `strict` (as written).
+    pub numerics: Class,
+    /// Vector code: `128` (bits) or `none`.
+    pub vector: Vector,
+    /// How much to tell on standard error, 0 to 7; see `docs/debugging.md`.
+    pub debug: u8,
+    /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for none.
+    pub dump: String,
+    /// An intermediate node read more often than this at one position is computed once and kept.
+    pub virtualize_max_visits: u64,
+    /// Inline nodes that are scalar constant expressions.
+    pub inline_scalar_constexprs: bool,
+    /// Inline nodes whose elements cost about one memory read, however often they are read.
+    pub inline_simple_computations: bool,
+    /// Inline nodes computed by a reduction too, where `virtualize_max_visits` allows.
+    pub inline_complex_computations: bool,
+    /// Whether undecided intermediates may live on the device alone.
+    pub enable_device_only: bool,
+    /// Local nodes above this size live in device memory rather than on a kernel's stack.
+    pub stack_threshold_in_bytes: usize,
+    /// Keep compiled code in the process, found again by content.
+    pub cache: bool,
+}
+
+/// The numeric class by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// [`lowered_ir::ir::Numerics::Fast`].
+    #[default]
+    Fast,
+    /// [`lowered_ir::ir::Numerics::Strict`].
+    Strict,
+}
+
+/// How many streams a device suggests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Streams {
+    /// One.
+    OnlyDevicesParallel,
+    /// Enough that copies overlap with computation.
+    ForParallelCopying,
+    /// As many as can compute at once.
+    #[default]
+    MostParallelStreams,
+}
+
+/// The widest vectors of the CPU code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Vector {
+    /// Scalar code.
+    #[serde(rename = "none")]
+    None,
+    /// 128-bit vectors.
+    #[default]
+    #[serde(rename = "128")]
+    Bits128,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            backend: "multicore".into(),
+            threads: 0,
+            streams: Streams::MostParallelStreams,
+            numerics: Class::Fast,
+            vector: Vector::Bits128,
+            debug: 0,
+            dump: String::new(),
+            virtualize_max_visits: 1,
+            inline_scalar_constexprs: true,
+            inline_simple_computations: true,
+            inline_complex_computations: false,
+            enable_device_only: true,
+            stack_threshold_in_bytes: 16 * 1024,
+            cache: true,
+        }
+    }
+}
+
+/// Settings with what loading them found.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The values.
+    pub settings: Settings,
+    /// `KEY (from ORIGIN)` for each key that no setting has.
+    pub unknown: Vec<String>,
+    /// `(key, origin)` of each value that is not a default.
+    pub origins: Vec<(String, String)>,
+}
+
+/// Why settings could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[error("settings: {0}")]
+pub struct SettingsError(#[from] config::ConfigError);
+
+impl Settings {
+    /// Loads from the process's arguments and environment and the nearest `arrayjit.toml`.
+    ///
+    /// # Errors
+    ///
+    /// A file that does not parse, or a value of the wrong type; the message names key, origin and what was expected.
+    pub fn load() -> Result<Loaded, SettingsError> {
+        let here = std::env::current_dir().unwrap_or_default();
+        Settings::load_from(std::env::args().skip(1), std::env::vars(), &here)
+    }
+
+    /// Loads from the given arguments, environment and folder.
+    ///
+    /// # Errors
+    ///
+    /// As [`Settings::load`].
+    pub fn load_from(
+        args: impl IntoIterator<Item = String>,
+        env: impl IntoIterator<Item = (String, String)>,
+        folder: &Path,
+    ) -> Result<Loaded, SettingsError> {
+        let file = nearest_file(folder);
+        let mut layers: Vec<Map<String, Value>> = Vec::new();
+        if let Some(path) = file {
+            layers.push(File::from(path).format(FileFormat::Toml).collect()?);
+        }
+        layers.push(env.into_iter().filter_map(from_environment).collect());
+        layers.push(args.into_iter().filter_map(|arg| from_argument(&arg)).collect());
+        merge(layers)
+    }
+
+    /// Whether a command-line argument is a setting, for programs that parse the others strictly.
+    pub fn is_argument(arg: &str) -> bool {
+        arg.starts_with("--arrayjit-")
+    }
+
+    /// The CPU device these settings describe.
+    pub(crate) fn cpu(&self) -> scheduler_multicore::Config {
+        let default = scheduler_multicore::Config::default();
+        let threads = if self.threads == 0 { default.threads } else { self.threads };
+        scheduler_multicore::Config { threads, ..default }
+    }
+
+    /// How many streams devices should suggest.
+    pub(crate) fn stream_strategy(&self) -> StreamStrategy {
+        match self.streams {
+            Streams::OnlyDevicesParallel => StreamStrategy::OnlyDevicesParallel,
+            Streams::ForParallelCopying => StreamStrategy::ForParallelCopying,
+            Streams::MostParallelStreams => StreamStrategy::MostParallelStreams,
+        }
+    }
+
+    /// Whether native code may use vectors.
+    #[cfg(feature = "cranelift")]
+    pub(crate) fn has_vectors(&self) -> bool {
+        self.vector != Vector::None
+    }
+
+    /// The keys of all settings, in declaration order.
+    pub fn keys() -> Vec<String> {
+        let defaults = serde_json::to_value(Settings::default()).unwrap_or_default();
+        defaults.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
+    }
+}
+
+/// Lays later layers over earlier ones, setting aside the keys nobody knows.
+fn merge(layers: Vec<Map<String, Value>>) -> Result<Loaded, SettingsError> {
+    let known = Settings::keys();
+    let mut builder = Config::builder();
+    let (mut unknown, mut origins) = (Vec::new(), std::collections::BTreeMap::new());
+    for (key, value) in layers.into_iter().flatten() {
+        let origin = value.origin().unwrap_or("nowhere").to_string();
+        if known.contains(&key) {
+            origins.insert(key.clone(), origin);
+            builder = builder.set_override(key, value)?;
+        } else {
+            unknown.push(format!("{key} (from {origin})"));
+        }
+    }
+    unknown.sort();
+    let settings = builder.build()?.try_deserialize()?;
+    Ok(Loaded { settings, unknown, origins: origins.into_iter().collect() })
+}
+
+fn nearest_file(folder: &Path) -> Option<PathBuf> {
+    folder.ancestors().map(|dir| dir.join("arrayjit.toml")).find(|path| path.is_file())
+}
+
+fn from_environment((name, value): (String, String)) -> Option<(String, Value)> {
+    // The perf map belongs to the codegen that writes it and is read there.
+    let key = name.strip_prefix("ARRAYJIT_").filter(|key| *key != "PERF_MAP")?.to_lowercase();
+    Some((key, Value::new(Some(&format!("environment variable {name}")), value)))
+}
+
+fn from_argument(arg: &str) -> Option<(String, Value)> {
+    let (name, value) = arg.strip_prefix("--arrayjit-")?.split_once('=')?;
+    let key = name.replace('-', "_").to_lowercase();
+    Some((key, Value::new(Some(&format!("argument --arrayjit-{name}")), value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(args: &[&str]) -> Vec<String> {
+        args.iter().map(|s| (*s).to_string()).collect()
+    }
+
+    fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(k, v)| ((*k).to_string(), (*v).to_string())).collect()
+    }
+
+    fn folder_with(text: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("arrayjit.toml"), text).unwrap();
+        dir
+    }
+
+    #[test]
+    fn each_source_overrides_the_one_below() {
+        let dir = folder_with("threads = 3\nbackend = \"inline\"\nvector = \"none\"\n");
+        let below = dir.path().join("deeper");
+        std::fs::create_dir(&below).unwrap();
+        let loaded = Settings::load_from(
+            strings(&["--arrayjit-threads=5", "--unrelated=1"]),
+            env(&[("ARRAYJIT_THREADS", "4"), ("ARRAYJIT_BACKEND", "interpreter"), ("HOME", "x")]),
+            &below,
+        )
+        .unwrap();
+        assert_eq!(loaded.settings.threads, 5, "arguments win");
+        assert_eq!(loaded.settings.backend, "interpreter", "then the environment");
+        assert_eq!(loaded.settings.vector, Vector::None, "then the file");
+        assert_eq!(loaded.settings.debug, 0, "then the defaults");
+        assert!(loaded.unknown.is_empty());
+        let (key, origin) = &loaded.origins[2];
+        assert_eq!(key, "vector");
+        assert!(origin.ends_with("arrayjit.toml"), "{origin}");
+    }
+
+    #[test]
+    fn unknown_keys_are_reported_with_their_origin() {
+        let dir = folder_with("thread = 3\n");
+        let loaded =
+            Settings::load_from(strings(&["--arrayjit-bakend=x"]), env(&[("ARRAYJIT_FOO", "1")]), dir.path()).unwrap();
+        assert_eq!(loaded.settings, Settings::default());
+        assert_eq!(loaded.unknown.len(), 3);
+        assert!(loaded.unknown.contains(&"bakend (from argument --arrayjit-bakend)".to_string()));
+        assert!(loaded.unknown.contains(&"foo (from environment variable ARRAYJIT_FOO)".to_string()));
+    }
+
+    #[test]
+    fn a_key_given_twice_or_of_the_wrong_type_is_an_error() {
+        let twice = folder_with("threads = 3\nthreads = 4\n");
+        assert!(Settings::load_from([], [], twice.path()).is_err());
+        let here = folder_with("");
+        let error = Settings::load_from(strings(&["--arrayjit-threads=many"]), [], here.path()).unwrap_err();
+        assert!(error.to_string().contains("threads"), "{error}");
+        let error = Settings::load_from(strings(&["--arrayjit-numerics=sloppy"]), [], here.path()).unwrap_err();
+        assert!(error.to_string().contains("sloppy"), "{error}");
+    }
+
+    #[test]
+    fn the_reference_file_lists_every_key_with_its_default() {
+        let reference = include_str!("../arrayjit.reference.toml");
+        let dir = folder_with(reference);
+        let loaded = Settings::load_from([], [], dir.path()).unwrap();
+        assert_eq!(loaded.settings, Settings::default());
+        assert!(loaded.unknown.is_empty(), "{:?}", loaded.unknown);
+        let mut listed: Vec<String> = loaded.origins.into_iter().map(|(key, _)| key).collect();
+        let mut keys = Settings::keys();
+        listed.sort();
+        keys.sort();
+        assert_eq!(listed, keys);
+    }
+}

@@ -1,0 +1,75 @@
+//! The digits network on every backend: `multicore` and `inline` to the same bits, whatever the number of threads; the
+//! interpreter of the same schedule class within rounding.
+
+#[path = "../examples/digits/data.rs"]
+mod data;
+#[path = "../examples/digits/network.rs"]
+mod network;
+#[path = "../examples/digits/state.rs"]
+mod state;
+
+use std::path::Path;
+
+use arrayjit::{Backend, Context, HostArray, Settings};
+use state::Network;
+
+/// What a short training leaves behind: every weight and bias, then the loss.
+fn train(backend: &str, settings: Settings, steps: i64) -> Vec<f64> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"));
+    let mut rng = fastrand::Rng::with_seed(7);
+    let (train, test) = data::split(&data::load(path).unwrap(), &mut rng);
+    assert_eq!((train.count(), test.count()), (1438, 359));
+    let network = Network::new(train.count(), test.count()).unwrap();
+    let backend = Backend::open_with(backend, settings).unwrap();
+    let step = backend.compile(network::TRAIN, network.nodes()).unwrap();
+    assert_eq!((step.symbols()[0].name.as_str(), step.symbols()[0].range), ("step", 44), "whole batches only");
+
+    let mut context: Context = backend.context().unwrap();
+    for (node, values) in network.initial_state(&mut rng).unwrap() {
+        context = context.init_from_host(&node, &values).unwrap();
+    }
+    let images = HostArray::from_slice(&train.images, [train.count(), network::PIXELS]).unwrap();
+    let labels = HostArray::from_slice(&train.labels, [train.count()]).unwrap();
+    context = context.init_from_host(network.node("x"), &images).unwrap();
+    context = context.init_from_host(network.node("label"), &labels).unwrap();
+    let step = step.link(&context).unwrap();
+    for batch in 0..steps {
+        step.run(&[batch]).unwrap();
+    }
+    let read = |name| step.context().to_host(network.node(name)).unwrap().values();
+    ["w1", "b1", "w2", "b2", "loss"].into_iter().flat_map(read).collect()
+}
+
+fn with_threads(threads: usize) -> Settings {
+    let mut settings = Settings::default();
+    settings.threads = threads;
+    settings
+}
+
+#[test]
+fn backends_and_thread_counts_give_the_same_bits() {
+    let reference = train("inline", with_threads(1), 10);
+    assert!(reference.iter().all(|v| v.is_finite()));
+    for threads in [1, 2, 5] {
+        let found = train("multicore", with_threads(threads), 10);
+        assert_eq!(found, reference, "multicore with {threads} threads");
+    }
+}
+
+/// After two steps the interpreter's weights differ by rounding only: an ulp or two of the largest weight per step.
+#[test]
+fn the_interpreter_agrees_within_rounding() {
+    let compiled = train("inline", Settings::default(), 2);
+    let interpreted = train("interpreter", Settings::default(), 2);
+    for (i, (c, e)) in compiled.iter().zip(&interpreted).enumerate() {
+        assert!((c - e).abs() <= 1e-5, "value {i}: compiled {c}, interpreted {e}");
+    }
+}
+
+#[test]
+fn the_loss_falls() {
+    let early = train("inline", Settings::default(), 4);
+    let late = train("inline", Settings::default(), 44);
+    // The loss accumulates over steps, so its mean is what falls.
+    assert!(late.last().unwrap() / 44.0 < early.last().unwrap() / 4.0);
+}
