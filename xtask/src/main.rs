@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod bless;
 mod ci;
 mod lir;
@@ -20,6 +21,8 @@ struct Cli {
 enum Task {
     /// Check layers, module docs and the paths that documents name.
     Tidy,
+    /// Check and time the benchmark cases.
+    Bench(bench::Args),
     /// Run what continuous integration runs; `--full` adds the long checks.
     Ci(ci::Args),
     /// Rewrite the expected texts of tests.
@@ -31,6 +34,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Tidy => xtask::tidy::run(),
+        Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::Bless(args) => bless::run(&args),
         Task::Lir(args) => lir::run(&args),

@@ -62,8 +62,8 @@ fn prepare(
     test: &Digits,
     rng: &mut fastrand::Rng,
 ) -> Result<(Routine, Routine, Context)> {
-    let step = backend.compile(network::TRAIN, &network.nodes())?;
-    let evaluate = backend.compile(network::EVALUATE, &network.nodes())?;
+    let step = backend.compile(network::TRAIN, network.nodes())?;
+    let evaluate = backend.compile(network::EVALUATE, network.nodes())?;
     let mut context = backend.context()?;
     for (node, values) in network.initial_state(rng)? {
         context = context.init_from_host(&node, &values)?;

@@ -16,7 +16,7 @@ impl Network {
     ///
     /// None for these dimensions; the builder's otherwise.
     pub fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
-        let build = |(name, dims, dtype)| TensorNode::builder::<&str>(name).dims::<Vec<usize>>(dims).dtype(dtype).build();
+        let build = |(name, dims, dtype): (&str, Vec<usize>, _)| TensorNode::builder(name).dims(dims).dtype(dtype).build();
         Ok(Network { nodes: declarations(train, test).into_iter().map(build).collect::<Result<_, _>>()? })
     }
 

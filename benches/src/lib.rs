@@ -1,1 +1,0 @@
-//! Benchmark cases: each checked before it is timed.

@@ -1,0 +1,76 @@
+//! Runs the benchmark cases: each is compiled, checked against an independent result, and only then timed.
+//!
+//! The command line and the JSON are stable: other programs read them. Fields may be added, none renamed.
+#![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
+
+mod case;
+mod cases;
+mod machine;
+mod measure;
+#[path = "../../crates/arrayjit/examples/digits/network.rs"]
+mod network;
+mod report;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Result, ensure};
+use arrayjit::{Backend, Settings};
+use clap::Parser;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", about = "Checks and times the benchmark cases")]
+struct Cli {
+    /// Which backend to measure
+    #[arg(long, default_value = "multicore")]
+    backend: String,
+    /// Only cases whose name contains this
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// Threads that compute; 0 means one per core
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Compare with the JSON of an earlier run
+    #[arg(long)]
+    against: Option<PathBuf>,
+    /// Write the results as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Check every case but time it once only
+    #[arg(long)]
+    smoke: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let earlier = cli.against.as_deref().map(report::read).transpose()?;
+    let mut settings = Settings::load()?.settings;
+    settings.threads = cli.threads;
+    settings.cache = false;
+    let backend = Backend::open_with(&cli.backend, settings)?;
+    let selected: Vec<_> = cases::all().into_iter().filter(|case| case.name.contains(&cli.filter)).collect();
+    ensure!(!selected.is_empty(), "no case has a name that contains `{}`", cli.filter);
+
+    let machine = machine::Machine::measure(cli.smoke);
+    println!("{}: {} thread(s), {machine}", backend.device().name(), cli.threads);
+    println!("{}", report::HEADING);
+    let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
+    let mut results = report::Report::new(cli.threads);
+    for case in &selected {
+        let result = measure::measure(&backend, case, &machine, effort)?;
+        println!("{}", report::line(case.name, &result, earlier.as_ref()));
+        results.insert(case.name, result);
+    }
+    if let Some(path) = &cli.json {
+        results.write(path)?;
+    }
+    Ok(())
+}
