@@ -4,7 +4,7 @@
 //! depends on has run before. Statements between parallel loops run in sequence anyway and share one kernel. Statements
 //! from the declaration of a top-level local to its last use stay together. Kernels that are equal up to names are kept once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
     Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Symbol, SymbolId, walk,
@@ -15,9 +15,11 @@ use crate::Caps;
 use crate::artifact::{Access, KernelAbi, Launch, Param};
 use crate::kernel::{Kernel, KernelCall, Slot};
 
-/// The kernels of a routine and their calls; every memory argument is still a node or the merge buffer.
+/// The kernels of a routine and their calls; every memory argument is still a node or the merge buffer. `fresh` are the
+/// nodes whose values from before the routine nobody reads.
 pub(super) fn cut(
     routine: &Routine,
+    fresh: &BTreeSet<NodeRef>,
     caps: &Caps,
     options: &super::ScheduleOptions,
 ) -> (Vec<Kernel>, Vec<KernelCall>) {
@@ -27,7 +29,7 @@ pub(super) fn cut(
     let mut calls = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for group in groups {
-        let (mut kernel, mut call) = kernel(routine, &group, caps, options);
+        let (mut kernel, mut call) = kernel(routine, fresh, &group, caps, options);
         call.kernel = *known.entry(signature(&kernel)).or_insert_with(|| {
             let name = format!("{}_k{}", routine.name, kernels.len());
             kernel.abi.name.clone_from(&name);
@@ -99,6 +101,7 @@ fn in_sequence(mut stmt: Stmt) -> Stmt {
 
 fn kernel(
     routine: &Routine,
+    fresh: &BTreeSet<NodeRef>,
     body: &[Stmt],
     caps: &Caps,
     options: &super::ScheduleOptions,
@@ -114,7 +117,7 @@ fn kernel(
     };
     let abi = KernelAbi {
         name: String::new(),
-        params: params(&ir, &names),
+        params: params(&ir, &names, fresh),
         launch: launch(&ir, options),
         scratch_bytes: scratch_bytes(&ir.body, caps.alignment),
         cost: cost::cost(&ir),
@@ -143,24 +146,22 @@ fn parameter(routine: &Routine, position: usize, node: NodeRef) -> NodeDecl {
     NodeDecl { name: format!("p{position}"), mode: tnode::ModeState::undecided(), ..decl.clone() }
 }
 
-fn params(ir: &Routine, names: &KernelNames) -> Vec<Param> {
-    let memory = ir.node_refs().zip(&names.nodes).map(|((node, decl), &(_, merge))| {
+fn params(ir: &Routine, names: &KernelNames, fresh: &BTreeSet<NodeRef>) -> Vec<Param> {
+    let memory = ir.node_refs().zip(&names.nodes).map(|((node, decl), &(original, merge))| {
         let bytes = node_bytes(decl);
         if merge {
             Param::MergeBuffer { bytes }
         } else {
-            Param::Node { access: access_of(node, &ir.body), bytes }
+            Param::Node { access: access_of(node, fresh.contains(&original), &ir.body), bytes }
         }
     });
     let symbols = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
     memory.chain(symbols).collect()
 }
 
-/// A node that is zeroed before anything else touches it is written only, even if it is read later.
-fn access_of(node: NodeRef, body: &[Stmt]) -> Access {
+/// What a kernel does with a node. Reading what the routine itself has written does not make a fresh node an input.
+fn access_of(node: NodeRef, fresh: bool, body: &[Stmt]) -> Access {
     let touches: Vec<_> = access::touches(body).into_iter().filter(|t| t.node == node).collect();
-    let zeroed = body.iter().find(|stmt| access::nodes(std::slice::from_ref(*stmt)).contains(&node));
-    let fresh = matches!(zeroed, Some(Stmt::Zero { .. }));
     match (touches.iter().any(|t| !t.write), touches.iter().any(|t| t.write)) {
         (_, false) => Access::Read,
         (false, true) => Access::Write,

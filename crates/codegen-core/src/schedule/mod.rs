@@ -29,7 +29,10 @@ mod nest; // chains of loops
 mod rename; // identifiers of a block
 mod stack; // small local nodes as scratch memory
 
+use std::collections::BTreeSet;
+
 use lowered_ir::ir::{NodeDecl, NodeRef, Routine};
+use lowered_ir::passes::access::analyse;
 use tnode::{DType, MemoryMode};
 
 use crate::Caps;
@@ -108,6 +111,7 @@ pub fn schedule_traced(
 ) -> Result<ScheduledRoutine, ScheduleError> {
     // Only nodes with memory are left.
     refuse_virtual(routine)?;
+    let fresh = fresh_nodes(routine);
     let mut routine = routine.clone();
 
     // A local node is written whole, or zeroed, before anything reads it: its memory may hold anything when a run begins.
@@ -147,12 +151,18 @@ pub fn schedule_traced(
     }
 
     // Each top-level parallel loop is a kernel, each run of other statements is one; a call waits for those before it.
-    let (kernels, mut calls) = cut::cut(&routine, caps, options);
+    let (kernels, mut calls) = cut::cut(&routine, &fresh, caps, options);
 
     // Local nodes are bytes of the run's pool, shared where lives do not meet.
     let nodes = routine.nodes;
     let temps = temps::plan(&mut calls, &nodes, |node| is_local(&nodes[node.index()]), caps.alignment);
     Ok(ScheduledRoutine { name: routine.name, symbols: routine.symbols, nodes, kernels, calls, temps })
+}
+
+/// The nodes whose values from before the routine it never reads. Asked before loops are tiled, while their coverage is plain.
+fn fresh_nodes(routine: &Routine) -> BTreeSet<NodeRef> {
+    let facts = analyse(routine);
+    routine.node_refs().map(|(node, _)| node).filter(|&node| !facts[node].read_before_write).collect()
 }
 
 /// Whether a target has nothing to legalise: an interpreter.
