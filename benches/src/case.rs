@@ -3,45 +3,45 @@
 use arrayjit::{DType, HostArray, TensorNode};
 
 /// One case: a program, its inputs, and how its result is checked.
-pub struct Case {
+pub(crate) struct Case {
     /// The stable name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The assignment text.
-    pub text: String,
+    pub(crate) text: String,
     /// Every node the text names.
-    pub nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// The value of the static symbol, for texts that have one.
-    pub bindings: Vec<i64>,
+    pub(crate) bindings: Vec<i64>,
     /// The node checked.
-    pub output: &'static str,
+    pub(crate) output: &'static str,
     /// Floating-point operations of one run; a transcendental function counts 1.
-    pub flops: f64,
+    pub(crate) flops: f64,
     /// Bytes of inputs read and outputs written once.
-    pub bytes: f64,
+    pub(crate) bytes: f64,
     /// How the output is checked.
-    pub check: Check,
+    pub(crate) check: Check,
     /// Greatest difference allowed, relative to the largest magnitude of the expected output.
-    pub tolerance: f64,
+    pub(crate) tolerance: f64,
     /// Whether what is timed is the way from text to first result.
-    pub is_latency: bool,
+    pub(crate) is_latency: bool,
 }
 
 /// A node of a case.
 #[derive(Clone)]
-pub struct Node {
+pub(crate) struct Node {
     /// Its name in the text.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Dimensions.
-    pub dims: Vec<usize>,
+    pub(crate) dims: Vec<usize>,
     /// Element type.
-    pub dtype: DType,
+    pub(crate) dtype: DType,
     /// What it holds before the first run; `None` for what the program writes first.
-    pub init: Option<Init>,
+    pub(crate) init: Option<Init>,
 }
 
 /// Initial values.
 #[derive(Clone, Copy)]
-pub enum Init {
+pub(crate) enum Init {
     /// Uniform in −1..1 (floats) or 0..10 (integers), from a seed made of the node's name.
     Random,
     /// Zeros.
@@ -49,7 +49,7 @@ pub enum Init {
 }
 
 /// Where the expected output comes from.
-pub enum Check {
+pub(crate) enum Check {
     /// A formula over the inputs, in the order of [`Case::nodes`] with an initial value, in f64.
     Formula(Box<dyn Fn(&[Vec<f64>]) -> Vec<f64>>),
     /// The same program on the interpreter.
@@ -58,22 +58,22 @@ pub enum Check {
 
 impl Node {
     /// An `f32` input of random values.
-    pub fn input(name: &'static str, dims: &[usize]) -> Node {
+    pub(crate) fn input(name: &'static str, dims: &[usize]) -> Node {
         Node { name, dims: dims.to_vec(), dtype: DType::F32, init: Some(Init::Random) }
     }
 
     /// An `f32` node that the program writes.
-    pub fn written(name: &'static str, dims: &[usize]) -> Node {
+    pub(crate) fn written(name: &'static str, dims: &[usize]) -> Node {
         Node { name, dims: dims.to_vec(), dtype: DType::F32, init: None }
     }
 
     /// The tensor node.
-    pub fn build(&self) -> anyhow::Result<TensorNode> {
+    pub(crate) fn build(&self) -> anyhow::Result<TensorNode> {
         Ok(TensorNode::builder(self.name).dims(self.dims.iter().copied()).dtype(self.dtype).build()?)
     }
 
     /// The initial values as an array.
-    pub fn array(&self) -> anyhow::Result<Option<HostArray>> {
+    pub(crate) fn array(&self) -> anyhow::Result<Option<HostArray>> {
         let Some(init) = self.init else { return Ok(None) };
         let count = self.dims.iter().product();
         let seed = self.name.bytes().fold(7, |seed: u64, b| seed.wrapping_mul(31).wrapping_add(u64::from(b)));

@@ -6,9 +6,11 @@ use crate::{
 };
 
 /// Every case, in the order they run.
-pub fn all() -> Vec<Case> {
+pub(crate) fn all() -> Vec<Case> {
     let mut cases = Vec::new();
-    cases.extend([("matmul_64", 64), ("matmul_128", 128), ("matmul_256", 256)].map(|(name, n)| matmul(name, n)));
+    cases.extend(
+        [("matmul_64", 64), ("matmul_128", 128), ("matmul_256", 256)].map(|(name, n)| matmul(name, n)),
+    );
     cases.extend([("matmul_512", 512), ("matmul_1024", 1024)].map(|(name, n)| matmul(name, n)));
     cases.push(axpy_relu("axpy_relu_16k", 1 << 14));
     cases.push(axpy_relu("axpy_relu_4m", 1 << 22));
@@ -150,6 +152,6 @@ fn compile_20op() -> Case {
 }
 
 const NAMES: [&str; 20] = [
-    "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11", "t12", "t13", "t14", "t15", "t16",
-    "t17", "t18", "t19",
+    "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11", "t12", "t13", "t14", "t15",
+    "t16", "t17", "t18", "t19",
 ];

@@ -3,7 +3,7 @@
 use std::{fmt, hint::black_box, time::Instant};
 
 /// Measured peaks of one core.
-pub struct Machine {
+pub(crate) struct Machine {
     /// Giga f32 operations per second of independent fused multiply-adds.
     gflops: f64,
     /// `(bytes, gigabytes per second)` of copying buffers of that footprint, ascending.
@@ -12,14 +12,14 @@ pub struct Machine {
 
 impl Machine {
     /// Measures; `quick` gives rough figures.
-    pub fn measure(quick: bool) -> Machine {
+    pub(crate) fn measure(quick: bool) -> Machine {
         let rounds = if quick { 1 } else { 7 };
         let copies = [15, 17, 20, 23, 26].map(|log| (f64::from(1 << log), copy_gbps(1 << log, rounds)));
         Machine { gflops: fma_gflops(rounds), copies: copies.to_vec() }
     }
 
     /// The least microseconds that so much work could take on one core.
-    pub fn least_us(&self, flops: f64, bytes: f64) -> f64 {
+    pub(crate) fn least_us(&self, flops: f64, bytes: f64) -> f64 {
         let fits = self.copies.iter().find(|(footprint, _)| bytes <= *footprint);
         let gbps = fits.or(self.copies.last()).map_or(f64::INFINITY, |&(_, gbps)| gbps);
         (flops / self.gflops / 1e3).max(bytes / gbps / 1e3)

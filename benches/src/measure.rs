@@ -13,28 +13,28 @@ use crate::{
 
 /// What was measured of a case. Written as JSON: fields may be added, none renamed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Median time of one run in microseconds.
-    pub us: f64,
+    pub(crate) us: f64,
     /// Least time of one run in microseconds.
-    pub best_us: f64,
+    pub(crate) best_us: f64,
     /// The first call from assignments minus the median warm call, in milliseconds.
-    pub cold_ms: f64,
+    pub(crate) cold_ms: f64,
     /// Giga floating-point operations per second, from the median.
-    pub gflops: f64,
+    pub(crate) gflops: f64,
     /// Gigabytes per second, from the median.
-    pub gbps: f64,
+    pub(crate) gbps: f64,
     /// The 90th minus the 10th percentile, relative to the median.
-    pub spread: f64,
+    pub(crate) spread: f64,
     /// The time that the measured peaks allow over the median time.
-    pub roofline: f64,
+    pub(crate) roofline: f64,
     /// Whether the result was verified; always true, since a wrong result fails the run.
-    pub checked: bool,
+    pub(crate) checked: bool,
 }
 
 /// How long to measure.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
+pub(crate) enum Effort {
     /// Once, to see that the case works.
     Smoke,
     /// Until the median is steady enough.
@@ -52,7 +52,7 @@ struct Ready {
 /// # Errors
 ///
 /// Whatever stops the case from running, and a wrong result.
-pub fn measure(backend: &Backend, case: &Case, machine: &Machine, effort: Effort) -> Result<Measured> {
+pub(crate) fn measure(backend: &Backend, case: &Case, machine: &Machine, effort: Effort) -> Result<Measured> {
     let inputs: Vec<Option<HostArray>> = case.nodes.iter().map(|node| node.array()).collect::<Result<_>>()?;
     let start = Instant::now();
     let ready = prepare(backend, case, &inputs)?;
@@ -80,7 +80,8 @@ fn prepare(backend: &Backend, case: &Case, inputs: &[Option<HostArray>]) -> Resu
         }
     }
     let output = nodes.iter().find(|node| node.name() == case.output);
-    let output = output.with_context(|| format!("case `{}` has no node `{}`", case.name, case.output))?.clone();
+    let output =
+        output.with_context(|| format!("case `{}` has no node `{}`", case.name, case.output))?.clone();
     Ok(Ready { routine: compiled.link(&context)?, output })
 }
 
@@ -120,7 +121,12 @@ fn batch_size(ready: &Ready, case: &Case) -> Result<usize> {
 }
 
 /// Microseconds from text to first result, each time anew.
-fn latencies(backend: &Backend, case: &Case, inputs: &[Option<HostArray>], effort: Effort) -> Result<Vec<f64>> {
+fn latencies(
+    backend: &Backend,
+    case: &Case,
+    inputs: &[Option<HostArray>],
+    effort: Effort,
+) -> Result<Vec<f64>> {
     let rounds = if effort == Effort::Smoke { 1 } else { 25 };
     let mut times = Vec::new();
     for _ in 0..rounds {
@@ -136,10 +142,18 @@ fn latencies(backend: &Backend, case: &Case, inputs: &[Option<HostArray>], effor
 fn check(case: &Case, output: &HostArray, inputs: &[Option<HostArray>]) -> Result<()> {
     let found = output.values();
     let expected = match &case.check {
-        Check::Formula(formula) => formula(&inputs.iter().flatten().map(HostArray::values).collect::<Vec<_>>()),
+        Check::Formula(formula) => {
+            formula(&inputs.iter().flatten().map(HostArray::values).collect::<Vec<_>>())
+        }
         Check::Interpreter => interpreted(case, inputs)?,
     };
-    ensure!(found.len() == expected.len(), "{}: expected {} values, found {}", case.name, expected.len(), found.len());
+    ensure!(
+        found.len() == expected.len(),
+        "{}: expected {} values, found {}",
+        case.name,
+        expected.len(),
+        found.len()
+    );
     let scale = expected.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(f64::MIN_POSITIVE);
     for (i, (&f, &e)) in found.iter().zip(&expected).enumerate() {
         // Written so that a NaN fails.

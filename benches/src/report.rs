@@ -9,24 +9,24 @@ use crate::measure::Measured;
 
 /// The JSON of one run. Fields may be added, none renamed.
 #[derive(Serialize, Deserialize)]
-pub struct Report {
+pub(crate) struct Report {
     threads: usize,
     commit: String,
     results: BTreeMap<String, Measured>,
 }
 
 /// The first line of the table.
-pub const HEADING: &str =
+pub(crate) const HEADING: &str =
     "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread  of roofline";
 
 impl Report {
     /// An empty report of this commit.
-    pub fn new(threads: usize) -> Report {
+    pub(crate) fn new(threads: usize) -> Report {
         Report { threads, commit: commit(), results: BTreeMap::new() }
     }
 
     /// Adds the result of a case.
-    pub fn insert(&mut self, name: &str, measured: Measured) {
+    pub(crate) fn insert(&mut self, name: &str, measured: Measured) {
         self.results.insert(name.into(), measured);
     }
 
@@ -35,7 +35,7 @@ impl Report {
     /// # Errors
     ///
     /// Names the file.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)?;
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))
     }
@@ -46,13 +46,13 @@ impl Report {
 /// # Errors
 ///
 /// Names the file.
-pub fn read(path: &Path) -> Result<Report> {
+pub(crate) fn read(path: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a report", path.display()))
 }
 
 /// One line of the table; with an earlier report, how many times faster than then.
-pub fn line(name: &str, m: &Measured, earlier: Option<&Report>) -> String {
+pub(crate) fn line(name: &str, m: &Measured, earlier: Option<&Report>) -> String {
     let ratio = earlier.and_then(|report| report.results.get(name)).map(|then| then.us / m.us);
     let ratio = ratio.map_or(String::new(), |r| format!("   {r:.2}x as fast as before"));
     format!(
@@ -69,6 +69,9 @@ pub fn line(name: &str, m: &Measured, earlier: Option<&Report>) -> String {
 
 fn commit() -> String {
     let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
-    let text = output.ok().filter(|o| o.status.success()).map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
+    let text = output
+        .ok()
+        .filter(|o| o.status.success())
+        .map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
     text.unwrap_or_else(|| "unknown".into())
 }

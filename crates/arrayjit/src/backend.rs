@@ -39,7 +39,11 @@ struct Entry {
 const BACKENDS: &[Entry] = &[
     Entry { name: "multicore", about: "native code, a worker thread per stream", open: multicore },
     Entry { name: "inline", about: "native code on the caller's thread", open: inline },
-    Entry { name: "interpreter", about: "the definition of the IR, slow, on the caller's thread", open: interpreter },
+    Entry {
+        name: "interpreter",
+        about: "the definition of the IR, slow, on the caller's thread",
+        open: interpreter,
+    },
 ];
 
 impl Backend {
@@ -137,7 +141,8 @@ impl fmt::Debug for Backend {
 
 /// The backends there are, each with what it is.
 fn known() -> String {
-    let lines: Vec<String> = BACKENDS.iter().map(|entry| format!("{} ({})", entry.name, entry.about)).collect();
+    let lines: Vec<String> =
+        BACKENDS.iter().map(|entry| format!("{} ({})", entry.name, entry.about)).collect();
     lines.join(", ")
 }
 
@@ -162,7 +167,8 @@ fn interpreter(settings: &Settings) -> Result<(Arc<dyn Codegen>, Device), OpenEr
 /// The code generator for this processor.
 #[cfg(feature = "cranelift")]
 fn native(settings: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
-    let options = codegen_cranelift::CraneliftOptions { vectors: settings.has_vectors(), ..Default::default() };
+    let options =
+        codegen_cranelift::CraneliftOptions { vectors: settings.has_vectors(), ..Default::default() };
     Ok(Arc::new(codegen_cranelift::cranelift(options)?))
 }
 

@@ -105,17 +105,19 @@ impl Backend {
         lap("lower");
 
         // Memory modes are settled on copies, virtual nodes inlined.
-        let optimized = pipeline::optimize_traced(routine, &optimize_settings(self.settings()), &mut |name, routine| {
-            watch.pass(name, routine);
-        })?;
+        let optimized =
+            pipeline::optimize_traced(routine, &optimize_settings(self.settings()), &mut |name, routine| {
+                watch.pass(name, routine);
+            })?;
         verified("optimisation", &optimized.routine)?;
         lap("optimize");
 
         // Kernels are cut, and every bit is determined.
         let caps = self.codegen().caps();
-        let schedule = schedule_traced(&optimized.routine, caps, &ScheduleOptions::default(), &mut |name, routine| {
-            watch.pass(name, routine);
-        })?;
+        let schedule =
+            schedule_traced(&optimized.routine, caps, &ScheduleOptions::default(), &mut |name, routine| {
+                watch.pass(name, routine);
+            })?;
         for kernel in &schedule.kernels {
             verified("scheduling", &kernel.ir)?;
         }

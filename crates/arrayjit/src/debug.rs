@@ -18,7 +18,8 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(level: u8, dump: &str) -> Watch {
         let split = || dump.split_once('@').unwrap_or((dump, "*"));
-        let dump = (!dump.is_empty()).then(split).map(|(pass, routine)| (pass.to_string(), routine.to_string()));
+        let dump =
+            (!dump.is_empty()).then(split).map(|(pass, routine)| (pass.to_string(), routine.to_string()));
         Watch { level, dump }
     }
 
@@ -31,15 +32,22 @@ impl Watch {
     pub(crate) fn compiled(&self, schedule: &ScheduledRoutine, stages: &[(&'static str, Duration)]) {
         self.tell(1, || {
             let (kernels, calls) = (schedule.kernels.len(), schedule.calls.len());
-            format!("routine {}: {kernels} kernels, {calls} calls, {} temporary bytes", schedule.name, schedule.temp_bytes())
+            format!(
+                "routine {}: {kernels} kernels, {calls} calls, {} temporary bytes",
+                schedule.name,
+                schedule.temp_bytes()
+            )
         });
         self.tell(2, || {
-            let times = stages.iter().map(|(stage, took)| format!("{stage} {:.2} ms", took.as_secs_f64() * 1e3));
+            let times =
+                stages.iter().map(|(stage, took)| format!("{stage} {:.2} ms", took.as_secs_f64() * 1e3));
             format!("routine {}: {}", schedule.name, times.collect::<Vec<_>>().join(", "))
         });
         for kernel in &schedule.kernels {
             let cost = kernel.abi.cost;
-            self.tell(2, || format!("kernel {}: {} flops, {} bytes", kernel.abi.name, cost.flops, cost.bytes));
+            self.tell(2, || {
+                format!("kernel {}: {} flops, {} bytes", kernel.abi.name, cost.flops, cost.bytes)
+            });
         }
     }
 
@@ -56,11 +64,6 @@ impl Watch {
         if self.level >= level || self.selects(name, &routine.name) {
             print(&format_args!("after {name}:\n{}", text::print(routine)));
         }
-    }
-
-    /// Whether anybody wants to see the routine between passes.
-    pub(crate) fn wants_passes(&self) -> bool {
-        self.level >= 5 || self.dump.is_some()
     }
 
     fn selects(&self, pass: &str, routine: &str) -> bool {

@@ -15,7 +15,9 @@ pub enum OpenError {
         known: String,
     },
     /// The backend exists, but not in this build.
-    #[error("this build has no native code generator: it was built without the feature `{feature}` of `arrayjit`")]
+    #[error(
+        "this build has no native code generator: it was built without the feature `{feature}` of `arrayjit`"
+    )]
     NotBuilt {
         /// The Cargo feature that brings it.
         feature: &'static str,

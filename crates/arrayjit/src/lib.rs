@@ -57,7 +57,8 @@ pub use codegen_core::{Caps, Codegen};
 pub use device_runtime::{Context, Device, Driver, Error as RunError, Event, Routine, Stream, Transfer};
 pub use lowered_ir::{assign::Assignments, assign::text::TextError, ir::Numerics, ir::Symbol};
 pub use tnode::{
-    DType, Element, Error as TensorNodeError, HostArray, MemoryMode, NodeId, Padding, Reason, Scalar, TensorNode,
+    DType, Element, Error as TensorNodeError, HostArray, MemoryMode, NodeId, Padding, Reason, Scalar,
+    TensorNode,
 };
 
 pub use crate::{

@@ -264,7 +264,8 @@ mod tests {
     fn unknown_keys_are_reported_with_their_origin() {
         let dir = folder_with("thread = 3\n");
         let loaded =
-            Settings::load_from(strings(&["--arrayjit-bakend=x"]), env(&[("ARRAYJIT_FOO", "1")]), dir.path()).unwrap();
+            Settings::load_from(strings(&["--arrayjit-bakend=x"]), env(&[("ARRAYJIT_FOO", "1")]), dir.path())
+                .unwrap();
         assert_eq!(loaded.settings, Settings::default());
         assert_eq!(loaded.unknown.len(), 3);
         assert!(loaded.unknown.contains(&"bakend (from argument --arrayjit-bakend)".to_string()));
@@ -278,7 +279,8 @@ mod tests {
         let here = folder_with("");
         let error = Settings::load_from(strings(&["--arrayjit-threads=many"]), [], here.path()).unwrap_err();
         assert!(error.to_string().contains("threads"), "{error}");
-        let error = Settings::load_from(strings(&["--arrayjit-numerics=sloppy"]), [], here.path()).unwrap_err();
+        let error =
+            Settings::load_from(strings(&["--arrayjit-numerics=sloppy"]), [], here.path()).unwrap_err();
         assert!(error.to_string().contains("sloppy"), "{error}");
     }
 

@@ -22,7 +22,11 @@ fn train(backend: &str, settings: Settings, steps: i64) -> Vec<f64> {
     let network = Network::new(train.count(), test.count()).unwrap();
     let backend = Backend::open_with(backend, settings).unwrap();
     let step = backend.compile(network::TRAIN, network.nodes()).unwrap();
-    assert_eq!((step.symbols()[0].name.as_str(), step.symbols()[0].range), ("step", 44), "whole batches only");
+    assert_eq!(
+        (step.symbols()[0].name.as_str(), step.symbols()[0].range),
+        ("step", 44),
+        "whole batches only"
+    );
 
     let mut context: Context = backend.context().unwrap();
     for (node, values) in network.initial_state(&mut rng).unwrap() {

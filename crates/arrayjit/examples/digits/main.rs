@@ -44,7 +44,11 @@ fn main() -> Result<()> {
     let backend = Backend::open(&cli.backend)?;
     let network = Network::new(train.count(), test.count())?;
     let (step, evaluate, context) = prepare(&backend, &network, &train, &test, &mut rng)?;
-    println!("{}: compiled and linked {:.0} ms after the start", backend.name(), start.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "{}: compiled and linked {:.0} ms after the start",
+        backend.name(),
+        start.elapsed().as_secs_f64() * 1e3
+    );
 
     train_epochs(&cli, &network, &step, &context, &mut rng)?;
     evaluate.run(&[])?;
@@ -70,7 +74,8 @@ fn prepare(
     }
     for (images, labels, digits) in [("x", "label", train), ("tx", "tlabel", test)] {
         let dims = network.node(images).dims()?;
-        context = context.init_from_host(network.node(images), &HostArray::from_slice(&digits.images, dims)?)?;
+        context =
+            context.init_from_host(network.node(images), &HostArray::from_slice(&digits.images, dims)?)?;
         let labels_array = HostArray::from_slice(&digits.labels, [digits.count()])?;
         context = context.init_from_host(network.node(labels), &labels_array)?;
     }
@@ -90,13 +95,15 @@ fn train_epochs(
     let steps = step.bindings()[0].range;
     let mut order: Vec<i64> = (0..steps).collect();
     let bar = ProgressBar::new(u64::from(cli.epochs)).with_style(
-        ProgressStyle::with_template("{bar:40} epoch {pos}/{len}, loss {msg}").expect("the template is constant"),
+        ProgressStyle::with_template("{bar:40} epoch {pos}/{len}, loss {msg}")
+            .expect("the template is constant"),
     );
     let loss = network.node("loss");
     let zero = HostArray::from_slice(&[0.0f32], [])?;
     for _ in 0..cli.epochs {
         rng.shuffle(&mut order);
-        context.from_host(loss, &zero)?;
+        // Ordered on the stream like everything else: nothing to wait for.
+        let _ = context.from_host(loss, &zero)?;
         for &batch in &order {
             step.run(&[batch])?;
         }

@@ -3,17 +3,17 @@
 use arrayjit::DType;
 
 /// Pixels of one image.
-pub const PIXELS: usize = 64;
+pub(crate) const PIXELS: usize = 64;
 /// Digits there are.
-pub const CLASSES: usize = 10;
+pub(crate) const CLASSES: usize = 10;
 /// Units of the hidden layer.
-pub const HIDDEN: usize = 128;
+pub(crate) const HIDDEN: usize = 128;
 /// Images in a mini-batch.
-pub const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// One step of stochastic gradient descent with momentum on the mini-batch that `@step` chooses. The range of `@step` follows
 /// from the images: as many whole batches as there are, so the last partial one is dropped.
-pub const TRAIN: &str = "
+pub(crate) const TRAIN: &str = "
 # forward
 h[b,j]  :+= x[32*@step + b, i] * w1[i,j]
 a[b,j]   := relu(h[b,j] + b1[j])
@@ -48,7 +48,7 @@ b2[k]    -= 0.1 * u2[k]
 ";
 
 /// Counts the test images whose label has the greatest score.
-pub const EVALUATE: &str = "
+pub(crate) const EVALUATE: &str = "
 th[n,j]  :+= tx[n,i] * w1[i,j]
 ta[n,j]   := relu(th[n,j] + b1[j])
 tz[n,k]  :+= ta[n,j] * w2[j,k]
@@ -58,7 +58,7 @@ correct  :+= (ty[n,k] == ttop[n]) * (k == tlabel[n])
 ";
 
 /// Name, dimensions and element type of every node of both texts, for so many training and test images.
-pub fn declarations(train: usize, test: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
+pub(crate) fn declarations(train: usize, test: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
     let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);
     vec![
         float("x", &[train, PIXELS]),

@@ -5,7 +5,7 @@ use arrayjit::{HostArray, TensorNode, TensorNodeError};
 use crate::network::declarations;
 
 /// Every node of both texts, found by name.
-pub struct Network {
+pub(crate) struct Network {
     nodes: Vec<TensorNode>,
 }
 
@@ -15,19 +15,24 @@ impl Network {
     /// # Errors
     ///
     /// None for these dimensions; the builder's otherwise.
-    pub fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
-        let build = |(name, dims, dtype): (&str, Vec<usize>, _)| TensorNode::builder(name).dims(dims).dtype(dtype).build();
+    pub(crate) fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
+        let build = |(name, dims, dtype): (&str, Vec<usize>, _)| {
+            TensorNode::builder(name).dims(dims).dtype(dtype).build()
+        };
         Ok(Network { nodes: declarations(train, test).into_iter().map(build).collect::<Result<_, _>>()? })
     }
 
     /// All nodes, for the compiler to find the ones a text names.
-    pub fn nodes(&self) -> Vec<&TensorNode> {
+    pub(crate) fn nodes(&self) -> Vec<&TensorNode> {
         self.nodes.iter().collect()
     }
 
     /// The node of a name.
-    pub fn node(&self, name: &str) -> &TensorNode {
-        self.nodes.iter().find(|n| n.name() == name).expect("the texts and the list above name the same nodes")
+    pub(crate) fn node(&self, name: &str) -> &TensorNode {
+        self.nodes
+            .iter()
+            .find(|n| n.name() == name)
+            .expect("the texts and the list above name the same nodes")
     }
 
     /// What the context must hold before training starts: uniform weights scaled for rectified units, zeros elsewhere.
@@ -35,7 +40,7 @@ impl Network {
     /// # Errors
     ///
     /// None for these dimensions; the array's otherwise.
-    pub fn initial_state(
+    pub(crate) fn initial_state(
         &self,
         rng: &mut fastrand::Rng,
     ) -> Result<Vec<(TensorNode, HostArray)>, TensorNodeError> {
