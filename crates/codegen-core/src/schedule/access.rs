@@ -247,10 +247,10 @@ fn onto(index: &Indices, loops: &[(LoopId, i64)], decl: &NodeDecl) -> bool {
 fn fills(index: &Affine, dim: i64, extent: impl Fn(Var) -> Option<i64>) -> bool {
     let mut terms = index.terms().to_vec();
     terms.sort_by_key(|&(_, coefficient)| coefficient);
-    let mut span = 1;
+    let mut span = 1i64;
     for (var, coefficient) in terms {
         match extent(var) {
-            Some(extent) if coefficient == span && extent > 0 => span *= extent,
+            Some(extent) if coefficient == span && extent > 0 => span = span.saturating_mul(extent),
             _ => return false,
         }
     }
@@ -285,10 +285,10 @@ fn radix(index: &Affine, unknown: &BTreeSet<LoopId>, ranges: &Ranges) -> bool {
         .map(|&(var, coefficient)| (coefficient.abs(), ranges.extent(var)))
         .collect();
     terms.sort_unstable();
-    let mut span = 0;
+    let mut span = 0i64;
     terms.iter().all(|&(coefficient, extent)| {
         let decodable = coefficient > span;
-        span += coefficient.saturating_mul(extent - 1);
+        span = span.saturating_add(coefficient.saturating_mul(extent - 1));
         decodable
     })
 }

@@ -31,6 +31,9 @@ const ROWS_WORTH_PACKING: i64 = 8;
 /// Rows of a block that packs on its own.
 const BLOCK_ROWS: i64 = 32;
 
+/// Rows whose sums may wait in scratch memory.
+const SUMMED_ROWS: i64 = 1024;
+
 /// A contraction found in a nest: its body is `before`, the loops over `ks` around `acc := fma(a, b, acc)`, and `after`.
 struct Found {
     before: Block,
@@ -51,7 +54,8 @@ pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
     let depth = depth(&found, lanes, caps, names);
     let tiler = Tiler { found, lane, columns, lanes, registers: caps.vector_registers as i64 / 2, depth };
-    let blocks = if outer.is_empty() { row_blocks(rows, columns / lanes, caps) } else { 1 };
+    let for_threads = if outer.is_empty() { row_blocks(rows, columns / lanes, caps) } else { 1 };
+    let blocks = for_threads.max(if tiler.is_blocked() { rows / SUMMED_ROWS } else { 1 });
     let block_rows = rows / blocks / ROWS_WORTH_PACKING * ROWS_WORTH_PACKING;
     if blocks == 1 || block_rows == 0 {
         return Some(nest::wrap(&outer, tiler.tiles(Affine::constant(0), rows, names)));
@@ -74,17 +78,18 @@ fn row_blocks(rows: i64, strips: i64, caps: &Caps) -> i64 {
 
 /// How many iterations of the outermost loop over `k` are packed at a time, so that they take half of the innermost cache.
 ///
-/// None if `b` cannot be copied ahead, because the nest changes what it reads.
+/// None if `b` cannot be copied ahead, because the nest changes what it reads, or one iteration is too much for a cache.
 fn depth(found: &Found, lanes: i64, caps: &Caps, names: &Names) -> Option<i64> {
     let read = [Stmt::set_scalar(found.acc, found.b.clone())];
     let written: Block = found.before.iter().chain(&found.after).cloned().collect();
     let mut used = access::locals_used(&read);
     used.remove(&found.acc);
     let fixed = used.is_empty() && access::nodes(&read).is_disjoint(&access::written(&written));
-    let inner: i64 = found.ks.iter().skip(1).map(|k| k.hi.limit).product();
-    let bytes = inner * lanes * found.b.dtype(names).size_bytes() as i64;
-    let depth = (caps.l1_bytes as i64 / 2 / bytes.max(1)).max(1);
-    fixed.then_some(depth)
+    let width = found.b.dtype(names).size_bytes() as i64;
+    let inner = found.ks.iter().skip(1).map(|k| k.hi.limit);
+    let bytes = inner.fold(lanes * width, i64::saturating_mul).max(1);
+    let depth = (caps.l1_bytes as i64 / 2 / bytes).max(1);
+    (fixed && bytes <= caps.l2_bytes as i64 / 2).then_some(depth)
 }
 
 fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<Found> {
@@ -144,6 +149,12 @@ impl Tiler {
         all.into_iter().filter(|(_, extent, _)| *extent > 0).collect()
     }
 
+    /// Whether `b` is packed a block at a time.
+    fn is_blocked(&self) -> bool {
+        let outermost = self.found.ks.first().map_or(0, |k| k.hi.limit);
+        self.depth.is_some_and(|depth| outermost > depth)
+    }
+
     fn vector(&self) -> i64 {
         (self.lanes / VECTORS as i64).max(1)
     }
@@ -157,9 +168,7 @@ impl Tiler {
     ) -> Block {
         let mut strip = match self.depth.filter(|_| rows >= ROWS_WORTH_PACKING) {
             None => self.direct(start, rows, names),
-            Some(depth) if self.found.ks.first().is_some_and(|k| k.hi.limit > depth) => {
-                self.blocked(start, rows, depth, names)
-            }
+            Some(depth) if self.is_blocked() => self.blocked(start, rows, depth, names),
             Some(_) => self.packed(start, rows, names),
         };
         let lane = names.loop_id();

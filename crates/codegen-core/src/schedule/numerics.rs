@@ -18,6 +18,8 @@ const LANES: i64 = 32;
 const CONTIGUOUS_CHUNK: i64 = 65_536;
 /// Elements reduced in sequence along any other loop.
 const SEQUENTIAL_CHUNK: i64 = 256;
+/// Chunks whose results are combined at once.
+const CHUNKS: i64 = 65_536;
 
 /// Rewrites the routine so that evaluating it in the order written gives the bits its class promises.
 pub(super) fn make_explicit(routine: &mut Routine) {
@@ -176,8 +178,25 @@ impl Pass<'_> {
         }
     }
 
-    /// Cuts `0..extent` into chunks of `size`; `emit` reduces `from..from + len`. Several results are combined pairwise.
+    /// Cuts `0..extent` into chunks of `size`, or first into runs of so many chunks as have a place for their results.
     fn in_chunks(
+        &mut self,
+        extent: i64,
+        size: i64,
+        op: BinaryOp,
+        dtype: DType,
+        emit: &mut dyn FnMut(&mut Self, &Affine, i64) -> (Block, Expr),
+    ) -> (Block, Expr) {
+        if extent <= size * CHUNKS {
+            return self.chunks(extent, size, op, dtype, emit);
+        }
+        self.chunks(extent, size * CHUNKS, op, dtype, &mut |pass, run, len| {
+            pass.chunks(len, size, op, dtype, &mut |pass, from, len| emit(pass, &run.plus(from), len))
+        })
+    }
+
+    /// Chunks of `size`; `emit` reduces `from..from + len`. Several results are combined pairwise.
+    fn chunks(
         &mut self,
         extent: i64,
         size: i64,

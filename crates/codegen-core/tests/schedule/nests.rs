@@ -384,3 +384,25 @@ fn virtual_nodes_are_refused_by_name() {
     let error = codegen_core::schedule(&routine, &cpu(), &eager()).unwrap_err();
     assert!(error.to_string().contains("%0 \"ghost\" is virtual"), "{error}");
 }
+
+#[test]
+fn enormous_nests_are_scheduled_without_enormous_scratch_memory() {
+    let source = format!(
+        "{}{}",
+        matmul(1 << 16, 40, 1 << 16).trim_end().trim_end_matches('}'),
+        "  for i3 in 0..65536 {
+    for i4 in 0..1024 {
+      for i5 in 0..65536 {
+        %1[i3, 7] := %1[i3, 7] + %0[i5, i3]
+      }
+    }
+  }
+}
+"
+    );
+    let schedule = codegen_core::schedule(&parse(&source), &cpu(), &eager()).unwrap();
+    for kernel in &schedule.kernels {
+        lowered_ir::verify::verify(&kernel.ir).unwrap();
+        assert!(kernel.abi.scratch_bytes < 1 << 20, "{} bytes", kernel.abi.scratch_bytes);
+    }
+}
