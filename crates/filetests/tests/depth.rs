@@ -1,0 +1,64 @@
+//! The deepest routine that the verifier accepts goes through every stage, without optimisation of this code, on the stack
+//! that a program's main thread has.
+
+use codegen_core::{Codegen, Interpreted, ScheduleOptions, schedule};
+use lowered_ir::{
+    interp::{Memory, run},
+    ir::Routine,
+    pipeline::{Settings, optimize},
+    text::{MAX_NESTING, parse, print},
+    verify::verify,
+};
+
+/// As many loops as may nest, around an expression as deep as may be.
+fn deepest() -> Routine {
+    let open: String = (0..MAX_NESTING).map(|i| format!("for i{i} in 0..1 {{\n")).collect();
+    let levels = MAX_NESTING - 2;
+    let value =
+        format!("{}%0[i0]{}", "where(%0[i0] < %0[i1], %0[i2] * %0[i3], ".repeat(levels), ")".repeat(levels));
+    let nodes = "node %0 \"x\" f32[1] on_device node %1 \"y\" f32[1] on_device";
+    let text =
+        format!("routine @deepest {{ {nodes} {open} %1[i255] := {value} {} }}", "}".repeat(MAX_NESTING));
+    parse(&text).expect("a routine")
+}
+
+/// Runs a test on a stack of 8 MiB.
+fn on_main_stack(test: fn(Routine)) {
+    let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(move || test(deepest()));
+    thread.expect("a thread").join().expect("no panic");
+}
+
+#[test]
+fn the_deepest_routine_is_verified_and_printed() {
+    on_main_stack(|routine| {
+        assert_eq!(verify(&routine), Ok(()));
+        assert_eq!(parse(&print(&routine)).map(|r| r.body), Ok(routine.body));
+    });
+}
+
+#[test]
+fn the_deepest_routine_is_interpreted() {
+    on_main_stack(|routine| {
+        let mut memory = Memory::zeroed(&routine);
+        assert_eq!(run(&routine, &mut memory, &[]), Ok(()));
+    });
+}
+
+#[test]
+fn the_deepest_routine_is_optimised() {
+    on_main_stack(|routine| {
+        let optimised = optimize(routine, &Settings::default()).expect("optimises");
+        assert_eq!(verify(&optimised.routine), Ok(()));
+    });
+}
+
+#[test]
+fn the_deepest_routine_is_scheduled() {
+    on_main_stack(|routine| {
+        let caps = codegen_core::Caps { vector_bytes: 16, threads: 2, ..Interpreted::new().caps().clone() };
+        let codegen = Interpreted::of_target(caps);
+        let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("schedules");
+        assert!(scheduled.kernels.iter().all(|kernel| verify(&kernel.ir).is_ok()));
+        assert!(codegen.compile(&scheduled).is_ok());
+    });
+}
