@@ -329,3 +329,19 @@ fn facts_of_a_node() {
     assert_eq!((t.writes[0].top, t.writes[1].top, t.reads[0].top), (0, 1, 1));
     assert!(t.writes[1].position < t.reads[0].position);
 }
+
+#[test]
+fn cheap_on_top_of_costly_is_costly() {
+    // `t` doubles a virtual quotient; each element is used four times, so it is stored with the quotient inside.
+    let source = "routine @q strict {\nnode %0 \"x\" f32[4] on_device\nnode %1 \"q\" f32[4] virtual\nnode %2 \"t\" f32[4]\n\
+                  node %3 \"y\" f32[4, 4] on_device\nfor i0 in 0..4 { %1[i0] := %0[i0] / %0[0] }\n\
+                  for i1 in 0..4 { %2[i1] := %1[i1] * 2.0f32 }\nfor i2 in 0..4 { for i3 in 0..4 { %3[i2, i3] := %2[i3] } }\n}";
+    let quotient = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(optimized(quotient.clone()).routine.node(T).mode.mode(), Some(MemoryMode::Local));
+    // The other way round: a costly value used once by a virtual node that is used four times.
+    let source = text::print(&quotient)
+        .replace("\"q\" f32[4] virtual", "\"q\" f32[4]")
+        .replace("\"t\" f32[4]", "\"t\" f32[4] virtual");
+    let through = text::parse(&source).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(optimized(through).routine.node(NodeRef(1)).mode.mode(), Some(MemoryMode::Local));
+}

@@ -27,6 +27,10 @@ pub struct Access {
     pub guarded: bool,
     /// For a read, whether the statement stores to the very element it reads: an accumulation.
     pub accumulates: bool,
+    /// For a read, the node that its statement stores to.
+    pub into: Option<NodeRef>,
+    /// For a read, at most how often it reads one element.
+    pub visits: u64,
 }
 
 /// What is known of one node.
@@ -217,10 +221,12 @@ impl Walker<'_> {
             self.nodes[node.index()].read_before_write = true;
         }
         let accumulates = target == Some((node, index));
-        let access = self.access(Some(index.clone()), guard.is_some(), accumulates);
+        let mut access = self.access(Some(index.clone()), guard.is_some(), accumulates);
+        access.into = target.map(|(node, _)| node);
+        access.visits = visits_of(index, &access.loops, self.ranges);
         let facts = &mut self.nodes[node.index()];
         if !accumulates {
-            facts.visits = facts.visits.saturating_add(visits_of(index, &access.loops, self.ranges));
+            facts.visits = facts.visits.saturating_add(access.visits);
         }
         facts.reads.push(access);
     }
@@ -238,7 +244,7 @@ impl Walker<'_> {
 
     fn access(&self, index: Option<Indices>, guarded: bool, accumulates: bool) -> Access {
         let (position, top, loops) = (self.position, self.top, self.loops.clone());
-        Access { position, top, loops, index, guarded, accumulates }
+        Access { position, top, loops, index, guarded, accumulates, into: None, visits: 0 }
     }
 
     fn finish(mut self) -> Vec<NodeFacts> {

@@ -61,13 +61,12 @@ pub enum ModeError {
 /// When a mode decided earlier contradicts what the routine does with the node.
 pub fn decide(routine: &mut Routine, facts: &Facts, settings: &Settings) -> Result<Vec<NodeRef>, ModeError> {
     let mut candidates = Vec::new();
-    for i in 0..routine.nodes.len() {
-        let node = NodeRef(i as u32);
+    for node in in_order_of_setters(routine, facts) {
         let known = &facts[node];
         if !known.is_read() && !known.is_written() && !known.merged {
             continue;
         }
-        match verdict(routine, node, known, settings) {
+        match verdict(routine, node, facts, &candidates, settings) {
             Verdict::Candidate => candidates.push(node),
             Verdict::Narrow(mode, why) => {
                 check_virtual(routine, node, known)?;
@@ -77,6 +76,13 @@ pub fn decide(routine: &mut Routine, facts: &Facts, settings: &Settings) -> Resu
         }
     }
     Ok(candidates)
+}
+
+/// Every node, those that are set after those that their setters may read.
+fn in_order_of_setters(routine: &Routine, facts: &Facts) -> Vec<NodeRef> {
+    let mut nodes: Vec<NodeRef> = routine.node_refs().map(|(node, _)| node).collect();
+    nodes.sort_by_key(|&node| facts[node].writes.first().map(|w| w.position));
+    nodes
 }
 
 /// Settles what virtualisation left: inlined candidates are virtual, refused ones as local as their size allows.
@@ -136,7 +142,14 @@ impl Why {
     }
 }
 
-fn verdict(routine: &Routine, node: NodeRef, known: &NodeFacts, settings: &Settings) -> Verdict {
+fn verdict(
+    routine: &Routine,
+    node: NodeRef,
+    facts: &Facts,
+    candidates: &[NodeRef],
+    settings: &Settings,
+) -> Verdict {
+    let known = &facts[node];
     let mode = &routine.node(node).mode;
     let may_be_virtual = mode.mode().is_none_or(|m| m.outcomes().contains(tnode::Outcomes::VIRTUAL));
     let input = !known.is_written() || known.read_before_write;
@@ -158,7 +171,7 @@ fn verdict(routine: &Routine, node: NodeRef, known: &NodeFacts, settings: &Setti
     if !settings.enable_device_only && mode.mode().is_none() {
         return Verdict::Narrow(MemoryMode::Materialized, Why::text("nodes are kept unless asked otherwise"));
     }
-    match too_costly(routine, node, known, settings) {
+    match too_costly(routine, node, facts, candidates, settings) {
         Some(why) => Verdict::Narrow(MemoryMode::NeverVirtual, why),
         None => Verdict::Candidate,
     }
@@ -194,18 +207,36 @@ fn output(mode: &tnode::ModeState) -> Verdict {
 }
 
 /// Why the elements should be computed once rather than at each use, if they should.
-fn too_costly(routine: &Routine, node: NodeRef, known: &NodeFacts, settings: &Settings) -> Option<Why> {
-    let computation = computation(routine, node);
+fn too_costly(
+    routine: &Routine,
+    node: NodeRef,
+    facts: &Facts,
+    candidates: &[NodeRef],
+    settings: &Settings,
+) -> Option<Why> {
+    let computation = computation(routine, node, candidates);
     if computation == Computation::Reduction && !settings.inline_complex_computations {
         return Some(Why::text("it is computed by a reduction"));
     }
     let simple = computation == Computation::Simple && settings.inline_simple_computations;
-    (known.visits > settings.max_visits && !simple).then(|| {
+    let visits = visits(routine, facts, node, 0);
+    (visits > settings.max_visits && !simple).then(|| {
         Why::Text(format!(
-            "each element is read up to {} times, more than max_visits = {}",
-            known.visits, settings.max_visits
+            "each element is read up to {visits} times, more than max_visits = {}",
+            settings.max_visits
         ))
     })
+}
+
+/// How often an element is read when the nodes that are virtual by decision are inlined into their uses.
+fn visits(routine: &Routine, facts: &Facts, node: NodeRef, depth: usize) -> u64 {
+    let through = |user: NodeRef| match routine.node(user).mode.known_virtual() && user != node && depth < 32
+    {
+        true => visits(routine, facts, user, depth + 1).max(1),
+        false => 1,
+    };
+    let each = facts[node].uses().map(|read| read.visits.saturating_mul(read.into.map_or(1, through)));
+    each.fold(0, u64::saturating_add)
 }
 
 /// How much work an element is.
@@ -222,27 +253,60 @@ enum Computation {
 /// The most that a value may cost to be repeated rather than read.
 const SIMPLE_COST: u64 = 4;
 
-fn computation(routine: &Routine, node: NodeRef) -> Computation {
-    let mut found = Vec::new();
-    stores(&routine.body, node, &mut Vec::new(), &mut found);
+fn computation(routine: &Routine, node: NodeRef, inlined: &[NodeRef]) -> Computation {
+    let found = stores_of(routine, node);
     if found.iter().any(|s| s.reduces) {
         return Computation::Reduction;
     }
+    let mut budget = SIMPLE_COST;
     match found.as_slice() {
         [] => Computation::Simple,
-        [one] if one.reads <= 1 && one.cost <= SIMPLE_COST => Computation::Simple,
+        [one] if one.is_simple(routine, inlined, &mut budget) => Computation::Simple,
         _ => Computation::Elementwise,
     }
 }
 
-/// A store to the node in question.
-struct Store {
-    reduces: bool,
-    reads: usize,
-    cost: u64,
+fn stores_of(routine: &Routine, node: NodeRef) -> Vec<Store<'_>> {
+    let mut found = Vec::new();
+    stores(&routine.body, node, &mut Vec::new(), &mut found);
+    found
 }
 
-fn stores(block: &[Stmt], node: NodeRef, loops: &mut Vec<crate::ir::LoopId>, found: &mut Vec<Store>) {
+/// A store to the node in question.
+struct Store<'a> {
+    reduces: bool,
+    value: &'a Expr,
+}
+
+impl Store<'_> {
+    /// Whether the value, with the nodes that will be inlined in place of their reads, has at most one read and fits the
+    /// budget, which it uses up.
+    fn is_simple(&self, routine: &Routine, inlined: &[NodeRef], budget: &mut u64) -> bool {
+        let (mut reads, mut simple) = (0, !self.reduces);
+        walk::each_expr(self.value, &mut |part| match part {
+            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } => {
+                reads += 1;
+                if simple && inlined.contains(node) {
+                    let inner = stores_of(routine, *node);
+                    simple = inner.iter().all(|store| store.is_simple(routine, inlined, budget));
+                }
+            }
+            Expr::GetMerge { .. } => reads += 1,
+            _ => {}
+        });
+        let own = cost(self.value);
+        let fits = own <= *budget;
+        *budget = budget.saturating_sub(own);
+        simple && fits && reads <= 1
+    }
+}
+
+fn stores<'a>(
+    block: &'a [Stmt],
+    node: NodeRef,
+    loops: &mut Vec<crate::ir::LoopId>,
+    found: &mut Vec<Store<'a>>,
+) {
     for stmt in block {
         match stmt {
             Stmt::For { var, body, .. } => {
@@ -252,14 +316,12 @@ fn stores(block: &[Stmt], node: NodeRef, loops: &mut Vec<crate::ir::LoopId>, fou
             }
             Stmt::Set { node: n, index, value } if *n == node => {
                 let repeats = loops.iter().any(|&v| !index.iter().any(|i| i.mentions(v)));
-                let (mut reads, mut own, mut locals) = (0, false, false);
-                walk::each_expr(value, &mut |part| match part {
-                    Expr::Get { node: n, .. } if *n == node => own = true,
-                    Expr::Get { .. } | Expr::GetGuarded { .. } | Expr::GetMerge { .. } => reads += 1,
-                    Expr::GetLocal { .. } => locals = true,
-                    _ => {}
+                let mut carries = false;
+                walk::each_expr(value, &mut |part| {
+                    carries |= matches!(part, Expr::Get { node: n, .. } if *n == node)
+                        || matches!(part, Expr::GetLocal { .. });
                 });
-                found.push(Store { reduces: repeats || own || locals, reads, cost: cost(value) });
+                found.push(Store { reduces: repeats || carries, value });
             }
             _ => {}
         }

@@ -8,7 +8,7 @@
 //! # Termination
 //! Order expressions by (number of parts, number of divisions and subtractions, number of constants that stand left of a
 //! variable operand), lexicographically. Every equation makes its expression smaller in that order: all shrink the first
-//! but `x / c = x * (1/c)` and `x - c = x + (-c)`, which keep it and shrink the second, and `c + x = x + c` and its like,
+//! but `x / c = x * (1/c)`, `x - c = x + (-c)` and `x - y * c = x + y * (-c)`, which keep it and shrink the second, and `c + x = x + c` and its like,
 //! which keep both and shrink the third; `pow(x, 2) = x * x` is applied where `x` is one part. Equations are applied bottom-up, and to
 //! a fixed point at each part.
 

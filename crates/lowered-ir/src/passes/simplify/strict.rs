@@ -100,6 +100,19 @@ fn sub(a: &Expr, b: &Expr, exact: bool, dtype: DType) -> Option<Expr> {
     if exact && a == b {
         return Some(zero(dtype));
     }
+    // x - neg(y) = x + y
+    if let Expr::Unary { op: UnaryOp::Neg, arg: y } = b
+        && dtype != DType::Bool
+    {
+        return Some(Expr::binary(BinaryOp::Add, a.clone(), (**y).clone()));
+    }
+    // x - y * c = x + y * (-c): an accumulation of differences is one of sums
+    if let Expr::Binary { op: BinaryOp::Mul, a: y, b: c } = b
+        && let Some(c) = literal(c).filter(|_| dtype != DType::Bool)
+    {
+        let negated = Expr::binary(BinaryOp::Mul, (**y).clone(), Expr::Const(eval::unary(UnaryOp::Neg, c)));
+        return Some(Expr::binary(BinaryOp::Add, a.clone(), negated));
+    }
     // x - c = x + (-c) on integers
     let c = literal(b).filter(|_| dtype.is_integer())?;
     Some(Expr::binary(BinaryOp::Add, a.clone(), Expr::Const(eval::unary(UnaryOp::Neg, c))))

@@ -117,6 +117,8 @@ fn sums() {
     check("0i32 - n", "neg(n)");
     check("-0.0f32 - x", "neg(x)");
     check("0.0f32 - x", "0.0f32 - x");
+    check("x - neg(y)", "x + y");
+    check("x - y * 0.1f32", "x + y * -0.1f32");
     check("n - n", "0i32");
     check("x - x", "x - x");
     check("(n - 3i32) + 1i32", "n + -2i32");
