@@ -7,7 +7,8 @@ use tnode::DType;
 use super::InterpError;
 use super::step::{Array, Linear, Place, Program, Step, Value};
 use crate::ir::{
-    Affine, Expr, Guard, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId, TernaryOp, Var,
+    Affine, BinaryOp, Expr, Guard, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId, TernaryOp,
+    UnaryOp, Var,
 };
 
 impl Program {
@@ -75,18 +76,31 @@ type Typed = (Value, DType);
 impl Prepare<'_> {
     fn block(&mut self, block: &[Stmt]) -> Result<Vec<Step>, InterpError> {
         let outer = self.local_slots.clone();
-        let steps = block.iter().filter_map(|stmt| self.step(stmt).transpose()).collect();
+        let mut steps = Vec::with_capacity(block.len());
+        for stmt in block {
+            self.step(stmt, &mut steps)?;
+        }
         self.local_slots = outer;
-        steps
+        Ok(steps)
     }
 
-    fn step(&mut self, stmt: &Stmt) -> Result<Option<Step>, InterpError> {
-        Ok(Some(match stmt {
+    /// Appends the step of a statement. Loops recurse through here, so the rest is kept out of this stack frame.
+    fn step(&mut self, stmt: &Stmt, steps: &mut Vec<Step>) -> Result<(), InterpError> {
+        match stmt {
             Stmt::For { var, lo, hi, body, .. } => {
                 let symbol = hi.symbol.map(|s| self.symbol(s)).transpose()?;
                 let (slot, body) = self.looped(*var, body)?;
-                Step::For { var: slot, lo: *lo, limit: hi.limit, symbol, body }
+                steps.push(Step::For { var: slot, lo: *lo, limit: hi.limit, symbol, body });
+                Ok(())
             }
+            Stmt::Comment(_) => Ok(()),
+            _ => self.simple_step(stmt, steps),
+        }
+    }
+
+    fn simple_step(&mut self, stmt: &Stmt, steps: &mut Vec<Step>) -> Result<(), InterpError> {
+        steps.push(match stmt {
+            Stmt::For { .. } | Stmt::Comment(_) => return Ok(()),
             Stmt::Set { node, index, value } => {
                 let position = self.node(*node)?;
                 let at = self.place(&self.nodes[position], index)?;
@@ -105,8 +119,8 @@ impl Prepare<'_> {
                 let value = self.value_of(value, self.locals[position].dtype, local)?;
                 Step::SetLocal { local: position, at, value }
             }
-            Stmt::Comment(_) => return Ok(None),
-        }))
+        });
+        Ok(())
     }
 
     fn looped(&mut self, var: LoopId, body: &[Stmt]) -> Result<(usize, Vec<Step>), InterpError> {
@@ -133,7 +147,22 @@ impl Prepare<'_> {
         Ok(value)
     }
 
+    /// Recursion goes through here, so every case is a call: its temporaries are not part of this stack frame.
     fn value(&mut self, expr: &Expr) -> Result<Typed, InterpError> {
+        match expr {
+            Expr::Unary { op, arg } => self.unary(*op, arg),
+            Expr::Binary { op, a, b } => self.binary(*op, a, b),
+            Expr::Ternary { op, a, b, c } => self.ternary(*op, [a, b, c]),
+            Expr::Convert { to, arg } => self.convert(*to, arg),
+            Expr::Bitcast { to, arg } => self.bitcast(*to, arg),
+            Expr::GetGuarded { guard, node, index, otherwise } => {
+                self.guarded(guard, *node, index, otherwise)
+            }
+            _ => self.leaf(expr),
+        }
+    }
+
+    fn leaf(&mut self, expr: &Expr) -> Result<Typed, InterpError> {
         Ok(match expr {
             Expr::Const(scalar) => (Value::Const(*scalar), scalar.dtype()),
             Expr::Index { index, dtype } => {
@@ -143,9 +172,6 @@ impl Prepare<'_> {
                 let node = self.node(*node)?;
                 let at = self.place(&self.nodes[node], index)?;
                 (Value::Node { node, at }, self.nodes[node].dtype)
-            }
-            Expr::GetGuarded { guard, node, index, otherwise } => {
-                self.guarded(guard, *node, index, otherwise)?
             }
             Expr::GetMerge { node, index } => {
                 let node = self.node(*node)?;
@@ -158,25 +184,29 @@ impl Prepare<'_> {
                 let at = self.place(&self.locals[local], index)?;
                 (Value::Local { local, at }, self.locals[local].dtype)
             }
-            Expr::Unary { op, arg } => {
-                let (arg, dtype) = self.value(arg)?;
-                (Value::Unary { op: *op, arg: Box::new(arg) }, dtype)
-            }
-            Expr::Binary { op, a, b } => {
-                let ((a, dtype), (b, right)) = (self.value(a)?, self.value(b)?);
-                check_type(|| format!("the right operand of `{op}`"), dtype, right)?;
-                (Value::Binary { op: *op, a: Box::new(a), b: Box::new(b) }, op.result(dtype))
-            }
-            Expr::Ternary { op, a, b, c } => self.ternary(*op, [a, b, c])?,
-            Expr::Convert { to, arg } => {
-                let (arg, _) = self.value(arg)?;
-                (Value::Convert { to: *to, arg: Box::new(arg) }, *to)
-            }
-            Expr::Bitcast { to, arg } => {
-                let (arg, _) = self.value(arg)?;
-                (Value::Bitcast { to: *to, arg: Box::new(arg) }, *to)
-            }
+            _ => self.value(expr)?,
         })
+    }
+
+    fn unary(&mut self, op: UnaryOp, arg: &Expr) -> Result<Typed, InterpError> {
+        let (arg, dtype) = self.value(arg)?;
+        Ok((Value::Unary { op, arg: Box::new(arg) }, dtype))
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Result<Typed, InterpError> {
+        let ((a, dtype), (b, right)) = (self.value(a)?, self.value(b)?);
+        check_type(|| format!("the right operand of `{op}`"), dtype, right)?;
+        Ok((Value::Binary { op, a: Box::new(a), b: Box::new(b) }, op.result(dtype)))
+    }
+
+    fn convert(&mut self, to: DType, arg: &Expr) -> Result<Typed, InterpError> {
+        let (arg, _) = self.value(arg)?;
+        Ok((Value::Convert { to, arg: Box::new(arg) }, to))
+    }
+
+    fn bitcast(&mut self, to: DType, arg: &Expr) -> Result<Typed, InterpError> {
+        let (arg, _) = self.value(arg)?;
+        Ok((Value::Bitcast { to, arg: Box::new(arg) }, to))
     }
 
     fn guarded(

@@ -87,7 +87,10 @@ struct Frame<'a, 'b> {
 
 impl Frame<'_, '_> {
     fn block(&mut self, steps: &[Step]) -> Result<()> {
-        steps.iter().try_for_each(|step| self.step(step))
+        for step in steps {
+            self.step(step)?;
+        }
+        Ok(())
     }
 
     fn step(&mut self, step: &Step) -> Result<()> {

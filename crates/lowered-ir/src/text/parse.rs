@@ -31,6 +31,10 @@ pub struct Parsed {
 ///
 /// Where the text is not in the text form, holds no routine or more than one.
 pub fn parse(text: &str) -> Result<Routine, ParseError> {
+    one_routine(text).map_err(|error| *error)
+}
+
+fn one_routine(text: &str) -> Rule<Routine> {
     let mut parser = Parser::new(text)?;
     let parsed = parser.routine()?;
     match parser.peek() {
@@ -45,6 +49,10 @@ pub fn parse(text: &str) -> Result<Routine, ParseError> {
 ///
 /// Where the text is not in the text form.
 pub fn parse_file(text: &str) -> Result<Vec<Parsed>, ParseError> {
+    any_routines(text).map_err(|error| *error)
+}
+
+fn any_routines(text: &str) -> Rule<Vec<Parsed>> {
     let mut parser = Parser::new(text)?;
     let mut routines = Vec::new();
     while *parser.peek() != Token::End {
@@ -67,8 +75,8 @@ pub(super) struct Parser<'t> {
     lines: Lines,
 }
 
-/// What every rule gives.
-pub(super) type Rule<T> = Result<T, ParseError>;
+/// What every rule gives. The error is boxed because results lie on the stack at every level of nesting.
+pub(super) type Rule<T> = Result<T, Box<ParseError>>;
 
 impl<'t> Parser<'t> {
     fn new(text: &'t str) -> Rule<Self> {
@@ -109,12 +117,12 @@ impl<'t> Parser<'t> {
     }
 
     /// The error that the current token is not what was expected.
-    pub(super) fn unexpected(&self, expected: impl Into<String>) -> ParseError {
+    pub(super) fn unexpected(&self, expected: impl Into<String>) -> Box<ParseError> {
         self.error(expected, describe(self.peek()))
     }
 
-    pub(super) fn error(&self, expected: impl Into<String>, found: impl Into<String>) -> ParseError {
-        ParseError::at(self.text, self.spanned().offset, expected, found)
+    pub(super) fn error(&self, expected: impl Into<String>, found: impl Into<String>) -> Box<ParseError> {
+        Box::new(ParseError::at(self.text, self.spanned().offset, expected, found))
     }
 
     pub(super) fn at_sign(&self, sign: &str) -> bool {

@@ -112,7 +112,7 @@ impl Parser<'_> {
         if tree.depth > MAX_NESTING { Err(self.too_deep()) } else { Ok(tree) }
     }
 
-    fn too_deep(&self) -> super::ParseError {
+    fn too_deep(&self) -> Box<super::ParseError> {
         self.error(format!("an expression nested at most {MAX_NESTING} deep"), "a deeper one")
     }
 
@@ -343,7 +343,7 @@ impl Parser<'_> {
         }
     }
 
-    fn index_overflow(&self) -> super::ParseError {
+    fn index_overflow(&self) -> Box<super::ParseError> {
         self.error("an index whose integers fit 64 bits", "a larger one")
     }
 }
