@@ -2,7 +2,8 @@
 //!
 //! **Promise:** a routine that [`verify`] accepts makes no pass, no code generator and not the interpreter panic, read or
 //! write outside an array, or depend on the order in which independent iterations run. Each rule below is checked by one
-//! function and has a failing example in the corpus, with the error on the guilty line.
+//! function and has a failing example in the corpus, with the error on the guilty line (V4, which no text can break, in a
+//! test of its own).
 //!
 //! # Declarations
 //!
@@ -34,8 +35,8 @@
 //! * **V11** Every index lies within its dimension, whatever the values of its variables. The proof is by intervals: each
 //!   loop variable and symbol ranges over its interval. The ranges of a guarded read narrow them, each in two ways: a range
 //!   of a multiple of one variable plus a constant narrows that variable; and an index that is a multiple of the range's
-//!   index plus something else lies within the sum of the range's image and the bounds of the rest. An index that mentions a variable without any value, or
-//!   stands under a guard that never holds, is never evaluated, so it passes.
+//!   index plus something else lies within the sum of the range's image and the bounds of the rest. An index that mentions
+//!   a variable without any value is never evaluated, so it passes.
 //! * **V12** An embedded index has type `i32` or `i64` and fits it. No index, guards included, can leave 64 bits, and no
 //!   coefficient or constant of an access, times the stride in bytes of its dimension, exceeds 2⁵⁶, so that offsets can be
 //!   computed term by term.
