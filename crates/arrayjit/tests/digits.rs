@@ -5,20 +5,28 @@
 mod data;
 #[path = "../examples/digits/network.rs"]
 mod network;
+mod reference;
 #[path = "../examples/digits/state.rs"]
 mod state;
 
 use std::path::Path;
 
 use arrayjit::{Backend, Context, HostArray, Settings};
+use data::Digits;
+use reference::Matrix;
 use state::Network;
+
+fn images(rng: &mut fastrand::Rng) -> (Digits, Digits) {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"));
+    let (train, test) = data::split(&data::load(path).unwrap(), rng);
+    assert_eq!((train.count(), test.count()), (1438, 359));
+    (train, test)
+}
 
 /// What a short training leaves behind: every weight and bias, then the loss.
 fn train(backend: &str, settings: Settings, steps: i64) -> Vec<f64> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"));
     let mut rng = fastrand::Rng::with_seed(7);
-    let (train, test) = data::split(&data::load(path).unwrap(), &mut rng);
-    assert_eq!((train.count(), test.count()), (1438, 359));
+    let (train, test) = images(&mut rng);
     let network = Network::new(train.count(), test.count()).unwrap();
     let backend = Backend::open_with(backend, settings).unwrap();
     let step = backend.compile(network::TRAIN, network.nodes()).unwrap();
@@ -76,4 +84,33 @@ fn the_loss_falls() {
     let late = train("inline", Settings::default(), 44);
     // The loss accumulates over steps, so its mean is what falls.
     assert!(late.last().unwrap() / 44.0 < early.last().unwrap() / 4.0);
+}
+
+/// The same training by hand in f64: five steps differ by single-precision rounding only.
+#[test]
+fn training_follows_the_mathematics() {
+    const STEPS: usize = 5;
+    let mut rng = fastrand::Rng::with_seed(7);
+    let (train_set, test_set) = images(&mut rng);
+    let network = Network::new(train_set.count(), test_set.count()).unwrap();
+    let initial = network.initial_state(&mut rng).unwrap();
+    let [w1, b1, w2, b2] = ["w1", "b1", "w2", "b2"].map(|name| {
+        let (node, values) = initial.iter().find(|(node, _)| node.name() == name).unwrap();
+        let dims = node.dims().unwrap();
+        let (rows, columns) = if dims.len() == 2 { (dims[0], dims[1]) } else { (1, dims[0]) };
+        Matrix::new(rows, columns, values.values())
+    });
+    let mut by_hand = reference::Network::new([w1, b1, w2, b2]);
+    let mut loss = 0.0;
+    for batch in 0..STEPS {
+        let rows = batch * network::BATCH..(batch + 1) * network::BATCH;
+        let pixels = &train_set.images[rows.start * network::PIXELS..rows.end * network::PIXELS];
+        let pixels = pixels.iter().map(|&v| f64::from(v)).collect();
+        loss += by_hand.step(&Matrix::new(network::BATCH, network::PIXELS, pixels), &train_set.labels[rows]);
+    }
+    let expected = by_hand.parameters.into_iter().flat_map(|p| p.values).chain([loss]);
+    let found = train("inline", Settings::default(), STEPS as i64);
+    for (i, (f, e)) in found.iter().zip(expected).enumerate() {
+        assert!((f - e).abs() <= 1e-5, "value {i}: found {f}, by hand {e}");
+    }
 }
