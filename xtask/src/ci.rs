@@ -79,9 +79,9 @@ fn long_stages(args: &Args) -> Vec<Stage> {
     }
     let seconds = args.fuzz_seconds;
     let minutes = u64::from(seconds).div_ceil(60) + 5;
-    let fuzz = ["parse", "verified"].map(|target| {
+    let fuzz = ["parse", "assignments", "verified", "generated"].map(|target| {
         let command = format!(
-            "cargo +nightly fuzz run {target} -- -max_total_time={seconds} -timeout=20 -max_len=4096"
+            "cargo +nightly fuzz run {target} fuzz/corpus/{target} fuzz/seeds -- -max_total_time={seconds} -timeout=20"
         );
         Stage::new("fuzz", minutes, &command)
     });
@@ -93,6 +93,10 @@ fn long_stages(args: &Args) -> Vec<Stage> {
 }
 
 fn execute(stage: &Stage) -> Result<()> {
+    // A fuzzer does not make the folder it keeps its findings in.
+    for folder in stage.command.iter().filter(|word| word.starts_with("fuzz/corpus/")) {
+        std::fs::create_dir_all(xtask::root().join(folder))?;
+    }
     let (program, args) = stage.command.split_first().context("a stage without a command")?;
     let mut command = Command::new(program);
     command.args(args).current_dir(xtask::root()).envs(stage.env.iter().copied());
