@@ -37,16 +37,20 @@ pub const MAX_STATEMENT_SIZE: usize = 1 << 14;
 /// Loops and parts of expressions are not nested deeper than this by inlining.
 const MAX_NESTING: usize = 200;
 
-/// Inlines each of the nodes if that can be done, in the order in which they are first set; answers which could not, and why.
+/// Inlines each of the nodes if that can be done; answers which could not, and why.
+///
+/// Nodes that must be virtual come first, so that none is refused for what inlining another one made of it; among equals, in
+/// the order in which they are first set.
 ///
 /// A node that is never used loses its setters.
 pub fn virtualize(routine: &mut Routine, candidates: &[NodeRef]) -> Vec<(NodeRef, Refusal)> {
     let mut fresh = routine.fresh();
     let first_new = fresh.clone().loop_id();
-    let mut order: Vec<(usize, NodeRef)> =
-        candidates.iter().map(|&n| (first_setter(routine, n), n)).collect();
+    let by_choice = |node: NodeRef| !routine.node(node).mode.known_virtual();
+    let mut order: Vec<(bool, usize, NodeRef)> =
+        candidates.iter().map(|&n| (by_choice(n), first_setter(routine, n), n)).collect();
     order.sort_unstable();
-    let results = order.into_iter().map(|(_, node)| (node, inline(routine, node, &mut fresh)));
+    let results = order.into_iter().map(|(_, _, node)| (node, inline(routine, node, &mut fresh)));
     let refused = results.filter_map(|(node, result)| result.err().map(|refusal| (node, refusal))).collect();
     routine.body = without_single_loops(std::mem::take(&mut routine.body), first_new);
     refused
