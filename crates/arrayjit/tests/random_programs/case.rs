@@ -1,0 +1,164 @@
+//! One program with the nodes, data and bindings it runs on; its text form is what a failure prints and a regression keeps.
+//!
+//! ```text
+//! node n0 f32[4, 5] input unit      ; role (input, output, inner) and, for inputs, what it is filled with
+//! node n1 f32[4] output
+//! bind step 2
+//! n1[i] :+= n0[i, j] where i < 4, j < 5
+//! ```
+
+use std::fmt;
+
+use lowered_ir::assign::text::TextError;
+use lowered_ir::assign::{self, Assignments};
+use tnode::{DType, MemoryMode, Scalar, Sharing, TensorNode};
+
+/// A program and what it runs on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Case {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) bindings: Vec<(String, i64)>,
+    pub(crate) statements: Vec<String>,
+}
+
+/// A node of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) dims: Vec<usize>,
+    pub(crate) role: Role,
+}
+
+/// Whether a node's values come from outside and whether they are looked at in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// On the device, filled before the run, compared after it.
+    Input(Fill),
+    /// On the device, zero before the run, compared after it.
+    Output,
+    /// Without a memory mode: the optimiser decides.
+    Inner,
+}
+
+/// What an input is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// Small integers.
+    Small,
+    /// Fractions between -1 and 1; on integers as `Small`.
+    Unit,
+    /// Any bits.
+    Raw,
+}
+
+impl Fill {
+    pub(crate) const ALL: [(&'static str, Fill); 3] =
+        [("small", Fill::Small), ("unit", Fill::Unit), ("raw", Fill::Raw)];
+}
+
+impl Case {
+    /// The nodes as handles, in order.
+    pub(crate) fn handles(&self) -> Vec<TensorNode> {
+        self.nodes.iter().map(Node::handle).collect()
+    }
+
+    /// The statements over those handles.
+    pub(crate) fn parse(&self, handles: &[TensorNode]) -> Result<Assignments, TextError> {
+        assign::text::parse(&self.statements.join("\n"), handles)
+    }
+
+    /// The first bytes of each node.
+    pub(crate) fn memory(&self) -> Vec<Vec<u8>> {
+        self.nodes.iter().enumerate().map(|(at, node)| node.bytes(at as u64)).collect()
+    }
+
+    /// The case that this text is.
+    pub(crate) fn from_text(text: &str) -> Option<Case> {
+        let mut case = Case::default();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if let Some(node) = line.strip_prefix("node ") {
+                case.nodes.push(node_from(node)?);
+            } else if let Some(binding) = line.strip_prefix("bind ") {
+                let (name, value) = binding.split_once(' ')?;
+                case.bindings.push((name.to_owned(), value.parse().ok()?));
+            } else {
+                case.statements.push(line.to_owned());
+            }
+        }
+        Some(case)
+    }
+}
+
+fn node_from(text: &str) -> Option<Node> {
+    let (head, tail) = text.split_once(']')?;
+    let (name, shape) = head.split_once(' ')?;
+    let (dtype, dims) = shape.split_once('[')?;
+    let dims = dims.split(',').map(str::trim).filter(|dim| !dim.is_empty());
+    let dims = dims.map(|dim| dim.parse().ok()).collect::<Option<_>>()?;
+    let role = match tail.trim() {
+        "output" => Role::Output,
+        "inner" => Role::Inner,
+        input => {
+            let fill = input.strip_prefix("input ")?;
+            Role::Input(Fill::ALL.iter().find(|(name, _)| *name == fill)?.1)
+        }
+    };
+    Some(Node { name: name.to_owned(), dtype: dtype.parse().ok()?, dims, role })
+}
+
+impl Node {
+    fn handle(&self) -> TensorNode {
+        let builder =
+            TensorNode::builder(self.name.as_str()).dims(self.dims.iter().copied()).dtype(self.dtype);
+        let builder = match self.role {
+            Role::Input(_) | Role::Output => builder.mode(MemoryMode::OnDevice(Sharing::Unset)),
+            Role::Inner => builder,
+        };
+        builder.build().expect("small nodes without conflicting decisions")
+    }
+
+    fn bytes(&self, seed: u64) -> Vec<u8> {
+        let size = self.dtype.size_bytes();
+        let mut bytes = vec![0; size * self.dims.iter().product::<usize>()];
+        let Role::Input(fill) = self.role else { return bytes };
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed;
+        for element in bytes.chunks_mut(size) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = state >> 20;
+            value(fill, self.dtype, bits).write(element).expect("a chunk holds an element");
+        }
+        bytes
+    }
+}
+
+fn value(fill: Fill, dtype: DType, bits: u64) -> Scalar {
+    match fill {
+        _ if dtype == DType::Bool => Scalar::from_i64(dtype, (bits & 1) as i64),
+        Fill::Raw => Scalar::new(dtype, u128::from(bits) | (u128::from(bits) << 44)),
+        Fill::Unit if dtype.is_float() => Scalar::from_f64(dtype, (bits % 65_536) as f64 / 32_768.0 - 1.0),
+        _ if dtype.is_float() => Scalar::from_f64(dtype, (bits % 9) as f64 - 4.0),
+        _ => Scalar::from_i64(dtype, (bits % 7) as i64),
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Node { name, dtype, dims, role } in &self.nodes {
+            let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
+            write!(f, "node {name} {dtype}[{}] ", dims.join(", "))?;
+            match role {
+                Role::Output => writeln!(f, "output")?,
+                Role::Inner => writeln!(f, "inner")?,
+                Role::Input(fill) => {
+                    let name = Fill::ALL.iter().find(|(_, known)| known == fill).map_or("", |(name, _)| name);
+                    writeln!(f, "input {name}")?;
+                }
+            }
+        }
+        for (name, value) in &self.bindings {
+            writeln!(f, "bind {name} {value}")?;
+        }
+        self.statements.iter().try_for_each(|statement| writeln!(f, "{statement}"))
+    }
+}

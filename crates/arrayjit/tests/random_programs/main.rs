@@ -1,0 +1,77 @@
+//! Random programs mean the same at every stage: lowered, optimised, scheduled and compiled.
+//!
+//! In the class `Strict` every stage has the same bits. In `Fast` the scheduled IR fixes the order of floating-point operations;
+//! it stays within a stated bound ([`bound`]) of the lowered IR, and from there on bits are equal: on every choice of
+//! the scheduler, on every choice of the code generator, and however parallel kernels are cut.
+//!
+//! `ARRAYJIT_RANDOM_PROGRAMS=N` runs `N` programs of each kind instead of the default. A failure prints the program; put it
+//! under `regressions/` and it stays a test.
+
+mod bound;
+mod case;
+mod generate;
+mod machine;
+mod stages;
+
+use std::path::Path;
+
+use case::Case;
+use generate::Kind;
+use lowered_ir::ir::Numerics;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestError, TestRunner};
+use stages::{Tally, Ways, check};
+
+fn programs(kind: Kind, numerics: Numerics, default: u32) -> Tally {
+    let cases =
+        std::env::var("ARRAYJIT_RANDOM_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    let choices = (any::<u8>(), prop::collection::vec(prop::collection::vec(any::<u8>(), 0..70), 1..=5));
+    let mut tally = Tally::default();
+    let shared = std::cell::RefCell::new(&mut tally);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
+    let result = TestRunner::new(config).run(&choices, |(way, choices)| {
+        let case = generate::case(kind, &choices);
+        let outcome = check(&case, numerics, Ways::One(way), &mut shared.borrow_mut());
+        outcome.map_err(|failure| TestCaseError::fail(failure.to_string()))
+    });
+    if let Err(error) = result {
+        let TestError::Fail(reason, (_, choices)) = error else { panic!("{error}") };
+        panic!("{reason}\n\nthe program, for regressions/:\n{}", generate::case(kind, &choices));
+    }
+    tally
+}
+
+#[test]
+fn strict_programs_have_the_same_bits_everywhere() {
+    let tally = programs(Kind::Any, Numerics::Strict, 100);
+    assert!(tally.inlined > 0 && tally.parallel > 0, "{tally:?}");
+}
+
+#[test]
+fn fast_programs_have_the_bits_of_their_schedule() {
+    let tally = programs(Kind::Any, Numerics::Fast, 100);
+    assert!(tally.inlined > 0 && tally.parallel > 0, "{tally:?}");
+}
+
+#[test]
+fn fast_programs_stay_within_bounds() {
+    let tally = programs(Kind::Bounded, Numerics::Fast, 100);
+    assert!(tally.rounded > 0 && tally.kernels > 0 && tally.cases > 0, "{tally:?}");
+}
+
+#[test]
+fn regressions_stay_fixed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/random_programs/regressions");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).expect("the folder is there").flatten().collect();
+    paths.sort_by_key(|entry| entry.file_name());
+    assert!(!paths.is_empty());
+    for path in paths.iter().map(|entry| entry.path()) {
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        let case = Case::from_text(&text).unwrap_or_else(|| panic!("{}: not a case", path.display()));
+        for numerics in [Numerics::Strict, Numerics::Fast] {
+            if let Err(failure) = check(&case, numerics, Ways::All, &mut Tally::default()) {
+                panic!("{}, {numerics:?}: {failure}", path.display());
+            }
+        }
+    }
+}

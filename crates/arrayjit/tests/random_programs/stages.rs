@@ -1,0 +1,292 @@
+//! A case through every stage, and what must be equal between them.
+
+use std::fmt;
+
+use codegen_core::interpreted::Interpreted;
+use codegen_core::schedule::{ScheduleOptions, schedule};
+use codegen_core::{Artifact, Caps, Codegen};
+use codegen_cranelift::{CraneliftOptions, cranelift};
+use lowered_ir::interp::{self, Memory};
+use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::lower::{LowerOptions, Lowered, lower};
+use lowered_ir::pipeline::{self, optimize};
+use lowered_ir::text::{parse, print};
+use lowered_ir::verify::verify;
+use tnode::{DType, Scalar};
+
+use super::bound::{self, Bound};
+use super::case::{Case, Role};
+use super::machine::{self, Cuts};
+
+/// What was found wrong.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    stage: String,
+    message: String,
+    routine: Option<Box<Routine>>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.stage, self.message)?;
+        self.routine.as_ref().map_or(Ok(()), |routine| write!(f, "\n{}", print(routine)))
+    }
+}
+
+impl Failure {
+    fn at(stage: impl Into<String>, message: impl ToString) -> Failure {
+        Failure { stage: stage.into(), message: message.to_string(), routine: None }
+    }
+
+    fn of(mut self, routine: &Routine) -> Failure {
+        self.routine = Some(Box::new(routine.clone()));
+        self
+    }
+}
+
+/// How often something happened that makes a run worth more or less; for the summary.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) cases: usize,
+    /// Results compared within bounds that were not equal.
+    pub(crate) rounded: usize,
+    /// Kernels of all schedules, and those that may be split.
+    pub(crate) kernels: usize,
+    pub(crate) parallel: usize,
+    /// Nodes that the optimiser inlined.
+    pub(crate) inlined: usize,
+}
+
+/// Which choices of the stages a case goes through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ways {
+    /// All of them.
+    All,
+    /// Every choice of the optimiser, one of which is scheduled and compiled in one way: many cases cover all.
+    One(u8),
+}
+
+impl Ways {
+    /// Whether to take the choice at a position, of so many; `digit` says which of several independent choices this is.
+    fn takes(self, digit: u32, position: usize, of: usize) -> bool {
+        match self {
+            Ways::All => true,
+            Ways::One(way) => usize::from(way) / 4usize.pow(digit) % of == position,
+        }
+    }
+}
+
+/// Runs a case through every stage in a numeric class.
+pub(crate) fn check(case: &Case, numerics: Numerics, ways: Ways, tally: &mut Tally) -> Result<(), Failure> {
+    tally.cases += 1;
+    let lowered = lowered(case, numerics)?;
+    let run = Run::new(case, &lowered);
+    round_trip(&lowered.routine)?;
+    let expected = run.interpret("lowered", &lowered.routine)?;
+    for (at, (name, settings)) in settings().into_iter().enumerate() {
+        let optimized = optimize(lowered.routine.clone(), &settings)
+            .map_err(|e| Failure::at(format!("optimise {name}"), e).of(&lowered.routine))?
+            .routine;
+        verified(name, &optimized)?;
+        round_trip(&optimized)?;
+        let found = run.interpret(name, &optimized)?;
+        run.same(&format!("optimised ({name}) against lowered"), &expected, &found)
+            .map_err(|e| e.of(&optimized))?;
+        let virtual_nodes = optimized.nodes.iter().filter(|node| node.mode.known_virtual());
+        tally.inlined += virtual_nodes.count();
+        if ways.takes(0, at, 4) {
+            let bound = bound::of(&lowered.routine, &run.memory, &run.bindings);
+            scheduled(&run, name, &optimized, &expected, bound.as_ref(), ways, tally)?;
+        }
+    }
+    Ok(())
+}
+
+fn lowered(case: &Case, numerics: Numerics) -> Result<Lowered, Failure> {
+    let handles = case.handles();
+    let assignments = case.parse(&handles).map_err(|e| Failure::at("text", e))?;
+    let lowered = lower(&assignments, &LowerOptions { numerics, ..LowerOptions::default() });
+    let lowered = lowered.map_err(|e| Failure::at("lowering", e))?;
+    verified("lowering", &lowered.routine)?;
+    Ok(lowered)
+}
+
+fn verified(stage: &str, routine: &Routine) -> Result<(), Failure> {
+    verify(routine).map_err(|e| Failure::at(format!("verify after {stage}"), e).of(routine))
+}
+
+fn round_trip(routine: &Routine) -> Result<(), Failure> {
+    let text = print(routine);
+    let again = parse(&text).map_err(|e| Failure::at("reading the printed text", e).of(routine))?;
+    if again.body == routine.body && print(&again) == text {
+        return Ok(());
+    }
+    Err(Failure::at("round trip", "the text reads back as something else").of(routine))
+}
+
+/// Choices of the optimiser that lead to different code.
+fn settings() -> Vec<(&'static str, pipeline::Settings)> {
+    let base = pipeline::Settings::default();
+    let keep = pipeline::Settings { enable_device_only: false, ..base.clone() };
+    let inline = pipeline::Settings { max_visits: 1000, inline_complex_computations: true, ..base.clone() };
+    let spill =
+        pipeline::Settings { stack_threshold_bytes: 0, inline_simple_computations: false, ..base.clone() };
+    vec![("default", base), ("kept", keep), ("inlined", inline), ("local", spill)]
+}
+
+/// Choices of the scheduler that lead to different code but, within a class, to the same bits.
+fn schedules(caps: &Caps) -> Vec<(&'static str, Caps, ScheduleOptions)> {
+    let base = ScheduleOptions::default();
+    let threads = Caps { threads: 4, ..caps.clone() };
+    let serial = ScheduleOptions { parallel: false, vectorize: false, ..base.clone() };
+    let split = ScheduleOptions { grain_work: 1, ..base.clone() };
+    let temps = ScheduleOptions { grain_work: 1, stack_bytes: 0, ..base.clone() };
+    vec![
+        ("default", threads.clone(), base),
+        ("serial", caps.clone(), serial),
+        ("split", threads.clone(), split),
+        ("no stack", threads, temps),
+    ]
+}
+
+fn scheduled(
+    run: &Run<'_>,
+    settings: &str,
+    optimized: &Routine,
+    expected: &Memory,
+    bound: Option<&Bound>,
+    ways: Ways,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let codegens = [
+        ("vectors", CraneliftOptions::default()),
+        ("scalars", CraneliftOptions { vectors: false, optimise: true, ..CraneliftOptions::default() }),
+    ];
+    let mut first: Option<Memory> = None;
+    for (at, (name, caps, options)) in schedules(&codegen_cranelift::host_caps()).into_iter().enumerate() {
+        let stage = format!("schedule {settings}/{name}");
+        let schedule =
+            schedule(optimized, &caps, &options).map_err(|e| Failure::at(&stage, e).of(optimized))?;
+        for kernel in &schedule.kernels {
+            verified(&stage, &kernel.ir)?;
+        }
+        tally.kernels += schedule.kernels.len();
+        tally.parallel += schedule.kernels.iter().filter(|kernel| kernel.abi.launch.extent > 1).count();
+        let kernels = || schedule.kernels.iter().map(|k| print(&k.ir)).collect::<String>();
+        let artifact = Interpreted::of_target(caps.clone()).compile(&schedule);
+        let artifact = artifact.map_err(|e| Failure::at(&stage, format!("{e}\n{}", kernels())))?;
+        let launch = |artifact: &Artifact, cuts| -> Result<Memory, Failure> {
+            let mut memory = run.memory.clone();
+            machine::run(&schedule, artifact, &mut memory.nodes, &run.bindings, cuts)
+                .map_err(|e| Failure::at(&stage, format!("{e}\n{}", kernels())))?;
+            Ok(memory)
+        };
+        let interpreted = launch(&artifact, Cuts::Whole)?;
+        let explain =
+            |f: Failure| Failure { message: format!("{}\n{}", f.message, kernels()), ..f }.of(optimized);
+        match (&first, optimized.numerics, bound) {
+            (Some(first), ..) => {
+                run.same(&format!("{stage} against the first schedule"), first, &interpreted)
+                    .map_err(explain)?;
+            }
+            (None, Numerics::Strict, _) => {
+                run.same(&format!("{stage} against lowered"), expected, &interpreted).map_err(explain)?;
+            }
+            (None, Numerics::Fast, Some(bound)) => {
+                let within = bound.check(&run.compared(), expected, &interpreted);
+                tally.rounded += within.map_err(|e| explain(Failure::at(&stage, e)))?;
+            }
+            (None, Numerics::Fast, None) => {}
+        }
+        for (codegen, choice) in codegens
+            .iter()
+            .filter(|_| ways.takes(1, at, 4))
+            .enumerate()
+            .filter(|(at, _)| ways.takes(2, *at, 2))
+            .map(|(_, c)| c)
+        {
+            let artifact = match cranelift(choice.clone()).and_then(|c| c.compile(&schedule)) {
+                Ok(artifact) => artifact,
+                Err(error) => return Err(Failure::at(&stage, format!("{error}\n{}", kernels()))),
+            };
+            let splits = schedule.kernels.iter().any(|kernel| kernel.abi.launch.extent > 1);
+            let cuts = [Cuts::Whole, Cuts::Backwards, Cuts::Uneven];
+            for &cuts in if splits { &cuts[..] } else { &cuts[..1] } {
+                let compiled = launch(&artifact, cuts)?;
+                run.same(
+                    &format!("{stage} compiled ({codegen}, {cuts:?}) against interpreted"),
+                    &interpreted,
+                    &compiled,
+                )
+                .map_err(explain)?;
+            }
+        }
+        first.get_or_insert(interpreted);
+    }
+    Ok(())
+}
+
+/// What a case runs on, in the order of the routine's nodes and symbols.
+struct Run<'a> {
+    routine: &'a Routine,
+    memory: Memory,
+    bindings: Vec<i64>,
+    /// Nodes whose values are looked at.
+    compared: Vec<usize>,
+}
+
+impl<'a> Run<'a> {
+    fn new(case: &Case, lowered: &'a Lowered) -> Run<'a> {
+        let first = case.memory();
+        let mut memory = Memory::zeroed(&lowered.routine);
+        let mut compared = Vec::new();
+        for (at, node) in lowered.nodes.iter().enumerate() {
+            let name = node.label().last().map(String::as_str);
+            let found = case.nodes.iter().position(|known| Some(known.name.as_str()) == name);
+            if let Some(found) = found.filter(|&found| case.nodes[found].role != Role::Inner) {
+                memory.nodes[at].clone_from(&first[found]);
+                compared.push(at);
+            }
+        }
+        let value = |name: &str| case.bindings.iter().find(|(known, _)| known == name).map_or(0, |(_, v)| *v);
+        let bindings = lowered.routine.symbols.iter().map(|symbol| value(&symbol.name)).collect();
+        Run { routine: &lowered.routine, memory, bindings, compared }
+    }
+
+    fn interpret(&self, stage: &str, routine: &Routine) -> Result<Memory, Failure> {
+        let mut memory = self.memory.clone();
+        interp::run(routine, &mut memory, &self.bindings)
+            .map_err(|e| Failure::at(format!("interpret {stage}"), e).of(routine))?;
+        Ok(memory)
+    }
+
+    /// The nodes whose values are looked at, with their types.
+    fn compared(&self) -> Vec<(usize, DType)> {
+        self.compared.iter().map(|&at| (at, self.routine.nodes[at].dtype)).collect()
+    }
+
+    /// Fails where two memories differ; all NaNs are alike.
+    fn same(&self, what: &str, expected: &Memory, found: &Memory) -> Result<(), Failure> {
+        for (node, dtype) in self.compared() {
+            let pairs = elements(dtype, &expected.nodes[node]).zip(elements(dtype, &found.nodes[node]));
+            for (at, (e, f)) in pairs.enumerate() {
+                let nan = dtype.is_float() && e.as_f64().is_nan() && f.as_f64().is_nan();
+                if e != f && !nan {
+                    let name = &self.routine.nodes[node].name;
+                    let message = format!(
+                        "element {at} of %{node} \"{name}\" is {f:?} ({:#x}), expected {e:?} ({:#x})",
+                        f.bits(),
+                        e.bits()
+                    );
+                    return Err(Failure::at(what, message));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The elements that bytes hold.
+pub(crate) fn elements(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = Scalar> + '_ {
+    bytes.chunks(dtype.size_bytes()).map(move |chunk| Scalar::read(dtype, chunk).expect("a whole element"))
+}
