@@ -1,0 +1,31 @@
+//! The whole corpus of runnable `.lir` files on every backend, through contexts, streams and pools.
+
+use arrayjit::{Backend, Settings};
+use codegen_testkit::run_corpus_on;
+
+/// Every case passes on the backend; what it skips is printed with the reason.
+#[track_caller]
+fn check(backend: &str, threads: usize) {
+    let mut settings = Settings::default();
+    settings.threads = threads;
+    let backend = Backend::open_with(backend, settings).unwrap();
+    let report = run_corpus_on(backend.codegen(), backend.device());
+    println!("{report}");
+    assert!(report.conforms(), "{report}");
+    assert!(report.passed() > 50, "{report}");
+}
+
+#[test]
+fn multicore_runs_the_corpus() {
+    check("multicore", 2);
+}
+
+#[test]
+fn inline_runs_the_corpus() {
+    check("inline", 1);
+}
+
+#[test]
+fn interpreter_runs_the_corpus() {
+    check("interpreter", 1);
+}
