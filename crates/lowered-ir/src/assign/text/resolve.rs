@@ -292,15 +292,15 @@ fn as_index(tree: &Tree) -> Option<Affine> {
     match &tree.kind {
         TreeKind::Number(_) => constant(tree).map(Affine::constant),
         TreeKind::Index(index) => Some(index.clone()),
-        TreeKind::Unary(UnaryOp::Neg, a) => Some(as_index(a)?.times(-1)),
+        TreeKind::Unary(UnaryOp::Neg, a) => scaled(&as_index(a)?, -1),
         TreeKind::Binary(op, args) => {
             let [a, b] = args.as_ref();
             match op {
-                BinaryOp::Add => Some(as_index(a)?.plus(&as_index(b)?)),
-                BinaryOp::Sub => Some(as_index(a)?.plus(&as_index(b)?.times(-1))),
+                BinaryOp::Add => sum(&as_index(a)?, &as_index(b)?),
+                BinaryOp::Sub => sum(&as_index(a)?, &scaled(&as_index(b)?, -1)?),
                 BinaryOp::Mul => match (constant(a), constant(b)) {
-                    (Some(factor), _) => Some(as_index(b)?.times(factor)),
-                    (_, Some(factor)) => Some(as_index(a)?.times(factor)),
+                    (Some(factor), _) => scaled(&as_index(b)?, factor),
+                    (_, Some(factor)) => scaled(&as_index(a)?, factor),
                     _ => None,
                 },
                 _ => None,
@@ -308,4 +308,18 @@ fn as_index(tree: &Tree) -> Option<Affine> {
         }
         _ => None,
     }
+}
+
+/// `factor · index`, unless a number in it overflows.
+fn scaled(index: &Affine, factor: i64) -> Option<Affine> {
+    let fits = |c: i64| c.checked_mul(factor).is_some();
+    let all = fits(index.offset()) && index.terms().iter().all(|&(_, c)| fits(c));
+    all.then(|| index.times(factor))
+}
+
+/// `a + b`, unless a number in it overflows.
+fn sum(a: &Affine, b: &Affine) -> Option<Affine> {
+    let fits = |x: i64, y: i64| x.checked_add(y).is_some();
+    let terms = b.terms().iter().all(|&(var, c)| fits(a.coefficient(var), c));
+    (terms && fits(a.offset(), b.offset())).then(|| a.plus(b))
 }
