@@ -119,17 +119,23 @@ impl Node {
     }
 
     fn bytes(&self, seed: u64) -> Vec<u8> {
-        let size = self.dtype.size_bytes();
-        let mut bytes = vec![0; size * self.dims.iter().product::<usize>()];
-        let Role::Input(fill) = self.role else { return bytes };
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed;
-        for element in bytes.chunks_mut(size) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let bits = state >> 20;
-            value(fill, self.dtype, bits).write(element).expect("a chunk holds an element");
+        let bytes = self.dtype.size_bytes() * self.dims.iter().product::<usize>();
+        match self.role {
+            Role::Input(fill) => filled(fill, self.dtype, bytes, seed),
+            Role::Output | Role::Inner => vec![0; bytes],
         }
-        bytes
     }
+}
+
+/// So many bytes of elements.
+pub(crate) fn filled(fill: Fill, dtype: DType, bytes: usize, seed: u64) -> Vec<u8> {
+    let mut filled = vec![0; bytes];
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed;
+    for element in filled.chunks_mut(dtype.size_bytes()) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        value(fill, dtype, state >> 20).write(element).expect("a chunk holds an element");
+    }
+    filled
 }
 
 fn value(fill: Fill, dtype: DType, bits: u64) -> Scalar {

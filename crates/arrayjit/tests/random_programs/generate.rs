@@ -41,25 +41,30 @@ const TYPES: [DType; 24] = {
 pub(crate) fn case(kind: Kind, choices: &[Vec<u8>]) -> Case {
     let mut writer = Writer { kind, case: Case::default(), written: BTreeSet::new(), symbols: Vec::new() };
     for choices in choices {
-        writer.statement(&mut Choices { bytes: choices, at: 0 });
+        writer.statement(&mut Choices::new(choices));
     }
     writer.case
 }
 
-struct Choices<'a> {
+/// Answers to questions, from bytes.
+pub(crate) struct Choices<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Choices<'_> {
+impl<'a> Choices<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Choices<'a> {
+        Choices { bytes, at: 0 }
+    }
+
     /// A number below `n`.
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         let byte = self.bytes.get(self.at).copied().unwrap_or(0);
         self.at += 1;
         usize::from(byte) % n.max(1)
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 

@@ -10,26 +10,32 @@
 mod bound;
 mod case;
 mod generate;
+mod in_place;
 mod machine;
 mod stages;
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use case::Case;
 use generate::Kind;
 use lowered_ir::ir::Numerics;
+use lowered_ir::text::print;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
-use stages::{Tally, Ways, check};
+use stages::{Tally, Ways, check, check_routine};
 
-fn programs(kind: Kind, numerics: Numerics, default: u32) -> Tally {
+fn config(default: u32) -> Config {
     let cases =
         std::env::var("ARRAYJIT_RANDOM_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() }
+}
+
+fn programs(kind: Kind, numerics: Numerics, default: u32) -> Tally {
     let choices = (any::<u8>(), prop::collection::vec(prop::collection::vec(any::<u8>(), 0..70), 1..=5));
     let mut tally = Tally::default();
-    let shared = std::cell::RefCell::new(&mut tally);
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
-    let result = TestRunner::new(config).run(&choices, |(way, choices)| {
+    let shared = RefCell::new(&mut tally);
+    let result = TestRunner::new(config(default)).run(&choices, |(way, choices)| {
         let case = generate::case(kind, &choices);
         let outcome = check(&case, numerics, Ways::One(way), &mut shared.borrow_mut());
         outcome.map_err(|failure| TestCaseError::fail(failure.to_string()))
@@ -39,6 +45,32 @@ fn programs(kind: Kind, numerics: Numerics, default: u32) -> Tally {
         panic!("{reason}\n\nthe program, for regressions/:\n{}", generate::case(kind, &choices));
     }
     tally
+}
+
+fn nests(numerics: Numerics, default: u32) -> Tally {
+    let choices = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..=4);
+    let mut tally = Tally::default();
+    let shared = RefCell::new(&mut tally);
+    let result =
+        TestRunner::new(config(default)).run(&(any::<u8>(), 0..6i64, choices), |(way, step, choices)| {
+            let routine = in_place::routine(numerics, &choices);
+            let outcome = check_routine(&routine, &[step], Ways::One(way), &mut shared.borrow_mut());
+            outcome.map_err(|failure| TestCaseError::fail(format!("{failure}\n\nof\n{}", print(&routine))))
+        });
+    result.unwrap_or_else(|error| panic!("{error}"));
+    tally
+}
+
+#[test]
+fn nests_in_place_keep_their_order_when_strict() {
+    let tally = nests(Numerics::Strict, 150);
+    assert!(tally.parallel > 0, "{tally:?}");
+}
+
+#[test]
+fn nests_in_place_keep_their_order_when_fast() {
+    let tally = nests(Numerics::Fast, 150);
+    assert!(tally.parallel > 0, "{tally:?}");
 }
 
 #[test]

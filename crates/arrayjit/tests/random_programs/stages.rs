@@ -15,7 +15,7 @@ use lowered_ir::verify::verify;
 use tnode::{DType, Scalar};
 
 use super::bound::{self, Bound};
-use super::case::{Case, Role};
+use super::case::{self, Case, Fill, Role};
 use super::machine::{self, Cuts};
 
 /// What was found wrong.
@@ -78,14 +78,37 @@ impl Ways {
 
 /// Runs a case through every stage in a numeric class.
 pub(crate) fn check(case: &Case, numerics: Numerics, ways: Ways, tally: &mut Tally) -> Result<(), Failure> {
-    tally.cases += 1;
     let lowered = lowered(case, numerics)?;
-    let run = Run::new(case, &lowered);
-    round_trip(&lowered.routine)?;
-    let expected = run.interpret("lowered", &lowered.routine)?;
+    stages(&Run::new(case, &lowered), ways, tally)
+}
+
+/// Runs a routine through every stage, on memory made from its types; nodes with a memory mode are looked at.
+pub(crate) fn check_routine(
+    routine: &Routine,
+    bindings: &[i64],
+    ways: Ways,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    verified("generation", routine)?;
+    let decided = |at: usize| routine.nodes[at].mode.mode().is_some();
+    let compared = (0..routine.nodes.len()).filter(|&at| decided(at)).collect();
+    let mut memory = Memory::zeroed(routine);
+    for (at, (bytes, node)) in
+        memory.nodes.iter_mut().zip(&routine.nodes).enumerate().filter(|(at, _)| decided(*at))
+    {
+        *bytes = case::filled(Fill::Small, node.dtype, bytes.len(), at as u64);
+    }
+    stages(&Run { routine, memory, bindings: bindings.to_vec(), compared }, ways, tally)
+}
+
+fn stages(run: &Run<'_>, ways: Ways, tally: &mut Tally) -> Result<(), Failure> {
+    tally.cases += 1;
+    let routine = run.routine;
+    round_trip(routine)?;
+    let expected = run.interpret("lowered", routine)?;
     for (at, (name, settings)) in settings().into_iter().enumerate() {
-        let optimized = optimize(lowered.routine.clone(), &settings)
-            .map_err(|e| Failure::at(format!("optimise {name}"), e).of(&lowered.routine))?
+        let optimized = optimize(routine.clone(), &settings)
+            .map_err(|e| Failure::at(format!("optimise {name}"), e).of(routine))?
             .routine;
         verified(name, &optimized)?;
         round_trip(&optimized)?;
@@ -95,8 +118,8 @@ pub(crate) fn check(case: &Case, numerics: Numerics, ways: Ways, tally: &mut Tal
         let virtual_nodes = optimized.nodes.iter().filter(|node| node.mode.known_virtual());
         tally.inlined += virtual_nodes.count();
         if ways.takes(0, at, 4) {
-            let bound = bound::of(&lowered.routine, &run.memory, &run.bindings);
-            scheduled(&run, name, &optimized, &expected, bound.as_ref(), ways, tally)?;
+            let bound = bound::of(routine, &run.memory, &run.bindings);
+            scheduled(run, name, &optimized, &expected, bound.as_ref(), ways, tally)?;
         }
     }
     Ok(())
@@ -184,7 +207,10 @@ fn scheduled(
         let interpreted = launch(&artifact, Cuts::Whole)?;
         let explain =
             |f: Failure| Failure { message: format!("{}\n{}", f.message, kernels()), ..f }.of(optimized);
-        match (&first, optimized.numerics, bound) {
+        // Integers have no roundings for an order to change.
+        let exact = optimized.nodes.iter().all(|node| !node.dtype.is_float());
+        let numerics = if exact { Numerics::Strict } else { optimized.numerics };
+        match (&first, numerics, bound) {
             (Some(first), ..) => {
                 run.same(&format!("{stage} against the first schedule"), first, &interpreted)
                     .map_err(explain)?;

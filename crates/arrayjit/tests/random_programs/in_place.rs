@@ -1,0 +1,197 @@
+//! Random nests that read what they write: shifts, reversals, transposes, prefix sums and windows in place, several
+//! statements to a nest, bounds that a symbol cuts short. The assignment text refuses most of them; the loop IR means what its
+//! order says, and that is what vectorising and splitting over threads must keep.
+
+use lowered_ir::ir::{
+    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine,
+    Stmt, Symbol, SymbolId, Var,
+};
+use tnode::{DType, MemoryMode, ModeState, Reason, Sharing};
+
+use super::generate::Choices;
+
+/// Iterations of a nest, at most.
+const MAX_POINTS: i64 = 2500;
+
+/// Elements of a node, at most.
+const MAX_ELEMS: i64 = 20_000;
+
+/// The routine that `choices` describe: one list of choices per nest.
+pub(crate) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
+    let mut head = Choices::new(choices.first().map_or(&[], Vec::as_slice));
+    let dtype =
+        head.pick(&[DType::I32, DType::F32, DType::U8, DType::F64, DType::F32, DType::I64, DType::F16]);
+    let ranks = [1, 1 + head.below(2), 1 + head.below(2)];
+    let mut writer = Writer { ranks, next: 0, open: Vec::new() };
+    let body = choices.iter().flat_map(|choices| writer.nest(&mut Choices::new(choices))).collect();
+    let symbols = vec![Symbol { name: "s".into(), range: 6 }];
+    let mut routine = Routine { name: "in_place".into(), numerics, symbols, nodes: Vec::new(), body };
+    let mut spans = spans(&routine, &ranks);
+    let elems = |spans: &Vec<(i64, i64)>| spans.iter().map(|(lo, hi)| hi - lo + 1).product::<i64>();
+    if spans.iter().any(|spans| elems(spans) > MAX_ELEMS) {
+        // Steep indices of long loops; nothing is to be seen in so much memory that smaller ones do not show.
+        routine.body.clear();
+        spans.iter_mut().flatten().for_each(|span| *span = (0, 0));
+    }
+    for (at, spans) in spans.iter().enumerate() {
+        routine.nodes.push(node(at, dtype, spans));
+    }
+    shift(&mut routine.body, &spans);
+    routine
+}
+
+fn node(at: usize, dtype: DType, spans: &[(i64, i64)]) -> NodeDecl {
+    let dims = spans.iter().map(|(lo, hi)| (hi - lo + 1) as usize).collect();
+    // The last node's mode is for the optimiser to decide.
+    let mode = match at {
+        2 => ModeState::undecided(),
+        _ => ModeState::decided(MemoryMode::OnDevice(Sharing::Unset), Reason::new("the test looks at it")),
+    };
+    NodeDecl { name: format!("n{at}"), dtype, dims, mode }
+}
+
+struct Writer {
+    ranks: [usize; 3],
+    next: u32,
+    /// The loops around, with their extents.
+    open: Vec<(LoopId, i64)>,
+}
+
+impl Writer {
+    fn nest(&mut self, c: &mut Choices<'_>) -> Block {
+        if c.below(12) == 11 {
+            return vec![Stmt::Zero { node: NodeRef(c.below(3) as u32) }];
+        }
+        let depth = [1, 2, 1, 3, 2, 0][c.below(6)];
+        vec![self.level(c, depth, MAX_POINTS)]
+    }
+
+    fn level(&mut self, c: &mut Choices<'_>, depth: usize, points: i64) -> Stmt {
+        if depth == 0 {
+            return self.set(c);
+        }
+        let extents = [4, 2, 3, 8, 5, 9, 1, 17, 33, 40, 70, 131, 300];
+        let fitting: Vec<i64> = extents.into_iter().filter(|&extent| extent <= points).collect();
+        let extent = if fitting.is_empty() { 1 } else { c.pick(&fitting) };
+        let symbol = (c.below(10) == 9).then_some(SymbolId(0));
+        let var = LoopId(self.next);
+        self.next += 1;
+        self.open.push((var, extent));
+        let mut body = Block::new();
+        if c.below(5) == 4 {
+            body.push(self.set(c));
+        }
+        body.push(self.level(c, depth - 1, points / extent));
+        if c.below(4) == 3 {
+            body.push(self.set(c));
+        }
+        self.open.pop();
+        Stmt::For { var, lo: 0, hi: Bound { limit: extent, symbol }, kind: LoopKind::Serial, body }
+    }
+
+    fn set(&mut self, c: &mut Choices<'_>) -> Stmt {
+        let node = NodeRef(c.below(3) as u32);
+        let index = self.index(c, node);
+        let depth = 1 + c.below(2);
+        let value = self.value(c, depth, node, &index);
+        Stmt::Set { node, index, value }
+    }
+
+    /// An index whose least and greatest value do not matter yet.
+    fn index(&mut self, c: &mut Choices<'_>, node: NodeRef) -> Indices {
+        let open = self.open.clone();
+        (0..self.ranks[node.index()])
+            .map(|dim| {
+                let mut index = Affine::constant([0, 0, 1, -1, 2, -3, 8][c.below(7)]);
+                // Innermost loops last, as in most programs.
+                let own =
+                    (open.len() + dim).checked_sub(self.ranks[node.index()]).and_then(|at| open.get(at));
+                match (c.below(6), own, open.is_empty()) {
+                    (_, _, true) => {}
+                    (0..=2, Some(&(var, _)), _) => index.add_term(Var::Loop(var), 1),
+                    (3, Some(&(var, _)), _) => index.add_term(Var::Loop(var), -1),
+                    _ => {
+                        for _ in 0..1 + c.below(2) {
+                            let (var, _) = open[c.below(open.len())];
+                            index.add_term(Var::Loop(var), c.pick(&[1, 2, -1, 3, 4]));
+                        }
+                    }
+                }
+                if c.below(12) == 11 {
+                    index.add_term(Var::Symbol(SymbolId(0)), 1);
+                }
+                index
+            })
+            .collect()
+    }
+
+    fn value(&mut self, c: &mut Choices<'_>, depth: usize, node: NodeRef, own: &Indices) -> Expr {
+        match c.below(if depth == 0 { 3 } else { 8 }) {
+            0 => Expr::Get { node, index: own.clone() },
+            1 => {
+                let node = NodeRef(c.below(3) as u32);
+                let index = self.index(c, node);
+                Expr::Get { node, index }
+            }
+            // The same node at another place: what the file is about.
+            2 => Expr::Get { node, index: self.index(c, node) },
+            at => {
+                let op = [BinaryOp::Add, BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Sub][at - 3];
+                Expr::binary(op, self.value(c, depth - 1, node, own), self.value(c, depth - 1, node, own))
+            }
+        }
+    }
+}
+
+/// The least and greatest value that the indices of each dimension of each node take.
+fn spans(routine: &Routine, ranks: &[usize; 3]) -> Vec<Vec<(i64, i64)>> {
+    let mut spans: Vec<Vec<(i64, i64)>> = ranks.iter().map(|&rank| vec![(0, 0); rank]).collect();
+    let mut extents = std::collections::BTreeMap::new();
+    lowered_ir::ir::walk::each_stmt(&routine.body, &mut |stmt| {
+        let mut widen =
+            |node: NodeRef, index: &Indices, extents: &std::collections::BTreeMap<LoopId, i64>| {
+                for (index, span) in index.iter().zip(&mut spans[node.index()]) {
+                    let bounds = index.bounds(|var| match var {
+                        Var::Loop(id) => (0, extents[&id] - 1),
+                        Var::Symbol(_) => (0, 5),
+                    });
+                    let (lo, hi) = bounds.expect("small numbers");
+                    *span = (span.0.min(lo), span.1.max(hi));
+                }
+            };
+        match stmt {
+            Stmt::For { var, hi, .. } => _ = extents.insert(*var, hi.limit),
+            Stmt::Set { node, index, value } => {
+                widen(*node, index, &extents);
+                lowered_ir::ir::walk::each_expr(value, &mut |e| {
+                    if let Expr::Get { node, index } = e {
+                        widen(*node, index, &extents);
+                    }
+                });
+            }
+            _ => {}
+        }
+    });
+    spans
+}
+
+/// Moves every index so that its least value is 0.
+fn shift(block: &mut [Stmt], spans: &[Vec<(i64, i64)>]) {
+    let moved = |node: NodeRef, index: &Indices| -> Indices {
+        index.iter().zip(&spans[node.index()]).map(|(index, span)| index.plus_constant(-span.0)).collect()
+    };
+    for stmt in block.iter_mut() {
+        match stmt {
+            Stmt::For { body, .. } => shift(body, spans),
+            Stmt::Set { node, index, value } => {
+                *index = moved(*node, index);
+                let taken = std::mem::replace(value, Expr::local(lowered_ir::ir::LocalId(0)));
+                *value = lowered_ir::ir::walk::map_expr(taken, &mut |e| match e {
+                    Expr::Get { node, index } => Expr::Get { node, index: moved(node, &index) },
+                    other => other,
+                });
+            }
+            _ => {}
+        }
+    }
+}
