@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! node n0 f32[4, 5] input unit      ; role (input, output, inner) and, for inputs, what it is filled with
-//! node n1 f32[4] output
+//! node n1 f32[4] output margin 1    ; the width of the margins, if any
 //! bind step 2
 //! n1[i] :+= n0[i, j] where i < 4, j < 5
 //! ```
@@ -11,7 +11,7 @@ use std::fmt;
 
 use lowered_ir::assign::text::TextError;
 use lowered_ir::assign::{self, Assignments};
-use tnode::{DType, MemoryMode, Scalar, Sharing, TensorNode};
+use tnode::{DType, MemoryMode, Padding, Scalar, Sharing, TensorNode};
 
 /// A program and what it runs on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,7 +26,10 @@ pub(crate) struct Case {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) dtype: DType,
+    /// Without margins.
     pub(crate) dims: Vec<usize>,
+    /// The width of the margins of every axis, on both sides.
+    pub(crate) margin: usize,
     pub(crate) role: Role,
 }
 
@@ -96,7 +99,9 @@ fn node_from(text: &str) -> Option<Node> {
     let (dtype, dims) = shape.split_once('[')?;
     let dims = dims.split(',').map(str::trim).filter(|dim| !dim.is_empty());
     let dims = dims.map(|dim| dim.parse().ok()).collect::<Option<_>>()?;
-    let role = match tail.trim() {
+    let (role, margin) = tail.split_once(" margin ").unwrap_or((tail, "0"));
+    let margin = margin.trim().parse().ok()?;
+    let role = match role.trim() {
         "output" => Role::Output,
         "inner" => Role::Inner,
         input => {
@@ -104,7 +109,7 @@ fn node_from(text: &str) -> Option<Node> {
             Role::Input(Fill::ALL.iter().find(|(name, _)| *name == fill)?.1)
         }
     };
-    Some(Node { name: name.to_owned(), dtype: dtype.parse().ok()?, dims, role })
+    Some(Node { name: name.to_owned(), dtype: dtype.parse().ok()?, dims, margin, role })
 }
 
 impl Node {
@@ -115,11 +120,16 @@ impl Node {
             Role::Input(_) | Role::Output => builder.mode(MemoryMode::OnDevice(Sharing::Unset)),
             Role::Inner => builder,
         };
+        let builder = match self.margin {
+            0 => builder,
+            margin => builder.padding(Padding::new(self.dims.iter().map(|_| (margin, margin)), None)),
+        };
         builder.build().expect("small nodes without conflicting decisions")
     }
 
     fn bytes(&self, seed: u64) -> Vec<u8> {
-        let bytes = self.dtype.size_bytes() * self.dims.iter().product::<usize>();
+        let bytes =
+            self.dtype.size_bytes() * self.dims.iter().map(|dim| dim + 2 * self.margin).product::<usize>();
         match self.role {
             Role::Input(fill) => filled(fill, self.dtype, bytes, seed),
             Role::Output | Role::Inner => vec![0; bytes],
@@ -150,17 +160,19 @@ fn value(fill: Fill, dtype: DType, bits: u64) -> Scalar {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Node { name, dtype, dims, role } in &self.nodes {
+        for Node { name, dtype, dims, margin, role } in &self.nodes {
             let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
             write!(f, "node {name} {dtype}[{}] ", dims.join(", "))?;
             match role {
-                Role::Output => writeln!(f, "output")?,
-                Role::Inner => writeln!(f, "inner")?,
+                Role::Output => write!(f, "output")?,
+                Role::Inner => write!(f, "inner")?,
                 Role::Input(fill) => {
                     let name = Fill::ALL.iter().find(|(_, known)| known == fill).map_or("", |(name, _)| name);
-                    writeln!(f, "input {name}")?;
+                    write!(f, "input {name}")?;
                 }
             }
+            let margin = if *margin > 0 { format!(" margin {margin}") } else { String::new() };
+            writeln!(f, "{margin}")?;
         }
         for (name, value) in &self.bindings {
             writeln!(f, "bind {name} {value}")?;

@@ -181,7 +181,7 @@ impl Writer {
 
     fn add(&mut self, dtype: DType, dims: Vec<usize>, role: Role) -> usize {
         let at = self.case.nodes.len();
-        self.case.nodes.push(Node { name: format!("n{at}"), dtype, dims, role });
+        self.case.nodes.push(Node { name: format!("n{at}"), dtype, dims, margin: 0, role });
         at
     }
 
@@ -199,7 +199,11 @@ impl Writer {
         let dims = letters.iter().map(|letter| letter.extent).collect();
         let dtype = self.dtype(c);
         match c.below(6) {
-            0 | 1 => (self.add(dtype, dims, Role::Output), plain(scope)),
+            0 | 1 => {
+                let at = self.add(dtype, dims, Role::Output);
+                self.case.nodes[at].margin = [0, 0, 0, 0, 0, 0, 0, 1][c.below(8)];
+                (at, plain(scope))
+            }
             2 | 3 => (self.add(dtype, dims, Role::Inner), plain(scope)),
             4 => {
                 // Gaps, reversals, diagonals and symbols: the rest of the node keeps its values.
@@ -339,6 +343,7 @@ impl Writer {
             Kind::Any => c.pick(&[Fill::Small, Fill::Unit, Fill::Unit, Fill::Raw]),
         };
         let at = self.add(dtype, dims, Role::Input(fill));
+        self.case.nodes[at].margin = [0, 0, 0, 0, 0, 0, 1, 2][c.below(8)];
         self.written.insert(at);
         at
     }
