@@ -134,6 +134,7 @@ impl Backend {
         commit_modes(&decisions(&nodes, &optimized.routine))?;
         watch.compiled(&schedule, &took);
         watch.modes(&nodes);
+        watch.code(self.codegen(), &schedule);
         Ok(Compiled { code: Arc::new(codegen_core::Code { schedule, artifact }), nodes })
     }
 

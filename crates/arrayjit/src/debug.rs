@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, time::Duration};
 
-use codegen_core::ScheduledRoutine;
+use codegen_core::{Codegen, ScheduledRoutine};
 use device_runtime::Device;
 use lowered_ir::{ir::Routine, text};
 use tnode::TensorNode;
@@ -48,6 +48,15 @@ impl Watch {
             self.tell(2, || {
                 format!("kernel {}: {} flops, {} bytes", kernel.abi.name, cost.flops, cost.bytes)
             });
+        }
+    }
+
+    /// Level 4: the code written for each kernel; level 7: its machine instructions.
+    pub(crate) fn code(&self, codegen: &dyn Codegen, schedule: &ScheduledRoutine) {
+        for kernel in schedule.kernels.iter().filter(|_| self.level >= 4) {
+            let Ok(listing) = codegen.listing(kernel) else { continue };
+            self.tell(4, || format!("code of {}:\n{}", kernel.abi.name, listing.source));
+            self.tell(7, || format!("instructions of {}:\n{}", kernel.abi.name, listing.machine_code));
         }
     }
 

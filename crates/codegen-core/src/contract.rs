@@ -44,6 +44,29 @@ pub trait Compiler: Send + Sync {
         sources: Vec<Self::Source>,
         options: &Self::Options,
     ) -> Result<Artifact, CodegenError>;
+
+    /// What is made of one kernel, for people to read; empty sections where there is nothing to show.
+    ///
+    /// # Errors
+    ///
+    /// Those of rendering and compiling the kernel.
+    fn listing(
+        &self,
+        _caps: &Caps,
+        _kernel: &Kernel,
+        _options: &Self::Options,
+    ) -> Result<Listing, CodegenError> {
+        Ok(Listing::default())
+    }
+}
+
+/// A kernel's code for people to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// What the codegen wrote: text of its target language, or the function handed to a compiler library.
+    pub source: String,
+    /// The machine's instructions.
+    pub machine_code: String,
 }
 
 /// Scheduled routine → artifact, with the types of source and options hidden.
@@ -63,6 +86,15 @@ pub trait Codegen: Send + Sync {
     ///
     /// See [`CodegenError`].
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError>;
+
+    /// What is made of one kernel, for people to read; empty sections where there is nothing to show.
+    ///
+    /// # Errors
+    ///
+    /// Those of compiling the kernel.
+    fn listing(&self, _kernel: &Kernel) -> Result<Listing, CodegenError> {
+        Ok(Listing::default())
+    }
 }
 
 /// A renderer and a compiler as one [`Codegen`].
@@ -103,6 +135,10 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
         let sources =
             routine.kernels.iter().map(|k| self.renderer.render(&self.caps, k)).collect::<Result<_, _>>()?;
         self.compiler.compile(&self.caps, sources, &self.options)
+    }
+
+    fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {
+        self.compiler.listing(&self.caps, kernel, &self.options)
     }
 }
 

@@ -14,7 +14,7 @@ pub mod schedule;
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{Caps, DTypeSet};
-pub use contract::{Code, Codegen, CodegenError, Compiler, Renderer};
+pub use contract::{Code, Codegen, CodegenError, Compiler, Listing, Renderer};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};

@@ -32,7 +32,7 @@ fn main() {
         let kernel = kernel(lowered_ir::text::parse(&case.text).expect("the text is valid"));
         if listed.is_some_and(|name| name == case.name) {
             let listing = listing(&kernel, &options).expect("a supported kernel");
-            println!("{}\n{}", listing.clif, listing.machine_code);
+            println!("{}\n{}", listing.source, listing.machine_code);
         }
         if listed.is_none() {
             report(&case, &kernel, &options);

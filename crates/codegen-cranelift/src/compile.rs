@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use codegen_core::{Artifact, Caps, CodegenError, Compiler, Kernel, KernelAbi, Payload};
+use codegen_core::{Artifact, Caps, CodegenError, Compiler, Kernel, KernelAbi, Listing, Payload};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_module::ModuleError;
@@ -22,15 +22,6 @@ use crate::support::{NAME, failed};
 /// Compiles checked kernels for this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CraneliftCompiler;
-
-/// What was written for one kernel, for people to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
-    /// The function handed to Cranelift, in its text form.
-    pub clif: String,
-    /// Cranelift's machine instructions with registers assigned.
-    pub machine_code: String,
-}
 
 impl Compiler for CraneliftCompiler {
     type Source = CheckedKernel;
@@ -51,6 +42,10 @@ impl Compiler for CraneliftCompiler {
             workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
         let (modules, kernels): (Vec<Module>, Vec<KernelAbi>) = compiled.into_iter().unzip();
         Ok(Artifact { payload: Payload::Host(jit::host_module(modules)), kernels })
+    }
+
+    fn listing(&self, _: &Caps, kernel: &Kernel, options: &Self::Options) -> Result<Listing, CodegenError> {
+        listing(kernel, options)
     }
 }
 
@@ -82,7 +77,8 @@ fn compile(
     Ok((module, KernelAbi { scratch_bytes, ..kernel.abi.clone() }))
 }
 
-/// What [`CraneliftCompiler`] makes of a kernel, as text.
+/// What [`CraneliftCompiler`] makes of a kernel, as text: the function handed to Cranelift, and Cranelift's instructions with
+/// registers assigned.
 ///
 /// # Errors
 ///
@@ -99,10 +95,10 @@ pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, C
                 options.vectors && caps::has_vectors(),
                 jit::helper_id,
             );
-            let clif = emitted.func.display().to_string();
+            let source = emitted.func.display().to_string();
             let machine_code =
                 jit::disassemble(emitted.func, &*isa).map_err(|e| failed(name, "code generation", e))?;
-            Ok(Listing { clif, machine_code })
+            Ok(Listing { source, machine_code })
         })
     })
 }

@@ -33,7 +33,7 @@ use codegen_core::CodegenError;
 use codegen_core::contract::Pipeline;
 
 pub use crate::caps::host_caps;
-pub use crate::compile::{CraneliftCompiler, Listing, listing};
+pub use crate::compile::{CraneliftCompiler, listing};
 pub use crate::options::CraneliftOptions;
 pub use crate::render::{CheckedKernel, CraneliftRenderer};
 
