@@ -11,7 +11,7 @@ mod state;
 
 use std::path::Path;
 
-use arrayjit::{Backend, Context, HostArray, Settings};
+use arrayjit::{Backend, Context, HostArray, Settings, TensorNode};
 use data::Digits;
 use reference::Matrix;
 use state::Network;
@@ -78,12 +78,49 @@ fn the_interpreter_agrees_within_rounding() {
     }
 }
 
+/// Untrained, the network is right by chance only; the count agrees with scores computed by hand.
+#[test]
+fn evaluation_counts_what_the_scores_say() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let (train_set, test_set) = images(&mut rng);
+    let network = Network::new(train_set.count(), test_set.count()).unwrap();
+    let initial = network.initial_state(&mut rng).unwrap();
+    let backend = Backend::open_with("inline", Settings::default()).unwrap();
+    let mut context = backend.context().unwrap();
+    for (node, values) in &initial {
+        context = context.init_from_host(node, values).unwrap();
+    }
+    let pixels = HostArray::from_slice(&test_set.images, [test_set.count(), network::PIXELS]).unwrap();
+    let labels = HostArray::from_slice(&test_set.labels, [test_set.count()]).unwrap();
+    context = context.init_from_host(network.node("tx"), &pixels).unwrap();
+    context = context.init_from_host(network.node("tlabel"), &labels).unwrap();
+    let evaluate = backend.compile(state::EVALUATE, network.nodes()).unwrap().link(&context).unwrap();
+    evaluate.run(&[]).unwrap();
+    let correct = evaluate.context().to_host(network.node("correct")).unwrap().get_f64(&[]).unwrap();
+
+    let images = Matrix::new(test_set.count(), network::PIXELS, pixels.values());
+    let by_hand = reference::Network::new(parameters(&initial)).best_classes(&images);
+    let expected =
+        by_hand.iter().zip(&test_set.labels).filter(|(found, label)| **found == usize::from(**label));
+    assert_eq!(correct, expected.count() as f64);
+}
+
 #[test]
 fn the_loss_falls() {
     let early = train("inline", Settings::default(), 4);
     let late = train("inline", Settings::default(), 44);
     // The loss accumulates over steps, so its mean is what falls.
     assert!(late.last().unwrap() / 44.0 < early.last().unwrap() / 4.0);
+}
+
+/// The initial weights and biases as matrices.
+fn parameters(initial: &[(TensorNode, HostArray)]) -> [Matrix; 4] {
+    ["w1", "b1", "w2", "b2"].map(|name| {
+        let (node, values) = initial.iter().find(|(node, _)| node.name() == name).unwrap();
+        let dims = node.dims().unwrap();
+        let (rows, columns) = if dims.len() == 2 { (dims[0], dims[1]) } else { (1, dims[0]) };
+        Matrix::new(rows, columns, values.values())
+    })
 }
 
 /// The same training by hand in f64: five steps differ by single-precision rounding only.
@@ -94,13 +131,7 @@ fn training_follows_the_mathematics() {
     let (train_set, test_set) = images(&mut rng);
     let network = Network::new(train_set.count(), test_set.count()).unwrap();
     let initial = network.initial_state(&mut rng).unwrap();
-    let [w1, b1, w2, b2] = ["w1", "b1", "w2", "b2"].map(|name| {
-        let (node, values) = initial.iter().find(|(node, _)| node.name() == name).unwrap();
-        let dims = node.dims().unwrap();
-        let (rows, columns) = if dims.len() == 2 { (dims[0], dims[1]) } else { (1, dims[0]) };
-        Matrix::new(rows, columns, values.values())
-    });
-    let mut by_hand = reference::Network::new([w1, b1, w2, b2]);
+    let mut by_hand = reference::Network::new(parameters(&initial));
     let mut loss = 0.0;
     for batch in 0..STEPS {
         let rows = batch * network::BATCH..(batch + 1) * network::BATCH;

@@ -67,7 +67,7 @@ fn prepare(
     rng: &mut fastrand::Rng,
 ) -> Result<(Routine, Routine, Context)> {
     let step = backend.compile(network::TRAIN, network.nodes())?;
-    let evaluate = backend.compile(network::EVALUATE, network.nodes())?;
+    let evaluate = backend.compile(state::EVALUATE, network.nodes())?;
     let mut context = backend.context()?;
     for (node, values) in network.initial_state(rng)? {
         context = context.init_from_host(&node, &values)?;

@@ -47,16 +47,6 @@ u2[k]    := 0.9 * u2[k] + db2[k]
 b2[k]    -= 0.1 * u2[k]
 ";
 
-/// Counts the test images whose label has the greatest score.
-pub(crate) const EVALUATE: &str = "
-th[n,j]  :+= tx[n,i] * w1[i,j]
-ta[n,j]   := relu(th[n,j] + b1[j])
-tz[n,k]  :+= ta[n,j] * w2[j,k]
-ty[n,k]   := tz[n,k] + b2[k]
-ttop[n]  :max= ty[n,k]
-correct  :+= (ty[n,k] == ttop[n]) * (k == tlabel[n])
-";
-
 /// Name, dimensions and element type of every node of both texts, for so many training and test images.
 pub(crate) fn declarations(train: usize, test: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
     let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);

@@ -1,8 +1,18 @@
-//! The network's tensor nodes and their initial values.
+//! The network's tensor nodes, their initial values, and how the trained network is judged.
 
 use arrayjit::{HostArray, TensorNode, TensorNodeError};
 
 use crate::network::declarations;
+
+/// Counts the test images whose label has the greatest score.
+pub(crate) const EVALUATE: &str = "
+th[n,j]  :+= tx[n,i] * w1[i,j]
+ta[n,j]   := relu(th[n,j] + b1[j])
+tz[n,k]  :+= ta[n,j] * w2[j,k]
+ty[n,k]   := tz[n,k] + b2[k]
+ttop[n]  :max= ty[n,k]
+correct  :+= (ty[n,k] == ttop[n]) * (k == tlabel[n])
+";
 
 /// Every node of both texts, found by name.
 pub(crate) struct Network {

@@ -51,15 +51,29 @@ impl Network {
         Network { parameters, momenta }
     }
 
-    /// One step of gradient descent on the mean cross-entropy, momentum 0.9 and rate 0.1; the loss before the step.
-    pub(crate) fn step(&mut self, images: &Matrix, labels: &[u8]) -> f64 {
+    /// Hidden activations and class scores of each image.
+    fn scores(&self, images: &Matrix) -> (Matrix, Matrix) {
         let [w1, b1, w2, b2] = &self.parameters;
-        let count = images.rows as f64;
         let product = images.times(w1);
         let hidden =
             Matrix::from_fn(product.rows, product.columns, |i, j| (product.at(i, j) + b1.at(0, j)).max(0.0));
         let product = hidden.times(w2);
         let scores = Matrix::from_fn(product.rows, product.columns, |i, k| product.at(i, k) + b2.at(0, k));
+        (hidden, scores)
+    }
+
+    /// The class of greatest score of each image.
+    pub(crate) fn best_classes(&self, images: &Matrix) -> Vec<usize> {
+        let (_, scores) = self.scores(images);
+        let best = |row: &[f64]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+        scores.values.chunks_exact(scores.columns).map(best).collect()
+    }
+
+    /// One step of gradient descent on the mean cross-entropy, momentum 0.9 and rate 0.1; the loss before the step.
+    pub(crate) fn step(&mut self, images: &Matrix, labels: &[u8]) -> f64 {
+        let w2 = &self.parameters[2];
+        let count = images.rows as f64;
+        let (hidden, scores) = self.scores(images);
         let sums: Vec<f64> =
             (0..scores.rows).map(|i| (0..scores.columns).map(|k| scores.at(i, k).exp()).sum()).collect();
         let is_label = |i: usize, k: usize| f64::from(u8::from(usize::from(labels[i]) == k));
