@@ -48,10 +48,13 @@ pub(crate) enum Init {
     Zeros,
 }
 
+/// Computes the expected output from the inputs.
+pub(crate) type Formula = Box<dyn Fn(&[Vec<f64>]) -> Vec<f64>>;
+
 /// Where the expected output comes from.
 pub(crate) enum Check {
     /// A formula over the inputs, in the order of [`Case::nodes`] with an initial value, in f64.
-    Formula(Box<dyn Fn(&[Vec<f64>]) -> Vec<f64>>),
+    Formula(Formula),
     /// The same program on the interpreter.
     Interpreter,
 }

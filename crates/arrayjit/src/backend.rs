@@ -28,11 +28,14 @@ struct Parts {
     cache: CodeCache,
 }
 
+/// What a backend is made of.
+type Halves = (Arc<dyn Codegen>, Device);
+
 /// A backend that can be opened.
 struct Entry {
     name: &'static str,
     about: &'static str,
-    open: fn(&Settings) -> Result<(Arc<dyn Codegen>, Device), OpenError>,
+    open: fn(&Settings) -> Result<Halves, OpenError>,
 }
 
 /// Every backend this build knows. One line here is all that a further backend needs in this crate.
@@ -146,19 +149,19 @@ fn known() -> String {
     lines.join(", ")
 }
 
-fn multicore(settings: &Settings) -> Result<(Arc<dyn Codegen>, Device), OpenError> {
+fn multicore(settings: &Settings) -> Result<Halves, OpenError> {
     let driver = Cpu::multicore(settings.cpu());
     driver.initialize(settings.stream_strategy());
     Ok((native(settings)?, Device::new(Arc::new(driver), 0)))
 }
 
-fn inline(settings: &Settings) -> Result<(Arc<dyn Codegen>, Device), OpenError> {
+fn inline(settings: &Settings) -> Result<Halves, OpenError> {
     let driver = Cpu::inline(settings.cpu());
     driver.initialize(settings.stream_strategy());
     Ok((native(settings)?, Device::new(Arc::new(driver), 0)))
 }
 
-fn interpreter(settings: &Settings) -> Result<(Arc<dyn Codegen>, Device), OpenError> {
+fn interpreter(settings: &Settings) -> Result<Halves, OpenError> {
     let driver = Cpu::inline(settings.cpu());
     driver.initialize(settings.stream_strategy());
     Ok((Arc::new(Interpreted::new()), Device::new(Arc::new(driver), 0)))
