@@ -1,5 +1,6 @@
 //! The digits network on every backend: `multicore` and `inline` to the same bits, whatever the number of threads; the
 //! interpreter of the same schedule class within rounding.
+#![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 #[path = "../examples/digits/data.rs"]
 mod data;
