@@ -9,7 +9,7 @@ use std::{
 use codegen_core::schedule::{ScheduleOptions, schedule_traced};
 use device_runtime::{Context, Routine};
 use lowered_ir::{
-    assign::{self, Assignments},
+    assign::{self, Assignments, text::TextError},
     ir,
     lower::{LowerOptions, Lowered, lower},
     pipeline,
@@ -63,7 +63,8 @@ impl Compiled {
 }
 
 impl Backend {
-    /// Compiles assignment text over the given nodes, which it finds by name. The grammar is in `docs/lowered-ir.md`.
+    /// Compiles assignment text over the given nodes, which it finds by name. The grammar is in `docs/assignment-text.md`. The
+    /// routine is named after the last node it writes.
     ///
     /// # Errors
     ///
@@ -73,10 +74,23 @@ impl Backend {
         text: &str,
         nodes: impl IntoIterator<Item = N>,
     ) -> Result<Compiled, CompileError> {
-        let nodes: Vec<TensorNode> = nodes.into_iter().map(|node| node.borrow().clone()).collect();
-        let start = Instant::now();
-        let assignments = assign::text::parse(text, &nodes)?;
-        self.compile_stages(&assignments, vec![("text", start.elapsed())])
+        let (assignments, took) = parse(text, nodes)?;
+        self.compile_stages(&assignments, vec![("text", took)])
+    }
+
+    /// [`Backend::compile`] with a name for the routine: an identifier, which errors, dumps and profiles then show.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::compile`].
+    pub fn compile_named<N: Borrow<TensorNode>>(
+        &self,
+        name: &str,
+        text: &str,
+        nodes: impl IntoIterator<Item = N>,
+    ) -> Result<Compiled, CompileError> {
+        let (assignments, took) = parse(text, nodes)?;
+        self.compile_stages(&assignments.named(name), vec![("text", took)])
     }
 
     /// Compiles assignments.
@@ -142,6 +156,16 @@ impl Backend {
     pub fn cached_routines(&self) -> usize {
         self.cache().len()
     }
+}
+
+/// The assignments of a text, and how long reading them took.
+fn parse<N: Borrow<TensorNode>>(
+    text: &str,
+    nodes: impl IntoIterator<Item = N>,
+) -> Result<(Assignments, Duration), TextError> {
+    let start = Instant::now();
+    let nodes: Vec<TensorNode> = nodes.into_iter().map(|node| node.borrow().clone()).collect();
+    Ok((assign::text::parse(text, &nodes)?, start.elapsed()))
 }
 
 /// Fails with our own bug if the IR a stage produced does not verify.

@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The text is *assignments* in index notation: `:+=` starts from 0 and sums over the letters its left side lacks. `docs/lowered-ir.md`
+//! The text is *assignments* in index notation: `:+=` starts from 0 and sums over the letters its left side lacks. `docs/assignment-text.md`
 //! has the grammar.
 //!
 //! # Promises

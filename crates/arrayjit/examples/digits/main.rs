@@ -66,8 +66,8 @@ fn prepare(
     test: &Digits,
     rng: &mut fastrand::Rng,
 ) -> Result<(Routine, Routine, Context)> {
-    let step = backend.compile(network::TRAIN, network.nodes())?;
-    let evaluate = backend.compile(state::EVALUATE, network.nodes())?;
+    let step = backend.compile_named("train_step", network::TRAIN, network.nodes())?;
+    let evaluate = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
     let mut context = backend.context()?;
     for (node, values) in network.initial_state(rng)? {
         context = context.init_from_host(&node, &values)?;
