@@ -420,7 +420,7 @@ fn levels(found: &Accumulation) -> Vec<Level> {
         let mut group = vec![innermost];
         let mut size = innermost.1;
         while let Some(&next) = rest.last()
-            && size * next.1 <= SEQUENTIAL_CHUNK
+            && size.saturating_mul(next.1) <= SEQUENTIAL_CHUNK
         {
             size *= next.1;
             group.insert(0, next);
