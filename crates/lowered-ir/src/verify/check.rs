@@ -166,6 +166,10 @@ impl<'r> Checker<'r> {
         if let Some(found) = [lo, hi.limit].into_iter().find(|end| !(-max..=max).contains(end)) {
             return Err(Violation::LoopBound { var: var(), found, max });
         }
+        let found = hi.limit.saturating_sub(lo);
+        if found > max {
+            return Err(Violation::LoopExtent { var: var(), found, max });
+        }
         let lanes = 1..=self.limits.vector_extent;
         match kind {
             LoopKind::Unrolled if hi.symbol.is_some() => Err(Violation::UnrolledBound { var: var() }),

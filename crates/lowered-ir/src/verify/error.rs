@@ -110,6 +110,16 @@ pub enum Violation {
         max: i64,
     },
     /// V8.
+    #[error("V8: the loop over {var} has {found} iterations, expected at most {max}")]
+    LoopExtent {
+        /// The loop variable.
+        var: String,
+        /// How many iterations.
+        found: i64,
+        /// The limit.
+        max: i64,
+    },
+    /// V8.
     #[error("V8: the unrolled loop over {var} is bounded by a symbol, expected constants")]
     UnrolledBound {
         /// The loop variable.

@@ -26,7 +26,8 @@
 //!
 //! # Loops
 //!
-//! * **V8** The ends of a loop lie within ±[`Limits::extent`]; those of an unrolled loop are constants.
+//! * **V8** The ends of a loop lie within ±[`Limits::extent`], and are at most that far apart; those of an unrolled loop are
+//!   constants.
 //! * **V9** A vector loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`], and holds no loop.
 //!
 //! # Indices
@@ -91,7 +92,7 @@ pub struct Limits {
     pub rank: usize,
     /// Lanes of a vector loop.
     pub vector_extent: i64,
-    /// Greatest end of a loop or symbol range, and the negative of the least.
+    /// Greatest end of a loop or symbol range, and the negative of the least; most iterations of a loop.
     pub extent: i64,
 }
 
