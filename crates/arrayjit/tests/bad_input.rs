@@ -3,8 +3,9 @@
 
 use arrayjit::settings::Settings;
 use arrayjit::{
-    Backend, CompileError, Context, HostArray, MemoryMode, RunError, TensorNode, TensorNodeError,
+    Backend, Caps, CompileError, Context, HostArray, MemoryMode, RunError, TensorNode, TensorNodeError,
 };
+use codegen_core::schedule::{ScheduleOptions, schedule};
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 
@@ -301,6 +302,56 @@ fn hostile_texts() {
             let Ok(routine) = code.link(&context) else { continue };
             let bindings = vec![0; routine.bindings().len()];
             let _ = routine.run(&bindings).and_then(|event| event.sync());
+        }
+    }
+}
+
+/// Extents and sizes at the verifier's limits: compiled or refused, never a panic. Nothing of it is run.
+#[test]
+fn loop_ir_at_its_limits() {
+    const BIG: i64 = 1 << 40;
+    let nested = |body: &str| {
+        format!("for i0 in 0..{BIG} {{ for i1 in 0..{BIG} {{ for i2 in 0..{BIG} {{ {body} }} }} }}")
+    };
+    let nodes = "node %0 \"x\" f32[9] on_device\n node %1 \"y\" f32[] on_device\n node %2 \"t\" f32[9]";
+    let wide =
+        format!("symbol @s in 0..{BIG}\n node %0 \"x\" i8[{BIG}] on_device\n node %1 \"y\" i64[] on_device");
+    let empty = format!("node %0 \"x\" f32[0, {BIG}] on_device\n node %1 \"y\" f32[] on_device");
+    for (head, body) in [
+        (nodes, nested("%1[] := %1[] + %0[0]")),
+        (nodes, nested("%0[3] := max(%0[2], %0[3]) * %1[]")),
+        (nodes, nested("%2[1] := %0[1] * %1[]") + "\n%1[] := %2[1] + %2[2]"),
+        (nodes, format!("for i0 in -{BIG}..{BIG} {{ %1[] := %1[] + 1.0f32 }}")),
+        (nodes, format!("for i0 in {BIG}..-{BIG} {{ %1[] := %1[] + 1.0f32 }}")),
+        (nodes, format!("for i0 in 0..{BIG} {{ %1[] := %1[] + convert f32(index i64(3*i0 - 7)) }}")),
+        (
+            nodes,
+            format!("for i0 in 0..{BIG} {{ %1[] := %1[] + guarded(0 <= i0 - 5 < 9, %0[i0 - 5], 1.0f32) }}"),
+        ),
+        (&wide, format!("for i0 in 0..{BIG} {{ %0[i0] := %0[{} - i0] }}", BIG - 1)),
+        (&wide, format!("for i0 in 0..min({BIG}, @s) {{ %1[] := %1[] + convert i64(%0[i0]) }}")),
+        (&wide, "%1[] := convert i64(%0[@s]) + index i64(@s)\nzero %0".to_string()),
+        (&empty, format!("for i0 in 0..0 {{ for i1 in 0..{BIG} {{ %1[] := %1[] + %0[i0, i1] }} }}\nzero %0")),
+    ] {
+        for class in ["fast", "strict"] {
+            let text = format!("routine @r {class} {{\n {head}\n {body}\n}}\n");
+            let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            if lowered_ir::verify::verify(&routine).is_err() {
+                continue;
+            }
+            let settings = lowered_ir::pipeline::Settings::default();
+            let Ok(optimized) = lowered_ir::pipeline::optimize(routine, &settings) else { continue };
+            let backend = backend("inline");
+            for threads in [1, 4] {
+                let caps = Caps { threads, ..backend.codegen().caps().clone() };
+                let Ok(schedule) = schedule(&optimized.routine, &caps, &ScheduleOptions::default()) else {
+                    continue;
+                };
+                for kernel in &schedule.kernels {
+                    lowered_ir::verify::verify(&kernel.ir).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                }
+                backend.codegen().compile(&schedule).map(|_| ()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            }
         }
     }
 }
