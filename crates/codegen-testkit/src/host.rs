@@ -110,14 +110,17 @@ impl Memory {
         let bindings: Option<Vec<i64>> =
             call.bindings.iter().map(|s| case.bindings.get(s.index()).copied()).collect();
         let bindings = bindings.ok_or("binds a symbol that the routine lacks")?;
+        let expected = abi.params.iter().filter(|param| matches!(param, Param::StaticIndex { .. })).count();
+        if bindings.len() != expected {
+            return Err(format!("has {expected} static indices, and {} bindings", bindings.len()));
+        }
         let before: Vec<Vec<u8>> = self.buffers().map(|buffer| buffer.bytes().to_vec()).collect();
         for (begin, end) in parts(abi.launch.extent, module.is_splittable(call.kernel)) {
             let mut scratch = Buffer::garbage(abi.scratch_bytes, self.alignment);
             let scratch_ptr = scratch.ptr(0, abi.scratch_bytes, Access::ReadWrite)?.base;
-            // SAFETY: every argument points into a buffer of `self` that is alive, aligned and as long as the parameter
-            // says (`args` checked that); parameters are bound to different buffers or parts of one, as the scheduler
-            // plans them and `disjoint` has checked; nobody else runs; scratch memory is this call's own, and the parts
-            // lie within the extent. That the code keeps its side is what is being tested.
+            // SAFETY: `args` checked that its pointers are live, aligned, of the right length and apart from what is written;
+            // bindings were counted above; scratch is this call's own; `parts` stays within the extent; nobody else runs.
+            // That the code keeps its side of the contract is what is being tested.
             unsafe { module.call(call.kernel, &args, &bindings, scratch_ptr, begin, end) };
             if !scratch.is_guarded() {
                 return Err("writes outside its scratch memory".into());
