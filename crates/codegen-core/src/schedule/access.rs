@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, Symbol, Var, walk,
+    Affine, Block, Bound, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, Symbol, Var,
+    is_mixed_radix, walk,
 };
 
 /// One place that touches a node.
@@ -104,7 +105,7 @@ fn symbol_ranges(symbols: &[Symbol]) -> Vec<i64> {
 /// The proof: every node that is written has a dimension in which all its indices are `c·var + inner + fixed` with
 /// one `c ≠ 0` and one `fixed`, and the values of `inner` span less than `|c|`.
 pub(super) fn independent(var: LoopId, body: &Block, ranges: &Ranges) -> bool {
-    let inner = loops_of(body);
+    let inner = walk::loops_in(body);
     let all = touches(body);
     keeps_locals(body)
         && written(body).iter().all(|&node| {
@@ -155,17 +156,6 @@ fn split(index: &Affine, var: LoopId, inner: &BTreeSet<LoopId>) -> (Affine, Affi
         }
     }
     (moving, fixed)
-}
-
-/// The loops inside a block.
-pub(super) fn loops_of(block: &[Stmt]) -> BTreeSet<LoopId> {
-    let mut loops = BTreeSet::new();
-    walk::each_stmt(block, &mut |stmt| {
-        if let Stmt::For { var, .. } = stmt {
-            loops.insert(*var);
-        }
-    });
-    loops
 }
 
 /// The locals declared in a block.
@@ -266,7 +256,7 @@ pub(super) fn injective(index: &Indices, vars: &[LoopId], ranges: &Ranges) -> bo
     loop {
         let before = unknown.len();
         for dim in index {
-            if radix(dim, &unknown, ranges) {
+            if is_told(dim, &unknown, ranges) {
                 unknown.retain(|&var| !dim.mentions(var));
             }
         }
@@ -277,18 +267,9 @@ pub(super) fn injective(index: &Indices, vars: &[LoopId], ranges: &Ranges) -> bo
 }
 
 /// Whether the unknown variables of an index can be told from its value.
-fn radix(index: &Affine, unknown: &BTreeSet<LoopId>, ranges: &Ranges) -> bool {
-    let mut terms: Vec<(i64, i64)> = index
-        .terms()
-        .iter()
-        .filter(|(var, _)| matches!(var, Var::Loop(id) if unknown.contains(id)))
-        .map(|&(var, coefficient)| (coefficient.abs(), ranges.extent(var)))
-        .collect();
-    terms.sort_unstable();
-    let mut span = 0i64;
-    terms.iter().all(|&(coefficient, extent)| {
-        let decodable = coefficient > span;
-        span = span.saturating_add(coefficient.saturating_mul(extent - 1));
-        decodable
-    })
+fn is_told(index: &Affine, unknown: &BTreeSet<LoopId>, ranges: &Ranges) -> bool {
+    let open = index.terms().iter().filter(|(var, _)| matches!(var, Var::Loop(id) if unknown.contains(id)));
+    let mut digits: Vec<(u64, u64)> =
+        open.map(|&(var, c)| (c.unsigned_abs(), ranges.extent(var).unsigned_abs())).collect();
+    is_mixed_radix(&mut digits)
 }

@@ -3,7 +3,7 @@
 //! Both tests are sound and make no promise to find every positive: a `false` costs a redundant fill, never a result.
 
 use super::{AxisIndex, Projections, extent};
-use crate::ir::LoopId;
+use crate::ir::{LoopId, is_mixed_radix};
 
 impl Projections {
     /// Whether every element of the left-hand side is written. If false, the answer may be unknown instead.
@@ -75,19 +75,11 @@ impl Projections {
 
     /// Adds to `pinned` the iterators that the value of `index` determines once those in `pinned` are known.
     fn pin(&self, index: &AxisIndex, pinned: &mut Vec<LoopId>) {
-        let mut open: Vec<(i64, LoopId)> = Vec::new();
-        for (id, coefficient) in index.loop_terms() {
-            if !pinned.contains(&id) {
-                open.push((coefficient.saturating_abs(), id));
-            }
-        }
-        open.sort_unstable();
-        let digits = open.iter().try_fold(0i64, |reach, &(size, id)| {
-            let steps = extent(self.extent_of(id).max(1)) - 1;
-            if size > reach { reach.checked_add(size.checked_mul(steps)?) } else { None }
-        });
-        if digits.is_some() {
-            pinned.extend(open.into_iter().map(|(_, id)| id));
+        let open = index.loop_terms().into_iter().filter(|(id, _)| !pinned.contains(id));
+        let (ids, mut digits): (Vec<LoopId>, Vec<(u64, u64)>) =
+            open.map(|(id, c)| (id, (c.unsigned_abs(), self.extent_of(id) as u64))).unzip();
+        if is_mixed_radix(&mut digits) {
+            pinned.extend(ids);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Visiting and rewriting statements and expressions, so that a pass writes only the cases it is about.
 
-use super::{Affine, Expr, Indices, LocalId, Stmt, Var};
+use std::collections::BTreeSet;
+
+use super::{Affine, Expr, Indices, LocalId, LoopId, Stmt, Var};
 
 /// Calls `f` on every statement, outer before inner, in order.
 pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
@@ -10,6 +12,17 @@ pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
             each_stmt(body, f);
         }
     }
+}
+
+/// The variables of the loops inside a block.
+pub fn loops_in(block: &[Stmt]) -> BTreeSet<LoopId> {
+    let mut loops = BTreeSet::new();
+    each_stmt(block, &mut |stmt| {
+        if let Stmt::For { var, .. } = stmt {
+            loops.insert(*var);
+        }
+    });
+    loops
 }
 
 /// Calls `f` on the value stored by each statement of the block and of its loops, in order.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ir::{Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
 
 use super::cover::{Cuboid, Written};
 use super::ranges::Ranges;
@@ -270,30 +270,17 @@ pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
     let mut open: BTreeSet<LoopId> = loops.iter().copied().collect();
     let mut repeats: u64 = 1;
     for dim in index {
-        let mut found: Vec<(u64, LoopId)> =
-            open.iter().map(|&v| (dim.coefficient(v).unsigned_abs(), v)).filter(|&(c, _)| c != 0).collect();
-        found.sort_unstable();
-        if !is_mixed_radix(&found, ranges) {
-            let extents = found.iter().map(|&(_, v)| extent(v, ranges));
+        let found = open.iter().filter(|&&var| dim.mentions(var));
+        let mut digits: Vec<(u64, u64)> =
+            found.map(|&var| (dim.coefficient(var).unsigned_abs(), extent(var, ranges))).collect();
+        if !is_mixed_radix(&mut digits) {
+            let extents = digits.iter().map(|&(_, extent)| extent);
             let largest = extents.clone().max().unwrap_or(1).max(1);
             repeats = repeats.saturating_mul(extents.fold(1, u64::saturating_mul) / largest);
         }
-        for (_, var) in found {
-            open.remove(&var);
-        }
+        open.retain(|&var| !dim.mentions(var));
     }
     open.into_iter().fold(repeats, |all, var| all.saturating_mul(extent(var, ranges)))
-}
-
-/// Whether each coefficient exceeds all that the smaller ones can add up to.
-fn is_mixed_radix(terms: &[(u64, LoopId)], ranges: &Ranges) -> bool {
-    let mut reach: u64 = 0;
-    terms.iter().all(|&(coefficient, var)| {
-        let larger = coefficient > reach;
-        let steps = extent(var, ranges).saturating_sub(1);
-        reach = reach.saturating_add(coefficient.saturating_mul(steps));
-        larger
-    })
 }
 
 fn extent(var: LoopId, ranges: &Ranges) -> u64 {

@@ -71,7 +71,7 @@ pub(super) fn check(
     if interval.lo >= interval.hi {
         return Ok(());
     }
-    let inner = inner_loops(looped.body);
+    let inner = walk::loops_in(looped.body);
     let written: BTreeSet<Array> = accesses.list.iter().filter(|a| a.write).map(|a| a.array).collect();
     for array in written.into_iter().filter(|array| !accesses.own.contains(array)) {
         let all: Vec<&Access<'_>> = accesses.list.iter().filter(|a| a.array == array).collect();
@@ -90,16 +90,6 @@ pub(super) fn check(
 
 fn kind(kind: LoopKind) -> &'static str {
     if kind == LoopKind::Vector { "vector" } else { "parallel" }
-}
-
-fn inner_loops(body: &[Stmt]) -> BTreeSet<LoopId> {
-    let mut inner = BTreeSet::new();
-    walk::each_stmt(body, &mut |stmt| {
-        if let Stmt::For { var, .. } = stmt {
-            inner.insert(*var);
-        }
-    });
-    inner
 }
 
 /// Everything a body touches.
