@@ -46,12 +46,15 @@
 //! * `cranelift` (default): native code for this processor.
 #![forbid(unsafe_code)]
 
+pub mod settings; // what may be chosen, and where
+
 mod backend; // a codegen and a device by name
-mod cache; // compiled code by content
 mod compile; // every stage in order
+
+mod cache; // compiled code by content
 mod debug; // what is told on standard error
+
 mod error;
-pub mod settings;
 
 pub use codegen_core::{Caps, Codegen};
 pub use device_runtime::{Context, Device, Driver, Error as RunError, Event, Routine, Stream, Transfer};
@@ -67,3 +70,8 @@ pub use crate::{
     error::{CompileError, OpenError},
     settings::Settings,
 };
+
+/// The program of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,16 +1,56 @@
 //! The contract between lowered IR, code generators and devices: capabilities, artifacts, ABI, legalisation, scheduling.
 //!
 //! This crate owns every type that a code generator hands to a device, so that neither depends on the other.
+//!
+//! # Should I be using this crate?
+//!
+//! To write a code generator: yes, implement [`Renderer`] and [`Compiler`] (or [`Codegen`]) and let `codegen-testkit` judge it.
+//! To write a device, `device-runtime` tells what it is given from here. To compute something, use `arrayjit`.
+//!
+//! # Example
+//!
+//! An optimised routine becomes kernels for a target, and those an artifact:
+//!
+//! ```
+//! use codegen_core::{Codegen, Interpreted, ScheduleOptions, schedule};
+//!
+//! let routine = lowered_ir::text::parse(
+//!     "routine @double strict {
+//!        node %0 \"x\" f32[4] on_device
+//!        node %1 \"y\" f32[4] on_device
+//!        for i0 in 0..4 { %1[i0] := %0[i0] + %0[i0] }
+//!      }",
+//! )?;
+//! let codegen = Interpreted::new();
+//! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
+//! let artifact = codegen.compile(&scheduled)?;
+//! assert_eq!(artifact.kernels.len(), 1);
+//! assert_eq!(artifact.kernels[0].params.len(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Promises
+//!
+//! * [`schedule()`] determines every bit: the interpreter of a scheduled routine and its compiled code agree, whatever the width
+//!   of vectors and the number of threads. `strict` routines keep the bits they had before.
+//! * Kernels that reach a [`Renderer`] are verified, and made of what its [`Caps`] list.
+//! * A kernel names no node: equal computations on different nodes are one kernel.
+//! * The one unsafe step, calling compiled code, is [`host::HostModule::call`]; `docs/abi.md` says what it relies on.
 #![deny(unsafe_code)]
 
-pub mod artifact;
-pub mod caps;
-pub mod contract;
-pub mod host;
-pub mod interpreted;
-pub mod kernel;
-pub mod legalise;
-pub mod schedule;
+pub mod caps; // what a target can do
+
+pub mod legalise; // down to what it can do
+pub mod schedule; // routine -> kernels in order
+
+pub mod kernel; // what is compiled
+
+pub mod contract; // what a codegen implements
+
+pub mod artifact; // what it hands to a device
+pub mod host; // calling kernels of this process
+
+pub mod interpreted; // the codegen that compiles nothing
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{Caps, DTypeSet};

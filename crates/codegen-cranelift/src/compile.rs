@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
+use codegen_core::contract::Pipeline;
 use codegen_core::{Artifact, Caps, CodegenError, Compiler, Kernel, KernelAbi, Listing, Payload};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
@@ -11,17 +12,30 @@ use cranelift_module::ModuleError;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::caps;
+use crate::caps::{self, host_caps};
 use crate::emit;
 use crate::jit::{self, Module};
 use crate::options::CraneliftOptions;
 use crate::perf_map;
-use crate::render::CheckedKernel;
+use crate::render::{CheckedKernel, CraneliftRenderer};
 use crate::support::{NAME, failed};
 
 /// Compiles checked kernels for this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CraneliftCompiler;
+
+/// The codegen for this machine.
+///
+/// # Errors
+///
+/// [`CodegenError::Failed`] where Cranelift does not know the machine.
+pub fn cranelift(
+    options: CraneliftOptions,
+) -> Result<Pipeline<CraneliftRenderer, CraneliftCompiler>, CodegenError> {
+    // Opening the codegen tells, not the first kernel.
+    isa(&options)?;
+    Ok(Pipeline::new(NAME, host_caps(), CraneliftRenderer, CraneliftCompiler, options))
+}
 
 impl Compiler for CraneliftCompiler {
     type Source = CheckedKernel;
@@ -159,11 +173,6 @@ fn refused(kernel: &str, error: &ModuleError) -> CodegenError {
 
 /// The least that the system is asked for; how much it refused is not told.
 const PAGE_BYTES: usize = 4096;
-
-/// A target exists before anything is compiled, so that opening the codegen tells.
-pub(crate) fn check_target(options: &CraneliftOptions) -> Result<(), CodegenError> {
-    isa(options).map(drop)
-}
 
 #[cfg(test)]
 mod tests {

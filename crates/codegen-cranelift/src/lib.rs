@@ -6,10 +6,31 @@
 //! yourself, or to look at the code of one ([`listing`]). It compiles every legalised kernel by itself, scalar or with 128-bit
 //! vectors, on the architectures Cranelift has (x86-64 is the one measured).
 //!
+//! # Example
+//!
+//! ```
+//! use codegen_core::{Codegen, ScheduleOptions, schedule};
+//! use codegen_cranelift::{CraneliftOptions, cranelift};
+//!
+//! let routine = lowered_ir::text::parse(
+//!     "routine @double fast {
+//!        node %0 \"x\" f32[4] on_device
+//!        node %1 \"y\" f32[4] on_device
+//!        for i0 in 0..4 { %1[i0] := %0[i0] + %0[i0] }
+//!      }",
+//! )?;
+//! let codegen = cranelift(CraneliftOptions::default())?;
+//! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
+//! let artifact = codegen.compile(&scheduled)?;
+//! assert_eq!(artifact.kernels.len(), 1);
+//! assert!(codegen.listing(&scheduled.kernels[0])?.source.contains("fadd"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Promises
 //!
-//! * A verified, legalised kernel gives `Ok` or [`CodegenError::Unsupported`], which names the operation; a panic in Cranelift
-//!   is reported as [`CodegenError::Failed`].
+//! * A verified, legalised kernel gives `Ok` or [`Unsupported`](codegen_core::CodegenError::Unsupported), which names the
+//!   operation; a panic in Cranelift is reported as [`Failed`](codegen_core::CodegenError::Failed).
 //! * The code computes what [`lowered_ir::interp`] computes, bit for bit but for which NaN an operation yields; it does not
 //!   trap, whatever the data.
 //! * Code is freed with the last clone of its [`HostModule`](codegen_core::host::HostModule).
@@ -19,32 +40,21 @@
 //! `ARRAYJIT_PERF_MAP=1` writes a symbol map for `perf`; another value is the file to write to.
 #![deny(unsafe_code)]
 
+mod options; // what may be chosen
+
 mod caps; // what this machine can do
-mod compile; // kernels -> code, in parallel
-mod emit; // loop IR -> CLIF
-mod helpers; // functions that kernels call
-mod jit; // code in memory
-mod options;
-mod perf_map;
-mod render; // kernel -> checked kernel
 mod support; // (operation, type) pairs that are compiled
 
-use codegen_core::CodegenError;
-use codegen_core::contract::Pipeline;
+mod render; // kernel -> checked kernel
+
+mod emit; // loop IR -> CLIF
+mod helpers; // functions that kernels call
+
+mod compile; // kernels -> code, in parallel
+mod jit; // code in memory: the crate's unsafe code
+mod perf_map; // names of kernels for profilers
 
 pub use crate::caps::host_caps;
-pub use crate::compile::{CraneliftCompiler, listing};
+pub use crate::compile::{CraneliftCompiler, cranelift, listing};
 pub use crate::options::CraneliftOptions;
 pub use crate::render::{CheckedKernel, CraneliftRenderer};
-
-/// The codegen for this machine.
-///
-/// # Errors
-///
-/// [`CodegenError::Failed`] where Cranelift does not know the machine.
-pub fn cranelift(
-    options: CraneliftOptions,
-) -> Result<Pipeline<CraneliftRenderer, CraneliftCompiler>, CodegenError> {
-    compile::check_target(&options)?;
-    Ok(Pipeline::new(support::NAME, host_caps(), CraneliftRenderer, CraneliftCompiler, options))
-}

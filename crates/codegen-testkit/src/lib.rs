@@ -2,13 +2,17 @@
 //!
 //! # Should I be using this crate?
 //!
-//! Yes, if you write a code generator: one line makes a test of it.
+//! Yes, if you write a code generator: one line makes a test of it. For a device, [`run_corpus_on`] is the test.
+//!
+//! # Example
 //!
 //! ```
 //! # use codegen_core::Interpreted;
 //! codegen_testkit::conformance!(interpreted_conforms, Interpreted::new);
 //! # fn main() {}
 //! ```
+//!
+//! # Promises
 //!
 //! Every run of the corpus is scheduled for the target, compiled, and run on memory with guards around it, in
 //! parts and out of order where the kernel may be split. The result must equal, bit for bit, what the interpreter makes of
