@@ -2,19 +2,10 @@
 
 mod common;
 
-use codegen_core::Payload;
-use codegen_core::{Codegen, ScheduledRoutine};
+use codegen_core::{Codegen, Payload, ScheduledRoutine};
 use codegen_cranelift::{CraneliftOptions, cranelift, listing};
-use common::{compare, compile, filled, kernel, parse, run_native};
+use common::{ADD, compare, compile, filled, kernel, parse, run_native};
 use lowered_ir::interp;
-
-const ADD: &str = "routine @add {
-  node %0 \"x\" f32[37]
-  node %1 \"y\" f32[37]
-  for i0 in 0..37 vector {
-    %1[i0] := %0[i0] + %1[i0]
-  }
-}";
 
 #[test]
 fn a_routine_has_its_kernels_in_order() {

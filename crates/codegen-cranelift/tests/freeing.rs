@@ -4,16 +4,8 @@
 mod common;
 
 use codegen_cranelift::CraneliftOptions;
-use common::{compare, compile, filled, kernel, parse, run_native};
+use common::{ADD, compare, compile, filled, kernel, parse, run_native};
 use lowered_ir::interp;
-
-const ADD: &str = "routine @add {
-  node %0 \"x\" f32[37]
-  node %1 \"y\" f32[37]
-  for i0 in 0..37 vector {
-    %1[i0] := %0[i0] + %1[i0]
-  }
-}";
 
 /// Executable memory of this process outside any file, in bytes.
 fn generated_code_bytes() -> usize {

@@ -465,6 +465,7 @@ fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
     let kept = SCRATCH.take().filter(|scratch| scratch.bytes >= bytes);
     let scratch = kept.unwrap_or_else(|| match allocate_small(bytes) {
         Some(base) => Scratch { base, bytes },
+        // Fails the task and its stream, as any panic of a task does, with this message.
         None => panic!("no memory for {bytes} bytes of scratch"),
     });
     body(scratch.base.as_ptr());

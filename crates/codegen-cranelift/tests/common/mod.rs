@@ -11,6 +11,15 @@ use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
 use tnode::{DType, Scalar};
 
+/// A kernel of one vector loop with a rest, to be parsed.
+pub(crate) const ADD: &str = "routine @add {
+  node %0 \"x\" f32[37]
+  node %1 \"y\" f32[37]
+  for i0 in 0..37 vector {
+    %1[i0] := %0[i0] + %1[i0]
+  }
+}";
+
 /// A routine from its text.
 pub(crate) fn parse(text: &str) -> Routine {
     lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
