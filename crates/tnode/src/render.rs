@@ -3,6 +3,8 @@
 //! The last two axes make a grid; each index of the axes before them gets a grid of its own under a line that names the
 //! index. All numbers of one array are printed in one style, chosen from the ones that are shown.
 
+use std::fmt;
+
 use crate::dtype::DType;
 use crate::host_array::HostArray;
 use crate::scalar::Scalar;
@@ -20,6 +22,13 @@ pub struct RenderOptions {
 impl Default for RenderOptions {
     fn default() -> RenderOptions {
         RenderOptions { entries_per_axis: 6, digits: 4 }
+    }
+}
+
+/// As [`HostArray::render`] with the default options.
+impl fmt::Display for HostArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(RenderOptions::default()))
     }
 }
 

@@ -139,7 +139,7 @@ fn columns_are_aligned() {
           0.0  1.0  2.0
           3.0  4.0  5.0
     "#]]
-    .assert_eq(&padded().render(RenderOptions::default()));
+    .assert_eq(&padded().to_string());
 }
 
 #[test]
