@@ -25,7 +25,8 @@
 //! assert_eq!(memory.nodes[1], [14f32.to_le_bytes(), 77f32.to_le_bytes()].concat());
 //!
 //! let optimized = pipeline::optimize(routine, &pipeline::Settings::default())?.routine;
-//! assert_eq!(text::parse(&text::print(&optimized))?, optimized);
+//! let listing = text::print(&optimized);
+//! assert_eq!(text::print(&text::parse(&listing)?), listing);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
