@@ -28,11 +28,18 @@ enum Home {
 }
 
 impl Emitter<'_> {
-    /// Declares a local of zeros.
-    pub(super) fn declare(&mut self, local: LocalId, dtype: DType, dims: &Dims, space: Space) {
+    /// Declares a local of zeros; one in memory holds anything unless it needs them.
+    pub(super) fn declare(
+        &mut self,
+        local: LocalId,
+        dtype: DType,
+        dims: &Dims,
+        space: Space,
+        needs_zeros: bool,
+    ) {
         let elements: usize = dims.iter().product();
         let home = match space {
-            Space::Stack => self.reserve(local, elements * dtype.size_bytes()),
+            Space::Stack => self.reserve(local, elements * dtype.size_bytes(), needs_zeros),
             Space::Register if self.lane.is_some() => Home::Private(vec![self.zero_lanes(dtype); elements]),
             Space::Register if self.grouped.contains(&local) && dtype != DType::U32x4 => {
                 Home::Groups(vec![self.zero_lanes(dtype); elements.div_ceil(LANES)])
@@ -50,15 +57,19 @@ impl Emitter<'_> {
         Val::lanes(std::iter::repeat_n(zero, repr::wide_parts(dtype)))
     }
 
-    /// Takes zeroed scratch memory until the end of the block.
-    fn reserve(&mut self, local: LocalId, bytes: usize) -> Home {
+    /// Takes scratch memory until the end of the block.
+    fn reserve(&mut self, local: LocalId, bytes: usize, needs_zeros: bool) -> Home {
         let offset = self.scratch_top.next_multiple_of(16);
         self.scratch_top = offset + bytes;
         self.scratch_bytes = self.scratch_bytes.max(self.scratch_top);
-        let start = self.displaced(self.scratch, offset as i64);
-        let by = self.ssa.int(types::I64, i64::from(start.offset));
-        let base = self.ssa.binary(Opcode::Iadd, start.base, by);
-        self.clear(Array::Local(local), base, bytes);
+        if needs_zeros {
+            let start = self.displaced(self.scratch, offset as i64);
+            let by = self.ssa.int(types::I64, i64::from(start.offset));
+            let base = self.ssa.binary(Opcode::Iadd, start.base, by);
+            self.clear(Array::Local(local), base, bytes);
+        } else {
+            self.loads.forget_array(Array::Local(local));
+        }
         Home::Scratch(offset as i64)
     }
 

@@ -32,6 +32,11 @@ impl Loads {
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }
+
+    /// Forgets an array, because what it held is no longer there.
+    pub(super) fn forget_array(&mut self, array: Array) {
+        self.known.remove(&array);
+    }
 }
 
 /// An element in memory, and how far the lanes of the current vector loop lie apart.
@@ -255,7 +260,7 @@ impl Emitter<'_> {
 
     /// Sets `bytes` bytes of an array to zero.
     pub(super) fn clear(&mut self, array: Array, base: Value, bytes: usize) {
-        self.loads.known.remove(&array);
+        self.loads.forget_array(array);
         let mut done = 0;
         if bytes > 2 * CLEARED_AT_ONCE {
             done = bytes / CLEARED_AT_ONCE * CLEARED_AT_ONCE;
@@ -270,7 +275,7 @@ impl Emitter<'_> {
                 done += size;
             }
         }
-        self.loads.known.remove(&array);
+        self.loads.forget_array(array);
     }
 
     /// Clears whole chunks.

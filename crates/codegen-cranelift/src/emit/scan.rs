@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Bound, Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
 use tnode::DType;
 
 use super::repr::LANES;
@@ -43,6 +43,34 @@ pub(super) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
         }
     });
     assigned
+}
+
+/// Whether the first of these statements that mentions the local stores into each of its elements and reads none: a nest
+/// whose loops are its dimensions.
+pub(super) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
+    let mentions = |stmt: &&Stmt| {
+        let mut found = false;
+        each_local_access(std::slice::from_ref(stmt), &mut |used, _| found |= used == local);
+        found
+    };
+    let Some(mut stmt) = rest.iter().find(mentions) else { return true };
+    let mut loops = Vec::new();
+    while let Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, body, .. } = stmt {
+        let [only] = body.as_slice() else { return false };
+        loops.push((*var, *limit));
+        stmt = only;
+    }
+    let Stmt::SetLocal { local: set, index, value } = stmt else { return false };
+    let mut reads = false;
+    walk::each_expr(value, &mut |e| {
+        reads |= matches!(e, Expr::GetLocal { local: read, .. } if *read == local)
+    });
+    let runs_over = |(i, &dim): (&Affine, &usize)| {
+        loops.iter().any(|&(var, limit)| *i == Affine::var(var) && limit == dim as i64)
+    };
+    let is_permutation =
+        loops.iter().all(|&(var, limit)| limit > 0 && index.iter().filter(|i| i.mentions(var)).count() <= 1);
+    *set == local && !reads && is_permutation && index.iter().zip(dims).all(runs_over)
 }
 
 /// About how many instructions the block becomes.

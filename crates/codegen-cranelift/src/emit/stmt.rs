@@ -35,8 +35,14 @@ impl Emitter<'_> {
 
     fn block(&mut self, body: &[Stmt]) {
         let scratch_top = self.scratch_top;
-        for stmt in body {
-            self.stmt(stmt);
+        for (at, stmt) in body.iter().enumerate() {
+            match stmt {
+                Stmt::Declare { local, dtype, dims, space } => {
+                    let needs_zeros = !scan::overwrites_first(&body[at + 1..], *local, dims);
+                    self.declare(*local, *dtype, dims, *space, needs_zeros);
+                }
+                stmt => self.stmt(stmt),
+            }
         }
         self.scratch_top = scratch_top;
         for stmt in body {
@@ -61,12 +67,12 @@ impl Emitter<'_> {
                 let base = self.base(*node);
                 self.clear(Array::Node(*node), base, bytes);
             }
-            Stmt::Declare { local, dtype, dims, space } => self.declare(*local, *dtype, dims, *space),
             Stmt::SetLocal { local, index, value } => {
                 let (_, value) = self.expr(value);
                 self.set_local(*local, index, &value);
             }
-            Stmt::Comment(_) => {}
+            // Declarations are the block's business, which sees what follows them.
+            Stmt::Declare { .. } | Stmt::Comment(_) => {}
         }
     }
 
