@@ -88,36 +88,30 @@ pub(super) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
     score
 }
 
-/// The size of the elements that differ between iterations of a loop, if all are of one size and of types that vectors have.
+/// The size of the widest elements that differ between iterations of a loop, at least that of an `f32`, since narrower ones
+/// are computed in lanes of that size. None if some are of a type that gains nothing: random bits have no lanes, and what is
+/// done with 64-bit integers (conversions, products) is done one by one.
 ///
 /// Values that are the same in every iteration may have any type: they are computed once, outside the lanes.
 pub(super) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<usize> {
-    let mut widths = Vec::new();
+    let mut varying = Vec::new();
     walk::each_stmt(body, &mut |stmt| match stmt {
-        Stmt::Set { node, .. } => widths.push(width(names.node(*node))),
-        Stmt::Declare { dtype, .. } => widths.push(width(*dtype)),
+        Stmt::Set { node, .. } => varying.push(names.node(*node)),
+        Stmt::Declare { dtype, .. } => varying.push(*dtype),
         _ => {}
     });
     walk::each_value(body, &mut |value| {
-        varying_widths(value, var, names, &mut widths);
+        note_varying(value, var, names, &mut varying);
     });
-    let first = *widths.first()?;
-    widths.iter().all(|width| *width == first).then_some(first)?
+    let widest = varying.iter().map(|dtype| dtype.size_bytes()).max()?;
+    let is_slow = |dtype: &DType| matches!(dtype, DType::U32x4 | DType::I64 | DType::U64);
+    (!varying.iter().any(is_slow)).then_some(widest.max(DType::F32.size_bytes()))
 }
 
-fn width(dtype: DType) -> Option<usize> {
-    match dtype {
-        DType::F32 | DType::I32 | DType::U32 => Some(4),
-        DType::F64 => Some(8),
-        _ => None,
-    }
-}
-
-/// Notes the widths of all parts of an expression that vary with the loop; gives whether the whole does. Truth values have no
-/// width of their own.
-fn varying_widths(expr: &Expr, var: LoopId, names: &Names, widths: &mut Vec<Option<usize>>) -> bool {
+/// Notes the types of all parts of an expression that vary with the loop; gives whether the whole does.
+fn note_varying(expr: &Expr, var: LoopId, names: &Names, varying: &mut Vec<DType>) -> bool {
     let mut parts = |parts: &[&Expr]| {
-        parts.iter().fold(false, |varies, part| varying_widths(part, var, names, widths) | varies)
+        parts.iter().fold(false, |varies, part| note_varying(part, var, names, varying) | varies)
     };
     let varies = match expr {
         Expr::Const(_) => false,
@@ -128,10 +122,8 @@ fn varying_widths(expr: &Expr, var: LoopId, names: &Names, widths: &mut Vec<Opti
         Expr::GetLocal { .. } => true,
         Expr::Index { .. } | Expr::Get { .. } | Expr::GetMerge { .. } => mentions(expr, var),
     };
-    let dtype = expr.dtype(names);
-    let truth = dtype == DType::Bool && !matches!(expr, Expr::Get { .. } | Expr::GetGuarded { .. });
-    if varies && !truth {
-        widths.push(width(dtype));
+    if varies {
+        varying.push(expr.dtype(names));
     }
     varies
 }
