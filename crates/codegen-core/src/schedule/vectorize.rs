@@ -1,11 +1,13 @@
 //! Puts the contiguous axis innermost and cuts it into vectors.
 //!
 //! In each nest the loop that moves most accesses by one element becomes the lanes ([`nest::lane_score`]), if its iterations
-//! are independent. A strip is four vectors long, so that the latency of one hides behind the others; the remainder is one
-//! shorter strip. Bodies with elements of several sizes, or of types without vectors, stay as they are.
+//! are independent. A strip is four vectors long, so that the latency of one hides behind the others, and eight where a
+//! reduction runs inside it, so that each step of the reduction reads more than one cache line; the remainder is one shorter
+//! strip. Bodies with elements of types without vectors stay as they are.
 
 use lowered_ir::ir::{Block, LoopKind, Stmt};
 
+use super::access;
 use super::contraction;
 use super::jam::{self, Strip};
 use super::names::Names;
@@ -39,10 +41,16 @@ fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names)
         return tiled;
     }
     let others: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane).collect();
-    let strip = Strip { lanes, kind: LoopKind::Vector };
     let extent = lane.extent().unwrap_or(0);
+    let wider = reduces(&nest.body) && extent >= 2 * lanes * caps.threads.max(1) as i64;
+    let strip = Strip { lanes: if wider { 2 * lanes } else { lanes }, kind: LoopKind::Vector };
     let strips = jam::strips(lane.var, extent, &nest.body, strip, names);
     nest::wrap(&others, strips)
+}
+
+/// Whether a body is one accumulator, which twice as many lanes still leave in registers, and the loops that fill it.
+fn reduces(body: &[Stmt]) -> bool {
+    body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) && access::declared(body).len() == 1
 }
 
 /// The loop that becomes lanes, and how many.
