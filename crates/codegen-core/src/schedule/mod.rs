@@ -11,6 +11,7 @@
 
 // Steps.
 mod cut;
+mod fuse;
 mod locals;
 mod normalize;
 mod numerics;
@@ -137,6 +138,10 @@ pub fn schedule_traced(
         normalize::normalize(&mut routine.body);
         on_pass("vectorize", &routine);
     }
+
+    // What one loop leaves in the cache, the next finds there.
+    fuse::fuse(&mut routine);
+    on_pass("fuse", &routine);
 
     // Outermost loops that are worth it may be split over threads.
     if options.parallel && caps.threads > 1 {
