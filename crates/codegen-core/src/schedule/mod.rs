@@ -58,7 +58,8 @@ impl Default for ScheduleOptions {
         ScheduleOptions {
             parallel: true,
             vectorize: true,
-            grain_work: 1 << 16,
+            // Some 20 µs of vector code: waking a thread takes about as long.
+            grain_work: 1 << 20,
             stack_bytes: tnode::DEFAULT_STACK_THRESHOLD_BYTES,
         }
     }
