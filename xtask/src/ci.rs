@@ -85,8 +85,7 @@ fn long_stages(args: &Args) -> Vec<Stage> {
         );
         Stage::new("fuzz", minutes, &command)
     });
-    let sanitizer =
-        "cargo +nightly test -p scheduler-multicore -p device-runtime --target x86_64-unknown-linux-gnu";
+    let sanitizer = "cargo +nightly test -p scheduler-multicore -p device-runtime --lib --tests --target x86_64-unknown-linux-gnu";
     let mut stages = Vec::from(fuzz);
     stages.push(Stage::new("address sanitizer", 10, sanitizer).env(&[("RUSTFLAGS", "-Zsanitizer=address")]));
     stages
