@@ -58,4 +58,4 @@ pub use contract::{Code, Codegen, CodegenError, Compiler, Listing, Renderer};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};
-pub use schedule::{ScheduleError, ScheduleOptions, schedule};
+pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule};

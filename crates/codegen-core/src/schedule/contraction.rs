@@ -12,10 +12,11 @@
 //! The strip of `b` stays in the innermost cache while all rows pass over it, and a row tile reuses each vector of it from a
 //! register. A strip too deep for that cache is packed and used in blocks of `k`, with the accumulators kept in `sums[m, lane]`
 //! from one block to the next. If there are too few strips for the threads, rows are also cut into blocks that pack on
-//! their own. Each output still takes its terms in the order of `k`, so no bit changes.
+//! their own. Each output still takes its terms in the order of `k`, so no bit changes. Where products are not fused
+//! ([`super::FmaPolicy`]), `acc := acc + a * b` takes the place of the fma throughout.
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, TernaryOp, Types, walk,
+    Affine, BinaryOp, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, TernaryOp, Types, walk,
 };
 use smallvec::smallvec;
 use tnode::{Dims, Scalar};
@@ -34,11 +35,14 @@ const BLOCK_ROWS: i64 = 32;
 /// Rows whose sums may wait in scratch memory.
 const SUMMED_ROWS: i64 = 1024;
 
-/// A contraction found in a nest: its body is `before`, the loops over `ks` around `acc := fma(a, b, acc)`, and `after`.
+/// A contraction found in a nest: its body is `before`, the loops over `ks` around `acc := fma(a, b, acc)` or `acc := acc + a * b`, and
+/// `after`.
 struct Found {
     before: Block,
     ks: Vec<Loop>,
     acc: LocalId,
+    /// Whether products are fused with their sums.
+    fused: bool,
     /// The operand that is the same in all lanes.
     a: Expr,
     /// The operand that differs between lanes, and is the same in all rows.
@@ -96,13 +100,10 @@ fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<Found> {
     let mut inner = nest.body.iter().enumerate().filter(|(_, stmt)| matches!(stmt, Stmt::For { .. }));
     let ((at, only), None) = (inner.next()?, inner.next()) else { return None };
     let Nest { loops: ks, body } = Nest::of(only)?;
-    let [Stmt::SetLocal { local: acc, index, value: Expr::Ternary { op: TernaryOp::Fma, a, b, c } }] =
-        body.as_slice()
-    else {
-        return None;
-    };
+    let [Stmt::SetLocal { local: acc, index, value }] = body.as_slice() else { return None };
+    let (a, b, c, fused) = multiply_add(value)?;
     let (before, after) = (nest.body[..at].to_vec(), nest.body[at + 1..].to_vec());
-    let own = access::declared(&before).contains(acc) && index.is_empty() && **c == Expr::local(*acc);
+    let own = access::declared(&before).contains(acc) && index.is_empty() && *c == Expr::local(*acc);
     if !own || has_arrays(&nest.body) || ks.iter().any(|k| k.extent().is_none()) {
         return None;
     }
@@ -113,7 +114,19 @@ fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<Found> {
     };
     let movable = nest.movable(names).into_iter().filter(|l| *l != lane && l.extent().is_some_and(|e| e > 1));
     let rows = movable.filter(|l| mentions(a, l.var) && !mentions(b, l.var)).max_by_key(|l| l.hi.limit)?;
-    Some(Found { before, ks, acc: *acc, a: (**a).clone(), b: (**b).clone(), after, rows })
+    Some(Found { before, ks, acc: *acc, fused, a: a.clone(), b: b.clone(), after, rows })
+}
+
+/// The operands of `fma(a, b, c)` or of `c + a * b`, and which of the two it is.
+fn multiply_add(value: &Expr) -> Option<(&Expr, &Expr, &Expr, bool)> {
+    match value {
+        Expr::Ternary { op: TernaryOp::Fma, a, b, c } => Some((a, b, c, true)),
+        Expr::Binary { op: BinaryOp::Add, a: c, b: product } => match &**product {
+            Expr::Binary { op: BinaryOp::Mul, a, b } => Some((a, b, c, false)),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn has_arrays(body: &[Stmt]) -> bool {
@@ -246,7 +259,7 @@ impl Tiler {
         let (acc, declare) = names.declare(names.local(self.found.acc), Dims::new(), Space::Register);
         let mut body = vec![declare, Stmt::set_scalar(acc, sum(sums, row))];
         let a = self.renumbered(&self.found.a, &ks, from);
-        body.extend(products(&ks, acc, a, element(packed, &ks), names));
+        body.extend(self.products(&ks, acc, a, element(packed, &ks), names));
         body.push(set_sum(sums, row, Expr::local(acc)));
         block.push(self.over_rows(row, start, rows, body, names));
         block
@@ -255,7 +268,7 @@ impl Tiler {
     /// The body of the nest for one row, reading `b` as given.
     fn row_body(&self, b: Expr, names: &mut Names) -> Block {
         let mut body = self.found.before.clone();
-        body.extend(products(&self.found.ks, self.found.acc, self.found.a.clone(), b, names));
+        body.extend(self.products(&self.found.ks, self.found.acc, self.found.a.clone(), b, names));
         body.extend(self.found.after.iter().cloned());
         body
     }
@@ -290,6 +303,20 @@ impl Tiler {
         operand
     }
 
+    /// The loops over `k`. An operand `a` that is more than a read has a local of its own, so that all lanes share it.
+    fn products(&self, ks: &[Loop], acc: LocalId, a: Expr, b: Expr, names: &mut Names) -> Block {
+        let sum = |a| match self.found.fused {
+            true => Expr::fma(a, b, Expr::local(acc)),
+            false => Expr::binary(BinaryOp::Add, Expr::local(acc), Expr::binary(BinaryOp::Mul, a, b)),
+        };
+        let add = |a| Stmt::set_scalar(acc, sum(a));
+        if matches!(a, Expr::Get { .. } | Expr::Const(_)) {
+            return nest::wrap(ks, vec![add(a)]);
+        }
+        let (shared, declare) = names.declare(a.dtype(names), Dims::new(), Space::Register);
+        nest::wrap(ks, vec![declare, Stmt::set_scalar(shared, a), add(Expr::local(shared))])
+    }
+
     /// Whether accumulators are zero before the first product, as locals are when declared.
     fn starts_from_zero(&self) -> bool {
         self.found.before.iter().all(|stmt| match stmt {
@@ -322,16 +349,6 @@ fn tile_rows(block: &mut Block, rows: i64, tile: Strip, names: &mut Names) {
 fn is_row(body: &[Stmt]) -> bool {
     body.iter().any(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. }))
         && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { space: Space::Stack, .. }))
-}
-
-/// The loops over `k`. An operand `a` that is more than a read has a local of its own, so that all lanes share it.
-fn products(ks: &[Loop], acc: LocalId, a: Expr, b: Expr, names: &mut Names) -> Block {
-    let add = |a| Stmt::set_scalar(acc, Expr::fma(a, b, Expr::local(acc)));
-    if matches!(a, Expr::Get { .. } | Expr::Const(_)) {
-        return nest::wrap(ks, vec![add(a)]);
-    }
-    let (shared, declare) = names.declare(a.dtype(names), Dims::new(), Space::Register);
-    nest::wrap(ks, vec![declare, Stmt::set_scalar(shared, a), add(Expr::local(shared))])
 }
 
 fn element(packed: LocalId, ks: &[Loop]) -> Expr {

@@ -32,7 +32,7 @@ mod stack; // small local nodes as scratch memory
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{NodeDecl, NodeRef, Routine};
+use lowered_ir::ir::{NodeDecl, NodeRef, Numerics, Routine};
 use lowered_ir::passes::access::analyse;
 use tnode::{DType, MemoryMode};
 
@@ -51,6 +51,32 @@ pub struct ScheduleOptions {
     pub grain_work: u64,
     /// The most bytes of local nodes that move into one kernel's scratch memory.
     pub stack_bytes: usize,
+    /// Which products are fused with the sums they are part of.
+    pub fma: FmaPolicy,
+}
+
+/// When `a * b + c` of floats becomes `fma(a, b, c)`, with one rounding instead of two. An fma that a program writes out is one
+/// under every policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FmaPolicy {
+    /// Never.
+    Never,
+    /// In the class `Fast`, not in `Strict`.
+    #[default]
+    ByClass,
+    /// In both classes.
+    Always,
+}
+
+impl FmaPolicy {
+    /// Whether products of a routine of this class are fused.
+    pub fn contracts(self, class: Numerics) -> bool {
+        match self {
+            FmaPolicy::Never => false,
+            FmaPolicy::ByClass => class == Numerics::Fast,
+            FmaPolicy::Always => true,
+        }
+    }
 }
 
 impl Default for ScheduleOptions {
@@ -61,6 +87,7 @@ impl Default for ScheduleOptions {
             // Some 20 µs of vector code: waking a thread takes about as long.
             grain_work: 1 << 20,
             stack_bytes: tnode::DEFAULT_STACK_THRESHOLD_BYTES,
+            fma: FmaPolicy::ByClass,
         }
     }
 }
@@ -125,7 +152,7 @@ pub fn schedule_traced(
     on_pass("normalize", &routine);
 
     // From here on the order written determines every bit, and no step changes one.
-    numerics::make_explicit(&mut routine);
+    numerics::make_explicit(&mut routine, options.fma);
     on_pass("numerics", &routine);
 
     // What was just filled with a constant is not read back.

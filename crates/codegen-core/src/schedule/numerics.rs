@@ -1,7 +1,7 @@
 //! Makes the numeric class explicit: after this step the IR determines every bit, and later steps keep it.
 //!
 //! The classes are specified in `numerics.md`, which the module documentation of [`schedule`](super) shows; this file is that
-//! specification as code.
+//! specification as code, and the only place that contracts products to fma.
 
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Bound, Expr, Fresh, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef,
@@ -10,6 +10,7 @@ use lowered_ir::ir::{
 use smallvec::smallvec;
 use tnode::{DType, Dims, Scalar};
 
+use super::FmaPolicy;
 use super::access::{self, Ranges};
 
 /// Partials of a contiguous reduction.
@@ -22,18 +23,18 @@ const SEQUENTIAL_CHUNK: i64 = 256;
 const CHUNKS: i64 = 65_536;
 
 /// Rewrites the routine so that evaluating it in the order written gives the bits its class promises.
-pub(super) fn make_explicit(routine: &mut Routine) {
+pub(super) fn make_explicit(routine: &mut Routine, policy: FmaPolicy) {
     let fast = routine.numerics == Numerics::Fast;
     let (ranges, fresh, locals) = (Ranges::of(routine), routine.fresh(), routine.locals());
     let body = std::mem::take(&mut routine.body);
     let mut pass = Pass { fast, ranges, fresh, locals, routine };
     routine.body = pass.block(body, &mut Vec::new());
-    if fast {
+    if policy.contracts(routine.numerics) {
         contract_products(routine);
     }
 }
 
-/// `a * b + c = fma(a, b, c)` and `c + a * b = fma(a, b, c)`, for floats, by the rule of the class `Fast`.
+/// `a * b + c = fma(a, b, c)` and `c + a * b = fma(a, b, c)`, for floats, wherever the policy asks for it.
 fn contract_products(routine: &mut Routine) {
     let locals = routine.locals();
     let mut body = std::mem::take(&mut routine.body);

@@ -1,7 +1,7 @@
 //! Schedules a routine and checks, after every step, that the verifier accepts it and that the interpreter gives the same bits.
 
 use codegen_core::schedule::schedule_traced;
-use codegen_core::{Caps, Codegen, Interpreted, ScheduleOptions, ScheduledRoutine, Slot};
+use codegen_core::{Caps, Codegen, FmaPolicy, Interpreted, ScheduleOptions, ScheduledRoutine, Slot};
 use lowered_ir::interp::{self, Buffer, Memory, Program};
 use lowered_ir::ir::{Numerics, Routine};
 use lowered_ir::{text, verify};
@@ -182,12 +182,17 @@ fn routine_is_fast(case: &Case) -> bool {
 
 /// Schedules and checks every step; gives the schedule, what it computes, and the steps.
 pub(super) fn steps(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
+    steps_with(case, &eager())
+}
+
+/// [`steps`] with these options.
+pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
     let mut bits = case.interpreted(&case.routine);
     let mut trace = Trace::new();
-    let schedule = schedule_traced(&case.routine, &cpu(), &eager(), &mut |step, after| {
+    let schedule = schedule_traced(&case.routine, &cpu(), options, &mut |step, after| {
         verified(step, after);
         let now = case.interpreted(after);
-        if step == "numerics" && routine_is_fast(case) {
+        if step == "numerics" && (routine_is_fast(case) || options.fma == FmaPolicy::Always) {
             bits = now;
         } else {
             assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
@@ -196,7 +201,7 @@ pub(super) fn steps(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
     });
     let schedule = schedule.unwrap();
     assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", trace.last().unwrap().1);
-    let interpreter = codegen_core::schedule(&case.routine, Interpreted::new().caps(), &eager()).unwrap();
+    let interpreter = codegen_core::schedule(&case.routine, Interpreted::new().caps(), options).unwrap();
     assert!(run_calls(case, &interpreter) == bits, "the interpreter's schedule has other bits");
     (schedule, bits, trace)
 }

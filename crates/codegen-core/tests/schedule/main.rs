@@ -3,6 +3,7 @@
 
 mod common; // checks a routine after every step
 mod corpus;
+mod fma;
 mod nests;
 mod random;
 mod random_nests;
