@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codegen_core::schedule::{ScheduleOptions, schedule_traced};
+use codegen_core::schedule::{FmaPolicy, ScheduleOptions, schedule_traced};
 use device_runtime::{Context, Routine};
 use lowered_ir::{
     assign::{self, Assignments, text::TextError},
@@ -20,7 +20,7 @@ use tnode::{ModeState, TensorNode, commit_modes};
 use crate::{
     backend::Backend,
     error::CompileError,
-    settings::{Class, Settings},
+    settings::{Class, Fma, Settings},
 };
 
 /// Compiled assignments with the nodes they are about: links into any context of the backend's devices, any number of times.
@@ -128,10 +128,14 @@ impl Backend {
 
         // Kernels are cut, and every bit is determined.
         let caps = self.codegen().caps();
-        let schedule =
-            schedule_traced(&optimized.routine, caps, &ScheduleOptions::default(), &mut |name, routine| {
+        let schedule = schedule_traced(
+            &optimized.routine,
+            caps,
+            &schedule_options(self.settings()),
+            &mut |name, routine| {
                 watch.pass(name, routine);
-            })?;
+            },
+        )?;
         for kernel in &schedule.kernels {
             verified("scheduling", &kernel.ir)?;
         }
@@ -194,5 +198,17 @@ fn optimize_settings(settings: &Settings) -> pipeline::Settings {
         inline_complex_computations: settings.inline_complex_computations,
         enable_device_only: settings.enable_device_only,
         stack_threshold_bytes: settings.stack_threshold_in_bytes,
+        integer_pow: settings.integer_pow,
+        fast_math: settings.fast_math,
+        half_constant_cutoff: Some(settings.half_constant_cutoff).filter(|&cutoff| cutoff > 0.0),
     }
+}
+
+fn schedule_options(settings: &Settings) -> ScheduleOptions {
+    let fma = match settings.fma {
+        Fma::Never => FmaPolicy::Never,
+        Fma::ByClass => FmaPolicy::ByClass,
+        Fma::Always => FmaPolicy::Always,
+    };
+    ScheduleOptions { fma, ..ScheduleOptions::default() }
 }

@@ -14,7 +14,7 @@ use device_runtime::StreamStrategy;
 use serde::{Deserialize, Serialize};
 
 /// Everything that can be chosen without changing a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Settings {
@@ -26,6 +26,14 @@ pub struct Settings {
     pub streams: Streams,
     /// The numeric class of routines: `fast` (fma, fixed reduction trees) or `strict` (as written).
     pub numerics: Class,
+    /// Which `a * b + c` of floats are rounded once: `never`, `by_class` (those of class `fast`) or `always`.
+    pub fma: Fma,
+    /// The largest `n` for which float powers `x^n` and `x^-n` become products in class `fast`; 0 for none.
+    pub integer_pow: u32,
+    /// Simplify class `fast` by the equations of real numbers, whatever rounding, NaN and infinities make of that.
+    pub fast_math: bool,
+    /// The magnitude from which on a finite 16- or 8-bit float constant is refused (`bf16` aside); 0 for none.
+    pub half_constant_cutoff: f64,
     /// Vector code: `128` (bits) or `none`.
     pub vector: Vector,
     /// How much to tell on standard error, 0 to 7; see `docs/debugging.md`.
@@ -57,6 +65,19 @@ pub enum Class {
     Fast,
     /// [`lowered_ir::ir::Numerics::Strict`].
     Strict,
+}
+
+/// When products are fused with the sums they are part of, by name: [`codegen_core::FmaPolicy`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fma {
+    /// Never.
+    Never,
+    /// In class `fast`.
+    #[default]
+    ByClass,
+    /// Always.
+    Always,
 }
 
 /// How many streams a device suggests.
@@ -91,6 +112,10 @@ impl Default for Settings {
             threads: 0,
             streams: Streams::MostParallelStreams,
             numerics: Class::Fast,
+            fma: Fma::ByClass,
+            integer_pow: 4,
+            fast_math: false,
+            half_constant_cutoff: 16384.0,
             vector: Vector::Bits128,
             debug: 0,
             dump: String::new(),

@@ -2,7 +2,9 @@
 
 use crate::ir::{NodeRef, Routine};
 use crate::passes::access::{self, Facts};
-use crate::passes::{ModeError, cse, dead, hoist, modes, simplify, virtualize};
+use crate::passes::{ModeError, cse, dead, halves, hoist, modes, simplify, virtualize};
+
+pub use crate::passes::halves::LargeHalf;
 
 pub use crate::passes::{Refusal, Settings};
 
@@ -55,12 +57,15 @@ pub enum OptimizeError {
         /// The other.
         second: String,
     },
+    /// A constant is too large for its narrow type.
+    #[error(transparent)]
+    LargeHalf(LargeHalf),
 }
 
 /// Optimises a verified routine.
 ///
 /// # Errors
-/// [`OptimizeError`]; the causes are the user's memory modes and merge buffers.
+/// [`OptimizeError`]; the causes are the user's memory modes, merge buffers and constants.
 pub fn optimize(routine: Routine, settings: &Settings) -> Result<Optimized, OptimizeError> {
     optimize_traced(routine, settings, &mut |_, _| {})
 }
@@ -105,6 +110,11 @@ pub fn optimize_traced(
     // Every statement contributes to a node that outlives the routine.
     dead::remove_dead(&mut routine);
     on_pass("dead", &routine);
+
+    // What is left of the constants suits their types.
+    if let Some(cutoff) = settings.half_constant_cutoff {
+        halves::check(&routine, cutoff).map_err(OptimizeError::LargeHalf)?;
+    }
 
     let (inputs, outputs) = inputs_and_outputs(&routine);
     Ok(Optimized { routine, inputs, outputs, merge, refused })

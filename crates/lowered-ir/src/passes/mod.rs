@@ -10,6 +10,7 @@ pub mod cse;
 pub mod dead;
 pub mod effects;
 mod groups;
+pub mod halves;
 pub mod hoist;
 pub mod modes;
 pub mod ranges;

@@ -3,7 +3,7 @@
 use tnode::DEFAULT_STACK_THRESHOLD_BYTES;
 
 /// The choices; the default is what most programs want.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// A node whose elements are read more often than this is computed once and stored, unless it is cheap.
     pub max_visits: u64,
@@ -17,6 +17,15 @@ pub struct Settings {
     pub enable_device_only: bool,
     /// The largest array, in bytes, that may be local; 0 means any.
     pub stack_threshold_bytes: usize,
+    /// The largest `n` for which float powers `x^n` and `x^-n` with constant `n` become products in class `Fast`
+    /// ([`super::powers`]); 0 for none. Integer powers always do.
+    pub integer_pow: u32,
+    /// Whether routines of class `Fast` are simplified by the equations of real numbers too: constants of float sums and
+    /// products are re-associated, and `0 * x` is 0. Neither rounding nor NaN and infinities are respected.
+    pub fast_math: bool,
+    /// The magnitude from which on a finite constant of a type with at most 5 bits of exponent (`f16` and the 8-bit floats)
+    /// is an error, because sums and products with it are likely to overflow; none where absent.
+    pub half_constant_cutoff: Option<f64>,
 }
 
 impl Default for Settings {
@@ -28,6 +37,9 @@ impl Default for Settings {
             inline_complex_computations: false,
             enable_device_only: true,
             stack_threshold_bytes: DEFAULT_STACK_THRESHOLD_BYTES,
+            integer_pow: 4,
+            fast_math: false,
+            half_constant_cutoff: Some(16384.0),
         }
     }
 }

@@ -1,0 +1,69 @@
+//! The check for large constants of narrow types: a value near the top of its type's range is seldom meant, since the next sum or
+//! product with it overflows.
+//!
+//! Narrow are the floats with at most 5 bits of exponent: `f16`, `fp8_e5m2` and `fp8_e4m3fn` (whose largest value, 448, lies below any
+//! sensible limit). Infinities pass, for they are meant: the neutral elements of maxima and minima.
+
+use tnode::{DType, Scalar};
+
+use crate::ir::{Block, Expr, Routine, Stmt, walk};
+use crate::text;
+
+/// A finite constant that is too large for comfort in its narrow type.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "routine \"{routine}\": the constant {value} of type {dtype} in `{stmt}`, expected a magnitude below {cutoff}: use a type with \
+     more range, or set half_constant_cutoff"
+)]
+pub struct LargeHalf {
+    /// The routine.
+    pub routine: String,
+    /// The constant's value.
+    pub value: f64,
+    /// Its type.
+    pub dtype: DType,
+    /// The statement of the optimised routine that has it.
+    pub stmt: String,
+    /// The limit it reaches.
+    pub cutoff: f64,
+}
+
+/// Checks every constant of the routine against `cutoff`, a magnitude.
+///
+/// # Errors
+/// The first constant, in the order of the text, whose magnitude is `cutoff` or more.
+pub fn check(routine: &Routine, cutoff: f64) -> Result<(), LargeHalf> {
+    match large_constant(&routine.body, cutoff) {
+        None => Ok(()),
+        Some((stmt, constant)) => Err(LargeHalf {
+            routine: routine.name.clone(),
+            value: constant.as_f64(),
+            dtype: constant.dtype(),
+            stmt: text::print_stmt(routine, stmt).lines().next().unwrap_or_default().to_owned(),
+            cutoff,
+        }),
+    }
+}
+
+fn large_constant(block: &Block, cutoff: f64) -> Option<(&Stmt, Scalar)> {
+    let mut found = None;
+    walk::each_stmt(block, &mut |stmt| {
+        let own = std::slice::from_ref(stmt);
+        if found.is_some() || matches!(stmt, Stmt::For { .. }) {
+            return;
+        }
+        walk::each_value(own, &mut |value| {
+            walk::each_expr(value, &mut |part| match part {
+                Expr::Const(c) if found.is_none() && is_large(*c, cutoff) => found = Some((stmt, *c)),
+                _ => {}
+            });
+        });
+    });
+    found
+}
+
+fn is_large(constant: Scalar, cutoff: f64) -> bool {
+    let narrow = matches!(constant.dtype(), DType::F16 | DType::Fp8E5m2 | DType::Fp8E4m3fn);
+    let magnitude = constant.as_f64().abs();
+    narrow && magnitude.is_finite() && magnitude >= cutoff
+}
