@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use tnode::TensorNode;
 
-use super::{AccumOp, Assignments, Operand, Step};
+use super::{Accum, AccumOp, Assignments, Operand, Step};
+use crate::indexing::{Projections, are_surjective};
 
 /// How one step uses a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +57,10 @@ impl Assignments {
     pub fn merge_nodes(&self) -> Vec<TensorNode> {
         let mut nodes: Vec<TensorNode> = Vec::new();
         each_step(&self.steps, &mut |step| {
-            if let Step::Accum(accum) = step {
-                for operand in accum.rhs.operands() {
-                    match operand {
-                        Operand::MergeBuffer(node) if !nodes.contains(node) => nodes.push(node.clone()),
-                        _ => {}
-                    }
+            for operand in step.accums().iter().flat_map(|accum| accum.rhs.operands()) {
+                match operand {
+                    Operand::MergeBuffer(node) if !nodes.contains(node) => nodes.push(node.clone()),
+                    _ => {}
                 }
             }
         });
@@ -72,8 +71,10 @@ impl Assignments {
     pub fn written_nodes(&self) -> Vec<TensorNode> {
         let mut nodes: Vec<TensorNode> = Vec::new();
         each_step(&self.steps, &mut |step| {
-            if let Some(node) = written(step).filter(|node| !nodes.contains(node)) {
-                nodes.push(node.clone());
+            for node in written(step) {
+                if !nodes.contains(node) {
+                    nodes.push(node.clone());
+                }
             }
         });
         nodes
@@ -131,21 +132,29 @@ pub(crate) fn each_step<'a>(steps: &'a [Step], f: &mut impl FnMut(&'a Step)) {
     }
 }
 
-/// The node a step writes.
-pub(crate) fn written(step: &Step) -> Option<&TensorNode> {
-    match step {
-        Step::Accum(accum) => Some(&accum.lhs),
+/// The nodes a step itself writes, each once.
+pub(crate) fn written(step: &Step) -> Vec<&TensorNode> {
+    let mut nodes: Vec<&TensorNode> = Vec::new();
+    let fetched = match step {
         Step::Fetch { node, .. } => Some(node),
-        Step::Block { .. } | Step::Remark(_) => None,
+        Step::Accum(_) | Step::Concat(_) | Step::Block { .. } | Step::Remark(_) => None,
+    };
+    for node in step.accums().iter().map(|accum| &accum.lhs).chain(fetched) {
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
     }
+    nodes
+}
+
+/// The projections of all accumulations of a step into one node.
+pub(crate) fn projections_into<'a>(accums: &'a [Accum], node: &TensorNode) -> Vec<&'a Projections> {
+    accums.iter().filter(|accum| accum.lhs == *node).map(|accum| &accum.projections).collect()
 }
 
 fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
-    let operands = match step {
-        Step::Accum(accum) => accum.rhs.operands(),
-        _ => &[],
-    };
-    let read = operands.iter().filter_map(|operand| match operand {
+    let operands = step.accums().iter().flat_map(|accum| accum.rhs.operands());
+    let read = operands.filter_map(|operand| match operand {
         Operand::MergeBuffer(node) => Some(node),
         _ => operand.node(),
     });
@@ -154,20 +163,20 @@ fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
 
 /// The nodes a step uses, reads before writes.
 fn uses(step: &Step) -> Vec<(&TensorNode, Use)> {
-    match step {
-        Step::Accum(accum) => {
-            let reads = accum.rhs.operands().iter().filter_map(Operand::node).map(|node| (node, Use::Reads));
-            let how =
-                if accum.init_neutral || (accum.op == AccumOp::Assign && accum.projections.is_surjective()) {
-                    Use::Fills
-                } else if accum.op == AccumOp::Assign {
-                    Use::Patches
-                } else {
-                    Use::Reads
-                };
-            reads.chain([(&accum.lhs, how)]).collect()
+    let accums = step.accums();
+    let operands = accums.iter().flat_map(|accum| accum.rhs.operands());
+    let reads = operands.filter_map(Operand::node).map(|node| (node, Use::Reads));
+    reads.chain(written(step).into_iter().map(|node| (node, write(accums, node)))).collect()
+}
+
+/// How the accumulations of a step use a node that the step writes.
+fn write(accums: &[Accum], node: &TensorNode) -> Use {
+    match accums.first() {
+        // All have the same operation; without any the node is fetched.
+        Some(accum) if !accum.init_neutral && accum.op != AccumOp::Assign => Use::Reads,
+        Some(accum) if !accum.init_neutral && !are_surjective(&projections_into(accums, node)) => {
+            Use::Patches
         }
-        Step::Fetch { node, .. } => vec![(node, Use::Fills)],
-        Step::Block { .. } | Step::Remark(_) => Vec::new(),
+        Some(_) | None => Use::Fills,
     }
 }

@@ -37,6 +37,12 @@ pub enum BuildError {
     /// The einsum text is wrong or does not fit the nodes.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// Nothing to concatenate, or nothing to split into.
+    #[error("node {node}: expected at least one part, found none")]
+    NoParts {
+        /// The name of the whole.
+        node: String,
+    },
     /// Operands of a pointwise operation differ in size.
     #[error("node {operand} has dimensions {found:?}, expected {expected:?} as node {lhs} has")]
     Shape {
@@ -191,4 +197,64 @@ fn einsum_of(spec: &str, lhs: &TensorNode, accum: AccumOp, rhs: Rhs) -> Result<A
     let dims = dims.collect::<Result<Vec<Dims>, BuildError>>()?;
     let resolved = einsum::resolve(spec, &dims, &lhs.dims_without_padding()?)?;
     Ok(accumulate(true, accum, lhs, rhs, resolved.projections))
+}
+
+/// Each of `targets` accumulates, with the neutral element first if `init_neutral`, the operands that the einsum text with
+/// concatenated axes pairs it with: `i; j => i^j` concatenates two operands, `i^j => i; j` splits one.
+///
+/// # Errors
+/// As for [`einsum`](fn@einsum), and where a part has no operand or target, or more than one.
+pub fn block(
+    spec: &str,
+    targets: &[&TensorNode],
+    init_neutral: bool,
+    op: AccumOp,
+    operands: &[&TensorNode],
+) -> Result<Assignments, BuildError> {
+    let dims = |nodes: &[&TensorNode]| nodes.iter().map(|node| node.dims_without_padding()).collect();
+    let (rhs, lhs): (Result<Vec<Dims>, _>, Result<Vec<Dims>, _>) = (dims(operands), dims(targets));
+    let part = |part: einsum::Part| Accum {
+        init_neutral,
+        op,
+        lhs: targets[part.target].clone(),
+        rhs: Rhs::Copy(operands[part.operands[0]].into()),
+        projections: part.projections,
+    };
+    let parts = einsum::resolve_parts(spec, &rhs?, &lhs?)?.into_iter().map(part).collect();
+    Ok(single(Step::Concat(parts)))
+}
+
+/// `lhs := ` the operands one after the other along `axis`; they have the dimensions of `lhs` on all other axes.
+///
+/// # Errors
+/// When there are no operands, or dimensions are unsettled or do not fit.
+pub fn concat(lhs: &TensorNode, axis: usize, operands: &[&TensorNode]) -> Result<Assignments, BuildError> {
+    let (whole, parts) = along(lhs, axis, operands.len())?;
+    block(&format!("{parts} => {whole}"), &[lhs], false, AccumOp::Assign, operands)
+}
+
+/// The inverse of [`concat`]: each target gets its part of `operand` along `axis`.
+///
+/// # Errors
+/// As for [`concat`].
+pub fn split(targets: &[&TensorNode], axis: usize, operand: &TensorNode) -> Result<Assignments, BuildError> {
+    let (whole, parts) = along(operand, axis, targets.len())?;
+    block(&format!("{whole} => {parts}"), targets, false, AccumOp::Assign, &[operand])
+}
+
+/// Einsum text of an array of which `axis` is concatenated from `count` parts, and of the parts.
+fn along(whole: &TensorNode, axis: usize, count: usize) -> Result<(String, String), BuildError> {
+    let dims = whole.dims_without_padding()?;
+    if axis >= dims.len() {
+        return Err(tnode::Error::NoSuchAxis { axis, dims }.into());
+    }
+    if count == 0 {
+        return Err(BuildError::NoParts { node: whole.name() });
+    }
+    let with = |label: &str| -> String {
+        (0..dims.len()).map(|at| if at == axis { format!("{label},") } else { format!("a{at},") }).collect()
+    };
+    let labels: Vec<String> = (0..count).map(|part| format!("p{part}")).collect();
+    let parts: Vec<String> = labels.iter().map(|label| with(label)).collect();
+    Ok((with(&labels.join("^")), parts.join(" ; ")))
 }

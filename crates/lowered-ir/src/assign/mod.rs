@@ -12,7 +12,7 @@ pub mod text;
 
 use tnode::{DType, Scalar, TensorNode};
 
-pub(crate) use self::analysis::{each_step, identifier, written};
+pub(crate) use self::analysis::{each_step, identifier, projections_into, written};
 pub use self::op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
 pub(crate) use self::print::affine as affine_text;
 use crate::indexing::{Projections, StaticSymbol};
@@ -34,6 +34,9 @@ pub struct Assignments {
 pub enum Step {
     /// Combines operands and stores or accumulates the result.
     Accum(Box<Accum>),
+    /// Accumulations that are one: each writes the part of its target where other letters of concatenated axes run. All have
+    /// the same operation, and each target gets the neutral element before any of them.
+    Concat(Vec<Accum>),
     /// Fills a node from something that is no node.
     Fetch {
         /// The node filled.
@@ -50,6 +53,17 @@ pub enum Step {
     },
     /// A line for readers of the loop IR, such as the statement that the next steps come from.
     Remark(String),
+}
+
+impl Step {
+    /// The accumulations of the step itself, not of the steps in a block.
+    pub fn accums(&self) -> &[Accum] {
+        match self {
+            Step::Accum(accum) => std::slice::from_ref(accum),
+            Step::Concat(parts) => parts,
+            Step::Fetch { .. } | Step::Block { .. } | Step::Remark(_) => &[],
+        }
+    }
 }
 
 /// `lhs ⊕= op(operands)` at every point of a product space.
@@ -233,6 +247,10 @@ fn renumber(steps: &mut [Step], to: &[SymbolId]) {
     for step in steps {
         match step {
             Step::Accum(accum) => accum.projections.map_indices(|index| renumber_index(&index, new)),
+            Step::Concat(parts) => {
+                let each = parts.iter_mut().map(|part| &mut part.projections);
+                each.for_each(|projections| projections.map_indices(|index| renumber_index(&index, new)));
+            }
             Step::Fetch { op: FetchOp::EmbedSymbol(id), .. } => *id = new(*id),
             Step::Block { steps, .. } => renumber(steps, to),
             Step::Fetch { .. } | Step::Remark(_) => {}

@@ -20,6 +20,13 @@ fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], symbols: &[StaticSymbol], de
         write!(f, "{:width$}", "", width = 2 * depth)?;
         match step {
             Step::Accum(accum) => writeln!(f, "{};", Accumulation { accum, symbols }),
+            Step::Concat(parts) => {
+                writeln!(f, "# concat;")?;
+                for accum in parts {
+                    writeln!(f, "{:width$}{};", "", Accumulation { accum, symbols }, width = 2 * depth + 2)?;
+                }
+                writeln!(f, "{:width$}# end", "", width = 2 * depth)
+            }
             Step::Fetch { node, op } => writeln!(f, "{} =: {};", node.name(), fetch(op, symbols)),
             Step::Remark(text) => writeln!(f, "# {text}"),
             Step::Block { name, steps: inner } => {

@@ -29,17 +29,47 @@ impl Projections {
     /// Whether the values of `index` are exactly `0..dim`: they are if they begin at 0, end at `dim - 1`, and leave no
     /// gap. With coefficients in order of size there is no gap if each is at most one more than all before it reach.
     fn covers(&self, index: &AxisIndex, dim: i64) -> bool {
-        let affine = index.affine();
-        let mut terms = self.sized_terms(index);
-        if terms.len() != affine.terms().len() {
+        if !has_no_symbol(index) {
             return dim == 1;
         }
+        self.interval(index) == Some((0, dim - 1))
+    }
+
+    /// The least and greatest value of `index`, if it is known to take every value between them.
+    fn interval(&self, index: &AxisIndex) -> Option<(i64, i64)> {
+        if !has_no_symbol(index) {
+            return None;
+        }
+        let mut terms = self.sized_terms(index);
         terms.sort_unstable();
-        let reach = terms.iter().try_fold(0i64, |reach, &(size, steps)| {
+        terms.iter().try_fold(0i64, |reach, &(size, steps)| {
             if size > reach.checked_add(1)? { None } else { reach.checked_add(size.checked_mul(steps)?) }
-        });
-        let lowest = self.bounds_of(index).map(|(lo, _)| lo);
-        lowest == Some(0) && reach == dim.checked_sub(1)
+        })?;
+        self.bounds_of(index)
+    }
+
+    /// The box of elements of the left-hand side that are written, per axis the first and the last, if all of it is.
+    fn written_box(&self) -> Option<Vec<(i64, i64)>> {
+        let mut seen: Vec<LoopId> = Vec::new();
+        let axis = |index: &AxisIndex| {
+            let loops = index.loop_terms();
+            let shared = loops.iter().any(|(id, _)| seen.contains(id));
+            seen.extend(loops.iter().map(|&(id, _)| id));
+            if shared { None } else { self.interval(index) }
+        };
+        self.project_lhs().iter().map(axis).collect()
+    }
+
+    /// Whether no element of the left-hand side is written by both: on some axis their indices have no value in common.
+    fn is_disjoint(&self, other: &Projections) -> bool {
+        let never_writes = |p: &Projections| p.product_space().contains(&0);
+        let mut axes = self.project_lhs().iter().zip(other.project_lhs());
+        let apart = |a: &AxisIndex, b: &AxisIndex| {
+            let bounds = has_no_symbol(a) && has_no_symbol(b);
+            let bounds = bounds.then(|| Some((self.bounds_of(a)?, other.bounds_of(b)?))).flatten();
+            bounds.is_some_and(|(a, b)| a.1 < b.0 || b.1 < a.0)
+        };
+        never_writes(self) || never_writes(other) || axes.any(|(a, b)| apart(a, b))
     }
 
     /// `(|coefficient|, extent - 1)` of each product iterator in `index`.
@@ -82,6 +112,39 @@ impl Projections {
             pinned.extend(ids);
         }
     }
+}
+
+fn has_no_symbol(index: &AxisIndex) -> bool {
+    index.loop_terms().len() == index.affine().terms().len()
+}
+
+/// Whether assignments into one array together write every element of it. If false, the answer may be unknown instead.
+///
+/// One alone does, or they write boxes that do not overlap and have as many elements as the array.
+pub(crate) fn are_surjective(parts: &[&Projections]) -> bool {
+    if parts.iter().any(|part| part.is_surjective()) {
+        return true;
+    }
+    let volume = |part: &&Projections| {
+        if part.product_space().contains(&0) {
+            return Some(0);
+        }
+        let sides = part.written_box()?;
+        sides.iter().try_fold(1i64, |volume, (lo, hi)| volume.checked_mul(hi - lo + 1))
+    };
+    let written = parts.iter().try_fold(0i64, |sum, part| sum.checked_add(volume(part)?));
+    let dims = parts.first().map_or(&[][..], |part| part.lhs_dims());
+    let all = dims.iter().try_fold(1i64, |volume, &dim| volume.checked_mul(extent(dim)));
+    written.is_some() && written == all && are_disjoint(parts)
+}
+
+/// Whether assignments into one array together write no element of it twice. If false, the answer may be unknown instead.
+pub(crate) fn are_injective(parts: &[&Projections]) -> bool {
+    parts.iter().all(|part| part.is_injective()) && are_disjoint(parts)
+}
+
+fn are_disjoint(parts: &[&Projections]) -> bool {
+    parts.iter().enumerate().all(|(at, part)| parts[..at].iter().all(|other| part.is_disjoint(other)))
 }
 
 #[cfg(test)]
@@ -140,6 +203,20 @@ mod tests {
             let p = projections(axes, dims, positions);
             assert_eq!((p.is_surjective(), p.is_injective()), (surjective, injective), "{name}");
         }
+    }
+
+    #[test]
+    fn parts_together() {
+        let part = |extent: usize, offset: i64| {
+            projections(&[extent, 2], &[7, 2], &[(&[(0, 1)], offset), (&[(1, 1)], 0)])
+        };
+        let answers = |parts: &[&Projections]| (are_surjective(parts), are_injective(parts));
+        assert_eq!(answers(&[&part(3, 0), &part(4, 3)]), (true, true));
+        assert_eq!(answers(&[&part(4, 3), &part(2, 0), &part(1, 2)]), (true, true));
+        assert_eq!(answers(&[&part(3, 0), &part(3, 4)]), (false, true), "a gap");
+        assert_eq!(answers(&[&part(4, 0), &part(4, 3)]), (false, false), "an overlap");
+        assert_eq!(answers(&[&part(7, 0), &part(1, 0)]), (true, false), "one alone writes all");
+        assert_eq!(answers(&[&part(0, 0), &part(7, 0)]), (true, true), "an empty part");
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! [`Projections`]: no product axis has extent 1 (such iterators are 0 and vanish), every loop variable in an index is
 //! a product iterator, and ranks agree with dimensions.
 
+pub(crate) mod concat;
 mod coverage;
 pub mod einsum;
 
 use std::fmt;
 
+pub(crate) use self::coverage::{are_injective, are_surjective};
 use smallvec::SmallVec;
 use tnode::Dims;
 

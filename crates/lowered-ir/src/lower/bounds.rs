@@ -3,7 +3,7 @@
 use tnode::{Dims, TensorNode};
 
 use super::LowerError;
-use crate::assign::{self, Accum, Assignments, Operand, Step};
+use crate::assign::{self, Accum, Assignments, Operand};
 use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
 use crate::ir::{Affine, SymbolId, Var};
 
@@ -43,8 +43,10 @@ pub(super) fn symbol_ranges(
     let mut solver = Solver { table, renumbering, limits: vec![None; table.len()] };
     let mut result = Ok(());
     assign::each_step(&assignments.steps, &mut |step| {
-        if let (Step::Accum(accum), Ok(())) = (step, &result) {
-            result = solver.accum(accum);
+        for accum in step.accums() {
+            if result.is_ok() {
+                result = solver.accum(accum);
+            }
         }
     });
     result?;

@@ -8,7 +8,9 @@ use tnode::{DType, MemoryMode, Scalar, TensorNode};
 use super::LowerError;
 use super::bounds::{bounds_of, layout};
 use crate::assign::{self, Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Rhs, Step};
-use crate::indexing::{AxisIndex, extent, identity_projections, reflect_projection};
+use crate::indexing::{
+    AxisIndex, are_injective, are_surjective, extent, identity_projections, reflect_projection,
+};
 use crate::ir::{
     Affine, Block, Expr, Fresh, Guard, Indices, LoopId, NodeRef, Range, Stmt, SymbolId, TernaryOp, Var,
 };
@@ -33,10 +35,11 @@ pub(super) fn check_initialised(assignments: &Assignments) -> Result<(), LowerEr
     let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
     let mut result = Ok(());
     assign::each_step(&assignments.steps, &mut |step| {
-        if let Step::Accum(accum) = step {
-            valued.extend(accum.rhs.operands().iter().filter_map(Operand::node));
+        let accums = step.accums();
+        valued.extend(accums.iter().flat_map(|accum| accum.rhs.operands()).filter_map(Operand::node));
+        for accum in accums {
             if result.is_ok() && !valued.contains(&accum.lhs) {
-                result = check_covers(accum);
+                result = check_covers(accum, accums);
             }
         }
         valued.extend(assign::written(step));
@@ -44,8 +47,10 @@ pub(super) fn check_initialised(assignments: &Assignments) -> Result<(), LowerEr
     result
 }
 
-fn check_covers(accum: &Accum) -> Result<(), LowerError> {
-    let keeps = accum.op == AccumOp::Assign && !accum.init_neutral && !accum.projections.is_surjective();
+/// Refuses an accumulation, one of `all` of its step, if they leave elements of its target without a value.
+fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
+    let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
+    let keeps = plain && !are_surjective(&assign::projections_into(all, &accum.lhs));
     if !keeps || MemoryMode::Materialized.outcomes().contains(accum.lhs.mode().outcomes()) {
         return Ok(());
     }
@@ -58,7 +63,7 @@ pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerE
     let mut block = Block::new();
     for step in steps {
         match step {
-            Step::Accum(accum) => lower_accum(accum, ctx, &mut block)?,
+            Step::Accum(_) | Step::Concat(_) => lower_accums(step.accums(), ctx, &mut block)?,
             Step::Fetch { node, op } => lower_fetch(node, op, ctx, &mut block)?,
             Step::Remark(text) => block.push(Stmt::Comment(text.clone())),
             Step::Block { name, steps } => {
@@ -71,13 +76,27 @@ pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerE
     Ok(block)
 }
 
-fn lower_accum(accum: &Accum, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
-    check_types(accum)?;
-    let dtype = accum.lhs.dtype();
-    let (injective, surjective) = (accum.projections.is_injective(), accum.projections.is_surjective());
-    if accum.init_neutral && !(injective && surjective) {
-        fill(&accum.lhs, accum.op.neutral(dtype), ctx, block)?;
+/// The accumulations of one step: every target is filled before any of them accumulates.
+fn lower_accums(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    accums.iter().try_for_each(check_types)?;
+    let mut injective: BTreeMap<&TensorNode, bool> = BTreeMap::new();
+    for accum in accums {
+        if injective.contains_key(&accum.lhs) {
+            continue;
+        }
+        let parts = assign::projections_into(accums, &accum.lhs);
+        let once = are_injective(&parts);
+        if accum.init_neutral && !(once && are_surjective(&parts)) {
+            fill(&accum.lhs, accum.op.neutral(accum.lhs.dtype()), ctx, block)?;
+        }
+        injective.insert(&accum.lhs, once);
     }
+    accums.iter().try_for_each(|accum| lower_accum(accum, injective[&accum.lhs], ctx, block))
+}
+
+/// The loops of an accumulation; `injective` says that no element of its target is written twice in the step.
+fn lower_accum(accum: &Accum, injective: bool, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    let dtype = accum.lhs.dtype();
     let space = accum.projections.product_space();
     if space.contains(&0) {
         return Ok(());

@@ -8,11 +8,13 @@ use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 
 #[derive(Debug)]
 pub(super) struct Statement {
-    pub(super) lhs: Access,
+    /// The targets: one, unless there are concatenated axes.
+    pub(super) lhs: Vec<Access>,
     pub(super) op: AccumOp,
     pub(super) init: bool,
     pub(super) op_span: Span,
-    pub(super) rhs: Expr,
+    /// The values: one, unless there are concatenated axes.
+    pub(super) rhs: Vec<Expr>,
     pub(super) constraints: Vec<Constraint>,
     pub(super) span: Span,
 }
@@ -38,7 +40,30 @@ pub(super) struct Access {
     pub(super) name: String,
     pub(super) name_span: Span,
     pub(super) merge: bool,
-    pub(super) indices: Vec<Linear>,
+    pub(super) indices: Vec<Index>,
+    pub(super) span: Span,
+}
+
+/// The index of one axis.
+#[derive(Debug)]
+pub(super) enum Index {
+    Linear(Linear),
+    Concat(Concat),
+}
+
+impl Index {
+    pub(super) fn span(&self) -> &Span {
+        match self {
+            Index::Linear(linear) => &linear.span,
+            Index::Concat(concat) => &concat.span,
+        }
+    }
+}
+
+/// `i^j`: letters whose axes follow each other, each with its place.
+#[derive(Debug)]
+pub(super) struct Concat {
+    pub(super) letters: Vec<(String, Span)>,
     pub(super) span: Span,
 }
 

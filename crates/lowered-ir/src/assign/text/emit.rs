@@ -1,5 +1,8 @@
 //! From resolved statements to assignments.
 //!
+//! A statement with concatenated axes is emitted as its components, each with the one target and the one value whose letters
+//! run there.
+//!
 //! An operation on operands that are elements of nodes, numbers or index values is one accumulation. Every deeper
 //! operation gets a node of its own, specified to be virtual, over the letters that occur in it.
 
@@ -12,7 +15,8 @@ use super::error::{Located, Span, TextErrorKind};
 use super::resolve::{How, Read, Resolved, Tree, TreeKind};
 use super::types::{operand_type, type_of};
 use crate::assign::{Accum, AccumOp, Operand, Rhs, Step, identifier};
-use crate::indexing::{AxisIndex, Indexed, Projection, Projections, axis_iterator};
+use crate::indexing::concat::{self, Component};
+use crate::indexing::{AxisIndex, Indexed, Projection, Projections, are_injective, axis_iterator};
 use crate::ir::{Affine, TernaryOp, Var};
 
 /// Appends the steps of a statement whose letters have these ranges.
@@ -22,57 +26,145 @@ pub(super) fn emit(
     text: &str,
     steps: &mut Vec<Step>,
 ) -> Result<(), Located> {
+    let axes: Vec<Vec<usize>> = statement
+        .letters
+        .iter()
+        .map(|letter| letter.parts.clone())
+        .filter(|parts| !parts.is_empty())
+        .collect();
+    let Some(components) = concat::components(ranges, &axes) else {
+        let limit = concat::MAX_COMPONENTS;
+        return Err(TextErrorKind::TooManyParts { limit }.at(statement.op_span.clone()));
+    };
+    let part = |component| Part::new(statement, component, ranges, text);
+    let parts = components.iter().map(part).collect::<Result<Vec<Part>, _>>()?;
+    for part in &parts {
+        check_reduction(statement, part)?;
+        check_once(statement, part, &parts)?;
+    }
     let mut emitter = Emitter { ranges, text, steps };
-    let lhs = &statement.lhs;
-    let all: Vec<usize> = (0..ranges.len()).collect();
-    let target = (lhs.dims.clone(), lhs.index.iter().map(|(index, _)| index.clone()).collect());
-    let writes = emitter.projections(&all, Accessed::clone(&target), Vec::new(), &lhs.span);
-    check_reduction(statement, &writes)?;
-    check_self_reads(statement, &writes)?;
-    let (rhs, operands) = emitter.rhs(&statement.rhs, lhs.node.dtype())?;
-    let projections = emitter.projections(&all, target, operands, &statement.rhs.span);
-    let (init_neutral, op) = (statement.init, statement.op);
-    emitter.steps.push(Step::Accum(Box::new(Accum {
-        init_neutral,
-        op,
-        lhs: lhs.node.clone(),
-        rhs,
-        projections,
-    })));
+    let accum = |part: &Part| emitter.part(statement, part);
+    let mut accums = parts.iter().map(accum).collect::<Result<Vec<Accum>, _>>()?;
+    match (accums.pop(), accums.is_empty()) {
+        (Some(only), true) => steps.push(Step::Accum(Box::new(only))),
+        (last, _) => {
+            accums.extend(last);
+            steps.push(Step::Concat(accums));
+        }
+    }
     Ok(())
 }
 
-/// A plain assignment stores one value per element.
-fn check_reduction(statement: &Resolved, writes: &Projections) -> Result<(), Located> {
+/// One part of a statement: everything in letters that run.
+struct Part {
+    target: Read,
+    value: Tree,
+    /// The letters, in order; those of the target come first.
+    letters: Vec<usize>,
+    /// The product space and how it reaches the target.
+    writes: Projections,
+}
+
+impl Part {
+    /// The only target and the only value of a component.
+    fn new(statement: &Resolved, component: &Component, ranges: &[i64], text: &str) -> Result<Part, Located> {
+        let runs = |letters: &BTreeSet<usize>| letters.iter().all(|&letter| component.live[letter]);
+        let letters_of = |read: &Read| collected(|into| read.letters(into));
+        let targets = statement.lhs.iter().filter(|target| runs(&letters_of(target)));
+        let values = statement.rhs.iter().filter(|value| runs(&collected(|into| value.letters(into))));
+        let ambiguous = |what, spans: Vec<Span>| {
+            let letters = component.letters().iter().map(|&k| statement.letters[k].name.clone()).collect();
+            let found =
+                spans.iter().map(|span| text.get(span.clone()).unwrap_or_default().to_owned()).collect();
+            let place = spans.get(1).unwrap_or(&statement.op_span).clone();
+            TextErrorKind::Ambiguous { letters, what, found }.at(place)
+        };
+        let target =
+            only(targets, |found| ambiguous("target", found.iter().map(|t| t.span.clone()).collect()))?;
+        let value = only(values, |found| ambiguous("value", found.iter().map(|t| t.span.clone()).collect()))?;
+        let place = |index: &Affine| in_component(index, statement, component);
+        let (target, value) = (target.map(&place), value.map(&place));
+        let mut used = letters_of(&target);
+        value.letters(&mut used);
+        used.extend(unused_letters(statement));
+        let letters: Vec<usize> = used.into_iter().collect();
+        let writes = projections(ranges, &letters, target.accessed(), Vec::new(), "target");
+        Ok(Part { target, value, letters, writes })
+    }
+}
+
+/// The letters that no index has, such as `k` in `i + 0*k`. They run all the same.
+fn unused_letters(statement: &Resolved) -> Vec<usize> {
+    let mut used = BTreeSet::new();
+    statement.lhs.iter().for_each(|target| target.letters(&mut used));
+    statement.rhs.iter().for_each(|value| value.letters(&mut used));
+    let mut parts = statement.letters.iter().flat_map(|letter| letter.parts.clone());
+    used.extend(&mut parts);
+    let plain = |&k: &usize| statement.letters[k].parts.is_empty() && !used.contains(&k);
+    (0..statement.letters.len()).filter(plain).collect()
+}
+
+fn collected(enter: impl FnOnce(&mut BTreeSet<usize>)) -> BTreeSet<usize> {
+    let mut letters = BTreeSet::new();
+    enter(&mut letters);
+    letters
+}
+
+fn only<T>(found: impl Iterator<Item = T>, otherwise: impl FnOnce(Vec<T>) -> Located) -> Result<T, Located> {
+    let mut found: Vec<T> = found.collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (last, _) => {
+            found.extend(last);
+            Err(otherwise(found))
+        }
+    }
+}
+
+/// An index with each concatenated axis at the letter that is picked there.
+fn in_component(index: &Affine, statement: &Resolved, component: &Component) -> Affine {
+    let axes = (0..statement.letters.len()).filter(|&k| !statement.letters[k].parts.is_empty());
+    axes.zip(&component.picked).fold(index.clone(), |index, (axis, &(letter, before))| {
+        index.substitute(axis_iterator(axis), &Affine::var(axis_iterator(letter)).plus_constant(before))
+    })
+}
+
+/// A plain assignment has no letters to reduce over.
+fn check_reduction(statement: &Resolved, part: &Part) -> Result<(), Located> {
     if statement.op != AccumOp::Assign {
         return Ok(());
     }
-    let node = statement.lhs.node.name();
-    match statement.letters.get(statement.lhs_letters) {
-        Some(letter) => {
-            let letter = letter.name.clone();
+    let kept = collected(|into| part.target.letters(into));
+    match part.letters.iter().find(|letter| !kept.contains(letter)) {
+        Some(&letter) => {
+            let (letter, node) = (statement.letters[letter].name.clone(), part.target.node.name());
             Err(TextErrorKind::NotReduced { letter, node }.at(statement.op_span.clone()))
         }
-        None if !writes.is_injective() => Err(TextErrorKind::Overlap { node }.at(statement.lhs.span.clone())),
         None => Ok(()),
     }
 }
 
-/// A node may be read in a statement that writes it only at the element being written, once: else the value would
-/// depend on the order of the loops.
-fn check_self_reads(statement: &Resolved, writes: &Projections) -> Result<(), Located> {
-    let lhs = &statement.lhs;
+/// A plain assignment stores one value per element, and a node may be read in a statement that writes it only at the
+/// element being written, once: else the value would depend on the order of the loops.
+fn check_once(statement: &Resolved, part: &Part, all: &[Part]) -> Result<(), Located> {
+    let lhs = &part.target;
+    let same_node = all.iter().filter(|other| other.target.node == lhs.node);
+    let once = are_injective(&same_node.map(|other| &other.writes).collect::<Vec<_>>());
+    if statement.op == AccumOp::Assign && !once {
+        return Err(TextErrorKind::Overlap { node: lhs.node.name() }.at(lhs.span.clone()));
+    }
     let mut refused: Option<Located> = None;
-    statement.rhs.each_read(&mut |read| {
-        if refused.is_some() || matches!(read.how, How::Merge) || read.node != lhs.node {
+    part.value.each_read(&mut |read| {
+        let is_target = all.iter().any(|other| other.target.node == read.node);
+        if refused.is_some() || matches!(read.how, How::Merge) || !is_target {
             return;
         }
-        let same = read.index.iter().map(|(i, _)| i).eq(lhs.index.iter().map(|(i, _)| i));
+        let index = |access: &Read| access.index.iter().map(|(i, _)| i.clone()).collect::<Vec<_>>();
         let why = if statement.init {
             "its values are replaced by the neutral element first"
-        } else if !writes.is_injective() {
+        } else if !once {
             "an element may be written more than once"
-        } else if !same || matches!(read.how, How::Padded(_)) {
+        } else if read.node != lhs.node || index(read) != index(lhs) || matches!(read.how, How::Padded(_)) {
             "the element read is not the one written"
         } else {
             return;
@@ -85,6 +177,12 @@ fn check_self_reads(statement: &Resolved, writes: &Projections) -> Result<(), Lo
 /// The dimensions and the indices, in letters of the statement, of an operand.
 type Accessed = (Dims, Vec<Affine>);
 
+impl Read {
+    fn accessed(&self) -> Accessed {
+        (self.dims.clone(), self.index.iter().map(|(index, _)| index.clone()).collect())
+    }
+}
+
 struct Emitter<'a> {
     ranges: &'a [i64],
     text: &'a str,
@@ -92,6 +190,14 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
+    /// The accumulation of one part; the nodes of its subexpressions come before.
+    fn part(&mut self, statement: &Resolved, part: &Part) -> Result<Accum, Located> {
+        let lhs = part.target.node.clone();
+        let (rhs, operands) = self.rhs(&part.value, lhs.dtype())?;
+        let projections = self.projections(&part.letters, part.target.accessed(), operands, &part.value.span);
+        Ok(Accum { init_neutral: statement.init, op: statement.op, lhs, rhs, projections })
+    }
+
     /// The expression as one operation; `wanted` is the type of what has none, such as numbers.
     fn rhs(&mut self, tree: &Tree, wanted: DType) -> Result<(Rhs, Vec<Accessed>), Located> {
         let common = operand_type(tree, wanted);
@@ -153,7 +259,7 @@ impl Emitter<'_> {
                 Operand::Padded { node, outside }
             }
         };
-        Ok((operand, (read.dims.clone(), read.index.iter().map(|(index, _)| index.clone()).collect())))
+        Ok((operand, read.accessed()))
     }
 
     /// A number in a type that has it.
@@ -224,27 +330,33 @@ impl Emitter<'_> {
         node.map_err(|error| TextErrorKind::from(error).at(whole.span.clone()))
     }
 
-    /// Projections over the product of some letters, in order; all indices mention those alone.
     fn projections(&self, letters: &[usize], lhs: Accessed, rhs: Vec<Accessed>, span: &Span) -> Projections {
-        let axes: Vec<usize> =
-            letters.iter().map(|&k| usize::try_from(self.ranges[k]).unwrap_or(0)).collect();
-        let axis: BTreeMap<usize, usize> = letters.iter().enumerate().map(|(axis, &k)| (k, axis)).collect();
-        let renamed = |index: &Affine| {
-            let start = Affine::constant(index.offset());
-            AxisIndex::new(index.terms().iter().fold(start, |sum, &(var, coefficient)| {
-                let var = match var {
-                    Var::Loop(id) => Var::Loop(axis_iterator(axis[&id.index()])),
-                    Var::Symbol(_) => var,
-                };
-                sum.plus(&Affine::term(var, coefficient))
-            }))
-        };
-        let indexed = |(dims, index): Accessed| -> Indexed {
-            (dims, index.iter().map(renamed).collect::<Projection>())
-        };
-        let source = self.text.get(span.clone()).unwrap_or_default();
-        Projections::new(&axes, indexed(lhs), rhs.into_iter().map(indexed).collect(), source).expect(
-            "ranks were checked when names were resolved, and letters were collected from these indices",
-        )
+        projections(self.ranges, letters, lhs, rhs, self.text.get(span.clone()).unwrap_or_default())
     }
+}
+
+/// Projections over the product of some letters, in order; all indices mention those alone.
+fn projections(
+    ranges: &[i64],
+    letters: &[usize],
+    lhs: Accessed,
+    rhs: Vec<Accessed>,
+    source: &str,
+) -> Projections {
+    let axes: Vec<usize> = letters.iter().map(|&k| usize::try_from(ranges[k]).unwrap_or(0)).collect();
+    let axis: BTreeMap<usize, usize> = letters.iter().enumerate().map(|(axis, &k)| (k, axis)).collect();
+    let renamed = |index: &Affine| {
+        let start = Affine::constant(index.offset());
+        AxisIndex::new(index.terms().iter().fold(start, |sum, &(var, coefficient)| {
+            let var = match var {
+                Var::Loop(id) => Var::Loop(axis_iterator(axis[&id.index()])),
+                Var::Symbol(_) => var,
+            };
+            sum.plus(&Affine::term(var, coefficient))
+        }))
+    };
+    let indexed =
+        |(dims, index): Accessed| -> Indexed { (dims, index.iter().map(renamed).collect::<Projection>()) };
+    Projections::new(&axes, indexed(lhs), rhs.into_iter().map(indexed).collect(), source)
+        .expect("ranks were checked when names were resolved, and letters were collected from these indices")
 }

@@ -120,6 +120,36 @@ pub enum TextErrorKind {
         /// The size of that axis.
         found: usize,
     },
+    /// A concatenated axis whose letters do not add up to it.
+    #[error("`{letter}` has {} elements, but axis {axis} of node `{node}` has {found}", sum_text(parts))]
+    ConcatSize {
+        /// The letters.
+        letter: String,
+        /// The range of each.
+        parts: Vec<i64>,
+        /// The node that differs.
+        node: String,
+        /// Its axis.
+        axis: usize,
+        /// The size of that axis.
+        found: usize,
+    },
+    /// A part of concatenated axes with no target or value, or more than one.
+    #[error("ambiguous{}: expected one {what}, found {}", where_runs(letters), found_list(found))]
+    Ambiguous {
+        /// The letters that run there.
+        letters: Vec<String>,
+        /// `target` or `value`.
+        what: &'static str,
+        /// Those that could be meant.
+        found: Vec<String>,
+    },
+    /// Too many ways to pick letters of concatenated axes.
+    #[error("the concatenated axes have more than {limit} combinations of letters; split the statement")]
+    TooManyParts {
+        /// The limit.
+        limit: usize,
+    },
     /// A letter whose range does not follow from anything.
     #[error(
         "the range of letter `{letter}` is open; expected it as an index of its own somewhere, or `where {letter} < n`"
@@ -203,6 +233,24 @@ pub enum TextErrorKind {
     /// Something about a node.
     #[error(transparent)]
     Node(#[from] tnode::Error),
+}
+
+fn sum_text(parts: &[i64]) -> String {
+    parts.iter().map(i64::to_string).collect::<Vec<_>>().join(" + ")
+}
+
+fn where_runs(letters: &[String]) -> String {
+    match letters {
+        [] => String::new(),
+        letters => format!(" where {} runs", found_list(letters)),
+    }
+}
+
+fn found_list(found: &[String]) -> String {
+    match found {
+        [] => "none".to_owned(),
+        found => found.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(" and "),
+    }
 }
 
 fn counted(count: usize, one: &str, many: &str) -> String {

@@ -31,8 +31,8 @@ pub(super) struct Spanned {
 }
 
 /// The signs, longer ones before their beginnings.
-const SIGNS: [&str; 17] =
-    ["<=", ">=", "==", "!=", "=", "<", ">", "+", "-", "*", "/", "%", "(", ")", "[", "]", ","];
+const SIGNS: [&str; 18] =
+    ["<=", ">=", "==", "!=", "=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", ","];
 
 pub(super) fn tokens(text: &str) -> Result<Vec<Spanned>, Located> {
     let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), depth: 0, newline: None };

@@ -2,7 +2,7 @@
 
 use tnode::DType;
 
-use super::ast::{Access, Atom, Constraint, Expr, ExprKind, Linear, Number, Statement};
+use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Linear, Number, Statement};
 use super::error::{Located, Span, TextErrorKind, near};
 use super::lex::{Spanned, Token, describe, tokens};
 use crate::assign::AccumOp;
@@ -109,23 +109,28 @@ impl Parser<'_> {
 
     fn statement(&mut self) -> Parsed<Statement> {
         let start = self.span().start;
-        let Token::Name(name) = self.peek().clone() else {
-            return Err(self.expected("a statement such as `y[i] := x[i]`"));
-        };
-        let name_span = self.next().span;
-        let lhs = self.access(name, name_span)?;
+        let lhs = self.list(Self::target)?;
         let Token::Assign { op, init } = *self.peek() else {
-            let index = if lhs.indices.is_empty() { "indices `[..]` or " } else { "" };
+            let bare = lhs.last().is_none_or(|target| target.indices.is_empty());
+            let index = if bare { "indices `[..]` or " } else { "" };
             return Err(self.expected(&format!("{index}one of {}", assignment_signs())));
         };
         let op_span = self.next().span;
-        let rhs = self.expr()?;
+        let rhs = self.list(Self::expr)?;
         let constraints = if self.accept(&Token::Name("where".to_owned())).is_some() {
             self.list(Self::constraint)?
         } else {
             Vec::new()
         };
         Ok(Statement { lhs, op, init, op_span, rhs, constraints, span: self.since(start) })
+    }
+
+    fn target(&mut self) -> Parsed<Access> {
+        let Token::Name(name) = self.peek().clone() else {
+            return Err(self.expected("a statement such as `y[i] := x[i]`"));
+        };
+        let name_span = self.next().span;
+        self.access(name, name_span)
     }
 
     /// One or more items with commas between them.
@@ -161,12 +166,31 @@ impl Parser<'_> {
         };
         let mut indices = Vec::new();
         if self.sign("[").is_some() && self.sign("]").is_none() {
-            indices = self.list(Self::index)?;
+            indices = self.list(Self::axis_index)?;
             if self.sign("]").is_none() {
                 return Err(self.expected("`,` or `]`"));
             }
         }
         Ok(Access { name, merge, indices, span: self.since(name_span.start), name_span })
+    }
+
+    fn axis_index(&mut self) -> Parsed<Index> {
+        let start = self.span().start;
+        if !matches!(self.peek(), Token::Name(_)) || self.peek_after() != &Token::Sign("^") {
+            return self.index().map(Index::Linear);
+        }
+        let mut letters = vec![self.letter()?];
+        while self.sign("^").is_some() {
+            letters.push(self.letter()?);
+        }
+        Ok(Index::Concat(Concat { letters, span: self.since(start) }))
+    }
+
+    fn letter(&mut self) -> Parsed<(String, Span)> {
+        let Token::Name(name) = self.peek().clone() else {
+            return Err(self.expected("a letter: concatenated axes are letters alone, as in `i^j`"));
+        };
+        Ok((name, self.next().span))
     }
 
     fn index(&mut self) -> Parsed<Linear> {

@@ -2,7 +2,8 @@
 //!
 //! A letter takes its range from, in this order: `where`; the first operand axis it indexes alone; the first axis of the
 //! left-hand side it indexes alone. All other axes it indexes alone must have that size, unless `where` makes it smaller.
-//! Padded reads give no range: they may go outside.
+//! Padded reads give no range: they may go outside. A concatenated axis has the ranges of its letters together; one of
+//! them may be open, and takes what is left of the first such axis.
 
 use tnode::TensorNode;
 
@@ -14,42 +15,85 @@ use crate::ir::{Affine, Var};
 
 /// The range of each letter of the statement.
 pub(super) fn letter_ranges(statement: &Resolved, text: &str) -> Result<Vec<i64>, Located> {
-    let mut reads: Vec<&Read> = Vec::new();
-    statement.rhs.each_read(&mut |read| reads.push(read));
-    reads.push(&statement.lhs);
-    (0..statement.letters.len()).map(|letter| letter_range(statement, letter, &reads, text)).collect()
+    let letters = 0..statement.letters.len();
+    let sized = letters.clone().map(|at| axes_range(statement, at, text)).collect::<Result<Vec<_>, _>>()?;
+    let mut ranges =
+        letters.clone().map(|at| declared_or(statement, at, sized[at])).collect::<Result<Vec<_>, _>>()?;
+    letters.clone().for_each(|at| fill_open_part(at, &statement.letters[at].parts, &mut ranges));
+    letters.map(|at| known_range(statement, at, &ranges)).collect()
 }
 
-fn letter_range(statement: &Resolved, at: usize, reads: &[&Read], text: &str) -> Result<i64, Located> {
-    let letter = &statement.letters[at];
+/// The axes that a letter indexes alone, with their accesses; those of padded reads may be of any size and do not count.
+fn alone_axes(statement: &Resolved, at: usize) -> Vec<(&Read, usize)> {
     let alone = Affine::var(axis_iterator(at));
-    let axes = reads.iter().filter(|read| !matches!(read.how, How::Padded(_))).flat_map(|read| {
-        read.index
-            .iter()
-            .enumerate()
-            .filter(|(_, (index, _))| *index == alone)
-            .map(move |(axis, _)| (*read, axis))
-    });
-    let mut axes = axes.peekable();
-    if let Some((range, span)) = &letter.declared {
-        if *range < 1 {
-            let (name, conflict) = (letter.name.clone(), "leaves no value; expected at least 1".to_owned());
-            return Err(TextErrorKind::BadRange { name, range: *range, conflict }.at(span.clone()));
+    let mut axes = Vec::new();
+    statement.each_read(&mut |read| {
+        if !matches!(read.how, How::Padded(_)) {
+            let own = read.index.iter().enumerate().filter(|(_, (index, _))| *index == alone);
+            axes.extend(own.map(|(axis, _)| (read, axis)));
         }
-        return Ok(*range);
-    }
-    let Some(&(first, first_axis)) = axes.peek() else {
-        return Err(TextErrorKind::OpenRange { letter: letter.name.clone() }.at(letter.span.clone()));
-    };
+    });
+    axes
+}
+
+/// The size of the axes that a letter indexes alone, if there are any.
+fn axes_range(statement: &Resolved, at: usize, text: &str) -> Result<Option<i64>, Located> {
+    let letter = &statement.letters[at];
+    let axes = alone_axes(statement, at);
+    let Some(&(first, first_axis)) = axes.first() else { return Ok(None) };
     let expected = extent(first.dims[first_axis]);
-    match axes.find(|(read, axis)| extent(read.dims[*axis]) != expected) {
-        None => Ok(expected),
-        Some((read, axis)) => {
+    match axes.iter().find(|(read, axis)| extent(read.dims[*axis]) != expected) {
+        Some(&(read, axis)) if letter.declared.is_none() => {
             let from = format!("{first_axis} of `{}`", text.get(first.span.clone()).unwrap_or_default());
             let (letter, node, found) = (letter.name.clone(), read.node.name(), read.dims[axis]);
             Err(TextErrorKind::Size { letter, expected, from, node, axis, found }
                 .at(read.index[axis].1.clone()))
         }
+        _ => Ok(Some(expected)),
+    }
+}
+
+/// The range of a `where`, else that of the axes.
+fn declared_or(statement: &Resolved, at: usize, sized: Option<i64>) -> Result<Option<i64>, Located> {
+    let letter = &statement.letters[at];
+    match &letter.declared {
+        Some((range, span)) if *range < 1 => {
+            let (name, conflict) = (letter.name.clone(), "leaves no value; expected at least 1".to_owned());
+            Err(TextErrorKind::BadRange { name, range: *range, conflict }.at(span.clone()))
+        }
+        Some((range, _)) => Ok(Some(*range)),
+        None => Ok(sized),
+    }
+}
+
+/// Gives the only open letter of a concatenated axis what the others leave.
+fn fill_open_part(at: usize, parts: &[usize], ranges: &mut [Option<i64>]) {
+    let Some(&open) = parts.iter().find(|&&part| ranges[part].is_none()) else { return };
+    let known = parts.iter().filter(|&&part| part != open).map(|&part| ranges[part]);
+    let times = extent(parts.iter().filter(|&&part| part == open).count());
+    if let (Some(all), Some(known)) = (ranges[at], known.sum::<Option<i64>>()) {
+        ranges[open] = Some((all - known).max(0) / times);
+    }
+}
+
+/// The range of a letter; that of a concatenated axis must be the sum of its letters'.
+fn known_range(statement: &Resolved, at: usize, ranges: &[Option<i64>]) -> Result<i64, Located> {
+    let letter = &statement.letters[at];
+    if letter.parts.is_empty() {
+        let open = || TextErrorKind::OpenRange { letter: letter.name.clone() }.at(letter.span.clone());
+        return ranges[at].ok_or_else(open);
+    }
+    let parts = letter.parts.iter().map(|&part| known_range(statement, part, ranges));
+    let parts = parts.collect::<Result<Vec<i64>, _>>()?;
+    let all = parts.iter().fold(0i64, |sum, &part| sum.saturating_add(part));
+    let fewer = letter.parts.iter().any(|&part| statement.letters[part].declared.is_some());
+    match alone_axes(statement, at).first() {
+        Some((read, axis)) if !fewer && all != extent(read.dims[*axis]) => {
+            let (letter, node, found) = (letter.name.clone(), read.node.name(), read.dims[*axis]);
+            Err(TextErrorKind::ConcatSize { letter, parts, node, axis: *axis, found }
+                .at(read.index[*axis].1.clone()))
+        }
+        _ => Ok(all),
     }
 }
 
@@ -63,8 +107,9 @@ pub(super) fn check_bounds(
     if ranges.contains(&0) {
         return Ok(());
     }
-    let mut reads = vec![&statement.lhs];
-    statement.rhs.each_read(&mut |read| reads.push(read));
+    let mut reads = Vec::new();
+    statement.lhs.iter().for_each(|target| reads.push(target));
+    statement.rhs.iter().for_each(|value| value.each_read(&mut |read| reads.push(read)));
     let last = |var| match var {
         Var::Loop(id) => ranges[id.index()] - 1,
         Var::Symbol(id) => assignments.symbols[id.index()].range.map_or(0, |range| range - 1),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tnode::{DType, Dims, TensorNode};
 
-use super::ast::{Access, Atom, Expr, ExprKind, Linear, Number, Statement};
+use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Linear, Number, Statement};
 use super::error::{Located, Span, TextErrorKind};
 use super::names::NodeNames;
 use crate::assign::{AccumOp, Assignments};
@@ -13,14 +13,23 @@ use crate::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
 
 /// A statement with its names resolved. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every index.
 pub(super) struct Resolved {
+    /// Those of the targets first.
     pub(super) letters: Vec<Letter>,
-    /// How many of the letters are on the left-hand side; they come first.
-    pub(super) lhs_letters: usize,
-    pub(super) lhs: Read,
+    /// The targets; one, unless axes are concatenated.
+    pub(super) lhs: Vec<Read>,
     pub(super) op: AccumOp,
     pub(super) init: bool,
     pub(super) op_span: Span,
-    pub(super) rhs: Tree,
+    /// The values; one, unless axes are concatenated.
+    pub(super) rhs: Vec<Tree>,
+}
+
+impl Resolved {
+    /// Calls `f` on every access, those of the values first.
+    pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
+        self.rhs.iter().for_each(|tree| tree.each_read(f));
+        self.lhs.iter().for_each(f);
+    }
 }
 
 pub(super) struct Letter {
@@ -29,9 +38,12 @@ pub(super) struct Letter {
     pub(super) span: Span,
     /// The range of a `where`, with its place.
     pub(super) declared: Option<(i64, Span)>,
+    /// The letters that follow each other on a concatenated axis, which is a letter of its own; else none.
+    pub(super) parts: Vec<usize>,
 }
 
 /// An access to a node.
+#[derive(Clone)]
 pub(super) struct Read {
     pub(super) node: TensorNode,
     pub(super) dims: Dims,
@@ -40,11 +52,32 @@ pub(super) struct Read {
     pub(super) span: Span,
 }
 
+#[derive(Clone, Copy)]
 pub(super) enum How {
     Lhs,
     Plain,
     Merge,
     Padded(Number),
+}
+
+impl Read {
+    /// Adds the letters that occur.
+    pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
+        self.index.iter().for_each(|(index, _)| enter_loops(index, into));
+    }
+
+    /// The access with every index replaced by `f` of it.
+    pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> Read {
+        let index = self.index.iter().map(|(index, span)| (f(index), span.clone())).collect();
+        Read { index, ..self.clone() }
+    }
+}
+
+fn enter_loops(index: &Affine, into: &mut BTreeSet<usize>) {
+    into.extend(index.terms().iter().filter_map(|(var, _)| match var {
+        Var::Loop(id) => Some(id.index()),
+        Var::Symbol(_) => None,
+    }));
 }
 
 pub(super) struct Tree {
@@ -85,17 +118,29 @@ impl Tree {
 
     /// Adds the letters that occur.
     pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
-        let mut enter = |index: &Affine| {
-            into.extend(index.terms().iter().filter_map(|(var, _)| match var {
-                Var::Loop(id) => Some(id.index()),
-                Var::Symbol(_) => None,
-            }));
-        };
         match &self.kind {
-            TreeKind::Index(index) => enter(index),
-            TreeKind::Read(read) => read.index.iter().for_each(|(index, _)| enter(index)),
+            TreeKind::Index(index) => enter_loops(index, into),
+            TreeKind::Read(read) => read.letters(into),
             _ => self.children().iter().for_each(|child| child.letters(into)),
         }
+    }
+
+    /// The expression with every index replaced by `f` of it.
+    pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> Tree {
+        let kind = match &self.kind {
+            TreeKind::Number(number) => TreeKind::Number(*number),
+            TreeKind::Index(index) => TreeKind::Index(f(index)),
+            TreeKind::Read(read) => TreeKind::Read(read.map(f)),
+            TreeKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(a.map(f))),
+            TreeKind::Binary(op, args) => {
+                TreeKind::Binary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            }
+            TreeKind::Ternary(op, args) => {
+                TreeKind::Ternary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            }
+            TreeKind::Cast(dtype, a) => TreeKind::Cast(*dtype, Box::new(a.map(f))),
+        };
+        Tree { kind, span: self.span.clone() }
     }
 }
 
@@ -106,27 +151,51 @@ pub(super) fn resolve(
     assignments: &mut Assignments,
 ) -> Result<Resolved, Located> {
     let mut letters = Vec::new();
-    enter_letters(&statement.lhs, &mut letters);
-    let lhs_letters = letters.len();
-    each_access(&statement.rhs, &mut |access| enter_letters(access, &mut letters));
+    statement.lhs.iter().for_each(|target| enter_letters(target, &mut letters));
+    for value in &statement.rhs {
+        each_access(value, &mut |access| enter_letters(access, &mut letters));
+    }
     let mut names = Names { nodes, letters, assignments };
     names.declare(statement)?;
-    let lhs = names.read(&statement.lhs, How::Lhs)?;
-    let rhs = names.tree(&statement.rhs)?;
+    let lhs = statement.lhs.iter().map(|target| names.read(target, How::Lhs)).collect::<Result<_, _>>()?;
+    let rhs = statement.rhs.iter().map(|value| names.tree(value)).collect::<Result<_, _>>()?;
     let Names { letters, .. } = names;
     let Statement { op, init, ref op_span, .. } = *statement;
-    Ok(Resolved { letters, lhs_letters, lhs, op, init, op_span: op_span.clone(), rhs })
+    Ok(Resolved { letters, lhs, op, init, op_span: op_span.clone(), rhs })
 }
 
 /// Adds the letters of an access that are new.
 fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
-    for (atom, _, span) in access.indices.iter().flat_map(|index| &index.terms) {
-        if let Atom::Letter(name) = atom
-            && !letters.iter().any(|letter| letter.name == *name)
-        {
-            letters.push(Letter { name: name.clone(), span: span.clone(), declared: None });
+    for index in &access.indices {
+        match index {
+            Index::Linear(linear) => {
+                for (atom, _, span) in &linear.terms {
+                    if let Atom::Letter(name) = atom {
+                        enter_letter(name, span, Vec::new(), letters);
+                    }
+                }
+            }
+            Index::Concat(concat) => {
+                let part = |(name, span): &(String, Span)| enter_letter(name, span, Vec::new(), letters);
+                let parts = concat.letters.iter().map(part).collect();
+                enter_letter(&concat_name(concat), &concat.span, parts, letters);
+            }
         }
     }
+}
+
+/// The position of a letter, entered if it is new.
+fn enter_letter(name: &str, span: &Span, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
+    let known = letters.iter().position(|letter| letter.name == name);
+    known.unwrap_or_else(|| {
+        letters.push(Letter { name: name.to_owned(), span: span.clone(), declared: None, parts });
+        letters.len() - 1
+    })
+}
+
+/// The name of a concatenated axis, which no letter has.
+fn concat_name(concat: &Concat) -> String {
+    concat.letters.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("^")
 }
 
 fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
@@ -181,21 +250,32 @@ impl Names<'_> {
         Ok(())
     }
 
-    fn enter_value_letter(&mut self, name: &str, rhs: &Expr) {
-        let known = self.letters.iter().any(|letter| letter.name == name);
+    fn enter_value_letter(&mut self, name: &str, rhs: &[Expr]) {
         let mut place = None;
-        each_name(rhs, &mut |found, span| {
-            if found == name {
-                place.get_or_insert_with(|| span.clone());
-            }
-        });
-        if let (false, Some(span)) = (known, place) {
-            self.letters.push(Letter { name: name.to_owned(), span, declared: None });
+        for value in rhs {
+            each_name(value, &mut |found, span| {
+                if found == name {
+                    place.get_or_insert_with(|| span.clone());
+                }
+            });
+        }
+        if let Some(span) = place {
+            enter_letter(name, &span, Vec::new(), &mut self.letters);
         }
     }
 
     fn letter(&self, name: &str) -> Option<usize> {
         self.letters.iter().position(|letter| letter.name == name)
+    }
+
+    fn index(&mut self, index: &Index) -> Affine {
+        match index {
+            Index::Linear(linear) => self.linear(linear),
+            Index::Concat(concat) => {
+                let letter = self.letter(&concat_name(concat)).unwrap_or(usize::MAX);
+                Affine::var(axis_iterator(letter))
+            }
+        }
     }
 
     fn linear(&mut self, linear: &Linear) -> Affine {
@@ -225,7 +305,7 @@ impl Names<'_> {
             let found = access.indices.len();
             return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
         }
-        let index = access.indices.iter().map(|index| (self.linear(index), index.span.clone())).collect();
+        let index = access.indices.iter().map(|index| (self.index(index), index.span().clone())).collect();
         Ok(Read { node, dims, how, index, span: access.span.clone() })
     }
 

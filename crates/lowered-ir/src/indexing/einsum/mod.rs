@@ -19,12 +19,12 @@
 //! # Grammar
 //!
 //! ```text
-//! spec    = operand { ";" operand } "=>" operand          operands read => the array written
+//! spec    = operand { ";" operand } "=>" operand { ";" operand }      operands read => the array written
 //! operand = [ row "|" ] [ row "->" ] row                  batch | input -> output axes
 //! row     = axes [ ellipsis axes ]
 //! ellipsis = "..." | ".." label ".."
 //! axes    = { axis "," } [ axis ]                         with commas; without: one character per axis
-//! axis    = label | "_" | integer | window
+//! axis    = label | "_" | integer | window | label "^" label { "^" label }
 //! window  = [ integer "*" ] label [ "<" | "=" ] [ "+" ( [ integer "*" ] label | integer ) ]
 //! ```
 //!
@@ -42,7 +42,9 @@
 //!   to the left, as a convolution that keeps its size needs: [`Resolved::padding`] says how much padding the operand
 //!   must have.
 //!
-//! Concatenation (`a^b`) is not part of the grammar yet; it is refused by name.
+//! * `a^b` is an axis with the elements of `a`, then those of `b`. A text with such axes is for [`resolve_parts`]: it has
+//!   several operands (`a; b => a^b` concatenates) or several arrays written (`a^b => a; b` splits), of which one each takes
+//!   part where a label runs.
 
 mod parse;
 mod solve;
@@ -64,13 +66,42 @@ pub struct Resolved {
     pub padding: Vec<Vec<(usize, usize)>>,
 }
 
+/// One part of an einsum text with concatenated axes: where one label of each of them runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The array written, by position.
+    pub target: usize,
+    /// The operands that take part, by position.
+    pub operands: Vec<usize>,
+    /// The projections of these arrays.
+    pub projections: Projections,
+    /// For each operand that takes part and axis, the padding that windows need to the left and right, in elements.
+    pub padding: Vec<Vec<(usize, usize)>>,
+}
+
+/// Reads an einsum text with concatenated axes for operands of dimensions `rhs` and arrays written of dimensions `lhs`, all
+/// without padding. Each part has one operand and one array written: those whose labels run there.
+///
+/// # Errors
+/// What is not in the grammar, does not fit the dimensions or is ambiguous, with its place in the text.
+pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<Part>, SpecError> {
+    let parts = parse::parse(spec).and_then(|arrays| solve::solve(spec, &arrays, rhs, lhs, false));
+    parts.map_err(|located| SpecError::new(located, spec))
+}
+
 /// Reads an einsum text for operands of dimensions `rhs` and a target of dimensions `lhs`, all without padding.
 ///
 /// # Errors
 /// What is not in the grammar or does not fit the dimensions, with its place in the text.
 pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<Resolved, SpecError> {
-    let result = parse::parse(spec).and_then(|operands| solve::solve(spec, &operands, rhs, lhs));
-    result.map_err(|located| SpecError::new(located, spec))
+    let lhs = [Dims::from_slice(lhs)];
+    let parts = parse::parse(spec).and_then(|arrays| {
+        arrays.refuse_concatenation()?;
+        solve::solve(spec, &arrays, rhs, &lhs, true)
+    });
+    let mut parts = parts.map_err(|located| SpecError::new(located, spec))?;
+    let Part { projections, padding, .. } = parts.pop().expect("without concatenated axes there is one part");
+    Ok(Resolved { projections, padding })
 }
 
 /// What is wrong with an einsum text, and where. Prints the message, the text and a caret under the place.
@@ -93,16 +124,48 @@ pub enum SpecErrorKind {
         /// What does.
         found: String,
     },
-    /// Concatenated axes.
-    #[error("concatenation `^` of axes is not supported")]
+    /// Concatenated axes in the text of one operation.
+    #[error(
+        "concatenation `^` is for texts whose operands are taken one at a time; here all of them are combined"
+    )]
     Concatenation,
+    /// Concatenated axes whose labels do not add up to them.
+    #[error("`{label}` has {} elements, but {array} has {found}", parts.iter().map(usize::to_string).collect::<Vec<_>>().join(" + "))]
+    Parts {
+        /// The labels.
+        label: String,
+        /// The size of each.
+        parts: Vec<usize>,
+        /// Which array differs.
+        array: super::Place,
+        /// Its size there.
+        found: usize,
+    },
+    /// A part of concatenated axes with no array, or more than one.
+    #[error("ambiguous where {} runs: expected one {what}, found {}", labels.join(" and "), if found.is_empty() { "none".to_owned() } else { found.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(" and ") })]
+    Ambiguous {
+        /// The labels that run there.
+        labels: Vec<String>,
+        /// `operand` or `array written`.
+        what: &'static str,
+        /// Those that could be meant.
+        found: Vec<String>,
+    },
+    /// Too many ways to pick labels of concatenated axes.
+    #[error("the concatenated axes have more than {limit} combinations of labels")]
+    TooManyParts {
+        /// The limit.
+        limit: usize,
+    },
     /// Another number of operands than given.
-    #[error("the text has {found} operands, expected {expected}")]
+    #[error("the text has {found} {}, expected {expected}", if *written { "arrays written" } else { "operands" })]
     Operands {
         /// How many arrays there are.
         expected: usize,
         /// How many the text has.
         found: usize,
+        /// Whether these are the arrays written.
+        written: bool,
     },
     /// Another number of axes than the array has.
     #[error("{array} has {} axes {dims:?}, the text gives it {found}{}", dims.len(), if *open { " or more" } else { "" })]
@@ -266,6 +329,27 @@ mod tests {
         assert_eq!(shown("2*o, => o", &[&[6]], &[3]), "[3] [2*i0] => [i0]");
     }
 
+    #[test]
+    fn concatenated_axes_are_parts() {
+        let parts = |spec: &str, rhs: &[&[usize]], lhs: &[&[usize]]| {
+            let parts = resolve_parts(spec, &dims(rhs), &dims(lhs)).unwrap_or_else(|error| panic!("{error}"));
+            let index =
+                |index: &AxisIndex| crate::assign::affine_text(&index.affine(), |var| var.to_string());
+            let list = |indices: &[AxisIndex]| indices.iter().map(index).collect::<Vec<_>>().join(", ");
+            let shown = parts.iter().map(|part| {
+                let p = &part.projections;
+                let (lhs, rhs) = (list(p.project_lhs()), list(&p.project_rhs()[0]));
+                format!("{:?} {}[{rhs}] => {}[{lhs}]\n", p.product_space(), part.operands[0], part.target)
+            });
+            shown.collect::<String>()
+        };
+        assert_eq!(parts("i;j=>i^j", &[&[2], &[3]], &[&[5]]), "[2] 0[i0] => 0[i0]\n[3] 1[i0] => 0[i0 + 2]\n");
+        assert_eq!(parts("i^j=>i;j", &[&[5]], &[&[2], &[3]]), "[2] 0[i0] => 0[i0]\n[3] 0[i0 + 2] => 1[i0]\n");
+        let wide = parts("...|b,i ; ...|b,j => ...|b,i^j", &[&[4, 7, 2], &[4, 7, 1]], &[&[4, 7, 3]]);
+        let expected = "[4, 7, 2] 0[i0, i1, i2] => 0[i0, i1, i2]\n[4, 7] 1[i0, i1, 0] => 0[i0, i1, 2]\n";
+        assert_eq!(wide, expected);
+    }
+
     /// Text, dimensions of the operands, dimensions of the array written.
     type Case<'a> = (&'a str, &'a [&'a [usize]], &'a [usize]);
 
@@ -334,9 +418,9 @@ mod tests {
             1 | ij3 => ij
               |   ^
 
-            einsum text, column 2: concatenation `^` of axes is not supported
+            einsum text, column 1: concatenation `^` is for texts whose operands are taken one at a time; here all of them are combined
             1 | a^b => a
-              |  ^
+              | ^^^
 
             einsum text, column 4: expected at most one ellipsis in a row, found `...`
             1 | ...... => i

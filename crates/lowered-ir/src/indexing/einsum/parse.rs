@@ -27,6 +27,8 @@ pub(super) enum Axis {
     Anonymous,
     Fixed(i64),
     Window(Window),
+    /// The axes of these labels, one after the other.
+    Concat(Vec<String>),
 }
 
 /// `stride*output + dilation*kernel`, or `stride*output + offset` without a kernel.
@@ -39,22 +41,42 @@ pub(super) struct Window {
     pub(super) offset: i64,
 }
 
-/// The operands, that of the array written last.
-pub(super) fn parse(spec: &str) -> Result<Vec<OperandSpec>, Located> {
+/// The arrays of a text.
+#[derive(Debug)]
+pub(super) struct Arrays {
+    pub(super) read: Vec<OperandSpec>,
+    pub(super) written: Vec<OperandSpec>,
+}
+
+impl Arrays {
+    /// Fails at the first concatenated axis.
+    pub(super) fn refuse_concatenation(&self) -> Result<(), Located> {
+        let mut axes = self.read.iter().chain(&self.written).flat_map(|operand| &operand.items);
+        match axes.find(|(item, _)| matches!(item, Item::Axis(Axis::Concat(_)))) {
+            Some((_, span)) => Err(SpecErrorKind::Concatenation.at(span)),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn parse(spec: &str) -> Result<Arrays, Located> {
     let words = spec.contains([',', '*', '+', '<']);
     let mut parser = Parser { tokens: tokens(spec, words)?, at: 0, words };
-    let mut operands = vec![parser.operand()?];
+    let mut read = vec![parser.operand()?];
     loop {
         match parser.next() {
-            (Token::Sign(";"), _) => operands.push(parser.operand()?),
+            (Token::Sign(";"), _) => read.push(parser.operand()?),
             (Token::Sign("=>"), _) => break,
             (token, span) => return Err(expected("an axis, `;` or `=>`", &token, &span)),
         }
     }
-    operands.push(parser.operand()?);
-    match parser.next() {
-        (Token::End, _) => Ok(operands),
-        (token, span) => Err(expected("an axis or the end of the text", &token, &span)),
+    let mut written = vec![parser.operand()?];
+    loop {
+        match parser.next() {
+            (Token::Sign(";"), _) => written.push(parser.operand()?),
+            (Token::End, _) => return Ok(Arrays { read, written }),
+            (token, span) => return Err(expected("an axis or the end of the text", &token, &span)),
+        }
     }
 }
 
@@ -168,7 +190,6 @@ impl Parser {
                     self.accept(",");
                     separated = true;
                 }
-                Token::Sign("^") => return Err(SpecErrorKind::Concatenation.at(&span)),
                 Token::Word(_) | Token::Sign("_") if separated || !self.words => {
                     let (axis, span) = self.axis()?;
                     row.push((Some(Item::Axis(axis)), span));
@@ -205,6 +226,7 @@ impl Parser {
         let (stride, output) = match integer(&word, &span)? {
             Some(stride) if self.accept("*") => (stride, self.label()?),
             Some(fixed) => return Ok((Axis::Fixed(fixed), span)),
+            None if self.peek().0 == Token::Sign("^") => return self.concat(word, span),
             None => (1, word),
         };
         let unpadded = self.accept("<");
@@ -215,6 +237,15 @@ impl Parser {
             return Ok((Axis::Label(output), span));
         }
         Ok((Axis::Window(Window { stride, output, padded: !unpadded, kernel, offset }), span))
+    }
+
+    /// The labels that follow `first`, each after a `^`.
+    fn concat(&mut self, first: String, span: Span) -> Result<(Axis, Span), Located> {
+        let mut labels = vec![first];
+        while self.accept("^") {
+            labels.push(self.label()?);
+        }
+        Ok((Axis::Concat(labels), span.start..self.tokens[self.at - 1].1.end))
     }
 
     /// What is added to the output position: a kernel or an offset.

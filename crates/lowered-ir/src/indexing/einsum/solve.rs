@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use tnode::Dims;
 
-use super::parse::{Axis, Item, OperandSpec, Window};
-use super::{Located, Resolved, SpecErrorKind};
+use super::parse::{Arrays, Axis, Item, OperandSpec, Window};
+use super::{Located, Part, SpecErrorKind};
+use crate::indexing::concat::{self, Component};
 use crate::indexing::{AxisIndex, Indexed, Place, Projections, axis_iterator, extent};
 use crate::ir::Affine;
 
@@ -16,49 +17,62 @@ type Span = Range<usize>;
 struct Array<'a> {
     place: Place,
     dims: &'a [usize],
+    /// What the text says of it.
+    span: Span,
     /// One per dimension.
     axes: Vec<(Axis, Span)>,
 }
 
+/// The components of a text. With `together` all operands take part in one operation; else each component has the one
+/// target and the one operand whose labels run there.
 pub(super) fn solve(
     spec: &str,
-    operands: &[OperandSpec],
+    text: &Arrays,
     rhs: &[Dims],
-    lhs: &[usize],
-) -> Result<Resolved, Located> {
-    let found = operands.len() - 1;
-    if found != rhs.len() {
-        return Err(SpecErrorKind::Operands { expected: rhs.len(), found }.at(&(0..spec.len())));
+    lhs: &[Dims],
+    together: bool,
+) -> Result<Vec<Part>, Located> {
+    for (specs, dims, written) in [(&text.read, rhs, false), (&text.written, lhs, true)] {
+        let (expected, found) = (dims.len(), specs.len());
+        if expected != found {
+            return Err(SpecErrorKind::Operands { expected, found, written }.at(&(0..spec.len())));
+        }
     }
-    let dims: Vec<&[usize]> = rhs.iter().map(|dims| dims.as_slice()).chain([lhs]).collect();
-    let rows = row_lengths(operands, &dims)?;
+    // The arrays written first: their labels are the outer product axes.
+    let specs: Vec<&OperandSpec> = text.written.iter().chain(&text.read).collect();
+    let dims: Vec<&[usize]> = lhs.iter().chain(rhs).map(|dims| dims.as_slice()).collect();
+    let place = |at: usize| at.checked_sub(lhs.len()).map_or(Place::Lhs, Place::Rhs);
+    let rows = row_lengths(&specs, &dims, place)?;
     let mut anonymous = 0;
-    let arrays = operands.iter().zip(&dims).enumerate().map(|(at, (operand, &dims))| {
-        let place = if at == found { Place::Lhs } else { Place::Rhs(at) };
-        Array { place, dims, axes: expand(operand, &rows, &mut anonymous) }
+    let arrays = specs.iter().zip(&dims).enumerate().map(|(at, (operand, &dims))| Array {
+        place: place(at),
+        dims,
+        span: operand.span.clone(),
+        axes: expand(operand, &rows, &mut anonymous),
     });
-    let mut arrays: Vec<Array> = arrays.collect();
-    // The array written first: its labels are the outer product axes.
-    arrays.rotate_right(1);
+    let arrays: Vec<Array> = arrays.collect();
     let labels = Labels::new(&arrays)?;
-    let indexed = arrays.iter().map(|array| labels.project(array)).collect::<Result<Vec<_>, _>>()?;
-    let mut indexed = indexed.into_iter();
-    let lhs = indexed.next().map(|(indexed, _)| indexed).unwrap_or_default();
-    let (rhs, padding) = indexed.unzip();
-    let projections = Projections::new(&labels.sizes, lhs, rhs, spec)
-        .expect("ranks were checked with the rows, and iterators are those of the labels");
-    Ok(Resolved { projections, padding })
+    let (targets, operands) = arrays.split_at(lhs.len());
+    labels
+        .components(spec)?
+        .iter()
+        .map(|component| labels.part(spec, component, targets, operands, together))
+        .collect()
 }
 
 /// How many axes each row variable stands for: solved from arrays with one unknown variable until none is left.
-fn row_lengths(operands: &[OperandSpec], dims: &[&[usize]]) -> Result<BTreeMap<String, usize>, Located> {
+fn row_lengths(
+    operands: &[&OperandSpec],
+    dims: &[&[usize]],
+    place: impl Fn(usize) -> Place,
+) -> Result<BTreeMap<String, usize>, Located> {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     loop {
         let before = known.len();
         for (at, (operand, dims)) in operands.iter().zip(dims).enumerate() {
             solve_row(operand, dims, &mut known).map_err(|(found, open)| {
-                let array = if at + 1 == operands.len() { Place::Lhs } else { Place::Rhs(at) };
-                SpecErrorKind::Rank { array, dims: Dims::from_slice(dims), found, open }.at(&operand.span)
+                SpecErrorKind::Rank { array: place(at), dims: Dims::from_slice(dims), found, open }
+                    .at(&operand.span)
             })?;
         }
         if known.len() == before {
@@ -129,22 +143,30 @@ fn expand(operand: &OperandSpec, rows: &BTreeMap<String, usize>, anonymous: &mut
 struct Labels {
     names: Vec<String>,
     sizes: Vec<usize>,
+    /// The labels of each concatenated axis, by position; each once.
+    concats: Vec<Vec<usize>>,
 }
 
 impl Labels {
     fn new(arrays: &[Array]) -> Result<Labels, Located> {
+        let axes = || {
+            arrays.iter().flat_map(|array| array.axes.iter().zip(array.dims).map(move |axis| (array, axis)))
+        };
         let mut names: Vec<(String, Span)> = Vec::new();
         let mut sizes: BTreeMap<String, (usize, Place)> = BTreeMap::new();
-        for array in arrays {
-            for ((axis, span), &dim) in array.axes.iter().zip(array.dims) {
-                for label in labels_of(axis) {
-                    if !names.iter().any(|(name, _)| name == label) {
-                        names.push((label.to_owned(), span.clone()));
-                    }
+        for (array, ((axis, span), &dim)) in axes() {
+            for label in labels_of(axis) {
+                if !names.iter().any(|(name, _)| name == label) {
+                    names.push((label.to_owned(), span.clone()));
                 }
-                if let Axis::Label(label) = axis {
-                    note_size(label, dim, array.place, span, &mut sizes)?;
-                }
+            }
+            if let Axis::Label(label) = axis {
+                note_size(label, dim, array.place, span, &mut sizes)?;
+            }
+        }
+        for (array, ((axis, span), &dim)) in axes() {
+            if let Axis::Concat(parts) = axis {
+                check_parts(parts, dim, array.place, span, &sizes)?;
             }
         }
         let size = |(name, span): &(String, Span)| match sizes.get(name) {
@@ -152,7 +174,91 @@ impl Labels {
             None => Err(SpecErrorKind::OpenSize { label: name.clone() }.at(span)),
         };
         let sizes = names.iter().map(size).collect::<Result<_, _>>()?;
-        Ok(Labels { names: names.into_iter().map(|(name, _)| name).collect(), sizes })
+        let names = names.into_iter().map(|(name, _)| name).collect();
+        let mut labels = Labels { names, sizes, concats: Vec::new() };
+        for (_, ((axis, _), _)) in axes() {
+            if let Axis::Concat(parts) = axis {
+                let parts = labels.positions(parts);
+                if !labels.concats.contains(&parts) {
+                    labels.concats.push(parts);
+                }
+            }
+        }
+        Ok(labels)
+    }
+
+    fn positions(&self, labels: &[String]) -> Vec<usize> {
+        labels.iter().map(|label| self.position(label)).collect()
+    }
+
+    /// The ways to pick labels of concatenated axes.
+    fn components(&self, spec: &str) -> Result<Vec<Component>, Located> {
+        let sizes: Vec<i64> = self.sizes.iter().map(|&size| extent(size)).collect();
+        let limit = concat::MAX_COMPONENTS;
+        concat::components(&sizes, &self.concats)
+            .ok_or_else(|| SpecErrorKind::TooManyParts { limit }.at(&(0..spec.len())))
+    }
+
+    fn part(
+        &self,
+        spec: &str,
+        component: &Component,
+        targets: &[Array],
+        operands: &[Array],
+        together: bool,
+    ) -> Result<Part, Located> {
+        let runs = |array: &Array| {
+            let mut labels = array.axes.iter().filter(|(axis, _)| !matches!(axis, Axis::Concat(_)));
+            labels.all(|(axis, _)| labels_of(axis).iter().all(|label| component.live[self.position(label)]))
+        };
+        let only = |arrays: &[Array], what: &'static str| {
+            let found: Vec<usize> = (0..arrays.len()).filter(|&at| runs(&arrays[at])).collect();
+            match found.as_slice() {
+                [one] => Ok(*one),
+                _ => {
+                    let labels = component.letters().iter().map(|&at| self.names[at].clone()).collect();
+                    let text = |at: &usize| spec.get(arrays[*at].span.clone()).unwrap_or_default().to_owned();
+                    let place = found.get(1).map_or(0..spec.len(), |&at| arrays[at].span.clone());
+                    let found = found.iter().map(text).collect();
+                    Err(SpecErrorKind::Ambiguous { labels, what, found }.at(&place))
+                }
+            }
+        };
+        let target = only(targets, "array written")?;
+        let operands: Vec<(usize, &Array)> = match together {
+            true => operands.iter().enumerate().collect(),
+            false => vec![only(operands, "operand").map(|at| (at, &operands[at]))?],
+        };
+        let (lhs, _) = self.project(&targets[target], component)?;
+        let indexed = operands
+            .iter()
+            .map(|(_, array)| self.project(array, component))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (rhs, padding): (Vec<Indexed>, _) = indexed.into_iter().unzip();
+        let (sizes, lhs, rhs) = self.used(lhs, rhs);
+        let projections = Projections::new(&sizes, lhs, rhs, spec)
+            .expect("ranks were checked with the rows, and iterators are those of the labels");
+        Ok(Part { target, operands: operands.into_iter().map(|(at, _)| at).collect(), projections, padding })
+    }
+
+    /// The sizes of the labels that occur, and indices in terms of those alone.
+    fn used(&self, lhs: Indexed, rhs: Vec<Indexed>) -> (Vec<usize>, Indexed, Vec<Indexed>) {
+        let mut used: Vec<usize> = Vec::new();
+        for (_, projection) in std::iter::once(&lhs).chain(&rhs) {
+            used.extend(projection.iter().flat_map(|index| index.loop_terms()).map(|(id, _)| id.index()));
+        }
+        used.sort_unstable();
+        used.dedup();
+        // From low to high, so that no iterator is renamed twice: each gets a lower number, which is free by then.
+        let renamed = |index: Affine| {
+            used.iter().enumerate().fold(index, |index, (to, &from)| {
+                index.substitute(axis_iterator(from), &Affine::var(axis_iterator(to)))
+            })
+        };
+        let all = |(dims, projection): Indexed| -> Indexed {
+            (dims, projection.iter().map(|index| index.map(renamed)).collect())
+        };
+        (used.iter().map(|&at| self.sizes[at]).collect(), all(lhs), rhs.into_iter().map(all).collect())
     }
 
     fn position(&self, label: &str) -> usize {
@@ -164,7 +270,11 @@ impl Labels {
     }
 
     /// The array's projection and the padding it needs.
-    fn project(&self, array: &Array) -> Result<(Indexed, Vec<(usize, usize)>), Located> {
+    fn project(
+        &self,
+        array: &Array,
+        component: &Component,
+    ) -> Result<(Indexed, Vec<(usize, usize)>), Located> {
         let axes = array.axes.iter().zip(array.dims).enumerate();
         let projected = axes.map(|(axis, ((spec, span), &dim))| {
             let (index, bounds, margins) = match spec {
@@ -172,6 +282,14 @@ impl Labels {
                 Axis::Anonymous => return Ok((AxisIndex::Fixed(0), (0, 0))),
                 Axis::Fixed(at) => (Affine::constant(*at), (*at, *at), false),
                 Axis::Window(window) => self.window(window),
+                Axis::Concat(parts) => {
+                    let at = self.concats.iter().position(|known| *known == self.positions(parts));
+                    let (letter, before) = at.map_or((0, 0), |at| component.picked[at]);
+                    return Ok((
+                        AxisIndex::new(Affine::var(axis_iterator(letter)).plus_constant(before)),
+                        (0, 0),
+                    ));
+                }
             };
             let (lo, hi) = bounds;
             let padding =
@@ -209,6 +327,7 @@ fn labels_of(axis: &Axis) -> Vec<&str> {
     match axis {
         Axis::Label(label) => vec![label],
         Axis::Anonymous | Axis::Fixed(_) => Vec::new(),
+        Axis::Concat(parts) => parts.iter().map(String::as_str).collect(),
         Axis::Window(Window { output, kernel, .. }) => std::iter::once(output)
             .chain(kernel.as_ref().map(|(_, label)| label))
             .map(String::as_str)
@@ -229,4 +348,23 @@ fn note_size(
     }
     let label = label.to_owned();
     Err(SpecErrorKind::Size { label, expected, first, found: dim }.at(span))
+}
+
+/// Checks that the labels of a concatenated axis, as far as all have a size, add up to it.
+fn check_parts(
+    parts: &[String],
+    dim: usize,
+    place: Place,
+    span: &Span,
+    sizes: &BTreeMap<String, (usize, Place)>,
+) -> Result<(), Located> {
+    let known: Option<Vec<usize>> =
+        parts.iter().map(|label| sizes.get(label).map(|&(size, _)| size)).collect();
+    match known {
+        Some(known) if known.iter().copied().fold(0, usize::saturating_add) != dim => {
+            let label = parts.join("^");
+            Err(SpecErrorKind::Parts { label, parts: known, array: place, found: dim }.at(span))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
