@@ -96,7 +96,7 @@ pub fn optimize_traced(
     on_pass("virtualize", &routine);
 
     // No equation of the table applies any more: guards that inlining composed are gone where ranges decide them.
-    simplify::simplify(&mut routine);
+    simplify::simplify(&mut routine, settings);
     on_pass("simplify", &routine);
 
     // No block computes a costly value twice.

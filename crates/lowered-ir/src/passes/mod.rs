@@ -73,7 +73,7 @@ pub fn virtualize_open(routine: &mut Routine, settings: &Settings) -> Result<(),
 }
 
 fn run_simplify(routine: &mut Routine) -> Result<(), ModeError> {
-    simplify::simplify(routine);
+    simplify::simplify(routine, &Settings::default());
     Ok(())
 }
 

@@ -1,34 +1,47 @@
-//! Simplification: expressions are rewritten by a table of equations until none applies.
+//! Simplification: expressions are rewritten by a table of equations with conditions until none applies.
 //!
-//! The equations stand in `strict` and `fast`, each as a comment beside the code that applies it, with its condition.
-//! Strict equations keep every bit, signed zeros and infinities included; only which NaN results is not kept, for the
-//! semantics of operations leave that open ([`crate::eval`]). Fast equations apply to routines of class
-//! [`Numerics::Fast`] and may round differently, but never less exactly.
+//! [`equations`] is the table; `docs/equations.md` shows it. An equation is data, two patterns and a condition, wherever patterns
+//! can say it. Tests evaluate both sides of each on every type and on the values where equations go wrong: strict equations
+//! keep every bit but for which NaN results, and for each of the others there are values that show why it is not strict.
 //!
 //! # Termination
-//! Order expressions by (number of parts, number of divisions and subtractions, number of constants that stand left of a
-//! variable operand), lexicographically. Every equation makes its expression smaller in that order: all shrink the first
-//! but `x / c = x * (1/c)`, `x - c = x + (-c)` and `x - y * c = x + y * (-c)`, which keep it and shrink the second, and `c + x = x + c` and its like,
-//! which keep both and shrink the third; `pow(x, 2) = x * x` is applied where `x` is one part. Equations are applied bottom-up, and to
-//! a fixed point at each part.
+//! Order expressions by (parts; divisions and differences; constants that stand left of an operand that varies),
+//! lexicographically. Every equation makes its expression smaller in that order, which a test checks of the patterns. Equations
+//! are applied innermost parts first, and to a fixed point at each part.
 
-mod constant;
-mod fast;
+mod convert;
+mod equation;
+mod extremes;
+mod logic;
+mod pattern;
+mod products;
 mod ranged;
-mod strict;
+mod sums;
 #[cfg(test)]
 mod tests;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use tnode::DType;
 
 use super::ranges::Ranges;
+use super::settings::Settings;
 use crate::ir::{Expr, Locals, Numerics, Routine, walk};
+
+pub use equation::{Class, Condition, Equation};
+pub use pattern::Match;
+
+use equation::How;
+use pattern::{Head, Pattern};
 
 /// What equations may ask about the place of an expression.
 struct Ctx<'a> {
     routine: &'a Routine,
     locals: &'a Locals,
     ranges: &'a Ranges,
+    /// The most permissive class in use.
+    class: Class,
 }
 
 impl Ctx<'_> {
@@ -37,21 +50,95 @@ impl Ctx<'_> {
     }
 }
 
-/// A group of equations: the right side, if the expression is a left side and the condition holds.
-type Rules = fn(&Expr, &Ctx<'_>) -> Option<Expr>;
+/// Every equation, by chapters; within a chapter, the first that applies is applied.
+pub fn equations() -> impl Iterator<Item = &'static Equation> {
+    chapters().into_iter().flat_map(|(_, equations)| equations)
+}
 
-const STRICT: &[Rules] =
-    &[constant::fold, strict::unary, strict::binary, strict::ternary, strict::convert, ranged::known];
-const FAST: &[Rules] = &[fast::pow];
+/// The chapters of the table with their titles.
+pub fn chapters() -> [(&'static str, &'static [Equation]); 6] {
+    [
+        ("Constants and conversions", convert::EQUATIONS),
+        ("Indices", ranged::EQUATIONS),
+        ("Sums", sums::EQUATIONS),
+        ("Products", products::EQUATIONS),
+        ("Maxima, minima and roundings", extremes::EQUATIONS),
+        ("Truth values, selections and bits", logic::EQUATIONS),
+    ]
+}
+
+/// An equation with its sides parsed.
+struct Rule {
+    equation: &'static Equation,
+    how: Applied,
+}
+
+enum Applied {
+    Pattern(Pattern, Pattern),
+    Code(fn(&Expr, &Ctx<'_>) -> Option<Expr>),
+}
+
+/// The table, by the operation at the root of left sides.
+struct Table {
+    by_head: HashMap<Head, Vec<Rule>>,
+    /// Those that code applies.
+    anywhere: Vec<Rule>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let mut table = Table { by_head: HashMap::new(), anywhere: Vec::new() };
+    for equation in equations() {
+        match equation.how {
+            How::Code(apply) => table.anywhere.push(Rule { equation, how: Applied::Code(apply) }),
+            How::Pattern => {
+                let side = |text| pattern::parse(text).expect("a test parses every equation of the table");
+                let (left, right) = (side(equation.left), side(equation.right));
+                let head = left.head();
+                let rule = Rule { equation, how: Applied::Pattern(left, right) };
+                table.by_head.entry(head).or_default().push(rule);
+            }
+        }
+    }
+    table
+});
+
+impl Rule {
+    /// The right side, if the expression is a left side, the condition holds and the class is in use.
+    fn apply(&self, expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+        if self.equation.class > ctx.class {
+            return None;
+        }
+        match &self.how {
+            Applied::Code(apply) => apply(expr, ctx),
+            Applied::Pattern(left, right) => {
+                let mut found = Match::default();
+                if !left.matches(expr, &mut found) {
+                    return None;
+                }
+                found.settle_type(expr, |part| ctx.dtype(part));
+                (self.equation.when.holds)(&found).then(|| right.build(&found))
+            }
+        }
+    }
+}
 
 /// Simplifies every value of the routine.
-pub fn simplify(routine: &mut Routine) {
+pub fn simplify(routine: &mut Routine, settings: &Settings) {
     let mut body = std::mem::take(&mut routine.body);
     let shell = Routine { body: body.clone(), ..routine.clone() };
     let (locals, ranges) = (shell.locals(), Ranges::of(&shell));
-    let ctx = Ctx { routine: &shell, locals: &locals, ranges: &ranges };
+    let class = class_in_use(routine.numerics, settings);
+    let ctx = Ctx { routine: &shell, locals: &locals, ranges: &ranges, class };
     walk::map_values(&mut body, &mut |value| simplified(value, &ctx));
     routine.body = body;
+}
+
+fn class_in_use(numerics: Numerics, settings: &Settings) -> Class {
+    match numerics {
+        Numerics::Strict => Class::Strict,
+        Numerics::Fast if settings.fast_math => Class::Real,
+        Numerics::Fast => Class::Fast,
+    }
 }
 
 /// The expression with all equations applied, innermost parts first.
@@ -60,8 +147,7 @@ fn simplified(expr: Expr, ctx: &Ctx<'_>) -> Expr {
 }
 
 fn fixed_point(mut expr: Expr, ctx: &Ctx<'_>) -> Expr {
-    let fast: &[Rules] = if ctx.routine.numerics == Numerics::Fast { FAST } else { &[] };
-    while let Some(next) = STRICT.iter().chain(fast).find_map(|rules| rules(&expr, ctx)) {
+    while let Some(next) = rewritten(&expr, ctx) {
         // A right side may have new parts below its root; they get their turn before the root's next.
         expr = walk::map_children(next, &mut |child| shallow(child, ctx));
     }
@@ -70,8 +156,15 @@ fn fixed_point(mut expr: Expr, ctx: &Ctx<'_>) -> Expr {
 
 /// One more look at a part whose own parts are simple already.
 fn shallow(expr: Expr, ctx: &Ctx<'_>) -> Expr {
-    match STRICT.iter().find_map(|rules| rules(&expr, ctx)) {
+    match rewritten(&expr, ctx) {
         Some(next) => fixed_point(next, ctx),
         None => expr,
     }
+}
+
+/// The right side of the first equation that applies to the whole expression.
+fn rewritten(expr: &Expr, ctx: &Ctx<'_>) -> Option<Expr> {
+    let table = &*TABLE;
+    let by_head = table.by_head.get(&Head::of(expr)).map_or(&[][..], Vec::as_slice);
+    table.anywhere.iter().chain(by_head).find_map(|rule| rule.apply(expr, ctx))
 }
