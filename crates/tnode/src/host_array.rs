@@ -6,16 +6,14 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-use aligned_vec::{AVec, ConstAlign};
+use aligned_vec::AVec;
 
+use crate::bytes::{self, ALIGN_BYTES, Bytes, allocate};
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::error::Error;
 use crate::padding::{Dims, Padding, checked_elems};
 use crate::scalar::Scalar;
-
-/// Alignment of the bytes of every host array.
-pub const ALIGN_BYTES: usize = 64;
 
 /// A dense row-major array in host memory.
 ///
@@ -33,15 +31,6 @@ pub struct HostArray {
     bytes: Bytes,
 }
 
-type Bytes = AVec<u8, ConstAlign<ALIGN_BYTES>>;
-
-/// No bytes, with room for `len`.
-fn allocate(len: usize) -> Result<Bytes, Error> {
-    let mut bytes = AVec::new(ALIGN_BYTES);
-    bytes.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes: len })?;
-    Ok(bytes)
-}
-
 /// Making arrays.
 impl HostArray {
     /// An array of zeros.
@@ -53,7 +42,7 @@ impl HostArray {
         let len = checked_elems(&dims)? * dtype.size_bytes();
         let mut bytes = allocate(len)?;
         bytes.resize(len, 0);
-        Ok(HostArray { dtype, dims, padding: None, bytes })
+        Ok(HostArray { dtype, dims, padding: None, bytes: bytes.into() })
     }
 
     /// An array of zeros with margins, which hold the neutral value (zero if there is none); `dims` are without margins.
@@ -102,7 +91,7 @@ impl HostArray {
         }
         let mut copy = allocate(bytes.len())?;
         copy.extend_from_slice(bytes);
-        Ok(HostArray { dtype, dims, padding: None, bytes: copy })
+        Ok(HostArray { dtype, dims, padding: None, bytes: copy.into() })
     }
 
     /// The same bytes, understood as an array whose outermost elements are margins.
@@ -157,7 +146,7 @@ impl HostArray {
             bytes.try_reserve(part).map_err(|_| io::ErrorKind::OutOfMemory)?;
             bytes.extend_from_slice(&chunk[..part]);
         }
-        Ok(HostArray { dtype, dims, padding: None, bytes })
+        Ok(HostArray { dtype, dims, padding: None, bytes: bytes.into() })
     }
 
     /// The bytes of the values without margins, row-major.
@@ -216,6 +205,11 @@ impl HostArray {
     /// The number of values, without margins.
     pub fn num_values(&self) -> usize {
         self.dims_without_padding().iter().product()
+    }
+
+    /// The bytes of all host arrays of this process that are alive.
+    pub fn live_bytes() -> usize {
+        bytes::live()
     }
 
     /// Length of [`bytes`](HostArray::bytes).

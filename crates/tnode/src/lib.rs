@@ -57,6 +57,7 @@ mod node; // the tensor node
 mod registry; // live nodes by id
 
 // Arrays.
+mod bytes; // aligned memory, counted
 mod element; // Rust types of elements
 mod host_array; // bytes with type and sizes
 mod points; // columns as point clouds
@@ -68,6 +69,7 @@ pub mod safetensors; // safetensors files
 mod error;
 
 pub use crate::builder::NodeBuilder;
+pub use crate::bytes::ALIGN_BYTES;
 pub use crate::commit::commit_modes;
 pub use crate::conflict::ModeConflict;
 pub use crate::decision::{Decision, Reason};
@@ -75,7 +77,7 @@ pub use crate::delayed::{DelayedDType, Inference};
 pub use crate::dtype::{DType, UnknownDType};
 pub use crate::element::Element;
 pub use crate::error::Error;
-pub use crate::host_array::{ALIGN_BYTES, HostArray};
+pub use crate::host_array::HostArray;
 pub use crate::label::Label;
 pub use crate::mode::{Hosted, MemoryMode, Outcomes, Sharing, UnknownMemoryMode};
 pub use crate::name::{AmbiguousIdents, IdentStyle};

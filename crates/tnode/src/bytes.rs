@@ -1,0 +1,65 @@
+//! The memory of host arrays: aligned, and counted while it lives.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use aligned_vec::{AVec, ConstAlign};
+
+use crate::error::Error;
+
+/// Alignment of the bytes of every host array.
+pub const ALIGN_BYTES: usize = 64;
+
+/// Bytes that are still growing.
+pub(crate) type Growing = AVec<u8, ConstAlign<ALIGN_BYTES>>;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of a fixed number, which [`live`] counts until they are dropped.
+#[derive(Debug)]
+pub(crate) struct Bytes(Growing);
+
+/// The bytes of all host arrays of the process together.
+pub(crate) fn live() -> usize {
+    LIVE.load(Ordering::Relaxed)
+}
+
+/// No bytes, with room for `len`.
+pub(crate) fn allocate(len: usize) -> Result<Growing, Error> {
+    let mut bytes = AVec::new(ALIGN_BYTES);
+    bytes.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes: len })?;
+    Ok(bytes)
+}
+
+impl From<Growing> for Bytes {
+    fn from(bytes: Growing) -> Bytes {
+        LIVE.fetch_add(bytes.len(), Ordering::Relaxed);
+        Bytes(bytes)
+    }
+}
+
+impl Clone for Bytes {
+    fn clone(&self) -> Bytes {
+        Bytes::from(self.0.clone())
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
