@@ -65,10 +65,10 @@ impl Scalar {
             DType::U32 | DType::U32x4 => u128::from(x as u32),
             DType::I64 => u128::from(x as i64 as u64),
             DType::U64 => u128::from(x as u64),
-            DType::F64 => u128::from(x.to_bits()),
             // The language rounds to nearest even too, but leaves the bits of NaN open.
+            DType::F64 if !x.is_nan() => u128::from(x.to_bits()),
             DType::F32 if !x.is_nan() => u128::from((x as f32).to_bits()),
-            DType::F16 | DType::Bf16 | DType::F32 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
+            DType::F16 | DType::Bf16 | DType::F32 | DType::F64 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
                 u128::from(encode_f64(format(dtype), x))
             }
         };
@@ -97,7 +97,7 @@ impl Scalar {
     /// * The same type: the same bits.
     /// * Float to integer truncates and saturates, NaN becomes 0.
     /// * Integer to integer wraps.
-    /// * Anything to float rounds to nearest even from the exact value, once.
+    /// * Anything to float rounds to nearest even from the exact value, once; NaN becomes the quiet one with its sign.
     /// * Anything to bool is `!= 0` (so NaN is true); bool counts as 0 or 1.
     /// * `u32x4` counts as the `u32` in its first lane; converting to it clears the other lanes.
     pub fn convert(self, to: DType) -> Scalar {

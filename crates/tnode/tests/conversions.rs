@@ -127,6 +127,139 @@ fn every_f16_becomes_the_nearest_fp8() {
     check_nearest(464.0, e4m3fn_from_f32, e4m3fn_to_f32);
 }
 
+/// The layout of a narrow float: bits of exponent and mantissa, and the patterns above the largest number (without sign).
+struct Layout {
+    dtype: DType,
+    exponent: u32,
+    mantissa: u32,
+    infinity: Option<u128>,
+    first_nan: u128,
+}
+
+const LAYOUTS: [Layout; 4] = [
+    Layout { dtype: DType::F16, exponent: 5, mantissa: 10, infinity: Some(0x7c00), first_nan: 0x7c01 },
+    Layout { dtype: DType::Bf16, exponent: 8, mantissa: 7, infinity: Some(0x7f80), first_nan: 0x7f81 },
+    Layout { dtype: DType::Fp8E5m2, exponent: 5, mantissa: 2, infinity: Some(0x7c), first_nan: 0x7d },
+    Layout { dtype: DType::Fp8E4m3fn, exponent: 4, mantissa: 3, infinity: None, first_nan: 0x7f },
+];
+
+impl Layout {
+    fn sign(&self) -> u128 {
+        1 << (self.exponent + self.mantissa)
+    }
+
+    /// What the formats' documents say a pattern without sign is worth: (1 + m/2^k)·2^(e - bias), or m/2^k·2^(1 - bias).
+    fn value(&self, pattern: u128) -> f64 {
+        if pattern >= self.first_nan {
+            return f64::NAN;
+        }
+        if self.infinity == Some(pattern) {
+            return f64::INFINITY;
+        }
+        let bias = (1 << (self.exponent - 1)) - 1;
+        let (e, m) = ((pattern >> self.mantissa) as i32, pattern & ((1 << self.mantissa) - 1));
+        let fraction = m as f64 / 2f64.powi(self.mantissa as i32);
+        if e == 0 { fraction * 2f64.powi(1 - bias) } else { (1.0 + fraction) * 2f64.powi(e - bias) }
+    }
+
+    /// Patterns of finite numbers of one sign.
+    fn finite(&self) -> std::ops::Range<u128> {
+        0..self.infinity.unwrap_or(self.first_nan)
+    }
+
+    /// What follows the largest number.
+    fn overflow(&self) -> u128 {
+        self.infinity.unwrap_or(self.first_nan)
+    }
+}
+
+#[test]
+fn every_pattern_of_every_narrow_float_has_its_documented_value() {
+    for layout in &LAYOUTS {
+        for pattern in 0..layout.sign() {
+            for (sign, pattern) in [(1.0, pattern), (-1.0, pattern | layout.sign())] {
+                let (found, expected) =
+                    (Scalar::new(layout.dtype, pattern), sign * layout.value(pattern & (layout.sign() - 1)));
+                let same = found.as_f64().to_bits() == expected.to_bits();
+                assert!(same || found.as_f64().is_nan() && expected.is_nan(), "{found:?}: {expected}");
+                if !expected.is_nan() {
+                    assert_eq!(bits(layout.dtype, expected), pattern, "{expected} to {}", layout.dtype);
+                    assert_eq!(found.convert(DType::F32).convert(layout.dtype), found);
+                }
+            }
+        }
+    }
+}
+
+/// Halfway between any two neighbours the even one is taken, and an `f64` ulp to either side the nearer, also beyond the
+/// largest number.
+#[test]
+fn every_tie_of_every_narrow_float_goes_to_even() {
+    for layout in &LAYOUTS {
+        for pattern in layout.finite() {
+            let last = pattern + 1 == layout.overflow();
+            // What would follow the largest number if the exponents went on.
+            let next = match last {
+                true => 2.0 * layout.value(pattern) - layout.value(pattern - 1),
+                false => layout.value(pattern + 1),
+            };
+            let tie = (layout.value(pattern) + next) / 2.0;
+            let even = if pattern & 1 == 0 { pattern } else { pattern + 1 };
+            let (below, above) = (f64::from_bits(tie.to_bits() - 1), f64::from_bits(tie.to_bits() + 1));
+            for (x, expected) in [(below, pattern), (tie, even), (above, pattern + 1)] {
+                assert_eq!(bits(layout.dtype, x), expected, "{x:e} to {}", layout.dtype);
+                assert_eq!(bits(layout.dtype, -x), expected | layout.sign(), "-{x:e} to {}", layout.dtype);
+            }
+            // A tie is exact in f32 too.
+            assert_eq!(Scalar::from_f64(DType::F32, tie).convert(layout.dtype).bits(), even);
+        }
+    }
+}
+
+#[test]
+fn infinities_and_nans_of_every_float() {
+    for layout in &LAYOUTS {
+        let nan = layout.first_nan - 1 + (1 << (layout.mantissa - 1));
+        let quiet = if layout.infinity.is_some() { nan } else { layout.first_nan };
+        assert_eq!(bits(layout.dtype, f64::INFINITY), layout.overflow());
+        assert_eq!(bits(layout.dtype, f64::MAX), layout.overflow());
+        assert_eq!(bits(layout.dtype, f64::NEG_INFINITY), layout.overflow() | layout.sign());
+        assert_eq!(bits(layout.dtype, f64::NAN), quiet, "{}", layout.dtype);
+        assert_eq!(bits(layout.dtype, -f64::NAN), quiet | layout.sign());
+        // Whatever its payload, a NaN converts to the quiet one.
+        let signalling = Scalar::new(DType::F64, 0x7ff0_0000_0000_0001);
+        assert_eq!(signalling.convert(layout.dtype).bits(), quiet);
+    }
+    let payload = Scalar::new(DType::F32, 0xff80_0001);
+    assert_eq!(payload.convert(DType::F64).bits(), 0xfff8_0000_0000_0000);
+    assert_eq!(payload.convert(DType::F32), payload);
+}
+
+/// Integer to float: to nearest even from the exact integer, at each type's limit of exactness and overflow.
+#[test]
+fn integers_round_to_floats() {
+    let to = |dtype, n: i64| Scalar::from_i64(DType::I64, n).convert(dtype).as_f64();
+    for (dtype, exact) in [
+        (DType::F64, 1i64 << 53),
+        (DType::F32, 1 << 24),
+        (DType::F16, 1 << 11),
+        (DType::Bf16, 1 << 8),
+        (DType::Fp8E5m2, 1 << 3),
+        (DType::Fp8E4m3fn, 1 << 4),
+    ] {
+        assert_eq!(to(dtype, exact - 1), (exact - 1) as f64);
+        assert_eq!(to(dtype, exact + 1), exact as f64, "{dtype}: a tie goes to even");
+        assert_eq!(to(dtype, exact + 3), (exact + 4) as f64, "{dtype}: a tie goes to even");
+        assert_eq!(to(dtype, -exact - 1), -exact as f64);
+    }
+    assert_eq!(to(DType::F16, 65519), 65504.0);
+    assert_eq!(to(DType::F16, 65520), f64::INFINITY);
+    assert_eq!(to(DType::Fp8E5m2, -61440), f64::NEG_INFINITY);
+    assert_eq!(to(DType::Fp8E4m3fn, 464), 448.0);
+    assert!(to(DType::Fp8E4m3fn, 465).is_nan());
+    assert_eq!(Scalar::new(DType::U64, u128::from(u64::MAX)).as_f64(), 2f64.powi(64));
+}
+
 #[test]
 fn rounding_happens_once() {
     // Just above halfway between two f16: through f32 it would become a tie and round down.
@@ -152,6 +285,82 @@ fn floats_saturate_to_integers() {
     assert_eq!(to(DType::I64, 1e300), i64::MAX);
     for dtype in DType::ALL.into_iter().filter(|d| d.is_integer()) {
         assert_eq!(to(dtype, f64::NAN), 0);
+    }
+}
+
+/// At both ends of every integer type, from every float type that reaches them.
+#[test]
+fn every_integer_type_saturates_at_its_ends() {
+    let ends = [
+        (DType::U8, 0, u64::from(u8::MAX)),
+        (DType::I8, i64::from(i8::MIN), i8::MAX as u64),
+        (DType::U16, 0, u64::from(u16::MAX)),
+        (DType::I32, i64::from(i32::MIN), i32::MAX as u64),
+        (DType::U32, 0, u64::from(u32::MAX)),
+        (DType::I64, i64::MIN, i64::MAX as u64),
+        (DType::U64, 0, u64::MAX),
+    ];
+    for (dtype, least, greatest) in ends {
+        let (least, greatest) = (Scalar::from_i64(dtype, least), Scalar::new(dtype, u128::from(greatest)));
+        for from in FLOATS {
+            let to = |x: f64| Scalar::from_f64(from, x).convert(dtype);
+            assert_eq!(to(f64::NAN), Scalar::zero(dtype), "{from} to {dtype}");
+            assert_eq!(to(-0.0), Scalar::zero(dtype));
+            assert_eq!(to(-0.75), Scalar::zero(dtype), "truncates");
+            assert_eq!(to(3.5), Scalar::from_i64(dtype, 3));
+            if from != DType::Fp8E4m3fn {
+                assert_eq!(
+                    [to(f64::NEG_INFINITY), to(f64::INFINITY)],
+                    [least, greatest],
+                    "{from} to {dtype}"
+                );
+            }
+        }
+        let to = |x: f64| Scalar::from_f64(DType::F64, x).convert(dtype);
+        let (low, high) = (least.as_f64(), greatest.as_f64());
+        assert_eq!([to(low - 1.0), to(low), to(high), to(high + 1.0)], [least, least, greatest, greatest]);
+        let inside = 2f64.powi(40).min(high - 1.0);
+        assert_eq!(to(inside + 0.5), Scalar::from_i64(dtype, inside as i64), "{dtype}");
+    }
+}
+
+/// Between integers the low bits are kept, extended by the sign of the source: all pairs of types, at the ends.
+#[test]
+fn all_pairs_of_integer_types_wrap() {
+    let integers: Vec<DType> = DType::ALL.into_iter().filter(|d| d.is_integer()).collect();
+    for &from in &integers {
+        for pattern in
+            [0u64, 1, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff_8000, 1 << 63, u64::MAX, 0x0123_4567_89ab_cdef]
+        {
+            let x = Scalar::new(from, u128::from(pattern));
+            let unused = 64 - 8 * from.size_bytes() as u32;
+            let extended = match from.is_signed() {
+                true => ((pattern << unused) as i64 >> unused) as u64,
+                false => pattern << unused >> unused,
+            };
+            for &to in &integers {
+                assert_eq!(x.convert(to), Scalar::new(to, u128::from(extended)), "{x:?} to {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_pairs_promote_as_the_table_says() {
+    let rows = include_str!("promotion_table.txt").lines().filter(|line| !line.starts_with('#'));
+    let rows: Vec<(DType, Vec<DType>)> = rows
+        .map(|line| {
+            let (row, columns) = line.split_once(':').expect("a row names its type");
+            let known = |token: &str| token.parse().expect("an element type");
+            (known(row), columns.split_whitespace().map(known).collect())
+        })
+        .collect();
+    assert_eq!(rows.len(), DType::ALL.len());
+    for (a, columns) in &rows {
+        for ((b, _), expected) in rows.iter().zip(columns) {
+            assert_eq!(a.promote(*b), *expected, "{a} with {b}");
+        }
+        assert_eq!(columns.len(), rows.len());
     }
 }
 
