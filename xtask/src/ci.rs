@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the long checks: fuzzing and the address sanitizer (both need a nightly toolchain).
+    /// Add the long checks: accuracy over long sweeps, and fuzzing and the address sanitizer (both need a nightly toolchain).
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
@@ -87,6 +87,8 @@ fn long_stages(args: &Args) -> Vec<Stage> {
     });
     let sanitizer = "cargo +nightly test -p scheduler-multicore -p device-runtime --lib --tests --target x86_64-unknown-linux-gnu";
     let mut stages = Vec::from(fuzz);
+    let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
+    stages.push(Stage::new("accuracy", 10, accuracy).env(&[("ACCURACY", "full")]));
     stages.push(Stage::new("address sanitizer", 10, sanitizer).env(&[("RUSTFLAGS", "-Zsanitizer=address")]));
     stages
 }

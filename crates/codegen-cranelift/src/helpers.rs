@@ -4,6 +4,8 @@
 //! calls on machines without rounding or fused instructions; without it those symbols would be looked up in the process.
 
 use cranelift_codegen::ir::{Type, types};
+use lowered_ir::ir::UnaryOp;
+use lowered_ir::math;
 
 /// A function that kernels may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +18,15 @@ pub(crate) enum Helper {
     PowI64,
     /// Unsigned integer power, wrapping.
     PowU64,
+    /// Sine of any `f64`.
+    SinF64,
+    /// Cosine of any `f64`.
+    CosF64,
 }
 
 impl Helper {
-    pub(crate) const ALL: [Helper; 4] = [Helper::RemF32, Helper::RemF64, Helper::PowI64, Helper::PowU64];
+    pub(crate) const ALL: [Helper; 6] =
+        [Helper::RemF32, Helper::RemF64, Helper::PowI64, Helper::PowU64, Helper::SinF64, Helper::CosF64];
 
     /// The symbol.
     pub(crate) fn name(self) -> &'static str {
@@ -28,26 +35,38 @@ impl Helper {
             Helper::RemF64 => "rem_f64",
             Helper::PowI64 => "pow_i64",
             Helper::PowU64 => "pow_u64",
+            Helper::SinF64 => "sin_f64",
+            Helper::CosF64 => "cos_f64",
         }
     }
 
-    /// The type of both operands and of the result.
+    /// How many operands it takes.
+    pub(crate) fn arity(self) -> usize {
+        match self {
+            Helper::RemF32 | Helper::RemF64 | Helper::PowI64 | Helper::PowU64 => 2,
+            Helper::SinF64 | Helper::CosF64 => 1,
+        }
+    }
+
+    /// The type of the operands and of the result.
     pub(crate) fn ty(self) -> Type {
         match self {
             Helper::RemF32 => types::F32,
-            Helper::RemF64 => types::F64,
+            Helper::RemF64 | Helper::SinF64 | Helper::CosF64 => types::F64,
             Helper::PowI64 | Helper::PowU64 => types::I64,
         }
     }
 }
 
 /// Every symbol a kernel can refer to, with its address.
-pub(crate) fn symbols() -> [(&'static str, *const u8); 14] {
+pub(crate) fn symbols() -> [(&'static str, *const u8); 16] {
     [
         (Helper::RemF32.name(), rem_f32 as *const u8),
         (Helper::RemF64.name(), rem_f64 as *const u8),
         (Helper::PowI64.name(), pow_i64 as *const u8),
         (Helper::PowU64.name(), pow_u64 as *const u8),
+        (Helper::SinF64.name(), sin_f64 as *const u8),
+        (Helper::CosF64.name(), cos_f64 as *const u8),
         ("fmaf", fma_f32 as *const u8),
         ("fma", fma_f64 as *const u8),
         ("ceilf", ceil_f32 as *const u8),
@@ -90,6 +109,15 @@ extern "C" fn pow_u64(base: u64, exponent: u64) -> u64 {
         left >>= 1;
     }
     result
+}
+
+/// The definition itself, so that its bits are those of the interpreter and of the steps that kernels compute by themselves.
+extern "C" fn sin_f64(x: f64) -> f64 {
+    math::unary_f64(UnaryOp::Sin, x)
+}
+
+extern "C" fn cos_f64(x: f64) -> f64 {
+    math::unary_f64(UnaryOp::Cos, x)
 }
 
 extern "C" fn fma_f32(a: f32, b: f32, c: f32) -> f32 {

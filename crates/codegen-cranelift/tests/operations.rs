@@ -135,6 +135,23 @@ fn unary_operations() {
     }
 }
 
+/// What is called: sine and cosine of `f64`, by themselves and where a condition fails, in every lane or in some.
+#[test]
+fn called_operations() {
+    for op in [UnaryOp::Sin, UnaryOp::Cos] {
+        check_all(&[DType::F64], DType::F64, |mut args| Expr::unary(op, args.remove(0)));
+        check_all(&[DType::F64], DType::F64, |mut args| {
+            let x = args.remove(0);
+            let small = Expr::binary(BinaryOp::Lt, x.clone(), Expr::Const(Scalar::from_f64(DType::F64, 1.0)));
+            Expr::select(small, Expr::unary(UnaryOp::Neg, x.clone()), Expr::unary(op, x))
+        });
+        check_all(&[DType::Bool, DType::F64], DType::F64, |mut args| {
+            let x = args.remove(1);
+            Expr::select(args.remove(0), x.clone(), Expr::unary(op, x))
+        });
+    }
+}
+
 fn binary_on(dtype: DType) {
     for &op in BinaryOp::ALL {
         if dtype.is_float() && (op.is_bitwise() || op == BinaryOp::Pow) {

@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Opcode, Value, types};
-use lowered_ir::ir::{Affine, BinaryOp, Expr, Guard, Indices, LoopId, NodeRef, Range, TernaryOp};
+use lowered_ir::ir::{Affine, BinaryOp, Expr, Guard, Indices, LoopId, NodeRef, Range, TernaryOp, UnaryOp};
 use tnode::{DType, Scalar};
 
 use super::Emitter;
@@ -53,6 +53,11 @@ impl Emitter<'_> {
     }
 
     fn ternary_expr(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> (DType, Val) {
+        if let (TernaryOp::Where, Expr::Unary { op: op @ (UnaryOp::Sin | UnaryOp::Cos), arg }) = (op, c) {
+            let ((condition, x), (dtype, y), (_, z)) = (self.condition(a), self.expr(b), self.expr(arg));
+            let [x, y, z] = self.alike([(condition, x), (dtype, y), (dtype, z)]);
+            return (dtype, self.unless_called(&x, &y, *op, &z));
+        }
         let (first, mut x) = if op == TernaryOp::Where { self.condition(a) } else { self.expr(a) };
         let [(dtype, mut y), (_, z)] = [b, c].map(|e| self.expr(e));
         // The first factor's register is overwritten: better one that holds other lanes next time than the common value.

@@ -1,7 +1,7 @@
 //! From a kernel's loop IR to one CLIF function with the signature of [`codegen_core::host::HostFn`].
 //!
 //! The emitter walks the statements once. Unrolled loops and the lanes of vector loops are replicated, other loops become
-//! loops of one block chain; there are no other branches, since guards become selections. Everything about *where* an
+//! loops of one block chain; guards become selections, and the only other branch goes round calls that are rarely needed. Everything about *where* an
 //! operation is written (sharing, hoisting) is [`ssa`]'s business, so the code here just asks for the values it needs.
 
 mod address;
@@ -80,7 +80,7 @@ pub(crate) fn signature(call_conv: CallConv) -> Signature {
 /// The signature of a helper.
 pub(crate) fn helper_signature(helper: Helper, call_conv: CallConv) -> Signature {
     let mut signature = Signature::new(call_conv);
-    signature.params.extend([AbiParam::new(helper.ty()); 2]);
+    signature.params.extend((0..helper.arity()).map(|_| AbiParam::new(helper.ty())));
     signature.returns.push(AbiParam::new(helper.ty()));
     signature
 }
@@ -115,12 +115,16 @@ struct Emitter<'k> {
 impl Emitter<'_> {
     /// Calls a helper.
     fn call(&mut self, helper: Helper, args: &[Value]) -> Value {
+        let callee = self.callee(helper);
+        self.ssa.call(callee, args)
+    }
+
+    fn callee(&mut self, helper: Helper) -> FuncRef {
         let id = (self.helper_id)(helper);
-        let callee = match self.helpers.get(&id) {
+        match self.helpers.get(&id) {
             Some(&callee) => callee,
             None => self.import(helper, id),
-        };
-        self.ssa.call(callee, args)
+        }
     }
 
     fn import(&mut self, helper: Helper, id: u32) -> FuncRef {

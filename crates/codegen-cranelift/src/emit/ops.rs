@@ -75,6 +75,16 @@ impl Emitter<'_> {
         Val::lanes(parts.collect::<Vec<_>>())
     }
 
+    /// `condition ? usual : op x` for a sine or cosine in `f64`, which is called only where some condition fails.
+    pub(super) fn unless_called(&mut self, condition: &Val, usual: &Val, op: UnaryOp, x: &Val) -> Val {
+        let callee = self.callee(angle_helper(op));
+        let masks = if condition.wide { self.masks_for(DType::F64, condition) } else { condition.clone() };
+        let parts = (0..usual.parts.len())
+            .map(|i| self.ssa.call_unless(masks.parts[i], usual.parts[i], callee, x.parts[i]))
+            .collect();
+        Val { parts, wide: usual.wide }
+    }
+
     /// Applies `f` register by register; `dtype` is the type of the result.
     pub(super) fn each(
         &mut self,
@@ -160,6 +170,7 @@ impl Emitter<'_> {
                 let root = self.ssa.unary(Opcode::Sqrt, ty, x);
                 self.ssa.binary(Opcode::Fdiv, one, root)
             }
+            UnaryOp::Sin | UnaryOp::Cos if dtype == DType::F64 => self.call(angle_helper(op), &[x]),
             UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => unreachable!("{REFUSED}"),
             UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh => unreachable!("{REFUSED}"),
         }
@@ -468,6 +479,10 @@ impl Emitter<'_> {
 /// What [`crate::support`] keeps away from the emitter.
 pub(super) const REFUSED: &str = "the support table refuses this operation on this type";
 const COMPARED: &str = "comparisons are emitted by `compare`";
+
+fn angle_helper(op: UnaryOp) -> Helper {
+    if op == UnaryOp::Sin { Helper::SinF64 } else { Helper::CosF64 }
+}
 
 fn logic_opcode(op: BinaryOp) -> Opcode {
     if op == BinaryOp::And { Opcode::Band } else { Opcode::Bor }

@@ -232,6 +232,50 @@ impl Ssa {
         value
     }
 
+    /// `usual` where the condition holds, else the result of a call on `x`, made only if it is needed. On lanes the condition
+    /// is a mask for each.
+    pub(crate) fn call_unless(&mut self, condition: Value, usual: Value, callee: FuncRef, x: Value) -> Value {
+        let (ty, depth) = (self.type_of(usual), self.depth() as u32);
+        let (cold, after) = (self.func.dfg.make_block(), self.func.dfg.make_block());
+        let all = if ty.is_vector() { self.every_lane(condition) } else { condition };
+        self.cursor().ins().brif(all, after, &[usual.into()], cold, &[]);
+        self.func.layout.append_block(cold);
+        self.func.layout.set_cold(cold);
+        self.block = cold;
+        let called = if ty.is_vector() {
+            self.call_on_lanes(condition, usual, callee, x)
+        } else {
+            let call = self.cursor().ins().call(callee, &[x]);
+            self.func.dfg.first_result(call)
+        };
+        self.cursor().ins().jump(after, &[called.into()]);
+        self.func.layout.append_block(after);
+        self.block = after;
+        let value = self.func.dfg.append_block_param(after, ty);
+        self.depths[value] = depth;
+        value
+    }
+
+    /// Whether a mask of two lanes is all ones.
+    fn every_lane(&mut self, mask: Value) -> Value {
+        let signs = self.cursor().ins().vhigh_bits(types::I32, mask);
+        self.cursor().ins().icmp_imm_u(IntCC::Equal, signs, 3)
+    }
+
+    /// The call on each lane of `x`, and `usual` back where the mask is set. Written where it stands and never shared.
+    fn call_on_lanes(&mut self, mask: Value, usual: Value, callee: FuncRef, x: Value) -> Value {
+        let ty = self.type_of(usual);
+        let mut lanes = usual;
+        for lane in 0..ty.lane_count() as u8 {
+            let one = self.cursor().ins().extractlane(x, lane);
+            let call = self.cursor().ins().call(callee, &[one]);
+            let result = self.func.dfg.first_result(call);
+            lanes = self.cursor().ins().insertlane(lanes, result, lane);
+        }
+        let mask = self.cursor().ins().bitcast(ty, bitcast_flags(), mask);
+        self.cursor().ins().bitselect(mask, usual, lanes)
+    }
+
     /// Opens the loop `for var in start..end step step`, and returns its variable and what `carried` is inside.
     ///
     /// With `runs`, the caller knows that there is at least one iteration.

@@ -1,5 +1,7 @@
 //! What the functions are written in: one float format with the integers of its width.
 
+use crate::ir::UnaryOp;
+
 /// One of the two formats with native arithmetic, with the numbers that describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -109,6 +111,9 @@ pub trait Algebra {
     fn shl(&mut self, x: Self::Int, by: u32) -> Self::Int;
     /// Arithmetic right shift by less than the width.
     fn shr(&mut self, x: Self::Int, by: u32) -> Self::Int;
+
+    /// The operation as a single step, for those arguments that the other steps do not reach: the result counts nowhere else.
+    fn call(&mut self, op: UnaryOp, x: Self::Float) -> Self::Float;
 }
 
 /// `c₀ + c₁ x + c₂ x² + …`, by fma from the highest coefficient.

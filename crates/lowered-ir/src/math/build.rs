@@ -295,6 +295,10 @@ impl Algebra for Steps {
         self.int_binary(BinaryOp::Shl, x, by)
     }
 
+    fn call(&mut self, op: UnaryOp, x: Operand) -> Operand {
+        self.float_unary(op, x)
+    }
+
     fn shr(&mut self, x: Operand, by: u32) -> Operand {
         let by = self.int(i64::from(by));
         self.int_binary(BinaryOp::Shr, x, by)

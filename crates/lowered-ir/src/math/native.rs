@@ -1,6 +1,6 @@
 //! The algebra of native floats: computes at once.
 
-use super::{Algebra, Format, pow_of_single, unary_of_single};
+use super::{Algebra, Format, pow_of_single, trig, unary_of_single};
 use crate::ir::UnaryOp;
 
 /// Native arithmetic in `T`, which is `f32` or `f64`.
@@ -16,7 +16,7 @@ pub(crate) fn unary_f32(op: UnaryOp, x: f32) -> f32 {
 }
 
 /// A transcendental operation on `f64`; `x` itself for the other operations.
-pub(crate) fn unary_f64(op: UnaryOp, x: f64) -> f64 {
+pub fn unary_f64(op: UnaryOp, x: f64) -> f64 {
     super::unary(&mut Native::<f64>::default(), op, x).unwrap_or(x)
 }
 
@@ -140,6 +140,9 @@ macro_rules! native {
             #[inline(always)]
             fn shr(&mut self, x: $int, by: u32) -> $int {
                 x.wrapping_shr(by)
+            }
+            fn call(&mut self, op: UnaryOp, x: $float) -> $float {
+                trig::of_large(op, f64::from(x)) as $float
             }
         }
     };

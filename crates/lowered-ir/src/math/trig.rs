@@ -1,7 +1,13 @@
 //! Sine and cosine: subtract the nearest multiple of π/2, then a polynomial chosen by the quadrant. In `f64` algebras.
+//!
+//! An `f64` may be so large that the multiple takes a thousand bits of π to find. Steps for it would cost every other argument
+//! more than the polynomials do, so such arguments, rare and of little use, are one step: [`Algebra::call`].
 
 use super::algebra::{Algebra, fma_const, polynomial, two_product, two_sum};
 use super::exp::round;
+use super::native::Native;
+use super::turns;
+use crate::ir::UnaryOp;
 
 const TWO_OVER_PI: f64 = std::f64::consts::FRAC_2_PI;
 /// π/2 in three parts of 53 bits.
@@ -40,20 +46,59 @@ struct Reduced<A: Algebra> {
     low: A::Float,
 }
 
+/// From here on an angle is reduced by [`turns`].
+const LARGE: f64 = 1_099_511_627_776.0;
+
 /// sin x.
 pub(super) fn sin<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let reduced = reduce(a, x);
-    let (sine, cosine) = (sine_double(a, &reduced), cosine_double(a, &reduced));
-    let result = by_quadrant(a, reduced.quadrant, sine, cosine);
-    zero_keeps_sign(a, x, result)
+    let result = sine_of(a, &reduced);
+    let result = zero_keeps_sign(a, x, result);
+    or_of_large(a, UnaryOp::Sin, x, result)
 }
 
-/// cos x: the sine a quarter turn on.
+/// cos x.
 pub(super) fn cos<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let reduced = reduce(a, x);
-    let (sine, cosine) = (sine_double(a, &reduced), cosine_double(a, &reduced));
+    let result = cosine_of(a, &reduced);
+    or_of_large(a, UnaryOp::Cos, x, result)
+}
+
+/// The sine or cosine of a large angle, or of what is no number; `x` itself if it is neither.
+pub(super) fn of_large(op: UnaryOp, x: f64) -> f64 {
+    if x.abs() < LARGE {
+        return x;
+    }
+    if !x.is_finite() {
+        return f64::NAN;
+    }
+    let turns::Angle { quadrant, r, low } = turns::reduce(x);
+    let (mut native, reduced) = (Native::<f64>::default(), Reduced { quadrant, r, low });
+    match op {
+        UnaryOp::Sin => sine_of(&mut native, &reduced),
+        _ => cosine_of(&mut native, &reduced),
+    }
+}
+
+/// `near`, or the result of a call where `x` is large or no number.
+fn or_of_large<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float, near: A::Float) -> A::Float {
+    let limit = a.float(LARGE);
+    let magnitude = a.abs(x);
+    let within = a.lt(magnitude, limit);
+    let called = a.call(op, x);
+    a.select(within, near, called)
+}
+
+fn sine_of<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
+    let (sine, cosine) = (sine_double(a, x), cosine_double(a, x));
+    by_quadrant(a, x.quadrant, sine, cosine)
+}
+
+/// The sine a quarter turn on.
+fn cosine_of<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
+    let (sine, cosine) = (sine_double(a, x), cosine_double(a, x));
     let one = a.int(1);
-    let quadrant = a.int_add(reduced.quadrant, one);
+    let quadrant = a.int_add(x.quadrant, one);
     by_quadrant(a, quadrant, sine, cosine)
 }
 
@@ -74,9 +119,8 @@ pub(super) fn cos_of_single<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     by_quadrant(a, quadrant, sine, cosine)
 }
 
-/// Reduces to about 2⁻¹¹⁰ absolutely; arguments beyond 2⁴⁰ count as 0, infinities as NaN.
+/// Reduces an angle below 2⁴⁰ to about 2⁻¹¹⁰ absolutely.
 fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
-    let x = only_below(a, x, 1_099_511_627_776.0);
     let (n, quadrant) = round(a, x, TWO_OVER_PI);
     // Exact: both are multiples of 2⁻⁵³ or less than that apart, and the difference is below 1.
     let first = fma_const(a, n, -HALF_PI[0], x);
@@ -86,15 +130,6 @@ fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> Reduced<A> {
     let low = a.add(lost, second_lost);
     let low = fma_const(a, n, -HALF_PI[2], low);
     Reduced { quadrant, r, low }
-}
-
-/// `x`, but 0 for finite numbers beyond the limit and NaN for infinities.
-fn only_below<A: Algebra>(a: &mut A, x: A::Float, limit: f64) -> A::Float {
-    let (limit, zero) = (a.float(limit), a.float(0.0));
-    let magnitude = a.abs(x);
-    let within = a.lt(magnitude, limit);
-    let nothing = a.mul(x, zero);
-    a.select(within, x, nothing)
 }
 
 /// Reduces any `f32`: a large one is `X·2ˢ` with an integer `X` below 2⁴⁶, hence `X·c` with `c = 2ˢ mod 2π` but for whole

@@ -1,0 +1,201 @@
+//! The accuracy that `lowered_ir::math` states, measured and asserted.
+//!
+//! Every function is compared with arithmetic of 192 bits on arguments of every kind: spread over its range, around its
+//! thresholds and zeros, subnormal, huge, close to multiples of π/2 and by random bits. `f32` and the narrower types are
+//! also compared over millions of patterns (the narrower ones: all) with the platform's `f64` functions, whose own error is
+//! far below an ulp of theirs and is itself measured here.
+//!
+//! The worst errors are printed (`cargo test -p lowered-ir --test accuracy -- --nocapture`). With `ACCURACY=full` in the
+//! environment, as `cargo xtask ci --full` sets it, the sweeps are up to a hundred times as long.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and report")]
+
+mod arguments;
+mod distance;
+mod edges;
+mod reference;
+
+use astro_float::Consts;
+use lowered_ir::eval::{binary, unary};
+use lowered_ir::ir::{BinaryOp, UnaryOp};
+use tnode::{DType, Scalar};
+
+use arguments::Random;
+use distance::{Format, ulps, ulps_from};
+use reference::Reference;
+
+/// A function, its bounds in ulp for `f32` and `f64`, and the platform's function. The table of `lowered_ir::math`.
+pub(crate) struct Bound {
+    pub(crate) op: UnaryOp,
+    pub(crate) single: f64,
+    pub(crate) double: f64,
+    pub(crate) platform: fn(f64) -> f64,
+}
+
+const fn bound(op: UnaryOp, single: f64, double: f64, platform: fn(f64) -> f64) -> Bound {
+    Bound { op, single, double, platform }
+}
+
+pub(crate) const BOUNDS: [Bound; 10] = [
+    bound(UnaryOp::Exp, 1.0, 1.0, f64::exp),
+    bound(UnaryOp::Exp2, 1.0, 1.0, f64::exp2),
+    bound(UnaryOp::Log, 1.0, 1.0, f64::ln),
+    bound(UnaryOp::Log2, 1.5, 1.0, f64::log2),
+    bound(UnaryOp::Sin, 0.501, 1.0, f64::sin),
+    bound(UnaryOp::Cos, 0.501, 1.0, f64::cos),
+    bound(UnaryOp::Tanh, 1.5, 1.5, f64::tanh),
+    bound(UnaryOp::Sqrt, 0.5, 0.5, f64::sqrt),
+    bound(UnaryOp::Recip, 0.5, 0.5, |x| 1.0 / x),
+    bound(UnaryOp::RecipSqrt, 1.5, 1.5, |x| 1.0 / x.sqrt()),
+];
+/// Of `pow`: `f32`, `f64`.
+const POW: [f64; 2] = [0.501, 1.0];
+/// Of every function of a narrow type: nearly always the nearest value, but where the truth is nearly halfway.
+const NARROW: f64 = 0.501;
+
+/// How many times as many arguments as by default.
+fn effort() -> usize {
+    if std::env::var("ACCURACY").is_ok_and(|v| v == "full") { 100 } else { 1 }
+}
+
+/// The greatest distance so far, and where.
+#[derive(Clone, Copy, Debug, Default)]
+struct Worst {
+    ulps: f64,
+    at: [f64; 2],
+    count: usize,
+}
+
+impl Worst {
+    fn see(&mut self, ulps: f64, at: [f64; 2]) {
+        self.count += 1;
+        if ulps > self.ulps || ulps.is_nan() {
+            (self.ulps, self.at) = (ulps, at);
+        }
+    }
+
+    /// Within the bound; and not so far below it that nothing was measured.
+    #[track_caller]
+    fn assert(self, what: &str, bound: f64) {
+        let Worst { ulps, at: [x, y], count } = self;
+        println!("{what:<20} {ulps:.4} ulp at worst of {count}, at {x:e} {y:e}");
+        assert!(ulps <= bound, "{what}: {ulps} ulp at {x:e} {y:e}, expected at most {bound}");
+        assert!(ulps > 0.4, "{what}: {ulps} ulp at worst is too good to have been measured");
+    }
+}
+
+fn apply(op: UnaryOp, dtype: DType, x: f64) -> f64 {
+    unary(op, Scalar::from_f64(dtype, x)).as_f64()
+}
+
+fn power(dtype: DType, x: f64, y: f64) -> f64 {
+    let [x, y] = [x, y].map(|x| Scalar::from_f64(dtype, x));
+    binary(BinaryOp::Pow, x, y).as_f64()
+}
+
+/// All arguments of a type that the lists have, against 192 bits.
+fn measure(dtype: DType, bound: impl Fn(&Bound) -> f64, count: usize) {
+    let (format, mut constants) = (Format::of(dtype), Consts::new().unwrap());
+    for function in &BOUNDS {
+        let mut worst = Worst::default();
+        for x in arguments::of(function.op, dtype, count * effort()) {
+            let truth = Reference::unary(function.op, x, &mut constants);
+            worst.see(ulps(apply(function.op, dtype, x), &truth, format), [x, 0.0]);
+        }
+        worst.assert(&format!("{} {dtype}", function.op), bound(function));
+    }
+}
+
+#[test]
+fn double_functions_keep_their_bounds() {
+    measure(DType::F64, |b| b.double, 300);
+}
+
+#[test]
+fn single_functions_keep_their_bounds() {
+    measure(DType::F32, |b| b.single, 100);
+}
+
+#[test]
+fn powers_keep_their_bounds() {
+    let mut constants = Consts::new().unwrap();
+    for (dtype, bound) in [DType::F32, DType::F64].into_iter().zip(POW) {
+        let mut worst = Worst::default();
+        for (x, y) in arguments::of_power(dtype, 400 * effort()) {
+            let truth = Reference::power(x, y, &mut constants);
+            worst.see(ulps(power(dtype, x, y), &truth, Format::of(dtype)), [x, y]);
+        }
+        worst.assert(&format!("pow {dtype}"), bound);
+    }
+}
+
+/// The platform's functions, to which the sweeps below compare, are good enough for that: a few `f64` ulps are 2⁻²⁷ of an
+/// `f32` one.
+#[test]
+fn the_platform_is_a_reference_for_narrower_types() {
+    let mut constants = Consts::new().unwrap();
+    for function in &BOUNDS {
+        let mut worst = Worst::default();
+        for x in arguments::of(function.op, DType::F32, 40) {
+            let truth = Reference::unary(function.op, x, &mut constants);
+            worst.see(ulps((function.platform)(x), &truth, Format::of(DType::F64)), [x, 0.0]);
+        }
+        assert!(worst.ulps < 4.0, "{}: {worst:?}", function.op);
+    }
+}
+
+#[test]
+fn single_functions_keep_their_bounds_over_all_patterns() {
+    let step = 100_003 / effort();
+    for function in &BOUNDS {
+        let mut worst = Worst::default();
+        for bits in (0..=u32::MAX).step_by(step) {
+            let x = f64::from(f32::from_bits(bits));
+            let found = apply(function.op, DType::F32, x);
+            worst.see(ulps_from(found, (function.platform)(x), Format::of(DType::F32)), [x, 0.0]);
+        }
+        worst.assert(&format!("{} f32 sweep", function.op), function.single);
+    }
+}
+
+#[test]
+fn single_powers_keep_their_bound_over_random_patterns() {
+    let (mut random, mut worst) = (Random::new(7), Worst::default());
+    for _ in 0..20_000 * effort() {
+        let x = f64::from(f32::from_bits(random.next() as u32 & 0x7fff_ffff));
+        let y = f64::from(((random.unit() * 2.0 - 1.0) * 160.0 / x.log2().abs().max(1e-3)) as f32);
+        worst.see(ulps_from(power(DType::F32, x, y), x.powf(y), Format::of(DType::F32)), [x, y]);
+    }
+    worst.assert("pow f32 sweep", POW[0]);
+}
+
+/// Every value of every narrow float through every function: to the nearest, or as good as.
+#[test]
+fn narrow_functions_are_as_good_as_correctly_rounded() {
+    for dtype in [DType::F16, DType::Bf16, DType::Fp8E5m2, DType::Fp8E4m3fn] {
+        let format = Format::of(dtype);
+        for function in &BOUNDS {
+            let mut worst = Worst::default();
+            for bits in 0..1u128 << (8 * dtype.size_bytes()) {
+                let x = Scalar::new(dtype, bits);
+                let (found, truth) = (unary(function.op, x).as_f64(), (function.platform)(x.as_f64()));
+                worst.see(ulps_from(found, truth, format), [x.as_f64(), 0.0]);
+            }
+            let what = format!("{} {dtype}", function.op);
+            println!("{what:<20} {:.4} ulp at worst of all {}", worst.ulps, worst.count);
+            assert!(worst.ulps <= NARROW, "{what}: {worst:?}");
+        }
+    }
+}
+
+/// Powers of narrow floats: all pairs of the 8-bit types.
+#[test]
+fn narrow_powers_are_as_good_as_correctly_rounded() {
+    for dtype in [DType::Fp8E5m2, DType::Fp8E4m3fn] {
+        let mut worst = Worst::default();
+        for (x, y) in (0..=255).flat_map(|x| (0..=255).map(move |y| (x, y))) {
+            let [x, y] = [x, y].map(|bits| Scalar::new(dtype, bits).as_f64());
+            worst.see(ulps_from(power(dtype, x, y), x.powf(y), Format::of(dtype)), [x, y]);
+        }
+        assert!(worst.ulps <= NARROW, "pow {dtype}: {worst:?}");
+    }
+}
