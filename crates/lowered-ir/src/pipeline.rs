@@ -2,7 +2,7 @@
 
 use crate::ir::{NodeRef, Routine};
 use crate::passes::access::{self, Facts};
-use crate::passes::{ModeError, cse, dead, halves, hoist, modes, simplify, virtualize};
+use crate::passes::{ModeError, cse, dead, halves, hoist, modes, powers, simplify, virtualize};
 
 pub use crate::passes::halves::LargeHalf;
 
@@ -98,6 +98,10 @@ pub fn optimize_traced(
     // No equation of the table applies any more: guards that inlining composed are gone where ranges decide them.
     simplify::simplify(&mut routine, settings);
     on_pass("simplify", &routine);
+
+    // Powers with constant integral exponents are products.
+    powers::expand_powers(&mut routine, settings);
+    on_pass("powers", &routine);
 
     // No block computes a costly value twice.
     cse::eliminate_common(&mut routine);

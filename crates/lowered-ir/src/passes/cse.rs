@@ -15,8 +15,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, NodeRef, Routine, Space, Stmt, walk};
+use crate::ir::{Block, Expr, LocalId, NodeRef, Routine, Stmt, walk};
 
+use super::bind::Binder;
 use super::cost::own_cost;
 use super::effects::Effects;
 use super::groups::group_at;
@@ -27,18 +28,12 @@ const WORTH_BINDING: u64 = 4;
 
 /// Shares common groups and expressions in every block of the routine.
 pub fn eliminate_common(routine: &mut Routine) {
-    let mut locals = routine.locals();
-    let mut fresh = routine.fresh();
-    let body = std::mem::take(&mut routine.body);
-    let mut sharer = Sharer { routine, locals: &mut locals, fresh: &mut fresh };
-    let body = sharer.block(body);
-    routine.body = body;
+    let body = routine.body.clone();
+    routine.body = Sharer { binder: Binder::of(routine) }.block(body);
 }
 
 struct Sharer<'a> {
-    routine: &'a Routine,
-    locals: &'a mut Locals,
-    fresh: &'a mut Fresh,
+    binder: Binder<'a>,
 }
 
 impl Sharer<'_> {
@@ -213,17 +208,8 @@ impl Emit<'_, '_> {
         if part.uses < 2 || part.cost < WORTH_BINDING {
             return expr;
         }
-        let local = self.bind(expr);
+        let local = self.sharer.binder.bind(expr, &mut self.out);
         self.bound.insert(number, local);
         Expr::local(local)
-    }
-
-    fn bind(&mut self, value: Expr) -> LocalId {
-        let dtype = self.sharer.routine.dtype_of(&value, self.sharer.locals);
-        let local = self.sharer.fresh.local_id();
-        let decl = LocalDecl { dtype, dims: tnode::Dims::new(), space: Space::Register };
-        self.sharer.locals.insert(local, decl);
-        self.out.extend([Stmt::scalar(local, dtype), Stmt::set_scalar(local, value)]);
-        local
     }
 }

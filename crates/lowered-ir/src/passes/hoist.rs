@@ -13,10 +13,9 @@
 
 use std::collections::HashMap;
 
-use crate::ir::{
-    Block, Expr, Fresh, LocalDecl, LocalId, Locals, LoopId, LoopKind, Routine, Space, Stmt, Var, walk,
-};
+use crate::ir::{Block, Expr, LocalId, LoopId, LoopKind, Routine, Stmt, Var, walk};
 
+use super::bind::Binder;
 use super::cost::is_expensive;
 use super::effects::Effects;
 use super::groups::{Group, group_at};
@@ -24,18 +23,12 @@ use super::ranges::LoopInfo;
 
 /// Moves invariant computations out of every loop but the outermost.
 pub fn hoist_invariants(routine: &mut Routine) {
-    let mut locals = routine.locals();
-    let mut fresh = routine.fresh();
-    let body = std::mem::take(&mut routine.body);
-    let mut hoister = Hoister { routine, locals: &mut locals, fresh: &mut fresh };
-    let body = hoister.block(body, true);
-    routine.body = body;
+    let body = routine.body.clone();
+    routine.body = Hoister { binder: Binder::of(routine) }.block(body, true);
 }
 
 struct Hoister<'a> {
-    routine: &'a Routine,
-    locals: &'a mut Locals,
-    fresh: &'a mut Fresh,
+    binder: Binder<'a>,
 }
 
 impl Hoister<'_> {
@@ -82,17 +75,9 @@ impl Hoister<'_> {
         if !is_invariant(&expr, var, inside) {
             return walk::map_children(expr, &mut |child| self.lift(child, var, inside, bound, out));
         }
-        let local = bound.get(&expr).copied().unwrap_or_else(|| self.bind(expr.clone(), out));
+        let local = bound.get(&expr).copied().unwrap_or_else(|| self.binder.bind(expr.clone(), out));
         bound.insert(expr, local);
         Expr::local(local)
-    }
-
-    fn bind(&mut self, value: Expr, out: &mut Block) -> LocalId {
-        let dtype = self.routine.dtype_of(&value, self.locals);
-        let local = self.fresh.local_id();
-        self.locals.insert(local, LocalDecl { dtype, dims: tnode::Dims::new(), space: Space::Register });
-        out.extend([Stmt::scalar(local, dtype), Stmt::set_scalar(local, value)]);
-        local
     }
 }
 

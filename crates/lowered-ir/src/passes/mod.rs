@@ -4,6 +4,7 @@
 //! under which tests and tools run them.
 
 pub mod access;
+mod bind;
 pub mod cost;
 pub mod cover;
 pub mod cse;
@@ -13,6 +14,7 @@ mod groups;
 pub mod halves;
 pub mod hoist;
 pub mod modes;
+pub mod powers;
 pub mod ranges;
 pub mod settings;
 pub mod simplify;
@@ -43,6 +45,11 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "modes", run: run_modes, establishes: "inputs, outputs and costly nodes have memory" },
     Pass { name: "virtualize", run: run_virtualize, establishes: "no statement mentions a virtual node" },
     Pass { name: "simplify", run: run_simplify, establishes: "no equation of the table applies" },
+    Pass {
+        name: "powers",
+        run: run_powers,
+        establishes: "powers with constant integral exponents are products",
+    },
     Pass { name: "cse", run: run_cse, establishes: "no block computes a costly value twice" },
     Pass { name: "hoist", run: run_hoist, establishes: "no inner loop repeats a costly invariant" },
     Pass { name: "dead", run: run_dead, establishes: "every statement matters" },
@@ -74,6 +81,11 @@ pub fn virtualize_open(routine: &mut Routine, settings: &Settings) -> Result<(),
 
 fn run_simplify(routine: &mut Routine) -> Result<(), ModeError> {
     simplify::simplify(routine, &Settings::default());
+    Ok(())
+}
+
+fn run_powers(routine: &mut Routine) -> Result<(), ModeError> {
+    powers::expand_powers(routine, &Settings::default());
     Ok(())
 }
 

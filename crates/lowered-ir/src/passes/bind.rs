@@ -1,0 +1,32 @@
+//! Binding a value to a new scalar local, which several passes do.
+
+use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, Routine, Space, Stmt};
+
+/// Makes locals for a routine whose body is being rewritten.
+pub(super) struct Binder<'a> {
+    routine: &'a Routine,
+    locals: Locals,
+    fresh: Fresh,
+}
+
+impl<'a> Binder<'a> {
+    /// For a routine with its body still in place.
+    pub(super) fn of(routine: &'a Routine) -> Self {
+        Binder { routine, locals: routine.locals(), fresh: routine.fresh() }
+    }
+
+    /// Appends a declaration and an assignment of the value to `out`, and gives the local.
+    pub(super) fn bind(&mut self, value: Expr, out: &mut Block) -> LocalId {
+        let dtype = self.dtype(&value);
+        let local = self.fresh.local_id();
+        let decl = LocalDecl { dtype, dims: tnode::Dims::new(), space: Space::Register };
+        self.locals.insert(local, decl);
+        out.extend([Stmt::scalar(local, dtype), Stmt::set_scalar(local, value)]);
+        local
+    }
+
+    /// The type of an expression over the routine's locals and those made here.
+    pub(super) fn dtype(&self, expr: &Expr) -> tnode::DType {
+        self.routine.dtype_of(expr, &self.locals)
+    }
+}
