@@ -2,7 +2,7 @@
 //!
 //! Removed are stores to locals that are never read, stores to nodes that have no memory beyond this routine and are never
 //! read in it (virtual and local ones), declarations of locals that nothing mentions, loops with an empty constant range
-//! and loops whose body became empty. Removal is repeated until nothing changes, for the last reader of a value may
+//! and loops whose body became empty, and stores that are overwritten before they are read ([`overwritten`](super)). Removal is repeated until nothing changes, for the last reader of a value may
 //! itself be dead.
 
 use std::collections::BTreeSet;
@@ -10,10 +10,14 @@ use std::collections::BTreeSet;
 use crate::ir::{Expr, LocalId, NodeRef, Routine, Stmt, walk};
 
 use super::effects::Effects;
+use super::overwritten::remove_overwritten;
 
 /// Removes statements without effect.
 pub fn remove_dead(routine: &mut Routine) {
     while remove_once(routine) {}
+    if remove_overwritten(routine) {
+        while remove_once(routine) {}
+    }
 }
 
 /// What is still of use.

@@ -14,6 +14,7 @@ mod groups;
 pub mod halves;
 pub mod hoist;
 pub mod modes;
+mod overwritten;
 pub mod powers;
 pub mod ranges;
 pub mod settings;
