@@ -1,0 +1,159 @@
+//! A program with its arrays, run on every backend and compared with what is expected.
+
+use arrayjit::settings::Class;
+use arrayjit::{Backend, DType, HostArray, MemoryMode, Settings, TensorNode};
+
+const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
+
+/// What an array of a program is for.
+enum Role {
+    /// Has values before the run.
+    Given(Vec<f64>),
+    /// Is read afterwards.
+    Kept,
+    /// Need not exist.
+    Inner,
+}
+
+struct Array {
+    name: &'static str,
+    dtype: DType,
+    dims: Vec<usize>,
+    role: Role,
+}
+
+/// Assignment text with the arrays it is about.
+pub(crate) struct Program {
+    text: String,
+    arrays: Vec<Array>,
+    bindings: Vec<i64>,
+    class: Class,
+}
+
+/// The values of all given and kept arrays after a run on one backend.
+pub(crate) struct Outcome {
+    backend: &'static str,
+    values: Vec<(&'static str, Vec<f64>)>,
+}
+
+impl Program {
+    pub(crate) fn new(text: impl Into<String>) -> Program {
+        Program { text: text.into(), arrays: Vec::new(), bindings: Vec::new(), class: Class::Fast }
+    }
+
+    /// An array with values; it may be written too.
+    pub(crate) fn given(self, name: &'static str, dtype: DType, dims: &[usize], values: &[f64]) -> Program {
+        self.array(name, dtype, dims, Role::Given(values.to_vec()))
+    }
+
+    /// An array to read afterwards.
+    pub(crate) fn kept(self, name: &'static str, dtype: DType, dims: &[usize]) -> Program {
+        self.array(name, dtype, dims, Role::Kept)
+    }
+
+    /// An array that the compiler may do away with.
+    pub(crate) fn inner(self, name: &'static str, dtype: DType, dims: &[usize]) -> Program {
+        self.array(name, dtype, dims, Role::Inner)
+    }
+
+    fn array(mut self, name: &'static str, dtype: DType, dims: &[usize], role: Role) -> Program {
+        self.arrays.push(Array { name, dtype, dims: dims.to_vec(), role });
+        self
+    }
+
+    /// Values of the static symbols, in order of mention.
+    pub(crate) fn bindings(mut self, bindings: &[i64]) -> Program {
+        self.bindings = bindings.to_vec();
+        self
+    }
+
+    /// Arithmetic in the order of the text, without contraction.
+    pub(crate) fn strict(mut self) -> Program {
+        self.class = Class::Strict;
+        self
+    }
+
+    /// One outcome for each backend.
+    pub(crate) fn run(&self) -> Vec<Outcome> {
+        BACKENDS.iter().map(|name| self.run_on(name)).collect()
+    }
+
+    fn run_on(&self, name: &'static str) -> Outcome {
+        let mut settings = Settings::default();
+        settings.threads = 2;
+        settings.numerics = self.class;
+        let backend = Backend::open_with(name, settings).unwrap();
+        let nodes: Vec<TensorNode> = self.arrays.iter().map(Array::node).collect();
+        let code = backend.compile(&self.text, &nodes).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut context = backend.context().unwrap();
+        for (array, node) in self.arrays.iter().zip(&nodes) {
+            if let Role::Given(values) = &array.role {
+                let mut host = HostArray::zeros(array.dtype, array.dims.clone()).unwrap();
+                host.set_values(values).unwrap();
+                context = context.init_from_host(node, &host).unwrap();
+            }
+        }
+        let routine = code.link(&context).unwrap_or_else(|e| panic!("{name}: {e}"));
+        routine.run(&self.bindings).unwrap().sync().unwrap();
+        let read = self.arrays.iter().zip(&nodes).filter(|(array, _)| !matches!(array.role, Role::Inner));
+        let values = read.map(|(a, node)| (a.name, routine.context().to_host(node).unwrap().values()));
+        Outcome { backend: name, values: values.collect() }
+    }
+}
+
+impl Array {
+    fn node(&self) -> TensorNode {
+        let node = TensorNode::builder(self.name).dims(self.dims.iter().copied()).dtype(self.dtype);
+        match self.role {
+            Role::Inner => node,
+            Role::Given(_) | Role::Kept => node.mode(MemoryMode::Materialized),
+        }
+        .build()
+        .unwrap()
+    }
+}
+
+impl Outcome {
+    pub(crate) fn values(&self, name: &str) -> &[f64] {
+        let (_, values) = self.values.iter().find(|(n, _)| *n == name).expect("the program keeps it");
+        values
+    }
+
+    /// Every value is within `tolerance · max(1, |expected|)` of the expected one; infinities and NaN are themselves.
+    #[track_caller]
+    pub(crate) fn expect(&self, name: &str, expected: &[f64], tolerance: f64) {
+        let found = self.values(name);
+        assert_eq!(found.len(), expected.len(), "{name} on {}", self.backend);
+        self.compare(name, found, expected, tolerance);
+    }
+
+    /// As [`Outcome::expect`] for one row of a matrix.
+    #[track_caller]
+    pub(crate) fn expect_row(&self, name: &str, row: usize, expected: &[f64], tolerance: f64) {
+        let found = &self.values(name)[row * expected.len()..][..expected.len()];
+        self.compare(name, found, expected, tolerance);
+    }
+
+    #[track_caller]
+    fn compare(&self, name: &str, found: &[f64], expected: &[f64], tolerance: f64) {
+        for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+            let near = (found - expected).abs() <= tolerance * expected.abs().max(1.0);
+            let same = found == expected || (found.is_nan() && expected.is_nan());
+            assert!(near || same, "{name}[{i}] on {}: {found}, expected {expected}", self.backend);
+        }
+    }
+}
+
+/// As [`Outcome::expect`] on every backend.
+#[track_caller]
+pub(crate) fn expect(program: &Program, name: &str, expected: &[f64], tolerance: f64) {
+    for outcome in program.run() {
+        outcome.expect(name, expected, tolerance);
+    }
+}
+
+/// The same small numbers every time, multiples of 1/64 within ±4: exact in every float of 16 bits or more but `bf16`.
+pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f64> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| f64::from(rng.i32(-256..=256)) / 64.0).collect()
+}
