@@ -15,7 +15,7 @@ use lowered_ir::{
     pipeline,
     verify::verify,
 };
-use tnode::{ModeState, TensorNode, commit_modes};
+use tnode::{ModeState, TensorNode, commit_decisions};
 
 use crate::{
     backend::Backend,
@@ -113,7 +113,7 @@ impl Backend {
         let watch = self.watch();
 
         // One loop nest per assignment; meaning is fixed here.
-        let Lowered { routine, nodes, .. } = lower(assignments, &lower_options(self.settings()))?;
+        let Lowered { routine, nodes, views, .. } = lower(assignments, &lower_options(self.settings()))?;
         verified("lowering", &routine)?;
         watch.pass("lower", &routine);
         lap("lower");
@@ -149,9 +149,9 @@ impl Backend {
         lap("codegen");
 
         // Only now, with nothing left that can fail, do the nodes learn what was decided.
-        commit_modes(&decisions(&nodes, &optimized.routine))?;
+        commit_decisions(&decisions(&nodes, &optimized.routine), &views)?;
         watch.compiled(&schedule, &took);
-        watch.modes(&nodes);
+        watch.modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         watch.code(self.codegen(), &schedule);
         Ok(Compiled { code: Arc::new(codegen_core::Code { schedule, artifact }), nodes })
     }

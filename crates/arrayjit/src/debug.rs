@@ -61,7 +61,7 @@ impl Watch {
     }
 
     /// Level 3: the memory mode of each node, and why.
-    pub(crate) fn modes(&self, nodes: &[TensorNode]) {
+    pub(crate) fn modes<'a>(&self, nodes: impl IntoIterator<Item = &'a TensorNode>) {
         for node in nodes {
             self.tell(3, || node.explain());
         }

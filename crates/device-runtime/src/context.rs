@@ -93,7 +93,7 @@ impl Context {
     pub(crate) fn buffer(&self, node: &TensorNode, access: &'static str) -> Result<&Arc<Buffer>, Error> {
         self.get(node).ok_or_else(|| {
             if node.mode().known_virtual() {
-                return Error::Virtual { node: node.name(), access };
+                return without_memory(node, access);
             }
             let hint = if node.mode().known_not_materialized() {
                 "it lives inside one routine and has no memory of its own"
@@ -102,6 +102,14 @@ impl Context {
             };
             Error::NotInContext { node: node.name(), stream: self.0.stream.name(), hint }
         })
+    }
+}
+
+/// The error for a virtual node, which may be a view.
+pub(crate) fn without_memory(node: &TensorNode, access: &'static str) -> Error {
+    match node.view() {
+        Some(view) => Error::View { node: node.name(), view: view.to_string(), access },
+        None => Error::Virtual { node: node.name(), access },
     }
 }
 

@@ -201,6 +201,16 @@ pub enum Error {
         /// The other's.
         found: DType,
     },
+    /// A view has no memory of its own.
+    #[error("node `{node}` is {view} and has no memory of its own to {access}; use that node's")]
+    View {
+        /// Which node.
+        node: String,
+        /// What it is a view of.
+        view: String,
+        /// What was tried.
+        access: &'static str,
+    },
     /// A virtual node has no values anywhere.
     #[error("node `{node}` is virtual: it is computed where it is used and has no memory to {access}")]
     Virtual {

@@ -9,7 +9,7 @@ use codegen_core::Access;
 use tnode::{HostArray, TensorNode};
 
 use crate::{
-    context::Context,
+    context::{Context, without_memory},
     error::Error,
     event::Event,
     pool::{Buffer, allocate, lock},
@@ -87,7 +87,7 @@ impl Context {
             return Err(Error::AlreadyInContext { node: node.name(), stream: self.stream().name() });
         }
         if node.mode().known_virtual() {
-            return Err(Error::Virtual { node: node.name(), access: "initialise" });
+            return Err(without_memory(node, "initialise"));
         }
         check(node, array)?;
         let fresh = allocate(self.stream().device(), &[node])?;

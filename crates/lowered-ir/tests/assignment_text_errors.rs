@@ -111,9 +111,9 @@ fn syntax() {
     check(
         "loss := sine(1)",
         expect![[r#"
-        line 1, column 9: unknown function `sine`; expected one of min, sin
-        1 | loss := sine(1)
-          |         ^^^^"#]],
+            line 1, column 9: unknown function `sine`; expected one of min, sin, size
+            1 | loss := sine(1)
+              |         ^^^^"#]],
     );
     check(
         "loss := pad(x, bias)[1, 2]",

@@ -8,8 +8,10 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::conflict::ModeConflict;
 use crate::error::Error;
+use crate::mode::MemoryMode;
 use crate::node::TensorNode;
 use crate::state::ModeState;
+use crate::view::View;
 
 /// Readers share it, writers have it alone, so that a commit is one step to everybody.
 static MODES: RwLock<()> = RwLock::new(());
@@ -22,16 +24,50 @@ static MODES: RwLock<()> = RwLock::new(());
 /// # Errors
 /// The first conflict found, in the order given; then no node has changed.
 pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<(), Error> {
+    commit_decisions(decisions, &[])
+}
+
+/// Makes all the decisions and records all the views, or nothing. A view is virtual: it has no memory of its own.
+///
+/// # Errors
+/// The first conflict found, modes first, in the order given; then no node has changed.
+pub fn commit_decisions(
+    decisions: &[(TensorNode, ModeState)],
+    views: &[(TensorNode, View)],
+) -> Result<(), Error> {
     let _writer = MODES.write().unwrap_or_else(PoisonError::into_inner);
     let mut merged: BTreeMap<&TensorNode, ModeState> = BTreeMap::new();
     for (node, decided) in decisions {
         let state = merged.entry(node).or_insert_with(|| node.modes().clone());
         state.merge(decided).map_err(|source| named(node, source))?;
     }
+    for (node, view) in views {
+        match node.recorded_view().get() {
+            Some(present) if present != view => {
+                return Err(Error::View {
+                    node: node.name(),
+                    present: present.to_string(),
+                    requested: view.to_string(),
+                });
+            }
+            _ => {}
+        }
+        let state = merged.entry(node).or_insert_with(|| node.modes().clone());
+        state.refine(MemoryMode::Virtual, view.reason()).map_err(|source| named(node, source))?;
+    }
     for (node, state) in merged {
         *node.modes() = state;
     }
+    for (node, view) in views {
+        node.recorded_view().get_or_init(|| view.clone());
+    }
     Ok(())
+}
+
+/// What a node is a view of, if it is one.
+pub(crate) fn view(node: &TensorNode) -> Option<View> {
+    let _reader = MODES.read().unwrap_or_else(PoisonError::into_inner);
+    node.recorded_view().get().cloned()
 }
 
 /// The present state of one node.

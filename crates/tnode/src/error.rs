@@ -75,6 +75,16 @@ pub enum Error {
         /// The two decisions.
         source: ModeConflict,
     },
+    /// A node was made a view of two things.
+    #[error("node {node} is {present}, found {requested}")]
+    View {
+        /// The node's name.
+        node: String,
+        /// What it is.
+        present: String,
+        /// What was refused.
+        requested: String,
+    },
     /// A memory mode was needed before anything was decided.
     #[error(transparent)]
     ModeUndecided(#[from] ModeUndecided),

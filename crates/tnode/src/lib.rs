@@ -55,6 +55,7 @@ mod commit; // changing many modes at once
 mod delayed; // element types settled late
 mod node; // the tensor node
 mod registry; // live nodes by id
+mod view; // nodes that are part of another
 
 // Arrays.
 mod bytes; // aligned memory, counted
@@ -70,7 +71,7 @@ mod error;
 
 pub use crate::builder::NodeBuilder;
 pub use crate::bytes::ALIGN_BYTES;
-pub use crate::commit::commit_modes;
+pub use crate::commit::{commit_decisions, commit_modes};
 pub use crate::conflict::ModeConflict;
 pub use crate::decision::{Decision, Reason};
 pub use crate::delayed::{DelayedDType, Inference};
@@ -88,3 +89,4 @@ pub use crate::registry::Registry;
 pub use crate::render::RenderOptions;
 pub use crate::scalar::Scalar;
 pub use crate::state::{DEFAULT_STACK_THRESHOLD_BYTES, ModeState};
+pub use crate::view::View;

@@ -22,6 +22,7 @@ use crate::padding::{Dims, Padding, checked_elems};
 use crate::predicates::ForceCtx;
 use crate::registry::Registry;
 use crate::state::ModeState;
+use crate::view::View;
 
 /// The number of a node within its registry; prints as `n12`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     dtype: OnceLock<DType>,
     open_dtype: Mutex<OpenDType>,
     modes: Mutex<ModeState>,
+    view: OnceLock<View>,
     notes: Mutex<Notes>,
 }
 
@@ -105,6 +107,7 @@ impl Inner {
             dtype: OnceLock::new(),
             open_dtype: Mutex::new(OpenDType { delayed: facts.dtype.clone(), version: 0 }),
             modes: Mutex::new(facts.modes.clone()),
+            view: OnceLock::new(),
             notes: Mutex::default(),
         }
     }
@@ -385,6 +388,15 @@ impl TensorNode {
 
     pub(crate) fn modes(&self) -> MutexGuard<'_, ModeState> {
         lock(&self.0.modes)
+    }
+
+    pub(crate) fn recorded_view(&self) -> &OnceLock<View> {
+        &self.0.view
+    }
+
+    /// What this node is a view of, if it is one; it has no memory then.
+    pub fn view(&self) -> Option<View> {
+        commit::view(self)
     }
 
     /// Narrows the memory mode.

@@ -7,7 +7,7 @@ use std::thread;
 
 use tnode::{
     DType, DelayedDType, Dims, Error, HostArray, MemoryMode, ModeState, Padding, Reason, Registry, Sharing,
-    TensorNode, commit_modes,
+    TensorNode, View, commit_decisions, commit_modes,
 };
 
 fn node(label: &str) -> TensorNode {
@@ -293,4 +293,31 @@ fn readers_see_a_commit_as_one_step() {
             }
         });
     }
+}
+
+#[test]
+fn views_are_recorded_with_the_decisions_or_not_at_all() {
+    let (x, s, t, hosted) = (node("x"), node("s"), node("t"), node("hosted"));
+    let view = |parent: &TensorNode, symbol: &str| View { parent: parent.clone(), symbol: symbol.to_owned() };
+    hosted.update_memory_mode(MemoryMode::Materialized, because("it is an output")).expect("open");
+    // One of two cannot be; the other is not recorded either.
+    let both = [(s.clone(), view(&x, "b")), (hosted.clone(), view(&x, "b"))];
+    commit_decisions(&[], &both).expect_err("it has memory");
+    assert_eq!((s.view(), s.mode()), (None, ModeState::undecided()));
+    // A conflict among the modes prevents views.
+    let mut of_hosted = ModeState::undecided();
+    of_hosted.refine(MemoryMode::Virtual, because("it is small")).expect("open");
+    commit_decisions(&[(hosted, of_hosted)], &both[..1]).expect_err("materialized and virtual");
+    assert_eq!(s.view(), None);
+
+    commit_decisions(&[], &both[..1]).expect("open");
+    assert_eq!(s.view(), Some(view(&x, "b")));
+    assert!(s.mode().known_virtual() && s.explain().contains("it is a view of x at @b"));
+    commit_decisions(&[], &both[..1]).expect("the same again");
+    let other = commit_decisions(&[], &[(t.clone(), view(&x, "b")), (s.clone(), view(&x, "c"))]);
+    assert_eq!(
+        other.expect_err("another symbol").to_string(),
+        "node s is a view of x at @b, found a view of x at @c"
+    );
+    assert_eq!(t.view(), None);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tnode::TensorNode;
 
-use super::{Accum, AccumOp, Assignments, Operand, Step};
+use super::{Accum, AccumOp, Assignments, FetchOp, Operand, Step};
 use crate::indexing::{Projections, are_surjective};
 
 /// How one step uses a node.
@@ -85,8 +85,14 @@ impl Assignments {
         let mut seen = BTreeSet::new();
         each_step(&self.steps, &mut |step| {
             for (node, how) in uses(step) {
+                // A write of a whole view writes a part of its parent.
+                let (node, how) = match home(node) {
+                    home if home == *node => (home, how),
+                    home if how == Use::Fills => (home, Use::Patches),
+                    home => (home, how),
+                };
                 if seen.insert(node.clone()) {
-                    firsts.push((node.clone(), how));
+                    firsts.push((node, how));
                 }
             }
         });
@@ -152,20 +158,34 @@ pub(crate) fn projections_into<'a>(accums: &'a [Accum], node: &TensorNode) -> Ve
     accums.iter().filter(|accum| accum.lhs == *node).map(|accum| &accum.projections).collect()
 }
 
-fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
+/// The node that has the elements of a node: its parent, if an earlier program made it a view.
+fn home(node: &TensorNode) -> TensorNode {
+    node.view().map_or_else(|| node.clone(), |view| home(&view.parent))
+}
+
+/// The node a step reads that is no operand.
+fn sliced(step: &Step) -> Option<&TensorNode> {
+    match step {
+        Step::Fetch { op: FetchOp::Slice { of, .. }, .. } => Some(of),
+        Step::Fetch { .. } | Step::Accum(_) | Step::Concat(_) | Step::Block { .. } | Step::Remark(_) => None,
+    }
+}
+
+/// Every node a step itself mentions, reads first.
+pub(crate) fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
     let operands = step.accums().iter().flat_map(|accum| accum.rhs.operands());
     let read = operands.filter_map(|operand| match operand {
         Operand::MergeBuffer(node) => Some(node),
         _ => operand.node(),
     });
-    read.chain(written(step))
+    read.chain(sliced(step)).chain(written(step))
 }
 
 /// The nodes a step uses, reads before writes.
 fn uses(step: &Step) -> Vec<(&TensorNode, Use)> {
     let accums = step.accums();
     let operands = accums.iter().flat_map(|accum| accum.rhs.operands());
-    let reads = operands.filter_map(Operand::node).map(|node| (node, Use::Reads));
+    let reads = operands.filter_map(Operand::node).chain(sliced(step)).map(|node| (node, Use::Reads));
     reads.chain(written(step).into_iter().map(|node| (node, write(accums, node)))).collect()
 }
 

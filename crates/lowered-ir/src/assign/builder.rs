@@ -80,6 +80,14 @@ pub fn embed_symbol(node: &TensorNode, symbol: &StaticSymbol) -> Assignments {
     assignments
 }
 
+/// `node := slice(of, @symbol)`: the part of `of` at one index of its first axis; a view where it can be.
+pub fn slice(node: &TensorNode, of: &TensorNode, symbol: &StaticSymbol) -> Assignments {
+    let mut assignments = Assignments::default();
+    let op = FetchOp::Slice { index: assignments.symbol(symbol), of: of.clone() };
+    assignments.steps.push(Step::Fetch { node: node.clone(), op });
+    assignments
+}
+
 /// `lhs := op(operand)`, element by element.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ pub mod text;
 
 use tnode::{DType, Scalar, TensorNode};
 
-pub(crate) use self::analysis::{each_step, identifier, projections_into, written};
+pub(crate) use self::analysis::{each_step, identifier, mentioned, projections_into, written};
 pub use self::op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
 pub(crate) use self::print::affine as affine_text;
 use crate::indexing::{Projections, StaticSymbol};
@@ -192,6 +192,21 @@ pub enum FetchOp {
     EmbedSymbol(SymbolId),
     /// The id of the node.
     EmbedSelfId,
+    /// The size of an axis of a node, without margins. That node need not have memory.
+    EmbedDim {
+        /// Whose axis.
+        of: TensorNode,
+        /// Which one.
+        axis: usize,
+    },
+    /// The part of a node at one index of its first axis. Where it can be, the node filled becomes a view of that part,
+    /// which takes neither memory nor time, and writes to it write the other node; [`crate::lower`] says where.
+    Slice {
+        /// The index, by the symbol's position in [`Assignments::symbols`].
+        index: SymbolId,
+        /// Whose part.
+        of: TensorNode,
+    },
 }
 
 /// The largest node that [`FetchOp::ConstantFill`] may fill, in elements: each becomes a statement.
@@ -251,7 +266,9 @@ fn renumber(steps: &mut [Step], to: &[SymbolId]) {
                 let each = parts.iter_mut().map(|part| &mut part.projections);
                 each.for_each(|projections| projections.map_indices(|index| renumber_index(&index, new)));
             }
-            Step::Fetch { op: FetchOp::EmbedSymbol(id), .. } => *id = new(*id),
+            Step::Fetch { op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, .. } => {
+                *id = new(*id)
+            }
             Step::Block { steps, .. } => renumber(steps, to),
             Step::Fetch { .. } | Step::Remark(_) => {}
         }

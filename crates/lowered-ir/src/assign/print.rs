@@ -46,6 +46,8 @@ fn fetch(op: &FetchOp, symbols: &[StaticSymbol]) -> String {
         FetchOp::RangeOverOffsets => "range_over_offsets".to_owned(),
         FetchOp::EmbedSymbol(id) => symbol_name(*id, symbols),
         FetchOp::EmbedSelfId => "self_id".to_owned(),
+        FetchOp::EmbedDim { of, axis } => format!("size({}, {axis})", of.name()),
+        FetchOp::Slice { index, of } => format!("slice({}, {})", of.name(), symbol_name(*index, symbols)),
     }
 }
 

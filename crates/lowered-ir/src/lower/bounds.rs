@@ -3,7 +3,8 @@
 use tnode::{Dims, TensorNode};
 
 use super::LowerError;
-use crate::assign::{self, Accum, Assignments, Operand};
+use super::view::Views;
+use crate::assign::{self, Accum, Assignments, FetchOp, Operand, Step};
 use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
 use crate::ir::{Affine, SymbolId, Var};
 
@@ -37,12 +38,17 @@ pub(super) fn layout(node: &TensorNode) -> Result<Layout, LowerError> {
 /// Every access is checked on the way.
 pub(super) fn symbol_ranges(
     assignments: &Assignments,
+    views: &Views,
     table: &[StaticSymbol],
     renumbering: &[SymbolId],
 ) -> Result<Vec<i64>, LowerError> {
     let mut solver = Solver { table, renumbering, limits: vec![None; table.len()] };
+    views.indexed().try_for_each(|(parent, symbol)| solver.slice(parent, *symbol))?;
     let mut result = Ok(());
     assign::each_step(&assignments.steps, &mut |step| {
+        if let (Step::Fetch { op: FetchOp::Slice { index, of }, .. }, Ok(())) = (step, &result) {
+            result = solver.slice(of, *index);
+        }
         for accum in step.accums() {
             if result.is_ok() {
                 result = solver.accum(accum);
@@ -75,6 +81,13 @@ impl Solver<'_> {
             return Ok(());
         }
         positions.iter().try_for_each(|position| self.position(position, &accum.projections))
+    }
+
+    /// A symbol as the index of a node's first axis.
+    fn slice(&mut self, parent: &TensorNode, symbol: SymbolId) -> Result<(), LowerError> {
+        let max = extent(parent.dims_without_padding()?.first().copied().unwrap_or(0));
+        let position = Position { node: parent, axis: 0, index: Affine::var(symbol), min: 0, max };
+        self.position(&position, &Projections::pointwise(&[], 0))
     }
 
     fn check_symbols(&self, accum: &Accum) -> Result<(), LowerError> {

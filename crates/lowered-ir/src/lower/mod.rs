@@ -8,17 +8,21 @@
 //! * Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the operation computes, the result to
 //!   the type of the target; nothing else converts.
 //! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary ones.
+//! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the parent, with the
+//!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
 //! * A block's name and the end of it, and remarks, become comments.
 //!
 //! Lowering settles sizes and element types of the nodes and decides no memory mode.
 
 mod bounds;
 mod step;
+mod view;
 
 use std::collections::BTreeMap;
 
-use tnode::TensorNode;
+use tnode::{TensorNode, View};
 
+use self::view::Views;
 use crate::assign::Assignments;
 use crate::indexing::StaticSymbol;
 use crate::ir::{Fresh, NodeDecl, NodeRef, Numerics, Routine, Symbol, SymbolId};
@@ -44,6 +48,9 @@ pub struct Lowered {
     pub nodes: Vec<TensorNode>,
     /// The node whose merge buffer is read, if any.
     pub merge: Option<TensorNode>,
+    /// The nodes that this program makes views, which are not in the routine; for
+    /// [`commit_decisions`](tnode::commit_decisions).
+    pub views: Vec<(TensorNode, View)>,
 }
 
 /// Why assignments have no loops. Messages name nodes and symbols as the user does.
@@ -152,6 +159,36 @@ pub enum LowerError {
         /// Its size.
         size: usize,
     },
+    /// A slice of other dimensions than its parent's but for the first.
+    #[error("node {node} has dimensions {dims:?}, but a slice of {of} {parent:?} has {}", if parent.is_empty() { "no axis to be at".to_owned() } else { format!("{:?}", &parent[1..]) })]
+    SliceShape {
+        /// The node's name.
+        node: String,
+        /// Its dimensions.
+        dims: Vec<usize>,
+        /// The name of the node it is a slice of.
+        of: String,
+        /// The dimensions of that.
+        parent: Vec<usize>,
+    },
+    /// The merge buffer of a node without memory.
+    #[error("node {node} is {view} and has no merge buffer of its own; read that of its parent")]
+    MergeOfView {
+        /// The node's name.
+        node: String,
+        /// What it is a view of.
+        view: String,
+    },
+    /// The size of an axis that a node does not have.
+    #[error("node {node} has dimensions {dims:?}, found axis {axis}")]
+    NoSuchAxis {
+        /// The node's name.
+        node: String,
+        /// Its dimensions.
+        dims: Vec<usize>,
+        /// The axis asked for.
+        axis: usize,
+    },
     /// Two merge buffers in one routine.
     #[error("a routine reads at most one merge buffer, found those of nodes {first} and {second}")]
     TwoMergeBuffers {
@@ -199,21 +236,40 @@ pub enum LowerError {
 /// # Errors
 /// See [`LowerError`]; nothing about the nodes has changed then, but that sizes and element types may be settled.
 pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowered, LowerError> {
-    let nodes = assignments.nodes();
+    let mut assignments = assignments.clone();
+    let views = Views::find(&mut assignments)?;
+    let assignments = &assignments;
+    let nodes = homes(assignments, &views);
     let merge = only_merge_node(assignments)?;
+    if let Some((node, view)) = merge.as_ref().and_then(|node| Some((node, node.view()?))) {
+        return Err(LowerError::MergeOfView { node: node.name(), view: view.to_string() });
+    }
     let (symbols, renumbering) = symbol_table(assignments, options)?;
-    let ranges = bounds::symbol_ranges(assignments, &symbols, &renumbering)?;
+    let ranges = bounds::symbol_ranges(assignments, &views, &symbols, &renumbering)?;
     let decls = nodes.iter().map(declaration).collect::<Result<Vec<_>, _>>()?;
     let refs: BTreeMap<TensorNode, NodeRef> =
         nodes.iter().enumerate().map(|(at, node)| (node.clone(), NodeRef(at as u32))).collect();
-    let mut ctx = step::Ctx { refs, ranges: ranges.clone(), renumbering, fresh: Fresh::default() };
-    step::check_initialised(assignments)?;
+    let made = views.made(assignments);
+    step::check_initialised(assignments, &views)?;
+    let mut ctx = step::Ctx { refs, views, ranges: ranges.clone(), renumbering, fresh: Fresh::default() };
     let body = step::lower_steps(&assignments.steps, &mut ctx)?;
     let name = options.name.clone().unwrap_or_else(|| assignments.routine_name());
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
     let routine = Routine { name, numerics: options.numerics, symbols, nodes: decls, body };
-    Ok(Lowered { routine, nodes, merge })
+    Ok(Lowered { routine, nodes, merge, views: made })
+}
+
+/// The nodes that have memory or are computed, in order of first mention: for a view, its parent.
+fn homes(assignments: &Assignments, views: &Views) -> Vec<TensorNode> {
+    let mut nodes: Vec<TensorNode> = Vec::new();
+    for node in assignments.nodes() {
+        let (home, _) = views.home(&node);
+        if !nodes.contains(&home) {
+            nodes.push(home);
+        }
+    }
+    nodes
 }
 
 fn only_merge_node(assignments: &Assignments) -> Result<Option<TensorNode>, LowerError> {

@@ -7,6 +7,7 @@ use tnode::{DType, MemoryMode, Scalar, TensorNode};
 
 use super::LowerError;
 use super::bounds::{bounds_of, layout};
+use super::view::Views;
 use crate::assign::{self, Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Rhs, Step};
 use crate::indexing::{
     AxisIndex, are_injective, are_surjective, extent, identity_projections, reflect_projection,
@@ -19,6 +20,8 @@ use crate::ir::{
 pub(super) struct Ctx {
     /// Where each node is declared.
     pub(super) refs: BTreeMap<TensorNode, NodeRef>,
+    /// The nodes that are part of others.
+    pub(super) views: Views,
     /// The range of each symbol of the routine.
     pub(super) ranges: Vec<i64>,
     /// The routine's symbol for each symbol of the assignments.
@@ -27,18 +30,32 @@ pub(super) struct Ctx {
     pub(super) fresh: Fresh,
 }
 
+impl Ctx {
+    /// The symbol of the routine.
+    fn symbol(&self, id: SymbolId) -> SymbolId {
+        self.renumbering[id.index()]
+    }
+
+    /// Where an element of a node is in memory: the array declared for it or its parent, and the indices there.
+    fn element(&self, node: &TensorNode, index: Indices) -> (NodeRef, Indices) {
+        let (home, leading) = self.views.home(node);
+        let leading = leading.iter().map(|&id| Affine::var(self.symbol(id)));
+        (self.refs[&home], leading.chain(index).collect())
+    }
+}
+
 /// Refuses the first write that leaves elements of a node without a value.
 ///
 /// A plain assignment that does not cover its target keeps the other elements, so it needs earlier values: from a
 /// step before, or from outside, as a node that was read before or is known to be materialized has them.
-pub(super) fn check_initialised(assignments: &Assignments) -> Result<(), LowerError> {
+pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Result<(), LowerError> {
     let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
     let mut result = Ok(());
     assign::each_step(&assignments.steps, &mut |step| {
         let accums = step.accums();
         valued.extend(accums.iter().flat_map(|accum| accum.rhs.operands()).filter_map(Operand::node));
         for accum in accums {
-            if result.is_ok() && !valued.contains(&accum.lhs) {
+            if result.is_ok() && !valued.contains(&accum.lhs) && !views.contains(&accum.lhs) {
                 result = check_covers(accum, accums);
             }
         }
@@ -103,8 +120,7 @@ fn lower_accum(accum: &Accum, injective: bool, ctx: &mut Ctx, block: &mut Block)
     }
     let (loops, vars) = fresh_loops(space, accum.projections.product_iterators(), ctx);
     let place = Place { accum, vars: &vars, ctx };
-    let node = ctx.refs[&accum.lhs];
-    let index = place.indices(&accum.lhs, accum.projections.project_lhs())?;
+    let (node, index) = place.element(&accum.lhs, accum.projections.project_lhs())?;
     let new = convert(place.result()?, accum.rhs.dtype(), dtype);
     let value = match (accum.init_neutral, injective) {
         (true, true) => accum.op.apply_to_neutral(dtype, new),
@@ -168,7 +184,7 @@ impl Place<'_> {
         index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
             let var = match var {
                 Var::Loop(id) => Var::Loop(self.vars[&id]),
-                Var::Symbol(id) => Var::Symbol(self.ctx.renumbering[id.index()]),
+                Var::Symbol(id) => Var::Symbol(self.ctx.symbol(id)),
             };
             sum.plus(&Affine::term(var, coefficient))
         })
@@ -178,6 +194,11 @@ impl Place<'_> {
     fn indices(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<Indices, LowerError> {
         let left = layout(node)?.left;
         Ok(projection.iter().zip(left).map(|(index, left)| self.index(index).plus_constant(left)).collect())
+    }
+
+    /// Where an element of a node is in memory.
+    fn element(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<(NodeRef, Indices), LowerError> {
+        Ok(self.ctx.element(node, self.indices(node, projection)?))
     }
 
     /// The result of the operation, of type [`Rhs::dtype`].
@@ -202,10 +223,12 @@ impl Place<'_> {
         let projection = &self.accum.projections.project_rhs()[at];
         let value = match operand {
             Operand::Node(node) => {
-                Expr::Get { node: self.ctx.refs[node], index: self.indices(node, projection)? }
+                let (node, index) = self.element(node, projection)?;
+                Expr::Get { node, index }
             }
             Operand::MergeBuffer(node) => {
-                Expr::GetMerge { node: self.ctx.refs[node], index: self.indices(node, projection)? }
+                let (node, index) = self.element(node, projection)?;
+                Expr::GetMerge { node, index }
             }
             Operand::Padded { node, outside } => self.guarded(node, *outside, projection)?,
             Operand::Constant(value) => Expr::Const(*value),
@@ -223,7 +246,6 @@ impl Place<'_> {
         projection: &[AxisIndex],
     ) -> Result<Expr, LowerError> {
         let layout = layout(node)?;
-        let reference = self.ctx.refs[node];
         let index = self.indices(node, projection)?;
         let otherwise = Expr::Const(outside.convert(node.dtype()));
         let mut guard = Guard::new();
@@ -237,16 +259,15 @@ impl Place<'_> {
                 guard.push(Range { index: index[axis].clone(), lo: left, hi: left + inner });
             }
         }
+        let (node, index) = self.ctx.element(node, index);
         if guard.is_empty() {
-            return Ok(Expr::Get { node: reference, index });
+            return Ok(Expr::Get { node, index });
         }
-        Ok(Expr::GetGuarded { guard, node: reference, index, otherwise: Box::new(otherwise) })
+        Ok(Expr::GetGuarded { guard, node, index, otherwise: Box::new(otherwise) })
     }
 
     fn bounds(&self, index: &Affine) -> (i64, i64) {
-        bounds_of(index, &self.accum.projections, |id| {
-            self.ctx.ranges[self.ctx.renumbering[id.index()].index()]
-        })
+        bounds_of(index, &self.accum.projections, |id| self.ctx.ranges[self.ctx.symbol(id).index()])
     }
 
     fn index_value(&self, projection: &[AxisIndex], to: DType) -> Expr {
@@ -281,19 +302,23 @@ fn convert(value: Expr, from: DType, to: DType) -> Expr {
 /// Sets every element to one value; the margins of a padded node stay.
 fn fill(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
     let is_array = node.num_elems()? > 1;
-    if value == Scalar::zero(node.dtype()) && is_array && node.padding().is_none() {
+    if value == Scalar::zero(node.dtype())
+        && is_array
+        && node.padding().is_none()
+        && !ctx.views.contains(node)
+    {
         block.push(Stmt::Zero { node: ctx.refs[node] });
         return Ok(());
     }
-    fill_with(node, ctx, block, |_, _| Expr::Const(value))
+    fill_with(node, ctx, block, |_, _, _| Expr::Const(value))
 }
 
-/// Sets every element to `value` of its row-major offset and the greatest offset.
+/// Sets every element to `value` of its index, its row-major offset and the greatest offset.
 fn fill_with(
     node: &TensorNode,
     ctx: &mut Ctx,
     block: &mut Block,
-    value: impl FnOnce(Affine, i64) -> Expr,
+    value: impl FnOnce(&[AxisIndex], Affine, i64) -> Expr,
 ) -> Result<(), LowerError> {
     let layout = layout(node)?;
     let mut loops = Loops::new();
@@ -307,7 +332,8 @@ fn fill_with(
     let elems: i64 = layout.inner.iter().map(|&dim| extent(dim)).product();
     let index =
         point.iter().zip(&layout.left).map(|(index, left)| index.affine().plus_constant(*left)).collect();
-    let set = Stmt::Set { node: ctx.refs[node], index, value: value(offset, (elems - 1).max(0)) };
+    let (node, index) = ctx.element(node, index);
+    let set = Stmt::Set { node, index, value: value(&point, offset, (elems - 1).max(0)) };
     block.extend(nest(&loops, vec![set]));
     Ok(())
 }
@@ -322,7 +348,7 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block
         FetchOp::ConstantBits(bits) => fill(node, Scalar::new(dtype, *bits), ctx, block),
         FetchOp::ConstantFill(values) => constant_fill(node, values, ctx, block),
         FetchOp::RangeOverOffsets => {
-            fill_with(node, ctx, block, |offset, last| embed(offset, (0, last), dtype))
+            fill_with(node, ctx, block, |_, offset, last| embed(offset, (0, last), dtype))
         }
         FetchOp::EmbedSymbol(id) => {
             let symbol = *ctx.renumbering.get(id.index()).ok_or_else(|| LowerError::UnknownSymbol {
@@ -331,12 +357,21 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block
                 symbols: ctx.renumbering.len(),
             })?;
             let last = ctx.ranges[symbol.index()] - 1;
-            fill_with(node, ctx, block, |_, _| embed(Affine::var(symbol), (0, last), dtype))
+            fill_with(node, ctx, block, |_, _, _| embed(Affine::var(symbol), (0, last), dtype))
         }
         FetchOp::EmbedSelfId => {
             let id = i64::try_from(node.id().get()).unwrap_or(i64::MAX);
-            fill_with(node, ctx, block, |_, _| Expr::Const(Scalar::from_i64(dtype, id)))
+            fill(node, Scalar::from_i64(dtype, id), ctx, block)
         }
+        FetchOp::EmbedDim { of, axis } => {
+            let dims = of.dims_without_padding()?;
+            let Some(&size) = dims.get(*axis) else {
+                return Err(LowerError::NoSuchAxis { node: of.name(), dims: dims.to_vec(), axis: *axis });
+            };
+            fill(node, Scalar::from_i64(dtype, extent(size)), ctx, block)
+        }
+        FetchOp::Slice { .. } if ctx.views.contains(node) => Ok(()),
+        FetchOp::Slice { index, of } => copy_slice(node, of, *index, ctx, block),
     }
 }
 
@@ -354,9 +389,32 @@ fn constant_fill(node: &TensorNode, values: &[f64], ctx: &Ctx, block: &mut Block
     for (offset, &value) in values.iter().enumerate() {
         let index = point_at(offset, &layout.inner, &layout.left);
         let value = Expr::Const(Scalar::from_f64(node.dtype(), value));
-        block.push(Stmt::Set { node: ctx.refs[node], index, value });
+        let (node, index) = ctx.element(node, index);
+        block.push(Stmt::Set { node, index, value });
     }
     Ok(())
+}
+
+/// A loop that stores each element of a slice.
+fn copy_slice(
+    node: &TensorNode,
+    of: &TensorNode,
+    index: SymbolId,
+    ctx: &mut Ctx,
+    block: &mut Block,
+) -> Result<(), LowerError> {
+    let (from, to) = (of.dtype(), node.dtype());
+    if (from == DType::U32x4) != (to == DType::U32x4) {
+        return Err(LowerError::Type { node: node.name(), op: "conversion", dtype: DType::U32x4 });
+    }
+    let left = layout(of)?.left;
+    let symbol = ctx.symbol(index);
+    let (parent, leading) = ctx.element(of, Indices::new());
+    fill_with(node, ctx, block, |point, _, _| {
+        let inner = std::iter::once(Affine::var(symbol)).chain(point.iter().map(AxisIndex::affine));
+        let inner = inner.zip(left).map(|(index, left)| index.plus_constant(left));
+        convert(Expr::Get { node: parent, index: leading.into_iter().chain(inner).collect() }, from, to)
+    })
 }
 
 /// The constant index of the element at a row-major offset.

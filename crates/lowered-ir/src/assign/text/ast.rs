@@ -13,10 +13,22 @@ pub(super) struct Statement {
     pub(super) op: AccumOp,
     pub(super) init: bool,
     pub(super) op_span: Span,
-    /// The values: one, unless there are concatenated axes.
+    /// The values: one, unless there are concatenated axes; none with `fetch`.
     pub(super) rhs: Vec<Expr>,
+    /// What fills the whole of the one target.
+    pub(super) fetch: Option<Fetch>,
     pub(super) constraints: Vec<Constraint>,
     pub(super) span: Span,
+}
+
+/// What fills a node from no elements.
+#[derive(Debug)]
+pub(super) enum Fetch {
+    Offsets,
+    SelfId,
+    Values(Vec<Number>),
+    Bits(u128),
+    Slice { of: String, of_span: Span, symbol: String },
 }
 
 /// `letter < limit` or `@symbol < limit`.
@@ -97,6 +109,8 @@ pub(super) enum ExprKind {
     Symbol(String),
     Access(Box<Access>),
     Pad(Box<Access>, Number),
+    /// The extent of a letter.
+    Size(String),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     Ternary(TernaryOp, Box<[Expr; 3]>),

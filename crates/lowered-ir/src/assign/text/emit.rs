@@ -202,7 +202,7 @@ impl Emitter<'_> {
     fn rhs(&mut self, tree: &Tree, wanted: DType) -> Result<(Rhs, Vec<Accessed>), Located> {
         let common = operand_type(tree, wanted);
         match &tree.kind {
-            TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Read(_) => {
+            TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Size(_) | TreeKind::Read(_) => {
                 let (operand, accessed) = self.operand(tree, wanted)?;
                 Ok((Rhs::Copy(operand), vec![accessed]))
             }
@@ -240,6 +240,10 @@ impl Emitter<'_> {
             TreeKind::Index(index) => {
                 let dtype = self.index_type(index, wanted, &tree.span)?;
                 Ok((Operand::Index(dtype), (Dims::from_slice(&[1]), vec![index.clone()])))
+            }
+            TreeKind::Size(letter) => {
+                let dtype = self.index_type(&Affine::constant(self.ranges[*letter]), wanted, &tree.span)?;
+                Ok((Operand::Constant(Scalar::from_i64(dtype, self.ranges[*letter])), Default::default()))
             }
             TreeKind::Read(read) => self.read(read),
             TreeKind::Cast(to, a) => self.virtual_node(tree, a, *to),

@@ -214,6 +214,24 @@ pub enum TextErrorKind {
         /// The node written.
         node: String,
     },
+    /// A list of values of the wrong length, or too long to be written in a program.
+    #[error("node `{node}` has {elements} elements, found {found} values; at most {limit} may be given")]
+    Values {
+        /// The node.
+        node: String,
+        /// How many elements it has.
+        elements: usize,
+        /// How many values there are.
+        found: usize,
+        /// The most there may be.
+        limit: usize,
+    },
+    /// A size of no letter.
+    #[error("`{name}` is no index letter of this statement, so it has no size")]
+    NoLetter {
+        /// The name.
+        name: String,
+    },
     /// A node read where it is being changed.
     #[error("node `{node}` is read while it is written: {why}; write to another node first")]
     SelfRead {

@@ -14,6 +14,8 @@ pub(super) enum Token {
     Symbol(String),
     /// A number; `int` if it is written as an integer that fits.
     Number { value: f64, int: Option<i64> },
+    /// A bit pattern, `0x..`.
+    Bits(u128),
     /// `:=`, `+=`, `:max=` and so on.
     Assign { op: AccumOp, init: bool },
     /// Any other sign.
@@ -88,6 +90,8 @@ impl<'a> Lexer<'a> {
         } else if first == '@' && rest[1..].starts_with(is_name_start) {
             let length = 1 + word_length(&rest[1..]);
             (Token::Symbol(rest[1..length].to_owned()), length)
+        } else if let Some(found) = bit_pattern(rest) {
+            found
         } else if first.is_ascii_digit()
             || (first == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit()))
         {
@@ -127,7 +131,7 @@ impl<'a> Lexer<'a> {
 fn can_end(token: &Token) -> bool {
     match token {
         Token::Name(name) => name != "where",
-        Token::Symbol(_) | Token::Number { .. } | Token::Sign(")" | "]") => true,
+        Token::Symbol(_) | Token::Number { .. } | Token::Bits(_) | Token::Sign(")" | "]") => true,
         Token::Assign { .. } | Token::Sign(_) | Token::End | Token::Eof => false,
     }
 }
@@ -165,6 +169,13 @@ fn name_length(rest: &str) -> usize {
         Some(next) if next.starts_with(is_name_start) => length + 1 + name_length(next),
         _ => length,
     }
+}
+
+/// `0x` and up to 32 hexadecimal digits.
+fn bit_pattern(rest: &str) -> Option<(Token, usize)> {
+    let digits = rest.strip_prefix("0x")?;
+    let digits = &digits[..digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len())];
+    Some((Token::Bits(u128::from_str_radix(digits, 16).ok()?), 2 + digits.len()))
 }
 
 fn number(rest: &str) -> (Token, usize) {

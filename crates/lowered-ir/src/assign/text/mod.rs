@@ -23,6 +23,7 @@
 mod ast;
 mod emit;
 mod error;
+mod fetch;
 mod lex;
 mod names;
 mod parse;
@@ -58,6 +59,12 @@ fn read(text: &str, nodes: &[TensorNode]) -> Result<Assignments, Located> {
     }
     statements.iter().try_for_each(|statement| declare_symbols(statement, &mut assignments))?;
     for statement in &statements {
+        if let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) {
+            resolve::refuse_letters(statement)?;
+            let step = fetch::resolve(fetch, target, &names, &mut assignments)?;
+            assignments.steps.extend([Step::Remark(on_one_line(&text[statement.span.clone()])), step]);
+            continue;
+        }
         let resolved = resolve::resolve(statement, &names, &mut assignments)?;
         let ranges = ranges::letter_ranges(&resolved, text)?;
         ranges::check_bounds(&resolved, &ranges, &assignments, text)?;

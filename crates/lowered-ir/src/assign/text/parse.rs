@@ -11,7 +11,7 @@ use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 /// The deepest nesting of brackets and operations.
 const MAX_DEPTH: usize = 100;
 
-type Parsed<T> = Result<T, Located>;
+pub(super) type Parsed<T> = Result<T, Located>;
 
 /// A text as a tree.
 pub(super) struct Program {
@@ -41,7 +41,7 @@ pub(super) fn program(text: &str) -> Parsed<Program> {
     }
 }
 
-struct Parser<'a> {
+pub(super) struct Parser<'a> {
     text: &'a str,
     /// Ends with [`Token::Eof`].
     tokens: Vec<Spanned>,
@@ -54,11 +54,11 @@ impl Parser<'_> {
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
-    fn peek(&self) -> &Token {
+    pub(super) fn peek(&self) -> &Token {
         &self.current().token
     }
 
-    fn peek_after(&self) -> &Token {
+    pub(super) fn peek_after(&self) -> &Token {
         &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].token
     }
 
@@ -66,7 +66,7 @@ impl Parser<'_> {
         self.current().span.clone()
     }
 
-    fn next(&mut self) -> Spanned {
+    pub(super) fn next(&mut self) -> Spanned {
         let token = self.current().clone();
         self.at += 1;
         token
@@ -80,11 +80,11 @@ impl Parser<'_> {
         self.accept(&Token::Sign(sign))
     }
 
-    fn expect(&mut self, sign: &'static str) -> Parsed<Span> {
+    pub(super) fn expect(&mut self, sign: &'static str) -> Parsed<Span> {
         self.sign(sign).ok_or_else(|| self.expected(&format!("`{sign}`")))
     }
 
-    fn expected(&self, what: &str) -> Located {
+    pub(super) fn expected(&self, what: &str) -> Located {
         let Spanned { token, span } = self.current();
         let found = describe(token, self.text.get(span.clone()).unwrap_or_default());
         TextErrorKind::Syntax { expected: what.to_owned(), found }.at(span.clone())
@@ -116,13 +116,16 @@ impl Parser<'_> {
             return Err(self.expected(&format!("{index}one of {}", assignment_signs())));
         };
         let op_span = self.next().span;
-        let rhs = self.list(Self::expr)?;
+        let (rhs, fetch) = match self.at_fetch() {
+            true => (Vec::new(), Some(self.fetch(&lhs, op == AccumOp::Assign)?)),
+            false => (self.list(Self::expr)?, None),
+        };
         let constraints = if self.accept(&Token::Name("where".to_owned())).is_some() {
             self.list(Self::constraint)?
         } else {
             Vec::new()
         };
-        Ok(Statement { lhs, op, init, op_span, rhs, constraints, span: self.since(start) })
+        Ok(Statement { lhs, op, init, op_span, rhs, fetch, constraints, span: self.since(start) })
     }
 
     fn target(&mut self) -> Parsed<Access> {
@@ -134,7 +137,7 @@ impl Parser<'_> {
     }
 
     /// One or more items with commas between them.
-    fn list<T>(&mut self, item: impl Fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+    pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.sign(",").is_some() {
             items.push(item(self)?);
@@ -343,6 +346,7 @@ impl Parser<'_> {
     fn named(&mut self, name: String, span: Span) -> Parsed<Expr> {
         match self.peek() {
             Token::Sign("(") if name == "pad" => self.pad(span),
+            Token::Sign("(") if name == "size" => self.size(span),
             Token::Sign("(") => {
                 self.next();
                 let args = if self.sign(")").is_some() { Vec::new() } else { self.arguments()? };
@@ -369,6 +373,15 @@ impl Parser<'_> {
         Ok(args)
     }
 
+    /// `size(letter)`, after the word.
+    fn size(&mut self, start: Span) -> Parsed<Expr> {
+        self.expect("(")?;
+        let Token::Name(letter) = self.peek().clone() else { return Err(self.expected("a letter")) };
+        self.next();
+        self.expect(")")?;
+        node(ExprKind::Size(letter), self.since(start.start))
+    }
+
     /// `pad(node, number)[indices]`, after the word.
     fn pad(&mut self, start: Span) -> Parsed<Expr> {
         self.expect("(")?;
@@ -386,7 +399,7 @@ impl Parser<'_> {
         node(ExprKind::Pad(Box::new(access), outside), span)
     }
 
-    fn signed_number(&mut self) -> Parsed<Number> {
+    pub(super) fn signed_number(&mut self) -> Parsed<Number> {
         let negative = self.sign("-").is_some();
         let (value, int) = match self.peek() {
             Token::Number { value, int } => (*value, *int),
@@ -475,7 +488,8 @@ fn functions() -> impl Iterator<Item = String> {
     let unary = UnaryOp::ALL.iter().map(|op| op.token());
     let binary = BinaryOp::ALL.iter().map(|op| op.token());
     let ternary = TernaryOp::ALL.iter().map(|op| op.token());
-    let all = unary.chain(binary).chain(ternary).chain(DType::ALL.iter().map(|d| d.token())).chain(["pad"]);
+    let all =
+        unary.chain(binary).chain(ternary).chain(DType::ALL.iter().map(|d| d.token())).chain(["pad", "size"]);
     all.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic())).map(str::to_owned)
 }
 

@@ -89,6 +89,8 @@ pub(super) enum TreeKind {
     Number(Number),
     /// The value of an index.
     Index(Affine),
+    /// The extent of a letter.
+    Size(usize),
     Read(Read),
     Unary(UnaryOp, Box<Tree>),
     Binary(BinaryOp, Box<[Tree; 2]>),
@@ -99,7 +101,7 @@ pub(super) enum TreeKind {
 impl Tree {
     pub(super) fn children(&self) -> &[Tree] {
         match &self.kind {
-            TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Read(_) => &[],
+            TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Size(_) | TreeKind::Read(_) => &[],
             TreeKind::Unary(_, a) | TreeKind::Cast(_, a) => std::slice::from_ref(a),
             TreeKind::Binary(_, args) => args.as_slice(),
             TreeKind::Ternary(_, args) => args.as_slice(),
@@ -130,6 +132,7 @@ impl Tree {
         let kind = match &self.kind {
             TreeKind::Number(number) => TreeKind::Number(*number),
             TreeKind::Index(index) => TreeKind::Index(f(index)),
+            TreeKind::Size(letter) => TreeKind::Size(*letter),
             TreeKind::Read(read) => TreeKind::Read(read.map(f)),
             TreeKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(a.map(f))),
             TreeKind::Binary(op, args) => {
@@ -162,6 +165,15 @@ pub(super) fn resolve(
     let Names { letters, .. } = names;
     let Statement { op, init, ref op_span, .. } = *statement;
     Ok(Resolved { letters, lhs, op, init, op_span: op_span.clone(), rhs })
+}
+
+/// Refuses ranges of letters in a statement that has none.
+pub(super) fn refuse_letters(statement: &Statement) -> Result<(), Located> {
+    let letter = statement.constraints.iter().find_map(|constraint| match &constraint.atom {
+        Atom::Letter(letter) => Some((letter.clone(), constraint.span.clone())),
+        Atom::Symbol(_) => None,
+    });
+    letter.map_or(Ok(()), |(letter, span)| Err(TextErrorKind::UnusedLetter { letter }.at(span)))
 }
 
 /// Adds the letters of an access that are new.
@@ -201,7 +213,7 @@ fn concat_name(concat: &Concat) -> String {
 fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
     match &expr.kind {
         ExprKind::Access(access) | ExprKind::Pad(access, _) => f(access),
-        ExprKind::Number(_) | ExprKind::Name(_) | ExprKind::Symbol(_) => {}
+        ExprKind::Number(_) | ExprKind::Name(_) | ExprKind::Symbol(_) | ExprKind::Size(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
         ExprKind::Binary(_, a, b) => {
             each_access(a, f);
@@ -214,7 +226,11 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
 fn each_name<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a str, &Span)) {
     match &expr.kind {
         ExprKind::Name(name) => f(name, &expr.span),
-        ExprKind::Access(_) | ExprKind::Pad(..) | ExprKind::Number(_) | ExprKind::Symbol(_) => {}
+        ExprKind::Access(_)
+        | ExprKind::Pad(..)
+        | ExprKind::Number(_)
+        | ExprKind::Symbol(_)
+        | ExprKind::Size(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
         ExprKind::Binary(_, a, b) => {
             each_name(a, f);
@@ -316,6 +332,10 @@ impl Names<'_> {
                 TreeKind::Index(Affine::var(self.assignments.symbol(&StaticSymbol::open(name))))
             }
             ExprKind::Name(name) => self.name(name, &expr.span)?,
+            ExprKind::Size(name) => match self.letter(name) {
+                Some(letter) => TreeKind::Size(letter),
+                None => return Err(TextErrorKind::NoLetter { name: name.clone() }.at(expr.span.clone())),
+            },
             ExprKind::Access(access) => {
                 TreeKind::Read(self.read(access, if access.merge { How::Merge } else { How::Plain })?)
             }

@@ -40,7 +40,7 @@ pub(super) fn type_of(tree: &Tree) -> Type {
     match &tree.kind {
         TreeKind::Number(Number { int: Some(_), .. }) => Type::Integer,
         TreeKind::Number(_) => Type::Fraction,
-        TreeKind::Index(_) => Type::Of(DType::I32),
+        TreeKind::Index(_) | TreeKind::Size(_) => Type::Of(DType::I32),
         TreeKind::Read(read) => Type::Of(read.node.dtype()),
         TreeKind::Cast(to, _) => Type::Of(*to),
         TreeKind::Binary(op, _) if op.is_comparison() => Type::Of(DType::Bool),
@@ -62,7 +62,11 @@ fn common_type(tree: &Tree) -> Type {
             let product = join(BinaryOp::Mul, type_of(&args[0]), type_of(&args[1]));
             join(BinaryOp::Add, product, type_of(&args[2]))
         }
-        TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Read(_) | TreeKind::Cast(..) => type_of(tree),
+        TreeKind::Number(_)
+        | TreeKind::Index(_)
+        | TreeKind::Size(_)
+        | TreeKind::Read(_)
+        | TreeKind::Cast(..) => type_of(tree),
     }
 }
 

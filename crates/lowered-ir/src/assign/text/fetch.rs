@@ -1,0 +1,114 @@
+//! Statements that fill a whole node from something that is no element: `y := offsets()`.
+
+use super::ast::{Access, Fetch};
+use super::error::{Located, TextErrorKind};
+use super::lex::Token;
+use super::names::NodeNames;
+use super::parse::{Parsed, Parser};
+use crate::assign::{Assignments, CONSTANT_FILL_LIMIT, FetchOp, Step};
+use crate::indexing::StaticSymbol;
+
+/// The functions that fill a node, with what stands between their brackets.
+const FORMS: [(&str, &str); 5] = [
+    ("offsets", ""),
+    ("self_id", ""),
+    ("values", "1, 2.5, .."),
+    ("bits", "0x.."),
+    ("slice", "node, @symbol"),
+];
+
+impl Parser<'_> {
+    /// Whether a function that fills a node comes next.
+    pub(super) fn at_fetch(&self) -> bool {
+        match self.peek() {
+            Token::Name(name) => {
+                self.peek_after() == &Token::Sign("(") && FORMS.iter().any(|(form, _)| form == name)
+            }
+            _ => false,
+        }
+    }
+
+    /// One of the functions that fill a node, which must have no indices.
+    pub(super) fn fetch(&mut self, targets: &[Access], is_plain: bool) -> Parsed<Fetch> {
+        let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a function")) };
+        let whole = matches!(targets, [target] if target.indices.is_empty() && !target.merge);
+        if !whole || !is_plain {
+            let (form, inside) = FORMS.iter().find(|(form, _)| *form == name).copied().unwrap_or_default();
+            return Err(
+                self.expected(&format!("a node without indices before it, as in `y := {form}({inside})`"))
+            );
+        }
+        self.next();
+        self.expect("(")?;
+        let fetch = match name.as_str() {
+            "offsets" => Fetch::Offsets,
+            "self_id" => Fetch::SelfId,
+            "values" => Fetch::Values(self.list(Self::signed_number)?),
+            "bits" => Fetch::Bits(self.bits()?),
+            _ => self.slice()?,
+        };
+        self.expect(")")?;
+        Ok(fetch)
+    }
+
+    /// A bit pattern.
+    fn bits(&mut self) -> Parsed<u128> {
+        let bits = match *self.peek() {
+            Token::Bits(bits) => bits,
+            Token::Number { int: Some(int), .. } => u128::from(int.unsigned_abs()),
+            _ => return Err(self.expected("a bit pattern such as `0x7fc0`")),
+        };
+        self.next();
+        Ok(bits)
+    }
+
+    /// `node, @symbol`
+    fn slice(&mut self) -> Parsed<Fetch> {
+        let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
+        let of_span = self.next().span;
+        self.expect(",")?;
+        let Token::Symbol(symbol) = self.peek().clone() else {
+            return Err(self.expected("a symbol such as `@step`"));
+        };
+        self.next();
+        Ok(Fetch::Slice { of, of_span, symbol })
+    }
+}
+
+/// The step of a statement that fills a node.
+pub(super) fn resolve(
+    fetch: &Fetch,
+    target: &Access,
+    nodes: &NodeNames,
+    assignments: &mut Assignments,
+) -> Result<Step, Located> {
+    let node = nodes.find(&target.name).map_err(|kind| kind.at(target.name_span.clone()))?;
+    let op = match fetch {
+        Fetch::Offsets => FetchOp::RangeOverOffsets,
+        Fetch::SelfId => FetchOp::EmbedSelfId,
+        Fetch::Values(numbers) => {
+            let dims = node
+                .dims_without_padding()
+                .map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
+            let (elements, found) = (dims.iter().product::<usize>(), numbers.len());
+            if elements != found || found > CONSTANT_FILL_LIMIT {
+                let (node, limit) = (node.name(), CONSTANT_FILL_LIMIT);
+                return Err(TextErrorKind::Values { node, elements, found, limit }.at(target.span.clone()));
+            }
+            FetchOp::ConstantFill(numbers.iter().map(|number| number.value).collect())
+        }
+        Fetch::Bits(bits) => {
+            let dtype = node.dtype();
+            if bits.checked_shr(8 * dtype.size_bytes() as u32).unwrap_or(0) != 0 {
+                let value = format!("{bits:#x}");
+                return Err(TextErrorKind::Literal { value, dtype }.at(target.span.clone()));
+            }
+            FetchOp::ConstantBits(*bits)
+        }
+        Fetch::Slice { of, of_span, symbol } => {
+            let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
+            FetchOp::Slice { index: assignments.symbol(&StaticSymbol::open(symbol)), of }
+        }
+    };
+    Ok(Step::Fetch { node, op })
+}

@@ -1,0 +1,147 @@
+//! Slices: which of them are views, and where the elements of a view are.
+//!
+//! `s := slice(x, @b)` needs neither memory nor code if every mention of `s` can mean `x[@b, ..]`. It cannot, and the slice
+//! is copied by a loop, if
+//! * the element types differ, or either node has margins;
+//! * the parent has no memory by decision (it is virtual);
+//! * the user or an earlier program gave `s` memory of its own;
+//! * the program mentions `s` before the slice, takes two different slices into it, or reads its merge buffer.
+//!
+//! A view that an earlier program made is recorded in its node ([`TensorNode::view`]) and is one in this program too.
+//! Nothing is recorded here: what this program makes is in [`Lowered::views`](super::Lowered::views).
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use tnode::{MemoryMode, TensorNode, View};
+
+use super::LowerError;
+use crate::assign::{self, Assignments, FetchOp, Step};
+use crate::indexing::StaticSymbol;
+use crate::ir::SymbolId;
+
+/// The views that a program mentions.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    /// The parent of each, and the index of its first axis.
+    of: BTreeMap<TensorNode, (TensorNode, SymbolId)>,
+    /// Those that this program makes.
+    fresh: Vec<TensorNode>,
+}
+
+impl Views {
+    /// Finds the views; the symbols of recorded ones are entered into `assignments`.
+    pub(super) fn find(assignments: &mut Assignments) -> Result<Views, LowerError> {
+        let mut views = Views::default();
+        assignments.nodes().into_iter().for_each(|node| views.enter_recorded(node, assignments));
+        let mut result = Ok(());
+        assign::each_step(&assignments.steps, &mut |step| {
+            if let (Step::Fetch { node, op: FetchOp::Slice { of, index } }, Ok(())) = (step, &result) {
+                result = views.enter_slice(node, of, *index, assignments);
+            }
+        });
+        result.map(|()| views)
+    }
+
+    fn enter_recorded(&mut self, node: TensorNode, assignments: &mut Assignments) {
+        if let Some(View { parent, symbol }) = node.view()
+            && !self.of.contains_key(&node)
+        {
+            let symbol = assignments.symbol(&StaticSymbol::open(symbol));
+            self.of.insert(node, (parent.clone(), symbol));
+            self.enter_recorded(parent, assignments);
+        }
+    }
+
+    fn enter_slice(
+        &mut self,
+        node: &TensorNode,
+        of: &TensorNode,
+        index: SymbolId,
+        assignments: &Assignments,
+    ) -> Result<(), LowerError> {
+        let Some(symbol) = assignments.symbols.get(index.index()) else {
+            let symbols = assignments.symbols.len();
+            return Err(LowerError::UnknownSymbol { node: node.name(), symbol: index.0, symbols });
+        };
+        check_shape(node, of)?;
+        let requested = View { parent: of.clone(), symbol: symbol.name.clone() };
+        match node.view() {
+            Some(present) if present != requested => {
+                let (present, requested) = (present.to_string(), requested.to_string());
+                Err(tnode::Error::View { node: node.name(), present, requested }.into())
+            }
+            Some(_) => Ok(()),
+            None => {
+                if can_be_view(node, of) && is_made_once(node, assignments) {
+                    self.of.insert(node.clone(), (of.clone(), index));
+                    self.fresh.push(node.clone());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether mentions of the node mean its parent.
+    pub(super) fn contains(&self, node: &TensorNode) -> bool {
+        self.of.contains_key(node)
+    }
+
+    /// The node that has the elements of `node`, and the indices that come before those into `node`.
+    pub(super) fn home(&self, node: &TensorNode) -> (TensorNode, SmallVec<[SymbolId; 2]>) {
+        let (mut home, mut leading) = (node, SmallVec::new());
+        while let Some((parent, symbol)) = self.of.get(home) {
+            leading.insert(0, *symbol);
+            home = parent;
+        }
+        (home.clone(), leading)
+    }
+
+    /// Every view's parent with the symbol that is an index of its first axis.
+    pub(super) fn indexed(&self) -> impl Iterator<Item = &(TensorNode, SymbolId)> {
+        self.of.values()
+    }
+
+    /// The views that this program makes, in the order of their slices.
+    pub(super) fn made(&self, assignments: &Assignments) -> Vec<(TensorNode, View)> {
+        let view = |node: &TensorNode| {
+            let (parent, symbol) = &self.of[node];
+            let symbol = assignments.symbols[symbol.index()].name.clone();
+            (node.clone(), View { parent: parent.clone(), symbol })
+        };
+        self.fresh.iter().map(view).collect()
+    }
+}
+
+/// A slice has the dimensions of its parent but for the first.
+fn check_shape(node: &TensorNode, of: &TensorNode) -> Result<(), LowerError> {
+    let (dims, parent) = (node.dims_without_padding()?, of.dims_without_padding()?);
+    if parent.split_first().is_some_and(|(_, rest)| rest == dims.as_slice()) {
+        return Ok(());
+    }
+    let (node, of) = (node.name(), of.name());
+    Err(LowerError::SliceShape { node, dims: dims.to_vec(), of, parent: parent.to_vec() })
+}
+
+/// Whether the two nodes allow it, whatever the program does.
+fn can_be_view(node: &TensorNode, of: &TensorNode) -> bool {
+    let free = matches!(node.mode().mode(), None | Some(MemoryMode::Virtual));
+    let padded = node.padding().is_some() || of.padding().is_some();
+    let has_memory = !of.mode().known_virtual() || of.view().is_some();
+    free && !padded && node.dtype() == of.dtype() && has_memory
+}
+
+/// Whether the first thing that a program does with the node is to make it a slice, always the same one, and its merge
+/// buffer is not read.
+fn is_made_once(node: &TensorNode, assignments: &Assignments) -> bool {
+    let mut made: Option<&FetchOp> = None;
+    let mut fits = !assignments.merge_nodes().contains(node);
+    assign::each_step(&assignments.steps, &mut |step| match step {
+        Step::Fetch { node: target, op: op @ FetchOp::Slice { .. } } if target == node => {
+            fits &= made.is_none_or(|made| made == op);
+            made = Some(op);
+        }
+        step => fits &= made.is_some() || !assign::mentioned(step).any(|mentioned| mentioned == node),
+    });
+    fits
+}
