@@ -20,7 +20,8 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), CodegenError> {
     let locals = routine.locals();
     let mut refused = None;
     walk::each_stmt(&routine.body, &mut |stmt| {
-        if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
+        refused = refused.take().or_else(|| refuse_stmt(stmt));
+        for value in stmt.values() {
             refused = refused.take().or_else(|| refuse_value(routine, &locals, value));
         }
     });
@@ -38,6 +39,16 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), CodegenError> {
 /// Our bug, in a step of compiling a kernel.
 pub(crate) fn failed(kernel: &str, stage: &'static str, message: String) -> CodegenError {
     CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }
+}
+
+fn refuse_stmt(stmt: &Stmt) -> Option<(String, &'static str)> {
+    match stmt {
+        Stmt::SetDynamic { op: Some(op), .. } => {
+            Some((format!("scatter {op}"), "legalisation expands accumulating stores at computed indices"))
+        }
+        Stmt::Log { .. } => Some(("log".into(), "this codegen logs nothing yet")),
+        _ => None,
+    }
 }
 
 fn refuse_value(routine: &Routine, locals: &Locals, value: &Expr) -> Option<(String, &'static str)> {
@@ -58,7 +69,10 @@ fn refuse(routine: &Routine, locals: &Locals, expr: &Expr) -> Option<(String, &'
         Expr::Ternary { op: TernaryOp::Where, b, .. } => {
             named(&TernaryOp::Where, dtype(b), random_bits(dtype(b)))
         }
-        Expr::Ternary { op, a, .. } => named(op, dtype(a), arithmetic(dtype(a))),
+        Expr::Ternary { op: TernaryOp::Fma, a, .. } => named(&TernaryOp::Fma, dtype(a), arithmetic(dtype(a))),
+        Expr::Ternary { op: TernaryOp::Mul3, a, .. } => {
+            named(&TernaryOp::Mul3, dtype(a), Some("legalisation expands it"))
+        }
         Expr::Convert { to, arg } => {
             let from = dtype(arg);
             let why = if from == *to { None } else { arithmetic(from).or(arithmetic(*to)) };
@@ -71,7 +85,11 @@ fn refuse(routine: &Routine, locals: &Locals, expr: &Expr) -> Option<(String, &'
         }
         Expr::Index { dtype: DType::I32 | DType::I64, .. } => None,
         Expr::Index { dtype, .. } => Some((format!("index {dtype}"), "indices are `i32` or `i64`")),
-        Expr::Const(_) | Expr::Get { .. } | Expr::GetGuarded { .. } => None,
+        Expr::GetDynamic { at, .. } if dtype(at) != DType::I64 => {
+            Some((format!("gather at {}", dtype(at)), "legalisation makes computed indices `i64`"))
+        }
+        Expr::Const(_) | Expr::Get { .. } | Expr::GetGuarded { .. } | Expr::GetDynamic { .. } => None,
+        Expr::Lane { .. } | Expr::Lanes(_) => None,
         Expr::GetMerge { .. } | Expr::GetLocal { .. } => None,
     }
 }
@@ -98,6 +116,8 @@ fn unary(op: UnaryOp, dtype: DType) -> Option<&'static str> {
 
 fn binary(op: BinaryOp, dtype: DType) -> Option<&'static str> {
     match op {
+        BinaryOp::Arg1 | BinaryOp::Arg2 => Some("legalisation replaces it"),
+        _ if op.is_random() => Some("legalisation expands generators of random bits"),
         BinaryOp::Pow if dtype.is_float() => Some("legalisation expands transcendental functions"),
         _ if op.is_bitwise() && dtype.is_float() => Some("floats have no bit operations"),
         _ => arithmetic(dtype),

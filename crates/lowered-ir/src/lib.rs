@@ -53,6 +53,7 @@ pub mod verify; // the rules it keeps
 
 pub mod eval; // what each operation computes
 pub mod math; // polynomials of the transcendental functions
+pub mod random; // generators of random bits
 
 pub mod interp; // what a routine means
 

@@ -480,7 +480,8 @@ impl Writer {
     }
 
     fn binary(&mut self, c: &mut Choices<'_>, scope: &mut Scope, depth: usize) -> String {
-        let op = c.pick(BinaryOp::ALL);
+        let numeric: Vec<BinaryOp> = BinaryOp::ALL.iter().copied().filter(|op| !op.is_random()).collect();
+        let op = c.pick(&numeric);
         let (mut a, mut b) = (self.expr(c, scope, depth), self.expr(c, scope, depth));
         if op.is_bitwise() {
             let dtype = c.pick(&[DType::I32, DType::U8, DType::I64, DType::U32, DType::Bool]);

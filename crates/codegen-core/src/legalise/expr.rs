@@ -5,7 +5,8 @@
 use lowered_ir::ir::{BinaryOp, Expr, Guard, Indices, NodeRef, TernaryOp, UnaryOp};
 use tnode::{DType, Scalar};
 
-use super::{LegaliseError, Legaliser, bitcast, boolean, narrow};
+use super::dynamic::Computed;
+use super::{LegaliseError, Legaliser, bitcast, boolean, narrow, random};
 
 /// A legal expression and the type its value has in the routine.
 pub(super) type Value = (Expr, DType);
@@ -18,6 +19,18 @@ impl Legaliser<'_> {
             Expr::Get { node, .. } | Expr::GetMerge { node, .. } => Ok(self.read(expr.clone(), *node)),
             Expr::GetGuarded { guard, node, index, otherwise } => {
                 self.guarded(guard, *node, index, otherwise)
+            }
+            Expr::GetDynamic { node, index, axis, at, otherwise } => {
+                self.get_dynamic(&Computed { node: *node, index, axis: *axis }, at, otherwise)
+            }
+            Expr::Lane { lane, arg } => {
+                let (arg, _) = self.value(arg)?;
+                Ok((random::lane_of(*lane, arg), DType::U32))
+            }
+            Expr::Lanes(lanes) => {
+                let mut word = |at: usize| self.value(&lanes[at]).map(|(lane, _)| lane);
+                let lanes = [word(0)?, word(1)?, word(2)?, word(3)?];
+                Ok((Expr::Lanes(Box::new(lanes)), DType::U32x4))
             }
             Expr::GetLocal { local, .. } => Ok((expr.clone(), self.locals[local].dtype)),
             Expr::Unary { op, arg } => {
@@ -51,7 +64,7 @@ impl Legaliser<'_> {
     }
 
     /// What is read from a node, as its carrier.
-    fn read(&self, read: Expr, node: NodeRef) -> Value {
+    pub(super) fn read(&self, read: Expr, node: NodeRef) -> Value {
         let dtype = self.routine.node(node).dtype;
         (if self.is_emulated(dtype) { bitcast(self.carrier(dtype), read) } else { read }, dtype)
     }
@@ -74,7 +87,13 @@ impl Legaliser<'_> {
         match value {
             value if !self.is_emulated(dtype) => value,
             Expr::Bitcast { arg, .. }
-                if matches!(*arg, Expr::Get { .. } | Expr::GetMerge { .. } | Expr::GetGuarded { .. }) =>
+                if matches!(
+                    *arg,
+                    Expr::Get { .. }
+                        | Expr::GetMerge { .. }
+                        | Expr::GetGuarded { .. }
+                        | Expr::GetDynamic { .. }
+                ) =>
             {
                 *arg
             }
@@ -109,6 +128,12 @@ impl Legaliser<'_> {
         a: Expr,
         b: Expr,
     ) -> Result<Expr, LegaliseError> {
+        match (op, dtype) {
+            (BinaryOp::Arg1, _) => return Ok(a),
+            (BinaryOp::Arg2, _) => return Ok(b),
+            (_, DType::U32x4) => return self.random_binary(op, a, b),
+            _ => {}
+        }
         match dtype {
             DType::Bool => Ok(self.boolean_binary(op, a, b)),
             DType::F32 | DType::F64 => self.float_binary(op, dtype, a, b),
@@ -129,7 +154,19 @@ impl Legaliser<'_> {
         match op {
             TernaryOp::Where => Ok((Expr::select(a, b, c), dtype)),
             TernaryOp::Fma => Ok((self.fma(first, a, b, c)?, first)),
+            TernaryOp::Mul3 => Ok((self.mul3(first, a, b, c)?, first)),
         }
+    }
+
+    fn mul3(&mut self, dtype: DType, a: Expr, b: Expr, c: Expr) -> Result<Expr, LegaliseError> {
+        if dtype.is_float() && dtype.size_bytes() < 4 {
+            let (a, b, c) = (self.widen(dtype, a)?, self.widen(dtype, b)?, self.widen(dtype, c)?);
+            let product = self.float_binary(BinaryOp::Mul, DType::F32, a, b)?;
+            let product = self.float_binary(BinaryOp::Mul, DType::F32, product, c)?;
+            return self.narrow(dtype, product);
+        }
+        let product = self.binary(BinaryOp::Mul, dtype, a, b)?;
+        self.binary(BinaryOp::Mul, dtype, product, c)
     }
 
     fn fma(&mut self, dtype: DType, a: Expr, b: Expr, c: Expr) -> Result<Expr, LegaliseError> {

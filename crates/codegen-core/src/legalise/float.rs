@@ -46,6 +46,9 @@ impl Legaliser<'_> {
         Ok(match op {
             Add | Sub | Mul | Div | Rem | Max | Min | Lt | Le | Eq | Ne => Expr::binary(op, a, b),
             Pow => self.float_pow(dtype, a, b)?,
+            // Handled before the type is looked at.
+            Arg1 | Threefry | ThreefryCrypto | ThreefryLight => a,
+            Arg2 => b,
             ReluGate | Satur01Gate | And | Or => self.gate(op, dtype, a, b),
             BitAnd | BitOr | BitXor | Shl | Shr => self.on_bits(op, dtype, a, b)?,
         })

@@ -67,6 +67,9 @@ impl Legaliser<'_> {
             Rem => self.remainder(wide, a, b),
             Shl | Shr => Expr::binary(op, a, shift_amount(dtype, wide, b)),
             Pow => self.integer_pow(dtype, wide, a, b),
+            // Handled before the type is looked at.
+            Arg1 | Threefry | ThreefryCrypto | ThreefryLight => a,
+            Arg2 => b,
             // Nothing lies between 0 and 1.
             Satur01Gate => constant(wide, 0),
             ReluGate | And | Or => self.gate(op, wide, a, b),

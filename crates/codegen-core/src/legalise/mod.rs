@@ -13,6 +13,7 @@
 //! * `where` on every type; constants, embedded indices, reads of every kind;
 //! * conversions among `bool` (only from it), integers, `f32` and `f64`: saturating from floats. Integers outside
 //!   [`Caps::arithmetic`] are only converted to and from wider ones, and compared with nothing;
+//! * `gather` and plain `scatter` at an index that is an `i64`; `lane` and `lanes` on `u32x4`; logged values of every type;
 //! * bit casts between types of one size. Floats outside [`Caps::arithmetic`] occur only as what is read under a bit cast to
 //!   `u8` or `u16`, and as what such a cast back stores.
 //!
@@ -22,18 +23,23 @@
 //! * composite operations (`relu`, the gates, `recip`, logical ones, integer powers), by their definition;
 //! * `f16`, `bf16` and the 8-bit floats, where the target does not compute with them: their bits are decoded to `f32`, the
 //!   operation is done there, and the result is rounded back to bits. Locals of these types hold bits;
-//! * operations on `bool`, by their truth tables.
+//! * operations on `bool`, by their truth tables;
+//! * accumulating stores at computed indices, as a `gather`, the operation and a `scatter`;
+//! * generators of random bits, on the lanes of their operands.
 
 mod boolean;
 mod convert;
+mod dynamic;
 mod error;
 mod expr;
 mod float;
 mod integer;
 mod narrow;
 mod power;
+mod random;
 
-use lowered_ir::ir::{Block, Expr, Fresh, Locals, Routine, Stmt};
+use dynamic::Computed;
+use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, Routine, Stmt};
 use lowered_ir::math::build;
 use tnode::{DType, Scalar};
 
@@ -110,7 +116,25 @@ impl Legaliser<'_> {
                 dims: dims.clone(),
                 space: *space,
             },
+            Stmt::SetDynamic { node, index, axis, at, op, value } => {
+                let computed = Computed { node: *node, index, axis: *axis };
+                self.set_dynamic(&computed, at, *op, value)?
+            }
+            Stmt::Log { parts } => {
+                Stmt::Log { parts: parts.iter().map(|part| self.log_part(part)).collect::<Result<_, _>>()? }
+            }
             Stmt::Zero { .. } | Stmt::Comment(_) => stmt.clone(),
+        })
+    }
+
+    /// A value to be logged, as the type it has in the routine.
+    fn log_part(&mut self, part: &LogPart) -> Result<LogPart, LegaliseError> {
+        Ok(match part {
+            LogPart::Text(text) => LogPart::Text(text.clone()),
+            LogPart::Value(value) => {
+                let (value, dtype) = self.value(value)?;
+                LogPart::Value(self.stored(dtype, value))
+            }
         })
     }
 

@@ -14,35 +14,74 @@ use lowered_ir::ir::{
 pub(super) struct Touch<'a> {
     /// Which node.
     pub(super) node: NodeRef,
-    /// Which element; `None` means all of them.
+    /// Which element; `None` means all of them or, where one index is computed, any.
     pub(super) index: Option<&'a Indices>,
+    /// The indices of an element that is computed in one dimension, and that dimension.
+    pub(super) computed: Option<(&'a Indices, usize)>,
     /// Whether it is written.
     pub(super) write: bool,
+}
+
+impl<'a> Touch<'a> {
+    /// The indices as written, of which one may be computed; none where all elements are meant.
+    fn indices(&self) -> Option<&'a Indices> {
+        self.index.or(self.computed.map(|(indices, _)| indices))
+    }
 }
 
 /// Every place in the block that touches a node, in order, a statement's reads before its write. Merge buffers are apart.
 pub(super) fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
     let mut found = Vec::new();
     walk::each_stmt(block, &mut |stmt| {
-        if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
-            reads(value, &mut found);
-        }
+        stmt.values().into_iter().for_each(|value| reads(value, &mut found));
         match stmt {
             Stmt::Set { node, index, .. } => {
-                found.push(Touch { node: *node, index: Some(index), write: true });
+                found.push(Touch { node: *node, index: Some(index), computed: None, write: true });
             }
-            Stmt::Zero { node } => found.push(Touch { node: *node, index: None, write: true }),
+            Stmt::SetDynamic { node, index, axis, op, .. } => {
+                let touch = Touch { node: *node, index: None, computed: Some((index, *axis)), write: true };
+                found.extend(op.map(|_| Touch { write: false, ..touch }));
+                found.push(touch);
+            }
+            Stmt::Zero { node } => {
+                found.push(Touch { node: *node, index: None, computed: None, write: true });
+            }
             _ => {}
         }
     });
     found
 }
 
+/// Whether the block has anything whose iterations are not alike to a machine: computed indices, random bits, logs.
+pub(super) fn has_computed(block: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| {
+        found |= matches!(stmt, Stmt::SetDynamic { .. } | Stmt::Log { .. });
+    });
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            found |= matches!(e, Expr::GetDynamic { .. } | Expr::Lane { .. } | Expr::Lanes(_));
+        });
+    });
+    found
+}
+
+fn logs(block: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| found |= matches!(stmt, Stmt::Log { .. }));
+    found
+}
+
 fn reads<'a>(value: &'a Expr, found: &mut Vec<Touch<'a>>) {
-    walk::each_expr(value, &mut |e| {
-        if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = e {
-            found.push(Touch { node: *node, index: Some(index), write: false });
+    walk::each_expr(value, &mut |e| match e {
+        Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } => {
+            found.push(Touch { node: *node, index: Some(index), computed: None, write: false });
         }
+        Expr::GetDynamic { node, index, axis, .. } => {
+            let computed = Some((index, *axis));
+            found.push(Touch { node: *node, index: None, computed, write: false });
+        }
+        _ => {}
     });
 }
 
@@ -108,16 +147,25 @@ pub(super) fn independent(var: LoopId, body: &Block, ranges: &Ranges) -> bool {
     let inner = walk::loops_in(body);
     let all = touches(body);
     keeps_locals(body)
+        && !logs(body)
         && written(body).iter().all(|&node| {
-            let of_node: Option<Vec<&Indices>> =
-                all.iter().filter(|t| t.node == node).map(|t| t.index).collect();
-            of_node.is_some_and(|indices| separated(var, &indices, &inner, ranges))
+            let of_node = || all.iter().filter(|t| t.node == node);
+            let indices: Option<Vec<_>> = of_node().map(Touch::indices).collect();
+            let computed: BTreeSet<usize> = of_node().filter_map(|t| t.computed.map(|c| c.1)).collect();
+            indices.is_some_and(|indices| separated(var, &indices, &computed, &inner, ranges))
         })
 }
 
-fn separated(var: LoopId, indices: &[&Indices], inner: &BTreeSet<LoopId>, ranges: &Ranges) -> bool {
+/// Whether some dimension but the computed ones tells iterations apart.
+fn separated(
+    var: LoopId,
+    indices: &[&Indices],
+    computed: &BTreeSet<usize>,
+    inner: &BTreeSet<LoopId>,
+    ranges: &Ranges,
+) -> bool {
     let rank = indices.first().map_or(0, |index| index.len());
-    (0..rank).any(|dim| separated_in(dim, var, indices, inner, ranges))
+    (0..rank).filter(|dim| !computed.contains(dim)).any(|dim| separated_in(dim, var, indices, inner, ranges))
 }
 
 fn separated_in(

@@ -38,7 +38,10 @@ fn accesses(block: &[Stmt]) -> f64 {
     total(block, &|value| {
         let mut count = 1.0;
         walk::each_expr(value, &mut |e| {
-            if matches!(e, Expr::Get { .. } | Expr::GetGuarded { .. } | Expr::GetMerge { .. }) {
+            if matches!(
+                e,
+                Expr::Get { .. } | Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::GetMerge { .. }
+            ) {
                 count += 1.0;
             }
         });
@@ -50,8 +53,7 @@ fn accesses(block: &[Stmt]) -> f64 {
 fn total(block: &[Stmt], f: &impl Fn(&Expr) -> f64) -> f64 {
     let one = |stmt: &Stmt| match stmt {
         Stmt::For { lo, hi, body, .. } => (hi.limit - lo).max(0) as f64 * total(body, f),
-        Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => f(value),
-        Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => 0.0,
+        _ => stmt.values().into_iter().map(f).sum(),
     };
     block.iter().map(one).sum()
 }
@@ -72,11 +74,16 @@ fn typed_flops(expr: &Expr, types: &impl Types) -> (DType, f64) {
             let (ta, fa) = typed_flops(a, types);
             let (tb, fb) = typed_flops(b, types);
             let (_, fc) = typed_flops(c, types);
-            let own = if *op == TernaryOp::Fma { on(ta, 2.0) } else { 0.0 };
+            let own = if *op == TernaryOp::Where { 0.0 } else { on(ta, 2.0) };
             (if *op == TernaryOp::Where { tb } else { ta }, fa + fb + fc + own)
         }
         Expr::Convert { to, arg } | Expr::Bitcast { to, arg } => (*to, typed_flops(arg, types).1),
         Expr::GetGuarded { node, otherwise, .. } => (types.node(*node), typed_flops(otherwise, types).1),
+        Expr::GetDynamic { node, at, otherwise, .. } => {
+            (types.node(*node), typed_flops(at, types).1 + typed_flops(otherwise, types).1)
+        }
+        Expr::Lane { arg, .. } => (DType::U32, typed_flops(arg, types).1),
+        Expr::Lanes(lanes) => (DType::U32x4, lanes.iter().map(|lane| typed_flops(lane, types).1).sum()),
         Expr::Const(_)
         | Expr::Index { .. }
         | Expr::Get { .. }
@@ -116,6 +123,10 @@ fn bytes(routine: &Routine) -> f64 {
             whole.insert(*node);
         }
         Stmt::Set { node, index, .. } => note(*node, true, index),
+        // Each of its stores may reach another element: the whole node is a bound.
+        Stmt::SetDynamic { node, .. } => {
+            whole.insert(*node);
+        }
         _ => {}
     });
     walk::each_value(&routine.body, &mut |value| {

@@ -94,6 +94,9 @@ pub(super) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
 ///
 /// Values that are the same in every iteration may have any type: they are computed once, outside the lanes.
 pub(super) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<usize> {
+    if access::has_computed(body) {
+        return None;
+    }
     let mut varying = Vec::new();
     walk::each_stmt(body, &mut |stmt| match stmt {
         Stmt::Set { node, .. } => varying.push(names.node(*node)),
@@ -115,7 +118,12 @@ fn note_varying(expr: &Expr, var: LoopId, names: &Names, varying: &mut Vec<DType
     };
     let varies = match expr {
         Expr::Const(_) => false,
-        Expr::Unary { arg, .. } | Expr::Convert { arg, .. } | Expr::Bitcast { arg, .. } => parts(&[arg]),
+        Expr::Unary { arg, .. }
+        | Expr::Convert { arg, .. }
+        | Expr::Bitcast { arg, .. }
+        | Expr::Lane { arg, .. } => parts(&[arg]),
+        Expr::Lanes(lanes) => parts(&[&lanes[0], &lanes[1], &lanes[2], &lanes[3]]),
+        Expr::GetDynamic { at, otherwise, .. } => parts(&[at, otherwise]) | mentions(expr, var),
         Expr::Binary { a, b, .. } => parts(&[a, b]),
         Expr::Ternary { a, b, c, .. } => parts(&[a, b, c]),
         Expr::GetGuarded { otherwise, .. } => parts(&[otherwise]) | mentions(expr, var),

@@ -373,7 +373,9 @@ fn update<'a>(value: &'a Expr, target: Target, index: &Indices) -> Option<(Binar
 
 fn reads(expr: &Expr, target: Target) -> bool {
     any(expr, |e| match e {
-        Expr::Get { node, .. } | Expr::GetGuarded { node, .. } => Target::Node(*node) == target,
+        Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
+            Target::Node(*node) == target
+        }
         Expr::GetLocal { local, .. } => Target::Local(*local) == target,
         _ => false,
     })
@@ -397,9 +399,10 @@ fn is_contraction(found: &Accumulation, outputs: &[LoopId]) -> bool {
 /// Whether any index in the expression mentions the loop.
 pub(super) fn mentions(expr: &Expr, var: LoopId) -> bool {
     any(expr, |e| match e {
-        Expr::Get { index, .. } | Expr::GetMerge { index, .. } | Expr::GetLocal { index, .. } => {
-            index.iter().any(|i| i.mentions(var))
-        }
+        Expr::Get { index, .. }
+        | Expr::GetDynamic { index, .. }
+        | Expr::GetMerge { index, .. }
+        | Expr::GetLocal { index, .. } => index.iter().any(|i| i.mentions(var)),
         Expr::GetGuarded { guard, index, .. } => {
             index.iter().any(|i| i.mentions(var)) || guard.iter().any(|r| r.index.mentions(var))
         }

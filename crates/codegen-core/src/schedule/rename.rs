@@ -1,7 +1,7 @@
 //! Renaming of every identifier in a block.
 
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Indices, LocalId, LoopId, NodeRef, Stmt, SymbolId, Var, walk,
+    Affine, Block, Bound, Expr, Indices, LocalId, LogPart, LoopId, NodeRef, Stmt, SymbolId, Var, walk,
 };
 
 /// What each identifier becomes.
@@ -52,6 +52,21 @@ fn rename_stmt(stmt: &Stmt, names: &mut impl Renaming) -> Stmt {
             index: rename_indices(index, names),
             value: rename_expr(value.clone(), names),
         },
+        Stmt::SetDynamic { node, index, axis, at, op, value } => Stmt::SetDynamic {
+            node: names.node(*node, false),
+            index: rename_indices(index, names),
+            axis: *axis,
+            at: rename_expr(at.clone(), names),
+            op: *op,
+            value: rename_expr(value.clone(), names),
+        },
+        Stmt::Log { parts } => {
+            let rename_part = |part: &LogPart| match part {
+                LogPart::Text(text) => LogPart::Text(text.clone()),
+                LogPart::Value(value) => LogPart::Value(rename_expr(value.clone(), names)),
+            };
+            Stmt::Log { parts: parts.iter().map(rename_part).collect() }
+        }
         Stmt::Comment(text) => Stmt::Comment(text.clone()),
     }
 }
@@ -74,6 +89,10 @@ fn rename_expr(expr: Expr, names: &mut impl Renaming) -> Expr {
             }
             let node = names.node(node, false);
             Expr::GetGuarded { guard, node, index: rename_indices(&index, names), otherwise }
+        }
+        Expr::GetDynamic { node, index, axis, at, otherwise } => {
+            let node = names.node(node, false);
+            Expr::GetDynamic { node, index: rename_indices(&index, names), axis, at, otherwise }
         }
         Expr::Index { index, dtype } => Expr::Index { index: rename_index(&index, names), dtype },
         other => other,

@@ -44,13 +44,19 @@ fn candidates(groups: &[Block], at: usize, routine: &Routine) -> Vec<NodeRef> {
         .collect()
 }
 
-/// Whether a guarded read mentions the node; locals have no such read.
+/// Whether a guarded read or a computed index reaches the node; locals have no such access.
 fn read_indirectly(group: &[Stmt], node: NodeRef) -> bool {
     let mut found = false;
     walk::each_value(group, &mut |value| {
         walk::each_expr(value, &mut |e| {
-            found |= matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
+            found |= matches!(
+                e,
+                Expr::GetGuarded { node: read, .. } | Expr::GetDynamic { node: read, .. } if *read == node
+            );
         });
+    });
+    walk::each_stmt(group, &mut |stmt| {
+        found |= matches!(stmt, Stmt::SetDynamic { node: set, .. } if *set == node);
     });
     found
 }

@@ -22,6 +22,14 @@ impl Emitter<'_> {
             Expr::GetGuarded { guard, node, index, otherwise } => {
                 self.guarded(guard, *node, index, otherwise)
             }
+            Expr::GetDynamic { node, index, axis, at, otherwise } => {
+                self.gather((*node, index, *axis), at, otherwise)
+            }
+            Expr::Lane { lane, arg } => {
+                let (_, x) = self.expr(arg);
+                (DType::U32, Val::one(self.ssa.extract(x.first(), usize::from(*lane))))
+            }
+            Expr::Lanes(lanes) => (DType::U32x4, self.lanes(lanes)),
             Expr::GetLocal { local, index } => (self.locals[local].dtype, self.get_local(*local, index)),
             Expr::Unary { op, arg } => {
                 let (dtype, x) = self.expr(arg);
@@ -67,7 +75,8 @@ impl Emitter<'_> {
         let [x, y, z] = self.alike([(first, x), (dtype, y), (dtype, z)]);
         let value = match op {
             TernaryOp::Where => self.select(dtype, &x, &y, &z),
-            TernaryOp::Fma => self.fma(dtype, &x, &y, &z),
+            // Legalisation expands `mul3`.
+            TernaryOp::Fma | TernaryOp::Mul3 => self.fma(dtype, &x, &y, &z),
         };
         (dtype, value)
     }

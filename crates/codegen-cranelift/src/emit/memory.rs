@@ -41,11 +41,11 @@ impl Loads {
 
 /// An element in memory, and how far the lanes of the current vector loop lie apart.
 pub(super) struct Element {
-    array: Array,
+    pub(super) array: Array,
     dtype: DType,
-    base: Value,
+    pub(super) base: Value,
     /// From the base, in bytes.
-    bytes: Affine,
+    pub(super) bytes: Affine,
     /// Bytes from lane to lane.
     stride: i64,
 }
@@ -142,7 +142,8 @@ impl Emitter<'_> {
         self.assemble(element.dtype, &lanes)
     }
 
-    fn load_one(&mut self, element: &Element, at: Address) -> Value {
+    /// Loads one value of the element's array.
+    pub(super) fn load_one(&mut self, element: &Element, at: Address) -> Value {
         let value = self.load_register(element.array, repr::one(element.dtype), at);
         if element.dtype != DType::Bool {
             return value;
@@ -250,7 +251,8 @@ impl Emitter<'_> {
         self.ssa.extract(packed, 0)
     }
 
-    fn store_register(&mut self, array: Array, value: Value, at: Address) {
+    /// Stores a register.
+    pub(super) fn store_register(&mut self, array: Array, value: Value, at: Address) {
         self.ssa.store(value, at.base, at.offset);
         let known = self.loads.known.entry(array).or_default();
         known.clear();

@@ -6,6 +6,7 @@
 
 mod address;
 mod convert;
+mod dynamic;
 mod expr;
 mod locals;
 mod memory;

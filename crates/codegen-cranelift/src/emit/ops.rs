@@ -255,6 +255,10 @@ impl Emitter<'_> {
             BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne => unreachable!("{COMPARED}"),
             BinaryOp::Pow | BinaryOp::BitAnd | BinaryOp::BitOr => unreachable!("{REFUSED}"),
             BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => unreachable!("{REFUSED}"),
+            BinaryOp::Arg1 | BinaryOp::Arg2 => unreachable!("{REFUSED}"),
+            BinaryOp::Threefry | BinaryOp::ThreefryCrypto | BinaryOp::ThreefryLight => {
+                unreachable!("{REFUSED}")
+            }
         }
     }
 
@@ -299,6 +303,10 @@ impl Emitter<'_> {
             BinaryOp::BitXor => self.ssa.binary(Opcode::Bxor, a, b),
             BinaryOp::Shl | BinaryOp::Shr => self.ssa.binary(shift_opcode(op, dtype), a, b),
             BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne => unreachable!("{COMPARED}"),
+            BinaryOp::Arg1 | BinaryOp::Arg2 => unreachable!("{REFUSED}"),
+            BinaryOp::Threefry | BinaryOp::ThreefryCrypto | BinaryOp::ThreefryLight => {
+                unreachable!("{REFUSED}")
+            }
         }
     }
 
@@ -404,6 +412,7 @@ impl Emitter<'_> {
                 let not_a = self.not(a);
                 self.bits(Opcode::Bor, &not_a, b)
             }
+            Arg1 | Arg2 | Threefry | ThreefryCrypto | ThreefryLight => unreachable!("{REFUSED}"),
             Pow => {
                 let not_b = self.not(b);
                 self.bits(Opcode::Bor, a, &not_b)
@@ -515,5 +524,6 @@ fn binary_has_lanes(op: BinaryOp, dtype: DType) -> bool {
         Max | Min | ReluGate | Lt | Le => dtype != DType::U64,
         Div => dtype.is_float(),
         Rem | Pow | Shl | Shr => false,
+        Arg1 | Arg2 | Threefry | ThreefryCrypto | ThreefryLight => false,
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn lane_indexed(body: &[Stmt]) -> BTreeSet<LocalId> {
 pub(super) fn read_only(routine: &Routine) -> Vec<bool> {
     let mut read_only = vec![true; routine.nodes.len()];
     walk::each_stmt(&routine.body, &mut |stmt| {
-        if let Stmt::Set { node, .. } | Stmt::Zero { node } = stmt {
+        if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
             read_only[node.index()] = false;
         }
     });
@@ -77,9 +77,11 @@ pub(super) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) ->
 pub(super) fn size(body: &[Stmt]) -> usize {
     body.iter().fold(0, |sum, stmt| {
         let one = match stmt {
-            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => {
+            Stmt::Set { .. } | Stmt::SetLocal { .. } | Stmt::SetDynamic { .. } | Stmt::Log { .. } => {
                 let mut parts = 1;
-                walk::each_expr(value, &mut |_| parts += 1);
+                for value in stmt.values() {
+                    walk::each_expr(value, &mut |_| parts += 1);
+                }
                 parts
             }
             Stmt::For { kind: LoopKind::Vector, hi, body, .. } => {
@@ -103,7 +105,12 @@ pub(super) fn has_loops(body: &[Stmt]) -> bool {
         found |= match stmt {
             Stmt::For { kind, .. } => matches!(kind, LoopKind::Serial | LoopKind::Parallel),
             Stmt::Zero { .. } => true,
-            Stmt::Set { .. } | Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => false,
+            Stmt::Set { .. }
+            | Stmt::SetLocal { .. }
+            | Stmt::SetDynamic { .. }
+            | Stmt::Log { .. }
+            | Stmt::Declare { .. }
+            | Stmt::Comment(_) => false,
         };
     });
     found
@@ -134,7 +141,7 @@ pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) ->
                 fits &= !has_u32x4(value);
             }
             Stmt::Set { value, .. } => fits &= !has_u32x4(value),
-            Stmt::For { .. } | Stmt::Zero { .. } => fits = false,
+            Stmt::For { .. } | Stmt::Zero { .. } | Stmt::SetDynamic { .. } | Stmt::Log { .. } => fits = false,
             Stmt::Comment(_) => {}
         }
     }

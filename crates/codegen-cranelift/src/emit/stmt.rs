@@ -71,8 +71,11 @@ impl Emitter<'_> {
                 let (_, value) = self.expr(value);
                 self.set_local(*local, index, &value);
             }
+            Stmt::SetDynamic { node, index, axis, at, value, .. } => {
+                self.scatter((*node, index, *axis), at, value);
+            }
             // Declarations are the block's business, which sees what follows them.
-            Stmt::Declare { .. } | Stmt::Comment(_) => {}
+            Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
         }
     }
 
@@ -206,7 +209,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether random-bits values, which have no lanes, take part in an expression.
+    /// Whether what has no lanes takes part in an expression: random bits, computed indices.
     fn has_u32x4(&self, value: &Expr) -> bool {
         let mut found = false;
         walk::each_expr(value, &mut |e| {
@@ -216,6 +219,8 @@ impl Emitter<'_> {
                     self.routine.node(*node).dtype
                 }
                 Expr::GetLocal { local, .. } => self.locals[local].dtype,
+                // Neither has lanes.
+                Expr::GetDynamic { .. } | Expr::Lane { .. } | Expr::Lanes(_) => DType::U32x4,
                 Expr::Convert { .. }
                 | Expr::Bitcast { .. }
                 | Expr::Index { .. }

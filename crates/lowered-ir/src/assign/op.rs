@@ -89,8 +89,7 @@ impl AccumOp {
     pub fn apply(self, old: Expr, new: Expr) -> Expr {
         match self.binary() {
             None => new,
-            // The new value on the left, so that a NaN in it is skipped.
-            Some(op @ (BinaryOp::Max | BinaryOp::Min)) => Expr::binary(op, new, old),
+            Some(op) if op.takes_new_first() => Expr::binary(op, new, old),
             Some(op) => Expr::binary(op, old, new),
         }
     }
@@ -152,6 +151,7 @@ pub fn ternary_dtype(op: TernaryOp, a: DType, b: DType, c: DType) -> DType {
     match op {
         TernaryOp::Where => b.promote(c),
         TernaryOp::Fma => binary_dtype(BinaryOp::Add, binary_dtype(BinaryOp::Mul, a, b), c),
+        TernaryOp::Mul3 => binary_dtype(BinaryOp::Mul, binary_dtype(BinaryOp::Mul, a, b), c),
     }
 }
 
@@ -177,6 +177,25 @@ mod tests {
             .filter(|&&op| AccumOp::from_binary(op).is_none())
             .map(|op| op.token())
             .collect();
-        assert_eq!(refused, ["%", "<", "<=", "==", "!=", "bit_and", "bit_or", "bit_xor", "shl", "shr"]);
+        assert_eq!(
+            refused,
+            [
+                "%",
+                "<",
+                "<=",
+                "==",
+                "!=",
+                "bit_and",
+                "bit_or",
+                "bit_xor",
+                "shl",
+                "shr",
+                "arg1",
+                "arg2",
+                "threefry",
+                "threefry_crypto",
+                "threefry_light",
+            ]
+        );
     }
 }

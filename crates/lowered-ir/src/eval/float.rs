@@ -48,6 +48,9 @@ pub(super) fn binary<T: Float>(op: BinaryOp, a: T, b: T) -> T {
         And => truth(a != T::ZERO && b != T::ZERO),
         Or => truth(a != T::ZERO || b != T::ZERO),
         BitAnd | BitOr | BitXor | Shl | Shr => T::bits_of(op, a, b),
+        // Generators are defined on `u32x4` alone.
+        Arg1 | Threefry | ThreefryCrypto | ThreefryLight => a,
+        Arg2 => b,
         Lt => truth(a < b),
         Le => truth(a <= b),
         Eq => truth(a == b),

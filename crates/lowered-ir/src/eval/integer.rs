@@ -48,6 +48,9 @@ pub(super) fn binary<T: Integer>(op: BinaryOp, a: T, b: T) -> T {
         Satur01Gate => pick(T::ZERO < a && a < T::ONE, b),
         And => truth(a != T::ZERO && b != T::ZERO),
         Or => truth(a != T::ZERO || b != T::ZERO),
+        // Generators are defined on `u32x4` alone.
+        Arg1 | Threefry | ThreefryCrypto | ThreefryLight => a,
+        Arg2 => b,
         Lt => truth(a < b),
         Le => truth(a <= b),
         Eq => truth(a == b),

@@ -15,7 +15,8 @@
 //! * Integers wrap. Transcendental functions, `sqrt` and `recip_sqrt` go through `f64` and back
 //!   ([`Scalar::convert`]: truncating, saturating, NaN to 0).
 //! * `bool` computes as the integers 0 and 1, and any result but 0 is `true`.
-//! * `u32x4` counts as the `u32` in its first lane, as in conversions.
+//! * On `u32x4` the generators of random bits compute ([`crate::random`]); for anything else it counts as the `u32` in its first
+//!   lane, as in conversions.
 
 mod float;
 mod integer;
@@ -23,6 +24,7 @@ mod integer;
 use tnode::{DType, Scalar};
 
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+use crate::random::{Generator, bits_of, words_of};
 use float::Float;
 use integer::Integer;
 
@@ -47,6 +49,15 @@ pub fn unary(op: UnaryOp, x: Scalar) -> Scalar {
 pub fn binary(op: BinaryOp, a: Scalar, b: Scalar) -> Scalar {
     let dtype = a.dtype();
     let b = b.convert(dtype);
+    match (op, Generator::of(op)) {
+        (BinaryOp::Arg1, _) => return a,
+        (BinaryOp::Arg2, _) => return b,
+        (_, Some(generator)) if dtype == DType::U32x4 => {
+            let words = generator.words(words_of(a.bits()), words_of(b.bits()));
+            return Scalar::new(dtype, bits_of(words));
+        }
+        _ => {}
+    }
     match dtype {
         DType::F32 => on_floats::<f32>(op, a, b),
         DType::F64 => on_floats::<f64>(op, a, b),
@@ -64,13 +75,25 @@ pub fn binary(op: BinaryOp, a: Scalar, b: Scalar) -> Scalar {
     }
 }
 
-/// `op(a, b, c)`; the result has the type of `b` for `where` and of `a` for `fma`.
+/// `op(a, b, c)`; the result has the type of `b` for `where` and of `a` for the others.
 pub fn ternary(op: TernaryOp, a: Scalar, b: Scalar, c: Scalar) -> Scalar {
     match op {
         TernaryOp::Where if a.as_bool() => b,
         TernaryOp::Where => c.convert(b.dtype()),
         TernaryOp::Fma => fma(a, b.convert(a.dtype()), c.convert(a.dtype())),
+        TernaryOp::Mul3 => mul3(a, b.convert(a.dtype()), c.convert(a.dtype())),
     }
+}
+
+/// One lane of a `u32x4`; lanes are counted modulo 4.
+pub fn lane(lane: u8, x: Scalar) -> Scalar {
+    let words = words_of(x.convert(DType::U32x4).bits());
+    Scalar::new(DType::U32, words[usize::from(lane % 4)].into())
+}
+
+/// The `u32x4` of four words.
+pub fn lanes(words: [Scalar; 4]) -> Scalar {
+    Scalar::new(DType::U32x4, bits_of(words.map(|word| word.convert(DType::U32).bits() as u32)))
 }
 
 /// The operand's bits as another type; bits that `to` has no room for are dropped.
@@ -99,6 +122,12 @@ fn fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar {
             fma(a.convert(wide), b.convert(wide), c.convert(wide)).convert(dtype)
         }
     }
+}
+
+fn mul3(a: Scalar, b: Scalar, c: Scalar) -> Scalar {
+    let (dtype, wide) = (a.dtype(), computes_in(a.dtype()));
+    let [a, b, c] = [a, b, c].map(|x| x.convert(wide));
+    binary(BinaryOp::Mul, binary(BinaryOp::Mul, a, b), c).convert(dtype)
 }
 
 fn on_floats<T: Float>(op: BinaryOp, a: Scalar, b: Scalar) -> Scalar {

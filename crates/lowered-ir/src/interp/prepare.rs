@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use tnode::DType;
 
 use super::InterpError;
-use super::step::{Array, Linear, Place, Program, Step, Value};
+use super::step::{Array, Dynamic, Linear, Part, Place, Program, Step, Value};
 use crate::ir::{
-    Affine, BinaryOp, Expr, Guard, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId, TernaryOp,
-    UnaryOp, Var,
+    Affine, BinaryOp, Expr, Guard, LocalId, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId,
+    TernaryOp, UnaryOp, Var,
 };
 
 impl Program {
@@ -119,8 +119,47 @@ impl Prepare<'_> {
                 let value = self.value_of(value, self.locals[position].dtype, local)?;
                 Step::SetLocal { local: position, at, value }
             }
+            Stmt::SetDynamic { node, index, axis, at, op, value } => {
+                let position = self.node(*node)?;
+                let at = self.dynamic(position, index, *axis, at)?;
+                let value = self.value_of(value, self.nodes[position].dtype, node)?;
+                Step::SetDynamic { node: position, at, op: *op, value }
+            }
+            Stmt::Log { parts } => {
+                Step::Log { parts: parts.iter().map(|part| self.part(part)).collect::<Result<_, _>>()? }
+            }
         });
         Ok(())
+    }
+
+    fn part(&mut self, part: &LogPart) -> Result<Part, InterpError> {
+        Ok(match part {
+            LogPart::Text(text) => Part::Text(text.clone()),
+            LogPart::Value(value) => Part::Value(self.value(value)?.0),
+        })
+    }
+
+    /// The place of an element whose index in the dimension `axis` is computed.
+    fn dynamic(
+        &mut self,
+        node: usize,
+        index: &[Affine],
+        axis: usize,
+        at: &Expr,
+    ) -> Result<Dynamic, InterpError> {
+        let array = &self.nodes[node];
+        let mut first = self.place(array, index)?;
+        if axis >= first.dims.len() {
+            let (expected, found) = (first.dims.len(), axis + 1);
+            return Err(InterpError::Rank { array: array.title.clone(), expected, found });
+        }
+        let (_, extent, stride) = first.dims.remove(axis);
+        let (index, found) = self.value(at)?;
+        if !found.is_integer() {
+            let what = format!("the computed index of {}", array.title);
+            return Err(InterpError::IllTyped { what, expected: DType::I64, found });
+        }
+        Ok(Dynamic { first, extent, stride, index })
     }
 
     fn looped(&mut self, var: LoopId, body: &[Stmt]) -> Result<(usize, Vec<Step>), InterpError> {
@@ -155,6 +194,11 @@ impl Prepare<'_> {
             Expr::Ternary { op, a, b, c } => self.ternary(*op, [a, b, c]),
             Expr::Convert { to, arg } => self.convert(*to, arg),
             Expr::Bitcast { to, arg } => self.bitcast(*to, arg),
+            Expr::Lane { lane, arg } => self.lane(*lane, arg),
+            Expr::Lanes(lanes) => self.lanes(lanes),
+            Expr::GetDynamic { node, index, axis, at, otherwise } => {
+                self.gathered(*node, index, *axis, at, otherwise)
+            }
             Expr::GetGuarded { guard, node, index, otherwise } => {
                 self.guarded(guard, *node, index, otherwise)
             }
@@ -207,6 +251,39 @@ impl Prepare<'_> {
     fn bitcast(&mut self, to: DType, arg: &Expr) -> Result<Typed, InterpError> {
         let (arg, _) = self.value(arg)?;
         Ok((Value::Bitcast { to, arg: Box::new(arg) }, to))
+    }
+
+    fn lane(&mut self, lane: u8, arg: &Expr) -> Result<Typed, InterpError> {
+        let (arg, found) = self.value(arg)?;
+        check_type(|| "the operand of `lane`".into(), DType::U32x4, found)?;
+        Ok((Value::Lane { lane, arg: Box::new(arg) }, DType::U32))
+    }
+
+    fn lanes(&mut self, lanes: &[Expr; 4]) -> Result<Typed, InterpError> {
+        let mut word = |lane: &Expr| {
+            let (value, found) = self.value(lane)?;
+            check_type(|| "an operand of `lanes`".into(), DType::U32, found)?;
+            Ok(value)
+        };
+        let [a, b, c, d] = lanes;
+        let lanes = [word(a)?, word(b)?, word(c)?, word(d)?];
+        Ok((Value::Lanes(Box::new(lanes)), DType::U32x4))
+    }
+
+    fn gathered(
+        &mut self,
+        node: NodeRef,
+        index: &[Affine],
+        axis: usize,
+        at: &Expr,
+        otherwise: &Expr,
+    ) -> Result<Typed, InterpError> {
+        let node = self.node(node)?;
+        let dtype = self.nodes[node].dtype;
+        let at = Box::new(self.dynamic(node, index, axis, at)?);
+        let (otherwise, found) = self.value(otherwise)?;
+        check_type(|| format!("the value outside of {}", self.nodes[node].title), dtype, found)?;
+        Ok((Value::Dynamic { node, at, otherwise: Box::new(otherwise) }, dtype))
     }
 
     fn guarded(

@@ -1,10 +1,11 @@
 //! Running a [`Program`]: a walk over its steps.
 
-use tnode::Scalar;
+use tnode::{DType, Scalar};
 
-use super::step::{Array, Linear, Place, Program, Step, Value};
+use super::step::{Array, Dynamic, Linear, Part, Place, Program, Step, Value};
 use super::{Buffer, InterpError};
 use crate::eval;
+use crate::ir::BinaryOp;
 
 /// Errors are boxed, so that the path without errors moves no more than a value.
 type Result<T> = std::result::Result<T, Box<InterpError>>;
@@ -22,13 +23,28 @@ impl Program {
         merge: Option<&[u8]>,
         bindings: &[i64],
     ) -> std::result::Result<(), InterpError> {
+        self.run_logged(nodes, merge, bindings, &mut |_| {})
+    }
+
+    /// As [`run`](Self::run); `log` gets each line of the log, without its line end.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_logged(
+        &self,
+        nodes: &mut [Buffer<'_>],
+        merge: Option<&[u8]>,
+        bindings: &[i64],
+        log: &mut dyn FnMut(&str),
+    ) -> std::result::Result<(), InterpError> {
         self.check_memory(nodes, merge)?;
         self.check_bindings(bindings)?;
         let mut vars = bindings.to_vec();
         vars.resize(self.symbols.len() + self.loops, 0);
         let locals =
             self.locals.iter().map(|local| vec![Scalar::zero(local.dtype); local.elements]).collect();
-        let mut frame = Frame { program: self, nodes, merge: merge.unwrap_or_default(), vars, locals };
+        let mut frame = Frame { program: self, nodes, merge: merge.unwrap_or_default(), vars, locals, log };
         frame.block(&self.body).map_err(|error| *error)
     }
 
@@ -83,6 +99,7 @@ struct Frame<'a, 'b> {
     /// Values of symbols, then of loop variables.
     vars: Vec<i64>,
     locals: Vec<Vec<Scalar>>,
+    log: &'a mut dyn FnMut(&str),
 }
 
 impl Frame<'_, '_> {
@@ -118,7 +135,34 @@ impl Frame<'_, '_> {
                 let at = self.offset(at, &self.program.locals[*local])?;
                 self.locals[*local][at] = value;
             }
+            Step::SetDynamic { node, at, op, value } => self.scatter(*node, at, *op, value)?,
+            Step::Log { parts } => self.log(parts)?,
         }
+        Ok(())
+    }
+
+    /// Stores where the computed index is within its dimension, combined with what is there.
+    fn scatter(&mut self, node: usize, at: &Dynamic, op: Option<BinaryOp>, value: &Value) -> Result<()> {
+        let new = self.value(value)?;
+        let Some(at) = self.dynamic(node, at)? else { return Ok(()) };
+        let value = match op {
+            None => new,
+            Some(op) if op.takes_new_first() => eval::binary(op, new, self.element(node, at)),
+            Some(op) => eval::binary(op, self.element(node, at), new),
+        };
+        value.write(&mut self.written(node)?[at * value.dtype().size_bytes()..]);
+        Ok(())
+    }
+
+    fn log(&mut self, parts: &[Part]) -> Result<()> {
+        let mut line = String::new();
+        for part in parts {
+            match part {
+                Part::Text(text) => line.push_str(text),
+                Part::Value(value) => line.push_str(&self.value(value)?.to_string()),
+            }
+        }
+        (self.log)(&line);
         Ok(())
     }
 
@@ -147,6 +191,15 @@ impl Frame<'_, '_> {
             }
             Value::Convert { to, arg } => self.value(arg)?.convert(*to),
             Value::Bitcast { to, arg } => eval::bitcast(*to, self.value(arg)?),
+            Value::Lane { lane, arg } => eval::lane(*lane, self.value(arg)?),
+            Value::Lanes(lanes) => {
+                let [a, b, c, d] = lanes.as_ref();
+                eval::lanes([self.value(a)?, self.value(b)?, self.value(c)?, self.value(d)?])
+            }
+            Value::Dynamic { node, at, otherwise } => match self.dynamic(*node, at)? {
+                Some(at) => self.element(*node, at),
+                None => self.value(otherwise)?,
+            },
         })
     }
 
@@ -155,6 +208,28 @@ impl Frame<'_, '_> {
         let array = &self.program.nodes[node];
         let at = self.offset(at, array)? * array.dtype.size_bytes();
         Ok(Scalar::read(array.dtype, &bytes[at..]).unwrap_or(Scalar::zero(array.dtype)))
+    }
+
+    fn element(&self, node: usize, at: usize) -> Scalar {
+        let dtype = self.program.nodes[node].dtype;
+        let bytes = &self.nodes[node].bytes()[at * dtype.size_bytes()..];
+        Scalar::read(dtype, bytes).unwrap_or(Scalar::zero(dtype))
+    }
+
+    /// The position of an element whose index in one dimension is computed; none outside of that dimension.
+    fn dynamic(&self, node: usize, at: &Dynamic) -> Result<Option<usize>> {
+        let index = self.value(&at.index)?;
+        // Beyond i64 is beyond any dimension.
+        let index = if index.dtype() == DType::U64 {
+            index.bits().min(i64::MAX as u128) as i64
+        } else {
+            index.as_i64()
+        };
+        if !(0..at.extent).contains(&index) {
+            return Ok(None);
+        }
+        let first = self.offset(&at.first, &self.program.nodes[node])?;
+        Ok(Some(first + (index * at.stride) as usize))
     }
 
     fn written(&mut self, node: usize) -> Result<&mut [u8]> {

@@ -35,6 +35,25 @@ pub(super) enum Step {
     ZeroNode { node: usize },
     ClearLocal { local: usize },
     SetLocal { local: usize, at: Place, value: Value },
+    SetDynamic { node: usize, at: Dynamic, op: Option<BinaryOp>, value: Value },
+    Log { parts: Vec<Part> },
+}
+
+/// A part of a line of the log.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    Text(String),
+    Value(Value),
+}
+
+/// Where an element is whose index in one dimension is computed: the place of the one with 0 there, that dimension's
+/// size and stride, and the index.
+#[derive(Clone, Debug)]
+pub(super) struct Dynamic {
+    pub(super) first: Place,
+    pub(super) extent: i64,
+    pub(super) stride: i64,
+    pub(super) index: Value,
 }
 
 /// An expression.
@@ -51,6 +70,9 @@ pub(super) enum Value {
     Ternary { op: TernaryOp, args: Box<[Value; 3]> },
     Convert { to: DType, arg: Box<Value> },
     Bitcast { to: DType, arg: Box<Value> },
+    Dynamic { node: usize, at: Box<Dynamic>, otherwise: Box<Value> },
+    Lane { lane: u8, arg: Box<Value> },
+    Lanes(Box<[Value; 4]>),
 }
 
 /// Where an element is: per dimension its index, the dimension's size and its stride in elements.

@@ -34,6 +34,20 @@ pub enum Expr {
         /// The value elsewhere, of the node's type.
         otherwise: Box<Expr>,
     },
+    /// The element of a node whose index in one dimension is computed: `at` as a mathematical integer. Where that is
+    /// outside the dimension the value is `otherwise`, and memory is not touched.
+    GetDynamic {
+        /// The node read.
+        node: NodeRef,
+        /// One index per dimension; 0 in the dimension `axis`.
+        index: Indices,
+        /// The dimension that `at` indexes.
+        axis: usize,
+        /// The index in that dimension, of any integer type.
+        at: Box<Expr>,
+        /// The value outside, of the node's type.
+        otherwise: Box<Expr>,
+    },
     /// An element of the stream's merge buffer, which holds a copy of `node`.
     GetMerge {
         /// The node whose copy is read.
@@ -89,6 +103,15 @@ pub enum Expr {
         /// The operand.
         arg: Box<Expr>,
     },
+    /// One of the four lanes of a `u32x4`, as `u32`.
+    Lane {
+        /// Which; 0 to 3.
+        lane: u8,
+        /// The operand.
+        arg: Box<Expr>,
+    },
+    /// The `u32x4` with these lanes, each a `u32`.
+    Lanes(Box<[Expr; 4]>),
 }
 
 /// Tells the element types of the nodes and locals an expression mentions.
@@ -135,6 +158,11 @@ impl Expr {
         Expr::Bitcast { to, arg: Box::new(arg) }
     }
 
+    /// Lane `lane` of `arg`.
+    pub fn lane(lane: u8, arg: Expr) -> Expr {
+        Expr::Lane { lane, arg: Box::new(arg) }
+    }
+
     /// An element of a node.
     pub fn get(node: NodeRef, index: impl IntoIterator<Item = Affine>) -> Expr {
         Expr::Get { node, index: index.into_iter().collect() }
@@ -150,15 +178,18 @@ impl Expr {
         match self {
             Expr::Const(scalar) => scalar.dtype(),
             Expr::Index { dtype, .. } => *dtype,
-            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetMerge { node, .. } => {
-                types.node(*node)
-            }
+            Expr::Get { node, .. }
+            | Expr::GetGuarded { node, .. }
+            | Expr::GetDynamic { node, .. }
+            | Expr::GetMerge { node, .. } => types.node(*node),
             Expr::GetLocal { local, .. } => types.local(*local),
             Expr::Unary { arg, .. } => arg.dtype(types),
             Expr::Binary { op, a, .. } => op.result(a.dtype(types)),
             Expr::Ternary { op: TernaryOp::Where, b, .. } => b.dtype(types),
-            Expr::Ternary { op: TernaryOp::Fma, a, .. } => a.dtype(types),
+            Expr::Ternary { op: TernaryOp::Fma | TernaryOp::Mul3, a, .. } => a.dtype(types),
             Expr::Convert { to, .. } | Expr::Bitcast { to, .. } => *to,
+            Expr::Lane { .. } => DType::U32,
+            Expr::Lanes(_) => DType::U32x4,
         }
     }
 }

@@ -30,4 +30,4 @@ pub use ids::{LocalId, LoopId, NodeRef, SymbolId};
 pub use op::{BinaryOp, TernaryOp, UnaryOp};
 pub use radix::is_mixed_radix;
 pub use routine::{Fresh, LocalDecl, Locals, NodeDecl, Numerics, Routine, RoutineTypes, Symbol};
-pub use stmt::{Block, Bound, LoopKind, Space, Stmt};
+pub use stmt::{Block, Bound, LogPart, LoopKind, Space, Stmt};

@@ -116,6 +116,16 @@ ops! {
         Shl = "shl",
         /// Right shift by `b` modulo the width; arithmetic on signed types.
         Shr = "shr",
+        /// `a`.
+        Arg1 = "arg1",
+        /// `b`.
+        Arg2 = "arg2",
+        /// The block cipher Threefry-4x32 of 20 rounds with key `a` applied to counter `b`; `u32x4` only ([`crate::random`]).
+        Threefry = "threefry",
+        /// The seed's variant of 40 rounds; `u32x4` only.
+        ThreefryCrypto = "threefry_crypto",
+        /// The seed's variant of 4 rounds; `u32x4` only.
+        ThreefryLight = "threefry_light",
     }
 }
 
@@ -126,6 +136,8 @@ ops! {
         Where = "where",
         /// `a * b + c` with one rounding; on integers the wrapping sum of the wrapping product.
         Fma = "fma",
+        /// `(a * b) * c`, each product rounded; types that compute in a wider one are rounded once.
+        Mul3 = "mul3",
     }
 }
 
@@ -138,6 +150,22 @@ impl BinaryOp {
     /// The type of the result for operands of type `operand`.
     pub fn result(self, operand: DType) -> DType {
         if self.is_comparison() { DType::Bool } else { operand }
+    }
+
+    /// Whether the operation is a generator of random bits, defined on `u32x4` and nothing else.
+    pub fn is_random(self) -> bool {
+        matches!(self, BinaryOp::Threefry | BinaryOp::ThreefryCrypto | BinaryOp::ThreefryLight)
+    }
+
+    /// Whether the operation may combine an accumulated value with a new one.
+    pub fn accumulates(self) -> bool {
+        use BinaryOp::{Add, And, Div, Max, Min, Mul, Or, Pow, ReluGate, Satur01Gate, Sub};
+        matches!(self, Add | Sub | Mul | Div | Pow | Max | Min | ReluGate | Satur01Gate | And | Or)
+    }
+
+    /// Whether the new value stands on the left when this operation accumulates, so that a NaN in it is skipped.
+    pub fn takes_new_first(self) -> bool {
+        matches!(self, BinaryOp::Max | BinaryOp::Min)
     }
 
     /// Whether the operation is defined on bits alone, so that floats are rejected.

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use smallvec::{SmallVec, smallvec};
 use tnode::{DType, Dims};
 
-use super::{Expr, Indices, LocalId, LoopId, NodeRef, SymbolId};
+use super::{BinaryOp, Expr, Indices, LocalId, LoopId, NodeRef, SymbolId};
 
 /// Statements in sequence.
 pub type Block = Vec<Stmt>;
@@ -34,6 +35,22 @@ pub enum Stmt {
         /// What is stored; of the node's type.
         value: Expr,
     },
+    /// Stores into the element of a node whose index in one dimension is computed; nothing happens where that is outside
+    /// the dimension.
+    SetDynamic {
+        /// The node written.
+        node: NodeRef,
+        /// One index per dimension; 0 in the dimension `axis`.
+        index: Indices,
+        /// The dimension that `at` indexes.
+        axis: usize,
+        /// The index in that dimension, of any integer type.
+        at: Expr,
+        /// How the value is combined with the one there ([`BinaryOp::accumulates`]); `None` replaces it.
+        op: Option<BinaryOp>,
+        /// The new value, of the node's type.
+        value: Expr,
+    },
     /// Sets every element of a node, margins included, to 0.
     Zero {
         /// The node zeroed.
@@ -61,6 +78,20 @@ pub enum Stmt {
     },
     /// A remark for readers of the text form; names routines and phases.
     Comment(String),
+    /// Appends a line to the log of the run.
+    Log {
+        /// What the line is made of, in order.
+        parts: Vec<LogPart>,
+    },
+}
+
+/// A part of a line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LogPart {
+    /// These characters.
+    Text(String),
+    /// A value, as [`tnode::Scalar`] displays it.
+    Value(Expr),
 }
 
 /// The end of a loop: a constant, or a ranged symbol clipped to one.
@@ -121,7 +152,58 @@ impl fmt::Display for Space {
     }
 }
 
+impl LogPart {
+    /// The expression of a value.
+    pub fn value(&self) -> Option<&Expr> {
+        match self {
+            LogPart::Text(_) => None,
+            LogPart::Value(value) => Some(value),
+        }
+    }
+
+    fn value_mut(&mut self) -> Option<&mut Expr> {
+        match self {
+            LogPart::Text(_) => None,
+            LogPart::Value(value) => Some(value),
+        }
+    }
+}
+
 impl Stmt {
+    /// The expressions that the statement itself evaluates, in order; of a loop none.
+    pub fn values(&self) -> SmallVec<[&Expr; 2]> {
+        match self {
+            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => smallvec![value],
+            Stmt::SetDynamic { at, value, .. } => smallvec![at, value],
+            Stmt::Log { parts } => parts.iter().filter_map(LogPart::value).collect(),
+            Stmt::For { .. } | Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => SmallVec::new(),
+        }
+    }
+
+    /// As [`values`](Self::values), to be changed.
+    pub fn values_mut(&mut self) -> SmallVec<[&mut Expr; 2]> {
+        match self {
+            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => smallvec![value],
+            Stmt::SetDynamic { at, value, .. } => smallvec![at, value],
+            Stmt::Log { parts } => parts.iter_mut().filter_map(LogPart::value_mut).collect(),
+            Stmt::For { .. } | Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => SmallVec::new(),
+        }
+    }
+
+    /// Where the statement stores, if it stores into one element: one index per dimension.
+    pub fn target_mut(&mut self) -> Option<&mut Indices> {
+        match self {
+            Stmt::Set { index, .. } | Stmt::SetLocal { index, .. } | Stmt::SetDynamic { index, .. } => {
+                Some(index)
+            }
+            Stmt::For { .. }
+            | Stmt::Zero { .. }
+            | Stmt::Declare { .. }
+            | Stmt::Comment(_)
+            | Stmt::Log { .. } => None,
+        }
+    }
+
     /// A serial loop over `0..extent`.
     pub fn serial(var: LoopId, extent: i64, body: Block) -> Stmt {
         Stmt::looped(var, extent, LoopKind::Serial, body)

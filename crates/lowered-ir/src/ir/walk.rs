@@ -25,13 +25,9 @@ pub fn loops_in(block: &[Stmt]) -> BTreeSet<LoopId> {
     loops
 }
 
-/// Calls `f` on the value stored by each statement of the block and of its loops, in order.
+/// Calls `f` on every value that the statements of the block and of its loops evaluate, in order.
 pub fn each_value<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Expr)) {
-    each_stmt(block, &mut |stmt| {
-        if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
-            f(value);
-        }
-    });
+    each_stmt(block, &mut |stmt| stmt.values().into_iter().for_each(&mut *f));
 }
 
 /// Calls `f` on the expression and all its parts, outer before inner, left to right.
@@ -44,7 +40,15 @@ pub fn each_expr<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Expr)) {
         | Expr::GetMerge { .. }
         | Expr::GetLocal { .. } => {}
         Expr::GetGuarded { otherwise, .. } => each_expr(otherwise, f),
-        Expr::Unary { arg, .. } | Expr::Convert { arg, .. } | Expr::Bitcast { arg, .. } => each_expr(arg, f),
+        Expr::Unary { arg, .. }
+        | Expr::Convert { arg, .. }
+        | Expr::Bitcast { arg, .. }
+        | Expr::Lane { arg, .. } => each_expr(arg, f),
+        Expr::GetDynamic { at, otherwise, .. } => {
+            each_expr(at, f);
+            each_expr(otherwise, f);
+        }
+        Expr::Lanes(lanes) => lanes.iter().for_each(|lane| each_expr(lane, f)),
         Expr::Binary { a, b, .. } => {
             each_expr(a, f);
             each_expr(b, f);
@@ -80,20 +84,29 @@ pub fn map_children(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
         Expr::Ternary { op, a, b, c } => Expr::Ternary { op, a: boxed(a), b: boxed(b), c: boxed(c) },
         Expr::Convert { to, arg } => Expr::Convert { to, arg: boxed(arg) },
         Expr::Bitcast { to, arg } => Expr::Bitcast { to, arg: boxed(arg) },
+        Expr::Lane { lane, arg } => Expr::Lane { lane, arg: boxed(arg) },
+        Expr::GetDynamic { node, index, axis, at, otherwise } => {
+            Expr::GetDynamic { node, index, axis, at: boxed(at), otherwise: boxed(otherwise) }
+        }
+        Expr::Lanes(lanes) => Expr::Lanes(Box::new(lanes.map(f))),
     }
 }
 
-/// Rewrites every stored value of the block and of its loops with `f`.
+/// Rewrites every value that the statements of the block and of its loops evaluate with `f`.
 pub fn map_values(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
     for stmt in block {
-        match stmt {
-            Stmt::For { body, .. } => map_values(body, f),
-            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => {
-                let old = std::mem::replace(value, placeholder());
-                *value = f(old);
-            }
-            Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
+        map_own_values(stmt, f);
+        if let Stmt::For { body, .. } = stmt {
+            map_values(body, f);
         }
+    }
+}
+
+/// Rewrites every value that the statement itself evaluates with `f`.
+pub fn map_own_values(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
+    for value in stmt.values_mut() {
+        let old = std::mem::replace(value, placeholder());
+        *value = f(old);
     }
 }
 
@@ -120,6 +133,9 @@ fn map_own_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
             }
             Expr::GetGuarded { guard, node, index, otherwise }
         }
+        Expr::GetDynamic { node, index, axis, at, otherwise } => {
+            Expr::GetDynamic { node, index: all(index), axis, at, otherwise }
+        }
         Expr::Index { index, dtype } => Expr::Index { index: f(&index), dtype },
         other => other,
     }
@@ -128,16 +144,12 @@ fn map_own_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
 /// Rewrites every index of the block: of stores and of all they read.
 pub fn map_indices(block: &mut [Stmt], f: &mut impl FnMut(&Affine) -> Affine) {
     for stmt in block {
-        match stmt {
-            Stmt::For { body, .. } => map_indices(body, f),
-            Stmt::Set { index, value, .. } | Stmt::SetLocal { index, value, .. } => {
-                for i in index.iter_mut() {
-                    *i = f(i);
-                }
-                let old = std::mem::replace(value, placeholder());
-                *value = map_expr_indices(old, f);
-            }
-            Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
+        for i in stmt.target_mut().into_iter().flatten() {
+            *i = f(i);
+        }
+        map_own_values(stmt, &mut |value| map_expr_indices(value, f));
+        if let Stmt::For { body, .. } = stmt {
+            map_indices(body, f);
         }
     }
 }

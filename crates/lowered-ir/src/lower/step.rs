@@ -136,7 +136,12 @@ fn check_types(accum: &Accum) -> Result<(), LowerError> {
     let dtype = accum.rhs.operation_dtype();
     let random = |operand: &Operand| operand.dtype() == DType::U32x4;
     let (lhs, moved) = (accum.lhs.dtype(), accum.rhs.operands().iter().any(random));
+    let all_moved = accum.rhs.operands().iter().all(random);
     match &accum.rhs {
+        Rhs::Binary(op, _) if op.is_random() && (!all_moved || lhs != DType::U32x4) => {
+            return refuse(op.token(), if all_moved { lhs } else { dtype });
+        }
+        Rhs::Binary(op, _) if op.is_random() => {}
         Rhs::Copy(_) if moved != (lhs == DType::U32x4) => return refuse("conversion", DType::U32x4),
         Rhs::Copy(_) => {}
         Rhs::Unary(op, _) if moved => return refuse(op.token(), DType::U32x4),

@@ -21,9 +21,10 @@ pub struct Access {
     pub top: usize,
     /// The loops around it, outermost first.
     pub loops: Vec<LoopId>,
-    /// The element; `None` for all of them (a `zero` statement).
+    /// The element; `None` for all of them (a `zero` statement) or any of them (a read at a computed index). A guarded write may
+    /// not happen.
     pub index: Option<Indices>,
-    /// For a read, whether the element is protected by a guard.
+    /// Whether the element is protected by a guard or a computed index may fall outside, so that nothing may be touched.
     pub guarded: bool,
     /// For a read, whether the statement stores to the very element it reads: an accumulation.
     pub accumulates: bool,
@@ -139,7 +140,14 @@ impl Walker<'_> {
                 self.value(value, Some((*node, index)));
                 self.store(*node, index, value);
             }
-            Stmt::SetLocal { value, .. } => self.value(value, None),
+            Stmt::SetDynamic { node, index, axis, at, op, value } => {
+                self.value(at, None);
+                self.value(value, None);
+                self.scatter(*node, index, *axis, op.is_some());
+            }
+            Stmt::SetLocal { .. } | Stmt::Log { .. } => {
+                stmt.values().into_iter().for_each(|value| self.value(value, None));
+            }
             Stmt::Zero { node } => self.zero(*node),
             Stmt::Declare { .. } | Stmt::Comment(_) => {}
         }
@@ -163,6 +171,42 @@ impl Walker<'_> {
         self.written[node.index()].store(index);
         let access = self.access(Some(index.clone()), false, false);
         self.nodes[node.index()].writes.push(access);
+    }
+
+    /// A store at a computed index: nothing is surely written, and an accumulation reads what is there.
+    fn scatter(&mut self, node: NodeRef, index: &Indices, axis: usize, accumulates: bool) {
+        self.remember_constexpr(node, false);
+        if accumulates {
+            self.read_computed(node, index, axis, Some((node, index)));
+        }
+        let access = self.access(Some(index.clone()), true, false);
+        self.nodes[node.index()].writes.push(access);
+    }
+
+    /// A read at a computed index: of any element along the dimension `axis`, as often as the loops run.
+    fn read_computed(
+        &mut self,
+        node: NodeRef,
+        index: &Indices,
+        axis: usize,
+        target: Option<(NodeRef, &Indices)>,
+    ) {
+        let mut clip = self.clip(node, index, None);
+        if let (Some(side), Some(&dim)) = (clip.get_mut(axis), self.routine.node(node).dims.get(axis)) {
+            *side = (0, dim as i64);
+        }
+        if !self.written[node.index()].covers_box(&clip) {
+            self.nodes[node.index()].read_before_write = true;
+        }
+        let accumulates = target.is_some_and(|(into, _)| into == node);
+        let mut access = self.access(None, true, accumulates);
+        access.into = target.map(|(node, _)| node);
+        access.visits = access.loops.iter().fold(1, |all, &var| all.saturating_mul(extent(var, self.ranges)));
+        let facts = &mut self.nodes[node.index()];
+        if !accumulates {
+            facts.visits = facts.visits.saturating_add(access.visits);
+        }
+        facts.reads.push(access);
     }
 
     fn zero(&mut self, node: NodeRef) {
@@ -189,7 +233,10 @@ impl Walker<'_> {
             constant &= match part {
                 Expr::Get { node, .. } => self.constexpr.contains(node) && self.settled(*node),
                 Expr::Index { index, .. } => index.as_constant().is_some(),
-                Expr::GetGuarded { .. } | Expr::GetMerge { .. } | Expr::GetLocal { .. } => false,
+                Expr::GetGuarded { .. }
+                | Expr::GetDynamic { .. }
+                | Expr::GetMerge { .. }
+                | Expr::GetLocal { .. } => false,
                 _ => true,
             };
         });
@@ -204,6 +251,7 @@ impl Walker<'_> {
         walk::each_expr(value, &mut |part| match part {
             Expr::Get { node, index } => self.read(*node, index, None, target),
             Expr::GetGuarded { guard, node, index, .. } => self.read(*node, index, Some(guard), target),
+            Expr::GetDynamic { node, index, axis, .. } => self.read_computed(*node, index, *axis, None),
             Expr::GetMerge { node, .. } => self.nodes[node.index()].merged = true,
             _ => {}
         });

@@ -12,9 +12,14 @@ pub fn cost(expr: &Expr) -> u64 {
 /// The work of the outermost operation alone.
 pub fn own_cost(expr: &Expr) -> u64 {
     match expr {
-        Expr::Const(_) | Expr::GetLocal { .. } | Expr::Bitcast { .. } => 0,
+        Expr::Const(_)
+        | Expr::GetLocal { .. }
+        | Expr::Bitcast { .. }
+        | Expr::Lane { .. }
+        | Expr::Lanes(_) => 0,
         Expr::Index { .. } | Expr::Get { .. } | Expr::GetMerge { .. } | Expr::Convert { .. } => 1,
         Expr::GetGuarded { .. } => 2,
+        Expr::GetDynamic { .. } => 3,
         Expr::Unary { op, .. } => unary_cost(*op),
         Expr::Binary { op, .. } => binary_cost(*op),
         Expr::Ternary { .. } => 1,
@@ -32,7 +37,8 @@ fn unary_cost(op: UnaryOp) -> u64 {
 
 fn binary_cost(op: BinaryOp) -> u64 {
     match op {
-        BinaryOp::Pow => 40,
+        BinaryOp::Pow | BinaryOp::ThreefryLight => 40,
+        BinaryOp::Threefry | BinaryOp::ThreefryCrypto => 150,
         BinaryOp::Div | BinaryOp::Rem => 8,
         _ => 1,
     }
@@ -63,7 +69,10 @@ pub fn depth(expr: &Expr) -> usize {
         Expr::GetGuarded { otherwise: arg, .. }
         | Expr::Unary { arg, .. }
         | Expr::Convert { arg, .. }
-        | Expr::Bitcast { arg, .. } => 1 + depth(arg),
+        | Expr::Bitcast { arg, .. }
+        | Expr::Lane { arg, .. } => 1 + depth(arg),
+        Expr::GetDynamic { at, otherwise, .. } => 1 + depth(at).max(depth(otherwise)),
+        Expr::Lanes(lanes) => 1 + lanes.iter().map(depth).max().unwrap_or(0),
         Expr::Binary { a, b, .. } => 1 + depth(a).max(depth(b)),
         Expr::Ternary { a, b, c, .. } => 1 + depth(a).max(depth(b)).max(depth(c)),
     }

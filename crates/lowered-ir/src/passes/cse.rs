@@ -15,6 +15,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use smallvec::SmallVec;
+
 use crate::ir::{Block, Expr, LocalId, NodeRef, Routine, Stmt, walk};
 
 use super::bind::Binder;
@@ -49,10 +51,10 @@ impl Sharer<'_> {
 
     fn share_expressions(&mut self, block: Block) -> Block {
         let mut numbers = Numbering::default();
-        let roots: Vec<Option<usize>> = block.iter().map(|stmt| numbers.stmt(stmt)).collect();
+        let numbered: Vec<Roots> = block.iter().map(|stmt| numbers.stmt(stmt)).collect();
         let mut emit = Emit { numbers: &numbers, bound: HashMap::new(), out: Block::new(), sharer: self };
-        for (mut stmt, root) in block.into_iter().zip(roots) {
-            if let (Stmt::Set { value, .. } | Stmt::SetLocal { value, .. }, Some(root)) = (&mut stmt, root) {
+        for (mut stmt, roots) in block.into_iter().zip(numbered) {
+            for (value, root) in stmt.values_mut().into_iter().zip(roots) {
                 *value = emit.expr(root);
             }
             emit.out.push(stmt);
@@ -123,6 +125,9 @@ struct Part {
     uses: u32,
 }
 
+/// The numbers of a statement's values.
+type Roots = SmallVec<[usize; 2]>;
+
 /// Numbers the parts of a block's values, equal ones alike.
 #[derive(Default)]
 struct Numbering {
@@ -133,13 +138,10 @@ struct Numbering {
 }
 
 impl Numbering {
-    /// Numbers the statement's value, if it has one, and takes note of what it writes.
-    fn stmt(&mut self, stmt: &Stmt) -> Option<usize> {
-        let root = match stmt {
-            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => Some(self.expr(value)),
-            _ => None,
-        };
-        if let Some(root) = root {
+    /// Numbers the values that the statement evaluates, and takes note of what it writes.
+    fn stmt(&mut self, stmt: &Stmt) -> Roots {
+        let roots: Roots = stmt.values().into_iter().map(|value| self.expr(value)).collect();
+        for &root in &roots {
             self.parts[root].uses += 1;
         }
         let effects = Effects::of(std::slice::from_ref(stmt));
@@ -149,7 +151,7 @@ impl Numbering {
         for local in effects.local_writes {
             *self.locals.entry(local).or_default() += 1;
         }
-        root
+        roots
     }
 
     fn expr(&mut self, expr: &Expr) -> usize {
@@ -159,7 +161,9 @@ impl Numbering {
             blank()
         });
         let version = match expr {
-            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } => self.nodes.get(node).copied(),
+            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
+                self.nodes.get(node).copied()
+            }
             Expr::GetLocal { local, .. } => self.locals.get(local).copied(),
             _ => None,
         };

@@ -42,18 +42,17 @@ fn live(routine: &Routine) -> Live {
     let outlives = routine.node_refs().filter(|(_, decl)| !decl.mode.known_not_materialized());
     let mut nodes: BTreeSet<NodeRef> = outlives.map(|(node, _)| node).collect();
     let mut locals = BTreeSet::new();
-    walk::each_stmt(&routine.body, &mut |stmt| match stmt {
-        Stmt::Set { node, value, .. } => {
+    walk::each_stmt(&routine.body, &mut |stmt| {
+        let (own_node, own_local) = match stmt {
+            Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } => (Some(*node), None),
+            Stmt::SetLocal { local, .. } => (None, Some(*local)),
+            _ => (None, None),
+        };
+        for value in stmt.values() {
             let reads = reads_of(value);
-            nodes.extend(reads.reads.into_iter().filter(|n| n != node));
-            locals.extend(reads.local_reads);
+            nodes.extend(reads.reads.into_iter().filter(|n| Some(*n) != own_node));
+            locals.extend(reads.local_reads.into_iter().filter(|l| Some(*l) != own_local));
         }
-        Stmt::SetLocal { local, value, .. } => {
-            let reads = reads_of(value);
-            nodes.extend(reads.reads);
-            locals.extend(reads.local_reads.into_iter().filter(|l| l != local));
-        }
-        _ => {}
     });
     let effects = Effects::of(&routine.body);
     let mentioned = effects.local_reads.union(&effects.local_writes).copied().collect();
@@ -74,7 +73,11 @@ fn alive(stmt: Stmt, live: &Live, changed: &mut bool) -> Option<Stmt> {
             let active = body.iter().any(|s| !matches!(s, Stmt::Comment(_) | Stmt::Declare { .. }));
             active.then_some(Stmt::For { var, lo, hi, kind, body })
         }
-        Stmt::Set { node, .. } | Stmt::Zero { node } if !live.nodes.contains(&node) => None,
+        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }
+            if !live.nodes.contains(&node) =>
+        {
+            None
+        }
         Stmt::SetLocal { local, .. } if !live.locals.contains(&local) => None,
         Stmt::Declare { local, .. } if !live.mentioned.contains(&local) => None,
         other => Some(other),

@@ -17,6 +17,8 @@ pub struct Effects {
     pub local_writes: BTreeSet<LocalId>,
     /// Locals declared.
     pub declares: BTreeSet<LocalId>,
+    /// Whether a line is logged, so that the order of statements can be observed.
+    pub logs: bool,
     /// Variables that stand in some index.
     pub vars: BTreeSet<Var>,
 }
@@ -25,28 +27,40 @@ impl Effects {
     /// The effects of the statements together.
     pub fn of(block: &[Stmt]) -> Effects {
         let mut effects = Effects::default();
-        walk::each_stmt(block, &mut |stmt| match stmt {
-            Stmt::Set { node, index, value } => {
-                effects.writes.insert(*node);
-                effects.mention(index);
-                effects.read(value);
-            }
-            Stmt::SetLocal { local, index, value } => {
-                effects.local_writes.insert(*local);
-                effects.mention(index);
-                effects.read(value);
-            }
-            Stmt::Zero { node } => drop(effects.writes.insert(*node)),
-            Stmt::Declare { local, .. } => drop(effects.declares.insert(*local)),
-            Stmt::For { .. } | Stmt::Comment(_) => {}
+        walk::each_stmt(block, &mut |stmt| {
+            stmt.values().into_iter().for_each(|value| effects.read(value));
+            effects.own(stmt);
         });
         effects
+    }
+
+    /// Adds what the statement does with the values it has.
+    fn own(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Set { node, index, .. } => {
+                self.writes.insert(*node);
+                self.mention(index);
+            }
+            Stmt::SetDynamic { node, index, op, .. } => {
+                self.writes.insert(*node);
+                self.reads.extend(op.map(|_| *node));
+                self.mention(index);
+            }
+            Stmt::SetLocal { local, index, .. } => {
+                self.local_writes.insert(*local);
+                self.mention(index);
+            }
+            Stmt::Log { .. } => self.logs = true,
+            Stmt::Zero { node } => drop(self.writes.insert(*node)),
+            Stmt::Declare { local, .. } => drop(self.declares.insert(*local)),
+            Stmt::For { .. } | Stmt::Comment(_) => {}
+        }
     }
 
     /// Adds what evaluating the expression reads.
     pub fn read(&mut self, value: &Expr) {
         walk::each_expr(value, &mut |part| match part {
-            Expr::Get { node, index } => {
+            Expr::Get { node, index } | Expr::GetDynamic { node, index, .. } => {
                 self.reads.insert(*node);
                 self.mention(index);
             }

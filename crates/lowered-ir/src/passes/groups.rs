@@ -24,7 +24,8 @@ pub(super) fn group_at(block: &[Stmt], at: usize) -> Option<Group> {
     let stores = |stmt: &Stmt| Effects::of(std::slice::from_ref(stmt)).local_writes.contains(local);
     let last = at + block[at..].iter().rposition(stores)?;
     let effects = Effects::of(&block[at..=last]);
-    let pure = effects.writes.is_empty() && effects.local_writes.is_subset(&effects.declares);
+    let pure =
+        effects.writes.is_empty() && !effects.logs && effects.local_writes.is_subset(&effects.declares);
     (pure && stays_inside(&block[at..=last], *local, &block[last + 1..])).then_some(Group {
         local: *local,
         range: at..=last,

@@ -55,9 +55,7 @@ impl Hoister<'_> {
         let inside = Effects::of(body);
         let mut bound = HashMap::new();
         for stmt in body.iter_mut() {
-            if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
-                *value = self.lift(value.clone(), var, &inside, &mut bound, out);
-            }
+            walk::map_own_values(stmt, &mut |value| self.lift(value, var, &inside, &mut bound, out));
         }
     }
 

@@ -12,8 +12,8 @@ use super::{
     lex::{Spanned, Token, lex, quote},
 };
 use crate::ir::{
-    Block, Bound, Indices, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Space, Stmt,
-    Symbol, SymbolId,
+    BinaryOp, Block, Bound, Indices, LocalId, LogPart, LoopId, LoopKind, NodeDecl, NodeRef, Numerics,
+    Routine, Space, Stmt, Symbol, SymbolId,
 };
 
 /// A routine with the lines its parts stand on.
@@ -395,6 +395,8 @@ impl<'t> Parser<'t> {
             Token::Word("zero") => self.zero(),
             Token::Word("declare") => self.declare(),
             Token::Word("comment") => self.comment(),
+            Token::Word("scatter") => self.scatter(),
+            Token::Word("log") => self.log(),
             Token::Word("symbol" | "node") => Err(self.unexpected("declarations before the first statement")),
             _ if self.peek_local().is_some() => self.set_local(),
             _ => Err(self.unexpected("a statement or `}`")),
@@ -425,6 +427,46 @@ impl<'t> Parser<'t> {
     fn comment(&mut self) -> Rule<Stmt> {
         self.expect_word("comment")?;
         Ok(Stmt::Comment(self.quoted("the comment in quotes")?))
+    }
+
+    /// `scatter %0[i0, {at}] := value`, with the accumulating operation before the node.
+    fn scatter(&mut self) -> Rule<Stmt> {
+        self.expect_word("scatter")?;
+        let op = self.accumulation()?;
+        let node = self.node_ref()?;
+        let (index, axis, at) = self.dynamic_index()?;
+        self.expect_sign(":=")?;
+        Ok(Stmt::SetDynamic { node, index, axis, at, op, value: self.value()? })
+    }
+
+    /// The operation of an accumulating store, if one is written.
+    fn accumulation(&mut self) -> Rule<Option<BinaryOp>> {
+        let token = match *self.peek() {
+            Token::Node(_) => return Ok(None),
+            Token::Sign(sign) => sign,
+            Token::Word(word) => word,
+            _ => "",
+        };
+        let op = BinaryOp::ALL.iter().copied().find(|op| op.token() == token && op.accumulates());
+        let op = op.ok_or_else(|| self.unexpected("a node, or an operation that accumulates"))?;
+        self.advance();
+        Ok(Some(op))
+    }
+
+    fn log(&mut self) -> Rule<Stmt> {
+        self.expect_word("log")?;
+        let mut parts = vec![self.log_part()?];
+        while self.take_sign(",") {
+            parts.push(self.log_part()?);
+        }
+        Ok(Stmt::Log { parts })
+    }
+
+    fn log_part(&mut self) -> Rule<LogPart> {
+        match self.peek() {
+            Token::Text(_) => Ok(LogPart::Text(self.quoted("text")?)),
+            _ => Ok(LogPart::Value(self.value()?)),
+        }
     }
 
     fn declare(&mut self) -> Rule<Stmt> {

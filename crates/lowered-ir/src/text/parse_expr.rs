@@ -14,7 +14,7 @@ use super::{
     parse::{Parser, Rule},
     print::{COMPARISON, LOOSEST, precedence},
 };
-use crate::ir::{Affine, BinaryOp, Expr, Guard, Range, TernaryOp, UnaryOp, Var};
+use crate::ir::{Affine, BinaryOp, Expr, Guard, Indices, Range, TernaryOp, UnaryOp, Var};
 
 /// An expression and how deep it nests.
 struct Tree {
@@ -135,6 +135,9 @@ impl Parser<'_> {
             Token::Word("merge") => self.get_merge(),
             Token::Word("index") => self.embedded_index(),
             Token::Word("guarded") => self.nested(Self::guarded),
+            Token::Word("gather") => self.nested(Self::gather),
+            Token::Word("lane") => self.nested(Self::lane),
+            Token::Word("lanes") => self.nested(Self::lanes),
             Token::Word("convert") => self.nested(Self::convert),
             Token::Word("bitcast") => self.nested(Self::bitcast),
             Token::Word(word) => self.word_operand(word),
@@ -208,6 +211,69 @@ impl Parser<'_> {
         self.advance();
         let to = self.dtype()?;
         Ok((to, self.parenthesised()?))
+    }
+
+    /// `lane 2(x)`.
+    fn lane(&mut self) -> Rule<Tree> {
+        self.advance();
+        let lane = self.digits("the number of a lane")?;
+        let arg = self.parenthesised()?;
+        self.limited(Tree::over(arg.depth, Expr::Lane { lane, arg: arg.expr }))
+    }
+
+    /// `lanes(a, b, c, d)`.
+    fn lanes(&mut self) -> Rule<Tree> {
+        self.advance();
+        let args = self.arguments(4)?;
+        let depth = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
+        let lanes: Vec<Expr> = args.into_iter().map(|arg| *arg.expr).collect();
+        match lanes.try_into() {
+            Ok(lanes) => self.limited(Tree::over(depth, Expr::Lanes(Box::new(lanes)))),
+            Err(_) => Err(self.unexpected("four operands")),
+        }
+    }
+
+    /// `gather(%node[…, {at}, …], otherwise)`.
+    fn gather(&mut self) -> Rule<Tree> {
+        self.advance();
+        self.expect_sign("(")?;
+        let node = self.node_ref()?;
+        let (index, axis, at) = self.dynamic_tree()?;
+        self.expect_sign(",")?;
+        let otherwise = self.tree(LOOSEST)?;
+        self.expect_sign(")")?;
+        let depth = at.depth.max(otherwise.depth);
+        let (at, otherwise) = (at.expr, otherwise.expr);
+        self.limited(Tree::over(depth, Expr::GetDynamic { node, index, axis, at, otherwise }))
+    }
+
+    /// Indices of which one, in braces, is computed.
+    pub(super) fn dynamic_index(&mut self) -> Rule<(Indices, usize, Expr)> {
+        self.nesting = 0;
+        let (index, axis, at) = self.dynamic_tree()?;
+        Ok((index, axis, *at.expr))
+    }
+
+    fn dynamic_tree(&mut self) -> Rule<(Indices, usize, Tree)> {
+        self.expect_sign("[")?;
+        let (mut index, mut computed) = (Indices::new(), None);
+        loop {
+            if computed.is_none() && self.take_sign("{") {
+                computed = Some((index.len(), self.tree(LOOSEST)?));
+                self.expect_sign("}")?;
+                index.push(Affine::constant(0));
+            } else {
+                index.push(self.affine()?);
+            }
+            if !self.take_sign(",") {
+                break;
+            }
+        }
+        let Some((axis, at)) = computed else {
+            return Err(self.unexpected("an index in braces, which is computed"));
+        };
+        self.expect_sign("]")?;
+        Ok((index, axis, at))
     }
 
     // Leaves.

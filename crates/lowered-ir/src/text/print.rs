@@ -7,8 +7,8 @@ use super::{
     literal,
 };
 use crate::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, Guard, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt,
-    SymbolId, Var,
+    Affine, BinaryOp, Block, Bound, Expr, Guard, LogPart, LoopKind, NodeDecl, NodeRef, Numerics, Routine,
+    Stmt, SymbolId, Var,
 };
 
 /// The text of a routine: one declaration or statement per line, loops indented by two spaces.
@@ -147,6 +147,22 @@ impl Printer<'_> {
                 p.index(index);
                 p.stored(value);
             }),
+            Stmt::SetDynamic { node, index, axis, at, op, value } => self.line(|p| {
+                p.put("scatter ");
+                if let Some(op) = op {
+                    p.put_display(format_args!("{op} "));
+                }
+                p.put_display(node);
+                p.dynamic_index(index, *axis, at);
+                p.stored(value);
+            }),
+            Stmt::Log { parts } => self.line(|p| {
+                p.put("log ");
+                p.list(parts, |p, part| match part {
+                    LogPart::Text(text) => p.put(&quote(text)),
+                    LogPart::Value(value) => p.expr(value, LOOSEST),
+                });
+            }),
             Stmt::Zero { node } => self.line(|p| p.put_display(format_args!("zero {node}"))),
             Stmt::Declare { local, dtype, dims, space } => self.line(|p| {
                 p.put_display(format_args!("declare {local} {dtype}"));
@@ -189,6 +205,22 @@ impl Printer<'_> {
     fn index(&mut self, index: &[Affine]) {
         self.put("[");
         self.list(index, |p, i| p.affine(i));
+        self.put("]");
+    }
+
+    /// Indices with the computed one in braces.
+    fn dynamic_index(&mut self, index: &[Affine], axis: usize, at: &Expr) {
+        self.put("[");
+        for (dim, index) in index.iter().enumerate() {
+            self.put(if dim == 0 { "" } else { ", " });
+            if dim == axis {
+                self.put("{");
+                self.expr(at, LOOSEST);
+                self.put("}");
+            } else {
+                self.affine(index);
+            }
+        }
         self.put("]");
     }
 
@@ -243,6 +275,21 @@ impl Printer<'_> {
                 self.guarded(guard, *node, index);
                 self.expr(otherwise, LOOSEST);
                 self.put(")");
+            }
+            Expr::GetDynamic { node, index, axis, at, otherwise } => {
+                self.put_display(format_args!("gather({node}"));
+                self.dynamic_index(index, *axis, at);
+                self.put(", ");
+                self.expr(otherwise, LOOSEST);
+                self.put(")");
+            }
+            Expr::Lane { lane, arg } => {
+                self.put_display(format_args!("lane {lane}"));
+                self.call("", &[arg]);
+            }
+            Expr::Lanes(lanes) => {
+                let [a, b, c, d] = lanes.as_ref();
+                self.call("lanes", &[a, b, c, d]);
             }
             Expr::GetMerge { node, index } => {
                 self.put_display(format_args!("merge {node}"));

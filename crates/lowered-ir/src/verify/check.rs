@@ -14,8 +14,8 @@ use super::{
     types,
 };
 use crate::ir::{
-    Affine, Bound, Expr, Guard, Indices, LocalDecl, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt,
-    Var,
+    Affine, Bound, Expr, Guard, Indices, LocalDecl, LocalId, LogPart, LoopId, LoopKind, NodeRef, Routine,
+    Space, Stmt, Var,
 };
 
 /// Checks every statement of a routine whose declarations were checked.
@@ -47,7 +47,12 @@ fn deeper_than(expr: &Expr, depth: usize) -> bool {
     match expr {
         _ if depth == 0 => true,
         Expr::GetGuarded { otherwise, .. } => inner(otherwise),
-        Expr::Unary { arg, .. } | Expr::Convert { arg, .. } | Expr::Bitcast { arg, .. } => inner(arg),
+        Expr::Unary { arg, .. }
+        | Expr::Convert { arg, .. }
+        | Expr::Bitcast { arg, .. }
+        | Expr::Lane { arg, .. } => inner(arg),
+        Expr::GetDynamic { at, otherwise, .. } => inner(at) || inner(otherwise),
+        Expr::Lanes(lanes) => lanes.iter().any(inner),
         Expr::Binary { a, b, .. } => inner(a) || inner(b),
         Expr::Ternary { a, b, c, .. } => inner(a) || inner(b) || inner(c),
         Expr::Const(_)
@@ -121,6 +126,15 @@ impl<'r> Checker<'r> {
                 self.access(Array::Node(*node), index, &Guard::new())?;
                 self.stored(Array::Node(*node), value)
             }
+            Stmt::SetDynamic { node, index, axis, at, op, value } => {
+                self.dynamic(*node, index, *axis, at, 1)?;
+                let array = Array::Node(*node);
+                if let Some(op) = op {
+                    types::accumulation(*op, self.dtype(array))?;
+                }
+                self.stored(array, value)
+            }
+            Stmt::Log { parts } => self.log(parts),
             Stmt::Zero { node } => self.node(*node),
             Stmt::Declare { local, dtype, dims, space } => {
                 self.declare(*local, LocalDecl { dtype: *dtype, dims: dims.clone(), space: *space })
@@ -132,6 +146,15 @@ impl<'r> Checker<'r> {
             }
             Stmt::Comment(_) => Ok(()),
         }
+    }
+
+    /// V23, and every value.
+    fn log(&mut self, parts: &[LogPart]) -> Checked {
+        let unordered = |kind: LoopKind| matches!(kind, LoopKind::Vector | LoopKind::Parallel);
+        if let Some((var, kind)) = self.enclosing.iter().find(|(_, kind)| unordered(*kind)) {
+            return Err(Violation::LogInLoop { kind: independence::kind(*kind), var: var.to_string() });
+        }
+        parts.iter().filter_map(LogPart::value).try_for_each(|value| self.expr(value, 1).map(drop))
     }
 
     // Loops.
@@ -267,6 +290,11 @@ impl<'r> Checker<'r> {
 
     /// V10 to V13 on an access of an array in scope.
     fn access(&self, array: Array, index: &Indices, guard: &Guard) -> Checked {
+        self.access_but(array, index, guard, None)
+    }
+
+    /// As [`access`](Self::access), but that the index in the dimension `computed` is computed.
+    fn access_but(&self, array: Array, index: &Indices, guard: &Guard, computed: Option<usize>) -> Checked {
         let (dims, space) = self.shape(array);
         if dims.len() != index.len() {
             return Err(Violation::Arity {
@@ -276,7 +304,9 @@ impl<'r> Checker<'r> {
             });
         }
         self.steepness(array, index)?;
-        for (dim, (index, &size)) in index.iter().zip(dims).enumerate() {
+        for (dim, (index, &size)) in
+            index.iter().zip(dims).enumerate().filter(|(dim, _)| Some(*dim) != computed)
+        {
             let interval = self.index(index, guard)?;
             if let Some(Interval { lo, hi }) = interval.filter(|i| i.lo < 0 || i.hi as u64 >= size as u64) {
                 return Err(Violation::OutOfBounds { array: self.named(array), dim, lo, hi, size });
@@ -375,6 +405,21 @@ impl<'r> Checker<'r> {
                 types::same(found, dtype, || "the value outside the guard".into())?;
                 Ok(dtype)
             }
+            Expr::GetDynamic { node, index, axis, at, otherwise } => {
+                self.dynamic(*node, index, *axis, at, depth + 1)?;
+                let dtype = self.dtype(Array::Node(*node));
+                let found = self.expr(otherwise, depth + 1)?;
+                types::same(found, dtype, || "the value outside the dimension".into())?;
+                Ok(dtype)
+            }
+            Expr::Lane { lane, .. } if *lane > 3 => Err(Violation::Lane { found: *lane }),
+            Expr::Lane { arg, .. } => types::lane(self.expr(arg, depth + 1)?),
+            Expr::Lanes(lanes) => {
+                for lane in lanes.iter() {
+                    types::lane_of_lanes(self.expr(lane, depth + 1)?)?;
+                }
+                Ok(DType::U32x4)
+            }
             Expr::GetMerge { node, index } => self.get_merge(*node, index),
             Expr::GetLocal { local, index } => self.get_local(*local, index),
             Expr::Unary { op, arg } => types::unary(*op, self.expr(arg, depth + 1)?),
@@ -394,6 +439,25 @@ impl<'r> Checker<'r> {
         self.node(node)?;
         self.access(Array::Node(node), index, guard)?;
         Ok(self.dtype(Array::Node(node)))
+    }
+
+    /// V21 and the index itself, `depth` deep.
+    fn dynamic(&mut self, node: NodeRef, index: &Indices, axis: usize, at: &Expr, depth: usize) -> Checked {
+        self.node(node)?;
+        let array = Array::Node(node);
+        self.access_but(array, index, &Guard::new(), Some(axis))?;
+        match index.get(axis) {
+            None => {
+                return Err(Violation::DynamicAxis { array: self.named(array), axis, rank: index.len() });
+            }
+            Some(written) if *written != Affine::constant(0) => {
+                let found = crate::text::print_index(self.routine, written);
+                return Err(Violation::DynamicIndex { array: self.named(array), found });
+            }
+            Some(_) => {}
+        }
+        let found = self.expr(at, depth)?;
+        types::computed_index(found, || self.named(array))
     }
 
     fn get_guarded(&self, guard: &Guard, node: NodeRef, index: &Indices) -> Checked<DType> {

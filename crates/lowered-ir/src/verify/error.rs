@@ -232,7 +232,7 @@ pub enum Violation {
         found: DType,
     },
     /// V16.
-    #[error("V16: {what} has type u32x4, which is only read, written and stored")]
+    #[error("V16: {what} has type u32x4, which only generators, lanes, selections and stores take")]
     RandomBits {
         /// Which operand of what.
         what: String,
@@ -260,6 +260,44 @@ pub enum Violation {
     ZeroInLoop {
         /// The node.
         node: String,
+        /// Vector or parallel.
+        kind: &'static str,
+        /// The loop variable.
+        var: String,
+    },
+    /// V21.
+    #[error("V21: {array} is accessed at a computed index of dimension {axis}, expected one of its {rank}")]
+    DynamicAxis {
+        /// The array.
+        array: String,
+        /// The dimension.
+        axis: usize,
+        /// How many there are.
+        rank: usize,
+    },
+    /// V21.
+    #[error("V21: {array} has the index {found} in the dimension whose index is computed, expected 0")]
+    DynamicIndex {
+        /// The array.
+        array: String,
+        /// The index as the text form writes it.
+        found: String,
+    },
+    /// V21.
+    #[error("V21: `{op}` does not accumulate, expected an operation such as `+` or `max`")]
+    NotAccumulating {
+        /// The operation.
+        op: &'static str,
+    },
+    /// V22.
+    #[error("V22: lane {found} of a u32x4, expected 0 to 3")]
+    Lane {
+        /// The lane.
+        found: u8,
+    },
+    /// V23.
+    #[error("V23: a line is logged in the {kind} loop over {var}, whose iterations have no order")]
+    LogInLoop {
         /// Vector or parallel.
         kind: &'static str,
         /// The loop variable.
@@ -310,9 +348,7 @@ fn head(routine: &Routine, stmt: &Stmt) -> String {
         Stmt::For { var, lo, hi, kind, .. } => {
             print_stmt(routine, &Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: Vec::new() })
         }
-        Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } if super::check::is_too_deep(value) => {
-            return String::new();
-        }
+        _ if stmt.values().into_iter().any(super::check::is_too_deep) => return String::new(),
         _ => print_stmt(routine, stmt),
     };
     text.lines().next().unwrap_or("").chars().take(SHOWN).collect()

@@ -47,6 +47,8 @@ struct Access<'r> {
     array: Array,
     index: &'r Indices,
     guard: Option<&'r Guard>,
+    /// The dimension whose index is computed, so that nothing is known of it.
+    computed: Option<usize>,
     write: bool,
     /// The statement, as a path from the loop's body.
     path: Vec<usize>,
@@ -88,7 +90,7 @@ pub(super) fn check(
     Ok(())
 }
 
-fn kind(kind: LoopKind) -> &'static str {
+pub(super) fn kind(kind: LoopKind) -> &'static str {
     if kind == LoopKind::Vector { "vector" } else { "parallel" }
 }
 
@@ -111,27 +113,37 @@ impl<'r> Accesses<'r> {
     }
 
     fn stmt(&mut self, stmt: &'r Stmt, path: &mut Vec<usize>) {
+        for value in stmt.values() {
+            self.reads(value, path);
+        }
         match stmt {
             Stmt::For { body, .. } => self.block(body, path),
-            Stmt::Set { node, index, value } => self.store(Array::Node(*node), index, value, path),
-            Stmt::SetLocal { local, index, value } => self.store(Array::Local(*local), index, value, path),
+            Stmt::Set { node, index, .. } => self.store(Array::Node(*node), index, None, path),
+            Stmt::SetLocal { local, index, .. } => self.store(Array::Local(*local), index, None, path),
+            Stmt::SetDynamic { node, index, axis, .. } => {
+                self.store(Array::Node(*node), index, Some(*axis), path);
+            }
             Stmt::Zero { node } => self.zeroed.push((path.clone(), *node)),
             Stmt::Declare { local, .. } => drop(self.own.insert(Array::Local(*local))),
-            Stmt::Comment(_) => {}
+            Stmt::Comment(_) | Stmt::Log { .. } => {}
         }
     }
 
-    fn store(&mut self, array: Array, index: &'r Indices, value: &'r Expr, path: &[usize]) {
+    fn store(&mut self, array: Array, index: &'r Indices, computed: Option<usize>, path: &[usize]) {
+        self.list.push(Access { array, index, guard: None, computed, write: true, path: path.to_vec() });
+    }
+
+    fn reads(&mut self, value: &'r Expr, path: &[usize]) {
         walk::each_expr(value, &mut |expr| {
-            let (array, index, guard) = match expr {
-                Expr::Get { node, index } => (Array::Node(*node), index, None),
-                Expr::GetGuarded { guard, node, index, .. } => (Array::Node(*node), index, Some(guard)),
-                Expr::GetLocal { local, index } => (Array::Local(*local), index, None),
+            let (array, index, guard, computed) = match expr {
+                Expr::Get { node, index } => (Array::Node(*node), index, None, None),
+                Expr::GetGuarded { guard, node, index, .. } => (Array::Node(*node), index, Some(guard), None),
+                Expr::GetDynamic { node, index, axis, .. } => (Array::Node(*node), index, None, Some(*axis)),
+                Expr::GetLocal { local, index } => (Array::Local(*local), index, None, None),
                 _ => return,
             };
-            self.list.push(Access { array, index, guard, write: false, path: path.to_vec() });
+            self.list.push(Access { array, index, guard, computed, write: false, path: path.to_vec() });
         });
-        self.list.push(Access { array, index, guard: None, write: true, path: path.to_vec() });
     }
 }
 
@@ -169,6 +181,9 @@ impl Separation<'_> {
 
     fn separates(&self, dim: usize, accesses: &[&Access<'_>]) -> bool {
         let Some(first) = accesses.first().map(|a| &a.index[dim]) else { return true };
+        if accesses.iter().any(|a| a.computed == Some(dim)) {
+            return false;
+        }
         let (c, outer) = (first.coefficient(self.var), self.outer(first));
         let alike =
             |a: &&Access<'_>| a.index[dim].coefficient(self.var) == c && self.outer(&a.index[dim]) == outer;

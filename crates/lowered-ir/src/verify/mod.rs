@@ -48,8 +48,16 @@
 //! * **V14** The operands of an operation have one type, the condition of `where` is `bool`, and bit operations are not
 //!   applied to floats. The value for elements outside a guard has the node's type.
 //! * **V15** A stored value has the type of what it is stored in.
-//! * **V16** `u32x4` values are only moved: read, written as constants, and stored. No operation takes or gives one.
+//! * **V16** `u32x4` values are moved (read, written as constants, selected by `arg1` and `arg2`, stored), made and taken by generators of
+//!   random bits, put together by `lanes` and taken apart by `lane`. No other operation takes or gives one.
 //! * **V17** A bit cast is between types of one size, and not to `bool`, which has only two of its byte's patterns.
+//!
+//! # Computed indices, lanes, logs
+//!
+//! * **V21** A computed index is of an integer type and stands for one of the array's dimensions, in which the index written is 0. An
+//!   accumulating store has an operation that accumulates ([`BinaryOp::accumulates`](crate::ir::BinaryOp::accumulates)).
+//! * **V22** A lane of a `u32x4` is 0 to 3.
+//! * **V23** Nothing is logged in a vector or parallel loop: its iterations have no order.
 //!
 //! # Merge buffer
 //!

@@ -13,7 +13,11 @@ pub(super) fn unary(op: UnaryOp, x: DType) -> Result<DType, Violation> {
 
 /// The type of `a op b`.
 pub(super) fn binary(op: BinaryOp, a: DType, b: DType) -> Result<DType, Violation> {
-    computable(a, || format!("the left operand of `{op}`"))?;
+    match op {
+        BinaryOp::Arg1 | BinaryOp::Arg2 => {}
+        _ if op.is_random() => same(a, DType::U32x4, || format!("the left operand of `{op}`"))?,
+        _ => computable(a, || format!("the left operand of `{op}`"))?,
+    }
     if op.is_bitwise() && a.is_float() {
         return Err(operand(format!("the left operand of `{op}`"), "an integer type or bool", a));
     }
@@ -25,7 +29,7 @@ pub(super) fn binary(op: BinaryOp, a: DType, b: DType) -> Result<DType, Violatio
 pub(super) fn ternary(op: TernaryOp, a: DType, b: DType, c: DType) -> Result<DType, Violation> {
     match op {
         TernaryOp::Where => same(a, DType::Bool, || "the condition of `where`".into())?,
-        TernaryOp::Fma => same(b, a, || "the second operand of `fma`".into())?,
+        TernaryOp::Fma | TernaryOp::Mul3 => same(b, a, || format!("the second operand of `{op}`"))?,
     }
     computable(b, || format!("the second operand of `{op}`"))?;
     same(c, b, || format!("the third operand of `{op}`"))?;
@@ -54,6 +58,33 @@ pub(super) fn bitcast(to: DType, x: DType) -> Result<DType, Violation> {
         });
     }
     Ok(to)
+}
+
+/// V14 for `lane k(x)`.
+pub(super) fn lane(x: DType) -> Result<DType, Violation> {
+    same(x, DType::U32x4, || "the operand of `lane`".into())?;
+    Ok(DType::U32)
+}
+
+/// V14 for one operand of `lanes`.
+pub(super) fn lane_of_lanes(x: DType) -> Result<(), Violation> {
+    same(x, DType::U32, || "an operand of `lanes`".into())
+}
+
+/// V14 for a computed index.
+pub(super) fn computed_index(x: DType, array: impl FnOnce() -> String) -> Result<(), Violation> {
+    match x.is_integer() {
+        true => Ok(()),
+        false => Err(operand(format!("the computed index of {}", array()), "an integer type", x)),
+    }
+}
+
+/// V21 for the operation of an accumulating store.
+pub(super) fn accumulation(op: BinaryOp, dtype: DType) -> Result<(), Violation> {
+    match op.accumulates() {
+        true => binary(op, dtype, dtype).map(drop),
+        false => Err(Violation::NotAccumulating { op: op.token() }),
+    }
 }
 
 /// V14 for two types that must agree.

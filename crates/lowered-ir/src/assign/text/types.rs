@@ -58,9 +58,10 @@ fn common_type(tree: &Tree) -> Type {
         },
         TreeKind::Binary(op, args) => join(*op, type_of(&args[0]), type_of(&args[1])),
         TreeKind::Ternary(TernaryOp::Where, args) => join(BinaryOp::Or, type_of(&args[1]), type_of(&args[2])),
-        TreeKind::Ternary(TernaryOp::Fma, args) => {
+        TreeKind::Ternary(op @ (TernaryOp::Fma | TernaryOp::Mul3), args) => {
             let product = join(BinaryOp::Mul, type_of(&args[0]), type_of(&args[1]));
-            join(BinaryOp::Add, product, type_of(&args[2]))
+            let last = if *op == TernaryOp::Fma { BinaryOp::Add } else { BinaryOp::Mul };
+            join(last, product, type_of(&args[2]))
         }
         TreeKind::Number(_)
         | TreeKind::Index(_)

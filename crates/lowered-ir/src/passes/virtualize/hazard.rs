@@ -63,7 +63,15 @@ impl Order {
                         self.store = Some((index.clone(), self.loops.clone()));
                     }
                 }
-                Stmt::SetLocal { value, .. } => self.value(value),
+                // What a computed index meets is not known.
+                Stmt::SetDynamic { node, at, value, .. } => {
+                    self.value(at);
+                    self.value(value);
+                    self.clear &= *node != self.node;
+                }
+                Stmt::SetLocal { .. } | Stmt::Log { .. } => {
+                    stmt.values().into_iter().for_each(|value| self.value(value));
+                }
                 Stmt::Zero { node } => self.clear &= *node != self.node,
                 Stmt::Declare { .. } | Stmt::Comment(_) => {}
             }
@@ -77,6 +85,9 @@ impl Order {
             {
                 self.clear &= self.store.is_none();
                 self.reads.push(index.clone());
+            }
+            if matches!(part, Expr::GetDynamic { node, .. } if *node == self.node) {
+                self.clear = false;
             }
         });
     }

@@ -192,7 +192,11 @@ pub(in crate::passes) fn rename_locals(block: &mut [Stmt], names: &BTreeMap<Loca
         match stmt {
             Stmt::For { body, .. } => rename_locals(body, names),
             Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => *local = new(*local),
-            Stmt::Set { .. } | Stmt::Zero { .. } | Stmt::Comment(_) => {}
+            Stmt::Set { .. }
+            | Stmt::SetDynamic { .. }
+            | Stmt::Zero { .. }
+            | Stmt::Comment(_)
+            | Stmt::Log { .. } => {}
         }
         if !matches!(stmt, Stmt::For { .. }) {
             walk::map_values(std::slice::from_mut(stmt), &mut |value| {
@@ -214,9 +218,9 @@ fn retarget(block: &mut [Stmt], node: NodeRef, local: LocalId) {
                 let value = std::mem::replace(value, Expr::local(local));
                 *stmt = Stmt::set_scalar(local, read_local(value, node, local));
             }
-            Stmt::SetLocal { value, .. } => {
-                let old = std::mem::replace(value, Expr::local(local));
-                *value = read_local(old, node, local);
+            // A producer stores to its node and its locals alone.
+            Stmt::SetLocal { .. } | Stmt::SetDynamic { .. } | Stmt::Log { .. } => {
+                walk::map_own_values(stmt, &mut |value| read_local(value, node, local));
             }
             Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
         }
@@ -263,6 +267,7 @@ fn guardable(body: &[Stmt], moving: &[Var], site: &Site<'_>) -> Result<(), Refus
                     obstacle = Some("a read at an index that the guard does not bound");
                 }
             }
+            Expr::GetDynamic { .. } => obstacle = Some("a read at a computed index"),
             Expr::Index { index, dtype: DType::I32 } if !fits_i32(index, &inner) => {
                 obstacle = Some("an embedded index of 32 bits");
             }

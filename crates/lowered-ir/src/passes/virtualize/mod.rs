@@ -90,6 +90,9 @@ fn first_setter(routine: &Routine, node: NodeRef) -> usize {
 
 /// Inlines one node everywhere and drops its setters, or leaves the routine as it was.
 fn inline(routine: &mut Routine, node: NodeRef, fresh: &mut Fresh) -> Result<(), Refusal> {
+    if reads_at_computed_index(routine, node) {
+        return Err(Refusal::ComputedIndex);
+    }
     let ranges = Ranges::of(routine);
     let producer = producer::extract(routine, node, &ranges)?;
     let replaced = replace_uses(routine, &producer, &ranges, fresh)?;
@@ -102,6 +105,16 @@ fn inline(routine: &mut Routine, node: NodeRef, fresh: &mut Fresh) -> Result<(),
         .filter_map(|stmt| without_setters(stmt, node))
         .collect();
     Ok(())
+}
+
+fn reads_at_computed_index(routine: &Routine, node: NodeRef) -> bool {
+    let mut found = false;
+    walk::each_value(&routine.body, &mut |value| {
+        walk::each_expr(value, &mut |part| {
+            found |= matches!(part, Expr::GetDynamic { node: n, .. } if *n == node);
+        });
+    });
+    found
 }
 
 /// Each statement of the body that uses the node, with the computation inlined.
@@ -147,8 +160,9 @@ fn uses_besides_accumulation(stmt: &Stmt, node: NodeRef) -> bool {
     let mut found = false;
     walk::each_stmt(std::slice::from_ref(stmt), &mut |s| match s {
         Stmt::Set { node: target, value, .. } if *target != node => found |= mentions(value, node),
-        Stmt::SetLocal { value, .. } if !alone => found |= mentions(value, node),
-        _ => {}
+        Stmt::Set { .. } => {}
+        Stmt::SetLocal { .. } if alone => {}
+        _ => found |= s.values().into_iter().any(|value| mentions(value, node)),
     });
     found
 }
@@ -170,7 +184,11 @@ fn mentions(value: &Expr, node: NodeRef) -> bool {
 /// The statement without stores to the node and without loops that become empty.
 fn without_setters(stmt: Stmt, node: NodeRef) -> Option<Stmt> {
     match stmt {
-        Stmt::Set { node: n, .. } | Stmt::Zero { node: n } if n == node => None,
+        Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n }
+            if n == node =>
+        {
+            None
+        }
         Stmt::For { var, lo, hi, kind, body } => {
             let was_empty = body.is_empty();
             let body: Block = body.into_iter().filter_map(|s| without_setters(s, node)).collect();
@@ -210,15 +228,13 @@ impl Inliner<'_> {
                     self.loops -= 1;
                     out.push(Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body });
                 }
-                Stmt::Set { node, index, value } => {
-                    let value = self.value(value, in_vector, &mut out)?;
-                    out.push(Stmt::Set { node: *node, index: index.clone(), value });
+                _ => {
+                    let mut stmt = stmt.clone();
+                    for value in stmt.values_mut() {
+                        *value = self.value(value, in_vector, &mut out)?;
+                    }
+                    out.push(stmt);
                 }
-                Stmt::SetLocal { local, index, value } => {
-                    let value = self.value(value, in_vector, &mut out)?;
-                    out.push(Stmt::SetLocal { local: *local, index: index.clone(), value });
-                }
-                Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => out.push(stmt.clone()),
             }
         }
         Ok(out)

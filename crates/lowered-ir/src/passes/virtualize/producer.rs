@@ -91,7 +91,7 @@ pub(super) fn extract(routine: &Routine, node: NodeRef, ranges: &Ranges) -> Resu
 pub(super) fn sets(stmt: &Stmt, node: NodeRef) -> bool {
     let mut found = false;
     walk::each_stmt(std::slice::from_ref(stmt), &mut |s| {
-        found |= matches!(s, Stmt::Set { node: n, .. } | Stmt::Zero { node: n } if *n == node);
+        found |= matches!(s, Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n } if *n == node);
     });
     found
 }
@@ -107,6 +107,7 @@ fn piece(routine: &Routine, stmt: &Stmt, node: NodeRef, ranges: &Ranges) -> Resu
         let one = match s {
             Stmt::Set { index, .. } => keys(routine, index, ranges),
             Stmt::Zero { .. } => Err(Refusal::InconsistentSetters),
+            Stmt::SetDynamic { .. } => Err(Refusal::ComputedIndex),
             _ => return,
         };
         failure = failure.take().or(one.and_then(|one| agree(&mut found, one)).err());
@@ -145,8 +146,12 @@ fn project(stmt: &Stmt, node: NodeRef) -> Option<Stmt> {
             let active = body.iter().any(|s| !matches!(s, Stmt::Declare { .. }));
             active.then(|| Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body })
         }
-        Stmt::Set { node: n, .. } | Stmt::Zero { node: n } if *n != node => None,
-        Stmt::Comment(_) => None,
+        Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n }
+            if *n != node =>
+        {
+            None
+        }
+        Stmt::Comment(_) | Stmt::Log { .. } => None,
         other => Some(other.clone()),
     }
 }
@@ -213,7 +218,8 @@ impl Check<'_> {
                 self.locals.insert(*local, self.around.len());
                 Ok(())
             }
-            Stmt::Zero { .. } | Stmt::Comment(_) => Ok(()),
+            Stmt::SetDynamic { .. } => Err(Refusal::ComputedIndex),
+            Stmt::Zero { .. } | Stmt::Comment(_) | Stmt::Log { .. } => Ok(()),
         }
     }
 

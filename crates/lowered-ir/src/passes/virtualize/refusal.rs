@@ -25,6 +25,9 @@ pub enum Refusal {
     /// A setter's loop ends where a symbol says.
     #[error("how much of it is set depends on a static symbol")]
     SymbolicRange,
+    /// It is read or set at an index computed at run time.
+    #[error("it is accessed at a computed index")]
+    ComputedIndex,
     /// Setters within one loop nest store at indices of different form.
     #[error("its setters within one loop nest disagree about its index")]
     InconsistentSetters,

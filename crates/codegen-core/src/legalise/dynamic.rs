@@ -1,0 +1,70 @@
+//! Computed indices: the index becomes an `i64`, an accumulating store a read, the operation and a store.
+
+use lowered_ir::ir::{BinaryOp, Expr, Indices, NodeRef, Stmt};
+use tnode::{DType, Scalar};
+
+use super::expr::Value;
+use super::{LegaliseError, Legaliser};
+
+/// An element whose index in one dimension is computed.
+pub(super) struct Computed<'a> {
+    pub(super) node: NodeRef,
+    pub(super) index: &'a Indices,
+    pub(super) axis: usize,
+}
+
+impl Legaliser<'_> {
+    pub(super) fn get_dynamic(
+        &mut self,
+        element: &Computed<'_>,
+        at: &Expr,
+        otherwise: &Expr,
+    ) -> Result<Value, LegaliseError> {
+        let at = self.computed_index(at)?;
+        let (otherwise, dtype) = self.value(otherwise)?;
+        let otherwise = self.stored(dtype, otherwise);
+        Ok(self.read(gather(element, at, otherwise), element.node))
+    }
+
+    pub(super) fn set_dynamic(
+        &mut self,
+        element: &Computed<'_>,
+        at: &Expr,
+        op: Option<BinaryOp>,
+        value: &Expr,
+    ) -> Result<Stmt, LegaliseError> {
+        let at = self.computed_index(at)?;
+        let (new, dtype) = self.value(value)?;
+        let Some(op) = op else {
+            return Ok(scatter(element, at, self.stored(dtype, new)));
+        };
+        let at = self.shared(at, DType::I64);
+        let nothing = Expr::Const(Scalar::zero(dtype));
+        let (old, _) = self.read(gather(element, at.clone(), nothing), element.node);
+        let (a, b) = if op.takes_new_first() { (new, old) } else { (old, new) };
+        let combined = self.binary(op, dtype, a, b)?;
+        Ok(scatter(element, at, self.stored(dtype, combined)))
+    }
+
+    /// A computed index as `i64`. Those of `u64` beyond its values become negative, hence stay outside of every dimension.
+    fn computed_index(&mut self, at: &Expr) -> Result<Expr, LegaliseError> {
+        let (at, dtype) = self.value(at)?;
+        self.require(DType::I64, "gather", dtype)?;
+        Ok(if dtype == DType::I64 { at } else { self.convert(dtype, DType::I64, at)? })
+    }
+}
+
+fn gather(element: &Computed<'_>, at: Expr, otherwise: Expr) -> Expr {
+    Expr::GetDynamic {
+        node: element.node,
+        index: element.index.clone(),
+        axis: element.axis,
+        at: Box::new(at),
+        otherwise: Box::new(otherwise),
+    }
+}
+
+fn scatter(element: &Computed<'_>, at: Expr, value: Expr) -> Stmt {
+    let (node, index, axis) = (element.node, element.index.clone(), element.axis);
+    Stmt::SetDynamic { node, index, axis, at, op: None, value }
+}

@@ -1,0 +1,71 @@
+//! Accesses at a computed index: outside of its dimension the address is that of the first element there, and nothing
+//! branches. What is read there is not used; what is stored there is what was there.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Opcode, Value, types};
+use lowered_ir::ir::{Expr, Indices, NodeRef};
+use tnode::DType;
+
+use super::Emitter;
+use super::address::Address;
+use super::memory::Element;
+use super::repr::Val;
+
+/// A node, the indices as written, and the dimension whose index is computed.
+type Computed<'a> = (NodeRef, &'a Indices, usize);
+
+impl Emitter<'_> {
+    /// A read; the alternative where the index is outside.
+    pub(super) fn gather(&mut self, element: Computed<'_>, at: &Expr, otherwise: &Expr) -> (DType, Val) {
+        let (dtype, other) = self.expr(otherwise);
+        if self.is_empty(element.0) {
+            return (dtype, other);
+        }
+        let (element, address, inside) = self.computed(element, at);
+        let read = Val::one(self.load_one(&element, address));
+        (dtype, self.select(dtype, &Val::one(inside), &read, &other))
+    }
+
+    /// A store, without effect where the index is outside.
+    pub(super) fn scatter(&mut self, element: Computed<'_>, at: &Expr, value: &Expr) {
+        if self.is_empty(element.0) {
+            return;
+        }
+        let (dtype, new) = self.expr(value);
+        let (element, address, inside) = self.computed(element, at);
+        let old = Val::one(self.load_one(&element, address));
+        let stored = self.select(dtype, &Val::one(inside), &new, &old);
+        self.store_register(element.array, stored.first(), address);
+    }
+
+    fn is_empty(&self, node: NodeRef) -> bool {
+        self.routine.node(node).dims.contains(&0)
+    }
+
+    /// The element, a safe address for it, and whether the index is inside, as a `bool`.
+    fn computed(&mut self, (node, index, axis): Computed<'_>, at: &Expr) -> (Element, Address, Value) {
+        let (_, at) = self.expr(at);
+        let decl = self.routine.node(node);
+        let stride: usize = decl.dims[axis + 1..].iter().product::<usize>() * decl.dtype.size_bytes();
+        let dim = self.ssa.int(types::I64, decl.dims[axis] as i64);
+        let inside = self.ssa.icmp(IntCC::UnsignedLessThan, at.first(), dim);
+        let zero = self.ssa.int(types::I64, 0);
+        let safe = self.ssa.ternary(Opcode::Select, inside, at.first(), zero);
+        let by = self.ssa.int(types::I64, stride as i64);
+        let bytes = self.ssa.binary(Opcode::Imul, safe, by);
+        let element = self.node_element(node, index);
+        let first = self.address(element.base, &element.bytes);
+        let base = self.ssa.binary(Opcode::Iadd, first.base, bytes);
+        (element, Address { base, offset: first.offset }, inside)
+    }
+
+    /// The `u32x4` of four words.
+    pub(super) fn lanes(&mut self, lanes: &[Expr; 4]) -> Val {
+        let zero = self.ssa.vector(types::I32X4, [0; 16]);
+        let vector = lanes.iter().enumerate().fold(zero, |vector, (lane, word)| {
+            let (_, word) = self.expr(word);
+            self.ssa.insert(vector, lane, word.first())
+        });
+        Val::one(vector)
+    }
+}
