@@ -7,7 +7,8 @@
 //!   writes every element exactly once. Where it writes no element twice, it stores the result without reading.
 //! * Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the operation computes, the result to
 //!   the type of the target; nothing else converts.
-//! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary ones.
+//! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary ones. Margins
+//!   that are read are set first where they may not hold what the reader needs; `margins.rs` beside this file says what.
 //! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the parent, with the
 //!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
 //! * A block's name and the end of it, and remarks, become comments.
@@ -15,6 +16,7 @@
 //! Lowering settles sizes and element types of the nodes and decides no memory mode.
 
 mod bounds;
+mod margins;
 mod step;
 mod view;
 
@@ -22,6 +24,7 @@ use std::collections::BTreeMap;
 
 use tnode::{TensorNode, View};
 
+use self::margins::Margins;
 use self::view::Views;
 use crate::assign::Assignments;
 use crate::indexing::StaticSymbol;
@@ -251,8 +254,11 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
         nodes.iter().enumerate().map(|(at, node)| (node.clone(), NodeRef(at as u32))).collect();
     let made = views.made(assignments);
     step::check_initialised(assignments, &views)?;
-    let mut ctx = step::Ctx { refs, views, ranges: ranges.clone(), renumbering, fresh: Fresh::default() };
-    let body = step::lower_steps(&assignments.steps, &mut ctx)?;
+    let margins = Margins::new(assignments);
+    let fresh = Fresh::default();
+    let mut ctx = step::Ctx { refs, views, margins, ranges: ranges.clone(), renumbering, fresh };
+    let mut body = step::lower_steps(&assignments.steps, &mut ctx)?;
+    margins::restore(&mut ctx, &mut body)?;
     let name = options.name.clone().unwrap_or_else(|| assignments.routine_name());
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();

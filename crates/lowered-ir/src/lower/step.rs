@@ -7,10 +7,11 @@ use tnode::{DType, MemoryMode, Scalar, TensorNode};
 
 use super::LowerError;
 use super::bounds::{bounds_of, layout};
+use super::margins::{self, Margins};
 use super::view::Views;
 use crate::assign::{self, Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Rhs, Step};
 use crate::indexing::{
-    AxisIndex, are_injective, are_surjective, extent, identity_projections, reflect_projection,
+    AxisIndex, Projections, are_injective, are_surjective, extent, identity_projections, reflect_projection,
 };
 use crate::ir::{
     Affine, Block, Expr, Fresh, Guard, Indices, LoopId, NodeRef, Range, Stmt, SymbolId, TernaryOp, Var,
@@ -22,6 +23,8 @@ pub(super) struct Ctx {
     pub(super) refs: BTreeMap<TensorNode, NodeRef>,
     /// The nodes that are part of others.
     pub(super) views: Views,
+    /// What the margins of padded nodes hold.
+    pub(super) margins: Margins,
     /// The range of each symbol of the routine.
     pub(super) ranges: Vec<i64>,
     /// The routine's symbol for each symbol of the assignments.
@@ -37,10 +40,15 @@ impl Ctx {
     }
 
     /// Where an element of a node is in memory: the array declared for it or its parent, and the indices there.
-    fn element(&self, node: &TensorNode, index: Indices) -> (NodeRef, Indices) {
+    pub(super) fn element(&self, node: &TensorNode, index: Indices) -> (NodeRef, Indices) {
         let (home, leading) = self.views.home(node);
         let leading = leading.iter().map(|&id| Affine::var(self.symbol(id)));
         (self.refs[&home], leading.chain(index).collect())
+    }
+
+    /// The least and greatest value of an index of an assignment.
+    pub(super) fn bounds(&self, index: &Affine, projections: &Projections) -> (i64, i64) {
+        bounds_of(index, projections, |id| self.ranges[self.symbol(id).index()])
     }
 }
 
@@ -96,6 +104,7 @@ pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerE
 /// The accumulations of one step: every target is filled before any of them accumulates.
 fn lower_accums(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
     accums.iter().try_for_each(check_types)?;
+    margins::prepare(accums, ctx, block)?;
     let mut injective: BTreeMap<&TensorNode, bool> = BTreeMap::new();
     for accum in accums {
         if injective.contains_key(&accum.lhs) {
@@ -161,7 +170,7 @@ fn check_types(accum: &Accum) -> Result<(), LowerError> {
 }
 
 /// The loops of a nest, outermost first.
-type Loops = SmallVec<[(LoopId, i64); 4]>;
+pub(super) type Loops = SmallVec<[(LoopId, i64); 4]>;
 
 /// A fresh variable for each iterator of a product space.
 fn fresh_loops(space: &[usize], iterators: &[LoopId], ctx: &mut Ctx) -> (Loops, BTreeMap<LoopId, LoopId>) {
@@ -170,7 +179,7 @@ fn fresh_loops(space: &[usize], iterators: &[LoopId], ctx: &mut Ctx) -> (Loops, 
     (loops, vars)
 }
 
-fn nest(loops: &[(LoopId, i64)], body: Block) -> Block {
+pub(super) fn nest(loops: &[(LoopId, i64)], body: Block) -> Block {
     loops.iter().rev().fold(body, |body, &(var, extent)| vec![Stmt::serial(var, extent, body)])
 }
 
@@ -272,7 +281,7 @@ impl Place<'_> {
     }
 
     fn bounds(&self, index: &Affine) -> (i64, i64) {
-        bounds_of(index, &self.accum.projections, |id| self.ctx.ranges[self.ctx.symbol(id).index()])
+        self.ctx.bounds(index, &self.accum.projections)
     }
 
     fn index_value(&self, projection: &[AxisIndex], to: DType) -> Expr {

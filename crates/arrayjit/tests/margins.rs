@@ -1,0 +1,95 @@
+//! A convolution and a max-pool of the same padded images, on every backend: each finds in the margins what it needs.
+
+use arrayjit::settings::Settings;
+use arrayjit::{Backend, DType, HostArray, Padding, TensorNode};
+
+const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
+const SIDE: usize = 9;
+
+fn node(name: &str, dims: &[usize]) -> TensorNode {
+    TensorNode::builder(name).dims(dims.iter().copied()).build().expect("a small node")
+}
+
+/// Small integers of either sign, so that sums are exact in any order.
+fn values(count: usize, seed: usize) -> Vec<f64> {
+    (0..count).map(|i| ((i * 7 + seed * 5) % 11) as f64 - 5.0).collect()
+}
+
+/// The convolution with a 3 × 3 kernel that keeps the size, and the maximum over every second 3 × 3 window.
+fn reference(x: &[f64], w: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let at = |i: usize, j: usize| {
+        let (i, j) = (i.checked_sub(1)?, j.checked_sub(1)?);
+        (i < SIDE && j < SIDE).then(|| x[i * SIDE + j])
+    };
+    let window = |i: usize, j: usize| (0..9).map(move |kl| (kl, i + kl / 3, j + kl % 3));
+    let conv = |p: usize| window(p / SIDE, p % SIDE).map(|(kl, i, j)| at(i, j).unwrap_or(0.0) * w[kl]).sum();
+    let pool = |p: usize| {
+        let inside = window(2 * (p / 5), 2 * (p % 5)).filter_map(|(_, i, j)| at(i, j));
+        inside.fold(f64::NEG_INFINITY, f64::max)
+    };
+    ((0..SIDE * SIDE).map(conv).collect(), (0..25).map(pool).collect())
+}
+
+#[test]
+fn two_readers_of_one_padded_node() {
+    let (xs, ws) = (values(SIDE * SIDE, 1), values(9, 2));
+    let (conv, pool) = reference(&xs, &ws);
+    for (name, neutral) in BACKENDS.iter().flat_map(|name| [None, Some(0.0), Some(-7.0)].map(|n| (*name, n)))
+    {
+        let backend =
+            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+        let padding = Padding::new([(1, 1), (1, 1)], neutral);
+        let x = TensorNode::builder("x").dims([SIDE, SIDE]).padding(padding.clone()).build().expect("small");
+        let (w, y, z) = (node("w", &[3, 3]), node("y", &[SIDE, SIDE]), node("z", &[5, 5]));
+        let text = "y[i,j] :+= x[i + k - 1, j + l - 1] * w[k,l]
+            z[i,j] :max= x[2*i + k - 1, 2*j + l - 1] where k < 3, l < 3";
+        let code = backend.compile(text, [&x, &w, &y, &z]).expect("a valid text");
+        let mut image = HostArray::zeros_padded(DType::F32, [SIDE, SIDE], padding).expect("small");
+        image.set_values(&xs).expect("as many");
+        let mut kernel = HostArray::zeros(DType::F32, [3, 3]).expect("small");
+        kernel.set_values(&ws).expect("as many");
+        let context = backend.context().expect("a stream");
+        let context =
+            context.init_from_host(&x, &image).expect("memory").init_from_host(&w, &kernel).expect("memory");
+        let routine = code.link(&context).expect("all nodes are there");
+        // The second run finds the margins as the first left them.
+        for run in 0..2 {
+            routine.run(&[]).expect("scheduled").sync().expect("ran");
+            let got = |node| routine.context().to_host(node).expect("in the context");
+            assert_eq!(got(&y).values(), conv, "{name} {neutral:?} run {run}");
+            assert_eq!(got(&z).values(), pool, "{name} {neutral:?} run {run}");
+            if neutral.is_some() {
+                assert!(got(&x) == image, "{name} {neutral:?}: the margins hold what is declared");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hidden_layer_with_margins() {
+    let (xs, ws) = (values(SIDE * SIDE, 3), values(9, 4));
+    let (conv, _) = reference(&xs, &ws);
+    let (_, pool) = reference(&conv, &ws);
+    for name in BACKENDS {
+        let backend =
+            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+        let padding = Padding::new([(1, 1), (1, 1)], None);
+        let hidden =
+            TensorNode::builder("hidden").dims([SIDE, SIDE]).padding(padding).build().expect("small");
+        let (x, w, z) = (node("x", &[SIDE, SIDE]), node("w", &[3, 3]), node("z", &[5, 5]));
+        let text = "hidden[i,j] :+= pad(x, 0)[i + k - 1, j + l - 1] * w[k,l]
+            z[i,j] :max= hidden[2*i + k - 1, 2*j + l - 1] where k < 3, l < 3";
+        let code = backend.compile(text, [&x, &w, &hidden, &z]).expect("a valid text");
+        let array = |values: &[f64], dims: [usize; 2]| {
+            let mut array = HostArray::zeros(DType::F32, dims).expect("small");
+            array.set_values(values).expect("as many");
+            array
+        };
+        let context = backend.context().expect("a stream");
+        let context = context.init_from_host(&x, &array(&xs, [SIDE, SIDE])).expect("memory");
+        let context = context.init_from_host(&w, &array(&ws, [3, 3])).expect("memory");
+        let routine = code.link(&context).expect("nothing has to be there for the hidden layer");
+        routine.run(&[]).expect("scheduled").sync().expect("ran");
+        assert_eq!(routine.context().to_host(&z).expect("in the context").values(), pool, "{name}");
+    }
+}

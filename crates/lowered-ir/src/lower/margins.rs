@@ -1,0 +1,166 @@
+//! Margins: what the elements around the values of a padded node hold when they are read.
+//!
+//! A read that may reach into margins *needs* them to hold the neutral element, in the node's type, of the operation that
+//! accumulates: 0 for sums, the lowest value for `max`, the highest for `min`, 1 for products. What the expression does
+//! with the element is not looked at: `y[i] :+= x[i + k] * w[k]` needs 0, and so does `y[i] :+= exp(x[i + k])`. A plain
+//! assignment needs what the padding declares as neutral, or 0. The node of a subexpression, which is virtual, has the
+//! needs of the statement that reads it.
+//!
+//! Margins that hold something else, or nobody knows what, are set by loops over the margins alone before the step that
+//! reads them; steps in a row with the same need set them once. What they hold when a routine begins:
+//! * where the padding declares a neutral value, that value. A routine that sets other values puts it back at its end.
+//!   A routine that fills the node, so that it may be the first to use its memory, does not know: it sets the margins
+//!   before it reads them, and at its end if the value is not the 0 of fresh memory;
+//! * where it does not, anything.
+//!
+//! Merge buffers have the margins of the array they are a copy of.
+
+use std::collections::BTreeMap;
+
+use tnode::{Scalar, TensorNode};
+
+use super::LowerError;
+use super::bounds::{Layout, layout};
+use super::step::{Ctx, Loops, nest};
+use crate::assign::{self, Accum, AccumOp, Assignments, Operand};
+use crate::indexing::{AxisIndex, extent};
+use crate::ir::{Affine, Block, Expr, Stmt, Var};
+
+/// What is known of the margins of each padded node, step by step.
+#[derive(Debug, Default)]
+pub(super) struct Margins {
+    /// What they hold now; `None` where nobody knows.
+    held: BTreeMap<TensorNode, Option<Scalar>>,
+    /// The operation that accumulates the values of each virtual node.
+    readers: BTreeMap<TensorNode, AccumOp>,
+}
+
+impl Margins {
+    /// What is known before the first step.
+    pub(super) fn new(assignments: &Assignments) -> Margins {
+        let filled = assignments.embedded_nodes();
+        let held = |node: TensorNode| {
+            node.padding()?;
+            let known = if filled.contains(&node) { None } else { declared(&node) };
+            Some((node, known))
+        };
+        let held = assignments.nodes().into_iter().filter_map(held).collect();
+        Margins { held, readers: readers(assignments) }
+    }
+
+    /// The operation for whose sake an accumulation reads its operands.
+    fn reader(&self, accum: &Accum) -> AccumOp {
+        match accum.op {
+            AccumOp::Assign => self.readers.get(&accum.lhs).copied().unwrap_or(AccumOp::Assign),
+            op => op,
+        }
+    }
+}
+
+/// The value that the margins of a node hold between routines, if it declares one.
+fn declared(node: &TensorNode) -> Option<Scalar> {
+    Some(Scalar::from_f64(node.dtype(), node.padding()?.neutral?))
+}
+
+/// For each virtual node, the operation of its first reader, or of the first reader of that if it is virtual too.
+fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
+    let mut accums: Vec<&Accum> = Vec::new();
+    assign::each_step(&assignments.steps, &mut |step| accums.extend(step.accums()));
+    let mut margins = Margins::default();
+    for accum in accums.into_iter().rev() {
+        let op = margins.reader(accum);
+        let read = accum.rhs.operands().iter().filter_map(Operand::node);
+        let read: Vec<TensorNode> = read.filter(|node| node.mode().known_virtual()).cloned().collect();
+        margins.readers.extend(read.into_iter().map(|node| (node, op)));
+    }
+    margins.readers
+}
+
+/// Sets the margins that a step reads and that do not hold what it needs.
+pub(super) fn prepare(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    for accum in accums.iter().filter(|accum| !accum.projections.product_space().contains(&0)) {
+        for (operand, projection) in accum.rhs.operands().iter().zip(accum.projections.project_rhs()) {
+            let Operand::Node(node) = operand else { continue };
+            if node.padding().is_none() || !reaches_margins(accum, projection, &layout(node)?, ctx) {
+                continue;
+            }
+            let needed = match ctx.margins.reader(accum) {
+                AccumOp::Assign => declared(node).unwrap_or(Scalar::zero(node.dtype())),
+                op => op.neutral(node.dtype()),
+            };
+            set(node, needed, ctx, block)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts back what margins hold between routines.
+pub(super) fn restore(ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    let held: Vec<_> = ctx.margins.held.iter().map(|(node, held)| (node.clone(), *held)).collect();
+    for (node, held) in held {
+        let Some(value) = declared(&node).filter(|_| !node.mode().known_virtual()) else { continue };
+        // Memory that nobody set yet is 0.
+        let fresh = held.is_none() && value == Scalar::zero(node.dtype());
+        if !fresh {
+            set(&node, value, ctx, block)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether some index may be outside of the values.
+fn reaches_margins(accum: &Accum, projection: &[AxisIndex], layout: &Layout, ctx: &Ctx) -> bool {
+    projection.iter().zip(&layout.inner).any(|(index, &inner)| {
+        let (lo, hi) = ctx.bounds(&index.affine(), &accum.projections);
+        lo < 0 || hi >= extent(inner)
+    })
+}
+
+/// Sets the margins of a node, unless they hold the value already.
+fn set(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
+    if ctx.margins.held.insert(node.clone(), Some(value)) == Some(Some(value)) {
+        return Ok(());
+    }
+    let Layout { left, inner, padded } = layout(node)?;
+    let values = |axis: usize| (left[axis], left[axis] + extent(inner[axis]));
+    let whole = |axis: usize| (0, extent(padded[axis]));
+    for axis in 0..padded.len() {
+        let (first, last) = (values(axis).0, values(axis).1);
+        for strip in [(0, first), (last, whole(axis).1)] {
+            // Axes before this one had their margins set already, corners included.
+            let side = |other: usize| match other.cmp(&axis) {
+                std::cmp::Ordering::Less => values(other),
+                std::cmp::Ordering::Equal => strip,
+                std::cmp::Ordering::Greater => whole(other),
+            };
+            fill_box(node, (0..padded.len()).map(side), value, ctx, block);
+        }
+    }
+    Ok(())
+}
+
+/// Sets the elements of a box, given per axis as the first index and one past the last.
+fn fill_box(
+    node: &TensorNode,
+    sides: impl Iterator<Item = (i64, i64)>,
+    value: Scalar,
+    ctx: &mut Ctx,
+    block: &mut Block,
+) {
+    let sides: Vec<(i64, i64)> = sides.collect();
+    if sides.iter().any(|(lo, hi)| lo >= hi) {
+        return;
+    }
+    let mut loops = Loops::new();
+    let mut position = |&(lo, hi): &(i64, i64)| {
+        if hi - lo == 1 {
+            return Affine::constant(lo);
+        }
+        let var = ctx.fresh.loop_id();
+        loops.push((var, hi - lo));
+        Affine::var(Var::Loop(var)).plus_constant(lo)
+    };
+    let index = sides.iter().map(&mut position).collect();
+    let (node, index) = ctx.element(node, index);
+    block.extend(nest(&loops, vec![Stmt::Set { node, index, value: Expr::Const(value) }]));
+}
