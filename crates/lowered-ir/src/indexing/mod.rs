@@ -8,10 +8,12 @@
 pub(crate) mod concat;
 mod coverage;
 pub mod einsum;
+mod window;
 
 use std::fmt;
 
 pub(crate) use self::coverage::{are_injective, are_surjective};
+pub use self::window::Window;
 use smallvec::SmallVec;
 use tnode::Dims;
 

@@ -1,0 +1,71 @@
+//! Windows: how many positions a kernel has along an axis.
+
+/// A kernel that moves along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// How many elements the kernel has.
+    pub kernel: usize,
+    /// How far apart they are on the axis.
+    pub dilation: usize,
+    /// How far the kernel moves from one position to the next; 0 counts as 1.
+    pub stride: usize,
+}
+
+impl Window {
+    /// How many elements of the axis lie between the first and the last of the kernel, both included.
+    pub fn span(self) -> usize {
+        match self.kernel {
+            0 => 0,
+            kernel => self.dilation.saturating_mul(kernel - 1).saturating_add(1),
+        }
+    }
+
+    /// The number of positions at which the kernel lies within an axis of size `size`.
+    pub fn valid_positions(self, size: usize) -> usize {
+        size.checked_sub(self.span()).map_or(0, |room| room / self.stride.max(1) + 1)
+    }
+
+    /// The number of positions around every `stride`-th element: the kernel may reach out of the axis by half its span.
+    pub fn padded_positions(self, size: usize) -> usize {
+        size.div_ceil(self.stride.max(1))
+    }
+
+    /// The margins, left and right, that the windows of [`padded_positions`](Window::padded_positions) reach into. The
+    /// kernel's element in the middle, or after it for an even span, is on the element that the window is around.
+    pub fn padding(self, size: usize) -> (usize, usize) {
+        let Some(last) = self.padded_positions(size).checked_sub(1) else { return (0, 0) };
+        let left = self.span().saturating_sub(1) / 2;
+        let end = (last * self.stride.max(1)).saturating_add(self.span());
+        (left, end.saturating_sub(left).saturating_sub(size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_those_that_fit() {
+        for (kernel, dilation, stride) in
+            (1..5).flat_map(|k| (1..4).flat_map(move |d| (1..4).map(move |s| (k, d, s))))
+        {
+            let window = Window { kernel, dilation, stride };
+            for size in 1..14usize {
+                let fits = |o: &usize| o * stride + dilation * (kernel - 1) < size;
+                assert_eq!(window.valid_positions(size), (0..size).filter(fits).count(), "{window:?} {size}");
+                let around = (0..size).step_by(stride).count();
+                assert_eq!(window.padded_positions(size), around, "{window:?} {size}");
+                let (left, right) = window.padding(size);
+                let ends =
+                    (0..around).map(|o| (o * stride) as i64 - left as i64 + (window.span() - 1) as i64);
+                let beyond = ends.max().unwrap_or(0) - (size as i64 - 1);
+                assert_eq!(
+                    (left, right as i64),
+                    ((window.span() - 1) / 2, beyond.max(0)),
+                    "{window:?} {size}"
+                );
+            }
+        }
+        assert_eq!(Window { kernel: 0, dilation: 1, stride: 1 }.valid_positions(3), 4);
+    }
+}
