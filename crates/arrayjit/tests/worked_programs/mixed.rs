@@ -148,7 +148,28 @@ fn a_target_of_another_type_accumulates_in_its_own() {
         outcome.expect("n", &[3.0], 0.0);
         outcome.expect("m", &[8.0], 0.0);
     }
-    let program =
-        Program::new("b :or= x[i] > 2").given("x", F32, &[3], &[1.0, 2.0, 3.0]).kept("b", Bool, &[]);
-    expect(&program, "b", &[1.0], 0.0);
+}
+
+/// Truth values accumulate too: the greatest of them is whether any holds, the least whether all do.
+#[test]
+fn truth_values_accumulate() {
+    for (x, any, all) in
+        [([1.0, 2.0, 3.0], 1.0, 0.0), ([1.0, 2.0, 2.0], 0.0, 0.0), ([3.0, 4.0, 5.0], 1.0, 1.0)]
+    {
+        let text = "
+            any :or= x[i] > 2
+            all :and= x[i] > 2
+            greatest :max= x[i] > 2
+            least :min= x[i] > 2
+        ";
+        let mut program = Program::new(text).given("x", F32, &[3], &x);
+        for name in ["any", "all", "greatest", "least"] {
+            program = program.kept(name, Bool, &[]);
+        }
+        for outcome in program.run() {
+            for (name, expected) in [("any", any), ("all", all), ("greatest", any), ("least", all)] {
+                outcome.expect(name, &[expected], 0.0);
+            }
+        }
+    }
 }

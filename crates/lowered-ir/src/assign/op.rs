@@ -116,6 +116,7 @@ impl fmt::Display for AccumOp {
 /// The lowest (`sign < 0`) or highest value of a type, infinite if it has infinities.
 fn extreme(dtype: DType, sign: f64) -> Scalar {
     match dtype {
+        DType::Bool => Scalar::from_f64(dtype, sign.max(0.0)),
         DType::Fp8E4m3fn => Scalar::from_f64(dtype, 448.0 * sign),
         _ => Scalar::from_f64(dtype, f64::INFINITY * sign),
     }
@@ -166,6 +167,7 @@ mod tests {
         assert_eq!(AccumOp::ALL.map(f32_of), expected);
         assert_eq!(AccumOp::Max.neutral(DType::I32).as_i64(), i64::from(i32::MIN));
         assert_eq!(AccumOp::Min.neutral(DType::U8).as_i64(), 255);
+        assert_eq!(AccumOp::Max.neutral(DType::Bool).as_i64(), 0);
         assert_eq!(AccumOp::Max.neutral(DType::Fp8E4m3fn).as_f64(), -448.0);
         assert_eq!(AccumOp::Max.neutral(DType::Fp8E5m2).as_f64(), f64::NEG_INFINITY);
     }
