@@ -36,7 +36,7 @@ const fn bound(op: UnaryOp, single: f64, double: f64, platform: fn(f64) -> f64) 
 }
 
 pub(crate) const BOUNDS: [Bound; 10] = [
-    bound(UnaryOp::Exp, 1.0, 1.0, f64::exp),
+    bound(UnaryOp::Exp, 1.1, 1.1, f64::exp),
     bound(UnaryOp::Exp2, 1.0, 1.0, f64::exp2),
     bound(UnaryOp::Log, 1.0, 1.0, f64::ln),
     bound(UnaryOp::Log2, 1.5, 1.0, f64::log2),
