@@ -141,7 +141,7 @@ fn mistakes_are_shown_in_place() {
         1 | y := offsets() where i < 3
           |                      ^^^^^
 
-        line 1, column 10: unknown function `offsets`; expected one of abs, and, bf16, bit_and, bit_or, bit_xor, bool, cos
+        line 1, column 10: `offsets` fills a whole node and is no value; expected a statement of its own: `y := offsets()`
         1 | y := 2 * offsets()
           |          ^^^^^^^
 

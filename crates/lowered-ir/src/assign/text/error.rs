@@ -226,6 +226,14 @@ pub enum TextErrorKind {
         /// The most there may be.
         limit: usize,
     },
+    /// A function that fills a node, used as a value.
+    #[error("`{name}` fills a whole node and is no value; expected a statement of its own: `{form}`")]
+    NoValue {
+        /// The function.
+        name: String,
+        /// How it is used.
+        form: String,
+    },
     /// A size of no letter.
     #[error("`{name}` is no index letter of this statement, so it has no size")]
     NoLetter {

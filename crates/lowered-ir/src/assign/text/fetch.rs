@@ -17,6 +17,18 @@ const FORMS: [(&str, &str); 5] = [
     ("slice", "node, @symbol"),
 ];
 
+/// An example of a statement with that function; empty if it fills no node.
+fn statement_form(name: &str) -> String {
+    let form = FORMS.iter().find(|(form, _)| *form == name);
+    form.map_or_else(String::new, |(form, inside)| format!("y := {form}({inside})"))
+}
+
+/// The error for a function that fills a node within an expression.
+pub(super) fn within_expression(name: &str) -> Option<TextErrorKind> {
+    let form = Some(statement_form(name)).filter(|form| !form.is_empty())?;
+    Some(TextErrorKind::NoValue { name: name.to_owned(), form })
+}
+
 impl Parser<'_> {
     /// Whether a function that fills a node comes next.
     pub(super) fn at_fetch(&self) -> bool {
@@ -33,10 +45,8 @@ impl Parser<'_> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a function")) };
         let whole = matches!(targets, [target] if target.indices.is_empty() && !target.merge);
         if !whole || !is_plain {
-            let (form, inside) = FORMS.iter().find(|(form, _)| *form == name).copied().unwrap_or_default();
-            return Err(
-                self.expected(&format!("a node without indices before it, as in `y := {form}({inside})`"))
-            );
+            return Err(self
+                .expected(&format!("a node without indices before it, as in `{}`", statement_form(&name))));
         }
         self.next();
         self.expect("(")?;

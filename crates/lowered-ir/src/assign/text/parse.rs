@@ -4,6 +4,7 @@ use tnode::DType;
 
 use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Linear, Number, Statement};
 use super::error::{Located, Span, TextErrorKind, near};
+use super::fetch;
 use super::lex::{Spanned, Token, describe, tokens};
 use crate::assign::AccumOp;
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
@@ -474,6 +475,9 @@ fn call(name: String, args: Vec<Expr>, name_span: Span, span: Span) -> Parsed<Ex
     if let Ok(dtype) = name.parse::<DType>() {
         let [a] = exactly(args).ok_or_else(|| arity(1))?;
         return node(ExprKind::Cast(dtype, Box::new(a)), span);
+    }
+    if let Some(kind) = fetch::within_expression(&name) {
+        return Err(kind.at(name_span));
     }
     let near = near(&name, functions());
     Err(TextErrorKind::UnknownFunction { name, near }.at(name_span))
