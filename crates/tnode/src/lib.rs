@@ -56,6 +56,7 @@ mod delayed; // element types settled late
 mod node; // the tensor node
 mod registry; // live nodes by id
 mod view; // nodes that are part of another
+mod weak; // handles that keep nobody alive
 
 // Arrays.
 mod bytes; // aligned memory, counted
@@ -90,3 +91,4 @@ pub use crate::render::RenderOptions;
 pub use crate::scalar::Scalar;
 pub use crate::state::{DEFAULT_STACK_THRESHOLD_BYTES, ModeState};
 pub use crate::view::View;
+pub use crate::weak::WeakNode;
