@@ -1,8 +1,7 @@
-//! The optimiser's decisions: every refusal, every rule of the mode policy, and what a routine reads and writes.
+//! The optimiser's decisions: every rule of the mode policy, and what a routine reads and writes.
 
 use lowered_ir::ir::{NodeRef, Routine};
 use lowered_ir::passes::access::analyse;
-use lowered_ir::passes::{Refusal, virtualize};
 use lowered_ir::pipeline::{OptimizeError, Optimized, Settings, optimize};
 use lowered_ir::{text, verify};
 use tnode::MemoryMode;
@@ -24,161 +23,6 @@ fn optimized(routine: Routine) -> Optimized {
 
 const USE: &str = "for i8 in 0..4 { %4[i8] := %2[i8] }";
 const T: NodeRef = NodeRef(2);
-
-/// The body cannot have `t` inlined: undecided, it is refused with this reason; specified virtual, that is an error.
-#[track_caller]
-fn refused(body: &str, expected: &str) {
-    let mut open = routine("", body);
-    let before = text::print(&open);
-    let refusals = virtualize::virtualize(&mut open, &[T]);
-    let texts: Vec<String> = refusals.iter().map(|(_, refusal)| refusal.to_string()).collect();
-    assert_eq!(texts, [expected]);
-    assert_eq!(text::print(&open), before, "a refusal leaves the routine as it was");
-    let error = optimize(routine("virtual", body), &Settings::default()).expect_err("t cannot be virtual");
-    let message = error.to_string();
-    assert!(
-        message.starts_with("routine \"t\": node %2 \"t\" is virtual, but cannot be because "),
-        "{message}"
-    );
-}
-
-#[test]
-fn a_node_without_setter_is_refused() {
-    refused(USE, "no statement of this routine computes it");
-}
-
-#[test]
-fn an_index_that_does_not_determine_the_loop_is_refused() {
-    let what = "it is set at index `2*i0 + i1`, which does not determine the loop variables";
-    refused(&format!("for i0 in 0..2 {{ for i1 in 0..2 {{ %2[2*i0 + i1] := %0[i0] }} }}\n{USE}"), what);
-    let what = "it is set at index `@s`, which does not determine the loop variables";
-    refused(&format!("zero %2\n%2[@s] := 1.0f32\n{USE}"), what);
-}
-
-#[test]
-fn a_diagonal_is_refused() {
-    let source = "routine @d strict { node %0 \"x\" f32[4] on_device node %1 \"t\" f32[4, 4]\nnode %2 \"y\" f32[4] on_device\n\
-                  zero %1\nfor i0 in 0..4 { %1[i0, i0] := %0[i0] }\nfor i1 in 0..4 { %2[i1] := %1[i1, 0] }\n}";
-    let mut diagonal = text::parse(&source.replace(" node", "\nnode")).unwrap_or_else(|e| panic!("{e}"));
-    let refusals = virtualize::virtualize(&mut diagonal, &[NodeRef(1)]);
-    assert_eq!(refusals, [(NodeRef(1), Refusal::RepeatedVariable)]);
-}
-
-#[test]
-fn a_range_that_depends_on_a_symbol_is_refused() {
-    let what = "how much of it is set depends on a static symbol";
-    refused(&format!("zero %2\nfor i0 in 0..min(4, @s) {{ %2[i0] := %0[i0] }}\n{USE}"), what);
-}
-
-#[test]
-fn setters_that_disagree_are_refused() {
-    let what = "its setters within one loop nest disagree about its index";
-    refused(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0]\n%2[0] := 1.0f32 }}\n{USE}"), what);
-    refused(
-        &format!("for i0 in 0..4 {{ for i1 in 0..4 {{ %2[i1] := %0[i0] }}\n%2[i0] := 1.0f32 }}\n{USE}"),
-        what,
-    );
-}
-
-#[test]
-fn a_use_that_straddles_setters_is_refused() {
-    let what = "a setter covers only a part of the elements that one use reads";
-    refused(&format!("zero %2\nfor i0 in 0..2 {{ %2[i0] := %0[i0] }}\n{USE}"), what);
-    refused(&format!("zero %2\n%2[1] := 1.0f32\n{USE}"), what);
-}
-
-#[test]
-fn a_recurrence_is_refused() {
-    let what = "an element is computed from other elements of the node itself";
-    refused(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] + 1.0f32 }}\n{USE}"), what);
-}
-
-#[test]
-fn locals_that_reach_beyond_one_element_are_refused() {
-    let outside = "declare l0 f32[] register\nl0 := 1.0f32\nfor i0 in 0..4 { %2[i0] := l0 }";
-    refused(&format!("{outside}\n{USE}"), "its computation uses the local l0 from outside of its loops");
-    let carried =
-        "for i1 in 0..1 { declare l0 f32[] register\nfor i0 in 0..4 { l0 := l0 + %0[i0]\n%2[i0] := l0 } }";
-    refused(
-        &format!("{carried}\n{USE}"),
-        "its computation carries the local l0 from one element to the next",
-    );
-}
-
-#[test]
-fn a_use_before_the_last_setter_is_refused() {
-    let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
-    let again = "for i1 in 0..4 { %2[i1] := 1.0f32 }";
-    refused(&format!("{set}\n{USE}\n{again}"), "it is used before its last setter is done");
-    let fused = "for i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := %2[i0] }";
-    refused(fused, "it is used before its last setter is done");
-}
-
-#[test]
-fn an_overwritten_input_is_refused() {
-    let what = "its input \"x\" is overwritten before its last use";
-    let set = "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }";
-    refused(&format!("{set}\nzero %0\n{USE}"), what);
-    // The use itself overwrites it: at another element, twice, in a loop that comes back, before reading.
-    refused(&format!("{set}\nfor i1 in 0..4 {{ %0[-i1 + 3] := %2[i1] }}"), what);
-    refused(&format!("{set}\nfor i1 in 0..4 {{ for i2 in 0..2 {{ %0[i1] := %2[i1] }} }}"), what);
-    refused(&format!("{set}\nfor i1 in 0..4 {{ %0[i1] := 1.0f32\n%4[i1] := %2[i1] }}"), what);
-    // The setter's own loop overwrites it.
-    let fused = "for i0 in 0..4 { %2[i0] := %0[i0]\n%0[i0] := 1.0f32 }";
-    refused(&format!("{fused}\n{USE}"), what);
-}
-
-#[test]
-fn a_reduction_inside_a_vector_loop_is_refused() {
-    let sum = "zero %2\nfor i0 in 0..4 { for i1 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1] } }";
-    let what = "its computation has a loop, and it is used inside a vector loop";
-    refused(&format!("{sum}\nfor i8 in 0..4 vector {{ %4[i8] := %2[i8] }}"), what);
-}
-
-#[test]
-fn what_cannot_be_guarded_is_refused() {
-    let guarded = "for i8 in 0..4 { %4[i8] := guarded(0 <= i8 - 1 < 4, %2[i8 - 1], 0.0f32) }";
-    let merge = "for i0 in 0..4 { %2[i0] := merge %0[i0] }";
-    let what = "a guarded use needs its computation guarded, which a read of the merge buffer cannot be";
-    refused(&format!("{merge}\n{guarded}"), what);
-}
-
-#[test]
-fn a_chain_of_windows_grows_too_large_and_is_refused() {
-    let mut source = String::from("routine @w strict {\nnode %0 \"n0\" f32[64] on_device\n");
-    for i in 1..=12 {
-        source += &format!(
-            "node %{i} \"n{i}\" f32[{}] {}\n",
-            64 - 2 * i,
-            if i < 12 { "virtual" } else { "on_device" }
-        );
-    }
-    for i in 1..=12 {
-        let p = i - 1;
-        source += &format!(
-            "for i{i} in 0..{} {{ %{i}[i{i}] := %{p}[i{i}] + %{p}[i{i} + 1] * %{p}[i{i} + 2] }}\n",
-            64 - 2 * i
-        );
-    }
-    let windows = text::parse(&(source + "}\n")).unwrap_or_else(|e| panic!("{e}"));
-    let error = optimize(windows, &Settings::default()).expect_err("3 to the power of 11 reads");
-    assert!(error.to_string().contains("more than 16384 operations"), "{error}");
-}
-
-#[test]
-fn a_long_chain_of_virtual_nodes_stays_shallow_and_small() {
-    let mut source = String::from("routine @c strict {\nnode %0 \"n0\" f32[4] on_device\n");
-    for i in 1..=300 {
-        source += &format!("node %{i} \"n{i}\" f32[4] {}\n", if i < 300 { "virtual" } else { "on_device" });
-    }
-    for i in 1..=300 {
-        source += &format!("for i{i} in 0..4 {{ %{i}[i{i}] := %{p}[i{i}] + %{p}[i{i}] }}\n", p = i - 1);
-    }
-    let chain = text::parse(&(source + "}\n")).unwrap_or_else(|e| panic!("{e}"));
-    let result = optimized(chain).routine;
-    verify::verify(&result).unwrap_or_else(|e| panic!("{e}"));
-    assert!(text::print(&result).lines().count() < 1000);
-}
 
 /// The mode of `t` after optimisation.
 fn mode_of_t(mode: &str, body: &str, settings: &Settings) -> Option<MemoryMode> {
@@ -299,7 +143,7 @@ fn two_merge_nodes_are_an_error() {
 #[test]
 fn explanations_tell_each_decision() {
     let body = format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] }}\n{USE}");
-    let text = optimized(routine("", &body)).explain();
+    let text = optimized(routine("", &body)).explain(T);
     assert!(text.contains("it is computed by a reduction"), "{text}");
     assert!(text.contains("%2 \"t\": local"), "{text}");
 }

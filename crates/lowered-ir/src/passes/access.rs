@@ -4,13 +4,17 @@
 //! an element that this routine did not write ([`NodeFacts::read_before_write`]), and how often an element is read at
 //! most ([`NodeFacts::visits`]). Where the exact answer is out of reach the analysis errs towards *read before written*
 //! and *visited more often*, which cost memory and never correctness.
+//!
+//! A read has been written before if it lies in a box that earlier statements have filled ([`super::cover`]), or if some store
+//! reaches its element, wherever the read stands, in one iteration that is done by then: that of a diagonal, or the one before.
 
 use std::collections::BTreeSet;
 
-use crate::ir::{Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
+use crate::ir::{Affine, Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
 
 use super::cover::{Cuboid, Written};
 use super::ranges::Ranges;
+use super::solve::{Solution, Target, solve};
 
 /// One read or write of a node in the text of a routine.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +105,8 @@ pub fn analyse(routine: &Routine) -> Facts {
         ranges: &ranges,
         nodes: vec![NodeFacts::default(); routine.nodes.len()],
         written: vec![Written::default(); routine.nodes.len()],
+        stored: vec![Vec::new(); routine.nodes.len()],
+        aliases: ranges.clone(),
         constexpr: BTreeSet::new(),
         loops: Vec::new(),
         position: 0,
@@ -114,11 +120,32 @@ pub fn analyse(routine: &Routine) -> Facts {
     Facts { nodes, ranges }
 }
 
+/// A store that happens in every iteration of its loops, all of which run.
+#[derive(Clone, Debug)]
+struct Stored {
+    /// The index, by other names of the loop variables.
+    index: Indices,
+    /// The loops around it, outermost first.
+    loops: Vec<LoopId>,
+}
+
+/// More stores of one node than this are not remembered.
+const MAX_STORES: usize = 64;
+
+/// The other name of a loop variable.
+fn alias(var: LoopId) -> LoopId {
+    LoopId(var.0 ^ (1 << 31))
+}
+
 struct Walker<'a> {
     routine: &'a Routine,
     ranges: &'a Ranges,
     nodes: Vec<NodeFacts>,
     written: Vec<Written>,
+    /// Stores that do happen, of each node.
+    stored: Vec<Vec<Stored>>,
+    /// The ranges, with those of the variables in `stored`.
+    aliases: Ranges,
     constexpr: BTreeSet<NodeRef>,
     loops: Vec<LoopId>,
     position: usize,
@@ -169,6 +196,7 @@ impl Walker<'_> {
         let constant = first && self.is_constexpr(value);
         self.remember_constexpr(node, constant);
         self.written[node.index()].store(index);
+        self.remember_store(node, index);
         let access = self.access(Some(index.clone()), false, false);
         self.nodes[node.index()].writes.push(access);
     }
@@ -207,6 +235,45 @@ impl Walker<'_> {
             facts.visits = facts.visits.saturating_add(access.visits);
         }
         facts.reads.push(access);
+    }
+
+    fn remember_store(&mut self, node: NodeRef, index: &Indices) {
+        let runs = |var: &LoopId| self.ranges.get(*var).is_some_and(|info| info.surely_runs());
+        let stored = &mut self.stored[node.index()];
+        if stored.len() == MAX_STORES || !self.loops.iter().all(runs) {
+            return;
+        }
+        let mut renamed = index.clone();
+        for &var in &self.loops {
+            self.aliases.alias(var, alias(var));
+            renamed.iter_mut().for_each(|i| *i = i.substitute(var, &Affine::var(alias(var))));
+        }
+        stored.push(Stored { index: renamed, loops: self.loops.clone() });
+    }
+
+    /// Whether one of the stores met so far has surely reached the element.
+    fn is_stored(&self, node: NodeRef, index: &Indices, guard: Option<&Guard>) -> bool {
+        let always = Guard::new();
+        self.stored[node.index()].iter().any(|store| {
+            let loops: Vec<LoopId> = store.loops.iter().copied().map(alias).collect();
+            let target = Target { index: &store.index, loops: &loops };
+            let solution = solve(target, index, guard.unwrap_or(&always), &self.aliases);
+            matches!(solution, Ok(Some(s)) if s.conditions.is_empty() && s.kept.is_empty() && self.is_done(store, &s))
+        })
+    }
+
+    /// Whether the iteration comes before the present one: by the first loop around both in which they differ, or, where they do
+    /// not, by the order of the text.
+    fn is_done(&self, store: &Stored, solution: &Solution) -> bool {
+        let shared = store.loops.iter().zip(&self.loops).take_while(|(a, b)| a == b);
+        for (&var, _) in shared.filter(|(var, _)| store.index.iter().any(|i| i.mentions(alias(**var)))) {
+            let value = solution.values.get(&alias(var));
+            match value.and_then(|value| value.plus(&Affine::term(var, -1)).as_constant()) {
+                Some(0) => {}
+                behind => return behind.is_some_and(|behind| behind < 0),
+            }
+        }
+        true
     }
 
     fn zero(&mut self, node: NodeRef) {
@@ -265,7 +332,9 @@ impl Walker<'_> {
         target: Option<(NodeRef, &Indices)>,
     ) {
         let clip = self.clip(node, index, guard);
-        if !self.written[node.index()].covers(index, &clip, self.ranges) {
+        if !self.written[node.index()].covers(index, &clip, self.ranges)
+            && !self.is_stored(node, index, guard)
+        {
             self.nodes[node.index()].read_before_write = true;
         }
         let accumulates = target == Some((node, index));

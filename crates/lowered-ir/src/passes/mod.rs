@@ -19,6 +19,9 @@ pub mod powers;
 pub mod ranges;
 pub mod settings;
 pub mod simplify;
+mod solve;
+mod stores;
+mod trace;
 pub mod virtualize;
 
 use crate::ir::Routine;

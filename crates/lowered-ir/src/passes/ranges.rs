@@ -86,12 +86,22 @@ impl Ranges {
         index.bounds(|var| self.of_var(var))
     }
 
-    /// Like [`bounds`](Self::bounds), narrowed by the ranges of `guard` that are about the same index.
+    /// Like [`bounds`](Self::bounds), narrowed by the ranges of `guard` whose index differs by a constant.
     pub fn bounds_under(&self, index: &Affine, guard: &Guard) -> Option<(i64, i64)> {
         let mut bounds = self.bounds(index)?;
-        for range in guard.iter().filter(|r| r.index == *index) {
-            bounds = (bounds.0.max(range.lo), bounds.1.min(range.hi.saturating_sub(1)));
+        for range in guard {
+            // index = range.index + above
+            let Some(above) = index.plus(&range.index.times(-1)).as_constant() else { continue };
+            let (lo, hi) = (range.lo.saturating_add(above), range.hi.saturating_sub(1).saturating_add(above));
+            bounds = (bounds.0.max(lo), bounds.1.min(hi));
         }
         Some(bounds)
+    }
+
+    /// Makes `alias` range over the same values as `var`.
+    pub(super) fn alias(&mut self, var: LoopId, alias: LoopId) {
+        if let Some(info) = self.loops.get(&var).copied() {
+            self.loops.insert(alias, info);
+        }
     }
 }

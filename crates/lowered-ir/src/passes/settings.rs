@@ -26,6 +26,9 @@ pub struct Settings {
     /// The magnitude from which on a finite constant of a type with at most 5 bits of exponent (`f16` and the 8-bit floats)
     /// is an error, because sums and products with it are likely to overflow; none where absent.
     pub half_constant_cutoff: Option<f64>,
+    /// Count reads for [`max_visits`](Self::max_visits) as the seed did, by running at most one more than this number of
+    /// iterations of each loop, with symbols 0; `None` for the exact count.
+    pub max_tracing_dim: Option<u32>,
 }
 
 impl Default for Settings {
@@ -40,6 +43,7 @@ impl Default for Settings {
             integer_pow: 4,
             fast_math: false,
             half_constant_cutoff: Some(16384.0),
+            max_tracing_dim: None,
         }
     }
 }

@@ -14,19 +14,29 @@ use super::{
     types,
 };
 use crate::ir::{
-    Affine, Bound, Expr, Guard, Indices, LocalDecl, LocalId, LogPart, LoopId, LoopKind, NodeRef, Routine,
-    Space, Stmt, Var,
+    Affine, Bound, Expr, Guard, Indices, LocalDecl, LocalId, Locals, LogPart, LoopId, LoopKind, NodeRef,
+    Routine, Space, Stmt, Var,
 };
 
 /// Checks every statement of a routine whose declarations were checked.
 pub(super) fn body(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
+    statements(routine, &Locals::new(), &routine.body, limits)
+}
+
+/// Checks statements that stand where these locals are in scope.
+pub(super) fn statements(
+    routine: &Routine,
+    locals: &Locals,
+    block: &[Stmt],
+    limits: &Limits,
+) -> Result<(), VerifyError> {
     let ranges = Ranges { routine, loops: BTreeMap::new() };
     let mut checker = Checker {
         routine,
         limits,
         ranges,
         enclosing: Vec::new(),
-        locals: BTreeMap::new(),
+        locals: locals.clone(),
         seen_loops: BTreeSet::new(),
         seen_locals: BTreeSet::new(),
         merge: None,
@@ -34,7 +44,7 @@ pub(super) fn body(routine: &Routine, limits: &Limits) -> Result<(), VerifyError
         statements: 0,
         path: Vec::new(),
     };
-    checker.block(&routine.body)
+    checker.block(block)
 }
 
 /// Whether an expression is deeper than anybody may print it.
@@ -71,7 +81,7 @@ struct Checker<'r> {
     /// The loops around the current statement.
     enclosing: Vec<(LoopId, LoopKind)>,
     /// The locals in scope.
-    locals: BTreeMap<LocalId, LocalDecl>,
+    locals: Locals,
     seen_loops: BTreeSet<LoopId>,
     seen_locals: BTreeSet<LocalId>,
     /// The node that the merge buffer was read as.

@@ -81,7 +81,7 @@ pub use error::{Place, VerifyError, Violation};
 
 use ranges::{Interval, Ranges};
 
-use crate::ir::{Guard, Indices, LoopId, Routine, Var};
+use crate::ir::{Guard, Indices, Locals, LoopId, Routine, Stmt, Var};
 
 /// How large a routine may be. Within its limits, the verifier's promise holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,6 +147,16 @@ pub(crate) fn proves_in_bounds(
 /// The first rule that is broken, in the order of the text.
 pub fn verify(routine: &Routine) -> Result<(), VerifyError> {
     verify_with(routine, &Limits::default())
+}
+
+/// Checks statements by themselves against the rules on statements, within the default limits; `locals` are those declared
+/// before them. Their loop variables and locals are unique in the routine.
+pub(crate) fn verify_statements(
+    routine: &Routine,
+    locals: &Locals,
+    block: &[Stmt],
+) -> Result<(), VerifyError> {
+    check::statements(routine, locals, block, &Limits::default())
 }
 
 /// Checks a routine against every rule, within limits.

@@ -1,19 +1,17 @@
 //! Whether a computation may be moved from where it stands to a use: nothing it reads may change on the way.
 
-use std::collections::BTreeSet;
-
 use crate::ir::{Expr, Indices, LoopId, NodeRef, Stmt, walk};
 use crate::passes::access::visits_of;
 use crate::passes::ranges::Ranges;
 
 use super::Effects;
+use super::body::Body;
 use super::producer::Producer;
 
 /// The first input that is overwritten from the first setter to before the statement at `user`, if any.
-pub(super) fn on_the_way(producer: &Producer, effects: &[Effects], user: usize) -> Option<NodeRef> {
-    let written = effects[producer.setters.0..user].iter().flat_map(|e| &e.writes);
-    let changed: BTreeSet<NodeRef> = written.copied().chain(producer.companions.iter().copied()).collect();
-    producer.inputs.iter().find(|input| changed.contains(input)).copied()
+pub(super) fn on_the_way(producer: &Producer, body: &Body, user: usize) -> Option<NodeRef> {
+    let from = producer.setters.0;
+    producer.inputs.iter().find(|&&input| body.is_written_between(input, from, user)).copied()
 }
 
 /// The first input that the using statement itself overwrites too early, if any; `stmts` are the statement with the
@@ -50,45 +48,36 @@ struct Order {
 impl Order {
     fn block(&mut self, block: &[Stmt]) {
         for stmt in block {
+            stmt.values().into_iter().for_each(|value| self.value(value));
             match stmt {
                 Stmt::For { var, body, .. } => {
                     self.loops.push(*var);
                     self.block(body);
                     self.loops.pop();
                 }
-                Stmt::Set { node, index, value } => {
-                    self.value(value);
-                    if *node == self.node {
-                        self.clear &= self.store.is_none();
-                        self.store = Some((index.clone(), self.loops.clone()));
-                    }
+                Stmt::Set { node, index, .. } if *node == self.node => {
+                    self.clear &= self.store.is_none();
+                    self.store = Some((index.clone(), self.loops.clone()));
                 }
                 // What a computed index meets is not known.
-                Stmt::SetDynamic { node, at, value, .. } => {
-                    self.value(at);
-                    self.value(value);
-                    self.clear &= *node != self.node;
-                }
-                Stmt::SetLocal { .. } | Stmt::Log { .. } => {
-                    stmt.values().into_iter().for_each(|value| self.value(value));
-                }
-                Stmt::Zero { node } => self.clear &= *node != self.node,
-                Stmt::Declare { .. } | Stmt::Comment(_) => {}
+                Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => self.clear &= *node != self.node,
+                Stmt::Set { .. }
+                | Stmt::SetLocal { .. }
+                | Stmt::Declare { .. }
+                | Stmt::Comment(_)
+                | Stmt::Log { .. } => {}
             }
         }
     }
 
     fn value(&mut self, value: &Expr) {
-        walk::each_expr(value, &mut |part| {
-            if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = part
-                && *node == self.node
-            {
+        walk::each_expr(value, &mut |part| match part {
+            Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } if *node == self.node => {
                 self.clear &= self.store.is_none();
                 self.reads.push(index.clone());
             }
-            if matches!(part, Expr::GetDynamic { node, .. } if *node == self.node) {
-                self.clear = false;
-            }
+            Expr::GetDynamic { node, .. } if *node == self.node => self.clear = false,
+            _ => {}
         });
     }
 }

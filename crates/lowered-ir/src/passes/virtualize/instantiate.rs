@@ -1,19 +1,27 @@
 //! Repeats a producer's computation for one element: as an expression where it is one, else as statements on a fresh local.
+//!
+//! Each piece is solved for the iterations that set the element. Its loops whose variables are known are dropped; what the
+//! solution leaves as conditions decides between the value that the piece stores and what the local held before, so pieces
+//! that reach other elements leave it alone. Both are evaluated; the reads of the piece's value are guarded.
 
 use std::collections::BTreeMap;
 
 use tnode::{DType, Scalar};
 
 use crate::ir::{
-    Affine, BinaryOp, Expr, Fresh, Guard, Indices, LocalId, LoopId, LoopKind, NodeRef, Range, Routine, Stmt,
-    Var, walk,
+    Affine, BinaryOp, Block, Expr, Fresh, Guard, Indices, LocalId, LoopId, LoopKind, Range, Routine, Stmt,
+    walk,
 };
 use crate::passes::cost::{cost, depth};
 use crate::passes::ranges::Ranges;
-use crate::verify::proves_in_bounds;
+use crate::passes::solve::{Solution, Target, Unsolvable, solve};
+use crate::text;
 
-use super::Refusal;
-use super::producer::{Key, Piece, Producer};
+use super::place::{self, Place};
+use super::producer::{Piece, Producer};
+use super::protect::Protection;
+use super::rename::{rename, renamed};
+use super::{Refusal, alone};
 
 /// One way that a statement reads the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,19 +35,25 @@ pub(super) struct Use {
 /// The computation for one use.
 pub(super) struct Instance {
     /// What to run just before the using statement.
-    pub(super) prelude: Vec<Stmt>,
+    pub(super) prelude: Block,
     /// The element's value.
     pub(super) value: Expr,
 }
 
 /// The surroundings of an instantiation.
 pub(super) struct Site<'a> {
-    /// The ranges of the variables in scope.
-    pub(super) ranges: &'a Ranges,
+    /// The ranges of the variables in scope, and of those of copied loops.
+    pub(super) ranges: &'a mut Ranges,
     /// Unused identifiers.
     pub(super) fresh: &'a mut Fresh,
-    /// The routine being rewritten.
+    /// The tables of the routine being rewritten.
     pub(super) routine: &'a Routine,
+    /// The position in the body of the outermost statement around the use.
+    pub(super) top: usize,
+    /// Where in that statement the use stands.
+    pub(super) place: &'a Place,
+    /// Some element's computation was no mere renaming of variables, so that the result must be verified.
+    pub(super) rewritten: &'a mut bool,
 }
 
 /// Computes the element that `wanted` reads; `shared` says that the statement uses the value more than once.
@@ -50,239 +64,184 @@ pub(super) fn instantiate(
     site: &mut Site<'_>,
 ) -> Result<Instance, Refusal> {
     let local = site.fresh.local_id();
-    let mut stmts = Vec::new();
+    let mut stmts = Block::new();
     for piece in &producer.pieces {
-        if applies(piece, wanted, site.ranges)? {
-            stmts.extend(repeat(piece, producer.node, wanted, local, site)?);
+        let Some(part) = repeat(producer, piece, wanted, local, site)? else { continue };
+        if replaces(&part, local) {
+            stmts.clear();
         }
+        stmts.extend(part);
     }
-    Ok(collapse(stmts, local, shared, site.routine.node(producer.node).dtype))
+    Ok(collapse(stmts, local, shared, producer.dtype))
 }
 
-/// The value of a guarded read: the instance where the guard holds, else `otherwise`.
+/// Whether the statements are a store to the local that does not read it.
+fn replaces(stmts: &[Stmt], local: LocalId) -> bool {
+    matches!(stmts, [Stmt::SetLocal { local: l, .. }] if *l == local) && !reads(stmts, local)
+}
+
+/// The value of a guarded read: `value` where the guard holds, else `otherwise`; `None` if values of that type cannot be chosen.
 ///
-/// A value that is itself one read under the same guard takes over `otherwise`.
-pub(super) fn select(guard: &Guard, value: Expr, otherwise: Expr) -> Expr {
+/// A value that is itself one read guarded by `whole` takes over `otherwise`; `whole` implies the guard.
+pub(super) fn select(
+    guard: &Guard,
+    whole: &Guard,
+    value: Expr,
+    otherwise: Expr,
+    dtype: DType,
+) -> Option<Expr> {
     if let Expr::GetGuarded { guard: own, node, index, .. } = &value
-        && own == guard
+        && own == whole
     {
-        let (guard, index) = (guard.clone(), index.clone());
-        return Expr::GetGuarded { guard, node: *node, index, otherwise: Box::new(otherwise) };
+        let (guard, index) = (own.clone(), index.clone());
+        return Some(Expr::GetGuarded { guard, node: *node, index, otherwise: Box::new(otherwise) });
     }
     let holds = guard.iter().map(holds).reduce(|a, b| Expr::binary(BinaryOp::And, a, b));
     match holds {
-        Some(holds) => Expr::select(holds, value, otherwise),
-        None => value,
+        None => Some(value),
+        Some(_) if dtype == DType::U32x4 => None,
+        Some(holds) => Some(Expr::select(holds, value, otherwise)),
     }
 }
 
+/// The condition of a range as a value.
 fn holds(range: &Range) -> Expr {
     let limit = |x| Expr::Const(Scalar::from_i64(DType::I64, x));
     let index = || Expr::Index { index: range.index.clone(), dtype: DType::I64 };
+    if range.lo.checked_add(1) == Some(range.hi) {
+        return Expr::binary(BinaryOp::Eq, index(), limit(range.lo));
+    }
     let above = Expr::binary(BinaryOp::Le, limit(range.lo), index());
     let below = Expr::binary(BinaryOp::Lt, index(), limit(range.hi));
     Expr::binary(BinaryOp::And, above, below)
 }
 
-/// Whether the piece is about the element; an error if that depends on the variables' values.
-fn applies(piece: &Piece, wanted: &Use, ranges: &Ranges) -> Result<bool, Refusal> {
-    let empty = Guard::new();
-    let guard = wanted.guard.as_ref().unwrap_or(&empty);
-    let mut inside = true;
-    for (key, index) in piece.keys.iter().zip(&wanted.index) {
-        let (lo, hi) = ranges.bounds_under(index, guard).ok_or(Refusal::PartialSetter)?;
-        let (from, to) = match *key {
-            Key::Fixed(at) => (at, at + 1),
-            Key::Run(from, to) => (from, to),
-        };
-        match (from <= lo && hi < to, hi < from || to <= lo) {
-            (true, _) => {}
-            (false, true) => inside = false,
-            (false, false) => return Err(Refusal::PartialSetter),
-        }
-    }
-    Ok(inside)
-}
-
-/// The piece's statements for the element, storing to `local`.
+/// The piece's statements for the element, storing to `local`; `None` if the piece does not reach it.
 fn repeat(
+    producer: &Producer,
     piece: &Piece,
-    node: NodeRef,
     wanted: &Use,
     local: LocalId,
     site: &mut Site<'_>,
-) -> Result<Vec<Stmt>, Refusal> {
-    let mut body = without_loops(vec![piece.stmt.clone()], piece);
-    for (var, dim) in &piece.variables {
-        walk::substitute(&mut body, *var, &wanted.index[*dim]);
+) -> Result<Option<Block>, Refusal> {
+    let mut nest = vec![piece.stmt.clone()];
+    let names = rename(&mut nest, site.fresh);
+    site.ranges.add(&nest);
+    let Some(solution) = solved(piece, &names, wanted, site)? else { return Ok(None) };
+    let value_of = |var: LoopId| solution.values.get(names.get(&var)?).cloned();
+    let done = |setter: &Place| place::is_done(setter, site.place, value_of);
+    if piece.top == site.top && !piece.setters.iter().all(done) {
+        return Err(Refusal::SetAfterUse);
     }
-    if let Some(guard) = &wanted.guard {
-        let moving: Vec<Var> = wanted.index.iter().flat_map(|i| i.terms().iter().map(|&(v, _)| v)).collect();
-        let routine = site.routine;
-        walk::map_values(&mut body, &mut |value| {
-            walk::map_expr(value, &mut |e| guarded(e, node, guard, routine))
-        });
-        guardable(&body, &moving, site)?;
+    if let Some(kept) = solution.kept.first()
+        && !site.routine.node(producer.node).mode.known_virtual()
+    {
+        return Err(Refusal::Search { index: index_with(piece, *kept, &names, site.routine) });
     }
-    rename(&mut body, site.fresh);
-    retarget(&mut body, node, local);
-    Ok(body)
+    let is_known = |(var, new): (&LoopId, &LoopId)| solution.values.contains_key(new).then_some(*var);
+    alone::check(&piece.stmt, &names.iter().filter_map(is_known).collect(), solution.inverted)?;
+    walk::map_indices(&mut nest, &mut |index| in_solution(index, &solution));
+    let plain = |value: &Affine| value.as_var().is_some() || value.as_constant().is_some();
+    *site.rewritten |=
+        wanted.guard.is_some() || !solution.conditions.is_empty() || !solution.values.values().all(plain);
+    let mut emit = Emit { producer, local, solution: &solution, wanted, entered: Vec::new(), site };
+    emit.block(nest).map(Some)
 }
 
-/// Splices the bodies of the loops over the node's dimensions into their places.
-fn without_loops(block: Vec<Stmt>, piece: &Piece) -> Vec<Stmt> {
-    let mut out = Vec::new();
-    for stmt in block {
-        match stmt {
-            Stmt::For { var, body, .. } if piece.variables.contains_key(&var) => {
-                out.extend(without_loops(body, piece));
-            }
-            Stmt::For { var, lo, hi, kind, body } => {
-                let kind = if kind == LoopKind::Unrolled { kind } else { LoopKind::Serial };
-                out.push(Stmt::For { var, lo, hi, kind, body: without_loops(body, piece) });
-            }
-            other => out.push(other),
-        }
-    }
-    out
+fn in_solution(index: &Affine, solution: &Solution) -> Affine {
+    let known = |var: &(crate::ir::Var, i64)| match var.0 {
+        crate::ir::Var::Loop(id) => solution.values.get(&id).map(|value| (id, value)),
+        crate::ir::Var::Symbol(_) => None,
+    };
+    let found: Vec<_> = index.terms().iter().filter_map(known).collect();
+    found.into_iter().fold(index.clone(), |index, (id, value)| index.substitute(id, value))
 }
 
-/// Gives every loop and local of the block a fresh identifier.
-pub(in crate::passes) fn rename(block: &mut [Stmt], fresh: &mut Fresh) {
-    let mut locals = BTreeMap::new();
-    walk::each_stmt(block, &mut |stmt| {
-        if let Stmt::Declare { local, .. } = stmt {
-            locals.insert(*local, fresh.local_id());
-        }
-    });
-    rename_locals(block, &locals);
-    rename_loops(block, &mut BTreeMap::new(), fresh);
-}
-
-fn rename_loops(block: &mut [Stmt], names: &mut BTreeMap<LoopId, LoopId>, fresh: &mut Fresh) {
-    for stmt in block {
-        match stmt {
-            Stmt::For { var, body, .. } => {
-                let new = fresh.loop_id();
-                names.insert(*var, new);
-                *var = new;
-                rename_loops(body, names, fresh);
-            }
-            other => walk::map_indices(std::slice::from_mut(other), &mut |index| renamed(index, names)),
-        }
-    }
-}
-
-fn renamed(index: &Affine, names: &BTreeMap<LoopId, LoopId>) -> Affine {
-    let mut new = Affine::constant(index.offset());
-    for &(var, coefficient) in index.terms() {
-        let var = match var {
-            Var::Loop(id) => Var::Loop(names.get(&id).copied().unwrap_or(id)),
-            Var::Symbol(_) => var,
-        };
-        new.add_term(var, coefficient);
-    }
-    new
-}
-
-/// Replaces locals by others: their declarations, stores and reads.
-pub(in crate::passes) fn rename_locals(block: &mut [Stmt], names: &BTreeMap<LocalId, LocalId>) {
-    let new = |local: LocalId| names.get(&local).copied().unwrap_or(local);
-    for stmt in block.iter_mut() {
-        match stmt {
-            Stmt::For { body, .. } => rename_locals(body, names),
-            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => *local = new(*local),
-            Stmt::Set { .. }
-            | Stmt::SetDynamic { .. }
-            | Stmt::Zero { .. }
-            | Stmt::Comment(_)
-            | Stmt::Log { .. } => {}
-        }
-        if !matches!(stmt, Stmt::For { .. }) {
-            walk::map_values(std::slice::from_mut(stmt), &mut |value| {
-                walk::map_expr(value, &mut |e| match e {
-                    Expr::GetLocal { local, index } => Expr::GetLocal { local: new(local), index },
-                    other => other,
-                })
-            });
-        }
-    }
-}
-
-/// Makes stores to and reads of the node stores to and reads of the local.
-fn retarget(block: &mut [Stmt], node: NodeRef, local: LocalId) {
-    for stmt in block.iter_mut() {
-        match stmt {
-            Stmt::For { body, .. } => retarget(body, node, local),
-            Stmt::Set { value, .. } => {
-                let value = std::mem::replace(value, Expr::local(local));
-                *stmt = Stmt::set_scalar(local, read_local(value, node, local));
-            }
-            // A producer stores to its node and its locals alone.
-            Stmt::SetLocal { .. } | Stmt::SetDynamic { .. } | Stmt::Log { .. } => {
-                walk::map_own_values(stmt, &mut |value| read_local(value, node, local));
-            }
-            Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
-        }
-    }
-}
-
-fn read_local(value: Expr, node: NodeRef, local: LocalId) -> Expr {
-    walk::map_expr(value, &mut |e| match e {
-        Expr::Get { node: n, .. } if n == node => Expr::local(local),
-        other => other,
+fn solved(
+    piece: &Piece,
+    names: &BTreeMap<LoopId, LoopId>,
+    wanted: &Use,
+    site: &Site<'_>,
+) -> Result<Option<Solution>, Refusal> {
+    let index: Indices = piece.index.iter().map(|i| renamed(i, names)).collect();
+    let loops: Vec<LoopId> = piece.loops.iter().filter_map(|var| names.get(var)).copied().collect();
+    let always = Guard::new();
+    let guard = wanted.guard.as_ref().unwrap_or(&always);
+    let print = |dim: usize| text::print_index(site.routine, &piece.index[dim]);
+    solve(Target { index: &index, loops: &loops }, &wanted.index, guard, site.ranges).map_err(|e| match e {
+        Unsolvable::Division(dim) => Refusal::IndexNotInvertible { index: print(dim) },
+        Unsolvable::Order(dim) => Refusal::Reordered { index: print(dim) },
     })
 }
 
-/// The read protected by `guard` too; what it gives where the guard fails does not matter.
-fn guarded(expr: Expr, own_node: NodeRef, guard: &Guard, routine: &Routine) -> Expr {
-    match expr {
-        Expr::Get { node, index } if node != own_node => {
-            let otherwise = Box::new(Expr::Const(Scalar::zero(routine.node(node).dtype)));
-            Expr::GetGuarded { guard: guard.clone(), node, index, otherwise }
-        }
-        Expr::GetGuarded { guard: own, node, index, otherwise } => {
-            let mut both = own.clone();
-            both.extend(guard.iter().filter(|r| !own.contains(r)).cloned());
-            Expr::GetGuarded { guard: both, node, index, otherwise }
-        }
-        other => other,
-    }
+/// The text of the piece's index that mentions a loop, by the loop's new name.
+fn index_with(piece: &Piece, var: LoopId, names: &BTreeMap<LoopId, LoopId>, routine: &Routine) -> String {
+    let mentions = |index: &&Affine| renamed(index, names).mentions(var);
+    piece.index.iter().find(mentions).map_or_else(String::new, |index| text::print_index(routine, index))
 }
 
-/// Whether everything in the guarded body can be computed harmlessly, and provably so, where the guard fails.
-fn guardable(body: &[Stmt], moving: &[Var], site: &Site<'_>) -> Result<(), Refusal> {
-    let mut inner = site.ranges.clone();
-    inner.add(body);
-    let mut obstacle = None;
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |part| match part {
-            Expr::GetMerge { index, .. } if index.iter().any(|i| moving.iter().any(|&v| i.mentions(v))) => {
-                obstacle = Some("a read of the merge buffer");
-            }
-            Expr::GetGuarded { guard, node, index, .. } => {
-                let (routine, dims) = (site.routine, &site.routine.node(*node).dims);
-                let bounds = |id| inner.of_var(Var::Loop(id));
-                if !proves_in_bounds(routine, bounds, guard, index, dims) {
-                    obstacle = Some("a read at an index that the guard does not bound");
+/// Turns a nest into the statements for one element.
+struct Emit<'a, 's> {
+    producer: &'a Producer,
+    local: LocalId,
+    solution: &'a Solution,
+    wanted: &'a Use,
+    /// The loops entered that remain.
+    entered: Vec<LoopId>,
+    site: &'a mut Site<'s>,
+}
+
+impl Emit<'_, '_> {
+    fn block(&mut self, block: Block) -> Result<Block, Refusal> {
+        let mut out = Block::new();
+        for stmt in block {
+            match stmt {
+                Stmt::For { var, body, .. } if self.solution.values.contains_key(&var) => {
+                    out.extend(self.block(body)?);
                 }
+                Stmt::For { var, lo, hi, kind, body } => {
+                    self.entered.push(var);
+                    let body = self.block(body)?;
+                    self.entered.pop();
+                    let kind = if kind == LoopKind::Unrolled { kind } else { LoopKind::Serial };
+                    out.push(Stmt::For { var, lo, hi, kind, body });
+                }
+                Stmt::Set { value, .. } => out.push(self.store(value)?),
+                Stmt::SetLocal { local, index, value } => {
+                    let value = self.protection().value(value, self.site)?;
+                    out.push(Stmt::SetLocal { local, index, value });
+                }
+                Stmt::Declare { .. } => out.push(stmt),
+                // A piece holds none of these.
+                Stmt::SetDynamic { .. } | Stmt::Zero { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
             }
-            Expr::GetDynamic { .. } => obstacle = Some("a read at a computed index"),
-            Expr::Index { index, dtype: DType::I32 } if !fits_i32(index, &inner) => {
-                obstacle = Some("an embedded index of 32 bits");
-            }
-            _ => {}
-        });
-    });
-    match obstacle {
-        Some(what) => Err(Refusal::Unguardable { what }),
-        None => Ok(()),
+        }
+        Ok(out)
     }
-}
 
-fn fits_i32(index: &Affine, ranges: &Ranges) -> bool {
-    let limits = i64::from(i32::MIN)..=i64::from(i32::MAX);
-    ranges.bounds(index).is_some_and(|(lo, hi)| limits.contains(&lo) && limits.contains(&hi))
+    /// `local := value` where this iteration sets the element.
+    fn store(&mut self, value: Expr) -> Result<Stmt, Refusal> {
+        let protection = self.protection();
+        let value = protection.value(value, self.site)?;
+        let before = Expr::local(self.local);
+        let chosen = select(&self.solution.conditions, &protection.guard, value, before, self.producer.dtype);
+        let value = chosen.ok_or(Refusal::Unguardable { what: "a value of type u32x4" })?;
+        Ok(Stmt::set_scalar(self.local, value))
+    }
+
+    /// How reads are protected here: by the guard of the use and those conditions whose variables are in scope.
+    fn protection(&self) -> Protection {
+        let mut guard = self.wanted.guard.clone().unwrap_or_default();
+        let ahead = |var: &&LoopId| !self.entered.contains(*var);
+        let in_scope =
+            |range: &&Range| !self.solution.kept.iter().filter(ahead).any(|var| range.index.mentions(*var));
+        for range in self.solution.conditions.iter().filter(in_scope) {
+            if !guard.contains(range) {
+                guard.push(range.clone());
+            }
+        }
+        Protection { node: self.producer.node, local: self.local, guard }
+    }
 }
 
 /// Deeper values are bound to a local, so that chains of virtual nodes do not pile up into ever deeper expressions.
@@ -292,12 +251,12 @@ const MAX_DEPTH: usize = 32;
 ///
 /// Straight-line stores to the local fold into one expression; a last store that nothing else depends on becomes the
 /// value. A value used more than once stays in the local unless repeating it costs next to nothing.
-fn collapse(mut stmts: Vec<Stmt>, local: LocalId, shared: bool, dtype: DType) -> Instance {
+fn collapse(mut stmts: Block, local: LocalId, shared: bool, dtype: DType) -> Instance {
     if let Some(value) = fold(&stmts, local, dtype)
         && (!shared || cost(&value) <= 1)
         && depth(&value) <= MAX_DEPTH
     {
-        return Instance { prelude: Vec::new(), value };
+        return Instance { prelude: Block::new(), value };
     }
     if !shared
         && stores(&stmts, local) == 1

@@ -13,27 +13,37 @@ pub enum Refusal {
     /// The merge buffer is read as this node.
     #[error("its copy is read from the merge buffer, so another device has it in memory")]
     MergeRead,
-    /// Some setter stores at an index that cannot be solved for its loop variables.
-    #[error("it is set at index `{index}`, which does not determine the loop variables")]
+    /// It is read or set at an index computed at run time.
+    #[error("it is accessed at a computed index")]
+    ComputedIndex,
+    /// Some use asks for an element whose iteration no affine index expresses.
+    #[error(
+        "it is set at index `{index}`, and finding the iteration that sets an element which is used takes a division"
+    )]
     IndexNotInvertible {
         /// The index of one dimension.
         index: String,
     },
-    /// A setter uses one variable for two dimensions.
-    #[error("one loop variable indexes two of its dimensions")]
-    RepeatedVariable,
-    /// A setter's loop ends where a symbol says.
-    #[error("how much of it is set depends on a static symbol")]
-    SymbolicRange,
-    /// It is read or set at an index computed at run time.
-    #[error("it is accessed at a computed index")]
-    ComputedIndex,
-    /// Setters within one loop nest store at indices of different form.
-    #[error("its setters within one loop nest disagree about its index")]
+    /// Loops that stay at the use would run in another order.
+    #[error("it is set at index `{index}`, and for one element alone its loops would run in another order")]
+    Reordered {
+        /// The index of one dimension.
+        index: String,
+    },
+    /// A loop would stay at each use to look for the iteration that sets the element, and nobody asked for that.
+    #[error(
+        "it is set at index `{index}`, so every use would search the iterations for those that set its element"
+    )]
+    Search {
+        /// The index of one dimension.
+        index: String,
+    },
+    /// Loops can be dropped around a lone store only, and there is more.
+    #[error("its loops can be searched for an element only if they hold one store and nothing else")]
+    InvertedNest,
+    /// Setters within one loop nest may store to the same element at different indices.
+    #[error("setters within one loop nest store at different indices that may meet")]
     InconsistentSetters,
-    /// A use may fall inside or outside what a setter covers.
-    #[error("a setter covers only a part of the elements that one use reads")]
-    PartialSetter,
     /// An element depends on other elements.
     #[error("an element is computed from other elements of the node itself")]
     Recurrence,
@@ -58,11 +68,39 @@ pub enum Refusal {
         /// The input's name.
         input: String,
     },
+    /// An input changed between the routine that computes it and the one that uses it.
+    #[error(
+        "its input \"{input}\" was overwritten by routine \"{routine}\" after it was computed; compute it again"
+    )]
+    InputChanged {
+        /// The input's name.
+        input: String,
+        /// The routine that overwrote it.
+        routine: String,
+    },
+    /// An input is not to be had outside the routine that computes it.
+    #[error(
+        "routine \"{routine}\" computes it from \"{input}\", which is local to that routine; make \"{input}\" materialized"
+    )]
+    InputLocal {
+        /// The input's name.
+        input: String,
+        /// The routine that computes it.
+        routine: String,
+    },
+    /// The computation of another routine depends on what only a run of that routine has.
+    #[error("routine \"{routine}\" computes it from {what}, which a run of this routine does not have")]
+    BoundToRun {
+        /// The routine that computes it.
+        routine: String,
+        /// What is missing.
+        what: String,
+    },
     /// A reduction would land inside a vector loop.
     #[error("its computation has a loop, and it is used inside a vector loop")]
     LoopInVector,
-    /// A guarded use needs a guarded form that the computation's reads do not have.
-    #[error("a guarded use needs its computation guarded, which {what} cannot be")]
+    /// A computation that holds for some elements alone needs a guarded form that one of its parts does not have.
+    #[error("a use needs its computation guarded, which {what} cannot be")]
     Unguardable {
         /// What stands in the way.
         what: &'static str,
@@ -72,5 +110,11 @@ pub enum Refusal {
     TooLarge {
         /// The limit.
         limit: usize,
+    },
+    /// The result would break a rule of the verifier.
+    #[error("the statement that uses it would break a rule: {violation}")]
+    NotProvable {
+        /// The rule, in the verifier's words.
+        violation: String,
     },
 }

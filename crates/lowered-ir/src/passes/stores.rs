@@ -1,0 +1,110 @@
+//! The stores to each node and what each costs: how much work repeating a computation would be.
+
+use crate::ir::{Block, Expr, LoopId, NodeRef, Stmt, walk};
+
+use super::cost::cost;
+
+/// How much work an element is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Computation {
+    /// One store of a value that costs about one memory read.
+    Simple,
+    /// Stores without loops of their own.
+    Elementwise,
+    /// Anything with a loop, or an accumulation.
+    Reduction,
+}
+
+/// The most that a value may cost to be repeated rather than read.
+const SIMPLE_COST: u64 = 4;
+
+/// The stores of a body by node.
+pub(super) struct Stores<'a> {
+    of: Vec<Vec<Store<'a>>>,
+}
+
+/// One store.
+struct Store<'a> {
+    /// It happens several times to one element, or depends on what was there.
+    reduces: bool,
+    value: &'a Expr,
+    cost: u64,
+}
+
+impl<'a> Stores<'a> {
+    /// The stores of a body over that many nodes.
+    pub(super) fn of(body: &'a Block, nodes: usize) -> Stores<'a> {
+        let mut stores = Stores { of: (0..nodes).map(|_| Vec::new()).collect() };
+        stores.block(body, &mut Vec::new());
+        stores
+    }
+
+    fn block(&mut self, block: &'a [Stmt], loops: &mut Vec<LoopId>) {
+        for stmt in block {
+            match stmt {
+                Stmt::For { var, body, .. } => {
+                    loops.push(*var);
+                    self.block(body, loops);
+                    loops.pop();
+                }
+                Stmt::Set { node, index, value } => {
+                    let repeats = loops.iter().any(|&v| !index.iter().any(|i| i.mentions(v)));
+                    let reduces = repeats || carries(value, *node);
+                    self.of[node.index()].push(Store { reduces, value, cost: cost(value) });
+                }
+                Stmt::SetDynamic { node, value, .. } => {
+                    self.of[node.index()].push(Store { reduces: true, value, cost: cost(value) });
+                }
+                Stmt::SetLocal { .. }
+                | Stmt::Zero { .. }
+                | Stmt::Declare { .. }
+                | Stmt::Comment(_)
+                | Stmt::Log { .. } => {}
+            }
+        }
+    }
+
+    /// How much work an element of the node is, where the nodes that `inlined` tells are in place of their reads.
+    pub(super) fn computation(&self, node: NodeRef, inlined: &impl Fn(NodeRef) -> bool) -> Computation {
+        let found = &self.of[node.index()];
+        if found.iter().any(|s| s.reduces) {
+            return Computation::Reduction;
+        }
+        let mut budget = SIMPLE_COST;
+        match found.as_slice() {
+            [] => Computation::Simple,
+            [one] if self.is_simple(one, inlined, &mut budget) => Computation::Simple,
+            _ => Computation::Elementwise,
+        }
+    }
+
+    /// Whether the value, with inlined nodes in place of their reads, has at most one read and fits the budget, which it uses up.
+    fn is_simple(&self, store: &Store<'_>, inlined: &impl Fn(NodeRef) -> bool, budget: &mut u64) -> bool {
+        let fits = !store.reduces && store.cost <= *budget;
+        *budget = budget.saturating_sub(store.cost);
+        let mut read = Vec::new();
+        let mut merged = 0;
+        walk::each_expr(store.value, &mut |part| match part {
+            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
+                read.push(*node);
+            }
+            Expr::GetMerge { .. } => merged += 1,
+            _ => {}
+        });
+        // What is read costs at least 1, so the recursion is as deep as the budget is large.
+        fits && read.len() + merged <= 1
+            && read
+                .into_iter()
+                .filter(|&node| inlined(node))
+                .all(|node| self.of[node.index()].iter().all(|inner| self.is_simple(inner, inlined, budget)))
+    }
+}
+
+fn carries(value: &Expr, own: NodeRef) -> bool {
+    let mut carries = false;
+    walk::each_expr(value, &mut |part| {
+        carries |=
+            matches!(part, Expr::Get { node, .. } if *node == own) || matches!(part, Expr::GetLocal { .. });
+    });
+    carries
+}

@@ -1,0 +1,85 @@
+//! Visits counted by running a few iterations of each loop: a compatibility mode.
+//!
+//! The seed of this project decided what to inline after an abstract run in which each loop stopped after some iterations and
+//! static symbols were 0. [`Settings::max_tracing_dim`](super::Settings::max_tracing_dim) selects that count in place of the
+//! exact one. It misses accesses that only later iterations make, so it may inline what the exact count would not. It never
+//! touches what decides whether inlining is correct, which stays exact.
+
+use std::collections::HashMap;
+
+use crate::ir::{Affine, Expr, Indices, NodeRef, Routine, Stmt, Var, walk};
+
+/// More reads than this are not run; the exact count is used then.
+const MAX_READS: u64 = 1 << 20;
+
+/// The most often one element of each node is read when every loop runs at most `limit + 1` iterations; accumulations do not
+/// count. A loop whose end is a symbol runs as if the symbol were large. `None` where that takes too long.
+pub(super) fn visits(routine: &Routine, limit: u32) -> Option<Vec<u64>> {
+    let mut trace =
+        Trace { limit: i64::from(limit), values: HashMap::new(), counts: HashMap::new(), left: MAX_READS };
+    trace.block(&routine.body)?;
+    let mut most = vec![0; routine.nodes.len()];
+    for ((node, _), count) in trace.counts {
+        most[node.index()] = most[node.index()].max(count);
+    }
+    Some(most)
+}
+
+struct Trace {
+    limit: i64,
+    values: HashMap<Var, i64>,
+    counts: HashMap<(NodeRef, Vec<i64>), u64>,
+    /// Steps that may still be made.
+    left: u64,
+}
+
+impl Trace {
+    fn block(&mut self, block: &[Stmt]) -> Option<()> {
+        block.iter().try_for_each(|stmt| self.stmt(stmt))
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        match stmt {
+            Stmt::For { var, lo, hi, body, .. } => {
+                let end = hi.limit.min(lo.saturating_add(self.limit).saturating_add(1));
+                for value in *lo..end {
+                    self.values.insert((*var).into(), value);
+                    self.block(body)?;
+                }
+                self.values.remove(&(*var).into());
+                Some(())
+            }
+            Stmt::Set { node, index, value } => self.reads(value, Some((*node, index))),
+            Stmt::SetDynamic { .. }
+            | Stmt::SetLocal { .. }
+            | Stmt::Zero { .. }
+            | Stmt::Declare { .. }
+            | Stmt::Comment(_)
+            | Stmt::Log { .. } => stmt.values().into_iter().try_for_each(|value| self.reads(value, None)),
+        }
+    }
+
+    fn reads(&mut self, value: &Expr, target: Option<(NodeRef, &Indices)>) -> Option<()> {
+        let mut found = Vec::new();
+        walk::each_expr(value, &mut |part| match part {
+            Expr::Get { node, index } | Expr::GetDynamic { node, index, .. } => found.push((*node, index)),
+            Expr::GetGuarded { guard, node, index, .. }
+                if guard.iter().all(|r| (r.lo..r.hi).contains(&self.at(&r.index))) =>
+            {
+                found.push((*node, index));
+            }
+            _ => {}
+        });
+        self.left = self.left.checked_sub(found.len() as u64)?;
+        for (node, index) in found.into_iter().filter(|&(node, index)| target != Some((node, index))) {
+            let element = index.iter().map(|i| self.at(i)).collect();
+            *self.counts.entry((node, element)).or_insert(0) += 1;
+        }
+        Some(())
+    }
+
+    fn at(&self, index: &Affine) -> i64 {
+        index.eval(|var| self.values.get(&var).copied().unwrap_or(0))
+    }
+}

@@ -1,0 +1,91 @@
+//! Whether a nest can be run for one element alone: that dropping the loops which its solution knows changes nothing.
+//!
+//! A local carries values from one iteration to the next of every loop around its uses but inside its scope. If such a loop is
+//! dropped, the values it would have carried are missing. So a local must be declared within the same dropped loops as each
+//! of its uses, and its elements must not be told apart by them.
+//!
+//! Where a dropped loop's value depends on a loop further in, nothing but the one store may stand in the nest, for every other
+//! statement would see another value of the dropped variable in each iteration of that loop.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ir::{Expr, Indices, LocalId, LoopId, Stmt, walk};
+
+use super::Refusal;
+
+/// Checks the nest of a piece without the loops `dropped`; `inverted` as in [`crate::passes::solve::Solution`].
+pub(super) fn check(nest: &Stmt, dropped: &BTreeSet<LoopId>, inverted: bool) -> Result<(), Refusal> {
+    if inverted && !is_one_store(nest) {
+        return Err(Refusal::InvertedNest);
+    }
+    Check { dropped, around: Vec::new(), locals: BTreeMap::new() }.stmt(nest)
+}
+
+fn is_one_store(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::For { body, .. } => matches!(body.as_slice(), [one] if is_one_store(one)),
+        Stmt::Set { .. } => true,
+        _ => false,
+    }
+}
+
+struct Check<'a> {
+    dropped: &'a BTreeSet<LoopId>,
+    /// The loops around that will be dropped.
+    around: Vec<LoopId>,
+    /// How many of those stood around each local's declaration.
+    locals: BTreeMap<LocalId, usize>,
+}
+
+impl Check<'_> {
+    fn stmt(&mut self, stmt: &Stmt) -> Result<(), Refusal> {
+        match stmt {
+            Stmt::For { var, body, .. } => {
+                let depth = self.around.len();
+                self.around.extend(self.dropped.contains(var).then_some(*var));
+                body.iter().try_for_each(|s| self.stmt(s))?;
+                self.around.truncate(depth);
+                Ok(())
+            }
+            Stmt::SetLocal { local, index, .. } => {
+                self.local(*local, index)?;
+                self.values(stmt)
+            }
+            Stmt::Declare { local, .. } => {
+                self.locals.insert(*local, self.around.len());
+                Ok(())
+            }
+            Stmt::Set { .. }
+            | Stmt::SetDynamic { .. }
+            | Stmt::Zero { .. }
+            | Stmt::Comment(_)
+            | Stmt::Log { .. } => self.values(stmt),
+        }
+    }
+
+    fn values(&self, stmt: &Stmt) -> Result<(), Refusal> {
+        let mut result = Ok(());
+        for value in stmt.values() {
+            walk::each_expr(value, &mut |part| {
+                if let Expr::GetLocal { local, index } = part
+                    && result.is_ok()
+                {
+                    result = self.local(*local, index);
+                }
+            });
+        }
+        result
+    }
+
+    /// The local is declared within the nest, within the same dropped loops, and not indexed by their variables.
+    fn local(&self, local: LocalId, index: &Indices) -> Result<(), Refusal> {
+        let mentions = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
+        match self.locals.get(&local) {
+            None => Err(Refusal::LocalEscapes { local: local.to_string() }),
+            Some(&depth) if depth != self.around.len() || self.around.iter().any(mentions) => {
+                Err(Refusal::CarriedLocal { local: local.to_string() })
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}

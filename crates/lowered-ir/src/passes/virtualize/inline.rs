@@ -1,0 +1,244 @@
+//! Rewrites the statements that use one node.
+
+use std::collections::HashMap;
+
+use super::body::Body;
+use super::instantiate::{self, Instance, Site, Use};
+use super::place::Place;
+use super::producer::Producer;
+use super::{MAX_NESTING, MAX_STATEMENT_SIZE, Refusal, hazard};
+use crate::ir::{Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
+use crate::passes::cost::{depth, size};
+use crate::passes::ranges::Ranges;
+use crate::verify;
+
+/// What inlining needs to know of the routine and may add to it.
+pub(super) struct Context<'a> {
+    /// The routine's tables; its body is elsewhere.
+    pub(super) routine: &'a Routine,
+    pub(super) ranges: &'a mut Ranges,
+    pub(super) fresh: &'a mut Fresh,
+}
+
+/// Each statement of the body that uses the node, with the computation inlined.
+pub(super) fn replace_uses(
+    producer: &Producer,
+    body: &Body,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<(usize, Stmt)>, Refusal> {
+    let mut replaced = Vec::new();
+    for top in body.readers(producer.node) {
+        let Some(stmt) = body.stmt(top) else { continue };
+        if body.sets_alone(top, producer.node) || !has_uses(stmt, producer.node) {
+            continue;
+        }
+        if top < producer.setters.1 {
+            return Err(Refusal::SetAfterUse);
+        }
+        if let Some(input) = hazard::on_the_way(producer, body, top) {
+            return Err(overwritten(input, ctx.routine));
+        }
+        replaced.push((top, replace(producer, body, top, stmt, ctx)?));
+    }
+    Ok(replaced)
+}
+
+fn overwritten(input: NodeRef, routine: &Routine) -> Refusal {
+    Refusal::InputOverwritten { input: routine.node(input).name.clone() }
+}
+
+/// Whether the statement reads the node for something else than the node's own value.
+fn has_uses(stmt: &Stmt, node: NodeRef) -> bool {
+    let mut found = false;
+    walk::each_stmt(std::slice::from_ref(stmt), &mut |s| match s {
+        Stmt::Set { node: target, .. } if *target == node => {}
+        _ => found |= s.values().into_iter().any(|value| mentions(value, node)),
+    });
+    found
+}
+
+/// Whether the expression reads the node's memory.
+fn mentions(value: &Expr, node: NodeRef) -> bool {
+    let mut found = false;
+    walk::each_expr(value, &mut |part| {
+        found |= matches!(
+            part,
+            Expr::Get { node: n, .. } | Expr::GetGuarded { node: n, .. } | Expr::GetDynamic { node: n, .. }
+                if *n == node
+        );
+    });
+    found
+}
+
+fn replace(
+    producer: &Producer,
+    body: &Body,
+    top: usize,
+    stmt: &Stmt,
+    ctx: &mut Context<'_>,
+) -> Result<Stmt, Refusal> {
+    let mut inliner = Inliner { producer, ctx, top, place: Place::default(), rewritten: false };
+    let block = inliner.block(std::slice::from_ref(stmt), false)?;
+    let rewritten = inliner.rewritten;
+    ctx.ranges.add(&block);
+    if let Some(input) = hazard::at_the_use(producer, &block, ctx.ranges) {
+        return Err(overwritten(input, ctx.routine));
+    }
+    if rewritten {
+        verify::verify_statements(ctx.routine, body.locals(), &block)
+            .map_err(|error| Refusal::NotProvable { violation: error.violation.to_string() })?;
+    }
+    Ok(together(block, ctx.fresh))
+}
+
+/// The statements as one, in a loop that runs once if there are several: a setter and all that it needs must stay one
+/// statement of the body, or it could not be inlined in its turn. In the end such loops are dissolved.
+fn together(mut block: Block, fresh: &mut Fresh) -> Stmt {
+    match block.pop() {
+        Some(only) if block.is_empty() => only,
+        last => {
+            block.extend(last);
+            Stmt::serial(fresh.loop_id(), 1, block)
+        }
+    }
+}
+
+/// How deep the loops of the block nest.
+fn nesting(block: &[Stmt]) -> usize {
+    let depths = block.iter().map(|stmt| match stmt {
+        Stmt::For { body, .. } => 1 + nesting(body),
+        _ => 0,
+    });
+    depths.max().unwrap_or(0)
+}
+
+struct Inliner<'a, 'c> {
+    producer: &'a Producer,
+    ctx: &'a mut Context<'c>,
+    top: usize,
+    place: Place,
+    rewritten: bool,
+}
+
+impl Inliner<'_, '_> {
+    fn block(&mut self, block: &[Stmt], in_vector: bool) -> Result<Block, Refusal> {
+        let mut out = Block::new();
+        for (at, stmt) in block.iter().enumerate() {
+            let inner = !self.place.loops.is_empty();
+            self.place.path.extend(inner.then_some(at));
+            self.stmt(stmt, in_vector, &mut out)?;
+            self.place.path.truncate(self.place.loops.len().saturating_sub(1));
+        }
+        Ok(out)
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, in_vector: bool, out: &mut Block) -> Result<(), Refusal> {
+        match stmt {
+            Stmt::For { var, lo, hi, kind, body } => {
+                self.place.loops.push(*var);
+                let body = self.block(body, in_vector || *kind == LoopKind::Vector)?;
+                self.place.loops.pop();
+                out.push(Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body });
+            }
+            // The node's own setters are dropped later.
+            Stmt::Set { node, .. } if *node == self.producer.node => out.push(stmt.clone()),
+            _ => {
+                let mut stmt = stmt.clone();
+                for value in stmt.values_mut() {
+                    if let Some(new) = self.value(value, in_vector, out)? {
+                        *value = new;
+                    }
+                }
+                out.push(stmt);
+            }
+        }
+        Ok(())
+    }
+
+    /// The value with its uses replaced, if it has any; what must run before goes to `prelude`.
+    fn value(&mut self, value: &Expr, in_vector: bool, prelude: &mut Block) -> Result<Option<Expr>, Refusal> {
+        let uses = self.uses(value)?;
+        if uses.is_empty() {
+            return Ok(None);
+        }
+        let too_large = Refusal::TooLarge { limit: MAX_STATEMENT_SIZE };
+        if uses.len().saturating_mul(self.producer.size) > MAX_STATEMENT_SIZE {
+            return Err(too_large);
+        }
+        let mut values = HashMap::new();
+        for (wanted, count) in uses {
+            let Instance { prelude: before, value } = self.instance(&wanted, count > 1)?;
+            let loops = nesting(&before);
+            if loops > 0 && in_vector {
+                return Err(Refusal::LoopInVector);
+            }
+            if loops + self.place.loops.len() > MAX_NESTING {
+                return Err(too_large);
+            }
+            prelude.extend(before);
+            values.insert(wanted, value);
+        }
+        let mut chosen = true;
+        let value = walk::map_expr(value.clone(), &mut |e| self.replaced(e, &values, &mut chosen));
+        if !chosen {
+            return Err(Refusal::Unguardable { what: "a value of type u32x4" });
+        }
+        if size(&value) > MAX_STATEMENT_SIZE || depth(&value) > MAX_NESTING {
+            return Err(too_large);
+        }
+        Ok(Some(value))
+    }
+
+    fn instance(&mut self, wanted: &Use, shared: bool) -> Result<Instance, Refusal> {
+        let mut site = Site {
+            ranges: self.ctx.ranges,
+            fresh: self.ctx.fresh,
+            routine: self.ctx.routine,
+            top: self.top,
+            place: &self.place,
+            rewritten: &mut self.rewritten,
+        };
+        instantiate::instantiate(self.producer, wanted, shared, &mut site)
+    }
+
+    /// The distinct uses in the value, in order, each with its number of occurrences.
+    fn uses(&self, value: &Expr) -> Result<Vec<(Use, usize)>, Refusal> {
+        let mut uses: Vec<(Use, usize)> = Vec::new();
+        let mut computed = false;
+        walk::each_expr(value, &mut |part| {
+            computed |= matches!(part, Expr::GetDynamic { node, .. } if *node == self.producer.node);
+            if let Some(found) = self.as_use(part) {
+                match uses.iter_mut().find(|(u, _)| *u == found) {
+                    Some((_, count)) => *count += 1,
+                    None => uses.push((found, 1)),
+                }
+            }
+        });
+        if computed { Err(Refusal::ComputedIndex) } else { Ok(uses) }
+    }
+
+    fn as_use(&self, expr: &Expr) -> Option<Use> {
+        match expr {
+            Expr::Get { node, index } if *node == self.producer.node => {
+                Some(Use { index: index.clone(), guard: None })
+            }
+            Expr::GetGuarded { guard, node, index, .. } if *node == self.producer.node => {
+                Some(Use { index: index.clone(), guard: Some(guard.clone()) })
+            }
+            _ => None,
+        }
+    }
+
+    fn replaced(&self, expr: Expr, values: &HashMap<Use, Expr>, chosen: &mut bool) -> Expr {
+        let Some(value) = self.as_use(&expr).and_then(|wanted| values.get(&wanted)) else { return expr };
+        let Expr::GetGuarded { guard, otherwise, .. } = &expr else { return value.clone() };
+        let dtype = self.producer.dtype;
+        match instantiate::select(guard, guard, value.clone(), (**otherwise).clone(), dtype) {
+            Some(value) => value,
+            None => {
+                *chosen = false;
+                expr
+            }
+        }
+    }
+}

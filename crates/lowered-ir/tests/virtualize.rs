@@ -1,0 +1,281 @@
+//! Virtualisation: what is inlined, and every reason to refuse.
+
+use lowered_ir::interp::{self, Memory};
+use lowered_ir::ir::{NodeRef, Routine};
+use lowered_ir::passes::virtualize;
+use lowered_ir::pipeline::{Settings, optimize};
+use lowered_ir::{text, verify};
+
+/// A verified routine with nodes `x y z: f32[4]`, `m: f32[4, 4]`, `t: f32[4]` of the given mode, `u: f32[4]`, `out: f32[4]`.
+fn routine(mode: &str, body: &str) -> Routine {
+    let source = format!(
+        "routine @t strict {{\nsymbol @s in 0..4\nnode %0 \"x\" f32[4] on_device\nnode %1 \"m\" f32[4, 4] on_device\n\
+         node %2 \"t\" f32[4] {mode}\nnode %3 \"u\" f32[4] on_device\nnode %4 \"out\" f32[4] on_device\n{body}\n}}\n"
+    );
+    let routine = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    verify::verify(&routine).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    routine
+}
+
+const USE: &str = "for i8 in 0..4 { %4[i8] := %2[i8] }";
+const T: NodeRef = NodeRef(2);
+
+/// The body cannot have `t` inlined: undecided, it is refused with this reason; specified virtual, that is an error.
+#[track_caller]
+fn refused(body: &str, expected: &str) {
+    let mut open = routine("", body);
+    let before = text::print(&open);
+    let refusals = virtualize::virtualize(&mut open, &[T]);
+    let texts: Vec<String> = refusals.iter().map(|(_, refusal)| refusal.to_string()).collect();
+    assert_eq!(texts, [expected]);
+    assert_eq!(text::print(&open), before, "a refusal leaves the routine as it was");
+    let error = optimize(routine("virtual", body), &Settings::default()).expect_err("t cannot be virtual");
+    let message = error.to_string();
+    assert!(
+        message.starts_with("routine \"t\": node %2 \"t\" is virtual, but cannot be because "),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_node_without_setter_is_refused() {
+    refused(USE, "no statement of this routine computes it");
+}
+
+/// The body has `t` inlined when that is asked for, and computes the same bits; answers the optimised text.
+#[track_caller]
+fn inlined(body: &str) -> String {
+    let before = routine("virtual", body);
+    let mut after = before.clone();
+    assert_eq!(virtualize::virtualize(&mut after, &[T]), [], "{}", text::print(&before));
+    let listing = text::print(&after);
+    verify::verify(&after).unwrap_or_else(|e| panic!("{e}\n{listing}"));
+    for binding in 0..4 {
+        let run = |routine: &Routine| {
+            let mut memory = Memory::zeroed(routine);
+            for (seed, bytes) in memory.nodes.iter_mut().enumerate() {
+                if seed != T.index() {
+                    let values = (0..bytes.len() / 4).map(|i| ((7 * i + 3 * seed) % 11) as f32 - 4.5);
+                    *bytes = values.flat_map(f32::to_le_bytes).collect();
+                }
+            }
+            interp::run(routine, &mut memory, &[binding]).unwrap_or_else(|e| panic!("{e}\n{listing}"));
+            memory.nodes.remove(T.index());
+            memory.nodes
+        };
+        assert_eq!(run(&before), run(&after), "{listing}");
+    }
+    listing
+}
+
+#[test]
+fn offset_strided_reversed_and_partial_setters_are_inlined() {
+    let setters = [
+        "zero %2\nfor i0 in 0..3 { %2[i0 + 1] := %0[i0] }",
+        "zero %2\nfor i0 in 0..4 { %2[-i0 + 3] := %0[i0] }",
+        "for i0 in 0..4 { %2[i0] := 1.0f32 }\nfor i1 in 1..3 { %2[i1] := %0[i1] }",
+        "zero %2\nfor i0 in 0..4 { for i1 in 0..3 { %2[i0] := %2[i0] + %1[i0, i1] } }\nfor i2 in 0..2 { %2[i2 + 1] := %2[i2 + 1] * %0[i2] }",
+        "zero %2\n%2[1] := 1.0f32",
+        "zero %2\n%2[@s] := 1.0f32",
+        "zero %2\nfor i0 in 0..min(4, @s) { %2[i0] := %0[i0] }",
+        "zero %2\nfor i0 in 0..2 { for i1 in 0..2 { %2[2*i0 + i1] := %1[i0, i1] } }",
+        "zero %2\nfor i0 in 0..3 { for i1 in 0..2 { %2[i0 + i1] := %2[i0 + i1] + %1[i0, i1] } }",
+        "for i0 in 0..2 { %2[i0] := %0[i0]\n%2[i0 + 2] := %0[i0 + 1] }",
+        "for i0 in 0..2 { %2[2*i0] := %0[i0]\n%2[2*i0 + 1] := %0[i0 + 1] }",
+    ];
+    let uses = [
+        USE,
+        "for i8 in 0..4 { %4[i8] := %2[-i8 + 3] }",
+        "for i8 in 0..2 { for i9 in 0..2 { %4[2*i8 + i9] := %2[2*i8 + i9] + %2[i9] } }",
+        "for i8 in 0..4 { %4[i8] := guarded(1 <= i8 < 4, %2[i8 - 1], 9.0f32) }",
+        "for i8 in 0..4 { %4[i8] := %2[2] }",
+        "%4[0] := %2[@s]",
+    ];
+    for (setter, user) in setters.iter().flat_map(|s| uses.iter().map(move |u| (s, u))) {
+        // The one kind of use that an affine index cannot solve: half an element's position.
+        if setter.contains("2*i0] := %0") && !user.contains("2*i8 + i9") && !user.contains("%2[2]") {
+            continue;
+        }
+        if setter.contains("2*i0] := %0") && user.contains("%2[i9]") {
+            continue;
+        }
+        inlined(&format!("{setter}\n{user}"));
+    }
+}
+
+#[test]
+fn equal_structure_is_substituted() {
+    let body = "for i0 in 0..2 { for i1 in 0..2 { %2[2*i0 + i1] := %1[i0, i1] } }\n\
+                for i8 in 0..2 { for i9 in 0..2 { %4[2*i8 + i9] := %2[2*i8 + i9] } }";
+    let text = inlined(body);
+    assert!(text.contains("%4[2*i8 + i9] := %1[i8, i9]"), "{text}");
+}
+
+#[test]
+fn uses_within_the_setting_nest_are_inlined() {
+    let fused = "for i0 in 0..4 { %2[i0] := %0[i0] * 2.0f32\n%4[i0] := %2[i0] + 1.0f32 }";
+    let text = inlined(fused);
+    assert!(text.contains("%4[i0] := %0[i0] * 2.0f32 + 1.0f32"), "{text}");
+    // An earlier iteration's element, a sum that is done, and an input that the use overwrites in step.
+    inlined(
+        "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := guarded(1 <= i0 < 4, %2[i0 - 1], 0.0f32) }",
+    );
+    inlined(
+        "for i0 in 0..4 { %2[i0] := 0.0f32\nfor i1 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1] }\n%4[i0] := %2[i0] }",
+    );
+    inlined("for i0 in 0..4 { %2[i0] := %0[i0] * 0.5f32\n%0[i0] := %0[i0] - %2[i0] }");
+}
+
+#[test]
+fn an_index_that_takes_a_division_is_refused() {
+    let what = "it is set at index `2*i0`, and finding the iteration that sets an element which is used takes a division";
+    refused(&format!("zero %2\nfor i0 in 0..2 {{ %2[2*i0] := %0[i0] }}\n{USE}"), what);
+}
+
+#[test]
+fn loops_in_another_order_are_refused() {
+    // Digits are told apart, so each element has one iteration, and their order does not matter.
+    let digits = "for i0 in 0..2 { for i1 in 0..2 { %2[i0 + 2*i1] := %2[i0 + 2*i1] + %1[i0, i1] } }";
+    inlined(&format!("zero %2\n{digits}\n{USE}"));
+    inlined(&format!(
+        "zero %2\nfor i0 in 0..2 {{ for i1 in 0..2 {{ for i2 in 0..2 {{ %2[i0 + 2*i1] := %1[i0, i2] }} }} }}\n{USE}"
+    ));
+    // Windows meet: an element would be summed from its last iteration to its first.
+    let source = "routine @o strict {\nnode %0 \"x\" f32[3] on_device\nnode %1 \"t\" f32[5] virtual\nnode %2 \"y\" f32[5] on_device\n\
+                  zero %1\nfor i0 in 0..3 { for i1 in 0..2 { %1[i0 + 2*i1] := %1[i0 + 2*i1] + %0[i0] } }\n\
+                  for i8 in 0..5 { %2[i8] := %1[i8] }\n}";
+    let mut windows = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
+    let refusals = virtualize::virtualize(&mut windows, &[NodeRef(1)]);
+    let what =
+        "it is set at index `i0 + 2*i1`, and for one element alone its loops would run in another order";
+    assert_eq!(refusals[0].1.to_string(), what);
+}
+
+#[test]
+fn a_searched_nest_with_more_than_one_store_is_refused() {
+    let what = "its loops can be searched for an element only if they hold one store and nothing else";
+    let nest = "for i0 in 0..2 { declare l0 f32[] register\nl0 := %0[i0]\nfor i1 in 0..2 { l0 := l0 + 1.0f32\n%2[i0 + 2*i1] := l0 } }";
+    let mut asked = routine("virtual", &format!("{nest}\n{USE}"));
+    let refusals = virtualize::virtualize(&mut asked, &[T]);
+    assert_eq!(refusals[0].1.to_string(), what);
+}
+
+#[test]
+fn a_search_that_nobody_asked_for_is_refused() {
+    let body = format!("for i0 in 0..2 {{ for i1 in 0..2 {{ %2[2*i0 + i1] := %1[i0, i1] }} }}\n{USE}");
+    let mut open = routine("", &body);
+    let refusals = virtualize::virtualize(&mut open, &[T]);
+    let texts: Vec<String> = refusals.iter().map(|(_, refusal)| refusal.to_string()).collect();
+    let what = "it is set at index `2*i0 + i1`, so every use would search the iterations for those that set its element";
+    assert_eq!(texts, [what]);
+    inlined(&body);
+}
+
+#[test]
+fn setters_that_disagree_are_refused() {
+    let what = "setters within one loop nest store at different indices that may meet";
+    refused(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0]\n%2[0] := 1.0f32 }}\n{USE}"), what);
+    refused(
+        &format!("for i0 in 0..4 {{ for i1 in 0..4 {{ %2[i1] := %0[i0] }}\n%2[i0] := 1.0f32 }}\n{USE}"),
+        what,
+    );
+}
+
+#[test]
+fn a_recurrence_is_refused() {
+    let what = "an element is computed from other elements of the node itself";
+    refused(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] + 1.0f32 }}\n{USE}"), what);
+}
+
+#[test]
+fn locals_that_reach_beyond_one_element_are_refused() {
+    let outside = "declare l0 f32[] register\nl0 := 1.0f32\nfor i0 in 0..4 { %2[i0] := l0 }";
+    refused(&format!("{outside}\n{USE}"), "its computation uses the local l0 from outside of its loops");
+    let carried =
+        "for i1 in 0..1 { declare l0 f32[] register\nfor i0 in 0..4 { l0 := l0 + %0[i0]\n%2[i0] := l0 } }";
+    refused(
+        &format!("{carried}\n{USE}"),
+        "its computation carries the local l0 from one element to the next",
+    );
+}
+
+#[test]
+fn a_use_before_the_last_setter_is_refused() {
+    let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
+    let again = "for i1 in 0..4 { %2[i1] := 1.0f32 }";
+    refused(&format!("{set}\n{USE}\n{again}"), "it is used before its last setter is done");
+    // In one nest: before it in the text, in a later iteration, in the middle of a sum.
+    let first = "zero %2\nfor i0 in 0..4 { %4[i0] := %2[i0]\n%2[i0] := %0[i0] }";
+    refused(first, "it is used before its last setter is done");
+    let ahead = "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := %2[-i0 + 3] }";
+    refused(ahead, "it is used before its last setter is done");
+    let partial =
+        "zero %2\nfor i1 in 0..4 { for i0 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1]\n%4[i0] := %2[i0] } }";
+    refused(partial, "it is used before its last setter is done");
+}
+
+#[test]
+fn an_overwritten_input_is_refused() {
+    let what = "its input \"x\" is overwritten before its last use";
+    let set = "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }";
+    refused(&format!("{set}\nzero %0\n{USE}"), what);
+    // The use itself overwrites it: at another element, twice, in a loop that comes back, before reading.
+    refused(&format!("{set}\nfor i1 in 0..4 {{ %0[-i1 + 3] := %2[i1] }}"), what);
+    refused(&format!("{set}\nfor i1 in 0..4 {{ for i2 in 0..2 {{ %0[i1] := %2[i1] }} }}"), what);
+    refused(&format!("{set}\nfor i1 in 0..4 {{ %0[i1] := 1.0f32\n%4[i1] := %2[i1] }}"), what);
+    // The setter's own loop overwrites it.
+    let fused = "for i0 in 0..4 { %2[i0] := %0[i0]\n%0[i0] := 1.0f32 }";
+    refused(&format!("{fused}\n{USE}"), what);
+}
+
+#[test]
+fn a_reduction_inside_a_vector_loop_is_refused() {
+    let sum = "zero %2\nfor i0 in 0..4 { for i1 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1] } }";
+    let what = "its computation has a loop, and it is used inside a vector loop";
+    refused(&format!("{sum}\nfor i8 in 0..4 vector {{ %4[i8] := %2[i8] }}"), what);
+}
+
+#[test]
+fn what_cannot_be_guarded_is_refused() {
+    let guarded = "for i8 in 0..4 { %4[i8] := guarded(0 <= i8 - 1 < 4, %2[i8 - 1], 0.0f32) }";
+    let merge = "for i0 in 0..4 { %2[i0] := merge %0[i0] }";
+    let what = "a use needs its computation guarded, which a read of the merge buffer cannot be";
+    refused(&format!("{merge}\n{guarded}"), what);
+}
+
+#[test]
+fn a_chain_of_windows_grows_too_large_and_is_refused() {
+    let mut source = String::from("routine @w strict {\nnode %0 \"n0\" f32[64] on_device\n");
+    for i in 1..=12 {
+        source += &format!(
+            "node %{i} \"n{i}\" f32[{}] {}\n",
+            64 - 2 * i,
+            if i < 12 { "virtual" } else { "on_device" }
+        );
+    }
+    for i in 1..=12 {
+        let p = i - 1;
+        source += &format!(
+            "for i{i} in 0..{} {{ %{i}[i{i}] := %{p}[i{i}] + %{p}[i{i} + 1] * %{p}[i{i} + 2] }}\n",
+            64 - 2 * i
+        );
+    }
+    let windows = text::parse(&(source + "}\n")).unwrap_or_else(|e| panic!("{e}"));
+    let error = optimize(windows, &Settings::default()).expect_err("3 to the power of 11 reads");
+    assert!(error.to_string().contains("more than 16384 operations"), "{error}");
+}
+
+#[test]
+fn a_long_chain_of_virtual_nodes_stays_shallow_and_small() {
+    let mut source = String::from("routine @c strict {\nnode %0 \"n0\" f32[4] on_device\n");
+    for i in 1..=300 {
+        source += &format!("node %{i} \"n{i}\" f32[4] {}\n", if i < 300 { "virtual" } else { "on_device" });
+    }
+    for i in 1..=300 {
+        source += &format!("for i{i} in 0..4 {{ %{i}[i{i}] := %{p}[i{i}] + %{p}[i{i}] }}\n", p = i - 1);
+    }
+    let chain = text::parse(&(source + "}\n")).unwrap_or_else(|e| panic!("{e}"));
+    let result = optimize(chain, &Settings::default()).unwrap_or_else(|e| panic!("{e}")).routine;
+    verify::verify(&result).unwrap_or_else(|e| panic!("{e}"));
+    assert!(text::print(&result).lines().count() < 1000);
+}
