@@ -1,10 +1,15 @@
 //! Backends by name: a codegen and a device that understand each other.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use codegen_core::{Codegen, interpreted::Interpreted};
 use device_runtime::{Context, Device, Driver, Stream};
+use lowered_ir::pipeline::{Changes, OptimizeCtx};
 use scheduler_multicore::Cpu;
+use tnode::{ModeState, TensorNode, View, commit_decisions};
 
 use crate::{
     cache::CodeCache,
@@ -26,6 +31,8 @@ struct Parts {
     settings: Settings,
     watch: Watch,
     cache: CodeCache,
+    /// How the virtual nodes of the routines compiled so far are computed.
+    virtual_nodes: Mutex<Arc<OptimizeCtx>>,
 }
 
 /// What a backend is made of.
@@ -85,7 +92,8 @@ impl Backend {
         let (codegen, device) = (entry.open)(&settings)?;
         let watch = Watch::new(settings.debug, &settings.dump);
         watch.device(&device);
-        let parts = Parts { name: entry.name, codegen, device, settings, watch, cache: CodeCache::default() };
+        let (cache, virtual_nodes) = (CodeCache::default(), Mutex::default());
+        let parts = Parts { name: entry.name, codegen, device, settings, watch, cache, virtual_nodes };
         Ok(Backend { parts: Arc::new(parts) })
     }
 
@@ -129,6 +137,26 @@ impl Backend {
 
     pub(crate) fn watch(&self) -> &Watch {
         &self.parts.watch
+    }
+
+    /// How virtual nodes are computed, as the routines compiled so far leave it.
+    pub(crate) fn virtual_nodes(&self) -> Arc<OptimizeCtx> {
+        Arc::clone(&self.parts.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes the decisions about memory modes, records the views and takes over the computations of virtual nodes, or
+    /// nothing.
+    pub(crate) fn commit(
+        &self,
+        decisions: &[(TensorNode, ModeState)],
+        views: &[(TensorNode, View)],
+        changes: Changes,
+    ) -> Result<(), tnode::Error> {
+        // Held meanwhile: who sees the modes must find the computations too.
+        let mut known = self.parts.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        commit_decisions(decisions, views)?;
+        Arc::make_mut(&mut known).commit(changes);
+        Ok(())
     }
 
     pub(crate) fn cache(&self) -> &CodeCache {

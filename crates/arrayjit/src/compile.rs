@@ -11,11 +11,11 @@ use device_runtime::{Context, Routine};
 use lowered_ir::{
     assign::{self, Assignments, text::TextError},
     ir,
-    lower::{LowerOptions, Lowered, lower},
-    pipeline,
+    lower::{LowerOptions, lower},
+    pipeline::{self, InContext, Optimized},
     verify::verify,
 };
-use tnode::{ModeState, TensorNode, commit_decisions};
+use tnode::{ModeState, TensorNode};
 
 use crate::{
     backend::Backend,
@@ -28,6 +28,7 @@ use crate::{
 pub struct Compiled {
     code: Arc<codegen_core::Code>,
     nodes: Vec<TensorNode>,
+    optimized: Arc<Optimized>,
 }
 
 impl Compiled {
@@ -46,7 +47,16 @@ impl Compiled {
         &self.code
     }
 
-    /// The nodes, by their position in the code's table.
+    /// Why this routine gave the node the memory mode it has, in words: each decision with its reason and where it was taken;
+    /// `None` for a node that the routine does not mention. For a node that could have been computed where it is used, and is
+    /// not, that includes what stood in the way.
+    pub fn explain(&self, node: &TensorNode) -> Option<String> {
+        let at = self.nodes.iter().position(|n| n == node)?;
+        Some(self.optimized.explain(ir::NodeRef(at as u32)))
+    }
+
+    /// The nodes, by their position in the code's table: those of the assignments, then the inputs of virtual nodes that
+    /// earlier routines have computed.
     pub fn nodes(&self) -> &[TensorNode] {
         &self.nodes
     }
@@ -113,16 +123,19 @@ impl Backend {
         let watch = self.watch();
 
         // One loop nest per assignment; meaning is fixed here.
-        let Lowered { routine, nodes, views, .. } = lower(assignments, &lower_options(self.settings()))?;
-        verified("lowering", &routine)?;
-        watch.pass("lower", &routine);
+        let lowered = lower(assignments, &lower_options(self.settings()))?;
+        verified("lowering", &lowered.routine)?;
+        let views = lowered.views.clone();
+        watch.pass("lower", &lowered.routine);
         lap("lower");
 
-        // Memory modes are settled on copies, virtual nodes inlined.
-        let optimized =
-            pipeline::optimize_traced(routine, &optimize_settings(self.settings()), &mut |name, routine| {
-                watch.pass(name, routine);
-            })?;
+        // Memory modes are settled on copies, virtual nodes inlined: those of earlier routines too.
+        let InContext { optimized, nodes, changes, .. } = pipeline::optimize_in(
+            &self.virtual_nodes(),
+            lowered,
+            &optimize_settings(self.settings()),
+            &mut |name, routine| watch.pass(name, routine),
+        )?;
         verified("optimisation", &optimized.routine)?;
         lap("optimize");
 
@@ -149,11 +162,12 @@ impl Backend {
         lap("codegen");
 
         // Only now, with nothing left that can fail, do the nodes learn what was decided.
-        commit_decisions(&decisions(&nodes, &optimized.routine), &views)?;
+        self.commit(&decisions(&nodes, &optimized.routine), &views, changes)?;
         watch.compiled(&schedule, &took);
         watch.modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         watch.code(self.codegen(), &schedule);
-        Ok(Compiled { code: Arc::new(codegen_core::Code { schedule, artifact }), nodes })
+        let code = Arc::new(codegen_core::Code { schedule, artifact });
+        Ok(Compiled { code, nodes, optimized: Arc::new(optimized) })
     }
 
     /// How many distinct routines the code cache holds.
@@ -193,6 +207,7 @@ fn lower_options(settings: &Settings) -> LowerOptions {
 fn optimize_settings(settings: &Settings) -> pipeline::Settings {
     pipeline::Settings {
         max_visits: settings.virtualize_max_visits,
+        max_tracing_dim: Some(settings.virtualize_max_tracing_dim).filter(|&dim| dim > 0),
         inline_scalar_constexprs: settings.inline_scalar_constexprs,
         inline_simple_computations: settings.inline_simple_computations,
         inline_complex_computations: settings.inline_complex_computations,

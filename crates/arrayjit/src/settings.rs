@@ -42,6 +42,9 @@ pub struct Settings {
     pub dump: String,
     /// An intermediate node read more often than this at one position is computed once and kept.
     pub virtualize_max_visits: u64,
+    /// Count those reads by running at most one more than this number of iterations of each loop, as the seed of this project did;
+    /// 0 for the exact count.
+    pub virtualize_max_tracing_dim: u32,
     /// Inline nodes that are scalar constant expressions.
     pub inline_scalar_constexprs: bool,
     /// Inline nodes whose elements cost about one memory read, however often they are read.
@@ -120,6 +123,7 @@ impl Default for Settings {
             debug: 0,
             dump: String::new(),
             virtualize_max_visits: 1,
+            virtualize_max_tracing_dim: 0,
             inline_scalar_constexprs: true,
             inline_simple_computations: true,
             inline_complex_computations: false,

@@ -1,12 +1,19 @@
 //! The optimiser: the passes in order.
 
+mod carry;
+
+use tnode::TensorNode;
+
 use crate::ir::{NodeRef, Routine};
+use crate::lower::Lowered;
 use crate::passes::access::{self, Facts};
-use crate::passes::{ModeError, cse, dead, halves, hoist, modes, powers, simplify, virtualize};
+use crate::passes::effects::Effects;
+use crate::passes::virtualize::{self, Computed};
+use crate::passes::{ModeError, cse, dead, halves, hoist, modes, powers, simplify};
 
 pub use crate::passes::halves::LargeHalf;
-
 pub use crate::passes::{Refusal, Settings};
+pub use carry::{Changes, OptimizeCtx};
 
 /// An optimised routine and what a caller needs to know about it.
 #[derive(Clone, Debug)]
@@ -23,13 +30,30 @@ pub struct Optimized {
     pub refused: Vec<(NodeRef, Refusal)>,
 }
 
+/// A routine optimised after others, whose virtual nodes it may use.
+#[derive(Clone, Debug)]
+pub struct InContext {
+    /// The routine.
+    pub optimized: Optimized,
+    /// The handle of each node in its table: those of the routine as it was, then inputs of computations taken over from others.
+    pub nodes: Vec<TensorNode>,
+    /// The nodes whose computations were taken over, with the routines that these come from.
+    pub carried: Vec<(NodeRef, String)>,
+    /// What later routines may use, for [`OptimizeCtx::commit`].
+    pub changes: Changes,
+}
+
 impl Optimized {
-    /// Why each node the routine mentions has the memory mode it has, in words.
-    pub fn explain(&self) -> String {
-        self.routine
-            .node_refs()
-            .map(|(node, decl)| decl.mode.explain(&format!("{node} \"{}\"", decl.name)))
-            .collect()
+    /// Why the node has the memory mode it has, in words: each decision with its reason and the place in the source that took
+    /// it. For a node that could have been inlined and was not, that includes the refusal.
+    pub fn explain(&self, node: NodeRef) -> String {
+        let decl = self.routine.node(node);
+        decl.mode.explain(&format!("{node} \"{}\"", decl.name))
+    }
+
+    /// [`explain`](Self::explain) for every node, in order.
+    pub fn explain_all(&self) -> String {
+        self.routine.node_refs().map(|(node, _)| self.explain(node)).collect()
     }
 }
 
@@ -75,10 +99,40 @@ pub fn optimize(routine: Routine, settings: &Settings) -> Result<Optimized, Opti
 /// # Errors
 /// As [`optimize`].
 pub fn optimize_traced(
-    mut routine: Routine,
+    routine: Routine,
     settings: &Settings,
     on_pass: &mut dyn FnMut(&str, &Routine),
 ) -> Result<Optimized, OptimizeError> {
+    run(routine, settings, on_pass).map(|(optimized, _)| optimized)
+}
+
+/// Optimises a verified routine that may use virtual nodes which routines before it have computed; see [`OptimizeCtx`].
+///
+/// # Errors
+/// As [`optimize`]; and where such a computation cannot be carried over, or an input of it has changed since.
+pub fn optimize_in(
+    ctx: &OptimizeCtx,
+    mut lowered: Lowered,
+    settings: &Settings,
+    on_pass: &mut dyn FnMut(&str, &Routine),
+) -> Result<InContext, OptimizeError> {
+    let name = lowered.routine.name.clone();
+    let own = Effects::of(&lowered.routine.body).writes;
+    let carried = ctx.import(&mut lowered).map_err(|source| OptimizeError::Mode { routine: name, source })?;
+    if !carried.is_empty() {
+        on_pass("import", &lowered.routine);
+    }
+    let Lowered { routine, nodes, .. } = lowered;
+    let (optimized, computed) = run(routine, settings, on_pass)?;
+    let changes = Changes::new(&optimized.routine, &nodes, &own, computed);
+    Ok(InContext { optimized, nodes, carried, changes })
+}
+
+fn run(
+    mut routine: Routine,
+    settings: &Settings,
+    on_pass: &mut dyn FnMut(&str, &Routine),
+) -> Result<(Optimized, Vec<Computed>), OptimizeError> {
     let name = routine.name.clone();
     let in_routine = |source| OptimizeError::Mode { routine: name.clone(), source };
 
@@ -91,7 +145,7 @@ pub fn optimize_traced(
     on_pass("modes", &routine);
 
     // No statement mentions an inlined node, and every node that this routine computes has a settled place.
-    let refused = virtualize::virtualize(&mut routine, &candidates);
+    let virtualize::Outcome { refused, computed } = virtualize::virtualize_keeping(&mut routine, &candidates);
     modes::settle(&mut routine, &facts, &candidates, &refused, settings).map_err(in_routine)?;
     on_pass("virtualize", &routine);
 
@@ -121,7 +175,7 @@ pub fn optimize_traced(
     }
 
     let (inputs, outputs) = inputs_and_outputs(&routine);
-    Ok(Optimized { routine, inputs, outputs, merge, refused })
+    Ok((Optimized { routine, inputs, outputs, merge, refused }, computed))
 }
 
 fn merge_node(routine: &Routine, facts: &Facts) -> Result<Option<NodeRef>, OptimizeError> {

@@ -1,0 +1,298 @@
+//! Computations of virtual nodes, carried from routine to routine.
+//!
+//! A virtual node has no memory, so a routine that uses one which another routine has computed must compute it itself. An
+//! [`OptimizeCtx`] remembers how: when a routine is optimised, the computation of every node that it inlines is put aside
+//! in a form of its own, over handles of nodes rather than positions in one routine's table. A routine that reads a virtual
+//! node before it sets it begins with a copy of that computation; its inputs become nodes of that routine, and from there on the
+//! passes see nothing special.
+//!
+//! # What a carried computation means
+//!
+//! The order in which routines are optimised is taken for the order in which they run. Under that order a use has the value
+//! that was computed: once a routine overwrites an input, the computation is gone, and a use afterwards is an error that names
+//! the input. What happens to inputs outside of routines (the host sets them) is not known here; a use then has the value for
+//! the inputs' present contents. So it does where routines run in another order.
+//!
+//! Not carried are computations from what only a run of their routine has: the merge buffer, local nodes, and static symbols
+//! that the other routine does not have by the same name and range.
+//!
+//! # Invariants
+//! * The context keeps alive the inputs of the computations it holds, and not the nodes they are of.
+//! * Optimising changes nothing; only [`OptimizeCtx::commit`] does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tnode::{MemoryMode, TensorNode, WeakNode};
+
+use crate::ir::{Affine, Block, Expr, Fresh, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, Var, walk};
+use crate::lower::Lowered;
+use crate::passes::access;
+use crate::passes::effects::Effects;
+use crate::passes::virtualize::{Computed, rename};
+use crate::passes::{ModeError, Refusal};
+
+/// The computations of virtual nodes that routines have left behind.
+#[derive(Clone, Debug, Default)]
+pub struct OptimizeCtx {
+    known: BTreeMap<WeakNode, Entry>,
+}
+
+/// What a routine would change in the context it was optimised in.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    routine: String,
+    overwritten: BTreeSet<TensorNode>,
+    defined: Vec<(TensorNode, Entry)>,
+}
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Known(Arc<Computation>),
+    /// An input has changed.
+    Changed {
+        input: String,
+        routine: String,
+    },
+}
+
+/// The computation of one node, by itself.
+#[derive(Debug)]
+struct Computation {
+    /// The routine it comes from.
+    routine: String,
+    /// What to run. It begins by zeroing the node.
+    body: Block,
+    /// The node, as the body names it.
+    own: NodeRef,
+    /// The nodes it reads.
+    inputs: BTreeMap<NodeRef, (TensorNode, NodeDecl)>,
+    /// The symbols it mentions.
+    symbols: BTreeMap<SymbolId, Symbol>,
+    /// It reads the merge buffer.
+    merges: bool,
+}
+
+impl OptimizeCtx {
+    /// Takes over what a routine changed: call it once nothing can fail any more.
+    pub fn commit(&mut self, changes: Changes) {
+        self.known.retain(|node, _| node.upgrade().is_some());
+        for entry in self.known.values_mut() {
+            let Entry::Known(computation) = entry else { continue };
+            let changed = computation.inputs.values().find(|(node, _)| changes.overwritten.contains(node));
+            if let Some((input, _)) = changed {
+                *entry = Entry::Changed { input: input.name(), routine: changes.routine.clone() };
+            }
+        }
+        for (node, entry) in changes.defined {
+            let key = node.downgrade();
+            // The key of a node that is gone may be equal.
+            self.known.remove(&key);
+            self.known.insert(key, entry);
+        }
+    }
+
+    /// How many nodes have a computation here.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether no node has a computation here.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    fn find(&self, node: &TensorNode) -> Option<&Entry> {
+        let (key, entry) = self.known.get_key_value(&node.downgrade())?;
+        key.upgrade().is_some().then_some(entry)
+    }
+
+    /// Puts the computations of virtual nodes that the routine uses and does not compute in front of it; answers for which
+    /// nodes, with the routines they come from.
+    pub(super) fn import(&self, lowered: &mut Lowered) -> Result<Vec<(NodeRef, String)>, ModeError> {
+        let virtual_nodes = lowered.routine.node_refs().filter(|(_, decl)| decl.mode.known_virtual());
+        let virtual_nodes: Vec<NodeRef> = virtual_nodes.map(|(node, _)| node).collect();
+        if self.is_empty() || virtual_nodes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let facts = access::analyse(&lowered.routine);
+        let fresh = lowered.routine.fresh();
+        let mut import = Import { ctx: self, lowered, fresh, body: Block::new(), imported: Vec::new() };
+        for node in virtual_nodes {
+            if facts[node].read_only() || facts[node].read_before_write {
+                import.node(node)?;
+            }
+        }
+        let Import { mut body, imported, .. } = import;
+        body.append(&mut lowered.routine.body);
+        lowered.routine.body = body;
+        Ok(imported)
+    }
+}
+
+/// Copying computations into a routine.
+struct Import<'a> {
+    ctx: &'a OptimizeCtx,
+    lowered: &'a mut Lowered,
+    fresh: Fresh,
+    body: Block,
+    imported: Vec<(NodeRef, String)>,
+}
+
+impl Import<'_> {
+    /// Copies the computation of the node, after those of the virtual nodes that it reads.
+    fn node(&mut self, node: NodeRef) -> Result<(), ModeError> {
+        if self.imported.iter().any(|(done, _)| *done == node) {
+            return Ok(());
+        }
+        let refused = |refusal, import: &Self| {
+            let name = import.lowered.routine.node(node).name.clone();
+            Err(ModeError::NotVirtual { node, name, refusal })
+        };
+        let computation = match self.ctx.find(&self.lowered.nodes[node.index()]) {
+            None => return Ok(()),
+            Some(Entry::Changed { input, routine }) => {
+                let (input, routine) = (input.clone(), routine.clone());
+                return refused(Refusal::InputChanged { input, routine }, self);
+            }
+            Some(Entry::Known(computation)) => Arc::clone(computation),
+        };
+        self.imported.push((node, computation.routine.clone()));
+        let symbols = match self.symbols(&computation) {
+            Ok(symbols) => symbols,
+            Err(refusal) => return refused(refusal, self),
+        };
+        let mut nodes = BTreeMap::from([(computation.own, node)]);
+        for (&inner, (handle, decl)) in &computation.inputs {
+            if handle.mode().mode() == Some(MemoryMode::Local) {
+                let (input, routine) = (handle.name(), computation.routine.clone());
+                return refused(Refusal::InputLocal { input, routine }, self);
+            }
+            let input = self.table_entry(handle, decl);
+            if handle.mode().known_virtual() {
+                self.node(input)?;
+            }
+            nodes.insert(inner, input);
+        }
+        let mut body = computation.body.clone();
+        rename(&mut body, &mut self.fresh);
+        renumber(&mut body, &nodes, &symbols);
+        self.body.append(&mut body);
+        Ok(())
+    }
+
+    /// The routine's own symbols in place of the computation's.
+    fn symbols(&self, computation: &Computation) -> Result<BTreeMap<SymbolId, SymbolId>, Refusal> {
+        let bound = |what| Refusal::BoundToRun { routine: computation.routine.clone(), what };
+        if computation.merges {
+            return Err(bound("the merge buffer".to_owned()));
+        }
+        let own = &self.lowered.routine.symbols;
+        let find = |(&id, symbol): (&SymbolId, &Symbol)| {
+            let at = own.iter().position(|s| s == symbol);
+            let at =
+                at.ok_or_else(|| bound(format!("the symbol @{} in 0..{}", symbol.name, symbol.range)))?;
+            Ok((id, SymbolId(at as u32)))
+        };
+        computation.symbols.iter().map(find).collect()
+    }
+
+    /// The position of a node in the routine's table, where it is entered if need be.
+    fn table_entry(&mut self, handle: &TensorNode, decl: &NodeDecl) -> NodeRef {
+        let known = self.lowered.nodes.iter().position(|node| node == handle);
+        let at = known.unwrap_or_else(|| {
+            self.lowered.nodes.push(handle.clone());
+            self.lowered.routine.nodes.push(NodeDecl { mode: handle.mode(), ..decl.clone() });
+            self.lowered.nodes.len() - 1
+        });
+        NodeRef(at as u32)
+    }
+}
+
+/// Replaces nodes and symbols in everything the statements mention.
+fn renumber(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>, symbols: &BTreeMap<SymbolId, SymbolId>) {
+    let node = |node: &mut NodeRef| *node = nodes.get(node).copied().unwrap_or(*node);
+    let symbol = |symbol: SymbolId| symbols.get(&symbol).copied().unwrap_or(symbol);
+    for stmt in block.iter_mut() {
+        match stmt {
+            Stmt::For { hi, body, .. } => {
+                hi.symbol = hi.symbol.map(symbol);
+                renumber(body, nodes, symbols);
+            }
+            Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n } => node(n),
+            Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
+        }
+        walk::map_own_values(stmt, &mut |value| {
+            walk::map_expr(value, &mut |mut part| {
+                if let Expr::Get { node: n, .. }
+                | Expr::GetGuarded { node: n, .. }
+                | Expr::GetDynamic { node: n, .. }
+                | Expr::GetMerge { node: n, .. } = &mut part
+                {
+                    node(n);
+                }
+                part
+            })
+        });
+    }
+    walk::map_indices(block, &mut |index| {
+        let mut new = Affine::constant(index.offset());
+        for &(var, coefficient) in index.terms() {
+            let var = match var {
+                Var::Loop(_) => var,
+                Var::Symbol(id) => Var::Symbol(symbol(id)),
+            };
+            new.add_term(var, coefficient);
+        }
+        new
+    });
+}
+
+impl Changes {
+    /// What a routine changes: `own` are the nodes that its own statements write, before anything was put in front of them.
+    pub(super) fn new(
+        routine: &Routine,
+        nodes: &[TensorNode],
+        own: &BTreeSet<NodeRef>,
+        computed: Vec<Computed>,
+    ) -> Changes {
+        let overwritten = own.iter().filter_map(|node| nodes.get(node.index())).cloned().collect();
+        let carried = computed.into_iter().filter(|computed| own.contains(&computed.node));
+        let defined = carried.filter_map(|computed| {
+            let node = nodes.get(computed.node.index())?.clone();
+            Some((node, entry(routine, nodes, computed)))
+        });
+        Changes { routine: routine.name.clone(), overwritten, defined: defined.collect() }
+    }
+}
+
+fn entry(routine: &Routine, nodes: &[TensorNode], computed: Computed) -> Entry {
+    let Computed { node, body: pieces, overwritten } = computed;
+    if let Some(input) = overwritten {
+        return Entry::Changed { input: routine.node(input).name.clone(), routine: routine.name.clone() };
+    }
+    let effects = Effects::of(&pieces);
+    let inputs =
+        effects.reads.iter().filter(|input| **input != node).filter_map(|&input| {
+            Some((input, (nodes.get(input.index())?.clone(), routine.node(input).clone())))
+        });
+    let mut symbols = BTreeMap::new();
+    let mut mention = |id: SymbolId| drop(symbols.insert(id, routine.symbol(id).clone()));
+    effects.vars.iter().for_each(|var| match var {
+        Var::Symbol(id) => mention(*id),
+        Var::Loop(_) => {}
+    });
+    let mut merges = false;
+    walk::each_stmt(&pieces, &mut |stmt| {
+        if let Stmt::For { hi, .. } = stmt {
+            hi.symbol.into_iter().for_each(&mut mention);
+        }
+    });
+    walk::each_value(&pieces, &mut |value| {
+        walk::each_expr(value, &mut |part| merges |= matches!(part, Expr::GetMerge { .. }));
+    });
+    let inputs = inputs.collect();
+    let body = std::iter::once(Stmt::Zero { node }).chain(pieces).collect();
+    let routine = routine.name.clone();
+    Entry::Known(Arc::new(Computation { routine, body, own: node, inputs, symbols, merges }))
+}
