@@ -245,8 +245,8 @@ impl Parser<'_> {
             Token::Symbol(name) => atom(Atom::Symbol(name)),
             Token::Sign("-") => {
                 self.next();
-                let factor = self.deeper(Self::index_factor)?;
-                return scale(factor, -1);
+                let negated = scale(self.deeper(Self::index_factor)?, -1)?;
+                return Ok(Linear { span: span.start..negated.span.end, ..negated });
             }
             Token::Sign("(") => {
                 self.next();
