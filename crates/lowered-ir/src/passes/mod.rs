@@ -10,6 +10,7 @@ pub mod cover;
 pub mod cse;
 pub mod dead;
 pub mod effects;
+pub mod gather;
 mod groups;
 pub mod halves;
 pub mod hoist;
@@ -50,6 +51,11 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "virtualize", run: run_virtualize, establishes: "no statement mentions a virtual node" },
     Pass { name: "simplify", run: run_simplify, establishes: "no equation of the table applies" },
     Pass {
+        name: "gather",
+        run: run_gather,
+        establishes: "a sum with one term that counts reads that term alone",
+    },
+    Pass {
         name: "powers",
         run: run_powers,
         establishes: "powers with constant integral exponents are products",
@@ -85,6 +91,11 @@ pub fn virtualize_open(routine: &mut Routine, settings: &Settings) -> Result<(),
 
 fn run_simplify(routine: &mut Routine) -> Result<(), ModeError> {
     simplify::simplify(routine, &Settings::default());
+    Ok(())
+}
+
+fn run_gather(routine: &mut Routine) -> Result<(), ModeError> {
+    gather::rewrite_one_hot(routine);
     Ok(())
 }
 

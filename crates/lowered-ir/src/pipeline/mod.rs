@@ -9,7 +9,7 @@ use crate::lower::Lowered;
 use crate::passes::access::{self, Facts};
 use crate::passes::effects::Effects;
 use crate::passes::virtualize::{self, Computed};
-use crate::passes::{ModeError, cse, dead, halves, hoist, modes, powers, simplify};
+use crate::passes::{ModeError, cse, dead, gather, halves, hoist, modes, powers, simplify};
 
 pub use crate::passes::halves::LargeHalf;
 pub use crate::passes::{Refusal, Settings};
@@ -152,6 +152,10 @@ fn run(
     // No equation of the table applies any more: guards that inlining composed are gone where ranges decide them.
     simplify::simplify(&mut routine, settings);
     on_pass("simplify", &routine);
+
+    // Sums over all classes of one term read that term alone.
+    gather::rewrite_one_hot(&mut routine);
+    on_pass("gather", &routine);
 
     // Powers with constant integral exponents are products.
     powers::expand_powers(&mut routine, settings);

@@ -31,6 +31,8 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("zero at most", "0 <= x", "true", NEVER_NEGATIVE),
     Equation::strict("equal sum", "x + c == d", "x == d - c", INTEGER),
     Equation::strict("unequal sum", "x + c != d", "x != d - c", INTEGER),
+    Equation::strict("first of two", "arg1(x, y)", "x", EVERY),
+    Equation::strict("second of two", "arg2(x, y)", "y", EVERY),
     Equation::strict("select true", "where(true, x, y)", "x", EVERY),
     Equation::strict("select false", "where(false, x, y)", "y", EVERY),
     Equation::strict("select one of one", "where(p, x, x)", "x", EVERY),

@@ -49,6 +49,8 @@ pub(super) const EQUATIONS: &[Equation] = &[
     // The right sides are exactly rounded, `pow` is not quite.
     Equation::fast("float power one", "pow(x, 1)", "x", FLOAT),
     Equation::fast("power minus one", "pow(x, -1)", "recip(x)", FLOAT),
+    Equation::strict("product of three", "mul3(x, y, z)", "x * y * z", NATIVE),
+    Equation::strict("integer product of three", "mul3(x, y, z)", "x * y * z", EXACT),
     Equation::strict("fused commutes", "fma(c, x, y)", "fma(x, c, y)", X_VARIES),
     Equation::strict("fused by one", "fma(x, 1, y)", "x + y", ANY),
     Equation::strict("fused by minus one", "fma(x, -1, y)", "y - x", SIGNED),

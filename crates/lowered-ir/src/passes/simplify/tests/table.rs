@@ -48,7 +48,7 @@ fn measure(pattern: &Pattern) -> (usize, usize, usize) {
         }
         Pattern::Ternary(op, sides) => {
             let left = usize::from(*op == TernaryOp::Fma && is_constant(&sides[0]));
-            ((1, 0, left), &**sides)
+            (((if *op == TernaryOp::Mul3 { 3 } else { 1 }), 0, left), &**sides)
         }
         _ => ((1, 0, 0), &[]),
     };
