@@ -1,6 +1,6 @@
 //! What expressions cost, roughly, in units of one cheap operation; passes compare these numbers with thresholds.
 
-use crate::ir::{BinaryOp, Expr, UnaryOp, walk};
+use crate::ir::{BinaryOp, Expr, Stmt, UnaryOp, walk};
 
 /// The work of evaluating the expression once.
 pub fn cost(expr: &Expr) -> u64 {
@@ -41,6 +41,20 @@ fn binary_cost(op: BinaryOp) -> u64 {
         BinaryOp::Threefry | BinaryOp::ThreefryCrypto => 150,
         BinaryOp::Div | BinaryOp::Rem => 8,
         _ => 1,
+    }
+}
+
+/// The work of running the statements once, every loop as long as it can be.
+pub fn work(block: &[Stmt]) -> u64 {
+    block.iter().fold(0u64, |sum, stmt| sum.saturating_add(stmt_work(stmt)))
+}
+
+fn stmt_work(stmt: &Stmt) -> u64 {
+    match stmt {
+        Stmt::For { lo, hi, body, .. } => {
+            (hi.limit.saturating_sub(*lo).max(0) as u64).saturating_mul(work(body))
+        }
+        _ => stmt.values().into_iter().fold(1, |sum, value| sum + cost(value)),
     }
 }
 

@@ -1,10 +1,13 @@
 //! Common subexpressions: what a block computes twice it computes once.
 //!
-//! Two kinds are shared, both only within one block and only while nothing they read changes:
+//! Two kinds are shared, both only within one block (the uses may stand in its loops) and only while nothing they read changes:
 //! * *groups*: locals computed by equal statements, up to the names of their loops and locals (what virtualisation leaves
 //!   when a reduction is used by several statements);
 //! * *expressions* that occur more than once in the values of the block's own statements, if they cost enough to be worth
 //!   a local.
+//!
+//! At the top level a group is shared only if that saves at least the work of the statements in between that have nothing to do
+//! with it: all statements from a local's declaration to its last use run in one kernel, in order.
 //!
 //! Expressions are numbered: equal parts get one number, where a read also carries how often its node or local has been
 //! written so far, so equal numbers mean equal values. The whole block takes one walk.
@@ -20,7 +23,7 @@ use smallvec::SmallVec;
 use crate::ir::{Block, Expr, LocalId, NodeRef, Routine, Stmt, walk};
 
 use super::bind::Binder;
-use super::cost::own_cost;
+use super::cost::{own_cost, work};
 use super::effects::Effects;
 use super::groups::group_at;
 use super::virtualize::rename_locals;
@@ -31,7 +34,21 @@ const WORTH_BINDING: u64 = 4;
 /// Shares common groups and expressions in every block of the routine.
 pub fn eliminate_common(routine: &mut Routine) {
     let body = routine.body.clone();
-    routine.body = Sharer { binder: Binder::of(routine) }.block(body);
+    routine.body = Sharer { binder: Binder::of(routine) }.block(body, true);
+}
+
+/// Shares common groups in every block, and no expressions.
+pub(super) fn eliminate_common_groups(routine: &mut Routine) {
+    share_groups_within(&mut routine.body, true);
+}
+
+fn share_groups_within(block: &mut Block, top: bool) {
+    for stmt in block.iter_mut() {
+        if let Stmt::For { body, .. } = stmt {
+            share_groups_within(body, false);
+        }
+    }
+    share_groups(block, top);
 }
 
 struct Sharer<'a> {
@@ -39,13 +56,13 @@ struct Sharer<'a> {
 }
 
 impl Sharer<'_> {
-    fn block(&mut self, mut block: Block) -> Block {
+    fn block(&mut self, mut block: Block, top: bool) -> Block {
         for stmt in &mut block {
             if let Stmt::For { body, .. } = stmt {
-                *body = self.block(std::mem::take(body));
+                *body = self.block(std::mem::take(body), false);
             }
         }
-        share_groups(&mut block);
+        share_groups(&mut block, top);
         self.share_expressions(block)
     }
 
@@ -64,7 +81,7 @@ impl Sharer<'_> {
 }
 
 /// Drops each group that equals an earlier one of the block whose inputs have not changed since.
-fn share_groups(block: &mut Block) {
+fn share_groups(block: &mut Block, top: bool) {
     let mut seen: HashMap<Block, Shared> = HashMap::new();
     let mut at = 0;
     while at < block.len() {
@@ -74,7 +91,10 @@ fn share_groups(block: &mut Block) {
         };
         let canonical = group.canonical(block);
         let earlier = seen.get(&canonical).filter(|first| {
-            block.get(first.end..at).is_some_and(|between| unchanged(between, &first.effects))
+            block.get(first.end..at).is_some_and(|between| {
+                unchanged(between, &first.effects)
+                    && (!top || pays(&block[group.range.clone()], between, first.local))
+            })
         });
         if let Some(first) = earlier.map(|first| first.local) {
             block.drain(group.range.clone());
@@ -99,6 +119,15 @@ struct Shared {
     /// One past its last statement.
     end: usize,
     effects: Effects,
+}
+
+/// Whether doing without the group saves more than the work of the statements that would have to run in its kernel.
+fn pays(group: &[Stmt], between: &[Stmt], local: LocalId) -> bool {
+    let foreign = between.iter().filter(|stmt| {
+        let effects = Effects::of(std::slice::from_ref(*stmt));
+        matches!(stmt, Stmt::For { .. }) && !effects.local_reads.contains(&local)
+    });
+    foreign.fold(0u64, |sum, stmt| sum.saturating_add(work(std::slice::from_ref(stmt)))) <= work(group)
 }
 
 /// Whether the statements leave everything alone that a group with these effects reads.

@@ -2,7 +2,11 @@
 //!
 //! Moved are pure groups (a local with the statements that compute it) that contain a loop or an expensive operation, and
 //! expensive parts of values. Plain reads and cheap arithmetic stay, so that perfectly nested loops stay perfectly nested
-//! unless there is something to gain. Nothing leaves an outermost loop: that is where a kernel is cut.
+//! unless there is something to gain. What two loops of a block both needed is then computed once: equal groups are shared as
+//! the pass [`cse`](super::cse) does.
+//!
+//! An outermost loop is where a kernel is cut and threads are put to work, and it gets neither once it reads a local from
+//! before it. So only groups leave it that take 64 times as long as all else in its body.
 //!
 //! # Why this is safe
 //! Evaluation is total, so computing something that the loop would not have computed can do no harm but to read memory out
@@ -16,15 +20,20 @@ use std::collections::HashMap;
 use crate::ir::{Block, Expr, LocalId, LoopId, LoopKind, Routine, Stmt, Var, walk};
 
 use super::bind::Binder;
-use super::cost::is_expensive;
+use super::cost::{is_expensive, work};
+use super::cse::eliminate_common_groups;
 use super::effects::Effects;
 use super::groups::{Group, group_at};
 use super::ranges::LoopInfo;
 
-/// Moves invariant computations out of every loop but the outermost.
+/// Threads that a machine may have, roughly: what is repeated this often costs more than it gains to repeat it on all of them.
+const THREADS: u64 = 64;
+
+/// Moves invariant computations out of loops, and computes equal ones once.
 pub fn hoist_invariants(routine: &mut Routine) {
     let body = routine.body.clone();
     routine.body = Hoister { binder: Binder::of(routine) }.block(body, true);
+    eliminate_common_groups(routine);
 }
 
 struct Hoister<'a> {
@@ -41,9 +50,11 @@ impl Hoister<'_> {
             };
             let mut body = self.block(body, false);
             let in_order = matches!(kind, LoopKind::Serial | LoopKind::Unrolled);
-            if !outermost && in_order && (LoopInfo { lo, hi, kind }).surely_runs() {
-                lift_groups(var, &mut body, &mut out);
-                self.lift_expressions(var, &mut body, &mut out);
+            if in_order && (LoopInfo { lo, hi, kind }).surely_runs() {
+                lift_groups(var, &mut body, &mut out, outermost);
+                if !outermost {
+                    self.lift_expressions(var, &mut body, &mut out);
+                }
             }
             out.push(Stmt::For { var, lo, hi, kind, body });
         }
@@ -80,22 +91,29 @@ impl Hoister<'_> {
 }
 
 /// Moves invariant groups of the body before the loop, until none is left; one may depend on another.
-fn lift_groups(var: LoopId, body: &mut Block, out: &mut Block) {
-    while let Some(group) = movable(var, body) {
+fn lift_groups(var: LoopId, body: &mut Block, out: &mut Block, outermost: bool) {
+    while let Some(group) = movable(var, body, outermost) {
         out.extend(body.drain(group.range));
     }
 }
 
-fn movable(var: LoopId, body: &Block) -> Option<Group> {
+fn movable(var: LoopId, body: &Block, outermost: bool) -> Option<Group> {
     let inside = Effects::of(body);
     (0..body.len()).filter_map(|at| group_at(body, at)).find(|group| {
         let effects = &group.effects;
         let free = effects.local_reads.difference(&effects.declares);
         is_worthwhile(&body[group.range.clone()])
+            && (!outermost || outweighs(&body[group.range.clone()], body))
             && !effects.vars.contains(&Var::Loop(var))
             && effects.reads.is_disjoint(&inside.writes)
             && free.copied().all(|l| !inside.declares.contains(&l) && !inside.local_writes.contains(&l))
     })
+}
+
+/// Whether a group takes so much longer than the rest of its block that a single thread does better without it.
+fn outweighs(group: &[Stmt], body: &[Stmt]) -> bool {
+    let (own, all) = (work(group), work(body));
+    own < u64::MAX && own / THREADS >= all - own
 }
 
 fn is_worthwhile(group: &[Stmt]) -> bool {
