@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use lowered_ir::{assign, lower, verify};
-use tnode::{DType, Registry, TensorNode};
+use tnode::{DType, Padding, Registry, TensorNode};
 
 fuzz_target!(|text: &str| {
     let registry = Registry::new();
@@ -16,9 +16,20 @@ fuzz_target!(|text: &str| {
         ("s", &[], DType::F16),
     ];
     let node = |(name, dims, dtype): (&str, &[usize], DType)| {
-        TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build_in(&registry).expect("a plain node")
+        TensorNode::builder(name)
+            .dims(dims.iter().copied())
+            .dtype(dtype)
+            .build_in(&registry)
+            .expect("a plain node")
     };
-    let nodes = shapes.map(node);
+    let padding = Padding::new([(1, 2)], None);
+    let p = TensorNode::builder("p")
+        .dims([6])
+        .dtype(DType::F32)
+        .padding(padding)
+        .build_in(&registry)
+        .expect("a plain node");
+    let nodes = [&shapes.map(node)[..], &[p]].concat();
     if let Ok(assignments) = assign::text::parse(text, &nodes)
         && let Ok(lowered) = lower::lower(&assignments, &lower::LowerOptions::default())
     {

@@ -2,6 +2,8 @@
 
 use expect_test::{Expect, expect};
 use lowered_ir::assign::text::parse;
+use lowered_ir::lower::{LowerOptions, lower};
+use lowered_ir::verify::verify;
 use proptest::prelude::*;
 use tnode::{DType, MemoryMode, NodeBuilder, Registry, TensorNode};
 
@@ -446,9 +448,17 @@ proptest! {
     fn no_sequence_of_tokens_panics(words in prop::collection::vec(prop::sample::select(&[
         "x", "w1", "bias", "loss", "k", "i", "h", "@s", "[", "]", "[i]", "[i,h]", "(", ")", ",", ":=", "+=", ":max=", "where", "<",
         "==", "+", "-", "*", "/", "0", "1", "7", "0.5", "1e9", "9223372036854775807", "pad", "max", "exp", "f16", "inf", "\n", ";",
-        "loss := ", "bias[h] := ", "bias[h] :+= x[h, i]",
+        "loss := ", "bias[h] := ", "bias[h] :+= x[h, i]", "^", "i^h", "[i^h]", "bias :=", "offsets()", "self_id()", "values(", "bits(",
+        "0xff", "slice(x, @s)", "size(", "size(h)", "x[i^h, k], bias[h]",
     ][..]), 0..20)) {
         let text = words.join(" ");
-        let _ = parse(&text, &nodes()).map_err(|error| error.to_string());
+        // What can be read lowers to a routine that verifies, or is refused.
+        match parse(&text, &nodes()) {
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+            Ok(program) => match lower(&program, &LowerOptions::default()) {
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+                Ok(lowered) => prop_assert!(verify(&lowered.routine).is_ok(), "{}", text),
+            },
+        }
     }
 }
