@@ -1,10 +1,11 @@
 //! The safetensors format: named arrays behind a JSON header.
 //!
-//! Values are stored without margins. All element types but `u32x4` have a counterpart; those of the format without a
-//! counterpart here (such as `I16` and complex numbers) are refused by name.
+//! Values are stored without margins. Element types of the format without a counterpart here (such as `I16` and complex
+//! numbers) are refused by name. The format has no `u32x4`: such an array is written as `U32` with a further axis of 4, and
+//! the metadata of the file has its name under `u32x4`, on a line of its own, so that it is read as it was.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ::safetensors::tensor::{Dtype, SafeTensors, View, serialize};
 
@@ -15,32 +16,58 @@ use crate::padding::Dims;
 
 const FORMAT: &str = "safetensors";
 
+/// The key of the metadata under which the names of arrays of random bits stand.
+const RANDOM_BITS: &str = "u32x4";
+
 /// Reads every array of a file's bytes, by name.
 ///
 /// # Errors
 /// When the bytes are not in the format, or an element type has no counterpart here.
 pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, Error> {
     let file = SafeTensors::deserialize(bytes).map_err(malformed)?;
+    let random_bits = names_of_random_bits(bytes)?;
     let mut arrays = BTreeMap::new();
     for (name, view) in file.iter() {
-        let dtype = from_file(view.dtype())?;
-        let mut array = HostArray::from_bytes(dtype, view.shape().iter().copied(), view.data())?;
+        let (mut dtype, mut dims) = (from_file(view.dtype())?, view.shape());
+        if let (DType::U32, true, [outer @ .., 4]) = (dtype, random_bits.iter().any(|n| n == name), dims) {
+            (dtype, dims) = (DType::U32x4, outer);
+        }
+        let mut array = HostArray::from_bytes(dtype, dims.iter().copied(), view.data())?;
         array.normalize_bools();
         arrays.insert(name.to_owned(), array);
     }
     Ok(arrays)
 }
 
+fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, Error> {
+    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(malformed)?;
+    let names = metadata.metadata().as_ref().and_then(|entries| entries.get(RANDOM_BITS));
+    Ok(names.map_or_else(Vec::new, |names| names.lines().map(str::to_owned).collect()))
+}
+
 /// The bytes of a file with these arrays, without their margins.
 ///
 /// # Errors
-/// When the format has no such element type, or the names do not fit a header.
+/// When the names do not fit a header, or that of random bits has a line break.
 pub fn write<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>) -> Result<Vec<u8>, Error> {
-    let views: Vec<(&str, Values<'_>)> = arrays
-        .into_iter()
-        .map(|(name, array)| Ok((name, Values::of(array)?)))
-        .collect::<Result<_, Error>>()?;
-    serialize(views, None).map_err(malformed)
+    let mut random_bits = Vec::new();
+    let mut views = Vec::new();
+    for (name, array) in arrays {
+        if array.dtype() == DType::U32x4 {
+            random_bits.push(one_line(name)?);
+        }
+        views.push((name, Values::of(array)));
+    }
+    let names = (!random_bits.is_empty()).then(|| random_bits.join("\n"));
+    let metadata = names.map(|names| HashMap::from([(RANDOM_BITS.to_owned(), names)]));
+    serialize(views, metadata).map_err(malformed)
+}
+
+fn one_line(name: &str) -> Result<&str, Error> {
+    match name.contains(['\n', '\r']) {
+        false => Ok(name),
+        true => Err(Error::Malformed { format: FORMAT, why: format!("a line break in the name {name:?}") }),
+    }
 }
 
 fn malformed(error: ::safetensors::SafeTensorError) -> Error {
@@ -55,10 +82,12 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    fn of(array: &HostArray) -> Result<Values<'_>, Error> {
-        let dtype = to_file(array.dtype())
-            .ok_or_else(|| Error::UnsupportedElement { format: FORMAT, what: array.dtype().to_string() })?;
-        Ok(Values { dtype, dims: array.dims_without_padding(), bytes: array.value_bytes() })
+    fn of(array: &HostArray) -> Values<'_> {
+        let mut dims = array.dims_without_padding();
+        if array.dtype() == DType::U32x4 {
+            dims.push(4);
+        }
+        Values { dtype: to_file(array.dtype()), dims, bytes: array.value_bytes() }
     }
 }
 
@@ -80,27 +109,26 @@ impl View for Values<'_> {
     }
 }
 
-fn to_file(dtype: DType) -> Option<Dtype> {
+fn to_file(dtype: DType) -> Dtype {
     match dtype {
-        DType::Bool => Some(Dtype::BOOL),
-        DType::U8 => Some(Dtype::U8),
-        DType::I8 => Some(Dtype::I8),
-        DType::U16 => Some(Dtype::U16),
-        DType::I32 => Some(Dtype::I32),
-        DType::U32 => Some(Dtype::U32),
-        DType::I64 => Some(Dtype::I64),
-        DType::U64 => Some(Dtype::U64),
-        DType::F16 => Some(Dtype::F16),
-        DType::Bf16 => Some(Dtype::BF16),
-        DType::F32 => Some(Dtype::F32),
-        DType::F64 => Some(Dtype::F64),
-        DType::Fp8E5m2 => Some(Dtype::F8_E5M2),
-        DType::Fp8E4m3fn => Some(Dtype::F8_E4M3),
-        DType::U32x4 => None,
+        DType::Bool => Dtype::BOOL,
+        DType::U8 => Dtype::U8,
+        DType::I8 => Dtype::I8,
+        DType::U16 => Dtype::U16,
+        DType::I32 => Dtype::I32,
+        DType::U32 | DType::U32x4 => Dtype::U32,
+        DType::I64 => Dtype::I64,
+        DType::U64 => Dtype::U64,
+        DType::F16 => Dtype::F16,
+        DType::Bf16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+        DType::Fp8E5m2 => Dtype::F8_E5M2,
+        DType::Fp8E4m3fn => Dtype::F8_E4M3,
     }
 }
 
 fn from_file(dtype: Dtype) -> Result<DType, Error> {
-    let known = DType::ALL.into_iter().find(|&d| to_file(d) == Some(dtype));
+    let known = DType::ALL.into_iter().find(|&d| to_file(d) == dtype);
     known.ok_or_else(|| Error::UnsupportedElement { format: FORMAT, what: format!("{dtype:?}") })
 }

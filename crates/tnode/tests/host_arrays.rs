@@ -227,6 +227,43 @@ fn long_axes_lose_their_middle() {
 }
 
 #[test]
+fn five_axes_print() {
+    let array = range(&[2, 1, 2, 1, 3]);
+    expect![[r#"
+        f32[2, 1, 2, 1, 3]
+        [0, 0, 0]
+           0.0   1.0   2.0
+        [0, 0, 1]
+           3.0   4.0   5.0
+        [1, 0, 0]
+           6.0   7.0   8.0
+        [1, 0, 1]
+           9.0  10.0  11.0
+    "#]]
+    .assert_eq(&array.to_string());
+    // Four digits would not hold both the largest and the smallest: all get exponents.
+    let mixed = HostArray::from_slice(&[0.1f32, 1.0 / 3.0, 1234.5, -7.0], [4]).expect("four");
+    expect![[r#"
+        f32[4]
+          1.000e-1  3.333e-1   1.234e3  -7.000e0
+    "#]]
+    .assert_eq(&mixed.to_string());
+}
+
+/// Four by six with margins of one and two: rows and columns of the values begin inside.
+#[test]
+fn a_four_by_six_array_with_margins() {
+    let array = HostArray::zeros_padded(DType::I32, [2, 3], Padding::new([(1, 1), (2, 1)], Some(-7.0)));
+    let mut array = array.expect("small");
+    array.set_values(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("six");
+    let rows: [[i32; 6]; 4] = [[-7; 6], [-7, -7, 1, 2, 3, -7], [-7, -7, 4, 5, 6, -7], [-7; 6]];
+    assert_eq!(array.as_slice::<i32>().expect("i32"), rows.as_flattened());
+    assert_eq!(array.get_f64(&[1, 0]).expect("inside"), 4.0);
+    array.get(&[2, 0]).expect_err("a margin is outside");
+    assert_eq!((array.num_values(), array.size_bytes()), (6, 96));
+}
+
+#[test]
 fn small_and_odd_arrays_print() {
     let render = |array: HostArray| array.render(RenderOptions::default());
     assert_eq!(render(HostArray::zeros(DType::Bool, []).expect("small")), "bool[]\n  0\n");
