@@ -305,6 +305,35 @@ fn a_slice_is_copied_where_it_cannot_be_a_view() {
 }
 
 #[test]
+fn a_parent_is_not_read_while_its_view_is_written() {
+    let (x, s, t, y) = (f32s("x", &[5, 3]), f32s("s", &[3]), f32s("t", &[3]), f32s("y", &[3]));
+    let lowers = |statement: &str| {
+        let text = format!("s := slice(x, @b); t := slice(x, @c); {statement}");
+        lower(&read(&text, &[&x, &s, &t, &y]), &LowerOptions::default()).map(|_| ())
+    };
+    for refused in [
+        "s[i] := x[@b, 2 - i]",
+        "x[@b, i] := s[2 - i]",
+        "s[i] := t[i]",
+        "s[i] := pad(x, 0)[@b, i]",
+        "s[0] :+= x[@b, i]",
+        "s[0] += x[@b, i]",
+        "s[i^j] := x[@b, 2*i], y[j + 1] where i < 1, j < 2",
+        "t[i^j] := y[2*i], s[j + 1] where i < 1, j < 2",
+    ] {
+        let error = lowers(refused);
+        assert!(error.is_err(), "{refused}");
+    }
+    let message = lowers("s[i] := t[i]").expect_err("rows that may be one").to_string();
+    expect!["node t is read while node s is written, and the elements of both are in x; write to another node first"].assert_eq(&message);
+    for accepted in
+        ["s[i] := 2 * x[@b, i]", "x[@b, i] += s[i]", "y[i] := s[i] + t[i] + x[@b, i]", "s[i] += y[2 - i]"]
+    {
+        lowers(accepted).unwrap_or_else(|error| panic!("{accepted}: {error}"));
+    }
+}
+
+#[test]
 fn whole_node_operations_reach_through_views() {
     let (x, s, z) = (f32s("x", &[2, 3]), f32s("s", &[3]), f32s("z", &[3, 3]));
     let text = "s := slice(x, @b)\ns := offsets()\nz[i,j] := pad(s, -1)[i + j - 1]\ns[0] :+= z[i,i]";

@@ -174,6 +174,19 @@ pub enum LowerError {
         /// The dimensions of that.
         parent: Vec<usize>,
     },
+    /// A node read where it is being changed, under another name.
+    #[error(
+        "node {node} is read while node {target} is written, and the elements of both are in {home}; write to another \
+         node first"
+    )]
+    ReadThroughView {
+        /// The node read.
+        node: String,
+        /// The node written.
+        target: String,
+        /// The node that has the elements of both.
+        home: String,
+    },
     /// The merge buffer of a node without memory.
     #[error("node {node} is {view} and has no merge buffer of its own; read that of its parent")]
     MergeOfView {

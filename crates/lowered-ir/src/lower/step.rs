@@ -104,6 +104,7 @@ pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerE
 /// The accumulations of one step: every target is filled before any of them accumulates.
 fn lower_accums(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
     accums.iter().try_for_each(check_types)?;
+    ctx.views.check_reads(accums)?;
     margins::prepare(accums, ctx, block)?;
     let mut injective: BTreeMap<&TensorNode, bool> = BTreeMap::new();
     for accum in accums {

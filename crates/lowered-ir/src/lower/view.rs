@@ -16,9 +16,9 @@ use smallvec::SmallVec;
 use tnode::{MemoryMode, TensorNode, View};
 
 use super::LowerError;
-use crate::assign::{self, Assignments, FetchOp, Step};
-use crate::indexing::StaticSymbol;
-use crate::ir::SymbolId;
+use crate::assign::{self, Accum, Assignments, FetchOp, Operand, Step};
+use crate::indexing::{AxisIndex, StaticSymbol};
+use crate::ir::{Affine, SymbolId};
 
 /// The views that a program mentions.
 #[derive(Debug, Default)]
@@ -95,6 +95,39 @@ impl Views {
             home = parent;
         }
         (home.clone(), leading)
+    }
+
+    /// The node that has an element, and the element's index there.
+    fn located(&self, node: &TensorNode, projection: &[AxisIndex]) -> (TensorNode, Vec<Affine>) {
+        let (home, leading) = self.home(node);
+        let inner = projection.iter().map(AxisIndex::affine);
+        (home, leading.iter().map(|&symbol| Affine::var(symbol)).chain(inner).collect())
+    }
+
+    /// Refuses accumulations of one step of which one reads, under another name, what one writes: the values would depend
+    /// on the order of the loops. Reading just the element being written, once, is as good under two names as under one.
+    pub(super) fn check_reads(&self, accums: &[Accum]) -> Result<(), LowerError> {
+        if self.of.is_empty() {
+            return Ok(());
+        }
+        for (accum, target) in
+            accums.iter().flat_map(|accum| accums.iter().map(move |target| (accum, target)))
+        {
+            let operands = accum.rhs.operands().iter().zip(accum.projections.project_rhs());
+            for (operand, projection) in operands {
+                let Some(node) = operand.node().filter(|node| **node != target.lhs) else { continue };
+                let written = self.located(&target.lhs, target.projections.project_lhs());
+                let read = self.located(node, projection);
+                let own =
+                    std::ptr::eq(accum, target) && read == written && matches!(operand, Operand::Node(_));
+                let once = !accum.init_neutral && accum.projections.is_injective();
+                if read.0 == written.0 && !(own && once) {
+                    let (node, target, home) = (node.name(), target.lhs.name(), read.0.name());
+                    return Err(LowerError::ReadThroughView { node, target, home });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Every view's parent with the symbol that is an index of its first axis.
