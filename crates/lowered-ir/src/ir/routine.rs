@@ -52,7 +52,8 @@ pub enum Numerics {
     /// In the order written, without contraction to fma.
     Strict,
     /// Multiplications and additions contract to fma; reductions use the fixed orders that `codegen_core::schedule`
-    /// documents. No approximation.
+    /// documents; equations of class `Fast` apply ([`crate::passes::simplify`], [`crate::passes::powers`],
+    /// [`crate::passes::gather`]). No approximation.
     #[default]
     Fast,
 }

@@ -2,8 +2,8 @@
 //!
 //! Removed are stores to locals that are never read, stores to nodes that have no memory beyond this routine and are never
 //! read in it (virtual and local ones), declarations of locals that nothing mentions, loops with an empty constant range
-//! and loops whose body became empty, and stores that are overwritten before they are read ([`overwritten`](super)). Removal is repeated until nothing changes, for the last reader of a value may
-//! itself be dead.
+//! and loops whose body became empty, and stores that are overwritten before they are read. Removal is repeated until
+//! nothing changes, for the last reader of a value may itself be dead.
 
 use std::collections::BTreeSet;
 

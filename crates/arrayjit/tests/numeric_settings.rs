@@ -1,0 +1,122 @@
+//! The settings about numbers reach the code: products fused or not, powers, the equations of reals, large halves; and one-hot
+//! sums, which read single rows, give the same on every backend.
+#![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
+
+use arrayjit::settings::{Class, Fma};
+use arrayjit::{Backend, CompileError, DType, HostArray, MemoryMode, Settings, TensorNode};
+
+const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
+
+fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
+    let builder = TensorNode::builder(name).dtype(dtype).dims(dims.iter().copied());
+    builder.mode(MemoryMode::Materialized).build().unwrap()
+}
+
+/// What `y` holds after the text ran on the inputs.
+fn run(
+    backend: &str,
+    settings: &Settings,
+    text: &str,
+    inputs: &[(&TensorNode, HostArray)],
+    y: &TensorNode,
+) -> Result<Vec<f64>, CompileError> {
+    let backend = Backend::open_with(backend, settings.clone()).unwrap();
+    let nodes = inputs.iter().map(|(node, _)| *node).chain([y]);
+    let compiled = backend.compile(text, nodes)?;
+    let mut context = backend.context().unwrap();
+    for (node, values) in inputs {
+        context = context.init_from_host(node, values).unwrap();
+    }
+    let routine = compiled.link(&context).unwrap();
+    routine.run(&[]).unwrap();
+    Ok(routine.context().to_host(y).unwrap().values())
+}
+
+/// `text` from `x` to `y`, four elements of `f32` each holding `value`.
+fn one(settings: &Settings, text: &str, value: f32) -> f64 {
+    let values = || HostArray::from_slice(&[value; 4], [4]).unwrap();
+    let results = BACKENDS.map(|backend| {
+        let (x, y) = (node("x", DType::F32, &[4]), node("y", DType::F32, &[4]));
+        run(backend, settings, text, &[(&x, values())], &y).unwrap()[0]
+    });
+    assert!(results.iter().all(|r| r.to_bits() == results[0].to_bits()), "{text}: {results:?}");
+    results[0]
+}
+
+#[test]
+fn the_fma_policy_decides_how_often_a_sum_of_products_is_rounded() {
+    // (1 + 2⁻¹²)² - 1 is 2⁻¹¹ + 2⁻²⁴; the product rounded by itself loses the last bit.
+    let (rounded, fused) = ((-11f64).exp2(), (-11f64).exp2() + (-24f64).exp2());
+    let found = |numerics, fma| {
+        let mut settings = Settings::default();
+        settings.numerics = numerics;
+        settings.fma = fma;
+        one(&settings, "y[i] := x[i] * x[i] - 1", 1.0 + (-12f32).exp2())
+    };
+    for fma in [Fma::Never, Fma::ByClass, Fma::Always] {
+        let fast = if fma == Fma::Never { rounded } else { fused };
+        let strict = if fma == Fma::Always { fused } else { rounded };
+        assert_eq!((found(Class::Fast, fma), found(Class::Strict, fma)), (fast, strict), "{fma:?}");
+    }
+}
+
+#[test]
+fn the_equations_of_reals_are_asked_for() {
+    let mut settings = Settings::default();
+    assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 0.0);
+    settings.fast_math = true;
+    assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 1.0);
+    settings.numerics = Class::Strict;
+    assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 0.0);
+}
+
+#[test]
+fn small_powers_are_products() {
+    let value = 1.1f32;
+    let mut settings = Settings::default();
+    let product = f64::from(value * value * value);
+    assert_eq!(one(&settings, "y[i] := pow(x[i], 3)", value), product);
+    assert_eq!(one(&settings, "y[i] := pow(x[i], -3)", value), f64::from(1.0 / (value * value * value)));
+    settings.integer_pow = 2;
+    assert!((one(&settings, "y[i] := pow(x[i], 3)", value) - product).abs() < 3e-7);
+}
+
+#[test]
+fn large_halves_are_refused_where_the_setting_says() {
+    let compiled = |cutoff: f64| {
+        let mut settings = Settings::default();
+        settings.half_constant_cutoff = cutoff;
+        let (x, y) = (node("x", DType::F16, &[2]), node("y", DType::F16, &[2]));
+        let zeros = HostArray::zeros(DType::F16, [2]).unwrap();
+        run("inline", &settings, "y[i] := x[i] + 20000", &[(&x, zeros)], &y)
+    };
+    let error = compiled(16384.0).unwrap_err();
+    assert!(error.to_string().contains("the constant 20000 of type f16"), "{error}");
+    assert!(matches!(error, CompileError::Optimize(_)));
+    assert_eq!(compiled(20001.0).unwrap(), [20000.0, 20000.0]);
+    assert_eq!(compiled(0.0).unwrap(), [20000.0, 20000.0]);
+}
+
+#[test]
+fn one_hot_sums_read_rows_on_every_backend() {
+    for numerics in [Class::Fast, Class::Strict] {
+        for text in
+            ["y[b,j] :+= (k == label[b]) * table[k,j]", "y[b,j] :+= where(k == label[b], table[k,j], 0)"]
+        {
+            for backend in BACKENDS {
+                let mut settings = Settings::default();
+                settings.numerics = numerics;
+                let (table, label) = (node("table", DType::F32, &[5, 7]), node("label", DType::F32, &[4]));
+                let y = node("y", DType::F32, &[4, 7]);
+                let rows: Vec<f32> = (0..35u8).map(f32::from).collect();
+                let inputs = [
+                    (&table, HostArray::from_slice(&rows, [5, 7]).unwrap()),
+                    (&label, HostArray::from_slice(&[4.0f32, 0.0, 2.5, -1.0], [4]).unwrap()),
+                ];
+                let found = run(backend, &settings, text, &inputs, &y).unwrap();
+                let expected: Vec<f64> = (28..35).chain(0..7).map(f64::from).chain([0.0; 14]).collect();
+                assert_eq!(found, expected, "{text} on {backend}");
+            }
+        }
+    }
+}
