@@ -7,6 +7,7 @@ mod concatenation;
 mod convolution;
 mod derivatives;
 mod einsum;
+mod embedding;
 mod mixed;
 mod normalisation;
 mod program;
