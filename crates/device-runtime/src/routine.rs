@@ -47,6 +47,14 @@ impl Routine {
         &self.0.symbols
     }
 
+    /// Every combination of values of the static symbols, for [`Routine::run`]; the first symbol varies slowest. One empty
+    /// combination if there are no symbols.
+    pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
+        let ranges: Vec<i64> = self.0.symbols.iter().map(|symbol| symbol.range).collect();
+        let first = ranges.iter().all(|&range| range > 0).then(|| vec![0; ranges.len()]);
+        std::iter::successors(first, move |values| next_binding(values, &ranges))
+    }
+
     /// The nodes, other than constants, whose values from before a run the run reads; in order.
     pub fn inputs(&self) -> &[TensorNode] {
         &self.0.inputs
@@ -74,6 +82,15 @@ impl Routine {
         let task = Task::Run(&routine.calls, bindings);
         submit(routine.context.stream(), &routine.uses, || format!("running `{}`", routine.name), &task)
     }
+}
+
+/// The combination after `values`, like the next number of an odometer.
+fn next_binding(values: &[i64], ranges: &[i64]) -> Option<Vec<i64>> {
+    let at = (0..values.len()).rev().find(|&at| values[at] + 1 < ranges[at])?;
+    let mut next = values.to_vec();
+    next[at] += 1;
+    next[at + 1..].fill(0);
+    Some(next)
 }
 
 impl RoutineInner {
