@@ -279,3 +279,84 @@ fn a_long_chain_of_virtual_nodes_stays_shallow_and_small() {
     verify::verify(&result).unwrap_or_else(|e| panic!("{e}"));
     assert!(text::print(&result).lines().count() < 1000);
 }
+
+#[test]
+fn accesses_at_a_computed_index_are_refused() {
+    let what = "it is accessed at a computed index";
+    let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
+    refused(&format!("{set}\nfor i8 in 0..4 {{ %4[i8] := gather(%2[{{index i64(i8)}}], 0.0f32) }}"), what);
+    refused(&format!("zero %2\nfor i0 in 0..4 {{ scatter %2[{{index i64(i0)}}] := %0[i0] }}\n{USE}"), what);
+}
+
+#[test]
+fn gathers_in_a_computation_are_repeated_but_not_guarded() {
+    let gather = "gather(%1[{index i64(@s)}, i0], -1.0f32)";
+    let copy = format!("for i0 in 0..4 {{ %2[i0] := {gather} }}\n{USE}");
+    inlined(&copy);
+    let shifted = format!(
+        "zero %2\nfor i0 in 0..3 {{ %2[i0 + 1] := {} }}\nfor i8 in 0..4 {{ %4[i8] := %2[i8] }}",
+        gather
+    );
+    refused(&shifted, "a use needs its computation guarded, which a read at a computed index cannot be");
+}
+
+#[test]
+fn a_read_that_the_conditions_do_not_bound_is_refused() {
+    // Two conditions bound the two parts of the index; the verifier combines no two ranges.
+    let source = "routine @o strict {\nnode %0 \"x\" f32[16] on_device\nnode %1 \"t\" f32[6, 6] virtual\nnode %2 \"y\" f32[6, 6] on_device\n\
+                  zero %1\nfor i0 in 0..4 { for i1 in 0..4 { %1[i0 + 1, i1 + 1] := %0[4*i0 + i1] } }\n\
+                  for i8 in 0..3 { for i9 in 0..3 { for i10 in 0..4 { %2[i8 + i10, i9 + i10] := %1[i8 + i10, i9 + i10] } } }\n}";
+    let mut windows = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
+    verify::verify(&windows).unwrap_or_else(|e| panic!("{e}"));
+    let refusals = virtualize::virtualize(&mut windows, &[NodeRef(1)]);
+    let what = "a use needs its computation guarded, which a read at an index that the guard does not bound cannot be";
+    assert_eq!(refusals.first().map(|(_, refusal)| refusal.to_string()), Some(what.to_owned()));
+}
+
+#[test]
+fn random_bits_are_not_chosen_among() {
+    let source = |body: &str| {
+        let source = format!(
+            "routine @r strict {{\nnode %0 \"k\" u32x4[4] on_device\nnode %1 \"t\" u32x4[4] virtual\nnode %2 \"y\" u32x4[4] on_device\n{body}\n}}"
+        );
+        let routine = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        verify::verify(&routine).unwrap_or_else(|e| panic!("{e}"));
+        routine
+    };
+    let random = "zero %1\nfor i0 in 0..3 { %1[i0 + 1] := threefry(%0[i0], %0[i0 + 1]) }\nfor i8 in 0..4 { %2[i8] := %1[i8] }";
+    let refusals = virtualize::virtualize(&mut source(random), &[NodeRef(1)]);
+    let what = "a use needs its computation guarded, which a value of type u32x4 cannot be";
+    assert_eq!(refusals.first().map(|(_, refusal)| refusal.to_string()), Some(what.to_owned()));
+    // A guarded read chooses by itself.
+    let copied = "zero %1\nfor i0 in 0..3 { %1[i0 + 1] := %0[i0] }\nfor i8 in 0..4 { %2[i8] := %1[i8] }";
+    let mut copy = source(copied);
+    assert_eq!(virtualize::virtualize(&mut copy, &[NodeRef(1)]), []);
+    verify::verify(&copy).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn what_the_verifier_would_not_accept_is_refused() {
+    // One iteration each, so any coefficient is in bounds; together they are too steep for an address.
+    let source = "routine @s strict {\nnode %0 \"x\" f32[1] on_device\nnode %1 \"t\" f32[1] virtual\nnode %2 \"y\" f32[1] on_device\n\
+                  for i0 in 0..1 { %1[i0] := %0[1048576*i0] }\nfor i8 in 0..1 { %2[i8] := %1[1099511627776*i8] }\n}";
+    let mut steep = text::parse(source).unwrap_or_else(|e| panic!("{e}"));
+    verify::verify(&steep).unwrap_or_else(|e| panic!("{e}"));
+    let refusals = virtualize::virtualize(&mut steep, &[NodeRef(1)]);
+    let text = refusals.first().map(|(_, refusal)| refusal.to_string()).unwrap_or_default();
+    assert!(text.starts_with("the statement that uses it would break a rule: "), "{text}");
+}
+
+#[test]
+fn values_in_the_log_are_inlined() {
+    let text = inlined("for i0 in 0..4 { %2[i0] := %0[i0] * 2.0f32\nlog \"t = \", %2[i0] }");
+    assert!(text.contains("log \"t = \", %0[i0] * 2.0f32"), "{text}");
+}
+
+#[test]
+fn a_statement_that_changes_a_local_for_later_stays() {
+    let text = inlined(
+        "declare l0 f32[] register\nfor i0 in 0..4 { l0 := l0 + %0[i0]\n%2[i0] := 1.0f32 }\n\
+         for i8 in 0..4 { %4[i8] := %2[i8] + l0 }",
+    );
+    assert!(text.contains("l0 := l0 + %0[i0]"), "{text}");
+}
