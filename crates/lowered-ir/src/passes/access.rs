@@ -8,7 +8,7 @@
 //! A read has been written before if it lies in a box that earlier statements have filled ([`super::cover`]), or if some store
 //! reaches its element, wherever the read stands, in one iteration that is done by then: that of a diagonal, or the one before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::{Affine, Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
 
@@ -105,6 +105,7 @@ pub fn analyse(routine: &Routine) -> Facts {
         ranges: &ranges,
         nodes: vec![NodeFacts::default(); routine.nodes.len()],
         written: vec![Written::default(); routine.nodes.len()],
+        recorded: Vec::new(),
         stored: vec![Vec::new(); routine.nodes.len()],
         aliases: ranges.clone(),
         constexpr: BTreeSet::new(),
@@ -142,6 +143,8 @@ struct Walker<'a> {
     ranges: &'a Ranges,
     nodes: Vec<NodeFacts>,
     written: Vec<Written>,
+    /// The nodes written inside the open loops, each with the number of patches before.
+    recorded: Vec<(NodeRef, usize)>,
     /// Stores that do happen, of each node.
     stored: Vec<Vec<Stored>>,
     /// The ranges, with those of the variables in `stored`.
@@ -181,13 +184,21 @@ impl Walker<'_> {
     }
 
     fn looped(&mut self, var: LoopId, body: &Block) {
-        let marks: Vec<usize> = self.written.iter().map(Written::mark).collect();
+        let start = self.recorded.len();
         self.loops.push(var);
         self.block(body);
         self.loops.pop();
         let info = self.ranges.get(var);
-        for (written, mark) in self.written.iter_mut().zip(marks) {
-            written.leave(mark, var, info);
+        // Of several records of one node, the first tells what was there before the loop.
+        let mut first = BTreeMap::new();
+        for (node, mark) in self.recorded.drain(start..) {
+            first.entry(node).or_insert(mark);
+        }
+        for (&node, &mark) in &first {
+            self.written[node.index()].leave(mark, var, info);
+        }
+        if !self.loops.is_empty() {
+            self.recorded.extend(first);
         }
     }
 
@@ -195,6 +206,7 @@ impl Walker<'_> {
         let first = !self.nodes[node.index()].is_written();
         let constant = first && self.is_constexpr(value);
         self.remember_constexpr(node, constant);
+        self.recorded.push((node, self.written[node.index()].mark()));
         self.written[node.index()].store(index);
         self.remember_store(node, index);
         let access = self.access(Some(index.clone()), false, false);
@@ -279,6 +291,7 @@ impl Walker<'_> {
     fn zero(&mut self, node: NodeRef) {
         let first = !self.nodes[node.index()].is_written();
         self.remember_constexpr(node, first);
+        self.recorded.push((node, self.written[node.index()].mark()));
         self.written[node.index()].store_all(&self.routine.node(node).dims);
         let access = self.access(None, false, false);
         self.nodes[node.index()].writes.push(access);
