@@ -76,6 +76,10 @@ impl Backend {
     /// Compiles assignment text over the given nodes, which it finds by name. The grammar is in `docs/assignment-text.md`. The
     /// routine is named after the last node it writes.
     ///
+    /// A virtual node that a routine compiled before on this backend computes may be read: its computation is repeated, from
+    /// inputs that the routine then needs too. The order of compilation is taken for the order of runs, so once a routine
+    /// overwrites an input, reading the virtual node in a later one is an error.
+    ///
     /// # Errors
     ///
     /// [`CompileError`]; no node's memory mode has changed then.

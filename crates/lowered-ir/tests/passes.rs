@@ -212,7 +212,10 @@ fn the_trace_of_the_seed_counts_what_its_first_iterations_read() {
 #[test]
 fn a_trace_that_takes_too_long_gives_way_to_the_exact_count() {
     let loops: String = (1..12).map(|i| format!("for i{i} in 0..9 {{ ")).collect();
-    let sum = format!("for i0 in 0..4 {{ %2[i0] := exp(%0[i0]) }}\n{loops} %4[0] := %4[0] + %2[1] {}", "}".repeat(11));
+    let sum = format!(
+        "for i0 in 0..4 {{ %2[i0] := exp(%0[i0]) }}\n{loops} %4[0] := %4[0] + %2[1] {}",
+        "}".repeat(11)
+    );
     let settings = Settings { max_tracing_dim: Some(5), ..Settings::default() };
     assert_eq!(mode_of_t("", &sum, &settings), Some(MemoryMode::Local));
 }
@@ -220,7 +223,8 @@ fn a_trace_that_takes_too_long_gives_way_to_the_exact_count() {
 #[test]
 fn visits_through_virtual_users_are_counted_without_repeating_the_count() {
     // Every node of a long chain reads the one before twice: two to the power of 40 paths lead to the first.
-    let mut source = String::from("routine @c strict {\nnode %0 \"x\" f32[4] on_device\nnode %1 \"t\" f32[4]\n");
+    let mut source =
+        String::from("routine @c strict {\nnode %0 \"x\" f32[4] on_device\nnode %1 \"t\" f32[4]\n");
     let last = 41;
     for i in 2..=last {
         source += &format!("node %{i} \"n{i}\" f32[4] {}\n", if i < last { "virtual" } else { "on_device" });
