@@ -1,7 +1,6 @@
-//! Counter-based random bits: the block cipher Threefry on four 32-bit words, and the seed's variants of it.
+//! The block cipher Threefry on four 32-bit words, and the seed's variants of it.
 //!
-//! A generator is a pure function of a key and a counter, so any element of any fill can be computed alone, in any order,
-//! on any machine, with the same bits. A `u32x4` holds its first lane in its lowest bits.
+//! A `u32x4` holds its first lane in its lowest bits.
 //!
 //! # Source
 //! Threefry: Salmon, Moraes, Dror, Shaw, *Parallel random numbers: as easy as 1, 2, 3* (2011), with the test vectors published with its

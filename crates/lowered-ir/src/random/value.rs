@@ -1,0 +1,181 @@
+//! The values of a draw.
+//!
+//! An element takes the part of the draw that has its own size: parts follow each other from the lowest bits of lane 0 on.
+//! Every step is an operation of the IR that is exact, so all targets give the same bits.
+
+use tnode::{DType, Scalar};
+
+use super::key::Scheme;
+use crate::ir::{BinaryOp, Expr, UnaryOp};
+
+/// What random values are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Distribution {
+    /// [`uniform`].
+    Uniform,
+    /// [`normal`], of float types alone.
+    Normal,
+    /// [`bits`].
+    Bits,
+}
+
+impl Distribution {
+    /// The name in the assignment text.
+    pub fn token(self) -> &'static str {
+        match self {
+            Distribution::Uniform => "uniform",
+            Distribution::Normal => "normal",
+            Distribution::Bits => "random",
+        }
+    }
+
+    /// How many values of that type one draw gives: as many as fit 128 bits. Normals take 32 bits, or for `f64` 64.
+    pub fn per_draw(self, dtype: DType) -> usize {
+        let size = match self {
+            Distribution::Normal => dtype.size_bytes().max(4),
+            Distribution::Uniform | Distribution::Bits => dtype.size_bytes(),
+        };
+        16 / size
+    }
+
+    /// Whether the type has such values.
+    pub fn has(self, dtype: DType) -> bool {
+        self != Distribution::Normal || dtype.is_float()
+    }
+}
+
+/// Value number `at` of a draw; `draw` is mentioned more than once. `at` is below [`Distribution::per_draw`], and the type one that
+/// [has](Distribution::has) such values.
+pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, draw: &Expr, at: usize) -> Expr {
+    match (distribution, scheme) {
+        (Distribution::Normal, _) => normal(dtype, draw, at),
+        (Distribution::Bits, _) => bits(dtype, draw, at),
+        (Distribution::Uniform, Scheme::Standard) => uniform(dtype, draw, at),
+        (Distribution::Uniform, Scheme::CompatLight | Scheme::CompatCrypto) => {
+            compat_uniform(dtype, draw, at)
+        }
+    }
+}
+
+/// A float uniform in [0, 1): the highest `p` bits of the part, times 2⁻ᵖ. `p` is the length of the significand: 24 for `f32`, 53 for
+/// `f64`, 11 for `f16`, 8 for `bf16`, 4 for `fp8_e4m3fn`, 3 for `fp8_e5m2`, so all values are exact and none is 1.
+/// Of other types, [`bits`].
+pub fn uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
+    match significand(dtype) {
+        None => bits(dtype, draw, at),
+        Some(53) => {
+            let high = Expr::binary(BinaryOp::Shr, double_word(draw, at), word(DType::U64, 11));
+            scaled(DType::F64, Expr::bitcast(DType::I64, high), 53)
+        }
+        Some(p) => {
+            let fraction = scaled(DType::F32, Expr::bitcast(DType::I32, highest(dtype, draw, at, p)), p);
+            narrowed(dtype, fraction)
+        }
+    }
+}
+
+/// The uniforms of compatible schemes: of `f32` those of [`uniform`]; of `f64`, `f16` and `bf16` the part as an integer over its range, rounded, which may
+/// be 1; of 8-bit floats and integers the bits; of `bool` a bit.
+pub fn compat_uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
+    match dtype {
+        DType::F32 => uniform(dtype, draw, at),
+        DType::F64 => scaled(DType::F64, double_word(draw, at), 64),
+        DType::F16 | DType::Bf16 => {
+            let part = Expr::bitcast(DType::I32, highest(dtype, draw, at, 16));
+            narrowed(dtype, scaled(DType::F32, part, 16))
+        }
+        _ => bits(dtype, draw, at),
+    }
+}
+
+/// The part itself, as a bit pattern of the type; for `bool`, its highest bit.
+pub fn bits(dtype: DType, draw: &Expr, at: usize) -> Expr {
+    let part = |width: u32| highest(dtype, draw, at, width);
+    match (dtype, dtype.size_bytes()) {
+        (DType::U32x4, _) => draw.clone(),
+        (DType::Bool, _) => Expr::convert(DType::Bool, part(1)),
+        (_, 1) => recast(dtype, DType::U8, Expr::convert(DType::U8, part(8))),
+        (_, 2) => recast(dtype, DType::U16, Expr::convert(DType::U16, part(16))),
+        (_, 4) => recast(dtype, DType::U32, part(32)),
+        _ => recast(dtype, DType::U64, double_word(draw, at)),
+    }
+}
+
+/// A float from the normal distribution of mean 0 and variance 1, by the transform of Box and Muller, in `f64` for `f64` and else
+/// in `f32`: of uniforms `u` and `v` that follow each other in the draw, `√(-2·log(1 - u))` times `cos(2π·v)` for even `at` and
+/// `sin(2π·v)` for odd. As `1 - u` is at least 2⁻²⁴ (2⁻⁵³), no value is beyond 5.77 (8.58).
+pub fn normal(dtype: DType, draw: &Expr, at: usize) -> Expr {
+    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let number = |x: f64| Expr::Const(Scalar::from_f64(wide, x));
+    let (u, v) = (uniform(wide, draw, at & !1), uniform(wide, draw, at | 1));
+    let log = Expr::unary(UnaryOp::Log, Expr::binary(BinaryOp::Sub, number(1.0), u));
+    let radius = Expr::unary(UnaryOp::Sqrt, Expr::binary(BinaryOp::Mul, number(-2.0), log));
+    let angle = Expr::binary(BinaryOp::Mul, number(std::f64::consts::TAU), v);
+    let side = Expr::unary(if at & 1 == 0 { UnaryOp::Cos } else { UnaryOp::Sin }, angle);
+    narrowed(dtype, Expr::binary(BinaryOp::Mul, radius, side))
+}
+
+/// How many bits the significands of a float type have, the leading one included.
+fn significand(dtype: DType) -> Option<u32> {
+    match dtype {
+        DType::F64 => Some(53),
+        DType::F32 => Some(24),
+        DType::F16 => Some(11),
+        DType::Bf16 => Some(8),
+        DType::Fp8E4m3fn => Some(4),
+        DType::Fp8E5m2 => Some(3),
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::U16
+        | DType::I32
+        | DType::U32
+        | DType::I64
+        | DType::U64
+        | DType::U32x4 => None,
+    }
+}
+
+/// The highest `keep` bits of part `at`, whose size is that of a `dtype` of at most 4 bytes, as `u32`.
+fn highest(dtype: DType, draw: &Expr, at: usize, keep: u32) -> Expr {
+    let width = 8 * dtype.size_bytes() as u32;
+    let per_lane = 4 / dtype.size_bytes();
+    let lowest = width * (at % per_lane) as u32 + (width - keep);
+    let lane = Expr::lane((at / per_lane) as u8, draw.clone());
+    let shifted = match lowest {
+        0 => lane,
+        by => Expr::binary(BinaryOp::Shr, lane, word(DType::U32, by.into())),
+    };
+    match lowest + keep {
+        32 => shifted,
+        _ => Expr::binary(BinaryOp::BitAnd, shifted, word(DType::U32, (1 << keep) - 1)),
+    }
+}
+
+/// Lanes `2·at` and `2·at + 1` as one `u64`, the first in the low bits.
+fn double_word(draw: &Expr, at: usize) -> Expr {
+    let lane = |lane: usize| Expr::convert(DType::U64, Expr::lane(lane as u8, draw.clone()));
+    let high = Expr::binary(BinaryOp::Shl, lane(2 * at + 1), word(DType::U64, 32));
+    Expr::binary(BinaryOp::BitOr, high, lane(2 * at))
+}
+
+/// The integer in a float type, times 2⁻ᵖ.
+fn scaled(dtype: DType, integer: Expr, p: u32) -> Expr {
+    let scale = Scalar::from_f64(dtype, 0.5f64.powi(p as i32));
+    Expr::binary(BinaryOp::Mul, Expr::convert(dtype, integer), Expr::Const(scale))
+}
+
+fn narrowed(dtype: DType, wide: Expr) -> Expr {
+    match dtype {
+        DType::F32 | DType::F64 => wide,
+        _ => Expr::convert(dtype, wide),
+    }
+}
+
+fn recast(dtype: DType, carrier: DType, bits: Expr) -> Expr {
+    if dtype == carrier { bits } else { Expr::bitcast(dtype, bits) }
+}
+
+fn word(dtype: DType, value: u64) -> Expr {
+    Expr::Const(Scalar::new(dtype, value.into()))
+}
