@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tnode::TensorNode;
 
-use super::{Accum, AccumOp, Assignments, FetchOp, Operand, Step};
+use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, Operand, Step};
 use crate::indexing::{Projections, are_surjective};
 
 /// How one step uses a node.
@@ -166,7 +166,7 @@ fn home(node: &TensorNode) -> TensorNode {
 /// The node a step reads that is no operand.
 fn sliced(step: &Step) -> Option<&TensorNode> {
     match step {
-        Step::Fetch { op: FetchOp::Slice { of, .. }, .. } => Some(of),
+        Step::Fetch { op: FetchOp::Slice { of, .. } | FetchOp::Drawn(Drawn { of, .. }), .. } => Some(of),
         Step::Fetch { .. } | Step::Accum(_) | Step::Concat(_) | Step::Block { .. } | Step::Remark(_) => None,
     }
 }

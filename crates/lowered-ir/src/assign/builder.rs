@@ -14,10 +14,11 @@
 
 use tnode::{Dims, TensorNode};
 
-use super::{Accum, AccumOp, Assignments, FetchOp, Operand, Rhs, Step};
+use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Rhs, Step};
 use crate::indexing::einsum::{self, SpecError};
 use crate::indexing::{IndexError, Indexed, Projection, Projections, StaticSymbol, identity_projections};
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+use crate::random::{Distribution, Scheme};
 
 /// Assignments that could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +89,27 @@ pub fn slice(node: &TensorNode, of: &TensorNode, symbol: &StaticSymbol) -> Assig
     assignments
 }
 
+/// Fills `node` with random numbers. Symbols of the key are by position: enter them into what this is joined
+/// with, or use [`random_at`].
+pub fn random(node: &TensorNode, random: Random) -> Assignments {
+    fetch(node, FetchOp::Random(random))
+}
+
+/// Fills `node` with random numbers, with the symbols' values added to the key, such as that of the step.
+pub fn random_at(node: &TensorNode, random: Random, symbols: &[StaticSymbol]) -> Assignments {
+    let mut assignments = Assignments::default();
+    let random = symbols
+        .iter()
+        .fold(random, |random, symbol| random.part(KeyPart::Symbol(assignments.symbol(symbol))));
+    assignments.steps.push(Step::Fetch { node: node.clone(), op: FetchOp::Random(random) });
+    assignments
+}
+
+/// Fills `node` with the values of the draws in `of`, a node of `u32x4` with one for each chunk of the last axis.
+pub fn drawn(node: &TensorNode, distribution: Distribution, scheme: Scheme, of: &TensorNode) -> Assignments {
+    fetch(node, FetchOp::Drawn(Drawn { distribution, scheme, of: of.clone() }))
+}
+
 /// `lhs := op(operand)`, element by element.
 ///
 /// # Errors
@@ -149,7 +171,7 @@ fn dims_of(operand: &Operand) -> Result<Option<Dims>, BuildError> {
         Operand::Node(node) | Operand::MergeBuffer(node) | Operand::Padded { node, .. } => {
             Ok(Some(node.dims_without_padding()?))
         }
-        Operand::Constant(_) | Operand::Index(_) => Ok(None),
+        Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. } => Ok(None),
     }
 }
 
@@ -158,6 +180,7 @@ fn name_of(operand: &Operand) -> String {
         Operand::Node(node) | Operand::MergeBuffer(node) | Operand::Padded { node, .. } => node.name(),
         Operand::Constant(value) => value.to_string(),
         Operand::Index(dtype) => format!("index of type {dtype}"),
+        Operand::Random { random, .. } => random.distribution.token().to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ mod analysis;
 pub mod builder;
 mod op;
 mod print;
+mod random;
 pub mod text;
 
 use tnode::{DType, Scalar, TensorNode};
@@ -15,6 +16,7 @@ use tnode::{DType, Scalar, TensorNode};
 pub(crate) use self::analysis::{each_step, identifier, mentioned, projections_into, written};
 pub use self::op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
 pub(crate) use self::print::affine as affine_text;
+pub use self::random::{Drawn, KeyPart, Random};
 use crate::indexing::{Projections, StaticSymbol};
 use crate::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 
@@ -105,6 +107,14 @@ impl Rhs {
         }
     }
 
+    fn operands_mut(&mut self) -> &mut [Operand] {
+        match self {
+            Rhs::Copy(a) | Rhs::Unary(_, a) => std::slice::from_mut(a),
+            Rhs::Binary(_, operands) => operands,
+            Rhs::Ternary(_, operands) => operands,
+        }
+    }
+
     /// The type of the result; settles the types of the nodes.
     pub fn dtype(&self) -> DType {
         match self {
@@ -143,6 +153,14 @@ pub enum Operand {
     Constant(Scalar),
     /// The value of an index. Its projection has that one index; its dimension is not used.
     Index(DType),
+    /// A random number of its own for each combination of the indices that its projection has, at most
+    /// [`MAX_CELL`](crate::random::MAX_CELL); their dimensions are not used.
+    Random {
+        /// From which draws.
+        random: Box<Random>,
+        /// Its type.
+        dtype: DType,
+    },
 }
 
 impl Operand {
@@ -150,7 +168,9 @@ impl Operand {
     pub fn node(&self) -> Option<&TensorNode> {
         match self {
             Operand::Node(node) | Operand::Padded { node, .. } => Some(node),
-            Operand::MergeBuffer(_) | Operand::Constant(_) | Operand::Index(_) => None,
+            Operand::MergeBuffer(_) | Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. } => {
+                None
+            }
         }
     }
 
@@ -159,7 +179,7 @@ impl Operand {
         match self {
             Operand::Node(node) | Operand::Padded { node, .. } | Operand::MergeBuffer(node) => node.dtype(),
             Operand::Constant(value) => value.dtype(),
-            Operand::Index(dtype) => *dtype,
+            Operand::Index(dtype) | Operand::Random { dtype, .. } => *dtype,
         }
     }
 }
@@ -207,6 +227,10 @@ pub enum FetchOp {
         /// Whose part.
         of: TensorNode,
     },
+    /// Random numbers, each element its own.
+    Random(Random),
+    /// Random numbers from draws that a node holds.
+    Drawn(Drawn),
 }
 
 /// The largest node that [`FetchOp::ConstantFill`] may fill, in elements: each becomes a statement.
@@ -260,6 +284,14 @@ impl FromIterator<Assignments> for Assignments {
 fn renumber(steps: &mut [Step], to: &[SymbolId]) {
     let new = |id: SymbolId| to.get(id.index()).copied().unwrap_or(id);
     for step in steps {
+        if let Step::Fetch { op: FetchOp::Random(random), .. } = step {
+            renumber_key(random, new);
+        }
+        operands_mut(step).for_each(|operand| {
+            if let Operand::Random { random, .. } = operand {
+                renumber_key(random, new);
+            }
+        });
         match step {
             Step::Accum(accum) => accum.projections.map_indices(|index| renumber_index(&index, new)),
             Step::Concat(parts) => {
@@ -273,6 +305,24 @@ fn renumber(steps: &mut [Step], to: &[SymbolId]) {
             Step::Fetch { .. } | Step::Remark(_) => {}
         }
     }
+}
+
+fn renumber_key(random: &mut Random, new: impl Fn(SymbolId) -> SymbolId) {
+    for part in &mut random.key {
+        if let KeyPart::Symbol(id) = part {
+            *id = new(*id);
+        }
+    }
+}
+
+/// The operands of the step itself.
+fn operands_mut(step: &mut Step) -> impl Iterator<Item = &mut Operand> {
+    let accums: &mut [Accum] = match step {
+        Step::Accum(accum) => std::slice::from_mut(accum),
+        Step::Concat(parts) => parts,
+        Step::Fetch { .. } | Step::Block { .. } | Step::Remark(_) => &mut [],
+    };
+    accums.iter_mut().flat_map(|accum| accum.rhs.operands_mut())
 }
 
 /// All at once: one after another could renumber a symbol twice.

@@ -5,9 +5,10 @@
 
 use std::fmt;
 
-use super::{Accum, AccumOp, Assignments, FetchOp, Operand, Rhs, Step};
+use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Rhs, Step};
 use crate::indexing::{AxisIndex, StaticSymbol};
 use crate::ir::{Affine, BinaryOp, SymbolId, Var};
+use crate::random::Scheme;
 
 impl fmt::Display for Assignments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +48,30 @@ fn fetch(op: &FetchOp, symbols: &[StaticSymbol]) -> String {
         FetchOp::EmbedSymbol(id) => symbol_name(*id, symbols),
         FetchOp::EmbedSelfId => "self_id".to_owned(),
         FetchOp::EmbedDim { of, axis } => format!("size({}, {axis})", of.name()),
+        FetchOp::Random(random) => draws(random, symbols, Vec::new()),
+        FetchOp::Drawn(Drawn { distribution, scheme, of }) => {
+            format!("{}({})", distribution.token(), in_scheme(*scheme, of.name()))
+        }
         FetchOp::Slice { index, of } => format!("slice({}, {})", of.name(), symbol_name(*index, symbols)),
+    }
+}
+
+/// Random numbers as the assignment text has them.
+fn draws(random: &Random, symbols: &[StaticSymbol], cell: Vec<String>) -> String {
+    let part = |part: &KeyPart| match part {
+        KeyPart::Number(number) => number.to_string(),
+        KeyPart::Symbol(id) => symbol_name(*id, symbols),
+    };
+    let seed = in_scheme(random.scheme, random.seed.to_string());
+    let parts = random.key.iter().map(part).chain(cell);
+    let args: Vec<String> = std::iter::once(seed).chain(parts).collect();
+    format!("{}({})", random.distribution.token(), args.join(", "))
+}
+
+fn in_scheme(scheme: Scheme, argument: String) -> String {
+    match scheme.token() {
+        None => argument,
+        Some(token) => format!("{token}({argument})"),
     }
 }
 
@@ -92,6 +116,9 @@ impl Accumulation<'_> {
                 format!("pad({}, {outside}){}", node.name(), indices())
             }
             Some(Operand::Constant(value)) => value.to_string(),
+            Some(Operand::Random { random, .. }) => {
+                draws(random, self.symbols, projection.iter().map(|index| self.index(index)).collect())
+            }
             Some(Operand::Index(_)) => projection.iter().map(|index| self.index(index)).collect(),
             None => String::new(),
         }

@@ -194,7 +194,7 @@ fn positions(accum: &Accum) -> Result<Vec<Position<'_>>, LowerError> {
                 push_positions(&mut all, node, dims, projection, true)?;
             }
             Operand::Padded { node, .. } => check_dims(node, dims)?,
-            Operand::Constant(_) | Operand::Index(_) => {}
+            Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. } => {}
         }
     }
     Ok(all)

@@ -11,12 +11,14 @@
 //!   that are read are set first where they may not hold what the reader needs; `margins.rs` beside this file says what.
 //! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the parent, with the
 //!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
+//! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside this file.
 //! * A block's name and the end of it, and remarks, become comments.
 //!
 //! Lowering settles sizes and element types of the nodes and decides no memory mode.
 
 mod bounds;
 mod margins;
+mod random;
 mod step;
 mod view;
 
@@ -186,6 +188,32 @@ pub enum LowerError {
         target: String,
         /// The node that has the elements of both.
         home: String,
+    },
+    /// Draws that are too few or too many for the node that they fill.
+    #[error(
+        "node {node}: `{distribution}({of})` takes a draw for each chunk of the last axis, so {of} with dimensions {expected:?}, found {found:?}"
+    )]
+    DrawsShape {
+        /// The node's name.
+        node: String,
+        /// The name of the node with the draws.
+        of: String,
+        /// What is made of them.
+        distribution: &'static str,
+        /// Its dimensions.
+        found: Vec<usize>,
+        /// What they should be.
+        expected: Vec<usize>,
+    },
+    /// A random number with more indices than a counter holds.
+    #[error("node {node}: a random number has at most {limit} indices, found {found}")]
+    RandomIndices {
+        /// The name of the node written.
+        node: String,
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        limit: usize,
     },
     /// The merge buffer of a node without memory.
     #[error("node {node} is {view} and has no merge buffer of its own; read that of its parent")]

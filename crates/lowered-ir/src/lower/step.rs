@@ -8,14 +8,18 @@ use tnode::{DType, MemoryMode, Scalar, TensorNode};
 use super::LowerError;
 use super::bounds::{bounds_of, layout};
 use super::margins::{self, Margins};
+use super::random;
 use super::view::Views;
-use crate::assign::{self, Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Rhs, Step};
+use crate::assign::{
+    self, Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, Random, Rhs, Step,
+};
 use crate::indexing::{
     AxisIndex, Projections, are_injective, are_surjective, extent, identity_projections, reflect_projection,
 };
 use crate::ir::{
     Affine, Block, Expr, Fresh, Guard, Indices, LoopId, NodeRef, Range, Stmt, SymbolId, TernaryOp, Var,
 };
+use crate::random::{MAX_CELL, value};
 
 /// What lowering knows while it walks the steps.
 pub(super) struct Ctx {
@@ -37,6 +41,15 @@ impl Ctx {
     /// The symbol of the routine.
     fn symbol(&self, id: SymbolId) -> SymbolId {
         self.renumbering[id.index()]
+    }
+
+    /// The symbol of the routine, for an id that nothing has checked yet.
+    pub(super) fn known_symbol(&self, id: SymbolId, node: &TensorNode) -> Result<SymbolId, LowerError> {
+        self.renumbering.get(id.index()).copied().ok_or_else(|| LowerError::UnknownSymbol {
+            node: node.name(),
+            symbol: id.0,
+            symbols: self.renumbering.len(),
+        })
     }
 
     /// Where an element of a node is in memory: the array declared for it or its parent, and the indices there.
@@ -248,6 +261,7 @@ impl Place<'_> {
             Operand::Padded { node, outside } => self.guarded(node, *outside, projection)?,
             Operand::Constant(value) => Expr::Const(*value),
             Operand::Index(to) => self.index_value(projection, *to),
+            Operand::Random { random, dtype } => self.random(random, *dtype, projection)?,
         };
         Ok(convert(value, operand.dtype(), dtype))
     }
@@ -283,6 +297,25 @@ impl Place<'_> {
 
     fn bounds(&self, index: &Affine) -> (i64, i64) {
         self.ctx.bounds(index, &self.accum.projections)
+    }
+
+    /// The random number of one combination of indices.
+    fn random(&self, random: &Random, dtype: DType, projection: &[AxisIndex]) -> Result<Expr, LowerError> {
+        let node = &self.accum.lhs;
+        if !random.distribution.has(dtype) {
+            return Err(LowerError::Type { node: node.name(), op: random.distribution.token(), dtype });
+        }
+        if projection.len() > MAX_CELL {
+            let (node, found) = (node.name(), projection.len());
+            return Err(LowerError::RandomIndices { node, found, limit: MAX_CELL });
+        }
+        let word = |index: &AxisIndex| match self.index_value(std::slice::from_ref(index), DType::I32) {
+            Expr::Const(value) => Expr::Const(Scalar::new(DType::U32, value.bits())),
+            value => Expr::bitcast(DType::U32, value),
+        };
+        let cell: Vec<Expr> = projection.iter().map(word).collect();
+        let draw = random.scheme.cell_draw(random::key(random, node, self.ctx)?, &cell);
+        Ok(value(random.scheme, random.distribution, dtype, &draw, 0))
     }
 
     fn index_value(&self, projection: &[AxisIndex], to: DType) -> Expr {
@@ -366,11 +399,7 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block
             fill_with(node, ctx, block, |_, offset, last| embed(offset, (0, last), dtype))
         }
         FetchOp::EmbedSymbol(id) => {
-            let symbol = *ctx.renumbering.get(id.index()).ok_or_else(|| LowerError::UnknownSymbol {
-                node: node.name(),
-                symbol: id.0,
-                symbols: ctx.renumbering.len(),
-            })?;
+            let symbol = ctx.known_symbol(*id, node)?;
             let last = ctx.ranges[symbol.index()] - 1;
             fill_with(node, ctx, block, |_, _, _| embed(Affine::var(symbol), (0, last), dtype))
         }
@@ -385,6 +414,8 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block
             };
             fill(node, Scalar::from_i64(dtype, extent(size)), ctx, block)
         }
+        FetchOp::Random(random) => random::fill(node, random, ctx, block),
+        FetchOp::Drawn(drawn) => random::fill_drawn(node, drawn, ctx, block),
         FetchOp::Slice { .. } if ctx.views.contains(node) => Ok(()),
         FetchOp::Slice { index, of } => copy_slice(node, of, *index, ctx, block),
     }

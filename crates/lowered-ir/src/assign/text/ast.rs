@@ -5,6 +5,7 @@ use tnode::DType;
 use super::error::Span;
 use crate::assign::AccumOp;
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+use crate::random::{Distribution, Scheme};
 
 #[derive(Debug)]
 pub(super) struct Statement {
@@ -29,6 +30,25 @@ pub(super) enum Fetch {
     Values(Vec<Number>),
     Bits(u128),
     Slice { of: String, of_span: Span, symbol: String },
+    Random(Draws),
+    Drawn { distribution: Distribution, scheme: Scheme, of: String, of_span: Span },
+}
+
+/// `uniform(seed, ..)`: random numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Draws {
+    pub(super) distribution: Distribution,
+    pub(super) scheme: Scheme,
+    pub(super) seed: u64,
+    pub(super) parts: Vec<DrawPart>,
+}
+
+/// An argument after the seed.
+#[derive(Clone, Debug)]
+pub(super) enum DrawPart {
+    /// `self_id()`, with its place.
+    SelfId(Span),
+    Index(Linear),
 }
 
 /// `letter < limit` or `@symbol < limit`.
@@ -80,7 +100,7 @@ pub(super) struct Concat {
 }
 
 /// `offset + Σ coefficient · atom`; each atom once, in order of first mention, with the place of that mention.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Linear {
     pub(super) terms: Vec<(Atom, i64, Span)>,
     pub(super) offset: i64,
@@ -115,4 +135,5 @@ pub(super) enum ExprKind {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     Ternary(TernaryOp, Box<[Expr; 3]>),
     Cast(DType, Box<Expr>),
+    Random(Box<Draws>),
 }

@@ -202,7 +202,11 @@ impl Emitter<'_> {
     fn rhs(&mut self, tree: &Tree, wanted: DType) -> Result<(Rhs, Vec<Accessed>), Located> {
         let common = operand_type(tree, wanted);
         match &tree.kind {
-            TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Size(_) | TreeKind::Read(_) => {
+            TreeKind::Number(_)
+            | TreeKind::Index(_)
+            | TreeKind::Size(_)
+            | TreeKind::Read(_)
+            | TreeKind::Random(..) => {
                 let (operand, accessed) = self.operand(tree, wanted)?;
                 Ok((Rhs::Copy(operand), vec![accessed]))
             }
@@ -244,6 +248,11 @@ impl Emitter<'_> {
             TreeKind::Size(letter) => {
                 let dtype = self.index_type(&Affine::constant(self.ranges[*letter]), wanted, &tree.span)?;
                 Ok((Operand::Constant(Scalar::from_i64(dtype, self.ranges[*letter])), Default::default()))
+            }
+            TreeKind::Random(random, cell) => {
+                let dtype = type_of(tree).or(wanted);
+                let dims = Dims::from_elem(1, cell.len());
+                Ok((Operand::Random { random: Box::new(random.clone()), dtype }, (dims, cell.clone())))
             }
             TreeKind::Read(read) => self.read(read),
             TreeKind::Cast(to, a) => self.virtual_node(tree, a, *to),

@@ -234,6 +234,12 @@ pub enum TextErrorKind {
         /// How it is used.
         form: String,
     },
+    /// A random number with too many indices.
+    #[error("a random number has at most {limit} indices")]
+    RandomIndices {
+        /// How many there may be.
+        limit: usize,
+    },
     /// A size of no letter.
     #[error("`{name}` is no index letter of this statement, so it has no size")]
     NoLetter {

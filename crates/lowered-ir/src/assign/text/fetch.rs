@@ -5,7 +5,8 @@ use super::error::{Located, TextErrorKind};
 use super::lex::Token;
 use super::names::NodeNames;
 use super::parse::{Parsed, Parser};
-use crate::assign::{Assignments, CONSTANT_FILL_LIMIT, FetchOp, Step};
+use super::random;
+use crate::assign::{Assignments, CONSTANT_FILL_LIMIT, Drawn, FetchOp, Step};
 use crate::indexing::StaticSymbol;
 
 /// The functions that fill a node, with what stands between their brackets.
@@ -49,6 +50,11 @@ impl Parser<'_> {
                 .expected(&format!("a node without indices before it, as in `{}`", statement_form(&name))));
         }
         self.next();
+        if let Some(distribution) = random::distribution(&name) {
+            let fetch = self.random_fetch(distribution)?;
+            self.expect(")")?;
+            return Ok(fetch);
+        }
         self.expect("(")?;
         let fetch = match name.as_str() {
             "offsets" => Fetch::Offsets,
@@ -114,6 +120,11 @@ pub(super) fn resolve(
                 return Err(TextErrorKind::Literal { value, dtype }.at(target.span.clone()));
             }
             FetchOp::ConstantBits(*bits)
+        }
+        Fetch::Random(draws) => FetchOp::Random(random::resolve_fetch(draws, node.id().get(), assignments)?),
+        Fetch::Drawn { distribution, scheme, of, of_span } => {
+            let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
+            FetchOp::Drawn(Drawn { distribution: *distribution, scheme: *scheme, of })
         }
         Fetch::Slice { of, of_span, symbol } => {
             let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;

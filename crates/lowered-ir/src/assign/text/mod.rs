@@ -27,6 +27,7 @@ mod fetch;
 mod lex;
 mod names;
 mod parse;
+mod random;
 mod ranges;
 mod resolve;
 mod types;

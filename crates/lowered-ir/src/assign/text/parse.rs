@@ -4,8 +4,8 @@ use tnode::DType;
 
 use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Linear, Number, Statement};
 use super::error::{Located, Span, TextErrorKind, near};
-use super::fetch;
 use super::lex::{Spanned, Token, describe, tokens};
+use super::{fetch, random};
 use crate::assign::AccumOp;
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 
@@ -91,6 +91,22 @@ impl Parser<'_> {
         TextErrorKind::Syntax { expected: what.to_owned(), found }.at(span.clone())
     }
 
+    /// Whether the call that comes next is followed by the end of the statement or `where`.
+    pub(super) fn ends_after_call(&self) -> bool {
+        let mut open = 0usize;
+        for spanned in &self.tokens[self.at.min(self.tokens.len())..] {
+            match &spanned.token {
+                Token::Sign("(") => open += 1,
+                Token::Sign(")") => open = open.saturating_sub(1),
+                Token::End | Token::Eof => return true,
+                Token::Name(name) if open == 0 && name == "where" => return true,
+                Token::Sign(_) if open == 0 => return false,
+                _ => {}
+            }
+        }
+        true
+    }
+
     /// Runs `f` one level deeper.
     fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.depth += 1;
@@ -103,7 +119,7 @@ impl Parser<'_> {
     }
 
     /// The place from `start` to the last token read.
-    fn since(&self, start: usize) -> Span {
+    pub(super) fn since(&self, start: usize) -> Span {
         let last = self.at.saturating_sub(1);
         start..self.tokens.get(last).map_or(start, |token| token.span.end)
     }
@@ -117,7 +133,9 @@ impl Parser<'_> {
             return Err(self.expected(&format!("{index}one of {}", assignment_signs())));
         };
         let op_span = self.next().span;
-        let (rhs, fetch) = match self.at_fetch() {
+        let is_whole =
+            op == AccumOp::Assign && matches!(lhs.as_slice(), [target] if target.indices.is_empty());
+        let (rhs, fetch) = match self.at_fetch() || self.at_random_fetch(is_whole) {
             true => (Vec::new(), Some(self.fetch(&lhs, op == AccumOp::Assign)?)),
             false => (self.list(Self::expr)?, None),
         };
@@ -197,7 +215,7 @@ impl Parser<'_> {
         Ok((name, self.next().span))
     }
 
-    fn index(&mut self) -> Parsed<Linear> {
+    pub(super) fn index(&mut self) -> Parsed<Linear> {
         self.deeper(|p| {
             let mut sum = p.index_product()?;
             loop {
@@ -345,6 +363,9 @@ impl Parser<'_> {
 
     /// A call, an access, or a bare name.
     fn named(&mut self, name: String, span: Span) -> Parsed<Expr> {
+        if let (Token::Sign("("), Some(distribution)) = (self.peek(), random::distribution(&name)) {
+            return self.random_value(distribution, &span);
+        }
         match self.peek() {
             Token::Sign("(") if name == "pad" => self.pad(span),
             Token::Sign("(") if name == "size" => self.size(span),
@@ -443,7 +464,7 @@ fn binary(op: BinaryOp, a: Expr, b: Expr) -> Parsed<Expr> {
 }
 
 /// An expression, unless it is nested too deep.
-fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
+pub(super) fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
     let below = match &kind {
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
         ExprKind::Binary(_, a, b) => a.depth.max(b.depth),
@@ -492,8 +513,12 @@ fn functions() -> impl Iterator<Item = String> {
     let unary = UnaryOp::ALL.iter().map(|op| op.token());
     let binary = BinaryOp::ALL.iter().map(|op| op.token());
     let ternary = TernaryOp::ALL.iter().map(|op| op.token());
-    let all =
-        unary.chain(binary).chain(ternary).chain(DType::ALL.iter().map(|d| d.token())).chain(["pad", "size"]);
+    let all = unary
+        .chain(binary)
+        .chain(ternary)
+        .chain(DType::ALL.iter().map(|d| d.token()))
+        .chain(["pad", "size"])
+        .chain(random::names());
     all.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic())).map(str::to_owned)
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use tnode::{DType, Dims, TensorNode};
 
-use super::ast::{Access, Atom, Concat, Expr, ExprKind, Index, Linear, Number, Statement};
+use super::ast::{Access, Atom, Concat, Draws, Expr, ExprKind, Index, Linear, Number, Statement};
 use super::error::{Located, Span, TextErrorKind};
 use super::names::NodeNames;
-use crate::assign::{AccumOp, Assignments};
+use super::random;
+use crate::assign::{AccumOp, Assignments, Random};
 use crate::indexing::{StaticSymbol, axis_iterator};
 use crate::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
 
@@ -96,12 +97,18 @@ pub(super) enum TreeKind {
     Binary(BinaryOp, Box<[Tree; 2]>),
     Ternary(TernaryOp, Box<[Tree; 3]>),
     Cast(DType, Box<Tree>),
+    /// Random numbers, and the indices that tell them apart.
+    Random(Random, Vec<Affine>),
 }
 
 impl Tree {
     pub(super) fn children(&self) -> &[Tree] {
         match &self.kind {
-            TreeKind::Number(_) | TreeKind::Index(_) | TreeKind::Size(_) | TreeKind::Read(_) => &[],
+            TreeKind::Number(_)
+            | TreeKind::Index(_)
+            | TreeKind::Size(_)
+            | TreeKind::Read(_)
+            | TreeKind::Random(..) => &[],
             TreeKind::Unary(_, a) | TreeKind::Cast(_, a) => std::slice::from_ref(a),
             TreeKind::Binary(_, args) => args.as_slice(),
             TreeKind::Ternary(_, args) => args.as_slice(),
@@ -122,6 +129,7 @@ impl Tree {
     pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
         match &self.kind {
             TreeKind::Index(index) => enter_loops(index, into),
+            TreeKind::Random(_, cell) => cell.iter().for_each(|index| enter_loops(index, into)),
             TreeKind::Read(read) => read.letters(into),
             _ => self.children().iter().for_each(|child| child.letters(into)),
         }
@@ -132,6 +140,7 @@ impl Tree {
         let kind = match &self.kind {
             TreeKind::Number(number) => TreeKind::Number(*number),
             TreeKind::Index(index) => TreeKind::Index(f(index)),
+            TreeKind::Random(random, cell) => TreeKind::Random(random.clone(), cell.iter().map(f).collect()),
             TreeKind::Size(letter) => TreeKind::Size(*letter),
             TreeKind::Read(read) => TreeKind::Read(read.map(f)),
             TreeKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(a.map(f))),
@@ -213,7 +222,11 @@ fn concat_name(concat: &Concat) -> String {
 fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
     match &expr.kind {
         ExprKind::Access(access) | ExprKind::Pad(access, _) => f(access),
-        ExprKind::Number(_) | ExprKind::Name(_) | ExprKind::Symbol(_) | ExprKind::Size(_) => {}
+        ExprKind::Number(_)
+        | ExprKind::Name(_)
+        | ExprKind::Symbol(_)
+        | ExprKind::Size(_)
+        | ExprKind::Random(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
         ExprKind::Binary(_, a, b) => {
             each_access(a, f);
@@ -226,6 +239,7 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
 fn each_name<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a str, &Span)) {
     match &expr.kind {
         ExprKind::Name(name) => f(name, &expr.span),
+        ExprKind::Random(draws) => random::letters(draws).for_each(|(name, span)| f(name, span)),
         ExprKind::Access(_)
         | ExprKind::Pad(..)
         | ExprKind::Number(_)
@@ -347,12 +361,22 @@ impl Names<'_> {
                 TreeKind::Ternary(*op, Box::new([self.tree(a)?, self.tree(b)?, self.tree(c)?]))
             }
             ExprKind::Cast(dtype, a) => TreeKind::Cast(*dtype, Box::new(self.tree(a)?)),
+            ExprKind::Random(draws) => self.random(draws)?,
         };
         let tree = Tree { kind, span: expr.span.clone() };
         Ok(match as_index(&tree) {
             Some(index) if !index.terms().is_empty() => Tree { kind: TreeKind::Index(index), ..tree },
             _ => tree,
         })
+    }
+
+    /// Random numbers; the letters in their arguments occur elsewhere in the statement.
+    fn random(&mut self, draws: &Draws) -> Result<TreeKind, Located> {
+        if let Some((name, span)) = random::letters(draws).find(|(name, _)| self.letter(name).is_none()) {
+            return Err(TextErrorKind::OpenRange { letter: name.clone() }.at(span.clone()));
+        }
+        let (random, cell) = random::resolve(draws, None, self.assignments);
+        Ok(TreeKind::Random(random, cell.into_iter().map(|index| self.linear(index)).collect()))
     }
 
     /// A bare name: a letter, a rank-0 node, or one of two numbers.

@@ -9,6 +9,7 @@ use super::ast::Number;
 use super::resolve::{Tree, TreeKind};
 use crate::assign::{binary_dtype, unary_dtype};
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+use crate::random::Distribution;
 
 /// The type of an expression, as far as it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,9 @@ pub(super) fn type_of(tree: &Tree) -> Type {
     match &tree.kind {
         TreeKind::Number(Number { int: Some(_), .. }) => Type::Integer,
         TreeKind::Number(_) => Type::Fraction,
+        // Like a number with a fraction, it has the type that is wanted; bits have one size.
+        TreeKind::Random(random, _) if random.distribution == Distribution::Bits => Type::Of(DType::U32),
+        TreeKind::Random(..) => Type::Fraction,
         TreeKind::Index(_) | TreeKind::Size(_) => Type::Of(DType::I32),
         TreeKind::Read(read) => Type::Of(read.node.dtype()),
         TreeKind::Cast(to, _) => Type::Of(*to),
@@ -67,6 +71,7 @@ fn common_type(tree: &Tree) -> Type {
         | TreeKind::Index(_)
         | TreeKind::Size(_)
         | TreeKind::Read(_)
+        | TreeKind::Random(..)
         | TreeKind::Cast(..) => type_of(tree),
     }
 }
