@@ -56,6 +56,7 @@ pub mod math; // polynomials of the transcendental functions
 pub mod random; // generators of random bits
 
 pub mod interp; // what a routine means
+pub mod log; // the lines it logs, as text
 
 // The way through it.
 pub mod lower; // assignments -> loops

@@ -1,5 +1,5 @@
 //! `test pass NAME…`: the section is each routine after the passes, which it must still pass the verifier. `optimize` is the
-//! whole pipeline. Given the same memory, the routine must compute the same bits before and after: each `; run:` line of the
+//! whole pipeline, `log` is [`passes::log::log_values`]. Given the same memory, the routine must compute the same bits before and after: each `; run:` line of the
 //! file is run both ways.
 
 use lowered_ir::{
@@ -24,7 +24,10 @@ pub(super) struct Pass {
 
 impl Pass {
     pub(super) fn new(args: &[&str]) -> Result<Pass, String> {
-        match args.iter().find(|&&name| name != "optimize" && passes::by_name(name).is_none()) {
+        match args
+            .iter()
+            .find(|&&name| !matches!(name, "optimize" | "log") && passes::by_name(name).is_none())
+        {
             Some(name) => Err(format!("there is no pass `{name}`")),
             None if args.is_empty() => Err("expected the name of a pass".into()),
             None => Ok(Pass { names: args.iter().map(|&name| name.to_owned()).collect() }),
@@ -62,6 +65,9 @@ impl Kind for Pass {
 fn apply(mut routine: Routine, name: &str) -> Result<Routine, String> {
     if name == "optimize" {
         return optimize(routine, &passes::Settings::default()).map(|o| o.routine).map_err(|e| e.to_string());
+    }
+    if name == "log" {
+        return Ok(passes::log::log_values(&routine));
     }
     let pass = passes::by_name(name).ok_or_else(|| format!("there is no pass `{name}`"))?;
     pass(&mut routine).map_err(|e| e.to_string())?;

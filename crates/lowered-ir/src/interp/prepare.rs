@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use tnode::DType;
 
 use super::InterpError;
-use super::step::{Array, Dynamic, Linear, Part, Place, Program, Step, Value};
+use super::step::{Array, Dynamic, Linear, Place, Program, Step, Value};
 use crate::ir::{
     Affine, BinaryOp, Expr, Guard, LocalId, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt, SymbolId,
     TernaryOp, UnaryOp, Var,
 };
+use crate::log;
 
 impl Program {
     /// Prepares a routine.
@@ -26,13 +27,16 @@ impl Program {
             locals: Vec::new(),
             merge: None,
             loops: 0,
+            logs: 0,
             loop_slots: BTreeMap::new(),
             local_slots: BTreeMap::new(),
         };
         let body = prepare.block(&routine.body)?;
         let Prepare { locals, merge, loops, .. } = prepare;
         let symbols = routine.symbols.iter().map(|s| (s.name.clone(), s.range)).collect();
-        Ok(Program { name: routine.name.clone(), symbols, nodes, merge, locals, loops, body })
+        // Only now are all types known to be right.
+        let lines = log::lines(routine);
+        Ok(Program { name: routine.name.clone(), symbols, nodes, merge, locals, loops, lines, body })
     }
 }
 
@@ -64,6 +68,8 @@ struct Prepare<'a> {
     locals: Vec<Array>,
     merge: Option<usize>,
     loops: usize,
+    /// Statements that log so far.
+    logs: usize,
     /// Loop variables in scope.
     loop_slots: BTreeMap<LoopId, usize>,
     /// Locals in scope.
@@ -126,17 +132,14 @@ impl Prepare<'_> {
                 Step::SetDynamic { node: position, at, op: *op, value }
             }
             Stmt::Log { parts } => {
-                Step::Log { parts: parts.iter().map(|part| self.part(part)).collect::<Result<_, _>>()? }
+                let line = self.logs;
+                self.logs += 1;
+                let values = parts.iter().filter_map(LogPart::value);
+                let values = values.map(|value| Ok(self.value(value)?.0)).collect::<Result<_, _>>()?;
+                Step::Log { line, values }
             }
         });
         Ok(())
-    }
-
-    fn part(&mut self, part: &LogPart) -> Result<Part, InterpError> {
-        Ok(match part {
-            LogPart::Text(text) => Part::Text(text.clone()),
-            LogPart::Value(value) => Part::Value(self.value(value)?.0),
-        })
     }
 
     /// The place of an element whose index in the dimension `axis` is computed.

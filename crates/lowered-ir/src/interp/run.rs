@@ -2,10 +2,11 @@
 
 use tnode::{DType, Scalar};
 
-use super::step::{Array, Dynamic, Linear, Part, Place, Program, Step, Value};
+use super::step::{Array, Dynamic, Linear, Place, Program, Step, Value};
 use super::{Buffer, InterpError};
 use crate::eval;
 use crate::ir::BinaryOp;
+use crate::log::LogStyle;
 
 /// Errors are boxed, so that the path without errors moves no more than a value.
 type Result<T> = std::result::Result<T, Box<InterpError>>;
@@ -23,7 +24,7 @@ impl Program {
         merge: Option<&[u8]>,
         bindings: &[i64],
     ) -> std::result::Result<(), InterpError> {
-        self.run_logged(nodes, merge, bindings, &mut |_| {})
+        self.run_recorded(nodes, merge, bindings, &mut |_, _| {})
     }
 
     /// As [`run`](Self::run); `log` gets each line of the log, without its line end.
@@ -37,6 +38,25 @@ impl Program {
         merge: Option<&[u8]>,
         bindings: &[i64],
         log: &mut dyn FnMut(&str),
+    ) -> std::result::Result<(), InterpError> {
+        self.run_recorded(nodes, merge, bindings, &mut |line, values| {
+            let mut text = String::new();
+            self.lines[line].write(values, LogStyle::Exact, &mut text);
+            log(text.trim_end_matches('\n'));
+        })
+    }
+
+    /// As [`run`](Self::run); `log` gets the number of each line, as [`crate::log`] counts them, and the values in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_recorded(
+        &self,
+        nodes: &mut [Buffer<'_>],
+        merge: Option<&[u8]>,
+        bindings: &[i64],
+        log: &mut dyn FnMut(usize, &[Scalar]),
     ) -> std::result::Result<(), InterpError> {
         self.check_memory(nodes, merge)?;
         self.check_bindings(bindings)?;
@@ -99,7 +119,7 @@ struct Frame<'a, 'b> {
     /// Values of symbols, then of loop variables.
     vars: Vec<i64>,
     locals: Vec<Vec<Scalar>>,
-    log: &'a mut dyn FnMut(&str),
+    log: &'a mut dyn FnMut(usize, &[Scalar]),
 }
 
 impl Frame<'_, '_> {
@@ -136,7 +156,7 @@ impl Frame<'_, '_> {
                 self.locals[*local][at] = value;
             }
             Step::SetDynamic { node, at, op, value } => self.scatter(*node, at, *op, value)?,
-            Step::Log { parts } => self.log(parts)?,
+            Step::Log { line, values } => self.log(*line, values)?,
         }
         Ok(())
     }
@@ -154,15 +174,9 @@ impl Frame<'_, '_> {
         Ok(())
     }
 
-    fn log(&mut self, parts: &[Part]) -> Result<()> {
-        let mut line = String::new();
-        for part in parts {
-            match part {
-                Part::Text(text) => line.push_str(text),
-                Part::Value(value) => line.push_str(&self.value(value)?.to_string()),
-            }
-        }
-        (self.log)(&line);
+    fn log(&mut self, line: usize, values: &[Value]) -> Result<()> {
+        let values = values.iter().map(|value| self.value(value)).collect::<Result<Vec<_>>>()?;
+        (self.log)(line, &values);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use tnode::{DType, Scalar};
 
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+use crate::log::LogLine;
 
 /// A routine prepared for running any number of times.
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub struct Program {
     pub(super) locals: Vec<Array>,
     /// How many loop variables there are.
     pub(super) loops: usize,
+    /// What the routine logs, by number.
+    pub(super) lines: Vec<LogLine>,
     pub(super) body: Vec<Step>,
 }
 
@@ -36,14 +39,7 @@ pub(super) enum Step {
     ClearLocal { local: usize },
     SetLocal { local: usize, at: Place, value: Value },
     SetDynamic { node: usize, at: Dynamic, op: Option<BinaryOp>, value: Value },
-    Log { parts: Vec<Part> },
-}
-
-/// A part of a line of the log.
-#[derive(Clone, Debug)]
-pub(super) enum Part {
-    Text(String),
-    Value(Value),
+    Log { line: usize, values: Vec<Value> },
 }
 
 /// Where an element is whose index in one dimension is computed: the place of the one with 0 there, that dimension's

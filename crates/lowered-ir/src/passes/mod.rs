@@ -14,6 +14,7 @@ pub mod gather;
 mod groups;
 pub mod halves;
 pub mod hoist;
+pub mod log;
 pub mod modes;
 mod overwritten;
 pub mod powers;

@@ -24,6 +24,8 @@ pub use lines::Lines;
 pub use parse::{Parsed, parse, parse_file};
 pub use print::{print, print_expr, print_index, print_stmt};
 
+pub(crate) use print::{LOOSEST, precedence};
+
 /// How deep loops, and how deep the parts of one expression, may nest in a text.
 ///
 /// It is what the verifier's [default limits](crate::verify::Limits) allow, so no text that could be verified is refused.

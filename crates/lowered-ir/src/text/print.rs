@@ -40,7 +40,7 @@ pub fn print_index(routine: &Routine, index: &Affine) -> String {
 }
 
 /// How tightly an infix operation binds; `None` for one that is called like a function.
-pub(super) fn precedence(op: BinaryOp) -> Option<u8> {
+pub(crate) fn precedence(op: BinaryOp) -> Option<u8> {
     use BinaryOp::{Add, Div, Eq, Le, Lt, Mul, Ne, Rem, Sub};
     match op {
         Lt | Le | Eq | Ne => Some(COMPARISON),
@@ -51,7 +51,7 @@ pub(super) fn precedence(op: BinaryOp) -> Option<u8> {
 }
 
 /// Binds looser than every operation.
-pub(super) const LOOSEST: u8 = 0;
+pub(crate) const LOOSEST: u8 = 0;
 /// Comparisons do not chain, so both their operands bind tighter.
 pub(super) const COMPARISON: u8 = 1;
 const SUM: u8 = 2;

@@ -1,0 +1,228 @@
+//! Makes a routine log what it computes: every iteration of a loop, every store with the values it was computed from.
+//!
+//! ```text
+//! index i0 = 1                                        for each iteration; before all else, for each static symbol
+//! COMMENT: a remark of the routine
+//! # y[i0] := y[i0] + x[i0]                            the statement that runs next
+//! y[1]{=2.0} = 5.0 = y[1]{=2.0} + x[1]{=3.0}          where it stores, what was there, what is there now, and why
+//! # zero y                                            all elements of a node at once
+//! ```
+//!
+//! * What was there is shown where the statement itself reads it; elsewhere it may be anything.
+//! * Every read shows its value, also one under a guard or at a computed index, which is the alternative where memory is not
+//!   touched. Logging reads no memory that the statement does not read.
+//! * A store at a computed index tells whether it is `inside` the dimension; outside of it nothing is stored.
+//! * Names are those of the nodes, with their position where several have one name. Line ends within them are written `\n`.
+//!
+//! The routine is meant to run as it stands: vector loops become unrolled ones and parallel loops serial ones, since iterations
+//! that log have an order. Every value is computed once, before the line is logged, and nothing is stored in between, so the
+//! routine computes what it computed.
+
+mod line;
+
+use tnode::{DType, Dims, Scalar};
+
+use crate::ir::{
+    Affine, BinaryOp, Block, Expr, Fresh, Indices, LocalDecl, Locals, LoopKind, NodeRef, Routine, Space,
+    Stmt, SymbolId, walk,
+};
+use line::{Names, Shown, Writer};
+
+/// The routine with its log. Expects a routine that the verifier accepts, and gives one that it accepts.
+pub fn log_values(routine: &Routine) -> Routine {
+    let mut logger =
+        Logger { routine, names: Names::of(routine), fresh: routine.fresh(), locals: routine.locals() };
+    let mut body: Block = (0..routine.symbols.len() as u32).map(|s| logger.symbol(SymbolId(s))).collect();
+    body.append(&mut logger.block(&routine.body));
+    Routine { body, ..routine.clone() }
+}
+
+struct Logger<'r> {
+    routine: &'r Routine,
+    names: Names,
+    fresh: Fresh,
+    /// The routine's locals and those that values are computed in.
+    locals: Locals,
+}
+
+impl Logger<'_> {
+    fn line(&self, shown: Shown, write: impl FnOnce(&mut Writer<'_>)) -> Stmt {
+        let mut writer = Writer::new(self.routine, &self.names, shown);
+        write(&mut writer);
+        Stmt::Log { parts: writer.finish() }
+    }
+
+    fn symbol(&self, symbol: SymbolId) -> Stmt {
+        self.index(&Affine::var(symbol))
+    }
+
+    /// `index i0 = 3`.
+    fn index(&self, var: &Affine) -> Stmt {
+        self.line(Shown::Source, |line| {
+            line.text("index ");
+            line.index(var);
+            line.text(" = ");
+            line.value(Expr::Index { index: var.clone(), dtype: DType::I64 });
+        })
+    }
+
+    /// `# y[i0] := …`.
+    fn source(&self, write: impl FnOnce(&mut Writer<'_>)) -> Stmt {
+        self.line(Shown::Source, |line| {
+            line.text("# ");
+            write(line);
+        })
+    }
+
+    fn block(&mut self, block: &[Stmt]) -> Block {
+        let mut logged = Block::new();
+        for stmt in block {
+            self.stmt(stmt, &mut logged);
+        }
+        logged
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, out: &mut Block) {
+        match stmt {
+            Stmt::For { var, lo, hi, kind, body } => {
+                let mut inside = vec![self.index(&Affine::var(*var))];
+                inside.append(&mut self.block(body));
+                out.push(Stmt::For { var: *var, lo: *lo, hi: *hi, kind: in_order(*kind), body: inside });
+            }
+            Stmt::Set { node, index, value } => {
+                let target = Expr::Get { node: *node, index: index.clone() };
+                let store = |value| Stmt::Set { node: *node, index: index.clone(), value };
+                self.store(&target, value, store, out);
+            }
+            Stmt::SetLocal { local, index, value } => {
+                let target = Expr::GetLocal { local: *local, index: index.clone() };
+                let store = |value| Stmt::SetLocal { local: *local, index: index.clone(), value };
+                self.store(&target, value, store, out);
+            }
+            Stmt::SetDynamic { node, index, axis, at, op, value } => {
+                self.scatter((*node, index, *axis), at, *op, value, out);
+            }
+            Stmt::Zero { node } => {
+                out.push(self.source(|line| {
+                    line.text("zero ");
+                    line.node(*node);
+                }));
+                out.push(stmt.clone());
+            }
+            Stmt::Comment(remark) => {
+                out.push(stmt.clone());
+                out.push(self.line(Shown::Source, |line| {
+                    line.text("COMMENT: ");
+                    line.name(remark);
+                }));
+            }
+            Stmt::Declare { .. } | Stmt::Log { .. } => out.push(stmt.clone()),
+        }
+    }
+
+    /// A store of `value` into the element that `target` reads.
+    fn store(&mut self, target: &Expr, value: &Expr, store: impl FnOnce(Expr) -> Stmt, out: &mut Block) {
+        out.push(self.source(|line| {
+            line.place(target);
+            line.text(" := ");
+            line.expr(value);
+        }));
+        let new = self.computed(value, out);
+        out.push(self.line(Shown::Values, |line| {
+            line.place(target);
+            if mentions(value, target) {
+                line.equals(target.clone());
+            }
+            line.text(" = ");
+            line.value(new.clone());
+            line.text(" = ");
+            line.expr(value);
+        }));
+        out.push(store(new));
+    }
+
+    /// A store at a computed index.
+    fn scatter(
+        &mut self,
+        (node, index, axis): (NodeRef, &Indices, usize),
+        at: &Expr,
+        op: Option<BinaryOp>,
+        value: &Expr,
+        out: &mut Block,
+    ) {
+        let place = |at: &Expr, dtype| Expr::GetDynamic {
+            node,
+            index: index.clone(),
+            axis,
+            at: Box::new(at.clone()),
+            otherwise: Box::new(Expr::Const(Scalar::zero(dtype))),
+        };
+        let dtype = self.routine.node(node).dtype;
+        out.push(self.source(|line| {
+            line.text("scatter ");
+            if let Some(op) = op {
+                line.text(&format!("{op} "));
+            }
+            line.place(&place(at, dtype));
+            line.text(" := ");
+            line.expr(value);
+        }));
+        let (new_at, operand) = (self.computed(at, out), self.computed(value, out));
+        let old = place(&new_at, dtype);
+        let new = match op {
+            None => operand.clone(),
+            Some(op) if op.takes_new_first() => Expr::binary(op, operand.clone(), old.clone()),
+            Some(op) => Expr::binary(op, old.clone(), operand.clone()),
+        };
+        let new = self.computed(&new, out);
+        let inside = self.inside(&new_at, self.routine.node(node).dims[axis]);
+        let inside = self.computed(&inside, out);
+        out.push(self.line(Shown::Values, |line| {
+            line.place(&place(at, dtype));
+            if op.is_some() {
+                line.equals(old);
+            }
+            line.text(" = ");
+            line.value(new);
+            line.text(" = ");
+            line.expr(value);
+            line.text(", inside = ");
+            line.value(inside);
+        }));
+        let (index, at) = (index.clone(), new_at);
+        out.push(Stmt::SetDynamic { node, index, axis, at, op, value: operand });
+    }
+
+    /// Whether a computed index is within `0..dim`. Indices beyond `i64` wrap to negative ones, which are outside as well.
+    fn inside(&self, at: &Expr, dim: usize) -> Expr {
+        let constant = |x: usize| Expr::Const(Scalar::from_i64(DType::I64, x as i64));
+        let at = Expr::convert(DType::I64, at.clone());
+        let not_below = Expr::binary(BinaryOp::Le, constant(0), at.clone());
+        Expr::binary(BinaryOp::BitAnd, not_below, Expr::binary(BinaryOp::Lt, at, constant(dim)))
+    }
+
+    /// The value, computed by a statement of its own.
+    fn computed(&mut self, value: &Expr, out: &mut Block) -> Expr {
+        let dtype = self.routine.dtype_of(value, &self.locals);
+        let local = self.fresh.local_id();
+        self.locals.insert(local, LocalDecl { dtype, dims: Dims::new(), space: Space::Register });
+        out.push(Stmt::scalar(local, dtype));
+        out.push(Stmt::set_scalar(local, value.clone()));
+        Expr::local(local)
+    }
+}
+
+/// Whether an expression reads an element: the same one, by the same indices.
+fn mentions(value: &Expr, read: &Expr) -> bool {
+    let mut found = false;
+    walk::each_expr(value, &mut |expr| found |= expr == read);
+    found
+}
+
+/// Iterations that log are in order; registers stay where the indices of unrolled loops pick them.
+fn in_order(kind: LoopKind) -> LoopKind {
+    match kind {
+        LoopKind::Serial | LoopKind::Parallel => LoopKind::Serial,
+        LoopKind::Unrolled | LoopKind::Vector => LoopKind::Unrolled,
+    }
+}
