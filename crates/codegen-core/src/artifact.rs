@@ -2,7 +2,10 @@
 
 use std::{any::Any, sync::Arc};
 
+use lowered_ir::log::{LogLine, LogStyle};
+
 use crate::host::HostModule;
+use crate::log::LogSink;
 
 /// Compiled kernels, ready for a device to load. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -34,8 +37,21 @@ pub struct KernelAbi {
     pub launch: Launch,
     /// Bytes of scratch memory per thread, aligned to [`crate::Caps::alignment`].
     pub scratch_bytes: usize,
+    /// The lines it logs, by number; none for nearly every kernel. One that logs takes one more argument.
+    pub log: Arc<[LogLine]>,
     /// What one whole call costs.
     pub cost: Cost,
+}
+
+impl Artifact {
+    /// The same code, whose kernels log to a sink. Code that does not log, or does not run in this process, is as it was.
+    #[must_use]
+    pub fn logging_to(mut self, sink: Arc<dyn LogSink>, style: LogStyle) -> Artifact {
+        if let Payload::Host(module) = self.payload {
+            self.payload = Payload::Host(module.logging_to(sink, style));
+        }
+        self
+    }
 }
 
 /// What a parameter is.

@@ -6,11 +6,15 @@
 
 use std::{any::Any, fmt, sync::Arc};
 
-use crate::artifact::Access;
+use lowered_ir::log::{LogLine, LogStyle};
+use tnode::Scalar;
+
+use crate::artifact::{Access, KernelAbi};
+use crate::log::{Destination, LogSink, LogWriter};
 
 /// The native ABI of a kernel, version 1; see `docs/abi.md`.
 ///
-/// * `args`: one base address per memory parameter;
+/// * `args`: one base address per memory parameter, and where the kernel logs, then that of a [`KernelLog`];
 /// * `bindings`: one value per static index;
 /// * `scratch`: [`crate::KernelAbi::scratch_bytes`] bytes for this thread alone;
 /// * `begin..end`: the part of the parallel loop to run, within `0..extent`.
@@ -28,14 +32,31 @@ pub enum HostArg<'a> {
 
 /// A kernel run without native code; the safe twin of [`HostFn`]. It always runs whole.
 pub trait InterpretedKernel: Send + Sync {
-    /// Runs the kernel on memory that is exactly as long as its parameters say.
-    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64]);
+    /// Runs the kernel on memory that is exactly as long as its parameters say. `log` takes each line it logs: the line's number
+    /// and the values in it.
+    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], log: &mut dyn FnMut(usize, &[Scalar]));
+}
+
+/// What a native kernel logs to; see `docs/abi.md`. A kernel sees the two functions, and passes the address it was given to them.
+#[repr(C)]
+pub struct KernelLog<'a> {
+    /// Tells a value of the next line by its bits: the low 64, the high 64.
+    value: unsafe extern "C" fn(log: *mut KernelLog<'_>, low: u64, high: u64),
+    /// Ends a line, by its number.
+    line: unsafe extern "C" fn(log: *mut KernelLog<'_>, number: u64),
+    /// The values of the next line.
+    bits: Vec<u128>,
+    writer: LogWriter<'a>,
 }
 
 /// Kernels in this process, with whatever keeps their code alive. Cheap to clone; code is freed with the last clone.
 #[derive(Clone)]
 pub struct HostModule {
     kernels: Arc<[HostKernel]>,
+    /// The lines of each kernel that logs.
+    lines: Arc<[Arc<[LogLine]>]>,
+    /// Where the lines go, if anywhere.
+    destination: Option<Destination>,
     /// Held only for its `Drop`, which frees the code.
     _owner: Arc<dyn Any + Send + Sync>,
 }
@@ -62,17 +83,39 @@ impl HostModule {
     /// # Safety
     ///
     /// Each function follows `docs/abi.md` for the [`crate::KernelAbi`] at the same position of the artifact: it touches
-    /// only the bytes its parameters name, with the access they name, does not unwind and does not trap.
+    /// only the bytes its parameters name, with the access they name, does not unwind and does not trap. Functions that log are
+    /// called only after [`HostModule::with_log_lines`] was told so.
     pub unsafe fn native(functions: Vec<HostFn>, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        HostModule { kernels: functions.into_iter().map(HostKernel::Native).collect(), _owner: owner }
+        HostModule::new(functions.into_iter().map(HostKernel::Native).collect(), owner)
     }
 
     /// Wraps interpreted kernels.
     pub fn interpreted(kernels: Vec<Box<dyn InterpretedKernel>>) -> Self {
-        HostModule {
-            kernels: kernels.into_iter().map(HostKernel::Interpreted).collect(),
-            _owner: Arc::new(()),
-        }
+        HostModule::new(kernels.into_iter().map(HostKernel::Interpreted).collect(), Arc::new(()))
+    }
+
+    fn new(kernels: Arc<[HostKernel]>, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        HostModule { kernels, lines: Arc::new([]), destination: None, _owner: owner }
+    }
+
+    /// The module with the lines that its kernels log, kernel by kernel. Those that log lines get a log to call.
+    #[must_use]
+    pub fn with_log_lines<'a>(mut self, kernels: impl IntoIterator<Item = &'a KernelAbi>) -> Self {
+        self.lines = kernels.into_iter().map(|abi| Arc::clone(&abi.log)).collect();
+        self
+    }
+
+    /// The same kernels, logging to a sink.
+    #[must_use]
+    pub fn logging_to(mut self, sink: Arc<dyn LogSink>, style: LogStyle) -> Self {
+        self.destination = Some(Destination { sink, style });
+        self
+    }
+
+    /// What takes the records of a call of a kernel that logs.
+    fn log_writer(&self, kernel: usize) -> Option<LogWriter<'_>> {
+        let lines = self.lines.get(kernel).filter(|lines| !lines.is_empty())?;
+        Some(LogWriter::new(lines, self.destination.as_ref()))
     }
 
     /// How many kernels the module has.
@@ -101,27 +144,79 @@ impl HostModule {
     /// used by this call alone; `begin <= end <= extent`.
     pub unsafe fn call(
         &self,
-        kernel: usize,
+        index: usize,
         args: &[HostPtr],
         bindings: &[i64],
         scratch: *mut u8,
         begin: u64,
         end: u64,
     ) {
-        match self.kernels.get(kernel) {
+        match self.kernels.get(index) {
             Some(HostKernel::Native(function)) => {
-                let bases: smallvec::SmallVec<[*mut u8; 16]> = args.iter().map(|arg| arg.base).collect();
-                // SAFETY: the caller vouches for memory, bindings, scratch and range, `native`'s caller for the function.
+                let mut bases: smallvec::SmallVec<[*mut u8; 16]> = args.iter().map(|arg| arg.base).collect();
+                let mut log = self.log_writer(index).map(KernelLog::new);
+                bases.extend(log.as_mut().map(|log| std::ptr::from_mut(log).cast()));
+                // SAFETY: the caller vouches for memory, bindings, scratch and range, `native`'s caller for the function. A
+                // function that logs has its log behind the memory, which lives until the call has returned.
                 unsafe { function(bases.as_ptr(), bindings.as_ptr(), scratch, begin, end) }
             }
             Some(HostKernel::Interpreted(kernel)) => {
                 // SAFETY: the caller vouches that each range is valid, and that written ones are exclusive to this call.
                 let mut args: Vec<HostArg<'_>> = args.iter().map(|arg| unsafe { view(*arg) }).collect();
-                kernel.run(&mut args, bindings);
+                let mut log = self.log_writer(index);
+                kernel.run(&mut args, bindings, &mut |line, values| {
+                    if let Some(log) = &mut log {
+                        log.record(line, values);
+                    }
+                });
             }
             None => {}
         }
     }
+}
+
+impl<'a> KernelLog<'a> {
+    fn new(writer: LogWriter<'a>) -> Self {
+        KernelLog { value: log_value, line: log_line, bits: Vec::new(), writer }
+    }
+
+    fn end_line(&mut self, number: u64) {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        if let Some(line) = self.writer.line(number) {
+            let values: Vec<Scalar> =
+                line.dtypes().zip(&self.bits).map(|(dtype, &bits)| Scalar::new(dtype, bits)).collect();
+            self.writer.record(number, &values);
+        }
+        self.bits.clear();
+    }
+}
+
+impl fmt::Debug for KernelLog<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelLog").field("values", &self.bits.len()).finish_non_exhaustive()
+    }
+}
+
+/// [`KernelLog::value`].
+///
+/// # Safety
+///
+/// `log` is the address that the kernel got, and its call has not returned.
+unsafe extern "C" fn log_value(log: *mut KernelLog<'_>, low: u64, high: u64) {
+    // SAFETY: `HostModule::call` passes its own live log, which nothing else touches while the kernel runs, and which only the
+    // kernel's one thread reaches: kernels that log run whole.
+    let log = unsafe { &mut *log };
+    log.bits.push(u128::from(high) << 64 | u128::from(low));
+}
+
+/// [`KernelLog::line`].
+///
+/// # Safety
+///
+/// As [`log_value`].
+unsafe extern "C" fn log_line(log: *mut KernelLog<'_>, number: u64) {
+    // SAFETY: as in `log_value`.
+    unsafe { &mut *log }.end_line(number);
 }
 
 /// The slice a pointer stands for.

@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lowered_ir::interp::{Buffer, Program};
-use tnode::DType;
+use tnode::{DType, Scalar};
 
 use crate::artifact::{Artifact, Param, Payload};
 use crate::caps::Caps;
@@ -72,10 +72,9 @@ impl Codegen for Interpreted {
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
         let kernels = routine.kernels.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
-        Ok(Artifact {
-            payload: Payload::Host(HostModule::interpreted(kernels)),
-            kernels: routine.kernels.iter().map(|kernel| kernel.abi.clone()).collect(),
-        })
+        let abis: Vec<_> = routine.kernels.iter().map(|kernel| kernel.abi.clone()).collect();
+        let module = HostModule::interpreted(kernels).with_log_lines(&abis);
+        Ok(Artifact { payload: Payload::Host(module), kernels: abis })
     }
 }
 
@@ -97,11 +96,11 @@ fn prepare(kernel: &Kernel) -> Result<Box<dyn InterpretedKernel>, CodegenError> 
 }
 
 impl InterpretedKernel for Prepared {
-    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64]) {
+    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], log: &mut dyn FnMut(usize, &[Scalar])) {
         let merge: Option<Vec<u8>> = self.merge.and_then(|at| args.get(at)).map(|arg| bytes(arg).to_vec());
         let mut nodes: Vec<Buffer<'_>> = args.iter_mut().map(buffer).collect();
         // A scheduled kernel on memory that fits its ABI cannot fail; what does not fit is the device's mistake.
-        if let Err(error) = self.program.run(&mut nodes, merge.as_deref(), bindings) {
+        if let Err(error) = self.program.run_recorded(&mut nodes, merge.as_deref(), bindings, log) {
             tracing::error!(%error, "an interpreted kernel stopped");
             debug_assert!(false, "an interpreted kernel stopped: {error}");
         }

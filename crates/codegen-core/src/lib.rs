@@ -49,6 +49,7 @@ pub mod contract; // what a codegen implements
 
 pub mod artifact; // what it hands to a device
 pub mod host; // calling kernels of this process
+mod log; // what they log
 
 pub mod interpreted; // the codegen that compiles nothing
 
@@ -58,4 +59,5 @@ pub use contract::{Code, Codegen, CodegenError, Compiler, Listing, Renderer};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};
-pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule};
+pub use log::LogSink;
+pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};

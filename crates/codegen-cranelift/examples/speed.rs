@@ -225,6 +225,7 @@ fn kernel(ir: Routine) -> Kernel {
         params,
         launch: Launch { extent: 1, grain: 1 },
         scratch_bytes: 0,
+        log: [].into(),
         cost: Cost::default(),
     };
     Kernel { ir, abi }

@@ -55,7 +55,7 @@ impl Compiler for CraneliftCompiler {
         let compiled =
             workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
         let (modules, kernels): (Vec<Module>, Vec<KernelAbi>) = compiled.into_iter().unzip();
-        Ok(Artifact { payload: Payload::Host(jit::host_module(modules)), kernels })
+        Ok(Artifact { payload: Payload::Host(jit::host_module(modules, &kernels)), kernels })
     }
 
     fn listing(&self, _: &Caps, kernel: &Kernel, options: &Self::Options) -> Result<Listing, CodegenError> {
@@ -188,6 +188,7 @@ mod tests {
             params: vec![],
             launch: Launch { extent: 1, grain: 1 },
             scratch_bytes: 0,
+            log: [].into(),
             cost: Cost::default(),
         };
         Kernel { ir, abi }
@@ -224,7 +225,7 @@ mod tests {
             cranelift_codegen::isa::lookup(native.triple().clone()).expect("this machine is supported");
         let isa = oldest.finish(Flags::new(flags)).expect("the flags fit");
         let func = emit::emit(&kernel, isa.default_call_conv(), false, jit::helper_id).func;
-        let module = jit::host_module(vec![jit::load("old", func, isa).expect("a supported kernel")]);
+        let module = jit::host_module(vec![jit::load("old", func, isa).expect("a supported kernel")], &[]);
         let (mut x, mut y) = ([1.5f32, -1.5, -1.5, 2.5], [1.5f64, -1.5, -1.5, 2.5]);
         let access = Access::ReadWrite;
         let args = [

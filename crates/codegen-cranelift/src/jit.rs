@@ -10,6 +10,7 @@
 use std::mem::{ManuallyDrop, transmute};
 use std::sync::{Arc, Mutex};
 
+use codegen_core::KernelAbi;
 use codegen_core::host::{HostFn, HostModule};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -94,15 +95,16 @@ impl Drop for Module {
     }
 }
 
-/// The modules' kernels, in order, callable for as long as any clone of the result lives.
-pub(crate) fn host_module(modules: Vec<Module>) -> HostModule {
+/// The modules' kernels, called as `kernels` say, in order; callable for as long as any clone of the result lives.
+pub(crate) fn host_module(modules: Vec<Module>, kernels: &[KernelAbi]) -> HostModule {
     let functions = modules.iter().map(Module::function).collect();
     // `JITModule` may move between threads but not be shared; nobody but `drop` looks inside any more.
     let owner = Arc::new(Mutex::new(modules));
     // SAFETY: the functions come from verified kernels: they access the elements of their parameters that the verifier proved
     // in bounds and nothing else but their scratch memory, write only nodes that the kernel's statements write, contain no
-    // trapping instruction, and call only `helpers`, which do not unwind. `owner` keeps all of them mapped.
-    unsafe { HostModule::native(functions, owner) }
+    // trapping instruction, and call only `helpers`, which do not unwind, and the log if they have one. `owner` keeps all of them
+    // mapped.
+    unsafe { HostModule::native(functions, owner) }.with_log_lines(kernels)
 }
 
 #[cfg(test)]

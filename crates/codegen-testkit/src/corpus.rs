@@ -12,11 +12,11 @@ use lowered_ir::{
 use tnode::{DType, MemoryMode, Scalar};
 
 use crate::{
-    host,
+    host, logged,
     report::{Outcome, Report},
 };
 
-/// Runs the whole corpus on a code generator for this process: each run as it is written, and optimised.
+/// Runs the whole corpus on a code generator for this process: each run as it is written, optimised, and logging its values.
 ///
 /// Code generators for other memory than this process' are compiled and not run; those runs are skipped.
 pub fn run_corpus(codegen: &dyn Codegen) -> Report {
@@ -25,6 +25,11 @@ pub fn run_corpus(codegen: &dyn Codegen) -> Report {
         for (variant, routine) in variants(&case.routine) {
             let outcome = routine.and_then(|routine| run_case(codegen, &RunCase { routine, ..case.clone() }));
             report.outcomes.insert(name(&case, variant), outcome.unwrap_or_else(|outcome| outcome));
+        }
+        for (variant, routine) in variants(&case.routine).into_iter().take(1) {
+            let run = |routine| logged::run_case(codegen, &RunCase { routine, ..case.clone() });
+            let outcome = routine.and_then(run).unwrap_or_else(|outcome| outcome);
+            report.outcomes.insert(name(&case, &format!("{variant}, logging")), outcome);
         }
     }
     report
@@ -61,14 +66,14 @@ pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledR
 }
 
 /// What legalisation refuses, the target does not have.
-fn illegal(error: ScheduleError) -> Outcome {
+pub(crate) fn illegal(error: ScheduleError) -> Outcome {
     match error {
         ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
         _ => failed("scheduling", error),
     }
 }
 
-fn refused(error: CodegenError) -> Outcome {
+pub(crate) fn refused(error: CodegenError) -> Outcome {
     match error {
         CodegenError::Unsupported { .. } => Outcome::Skipped(error.to_string()),
         _ => failed("compiling", error),

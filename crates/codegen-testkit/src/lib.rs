@@ -17,12 +17,13 @@
 //! Every run of the corpus is scheduled for the target, compiled, and run on memory with guards around it, in
 //! parts and out of order where the kernel may be split. The result must equal, bit for bit, what the interpreter makes of
 //! the same kernels, and what the corpus expects. What the target does not support is skipped, counted and printed with the
-//! reason.
+//! reason. What runs log must be, character for character, what the interpreter logs; a codegen that refuses to log is skipped there.
 #![deny(unsafe_code)]
 
 mod corpus; // what is run, and what it is compared with
 mod device; // through a device's own transfers and launches
 mod host; // kernels of this process, called directly
+mod logged; // with every value logged
 mod report;
 
 pub use corpus::{compile_case, run_corpus};

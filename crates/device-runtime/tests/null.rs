@@ -28,6 +28,7 @@ fn code(x: &TensorNode, y: &TensorNode, bytes: usize) -> Arc<Code> {
         params: vec![param(Access::Read), param(Access::Write)],
         launch: Launch { extent: 1, grain: 1 },
         scratch_bytes: 0,
+        log: [].into(),
         cost: Cost::default(),
     };
     let decl = |n: &TensorNode| NodeDecl {

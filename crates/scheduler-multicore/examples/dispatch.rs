@@ -81,6 +81,7 @@ fn empty_routine(device: &Device) -> Result<Routine, Box<dyn Error>> {
         params: (0..5).map(|i| Param::Node { access: access(i), bytes: 64 }).collect(),
         launch: Launch { extent: 1, grain: 1 },
         scratch_bytes: 0,
+        log: [].into(),
         cost: Cost::default(),
     };
     let args = (0..5).map(|i| Slot::Node(NodeRef(i))).collect();

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lowered_ir::ir::{
     Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Symbol, SymbolId, walk,
 };
+use lowered_ir::log;
 
 use super::{access, cost, rename, stack, temps::node_bytes};
 use crate::Caps;
@@ -120,6 +121,7 @@ fn kernel(
         params: params(&ir, &names, fresh),
         launch: launch(&ir, options),
         scratch_bytes: scratch_bytes(&ir.body, caps.alignment),
+        log: log::lines(&ir).into(),
         cost: cost::cost(&ir),
     };
     let args =

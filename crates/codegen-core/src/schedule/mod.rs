@@ -183,13 +183,47 @@ pub fn schedule_traced(
         on_pass("legalise", &routine);
     }
 
+    Ok(in_kernels(routine, &fresh, caps, options))
+}
+
+/// The least that makes kernels of an optimised, verified routine: local nodes get their zeros, operations that the target lacks
+/// are rewritten, and that is one kernel. Nothing is reordered, so routines that log are scheduled like this, and every class of
+/// routine gives the bits of class `Strict`; `on_pass` as in [`schedule_traced`].
+///
+/// # Errors
+///
+/// As [`schedule_traced`].
+pub fn schedule_serial(
+    routine: &Routine,
+    caps: &Caps,
+    on_pass: &mut dyn FnMut(&str, &Routine),
+) -> Result<ScheduledRoutine, ScheduleError> {
+    refuse_virtual(routine)?;
+    let fresh = fresh_nodes(routine);
+    let mut routine = routine.clone();
+    locals::initialize(&mut routine);
+    on_pass("locals", &routine);
+    if !has_everything(caps) {
+        routine = legalise::legalise(&routine, caps)?;
+        on_pass("legalise", &routine);
+    }
+    let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
+    Ok(in_kernels(routine, &fresh, caps, &options))
+}
+
+fn in_kernels(
+    routine: Routine,
+    fresh: &BTreeSet<NodeRef>,
+    caps: &Caps,
+    options: &ScheduleOptions,
+) -> ScheduledRoutine {
     // Each top-level parallel loop is a kernel, each run of other statements is one; a call waits for those before it.
-    let (kernels, mut calls) = cut::cut(&routine, &fresh, caps, options);
+    let (kernels, mut calls) = cut::cut(&routine, fresh, caps, options);
 
     // Local nodes are bytes of the run's pool, shared where lives do not meet.
     let nodes = routine.nodes;
     let temps = temps::plan(&mut calls, &nodes, |node| is_local(&nodes[node.index()]), caps.alignment);
-    Ok(ScheduledRoutine { name: routine.name, symbols: routine.symbols, nodes, kernels, calls, temps })
+    ScheduledRoutine { name: routine.name, symbols: routine.symbols, nodes, kernels, calls, temps }
 }
 
 /// The nodes whose values from before the routine it never reads. Asked before loops are tiled, while their coverage is plain.

@@ -9,6 +9,7 @@ mod convert;
 mod dynamic;
 mod expr;
 mod locals;
+mod log;
 mod memory;
 mod ops;
 mod repr;
@@ -24,7 +25,7 @@ use cranelift_codegen::ir::{
     types,
 };
 use cranelift_codegen::isa::CallConv;
-use lowered_ir::ir::{LocalId, Locals, LoopId, Routine};
+use lowered_ir::ir::{LocalId, Locals, LoopId, Routine, Stmt};
 
 use crate::helpers::Helper;
 use address::Index;
@@ -66,6 +67,7 @@ pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool, helper_i
         call_conv,
         helper_id,
         helpers: HashMap::new(),
+        lines_logged: scan::lines_logged(&routine.body),
     };
     emitter.kernel(params[3], params[4]);
     Emitted { scratch_bytes: emitter.scratch_bytes, func: emitter.ssa.finish() }
@@ -111,6 +113,8 @@ struct Emitter<'k> {
     call_conv: CallConv,
     helper_id: HelperId,
     helpers: HashMap<u32, FuncRef>,
+    /// The number of each statement that logs, by its address in the routine.
+    lines_logged: HashMap<*const Stmt, usize>,
 }
 
 impl Emitter<'_> {

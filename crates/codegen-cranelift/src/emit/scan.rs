@@ -1,6 +1,6 @@
 //! Facts about a kernel's statements that the emitter needs before it reaches them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use lowered_ir::ir::{Affine, Bound, Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
 use tnode::DType;
@@ -96,6 +96,18 @@ pub(super) fn size(body: &[Stmt]) -> usize {
         };
         sum.saturating_add(one)
     })
+}
+
+/// The number of each statement that logs, as [`lowered_ir::log`] counts them. Loops may write a statement several times, so the
+/// numbers go by the statements' addresses.
+pub(super) fn lines_logged(body: &[Stmt]) -> HashMap<*const Stmt, usize> {
+    let mut lines = HashMap::new();
+    walk::each_stmt(body, &mut |stmt| {
+        if let Stmt::Log { .. } = stmt {
+            lines.insert(std::ptr::from_ref(stmt), lines.len());
+        }
+    });
+    lines
 }
 
 /// Whether the block has loops that stay loops in the code.

@@ -17,7 +17,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{
     Block, BlockArg, ConstantData, Endianness, FuncRef, Function, Inst, InstBuilder, MemFlagsData, Opcode,
-    Type, Value, types,
+    SigRef, Type, Value, types,
 };
 use smallvec::SmallVec;
 
@@ -230,6 +230,11 @@ impl Ssa {
         let value = self.func.dfg.first_result(call);
         self.depths[value] = self.depth() as u32;
         value
+    }
+
+    /// Calls the function at an address, which has no result.
+    pub(crate) fn call_at(&mut self, callee: Value, signature: SigRef, args: &[Value]) {
+        self.cursor().ins().call_indirect(signature, callee, args);
     }
 
     /// `usual` where the condition holds, else the result of a call on `x`, made only if it is needed. On lanes the condition

@@ -75,7 +75,8 @@ impl Emitter<'_> {
                 self.scatter((*node, index, *axis), at, value);
             }
             // Declarations are the block's business, which sees what follows them.
-            Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
+            Stmt::Declare { .. } | Stmt::Comment(_) => {}
+            Stmt::Log { parts } => self.log(stmt, parts),
         }
     }
 

@@ -48,6 +48,7 @@ pub(crate) fn kernel(ir: Routine) -> Kernel {
         params: memory.chain(indices).collect(),
         launch: Launch { extent, grain: 1 },
         scratch_bytes: 0,
+        log: lowered_ir::log::lines(&ir).into(),
         cost: Cost::default(),
     };
     Kernel { ir, abi }

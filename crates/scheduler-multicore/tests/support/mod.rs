@@ -11,7 +11,7 @@ use codegen_core::{
 };
 use device_runtime::{Context, Device, Driver};
 use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
-use tnode::{DType, HostArray, TensorNode};
+use tnode::{DType, HostArray, Scalar, TensorNode};
 
 /// A node of `i64` elements.
 pub fn node(name: &str, len: usize) -> TensorNode {
@@ -37,7 +37,7 @@ pub fn context(device: &Device) -> Context {
 struct Closure<F>(F);
 
 impl<F: Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync> InterpretedKernel for Closure<F> {
-    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64]) {
+    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], _log: &mut dyn FnMut(usize, &[Scalar])) {
         (self.0)(args, bindings);
     }
 }
@@ -76,7 +76,14 @@ pub fn symbol(name: &str, range: i64) -> Symbol {
 
 pub fn abi(name: &str, params: Vec<Param>) -> KernelAbi {
     let launch = Launch { extent: 1, grain: 1 };
-    KernelAbi { name: name.to_owned(), params, launch, scratch_bytes: 0, cost: Cost::default() }
+    KernelAbi {
+        name: name.to_owned(),
+        params,
+        launch,
+        scratch_bytes: 0,
+        log: [].into(),
+        cost: Cost::default(),
+    }
 }
 
 pub fn memory(node: &TensorNode, access: Access) -> Param {

@@ -1,0 +1,71 @@
+//! What kernels log: where the text goes, and how the records of a kernel become text.
+
+use std::sync::Arc;
+
+use lowered_ir::log::{LogLine, LogStyle};
+use tnode::Scalar;
+
+/// Takes the text of a log.
+///
+/// Kernels call it while they run, on the thread that runs them, so it must not panic and should be quick.
+pub trait LogSink: Send + Sync {
+    /// Takes one or more whole lines, each with its line end.
+    fn write(&self, lines: &str);
+}
+
+impl<F: Fn(&str) + Send + Sync> LogSink for F {
+    fn write(&self, lines: &str) {
+        self(lines);
+    }
+}
+
+/// A sink, and how the values in its lines are written.
+#[derive(Clone)]
+pub(crate) struct Destination {
+    pub(crate) sink: Arc<dyn LogSink>,
+    pub(crate) style: LogStyle,
+}
+
+/// Text is handed over when there is this much of it, and when a call ends.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// Turns the records of one call of a kernel into text.
+pub(crate) struct LogWriter<'a> {
+    lines: &'a [LogLine],
+    destination: Option<&'a Destination>,
+    text: String,
+}
+
+impl<'a> LogWriter<'a> {
+    /// For a kernel with these lines. Without a destination nothing is written.
+    pub(crate) fn new(lines: &'a [LogLine], destination: Option<&'a Destination>) -> Self {
+        LogWriter { lines, destination, text: String::new() }
+    }
+
+    /// The line of that number.
+    pub(crate) fn line(&self, line: usize) -> Option<&'a LogLine> {
+        self.lines.get(line)
+    }
+
+    /// Writes a line; one that the kernel does not have is left out.
+    pub(crate) fn record(&mut self, line: usize, values: &[Scalar]) {
+        let (Some(line), Some(destination)) = (self.line(line), self.destination) else { return };
+        line.write(values, destination.style, &mut self.text);
+        if self.text.len() >= CHUNK_BYTES {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let (Some(destination), false) = (self.destination, self.text.is_empty()) {
+            destination.sink.write(&self.text);
+        }
+        self.text.clear();
+    }
+}
+
+impl Drop for LogWriter<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
