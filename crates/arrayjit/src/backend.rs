@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,6 +16,7 @@ use crate::{
     cache::CodeCache,
     debug::Watch,
     error::OpenError,
+    log::LogFolder,
     settings::{Loaded, Settings},
 };
 
@@ -33,6 +35,8 @@ struct Parts {
     cache: CodeCache,
     /// How the virtual nodes of the routines compiled so far are computed.
     virtual_nodes: Mutex<Arc<OptimizeCtx>>,
+    /// Where routines log, if they do.
+    logs: Option<LogFolder>,
 }
 
 /// What a backend is made of.
@@ -92,8 +96,10 @@ impl Backend {
         let (codegen, device) = (entry.open)(&settings)?;
         let watch = Watch::new(settings.debug, &settings.dump);
         watch.device(&device);
+        let open_logs = || LogFolder::open(Path::new(&settings.log_folder), settings.log_clean);
+        let logs = settings.log_values.then(open_logs);
         let (cache, virtual_nodes) = (CodeCache::default(), Mutex::default());
-        let parts = Parts { name: entry.name, codegen, device, settings, watch, cache, virtual_nodes };
+        let parts = Parts { name: entry.name, codegen, device, settings, watch, cache, virtual_nodes, logs };
         Ok(Backend { parts: Arc::new(parts) })
     }
 
@@ -157,6 +163,10 @@ impl Backend {
         commit_decisions(decisions, views)?;
         Arc::make_mut(&mut known).commit(changes);
         Ok(())
+    }
+
+    pub(crate) fn logs(&self) -> Option<&LogFolder> {
+        self.parts.logs.as_ref()
     }
 
     pub(crate) fn cache(&self) -> &CodeCache {

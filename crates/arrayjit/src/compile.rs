@@ -6,12 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codegen_core::schedule::{FmaPolicy, ScheduleOptions, schedule_traced};
+use codegen_core::LogSink;
+use codegen_core::schedule::{FmaPolicy, ScheduleOptions, schedule_serial, schedule_traced};
 use device_runtime::{Context, Routine};
 use lowered_ir::{
     assign::{self, Assignments, text::TextError},
     ir,
+    log::LogStyle,
     lower::{LowerOptions, lower},
+    passes::log::log_values,
     pipeline::{self, InContext, Optimized},
     verify::verify,
 };
@@ -20,6 +23,7 @@ use tnode::{ModeState, TensorNode};
 use crate::{
     backend::Backend,
     error::CompileError,
+    log::LogFolder,
     settings::{Class, Fma, Settings},
 };
 
@@ -29,6 +33,8 @@ pub struct Compiled {
     code: Arc<codegen_core::Code>,
     nodes: Vec<TensorNode>,
     optimized: Arc<Optimized>,
+    /// How and where linked routines log, if they do.
+    logs: Option<(LogFolder, LogStyle)>,
 }
 
 impl Compiled {
@@ -68,7 +74,27 @@ impl Compiled {
     ///
     /// A node that the context lacks, or memory that is not to be had; the context is as before then.
     pub fn link(&self, context: &Context) -> Result<Routine, device_runtime::Error> {
-        context.link(&self.code, &self.nodes)
+        match &self.logs {
+            None => context.link(&self.code, &self.nodes),
+            Some((folder, _)) => self.link_logging(context, Arc::new(folder.file(self.name()))),
+        }
+    }
+
+    /// [`Compiled::link`], with what the routine logs given to a sink instead of a file. Only routines compiled with
+    /// [`Settings::log_values`] log.
+    ///
+    /// # Errors
+    ///
+    /// As [`Compiled::link`].
+    pub fn link_logging(
+        &self,
+        context: &Context,
+        sink: Arc<dyn LogSink>,
+    ) -> Result<Routine, device_runtime::Error> {
+        let style = self.logs.as_ref().map_or(LogStyle::Exact, |(_, style)| *style);
+        let codegen_core::Code { schedule, artifact } = (*self.code).clone();
+        let code = codegen_core::Code { schedule, artifact: artifact.logging_to(sink, style) };
+        context.link(&Arc::new(code), &self.nodes)
     }
 }
 
@@ -145,14 +171,16 @@ impl Backend {
 
         // Kernels are cut, and every bit is determined.
         let caps = self.codegen().caps();
-        let schedule = schedule_traced(
-            &optimized.routine,
-            caps,
-            &schedule_options(self.settings()),
-            &mut |name, routine| {
-                watch.pass(name, routine);
-            },
-        )?;
+        let on_step = &mut |name: &str, routine: &ir::Routine| watch.pass(name, routine);
+        let schedule = if self.settings().log_values {
+            // What logs runs as it is written, in one kernel.
+            let logging = log_values(&optimized.routine);
+            verified("logging", &logging)?;
+            watch.pass("log", &logging);
+            schedule_serial(&logging, caps, on_step)?
+        } else {
+            schedule_traced(&optimized.routine, caps, &schedule_options(self.settings()), on_step)?
+        };
         for kernel in &schedule.kernels {
             verified("scheduling", &kernel.ir)?;
         }
@@ -171,7 +199,9 @@ impl Backend {
         watch.modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         watch.code(self.codegen(), &schedule);
         let code = Arc::new(codegen_core::Code { schedule, artifact });
-        Ok(Compiled { code, nodes, optimized: Arc::new(optimized) })
+        let style = if self.settings().log_rounded { LogStyle::Rounded } else { LogStyle::Exact };
+        let logs = self.logs().map(|folder| (folder.clone(), style));
+        Ok(Compiled { code, nodes, optimized: Arc::new(optimized), logs })
     }
 
     /// How many distinct routines the code cache holds.

@@ -31,7 +31,7 @@
 //!
 //! # Promises
 //!
-//! * No C compiler, no SDK; nothing is written to disk.
+//! * No C compiler, no SDK; nothing is written to disk, unless [`Settings::log_values`] asks for it.
 //! * Errors are values that name your nodes; a failed [`Backend::compile`] or [`Compiled::link`] changes nothing.
 //! * `multicore`, `inline` and any number of threads give the same bits. [`settings::Class::Strict`] gives the bits of the text as
 //!   written, which is what the `interpreter` computes.
@@ -53,10 +53,11 @@ mod compile; // every stage in order
 
 mod cache; // compiled code by content
 mod debug; // what is told on standard error
+mod log; // files for the logs of routines
 
 mod error;
 
-pub use codegen_core::{Caps, Codegen};
+pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{Context, Device, Driver, Error as RunError, Event, Routine, Stream, Transfer};
 pub use lowered_ir::{assign::Assignments, assign::text::TextError, ir::Numerics, ir::Symbol};
 pub use tnode::{

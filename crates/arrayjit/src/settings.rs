@@ -40,6 +40,14 @@ pub struct Settings {
     pub debug: u8,
     /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for none.
     pub dump: String,
+    /// Whether routines log what they compute, each to a file of its own, unscheduled; see `docs/debugging.md`.
+    pub log_values: bool,
+    /// The folder of these files.
+    pub log_folder: String,
+    /// Whether to remove the logs of earlier processes from the folder.
+    pub log_clean: bool,
+    /// Whether logs round floats to five digits, so that those of different targets can be compared.
+    pub log_rounded: bool,
     /// An intermediate node read more often than this at one position is computed once and kept.
     pub virtualize_max_visits: u64,
     /// Count those reads by running at most one more than this number of iterations of each loop, as the seed of this project did;
@@ -122,6 +130,10 @@ impl Default for Settings {
             vector: Vector::Bits128,
             debug: 0,
             dump: String::new(),
+            log_values: false,
+            log_folder: "arrayjit_logs".into(),
+            log_clean: true,
+            log_rounded: false,
             virtualize_max_visits: 1,
             virtualize_max_tracing_dim: 0,
             inline_scalar_constexprs: true,
