@@ -99,6 +99,30 @@ fn what_belongs_to_one_run_is_not_carried() {
 }
 
 #[test]
+fn an_input_that_is_local_to_its_routine_is_named() {
+    let backend = Backend::open("interpreter").unwrap();
+    let (x, t, y) = (node("x", &[3]), virtual_node("t", &[3]), node("y", &[3]));
+    let text = "b[] :+= x[i]\nt[i] := x[i] * b[]\ny[i] := t[i]";
+    let open = TensorNode::builder("b").build().unwrap();
+    backend.compile_named("first", text, [&x, &open, &t, &y]).unwrap();
+    let local = message(backend.compile("y[i] := t[i] + 1", [&t, &y]));
+    assert!(
+        local.ends_with("because routine \"first\" computes it from \"b\", which is local to that routine; make \"b\" materialized"),
+        "{local}"
+    );
+    // With memory of its own it can be carried.
+    let (kept, u) =
+        (TensorNode::builder("b").mode(MemoryMode::Materialized).build().unwrap(), virtual_node("t", &[3]));
+    let first = backend.compile(text, [&x, &kept, &u, &y]).unwrap();
+    let second = backend.compile("y[i] := t[i] + 1", [&u, &y]).unwrap();
+    let first = first.link(&with(backend.context().unwrap(), &x, &[1., 2., 3.])).unwrap();
+    let second = second.link(first.context()).unwrap();
+    first.run(&[]).unwrap();
+    second.run(&[]).unwrap();
+    assert_eq!(second.context().to_host(&y).unwrap().values(), [7., 13., 19.]);
+}
+
+#[test]
 fn a_node_of_another_backend_is_not_known_here() {
     let (x, t, y) = (node("x", &[3]), virtual_node("t", &[3]), node("y", &[3]));
     Backend::open("interpreter").unwrap().compile("t[i] := x[i] + 1", [&x, &t]).unwrap();
