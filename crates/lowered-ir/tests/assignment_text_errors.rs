@@ -167,11 +167,11 @@ fn syntax() {
           |                   ^"#]],
     );
     check(
-        "hid[b,h] := bias[label[b]]",
+        "hid[b,h] := bias[relu(h)]",
         expect![[r#"
         line 1, column 18: an index is a sum of integers and integer multiples of letters and symbols; found a value
-        1 | hid[b,h] := bias[label[b]]
-          |                  ^^^^^"#]],
+        1 | hid[b,h] := bias[relu(h)]
+          |                  ^^^^"#]],
     );
     check(
         "hid[b,h] := bias[0.5]",

@@ -57,7 +57,7 @@ impl Assignments {
     pub fn merge_nodes(&self) -> Vec<TensorNode> {
         let mut nodes: Vec<TensorNode> = Vec::new();
         each_step(&self.steps, &mut |step| {
-            for operand in step.accums().iter().flat_map(|accum| accum.rhs.operands()) {
+            for operand in step.accums().iter().flat_map(Accum::operands) {
                 match operand {
                     Operand::MergeBuffer(node) if !nodes.contains(node) => nodes.push(node.clone()),
                     _ => {}
@@ -173,7 +173,7 @@ fn sliced(step: &Step) -> Option<&TensorNode> {
 
 /// Every node a step itself mentions, reads first.
 pub(crate) fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
-    let operands = step.accums().iter().flat_map(|accum| accum.rhs.operands());
+    let operands = step.accums().iter().flat_map(Accum::operands);
     let read = operands.filter_map(|operand| match operand {
         Operand::MergeBuffer(node) => Some(node),
         _ => operand.node(),
@@ -184,7 +184,7 @@ pub(crate) fn mentioned(step: &Step) -> impl Iterator<Item = &TensorNode> {
 /// The nodes a step uses, reads before writes.
 fn uses(step: &Step) -> Vec<(&TensorNode, Use)> {
     let accums = step.accums();
-    let operands = accums.iter().flat_map(|accum| accum.rhs.operands());
+    let operands = accums.iter().flat_map(Accum::operands);
     let reads = operands.filter_map(Operand::node).chain(sliced(step)).map(|node| (node, Use::Reads));
     reads.chain(written(step).into_iter().map(|node| (node, write(accums, node)))).collect()
 }

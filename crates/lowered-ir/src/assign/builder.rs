@@ -14,6 +14,7 @@
 
 use tnode::{Dims, TensorNode};
 
+pub use super::dynamic::{accumulate_at, gather, scatter};
 use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Rhs, Step};
 use crate::indexing::einsum::{self, SpecError};
 use crate::indexing::{IndexError, Indexed, Projection, Projections, StaticSymbol, identity_projections};
@@ -44,6 +45,24 @@ pub enum BuildError {
         /// The name of the whole.
         node: String,
     },
+    /// Nodes of a gather or scatter that do not fit each other.
+    #[error(
+        "node {values} has dimensions {found:?}, expected {expected:?}: those of {table} with the ones of {ids} for axis {axis}"
+    )]
+    Gathered {
+        /// The name of the node with an element per index.
+        values: String,
+        /// Its dimensions.
+        found: Vec<usize>,
+        /// Those it should have.
+        expected: Vec<usize>,
+        /// The name of the node indexed.
+        table: String,
+        /// The name of the node of indices.
+        ids: String,
+        /// The axis indexed by them.
+        axis: usize,
+    },
     /// Operands of a pointwise operation differ in size.
     #[error("node {operand} has dimensions {found:?}, expected {expected:?} as node {lhs} has")]
     Shape {
@@ -59,7 +78,7 @@ pub enum BuildError {
 }
 
 /// One step as a program.
-fn single(step: Step) -> Assignments {
+pub(super) fn single(step: Step) -> Assignments {
     Assignments { symbols: Vec::new(), steps: vec![step] }
 }
 
@@ -192,7 +211,14 @@ pub fn accumulate(
     rhs: Rhs,
     projections: Projections,
 ) -> Assignments {
-    single(Step::Accum(Box::new(Accum { init_neutral, op, lhs: lhs.clone(), rhs, projections })))
+    single(Step::Accum(Box::new(Accum {
+        init_neutral,
+        op,
+        lhs: lhs.clone(),
+        rhs,
+        computed: Vec::new(),
+        projections,
+    })))
 }
 
 /// `lhs` starts from the neutral element of `accum` and accumulates `a op b` as the einsum text says; see
@@ -249,6 +275,7 @@ pub fn block(
         op,
         lhs: targets[part.target].clone(),
         rhs: Rhs::Copy(operands[part.operands[0]].into()),
+        computed: Vec::new(),
         projections: part.projections,
     };
     let parts = einsum::resolve_parts(spec, &rhs?, &lhs?)?.into_iter().map(part).collect();

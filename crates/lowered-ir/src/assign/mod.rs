@@ -6,6 +6,7 @@
 
 mod analysis;
 pub mod builder;
+mod dynamic;
 mod op;
 mod print;
 mod random;
@@ -79,8 +80,32 @@ pub struct Accum {
     pub lhs: TensorNode,
     /// The result to accumulate.
     pub rhs: Rhs,
+    /// What computed indices are: operands of integer types that come after those of `rhs` ([`AxisIndex::Computed`] counts them
+    /// all). Where such an index is outside of its dimension, what is read is the neutral value ([`Accum::outside`]) and
+    /// what is written has no effect.
+    ///
+    /// [`AxisIndex::Computed`]: crate::indexing::AxisIndex::Computed
+    pub computed: Vec<Operand>,
     /// The product space, and the indices of `lhs` and of each operand.
     pub projections: Projections,
+}
+
+impl Accum {
+    /// The operands of the operation, then those that indices are computed by, in the order of their projections.
+    pub fn operands(&self) -> impl Iterator<Item = &Operand> {
+        self.rhs.operands().iter().chain(&self.computed)
+    }
+
+    /// What the operand at that position is where its computed index is outside: what `pad` says; else, where the operand
+    /// alone is accumulated, the neutral element of the accumulation, so that it adds nothing; else 0. Settles the node's type.
+    pub fn outside(&self, at: usize) -> Scalar {
+        match (self.operands().nth(at), &self.rhs) {
+            (Some(Operand::Padded { node, outside }), _) => outside.convert(node.dtype()),
+            (Some(Operand::Node(node)), Rhs::Copy(_)) if at == 0 => self.op.neutral(node.dtype()),
+            (Some(operand), _) => Scalar::zero(operand.dtype()),
+            (None, _) => Scalar::zero(self.lhs.dtype()),
+        }
+    }
 }
 
 /// An operation on operands. Operands are converted to the type in which the operation computes, and the result to that
@@ -322,7 +347,7 @@ fn operands_mut(step: &mut Step) -> impl Iterator<Item = &mut Operand> {
         Step::Concat(parts) => parts,
         Step::Fetch { .. } | Step::Block { .. } | Step::Remark(_) => &mut [],
     };
-    accums.iter_mut().flat_map(|accum| accum.rhs.operands_mut())
+    accums.iter_mut().flat_map(|accum| accum.rhs.operands_mut().iter_mut().chain(&mut accum.computed))
 }
 
 /// All at once: one after another could renumber a symbol twice.

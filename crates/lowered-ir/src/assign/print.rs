@@ -109,7 +109,7 @@ impl Accumulation<'_> {
     fn operand(&self, at: usize) -> String {
         let projection = self.accum.projections.project_rhs().get(at).map_or(&[][..], |p| p);
         let indices = || self.indices(projection);
-        match self.accum.rhs.operands().get(at) {
+        match self.accum.operands().nth(at) {
             Some(Operand::Node(node)) => node.name() + &indices(),
             Some(Operand::MergeBuffer(node)) => format!("{}.merge{}", node.name(), indices()),
             Some(Operand::Padded { node, outside }) => {
@@ -133,6 +133,9 @@ impl Accumulation<'_> {
     }
 
     fn index(&self, index: &AxisIndex) -> String {
+        if let Some(operand) = index.computed() {
+            return self.operand(operand);
+        }
         affine(&index.affine(), |var| match var {
             Var::Loop(id) => id.to_string(),
             Var::Symbol(id) => symbol_name(id, self.symbols),

@@ -28,8 +28,12 @@ impl Projections {
 
     /// Whether the values of `index` are exactly `0..dim`: they are if they begin at 0, end at `dim - 1`, and leave no
     /// gap. With coefficients in order of size there is no gap if each is at most one more than all before it reach.
+    /// A computed index may be anywhere, outside too.
     fn covers(&self, index: &AxisIndex, dim: i64) -> bool {
-        if !has_no_symbol(index) {
+        if index.computed().is_some() {
+            return false;
+        }
+        if !is_static(index) {
             return dim == 1;
         }
         self.interval(index) == Some((0, dim - 1))
@@ -37,7 +41,7 @@ impl Projections {
 
     /// The least and greatest value of `index`, if it is known to take every value between them.
     fn interval(&self, index: &AxisIndex) -> Option<(i64, i64)> {
-        if !has_no_symbol(index) {
+        if !is_static(index) {
             return None;
         }
         let mut terms = self.sized_terms(index);
@@ -65,7 +69,7 @@ impl Projections {
         let never_writes = |p: &Projections| p.product_space().contains(&0);
         let mut axes = self.project_lhs().iter().zip(other.project_lhs());
         let apart = |a: &AxisIndex, b: &AxisIndex| {
-            let bounds = has_no_symbol(a) && has_no_symbol(b);
+            let bounds = is_static(a) && is_static(b);
             let bounds = bounds.then(|| Some((self.bounds_of(a)?, other.bounds_of(b)?))).flatten();
             bounds.is_some_and(|(a, b)| a.1 < b.0 || b.1 < a.0)
         };
@@ -114,8 +118,9 @@ impl Projections {
     }
 }
 
-fn has_no_symbol(index: &AxisIndex) -> bool {
-    index.loop_terms().len() == index.affine().terms().len()
+/// Whether the values of an index are known before the routine runs.
+fn is_static(index: &AxisIndex) -> bool {
+    index.computed().is_none() && index.loop_terms().len() == index.affine().terms().len()
 }
 
 /// Whether assignments into one array together write every element of it. If false, the answer may be unknown instead.
@@ -277,6 +282,23 @@ mod tests {
         };
         assert!(!symbol(3).is_surjective() && symbol(3).is_injective());
         assert!(symbol(1).is_surjective());
+    }
+
+    #[test]
+    fn a_computed_index_covers_and_tells_nothing() {
+        let part = |first: AxisIndex| {
+            let operand = (Dims::from_slice(&[3]), Projection::from_iter([AxisIndex::axis(0)]));
+            let index = Projection::from_iter([first, AxisIndex::axis(1)]);
+            Projections::new(&[3, 4], (Dims::from_slice(&[1, 4]), index), vec![operand], "test").unwrap()
+        };
+        let scatter = part(AxisIndex::Computed(0));
+        assert!(!scatter.is_surjective() && !scatter.is_injective());
+        assert!(!are_injective(&[&scatter, &part(AxisIndex::Fixed(0))]));
+        let one_hot = Projection::from_iter([AxisIndex::axis(0), AxisIndex::Computed(0)]);
+        let operand = (Dims::from_slice(&[3]), Projection::from_iter([AxisIndex::axis(0)]));
+        let dims = Dims::from_slice(&[3, 4]);
+        let one_hot = Projections::new(&[3], (dims, one_hot), vec![operand], "test").unwrap();
+        assert!(!one_hot.is_surjective() && one_hot.is_injective());
     }
 
     /// All index tuples of a small product space.

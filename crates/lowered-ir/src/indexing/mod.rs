@@ -1,9 +1,9 @@
 //! Indexing: how the points of a product space reach the elements of the arrays an assignment reads and writes.
 //!
 //! An assignment runs over a *product space*: one axis per letter of its statement. Each array it mentions is indexed by
-//! a *projection*, one [`AxisIndex`] per dimension, made of product iterators and static symbols. Invariants of
-//! [`Projections`]: no product axis has extent 1 (such iterators are 0 and vanish), every loop variable in an index is
-//! a product iterator, and ranks agree with dimensions.
+//! a *projection*, one [`AxisIndex`] per dimension, made of product iterators and static symbols; one of them may be computed by
+//! an operand when the routine runs. Invariants of [`Projections`]: no product axis has extent 1 (such iterators are 0 and
+//! vanish), every loop variable in an index is a product iterator, ranks agree with dimensions, and no index depends on itself.
 
 pub(crate) mod concat;
 mod coverage;
@@ -60,6 +60,8 @@ pub enum AxisIndex {
     Iterator(Var),
     /// `offset + Σ coefficient · variable`, neither of the above.
     Affine(Affine),
+    /// The integer that the operand at that position has as its value, known when the routine runs.
+    Computed(usize),
 }
 
 impl AxisIndex {
@@ -77,18 +79,32 @@ impl AxisIndex {
         AxisIndex::Iterator(Var::Loop(axis_iterator(axis)))
     }
 
-    /// The index as an affine form.
+    /// The index as an affine form; 0 for a computed one, as the loop IR writes it.
     pub fn affine(&self) -> Affine {
         match self {
             AxisIndex::Fixed(i) => Affine::constant(*i),
             AxisIndex::Iterator(var) => Affine::var(*var),
             AxisIndex::Affine(affine) => affine.clone(),
+            AxisIndex::Computed(_) => Affine::constant(0),
+        }
+    }
+
+    /// The operand whose value the index is, if it is a computed one.
+    pub fn computed(&self) -> Option<usize> {
+        match self {
+            AxisIndex::Computed(operand) => Some(*operand),
+            AxisIndex::Fixed(_) | AxisIndex::Iterator(_) | AxisIndex::Affine(_) => None,
         }
     }
 
     /// The index with each index form replaced by `f` of it.
     pub fn map(&self, f: impl FnOnce(Affine) -> Affine) -> AxisIndex {
-        AxisIndex::new(f(self.affine()))
+        match self {
+            AxisIndex::Computed(operand) => AxisIndex::Computed(*operand),
+            AxisIndex::Fixed(_) | AxisIndex::Iterator(_) | AxisIndex::Affine(_) => {
+                AxisIndex::new(f(self.affine()))
+            }
+        }
     }
 
     /// The product iterators that occur, each with its coefficient.
@@ -168,6 +184,24 @@ pub enum IndexError {
         /// The number of product axes.
         axes: usize,
     },
+    /// A computed index by an operand that is not there, or that has an index computed by this one in turn.
+    #[error("{place} has an index computed by operand {}, expected one of those after it, of {operands}", operand + 1)]
+    NoOperand {
+        /// Which array.
+        place: Place,
+        /// The operand's position.
+        operand: usize,
+        /// The number of operands.
+        operands: usize,
+    },
+    /// More than one computed index.
+    #[error("{place} has {found} computed indices, expected at most one")]
+    SeveralComputed {
+        /// Which array.
+        place: Place,
+        /// How many.
+        found: usize,
+    },
 }
 
 /// A place among the arrays of an assignment.
@@ -192,10 +226,12 @@ impl Projections {
     /// Projections over a product space with extents `axes`, outermost first; the iterator of axis `k` is
     /// [`axis_iterator`]`(k)`. `debug_info` says where they come from, for listings.
     ///
-    /// Axes of extent 1 vanish: their iterators are replaced by 0.
+    /// Axes of extent 1 vanish: their iterators are replaced by 0. An index computed by an operand ([`AxisIndex::Computed`]) is
+    /// the only one of its array, and the operand comes after the array, so that no index depends on itself.
     ///
     /// # Errors
-    /// When a rank differs from the number of indices, or an index has a variable that is no product iterator.
+    /// When a rank differs from the number of indices, an index has a variable that is no product iterator, or a computed
+    /// index is not as said above.
     pub fn new(
         axes: &[usize],
         lhs: Indexed,
@@ -203,8 +239,10 @@ impl Projections {
         debug_info: impl Into<String>,
     ) -> Result<Projections, IndexError> {
         check(axes.len(), Place::Lhs, &lhs)?;
+        check_computed(rhs.len(), Place::Lhs, &lhs.1)?;
         for (at, operand) in rhs.iter().enumerate() {
             check(axes.len(), Place::Rhs(at), operand)?;
+            check_computed(rhs.len(), Place::Rhs(at), &operand.1)?;
         }
         let iterating = || axes.iter().enumerate().filter(|(_, d)| **d != 1);
         let (rhs_dims, project_rhs) =
@@ -290,6 +328,20 @@ fn check(axes: usize, place: Place, (dims, projection): &Indexed) -> Result<(), 
     }
 }
 
+fn check_computed(operands: usize, place: Place, projection: &[AxisIndex]) -> Result<(), IndexError> {
+    let first = match place {
+        Place::Lhs => 0,
+        Place::Rhs(at) => at + 1,
+    };
+    let computed: SmallVec<[usize; 2]> = projection.iter().filter_map(AxisIndex::computed).collect();
+    match computed.as_slice() {
+        [] => Ok(()),
+        [operand] if (first..operands).contains(operand) => Ok(()),
+        [operand] => Err(IndexError::NoOperand { place, operand: *operand, operands }),
+        several => Err(IndexError::SeveralComputed { place, found: several.len() }),
+    }
+}
+
 /// `projection` with 0 for the iterators of axes of extent 1.
 fn without_trivial(projection: &[AxisIndex], axes: &[usize]) -> Projection {
     let zero = Affine::constant(0);
@@ -349,6 +401,25 @@ mod tests {
         let p = identity_projections(&[2, 3, 4]);
         assert_eq!(reflect_projection(&[2, 3, 4], &p), affine(&[(0, 12), (1, 4), (2, 1)], 0));
         assert_eq!(reflect_projection(&[], &[]), Affine::constant(0));
+    }
+
+    #[test]
+    fn computed_indices_come_from_later_operands() {
+        let new = |lhs: &[AxisIndex], operand: AxisIndex| {
+            let lhs = (Dims::from_elem(4, lhs.len()), lhs.iter().cloned().collect());
+            let operand = (Dims::from_slice(&[4]), Projection::from_iter([operand]));
+            let error = Projections::new(&[4], lhs, vec![operand], "").map(|_| ());
+            error.map_err(|error| error.to_string())
+        };
+        let (computed, plain) = (AxisIndex::Computed(0), AxisIndex::axis(0));
+        assert_eq!(new(&[computed.clone()], plain.clone()), Ok(()));
+        let itself = new(&[plain.clone()], computed.clone()).unwrap_err();
+        assert_eq!(
+            itself,
+            "operand 1 has an index computed by operand 1, expected one of those after it, of 1"
+        );
+        let two = new(&[computed.clone(), computed], plain).unwrap_err();
+        assert_eq!(two, "the left-hand side has 2 computed indices, expected at most one");
     }
 
     #[test]

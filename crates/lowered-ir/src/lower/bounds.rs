@@ -3,6 +3,7 @@
 use tnode::{Dims, TensorNode};
 
 use super::LowerError;
+use super::computed::computed_axis;
 use super::view::Views;
 use crate::assign::{self, Accum, Assignments, FetchOp, Operand, Step};
 use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
@@ -173,24 +174,23 @@ impl Position<'_> {
     }
 }
 
-/// Every position that must be in bounds; of guarded reads none must.
+/// Every position that must be in bounds; of guarded reads none must, unless one of their indices is computed.
 fn positions(accum: &Accum) -> Result<Vec<Position<'_>>, LowerError> {
     let p = &accum.projections;
-    let operands = accum.rhs.operands();
-    if operands.len() != p.project_rhs().len() {
+    let operands = accum.rhs.operands().len() + accum.computed.len();
+    if operands != p.project_rhs().len() {
         let node = accum.lhs.name();
-        return Err(LowerError::Operands {
-            node,
-            operands: operands.len(),
-            projections: p.project_rhs().len(),
-        });
+        return Err(LowerError::Operands { node, operands, projections: p.project_rhs().len() });
     }
     let mut all = Vec::new();
     // Only inside: a write to the margins would destroy what readers expect of them.
     push_positions(&mut all, &accum.lhs, p.lhs_dims(), p.project_lhs(), false)?;
-    for ((operand, dims), projection) in operands.iter().zip(p.rhs_dims()).zip(p.project_rhs()) {
+    for ((operand, dims), projection) in accum.operands().zip(p.rhs_dims()).zip(p.project_rhs()) {
         match operand {
             Operand::Node(node) | Operand::MergeBuffer(node) => {
+                push_positions(&mut all, node, dims, projection, true)?;
+            }
+            Operand::Padded { node, .. } if computed_axis(projection).is_some() => {
                 push_positions(&mut all, node, dims, projection, true)?;
             }
             Operand::Padded { node, .. } => check_dims(node, dims)?,
@@ -217,7 +217,7 @@ fn push_positions<'a>(
 ) -> Result<(), LowerError> {
     check_dims(node, dims)?;
     let layout = layout(node)?;
-    for (axis, index) in projection.iter().enumerate() {
+    for (axis, index) in projection.iter().enumerate().filter(|(_, index)| index.computed().is_none()) {
         let (left, inner) = (layout.left[axis], extent(layout.inner[axis]));
         let (min, max) = if margins { (-left, extent(layout.padded[axis]) - left) } else { (0, inner) };
         all.push(Position { node, axis, index: index.affine(), min, max });

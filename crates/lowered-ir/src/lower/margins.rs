@@ -69,7 +69,7 @@ fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
     let mut margins = Margins::default();
     for accum in accums.into_iter().rev() {
         let op = margins.reader(accum);
-        let read = accum.rhs.operands().iter().filter_map(Operand::node);
+        let read = accum.operands().filter_map(Operand::node);
         let read: Vec<TensorNode> = read.filter(|node| node.mode().known_virtual()).cloned().collect();
         margins.readers.extend(read.into_iter().map(|node| (node, op)));
     }
@@ -79,12 +79,14 @@ fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
 /// Sets the margins that a step reads and that do not hold what it needs.
 pub(super) fn prepare(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
     for accum in accums.iter().filter(|accum| !accum.projections.product_space().contains(&0)) {
-        for (operand, projection) in accum.rhs.operands().iter().zip(accum.projections.project_rhs()) {
+        for (at, (operand, projection)) in accum.operands().zip(accum.projections.project_rhs()).enumerate() {
             let Operand::Node(node) = operand else { continue };
             if node.padding().is_none() || !reaches_margins(accum, projection, &layout(node)?, ctx) {
                 continue;
             }
-            let needed = match ctx.margins.reader(accum) {
+            // What computes an index is not accumulated.
+            let is_index = at >= accum.rhs.operands().len();
+            let needed = match if is_index { AccumOp::Assign } else { ctx.margins.reader(accum) } {
                 AccumOp::Assign => declared(node).unwrap_or(Scalar::zero(node.dtype())),
                 op => op.neutral(node.dtype()),
             };

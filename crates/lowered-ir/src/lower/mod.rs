@@ -5,6 +5,8 @@
 //! * The product axes become loops, outermost first, each with a fresh iterator; axes of size 1 have none.
 //! * A step that starts from the neutral element first fills its target with it (`zero`, where that is 0), unless it
 //!   writes every element exactly once. Where it writes no element twice, it stores the result without reading.
+//! * A computed index makes a gather or scatter, whose stores happen in the order of the loops. A gather outside gives
+//!   [`Accum::outside`](crate::assign::Accum::outside).
 //! * Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the operation computes, the result to
 //!   the type of the target; nothing else converts.
 //! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary ones. Margins
@@ -17,6 +19,7 @@
 //! Lowering settles sizes and element types of the nodes and decides no memory mode.
 
 mod bounds;
+mod computed;
 mod margins;
 mod random;
 mod step;
@@ -262,6 +265,24 @@ pub enum LowerError {
         expected: usize,
         /// The length.
         found: usize,
+    },
+    /// A computed index of a type that is no integer.
+    #[error("node {node}: the index on axis {axis} is computed in {dtype}, expected an integer type")]
+    IndexType {
+        /// The name of the node indexed.
+        node: String,
+        /// The position of the index.
+        axis: usize,
+        /// The type of the index.
+        dtype: tnode::DType,
+    },
+    /// A computed index of an operand that has no memory to look into.
+    #[error("assignment to node {node}: {what} has a computed index, expected a node")]
+    NothingToCompute {
+        /// The name of the node written.
+        node: String,
+        /// What the operand is.
+        what: &'static str,
     },
     /// An operation that its type does not have.
     #[error("assignment to node {node}: operation {op} is not defined for {dtype}")]

@@ -7,6 +7,7 @@ use tnode::{DType, MemoryMode, Scalar, TensorNode};
 
 use super::LowerError;
 use super::bounds::{bounds_of, layout};
+use super::computed::computed_axis;
 use super::margins::{self, Margins};
 use super::random;
 use super::view::Views;
@@ -74,7 +75,7 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
     let mut result = Ok(());
     assign::each_step(&assignments.steps, &mut |step| {
         let accums = step.accums();
-        valued.extend(accums.iter().flat_map(|accum| accum.rhs.operands()).filter_map(Operand::node));
+        valued.extend(accums.iter().flat_map(Accum::operands).filter_map(Operand::node));
         for accum in accums {
             if result.is_ok() && !valued.contains(&accum.lhs) && !views.contains(&accum.lhs) {
                 result = check_covers(accum, accums);
@@ -143,8 +144,16 @@ fn lower_accum(accum: &Accum, injective: bool, ctx: &mut Ctx, block: &mut Block)
     }
     let (loops, vars) = fresh_loops(space, accum.projections.product_iterators(), ctx);
     let place = Place { accum, vars: &vars, ctx };
-    let (node, index) = place.element(&accum.lhs, accum.projections.project_lhs())?;
     let new = convert(place.result()?, accum.rhs.dtype(), dtype);
+    if let Some(computed) = computed_axis(accum.projections.project_lhs()) {
+        let (op, value) = match (accum.init_neutral, injective) {
+            (true, true) => (None, accum.op.apply_to_neutral(dtype, new)),
+            _ => (accum.op.binary(), new),
+        };
+        block.extend(nest(&loops, vec![place.scatter(computed, op, value)?]));
+        return Ok(());
+    }
+    let (node, index) = place.element(&accum.lhs, accum.projections.project_lhs())?;
     let value = match (accum.init_neutral, injective) {
         (true, true) => accum.op.apply_to_neutral(dtype, new),
         _ => accum.op.apply(Expr::Get { node, index: index.clone() }, new),
@@ -198,8 +207,8 @@ pub(super) fn nest(loops: &[(LoopId, i64)], body: Block) -> Block {
 }
 
 /// An accumulation at one point of its product space.
-struct Place<'a> {
-    accum: &'a Accum,
+pub(super) struct Place<'a> {
+    pub(super) accum: &'a Accum,
     /// The loop variable of each product iterator.
     vars: &'a BTreeMap<LoopId, LoopId>,
     ctx: &'a Ctx,
@@ -225,7 +234,11 @@ impl Place<'_> {
     }
 
     /// Where an element of a node is in memory.
-    fn element(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<(NodeRef, Indices), LowerError> {
+    pub(super) fn element(
+        &self,
+        node: &TensorNode,
+        projection: &[AxisIndex],
+    ) -> Result<(NodeRef, Indices), LowerError> {
         Ok(self.ctx.element(node, self.indices(node, projection)?))
     }
 
@@ -246,9 +259,14 @@ impl Place<'_> {
     }
 
     /// An operand in the type it is needed in.
-    fn operand(&self, at: usize, dtype: DType) -> Result<Expr, LowerError> {
-        let operand = &self.accum.rhs.operands()[at];
+    pub(super) fn operand(&self, at: usize, dtype: DType) -> Result<Expr, LowerError> {
+        let Some(operand) = self.accum.operands().nth(at) else {
+            return Ok(Expr::Const(Scalar::zero(dtype)));
+        };
         let projection = &self.accum.projections.project_rhs()[at];
+        if let Some((axis, by)) = computed_axis(projection) {
+            return Ok(convert(self.gather(at, axis, by)?, operand.dtype(), dtype));
+        }
         let value = match operand {
             Operand::Node(node) => {
                 let (node, index) = self.element(node, projection)?;

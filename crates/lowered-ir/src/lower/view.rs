@@ -113,13 +113,14 @@ impl Views {
         for (accum, target) in
             accums.iter().flat_map(|accum| accums.iter().map(move |target| (accum, target)))
         {
-            let operands = accum.rhs.operands().iter().zip(accum.projections.project_rhs());
+            let operands = accum.operands().zip(accum.projections.project_rhs());
             for (operand, projection) in operands {
                 let Some(node) = operand.node().filter(|node| **node != target.lhs) else { continue };
                 let written = self.located(&target.lhs, target.projections.project_lhs());
                 let read = self.located(node, projection);
-                let own =
-                    std::ptr::eq(accum, target) && read == written && matches!(operand, Operand::Node(_));
+                let known = projection.iter().all(|index| index.computed().is_none());
+                let own = std::ptr::eq(accum, target) && read == written && known;
+                let own = own && matches!(operand, Operand::Node(_));
                 let once = !accum.init_neutral && accum.projections.is_injective();
                 if read.0 == written.0 && !(own && once) {
                     let (node, target, home) = (node.name(), target.lhs.name(), read.0.name());

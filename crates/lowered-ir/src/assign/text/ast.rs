@@ -76,11 +76,23 @@ pub(super) struct Access {
     pub(super) span: Span,
 }
 
+impl Access {
+    /// The indices that are values of expressions.
+    pub(super) fn computed(&self) -> impl Iterator<Item = &Expr> {
+        self.indices.iter().filter_map(|index| match index {
+            Index::Computed(expr) => Some(expr),
+            Index::Linear(_) | Index::Concat(_) => None,
+        })
+    }
+}
+
 /// The index of one axis.
 #[derive(Debug)]
 pub(super) enum Index {
     Linear(Linear),
     Concat(Concat),
+    /// The value of an expression with accesses in it.
+    Computed(Expr),
 }
 
 impl Index {
@@ -88,6 +100,7 @@ impl Index {
         match self {
             Index::Linear(linear) => &linear.span,
             Index::Concat(concat) => &concat.span,
+            Index::Computed(expr) => &expr.span,
         }
     }
 }

@@ -88,7 +88,9 @@ impl Part {
         value.letters(&mut used);
         used.extend(unused_letters(statement));
         let letters: Vec<usize> = used.into_iter().collect();
-        let writes = projections(ranges, &letters, target.accessed(), Vec::new(), "target");
+        // What computes an index does not matter to where the others reach.
+        let index = target.computed.as_ref().map(|_| (Dims::new(), Vec::new(), None));
+        let writes = projections(ranges, &letters, target.accessed(0), Vec::from_iter(index), "target");
         Ok(Part { target, value, letters, writes })
     }
 }
@@ -154,7 +156,7 @@ fn check_once(statement: &Resolved, part: &Part, all: &[Part]) -> Result<(), Loc
         return Err(TextErrorKind::Overlap { node: lhs.node.name() }.at(lhs.span.clone()));
     }
     let mut refused: Option<Located> = None;
-    part.value.each_read(&mut |read| {
+    let mut check = |read: &Read| {
         let is_target = all.iter().any(|other| other.target.node == read.node);
         if refused.is_some() || matches!(read.how, How::Merge) || !is_target {
             return;
@@ -166,20 +168,46 @@ fn check_once(statement: &Resolved, part: &Part, all: &[Part]) -> Result<(), Loc
             "an element may be written more than once"
         } else if read.node != lhs.node || index(read) != index(lhs) || matches!(read.how, How::Padded(_)) {
             "the element read is not the one written"
+        } else if read.computed.is_some() || lhs.computed.is_some() {
+            "which element is known only when it runs"
         } else {
             return;
         };
         refused = Some(TextErrorKind::SelfRead { node: read.node.name(), why }.at(read.span.clone()));
-    });
+    };
+    lhs.each_index_read(&mut check);
+    part.value.each_read(&mut check);
     refused.map_or(Ok(()), Err)
 }
 
-/// The dimensions and the indices, in letters of the statement, of an operand.
-type Accessed = (Dims, Vec<Affine>);
+/// The dimensions and the indices, in letters of the statement, of an operand; and the axis whose index is computed, by the
+/// operand at that position.
+type Accessed = (Dims, Vec<Affine>, Option<(usize, usize)>);
 
 impl Read {
-    fn accessed(&self) -> Accessed {
-        (self.dims.clone(), self.index.iter().map(|(index, _)| index.clone()).collect())
+    /// The access with its computed index, if it has one, by the operand at that position.
+    fn accessed(&self, by: usize) -> Accessed {
+        let index = self.index.iter().map(|(index, _)| index.clone()).collect();
+        (self.dims.clone(), index, self.computed.as_ref().map(|computed| (computed.axis, by)))
+    }
+}
+
+/// The accesses of an operation's operands, and the operands that compute indices, which follow them.
+#[derive(Default)]
+struct Operands {
+    own: Vec<Accessed>,
+    /// How many the operation will have.
+    arity: usize,
+    /// None while its own index is being found: that one comes after it.
+    computing: Vec<Option<(Operand, Accessed)>>,
+}
+
+impl Operands {
+    /// The operands that compute indices, and the accesses of all.
+    fn finish(self) -> (Vec<Operand>, Vec<Accessed>) {
+        let (computed, accessed): (Vec<Operand>, Vec<Accessed>) =
+            self.computing.into_iter().flatten().unzip();
+        (computed, self.own.into_iter().chain(accessed).collect())
     }
 }
 
@@ -193,49 +221,61 @@ impl Emitter<'_> {
     /// The accumulation of one part; the nodes of its subexpressions come before.
     fn part(&mut self, statement: &Resolved, part: &Part) -> Result<Accum, Located> {
         let lhs = part.target.node.clone();
-        let (rhs, operands) = self.rhs(&part.value, lhs.dtype())?;
-        let projections = self.projections(&part.letters, part.target.accessed(), operands, &part.value.span);
-        Ok(Accum { init_neutral: statement.init, op: statement.op, lhs, rhs, projections })
+        let mut operands = Operands::default();
+        let rhs = self.rhs(&part.value, lhs.dtype(), &mut operands)?;
+        let written = self.accessed(&part.target, &mut operands)?;
+        let (computed, operands) = operands.finish();
+        let projections = self.projections(&part.letters, written, operands, &part.value.span);
+        Ok(Accum { init_neutral: statement.init, op: statement.op, lhs, rhs, computed, projections })
     }
 
     /// The expression as one operation; `wanted` is the type of what has none, such as numbers.
-    fn rhs(&mut self, tree: &Tree, wanted: DType) -> Result<(Rhs, Vec<Accessed>), Located> {
+    fn rhs(&mut self, tree: &Tree, wanted: DType, operands: &mut Operands) -> Result<Rhs, Located> {
         let common = operand_type(tree, wanted);
+        operands.arity = tree.children().len().max(1);
         match &tree.kind {
             TreeKind::Number(_)
             | TreeKind::Index(_)
             | TreeKind::Size(_)
             | TreeKind::Read(_)
-            | TreeKind::Random(..) => {
-                let (operand, accessed) = self.operand(tree, wanted)?;
-                Ok((Rhs::Copy(operand), vec![accessed]))
-            }
-            TreeKind::Cast(to, a) if *to == wanted => self.rhs(a, wanted),
-            TreeKind::Cast(..) => {
-                let (operand, accessed) = self.operand(tree, wanted)?;
-                Ok((Rhs::Copy(operand), vec![accessed]))
-            }
-            TreeKind::Unary(op, a) => {
-                let (operand, accessed) = self.operand(a, common)?;
-                Ok((Rhs::Unary(*op, operand), vec![accessed]))
-            }
+            | TreeKind::Random(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
+            TreeKind::Cast(to, a) if *to == wanted => self.rhs(a, wanted, operands),
+            TreeKind::Cast(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
+            TreeKind::Unary(op, a) => Ok(Rhs::Unary(*op, self.own_operand(a, common, operands)?)),
             TreeKind::Binary(op, args) => {
-                let (a, at_a) = self.operand(&args[0], common)?;
-                let (b, at_b) = self.operand(&args[1], common)?;
-                Ok((Rhs::Binary(*op, [a, b]), vec![at_a, at_b]))
+                let a = self.own_operand(&args[0], common, operands)?;
+                let b = self.own_operand(&args[1], common, operands)?;
+                Ok(Rhs::Binary(*op, [a, b]))
             }
             TreeKind::Ternary(op, args) => {
                 let first = if *op == TernaryOp::Where { DType::Bool } else { common };
-                let (a, at_a) = self.operand(&args[0], first)?;
-                let (b, at_b) = self.operand(&args[1], common)?;
-                let (c, at_c) = self.operand(&args[2], common)?;
-                Ok((Rhs::Ternary(*op, [a, b, c]), vec![at_a, at_b, at_c]))
+                let a = self.own_operand(&args[0], first, operands)?;
+                let b = self.own_operand(&args[1], common, operands)?;
+                let c = self.own_operand(&args[2], common, operands)?;
+                Ok(Rhs::Ternary(*op, [a, b, c]))
             }
         }
     }
 
+    /// The next operand of the operation.
+    fn own_operand(
+        &mut self,
+        tree: &Tree,
+        wanted: DType,
+        operands: &mut Operands,
+    ) -> Result<Operand, Located> {
+        let (operand, accessed) = self.operand(tree, wanted, operands)?;
+        operands.own.push(accessed);
+        Ok(operand)
+    }
+
     /// The expression as an operand; operations become virtual nodes.
-    fn operand(&mut self, tree: &Tree, wanted: DType) -> Result<(Operand, Accessed), Located> {
+    fn operand(
+        &mut self,
+        tree: &Tree,
+        wanted: DType,
+        operands: &mut Operands,
+    ) -> Result<(Operand, Accessed), Located> {
         match &tree.kind {
             TreeKind::Number(number) => {
                 let value = self.number(*number, type_of(tree).or(wanted), &tree.span)?;
@@ -243,7 +283,7 @@ impl Emitter<'_> {
             }
             TreeKind::Index(index) => {
                 let dtype = self.index_type(index, wanted, &tree.span)?;
-                Ok((Operand::Index(dtype), (Dims::from_slice(&[1]), vec![index.clone()])))
+                Ok((Operand::Index(dtype), (Dims::from_slice(&[1]), vec![index.clone()], None)))
             }
             TreeKind::Size(letter) => {
                 let dtype = self.index_type(&Affine::constant(self.ranges[*letter]), wanted, &tree.span)?;
@@ -252,9 +292,9 @@ impl Emitter<'_> {
             TreeKind::Random(random, cell) => {
                 let dtype = type_of(tree).or(wanted);
                 let dims = Dims::from_elem(1, cell.len());
-                Ok((Operand::Random { random: Box::new(random.clone()), dtype }, (dims, cell.clone())))
+                Ok((Operand::Random { random: Box::new(random.clone()), dtype }, (dims, cell.clone(), None)))
             }
-            TreeKind::Read(read) => self.read(read),
+            TreeKind::Read(read) => self.read(read, operands),
             TreeKind::Cast(to, a) => self.virtual_node(tree, a, *to),
             TreeKind::Unary(..) | TreeKind::Binary(..) | TreeKind::Ternary(..) => {
                 self.virtual_node(tree, tree, type_of(tree).or(wanted))
@@ -262,7 +302,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn read(&self, read: &Read) -> Result<(Operand, Accessed), Located> {
+    fn read(&mut self, read: &Read, operands: &mut Operands) -> Result<(Operand, Accessed), Located> {
         let node = read.node.clone();
         let operand = match read.how {
             How::Lhs | How::Plain => Operand::Node(node),
@@ -272,7 +312,16 @@ impl Emitter<'_> {
                 Operand::Padded { node, outside }
             }
         };
-        Ok((operand, read.accessed()))
+        Ok((operand, self.accessed(read, operands)?))
+    }
+
+    /// An access, with the operand that computes its index, if one does, among the others.
+    fn accessed(&mut self, read: &Read, operands: &mut Operands) -> Result<Accessed, Located> {
+        let Some(computed) = &read.computed else { return Ok(read.accessed(0)) };
+        let at = operands.computing.len();
+        operands.computing.push(None);
+        operands.computing[at] = Some(self.operand(&computed.value, DType::I32, operands)?);
+        Ok(read.accessed(operands.arity + at))
     }
 
     /// A number in a type that has it.
@@ -318,20 +367,24 @@ impl Emitter<'_> {
         let mut letters = BTreeSet::new();
         value.letters(&mut letters);
         let letters: Vec<usize> = letters.into_iter().collect();
-        let (rhs, operands) = self.rhs(value, dtype)?;
+        let mut operands = Operands::default();
+        let rhs = self.rhs(value, dtype, &mut operands)?;
+        let (computed, operands) = operands.finish();
         let dims: Dims = letters.iter().map(|&k| usize::try_from(self.ranges[k]).unwrap_or(0)).collect();
         let node = self.make_node(whole, &dims, dtype)?;
         let index: Vec<Affine> = letters.iter().map(|&k| Affine::var(axis_iterator(k))).collect();
-        let projections = self.projections(&letters, (dims.clone(), index.clone()), operands, &whole.span);
+        let projections =
+            self.projections(&letters, (dims.clone(), index.clone(), None), operands, &whole.span);
         let lhs = node.clone();
         self.steps.push(Step::Accum(Box::new(Accum {
             init_neutral: false,
             op: AccumOp::Assign,
             lhs,
             rhs,
+            computed,
             projections,
         })));
-        Ok((Operand::Node(node), (dims, index)))
+        Ok((Operand::Node(node), (dims, index, None)))
     }
 
     fn make_node(&self, whole: &Tree, dims: &Dims, dtype: DType) -> Result<TensorNode, Located> {
@@ -368,8 +421,13 @@ fn projections(
             sum.plus(&Affine::term(var, coefficient))
         }))
     };
-    let indexed =
-        |(dims, index): Accessed| -> Indexed { (dims, index.iter().map(renamed).collect::<Projection>()) };
+    let indexed = |(dims, index, computed): Accessed| -> Indexed {
+        let mut projection: Projection = index.iter().map(renamed).collect();
+        if let Some((axis, by)) = computed {
+            projection[axis] = AxisIndex::Computed(by);
+        }
+        (dims, projection)
+    };
     Projections::new(&axes, indexed(lhs), rhs.into_iter().map(indexed).collect(), source)
-        .expect("ranks were checked when names were resolved, and letters were collected from these indices")
+        .expect("ranks and computed indices were checked when names were resolved, and letters were collected from these indices")
 }

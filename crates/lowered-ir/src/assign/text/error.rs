@@ -195,6 +195,24 @@ pub enum TextErrorKind {
         /// Whether the node is read here.
         is_read: bool,
     },
+    /// A computed index that is no integer.
+    #[error("the index of axis {axis} of node `{node}` is of type {dtype}, expected an integer type")]
+    IndexType {
+        /// The node's name.
+        node: String,
+        /// The axis indexed.
+        axis: usize,
+        /// The type of the index.
+        dtype: DType,
+    },
+    /// More than one computed index in an access.
+    #[error("`{access}` has {found} computed indices, expected at most one")]
+    SeveralComputed {
+        /// The access.
+        access: String,
+        /// How many.
+        found: usize,
+    },
     /// A plain assignment of many values to one element.
     #[error(
         "`:=` stores one value per element, but `{letter}` is not among the indices of `{node}`; expected an accumulation such as `:+=`"

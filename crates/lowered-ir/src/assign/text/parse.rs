@@ -198,6 +198,9 @@ impl Parser<'_> {
 
     fn axis_index(&mut self) -> Parsed<Index> {
         let start = self.span().start;
+        if self.at_computed() {
+            return self.expr().map(Index::Computed);
+        }
         if !matches!(self.peek(), Token::Name(_)) || self.peek_after() != &Token::Sign("^") {
             return self.index().map(Index::Linear);
         }
@@ -206,6 +209,24 @@ impl Parser<'_> {
             letters.push(self.letter()?);
         }
         Ok(Index::Concat(Concat { letters, span: self.since(start) }))
+    }
+
+    /// Whether the index that begins here is computed: it has an access in it.
+    fn at_computed(&self) -> bool {
+        let mut depth = 0usize;
+        let here = self.tokens.iter().skip(self.at);
+        for (token, after) in here.clone().zip(here.skip(1)) {
+            match &token.token {
+                Token::Name(_) if after.token == Token::Sign("[") => return true,
+                Token::Name(name) if name == "pad" && after.token == Token::Sign("(") => return true,
+                Token::Sign("(") => depth += 1,
+                Token::Sign(")") if depth > 0 => depth -= 1,
+                Token::Sign("]" | ")") | Token::Assign { .. } | Token::End | Token::Eof => return false,
+                Token::Sign(",") if depth == 0 => return false,
+                _ => {}
+            }
+        }
+        false
     }
 
     fn letter(&mut self) -> Parsed<(String, Span)> {
@@ -469,7 +490,14 @@ pub(super) fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
         ExprKind::Binary(_, a, b) => a.depth.max(b.depth),
         ExprKind::Ternary(_, args) => args.iter().map(|arg| arg.depth).max().unwrap_or(0),
-        _ => 0,
+        ExprKind::Access(access) | ExprKind::Pad(access, _) => {
+            access.computed().map(|index| index.depth).max().unwrap_or(0)
+        }
+        ExprKind::Number(_)
+        | ExprKind::Name(_)
+        | ExprKind::Symbol(_)
+        | ExprKind::Size(_)
+        | ExprKind::Random(_) => 0,
     };
     if below >= MAX_DEPTH {
         return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(span));

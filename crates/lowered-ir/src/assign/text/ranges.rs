@@ -108,15 +108,22 @@ pub(super) fn check_bounds(
         return Ok(());
     }
     let mut reads = Vec::new();
-    statement.lhs.iter().for_each(|target| reads.push(target));
+    for target in &statement.lhs {
+        reads.push(target);
+        target.each_index_read(&mut |read| reads.push(read));
+    }
     statement.rhs.iter().for_each(|value| value.each_read(&mut |read| reads.push(read)));
     let last = |var| match var {
         Var::Loop(id) => ranges[id.index()] - 1,
         Var::Symbol(id) => assignments.symbols[id.index()].range.map_or(0, |range| range - 1),
     };
     for read in reads {
-        for (axis, (index, span)) in read.index.iter().enumerate() {
+        for (axis, (index, span)) in
+            read.index.iter().enumerate().filter(|(axis, _)| !read.is_computed(*axis))
+        {
             let (min, max) = match read.how {
+                // Next to a computed index, nothing is checked when the program runs.
+                How::Padded(_) if read.computed.is_some() => with_margins(&read.node, axis, read.dims[axis]),
                 How::Padded(_) => (i64::MIN, i64::MAX),
                 How::Lhs => (0, extent(read.dims[axis]) - 1),
                 How::Plain | How::Merge => with_margins(&read.node, axis, read.dims[axis]),

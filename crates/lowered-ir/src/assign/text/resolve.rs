@@ -8,6 +8,7 @@ use super::ast::{Access, Atom, Concat, Draws, Expr, ExprKind, Index, Linear, Num
 use super::error::{Located, Span, TextErrorKind};
 use super::names::NodeNames;
 use super::random;
+use super::types::type_of;
 use crate::assign::{AccumOp, Assignments, Random};
 use crate::indexing::{StaticSymbol, axis_iterator};
 use crate::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
@@ -26,10 +27,13 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
-    /// Calls `f` on every access, those of the values first.
+    /// Calls `f` on every access, those of the values first; of an access with a computed index, that index first.
     pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
         self.rhs.iter().for_each(|tree| tree.each_read(f));
-        self.lhs.iter().for_each(f);
+        for target in &self.lhs {
+            target.each_index_read(f);
+            f(target);
+        }
     }
 }
 
@@ -49,8 +53,17 @@ pub(super) struct Read {
     pub(super) node: TensorNode,
     pub(super) dims: Dims,
     pub(super) how: How,
+    /// Per axis, with its place; 0 where it is computed.
     pub(super) index: Vec<(Affine, Span)>,
+    pub(super) computed: Option<Box<Computed>>,
     pub(super) span: Span,
+}
+
+/// An index that is the value of an expression.
+#[derive(Clone)]
+pub(super) struct Computed {
+    pub(super) axis: usize,
+    pub(super) value: Tree,
 }
 
 #[derive(Clone, Copy)]
@@ -65,12 +78,25 @@ impl Read {
     /// Adds the letters that occur.
     pub(super) fn letters(&self, into: &mut BTreeSet<usize>) {
         self.index.iter().for_each(|(index, _)| enter_loops(index, into));
+        self.computed.iter().for_each(|computed| computed.value.letters(into));
+    }
+
+    /// Calls `f` on every access that the computed index makes.
+    pub(super) fn each_index_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
+        self.computed.iter().for_each(|computed| computed.value.each_read(f));
+    }
+
+    /// Whether the index of an axis is computed.
+    pub(super) fn is_computed(&self, axis: usize) -> bool {
+        self.computed.as_ref().is_some_and(|computed| computed.axis == axis)
     }
 
     /// The access with every index replaced by `f` of it.
     pub(super) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> Read {
         let index = self.index.iter().map(|(index, span)| (f(index), span.clone())).collect();
-        Read { index, ..self.clone() }
+        let computed = self.computed.as_deref();
+        let computed = computed.map(|c| Box::new(Computed { axis: c.axis, value: c.value.map(f) }));
+        Read { index, computed, ..self.clone() }
     }
 }
 
@@ -81,11 +107,13 @@ fn enter_loops(index: &Affine, into: &mut BTreeSet<usize>) {
     }));
 }
 
+#[derive(Clone)]
 pub(super) struct Tree {
     pub(super) kind: TreeKind,
     pub(super) span: Span,
 }
 
+#[derive(Clone)]
 pub(super) enum TreeKind {
     Number(Number),
     /// The value of an index.
@@ -118,6 +146,7 @@ impl Tree {
     /// Calls `f` on every access, left to right.
     pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a Read)) {
         if let TreeKind::Read(read) = &self.kind {
+            read.each_index_read(f);
             f(read);
         }
         for child in self.children() {
@@ -201,6 +230,7 @@ fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
                 let parts = concat.letters.iter().map(part).collect();
                 enter_letter(&concat_name(concat), &concat.span, parts, letters);
             }
+            Index::Computed(expr) => each_access(expr, &mut |access| enter_letters(access, letters)),
         }
     }
 }
@@ -236,15 +266,14 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
     }
 }
 
-fn each_name<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a str, &Span)) {
+fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &Span)) {
     match &expr.kind {
         ExprKind::Name(name) => f(name, &expr.span),
         ExprKind::Random(draws) => random::letters(draws).for_each(|(name, span)| f(name, span)),
-        ExprKind::Access(_)
-        | ExprKind::Pad(..)
-        | ExprKind::Number(_)
-        | ExprKind::Symbol(_)
-        | ExprKind::Size(_) => {}
+        ExprKind::Access(access) | ExprKind::Pad(access, _) => {
+            access.computed().for_each(|index| each_name(index, f));
+        }
+        ExprKind::Number(_) | ExprKind::Symbol(_) | ExprKind::Size(_) => {}
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
         ExprKind::Binary(_, a, b) => {
             each_name(a, f);
@@ -265,7 +294,7 @@ impl Names<'_> {
     fn declare(&mut self, statement: &Statement) -> Result<(), Located> {
         for constraint in &statement.constraints {
             let Atom::Letter(name) = &constraint.atom else { continue };
-            self.enter_value_letter(name, &statement.rhs);
+            self.enter_value_letter(name, statement);
             let Some(letter) = self.letters.iter_mut().find(|letter| letter.name == *name) else {
                 return Err(TextErrorKind::UnusedLetter { letter: name.clone() }.at(constraint.span.clone()));
             };
@@ -280,9 +309,9 @@ impl Names<'_> {
         Ok(())
     }
 
-    fn enter_value_letter(&mut self, name: &str, rhs: &[Expr]) {
+    fn enter_value_letter(&mut self, name: &str, statement: &Statement) {
         let mut place = None;
-        for value in rhs {
+        for value in statement.lhs.iter().flat_map(Access::computed).chain(&statement.rhs) {
             each_name(value, &mut |found, span| {
                 if found == name {
                     place.get_or_insert_with(|| span.clone());
@@ -304,6 +333,30 @@ impl Names<'_> {
             Index::Concat(concat) => {
                 let letter = self.letter(&concat_name(concat)).unwrap_or(usize::MAX);
                 Affine::var(axis_iterator(letter))
+            }
+            Index::Computed(_) => Affine::constant(0),
+        }
+    }
+
+    /// The computed index of an access to a node, which must be one integer.
+    fn computed(&mut self, access: &Access, node: &TensorNode) -> Result<Option<Box<Computed>>, Located> {
+        let is_computed = |index: &Index| matches!(index, Index::Computed(_));
+        let found = access.indices.iter().filter(|index| is_computed(index)).count();
+        if found > 1 {
+            let access_text = access.name.clone() + "[..]";
+            return Err(TextErrorKind::SeveralComputed { access: access_text, found }.at(access.span.clone()));
+        }
+        let Some((axis, Index::Computed(value))) =
+            access.indices.iter().enumerate().find(|(_, index)| is_computed(index))
+        else {
+            return Ok(None);
+        };
+        let value = self.tree(value)?;
+        match type_of(&value).or(DType::I32) {
+            dtype if dtype.is_integer() => Ok(Some(Box::new(Computed { axis, value }))),
+            dtype => {
+                let node = node.name();
+                Err(TextErrorKind::IndexType { node, axis, dtype }.at(value.span.clone()))
             }
         }
     }
@@ -335,8 +388,14 @@ impl Names<'_> {
             let found = access.indices.len();
             return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
         }
+        let computed = self.computed(access, &node)?;
+        if computed.is_some() && matches!(how, How::Merge) {
+            let (expected, found) =
+                ("a node".to_owned(), "a merge buffer, which has no computed indices".to_owned());
+            return Err(located(TextErrorKind::Syntax { expected, found }));
+        }
         let index = access.indices.iter().map(|index| (self.index(index), index.span().clone())).collect();
-        Ok(Read { node, dims, how, index, span: access.span.clone() })
+        Ok(Read { node, dims, how, index, computed, span: access.span.clone() })
     }
 
     fn tree(&mut self, expr: &Expr) -> Result<Tree, Located> {

@@ -1,0 +1,92 @@
+//! Indices computed when the routine runs: what is gathered from such an element, and what is scattered into it.
+//!
+//! The loop IR checks a computed index against the whole dimension, margins included, and has no margins of its own. So the
+//! index into a dimension with margins is shifted here, after it is checked against the elements without them:
+//! `at' = 0 <= at < inner ? at + left : -1`, in `i64`, and -1 is outside of everything.
+
+use tnode::{DType, Scalar, TensorNode};
+
+use super::LowerError;
+use super::bounds::layout;
+use super::step::Place;
+use crate::assign::Operand;
+use crate::indexing::{AxisIndex, extent};
+use crate::ir::{BinaryOp, Expr, Indices, NodeRef, Stmt};
+
+/// An element that is computed in one dimension.
+struct Element {
+    node: NodeRef,
+    index: Indices,
+    axis: usize,
+    at: Expr,
+}
+
+/// The axis that is computed, and the operand that computes it.
+pub(super) fn computed_axis(projection: &[AxisIndex]) -> Option<(usize, usize)> {
+    projection.iter().enumerate().find_map(|(axis, index)| Some((axis, index.computed()?)))
+}
+
+impl Place<'_> {
+    /// The read of an operand whose index on `axis` is the value of operand `by`.
+    pub(super) fn gather(&self, operand: usize, axis: usize, by: usize) -> Result<Expr, LowerError> {
+        let node = match self.accum.operands().nth(operand) {
+            Some(Operand::Node(node) | Operand::Padded { node, .. }) => node,
+            Some(Operand::MergeBuffer(_)) => return self.refuse("a merge buffer"),
+            Some(Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. }) | None => {
+                return self.refuse("a number");
+            }
+        };
+        let projection = &self.accum.projections.project_rhs()[operand];
+        let Element { node, index, axis, at } = self.computed(node, projection, axis, by)?;
+        let otherwise = Box::new(Expr::Const(self.accum.outside(operand)));
+        Ok(Expr::GetDynamic { node, index, axis, at: Box::new(at), otherwise })
+    }
+
+    /// The store into the target, whose index on `axis` is the value of operand `by`; an accumulation if `op` is given.
+    pub(super) fn scatter(
+        &self,
+        (axis, by): (usize, usize),
+        op: Option<BinaryOp>,
+        value: Expr,
+    ) -> Result<Stmt, LowerError> {
+        let accum = self.accum;
+        let Element { node, index, axis, at } =
+            self.computed(&accum.lhs, accum.projections.project_lhs(), axis, by)?;
+        Ok(Stmt::SetDynamic { node, index, axis, at, op, value })
+    }
+
+    fn refuse(&self, what: &'static str) -> Result<Expr, LowerError> {
+        Err(LowerError::NothingToCompute { node: self.accum.lhs.name(), what })
+    }
+
+    fn computed(
+        &self,
+        node: &TensorNode,
+        projection: &[AxisIndex],
+        axis: usize,
+        by: usize,
+    ) -> Result<Element, LowerError> {
+        let dtype = self.accum.operands().nth(by).map_or(DType::Bool, Operand::dtype);
+        if !dtype.is_integer() {
+            return Err(LowerError::IndexType { node: node.name(), axis, dtype });
+        }
+        let layout = layout(node)?;
+        let (left, inner, padded) = (layout.left[axis], layout.inner[axis], layout.padded[axis]);
+        let at = self.operand(by, dtype)?;
+        let at = if inner == padded { at } else { shifted(at, dtype, left, extent(inner)) };
+        let (home, mut index) = self.element(node, projection)?;
+        let axis = index.len() - projection.len() + axis;
+        index[axis] = AxisIndex::Fixed(0).affine();
+        Ok(Element { node: home, index, axis, at })
+    }
+}
+
+/// `0 <= at < inner ? at + left : -1`
+fn shifted(at: Expr, dtype: DType, left: i64, inner: i64) -> Expr {
+    let number = |value| Expr::Const(Scalar::from_i64(DType::I64, value));
+    // A `u64` that is too large for `i64` becomes negative, and is outside either way.
+    let at = if dtype == DType::I64 { at } else { Expr::convert(DType::I64, at) };
+    let below = Expr::binary(BinaryOp::Lt, at.clone(), number(inner));
+    let inside = Expr::binary(BinaryOp::And, Expr::binary(BinaryOp::Le, number(0), at.clone()), below);
+    Expr::select(inside, Expr::binary(BinaryOp::Add, at, number(left)), number(-1))
+}
