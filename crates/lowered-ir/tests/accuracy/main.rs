@@ -39,7 +39,7 @@ pub(crate) const BOUNDS: [Bound; 10] = [
     bound(UnaryOp::Exp, 1.1, 1.1, f64::exp),
     bound(UnaryOp::Exp2, 1.0, 1.0, f64::exp2),
     bound(UnaryOp::Log, 1.0, 1.0, f64::ln),
-    bound(UnaryOp::Log2, 1.5, 1.0, f64::log2),
+    bound(UnaryOp::Log2, 2.0, 1.0, f64::log2),
     bound(UnaryOp::Sin, 0.501, 1.0, f64::sin),
     bound(UnaryOp::Cos, 0.501, 1.0, f64::cos),
     bound(UnaryOp::Tanh, 1.5, 1.5, f64::tanh),
