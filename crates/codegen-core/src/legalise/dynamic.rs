@@ -38,7 +38,8 @@ impl Legaliser<'_> {
         let Some(op) = op else {
             return Ok(scatter(element, at, self.stored(dtype, new)));
         };
-        let at = self.shared(at, DType::I64);
+        // An index that is only read and converted is the same in all lanes of a vector if its parts are; a local would hide it.
+        let at = if is_read(&at) { at } else { self.shared(at, DType::I64) };
         let nothing = Expr::Const(Scalar::zero(dtype));
         let (old, _) = self.read(gather(element, at.clone(), nothing), element.node);
         let (a, b) = if op.takes_new_first() { (new, old) } else { (old, new) };
@@ -51,6 +52,23 @@ impl Legaliser<'_> {
         let (at, dtype) = self.value(at)?;
         self.require(DType::I64, "gather", dtype)?;
         Ok(if dtype == DType::I64 { at } else { self.convert(dtype, DType::I64, at)? })
+    }
+}
+
+/// Whether an expression is an element or a number, converted or not.
+fn is_read(at: &Expr) -> bool {
+    match at {
+        Expr::Convert { arg, .. } => is_read(arg),
+        Expr::Const(_) | Expr::Index { .. } | Expr::Get { .. } | Expr::GetLocal { .. } => true,
+        Expr::GetGuarded { .. }
+        | Expr::GetDynamic { .. }
+        | Expr::GetMerge { .. }
+        | Expr::Bitcast { .. }
+        | Expr::Unary { .. }
+        | Expr::Binary { .. }
+        | Expr::Ternary { .. }
+        | Expr::Lane { .. }
+        | Expr::Lanes(_) => false,
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::numerics::mentions;
 use lowered_ir::ir::{
     Affine, Block, Bound, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, Symbol, Var,
     is_mixed_radix, walk,
@@ -52,18 +53,35 @@ pub(super) fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
     found
 }
 
-/// Whether the block has anything whose iterations are not alike to a machine: computed indices, random bits, logs.
-pub(super) fn has_computed(block: &[Stmt]) -> bool {
+/// Whether the block has anything whose iterations over `var` a machine cannot do in lanes: indices that differ in more than a
+/// stride, parts of random bits, logs.
+pub(super) fn has_no_lanes(block: &[Stmt], var: LoopId) -> bool {
     let mut found = false;
-    walk::each_stmt(block, &mut |stmt| {
-        found |= matches!(stmt, Stmt::SetDynamic { .. } | Stmt::Log { .. });
+    walk::each_stmt(block, &mut |stmt| match stmt {
+        Stmt::SetDynamic { at, .. } => found |= may_vary(at, var),
+        Stmt::Log { .. } => found = true,
+        Stmt::For { .. }
+        | Stmt::Set { .. }
+        | Stmt::SetLocal { .. }
+        | Stmt::Zero { .. }
+        | Stmt::Declare { .. }
+        | Stmt::Comment(_) => {}
     });
     walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            found |= matches!(e, Expr::GetDynamic { .. } | Expr::Lane { .. } | Expr::Lanes(_));
+        walk::each_expr(value, &mut |e| match e {
+            Expr::GetDynamic { at, .. } => found |= may_vary(at, var),
+            Expr::Lane { .. } | Expr::Lanes(_) => found = true,
+            _ => {}
         });
     });
     found
+}
+
+/// Whether a computed index may differ between the iterations over `var`; locals may, whatever they hold.
+fn may_vary(at: &Expr, var: LoopId) -> bool {
+    let mut local = false;
+    walk::each_expr(at, &mut |e| local |= matches!(e, Expr::GetLocal { .. }));
+    local || mentions(at, var)
 }
 
 fn logs(block: &[Stmt]) -> bool {

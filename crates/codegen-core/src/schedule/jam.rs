@@ -190,7 +190,9 @@ impl Jam<'_> {
             }
         }
         for stmt in block.iter_mut() {
-            if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } = stmt {
+            if let Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } | Stmt::SetDynamic { value, .. } =
+                stmt
+            {
                 let old = std::mem::replace(value, Expr::local(LocalId(0)));
                 *value = walk::map_expr(old, &mut |e| match e {
                     Expr::GetLocal { local, mut index } if self.wide.contains(&local) => {
@@ -210,6 +212,7 @@ fn set_once(run: &[Stmt], local: LocalId) -> bool {
     let only = BTreeSet::from([local]);
     let reads = |stmt: &Stmt| match stmt {
         Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => reads_any(value, &only),
+        Stmt::SetDynamic { at, value, .. } => reads_any(at, &only) || reads_any(value, &only),
         _ => false,
     };
     let first = run.iter().position(is_set);

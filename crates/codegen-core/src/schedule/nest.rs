@@ -73,13 +73,16 @@ pub(super) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
         }
     };
     walk::each_stmt(body, &mut |stmt| {
-        if let Stmt::Set { index, .. } = stmt {
+        if let Stmt::Set { index, .. } | Stmt::SetDynamic { index, .. } = stmt {
             count(index, 3);
         }
     });
     walk::each_value(body, &mut |value| {
         walk::each_expr(value, &mut |e| {
-            if let Expr::Get { index, .. } | Expr::GetGuarded { index, .. } | Expr::GetMerge { index, .. } = e
+            if let Expr::Get { index, .. }
+            | Expr::GetGuarded { index, .. }
+            | Expr::GetDynamic { index, .. }
+            | Expr::GetMerge { index, .. } = e
             {
                 count(index, 1);
             }
@@ -94,12 +97,12 @@ pub(super) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
 ///
 /// Values that are the same in every iteration may have any type: they are computed once, outside the lanes.
 pub(super) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<usize> {
-    if access::has_computed(body) {
+    if access::has_no_lanes(body, var) {
         return None;
     }
     let mut varying = Vec::new();
     walk::each_stmt(body, &mut |stmt| match stmt {
-        Stmt::Set { node, .. } => varying.push(names.node(*node)),
+        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } => varying.push(names.node(*node)),
         Stmt::Declare { dtype, .. } => varying.push(*dtype),
         _ => {}
     });

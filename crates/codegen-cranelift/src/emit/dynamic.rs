@@ -1,5 +1,8 @@
 //! Accesses at a computed index: outside of its dimension the address is that of the first element there, and nothing
 //! branches. What is read there is not used; what is stored there is what was there.
+//!
+//! In a vector loop the computed index is the same in all lanes ([`scan::has_lanes`](super::scan::has_lanes)), so there is one
+//! address and one condition, and lanes that are neighbours are loaded and stored together.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Opcode, Value, types};
@@ -22,8 +25,8 @@ impl Emitter<'_> {
             return (dtype, other);
         }
         let (element, address, inside) = self.computed(element, at);
-        let read = Val::one(self.load_one(&element, address));
-        (dtype, self.select(dtype, &Val::one(inside), &read, &other))
+        let read = self.load_at(&element, address);
+        (dtype, self.pick(dtype, inside, read, other))
     }
 
     /// A store, without effect where the index is outside.
@@ -33,9 +36,17 @@ impl Emitter<'_> {
         }
         let (dtype, new) = self.expr(value);
         let (element, address, inside) = self.computed(element, at);
-        let old = Val::one(self.load_one(&element, address));
-        let stored = self.select(dtype, &Val::one(inside), &new, &old);
-        self.store_register(element.array, stored.first(), address);
+        let old = self.load_at(&element, address);
+        let stored = self.pick(dtype, inside, new, old);
+        let stored = if self.lane.is_some() { self.widened(dtype, &stored) } else { stored };
+        self.store_at(&element, &stored, address);
+    }
+
+    /// One value or the other in all lanes, by a condition that they share.
+    fn pick(&mut self, dtype: DType, condition: Value, then: Val, otherwise: Val) -> Val {
+        let args = [(DType::Bool, Val::one(condition)), (dtype, then), (dtype, otherwise)];
+        let [condition, then, otherwise] = self.alike(args);
+        self.select(dtype, &condition, &then, &otherwise)
     }
 
     fn is_empty(&self, node: NodeRef) -> bool {

@@ -97,7 +97,7 @@ impl Emitter<'_> {
     }
 
     /// All operands as lanes if one is, so that they can be computed with each other.
-    fn alike<const N: usize>(&mut self, args: [(DType, Val); N]) -> [Val; N] {
+    pub(super) fn alike<const N: usize>(&mut self, args: [(DType, Val); N]) -> [Val; N] {
         let wide = args.iter().any(|(_, v)| v.wide);
         args.map(|(dtype, v)| if wide { self.widened(dtype, &v) } else { v })
     }

@@ -126,7 +126,8 @@ impl Emitter<'_> {
         self.ssa.binary(Opcode::Iadd, address.base, offset)
     }
 
-    fn load_at(&mut self, element: &Element, address: Address) -> Val {
+    /// Loads what is at an address of the element's array, in lanes if they differ.
+    pub(super) fn load_at(&mut self, element: &Element, address: Address) -> Val {
         if self.lane.is_none() || element.stride == 0 {
             return Val::one(self.load_one(element, address));
         }
@@ -205,6 +206,11 @@ impl Emitter<'_> {
     /// Stores a value, or lanes, into an element.
     pub(super) fn store(&mut self, element: &Element, value: &Val) {
         let at = self.address(element.base, &element.bytes);
+        self.store_at(element, value, at);
+    }
+
+    /// Stores a value, or lanes, at an address of the element's array.
+    pub(super) fn store_at(&mut self, element: &Element, value: &Val, at: Address) {
         if self.lane.is_none() {
             return self.store_register(element.array, value.first(), at);
         }

@@ -153,14 +153,52 @@ pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) ->
                 fits &= !has_u32x4(value);
             }
             Stmt::Set { value, .. } => fits &= !has_u32x4(value),
-            Stmt::For { .. } | Stmt::Zero { .. } | Stmt::SetDynamic { .. } | Stmt::Log { .. } => fits = false,
+            Stmt::SetDynamic { at, value, .. } => {
+                fits &= is_uniform(at, var, &private) && !has_u32x4(value) && !has_u32x4(at);
+            }
+            Stmt::For { .. } | Stmt::Zero { .. } | Stmt::Log { .. } => fits = false,
             Stmt::Comment(_) => {}
         }
     }
+    walk::each_value(body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::GetDynamic { at, .. } = e {
+                fits &= is_uniform(at, var, &private);
+            }
+        });
+    });
     each_local_access(body, &mut |local, index| {
         fits &= !private.contains(&local) || index.iter().all(|i| !i.mentions(var));
     });
     fits
+}
+
+/// Whether an index is the same in all lanes: nothing in it moves with the loop, and no local of a lane is in it.
+fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
+    let mut uniform = true;
+    walk::each_expr(at, &mut |e| {
+        let (indices, own): (&[Affine], bool) = match e {
+            Expr::Index { index, .. } => (std::slice::from_ref(index), false),
+            Expr::Get { index, .. } | Expr::GetMerge { index, .. } | Expr::GetDynamic { index, .. } => {
+                (index, false)
+            }
+            Expr::GetGuarded { index, guard, .. } => {
+                uniform &= guard.iter().all(|range| !range.index.mentions(var));
+                (index, false)
+            }
+            Expr::GetLocal { local, index } => (index, private.contains(local)),
+            Expr::Const(_)
+            | Expr::Unary { .. }
+            | Expr::Binary { .. }
+            | Expr::Ternary { .. }
+            | Expr::Convert { .. }
+            | Expr::Bitcast { .. }
+            | Expr::Lane { .. }
+            | Expr::Lanes(_) => (&[], false),
+        };
+        uniform &= !own && indices.iter().all(|index| !index.mentions(var));
+    });
+    uniform
 }
 
 fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indices)) {

@@ -210,18 +210,19 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether what has no lanes takes part in an expression: random bits, computed indices.
+    /// Whether what has no lanes takes part in an expression: random bits.
     fn has_u32x4(&self, value: &Expr) -> bool {
         let mut found = false;
         walk::each_expr(value, &mut |e| {
             let dtype = match e {
                 Expr::Const(scalar) => scalar.dtype(),
-                Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetMerge { node, .. } => {
-                    self.routine.node(*node).dtype
-                }
+                Expr::Get { node, .. }
+                | Expr::GetGuarded { node, .. }
+                | Expr::GetDynamic { node, .. }
+                | Expr::GetMerge { node, .. } => self.routine.node(*node).dtype,
                 Expr::GetLocal { local, .. } => self.locals[local].dtype,
                 // Neither has lanes.
-                Expr::GetDynamic { .. } | Expr::Lane { .. } | Expr::Lanes(_) => DType::U32x4,
+                Expr::Lane { .. } | Expr::Lanes(_) => DType::U32x4,
                 Expr::Convert { .. }
                 | Expr::Bitcast { .. }
                 | Expr::Index { .. }
