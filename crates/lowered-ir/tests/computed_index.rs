@@ -163,7 +163,7 @@ fn the_builder_makes_the_same() {
     let error = builder::gather(&y, &table, 0, &ids).unwrap_err().to_string();
     assert_eq!(
         error,
-        "node y has dimensions [2, 2, 2, 2], expected [2, 2, 3, 2]: those of table with the ones of ids for axis 0"
+        "node y has dimensions [2, 2, 2, 2], expected [2, 2, 3, 2]: those of table with the ones of the indices for axis 0"
     );
 }
 

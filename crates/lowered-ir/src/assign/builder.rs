@@ -47,7 +47,7 @@ pub enum BuildError {
     },
     /// Nodes of a gather or scatter that do not fit each other.
     #[error(
-        "node {values} has dimensions {found:?}, expected {expected:?}: those of {table} with the ones of {ids} for axis {axis}"
+        "node {values} has dimensions {found:?}, expected {expected:?}: those of {table} with the ones of the indices for axis {axis}"
     )]
     Gathered {
         /// The name of the node with an element per index.
@@ -58,8 +58,6 @@ pub enum BuildError {
         expected: Vec<usize>,
         /// The name of the node indexed.
         table: String,
-        /// The name of the node of indices.
-        ids: String,
         /// The axis indexed by them.
         axis: usize,
     },

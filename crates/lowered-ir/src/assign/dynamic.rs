@@ -94,7 +94,6 @@ fn shapes(
             found: space.to_vec(),
             expected: expected.to_vec(),
             table: table.name(),
-            ids: ids.name(),
             axis,
         });
     }
