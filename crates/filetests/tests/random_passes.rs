@@ -1,12 +1,13 @@
-//! Random routines through the optimiser: after every pass the routine is verified and computes the same bits.
+//! Random routines through the optimiser: after every pass the routine is verified, computes the same bits and logs the same
+//! lines.
 //!
-//! A failing case is minimised, and its text is in the message: save it under `lir/passes/` as a regression.
+//! A failing case is minimised, and its text is in the message: save it under `lir/regressions/`.
 
 use filetests::generate::{
     alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_bytes, routine_from_seed,
 };
-use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::Routine;
+use lowered_ir::interp::{Buffer, InterpError, Memory, Program};
+use lowered_ir::ir::{Numerics, Routine};
 use lowered_ir::passes::PASSES;
 use lowered_ir::pipeline::{Settings, optimize_traced};
 use lowered_ir::{text, verify};
@@ -19,19 +20,32 @@ struct Case {
     garbage: Memory,
     bindings: Vec<i64>,
     after: Memory,
+    log: Vec<String>,
+}
+
+/// Runs a routine and gives the lines of its log.
+fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<Vec<String>, InterpError> {
+    let mut log = Vec::new();
+    let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
+    Program::new(routine)?.run_logged(&mut nodes, memory.merge.as_deref(), bindings, &mut |line| {
+        log.push(line.to_owned());
+    })?;
+    Ok(log)
 }
 
 impl Case {
-    fn new(routine: Routine, seed: u64) -> Result<Case, String> {
+    /// In the class whose bits a pass must keep.
+    fn new(mut routine: Routine, seed: u64) -> Result<Case, String> {
+        routine.numerics = Numerics::Strict;
         verify::verify(&routine).map_err(|e| format!("not verified: {e}\n{}", text::print(&routine)))?;
         let bytes = bytes_of_seed(seed, 4096);
         let memory = memory_from_bytes(&routine, &bytes);
         let garbage = memory_from_bytes(&routine, &bytes_of_seed(!seed, 4096));
         let bindings = bindings_from_bytes(&routine, &bytes);
         let mut after = memory.clone();
-        interp::run(&routine, &mut after, &bindings)
-            .map_err(|e| format!("{e}\n{}", text::print(&routine)))?;
-        Ok(Case { routine, memory, garbage, bindings, after })
+        let log =
+            run(&routine, &mut after, &bindings).map_err(|e| format!("{e}\n{}", text::print(&routine)))?;
+        Ok(Case { routine, memory, garbage, bindings, after, log })
     }
 
     /// The routine after `pass` is verified and leaves the same in every node that outlives it.
@@ -48,7 +62,10 @@ impl Case {
                 memory.nodes[node.index()].clone_from(&self.garbage.nodes[node.index()]);
             }
         }
-        interp::run(routine, &mut memory, &self.bindings).map_err(|e| blame(e.to_string()))?;
+        let log = run(routine, &mut memory, &self.bindings).map_err(|e| blame(e.to_string()))?;
+        if log != self.log {
+            return Err(blame(format!("the log is {log:?}, expected {:?}", self.log)));
+        }
         let kept = routine.node_refs().filter(|(_, decl)| !decl.mode.known_not_materialized());
         for (node, decl) in kept {
             let (want, have) = (&self.after.nodes[node.index()], &memory.nodes[node.index()]);

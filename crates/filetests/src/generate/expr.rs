@@ -1,45 +1,12 @@
 //! Random scalar expressions of a given type.
 
-use lowered_ir::ir::{BinaryOp, Expr, NodeRef, UnaryOp};
+use lowered_ir::ir::{BinaryOp, Expr, TernaryOp, UnaryOp};
 use tnode::{DType, Scalar};
 
-use super::Maker;
-
-const FLOAT_UNARY: &[UnaryOp] = UnaryOp::ALL;
-const EXACT_UNARY: &[UnaryOp] =
-    &[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Not, UnaryOp::Relu, UnaryOp::Floor, UnaryOp::Recip];
-const FLOAT_BINARY: &[BinaryOp] = &[
-    BinaryOp::Add,
-    BinaryOp::Sub,
-    BinaryOp::Mul,
-    BinaryOp::Div,
-    BinaryOp::Max,
-    BinaryOp::Min,
-    BinaryOp::Rem,
-    BinaryOp::Pow,
-    BinaryOp::ReluGate,
-    BinaryOp::Satur01Gate,
-    BinaryOp::And,
-    BinaryOp::Or,
-];
-const EXACT_BINARY: &[BinaryOp] = &[
-    BinaryOp::Add,
-    BinaryOp::Sub,
-    BinaryOp::Mul,
-    BinaryOp::Div,
-    BinaryOp::Max,
-    BinaryOp::Min,
-    BinaryOp::Rem,
-    BinaryOp::Pow,
-    BinaryOp::And,
-    BinaryOp::Or,
-    BinaryOp::BitAnd,
-    BinaryOp::BitOr,
-    BinaryOp::BitXor,
-    BinaryOp::Shl,
-    BinaryOp::Shr,
-];
-const COMPARISONS: &[BinaryOp] = &[BinaryOp::Lt, BinaryOp::Le, BinaryOp::Eq, BinaryOp::Ne];
+use super::{
+    Maker,
+    types::{COMMON, NUMBERS, binary_ops, castable_to, comparisons, random_ops},
+};
 
 impl Maker<'_, '_> {
     /// An expression of the type, at most `depth` operations deep but for conversions.
@@ -47,34 +14,51 @@ impl Maker<'_, '_> {
         if depth == 0 {
             return self.leaf(dtype);
         }
-        let (unary, binary) =
-            if dtype.is_float() { (FLOAT_UNARY, FLOAT_BINARY) } else { (EXACT_UNARY, EXACT_BINARY) };
-        match self.choices.below(14) {
+        if dtype == DType::U32x4 {
+            return self.random_bits(depth);
+        }
+        match self.choices.below(17) {
             0..=2 => self.leaf(dtype),
-            12 | 13 => self.near_identity(dtype, depth),
-            3 => Expr::unary(*self.choices.pick(unary), self.expr(dtype, depth - 1)),
-            4 if dtype == DType::Bool => self.comparison(depth),
-            4 => {
-                Expr::select(self.comparison(depth), self.expr(dtype, depth - 1), self.expr(dtype, depth - 1))
-            }
+            3 | 4 => Expr::unary(*self.choices.pick(UnaryOp::ALL), self.expr(dtype, depth - 1)),
+            5 if dtype == DType::Bool && self.choices.chance(1, 2) => self.comparison(depth),
             5 => {
-                let a = self.expr(dtype, depth - 1);
-                Expr::binary(*self.choices.pick(binary), a.clone(), a)
+                let condition = self.comparison(depth);
+                Expr::select(condition, self.expr(dtype, depth - 1), self.expr(dtype, depth - 1))
             }
             6 => {
-                let (a, b) = (self.expr(dtype, depth - 1), self.expr(dtype, depth - 1));
-                Expr::fma(a, b, self.leaf(dtype))
+                let a = self.expr(dtype, depth - 1);
+                Expr::binary(self.binary_op(dtype), a.clone(), a)
             }
-            7 => {
-                let from = *self.choices.pick(&super::DTYPES);
+            7 => self.product(dtype, depth),
+            8 => {
+                let from = *self.choices.pick(&NUMBERS);
                 Expr::convert(dtype, self.expr(from, depth - 1))
             }
+            9 | 10 => self.near_identity(dtype, depth),
+            11 => self.gather_as(dtype, depth),
+            12 => self.bitcast(dtype, depth),
+            13 if dtype == DType::U32 => self.lane(depth),
             _ => {
-                let op = *self.choices.pick(binary);
+                let op = self.binary_op(dtype);
                 let a = self.expr(dtype, depth - 1);
                 Expr::binary(op, a, self.expr(dtype, depth - 1))
             }
         }
+    }
+
+    /// An operation on two numbers of the type, mostly one that programs are full of.
+    fn binary_op(&mut self, dtype: DType) -> BinaryOp {
+        match self.choices.chance(1, 2) {
+            false => *self.choices.pick(&COMMON),
+            true => *self.choices.pick(&binary_ops(dtype)),
+        }
+    }
+
+    /// A fused multiply-add, or a product of three.
+    fn product(&mut self, dtype: DType, depth: usize) -> Expr {
+        let op = *self.choices.pick(&[TernaryOp::Fma, TernaryOp::Mul3]);
+        let (a, b) = (self.expr(dtype, depth - 1), self.expr(dtype, depth - 1));
+        Expr::ternary(op, a, b, self.leaf(dtype))
     }
 
     /// An operation with a constant that is neutral, or almost: where equations go wrong.
@@ -86,44 +70,56 @@ impl Maker<'_, '_> {
         if self.choices.chance(1, 4) { Expr::binary(op, c, x) } else { Expr::binary(op, x, c) }
     }
 
-    fn comparison(&mut self, depth: usize) -> Expr {
-        let dtype = *self.choices.pick(&super::DTYPES);
-        let op = *self.choices.pick(COMPARISONS);
+    /// A comparison of two numbers of some type.
+    pub(super) fn comparison(&mut self, depth: usize) -> Expr {
+        let dtype = *self.choices.pick(&NUMBERS);
+        let op = *self.choices.pick(&comparisons());
         let a = self.expr(dtype, depth - 1);
         Expr::binary(op, a, self.expr(dtype, depth - 1))
     }
 
-    /// A read, a local, an embedded index or a constant; of another type and converted where need be.
-    fn leaf(&mut self, dtype: DType) -> Expr {
-        let leaf = match self.choices.below(8) {
-            6 => return self.constant(dtype),
-            7 if !self.scope.is_empty() => {
-                let index = self.drawn(4);
-                Expr::Index { index, dtype: *self.choices.pick(&[DType::I32, DType::I64]) }
-            }
-            4 | 5 if !self.locals.is_empty() => Expr::local(self.choices.pick(&self.locals.clone()).0),
-            _ => self.any_read(dtype),
-        };
-        let found = match &leaf {
-            Expr::Index { dtype, .. } => *dtype,
-            Expr::GetLocal { local, .. } => {
-                self.locals.iter().find(|(l, _)| l == local).map_or(dtype, |&(_, t)| t)
-            }
-            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } => self.nodes[node.index()].dtype,
-            _ => dtype,
-        };
-        if found == dtype { leaf } else { Expr::convert(dtype, leaf) }
+    /// The bits of a number of the same size. Which NaN an operation gives means nothing, so bits of NaNs are not looked at.
+    fn bitcast(&mut self, dtype: DType, depth: usize) -> Expr {
+        let from = *self.choices.pick(&castable_to(dtype));
+        let x = self.expr(from, depth - 1);
+        if !from.is_float() {
+            return Expr::bitcast(dtype, x);
+        }
+        let is_number = Expr::binary(BinaryOp::Eq, x.clone(), x.clone());
+        Expr::bitcast(dtype, Expr::select(is_number, x, Expr::Const(Scalar::from_f64(from, 1.0))))
     }
 
-    /// A read of some node, preferably one of the type, preferably a late one.
-    fn any_read(&mut self, dtype: DType) -> Expr {
-        let avoided = self.target.filter(|_| !self.choices.chance(1, 8));
-        let all = (0..self.nodes.len() as u32).filter(|&i| Some(NodeRef(i)) != avoided);
-        let all: Vec<u32> = all.collect();
-        let same: Vec<u32> = all.iter().copied().filter(|&i| self.nodes[i as usize].dtype == dtype).collect();
-        let from = if same.is_empty() || self.choices.chance(1, 3) { all } else { same };
-        let late = self.choices.chance(1, 2);
-        let at = if late { from.len() - 1 } else { self.choices.below(from.len()) };
-        self.read(NodeRef(from[at]))
+    fn lane(&mut self, depth: usize) -> Expr {
+        let lane = self.choices.below(4) as u8;
+        Expr::lane(lane, self.expr(DType::U32x4, depth - 1))
+    }
+
+    /// A `u32x4`: generated, selected, put together, or read.
+    fn random_bits(&mut self, depth: usize) -> Expr {
+        match self.choices.below(5) {
+            0 => self.leaf(DType::U32x4),
+            1 | 2 => {
+                let op = *self.choices.pick(&random_ops());
+                let key = self.expr(DType::U32x4, depth - 1);
+                Expr::binary(op, key, self.expr(DType::U32x4, depth - 1))
+            }
+            3 => Expr::Lanes(Box::new([0; 4].map(|_| self.expr(DType::U32, depth - 1)))),
+            _ => self.gather_as(DType::U32x4, depth),
+        }
+    }
+
+    /// `old` combined with `new`, as an accumulation does.
+    pub(super) fn combined(&mut self, dtype: DType, old: Expr, new: Expr) -> Expr {
+        let op = match dtype {
+            DType::U32x4 => *self.choices.pick(&random_ops()),
+            _ => *self.choices.pick(&[BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min]),
+        };
+        if op.takes_new_first() { Expr::binary(op, new, old) } else { Expr::binary(op, old, new) }
+    }
+
+    /// A constant, often one that operations treat specially.
+    pub(super) fn constant(&mut self, dtype: DType) -> Expr {
+        let special = [0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -0.0, 100.0, f64::INFINITY, f64::NAN, -7.25];
+        Expr::Const(Scalar::from_f64(dtype, *self.choices.pick(&special)))
     }
 }

@@ -7,7 +7,7 @@ use super::{Maker, Scoped};
 impl Maker<'_, '_> {
     /// An index of the node that is in bounds for all values of the variables in scope.
     pub(super) fn index(&mut self, node: NodeRef) -> Indices {
-        let dims = self.nodes[node.index()].dims.clone();
+        let dims = self.decl(node).dims.clone();
         let diagonal = self.choices.chance(1, 8);
         let mut index = Indices::new();
         for &dim in &dims {
@@ -66,7 +66,7 @@ impl Maker<'_, '_> {
         if !self.choices.chance(1, 6) {
             return Expr::Get { node, index: self.index(node) };
         }
-        let decl = self.nodes[node.index()].clone();
+        let decl = self.decl(node).clone();
         let mut guard = Guard::new();
         let mut index = Indices::new();
         for &dim in &decl.dims {

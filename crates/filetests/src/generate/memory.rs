@@ -1,8 +1,8 @@
 //! Random memory for a routine, and the comparison of two memories.
 
 use lowered_ir::interp::Memory;
-use lowered_ir::ir::{NodeDecl, Routine};
-use tnode::Scalar;
+use lowered_ir::ir::{Expr, NodeDecl, NodeRef, Routine, walk};
+use tnode::{DType, Scalar};
 
 use super::Choices;
 
@@ -35,12 +35,41 @@ pub fn memory_from_bytes(routine: &Routine, bytes: &[u8]) -> Memory {
     let mut choices = Choices::new(bytes);
     let mut memory = Memory::zeroed(routine);
     for (contents, decl) in memory.nodes.iter_mut().zip(&routine.nodes) {
-        for element in contents.chunks_exact_mut(decl.dtype.size_bytes()) {
-            let value = *choices.pick(&VALUES) + f64::from(choices.below(3) as u8);
-            let _fits = Scalar::from_f64(decl.dtype, value).write(element);
-        }
+        fill(&mut choices, decl, contents);
+    }
+    if let Some(node) = merged(routine) {
+        let mut contents = memory.nodes[node.index()].clone();
+        fill(&mut choices, routine.node(node), &mut contents);
+        memory.merge = Some(contents);
     }
     memory
+}
+
+/// The node that the merge buffer is read as.
+fn merged(routine: &Routine) -> Option<NodeRef> {
+    let mut found = None;
+    walk::each_value(&routine.body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::GetMerge { node, .. } = e {
+                found = Some(*node);
+            }
+        });
+    });
+    found
+}
+
+fn fill(choices: &mut Choices<'_>, decl: &NodeDecl, contents: &mut [u8]) {
+    for element in contents.chunks_exact_mut(decl.dtype.size_bytes()) {
+        let _fits = value(choices, decl.dtype).write(element);
+    }
+}
+
+fn value(choices: &mut Choices<'_>, dtype: DType) -> Scalar {
+    if dtype == DType::U32x4 {
+        return Scalar::new(dtype, u128::from_le_bytes([0; 16].map(|_| choices.byte())));
+    }
+    let value = *choices.pick(&VALUES) + f64::from(choices.below(3) as u8);
+    Scalar::from_f64(dtype, value)
 }
 
 /// A value for every symbol of the routine.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use tnode::{DType, MemoryMode, TensorNode};
 
-use super::{Choices, DTYPES, bytes_of_seed};
+use super::{Choices, bytes_of_seed, types};
 
 /// A program in assignment text.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ struct Maker<'b> {
 
 impl Maker<'_> {
     fn node(&mut self, label: &str, dims: Vec<usize>, kept: bool) {
-        let dtype: DType = *self.choices.pick(&DTYPES);
+        let dtype: DType = *self.choices.pick(&types::NUMBERS);
         let builder = TensorNode::builder(label).dims(dims).dtype(dtype);
         let builder = if kept { builder.mode(MemoryMode::Materialized) } else { builder };
         self.nodes.push(builder.build().expect("sizes are small"));

@@ -1,0 +1,130 @@
+//! Random nests: maps, reductions, partial stores, and nests of several statements.
+
+use lowered_ir::ir::{Block, Bound, Expr, Indices, LoopKind, NodeRef, Stmt, SymbolId};
+use tnode::{DType, ModeState};
+
+use super::{Maker, types::TYPES};
+
+impl Maker<'_, '_> {
+    /// `node[i, j] := e` everywhere.
+    pub(super) fn map(&mut self, node: NodeRef) -> Block {
+        let (loops, index) = self.loops_over(node);
+        let dtype = self.dtype(node);
+        let value = self.expr(dtype, 3);
+        self.close(&loops, vec![Stmt::Set { node, index, value }])
+    }
+
+    /// `node[i] := node[i] op e` with loops of its own, after an initialisation or none.
+    pub(super) fn reduction(&mut self, node: NodeRef) -> Block {
+        let mut block = match self.choices.below(4) {
+            0 | 1 => vec![Stmt::Zero { node }],
+            2 => self.initialise(node),
+            _ => Block::new(),
+        };
+        let (mut loops, index) = self.loops_over(node);
+        for _ in 0..1 + self.choices.below(2) {
+            let extent = 1 + self.choices.below(4) as i64;
+            loops.push((self.enter(extent), extent));
+        }
+        let dtype = self.dtype(node);
+        let element = self.expr(dtype, 2);
+        let own = Expr::Get { node, index: index.clone() };
+        let value = self.combined(dtype, own, element);
+        block.extend(self.close(&loops, vec![Stmt::Set { node, index, value }]));
+        block
+    }
+
+    fn initialise(&mut self, node: NodeRef) -> Block {
+        let (loops, index) = self.loops_over(node);
+        let value = self.constant(self.dtype(node));
+        self.close(&loops, vec![Stmt::Set { node, index, value }])
+    }
+
+    /// Stores at an index that need not reach every element, within a loop that a symbol may cut short.
+    pub(super) fn partial(&mut self, node: NodeRef) -> Block {
+        let extent = 1 + self.choices.below(4) as i64;
+        let cut = self.choices.chance(1, 3) && !self.routine.symbols.is_empty();
+        let symbol = cut.then(|| SymbolId(self.choices.below(self.routine.symbols.len()) as u32));
+        let var = self.enter(extent);
+        let index = self.index(node);
+        let dtype = self.dtype(node);
+        let value = self.expr(dtype, 2);
+        self.scope.pop();
+        let lo = i64::from(self.choices.chance(1, 8));
+        let body = vec![Stmt::Set { node, index, value }];
+        let hi = Bound { limit: extent, symbol };
+        vec![Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }]
+    }
+
+    /// A nest of several statements: stores to this node and others, accumulations, a local, repeated values.
+    pub(super) fn fused(&mut self, node: NodeRef) -> Block {
+        let local = self.fresh.local_id();
+        let ldtype = *self.choices.pick(&TYPES);
+        let declare = Stmt::scalar(local, ldtype);
+        let carried = self.choices.chance(1, 4);
+        let mut block = if carried { vec![declare.clone()] } else { Block::new() };
+        let (loops, index) = self.loops_over(node);
+        let mut body = if carried { Block::new() } else { vec![declare] };
+        let first = self.accumulate(Expr::local(local), ldtype, |value| Stmt::set_scalar(local, value));
+        body.extend(first);
+        self.locals.push((Expr::local(local), ldtype));
+        let mut recent = Vec::new();
+        for _ in 0..1 + self.choices.below(4) {
+            let stmts = self.fused_part(node, &index, &mut recent);
+            body.extend(stmts);
+        }
+        self.locals.pop();
+        block.extend(self.close(&loops, body));
+        block
+    }
+
+    /// One statement of a fused nest; values in `recent` may be repeated.
+    fn fused_part(&mut self, node: NodeRef, index: &Indices, recent: &mut Vec<(DType, Expr)>) -> Block {
+        let dtype = self.dtype(node);
+        match self.choices.below(8) {
+            6 => return self.store_computed(node, 2),
+            7 if self.choices.chance(1, 2) => return self.remark(),
+            0 | 1 => {
+                let value = self.repeated(dtype, recent);
+                vec![Stmt::Set { node, index: index.clone(), value }]
+            }
+            2 => {
+                let (own, index) = (Expr::Get { node, index: index.clone() }, index.clone());
+                self.accumulate(own, dtype, |value| Stmt::Set { node, index, value })
+            }
+            3 => {
+                let other = self.node(ModeState::undecided());
+                self.routine.nodes[other.index()].dims = self.decl(node).dims.clone();
+                let value = self.repeated(self.dtype(other), recent);
+                vec![Stmt::Set { node: other, index: index.clone(), value }]
+            }
+            _ => {
+                let other = self.any_memory();
+                let index = self.index(other);
+                let value = self.repeated(self.dtype(other), recent);
+                vec![Stmt::Set { node: other, index, value }]
+            }
+        }
+    }
+
+    /// `own := own op e` in a small loop of its own.
+    fn accumulate(&mut self, own: Expr, dtype: DType, store: impl FnOnce(Expr) -> Stmt) -> Block {
+        let extent = 1 + self.choices.below(3) as i64;
+        let var = self.enter(extent);
+        let element = self.expr(dtype, 2);
+        let value = self.combined(dtype, own, element);
+        self.scope.pop();
+        vec![Stmt::serial(var, extent, vec![store(value)])]
+    }
+
+    /// A new value, or one drawn before for the same place.
+    fn repeated(&mut self, dtype: DType, recent: &mut Vec<(DType, Expr)>) -> Expr {
+        let same: Vec<Expr> = recent.iter().filter(|(d, _)| *d == dtype).map(|(_, e)| e.clone()).collect();
+        if !same.is_empty() && self.choices.chance(1, 2) {
+            return self.choices.pick(&same).clone();
+        }
+        let value = self.expr(dtype, 2);
+        recent.push((dtype, value.clone()));
+        value
+    }
+}
