@@ -1,24 +1,156 @@
-//! What a verified routine goes through, for the fuzz targets.
+//! What the fuzz targets check. Each function takes any bytes and panics where something is wrong; a refusal is an answer.
+//!
+//! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
+//! (`crates/codegen-cranelift/tests/fuzz_targets.rs`).
 
-use codegen_core::{Codegen, schedule};
-use lowered_ir::{ir::Routine, pipeline, text, verify};
+use codegen_core::{Codegen, CodegenError, ScheduleOptions, schedule};
+use codegen_cranelift::{CraneliftOptions, cranelift};
+use codegen_testkit::{Outcome, run_generated};
+use filetests::{
+    check_passes,
+    generate::{program_from_bytes, routine_from_bytes},
+};
+use lowered_ir::{
+    assign,
+    ir::{Routine, Stmt},
+    lower::{LowerOptions, lower},
+    pipeline::{Settings, optimize},
+    text,
+    verify::verify,
+};
+use tnode::{DType, Registry, TensorNode};
 
-/// Sends a verified routine through the optimiser, the scheduler and the codegen; each stage's result must verify. A refusal is an
-/// answer, a panic is a finding.
-pub fn every_stage(routine: Routine) {
-    let Ok(optimized) = pipeline::optimize(routine, &pipeline::Settings::default()) else { return };
-    verify::verify(&optimized.routine).expect("optimised routines verify");
-    let codegen = codegen_cranelift::cranelift(codegen_cranelift::CraneliftOptions::default()).expect("a host target");
-    let options = schedule::ScheduleOptions::default();
-    let Ok(scheduled) = schedule::schedule(&optimized.routine, codegen.caps(), &options) else { return };
-    for kernel in &scheduled.kernels {
-        verify::verify(&kernel.ir).expect("scheduled kernels verify");
+/// Bytes of a routine's nodes, above which it is compiled and not run.
+const MAX_BYTES: u64 = 1 << 16;
+/// Statements that a routine runs, above which it is compiled and not run.
+const MAX_STEPS: u64 = 1 << 14;
+/// Bytes of a routine's text, above which it is not compiled: huge unrolled bodies are slow, not wrong.
+const MAX_TEXT: usize = 4096;
+
+/// The parser of the loop IR answers, and what it accepts prints and parses to the same text again.
+pub fn parse(data: &[u8]) {
+    let Ok(source) = std::str::from_utf8(data) else { return };
+    if let Ok(routine) = text::parse(source) {
+        let printed = text::print(&routine);
+        let again = text::parse(&printed).expect("printed text parses");
+        assert_eq!(printed, text::print(&again));
     }
-    // Compiling huge unrolled bodies is slow, not wrong.
-    if text::print(&optimized.routine).len() < 4096 {
+}
+
+/// The parser of assignment text answers, and what it accepts lowers to IR that verifies. The same for programs that are
+/// accepted for sure, drawn from the bytes.
+pub fn assignments(data: &[u8]) {
+    if let Ok(source) = std::str::from_utf8(data) {
+        assigned(source, &some_nodes());
+    }
+    let program = program_from_bytes(data);
+    assert!(assigned(&program.text, &program.nodes), "refused:\n{}", program.text);
+}
+
+fn some_nodes() -> [TensorNode; 6] {
+    let registry = Registry::new();
+    let shapes: [(&str, &[usize], DType); 6] = [
+        ("x", &[4, 6], DType::F32),
+        ("w", &[6, 3], DType::F32),
+        ("y", &[4, 3], DType::F32),
+        ("v", &[6], DType::F64),
+        ("n", &[4], DType::I32),
+        ("s", &[], DType::F16),
+    ];
+    shapes.map(|(name, dims, dtype)| {
+        let builder = TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype);
+        builder.build_in(&registry).expect("a plain node")
+    })
+}
+
+fn assigned(source: &str, nodes: &[TensorNode]) -> bool {
+    let Ok(assignments) = assign::text::parse(source, nodes) else { return false };
+    let Ok(lowered) = lower(&assignments, &LowerOptions::default()) else { return false };
+    verify(&lowered.routine).expect("lowered assignments verify");
+    true
+}
+
+/// Whatever text verifies: every stage answers, what it gives verifies, and small routines mean the same at every stage.
+pub fn verified(data: &[u8]) {
+    let Ok(source) = std::str::from_utf8(data) else { return };
+    let Ok(routine) = text::parse(source) else { return };
+    if verify(&routine).is_err() {
+        return;
+    }
+    every_stage(&routine);
+    if is_small(&routine) {
+        means_the_same(&routine, data);
+    }
+}
+
+/// A routine drawn from the bytes: every pass, and the optimiser, keep what the interpreter makes of it.
+pub fn optimised(data: &[u8]) {
+    let routine = routine_from_bytes(data);
+    verify(&routine).expect("generated routines verify");
+    check_passes(routine, data.len() as u64).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A routine drawn from the bytes: compiled, it computes what the interpreter makes of it.
+pub fn compiled(data: &[u8]) {
+    let routine = routine_from_bytes(data);
+    verify(&routine).expect("generated routines verify");
+    means_the_same(&routine, data);
+}
+
+fn means_the_same(routine: &Routine, data: &[u8]) {
+    if text::print(routine).len() < MAX_TEXT
+        && let Outcome::Failed(message) = run_generated(&codegen(), routine, data)
+    {
+        panic!("{message}\nfrom\n{}", text::print(routine));
+    }
+}
+
+fn codegen() -> impl Codegen {
+    cranelift(CraneliftOptions::default()).expect("a host target")
+}
+
+fn every_stage(routine: &Routine) {
+    let Ok(optimized) = optimize(routine.clone(), &Settings::default()) else { return };
+    verify(&optimized.routine).expect("optimised routines verify");
+    let codegen = codegen();
+    let Ok(scheduled) = schedule(&optimized.routine, codegen.caps(), &ScheduleOptions::default()) else {
+        return;
+    };
+    for kernel in &scheduled.kernels {
+        verify(&kernel.ir).expect("scheduled kernels verify");
+    }
+    if text::print(&optimized.routine).len() < MAX_TEXT {
         match codegen.compile(&scheduled) {
-            Ok(_) | Err(codegen_core::CodegenError::Unsupported { .. }) => {}
+            Ok(_) | Err(CodegenError::Unsupported { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// Whether a routine is run in no time.
+fn is_small(routine: &Routine) -> bool {
+    let bytes = |dims: &[usize], dtype: DType| {
+        dims.iter().fold(dtype.size_bytes() as u64, |bytes, &dim| bytes.saturating_mul(dim as u64))
+    };
+    let nodes = routine.nodes.iter().map(|decl| bytes(&decl.dims, decl.dtype));
+    let locals = routine.locals();
+    let locals = locals.values().map(|decl| bytes(&decl.dims, decl.dtype));
+    nodes.chain(locals).fold(0, u64::saturating_add) <= MAX_BYTES && steps(&routine.body) <= MAX_STEPS
+}
+
+fn steps(block: &[Stmt]) -> u64 {
+    let of = |stmt: &Stmt| match stmt {
+        Stmt::For { lo, hi, body, .. } => {
+            let times = hi.limit.saturating_sub(*lo).max(0) as u64;
+            steps(body).saturating_add(1).saturating_mul(times)
+        }
+        Stmt::Set { .. }
+        | Stmt::SetDynamic { .. }
+        | Stmt::Zero { .. }
+        | Stmt::Declare { .. }
+        | Stmt::SetLocal { .. }
+        | Stmt::Comment(_)
+        | Stmt::Log { .. } => 1,
+    };
+    block.iter().map(of).fold(0, u64::saturating_add)
 }

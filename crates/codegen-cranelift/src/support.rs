@@ -20,7 +20,7 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), CodegenError> {
     let locals = routine.locals();
     let mut refused = None;
     walk::each_stmt(&routine.body, &mut |stmt| {
-        refused = refused.take().or_else(|| refuse_stmt(stmt));
+        refused = refused.take().or_else(|| refuse_stmt(routine, &locals, stmt));
         for value in stmt.values() {
             refused = refused.take().or_else(|| refuse_value(routine, &locals, value));
         }
@@ -41,10 +41,14 @@ pub(crate) fn failed(kernel: &str, stage: &'static str, message: String) -> Code
     CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }
 }
 
-fn refuse_stmt(stmt: &Stmt) -> Option<(String, &'static str)> {
+fn refuse_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Option<(String, &'static str)> {
     match stmt {
         Stmt::SetDynamic { op: Some(op), .. } => {
             Some((format!("scatter {op}"), "legalisation expands accumulating stores at computed indices"))
+        }
+        Stmt::SetDynamic { at, .. } if routine.dtype_of(at, locals) != DType::I64 => {
+            let found = routine.dtype_of(at, locals);
+            Some((format!("scatter at {found}"), "legalisation makes computed indices `i64`"))
         }
         _ => None,
     }

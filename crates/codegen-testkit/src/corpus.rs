@@ -84,7 +84,7 @@ pub(crate) fn failed(stage: &str, error: impl std::fmt::Display) -> Outcome {
     Outcome::Failed(format!("{stage}: {error}"))
 }
 
-fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome, Outcome> {
+pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome, Outcome> {
     let (scheduled, artifact) = compile_case(codegen, case)?;
     let defined = defined(codegen, &scheduled, case)?;
     let found = host::run(&scheduled, &artifact, codegen.caps(), case)?;

@@ -22,12 +22,14 @@
 
 mod corpus; // what is run, and what it is compared with
 mod device; // through a device's own transfers and launches
+mod generated; // routines drawn at random
 mod host; // kernels of this process, called directly
 mod logged; // with every value logged
 mod report;
 
 pub use corpus::{compile_case, run_corpus};
 pub use device::run_corpus_on;
+pub use generated::run_generated;
 pub use report::{Outcome, Report};
 
 /// Makes a test that runs the corpus on a code generator: a name for the test and what makes the code generator.

@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod case; // a routine with inputs and expected outputs
+mod check_passes; // what the optimiser must keep
 mod corpus; // the files of a folder
 mod file; // the parts of a test file
 pub mod generate; // random routines
@@ -42,6 +43,7 @@ pub mod run_line; // `; run:` lines
 mod values; // element lists and generators
 
 pub use case::{Expected, RunCase};
+pub use check_passes::check_passes;
 pub use corpus::{corpus, corpus_dir, run_cases};
 pub use file::{Chunk, File, Section, TestLine};
 pub use golden::{Failure, Mode, check};

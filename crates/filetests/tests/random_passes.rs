@@ -3,131 +3,22 @@
 //!
 //! A failing case is minimised, and its text is in the message: save it under `lir/regressions/`.
 
-use filetests::generate::{
-    alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_bytes, routine_from_seed,
-};
-use lowered_ir::interp::{Buffer, InterpError, Memory, Program};
-use lowered_ir::ir::{Numerics, Routine};
-use lowered_ir::passes::PASSES;
-use lowered_ir::pipeline::{Settings, optimize_traced};
-use lowered_ir::{text, verify};
+use filetests::check_passes;
+use filetests::generate::{routine_from_bytes, routine_from_seed};
 use proptest::prelude::*;
-
-/// A routine with its inputs and what running it as drawn leaves in memory.
-struct Case {
-    routine: Routine,
-    memory: Memory,
-    garbage: Memory,
-    bindings: Vec<i64>,
-    after: Memory,
-    log: Vec<String>,
-}
-
-/// Runs a routine and gives the lines of its log.
-fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<Vec<String>, InterpError> {
-    let mut log = Vec::new();
-    let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
-    Program::new(routine)?.run_logged(&mut nodes, memory.merge.as_deref(), bindings, &mut |line| {
-        log.push(line.to_owned());
-    })?;
-    Ok(log)
-}
-
-impl Case {
-    /// In the class whose bits a pass must keep.
-    fn new(mut routine: Routine, seed: u64) -> Result<Case, String> {
-        routine.numerics = Numerics::Strict;
-        verify::verify(&routine).map_err(|e| format!("not verified: {e}\n{}", text::print(&routine)))?;
-        let bytes = bytes_of_seed(seed, 4096);
-        let memory = memory_from_bytes(&routine, &bytes);
-        let garbage = memory_from_bytes(&routine, &bytes_of_seed(!seed, 4096));
-        let bindings = bindings_from_bytes(&routine, &bytes);
-        let mut after = memory.clone();
-        let log =
-            run(&routine, &mut after, &bindings).map_err(|e| format!("{e}\n{}", text::print(&routine)))?;
-        Ok(Case { routine, memory, garbage, bindings, after, log })
-    }
-
-    /// The routine after `pass` is verified and leaves the same in every node that outlives it.
-    fn check(&self, pass: &str, routine: &Routine) -> Result<(), String> {
-        let blame = |what: String| {
-            format!("after {pass}: {what}\n{}\nfrom\n{}", text::print(routine), text::print(&self.routine))
-        };
-        verify::verify(routine).map_err(|e| blame(format!("not verified: {e}")))?;
-        let mut memory = self.memory.clone();
-        // Memory that passes have made this routine's own may hold anything.
-        for (node, decl) in routine.node_refs() {
-            let was = self.routine.node(node);
-            if decl.mode.known_not_materialized() && !was.mode.known_not_materialized() {
-                memory.nodes[node.index()].clone_from(&self.garbage.nodes[node.index()]);
-            }
-        }
-        let log = run(routine, &mut memory, &self.bindings).map_err(|e| blame(e.to_string()))?;
-        if log != self.log {
-            return Err(blame(format!("the log is {log:?}, expected {:?}", self.log)));
-        }
-        let kept = routine.node_refs().filter(|(_, decl)| !decl.mode.known_not_materialized());
-        for (node, decl) in kept {
-            let (want, have) = (&self.after.nodes[node.index()], &memory.nodes[node.index()]);
-            if !alike(decl, want, have) {
-                return Err(blame(format!("{node} is {have:?}, expected {want:?}")));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_pipeline(&self, settings: &Settings) -> Result<bool, String> {
-        let mut result = Ok(());
-        let optimized = optimize_traced(self.routine.clone(), settings, &mut |pass, routine| {
-            if result.is_ok() {
-                result = self.check(pass, routine);
-            }
-        });
-        result?;
-        // The only refusal: a node drawn as virtual that cannot be.
-        Ok(optimized.is_ok())
-    }
-
-    fn check_each_pass(&self) -> Result<(), String> {
-        for pass in PASSES {
-            let mut routine = self.routine.clone();
-            if (pass.run)(&mut routine).is_ok() {
-                self.check(pass.name, &routine)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn all_settings() -> [Settings; 3] {
-    let usual = Settings::default();
-    let eager = Settings { max_visits: u64::MAX, inline_complex_computations: true, ..usual.clone() };
-    let keep = Settings { enable_device_only: false, inline_scalar_constexprs: false, ..usual.clone() };
-    [usual, eager, keep]
-}
-
-fn check(routine: Routine, seed: u64) -> Result<bool, String> {
-    let case = Case::new(routine, seed)?;
-    case.check_each_pass()?;
-    let mut accepted = false;
-    for settings in all_settings() {
-        accepted |= case.check_pipeline(&settings)?;
-    }
-    Ok(accepted)
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn passes_keep_the_bits(bytes in prop::collection::vec(any::<u8>(), 0..400), seed in any::<u64>()) {
-        check(routine_from_bytes(&bytes), seed).map_err(TestCaseError::fail)?;
+        check_passes(routine_from_bytes(&bytes), seed).map_err(TestCaseError::fail)?;
     }
 }
 
 #[test]
 fn a_fixed_set_of_seeds_keeps_the_bits_and_is_mostly_accepted() {
-    let accepted =
-        (0..300).filter(|&seed| check(routine_from_seed(seed, 400), seed).unwrap_or_else(|e| panic!("{e}")));
-    assert!(accepted.count() > 200);
+    let accepted = (0..200)
+        .filter(|&seed| check_passes(routine_from_seed(seed, 400), seed).unwrap_or_else(|e| panic!("{e}")));
+    assert!(accepted.count() > 130);
 }

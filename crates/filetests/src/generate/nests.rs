@@ -82,8 +82,8 @@ impl Maker<'_, '_> {
     fn fused_part(&mut self, node: NodeRef, index: &Indices, recent: &mut Vec<(DType, Expr)>) -> Block {
         let dtype = self.dtype(node);
         match self.choices.below(8) {
-            6 => return self.store_computed(node, 2),
-            7 if self.choices.chance(1, 2) => return self.remark(),
+            6 => self.store_computed(node, 2),
+            7 if self.choices.chance(1, 2) => self.remark(),
             0 | 1 => {
                 let value = self.repeated(dtype, recent);
                 vec![Stmt::Set { node, index: index.clone(), value }]

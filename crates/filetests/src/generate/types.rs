@@ -34,7 +34,7 @@ pub(super) const COMMON: [BinaryOp; 6] =
 /// Operations whose operands and result are numbers of the type.
 pub(super) fn binary_ops(dtype: DType) -> Vec<BinaryOp> {
     let defined =
-        |op: &BinaryOp| !op.is_comparison() && !op.is_random() && !(op.is_bitwise() && dtype.is_float());
+        |op: &BinaryOp| !(op.is_comparison() || op.is_random() || op.is_bitwise() && dtype.is_float());
     BinaryOp::ALL.iter().copied().filter(defined).collect()
 }
 

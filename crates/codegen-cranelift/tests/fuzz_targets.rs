@@ -1,0 +1,77 @@
+//! The fuzz targets without a fuzzer: on every seed, on mutations of it, and on fixed random bytes.
+
+use std::fs;
+use std::path::Path;
+
+use filetests::generate::{Choices, bytes_of_seed};
+
+#[allow(unreachable_pub, reason = "the fuzz crate exports it")]
+#[path = "../../../fuzz/src/lib.rs"]
+mod targets;
+
+/// The committed seeds.
+fn seeds() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+    let mut paths: Vec<_> = fs::read_dir(folder).expect("the seeds").flatten().map(|e| e.path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    paths.iter().map(|path| fs::read(path).expect("a readable file")).collect()
+}
+
+/// The text with a few bytes copied from elsewhere in it, removed, or replaced by others that such texts have.
+fn mutated(text: &[u8], seed: u64) -> Vec<u8> {
+    let bytes = bytes_of_seed(seed, 32);
+    let mut choices = Choices::new(&bytes);
+    let mut text = text.to_vec();
+    for _ in 0..1 + choices.below(3) {
+        let mut at = || (choices.below(256) * 256 + choices.below(256)) % text.len().max(1);
+        let (to, from) = (at(), at());
+        match choices.below(3) {
+            0 if !text.is_empty() => drop(text.remove(to)),
+            1 if !text.is_empty() => text[to] = *choices.pick(b"0123456789-%il[]{}(),:=@\"f"),
+            _ => {
+                let end = (from + choices.below(12)).min(text.len());
+                let copy = text[from.min(end)..end].to_vec();
+                text.splice(to..to, copy);
+            }
+        }
+    }
+    text
+}
+
+fn on_texts(target: fn(&[u8]), mutations: u64) {
+    for (at, seed) in (0..).zip(seeds()) {
+        target(&seed);
+        (0..mutations).for_each(|i| target(&mutated(&seed, at * mutations + i)));
+    }
+}
+
+fn on_bytes(target: fn(&[u8]), count: u64) {
+    (0..count).for_each(|seed| target(&bytes_of_seed(seed ^ 0xf022, 40 + seed as usize % 360)));
+}
+
+#[test]
+fn parse() {
+    on_texts(targets::parse, 50);
+    on_bytes(targets::parse, 100);
+}
+
+#[test]
+fn assignments() {
+    on_bytes(targets::assignments, 200);
+}
+
+#[test]
+fn verified() {
+    on_texts(targets::verified, 6);
+}
+
+#[test]
+fn optimised() {
+    on_bytes(targets::optimised, 40);
+}
+
+#[test]
+fn compiled() {
+    on_bytes(targets::compiled, 60);
+}
