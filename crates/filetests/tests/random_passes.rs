@@ -5,6 +5,7 @@
 
 use filetests::check_passes;
 use filetests::generate::{routine_from_bytes, routine_from_seed};
+use lowered_ir::{passes::PASSES, text};
 use proptest::prelude::*;
 
 proptest! {
@@ -21,4 +22,20 @@ fn a_fixed_set_of_seeds_keeps_the_bits_and_is_mostly_accepted() {
     let accepted = (0..200)
         .filter(|&seed| check_passes(routine_from_seed(seed, 400), seed).unwrap_or_else(|e| panic!("{e}")));
     assert!(accepted.count() > 130);
+}
+
+/// The routines drawn give the passes something to do that is rare in random expressions.
+#[test]
+fn drawn_routines_have_one_hot_sums_and_powers() {
+    let changed = |pass: &str, seed: u64| {
+        let before = routine_from_seed(seed, 400);
+        let mut after = before.clone();
+        let run = PASSES.iter().find(|p| p.name == pass).expect("a pass").run;
+        run(&mut after).expect("no mode is decided");
+        text::print(&after) != text::print(&before)
+    };
+    for pass in ["gather", "powers"] {
+        let routines = (0..300).filter(|&seed| changed(pass, seed)).count();
+        assert!(routines >= 5, "{pass} changes {routines} of 300 routines");
+    }
 }

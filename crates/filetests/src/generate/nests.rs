@@ -1,7 +1,9 @@
 //! Random nests: maps, reductions, partial stores, and nests of several statements.
 
-use lowered_ir::ir::{Block, Bound, Expr, Indices, LoopKind, NodeRef, Stmt, SymbolId};
-use tnode::{DType, ModeState};
+use lowered_ir::ir::{
+    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeRef, Stmt, SymbolId,
+};
+use tnode::{DType, ModeState, Scalar};
 
 use super::{Maker, types::TYPES};
 
@@ -22,6 +24,10 @@ impl Maker<'_, '_> {
             _ => Block::new(),
         };
         let (mut loops, index) = self.loops_over(node);
+        if self.is_number(node) && self.choices.chance(1, 6) {
+            block.extend(self.one_hot(node, loops, index));
+            return block;
+        }
         for _ in 0..1 + self.choices.below(2) {
             let extent = 1 + self.choices.below(4) as i64;
             loops.push((self.enter(extent), extent));
@@ -32,6 +38,38 @@ impl Maker<'_, '_> {
         let value = self.combined(dtype, own, element);
         block.extend(self.close(&loops, vec![Stmt::Set { node, index, value }]));
         block
+    }
+
+    /// `node[i] := node[i] + where(v == e, table[…, v, …], 0)` over an axis of a table, now and then not all of it.
+    fn one_hot(&mut self, node: NodeRef, mut loops: Vec<(LoopId, i64)>, index: Indices) -> Block {
+        let dtype = self.dtype(node);
+        let numbers: Vec<NodeRef> = self.memory().into_iter().filter(|&n| self.is_number(n)).collect();
+        let table = *self.choices.pick(&numbers);
+        let label = *self.choices.pick(&[DType::I32, DType::I32, DType::F32, DType::U8]);
+        let wanted = self.expr(label, 1);
+        let mut read = self.index(table);
+        let axis = self.choices.below(read.len().max(1));
+        let whole = self.decl(table).dims.get(axis).map_or(2, |&dim| dim as i64);
+        let extent = whole - i64::from(whole > 1 && self.choices.chance(1, 6));
+        let class = self.enter(extent);
+        loops.push((class, extent));
+        if let Some(at) = read.get_mut(axis) {
+            *at = Affine::var(class);
+        }
+        let iterator = Expr::Index { index: Affine::var(class), dtype: DType::I32 };
+        let is_class = Expr::binary(BinaryOp::Eq, converted(label, DType::I32, iterator), wanted);
+        let row = converted(dtype, self.dtype(table), Expr::Get { node: table, index: read });
+        let element = match self.choices.chance(1, 3) {
+            true => Expr::binary(BinaryOp::Mul, Expr::convert(dtype, is_class), row),
+            false => Expr::select(is_class, row, Expr::Const(Scalar::zero(dtype))),
+        };
+        let own = Expr::Get { node, index: index.clone() };
+        let value = Expr::binary(BinaryOp::Add, own, element);
+        self.close(&loops, vec![Stmt::Set { node, index, value }])
+    }
+
+    fn is_number(&self, node: NodeRef) -> bool {
+        !matches!(self.dtype(node), DType::Bool | DType::U32x4)
     }
 
     fn initialise(&mut self, node: NodeRef) -> Block {
@@ -127,4 +165,8 @@ impl Maker<'_, '_> {
         recent.push((dtype, value.clone()));
         value
     }
+}
+
+fn converted(to: DType, from: DType, value: Expr) -> Expr {
+    if to == from { value } else { Expr::convert(to, value) }
 }
