@@ -141,3 +141,21 @@ fn nothing_is_logged_unless_it_is_asked_for() {
     routine.run(&[]).unwrap().sync().unwrap();
     assert_eq!(routine.context().to_host(&y).unwrap().values(), [2.0, 3.0]);
 }
+
+#[test]
+fn a_sink_that_panics_fails_its_run_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in BACKENDS {
+        let backend = Backend::open_with(name, logging(folder.path())).unwrap();
+        // More text than is handed over at the end of a run.
+        let (x, y) = (node("x", DType::F32, &[2000]), node("y", DType::F32, &[2000]));
+        let code = backend.compile("y[i] := 2 * x[i]", [&x, &y]).unwrap();
+        let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0])).unwrap();
+        let sink: Arc<dyn LogSink> = Arc::new(|_: &str| panic!("the disk is full"));
+        let routine = code.link_logging(&context, sink).unwrap();
+        let error = routine.run(&[]).and_then(|event| event.sync()).unwrap_err();
+        assert!(error.to_string().contains("the disk is full"), "{name}: {error}");
+        let (other, z) = (node("other", DType::F32, &[1]), node("z", DType::F32, &[1]));
+        run(&Backend::open(name).unwrap(), "after", "z[i] := other[i]", &[(&other, &[1.0])], &[&z], 1);
+    }
+}

@@ -159,6 +159,9 @@ impl HostModule {
                 // SAFETY: the caller vouches for memory, bindings, scratch and range, `native`'s caller for the function. A
                 // function that logs has its log behind the memory, which lives until the call has returned.
                 unsafe { function(bases.as_ptr(), bindings.as_ptr(), scratch, begin, end) }
+                if let Some(log) = log {
+                    log.writer.finish();
+                }
             }
             Some(HostKernel::Interpreted(kernel)) => {
                 // SAFETY: the caller vouches that each range is valid, and that written ones are exclusive to this call.
@@ -169,6 +172,9 @@ impl HostModule {
                         log.record(line, values);
                     }
                 });
+                if let Some(log) = log {
+                    log.finish();
+                }
             }
             None => {}
         }

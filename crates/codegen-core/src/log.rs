@@ -1,5 +1,7 @@
 //! What kernels log: where the text goes, and how the records of a kernel become text.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use lowered_ir::log::{LogLine, LogStyle};
@@ -7,7 +9,8 @@ use tnode::Scalar;
 
 /// Takes the text of a log.
 ///
-/// Kernels call it while they run, on the thread that runs them, so it must not panic and should be quick.
+/// Kernels call it while they run, on the thread that runs them, so it should be quick. If it panics, it is not called again for that
+/// call of a kernel, which runs to its end and then goes on panicking.
 pub trait LogSink: Send + Sync {
     /// Takes one or more whole lines, each with its line end.
     fn write(&self, lines: &str);
@@ -34,12 +37,14 @@ pub(crate) struct LogWriter<'a> {
     lines: &'a [LogLine],
     destination: Option<&'a Destination>,
     text: String,
+    /// What the sink panicked with.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 impl<'a> LogWriter<'a> {
     /// For a kernel with these lines. Without a destination nothing is written.
     pub(crate) fn new(lines: &'a [LogLine], destination: Option<&'a Destination>) -> Self {
-        LogWriter { lines, destination, text: String::new() }
+        LogWriter { lines, destination, text: String::new(), panic: None }
     }
 
     /// The line of that number.
@@ -56,14 +61,24 @@ impl<'a> LogWriter<'a> {
         }
     }
 
-    fn flush(&mut self) {
-        if let (Some(destination), false) = (self.destination, self.text.is_empty()) {
-            destination.sink.write(&self.text);
+    /// Hands over what is left; a panic of the sink goes on here, where no compiled code is on the stack.
+    pub(crate) fn finish(mut self) {
+        self.flush();
+        if let Some(panic) = self.panic.take() {
+            resume_unwind(panic);
         }
-        self.text.clear();
+    }
+
+    /// Compiled code may have called: no panic may leave.
+    fn flush(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        if let (Some(destination), None, false) = (self.destination, &self.panic, text.is_empty()) {
+            self.panic = catch_unwind(AssertUnwindSafe(|| destination.sink.write(&text))).err();
+        }
     }
 }
 
+/// What was logged before an interpreted kernel panicked is handed over all the same.
 impl Drop for LogWriter<'_> {
     fn drop(&mut self) {
         self.flush();
