@@ -412,8 +412,8 @@ mod tests {
             error.map_err(|error| error.to_string())
         };
         let (computed, plain) = (AxisIndex::Computed(0), AxisIndex::axis(0));
-        assert_eq!(new(&[computed.clone()], plain.clone()), Ok(()));
-        let itself = new(&[plain.clone()], computed.clone()).unwrap_err();
+        assert_eq!(new(std::slice::from_ref(&computed), plain.clone()), Ok(()));
+        let itself = new(std::slice::from_ref(&plain), computed.clone()).unwrap_err();
         assert_eq!(
             itself,
             "operand 1 has an index computed by operand 1, expected one of those after it, of 1"
