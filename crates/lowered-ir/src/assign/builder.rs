@@ -289,10 +289,10 @@ pub fn concat(lhs: &TensorNode, axis: usize, operands: &[&TensorNode]) -> Result
     block(&format!("{parts} => {whole}"), &[lhs], false, AccumOp::Assign, operands)
 }
 
-/// The inverse of [`concat`]: each target gets its part of `operand` along `axis`.
+/// The inverse of [`concat()`]: each target gets its part of `operand` along `axis`.
 ///
 /// # Errors
-/// As for [`concat`].
+/// As for [`concat()`].
 pub fn split(targets: &[&TensorNode], axis: usize, operand: &TensorNode) -> Result<Assignments, BuildError> {
     let (whole, parts) = along(operand, axis, targets.len())?;
     block(&format!("{whole} => {parts}"), targets, false, AccumOp::Assign, &[operand])
