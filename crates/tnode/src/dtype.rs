@@ -91,6 +91,27 @@ impl DType {
         self.is_float() || matches!(self, DType::I8 | DType::I32 | DType::I64)
     }
 
+    /// How many bits the significand of a float has, the leading one included; `None` for other types.
+    pub const fn significand_bits(self) -> Option<u32> {
+        match self {
+            DType::F64 => Some(53),
+            DType::F32 => Some(24),
+            DType::F16 => Some(11),
+            DType::Bf16 => Some(8),
+            DType::Fp8E4m3fn => Some(4),
+            DType::Fp8E5m2 => Some(3),
+            DType::Bool
+            | DType::U8
+            | DType::I8
+            | DType::U16
+            | DType::I32
+            | DType::U32
+            | DType::I64
+            | DType::U64
+            | DType::U32x4 => None,
+        }
+    }
+
     /// The type that results from mixing two types without either being asked for explicitly.
     ///
     /// It is the higher of the two in one total order, so it is commutative, associative and idempotent, and any number

@@ -297,12 +297,7 @@ fn keeps_integers(to: DType, from: DType) -> bool {
 /// Every integer below two to this power is a value of the type.
 fn whole_bits(dtype: DType) -> Option<u32> {
     match dtype {
-        DType::F64 => Some(53),
-        DType::F32 => Some(24),
-        DType::F16 => Some(11),
-        DType::Bf16 => Some(8),
-        DType::Fp8E4m3fn => Some(4),
-        DType::Fp8E5m2 => Some(3),
+        float if float.is_float() => float.significand_bits(),
         integer if integer.is_integer() => {
             Some(8 * integer.size_bytes() as u32 - u32::from(integer.is_signed()))
         }

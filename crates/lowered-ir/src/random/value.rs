@@ -61,7 +61,7 @@ pub fn value(scheme: Scheme, distribution: Distribution, dtype: DType, draw: &Ex
 /// `f64`, 11 for `f16`, 8 for `bf16`, 4 for `fp8_e4m3fn`, 3 for `fp8_e5m2`, so all values are exact and none is 1.
 /// Of other types, [`bits`].
 pub fn uniform(dtype: DType, draw: &Expr, at: usize) -> Expr {
-    match significand(dtype) {
+    match dtype.significand_bits() {
         None => bits(dtype, draw, at),
         Some(53) => {
             let high = Expr::binary(BinaryOp::Shr, double_word(draw, at), word(DType::U64, 11));
@@ -113,27 +113,6 @@ pub fn normal(dtype: DType, draw: &Expr, at: usize) -> Expr {
     let angle = Expr::binary(BinaryOp::Mul, number(std::f64::consts::TAU), v);
     let side = Expr::unary(if at & 1 == 0 { UnaryOp::Cos } else { UnaryOp::Sin }, angle);
     narrowed(dtype, Expr::binary(BinaryOp::Mul, radius, side))
-}
-
-/// How many bits the significands of a float type have, the leading one included.
-fn significand(dtype: DType) -> Option<u32> {
-    match dtype {
-        DType::F64 => Some(53),
-        DType::F32 => Some(24),
-        DType::F16 => Some(11),
-        DType::Bf16 => Some(8),
-        DType::Fp8E4m3fn => Some(4),
-        DType::Fp8E5m2 => Some(3),
-        DType::Bool
-        | DType::U8
-        | DType::I8
-        | DType::U16
-        | DType::I32
-        | DType::U32
-        | DType::I64
-        | DType::U64
-        | DType::U32x4 => None,
-    }
 }
 
 /// The highest `keep` bits of part `at`, whose size is that of a `dtype` of at most 4 bytes, as `u32`.
