@@ -100,10 +100,9 @@ pub(crate) fn host_module(modules: Vec<Module>, kernels: &[KernelAbi]) -> HostMo
     let functions = modules.iter().map(Module::function).collect();
     // `JITModule` may move between threads but not be shared; nobody but `drop` looks inside any more.
     let owner = Arc::new(Mutex::new(modules));
-    // SAFETY: the functions come from verified kernels: they access the elements of their parameters that the verifier proved
-    // in bounds and nothing else but their scratch memory, write only nodes that the kernel's statements write, contain no
-    // trapping instruction, and call only `helpers`, which do not unwind, and the log if they have one. `owner` keeps all of them
-    // mapped.
+    // SAFETY: the kernels were verified, so they access elements proved in bounds, or checked, of their parameters and their scratch, write
+    // what their statements write, and do not trap; they call only `helpers` and the log, which do not unwind, and those that
+    // log are told to the module in the same expression. `owner` keeps all of them mapped.
     unsafe { HostModule::native(functions, owner) }.with_log_lines(kernels)
 }
 
