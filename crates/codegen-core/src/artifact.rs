@@ -6,6 +6,7 @@ use lowered_ir::log::{LogLine, LogStyle};
 
 use crate::host::HostModule;
 use crate::log::LogSink;
+use crate::shader::ShaderModule;
 
 /// Compiled kernels, ready for a device to load. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Artifact {
 pub enum Payload {
     /// Functions in this process.
     Host(HostModule),
+    /// Text in a shading language.
+    Shader(Arc<dyn ShaderModule>),
     /// Anything a codegen and a device outside this project agree on.
     Other(Arc<dyn Any + Send + Sync>),
 }
@@ -90,10 +93,14 @@ pub enum Access {
 /// The range over which a kernel may be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Launch {
-    /// The kernel covers `0..extent` of its parallel loop; 1 where it has none.
+    /// The kernel covers `0..extent` of its parallel loop, for targets with workgroups of all its parallel loops together; 1 where
+    /// it has none.
     pub extent: u64,
     /// A part should have at least this many iterations to be worth a thread.
     pub grain: u64,
+    /// Threads that run one iteration together: the greatest product of the extents of nested workgroup loops; 1 where there are
+    /// none, so that iterations are threads.
+    pub threads: u32,
 }
 
 /// Symbolic counts of a kernel's work, for the roofline.

@@ -27,6 +27,19 @@ pub struct Caps {
     pub threads: usize,
     /// Alignment of pools and scratch memory, in bytes.
     pub alignment: usize,
+    /// The type of computed indices: `i64` on hosts, `i32` where nodes have fewer than 2³¹ elements and that is the faster one.
+    pub index: DType,
+    /// Workgroups of threads that share memory, on GPUs. A target that has them gets kernels of parallel and workgroup loops.
+    pub workgroups: Option<Workgroups>,
+}
+
+/// What a workgroup may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Workgroups {
+    /// Threads.
+    pub threads: u32,
+    /// Bytes of shared memory.
+    pub memory_bytes: usize,
 }
 
 /// A set of element types.

@@ -52,6 +52,8 @@ fn interpreter_caps() -> Caps {
         l2_bytes: 512 << 10,
         threads: 1,
         alignment: 64,
+        index: DType::I64,
+        workgroups: None,
     }
 }
 

@@ -49,15 +49,17 @@ pub mod contract; // what a codegen implements
 
 pub mod artifact; // what it hands to a device
 pub mod host; // calling kernels of this process
-mod log; // what they log
+mod log;
+mod shader; // kernels as text for GPUs // what they log
 
 pub mod interpreted; // the codegen that compiles nothing
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
-pub use caps::{Caps, DTypeSet};
+pub use caps::{Caps, DTypeSet, Workgroups};
 pub use contract::{Code, Codegen, CodegenError, Compiler, Listing, Renderer};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};
 pub use log::LogSink;
 pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};
+pub use shader::{Shader, ShaderModule};

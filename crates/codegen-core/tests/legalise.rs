@@ -25,6 +25,8 @@ fn caps(target: &str, arithmetic: impl Fn(DType) -> bool) -> Caps {
         l2_bytes: 512 << 10,
         threads: 1,
         alignment: 64,
+        index: DType::I64,
+        workgroups: None,
     }
 }
 

@@ -223,7 +223,7 @@ fn kernel(ir: Routine) -> Kernel {
     let abi = KernelAbi {
         name: format!("{}.k0", ir.name),
         params,
-        launch: Launch { extent: 1, grain: 1 },
+        launch: Launch { extent: 1, grain: 1, threads: 1 },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

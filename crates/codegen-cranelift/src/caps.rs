@@ -22,6 +22,8 @@ pub fn host_caps() -> Caps {
         l2_bytes: cache_bytes(2).unwrap_or(512 << 10),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         alignment: 64,
+        index: DType::I64,
+        workgroups: None,
     }
 }
 

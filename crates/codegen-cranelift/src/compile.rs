@@ -186,7 +186,7 @@ mod tests {
         let abi = KernelAbi {
             name: "test.k0".into(),
             params: vec![],
-            launch: Launch { extent: 1, grain: 1 },
+            launch: Launch { extent: 1, grain: 1, threads: 1 },
             scratch_bytes: 0,
             log: [].into(),
             cost: Cost::default(),

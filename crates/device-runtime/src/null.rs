@@ -44,6 +44,8 @@ impl NullDevice {
             l2_bytes: 1 << 20,
             threads: 1,
             alignment: 64,
+            index: DType::I64,
+            workgroups: None,
         };
         NullDevice { caps, strategy: OnceLock::new(), pools: Mutex::default() }
     }

@@ -63,11 +63,14 @@ cases!(LOOPS, loop_case(LoopKind) {
     LoopKind::Unrolled => "unrolled",
     LoopKind::Vector => "vector",
     LoopKind::Parallel => "parallel",
+    LoopKind::Workgroup => "workgroup",
 });
 
 cases!(SPACES, space_case(Space) {
     Space::Register => "register",
     Space::Stack => "stack",
+    Space::Workgroup => "workgroup",
+    Space::Thread => "thread",
 });
 
 cases!(PARTS, part_case(LogPart) {

@@ -79,7 +79,7 @@ fn empty_routine(device: &Device) -> Result<Routine, Box<dyn Error>> {
     let abi = KernelAbi {
         name: "nothing".to_owned(),
         params: (0..5).map(|i| Param::Node { access: access(i), bytes: 64 }).collect(),
-        launch: Launch { extent: 1, grain: 1 },
+        launch: Launch { extent: 1, grain: 1, threads: 1 },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

@@ -110,6 +110,8 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
         l2_bytes: 1 << 20,
         threads: scheduler.threads(),
         alignment: ALIGNMENT,
+        index: DType::I64,
+        workgroups: None,
     }
 }
 

@@ -43,7 +43,7 @@ fn a_run_allocates_its_event_and_nothing_else() {
         let (x, y) = (node("x", 4), node("y", 4));
         let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
         let uses = [(&x, Access::Read), (&y, Access::Write)];
-        let code = native("nothing", &uses, Launch { extent: 1, grain: 1 }, 4096, nothing);
+        let code = native("nothing", &uses, Launch { extent: 1, grain: 1, threads: 1 }, 4096, nothing);
         let routine = context.link(&code, &[x.clone(), y.clone()]).unwrap();
         let run = |times| (0..times).for_each(|_| routine.run(&[]).unwrap().sync().unwrap());
         run(100);

@@ -112,7 +112,7 @@ unsafe extern "C" fn slow(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, 
 fn idle_threads_help_with_a_large_kernel() {
     let device = device(Cpu::multicore(Config { threads: 3, ..Config::default() }));
     let x = node("x", 64);
-    let launch = Launch { extent: 64, grain: 1 };
+    let launch = Launch { extent: 64, grain: 1, threads: 1 };
     let code = native("slow", &[(&x, Access::Write)], launch, 0, slow);
     let routine = context(&device).link(&code, from_ref(&x)).unwrap();
     for _ in 0..200 {

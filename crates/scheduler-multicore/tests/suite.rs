@@ -498,7 +498,7 @@ fn native_kernels_cover_their_range_once(make: Make) {
         let device = make(four_threads());
         let x = node("x", extent as usize);
         let context = context(&device).init_from_host(&x, &array(&vec![0; extent as usize])).unwrap();
-        let launch = Launch { extent, grain };
+        let launch = Launch { extent, grain, threads: 1 };
         let code = native("add_one", &[(&x, Access::ReadWrite)], launch, 64, add_one);
         let streams: Vec<Stream> = (0..3).map(|_| device.new_stream().unwrap()).collect();
         for i in 0..60 {

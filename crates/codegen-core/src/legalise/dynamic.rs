@@ -1,10 +1,10 @@
-//! Computed indices: the index becomes an `i64`, an accumulating store a read, the operation and a store.
+//! Computed indices: the index becomes an `i64` or `i32`, an accumulating store a read, the operation and a store.
 
 use lowered_ir::ir::{BinaryOp, Expr, Indices, NodeRef, Stmt};
 use tnode::{DType, Scalar};
 
 use super::expr::Value;
-use super::{LegaliseError, Legaliser};
+use super::{LegaliseError, Legaliser, constant};
 
 /// An element whose index in one dimension is computed.
 pub(super) struct Computed<'a> {
@@ -39,7 +39,7 @@ impl Legaliser<'_> {
             return Ok(scatter(element, at, self.stored(dtype, new)));
         };
         // An index that is only read and converted is the same in all lanes of a vector if its parts are; a local would hide it.
-        let at = if is_read(&at) { at } else { self.shared(at, DType::I64) };
+        let at = if is_read(&at) { at } else { self.shared(at, self.caps.index) };
         let nothing = Expr::Const(Scalar::zero(dtype));
         let (old, _) = self.read(gather(element, at.clone(), nothing), element.node);
         let (a, b) = if op.takes_new_first() { (new, old) } else { (old, new) };
@@ -47,11 +47,26 @@ impl Legaliser<'_> {
         Ok(scatter(element, at, self.stored(dtype, combined)))
     }
 
-    /// A computed index as `i64`. Those of `u64` beyond its values become negative, hence stay outside of every dimension.
+    /// A computed index as [`crate::Caps::index`]. One that does not fit becomes negative, hence stays outside of every dimension.
     fn computed_index(&mut self, at: &Expr) -> Result<Expr, LegaliseError> {
         let (at, dtype) = self.value(at)?;
-        self.require(DType::I64, "gather", dtype)?;
-        Ok(if dtype == DType::I64 { at } else { self.convert(dtype, DType::I64, at)? })
+        let index = self.caps.index;
+        self.require(index, "gather", dtype)?;
+        if dtype == index {
+            return Ok(at);
+        }
+        if dtype.size_bytes() <= index.size_bytes() {
+            return self.convert(dtype, index, at);
+        }
+        let at = self.shared(at, dtype);
+        let fits = Expr::binary(BinaryOp::Le, at.clone(), constant(dtype, i64::from(i32::MAX)));
+        let short = self.convert(dtype, index, at.clone())?;
+        let below = match dtype {
+            DType::I64 => Expr::binary(BinaryOp::Lt, at, constant(dtype, 0)),
+            _ => return Ok(Expr::select(fits, short, constant(index, -1))),
+        };
+        let short = Expr::select(fits, short, constant(index, -1));
+        Ok(Expr::select(below, constant(index, -1), short))
     }
 }
 

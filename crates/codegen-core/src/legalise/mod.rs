@@ -13,7 +13,7 @@
 //! * `where` on every type; constants, embedded indices, reads of every kind;
 //! * conversions among `bool` (only from it), integers, `f32` and `f64`: saturating from floats. Integers outside
 //!   [`Caps::arithmetic`] are only converted to and from wider ones, and compared with nothing;
-//! * `gather` and plain `scatter` at an index that is an `i64`; `lane` and `lanes` on `u32x4`; logged values of every type;
+//! * `gather` and plain `scatter` at an index of the type [`Caps::index`]; `lane` and `lanes` on `u32x4`; logged values of every type;
 //! * bit casts between types of one size. Floats outside [`Caps::arithmetic`] occur only as what is read under a bit cast to
 //!   `u8` or `u16`, and as what such a cast back stores.
 //!

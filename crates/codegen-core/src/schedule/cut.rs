@@ -119,7 +119,7 @@ fn kernel(
     let abi = KernelAbi {
         name: String::new(),
         params: params(&ir, &names, fresh),
-        launch: launch(&ir, options),
+        launch: launch(&ir, caps, options),
         scratch_bytes: scratch_bytes(&ir.body, caps.alignment),
         log: log::lines(&ir).into(),
         cost: cost::cost(&ir),
@@ -172,23 +172,47 @@ fn access_of(node: NodeRef, fresh: bool, body: &[Stmt]) -> Access {
     }
 }
 
-fn launch(ir: &Routine, options: &super::ScheduleOptions) -> Launch {
-    match ir.body.as_slice() {
-        [Stmt::For { hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, .. }] if *limit > 0 => {
-            let extent = *limit as u64;
-            let each = cost::work(&ir.body, ir, &ir.locals()) / extent as f64;
-            let grain = (options.grain_work as f64 / each.max(1.0)).ceil() as u64;
-            Launch { extent, grain: grain.clamp(1, extent) }
+fn launch(ir: &Routine, caps: &Caps, options: &super::ScheduleOptions) -> Launch {
+    let extent = extent(&ir.body, caps.workgroups.is_some());
+    if extent <= 1 {
+        return Launch { extent: 1, grain: 1, threads: threads(&ir.body) };
+    }
+    let each = cost::work(&ir.body, ir, &ir.locals()) / extent as f64;
+    let grain = (options.grain_work as f64 / each.max(1.0)).ceil() as u64;
+    Launch { extent, grain: grain.clamp(1, extent), threads: threads(&ir.body) }
+}
+
+/// The iterations of the parallel loop that a body consists of, or of all that nest in it.
+fn extent(body: &[Stmt], nested: bool) -> u64 {
+    match body {
+        [Stmt::For { hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body, .. }]
+            if *limit > 0 =>
+        {
+            *limit as u64 * if nested { extent(body, nested) } else { 1 }
         }
-        _ => Launch { extent: 1, grain: 1 },
+        _ => 1,
     }
 }
 
-/// The scratch layout's size: each stack local in the order of declaration, rounded up to the alignment.
+/// The greatest product of the extents of nested workgroup loops.
+fn threads(body: &[Stmt]) -> u32 {
+    let each = body.iter().map(|stmt| match stmt {
+        Stmt::For { hi, kind: LoopKind::Workgroup, body, .. } => {
+            threads(body).saturating_mul(hi.limit.clamp(1, i64::from(u32::MAX)) as u32)
+        }
+        Stmt::For { body, .. } => threads(body),
+        _ => 1,
+    });
+    each.max().unwrap_or(1)
+}
+
+/// The scratch layout's size: each local that is not in registers, in the order of declaration, rounded up to the alignment.
 fn scratch_bytes(body: &[Stmt], alignment: usize) -> usize {
     let mut bytes = 0;
     walk::each_stmt(body, &mut |stmt| {
-        if let Stmt::Declare { dtype, dims, space: Space::Stack, .. } = stmt {
+        if let Stmt::Declare { dtype, dims, space, .. } = stmt
+            && *space != Space::Register
+        {
             let size = dims.iter().product::<usize>() * dtype.size_bytes();
             bytes += size.next_multiple_of(alignment.max(1));
         }

@@ -12,6 +12,7 @@
 // Steps.
 mod cut;
 mod fuse;
+mod grid;
 mod locals;
 mod normalize;
 mod numerics;
@@ -152,7 +153,7 @@ pub fn schedule_traced(
     on_pass("normalize", &routine);
 
     // From here on the order written determines every bit, and no step changes one.
-    numerics::make_explicit(&mut routine, options.fma);
+    numerics::make_explicit(&mut routine, options.fma, caps);
     on_pass("numerics", &routine);
 
     // What was just filled with a constant is not read back.
@@ -170,6 +171,12 @@ pub fn schedule_traced(
     // What one loop leaves in the cache, the next finds there.
     fuse::fuse(&mut routine);
     on_pass("fuse", &routine);
+
+    // On a GPU every independent iteration is a thread.
+    if caps.workgroups.is_some() {
+        grid::distribute(&mut routine);
+        on_pass("grid", &routine);
+    }
 
     // Outermost loops that are worth it may be split over threads.
     if options.parallel && caps.threads > 1 {

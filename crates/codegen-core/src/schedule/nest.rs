@@ -139,9 +139,11 @@ fn note_varying(expr: &Expr, var: LoopId, names: &Names, varying: &mut Vec<DType
     varies
 }
 
-/// Whether a body holds vector loops already.
-pub(super) fn has_vectors(body: &[Stmt]) -> bool {
+/// Whether a body holds loops over lanes already, or over the threads of a workgroup.
+pub(super) fn has_lanes(body: &[Stmt]) -> bool {
     let mut found = false;
-    walk::each_stmt(body, &mut |stmt| found |= matches!(stmt, Stmt::For { kind: LoopKind::Vector, .. }));
+    walk::each_stmt(body, &mut |stmt| {
+        found |= matches!(stmt, Stmt::For { kind: LoopKind::Vector | LoopKind::Workgroup, .. });
+    });
     found
 }

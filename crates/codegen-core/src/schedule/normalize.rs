@@ -20,7 +20,10 @@ fn normalized(stmt: Stmt) -> Block {
                 walk::substitute(&mut body, var, &Affine::var(var).plus_constant(lo));
             }
             normalize(&mut body);
-            let once = limit - lo == 1 && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. }));
+            // A workgroup loop of one iteration picks the thread that runs it.
+            let once = limit - lo == 1
+                && kind != LoopKind::Workgroup
+                && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. }));
             if once {
                 walk::substitute(&mut body, var, &Affine::constant(0));
                 return body;

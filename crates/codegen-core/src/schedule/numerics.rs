@@ -12,6 +12,7 @@ use tnode::{DType, Dims, Scalar};
 
 use super::FmaPolicy;
 use super::access::{self, Ranges};
+use crate::Caps;
 
 /// Partials of a contiguous reduction.
 const LANES: i64 = 32;
@@ -23,8 +24,8 @@ const SEQUENTIAL_CHUNK: i64 = 256;
 const CHUNKS: i64 = 65_536;
 
 /// Rewrites the routine so that evaluating it in the order written gives the bits its class promises.
-pub(super) fn make_explicit(routine: &mut Routine, policy: FmaPolicy) {
-    let fast = routine.numerics == Numerics::Fast;
+pub(super) fn make_explicit(routine: &mut Routine, policy: FmaPolicy, caps: &Caps) {
+    let fast = routine.numerics == Numerics::Fast && caps.workgroups.is_none();
     let (ranges, fresh, locals) = (Ranges::of(routine), routine.fresh(), routine.locals());
     let body = std::mem::take(&mut routine.body);
     let mut pass = Pass { fast, ranges, fresh, locals, routine };

@@ -55,7 +55,7 @@ fn reduces(body: &[Stmt]) -> bool {
 
 /// The loop that becomes lanes, and how many.
 fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
-    if nest::has_vectors(&nest.body) {
+    if nest::has_lanes(&nest.body) {
         return None;
     }
     let scored = nest.movable(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var), l));

@@ -39,7 +39,9 @@ impl Emitter<'_> {
     ) {
         let elements: usize = dims.iter().product();
         let home = match space {
-            Space::Stack => self.reserve(local, elements * dtype.size_bytes(), needs_zeros),
+            Space::Stack | Space::Workgroup | Space::Thread => {
+                self.reserve(local, elements * dtype.size_bytes(), needs_zeros)
+            }
             Space::Register if self.lane.is_some() => Home::Private(vec![self.zero_lanes(dtype); elements]),
             Space::Register if self.grouped.contains(&local) && dtype != DType::U32x4 => {
                 Home::Groups(vec![self.zero_lanes(dtype); elements.div_ceil(LANES)])

@@ -46,7 +46,7 @@ pub(crate) fn kernel(ir: Routine) -> Kernel {
     let abi = KernelAbi {
         name: format!("{}.k0", ir.name),
         params: memory.chain(indices).collect(),
-        launch: Launch { extent, grain: 1 },
+        launch: Launch { extent, grain: 1, threads: 1 },
         scratch_bytes: 0,
         log: lowered_ir::log::lines(&ir).into(),
         cost: Cost::default(),

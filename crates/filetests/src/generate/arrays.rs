@@ -21,7 +21,7 @@ impl Maker<'_, '_> {
             local: self.fresh.local_id(),
             dtype: *self.choices.pick(&TYPES),
             extent: 1 + self.choices.below(5) as i64,
-            space: *self.choices.pick(&[Space::Register, Space::Stack]),
+            space: *self.choices.pick(&[Space::Register, Space::Stack, Space::Workgroup, Space::Thread]),
         };
         let dims = [tile.extent as usize].into_iter().collect();
         let Tile { local, dtype, space, .. } = tile;
@@ -52,6 +52,8 @@ impl Maker<'_, '_> {
         let kinds = match tile.space {
             Space::Register => [LoopKind::Unrolled, LoopKind::Vector, LoopKind::Unrolled],
             Space::Stack => [LoopKind::Serial, LoopKind::Vector, LoopKind::Unrolled],
+            Space::Workgroup => [LoopKind::Serial, LoopKind::Workgroup, LoopKind::Workgroup],
+            Space::Thread => [LoopKind::Workgroup; 3],
         };
         vec![Stmt::looped(var, tile.extent, *self.choices.pick(&kinds), body)]
     }

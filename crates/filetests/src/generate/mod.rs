@@ -47,12 +47,15 @@ fn in_order(block: Block) -> Block {
     let looped = |stmt| match stmt {
         Stmt::For { var, lo, hi, kind, body } => {
             let kind = match kind {
-                LoopKind::Parallel => LoopKind::Serial,
+                LoopKind::Parallel | LoopKind::Workgroup => LoopKind::Serial,
                 // Registers are indexed by the variables of vector and unrolled loops.
                 LoopKind::Vector => LoopKind::Unrolled,
                 LoopKind::Serial | LoopKind::Unrolled => kind,
             };
             Stmt::For { var, lo, hi, kind, body: in_order(body) }
+        }
+        Stmt::Declare { local, dtype, dims, space } => {
+            Stmt::Declare { local, dtype, dims, space: space.of_one_thread() }
         }
         other => other,
     };
@@ -194,6 +197,7 @@ impl<'c, 'b> Maker<'c, 'b> {
         for (depth, &(var, extent)) in loops.iter().enumerate().rev() {
             let kind = match self.choices.below(8) {
                 4 if depth == 0 => LoopKind::Parallel,
+                7 if extent >= 1 => LoopKind::Workgroup,
                 5 => LoopKind::Unrolled,
                 6 if depth + 1 == loops.len() => self.innermost(extent, &body),
                 _ => LoopKind::Serial,

@@ -76,6 +76,8 @@ pub(super) fn caps() -> Caps {
         l2_bytes: 1 << 20,
         threads: 2,
         alignment: 64,
+        index: DType::I64,
+        workgroups: None,
     }
 }
 

@@ -119,8 +119,22 @@ pub enum LoopKind {
     Unrolled,
     /// The lanes of vectors: independent iterations, the bounds `0..n` constants, no loop inside.
     Vector,
-    /// Independent iterations, split over threads in contiguous ranges.
+    /// Independent iterations, split over threads in contiguous ranges. In a kernel for a target with workgroups, each iteration of
+    /// the outermost parallel loops is a thread, or a workgroup if there are workgroup loops inside.
     Parallel,
+    /// Independent iterations, each on a thread of its own of one workgroup; the bounds are constants `0..n`. All threads have done
+    /// all iterations before anything after the outermost such loop begins.
+    Workgroup,
+}
+
+impl LoopKind {
+    /// Whether iterations are independent, so that their order cannot be observed.
+    pub fn is_independent(self) -> bool {
+        match self {
+            LoopKind::Serial | LoopKind::Unrolled => false,
+            LoopKind::Vector | LoopKind::Parallel | LoopKind::Workgroup => true,
+        }
+    }
 }
 
 impl fmt::Display for LoopKind {
@@ -130,6 +144,7 @@ impl fmt::Display for LoopKind {
             LoopKind::Unrolled => "unrolled",
             LoopKind::Vector => "vector",
             LoopKind::Parallel => "parallel",
+            LoopKind::Workgroup => "workgroup",
         })
     }
 }
@@ -141,6 +156,21 @@ pub enum Space {
     Register,
     /// In the kernel's scratch memory, one copy per thread.
     Stack,
+    /// In the memory that the threads of a workgroup share.
+    Workgroup,
+    /// In private memory of the threads of a workgroup, each of which has a part: the first indices are the variables of the
+    /// workgroup loops around.
+    Thread,
+}
+
+impl Space {
+    /// Where the local lives if one thread runs everything.
+    pub fn of_one_thread(self) -> Space {
+        match self {
+            Space::Register => Space::Register,
+            Space::Stack | Space::Workgroup | Space::Thread => Space::Stack,
+        }
+    }
 }
 
 impl fmt::Display for Space {
@@ -148,6 +178,8 @@ impl fmt::Display for Space {
         f.write_str(match self {
             Space::Register => "register",
             Space::Stack => "stack",
+            Space::Workgroup => "workgroup",
+            Space::Thread => "thread",
         })
     }
 }

@@ -475,7 +475,7 @@ impl<'t> Parser<'t> {
         self.advance();
         self.locals.insert(local);
         let (dtype, dims) = (self.dtype()?, self.dims()?);
-        let space = self.word("`register` or `stack`", space)?;
+        let space = self.word("`register`, `stack`, `workgroup` or `thread`", space)?;
         Ok(Stmt::Declare { local, dtype, dims, space })
     }
 
@@ -521,6 +521,7 @@ impl<'t> Parser<'t> {
             Token::Word("unrolled") => LoopKind::Unrolled,
             Token::Word("vector") => LoopKind::Vector,
             Token::Word("parallel") => LoopKind::Parallel,
+            Token::Word("workgroup") => LoopKind::Workgroup,
             _ => return LoopKind::Serial,
         };
         self.advance();
@@ -547,6 +548,8 @@ fn space(word: &str) -> Option<Space> {
     match word {
         "register" => Some(Space::Register),
         "stack" => Some(Space::Stack),
+        "workgroup" => Some(Space::Workgroup),
+        "thread" => Some(Space::Thread),
         _ => None,
     }
 }

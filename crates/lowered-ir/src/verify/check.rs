@@ -39,6 +39,7 @@ pub(super) fn statements(
         locals: locals.clone(),
         seen_loops: BTreeSet::new(),
         seen_locals: BTreeSet::new(),
+        thread_loops: BTreeMap::new(),
         merge: None,
         repeats: 1,
         statements: 0,
@@ -84,6 +85,8 @@ struct Checker<'r> {
     locals: Locals,
     seen_loops: BTreeSet<LoopId>,
     seen_locals: BTreeSet<LocalId>,
+    /// How many workgroup loops each thread local is touched in.
+    thread_loops: BTreeMap<LocalId, usize>,
     /// The node that the merge buffer was read as.
     merge: Option<NodeRef>,
     /// How often unrolling repeats the current statement.
@@ -160,8 +163,7 @@ impl<'r> Checker<'r> {
 
     /// V23, and every value.
     fn log(&mut self, parts: &[LogPart]) -> Checked {
-        let unordered = |kind: LoopKind| matches!(kind, LoopKind::Vector | LoopKind::Parallel);
-        if let Some((var, kind)) = self.enclosing.iter().find(|(_, kind)| unordered(*kind)) {
+        if let Some((var, kind)) = self.enclosing.iter().find(|(_, kind)| kind.is_independent()) {
             return Err(Violation::LogInLoop { kind: independence::kind(*kind), var: var.to_string() });
         }
         parts.iter().filter_map(LogPart::value).try_for_each(|value| self.expr(value, 1).map(drop))
@@ -211,6 +213,11 @@ impl<'r> Checker<'r> {
                 let found = format!("{lo}..{end}");
                 Err(Violation::VectorBounds { var: var(), found, max: self.limits.vector_extent })
             }
+            LoopKind::Workgroup if lo != 0 || hi.symbol.is_some() || !lanes.contains(&hi.limit) => {
+                let end = if hi.symbol.is_some() { "a symbol".into() } else { hi.limit.to_string() };
+                let found = format!("{lo}..{end}");
+                Err(Violation::WorkgroupBounds { var: var(), found, max: self.limits.vector_extent })
+            }
             _ => Ok(()),
         }
     }
@@ -234,7 +241,9 @@ impl<'r> Checker<'r> {
         self.enclosing.pop();
         match kind {
             LoopKind::Serial | LoopKind::Unrolled => Ok(()),
-            LoopKind::Vector | LoopKind::Parallel => self.independent(&Loop { var, kind, body }),
+            LoopKind::Vector | LoopKind::Parallel | LoopKind::Workgroup => {
+                self.independent(&Loop { var, kind, body })
+            }
         }
     }
 
@@ -299,12 +308,19 @@ impl<'r> Checker<'r> {
     // Indices.
 
     /// V10 to V13 on an access of an array in scope.
-    fn access(&self, array: Array, index: &Indices, guard: &Guard) -> Checked {
+    fn access(&mut self, array: Array, index: &Indices, guard: &Guard) -> Checked {
         self.access_but(array, index, guard, None)
     }
 
     /// As [`access`](Self::access), but that the index in the dimension `computed` is computed.
-    fn access_but(&self, array: Array, index: &Indices, guard: &Guard, computed: Option<usize>) -> Checked {
+    fn access_but(
+        &mut self,
+        array: Array,
+        index: &Indices,
+        guard: &Guard,
+        computed: Option<usize>,
+    ) -> Checked {
+        self.thread_index(array, index)?;
         let (dims, space) = self.shape(array);
         if dims.len() != index.len() {
             return Err(Violation::Arity {
@@ -372,6 +388,25 @@ impl<'r> Checker<'r> {
                 Err(Violation::RegisterIndex { local: local.to_string(), var: var.to_string() })
             }
             None => Ok(()),
+        }
+    }
+
+    /// V24.
+    fn thread_index(&mut self, array: Array, index: &Indices) -> Checked {
+        let Array::Local(local) = array else { return Ok(()) };
+        let Some(decl) = self.locals.get(&local).filter(|decl| decl.space == Space::Thread) else {
+            return Ok(());
+        };
+        let loops = self.enclosing.iter().filter(|(_, kind)| *kind == LoopKind::Workgroup);
+        let threads: Vec<LoopId> = loops.map(|&(var, _)| var).collect();
+        let is_own = |(at, &var): (usize, &LoopId)| {
+            let extent = self.ranges.of(var.into()).hi + 1;
+            index.get(at) == Some(&Affine::var(var)) && decl.dims.get(at).is_some_and(|&d| d as i64 == extent)
+        };
+        let same_loops = *self.thread_loops.entry(local).or_insert(threads.len()) == threads.len();
+        match !threads.is_empty() && same_loops && threads.iter().enumerate().all(is_own) {
+            true => Ok(()),
+            false => Err(Violation::ThreadIndex { local: local.to_string() }),
         }
     }
 
@@ -445,7 +480,7 @@ impl<'r> Checker<'r> {
         }
     }
 
-    fn get(&self, node: NodeRef, index: &Indices, guard: &Guard) -> Checked<DType> {
+    fn get(&mut self, node: NodeRef, index: &Indices, guard: &Guard) -> Checked<DType> {
         self.node(node)?;
         self.access(Array::Node(node), index, guard)?;
         Ok(self.dtype(Array::Node(node)))
@@ -470,7 +505,7 @@ impl<'r> Checker<'r> {
         types::computed_index(found, || self.named(array))
     }
 
-    fn get_guarded(&self, guard: &Guard, node: NodeRef, index: &Indices) -> Checked<DType> {
+    fn get_guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices) -> Checked<DType> {
         for range in guard {
             self.index(&range.index, &Guard::new())?;
         }
@@ -488,7 +523,7 @@ impl<'r> Checker<'r> {
         Ok(dtype)
     }
 
-    fn get_local(&self, local: LocalId, index: &Indices) -> Checked<DType> {
+    fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<DType> {
         self.local(local)?;
         self.access(Array::Local(local), index, &Guard::new())?;
         Ok(self.dtype(Array::Local(local)))

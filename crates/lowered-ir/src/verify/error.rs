@@ -135,6 +135,26 @@ pub enum Violation {
         /// The limit.
         max: i64,
     },
+    /// V25.
+    #[error(
+        "V25: the workgroup loop over {var} is {found}, expected 0..n with a constant n within 1..={max}"
+    )]
+    WorkgroupBounds {
+        /// The loop variable.
+        var: String,
+        /// The bounds.
+        found: String,
+        /// The limit.
+        max: i64,
+    },
+    /// V24.
+    #[error(
+        "V24: thread local {local} is touched here, expected it in the same workgroup loops everywhere, their variables as its first indices, and their extents as its first dimensions"
+    )]
+    ThreadIndex {
+        /// The local.
+        local: String,
+    },
     /// V9.
     #[error("V9: the loop over {inner} is in the vector loop over {outer}, expected no loop there")]
     LoopInVector {

@@ -91,7 +91,11 @@ pub(super) fn check(
 }
 
 pub(super) fn kind(kind: LoopKind) -> &'static str {
-    if kind == LoopKind::Vector { "vector" } else { "parallel" }
+    match kind {
+        LoopKind::Vector => "vector",
+        LoopKind::Workgroup => "workgroup",
+        _ => "parallel",
+    }
 }
 
 /// Everything a body touches.

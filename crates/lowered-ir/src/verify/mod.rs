@@ -9,7 +9,7 @@
 //!
 //! * **V1** The routine and its symbols have identifiers for names; no two symbols have the same name.
 //! * **V2** A symbol has a range `0..n` with `1 <= n <=` [`Limits::extent`].
-//! * **V3** A node takes at most [`Limits::node_bytes`], a stack local at most [`Limits::local_bytes`], a register local has
+//! * **V3** A node takes at most [`Limits::node_bytes`], another local at most [`Limits::local_bytes`], a register local has
 //!   at most [`Limits::register_elems`] elements, where a dimension of 0 counts as 1; no array has more than
 //!   [`Limits::rank`] dimensions.
 //!
@@ -57,7 +57,13 @@
 //! * **V21** A computed index is of an integer type and stands for one of the array's dimensions, in which the index written is 0. An
 //!   accumulating store has an operation that accumulates ([`BinaryOp::accumulates`](crate::ir::BinaryOp::accumulates)).
 //! * **V22** A lane of a `u32x4` is 0 to 3.
-//! * **V23** Nothing is logged in a vector or parallel loop: its iterations have no order.
+//! * **V23** Nothing is logged in a vector, parallel or workgroup loop: its iterations have no order.
+//!
+//! # Workgroups
+//!
+//! * **V24** A thread local is touched in workgroup loops only. Its first indices are the variables of all of them around, its first
+//!   dimensions their extents, and everywhere they are as many, so that each thread has a part of its own.
+//! * **V25** A workgroup loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`].
 //!
 //! # Merge buffer
 //!
@@ -65,8 +71,8 @@
 //!
 //! # Independent iterations
 //!
-//! * **V19** No node is zeroed in a vector or parallel loop.
-//! * **V20** Iterations of a vector or parallel loop touch different elements of whatever they write. For each node, and
+//! * **V19** No node is zeroed in a vector, parallel or workgroup loop.
+//! * **V20** Iterations of a vector, parallel or workgroup loop touch different elements of whatever they write. For each node, and
 //!   each local declared outside the loop, that is written in the loop, one of its dimensions must *separate* all reads and
 //!   writes of it in the loop. See [`independence`] for when a dimension does.
 
@@ -92,13 +98,13 @@ pub struct Limits {
     pub statements: u64,
     /// Size of a node in bytes.
     pub node_bytes: u64,
-    /// Size of a stack local in bytes.
+    /// Size of a local that is not in registers, in bytes.
     pub local_bytes: u64,
     /// Elements of a register local.
     pub register_elems: u64,
     /// Dimensions of an array.
     pub rank: usize,
-    /// Lanes of a vector loop.
+    /// Lanes of a vector loop, iterations of a workgroup loop.
     pub vector_extent: i64,
     /// Greatest end of a loop or symbol range, and the negative of the least; most iterations of a loop.
     pub extent: i64,

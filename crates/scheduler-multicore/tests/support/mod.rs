@@ -75,7 +75,7 @@ pub fn symbol(name: &str, range: i64) -> Symbol {
 }
 
 pub fn abi(name: &str, params: Vec<Param>) -> KernelAbi {
-    let launch = Launch { extent: 1, grain: 1 };
+    let launch = Launch { extent: 1, grain: 1, threads: 1 };
     KernelAbi {
         name: name.to_owned(),
         params,

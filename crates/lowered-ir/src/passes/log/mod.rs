@@ -116,7 +116,13 @@ impl Logger<'_> {
                     line.name(remark);
                 }));
             }
-            Stmt::Declare { .. } | Stmt::Log { .. } => out.push(stmt.clone()),
+            Stmt::Declare { local, dtype, dims, space } => out.push(Stmt::Declare {
+                local: *local,
+                dtype: *dtype,
+                dims: dims.clone(),
+                space: space.of_one_thread(),
+            }),
+            Stmt::Log { .. } => out.push(stmt.clone()),
         }
     }
 
@@ -222,7 +228,7 @@ fn mentions(value: &Expr, read: &Expr) -> bool {
 /// Iterations that log are in order; registers stay where the indices of unrolled loops pick them.
 fn in_order(kind: LoopKind) -> LoopKind {
     match kind {
-        LoopKind::Serial | LoopKind::Parallel => LoopKind::Serial,
+        LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => LoopKind::Serial,
         LoopKind::Unrolled | LoopKind::Vector => LoopKind::Unrolled,
     }
 }
