@@ -23,6 +23,7 @@
 mod corpus; // what is run, and what it is compared with
 mod device; // through a device's own transfers and launches
 mod generated; // routines drawn at random
+pub mod gpu; // an adapter, or skip
 mod host; // kernels of this process, called directly
 mod logged; // with every value logged
 mod report;
