@@ -5,6 +5,7 @@
 
 mod case;
 mod cases;
+mod device;
 mod machine;
 mod measure;
 #[path = "../../crates/arrayjit/examples/digits/network.rs"]
@@ -16,6 +17,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Result, ensure};
 use arrayjit::{Backend, Settings};
 use clap::Parser;
+use device::{Measuree, Overhead};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", about = "Checks and times the benchmark cases")]
@@ -59,13 +61,22 @@ fn run(cli: &Cli) -> Result<()> {
     let selected: Vec<_> = cases::all().into_iter().filter(|case| case.name.contains(&cli.filter)).collect();
     ensure!(!selected.is_empty(), "no case has a name that contains `{}`", cli.filter);
 
-    let machine = machine::Machine::measure(cli.smoke);
-    println!("{}: {} thread(s), {machine}", backend.device().name(), cli.threads);
+    let measuree = Measuree::of(&backend);
+    if let Some(earlier) = &earlier {
+        earlier.check_comparable(&measuree)?;
+    }
+    let machine = measuree.is_host.then(|| machine::Machine::measure(cli.smoke));
+    match &machine {
+        Some(machine) => println!("{measuree}: {} thread(s), {machine}", cli.threads),
+        None => println!("{measuree}"),
+    }
+    let overhead = Overhead::measure(&backend)?;
+    println!("{overhead}");
     println!("{}", report::HEADING);
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
-    let mut results = report::Report::new(cli.threads);
+    let mut results = report::Report::new(cli.threads, measuree, overhead);
     for case in &selected {
-        let result = measure::measure(&backend, case, &machine, effort)?;
+        let result = measure::measure(&backend, case, machine.as_ref(), effort)?;
         println!("{}", report::line(case.name, &result, earlier.as_ref()));
         results.insert(case.name, result);
     }

@@ -26,7 +26,7 @@ pub(crate) struct Measured {
     pub(crate) gbps: f64,
     /// The 90th minus the 10th percentile, relative to the median.
     pub(crate) spread: f64,
-    /// The time that the measured peaks allow over the median time.
+    /// The time that the measured peaks of this machine's cores allow over the median time; 0 on other devices.
     pub(crate) roofline: f64,
     /// Whether the result was verified; always true, since a wrong result fails the run.
     pub(crate) checked: bool,
@@ -52,7 +52,12 @@ struct Ready {
 /// # Errors
 ///
 /// Whatever stops the case from running, and a wrong result.
-pub(crate) fn measure(backend: &Backend, case: &Case, machine: &Machine, effort: Effort) -> Result<Measured> {
+pub(crate) fn measure(
+    backend: &Backend,
+    case: &Case,
+    machine: Option<&Machine>,
+    effort: Effort,
+) -> Result<Measured> {
     let inputs: Vec<Option<HostArray>> = case.nodes.iter().map(|node| node.array()).collect::<Result<_>>()?;
     let start = Instant::now();
     let ready = prepare(backend, case, &inputs)?;
@@ -172,7 +177,7 @@ fn interpreted(case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<f64>> {
     Ok(ready.routine.context().to_host(&ready.output)?.values())
 }
 
-fn summary(case: &Case, machine: &Machine, times: &[f64], cold: Duration) -> Measured {
+fn summary(case: &Case, machine: Option<&Machine>, times: &[f64], cold: Duration) -> Measured {
     let at = |q: f64| times[((times.len() - 1) as f64 * q).round() as usize];
     let us = at(0.5);
     Measured {
@@ -182,7 +187,7 @@ fn summary(case: &Case, machine: &Machine, times: &[f64], cold: Duration) -> Mea
         gflops: case.flops / us / 1e3,
         gbps: case.bytes / us / 1e3,
         spread: (at(0.9) - at(0.1)) / us,
-        roofline: machine.least_us(case.flops, case.bytes) / us,
+        roofline: machine.map_or(0.0, |machine| machine.least_us(case.flops, case.bytes) / us),
         checked: true,
     }
 }

@@ -1,0 +1,95 @@
+//! What is measured: the device's name, whether it only stands in for hardware, and what starting a routine costs there.
+
+use std::{fmt, time::Instant};
+
+use anyhow::Result;
+use arrayjit::{Backend, HostArray, TensorNode};
+use serde::{Deserialize, Serialize};
+
+/// Runs before the amortised cost of one is taken.
+const RUNS: u32 = 256;
+
+/// The device that a report is about. Written as JSON: fields may be added, none renamed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measuree {
+    /// The device, and the adapter's name where it has one.
+    pub(crate) name: String,
+    /// Whether processors imitate a GPU, so that its figures say nothing about one.
+    pub(crate) software: bool,
+    /// Whether the measured peaks of this machine's cores bound it.
+    pub(crate) is_host: bool,
+}
+
+/// What a routine of one addition costs. Written as JSON: fields may be added, none renamed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Overhead {
+    /// Microseconds of a run among many in a row.
+    pub(crate) run_us: f64,
+    /// Microseconds of a run that is waited for, the median.
+    pub(crate) wait_us: f64,
+}
+
+impl Measuree {
+    /// The device of a backend.
+    pub(crate) fn of(backend: &Backend) -> Measuree {
+        let properties = backend.device().driver().static_properties();
+        let property =
+            |name: &str| properties.iter().find(|(n, _)| *n == name).map(|(_, value)| value.clone());
+        let adapter = property("adapter").map_or_else(String::new, |adapter| format!(" ({adapter})"));
+        Measuree {
+            name: backend.device().name() + &adapter,
+            software: property("software").is_some_and(|value| value == "true"),
+            is_host: backend.codegen().caps().workgroups.is_none(),
+        }
+    }
+}
+
+impl fmt::Display for Measuree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = if self.software { ", SOFTWARE ADAPTER: not the speed of a GPU" } else { "" };
+        write!(f, "{}{label}", self.name)
+    }
+}
+
+impl Overhead {
+    /// Measures on a routine that adds two numbers.
+    ///
+    /// # Errors
+    ///
+    /// Whatever stops the routine from running.
+    pub(crate) fn measure(backend: &Backend) -> Result<Overhead> {
+        let x = TensorNode::builder("x").dims([1]).build()?;
+        let y = TensorNode::builder("y").dims([1]).build()?;
+        let code = backend.compile("y[i] := x[i] + 1", [&x, &y])?;
+        let context = backend.context()?.init_from_host(&x, &HostArray::from_slice(&[1.0f32], [1])?)?;
+        let routine = code.link(&context)?;
+        let waited = || -> Result<f64> {
+            let start = Instant::now();
+            routine.run(&[])?.sync()?;
+            Ok(micros(start))
+        };
+        waited()?;
+        let mut waits = (0..31).map(|_| waited()).collect::<Result<Vec<f64>>>()?;
+        waits.sort_by(f64::total_cmp);
+        let start = Instant::now();
+        for _ in 1..RUNS {
+            routine.run(&[])?;
+        }
+        routine.run(&[])?.sync()?;
+        Ok(Overhead { run_us: micros(start) / f64::from(RUNS), wait_us: waits[waits.len() / 2] })
+    }
+}
+
+impl fmt::Display for Overhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "an empty routine takes {:.1} us among many, {:.1} us when waited for",
+            self.run_us, self.wait_us
+        )
+    }
+}
+
+fn micros(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e6
+}
