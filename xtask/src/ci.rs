@@ -1,7 +1,8 @@
 //! What continuous integration runs, on any machine: a table of stages with their minute budgets.
 //!
 //! The budgets are for two cores and a clean clone. A stage over its budget is reported, not failed: machines differ. The
-//! test stage is last, so that the output ends with the test runner's closing lines.
+//! test stage is last, so that the output ends with the test runner's closing lines. Before anything is compiled, the tools that
+//! tests of GPU code need are brought: here, unlike on a developer's machine, a missing one fails.
 
 use std::{
     process::Command,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use xtask::gpu_tools::{Tool, ensure_chromium, ensure_lavapipe, environment};
 
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
@@ -26,24 +28,25 @@ struct Stage {
     name: &'static str,
     minutes: u64,
     command: Vec<String>,
-    env: &'static [(&'static str, &'static str)],
+    env: Vec<(&'static str, String)>,
 }
 
 impl Stage {
     fn new(name: &'static str, minutes: u64, command: &str) -> Stage {
-        Stage { name, minutes, command: command.split(' ').map(String::from).collect(), env: &[] }
+        Stage { name, minutes, command: command.split(' ').map(String::from).collect(), env: Vec::new() }
     }
 
-    fn env(mut self, env: &'static [(&'static str, &'static str)]) -> Stage {
-        self.env = env;
+    fn env(mut self, env: impl IntoIterator<Item = (&'static str, String)>) -> Stage {
+        self.env.extend(env);
         self
     }
 }
 
 /// Runs every stage in order; the first failure stops.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let gpu = gpu_environment()?;
     let mut stages = long_stages(args);
-    stages.extend(short_stages());
+    stages.extend(short_stages(&gpu));
     let total: u64 = stages.iter().map(|s| s.minutes).sum();
     println!("{} stages, {total} minutes budgeted on two cores", stages.len());
     let mut took = Vec::new();
@@ -59,16 +62,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// What tests need to find the GPU tools, and to fail without them.
+fn gpu_environment() -> Result<Vec<(&'static str, String)>> {
+    let found = |tool: &Tool| println!("{} {} ({})", tool.name, tool.version, tool.path.display());
+    let mut variables = match std::env::var_os("VK_DRIVER_FILES") {
+        // A driver that somebody chose: the tests inherit the variable.
+        Some(_) => Vec::new(),
+        None => {
+            let driver = ensure_lavapipe().context("a driver for GPU tests")?;
+            found(&driver);
+            environment(&driver)?
+        }
+    };
+    found(&ensure_chromium().context("a browser for GPU tests")?);
+    variables.push(("REQUIRE_GPU_TOOLS", "1".into()));
+    Ok(variables)
+}
+
 /// The gate of every change.
-fn short_stages() -> Vec<Stage> {
+fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     vec![
         Stage::new("format", 1, "cargo fmt --all --check"),
         Stage::new("lints", 4, "cargo clippy --workspace --all-targets --quiet -- -D warnings"),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
-            .env(&[("RUSTDOCFLAGS", "-D warnings")]),
+            .env([("RUSTDOCFLAGS", "-D warnings".into())]),
         Stage::new("main job", 5, "cargo run --quiet --release -p arrayjit --example digits"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
-        Stage::new("tests", 9, "cargo test --workspace"),
+        Stage::new("tests", 12, "cargo test --workspace").env(gpu.iter().cloned()),
     ]
 }
 
@@ -88,8 +108,10 @@ fn long_stages(args: &Args) -> Vec<Stage> {
     let sanitizer = "cargo +nightly test -p scheduler-multicore -p device-runtime --lib --tests --target x86_64-unknown-linux-gnu";
     let mut stages = Vec::from(fuzz);
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
-    stages.push(Stage::new("accuracy", 10, accuracy).env(&[("ACCURACY", "full")]));
-    stages.push(Stage::new("address sanitizer", 10, sanitizer).env(&[("RUSTFLAGS", "-Zsanitizer=address")]));
+    stages.push(Stage::new("accuracy", 10, accuracy).env([("ACCURACY", "full".into())]));
+    stages.push(
+        Stage::new("address sanitizer", 10, sanitizer).env([("RUSTFLAGS", "-Zsanitizer=address".into())]),
+    );
     stages
 }
 
@@ -100,7 +122,7 @@ fn execute(stage: &Stage) -> Result<()> {
     }
     let (program, args) = stage.command.split_first().context("a stage without a command")?;
     let mut command = Command::new(program);
-    command.args(args).current_dir(xtask::root()).envs(stage.env.iter().copied());
+    command.args(args).current_dir(xtask::root()).envs(stage.env.iter().cloned());
     // Cargo sets these for xtask itself; a nested cargo with another toolchain must not inherit them.
     command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     let status = command.status().with_context(|| format!("starting `{}`", stage.command.join(" ")))?;

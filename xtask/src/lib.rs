@@ -1,5 +1,6 @@
-//! The checks behind `cargo xtask` that also run as tests.
+//! The parts of `cargo xtask` that tests use as well.
 
+pub mod gpu_tools;
 pub mod tidy;
 
 use std::path::PathBuf;

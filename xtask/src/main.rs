@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bless;
 mod ci;
+mod gpu;
 mod lir;
 
 #[derive(Parser)]
@@ -25,6 +26,8 @@ enum Task {
     Bench(bench::Args),
     /// Run what continuous integration runs; `--full` adds the long checks.
     Ci(ci::Args),
+    /// Bring what GPU tests need under `target/gpu-tools`: a software Vulkan driver, and Chromium on request.
+    GpuTools(gpu::Args),
     /// Rewrite the expected texts of tests.
     Bless(bless::Args),
     /// Look at a `.lir` file: print, verify, transform or run its routines.
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Task::Tidy => xtask::tidy::run(),
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
+        Task::GpuTools(args) => gpu::run(&args),
         Task::Bless(args) => bless::run(&args),
         Task::Lir(args) => lir::run(&args),
     };

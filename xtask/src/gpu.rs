@@ -1,0 +1,31 @@
+//! `cargo xtask gpu-tools`: brings a software Vulkan driver, and Chromium if asked, and says how to use them.
+
+use anyhow::Result;
+use xtask::gpu_tools::{ensure_chromium, ensure_lavapipe, environment};
+
+/// Options of `cargo xtask gpu-tools`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Bring Chromium as well, for the tests of exported web pages.
+    #[arg(long)]
+    chromium: bool,
+    /// Print nothing but the environment, a `NAME=value` on each line: `env $(cargo xtask gpu-tools --env) cargo test`.
+    #[arg(long)]
+    env: bool,
+}
+
+/// Brings the tools and prints what there is.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let driver = ensure_lavapipe()?;
+    let browser = args.chromium.then(ensure_chromium).transpose()?;
+    if !args.env {
+        for tool in [Some(&driver), browser.as_ref()].into_iter().flatten() {
+            println!("{} {} ({})", tool.name, tool.version, tool.path.display());
+        }
+        println!("Use it with this environment (`cargo xtask gpu-tools --env` prints only that):");
+    }
+    for (name, value) in environment(&driver)? {
+        println!("{name}={value}");
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! What the tests of GPU code need and a machine without a GPU lacks: a software Vulkan driver, and a browser.
+//!
+//! The driver is Mesa's lavapipe, taken from the distribution's own packages and unpacked under `target/gpu-tools`, so that the
+//! machine's drivers stay as they are: only libraries that it needs are installed, by the package manager. Chromium is installed
+//! whole. What is present already is left alone, so asking again costs milliseconds.
+
+mod apt;
+mod chromium;
+mod lavapipe;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+pub use chromium::{ensure_chromium, find_chromium};
+pub use lavapipe::ensure_lavapipe;
+
+/// A tool that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// What it is.
+    pub name: &'static str,
+    /// As its maker counts.
+    pub version: String,
+    /// The driver's manifest, or the program.
+    pub path: PathBuf,
+}
+
+/// Where everything lies that is brought here and not installed.
+pub fn folder() -> PathBuf {
+    crate::root().join("target/gpu-tools")
+}
+
+/// The environment in which programs find the driver and nothing else, and keep what it compiles between runs.
+///
+/// # Errors
+///
+/// Folders that cannot be made.
+pub fn environment(driver: &Tool) -> Result<Vec<(&'static str, String)>> {
+    let cache = folder().join("shader-cache");
+    std::fs::create_dir_all(&cache).with_context(|| format!("making {}", cache.display()))?;
+    let mut variables = vec![
+        ("VK_DRIVER_FILES", driver.path.display().to_string()),
+        ("MESA_SHADER_CACHE_DIR", cache.display().to_string()),
+    ];
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        variables.push(("XDG_RUNTIME_DIR", runtime_folder()?.display().to_string()));
+    }
+    Ok(variables)
+}
+
+/// A folder that only this user may read, as the window-system libraries that the driver loads ask for.
+fn runtime_folder() -> Result<PathBuf> {
+    let folder = folder().join("runtime");
+    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(folder)
+}

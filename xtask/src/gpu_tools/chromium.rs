@@ -1,0 +1,38 @@
+//! A browser with WebGPU.
+
+use std::{path::PathBuf, process::Command};
+
+use anyhow::{Context, Result};
+
+use super::{Tool, apt};
+
+/// The names under which distributions install it, and its maker's own.
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Chromium on this machine: what `CHROMIUM` in the environment names, or the first of its usual names on the search path.
+pub fn find_chromium() -> Option<Tool> {
+    let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
+    let path = named.or_else(|| NAMES.iter().find_map(|name| on_path(name)))?;
+    let said = apt::output(Command::new(&path).arg("--version")).ok()?;
+    let version = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    Some(Tool { name: "Chromium", version: version.to_owned(), path })
+}
+
+/// Chromium, installed by the package manager if there is none.
+///
+/// # Errors
+///
+/// Machines without Debian's packages, archives out of reach, and users who may not install.
+pub fn ensure_chromium() -> Result<Tool> {
+    if let Some(tool) = find_chromium() {
+        return Ok(tool);
+    }
+    apt::release()?;
+    apt::install(&["chromium".to_owned()])?;
+    find_chromium().context("the package chromium is installed, and no Chromium says its version")
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
