@@ -43,6 +43,7 @@ pub mod caps; // what a target can do
 pub mod legalise; // down to what it can do
 pub mod schedule; // routine -> kernels in order
 
+pub mod form; // which kernels workgroups can run
 pub mod kernel; // what is compiled
 
 pub mod contract; // what a codegen implements
@@ -57,6 +58,7 @@ pub mod interpreted; // the codegen that compiles nothing
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{Caps, DTypeSet, Workgroups};
 pub use contract::{Code, Codegen, CodegenError, Compiler, Listing, Renderer};
+pub use form::{FormError, check_form};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};

@@ -12,9 +12,12 @@ use lowered_ir::ir::{
 use lowered_ir::log;
 
 use super::{access, cost, rename, stack, temps::node_bytes};
-use crate::Caps;
 use crate::artifact::{Access, KernelAbi, Launch, Param};
 use crate::kernel::{Kernel, KernelCall, Slot};
+use crate::{Caps, form};
+
+/// The most bytes of local nodes that a thread of a GPU keeps to itself.
+const PRIVATE_BYTES: usize = 256;
 
 /// The kernels of a routine and their calls; every memory argument is still a node or the merge buffer. `fresh` are the
 /// nodes whose values from before the routine nobody reads.
@@ -25,7 +28,9 @@ pub(super) fn cut(
     options: &super::ScheduleOptions,
 ) -> (Vec<Kernel>, Vec<KernelCall>) {
     let mut groups = groups(&routine.body);
-    stack::promote(&mut groups, routine, options.stack_bytes);
+    // Private memory of a GPU's thread is small.
+    let limit = if caps.workgroups.is_some() { PRIVATE_BYTES } else { usize::MAX };
+    stack::promote(&mut groups, routine, options.stack_bytes.min(limit));
     let mut kernels = Vec::new();
     let mut calls = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
@@ -196,14 +201,7 @@ fn extent(body: &[Stmt], nested: bool) -> u64 {
 
 /// The greatest product of the extents of nested workgroup loops.
 fn threads(body: &[Stmt]) -> u32 {
-    let each = body.iter().map(|stmt| match stmt {
-        Stmt::For { hi, kind: LoopKind::Workgroup, body, .. } => {
-            threads(body).saturating_mul(hi.limit.clamp(1, i64::from(u32::MAX)) as u32)
-        }
-        Stmt::For { body, .. } => threads(body),
-        _ => 1,
-    });
-    each.max().unwrap_or(1)
+    form::threads(body).min(u64::from(u32::MAX)) as u32
 }
 
 /// The scratch layout's size: each local that is not in registers, in the order of declaration, rounded up to the alignment.

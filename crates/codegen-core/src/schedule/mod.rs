@@ -12,7 +12,7 @@
 // Steps.
 mod cut;
 mod fuse;
-mod grid;
+mod gpu;
 mod locals;
 mod normalize;
 mod numerics;
@@ -141,8 +141,15 @@ pub fn schedule_traced(
 ) -> Result<ScheduledRoutine, ScheduleError> {
     // Only nodes with memory are left.
     refuse_virtual(routine)?;
-    let fresh = fresh_nodes(routine);
     let mut routine = routine.clone();
+
+    // Nests of a GPU are kernels of their own, so what they share is memory.
+    if caps.workgroups.is_some() {
+        gpu::plain(&mut routine);
+        gpu::spill(&mut routine);
+        on_pass("spill", &routine);
+    }
+    let fresh = fresh_nodes(&routine);
 
     // A local node is written whole, or zeroed, before anything reads it: its memory may hold anything when a run begins.
     locals::initialize(&mut routine);
@@ -161,7 +168,7 @@ pub fn schedule_traced(
     on_pass("starts", &routine);
 
     // The contiguous axis of each nest is innermost and cut into vectors; contractions are register tiles.
-    if options.vectorize && caps.vector_bytes > 0 {
+    if options.vectorize && caps.vector_bytes > 0 && caps.workgroups.is_none() {
         let mut names = names::Names::of(&routine);
         routine.body = vectorize::vectorize(routine.body, caps, &mut names);
         normalize::normalize(&mut routine.body);
@@ -172,14 +179,14 @@ pub fn schedule_traced(
     fuse::fuse(&mut routine);
     on_pass("fuse", &routine);
 
-    // On a GPU every independent iteration is a thread.
+    // On a GPU independent iterations are threads and workgroups.
     if caps.workgroups.is_some() {
-        grid::distribute(&mut routine);
+        gpu::distribute(&mut routine);
         on_pass("grid", &routine);
     }
 
     // Outermost loops that are worth it may be split over threads.
-    if options.parallel && caps.threads > 1 {
+    if options.parallel && caps.threads > 1 && caps.workgroups.is_none() {
         parallel::parallelize(&mut routine, options);
         on_pass("parallelize", &routine);
     }

@@ -1,9 +1,11 @@
 //! Schedules a routine and checks, after every step, that the verifier accepts it and that the interpreter gives the same bits.
 
 use codegen_core::schedule::schedule_traced;
-use codegen_core::{Caps, Codegen, FmaPolicy, Interpreted, ScheduleOptions, ScheduledRoutine, Slot};
+use codegen_core::{
+    Caps, Codegen, FmaPolicy, Interpreted, ScheduleOptions, ScheduledRoutine, Slot, Workgroups, check_form,
+};
 use lowered_ir::interp::{self, Buffer, Memory, Program};
-use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::ir::{NodeDecl, Numerics, Routine};
 use lowered_ir::{text, verify};
 use tnode::{DType, MemoryMode, Scalar};
 
@@ -20,6 +22,21 @@ pub(super) fn cpu() -> Caps {
         vector_registers: 16,
         threads: 2,
         ..caps
+    }
+}
+
+/// What a workgroup of [`gpu`] may have.
+const WORKGROUPS: Workgroups = Workgroups { threads: 256, memory_bytes: 16_384 };
+
+/// A GPU: 32-bit types, and the least that WebGPU promises of a workgroup.
+pub(super) fn gpu() -> Caps {
+    let native = [DType::Bool, DType::F32, DType::I32, DType::U32];
+    Caps {
+        target: "gpu".into(),
+        arithmetic: DType::ALL.into_iter().filter(|d| native.contains(d) || d.size_bytes() == 8).collect(),
+        transcendental: true,
+        workgroups: Some(WORKGROUPS),
+        ..cpu()
     }
 }
 
@@ -71,6 +88,9 @@ impl Case {
     /// What the interpreter leaves in the nodes that outlive a run; `routine` is this case's one after some step.
     fn interpreted(&self, routine: &Routine) -> Vec<Vec<u8>> {
         let mut memory = self.memory.clone();
+        let bytes = |node: &NodeDecl| node.dims.iter().product::<usize>() * node.dtype.size_bytes();
+        let added = routine.nodes.iter().skip(memory.nodes.len());
+        memory.nodes.extend(added.map(|node| vec![0; bytes(node)]).collect::<Vec<_>>());
         let run = interp::run(routine, &mut memory, &self.bindings);
         run.unwrap_or_else(|e| panic!("{e}\n{}", text::print(routine)));
         results(routine, &memory)
@@ -204,4 +224,41 @@ pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRo
     let interpreter = codegen_core::schedule(&case.routine, Interpreted::new().caps(), options).unwrap();
     assert!(run_calls(case, &interpreter) == bits, "the interpreter's schedule has other bits");
     (schedule, bits, trace)
+}
+
+/// Schedules for a GPU in both classes: class `Strict` keeps its bits, class `Fast` those of integers, floats within bounds, and every
+/// kernel has the form that workgroups run. Gives the schedule of class `Fast`.
+pub(super) fn check_gpu(case: &Case) -> ScheduledRoutine {
+    let mut case = case.clone();
+    let written = case.interpreted(&case.routine);
+    case.routine.numerics = Numerics::Strict;
+    assert!(on_gpu(&case).1 == written, "strict changes bits:\n{}", text::print(&case.routine));
+    case.routine.numerics = Numerics::Fast;
+    let (schedule, fast) = on_gpu(&case);
+    assert!(
+        close(&fast, &written, &case.routine),
+        "fast is far from strict:\n{}",
+        text::print(&case.routine)
+    );
+    schedule
+}
+
+/// Schedules for a GPU and checks every step; gives the schedule and what it computes.
+pub(super) fn on_gpu(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>) {
+    let mut bits = case.interpreted(&case.routine);
+    let schedule = schedule_traced(&case.routine, &gpu(), &ScheduleOptions::default(), &mut |step, after| {
+        verified(step, after);
+        let now = case.interpreted(after);
+        if routine_is_fast(case) && matches!(step, "numerics" | "grid") {
+            bits = now;
+        } else {
+            assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
+        }
+    });
+    let schedule = schedule.unwrap();
+    for kernel in &schedule.kernels {
+        check_form(&kernel.ir, WORKGROUPS).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&kernel.ir)));
+    }
+    assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", text::print(&case.routine));
+    (schedule, bits)
 }

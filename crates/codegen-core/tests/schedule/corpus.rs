@@ -1,6 +1,6 @@
 //! Every run of the corpus, as it stands and optimised, keeps its bits through the scheduler, step by step.
 
-use super::common::{Case, check};
+use super::common::{Case, check, check_gpu};
 use lowered_ir::interp::Memory;
 use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{Settings, optimize};
@@ -14,9 +14,11 @@ fn every_run_keeps_its_bits_through_every_step() {
             |routine: Routine| Case { routine, memory: memory.clone(), bindings: case.bindings.clone() };
         if !case.routine.nodes.iter().any(|node| node.mode.known_virtual()) {
             check(&run(case.routine.clone()));
+            check_gpu(&run(case.routine.clone()));
         }
         if let Ok(optimized) = optimize(case.routine.clone(), &Settings::default()) {
-            check(&run(optimized.routine));
+            check(&run(optimized.routine.clone()));
+            check_gpu(&run(optimized.routine));
         }
         count += 1;
     }

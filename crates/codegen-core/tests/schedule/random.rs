@@ -1,6 +1,6 @@
 //! Random routines, optimised, keep their bits through the scheduler, step by step.
 
-use super::common::{Case, steps};
+use super::common::{Case, on_gpu, steps};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::ir::Numerics;
 use lowered_ir::pipeline::{Settings, optimize};
@@ -29,6 +29,7 @@ fn random_routines_keep_their_bits_through_every_step() {
             if let Some(case) = case(seed, numerics) {
                 println!("seed {seed}");
                 steps(&case);
+                on_gpu(&case);
                 count += 1;
             }
         }

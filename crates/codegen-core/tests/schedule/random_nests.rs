@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::common::{Case, check, parse};
+use super::common::{Case, check, check_gpu, parse};
 
 /// A sequence of choices, the same for the same seed.
 struct Choices(u64);
@@ -109,6 +109,8 @@ fn accumulation(seed: u64) -> String {
 #[test]
 fn random_accumulations_keep_their_bits_through_every_step() {
     for seed in 0..40 {
-        check(&Case::filled(parse(&accumulation(seed))));
+        let case = Case::filled(parse(&accumulation(seed)));
+        check(&case);
+        check_gpu(&case);
     }
 }

@@ -1,9 +1,11 @@
 //! `test schedule`: the section is the scheduled routine of each routine, or with `after=STEP` the routine after a step.
 //!
-//! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `after=STEP`, `grain=N` (work per thread).
+//! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `after=STEP`, `grain=N` (work per thread),
+//! `workgroups=256,16384` (threads and bytes of shared memory of a GPU).
 
 use codegen_core::{
-    Access, Caps, DTypeSet, Param, ScheduleOptions, ScheduledRoutine, Slot, schedule::schedule_traced,
+    Access, Caps, DTypeSet, Param, ScheduleOptions, ScheduledRoutine, Slot, Workgroups, check_form,
+    schedule::schedule_traced,
 };
 use lowered_ir::{ir::Routine, text::print, verify::verify};
 use tnode::DType;
@@ -32,6 +34,7 @@ impl Schedule {
             "vector" => self.caps.vector_bytes = number()?,
             "threads" => self.caps.threads = number()?,
             "grain" => self.options.grain_work = number()? as u64,
+            "workgroups" => self.caps.workgroups = Some(workgroups(value)?),
             "fma" => self.caps.fma = value == "yes",
             "after" => self.after = Some(value.to_owned()),
             _ => return Err(format!("there is no setting `{name}`")),
@@ -45,12 +48,19 @@ impl Schedule {
         let mut trace = |step: &str, routine: &Routine| steps.push((step.to_owned(), routine.clone()));
         let scheduled =
             schedule_traced(routine, &self.caps, &self.options, &mut trace).map_err(|e| e.to_string())?;
-        let Some(after) = &self.after else { return text(&scheduled) };
+        let Some(after) = &self.after else { return text(&scheduled, self.caps.workgroups) };
         let step = steps.iter().find(|(step, _)| step == after);
         let (_, routine) = step.ok_or_else(|| format!("there is no step `{after}`"))?;
         verify(routine).map_err(|e| format!("after {after}: {e}"))?;
         Ok(print(routine))
     }
+}
+
+fn workgroups(value: &str) -> Result<Workgroups, String> {
+    let numbers = value.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let (threads, memory_bytes) =
+        numbers.ok_or_else(|| format!("`{value}` is not of the form THREADS,BYTES"))?;
+    Ok(Workgroups { threads, memory_bytes })
 }
 
 impl Kind for Schedule {
@@ -82,16 +92,21 @@ pub(super) fn caps() -> Caps {
 }
 
 /// The kernels, which must verify, and as comments the calls and temporaries.
-fn text(scheduled: &ScheduledRoutine) -> Result<String, String> {
+fn text(scheduled: &ScheduledRoutine, workgroups: Option<Workgroups>) -> Result<String, String> {
     let mut text = String::new();
     for (i, kernel) in scheduled.kernels.iter().enumerate() {
         verify(&kernel.ir).map_err(|e| format!("kernel {i}: {e}"))?;
         let launch = kernel.abi.launch;
+        let shape = match workgroups {
+            None => format!("grain {}, scratch {} bytes", launch.grain, kernel.abi.scratch_bytes),
+            Some(limits) => {
+                check_form(&kernel.ir, limits).map_err(|e| e.to_string())?;
+                format!("threads {}", launch.threads)
+            }
+        };
         text.push_str(&format!(
-            "; kernel {i}: extent {}, grain {}, scratch {} bytes, {} flops, {} bytes\n{}",
+            "; kernel {i}: extent {}, {shape}, {} flops, {} bytes\n{}",
             launch.extent,
-            launch.grain,
-            kernel.abi.scratch_bytes,
             kernel.abi.cost.flops,
             kernel.abi.cost.bytes,
             print(&kernel.ir),

@@ -1,0 +1,362 @@
+//! The form of a kernel that targets with workgroups can run: `docs/abi.md`, section "Shaders", as a check.
+//!
+//! The verifier says what a routine means; this says that threads and workgroups can do it as written. A kernel either has no
+//! workgroup loop, and each iteration of its nested parallel loops is a thread; or an iteration is a workgroup, and
+//!
+//! * nodes are stored into in workgroup loops only;
+//! * workgroup and thread locals are declared directly in the innermost parallel loop, and workgroup ones fit into the memory;
+//! * nested workgroup loops have no more iterations than a workgroup has threads;
+//! * what a workgroup loop stores into is declared in it, or is memory that threads share or own: a local that all threads keep alike
+//!   stays alike;
+//! * nothing that all threads read alike is stored into by the next workgroup loop: some thread might be late to read it.
+
+use std::collections::BTreeSet;
+
+use lowered_ir::ir::{Expr, LocalId, Locals, LoopKind, NodeRef, Routine, Space, Stmt, walk};
+
+use crate::caps::Workgroups;
+
+/// Why a kernel cannot run on a target with workgroups.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormError {
+    /// A parallel loop stands beside or inside something else.
+    #[error(
+        "kernel `{kernel}`: parallel loop {var} stands in other statements, expected nested parallel loops around all"
+    )]
+    Parallel {
+        /// The kernel.
+        kernel: String,
+        /// The loop's variable.
+        var: String,
+    },
+    /// A node is stored into by all threads of a workgroup.
+    #[error(
+        "kernel `{kernel}`: node {node} is stored into outside of workgroup loops, expected one thread to do it"
+    )]
+    Store {
+        /// The kernel.
+        kernel: String,
+        /// The node.
+        node: NodeRef,
+    },
+    /// A workgroup loop stores into a local of which each thread has a copy.
+    #[error(
+        "kernel `{kernel}`: local {local} is stored into by some threads, expected all of them to keep it alike"
+    )]
+    Uneven {
+        /// The kernel.
+        kernel: String,
+        /// The local.
+        local: LocalId,
+    },
+    /// A workgroup or thread local is declared elsewhere than directly in the workgroup's body.
+    #[error(
+        "kernel `{kernel}`: local {local} is declared in a loop, expected directly in the innermost parallel loop"
+    )]
+    Declared {
+        /// The kernel.
+        kernel: String,
+        /// The local.
+        local: LocalId,
+    },
+    /// Nested workgroup loops have too many iterations.
+    #[error("kernel `{kernel}`: workgroup loops have {found} iterations, expected at most {expected}")]
+    Threads {
+        /// The kernel.
+        kernel: String,
+        /// What nested loops have together.
+        found: u64,
+        /// Threads of a workgroup.
+        expected: u32,
+    },
+    /// The workgroup locals do not fit.
+    #[error("kernel `{kernel}`: workgroup locals take {found} bytes, expected at most {expected}")]
+    Memory {
+        /// The kernel.
+        kernel: String,
+        /// What they take together.
+        found: usize,
+        /// What a workgroup may have.
+        expected: usize,
+    },
+    /// Threads read alike what the next workgroup loop stores into.
+    #[error(
+        "kernel `{kernel}`: {array} is read by all threads right before a workgroup loop stores into it, expected a meeting in between"
+    )]
+    Race {
+        /// The kernel.
+        kernel: String,
+        /// The node or local.
+        array: String,
+    },
+}
+
+/// Whether a verified kernel has the form that a target with these workgroups runs.
+///
+/// # Errors
+///
+/// The first rule that it breaks, as [`FormError`].
+pub fn check_form(kernel: &Routine, limits: Workgroups) -> Result<(), FormError> {
+    let body = innermost(&kernel.body);
+    if let Some(var) = first_parallel(body) {
+        return Err(FormError::Parallel { kernel: kernel.name.clone(), var });
+    }
+    let locals = kernel.locals();
+    let mut form = Form { kernel, limits, locals, read: BTreeSet::new() };
+    if has_workgroups(body) {
+        form.memory()?;
+        form.alike(body, true)
+    } else {
+        form.no_sharing(body)
+    }
+}
+
+/// The body of the innermost of the parallel loops around everything.
+fn innermost(block: &[Stmt]) -> &[Stmt] {
+    match block {
+        [Stmt::For { kind: LoopKind::Parallel, body, .. }] => innermost(body),
+        _ => block,
+    }
+}
+
+fn first_parallel(block: &[Stmt]) -> Option<String> {
+    let mut found = None;
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::For { kind: LoopKind::Parallel, var, .. } = stmt {
+            found.get_or_insert(var.to_string());
+        }
+    });
+    found
+}
+
+fn has_workgroups(block: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| {
+        found |= matches!(stmt, Stmt::For { kind: LoopKind::Workgroup, .. });
+    });
+    found
+}
+
+/// Something that threads may share.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Array {
+    Node(NodeRef),
+    Local(LocalId),
+}
+
+struct Form<'a> {
+    kernel: &'a Routine,
+    limits: Workgroups,
+    locals: Locals,
+    /// What all threads have read since they last met.
+    read: BTreeSet<Array>,
+}
+
+impl Form<'_> {
+    fn name(&self) -> String {
+        self.kernel.name.clone()
+    }
+
+    fn memory(&self) -> Result<(), FormError> {
+        let shared = self.locals.values().filter(|local| local.space == Space::Workgroup);
+        let found = shared.map(|l| l.dims.iter().product::<usize>() * l.dtype.size_bytes()).sum();
+        if found > self.limits.memory_bytes {
+            return Err(FormError::Memory { kernel: self.name(), found, expected: self.limits.memory_bytes });
+        }
+        Ok(())
+    }
+
+    /// A kernel whose iterations are threads has nothing that only workgroups have.
+    fn no_sharing(&self, body: &[Stmt]) -> Result<(), FormError> {
+        let mut found = None;
+        walk::each_stmt(body, &mut |stmt| {
+            if let Stmt::Declare { local, space: Space::Workgroup | Space::Thread, .. } = stmt {
+                found.get_or_insert(*local);
+            }
+        });
+        found.map_or(Ok(()), |local| Err(FormError::Declared { kernel: self.name(), local }))
+    }
+
+    /// Statements that all threads of a workgroup do alike.
+    fn alike(&mut self, block: &[Stmt], outermost: bool) -> Result<(), FormError> {
+        for stmt in block {
+            self.note_reads(stmt);
+            match stmt {
+                Stmt::For { kind: LoopKind::Workgroup, .. } => self.workgroup(stmt)?,
+                Stmt::For { body, .. } => {
+                    // What one iteration reads last, the next may store into first.
+                    self.alike(body, false)?;
+                    self.alike(body, false)?;
+                }
+                Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
+                    return Err(FormError::Store { kernel: self.name(), node: *node });
+                }
+                Stmt::Declare { local, space: Space::Workgroup | Space::Thread, .. } if !outermost => {
+                    return Err(FormError::Declared { kernel: self.name(), local: *local });
+                }
+                Stmt::SetLocal { local, .. } if self.is_shared(*local) => {
+                    return Err(FormError::Uneven { kernel: self.name(), local: *local });
+                }
+                Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// An outermost workgroup loop; the threads meet behind it.
+    fn workgroup(&mut self, stmt: &Stmt) -> Result<(), FormError> {
+        let (found, expected) = (threads(std::slice::from_ref(stmt)), self.limits.threads);
+        if found > u64::from(expected) {
+            return Err(FormError::Threads { kernel: self.name(), found, expected });
+        }
+        let own = declared(std::slice::from_ref(stmt));
+        if let Some(&local) = own.iter().find(|local| self.is_shared(**local)) {
+            return Err(FormError::Declared { kernel: self.name(), local });
+        }
+        for array in stored(std::slice::from_ref(stmt)) {
+            match array {
+                Array::Local(local) if !own.contains(&local) && !self.is_shared(local) => {
+                    return Err(FormError::Uneven { kernel: self.name(), local });
+                }
+                array if self.read.contains(&array) => {
+                    return Err(FormError::Race { kernel: self.name(), array: shown(array) });
+                }
+                _ => {}
+            }
+        }
+        self.read.clear();
+        Ok(())
+    }
+
+    fn is_shared(&self, local: LocalId) -> bool {
+        let decl = self.locals.get(&local);
+        decl.is_some_and(|decl| matches!(decl.space, Space::Workgroup | Space::Thread))
+    }
+
+    fn note_reads(&mut self, stmt: &Stmt) {
+        for value in stmt.values() {
+            walk::each_expr(value, &mut |e| match e {
+                Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
+                    self.read.insert(Array::Node(*node));
+                }
+                Expr::GetLocal { local, .. } => {
+                    self.read.insert(Array::Local(*local));
+                }
+                _ => {}
+            });
+        }
+    }
+}
+
+fn shown(array: Array) -> String {
+    match array {
+        Array::Node(node) => format!("node {node}"),
+        Array::Local(local) => format!("local {local}"),
+    }
+}
+
+/// The most iterations that nested workgroup loops have together.
+pub(crate) fn threads(block: &[Stmt]) -> u64 {
+    let each = block.iter().map(|stmt| match stmt {
+        Stmt::For { hi, kind: LoopKind::Workgroup, body, .. } => {
+            threads(body).saturating_mul(hi.limit.max(1).unsigned_abs())
+        }
+        Stmt::For { body, .. } => threads(body),
+        _ => 1,
+    });
+    each.max().unwrap_or(1)
+}
+
+fn declared(block: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut own = BTreeSet::new();
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::Declare { local, .. } = stmt {
+            own.insert(*local);
+        }
+    });
+    own
+}
+
+fn stored(block: &[Stmt]) -> BTreeSet<Array> {
+    let mut stored = BTreeSet::new();
+    walk::each_stmt(block, &mut |stmt| match stmt {
+        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
+            stored.insert(Array::Node(*node));
+        }
+        Stmt::SetLocal { local, .. } => {
+            stored.insert(Array::Local(*local));
+        }
+        Stmt::For { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
+    });
+    stored
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    const LIMITS: Workgroups = Workgroups { threads: 64, memory_bytes: 256 };
+
+    /// The error of a kernel with this body, which must verify.
+    fn error(body: &str) -> Option<String> {
+        let source = format!(
+            "routine @k fast {{
+               node %0 \"x\" f32[128] on_device
+               node %1 \"y\" f32[128] on_device
+               {body}
+             }}"
+        );
+        let routine = lowered_ir::text::parse(&source).unwrap_or_else(|e| panic!("{e}"));
+        lowered_ir::verify::verify(&routine).unwrap_or_else(|e| panic!("{e}"));
+        check_form(&routine, LIMITS).err().map(|e| e.to_string())
+    }
+
+    #[test]
+    fn threads_and_workgroups_are_accepted() {
+        assert_eq!(error("for i0 in 0..128 parallel { %1[i0] := %0[i0] }"), None);
+        let group = "for i0 in 0..2 parallel {
+            declare l0 f32[64] workgroup
+            for i1 in 0..64 workgroup { l0[i1] := %0[64*i0 + i1] }
+            declare l1 f32[] register
+            l1 := l0[0]
+            for i2 in 0..64 workgroup { %1[64*i0 + i2] := l0[63 - i2] - l1 }
+        }";
+        assert_eq!(error(group), None);
+    }
+
+    #[test]
+    fn what_breaks_the_form_is_named() {
+        let cases = [
+            ("for i0 in 0..2 parallel { } for i1 in 0..2 { %1[i1] := 0.0f32 }", "parallel loop i0"),
+            (
+                "for i0 in 0..1 parallel { for i1 in 0..2 workgroup { %1[i1] := 0.0f32 } %1[3] := 0.0f32 }",
+                "node %1",
+            ),
+            (
+                "for i0 in 0..1 parallel { declare l0 f32[] register for i1 in 0..1 workgroup { l0 := 1.0f32 } }",
+                "local l0",
+            ),
+            (
+                "for i0 in 0..1 parallel { for i1 in 0..2 { declare l0 f32[2] workgroup for i2 in 0..2 workgroup { l0[i2] := 1.0f32 } } }",
+                "local l0",
+            ),
+            ("for i0 in 0..1 parallel { for i1 in 0..65 workgroup { %1[i1] := 0.0f32 } }", "65 iterations"),
+            (
+                "for i0 in 0..1 parallel { declare l0 f32[65] workgroup for i1 in 0..64 workgroup { l0[i1] := 0.0f32 } }",
+                "260 bytes",
+            ),
+            (
+                "for i0 in 0..1 parallel { declare l0 f32[] register l0 := %1[0] for i1 in 0..2 workgroup { %1[i1] := l0 } }",
+                "node %1",
+            ),
+            ("for i0 in 0..2 parallel { declare l0 f32[2] workgroup }", "local l0"),
+        ];
+        for (body, named) in cases {
+            let found = error(body).unwrap_or_else(|| panic!("accepted: {body}"));
+            assert!(found.contains(named), "{found}");
+        }
+    }
+}
