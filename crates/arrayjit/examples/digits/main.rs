@@ -6,16 +6,17 @@
 mod data;
 mod network;
 mod state;
+mod train;
 
 use std::{path::PathBuf, time::Instant};
 
 use anyhow::Result;
-use arrayjit::{Backend, Context, HostArray, Routine, Settings};
+use arrayjit::{Backend, Settings};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use data::Digits;
 use state::Network;
+use train::Training;
 
 #[derive(Parser)]
 #[command(about = "Trains a small network on handwritten digits")]
@@ -43,71 +44,30 @@ fn main() -> Result<()> {
 
     let backend = Backend::open(&cli.backend)?;
     let network = Network::new(train.count(), test.count())?;
-    let (step, evaluate, context) = prepare(&backend, &network, &train, &test, &mut rng)?;
+    let training = Training::prepare(&backend, &network, &train, &test, &mut rng)?;
     println!(
         "{}: compiled and linked {:.0} ms after the start",
         backend.name(),
         start.elapsed().as_secs_f64() * 1e3
     );
 
-    train_epochs(&cli, &network, &step, &context, &mut rng)?;
-    evaluate.run(&[])?;
-    let correct = evaluate.context().to_host(network.node("correct"))?.get_f64(&[])?;
+    train_epochs(cli.epochs, &training, &mut rng)?;
+    let correct = training.correct()?;
     println!("{:.2} s in all", start.elapsed().as_secs_f64());
     println!("test accuracy: {:.3}", correct / test.count() as f64);
     Ok(())
 }
 
-/// Compiles both routines, uploads data and initial weights, and links.
-fn prepare(
-    backend: &Backend,
-    network: &Network,
-    train: &Digits,
-    test: &Digits,
-    rng: &mut fastrand::Rng,
-) -> Result<(Routine, Routine, Context)> {
-    let step = backend.compile_named("train_step", network::TRAIN, network.nodes())?;
-    let evaluate = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
-    let mut context = backend.context()?;
-    for (node, values) in network.initial_state(rng)? {
-        context = context.init_from_host(&node, &values)?;
-    }
-    for (images, labels, digits) in [("x", "label", train), ("tx", "tlabel", test)] {
-        let dims = network.node(images).dims()?;
-        context =
-            context.init_from_host(network.node(images), &HostArray::from_slice(&digits.images, dims)?)?;
-        let labels_array = HostArray::from_slice(&digits.labels, [digits.count()])?;
-        context = context.init_from_host(network.node(labels), &labels_array)?;
-    }
-    let step = step.link(&context)?;
-    let evaluate = evaluate.link(step.context())?;
-    Ok((step, evaluate, context))
-}
-
 /// Runs every batch of every epoch in a fresh random order; the loss is read once per epoch.
-fn train_epochs(
-    cli: &Cli,
-    network: &Network,
-    step: &Routine,
-    context: &Context,
-    rng: &mut fastrand::Rng,
-) -> Result<()> {
-    let steps = step.bindings()[0].range;
-    let mut order: Vec<i64> = (0..steps).collect();
-    let bar = ProgressBar::new(u64::from(cli.epochs)).with_style(
+fn train_epochs(epochs: u32, training: &Training, rng: &mut fastrand::Rng) -> Result<()> {
+    let mut order: Vec<i64> = (0..training.batches()).collect();
+    let bar = ProgressBar::new(u64::from(epochs)).with_style(
         ProgressStyle::with_template("{bar:40} epoch {pos}/{len}, loss {msg}")
             .expect("the template is constant"),
     );
-    let loss = network.node("loss");
-    let zero = HostArray::from_slice(&[0.0f32], [])?;
-    for _ in 0..cli.epochs {
+    for _ in 0..epochs {
         rng.shuffle(&mut order);
-        // Ordered on the stream like everything else: nothing to wait for.
-        let _ = context.from_host(loss, &zero)?;
-        for &batch in &order {
-            step.run(&[batch])?;
-        }
-        let mean = context.to_host(loss)?.get_f64(&[])? / steps as f64;
+        let mean = training.epoch(&order)?;
         bar.set_message(format!("{mean:.4}"));
         bar.inc(1);
     }

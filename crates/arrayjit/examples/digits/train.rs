@@ -1,0 +1,89 @@
+//! Training and evaluation as linked routines on a backend: both are compiled once, and an epoch is a run of the first per batch.
+
+use anyhow::Result;
+use arrayjit::{Backend, Context, HostArray, Routine};
+
+use crate::{
+    data::Digits,
+    network,
+    state::{self, Network},
+};
+
+/// The routines with what they work on.
+pub(crate) struct Training<'n> {
+    network: &'n Network,
+    step: Routine,
+    evaluate: Routine,
+    context: Context,
+}
+
+impl<'n> Training<'n> {
+    /// Compiles both routines, uploads data and initial weights, and links.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the backend cannot do.
+    pub(crate) fn prepare(
+        backend: &Backend,
+        network: &'n Network,
+        train: &Digits,
+        test: &Digits,
+        rng: &mut fastrand::Rng,
+    ) -> Result<Training<'n>> {
+        let step = backend.compile_named("train_step", network::TRAIN, network.nodes())?;
+        let evaluate = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
+        let mut context = backend.context()?;
+        for (node, values) in network.initial_state(rng)? {
+            context = context.init_from_host(&node, &values)?;
+        }
+        for (images, labels, digits) in [("x", "label", train), ("tx", "tlabel", test)] {
+            let dims = network.node(images).dims()?;
+            let pixels = HostArray::from_slice(&digits.images, dims)?;
+            context = context.init_from_host(network.node(images), &pixels)?;
+            let digits = HostArray::from_slice(&digits.labels, [digits.count()])?;
+            context = context.init_from_host(network.node(labels), &digits)?;
+        }
+        let step = step.link(&context)?;
+        let evaluate = evaluate.link(step.context())?;
+        Ok(Training { network, step, evaluate, context })
+    }
+
+    /// How many batches an epoch has.
+    pub(crate) fn batches(&self) -> i64 {
+        self.step.bindings()[0].range
+    }
+
+    /// Trains on batches in the order given. The mean loss is read when all are done.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub(crate) fn epoch(&self, order: &[i64]) -> Result<f64> {
+        let loss = self.network.node("loss");
+        // Ordered on the stream like everything else: nothing to wait for.
+        let _ = self.context.from_host(loss, &HostArray::from_slice(&[0.0f32], [])?)?;
+        for &batch in order {
+            self.step.run(&[batch])?;
+        }
+        Ok(self.read("loss")?.get_f64(&[])? / order.len() as f64)
+    }
+
+    /// How many test images are told right.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub(crate) fn correct(&self) -> Result<f64> {
+        self.evaluate.run(&[])?;
+        Ok(self.read("correct")?.get_f64(&[])?)
+    }
+
+    /// What a node holds once everything before is done.
+    ///
+    /// # Errors
+    ///
+    /// The device's, or that the node has no memory.
+    pub(crate) fn read(&self, name: &str) -> Result<HostArray> {
+        Ok(self.evaluate.context().to_host(self.network.node(name))?)
+    }
+}
