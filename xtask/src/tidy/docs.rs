@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// Top-level names that make a backticked word a path.
-const ROOTS: &[&str] = &["crates/", "docs/", "xtask/", "benches/", "data/", "fuzz/", ".github/", ".ci/"];
+const ROOTS: &[&str] =
+    &["crates/", "docs/", "xtask/", "benches/", "web/", "data/", "fuzz/", ".github/", ".ci/"];
 
 /// Findings about names that lead nowhere.
 pub(super) fn check() -> Result<Vec<String>> {
@@ -100,7 +101,7 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>> {
 /// The text of every Rust file of the crates, to look names up in.
 fn all_sources(root: &Path) -> Result<String> {
     let mut text = String::new();
-    let mut folders = vec![root.join("crates"), root.join("xtask"), root.join("benches")];
+    let mut folders = vec![root.join("crates"), root.join("xtask"), root.join("benches"), root.join("web")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
             let path = entry?.path();

@@ -1,0 +1,228 @@
+//! A page of the digits example: the network that `crates/arrayjit/examples/digits` trains, on the same data.
+//!
+//! It is trained on this machine's processor. What the processor then makes of the test images, of a training step and of an epoch of
+//! training is what the browser's results are compared with.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use arrayjit::{Backend, HostArray, MemoryMode, Reason, Settings};
+use codegen_core::{Code, Codegen, ScheduleOptions, schedule};
+use lowered_ir::{
+    assign,
+    lower::{LowerOptions, lower},
+    pipeline::{self, OptimizeCtx},
+};
+use tnode::commit_decisions;
+
+use crate::{
+    data::{self, Digits},
+    link::{add_node, link},
+    network,
+    page::{Contents, Context, Expected, Page, Run, Score, Step},
+    state::{self, Network},
+    train::Training,
+};
+
+/// The page's two routines, by their positions in its context.
+const TRAIN_STEP: usize = 0;
+const EVALUATE: usize = 1;
+
+/// What training changes.
+const STATE: [&str; 9] = ["w1", "b1", "w2", "b2", "v1", "u1", "v2", "u2", "loss"];
+/// The batch of the single step.
+const BATCH: i64 = 7;
+
+/// How far scores and weights may be off after one routine: products of up to 359 terms, in another order and without fma.
+const CLOSE: f64 = 1e-4;
+/// How far they may be off after an epoch of steps, each of which begins where the last one ended.
+const AFTER_AN_EPOCH: f64 = 1e-2;
+
+/// What to train.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Passes over the training set before the network is judged.
+    pub epochs: u32,
+    /// Seed of the split, the initial weights and the order of batches.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { epochs: 40, seed: 5 }
+    }
+}
+
+/// Contents of nodes by name.
+type Arrays = Vec<(&'static str, HostArray)>;
+
+/// What the processor computed.
+struct Results {
+    initial: Arrays,
+    /// After every batch in order, once.
+    after_epoch: Arrays,
+    /// After all epochs.
+    trained: Arrays,
+    /// Of the trained network, on the test images.
+    scores: Arrays,
+    /// After one more step.
+    after_step: Arrays,
+}
+
+/// Trains the network and makes its page for what a code generator says a browser can do.
+///
+/// # Errors
+///
+/// Where the data cannot be read, or the target lacks something that the network needs.
+pub fn page(options: &Options, codegen: &dyn Codegen) -> Result<Page> {
+    let mut rng = fastrand::Rng::with_seed(options.seed);
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/digits.csv.gz"));
+    let (train, test) = data::split(&data::load(path)?, &mut rng);
+    let results = on_the_processor(options, &train, &test, &mut rng)?;
+
+    let mut page = Page { title: "Handwritten digits".into(), ..Page::default() };
+    page.about = format!(
+        "A 64–128–10 network, trained for {} epochs on {} images and tested with {} others.",
+        options.epochs,
+        train.count(),
+        test.count()
+    );
+    page.source = format!("# train_step\n{}\n# evaluate\n{}", network::TRAIN.trim(), state::EVALUATE.trim());
+    let mut context = Context { name: "Network".into(), ..Context::default() };
+    for code in compile(&network(&train, &test)?, codegen)? {
+        add_routine(&mut page, &mut context, &code)?;
+    }
+    context.runs = runs(&mut page, &context, &results, &images(&train, &test)?)?;
+    page.contexts.push(context);
+    Ok(page)
+}
+
+/// The network's nodes, whose scores can be looked at.
+fn network(train: &Digits, test: &Digits) -> Result<Network> {
+    let network = Network::new(train.count(), test.count())?;
+    let reason = Reason::new("the page compares scores");
+    network.node("ty").update_memory_mode(MemoryMode::Materialized, reason)?;
+    Ok(network)
+}
+
+/// Pixels and labels, scaled as the nodes hold them.
+fn images(train: &Digits, test: &Digits) -> Result<Arrays> {
+    let pixels = |digits: &Digits| HostArray::from_slice(&digits.images, [digits.count(), network::PIXELS]);
+    let labels = |digits: &Digits| HostArray::from_slice(&digits.labels, [digits.count()]);
+    Ok(vec![
+        ("x", pixels(train)?),
+        ("label", labels(train)?),
+        ("tx", pixels(test)?),
+        ("tlabel", labels(test)?),
+    ])
+}
+
+/// Trains and evaluates on this machine.
+fn on_the_processor(
+    options: &Options,
+    train: &Digits,
+    test: &Digits,
+    rng: &mut fastrand::Rng,
+) -> Result<Results> {
+    let backend = Backend::open_with("inline", Settings::default())?;
+    let network = network(train, test)?;
+    let training = Training::prepare(&backend, &network, train, test, rng)?;
+    let read = |names: &[&'static str]| -> Result<Arrays> {
+        names.iter().map(|&name| Ok((name, training.read(name)?))).collect()
+    };
+    let mut order: Vec<i64> = (0..training.batches()).collect();
+    let initial = read(&STATE)?;
+    training.epoch(&order)?;
+    training.correct()?;
+    let after_epoch = read(&["w1", "b1", "w2", "b2", "loss", "correct"])?;
+    for _ in 1..options.epochs {
+        rng.shuffle(&mut order);
+        training.epoch(&order)?;
+    }
+    training.correct()?;
+    let (trained, scores) = (read(&STATE)?, read(&["ty", "correct"])?);
+    training.epoch(&[BATCH])?;
+    Ok(Results { initial, after_epoch, trained, scores, after_step: read(&STATE)? })
+}
+
+/// Compiles both routines, in the order of their positions: the stages of `arrayjit` for a target that it has no device of.
+fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
+    let mut virtual_nodes = OptimizeCtx::default();
+    let mut codes = Vec::new();
+    for (name, text) in [("train_step", network::TRAIN), ("evaluate", state::EVALUATE)] {
+        let nodes: Vec<_> = network.nodes().into_iter().cloned().collect();
+        let assignments = assign::text::parse(text, &nodes)?.named(name);
+        let lowered = lower(&assignments, &LowerOptions::default())?;
+        let views = lowered.views.clone();
+        let settings = pipeline::Settings::default();
+        let done = pipeline::optimize_in(&virtual_nodes, lowered, &settings, &mut |_, _| {})?;
+        let routine = &done.optimized.routine;
+        let schedule = schedule(routine, codegen.caps(), &ScheduleOptions::default())?;
+        let artifact = codegen.compile(&schedule)?;
+        let modes: Vec<_> =
+            done.nodes.iter().zip(&routine.nodes).map(|(n, decl)| (n.clone(), decl.mode.clone())).collect();
+        commit_decisions(&modes, &views)?;
+        virtual_nodes.commit(done.changes);
+        codes.push(Code { schedule, artifact });
+    }
+    Ok(codes)
+}
+
+/// Links a routine; nodes of the same name are the same.
+fn add_routine(page: &mut Page, context: &mut Context, code: &Code) -> Result<()> {
+    let mut nodes = Vec::new();
+    for decl in &code.schedule.nodes {
+        let known = context.nodes.iter().position(|node| node.name == decl.name);
+        nodes.push(known.map_or_else(|| add_node(context, &decl.name, decl), Ok)?);
+    }
+    link(page, context, code, &nodes, None)
+}
+
+/// The page's three runs.
+fn runs(page: &mut Page, context: &Context, results: &Results, images: &Arrays) -> Result<Vec<Run>> {
+    let node = |name: &str| {
+        let at = context.nodes.iter().position(|node| node.name == name);
+        at.with_context(|| format!("the compiled network has no node `{name}`"))
+    };
+    let mut before = |arrays: &[&Arrays]| -> Result<Vec<Contents>> {
+        let all = arrays.iter().flat_map(|arrays| arrays.iter());
+        all.map(|(name, array)| Ok(Contents { node: node(name)?, data: page.data.add(array.bytes()) }))
+            .collect()
+    };
+    let (trained, initial) = (before(&[&results.trained, images])?, before(&[&results.initial, images])?);
+    let mut after = |arrays: &Arrays, tolerance: f64| -> Result<Vec<Expected>> {
+        let expected = |(name, array): &(&str, HostArray)| {
+            Ok(Expected { node: node(name)?, data: page.data.add(array.bytes()), tolerance })
+        };
+        arrays.iter().map(expected).collect()
+    };
+    let evaluate = Step { routine: EVALUATE, bindings: Vec::new() };
+    let step = |batch| Step { routine: TRAIN_STEP, bindings: vec![batch] };
+    let test_images = images.iter().find(|(name, _)| *name == "tlabel").map_or(0, |(_, a)| a.num_values());
+    let accuracy = Score { label: "test accuracy".into(), node: node("correct")?, of: test_images };
+    let batches = images.iter().find(|(name, _)| *name == "label").map_or(0, |(_, a)| a.num_values());
+    let batches = (batches / network::BATCH) as i64;
+    Ok(vec![
+        Run {
+            title: "The trained network on the test images".into(),
+            before: trained.clone(),
+            steps: vec![evaluate.clone()],
+            after: after(&results.scores, CLOSE)?,
+            score: Some(accuracy.clone()),
+        },
+        Run {
+            title: "One more step of training".into(),
+            before: trained,
+            steps: vec![step(BATCH)],
+            after: after(&results.after_step, CLOSE)?,
+            score: None,
+        },
+        Run {
+            title: format!("From initial weights, {batches} steps, then the test images"),
+            before: initial,
+            steps: (0..batches).map(step).chain([evaluate]).collect(),
+            after: after(&results.after_epoch, AFTER_AN_EPOCH)?,
+            score: Some(accuracy),
+        },
+    ])
+}

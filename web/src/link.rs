@@ -1,0 +1,158 @@
+//! Puts nodes, temporaries and merge buffers into slabs, and binds the calls of compiled code to them: what a device does at link time.
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use codegen_core::{Code, KernelCall, Payload, ShaderModule, Slot};
+use lowered_ir::ir::NodeDecl;
+
+use crate::page::{Call, Context, Kernel, Node, Page, Routine};
+
+/// Bytes that every browser binds as one slab.
+const SLAB_BYTES: usize = 128 << 20;
+/// Slabs that every browser binds.
+const SLABS: usize = 8;
+/// Alignment of whatever lies in a slab: at least what any codegen asks for.
+const ALIGNMENT: usize = 256;
+
+/// A place in the slabs of a context.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    slab: usize,
+    offset: usize,
+}
+
+/// Gives a node memory in a context, and its position there.
+///
+/// # Errors
+///
+/// Where it is longer than a slab can be, or the slabs are full.
+pub(crate) fn add_node(context: &mut Context, name: &str, decl: &NodeDecl) -> Result<usize> {
+    let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
+    let place = place(&mut context.slabs, bytes).with_context(|| format!("placing node \"{name}\""))?;
+    let Place { slab, offset } = place;
+    let (dtype, dims) = (decl.dtype.token().to_owned(), decl.dims.to_vec());
+    context.nodes.push(Node { name: name.to_owned(), dtype, dims, slab, offset, bytes });
+    Ok(context.nodes.len() - 1)
+}
+
+/// Links code into a context whose node `nodes[i]` is node `i` of the routine, and whose node `merge` holds the merge buffer. Kernels
+/// that the page does not have yet are added to it.
+///
+/// # Errors
+///
+/// Where the code is not made of shaders, a shader cannot be made, or memory does not suffice.
+pub(crate) fn link(
+    page: &mut Page,
+    context: &mut Context,
+    code: &Code,
+    nodes: &[usize],
+    merge: Option<usize>,
+) -> Result<()> {
+    let schedule = &code.schedule;
+    let Payload::Shader(shaders) = &code.artifact.payload else {
+        return Err(anyhow!("routine @{} was compiled for something else than a browser", schedule.name));
+    };
+    let temps = place(&mut context.slabs, schedule.temp_bytes());
+    let temps = temps.with_context(|| format!("placing the temporaries of @{}", schedule.name))?;
+    let places: Vec<Place> =
+        context.nodes.iter().map(|node| Place { slab: node.slab, offset: node.offset }).collect();
+    let slot_place = |slot: &Slot| match *slot {
+        Slot::Node(node) => nodes.get(node.index()).and_then(|&at| places.get(at)).copied(),
+        Slot::Merge(_) => merge.and_then(|at| places.get(at)).copied(),
+        Slot::Temp(temp) => {
+            let temp = schedule.temps.get(temp.0 as usize)?;
+            Some(Place { offset: temps.offset + temp.offset, ..temps })
+        }
+    };
+    let mut calls = Vec::new();
+    for call in &schedule.calls {
+        let places: Option<Vec<Place>> = call.args.iter().map(slot_place).collect();
+        let places =
+            places.with_context(|| format!("@{} uses memory that it was not given", schedule.name))?;
+        let (slabs, numbered) = number(&places);
+        let kernel = kernel(&**shaders, code, call, &numbered, slabs.len())?;
+        calls.push(Call {
+            kernel: intern(&mut page.kernels, kernel),
+            slabs,
+            offsets: places.iter().map(|place| place.offset / 4).collect(),
+            symbols: call.bindings.iter().map(|symbol| symbol.index()).collect(),
+        });
+    }
+    let symbols = schedule.symbols.iter().map(|symbol| symbol.name.clone()).collect();
+    context.routines.push(Routine { name: schedule.name.clone(), symbols, calls });
+    Ok(())
+}
+
+/// The next free place, in the last slab or in a new one.
+fn place(slabs: &mut Vec<usize>, bytes: usize) -> Result<Place> {
+    ensure!(bytes <= SLAB_BYTES, "it has {bytes} bytes, and browsers bind at most {SLAB_BYTES} at once");
+    // A slab of no bytes cannot be bound.
+    let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
+    if slabs.last().is_none_or(|used| used + bytes > SLAB_BYTES) {
+        ensure!(slabs.len() < SLABS, "{SLABS} slabs of {SLAB_BYTES} bytes, which browsers bind, are full");
+        slabs.push(0);
+    }
+    let slab = slabs.len() - 1;
+    let offset = slabs[slab];
+    slabs[slab] += bytes;
+    Ok(Place { slab, offset })
+}
+
+/// The slabs of places in the order of first mention, and for each place its slab's number in that order.
+fn number(places: &[Place]) -> (Vec<usize>, Vec<u32>) {
+    let mut slabs: Vec<usize> = Vec::new();
+    let mut numbered = Vec::new();
+    for place in places {
+        let at = slabs.iter().position(|slab| *slab == place.slab).unwrap_or_else(|| {
+            slabs.push(place.slab);
+            slabs.len() - 1
+        });
+        numbered.push(at as u32);
+    }
+    (slabs, numbered)
+}
+
+/// The text of a called kernel for the slabs of its parameters.
+fn kernel(
+    shaders: &dyn ShaderModule,
+    code: &Code,
+    call: &KernelCall,
+    numbered: &[u32],
+    slabs: usize,
+) -> Result<Kernel> {
+    let shader = shaders.shader(call.kernel, numbered)?;
+    let abi = code.artifact.kernels.get(call.kernel).context("a call of a kernel that does not exist")?;
+    let (wgsl, groups, table_words) = (shader.wgsl, shader.groups, shader.table_words);
+    Ok(Kernel { name: abi.name.clone(), wgsl, groups, table_words, slabs })
+}
+
+/// The position of a kernel, added if it is new.
+fn intern(kernels: &mut Vec<Kernel>, kernel: Kernel) -> usize {
+    kernels.iter().position(|known| *known == kernel).unwrap_or_else(|| {
+        kernels.push(kernel);
+        kernels.len() - 1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_aligned_and_a_full_slab_is_followed_by_another() {
+        let mut slabs = Vec::new();
+        let mut at = |bytes| place(&mut slabs, bytes).map(|p| (p.slab, p.offset));
+        assert_eq!(at(0).unwrap(), (0, 0));
+        assert_eq!(at(1).unwrap(), (0, 256));
+        assert_eq!(at(SLAB_BYTES).unwrap(), (1, 0));
+        assert_eq!(at(4).unwrap(), (2, 0));
+        assert!(at(SLAB_BYTES + 1).unwrap_err().to_string().contains("bind at most"));
+        let full: Vec<_> = (0..6).map(|_| at(SLAB_BYTES)).collect();
+        assert!(full[..5].iter().all(Result::is_ok) && full[5].is_err());
+    }
+
+    #[test]
+    fn slabs_are_numbered_by_first_mention() {
+        let places = [2, 0, 2, 1].map(|slab| Place { slab, offset: 0 });
+        assert_eq!(number(&places), (vec![2, 0, 1], vec![0, 1, 0, 2]));
+    }
+}
