@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, Settings};
-use codegen_testkit::run_corpus_on;
+use codegen_testkit::{Agreement, run_corpus_on};
 
 /// Every case passes on the backend; what it skips is printed with the reason.
 #[track_caller]
@@ -10,7 +10,7 @@ fn check(backend: &str, threads: usize) {
     let mut settings = Settings::default();
     settings.threads = threads;
     let backend = Backend::open_with(backend, settings).unwrap();
-    let report = run_corpus_on(backend.codegen(), backend.device());
+    let report = run_corpus_on(backend.codegen(), backend.device(), Agreement::Bits);
     println!("{report}");
     assert!(report.conforms(), "{report}");
     assert!(report.passed() > 50, "{report}");

@@ -127,6 +127,6 @@ fn is_nan(value: Scalar) -> bool {
     value.dtype().is_float() && value.as_f64().is_nan()
 }
 
-fn scalars(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Scalar> + '_ {
+pub(crate) fn scalars(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Scalar> + '_ {
     bytes.chunks_exact(dtype.size_bytes()).filter_map(move |chunk| Scalar::read(dtype, chunk))
 }

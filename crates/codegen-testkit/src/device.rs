@@ -5,37 +5,111 @@ use std::sync::Arc;
 use codegen_core::{Code, Codegen};
 use device_runtime::{Context, Device};
 use filetests::RunCase;
+use lowered_ir::ir::{Expr, Routine, walk};
 use tnode::{HostArray, MemoryMode, Reason, TensorNode, commit_modes};
 
 use crate::{
+    bounds::{Bounds, Closeness},
     corpus::{compare, compile_case, defined, failed, name, outlives, variants},
+    generated::drawn,
     report::{Outcome, Report},
 };
 
+/// How closely a device must agree with the interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// In every bit, but for which NaN.
+    Bits,
+    /// Within the [bounds] of what the routine computes, with the interpreter of the routine as well as with that of
+    /// the scheduled kernels.
+    ///
+    /// [bounds]: crate::bounds
+    Bounds,
+}
+
 /// Runs the whole corpus on a device with the code of a code generator for it: each run as it is written, and optimised.
-pub fn run_corpus_on(codegen: &dyn Codegen, device: &Device) -> Report {
+pub fn run_corpus_on(codegen: &dyn Codegen, device: &Device, agreement: Agreement) -> Report {
     let mut report =
         Report { subject: format!("{} on {}", codegen.name(), device.name()), ..Report::default() };
     for case in filetests::run_cases() {
         for (variant, routine) in variants(&case.routine) {
-            let run = |routine| run_case(codegen, device, &RunCase { routine, ..case.clone() });
-            report
-                .outcomes
-                .insert(name(&case, variant), routine.and_then(run).unwrap_or_else(|outcome| outcome));
+            let run = |routine| run_case(codegen, device, &RunCase { routine, ..case.clone() }, agreement);
+            report.record(name(&case, variant), routine.and_then(run));
         }
     }
     report
 }
 
-fn run_case(codegen: &dyn Codegen, device: &Device, case: &RunCase) -> Result<Outcome, Outcome> {
+/// Runs a routine on a device as [`run_generated`](crate::run_generated) runs it in this process, on memory and bindings drawn
+/// from the bytes; how close it came, or why it did not run or agree.
+///
+/// # Errors
+///
+/// [`Outcome::Skipped`] for what the target does not support, [`Outcome::Failed`] for everything else.
+pub fn run_generated_on(
+    codegen: &dyn Codegen,
+    device: &Device,
+    routine: &Routine,
+    bytes: &[u8],
+    agreement: Agreement,
+) -> Result<Closeness, Outcome> {
+    let case = drawn(routine, bytes);
+    let mut closeness = Closeness::default();
+    // A node that is drawn as virtual may be one that cannot be.
+    for routine in variants(routine).into_iter().filter_map(|(_, routine)| routine.ok()) {
+        let case = RunCase { routine, ..case.clone() };
+        let close = run_case(codegen, device, &case, agreement).map_err(|outcome| match outcome {
+            Outcome::Failed(message) => {
+                Outcome::Failed(format!("{message}\n{}", lowered_ir::text::print(&case.routine)))
+            }
+            Outcome::Passed | Outcome::Skipped(_) => outcome,
+        })?;
+        closeness = closeness.and(close);
+    }
+    Ok(closeness)
+}
+
+fn run_case(
+    codegen: &dyn Codegen,
+    device: &Device,
+    case: &RunCase,
+    agreement: Agreement,
+) -> Result<Closeness, Outcome> {
+    if reads_merge_buffer(&case.routine) {
+        return Err(Outcome::Skipped("nobody fills the merge buffer of a stream".into()));
+    }
     let (schedule, artifact) = compile_case(codegen, case)?;
     let defined = defined(codegen, &schedule, case)?;
     let nodes = nodes(case).map_err(|e| failed("making nodes", e))?;
     let found = on_device(device, &Arc::new(Code { schedule, artifact }), case, &nodes);
     let found = found.map_err(|e| failed("running", e))?;
-    compare(&case.routine, &found, &defined)?;
-    case.check(&found).map_err(Outcome::Failed)?;
-    Ok(Outcome::Passed)
+    match agreement {
+        Agreement::Bits => {
+            compare(&case.routine, &found, &defined)?;
+            case.check(&found).map_err(Outcome::Failed)?;
+            Ok(Closeness::default())
+        }
+        Agreement::Bounds => within(case, &found, &defined),
+    }
+}
+
+fn reads_merge_buffer(routine: &Routine) -> bool {
+    let mut reads = false;
+    walk::each_value(&routine.body, &mut |value| {
+        walk::each_expr(value, &mut |expr| reads |= matches!(expr, Expr::GetMerge { .. }));
+    });
+    reads
+}
+
+/// Compares with the routine, with its kernels, and with what the corpus expects.
+fn within(case: &RunCase, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<Closeness, Outcome> {
+    let bounds = Bounds::of(case).map_err(|e| failed("bounding", e))?;
+    let close = bounds.check(&case.routine, found, 1.0).map_err(|e| failed("against the routine", e))?;
+    // The kernels' own results are within a radius of the routine's.
+    let kernels = bounds.check_against(&case.routine, found, Some(defined), 2.0);
+    kernels.map_err(|e| failed("against its kernels", e))?;
+    bounds.check_expected(case, found).map_err(Outcome::Failed)?;
+    Ok(close)
 }
 
 /// A handle for each node of the routine, with the memory mode that the routine has settled for it.

@@ -41,7 +41,7 @@ pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> 
     outcome
 }
 
-fn drawn(routine: &Routine, bytes: &[u8]) -> RunCase {
+pub(crate) fn drawn(routine: &Routine, bytes: &[u8]) -> RunCase {
     let memory = memory_from_bytes(routine, bytes);
     RunCase {
         path: "generated".into(),

@@ -17,9 +17,11 @@
 //! Every run of the corpus is scheduled for the target, compiled, and run on memory with guards around it, in
 //! parts and out of order where the kernel may be split. The result must equal, bit for bit, what the interpreter makes of
 //! the same kernels, and what the corpus expects. What the target does not support is skipped, counted and printed with the
-//! reason. What runs log must be, character for character, what the interpreter logs; a codegen that refuses to log is skipped there.
+//! reason. A device that computes by rules of its own, as GPUs do, must come as close as its language promises, element by element:
+//! [`bounds`]. What runs log must be, character for character, what the interpreter logs; a codegen that refuses to log is skipped there.
 #![deny(unsafe_code)]
 
+pub mod bounds; // how far a device may be off
 mod corpus; // what is run, and what it is compared with
 mod device; // through a device's own transfers and launches
 mod generated; // routines drawn at random
@@ -29,7 +31,7 @@ mod logged; // with every value logged
 mod report;
 
 pub use corpus::{compile_case, run_corpus};
-pub use device::run_corpus_on;
+pub use device::{Agreement, run_corpus_on, run_generated_on};
 pub use generated::run_generated;
 pub use report::{Outcome, Report};
 

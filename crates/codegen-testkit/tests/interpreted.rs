@@ -2,7 +2,7 @@
 //! a device.
 
 use codegen_core::{Caps, Codegen, Interpreted};
-use codegen_testkit::{conformance, run_corpus_on};
+use codegen_testkit::{Agreement, conformance, run_corpus_on};
 use device_runtime::Device;
 use scheduler_multicore::{Config, Cpu, Inline};
 
@@ -26,7 +26,7 @@ fn narrow() -> Caps {
 fn the_interpreter_behind_a_device() {
     let driver: Cpu<Inline> = Cpu::<Inline>::inline(Config::default());
     let device = Device::new(std::sync::Arc::new(driver), 0);
-    let report = run_corpus_on(&Interpreted::of_target(vectors(16)), &device);
+    let report = run_corpus_on(&Interpreted::of_target(vectors(16)), &device, Agreement::Bits);
     println!("{report}");
     assert!(report.conforms(), "{report}");
 }

@@ -1,0 +1,171 @@
+//! How far a device may be off: a bound for every element, derived from what computes it.
+//!
+//! Machine code for this process must give the interpreter's bits. GPUs cannot promise that: their languages leave open which
+//! way a sum is rounded, whether a product is contracted into it, how close a division comes, whether subnormals are zeros. What they do
+//! promise holds per operation ([`promises`]). How much of that reaches an element of the result depends on the values: a sum that
+//! cancels, `exp` of something large, or a comparison of nearly equal numbers make much of little. So the routine is run once more with
+//! every number accompanied by a *radius*: the device's number lies within it if every operation keeps its promise ([`value`],
+//! [`machine`]). This is running error analysis: nothing is tuned to make a test pass, and where nothing may differ (integers, booleans,
+//! copies, sums that are exact) the radius is 0 and the bits must be equal.
+//!
+//! A radius is infinite where nothing can be said: an integer that is a rounded number's floor where the floor is in doubt, or what is
+//! read at an index in doubt. Such elements are counted ([`Closeness::open`]), not compared.
+//!
+//! Alike in any case are NaNs among each other, and zeros of either sign. Infinities must be equal unless the greatest
+//! number is within the radius.
+
+mod machine; // a routine's statements on values with radii
+mod promises; // what a device owes per operation
+mod value; // one number with its radius
+
+use std::fmt;
+
+use filetests::RunCase;
+use lowered_ir::ir::Routine;
+use tnode::Scalar;
+
+use crate::corpus::{outlives, scalars};
+pub(crate) use value::Approx;
+
+/// Every element of every node after a run, with its radius.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    nodes: Vec<Vec<Approx>>,
+}
+
+/// How close a device came.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Closeness {
+    /// Elements compared.
+    pub elements: usize,
+    /// Those of them with the same bits.
+    pub equal: usize,
+    /// Elements about which nothing can be said.
+    pub open: usize,
+    /// The greatest share of its radius by which an element is off: 1 is all that is allowed.
+    pub worst: f64,
+}
+
+impl Closeness {
+    /// Of two runs together.
+    pub fn and(self, other: Closeness) -> Closeness {
+        Closeness {
+            elements: self.elements + other.elements,
+            equal: self.equal + other.equal,
+            open: self.open + other.open,
+            worst: self.worst.max(other.worst),
+        }
+    }
+}
+
+impl fmt::Display for Closeness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Closeness { elements, equal, open, worst } = self;
+        write!(
+            f,
+            "{elements} elements, {equal} with the same bits, the worst at {worst:.3} of its bound; {open} open"
+        )
+    }
+}
+
+impl Bounds {
+    /// The bounds of a run of a verified routine.
+    ///
+    /// # Errors
+    ///
+    /// What is missing from the case, in words.
+    pub fn of(case: &RunCase) -> Result<Bounds, String> {
+        Ok(Bounds { nodes: machine::run(case)? })
+    }
+
+    /// The values without the radii, as the interpreter has them.
+    pub fn values(&self) -> impl Iterator<Item = Vec<Scalar>> {
+        self.nodes.iter().map(|node| node.iter().map(|element| element.value).collect())
+    }
+
+    /// Compares the nodes whose memory outlives the run with the values; an element may be off by `factor` radii.
+    ///
+    /// # Errors
+    ///
+    /// The first element that is too far off.
+    pub fn check(&self, routine: &Routine, found: &[Vec<u8>], factor: f64) -> Result<Closeness, String> {
+        self.check_against(routine, found, None, factor)
+    }
+
+    /// Compares the nodes of which a `; run:` line says what they must hold: an element may be off by its radius and what the line
+    /// allows besides.
+    ///
+    /// # Errors
+    ///
+    /// The first element that is too far off.
+    pub fn check_expected(&self, case: &RunCase, found: &[Vec<u8>]) -> Result<(), String> {
+        for expected in &case.expected {
+            let decl = case.routine.node(expected.node);
+            let (own, at) = (&self.nodes[expected.node.index()], expected.node.index());
+            let found = found.get(at).map_or(&[][..], Vec::as_slice);
+            let both = scalars(found, decl.dtype).zip(scalars(&expected.bytes, decl.dtype));
+            if found.len() != expected.bytes.len() {
+                return Err(format!(
+                    "{}:{}: no elements of {}",
+                    case.path.display(),
+                    case.line,
+                    expected.node
+                ));
+            }
+            for (position, ((found, value), own)) in both.zip(own).enumerate() {
+                let besides = expected.tolerance * value.as_f64().abs().max(1.0);
+                let radius = if decl.dtype.is_float() { own.radius + besides } else { own.radius };
+                let allowed = Approx { value, radius };
+                allowed.distance(found).ok_or_else(|| {
+                    let place = format!("{}:{}: node {}", case.path.display(), case.line, expected.node);
+                    format!("{place} {:?}, element {position}: {found:?}, expected {allowed}", decl.name)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`check`](Self::check), against the bytes that something else has computed; the radii are as they are.
+    ///
+    /// # Errors
+    ///
+    /// The first element that is too far off.
+    pub fn check_against(
+        &self,
+        routine: &Routine,
+        found: &[Vec<u8>],
+        defined: Option<&[Vec<u8>]>,
+        factor: f64,
+    ) -> Result<Closeness, String> {
+        let mut closeness = Closeness::default();
+        for (node, decl) in routine.node_refs().filter(|(_, decl)| outlives(decl)) {
+            let bytes = |nodes: &[Vec<u8>]| -> Vec<Scalar> {
+                nodes.get(node.index()).map_or(Vec::new(), |bytes| scalars(bytes, decl.dtype).collect())
+            };
+            let found = bytes(found);
+            let own = &self.nodes[node.index()];
+            let defined = match defined {
+                Some(defined) => bytes(defined),
+                None => own.iter().map(|element| element.value).collect(),
+            };
+            if found.len() != own.len() || defined.len() != own.len() {
+                return Err(format!(
+                    "node {node} {:?} has {} elements, expected {}",
+                    decl.name,
+                    found.len(),
+                    own.len()
+                ));
+            }
+            for (at, (found, (defined, own))) in
+                found.into_iter().zip(defined.into_iter().zip(own)).enumerate()
+            {
+                let allowed = Approx { value: defined, radius: own.radius * factor };
+                let off = allowed.distance(found).ok_or_else(|| {
+                    format!("node {node} {:?}, element {at}: {found:?}, expected {allowed}", decl.name)
+                })?;
+                closeness = closeness.and(off);
+            }
+        }
+        Ok(closeness)
+    }
+}

@@ -1,0 +1,324 @@
+//! One number and how far a device's may be from it, through every operation of the IR.
+//!
+//! An operation is evaluated at the number and at the ends of its operands' radii, all combinations. Operations are monotone in each
+//! operand but for those that are treated apart, so the device's result, before its own error, lies among what comes out. Where the
+//! combinations disagree on something that is no distance (an integer, infinity, NaN) nothing can be said of the result.
+
+use std::fmt;
+
+use lowered_ir::eval;
+use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
+use tnode::{DType, Scalar};
+
+use super::{Closeness, promises};
+
+/// A number, and a radius around it in which the device's lies; infinite where nothing can be said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Approx {
+    pub(crate) value: Scalar,
+    pub(crate) radius: f64,
+}
+
+impl Approx {
+    /// A number that every device has.
+    pub(crate) fn exact(value: Scalar) -> Approx {
+        Approx { value, radius: 0.0 }
+    }
+
+    /// A number about which nothing can be said.
+    pub(crate) fn open(self) -> Approx {
+        Approx { radius: f64::INFINITY, ..self }
+    }
+
+    pub(crate) fn is_open(self) -> bool {
+        self.radius == f64::INFINITY
+    }
+
+    /// How close `found` is, or nothing if it is too far.
+    pub(crate) fn distance(self, found: Scalar) -> Option<Closeness> {
+        let same = found == self.value || is_nan(found) && is_nan(self.value);
+        let counted = Closeness { elements: 1, equal: usize::from(same), ..Closeness::default() };
+        if self.is_open() {
+            return Some(Closeness { open: 1, ..Closeness::default() });
+        }
+        if same {
+            return Some(counted);
+        }
+        let dtype = self.value.dtype();
+        if !dtype.is_float() || is_nan(found) || is_nan(self.value) {
+            return None;
+        }
+        let (a, b) = (at_most_one_beyond(found), at_most_one_beyond(self.value));
+        let beyond = found.as_f64().is_infinite() || self.value.as_f64().is_infinite();
+        let rounding = if beyond { promises::last_place(greatest(dtype), dtype) } else { 0.0 };
+        let (off, allowed) = ((a - b).abs(), self.radius + rounding);
+        // Zeros of either sign are alike, whatever the radius.
+        let worst = if off == 0.0 { 0.0 } else { off / allowed };
+        (off <= allowed).then_some(Closeness { worst, ..counted })
+    }
+
+    /// The number, and the ends of its radius.
+    fn candidates(self) -> Vec<Scalar> {
+        if self.radius == 0.0 {
+            return vec![self.value];
+        }
+        let (dtype, x) = (self.value.dtype(), self.value.as_f64());
+        let end = |x| Scalar::from_f64(dtype, x);
+        vec![self.value, end(x - self.radius), end(x + self.radius)]
+    }
+
+    /// As an operand of arithmetic, which may take subnormals for zeros.
+    fn operand(self) -> Approx {
+        Approx { radius: self.radius.max(promises::flushed(self.value)), ..self }
+    }
+
+    /// Whether the number may be one that compares equal to zero, while the device's is another, or the other way round.
+    fn zero_in_doubt(self) -> bool {
+        self.radius > 0.0 && self.value.as_f64().abs() <= self.radius
+    }
+}
+
+impl fmt::Display for Approx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} within {:e}", self.value, self.radius)
+    }
+}
+
+/// `op x`.
+pub(super) fn unary(op: UnaryOp, x: Approx) -> Approx {
+    let x = x.operand();
+    let result = eval::unary(op, x.value);
+    let own = promises::unary(op, result);
+    match op {
+        // Nothing is monotone about them, but they change no faster than their operand, and by no more than 2.
+        UnaryOp::Sin | UnaryOp::Cos
+            if result.as_f64().is_finite() && result.dtype().is_float() && !x.is_open() =>
+        {
+            settled(result, x.radius.min(2.0), own)
+        }
+        UnaryOp::Recip | UnaryOp::RecipSqrt | UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Not
+            if x.zero_in_doubt() =>
+        {
+            Approx::exact(result).open()
+        }
+        _ => spread(&[x], |x| eval::unary(op, x[0]), own),
+    }
+}
+
+/// `a op b`.
+pub(super) fn binary(op: BinaryOp, a: Approx, b: Approx) -> Approx {
+    match op {
+        BinaryOp::Arg1 => return a,
+        BinaryOp::Arg2 => return b,
+        _ => {}
+    }
+    let (a, b) = (a.operand(), b.operand());
+    let result = eval::binary(op, a.value, b.value);
+    let apart = (a.value.as_f64() - b.value.as_f64()).abs() > a.radius + b.radius;
+    let in_doubt = match op {
+        BinaryOp::Div | BinaryOp::Rem => b.zero_in_doubt(),
+        BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => a.zero_in_doubt() || b.zero_in_doubt(),
+        BinaryOp::Eq | BinaryOp::Ne => a.radius + b.radius > 0.0 && !apart,
+        _ => false,
+    };
+    // Whole multiples that are taken away, or a sign that follows from whether the exponent is odd, jump.
+    let jumps = match op {
+        BinaryOp::Rem => a.radius + b.radius > 0.0 && quotients_differ(a, b),
+        BinaryOp::Pow => a.value.as_f64() < 0.0 && b.radius > 0.0,
+        _ => false,
+    };
+    if in_doubt || jumps {
+        return Approx::exact(result).open();
+    }
+    let own = promises::binary(op, a.value, b.value, result);
+    spread(&[a, b], |x| eval::binary(op, x[0], x[1]), own)
+}
+
+/// Whether the whole part of the quotient depends on where in their radii the operands are.
+fn quotients_differ(a: Approx, b: Approx) -> bool {
+    let whole = |(a, b): (Scalar, Scalar)| (a.as_f64() / b.as_f64()).trunc();
+    let pairs = a.candidates().into_iter().flat_map(|a| b.candidates().into_iter().map(move |b| (a, b)));
+    let quotients: Vec<f64> = pairs.map(whole).collect();
+    quotients.iter().any(|q| q.to_bits() != quotients[0].to_bits())
+}
+
+/// `op(a, b, c)`.
+pub(super) fn ternary(op: TernaryOp, a: Approx, b: Approx, c: Approx) -> Approx {
+    if op == TernaryOp::Where {
+        return select(a, b, c);
+    }
+    let (a, b, c) = (a.operand(), b.operand(), c.operand());
+    let result = eval::ternary(op, a.value, b.value, c.value);
+    let own = promises::ternary(op, a.value, b.value, c.value, result);
+    spread(&[a, b, c], |x| eval::ternary(op, x[0], x[1], x[2]), own)
+}
+
+/// One of two numbers; either, if the condition is in doubt.
+fn select(condition: Approx, then: Approx, otherwise: Approx) -> Approx {
+    let (chosen, other) = if condition.value.as_bool() { (then, otherwise) } else { (otherwise, then) };
+    if condition.radius == 0.0 {
+        return chosen;
+    }
+    let alike = chosen.value == other.value;
+    let apart = (chosen.value.as_f64() - other.value.as_f64()).abs();
+    match chosen.value.dtype().is_float() && apart.is_finite() {
+        true => Approx { radius: chosen.radius.max(apart + other.radius), ..chosen },
+        false if alike => Approx { radius: chosen.radius.max(other.radius), ..chosen },
+        false => chosen.open(),
+    }
+}
+
+/// The value in another type.
+pub(super) fn convert(to: DType, x: Approx) -> Approx {
+    if x.value.dtype() == to {
+        return x;
+    }
+    let x = x.operand();
+    let result = x.value.convert(to);
+    if to == DType::Bool && x.zero_in_doubt() {
+        return Approx::exact(result).open();
+    }
+    spread(&[x], |x| x[0].convert(to), promises::convert(x.value, result))
+}
+
+/// Bits under another name, or moved: nothing can be said of those of a number in doubt.
+pub(super) fn of_bits(parts: &[Approx], f: impl Fn(&[Scalar]) -> Scalar) -> Approx {
+    let values: Vec<Scalar> = parts.iter().map(|part| part.value).collect();
+    let result = Approx::exact(f(&values));
+    if parts.iter().any(|part| part.radius > 0.0) { result.open() } else { result }
+}
+
+/// The result of an operation on numbers with radii, and an error of its own.
+fn spread(operands: &[Approx], f: impl Fn(&[Scalar]) -> Scalar, own: f64) -> Approx {
+    let values: Vec<Scalar> = operands.iter().map(|x| x.value).collect();
+    let result = f(&values);
+    if operands.iter().any(|x| x.is_open()) {
+        return Approx::exact(result).open();
+    }
+    let mut combinations = vec![Vec::new()];
+    for operand in operands {
+        let longer = |chosen: &Vec<Scalar>| -> Vec<Vec<Scalar>> {
+            operand.candidates().into_iter().map(|next| [chosen.as_slice(), &[next]].concat()).collect()
+        };
+        combinations = combinations.iter().flat_map(longer).collect();
+    }
+    let offs = combinations.iter().map(|chosen| off(result, f(chosen)));
+    settled(result, offs.fold(0.0, f64::max), own)
+}
+
+/// How far two results are apart; infinitely, where that is no distance.
+fn off(a: Scalar, b: Scalar) -> f64 {
+    let apart = (a.as_f64() - b.as_f64()).abs();
+    match a.dtype().is_float() && apart.is_finite() {
+        true => apart,
+        false if a == b || is_nan(a) && is_nan(b) => 0.0,
+        false => f64::INFINITY,
+    }
+}
+
+/// A result with a radius of what its operands and the operation itself make it be off, and of being taken for zero.
+fn settled(value: Scalar, spread: f64, own: f64) -> Approx {
+    Approx { value, radius: spread + own + promises::flushed(value) }
+}
+
+fn is_nan(x: Scalar) -> bool {
+    x.dtype().is_float() && x.as_f64().is_nan()
+}
+
+/// The greatest finite number of a float type.
+fn greatest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::MAX,
+        DType::F32 => f32::MAX.into(),
+        DType::Bf16 => 2f64.powi(128) - 2f64.powi(120),
+        DType::F16 => 65_504.0,
+        DType::Fp8E5m2 => 57_344.0,
+        DType::Fp8E4m3fn => 448.0,
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::U16
+        | DType::I32
+        | DType::U32
+        | DType::I64
+        | DType::U64
+        | DType::U32x4 => 0.0,
+    }
+}
+
+/// The number; for infinity what would come after the greatest number.
+fn at_most_one_beyond(x: Scalar) -> f64 {
+    let value = x.as_f64();
+    // For f64 this rounds to infinity: there infinities must be equal.
+    let next = greatest(x.dtype()) + promises::last_place(greatest(x.dtype()), x.dtype());
+    if value.is_infinite() { next.copysign(value) } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f32(x: f32) -> Scalar {
+        Scalar::from_f64(DType::F32, x.into())
+    }
+
+    fn about(x: f32, radius: f64) -> Approx {
+        Approx { value: f32(x), radius }
+    }
+
+    #[test]
+    fn radii_grow_with_what_is_computed() {
+        let sum = binary(BinaryOp::Add, about(1.0, 0.25), about(-1.0, 0.5));
+        assert_eq!((sum.value, sum.radius), (f32(0.0), 0.75));
+        let product = binary(BinaryOp::Mul, about(3.0, 0.5), about(4.0, 0.25));
+        assert_eq!(product.radius, 3.5 * 4.25 - 12.0);
+        let e = unary(UnaryOp::Exp, about(10.0, 0.125));
+        assert!(e.radius > 22026.0 * 0.125 && e.radius < 22026.0 * 0.14, "{e}");
+        assert_eq!(
+            unary(UnaryOp::Sin, about(1e10, 100.0)).radius,
+            2.0 + promises::unary(UnaryOp::Sin, unary(UnaryOp::Sin, about(1e10, 0.0)).value)
+        );
+    }
+
+    #[test]
+    fn what_may_jump_is_open() {
+        assert!(convert(DType::I32, about(2.0, 0.25)).is_open());
+        assert_eq!(convert(DType::I32, about(2.5, 0.25)), Approx::exact(Scalar::from_i64(DType::I32, 2)));
+        assert!(binary(BinaryOp::Lt, about(1.0, 0.5), about(1.25, 0.0)).is_open());
+        assert_eq!(binary(BinaryOp::Lt, about(1.0, 0.5), about(2.25, 0.0)).radius, 0.0);
+        assert!(binary(BinaryOp::Div, about(1.0, 0.0), about(0.25, 0.5)).is_open());
+        assert!(binary(BinaryOp::Eq, about(1.0, 0.5), about(1.25, 0.0)).is_open());
+        assert!(unary(UnaryOp::Log, about(0.25, 0.5)).is_open());
+    }
+
+    #[test]
+    fn a_condition_in_doubt_gives_either() {
+        let doubt = Approx::exact(Scalar::from_i64(DType::Bool, 1)).open();
+        let either = ternary(TernaryOp::Where, doubt, about(1.0, 0.0), about(3.0, 0.25));
+        assert_eq!((either.value, either.radius), (f32(1.0), 2.25));
+        let int = |x| Approx::exact(Scalar::from_i64(DType::I32, x));
+        assert!(ternary(TernaryOp::Where, doubt, int(1), int(2)).is_open());
+        assert_eq!(ternary(TernaryOp::Where, doubt, int(2), int(2)), int(2));
+    }
+
+    #[test]
+    fn distances_count_and_refuse() {
+        let bits = Approx::exact(f32(1.0));
+        assert_eq!(bits.distance(f32(1.0)).map(|c| (c.equal, c.worst)), Some((1, 0.0)));
+        assert_eq!(bits.distance(f32(1.0000001)), None);
+        assert_eq!(about(1.0, 0.5).distance(f32(1.25)).map(|c| (c.equal, c.worst)), Some((0, 0.5)));
+        assert_eq!(about(1.0, 0.5).distance(f32(f32::NAN)), None);
+        assert!(Approx::exact(f32(0.0)).distance(f32(-0.0)).is_some());
+        assert_eq!(about(1.0, 0.0).open().distance(f32(7.0)).map(|c| c.open), Some(1));
+        let int = |x| Scalar::from_i64(DType::I32, x);
+        assert_eq!(Approx::exact(int(3)).distance(int(4)), None);
+    }
+
+    #[test]
+    fn infinity_is_next_to_the_greatest_number() {
+        assert!(Approx::exact(f32(f32::INFINITY)).distance(f32(f32::MAX)).is_some());
+        assert!(Approx::exact(f32(f32::INFINITY)).distance(f32(1e38)).is_none());
+        assert!(Approx::exact(f32(f32::INFINITY)).distance(f32(-f32::MAX)).is_none());
+        assert!(Approx::exact(f32(1.0)).distance(f32(f32::INFINITY)).is_none());
+    }
+}
