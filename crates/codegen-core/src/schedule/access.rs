@@ -318,7 +318,8 @@ fn fills(index: &Affine, dim: i64, extent: impl Fn(Var) -> Option<i64>) -> bool 
 /// The proof solves one dimension after another: a dimension whose unknown variables form a mixed-radix number determines
 /// them.
 pub(super) fn injective(index: &Indices, vars: &[LoopId], ranges: &Ranges) -> bool {
-    let mut unknown: BTreeSet<LoopId> = vars.iter().copied().collect();
+    let several = |var: &LoopId| ranges.extent((*var).into()) > 1;
+    let mut unknown: BTreeSet<LoopId> = vars.iter().copied().filter(several).collect();
     loop {
         let before = unknown.len();
         for dim in index {

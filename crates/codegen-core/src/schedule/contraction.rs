@@ -118,7 +118,7 @@ fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<Found> {
 }
 
 /// The operands of `fma(a, b, c)` or of `c + a * b`, and which of the two it is.
-fn multiply_add(value: &Expr) -> Option<(&Expr, &Expr, &Expr, bool)> {
+pub(super) fn multiply_add(value: &Expr) -> Option<(&Expr, &Expr, &Expr, bool)> {
     match value {
         Expr::Ternary { op: TernaryOp::Fma, a, b, c } => Some((a, b, c, true)),
         Expr::Binary { op: BinaryOp::Add, a: c, b: product } => match &**product {

@@ -10,14 +10,22 @@ use super::access::{self, Ranges};
 
 /// Fuses the neighbours among the top-level statements, and those inside what became one loop.
 pub(super) fn fuse(routine: &mut Routine) {
-    let ranges = Ranges::of(routine);
-    routine.body = fuse_block(std::mem::take(&mut routine.body), &ranges);
+    fuse_where(routine, &|_, _, _| true);
 }
 
-fn fuse_block(block: Block, ranges: &Ranges) -> Block {
+/// Whether two neighbouring loops are to become one, the third.
+type Wanted<'a> = &'a dyn Fn(&Stmt, &Stmt, &Stmt) -> bool;
+
+/// As [`fuse`], where it is wanted of the top-level loops.
+pub(super) fn fuse_where(routine: &mut Routine, wanted: Wanted<'_>) {
+    let ranges = Ranges::of(routine);
+    routine.body = fuse_block(std::mem::take(&mut routine.body), &ranges, wanted);
+}
+
+fn fuse_block(block: Block, ranges: &Ranges, wanted: Wanted<'_>) -> Block {
     let mut out = Block::new();
     for stmt in block {
-        match fused_with_last(&mut out, &stmt, ranges) {
+        match fused_with_last(&mut out, &stmt, ranges, wanted) {
             Some(fused) => out.push(fused),
             None => out.push(stmt),
         }
@@ -26,7 +34,7 @@ fn fuse_block(block: Block, ranges: &Ranges) -> Block {
 }
 
 /// The statement and the loop before it as one loop, which replaces the remarks between the two as well.
-fn fused_with_last(out: &mut Block, stmt: &Stmt, ranges: &Ranges) -> Option<Stmt> {
+fn fused_with_last(out: &mut Block, stmt: &Stmt, ranges: &Ranges, wanted: Wanted<'_>) -> Option<Stmt> {
     let at = out.iter().rposition(|stmt| !matches!(stmt, Stmt::Comment(_)))?;
     let (var, extent, first) = serial(&out[at])?;
     let (second_var, second_extent, second) = serial(stmt)?;
@@ -39,8 +47,12 @@ fn fused_with_last(out: &mut Block, stmt: &Stmt, ranges: &Ranges) -> Option<Stmt
     if !access::independent(var, &body, ranges) {
         return None;
     }
+    let fused = Stmt::serial(var, extent, fuse_block(body, ranges, &|_, _, _| true));
+    if !wanted(&out[at], stmt, &fused) {
+        return None;
+    }
     out.truncate(at);
-    Some(Stmt::serial(var, extent, fuse_block(body, ranges)))
+    Some(fused)
 }
 
 /// The variable, the extent and the body of a serial loop that starts at 0 and has a constant bound.

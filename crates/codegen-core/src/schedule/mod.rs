@@ -176,12 +176,15 @@ pub fn schedule_traced(
     }
 
     // What one loop leaves in the cache, the next finds there.
-    fuse::fuse(&mut routine);
+    match caps.workgroups {
+        Some(workgroups) => gpu::join(&mut routine, workgroups),
+        None => fuse::fuse(&mut routine),
+    }
     on_pass("fuse", &routine);
 
     // On a GPU independent iterations are threads and workgroups.
-    if caps.workgroups.is_some() {
-        gpu::distribute(&mut routine);
+    if let Some(workgroups) = caps.workgroups {
+        gpu::distribute(&mut routine, workgroups);
         on_pass("grid", &routine);
     }
 

@@ -42,6 +42,12 @@ impl Names {
         (local, Stmt::Declare { local, dtype, dims, space })
     }
 
+    /// The next node, of this type; whoever asks adds it to the routine.
+    pub(super) fn node_of(&mut self, dtype: DType) -> NodeRef {
+        self.nodes.push(dtype);
+        NodeRef(self.nodes.len() as u32 - 1)
+    }
+
     /// Remembers the loops and locals of a new block.
     pub(super) fn note(&mut self, block: &[Stmt]) {
         self.ranges.add(block);

@@ -28,7 +28,8 @@ pub(super) fn make_explicit(routine: &mut Routine, policy: FmaPolicy, caps: &Cap
     let fast = routine.numerics == Numerics::Fast && caps.workgroups.is_none();
     let (ranges, fresh, locals) = (Ranges::of(routine), routine.fresh(), routine.locals());
     let body = std::mem::take(&mut routine.body);
-    let mut pass = Pass { fast, ranges, fresh, locals, routine };
+    let kernels = caps.workgroups.is_some();
+    let mut pass = Pass { fast, kernels, ranges, fresh, locals, routine };
     routine.body = pass.block(body, &mut Vec::new());
     if policy.contracts(routine.numerics) {
         contract_products(routine);
@@ -62,6 +63,8 @@ fn is_float(expr: &Expr, routine: &Routine, locals: &Locals) -> bool {
 
 struct Pass<'a> {
     fast: bool,
+    /// Whether every top-level nest is a kernel of its own, so that its locals end with it.
+    kernels: bool,
     ranges: Ranges,
     fresh: Fresh,
     locals: Locals,
@@ -135,6 +138,9 @@ impl Pass<'_> {
             return vec![written];
         }
         let body = if in_sequence { self.chain_in_place(&found) } else { self.reduction(&found) };
+        if self.kernels && found.outputs.is_empty() && around.is_empty() {
+            return vec![Stmt::serial(self.fresh.loop_id(), 1, body)];
+        }
         nest(&found.outputs, body)
     }
 
@@ -455,7 +461,7 @@ fn is_contiguous(element: &Expr, var: LoopId) -> bool {
 }
 
 /// `acc op element`, NaN elements of `max` and `min` being skipped.
-fn combined(op: BinaryOp, acc: Expr, element: Expr) -> Expr {
+pub(super) fn combined(op: BinaryOp, acc: Expr, element: Expr) -> Expr {
     match op {
         BinaryOp::Max | BinaryOp::Min => Expr::binary(op, element, acc),
         _ => Expr::binary(op, acc, element),
@@ -463,7 +469,7 @@ fn combined(op: BinaryOp, acc: Expr, element: Expr) -> Expr {
 }
 
 /// The value that changes nothing: `op(neutral, x) = x`. None where the type has no such value.
-fn neutral(op: BinaryOp, dtype: DType) -> Option<Scalar> {
+pub(super) fn neutral(op: BinaryOp, dtype: DType) -> Option<Scalar> {
     let bits = 8 * dtype.size_bytes() as u32;
     let ones = if bits == 128 { u128::MAX } else { (1 << bits) - 1 };
     match (op, dtype) {
@@ -482,7 +488,7 @@ fn neutral(op: BinaryOp, dtype: DType) -> Option<Scalar> {
 }
 
 /// The neutral element where it differs from what a local holds when declared.
-fn nonzero_neutral(op: BinaryOp, dtype: DType) -> Option<Expr> {
+pub(super) fn nonzero_neutral(op: BinaryOp, dtype: DType) -> Option<Expr> {
     neutral(op, dtype).filter(|start| *start != Scalar::zero(dtype)).map(Expr::Const)
 }
 

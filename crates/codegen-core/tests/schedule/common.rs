@@ -85,6 +85,11 @@ impl Case {
         Case { routine, memory, bindings }
     }
 
+    /// What the interpreter leaves of the routine as written.
+    pub(super) fn as_written(&self) -> Vec<Vec<u8>> {
+        self.interpreted(&self.routine)
+    }
+
     /// What the interpreter leaves in the nodes that outlive a run; `routine` is this case's one after some step.
     fn interpreted(&self, routine: &Routine) -> Vec<Vec<u8>> {
         let mut memory = self.memory.clone();

@@ -4,6 +4,7 @@
 mod common; // checks a routine after every step
 mod corpus;
 mod fma;
+mod gpu;
 mod nests;
 mod random;
 mod random_nests;

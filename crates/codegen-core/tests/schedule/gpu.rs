@@ -1,0 +1,147 @@
+//! Schedules for workgroups: the numbers of kernels and threads, what they move, and the bits.
+
+use codegen_core::{Access, Param, ScheduledRoutine};
+
+use super::common::{Case, check_gpu, parse};
+
+fn scheduled(source: &str) -> ScheduledRoutine {
+    check_gpu(&Case::filled(parse(source)))
+}
+
+/// The extents of the kernels' parallel loops and the threads of their workgroups.
+fn launches(schedule: &ScheduledRoutine) -> Vec<(u64, u32)> {
+    let kernel = |at: usize| schedule.kernels[at].abi.launch;
+    schedule.calls.iter().map(|call| kernel(call.kernel)).map(|l| (l.extent, l.threads)).collect()
+}
+
+fn softmax(rows: usize, columns: usize) -> String {
+    format!(
+        "routine @softmax fast {{
+           node %0 \"x\" f32[{rows}, {columns}] on_device
+           node %1 \"m\" f32[{rows}] local
+           node %2 \"e\" f32[{rows}, {columns}] local
+           node %3 \"s\" f32[{rows}] local
+           node %4 \"y\" f32[{rows}, {columns}] on_device
+           for i0 in 0..{rows} {{ %1[i0] := -inff32 }}
+           for i1 in 0..{rows} {{ for i2 in 0..{columns} {{ %1[i1] := max(%0[i1, i2], %1[i1]) }} }}
+           for i3 in 0..{rows} {{ for i4 in 0..{columns} {{ %2[i3, i4] := exp(%0[i3, i4] - %1[i3]) }} }}
+           zero %3
+           for i5 in 0..{rows} {{ for i6 in 0..{columns} {{ %3[i5] := %3[i5] + %2[i5, i6] }} }}
+           for i7 in 0..{rows} {{ for i8 in 0..{columns} {{ %4[i7, i8] := %2[i7, i8] / %3[i7] }} }}
+         }}"
+    )
+}
+
+#[test]
+fn softmax_is_one_kernel_that_reads_and_writes_each_element_once() {
+    for (rows, columns, launch) in [(64, 300, (64, 256)), (70, 64, (70, 64)), (100, 10, (100, 1))] {
+        let schedule = scheduled(&softmax(rows, columns));
+        assert_eq!(launches(&schedule), [launch], "{rows} × {columns}");
+        let bytes = (rows * columns * 4) as f64;
+        // A thread with a row of its own keeps what it knows of it in memory of the run.
+        let passes = if columns < 32 { 4.0 } else { 2.0 };
+        assert_eq!(schedule.kernels[0].abi.cost.bytes, passes * bytes, "{rows} × {columns}");
+    }
+}
+
+#[test]
+fn layer_norm_is_one_kernel() {
+    let schedule = scheduled(
+        "routine @norm fast {
+           node %0 \"x\" f32[80, 96] on_device
+           node %1 \"m\" f32[80] local
+           node %2 \"v\" f32[80] local
+           node %3 \"g\" f32[96] on_device
+           node %4 \"y\" f32[80, 96] on_device
+           zero %1
+           for i0 in 0..80 { for i1 in 0..96 { %1[i0] := %1[i0] + %0[i0, i1] * 0.0104166f32 } }
+           zero %2
+           for i2 in 0..80 { for i3 in 0..96 {
+             %2[i2] := %2[i2] + (%0[i2, i3] - %1[i2]) * (%0[i2, i3] - %1[i2])
+           } }
+           for i4 in 0..80 { for i5 in 0..96 {
+             %4[i4, i5] := (%0[i4, i5] - %1[i4]) * recip_sqrt(%2[i4] * 0.0104166f32 + 1e-5f32) * %3[i5]
+           } }
+         }",
+    );
+    assert_eq!(launches(&schedule), [(80, 96)]);
+    assert_eq!(schedule.temps.len(), 0);
+}
+
+fn sums(rows: usize, columns: usize, axis: usize, dtype: &str) -> String {
+    let kept = if axis == 1 { rows } else { columns };
+    let at = if axis == 1 { "i0" } else { "i1" };
+    format!(
+        "routine @sums fast {{
+           node %0 \"x\" {dtype}[{rows}, {columns}] on_device
+           node %1 \"s\" {dtype}[{kept}] on_device
+           for i0 in 0..{rows} {{ for i1 in 0..{columns} {{ %1[{at}] := %1[{at}] + %0[i0, i1] }} }}
+         }}"
+    )
+}
+
+#[test]
+fn reductions_use_as_many_threads_as_they_have_work_for() {
+    let cases = [
+        // A workgroup per row; a thread per short row.
+        ((200, 512, 1), vec![(200, 256)]),
+        ((200, 31, 1), vec![(200, 1)]),
+        // Blocks of columns, the last of them narrower.
+        ((64, 96, 0), vec![(3, 256)]),
+        ((64, 40, 0), vec![(1, 256), (1, 256)]),
+        // Columns enough for a thread each.
+        ((9, 20_000, 0), vec![(20_000, 1)]),
+        // Few long rows: chunks, then their results.
+        ((2, 40_960, 1), vec![(20, 256), (2, 1)]),
+        ((40_960, 8, 0), vec![(256, 256), (1, 256)]),
+    ];
+    for ((rows, columns, axis), expected) in cases {
+        let found = launches(&scheduled(&sums(rows, columns, axis, "f32")));
+        assert_eq!(found, expected, "{rows} × {columns} along {axis}");
+    }
+}
+
+#[test]
+fn integers_keep_their_bits_whatever_the_order() {
+    for (rows, columns, axis) in [(3, 9000, 1), (9000, 3, 0), (70, 70, 0), (70, 70, 1)] {
+        let case = Case::filled(parse(&sums(rows, columns, axis, "i32")));
+        assert_eq!(super::common::on_gpu(&case).1, case.as_written(), "{rows} × {columns} along {axis}");
+    }
+}
+
+#[test]
+fn a_total_is_reduced_in_two_stages_of_many_workgroups() {
+    for (n, groups) in [(100_000, 20), (100_003, 24), (5000, 1)] {
+        let schedule = scheduled(&format!(
+            "routine @total fast {{
+               node %0 \"x\" f32[{n}] on_device
+               node %1 \"s\" f32[] on_device
+               zero %1
+               for i0 in 0..{n} {{ %1[] := %1[] + %0[i0] }}
+             }}"
+        ));
+        assert_eq!(launches(&schedule)[0], (groups, 256), "{n}: {:?}", launches(&schedule));
+        let writes = |param: &&Param| matches!(param, Param::Node { access: Access::Write, .. });
+        assert!(schedule.kernels.iter().all(|k| k.abi.params.iter().filter(writes).count() == 1));
+    }
+}
+
+#[test]
+fn recurrences_share_each_step_among_the_threads() {
+    let schedule = scheduled(
+        "routine @recurrence fast {
+           node %0 \"w\" f32[48, 48] on_device
+           node %1 \"h\" f32[48] on_device
+           node %2 \"next\" f32[48] on_device
+           for i0 in 0..5 {
+             for i1 in 0..48 {
+               declare l0 f32[] register
+               for i2 in 0..48 { l0 := l0 + %0[i1, i2] * %1[i2] }
+               %2[i1] := l0 * 0.01f32
+             }
+             for i3 in 0..48 { %1[i3] := %2[i3] }
+           }
+         }",
+    );
+    assert_eq!(launches(&schedule), [(1, 48)]);
+}
