@@ -1,0 +1,643 @@
+//! A compute shader under construction: the only module that writes naga's IR.
+//!
+//! A [`Value`] is an expression with its type. Expressions are pure, so equal ones in scope are one; they are emitted by themselves,
+//! in front of the statement after them. Blocks are opened and closed like brackets, and what was made in a block is forgotten
+//! with it. Types are the caller's business: what does not fit is found by the validator.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+use half::f16;
+use naga::{
+    AddressSpace, ArraySize, AtomicFunction, Barrier, BinaryOperator, Binding, Block, BuiltIn, EntryPoint,
+    Expression, Function, FunctionArgument, FunctionResult, GlobalVariable, Handle, Literal, LocalVariable,
+    MathFunction, Module, ResourceBinding, Scalar, ScalarKind, ShaderStage, Span, Statement, StorageAccess,
+    Type, TypeInner, UnaryOperator, VectorSize,
+};
+
+/// The types of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ty {
+    Bool,
+    I32,
+    U32,
+    F32,
+    F16,
+    I64,
+    U64,
+    F64,
+    /// Four lanes of 32 bits.
+    U32x4,
+}
+
+/// An expression and its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Value {
+    pub(crate) handle: Handle<Expression>,
+    pub(crate) ty: Ty,
+}
+
+/// A place in memory, and the type of what lies there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pointer: Handle<Expression>,
+    ty: Ty,
+}
+
+/// A variable: of a thread, or shared by a workgroup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Variable {
+    Local(Handle<LocalVariable>, Ty),
+    Shared(Handle<GlobalVariable>, Ty),
+}
+
+/// A buffer of words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffer {
+    global: Handle<GlobalVariable>,
+    /// [`Ty::U32`], or [`Ty::U32x4`] where it is made of vectors.
+    ty: Ty,
+}
+
+/// What a pure expression computes, to find it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Unary(UnaryOperator, Handle<Expression>),
+    Binary(BinaryOperator, Handle<Expression>, Handle<Expression>),
+    Select([Handle<Expression>; 3]),
+    As(Handle<Expression>, ScalarKind, Option<u8>),
+    Math(MathFunction, [Handle<Expression>; 3]),
+    Lane(Handle<Expression>, u32),
+    Lanes([Handle<Expression>; 4]),
+    Element(Handle<Expression>, Handle<Expression>),
+    /// A constant that has to be read from a variable.
+    Bits(Ty, u64),
+}
+
+/// How deep expressions grow before they get a name: parsers of shaders recurse.
+const MAX_DEPTH: u8 = 24;
+
+/// The types of a function's arguments.
+type Builtins = [Value; 3];
+
+/// A module with one function under construction.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    module: Module,
+    function: Function,
+    /// Open blocks, the innermost last, each with what is known in it.
+    open: Vec<(Block, Vec<Key>)>,
+    known: HashMap<Key, Handle<Expression>>,
+    /// Literals, variables and the like, which need no statement and hold everywhere.
+    constants: HashMap<(Ty, u64), Handle<Expression>>,
+    variables: HashMap<Handle<LocalVariable>, Handle<Expression>>,
+    globals: HashMap<Handle<GlobalVariable>, Handle<Expression>>,
+    special: HashMap<(Ty, u64), Handle<LocalVariable>>,
+    /// Where the expressions begin that no statement has emitted yet.
+    pending: Option<usize>,
+    depths: Vec<u8>,
+}
+
+/// A block that was closed.
+#[derive(Debug, Default)]
+pub(crate) struct Closed(Block);
+
+impl Ty {
+    fn scalar(self) -> Scalar {
+        match self {
+            Ty::Bool => Scalar::BOOL,
+            Ty::I32 => Scalar::I32,
+            Ty::U32 | Ty::U32x4 => Scalar::U32,
+            Ty::F32 => Scalar::F32,
+            Ty::F16 => Scalar::F16,
+            Ty::I64 => Scalar::I64,
+            Ty::U64 => Scalar::U64,
+            Ty::F64 => Scalar::F64,
+        }
+    }
+
+    fn inner(self) -> TypeInner {
+        match self {
+            Ty::U32x4 => TypeInner::Vector { size: VectorSize::Quad, scalar: Scalar::U32 },
+            _ => TypeInner::Scalar(self.scalar()),
+        }
+    }
+
+    /// Bytes of an element of an array.
+    pub(crate) fn bytes(self) -> u32 {
+        match self {
+            Ty::Bool | Ty::I32 | Ty::U32 | Ty::F32 => 4,
+            Ty::F16 => 2,
+            Ty::I64 | Ty::U64 | Ty::F64 => 8,
+            Ty::U32x4 => 16,
+        }
+    }
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        Builder {
+            module: Module::default(),
+            function: Function::default(),
+            open: vec![(Block::new(), Vec::new())],
+            known: HashMap::new(),
+            constants: HashMap::new(),
+            variables: HashMap::new(),
+            globals: HashMap::new(),
+            special: HashMap::new(),
+            pending: None,
+            depths: Vec::new(),
+        }
+    }
+
+    /// How many expressions there are: the size of the code.
+    pub(crate) fn size(&self) -> usize {
+        self.function.expressions.len()
+    }
+
+    // ---- types and memory
+
+    fn ty(&mut self, inner: TypeInner) -> Handle<Type> {
+        self.module.types.insert(Type { name: None, inner }, Span::UNDEFINED)
+    }
+
+    fn type_of(&mut self, ty: Ty) -> Handle<Type> {
+        self.ty(ty.inner())
+    }
+
+    fn array(&mut self, ty: Ty, length: u32) -> Handle<Type> {
+        let size = ArraySize::Constant(NonZeroU32::new(length).unwrap_or(NonZeroU32::MIN));
+        let base = self.type_of(ty);
+        self.ty(TypeInner::Array { base, size, stride: ty.bytes() })
+    }
+
+    /// A uniform buffer of vectors of words, at a binding.
+    pub(crate) fn table(&mut self, vectors: u32, binding: u32) -> Buffer {
+        let ty = self.array(Ty::U32x4, vectors);
+        let global = self.global("table", AddressSpace::Uniform, ty, Some(binding));
+        Buffer { global, ty: Ty::U32x4 }
+    }
+
+    /// A storage buffer at a binding: of words, of atomic words, or of vectors of four.
+    pub(crate) fn slab(&mut self, name: &str, binding: u32, ty: Ty, atomic: bool) -> Buffer {
+        let inner = if atomic { TypeInner::Atomic(Scalar::U32) } else { ty.inner() };
+        let base = self.ty(inner);
+        let array = self.ty(TypeInner::Array { base, size: ArraySize::Dynamic, stride: ty.bytes() });
+        let access = StorageAccess::LOAD | StorageAccess::STORE;
+        let global = self.global(name, AddressSpace::Storage { access }, array, Some(binding));
+        Buffer { global, ty }
+    }
+
+    fn global(
+        &mut self,
+        name: &str,
+        space: AddressSpace,
+        ty: Handle<Type>,
+        binding: Option<u32>,
+    ) -> Handle<GlobalVariable> {
+        let variable = GlobalVariable {
+            name: Some(name.into()),
+            space,
+            binding: binding.map(|binding| ResourceBinding { group: 0, binding }),
+            ty,
+            init: None,
+            memory_decorations: naga::MemoryDecorations::empty(),
+        };
+        self.module.global_variables.append(variable, Span::UNDEFINED)
+    }
+
+    /// An array, or a scalar where there is no length, that the workgroup shares.
+    pub(crate) fn shared(&mut self, name: &str, ty: Ty, length: Option<u32>) -> Variable {
+        let of = self.sized(ty, length);
+        Variable::Shared(self.global(name, AddressSpace::WorkGroup, of, None), ty)
+    }
+
+    /// As [`Builder::shared`], of the thread alone.
+    pub(crate) fn local(&mut self, name: &str, ty: Ty, length: Option<u32>) -> Variable {
+        let of = self.sized(ty, length);
+        let variable = LocalVariable { name: Some(name.into()), ty: of, init: None };
+        Variable::Local(self.function.local_variables.append(variable, Span::UNDEFINED), ty)
+    }
+
+    fn sized(&mut self, ty: Ty, length: Option<u32>) -> Handle<Type> {
+        match length {
+            Some(length) => self.array(ty, length),
+            None => self.type_of(ty),
+        }
+    }
+
+    fn pointer(&mut self, variable: Variable) -> Handle<Expression> {
+        match variable {
+            Variable::Local(local, _) => match self.variables.get(&local) {
+                Some(&pointer) => pointer,
+                None => {
+                    let pointer = self.push(Expression::LocalVariable(local), 0);
+                    self.variables.insert(local, pointer);
+                    pointer
+                }
+            },
+            Variable::Shared(global, _) => self.global_pointer(global),
+        }
+    }
+
+    fn global_pointer(&mut self, global: Handle<GlobalVariable>) -> Handle<Expression> {
+        match self.globals.get(&global) {
+            Some(&pointer) => pointer,
+            None => {
+                let pointer = self.push(Expression::GlobalVariable(global), 0);
+                self.globals.insert(global, pointer);
+                pointer
+            }
+        }
+    }
+
+    /// The place of a scalar variable.
+    pub(crate) fn place(&mut self, variable: Variable) -> Place {
+        let (Variable::Local(_, ty) | Variable::Shared(_, ty)) = variable;
+        Place { pointer: self.pointer(variable), ty }
+    }
+
+    /// The place of an element of a variable that is an array.
+    pub(crate) fn element(&mut self, variable: Variable, at: Value) -> Place {
+        let (Variable::Local(_, ty) | Variable::Shared(_, ty)) = variable;
+        let base = self.pointer(variable);
+        Place { pointer: self.access(base, at), ty }
+    }
+
+    /// The place of a word, or of a vector, of a buffer.
+    pub(crate) fn word(&mut self, buffer: Buffer, at: Value) -> Place {
+        let base = self.global_pointer(buffer.global);
+        Place { pointer: self.access(base, at), ty: buffer.ty }
+    }
+
+    fn access(&mut self, base: Handle<Expression>, at: Value) -> Handle<Expression> {
+        let (key, index) = (Key::Element(base, at.handle), at.handle);
+        self.once(key, Expression::Access { base, index }, &[at.handle])
+    }
+
+    /// What lies at a place.
+    pub(crate) fn load(&mut self, place: Place) -> Value {
+        let handle = self.push(Expression::Load { pointer: place.pointer }, 0);
+        Value { handle, ty: place.ty }
+    }
+
+    /// Stores into a place.
+    pub(crate) fn store(&mut self, place: Place, value: Value) {
+        self.statement(Statement::Store { pointer: place.pointer, value: value.handle });
+    }
+
+    /// Sets a variable, arrays included, to zeros.
+    pub(crate) fn clear(&mut self, variable: Variable) {
+        let pointer = self.pointer(variable);
+        let ty = match variable {
+            Variable::Local(local, _) => self.function.local_variables[local].ty,
+            Variable::Shared(global, _) => self.module.global_variables[global].ty,
+        };
+        let value = self.push(Expression::ZeroValue(ty), 0);
+        self.statement(Statement::Store { pointer, value });
+    }
+
+    /// Replaces the bits of `mask` in an atomic word by those of `bits`, which has no others.
+    pub(crate) fn merge_bits(&mut self, place: Place, mask: Value, bits: Value) {
+        let cleared = self.unary(UnaryOperator::BitwiseNot, mask);
+        for (fun, value) in [(AtomicFunction::And, cleared), (AtomicFunction::InclusiveOr, bits)] {
+            self.flush();
+            let ty = self.type_of(Ty::U32);
+            let result = self.append(Expression::AtomicResult { ty, comparison: false }, 0);
+            let (pointer, value) = (place.pointer, value.handle);
+            self.statement(Statement::Atomic { pointer, fun, value, result: Some(result) });
+        }
+    }
+
+    // ---- expressions
+
+    fn append(&mut self, expression: Expression, depth: u8) -> Handle<Expression> {
+        self.depths.push(depth);
+        self.function.expressions.append(expression, Span::UNDEFINED)
+    }
+
+    /// Adds an expression; emitted before the next statement, if it needs to be.
+    fn push(&mut self, expression: Expression, depth: u8) -> Handle<Expression> {
+        if expression.needs_pre_emit() {
+            self.flush();
+        } else if self.pending.is_none() {
+            self.pending = Some(self.function.expressions.len());
+        }
+        self.append(expression, depth)
+    }
+
+    /// Emits the expressions that are waiting.
+    fn flush(&mut self) {
+        if let Some(start) = self.pending.take() {
+            let range = self.function.expressions.range_from(start);
+            self.block().push(Statement::Emit(range), Span::UNDEFINED);
+        }
+    }
+
+    fn block(&mut self) -> &mut Block {
+        &mut self.open.last_mut().expect("the function's block closes last").0
+    }
+
+    /// The expression, unless one that computes the same is in scope.
+    fn once(
+        &mut self,
+        key: Key,
+        expression: Expression,
+        operands: &[Handle<Expression>],
+    ) -> Handle<Expression> {
+        if let Some(&known) = self.known.get(&key) {
+            return known;
+        }
+        let is_pointer = matches!(expression, Expression::Access { .. });
+        let deepest = operands.iter().map(|h| self.depths[h.index()]).max().unwrap_or(0);
+        let depth = if deepest >= MAX_DEPTH && !is_pointer { 0 } else { deepest.saturating_add(1) };
+        let handle = self.push(expression, depth);
+        if depth == 0 {
+            self.function.named_expressions.insert(handle, "part".into());
+        }
+        self.known.insert(key, handle);
+        if let Some((_, keys)) = self.open.last_mut() {
+            keys.push(key);
+        }
+        handle
+    }
+
+    /// Gives a value a name in the text; one that is computed in place of its mention is then computed here.
+    pub(crate) fn name(&mut self, value: Value, name: &str) {
+        if !self.function.expressions[value.handle].needs_pre_emit() {
+            self.function.named_expressions.entry(value.handle).or_insert_with(|| name.into());
+            self.depths[value.handle.index()] = 0;
+        }
+    }
+
+    /// A constant by its bits. What no literal says (infinities, NaNs), and what compilers might flush to zero, is read from a
+    /// variable, since compilers refuse to evaluate it.
+    pub(crate) fn bits(&mut self, ty: Ty, bits: u64) -> Value {
+        match literal(ty, bits) {
+            Some(literal) => self.literal(ty, bits, literal),
+            None => self.read_bits(ty, bits),
+        }
+    }
+
+    fn literal(&mut self, ty: Ty, bits: u64, literal: Literal) -> Value {
+        let handle = match self.constants.get(&(ty, bits)) {
+            Some(&handle) => handle,
+            None => {
+                self.type_of(ty);
+                let handle = self.push(Expression::Literal(literal), 0);
+                self.constants.insert((ty, bits), handle);
+                handle
+            }
+        };
+        Value { handle, ty }
+    }
+
+    fn read_bits(&mut self, ty: Ty, bits: u64) -> Value {
+        let key = Key::Bits(ty, bits);
+        if let Some(&handle) = self.known.get(&key) {
+            return Value { handle, ty };
+        }
+        let carrier = if ty == Ty::F64 { Ty::U64 } else { Ty::U32 };
+        let variable = match self.special.get(&(ty, bits)) {
+            Some(&variable) => variable,
+            None => self.initialised(carrier, bits),
+        };
+        self.special.insert((ty, bits), variable);
+        let place = self.place(Variable::Local(variable, carrier));
+        let word = self.load(place);
+        let value = match ty {
+            Ty::F16 => self.half_of_bits(word),
+            _ => self.bitcast(ty, word),
+        };
+        self.known.insert(key, value.handle);
+        if let Some((_, keys)) = self.open.last_mut() {
+            keys.push(key);
+        }
+        value
+    }
+
+    /// A variable that nobody changes.
+    fn initialised(&mut self, ty: Ty, bits: u64) -> Handle<LocalVariable> {
+        let init = self.bits(ty, bits).handle;
+        let variable = LocalVariable { name: Some("bits".into()), ty: self.type_of(ty), init: Some(init) };
+        self.function.local_variables.append(variable, Span::UNDEFINED)
+    }
+
+    pub(crate) fn u32(&mut self, x: u32) -> Value {
+        self.bits(Ty::U32, x.into())
+    }
+
+    pub(crate) fn i32(&mut self, x: i32) -> Value {
+        self.bits(Ty::I32, u64::from(x as u32))
+    }
+
+    pub(crate) fn unary(&mut self, op: UnaryOperator, x: Value) -> Value {
+        let expression = Expression::Unary { op, expr: x.handle };
+        Value { handle: self.once(Key::Unary(op, x.handle), expression, &[x.handle]), ty: x.ty }
+    }
+
+    /// Comparisons give [`Ty::Bool`], everything else the type of `a`.
+    pub(crate) fn binary(&mut self, op: BinaryOperator, a: Value, b: Value) -> Value {
+        use BinaryOperator::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
+        let (left, right) = (a.handle, b.handle);
+        let handle =
+            self.once(Key::Binary(op, left, right), Expression::Binary { op, left, right }, &[left, right]);
+        let compares = matches!(op, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual);
+        Value { handle, ty: if compares { Ty::Bool } else { a.ty } }
+    }
+
+    /// `then` where the condition holds, else `otherwise`; both are evaluated.
+    pub(crate) fn select(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
+        let (condition, accept, reject) = (condition.handle, then.handle, otherwise.handle);
+        let expression = Expression::Select { condition, accept, reject };
+        let key = Key::Select([condition, accept, reject]);
+        Value { handle: self.once(key, expression, &[condition, accept, reject]), ty: then.ty }
+    }
+
+    pub(crate) fn math1(&mut self, fun: MathFunction, x: Value) -> Value {
+        self.math(fun, x, None, None)
+    }
+
+    pub(crate) fn math(&mut self, fun: MathFunction, a: Value, b: Option<Value>, c: Option<Value>) -> Value {
+        let [arg1, arg2] = [b, c].map(|x| x.map(|x| x.handle));
+        let arg = a.handle;
+        let operands = [arg, arg1.unwrap_or(arg), arg2.unwrap_or(arg)];
+        let expression = Expression::Math { fun, arg, arg1, arg2, arg3: None };
+        Value { handle: self.once(Key::Math(fun, operands), expression, &operands), ty: a.ty }
+    }
+
+    /// The value in another type, as the language converts; see [`crate::emit`] for conversions that are total.
+    pub(crate) fn convert(&mut self, to: Ty, x: Value) -> Value {
+        if x.ty == to {
+            return x;
+        }
+        // Named, so that the text says that it has halves.
+        self.type_of(to);
+        let scalar = to.scalar();
+        self.cast(to, x, scalar.kind, Some(scalar.width))
+    }
+
+    /// The same bits in another type of the same size.
+    pub(crate) fn bitcast(&mut self, to: Ty, x: Value) -> Value {
+        if x.ty == to { x } else { self.cast(to, x, to.scalar().kind, None) }
+    }
+
+    fn cast(&mut self, to: Ty, x: Value, kind: ScalarKind, convert: Option<u8>) -> Value {
+        let expression = Expression::As { expr: x.handle, kind, convert };
+        Value { handle: self.once(Key::As(x.handle, kind, convert), expression, &[x.handle]), ty: to }
+    }
+
+    /// The `f16` whose bits are the low half of a word.
+    pub(crate) fn half_of_bits(&mut self, word: Value) -> Value {
+        let pair = self.math1(MathFunction::Unpack2x16float, word);
+        let single = self.lane(pair, 0, Ty::F32);
+        self.convert(Ty::F16, single)
+    }
+
+    /// The bits of an `f16`, in the low half of a word.
+    pub(crate) fn bits_of_half(&mut self, half: Value) -> Value {
+        let single = self.convert(Ty::F32, half);
+        let zero = self.bits(Ty::F32, 0);
+        let ty = self.ty(TypeInner::Vector { size: VectorSize::Bi, scalar: Scalar::F32 });
+        let (x, y) = (single.handle, zero.handle);
+        let expression = Expression::Compose { ty, components: vec![x, y] };
+        let pair = Value { handle: self.once(Key::Lanes([x, y, x, y]), expression, &[x]), ty: Ty::F32 };
+        let packed = Value { ty: Ty::U32, ..self.math1(MathFunction::Pack2x16float, pair) };
+        let low = self.u32(0xffff);
+        self.binary(BinaryOperator::And, packed, low)
+    }
+
+    /// A lane of a vector, as `ty`.
+    pub(crate) fn lane(&mut self, x: Value, lane: u32, ty: Ty) -> Value {
+        let expression = Expression::AccessIndex { base: x.handle, index: lane };
+        Value { handle: self.once(Key::Lane(x.handle, lane), expression, &[x.handle]), ty }
+    }
+
+    /// The vector of four words.
+    pub(crate) fn lanes(&mut self, words: [Value; 4]) -> Value {
+        let components = words.map(|w| w.handle);
+        let ty = self.type_of(Ty::U32x4);
+        let expression = Expression::Compose { ty, components: components.to_vec() };
+        Value { handle: self.once(Key::Lanes(components), expression, &components), ty: Ty::U32x4 }
+    }
+
+    // ---- statements
+
+    fn statement(&mut self, statement: Statement) {
+        self.flush();
+        self.block().push(statement, Span::UNDEFINED);
+    }
+
+    /// Opens a block.
+    pub(crate) fn open(&mut self) {
+        self.flush();
+        self.open.push((Block::new(), Vec::new()));
+    }
+
+    /// Closes the block opened last. What it made is forgotten.
+    pub(crate) fn close(&mut self) -> Closed {
+        self.flush();
+        let (block, keys) = self.open.pop().expect("each block is closed once");
+        for key in keys {
+            self.known.remove(&key);
+        }
+        Closed(block)
+    }
+
+    pub(crate) fn if_else(&mut self, condition: Value, accept: Closed, reject: Closed) {
+        self.statement(Statement::If { condition: condition.handle, accept: accept.0, reject: reject.0 });
+    }
+
+    /// A loop whose body breaks out of it, and what is done between iterations.
+    pub(crate) fn loop_(&mut self, body: Closed, continuing: Closed) {
+        self.statement(Statement::Loop { body: body.0, continuing: continuing.0, break_if: None });
+    }
+
+    /// Leaves the loop unless the condition holds.
+    pub(crate) fn break_unless(&mut self, condition: Value) {
+        self.flush();
+        let stop = Closed(Block::from_vec(vec![Statement::Break]));
+        self.if_else(condition, Closed::default(), stop);
+    }
+
+    /// Ends the thread's work where the condition holds.
+    pub(crate) fn return_if(&mut self, condition: Value) {
+        let stop = Closed(Block::from_vec(vec![Statement::Return { value: None }]));
+        self.if_else(condition, stop, Closed::default());
+    }
+
+    /// All threads of the workgroup meet, and see what the others wrote before.
+    pub(crate) fn barrier(&mut self, storage: bool, workgroup: bool) {
+        for (wanted, space) in [(storage, Barrier::STORAGE), (workgroup, Barrier::WORK_GROUP)] {
+            if wanted {
+                self.statement(Statement::ControlBarrier(space));
+            }
+        }
+    }
+
+    // ---- functions
+
+    /// The workgroup's number, how many there are, and the thread's number in its workgroup: the arguments of the entry point.
+    pub(crate) fn builtins(&mut self) -> ([Value; 3], [Value; 3], Value) {
+        let three = self.ty(TypeInner::Vector { size: VectorSize::Tri, scalar: Scalar::U32 });
+        let one = self.type_of(Ty::U32);
+        let mut argument = |name: &str, ty, builtin| {
+            let binding = Some(Binding::BuiltIn(builtin));
+            self.function.arguments.push(FunctionArgument { name: Some(name.into()), ty, binding });
+            let position = self.function.arguments.len() as u32 - 1;
+            Value { handle: self.push(Expression::FunctionArgument(position), 0), ty: Ty::U32 }
+        };
+        let group = argument("workgroup", three, BuiltIn::WorkGroupId);
+        let groups = argument("workgroups", three, BuiltIn::NumWorkGroups);
+        let thread = argument("thread", one, BuiltIn::LocalInvocationIndex);
+        let xyz = |b: &mut Builder, v| -> Builtins { [0, 1, 2].map(|lane| b.lane(v, lane, Ty::U32)) };
+        (xyz(self, group), xyz(self, groups), thread)
+    }
+
+    /// Ends the entry point, and the module.
+    pub(crate) fn finish(mut self, name: &str, workgroup_size: u32) -> Module {
+        let function = self.take_function(None);
+        self.module.entry_points.push(EntryPoint {
+            name: name.into(),
+            stage: ShaderStage::Compute,
+            early_depth_test: None,
+            workgroup_size: [workgroup_size, 1, 1],
+            workgroup_size_overrides: None,
+            function,
+            mesh_info: None,
+            task_payload: None,
+            incoming_ray_payload: None,
+        });
+        self.module
+    }
+
+    fn take_function(&mut self, result: Option<FunctionResult>) -> Function {
+        self.flush();
+        let (body, _) = self.open.pop().expect("the function's block closes last");
+        Function { body, result, ..std::mem::take(&mut self.function) }
+    }
+}
+
+/// The literal with these bits; `None` for infinities, NaNs and subnormal numbers.
+fn literal(ty: Ty, bits: u64) -> Option<Literal> {
+    Some(match ty {
+        Ty::Bool => Literal::Bool(bits != 0),
+        Ty::I32 => Literal::I32(bits as u32 as i32),
+        Ty::U32 => Literal::U32(bits as u32),
+        Ty::I64 => Literal::I64(bits as i64),
+        Ty::U64 => Literal::U64(bits),
+        Ty::F32 => {
+            let x = f32::from_bits(bits as u32);
+            return (x == 0.0 || x.is_normal()).then_some(Literal::F32(x));
+        }
+        Ty::F64 => {
+            let x = f64::from_bits(bits);
+            return (x == 0.0 || x.is_normal()).then_some(Literal::F64(x));
+        }
+        Ty::F16 => {
+            let x = f16::from_bits(bits as u16);
+            return (x == f16::ZERO || x.is_normal()).then_some(Literal::F16(x));
+        }
+        Ty::U32x4 => return None,
+    })
+}

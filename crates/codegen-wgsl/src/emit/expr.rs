@@ -1,0 +1,216 @@
+//! Expressions: operands first, then the operation. What is known while the code is written is computed at once, by the definition
+//! of the operation, since compilers of shaders refuse constants that overflow.
+
+use lowered_ir::eval;
+use lowered_ir::ir::{BinaryOp, Expr, Guard, Indices, NodeRef, TernaryOp};
+use naga::MathFunction;
+use tnode::{DType, Scalar};
+
+use super::index::Condition;
+use super::{Emitter, Operand};
+use crate::builder::{Ty, Value};
+use crate::refusal::{Checked, refuse};
+
+/// An operand and its type in the routine.
+pub(super) type Typed = (Operand, DType);
+
+impl Emitter<'_> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Checked<Typed> {
+        match expr {
+            Expr::Const(scalar) => Ok((Operand::Known(*scalar), scalar.dtype())),
+            Expr::Index { index, dtype } => self.index_value(index, *dtype),
+            Expr::Get { node, index } | Expr::GetMerge { node, index } => {
+                let element = self.element(*node, index);
+                self.note_read(*node);
+                Ok((Operand::Computed(self.load(*node, element)), self.routine.node(*node).dtype))
+            }
+            Expr::GetGuarded { guard, node, index, otherwise } => {
+                self.guarded(guard, *node, index, otherwise)
+            }
+            Expr::GetDynamic { node, index, axis, at, otherwise } => {
+                self.gather(*node, index, *axis, at, otherwise)
+            }
+            Expr::GetLocal { local, index } => {
+                let dtype = self.locals[local].dtype;
+                Ok((self.get_local(*local, index)?, dtype))
+            }
+            Expr::Unary { op, arg } => {
+                let (x, dtype) = self.expr(arg)?;
+                if let Operand::Known(x) = x {
+                    return Ok((Operand::Known(eval::unary(*op, x)), dtype));
+                }
+                let x = self.value(x);
+                Ok((Operand::Computed(self.unary(*op, dtype, x)?), dtype))
+            }
+            Expr::Binary { op, a, b } => {
+                let ((a, dtype), (b, _)) = (self.expr(a)?, self.expr(b)?);
+                if let (Operand::Known(a), Operand::Known(b)) = (a, b) {
+                    return Ok((Operand::Known(eval::binary(*op, a, b)), op.result(dtype)));
+                }
+                let b = match b {
+                    // Amounts of shifts are `u32` whatever is shifted.
+                    Operand::Known(by) if matches!(op, BinaryOp::Shl | BinaryOp::Shr) => {
+                        self.known(by.convert(DType::U32))
+                    }
+                    b => self.value(b),
+                };
+                let a = self.value(a);
+                Ok((Operand::Computed(self.binary(*op, dtype, a, b)?), op.result(dtype)))
+            }
+            Expr::Ternary { op, a, b, c } => self.ternary(*op, a, b, c),
+            Expr::Convert { to, arg } => {
+                let (x, from) = self.expr(arg)?;
+                if let Operand::Known(x) = x {
+                    return Ok((Operand::Known(x.convert(*to)), *to));
+                }
+                let x = self.value(x);
+                Ok((Operand::Computed(self.convert(from, *to, x)?), *to))
+            }
+            Expr::Bitcast { to, arg } => {
+                let (x, from) = self.expr(arg)?;
+                if let Operand::Known(x) = x {
+                    return Ok((Operand::Known(eval::bitcast(*to, x)), *to));
+                }
+                let x = self.value(x);
+                Ok((Operand::Computed(self.bitcast(from, *to, x)?), *to))
+            }
+            Expr::Lane { lane, arg } => {
+                let (x, _) = self.expr(arg)?;
+                Ok((
+                    match x {
+                        Operand::Known(x) => Operand::Known(eval::lane(*lane, x)),
+                        Operand::Computed(x) => Operand::Computed(self.b.lane(x, (*lane).into(), Ty::U32)),
+                    },
+                    DType::U32,
+                ))
+            }
+            Expr::Lanes(lanes) => self.lanes(lanes),
+        }
+    }
+
+    fn index_value(&mut self, index: &lowered_ir::ir::Affine, dtype: DType) -> Checked<Typed> {
+        if let Some(known) = self.known_index(index) {
+            return Ok((Operand::Known(Scalar::from_i64(dtype, known)), dtype));
+        }
+        let ty = match dtype {
+            DType::I32 => Ty::I32,
+            _ => {
+                self.check_arithmetic(&"index", dtype)?;
+                Ty::I64
+            }
+        };
+        Ok((Operand::Computed(self.embedded(index, ty)), dtype))
+    }
+
+    fn lanes(&mut self, lanes: &[Expr; 4]) -> Checked<Typed> {
+        let mut words = Vec::with_capacity(4);
+        for lane in lanes {
+            let (word, _) = self.expr(lane)?;
+            words.push(self.value(word));
+        }
+        let lanes = self.b.lanes([words[0], words[1], words[2], words[3]]);
+        Ok((Operand::Computed(lanes), DType::U32x4))
+    }
+
+    /// The element where the guard holds; elsewhere the node's first is read, which is in memory, and not used.
+    fn guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices, otherwise: &Expr) -> Checked<Typed> {
+        let decl = self.routine.node(node);
+        let is_empty = decl.dims.contains(&0);
+        let (other, _) = self.expr(otherwise)?;
+        let condition = match self.guard(guard)? {
+            Condition::Known(false) => return Ok((other, decl.dtype)),
+            _ if is_empty => return Ok((other, decl.dtype)),
+            Condition::Known(true) => {
+                let element = self.element(node, index);
+                self.note_read(node);
+                return Ok((Operand::Computed(self.load(node, element)), decl.dtype));
+            }
+            Condition::Computed(condition) => condition,
+        };
+        let element = self.element(node, index);
+        let element = self.guarded_element(condition, element);
+        Ok((Operand::Computed(self.read_where(condition, node, element, other)), decl.dtype))
+    }
+
+    fn read_where(
+        &mut self,
+        condition: Value,
+        node: NodeRef,
+        element: super::memory::Element,
+        other: Operand,
+    ) -> Value {
+        self.note_read(node);
+        let read = self.load(node, element);
+        let other = self.value(other);
+        self.b.select(condition, read, other)
+    }
+
+    fn gather(
+        &mut self,
+        node: NodeRef,
+        index: &Indices,
+        axis: usize,
+        at: &Expr,
+        otherwise: &Expr,
+    ) -> Checked<Typed> {
+        let dtype = self.routine.node(node).dtype;
+        let (at, inside) = self.computed_index("gather", node, axis, at)?;
+        let (other, _) = self.expr(otherwise)?;
+        if self.routine.node(node).dims.contains(&0) {
+            return Ok((other, dtype));
+        }
+        let element = self.element(node, index);
+        let element = self.further(element, at, self.stride(node, axis));
+        let element = self.guarded_element(inside, element);
+        Ok((Operand::Computed(self.read_where(inside, node, element, other)), dtype))
+    }
+
+    /// A computed index as `u32`, and whether it is inside of its dimension: negative ones are great numbers.
+    pub(super) fn computed_index(
+        &mut self,
+        op: &str,
+        node: NodeRef,
+        axis: usize,
+        at: &Expr,
+    ) -> Checked<(Value, Value)> {
+        let (at, dtype) = self.expr(at)?;
+        if dtype != DType::I32 {
+            return refuse(format!("{op} at {dtype}"), "legalisation makes computed indices `i32`");
+        }
+        let at = self.value(at);
+        let at = self.b.bitcast(Ty::U32, at);
+        let dim = self.b.u32(self.routine.node(node).dims[axis] as u32);
+        let inside = self.b.binary(naga::BinaryOperator::Less, at, dim);
+        Ok((at, inside))
+    }
+
+    /// Elements from one index of a dimension to the next.
+    pub(super) fn stride(&self, node: NodeRef, axis: usize) -> u32 {
+        self.routine.node(node).dims[axis + 1..].iter().product::<usize>() as u32
+    }
+
+    fn ternary(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> Checked<Typed> {
+        let ((a, first), (b, dtype), (c, _)) = (self.expr(a)?, self.expr(b)?, self.expr(c)?);
+        if let (Operand::Known(a), Operand::Known(b), Operand::Known(c)) = (a, b, c) {
+            return Ok((Operand::Known(eval::ternary(op, a, b, c)), dtype));
+        }
+        match op {
+            TernaryOp::Where => {
+                if let Operand::Known(condition) = a {
+                    return Ok((if condition.as_bool() { b } else { c }, dtype));
+                }
+                let (condition, then, otherwise) = (self.value(a), self.value(b), self.value(c));
+                Ok((Operand::Computed(self.b.select(condition, then, otherwise)), dtype))
+            }
+            TernaryOp::Fma => {
+                self.check_arithmetic(&op, first)?;
+                if !first.is_float() {
+                    return refuse(format!("`fma` on {first}"), "legalisation expands it");
+                }
+                let (a, b, c) = (self.value(a), self.value(b), self.value(c));
+                Ok((Operand::Computed(self.b.math(MathFunction::Fma, a, Some(b), Some(c))), first))
+            }
+            TernaryOp::Mul3 => refuse(format!("`mul3` on {first}"), "legalisation expands it"),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Elements of nodes in slabs of words: addresses, loads and stores.
+//!
+//! Elements of 8 and 16 bits are parts of words. Since neighbours may belong to other threads, storing one touches its own bits only,
+//! by two atomic operations; all words of a slab that is so stored into are atomic in that kernel.
+
+use std::collections::BTreeSet;
+
+use lowered_ir::ir::{Affine, Indices, NodeRef, Routine, Stmt, walk};
+use naga::BinaryOperator as Op;
+use tnode::DType;
+
+use super::index::Sum;
+use super::{Emitter, Param};
+use crate::builder::{Place, Ty, Value};
+
+/// The nodes that some statement stores parts of words into.
+pub(super) fn stored_narrow(routine: &Routine) -> BTreeSet<NodeRef> {
+    let mut found = BTreeSet::new();
+    walk::each_stmt(&routine.body, &mut |stmt| {
+        if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt
+            && routine.node(*node).dtype.size_bytes() < 4
+        {
+            found.insert(*node);
+        }
+    });
+    found
+}
+
+/// An element: its number in its node, as `u32`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Element {
+    Known(u32),
+    Computed(Value),
+}
+
+impl Emitter<'_> {
+    /// The element of a node at an index.
+    pub(super) fn element(&mut self, node: NodeRef, index: &Indices) -> Element {
+        let flat = Self::flat(index, &self.routine.node(node).dims);
+        self.numbered(&flat)
+    }
+
+    fn numbered(&mut self, flat: &Affine) -> Element {
+        let Sum { computed, .. } = self.sum(flat);
+        match computed {
+            None => Element::Known(self.known_index(flat).unwrap_or(0) as u32),
+            Some(_) => {
+                let index = self.index(flat);
+                Element::Computed(self.b.convert(Ty::U32, index))
+            }
+        }
+    }
+
+    /// The element where a condition holds, else the node's first.
+    pub(super) fn guarded_element(&mut self, condition: Value, element: Element) -> Element {
+        let at = self.element_value(element);
+        let first = self.b.u32(0);
+        Element::Computed(self.b.select(condition, at, first))
+    }
+
+    fn element_value(&mut self, element: Element) -> Value {
+        match element {
+            Element::Known(at) => self.b.u32(at),
+            Element::Computed(at) => at,
+        }
+    }
+
+    /// `element + step * at`.
+    pub(super) fn further(&mut self, element: Element, at: Value, step: u32) -> Element {
+        let base = self.element_value(element);
+        let step = self.b.u32(step);
+        let moved = self.b.binary(Op::Multiply, at, step);
+        Element::Computed(self.b.binary(Op::Add, base, moved))
+    }
+
+    /// The `part`th word of an element that takes `words` of them.
+    fn word(&mut self, param: Param, element: Element, words: u32, part: u32) -> Place {
+        let at = match element {
+            Element::Known(at) => self.offset(param.offset, at.wrapping_mul(words).wrapping_add(part)),
+            Element::Computed(at) => {
+                let at = match words {
+                    1 => at,
+                    _ => {
+                        let words = self.b.u32(words);
+                        self.b.binary(Op::Multiply, at, words)
+                    }
+                };
+                let at = self.b.binary(Op::Add, param.offset, at);
+                self.offset(at, part)
+            }
+        };
+        self.b.word(self.slabs[param.slab], at)
+    }
+
+    fn offset(&mut self, base: Value, by: u32) -> Value {
+        if by == 0 {
+            return base;
+        }
+        let by = self.b.u32(by);
+        self.b.binary(Op::Add, base, by)
+    }
+
+    /// The word that an element narrower than a word lies in, and by how many bits it is shifted there.
+    fn part_of_word(&mut self, param: Param, element: Element, bytes: u32) -> (Place, Value) {
+        let per_word = 4 / bytes;
+        let (word, shift) = match element {
+            Element::Known(at) => (Element::Known(at / per_word), self.b.u32(at % per_word * 8 * bytes)),
+            Element::Computed(at) => {
+                let [log, mask, bits] =
+                    [per_word.trailing_zeros(), per_word - 1, 8 * bytes].map(|k| self.b.u32(k));
+                let word = self.b.binary(Op::ShiftRight, at, log);
+                let rest = self.b.binary(Op::And, at, mask);
+                (Element::Computed(word), self.b.binary(Op::Multiply, rest, bits))
+            }
+        };
+        (self.word(param, word, 1, 0), shift)
+    }
+
+    /// The value of an element, as its type's carrier.
+    pub(super) fn load(&mut self, node: NodeRef, element: Element) -> Value {
+        let (dtype, param) = (self.routine.node(node).dtype, self.params[node.index()]);
+        match dtype.size_bytes() {
+            bytes @ (1 | 2) => {
+                let (place, shift) = self.part_of_word(param, element, bytes as u32);
+                let word = self.b.load(place);
+                let moved = self.b.binary(Op::ShiftRight, word, shift);
+                self.of_low_bits(dtype, moved)
+            }
+            4 => {
+                let place = self.word(param, element, 1, 0);
+                let word = self.b.load(place);
+                self.b.bitcast(self.carrier(dtype), word)
+            }
+            8 => {
+                let [low, high] = [0, 1].map(|part| {
+                    let place = self.word(param, element, 2, part);
+                    self.b.load(place)
+                });
+                let wide = self.pair(low, high);
+                self.b.bitcast(self.carrier(dtype), wide)
+            }
+            _ => {
+                let words = [0, 1, 2, 3].map(|part| {
+                    let place = self.word(param, element, 4, part);
+                    self.b.load(place)
+                });
+                self.b.lanes(words)
+            }
+        }
+    }
+
+    /// A 64-bit number of two words.
+    fn pair(&mut self, low: Value, high: Value) -> Value {
+        let [low, high] = [low, high].map(|word| self.b.convert(Ty::U64, word));
+        let by = self.b.u32(32);
+        let high = self.b.binary(Op::ShiftLeft, high, by);
+        self.b.binary(Op::InclusiveOr, high, low)
+    }
+
+    /// A narrow element in the low bits of a word, whose other bits are anything.
+    fn of_low_bits(&mut self, dtype: DType, word: Value) -> Value {
+        let mask = self.b.u32(if dtype.size_bytes() == 1 { 0xff } else { 0xffff });
+        match dtype {
+            DType::I8 => {
+                let word = self.b.bitcast(Ty::I32, word);
+                self.sign_extended(word)
+            }
+            DType::Bool => {
+                let byte = self.b.binary(Op::And, word, mask);
+                let zero = self.b.u32(0);
+                self.b.binary(Op::NotEqual, byte, zero)
+            }
+            DType::F16 if self.carrier(dtype) == Ty::F16 => {
+                let bits = self.b.binary(Op::And, word, mask);
+                self.b.half_of_bits(bits)
+            }
+            _ => self.b.binary(Op::And, word, mask),
+        }
+    }
+
+    /// The low 8 bits of an `i32` as a signed number.
+    pub(super) fn sign_extended(&mut self, x: Value) -> Value {
+        let by = self.b.u32(24);
+        let high = self.b.binary(Op::ShiftLeft, x, by);
+        self.b.binary(Op::ShiftRight, high, by)
+    }
+
+    /// Stores a value into an element.
+    pub(super) fn store(&mut self, node: NodeRef, element: Element, value: Value) {
+        let (dtype, param) = (self.routine.node(node).dtype, self.params[node.index()]);
+        match dtype.size_bytes() {
+            bytes @ (1 | 2) => {
+                let (place, shift) = self.part_of_word(param, element, bytes as u32);
+                let bits = self.low_bits(dtype, value);
+                let ones = self.b.u32(if bytes == 1 { 0xff } else { 0xffff });
+                let [mask, bits] = [ones, bits].map(|x| self.b.binary(Op::ShiftLeft, x, shift));
+                self.b.merge_bits(place, mask, bits);
+            }
+            4 => {
+                let place = self.word(param, element, 1, 0);
+                let word = self.b.bitcast(Ty::U32, value);
+                self.b.store(place, word);
+            }
+            8 => {
+                let wide = self.b.bitcast(Ty::U64, value);
+                let by = self.b.u32(32);
+                let high = self.b.binary(Op::ShiftRight, wide, by);
+                for (part, half) in [(0, wide), (1, high)] {
+                    let place = self.word(param, element, 2, part);
+                    let word = self.b.convert(Ty::U32, half);
+                    self.b.store(place, word);
+                }
+            }
+            _ => {
+                for part in 0..4 {
+                    let place = self.word(param, element, 4, part);
+                    let word = self.b.lane(value, part, Ty::U32);
+                    self.b.store(place, word);
+                }
+            }
+        }
+    }
+
+    /// A value of a narrow type as bits below zeros.
+    fn low_bits(&mut self, dtype: DType, value: Value) -> Value {
+        match dtype {
+            DType::Bool => {
+                let [zero, one] = [0, 1].map(|k| self.b.u32(k));
+                self.b.select(value, one, zero)
+            }
+            DType::I8 => {
+                let word = self.b.bitcast(Ty::U32, value);
+                let mask = self.b.u32(0xff);
+                self.b.binary(Op::And, word, mask)
+            }
+            DType::F16 if value.ty == Ty::F16 => self.b.bits_of_half(value),
+            _ => value,
+        }
+    }
+
+    /// Sets all elements of a node to zeros: whole words, then the elements of the last, partial one.
+    pub(super) fn zero(&mut self, node: NodeRef) {
+        let decl = self.routine.node(node);
+        let (param, dtype) = (self.params[node.index()], decl.dtype);
+        let elements = decl.dims.iter().product::<usize>();
+        let words = (elements * dtype.size_bytes() / 4) as u32;
+        let zero = self.b.u32(0);
+        if words > 0 {
+            self.looped("word", 0, i64::from(words), |e, at| {
+                let at = e.b.convert(Ty::U32, at);
+                let place = e.word(param, Element::Computed(at), 1, 0);
+                e.b.store(place, zero);
+            });
+        }
+        let done = words as usize * 4 / dtype.size_bytes();
+        let nothing = self.known(tnode::Scalar::zero(dtype));
+        for at in done..elements {
+            self.store(node, Element::Known(at as u32), nothing);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! From a kernel's loop IR to a shader module.
+//!
+//! The emitter walks the statements once. Unrolled loops and the lanes of vector loops are repeated in the code, other loops become
+//! loops; guards become selections. Types that the target does not compute with are carried by words.
+
+mod convert;
+mod expr;
+mod index;
+mod locals;
+mod memory;
+mod ops;
+mod remainder;
+mod stmt;
+mod threads;
+
+use std::collections::{BTreeSet, HashMap};
+
+use codegen_core::{Caps, Kernel};
+use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine};
+use naga::Module;
+use tnode::{DType, Scalar};
+
+use crate::builder::{Buffer, Builder, Ty, Value};
+use crate::launch::{self, Grid};
+use crate::options::WgslOptions;
+use crate::plan::{self, Plan};
+use crate::refusal::{Checked, refuse};
+use index::Index;
+use locals::Storage;
+
+/// A kernel as a module, and how it is launched.
+#[derive(Debug)]
+pub(crate) struct Emitted {
+    pub(crate) module: Module,
+    /// Workgroups.
+    pub(crate) groups: u64,
+    /// Words of the table.
+    pub(crate) table_words: usize,
+}
+
+/// The most expressions a shader may have: beyond, drivers take minutes.
+const MAX_SIZE: usize = 1 << 17;
+
+/// Deeper nests of loops are more braces than parsers of shaders take.
+pub(crate) const MAX_LOOP_DEPTH: usize = 50;
+
+/// A number that is known while the code is written, or computed by it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operand {
+    Known(Scalar),
+    Computed(Value),
+}
+
+/// Where a node's memory lies.
+#[derive(Clone, Copy, Debug)]
+struct Param {
+    slab: usize,
+    /// Its offset in the slab, in words; a multiple of 4.
+    offset: Value,
+}
+
+/// Writes the module of a kernel whose parameter `i` lies in slab `slabs[i]`.
+pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOptions) -> Checked<Emitted> {
+    let routine = &kernel.ir;
+    let grid = launch::grid(&routine.body)?;
+    let plan = plan::plan(routine, grid.body)?;
+    let emitter = Emitter {
+        b: Builder::new(),
+        routine,
+        caps,
+        locals: routine.locals(),
+        plan,
+        slabs: Vec::new(),
+        params: Vec::new(),
+        symbols: Vec::new(),
+        vars: HashMap::new(),
+        order: Vec::new(),
+        storage: HashMap::new(),
+        stored_narrow: BTreeSet::new(),
+        threads: grid.threads,
+        within: None,
+        thread: None,
+        pending_reads: threads::Touched::default(),
+        private_bytes: 0,
+        shared_bytes: 0,
+        options,
+        depth: 0,
+    };
+    emitter.kernel(&grid, slabs)
+}
+
+/// The state of writing one kernel.
+struct Emitter<'k> {
+    b: Builder,
+    routine: &'k Routine,
+    caps: &'k Caps,
+    options: &'k WgslOptions,
+    locals: Locals,
+    plan: Plan,
+    slabs: Vec<Buffer>,
+    params: Vec<Param>,
+    symbols: Vec<Value>,
+    /// Loop variables in scope.
+    vars: HashMap<LoopId, Index>,
+    /// Loops in scope, outermost first.
+    order: Vec<LoopId>,
+    storage: HashMap<LocalId, Storage>,
+    /// Nodes that are stored into by less than words.
+    stored_narrow: BTreeSet<NodeRef>,
+    /// Threads that run an iteration together.
+    threads: Option<u32>,
+    /// The thread's number, while in workgroup loops.
+    within: Option<Value>,
+    /// The thread's number in its workgroup.
+    thread: Option<Value>,
+    /// What statements outside of workgroup loops have read since the threads last met.
+    pending_reads: threads::Touched,
+    private_bytes: u64,
+    shared_bytes: u64,
+    /// Loops around the statement that is being written.
+    depth: usize,
+}
+
+impl<'k> Emitter<'k> {
+    fn kernel(mut self, grid: &Grid<'k>, slabs: &[u32]) -> Checked<Emitted> {
+        self.check_threads(grid)?;
+        self.check_nodes()?;
+        self.bind(slabs);
+        let threads = grid.threads.unwrap_or(self.options.threads.clamp(1, self.most_threads()));
+        let groups = self.grid(grid, threads)?;
+        if self.b.size() > MAX_SIZE {
+            return refuse(
+                "a kernel of this size",
+                format!(
+                    "it takes {} steps, the most are {MAX_SIZE}; less unrolling makes it smaller",
+                    self.b.size()
+                ),
+            );
+        }
+        let table_words = self.params.len() + self.symbols.len();
+        Ok(Emitted { module: self.b.finish("main", threads), groups, table_words })
+    }
+
+    fn most_threads(&self) -> u32 {
+        self.caps.workgroups.map_or(1, |w| w.threads)
+    }
+
+    fn check_threads(&self, grid: &Grid<'_>) -> Checked {
+        match grid.threads {
+            Some(threads) if threads > self.most_threads() => {
+                let most = self.most_threads();
+                refuse("workgroup loops", format!("they take {threads} threads, the most are {most}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Elements and words are numbered by 31 bits, so that indices are 32-bit numbers of either sign.
+    fn check_nodes(&self) -> Checked {
+        for (node, decl) in self.routine.node_refs() {
+            let elements = decl.dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+            let words = elements.and_then(|n| n.checked_mul(decl.dtype.size_bytes())).map(|b| b.div_ceil(4));
+            let fits = |n: Option<usize>| n.is_some_and(|n| n <= i32::MAX as usize);
+            if !fits(elements) || !fits(words) {
+                return refuse(
+                    format!("node {node}"),
+                    "it has 2^31 elements or words or more, indices have 32 bits: split it",
+                );
+            }
+        }
+        match self.routine.symbols.iter().find(|s| s.range > i64::from(i32::MAX)) {
+            None => Ok(()),
+            Some(symbol) => refuse(
+                format!("symbol @{}", symbol.name),
+                format!("its range is {}, indices have 32 bits", symbol.range),
+            ),
+        }
+    }
+
+    /// Declares the buffers and reads the table: where each node lies in its slab, and the symbols' values.
+    fn bind(&mut self, slabs: &[u32]) {
+        self.stored_narrow = memory::stored_narrow(self.routine);
+        let count = slabs.iter().map(|&s| s as usize + 1).max().unwrap_or(0);
+        let words = slabs.len() + self.routine.symbols.len();
+        if words > 0 {
+            let table = self.b.table((words as u32).div_ceil(4), 0);
+            let entry = |e: &mut Self, at: usize| {
+                let vector = e.b.u32(at as u32 / 4);
+                let place = e.b.word(table, vector);
+                let vector = e.b.load(place);
+                e.b.lane(vector, at as u32 % 4, Ty::U32)
+            };
+            for (at, &slab) in slabs.iter().enumerate() {
+                let offset = entry(self, at);
+                self.b.name(offset, &format!("at_{at}"));
+                self.params.push(Param { slab: slab as usize, offset });
+            }
+            for (at, symbol) in self.routine.symbols.iter().enumerate() {
+                let word = entry(self, slabs.len() + at);
+                let value = self.b.convert(Ty::I32, word);
+                self.b.name(value, &identifier(&symbol.name));
+                self.symbols.push(value);
+            }
+        }
+        for slab in 0..count {
+            let atomic = (self.routine.node_refs())
+                .any(|(node, _)| slabs[node.index()] as usize == slab && self.stored_narrow.contains(&node));
+            let buffer = self.b.slab(&format!("slab_{slab}"), slab as u32 + 1, Ty::U32, atomic);
+            self.slabs.push(buffer);
+        }
+    }
+
+    /// The type that values of a type have in the shader.
+    fn carrier(&self, dtype: DType) -> Ty {
+        carrier(self.caps, dtype)
+    }
+
+    /// A number as a value of the shader.
+    fn value(&mut self, operand: Operand) -> Value {
+        match operand {
+            Operand::Computed(value) => value,
+            Operand::Known(scalar) => self.known(scalar),
+        }
+    }
+
+    fn known(&mut self, scalar: Scalar) -> Value {
+        let ty = self.carrier(scalar.dtype());
+        match scalar.dtype() {
+            DType::U32x4 => {
+                let lanes = [0, 1, 2, 3].map(|lane| self.b.u32((scalar.bits() >> (32 * lane)) as u32));
+                self.b.lanes(lanes)
+            }
+            DType::I8 => self.b.i32(i32::from(scalar.bits() as u8 as i8)),
+            _ => self.b.bits(ty, scalar.bits() as u64),
+        }
+    }
+}
+
+/// The type that values of a type have in a shader.
+pub(crate) fn carrier(caps: &Caps, dtype: DType) -> Ty {
+    match dtype {
+        DType::Bool => Ty::Bool,
+        DType::U8 | DType::U16 | DType::U32 => Ty::U32,
+        DType::I8 | DType::I32 => Ty::I32,
+        DType::F16 if caps.arithmetic.contains(DType::F16) => Ty::F16,
+        DType::F16 | DType::Bf16 | DType::Fp8E5m2 | DType::Fp8E4m3fn => Ty::U32,
+        DType::F32 => Ty::F32,
+        DType::I64 => Ty::I64,
+        DType::U64 => Ty::U64,
+        DType::F64 => Ty::F64,
+        DType::U32x4 => Ty::U32x4,
+    }
+}
+
+/// A name that the shading languages take.
+fn identifier(name: &str) -> String {
+    let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    format!("symbol_{plain}")
+}

@@ -1,0 +1,134 @@
+//! Operations of the closed set L0 (the module documentation of `codegen_core::legalise`), each by what the shading languages
+//! define. What their own function leaves open, such as `max` of NaN, is written out.
+
+use lowered_ir::ir::{BinaryOp, UnaryOp};
+use naga::{BinaryOperator as Op, MathFunction, UnaryOperator};
+use tnode::{DType, Scalar};
+
+use super::Emitter;
+use crate::builder::{Ty, Value};
+use crate::refusal::{Checked, refuse};
+
+impl Emitter<'_> {
+    pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Checked<Value> {
+        self.check_arithmetic(&op, dtype)?;
+        let float = |fun: MathFunction| match dtype.is_float() {
+            true => Ok(fun),
+            false => Err(()),
+        };
+        let fun = match op {
+            UnaryOp::Neg => return Ok(self.negated(dtype, x)),
+            UnaryOp::Abs if !dtype.is_float() => return Ok(self.integer_abs(dtype, x)),
+            UnaryOp::Abs => float(MathFunction::Abs),
+            UnaryOp::Sqrt => float(MathFunction::Sqrt),
+            UnaryOp::Floor => float(MathFunction::Floor),
+            UnaryOp::Trunc => float(MathFunction::Trunc),
+            UnaryOp::RoundEven => float(MathFunction::Round),
+            UnaryOp::Exp
+            | UnaryOp::Exp2
+            | UnaryOp::Log
+            | UnaryOp::Log2
+            | UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tanh => {
+                let why = "the device has no function as accurate, and the expansion does not reach this far";
+                return refuse(format!("`{op}` on {dtype}"), why);
+            }
+            UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => Err(()),
+        };
+        match fun {
+            Ok(fun) => Ok(self.b.math1(fun, x)),
+            Err(()) => refuse(format!("`{op}` on {dtype}"), "legalisation expands it"),
+        }
+    }
+
+    /// The sign of a float is a bit, which subtraction from zero would get wrong for zero.
+    fn negated(&mut self, dtype: DType, x: Value) -> Value {
+        if dtype.is_float() || dtype.is_signed() {
+            return self.b.unary(UnaryOperator::Negate, x);
+        }
+        let zero = self.known(Scalar::zero(dtype));
+        self.b.binary(Op::Subtract, zero, x)
+    }
+
+    fn integer_abs(&mut self, dtype: DType, x: Value) -> Value {
+        let zero = self.known(Scalar::zero(dtype));
+        let negative = self.b.binary(Op::Less, x, zero);
+        let negated = self.negated(dtype, x);
+        self.b.select(negative, negated, x)
+    }
+
+    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Checked<Value> {
+        if dtype == DType::Bool {
+            return self.boolean(op, a, b);
+        }
+        self.check_arithmetic(&op, dtype)?;
+        let simple = match op {
+            BinaryOp::Add => Op::Add,
+            BinaryOp::Sub => Op::Subtract,
+            BinaryOp::Mul => Op::Multiply,
+            BinaryOp::Div => Op::Divide,
+            BinaryOp::Rem if dtype.is_float() => return Ok(self.float_remainder(dtype, a, b)),
+            BinaryOp::Rem => Op::Modulo,
+            BinaryOp::Lt => Op::Less,
+            BinaryOp::Le => Op::LessEqual,
+            BinaryOp::Eq => Op::Equal,
+            BinaryOp::Ne => return Ok(self.not_equal(dtype, a, b)),
+            BinaryOp::Max => return Ok(self.greater_of(Op::Greater, a, b)),
+            BinaryOp::Min => return Ok(self.greater_of(Op::Less, a, b)),
+            BinaryOp::BitAnd if !dtype.is_float() => Op::And,
+            BinaryOp::BitOr if !dtype.is_float() => Op::InclusiveOr,
+            BinaryOp::BitXor if !dtype.is_float() => Op::ExclusiveOr,
+            BinaryOp::Shl | BinaryOp::Shr if !dtype.is_float() => return Ok(self.shift(op, a, b)),
+            BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::Shl
+            | BinaryOp::Shr
+            | BinaryOp::Pow
+            | BinaryOp::ReluGate
+            | BinaryOp::Satur01Gate
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::Arg1
+            | BinaryOp::Arg2
+            | BinaryOp::Threefry
+            | BinaryOp::ThreefryCrypto
+            | BinaryOp::ThreefryLight => {
+                return refuse(format!("`{op}` on {dtype}"), "legalisation expands it");
+            }
+        };
+        Ok(self.b.binary(simple, a, b))
+    }
+
+    /// `a` where the comparison holds, else `b`: so a NaN in `a` is skipped and one in `b` kept.
+    fn greater_of(&mut self, comparison: Op, a: Value, b: Value) -> Value {
+        let is_greater = self.b.binary(comparison, a, b);
+        self.b.select(is_greater, a, b)
+    }
+
+    /// Amounts of shifts are `u32` whatever is shifted; legalisation keeps them below the width.
+    fn shift(&mut self, op: BinaryOp, x: Value, by: Value) -> Value {
+        let by = self.b.convert(Ty::U32, by);
+        self.b.binary(if op == BinaryOp::Shl { Op::ShiftLeft } else { Op::ShiftRight }, x, by)
+    }
+
+    fn boolean(&mut self, op: BinaryOp, a: Value, b: Value) -> Checked<Value> {
+        let op = match op {
+            BinaryOp::BitAnd => Op::And,
+            BinaryOp::BitOr => Op::InclusiveOr,
+            BinaryOp::BitXor | BinaryOp::Ne => Op::NotEqual,
+            BinaryOp::Eq => Op::Equal,
+            _ => return refuse(format!("`{op}` on bool"), "legalisation expands it"),
+        };
+        Ok(self.b.binary(op, a, b))
+    }
+
+    /// Refuses what is not computed in the type: legalisation should have replaced it.
+    pub(super) fn check_arithmetic(&self, op: &dyn std::fmt::Display, dtype: DType) -> Checked {
+        if self.caps.arithmetic.contains(dtype) && dtype != DType::U32x4 {
+            return Ok(());
+        }
+        refuse(format!("`{op}` on {dtype}"), format!("{} does not compute in {dtype}", self.caps.target))
+    }
+}

@@ -1,0 +1,274 @@
+//! Statements and loops.
+
+use lowered_ir::ir::{Bound, LoopId, LoopKind, Space, Stmt};
+use naga::BinaryOperator as Op;
+
+use super::index::Index;
+use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE};
+use crate::builder::{Ty, Value};
+use crate::launch::Grid;
+use crate::refusal::{Checked, refuse};
+use crate::scan;
+
+impl<'k> Emitter<'k> {
+    /// The grid: numbers workgroups and threads, and runs the body for the iteration that is theirs. Gives the number of workgroups.
+    pub(super) fn grid(&mut self, grid: &Grid<'k>, threads: u32) -> Checked<u64> {
+        let (own, counts, thread) = self.b.builtins();
+        // Numbered x + X · (y + Y · z), since one dimension may be too short for all.
+        let rows = self.b.binary(Op::Multiply, counts[1], own[2]);
+        let rows = self.b.binary(Op::Add, own[1], rows);
+        let rows = self.b.binary(Op::Multiply, counts[0], rows);
+        let group = self.b.binary(Op::Add, own[0], rows);
+        self.b.name(group, "group");
+        let groups = match grid.threads {
+            Some(_) => grid.extent.max(1),
+            None => grid.extent.max(1).div_ceil(threads),
+        };
+        let most = self.b.u32(groups);
+        let beyond = self.b.binary(Op::GreaterEqual, group, most);
+        self.b.return_if(beyond);
+        self.thread = Some(thread);
+        if grid.extent == 0 {
+            return Ok(groups.into());
+        }
+        match grid.threads {
+            Some(_) => self.iteration(grid, group)?,
+            None => {
+                let size = self.b.u32(threads);
+                let base = self.b.binary(Op::Multiply, group, size);
+                let id = self.b.binary(Op::Add, base, thread);
+                self.b.name(id, "id");
+                if !grid.extent.is_multiple_of(threads) {
+                    let extent = self.b.u32(grid.extent);
+                    let beyond = self.b.binary(Op::GreaterEqual, id, extent);
+                    self.b.return_if(beyond);
+                }
+                self.iteration(grid, id)?;
+            }
+        }
+        Ok(groups.into())
+    }
+
+    /// The body with the grid's variables set for one iteration.
+    fn iteration(&mut self, grid: &Grid<'k>, number: Value) -> Checked {
+        let extents: Vec<u32> = grid.axes.iter().map(|a| a.extent as u32).collect();
+        let digits = self.digits(number, &extents);
+        let mut within: Option<Value> = None;
+        for (axis, digit) in grid.axes.iter().zip(digits) {
+            let Some(digit) = digit else {
+                self.enter(axis.var, Index::Known(axis.lo));
+                continue;
+            };
+            let mut value = self.b.bitcast(Ty::I32, digit);
+            if axis.lo != 0 {
+                let lo = self.b.i32(axis.lo as i32);
+                value = self.b.binary(Op::Add, value, lo);
+            }
+            self.b.name(value, &format!("i{}", axis.var.0));
+            if let Some(symbol) = axis.symbol {
+                let inside = self.b.binary(Op::Less, value, self.symbols[symbol.index()]);
+                within = Some(within.map_or(inside, |w| self.b.binary(Op::And, w, inside)));
+            }
+            self.enter(axis.var, Index::Computed(value, (axis.lo, axis.lo + axis.extent - 1)));
+        }
+        if let Some(within) = within {
+            let beyond = self.b.unary(naga::UnaryOperator::LogicalNot, within);
+            self.b.return_if(beyond);
+        }
+        self.block(grid.body, true)
+    }
+
+    /// A number's digits in a mixed radix, the last fastest; none for a digit that can only be 0.
+    pub(super) fn digits(&mut self, number: Value, extents: &[u32]) -> Vec<Option<Value>> {
+        let mut digits = vec![None; extents.len()];
+        let mut rest = number;
+        let first = extents.iter().position(|&e| e > 1);
+        for (at, &extent) in extents.iter().enumerate().rev() {
+            if extent <= 1 {
+                continue;
+            }
+            if Some(at) == first {
+                digits[at] = Some(rest);
+                break;
+            }
+            let extent = self.b.u32(extent);
+            digits[at] = Some(self.b.binary(Op::Modulo, rest, extent));
+            rest = self.b.binary(Op::Divide, rest, extent);
+        }
+        digits
+    }
+
+    pub(super) fn enter(&mut self, var: LoopId, index: Index) {
+        self.vars.insert(var, index);
+        self.order.push(var);
+    }
+
+    pub(super) fn leave(&mut self) {
+        if let Some(var) = self.order.pop() {
+            self.vars.remove(&var);
+        }
+    }
+
+    /// The statements of a block; `last` says that the kernel ends with it.
+    pub(super) fn block(&mut self, block: &'k [Stmt], last: bool) -> Checked {
+        if self.b.size() > MAX_SIZE {
+            return refuse("a kernel of this size", "less unrolling makes it smaller");
+        }
+        for (at, stmt) in block.iter().enumerate() {
+            match stmt {
+                Stmt::Declare { local, dims, .. } => {
+                    self.declare(*local, scan::overwrites_first(&block[at + 1..], *local, dims))?;
+                }
+                stmt => self.stmt(stmt, last && at + 1 == block.len())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn stmt(&mut self, stmt: &'k Stmt, last: bool) -> Checked {
+        match stmt {
+            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, *lo, *hi, *kind, body, last),
+            Stmt::Set { node, index, value } => {
+                self.check_store(stmt)?;
+                let (value, _) = self.expr(value)?;
+                let value = self.value(value);
+                let element = self.element(*node, index);
+                self.store(*node, element, value);
+                Ok(())
+            }
+            Stmt::SetDynamic { op: Some(op), .. } => refuse(
+                format!("scatter {op}"),
+                "legalisation expands accumulating stores at computed indices",
+            ),
+            Stmt::SetDynamic { node, index, axis, at, op: None, value } => {
+                self.check_store(stmt)?;
+                let (at, inside) = self.computed_index("scatter", *node, *axis, at)?;
+                let (value, _) = self.expr(value)?;
+                let value = self.value(value);
+                self.b.open();
+                let element = self.element(*node, index);
+                let element = self.further(element, at, self.stride(*node, *axis));
+                self.store(*node, element, value);
+                let accept = self.b.close();
+                self.b.if_else(inside, accept, crate::builder::Closed::default());
+                Ok(())
+            }
+            Stmt::SetLocal { local, index, value } => {
+                let (value, _) = self.expr(value)?;
+                self.set_local(*local, index, value)
+            }
+            Stmt::Zero { node } => {
+                self.check_store(stmt)?;
+                self.zero(*node);
+                Ok(())
+            }
+            Stmt::Declare { local, .. } => self.declare(*local, false),
+            Stmt::Comment(_) => Ok(()),
+            Stmt::Log { .. } => refuse("log", "shaders have no log"),
+        }
+    }
+
+    /// In a kernel with workgroup loops, a store outside of them would be done by every thread.
+    fn check_store(&self, stmt: &Stmt) -> Checked {
+        let (Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }) = stmt else {
+            return Ok(());
+        };
+        match self.threads.is_some() && self.within.is_none() {
+            false => Ok(()),
+            true => refuse(
+                format!("a store to node {node}"),
+                "it stands outside of workgroup loops, where every thread of the workgroup would do it",
+            ),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a loop's fields")]
+    fn looping(
+        &mut self,
+        stmt: &'k Stmt,
+        var: LoopId,
+        lo: i64,
+        hi: Bound,
+        kind: LoopKind,
+        body: &'k [Stmt],
+        last: bool,
+    ) -> Checked {
+        if hi.limit <= lo {
+            return Ok(());
+        }
+        if kind == LoopKind::Workgroup {
+            return self.workgroup(stmt, last);
+        }
+        if self.plan.repeated.contains(&var) {
+            for at in lo..hi.limit {
+                self.enter(var, Index::Known(at));
+                self.block(body, false)?;
+                self.leave();
+            }
+            return Ok(());
+        }
+        self.depth += 1;
+        if self.depth > MAX_LOOP_DEPTH {
+            return refuse("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
+        }
+        let before = self.pending_reads.clone();
+        self.serial(var, lo, hi, body)?;
+        if hi.symbol.is_some() {
+            self.keep_pending(&before);
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn serial(&mut self, var: LoopId, lo: i64, hi: Bound, body: &'k [Stmt]) -> Checked {
+        let (Ok(first), Ok(limit)) = (i32::try_from(lo), i32::try_from(hi.limit)) else {
+            return refuse("a loop", "its bounds exceed 32 bits, as which indices are computed");
+        };
+        let limit = self.b.i32(limit);
+        let end = match hi.symbol {
+            None => limit,
+            Some(symbol) => {
+                let value = self.symbols[symbol.index()];
+                self.b.math(naga::MathFunction::Min, limit, Some(value), None)
+            }
+        };
+        let first = self.b.i32(first);
+        let mut result = Ok(());
+        self.counted(&format!("i{}", var.0), first, end, |e, value| {
+            e.enter(var, Index::Computed(value, (lo, hi.limit - 1)));
+            result = e.block(body, false).map(|()| e.meet_before_repeating(body));
+            e.leave();
+        });
+        result
+    }
+
+    /// A loop over `lo..hi`, both constants, whose body is written by `f`.
+    pub(super) fn looped(&mut self, name: &str, lo: i64, hi: i64, f: impl FnOnce(&mut Self, Value)) {
+        let [lo, hi] = [lo, hi].map(|k| self.b.i32(k as i32));
+        self.counted(name, lo, hi, f);
+    }
+
+    fn counted(&mut self, name: &str, lo: Value, hi: Value, f: impl FnOnce(&mut Self, Value)) {
+        let variable = self.b.local(&format!("{name}_next"), Ty::I32, None);
+        let place = self.b.place(variable);
+        self.b.store(place, lo);
+        self.b.open();
+        let value = self.b.load(place);
+        self.b.name(value, name);
+        let goes_on = self.b.binary(Op::Less, value, hi);
+        self.b.break_unless(goes_on);
+        f(self, value);
+        let body = self.b.close();
+        self.b.open();
+        let (value, one) = (self.b.load(place), self.b.i32(1));
+        let next = self.b.binary(Op::Add, value, one);
+        self.b.store(place, next);
+        let continuing = self.b.close();
+        self.b.loop_(body, continuing);
+    }
+}
+
+/// Whether a local is shared by a workgroup.
+pub(super) fn is_shared(space: Space) -> bool {
+    space == Space::Workgroup
+}

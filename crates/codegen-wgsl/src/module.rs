@@ -1,0 +1,154 @@
+//! The codegen: kernels to a module of shaders, whose text is made when slabs are known.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use codegen_core::{
+    Artifact, Caps, Codegen, CodegenError, Kernel, Listing, Payload, ScheduledRoutine, Shader, ShaderModule,
+};
+
+use crate::emit;
+use crate::options::WgslOptions;
+use crate::refusal::{NAME, failed};
+use crate::text::{self, Valid};
+
+/// The codegen for devices that take WGSL.
+#[derive(Clone, Debug)]
+pub struct Wgsl {
+    caps: Caps,
+    options: WgslOptions,
+}
+
+/// The codegen for a target; [`crate::baseline_caps`] is the least one.
+pub fn wgsl(caps: Caps, options: WgslOptions) -> Wgsl {
+    Wgsl { caps, options }
+}
+
+impl Codegen for Wgsl {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (NAME, &self.caps, &self.options, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        let shaders = Shaders {
+            kernels: routine.kernels.clone(),
+            caps: self.caps.clone(),
+            options: self.options.clone(),
+            texts: Mutex::default(),
+        };
+        for (at, kernel) in routine.kernels.iter().enumerate() {
+            let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
+            // Whatever is refused, is refused now: where parameters lie makes no difference to that.
+            shaders.shader(at, &in_one_slab(kernel))?;
+        }
+        let kernels = routine.kernels.iter().map(|k| k.abi.clone()).collect();
+        Ok(Artifact { payload: Payload::Shader(Arc::new(shaders)), kernels })
+    }
+
+    fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {
+        let rendered = self.render(kernel, &in_one_slab(kernel))?;
+        Ok(Listing { source: rendered.shader()?.wgsl, machine_code: String::new() })
+    }
+}
+
+impl Wgsl {
+    /// One kernel as a validated module, for memory parameters of which parameter `i` lies in slab `slabs[i]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ShaderModule::shader`].
+    pub fn render(&self, kernel: &Kernel, slabs: &[u32]) -> Result<Rendered, CodegenError> {
+        render(kernel, slabs, &self.caps, &self.options)
+    }
+}
+
+/// All parameters in the first slab.
+fn in_one_slab(kernel: &Kernel) -> Vec<u32> {
+    vec![0; kernel.ir.nodes.len()]
+}
+
+/// One kernel as a module of naga that is valid for its target: what WGSL, and other forms of shaders, are written from.
+#[derive(Debug)]
+pub struct Rendered {
+    kernel: String,
+    valid: Valid,
+    groups: u64,
+    table_words: usize,
+}
+
+impl Rendered {
+    /// The kernel as WGSL.
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Failed`] where the text cannot be written.
+    pub fn shader(&self) -> Result<Shader, CodegenError> {
+        let wgsl = text::wgsl(&self.kernel, &self.valid)?;
+        Ok(Shader { wgsl, groups: self.groups, table_words: self.table_words })
+    }
+
+    /// The module, for those who hand it to a device without text between.
+    pub fn module(&self) -> &naga::Module {
+        &self.valid.module
+    }
+}
+
+fn render(
+    kernel: &Kernel,
+    slabs: &[u32],
+    caps: &Caps,
+    options: &WgslOptions,
+) -> Result<Rendered, CodegenError> {
+    let name = &kernel.abi.name;
+    if slabs.len() != kernel.ir.nodes.len() {
+        let (found, expected) = (slabs.len(), kernel.ir.nodes.len());
+        return Err(failed(name, "binding", format!("{found} slabs for {expected} parameters")));
+    }
+    let emitted = emit::emit(kernel, slabs, caps, options).map_err(|refusal| refusal.of_kernel(name))?;
+    let valid = text::validate(name, caps, emitted.module)?;
+    Ok(Rendered { kernel: name.clone(), valid, groups: emitted.groups, table_words: emitted.table_words })
+}
+
+/// The kernels of a routine, and the texts made of them so far.
+struct Shaders {
+    kernels: Vec<Kernel>,
+    caps: Caps,
+    options: WgslOptions,
+    texts: Mutex<HashMap<(usize, Vec<u32>), Shader>>,
+}
+
+impl fmt::Debug for Shaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.kernels.iter().map(|k| k.abi.name.as_str()).collect();
+        f.debug_struct("Shaders").field("target", &self.caps.target).field("kernels", &names).finish()
+    }
+}
+
+impl ShaderModule for Shaders {
+    fn shader(&self, kernel: usize, slabs: &[u32]) -> Result<Shader, CodegenError> {
+        let key = (kernel, slabs.to_vec());
+        let texts = || self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = texts().get(&key) {
+            return Ok(known.clone());
+        }
+        let Some(ir) = self.kernels.get(kernel) else {
+            let message = format!("there are {} kernels, asked for number {kernel}", self.kernels.len());
+            return Err(failed("", "binding", message));
+        };
+        let shader = render(ir, slabs, &self.caps, &self.options)?.shader()?;
+        texts().insert(key, shader.clone());
+        Ok(shader)
+    }
+}

@@ -1,0 +1,34 @@
+//! What tests share: a device that has every type, and a second opinion on texts.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use codegen_core::{Caps, KernelAbi, Param};
+use codegen_wgsl::baseline_caps;
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use tnode::DType;
+
+/// A device that has every type that shaders may compute in.
+pub(crate) fn full_caps() -> Caps {
+    let more = [DType::F16, DType::I64, DType::U64, DType::F64];
+    let least = baseline_caps();
+    let arithmetic = more.into_iter().fold(least.arithmetic, |set, dtype| set.with(dtype));
+    Caps { target: "everything".into(), arithmetic, ..least }
+}
+
+/// How many parameters of a kernel are memory.
+pub(crate) fn memory_params(kernel: &KernelAbi) -> usize {
+    kernel.params.iter().filter(|p| !matches!(p, Param::StaticIndex { .. })).count()
+}
+
+/// Parses and validates text as the device would.
+pub(crate) fn parse_back(wgsl: &str, caps: &Caps) -> Result<naga::Module, String> {
+    let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
+    let has = |dtype| caps.arithmetic.contains(dtype);
+    let mut capabilities = Capabilities::empty();
+    capabilities.set(Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_FLOAT16_IN_FLOAT32, has(DType::F16));
+    capabilities.set(Capabilities::FLOAT64, has(DType::F64));
+    capabilities.set(Capabilities::SHADER_INT64, has(DType::I64));
+    Validator::new(ValidationFlags::all(), capabilities)
+        .validate(&module)
+        .map_err(|e| e.emit_to_string(wgsl))?;
+    Ok(module)
+}
