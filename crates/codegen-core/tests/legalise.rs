@@ -425,6 +425,12 @@ fn what_a_target_lacks_is_named() {
     let error = legalise(&map(&[(DType::F16, 4)], DType::F16, operand(0)), &no_half).unwrap_err();
     assert!(matches!(error, LegaliseError::Storage { dtype: DType::F16, .. }));
     assert_eq!(error.to_string(), "routine `map`: cpu does not store f16, the type of node %0 \"a\"");
+
+    // A node that was inlined wherever it was mentioned takes no storage.
+    let mut inlined = map(&[(DType::F32, 4)], DType::F32, operand(0));
+    let unmentioned = NodeDecl { dtype: DType::F16, ..inlined.nodes[0].clone() };
+    inlined.nodes.push(unmentioned);
+    assert!(legalise(&inlined, &no_half).is_ok());
 }
 
 #[test]

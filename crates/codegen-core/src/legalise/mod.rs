@@ -38,9 +38,12 @@ mod narrow;
 mod power;
 mod random;
 
+use std::collections::BTreeSet;
+
 use dynamic::Computed;
-use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, Routine, Stmt};
+use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, NodeDecl, NodeRef, Routine, Stmt, walk};
 use lowered_ir::math::build;
+use lowered_ir::passes::effects::Effects;
 use tnode::{DType, Scalar};
 
 use crate::Caps;
@@ -62,8 +65,12 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
     Ok(Routine { body, ..routine.clone() })
 }
 
+/// Nodes that no statement mentions, such as those inlined everywhere, need no storage.
 fn check_storage(routine: &Routine, caps: &Caps) -> Result<(), LegaliseError> {
-    match routine.node_refs().find(|(_, decl)| !caps.storage.contains(decl.dtype)) {
+    let mentioned = mentioned(&routine.body);
+    let missing =
+        |(node, decl): &(NodeRef, &NodeDecl)| !caps.storage.contains(decl.dtype) && mentioned.contains(node);
+    match routine.node_refs().find(missing) {
         None => Ok(()),
         Some((node, decl)) => Err(LegaliseError::Storage {
             target: caps.target.clone(),
@@ -73,6 +80,20 @@ fn check_storage(routine: &Routine, caps: &Caps) -> Result<(), LegaliseError> {
             dtype: decl.dtype,
         }),
     }
+}
+
+/// The nodes whose memory, or a copy of it, the block touches.
+fn mentioned(block: &[Stmt]) -> BTreeSet<NodeRef> {
+    let Effects { mut reads, mut writes, .. } = Effects::of(block);
+    reads.append(&mut writes);
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |part| {
+            if let Expr::GetMerge { node, .. } = part {
+                reads.insert(*node);
+            }
+        });
+    });
+    reads
 }
 
 /// The state of one rewrite.
