@@ -9,7 +9,7 @@ use tnode::TensorNode;
 
 use crate::{
     driver::Location,
-    error::Error,
+    error::{Error, Failure},
     hazard::PendingUse,
     pool::{Buffer, lock},
     stream::Stream,
@@ -83,6 +83,25 @@ impl Context {
         let buffer = self.0.buffers.get(node)?;
         let driver = self.0.stream.device().driver();
         Some(lock(&buffer.hazards).pending(&|event| driver.is_done(event)))
+    }
+
+    /// Why the node has no value, as far as that is known by now: its last writer failed. `None` also for nodes without memory here.
+    pub fn failure(&self, node: &TensorNode) -> Option<Failure> {
+        let buffer = self.0.buffers.get(node)?;
+        let driver = self.0.stream.device().driver();
+        lock(&buffer.hazards).failure(&|event| driver.is_done(event))
+    }
+
+    /// Takes a node's value away, for a cause outside of the device: whoever reads the node gets the failure, until it is written
+    /// anew. Tasks scheduled before still read what they were to read.
+    ///
+    /// # Errors
+    ///
+    /// A node that is not in the context.
+    pub fn poison(&self, node: &TensorNode, failure: &Failure) -> Result<(), Error> {
+        let buffer = self.buffer(node, "poison")?;
+        lock(&buffer.hazards).poison(self.0.stream.stream_id(), failure);
+        Ok(())
     }
 
     pub(crate) fn get(&self, node: &TensorNode) -> Option<&Arc<Buffer>> {

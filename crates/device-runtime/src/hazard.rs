@@ -108,6 +108,12 @@ impl Hazards {
         }
     }
 
+    /// Takes the values away: who reads before the next write gets the failure. What is pending is still waited for.
+    pub(crate) fn poison(&mut self, stream: StreamId, failure: &Failure) {
+        let write = self.write.get_or_insert(LastWrite { stream, event: None, failed: None });
+        write.failed = Some(failure.clone());
+    }
+
     /// The failure of the last write, as far as it is known.
     pub(crate) fn failure(&mut self, is_done: IsDone<'_>) -> Option<Failure> {
         self.prune(is_done);
@@ -245,6 +251,19 @@ mod tests {
         }
         assert_eq!(use_it(hazards, B, Access::Write).0, []);
         assert_eq!(use_it(hazards, B, Access::Read).0, []);
+    }
+
+    #[test]
+    fn poisoned_values_are_gone_and_pending_uses_are_still_waited_for() {
+        let hazards = &mut Hazards::default();
+        hazards.poison(A, &failure());
+        assert_eq!(hazards.before(&is_done, A, Access::Read, &mut Waits::new()), Err(failure()));
+        assert_eq!(use_it(hazards, B, Access::Write).0, []);
+        use_it(hazards, A, Access::Read);
+        hazards.poison(A, &failure());
+        assert_eq!(hazards.before(&is_done, B, Access::Read, &mut Waits::new()), Err(failure()));
+        assert_eq!(use_it(hazards, C, Access::Write).0, [After::Order, After::Order], "B's write, A's read");
+        assert_eq!(use_it(hazards, B, Access::Read).0, [After::Data]);
     }
 
     #[test]

@@ -78,9 +78,33 @@ impl Routine {
     /// input has no value; the device's refusal.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
         let routine = &*self.0;
-        routine.check(bindings)?;
+        self.check_bindings(bindings)?;
         let task = Task::Run(&routine.calls, bindings);
         submit(routine.context.stream(), &routine.uses, || format!("running `{}`", routine.name), &task)
+    }
+
+    /// What [`Routine::run`] asks of its bindings before anything is scheduled: one value per symbol, each in its range.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BindingCount`] and [`Error::BindingRange`].
+    pub fn check_bindings(&self, bindings: &[i64]) -> Result<(), Error> {
+        let (expected, found) = (self.0.symbols.len(), bindings.len());
+        if expected != found {
+            let names: Vec<_> = self.0.symbols.iter().map(|symbol| format!("@{}", symbol.name)).collect();
+            let (routine, symbols) = (self.0.name.clone(), names.join(", "));
+            return Err(Error::BindingCount { routine, expected, symbols, found });
+        }
+        let outside = |(symbol, value): &(&Symbol, &i64)| !(0..symbol.range).contains(*value);
+        match self.0.symbols.iter().zip(bindings).find(outside) {
+            Some((symbol, &value)) => Err(Error::BindingRange {
+                routine: self.0.name.clone(),
+                symbol: symbol.name.clone(),
+                range: symbol.range,
+                value,
+            }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -91,27 +115,6 @@ fn next_binding(values: &[i64], ranges: &[i64]) -> Option<Vec<i64>> {
     next[at] += 1;
     next[at + 1..].fill(0);
     Some(next)
-}
-
-impl RoutineInner {
-    fn check(&self, bindings: &[i64]) -> Result<(), Error> {
-        let (expected, found) = (self.symbols.len(), bindings.len());
-        if expected != found {
-            let names: Vec<_> = self.symbols.iter().map(|symbol| format!("@{}", symbol.name)).collect();
-            let (routine, symbols) = (self.name.clone(), names.join(", "));
-            return Err(Error::BindingCount { routine, expected, symbols, found });
-        }
-        let outside = |(symbol, value): &(&Symbol, &i64)| !(0..symbol.range).contains(*value);
-        match self.symbols.iter().zip(bindings).find(outside) {
-            Some((symbol, &value)) => Err(Error::BindingRange {
-                routine: self.name.clone(),
-                symbol: symbol.name.clone(),
-                range: symbol.range,
-                value,
-            }),
-            None => Ok(()),
-        }
-    }
 }
 
 impl fmt::Debug for Routine {
