@@ -16,6 +16,7 @@ use crate::{
     cache::CodeCache,
     debug::Watch,
     error::OpenError,
+    fallback::Refuge,
     log::LogFolder,
     settings::{Loaded, Settings},
 };
@@ -27,7 +28,7 @@ pub struct Backend {
 }
 
 struct Parts {
-    name: &'static str,
+    name: String,
     codegen: Arc<dyn Codegen>,
     device: Device,
     settings: Settings,
@@ -37,6 +38,8 @@ struct Parts {
     virtual_nodes: Mutex<Arc<OptimizeCtx>>,
     /// Where routines log, if they do.
     logs: Option<LogFolder>,
+    /// Where kernels go that the codegen refuses.
+    refuge: Refuge,
 }
 
 /// What a backend is made of.
@@ -94,18 +97,46 @@ impl Backend {
         let entry = BACKENDS.iter().find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| OpenError::Unknown { name: name.into(), known: known() })?;
         let (codegen, device) = (entry.open)(&settings)?;
+        Ok(Backend::from_parts(entry.name, codegen, device, settings))
+    }
+
+    /// A backend of a codegen and a device that understand each other, such as one that this crate does not know. `name` is what
+    /// errors and reports call it.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use arrayjit::{Backend, Settings};
+    /// # use codegen_core::Interpreted;
+    /// let device = Backend::open("interpreter")?.device().clone();
+    /// let backend = Backend::from_parts("mine", Arc::new(Interpreted::new()), device, Settings::default());
+    /// assert_eq!(backend.name(), "mine");
+    /// # Ok::<(), arrayjit::OpenError>(())
+    /// ```
+    pub fn from_parts(
+        name: impl Into<String>,
+        codegen: Arc<dyn Codegen>,
+        device: Device,
+        settings: Settings,
+    ) -> Backend {
         let watch = Watch::new(settings.debug, &settings.dump);
         watch.device(&device);
         let open_logs = || LogFolder::open(Path::new(&settings.log_folder), settings.log_clean);
         let logs = settings.log_values.then(open_logs);
-        let (cache, virtual_nodes) = (CodeCache::default(), Mutex::default());
-        let parts = Parts { name: entry.name, codegen, device, settings, watch, cache, virtual_nodes, logs };
-        Ok(Backend { parts: Arc::new(parts) })
+        let (cache, virtual_nodes, refuge) = Default::default();
+        let name = name.into();
+        let parts = Parts { name, codegen, device, settings, watch, cache, virtual_nodes, logs, refuge };
+        Backend { parts: Arc::new(parts) }
     }
 
-    /// The name it was opened by.
-    pub fn name(&self) -> &'static str {
-        self.parts.name
+    /// A new backend of the same parts.
+    pub(crate) fn reopened(&self) -> Backend {
+        let Parts { name, codegen, device, settings, .. } = &*self.parts;
+        Backend::from_parts(name.as_str(), Arc::clone(codegen), device.clone(), settings.clone())
+    }
+
+    /// The name it was opened by, or given.
+    pub fn name(&self) -> &str {
+        &self.parts.name
     }
 
     /// The code generator.
@@ -167,6 +198,10 @@ impl Backend {
 
     pub(crate) fn logs(&self) -> Option<&LogFolder> {
         self.parts.logs.as_ref()
+    }
+
+    pub(crate) fn refuge(&self) -> &Refuge {
+        &self.parts.refuge
     }
 
     pub(crate) fn cache(&self) -> &CodeCache {

@@ -6,9 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codegen_core::LogSink;
-use codegen_core::schedule::{FmaPolicy, ScheduleOptions, schedule_serial, schedule_traced};
-use device_runtime::{Context, Routine};
+use codegen_core::{Code, LogSink};
+use device_runtime::Context;
 use lowered_ir::{
     assign::{self, Assignments, text::TextError},
     ir,
@@ -16,41 +15,66 @@ use lowered_ir::{
     lower::{LowerOptions, lower},
     passes::log::log_values,
     pipeline::{self, InContext, Optimized},
-    verify::verify,
 };
 use tnode::{ModeState, TensorNode};
 
 use crate::{
     backend::Backend,
     error::CompileError,
-    log::LogFolder,
-    settings::{Class, Fma, Settings},
+    fallback::{self, DividedCode, Fallback},
+    generate::{self, verified},
+    log::{LogFolder, Logging},
+    routine::Routine,
+    settings::{Class, Settings},
 };
 
 /// Compiled assignments with the nodes they are about: links into any context of the backend's devices, any number of times.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    code: Arc<codegen_core::Code>,
+    form: Form,
     nodes: Vec<TensorNode>,
     optimized: Arc<Optimized>,
     /// How and where linked routines log, if they do.
     logs: Option<(LogFolder, LogStyle)>,
 }
 
+#[derive(Clone, Debug)]
+enum Form {
+    /// All kernels are the backend's own.
+    Whole(Arc<Code>),
+    /// Some are its fallback's.
+    Divided(Arc<DividedCode>),
+}
+
 impl Compiled {
     /// The routine's name.
     pub fn name(&self) -> &str {
-        &self.code.schedule.name
+        match &self.form {
+            Form::Whole(code) => &code.schedule.name,
+            Form::Divided(code) => &code.name,
+        }
     }
 
     /// The static symbols in binding order, each with its range.
     pub fn symbols(&self) -> &[ir::Symbol] {
-        &self.code.schedule.symbols
+        self.codes().next().map_or(&[], |code| &code.schedule.symbols)
     }
 
-    /// The code without its nodes.
-    pub fn code(&self) -> &Arc<codegen_core::Code> {
-        &self.code
+    /// The code without its nodes: one, or, where statements fall back, one for each part, in the order in which they run.
+    pub fn codes(&self) -> impl Iterator<Item = &Arc<Code>> {
+        let (whole, parts) = match &self.form {
+            Form::Whole(code) => (Some(code), [].as_slice()),
+            Form::Divided(code) => (None, code.parts.as_slice()),
+        };
+        whole.into_iter().chain(parts.iter().map(|part| &part.code))
+    }
+
+    /// The statements that the backend refuses and its fallback runs, in order; none for nearly every routine.
+    pub fn fallbacks(&self) -> &[Fallback] {
+        match &self.form {
+            Form::Whole(_) => &[],
+            Form::Divided(code) => &code.fallbacks,
+        }
     }
 
     /// Why this routine gave the node the memory mode it has, in words: each decision with its reason and where it was taken;
@@ -75,7 +99,7 @@ impl Compiled {
     /// A node that the context lacks, or memory that is not to be had; the context is as before then.
     pub fn link(&self, context: &Context) -> Result<Routine, device_runtime::Error> {
         match &self.logs {
-            None => context.link(&self.code, &self.nodes),
+            None => self.link_as(context, None),
             Some((folder, _)) => self.link_logging(context, Arc::new(folder.file(self.name()))),
         }
     }
@@ -92,9 +116,28 @@ impl Compiled {
         sink: Arc<dyn LogSink>,
     ) -> Result<Routine, device_runtime::Error> {
         let style = self.logs.as_ref().map_or(LogStyle::Exact, |(_, style)| *style);
-        let codegen_core::Code { schedule, artifact } = (*self.code).clone();
-        let code = codegen_core::Code { schedule, artifact: artifact.logging_to(sink, style) };
-        context.link(&Arc::new(code), &self.nodes)
+        self.link_as(context, Some(&Logging { sink, style }))
+    }
+
+    /// Tells what was compiled, in how much time, and what falls back.
+    fn tell(&self, backend: &Backend, took: &[(&'static str, Duration)]) {
+        let watch = backend.watch();
+        watch.times(self.name(), took);
+        match &self.form {
+            Form::Whole(code) => watch.compiled(self.name(), backend.codegen(), &code.schedule),
+            Form::Divided(code) => code.tell(),
+        }
+    }
+
+    fn link_as(
+        &self,
+        context: &Context,
+        logging: Option<&Logging>,
+    ) -> Result<Routine, device_runtime::Error> {
+        match &self.form {
+            Form::Whole(code) => context.link(&Logging::of(logging, code), &self.nodes).map(Routine::from),
+            Form::Divided(code) => code.link(context, &self.nodes, logging).map(Routine::divided),
+        }
     }
 }
 
@@ -169,39 +212,40 @@ impl Backend {
         verified("optimisation", &optimized.routine)?;
         lap("optimize");
 
-        // Kernels are cut, and every bit is determined.
-        let caps = self.codegen().caps();
+        // Kernels are cut, and compiled.
         let on_step = &mut |name: &str, routine: &ir::Routine| watch.pass(name, routine);
-        let schedule = if self.settings().log_values {
-            // What logs runs as it is written, in one kernel.
-            let logging = log_values(&optimized.routine);
-            verified("logging", &logging)?;
-            watch.pass("log", &logging);
-            schedule_serial(&logging, caps, on_step)?
-        } else {
-            schedule_traced(&optimized.routine, caps, &schedule_options(self.settings()), on_step)?
-        };
-        for kernel in &schedule.kernels {
-            verified("scheduling", &kernel.ir)?;
+        let logging = self.settings().log_values.then(|| log_values(&optimized.routine));
+        if let Some(logging) = &logging {
+            verified("logging", logging)?;
+            on_step("log", logging);
         }
+        let routine = logging.as_ref().unwrap_or(&optimized.routine);
+        let scheduled = generate::schedule(self, routine, on_step);
         lap("schedule");
-
-        let artifact = if self.settings().cache {
-            self.cache().compile(self.codegen(), &schedule)?
-        } else {
-            self.codegen().compile(&schedule)?
-        };
+        let compiled = scheduled.and_then(|schedule| {
+            let artifact = generate::compile(self, &schedule)?;
+            Ok(Form::Whole(Arc::new(Code { schedule, artifact })))
+        });
         lap("codegen");
+
+        // What is refused falls back, if it may.
+        let form = match compiled {
+            Err(error) if generate::refusal(&error).is_some() => {
+                let divided = fallback::compile(self, routine, error, on_step)?;
+                lap("fallback");
+                Form::Divided(Arc::new(divided))
+            }
+            compiled => compiled?,
+        };
 
         // Only now, with nothing left that can fail, do the nodes learn what was decided.
         self.commit(&decisions(&nodes, &optimized.routine), &views, changes)?;
-        watch.compiled(&schedule, &took);
         watch.modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
-        watch.code(self.codegen(), &schedule);
-        let code = Arc::new(codegen_core::Code { schedule, artifact });
         let style = if self.settings().log_rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
-        Ok(Compiled { code, nodes, optimized: Arc::new(optimized), logs })
+        let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), logs };
+        compiled.tell(self, &took);
+        Ok(compiled)
     }
 
     /// How many distinct routines the code cache holds.
@@ -218,11 +262,6 @@ fn parse<N: Borrow<TensorNode>>(
     let start = Instant::now();
     let nodes: Vec<TensorNode> = nodes.into_iter().map(|node| node.borrow().clone()).collect();
     Ok((assign::text::parse(text, &nodes)?, start.elapsed()))
-}
-
-/// Fails with our own bug if the IR a stage produced does not verify.
-fn verified(stage: &'static str, routine: &ir::Routine) -> Result<(), CompileError> {
-    verify(routine).map_err(|error| CompileError::Verify { stage, error })
 }
 
 /// The mode that the optimiser settled for each node that has a handle.
@@ -251,13 +290,4 @@ fn optimize_settings(settings: &Settings) -> pipeline::Settings {
         fast_math: settings.fast_math,
         half_constant_cutoff: Some(settings.half_constant_cutoff).filter(|&cutoff| cutoff > 0.0),
     }
-}
-
-fn schedule_options(settings: &Settings) -> ScheduleOptions {
-    let fma = match settings.fma {
-        Fma::Never => FmaPolicy::Never,
-        Fma::ByClass => FmaPolicy::ByClass,
-        Fma::Always => FmaPolicy::Always,
-    };
-    ScheduleOptions { fma, ..ScheduleOptions::default() }
 }

@@ -7,6 +7,8 @@ use device_runtime::Device;
 use lowered_ir::{ir::Routine, text};
 use tnode::TensorNode;
 
+use crate::fallback::Fallback;
+
 /// What to tell.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
@@ -28,20 +30,22 @@ impl Watch {
         self.tell(1, || format!("device {}", device.name()));
     }
 
-    /// Level 1: a compiled routine; level 2: how long each stage took and what each kernel costs.
-    pub(crate) fn compiled(&self, schedule: &ScheduledRoutine, stages: &[(&'static str, Duration)]) {
-        self.tell(1, || {
-            let (kernels, calls) = (schedule.kernels.len(), schedule.calls.len());
-            format!(
-                "routine {}: {kernels} kernels, {calls} calls, {} temporary bytes",
-                schedule.name,
-                schedule.temp_bytes()
-            )
-        });
+    /// Level 2: how long each stage of a routine's compilation took.
+    pub(crate) fn times(&self, routine: &str, stages: &[(&'static str, Duration)]) {
         self.tell(2, || {
             let times =
                 stages.iter().map(|(stage, took)| format!("{stage} {:.2} ms", took.as_secs_f64() * 1e3));
-            format!("routine {}: {}", schedule.name, times.collect::<Vec<_>>().join(", "))
+            format!("routine {routine}: {}", times.collect::<Vec<_>>().join(", "))
+        });
+    }
+
+    /// Level 1: a compiled routine, or a part of one; level 2: what each kernel costs; level 4: the code written for each
+    /// kernel; level 7: its machine instructions.
+    pub(crate) fn compiled(&self, routine: &str, codegen: &dyn Codegen, schedule: &ScheduledRoutine) {
+        self.tell(1, || {
+            let (kernels, calls, temps) =
+                (schedule.kernels.len(), schedule.calls.len(), schedule.temp_bytes());
+            format!("routine {routine}: {kernels} kernels, {calls} calls, {temps} temporary bytes")
         });
         for kernel in &schedule.kernels {
             let cost = kernel.abi.cost;
@@ -49,15 +53,17 @@ impl Watch {
                 format!("kernel {}: {} flops, {} bytes", kernel.abi.name, cost.flops, cost.bytes)
             });
         }
-    }
-
-    /// Level 4: the code written for each kernel; level 7: its machine instructions.
-    pub(crate) fn code(&self, codegen: &dyn Codegen, schedule: &ScheduledRoutine) {
         for kernel in schedule.kernels.iter().filter(|_| self.level >= 4) {
             let Ok(listing) = codegen.listing(kernel) else { continue };
             self.tell(4, || format!("code of {}:\n{}", kernel.abi.name, listing.source));
             self.tell(7, || format!("instructions of {}:\n{}", kernel.abi.name, listing.machine_code));
         }
+    }
+
+    /// Level 1: what falls back and why; level 4: its statements.
+    pub(crate) fn fallback(&self, fallback: &Fallback) {
+        self.tell(1, || fallback.to_string());
+        self.tell(4, || format!("what falls back:\n{}", fallback.text));
     }
 
     /// Level 3: the memory mode of each node, and why.

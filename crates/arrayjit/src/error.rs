@@ -55,6 +55,24 @@ pub enum CompileError {
     /// The code generator refused.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),
+    /// The code generator refused, and the backend to fall back to does not open.
+    #[error("what is refused cannot fall back: {source}")]
+    FallbackOpen {
+        /// Why it does not open.
+        source: Box<OpenError>,
+    },
+    /// The code generator refused, and so does that of the backend to fall back to.
+    #[error("routine `{routine}`: refused ({what}), and not done by the fallback `{to}` either: {source}")]
+    FallbackRefused {
+        /// The routine.
+        routine: String,
+        /// What was refused, and why.
+        what: String,
+        /// The backend to fall back to.
+        to: String,
+        /// Its answer.
+        source: Box<CompileError>,
+    },
     /// Our bug: a stage produced IR that does not verify.
     #[error("this is a bug in arrayjit: after {stage}, {error}")]
     Verify {

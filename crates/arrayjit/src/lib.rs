@@ -50,6 +50,10 @@ pub mod settings; // what may be chosen, and where
 
 mod backend; // a codegen and a device by name
 mod compile; // every stage in order
+mod generate; // the last of them, for one target
+mod routine; // the linked callable
+
+mod fallback; // what is refused runs elsewhere
 
 mod cache; // compiled code by content
 mod debug; // what is told on standard error
@@ -58,7 +62,7 @@ mod log; // files for the logs of routines
 mod error;
 
 pub use codegen_core::{Caps, Codegen, LogSink};
-pub use device_runtime::{Context, Device, Driver, Error as RunError, Event, Routine, Stream, Transfer};
+pub use device_runtime::{Context, Device, Driver, Error as RunError, Event, Stream, Transfer};
 pub use lowered_ir::{assign::Assignments, assign::text::TextError, ir::Numerics, ir::Symbol};
 pub use tnode::{
     DType, Element, Error as TensorNodeError, HostArray, MemoryMode, NodeId, Padding, Reason, Scalar,
@@ -69,6 +73,8 @@ pub use crate::{
     backend::Backend,
     compile::Compiled,
     error::{CompileError, OpenError},
+    fallback::{Fallback, FallbackCount},
+    routine::Routine,
     settings::Settings,
 };
 

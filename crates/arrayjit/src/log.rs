@@ -11,7 +11,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use codegen_core::LogSink;
+use codegen_core::{Code, LogSink};
+use lowered_ir::log::LogStyle;
 
 /// The end of the name of every file this module makes or removes.
 const SUFFIX: &str = ".values.log";
@@ -48,6 +49,22 @@ impl LogFolder {
         // Some file systems do not tell capitals apart.
         let free = (1..).map(nth).find(|name| used.insert(name.to_lowercase())).unwrap_or(stem.clone());
         LogFile { path: self.path.join(free + SUFFIX), state: Mutex::new(State::Unopened) }
+    }
+}
+
+/// Where routines log to, and how.
+#[derive(Clone)]
+pub(crate) struct Logging {
+    pub(crate) sink: Arc<dyn LogSink>,
+    pub(crate) style: LogStyle,
+}
+
+impl Logging {
+    /// The code, with its lines going where they should; as it was, if nowhere.
+    pub(crate) fn of(logging: Option<&Logging>, code: &Arc<Code>) -> Arc<Code> {
+        let Some(Logging { sink, style }) = logging else { return Arc::clone(code) };
+        let Code { schedule, artifact } = (**code).clone();
+        Arc::new(Code { schedule, artifact: artifact.logging_to(Arc::clone(sink), *style) })
     }
 }
 

@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline` or `interpreter`.
     pub backend: String,
+    /// Where kernels run that the backend's code generator refuses: `auto`, a backend of the CPU by name, or `none`.
+    pub fallback: FallbackTo,
     /// Threads that compute: stream workers and their helpers together; 0 means one per core.
     pub threads: usize,
     /// How many streams a device suggests: `only_devices_parallel`, `for_parallel_copying` or `most_parallel_streams`.
@@ -91,6 +93,38 @@ pub enum Fma {
     Always,
 }
 
+/// Where kernels run that a code generator refuses. A backend does not fall back to itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FallbackTo {
+    /// From GPUs to the backend `multicore`, or to `interpreter` in builds without native code; from CPUs nowhere.
+    #[default]
+    Auto,
+    /// The backend `multicore`.
+    Multicore,
+    /// The backend `inline`.
+    Inline,
+    /// The backend `interpreter`.
+    Interpreter,
+    /// Nowhere: what is refused is not compiled.
+    None,
+}
+
+impl FallbackTo {
+    /// The name of the backend that refused kernels of the backend `from` go to, if they go anywhere.
+    pub(crate) fn backend(self, from: &str, from_gpu: bool) -> Option<&'static str> {
+        let to = match self {
+            FallbackTo::Auto if from_gpu && cfg!(feature = "cranelift") => "multicore",
+            FallbackTo::Auto if from_gpu => "interpreter",
+            FallbackTo::Multicore => "multicore",
+            FallbackTo::Inline => "inline",
+            FallbackTo::Interpreter => "interpreter",
+            FallbackTo::Auto | FallbackTo::None => return None,
+        };
+        (to != from).then_some(to)
+    }
+}
+
 /// How many streams a device suggests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -120,6 +154,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             backend: "multicore".into(),
+            fallback: FallbackTo::Auto,
             threads: 0,
             streams: Streams::MostParallelStreams,
             numerics: Class::Fast,

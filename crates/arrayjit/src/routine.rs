@@ -1,0 +1,107 @@
+//! Linked routines, whole or divided between a backend and its fallback.
+
+use std::sync::Arc;
+
+use device_runtime::{Context, Error, Event};
+use lowered_ir::ir::Symbol;
+use tnode::TensorNode;
+
+use crate::fallback::LinkedParts;
+
+/// A linked callable. Cheap to clone.
+///
+/// Where statements [fall back](crate::Compiled::fallbacks), a run passes values through the host: it returns when the last of these
+/// statements is done, and a task that another thread schedules on the same nodes meanwhile may come between two parts of it.
+#[derive(Clone, Debug)]
+pub struct Routine(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    Whole(device_runtime::Routine),
+    Divided(Arc<LinkedParts>),
+}
+
+impl Routine {
+    pub(crate) fn divided(parts: LinkedParts) -> Routine {
+        Routine(Form::Divided(Arc::new(parts)))
+    }
+
+    /// The context that sees everything the routine uses.
+    pub fn context(&self) -> &Context {
+        match &self.0 {
+            Form::Whole(routine) => routine.context(),
+            Form::Divided(parts) => parts.context(),
+        }
+    }
+
+    /// The routine's name.
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            Form::Whole(routine) => routine.name(),
+            Form::Divided(parts) => parts.name(),
+        }
+    }
+
+    /// The static symbols, in the order [`Routine::run`] takes their values.
+    pub fn bindings(&self) -> &[Symbol] {
+        self.any_part().map_or(&[], device_runtime::Routine::bindings)
+    }
+
+    /// Every combination of values of the static symbols, for [`Routine::run`]; the first symbol varies slowest. One empty
+    /// combination if there are no symbols.
+    pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
+        self.any_part().map(device_runtime::Routine::all_bindings).into_iter().flatten()
+    }
+
+    /// The nodes, other than constants, whose values from before a run the run reads; in order.
+    pub fn inputs(&self) -> &[TensorNode] {
+        match &self.0 {
+            Form::Whole(routine) => routine.inputs(),
+            Form::Divided(parts) => parts.inputs(),
+        }
+    }
+
+    /// The nodes that a run writes, in order.
+    pub fn outputs(&self) -> &[TensorNode] {
+        match &self.0 {
+            Form::Whole(routine) => routine.outputs(),
+            Form::Divided(parts) => parts.outputs(),
+        }
+    }
+
+    /// The node that a run reads from the merge buffer, if any.
+    pub fn merge_buffer_input(&self) -> Option<&TensorNode> {
+        match &self.0 {
+            Form::Whole(routine) => routine.merge_buffer_input(),
+            Form::Divided(_) => None,
+        }
+    }
+
+    /// Schedules one run on the context's stream, behind everything it depends on; `bindings` has one value per symbol.
+    ///
+    /// # Errors
+    ///
+    /// A wrong number of bindings or one outside its range, before anything is scheduled; [`Error::Poisoned`] where an
+    /// input has no value; the device's refusal. Where statements fall back also their failure, and that of what they read; all
+    /// outputs are without value then.
+    pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
+        match &self.0 {
+            Form::Whole(routine) => routine.run(bindings),
+            Form::Divided(parts) => parts.run(bindings),
+        }
+    }
+
+    /// What all parts agree on.
+    fn any_part(&self) -> Option<&device_runtime::Routine> {
+        match &self.0 {
+            Form::Whole(routine) => Some(routine),
+            Form::Divided(parts) => parts.any_part(),
+        }
+    }
+}
+
+impl From<device_runtime::Routine> for Routine {
+    fn from(routine: device_runtime::Routine) -> Routine {
+        Routine(Form::Whole(routine))
+    }
+}

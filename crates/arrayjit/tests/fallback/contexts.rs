@@ -1,0 +1,95 @@
+//! Linking divided routines: what must be in a context, what is allocated, what threads share.
+
+use arrayjit::settings::FallbackTo;
+use arrayjit::{Backend, RunError};
+
+use crate::refusing::{array, context, kept, refusing, settings, values, with_text};
+
+fn backend() -> Backend {
+    refusing("multicore", settings(FallbackTo::Multicore), with_text("sqrt"))
+}
+
+#[test]
+fn what_is_read_first_must_be_there() {
+    let backend = backend();
+    let [x, y, z, v] = ["x", "y", "z", "v"].map(|name| kept(name, &[6]));
+    let text = "y[i] := sqrt(x[i]) * 2\nz[i] := y[5 - i]\nv[i] := sqrt(z[i]) + y[5 - i]";
+    let code = backend.compile_named("step", text, [&x, &y, &z, &v]).unwrap();
+    let fallback = backend.fallback().unwrap().unwrap();
+    let before = (backend.device().memory().live_bytes, fallback.device().memory().live_bytes);
+    let empty = backend.context().unwrap();
+    let error = code.link(&empty).map(|_| ()).unwrap_err();
+    let is_it =
+        matches!(&error, RunError::ContextLacksNode { routine, node } if routine == "step" && node == "x");
+    assert!(is_it, "{error:?}");
+    let after = (backend.device().memory().live_bytes, fallback.device().memory().live_bytes);
+    assert_eq!(before, after, "nothing stays allocated");
+
+    let routine = code.link(&context(&backend, &[(&x, &[4.0; 6])])).unwrap();
+    assert!([&x, &y, &z, &v].iter().all(|node| routine.context().contains(node)));
+    assert_eq!(values(&routine, &v), [0.0; 6], "what a link allocates is zero");
+    routine.run(&[]).unwrap();
+    assert_eq!(values(&routine, &v), [6.0; 6]);
+    drop((routine, code));
+    let after = (backend.device().memory().live_bytes, fallback.device().memory().live_bytes);
+    assert_eq!(before, after, "everything is freed");
+}
+
+#[test]
+fn routines_share_contexts_with_others() {
+    let backend = backend();
+    let [x, y, z] = ["x", "y", "z"].map(|name| kept(name, &[6]));
+    let root = backend.compile("y[i] := sqrt(x[i])", [&x, &y]).unwrap();
+    let twice = backend.compile("x[i] := y[i] * y[i] * 2", [&x, &y]).unwrap();
+    let last = backend.compile("z[i] := sqrt(y[i]) + x[5 - i]", [&x, &y, &z]).unwrap();
+    let root = root.link(&context(&backend, &[(&x, &[2.0; 6])])).unwrap();
+    let twice = twice.link(root.context()).unwrap();
+    let last = last.link(twice.context()).unwrap();
+    for _ in 0..7 {
+        root.run(&[]).unwrap();
+        twice.run(&[]).unwrap();
+    }
+    last.run(&[]).unwrap();
+    // x is 2, 4, … 256 up to roundings of the roots.
+    assert!((values(&last, &x)[0] - 256.0).abs() < 1e-3);
+    assert!((values(&last, &z)[0] - (128f64.sqrt().sqrt() + 256.0)).abs() < 1e-3);
+}
+
+#[test]
+fn one_code_in_several_contexts() {
+    let backend = backend();
+    let [x, y] = ["x", "y"].map(|name| kept(name, &[6]));
+    let t = arrayjit::TensorNode::builder("t").dims([6]).build().unwrap();
+    let text = "t[i] := sqrt(x[i])\ny[i] := t[5 - i] + t[i]";
+    let code = backend.compile(text, [&x, &t, &y]).unwrap();
+    let linked = [1.0, 4.0, 9.0].map(|x0| code.link(&context(&backend, &[(&x, &[x0; 6])])).unwrap());
+    for _ in 0..3 {
+        linked.iter().for_each(|routine| drop(routine.run(&[]).unwrap()));
+    }
+    for (routine, root) in linked.iter().zip([1.0, 2.0, 3.0]) {
+        assert_eq!(values(routine, &y), [2.0 * root; 6]);
+    }
+}
+
+/// Runs from several threads follow each other whole: `y` counts them.
+#[test]
+fn runs_from_several_threads() {
+    let backend = backend();
+    let [x, y, z] = ["x", "y", "z"].map(|name| kept(name, &[64]));
+    let text = "z[i] := y[63 - i] + 1\ny[i] := sqrt(z[63 - i] * z[63 - i]) + x[i]";
+    let code = backend.compile(text, [&x, &y, &z]).unwrap();
+    let given: [(_, &[f64]); 2] = [(&x, &[0.0; 64]), (&y, &[0.0; 64])];
+    let first = code.link(&context(&backend, &given)).unwrap();
+    let elsewhere = first.context().on_stream(&backend.new_stream().unwrap()).unwrap();
+    let second = code.link(&elsewhere).unwrap();
+    std::thread::scope(|scope| {
+        for routine in [&first, &second, &first] {
+            scope.spawn(move || (0..20).for_each(|_| drop(routine.run(&[]).unwrap())));
+        }
+    });
+    assert_eq!(values(&first, &y), [60.0; 64]);
+    assert_eq!(values(&second, &z), [60.0; 64]);
+    let _ = first.context().from_host(&y, &array(&y, &[5.0; 64])).unwrap();
+    second.run(&[]).unwrap();
+    assert_eq!(values(&first, &y), [6.0; 64]);
+}

@@ -1,0 +1,11 @@
+//! Fallback without a GPU: code generators that refuse some kernels, on a device of the CPU.
+//!
+//! What falls back must not be seen in results: every program here runs undivided as well, and bits are compared.
+#![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
+
+mod contexts;
+mod failures;
+mod programs;
+mod random;
+mod refusals;
+mod refusing;

@@ -1,0 +1,272 @@
+//! Programs of which some statements fall back, on every fallback, beside the same programs undivided.
+
+use arrayjit::settings::{Class, FallbackTo};
+use arrayjit::{Backend, DType, TensorNode};
+
+use crate::refusing::{array, context, kept, refusing, settings, typed, values, with_caps, with_text};
+
+const FALLBACKS: [FallbackTo; 3] = [FallbackTo::Multicore, FallbackTo::Inline, FallbackTo::Interpreter];
+
+fn numbers(seed: u64, count: usize) -> Vec<f64> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| f64::from(rng.i32(-256..=256)) / 64.0).collect()
+}
+
+/// A node that the optimiser may do what it likes with.
+fn inner(name: &str, dims: &[usize]) -> TensorNode {
+    TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap()
+}
+
+/// Runs `text` divided, where kernels with `refused` in their text fall back, and undivided, several times over; compares the
+/// bits of `seen` after each run. Gives the positions of what fell back.
+#[track_caller]
+fn same(
+    text: &str,
+    refused: &'static str,
+    nodes: &dyn Fn() -> Vec<TensorNode>,
+    given: &[(usize, Vec<f64>)],
+    seen: &[usize],
+    bindings: &[i64],
+) -> Vec<usize> {
+    let mut positions = Vec::new();
+    for class in [Class::Fast, Class::Strict] {
+        for (own, to) in ["inline", "multicore", "interpreter"].into_iter().zip(FALLBACKS) {
+            let mut settings = settings(to);
+            settings.numerics = class;
+            // The same schedule on both sides, so that bits can be compared.
+            let partial = refusing(own, settings.clone(), with_text(refused));
+            let whole = Backend::open_with(own, settings).unwrap();
+            let [found, expected] = [&partial, &whole].map(|backend| {
+                let nodes = nodes();
+                let given: Vec<(&TensorNode, &[f64])> =
+                    given.iter().map(|(at, values)| (&nodes[*at], values.as_slice())).collect();
+                let code = backend.compile(text, &nodes).unwrap_or_else(|e| panic!("{e}"));
+                if backend.name() == "partial" {
+                    positions = code.fallbacks().iter().map(|f| f.statements.start).collect();
+                    assert!(!positions.is_empty(), "nothing fell back");
+                }
+                let routine = code.link(&context(backend, &given)).unwrap();
+                assert!(routine.outputs().iter().chain(routine.inputs()).all(|node| nodes.contains(node)));
+                let mut found = vec![format!("{:?} {:?}", names(routine.inputs()), names(routine.outputs()))];
+                for _ in 0..3 {
+                    routine.run(bindings).unwrap().sync().unwrap();
+                    found.extend(seen.iter().map(|&at| {
+                        format!(
+                            "{} {:?}",
+                            nodes[at].name(),
+                            routine.context().to_host(&nodes[at]).unwrap().bytes()
+                        )
+                    }));
+                }
+                found
+            });
+            assert_eq!(found, expected, "{own} and {to:?}, {class:?}");
+        }
+    }
+    positions
+}
+
+fn names(nodes: &[TensorNode]) -> Vec<String> {
+    nodes.iter().map(TensorNode::name).collect()
+}
+
+/// A layer, its hyperbolic tangent, its mean square, and an update in place.
+const LAYER: &str = "
+    h[b,o] :+= x[b,i] * w[i,o]
+    a[b,o] := tanh(h[b,o])
+    loss :+= a[b,o] * a[b,o]
+    w[i,o] += x[b,i] * a[b,o] * -0.125
+";
+
+fn layer() -> Vec<TensorNode> {
+    vec![kept("x", &[5, 40]), kept("w", &[40, 7]), kept("h", &[5, 7]), kept("a", &[5, 7]), kept("loss", &[])]
+}
+
+fn layer_values() -> Vec<(usize, Vec<f64>)> {
+    vec![(0, numbers(1, 200)), (1, numbers(2, 280))]
+}
+
+#[test]
+fn a_statement_in_the_middle() {
+    let found = same(LAYER, "tanh", &layer, &layer_values(), &[1, 2, 3, 4], &[]);
+    assert!(found.len() == 1 && found[0] > 0, "{found:?}");
+}
+
+#[test]
+fn a_statement_in_the_middle_between_nodes_that_live_for_one_run() {
+    let nodes = || {
+        vec![
+            kept("x", &[5, 40]),
+            kept("w", &[40, 7]),
+            inner("h", &[5, 7]),
+            inner("a", &[5, 7]),
+            kept("loss", &[]),
+        ]
+    };
+    same(LAYER, "tanh", &nodes, &layer_values(), &[1, 4], &[]);
+}
+
+#[test]
+fn the_first_the_last_and_every_statement() {
+    let nodes = || ["x", "y", "z", "v"].map(|name| kept(name, &[300])).to_vec();
+    let given = [(0, numbers(3, 300))];
+    let seen = [0, 1, 2, 3];
+    let first = "y[i] := sqrt(abs(x[i]))\nz[i] := y[i] + y[299 - i]\nv[i] := z[i] * z[299 - i]";
+    assert_eq!(same(first, "sqrt", &nodes, &given, &seen, &[]), [0]);
+    let last = "y[i] := x[i] * x[i]\nz[i] := y[i] + y[299 - i]\nv[i] := sqrt(z[299 - i])";
+    assert_eq!(same(last, "sqrt", &nodes, &given, &seen, &[]).len(), 1);
+    let all = "y[i] := sqrt(abs(x[i]))\nz[i] := sqrt(y[299 - i])\nv[i] := sqrt(z[i] + z[299 - i])";
+    assert!(same(all, "sqrt", &nodes, &given, &seen, &[]).len() > 1);
+}
+
+#[test]
+fn back_and_forth() {
+    let nodes = || ["x", "y", "z", "v"].map(|name| kept(name, &[50])).to_vec();
+    let text = "
+        y[i] := sqrt(abs(x[i]))
+        z[i] := y[i] + y[49 - i]
+        y[i] += sqrt(abs(z[49 - i]))
+        v[i] := y[i] - z[i] * y[49 - i]
+        x[i] += sqrt(abs(v[49 - i]))
+    ";
+    assert_eq!(same(text, "sqrt", &nodes, &[(0, numbers(4, 50))], &[0, 1, 2, 3], &[]).len(), 3);
+}
+
+/// Both write `y`: one all of it, the other every second element, and a third adds to all.
+#[test]
+fn a_node_that_both_write() {
+    let nodes = || vec![kept("x", &[40]), kept("y", &[40]), kept("s", &[])];
+    let text = "
+        y[i] := x[i] + x[39 - i]
+        y[2*i] += sqrt(abs(x[i])) where i < 20
+        y[i] += x[i]
+        s += y[i]
+    ";
+    assert_eq!(same(text, "sqrt", &nodes, &[(0, numbers(5, 40)), (2, vec![1.5])], &[1, 2], &[]).len(), 1);
+}
+
+/// Elements that the fallback does not write keep the values that they have on the backend.
+#[test]
+fn a_node_that_the_fallback_writes_in_part() {
+    let nodes = || vec![kept("x", &[10]), kept("y", &[30])];
+    let text = "y[3*i + 1] += sqrt(abs(x[i])) where i < 10";
+    same(text, "sqrt", &nodes, &[(0, numbers(6, 10)), (1, numbers(7, 30))], &[0, 1], &[]);
+}
+
+#[test]
+fn static_symbols_are_bound_in_every_part() {
+    let nodes = || vec![kept("x", &[9, 20]), kept("y", &[20]), kept("z", &[20])];
+    let text = "
+        y[i] := x[@row, i] + @row
+        z[i] := sqrt(abs(x[2*@half, i])) + y[19 - i]
+        y[i] += where(i < @row, z[i] * z[19 - i] + @half, 1)
+    ";
+    for bindings in [[0, 0], [3, 4], [8, 1]] {
+        same(text, "sqrt", &nodes, &[(0, numbers(8, 180))], &[1, 2], &bindings);
+    }
+}
+
+#[test]
+fn accumulators_of_the_routine_stay_with_what_uses_them() {
+    let nodes = || vec![kept("x", &[4]), kept("y", &[300]), kept("z", &[300])];
+    // What does not depend on `i` is computed once, before the loops.
+    let text = "y[i] := exp(x[0] * x[1]) * i\nz[i] := sqrt(abs(x[2] * x[3])) * y[299 - i]";
+    same(text, "sqrt", &nodes, &[(0, numbers(9, 4))], &[1, 2], &[]);
+}
+
+#[test]
+fn margins_and_narrow_types_are_copied_as_they_are() {
+    let nodes = || {
+        let padding = arrayjit::Padding::new([(2, 1)], None);
+        let h = TensorNode::builder("h").dims([12]).dtype(DType::Bf16).padding(padding);
+        let h = h.mode(arrayjit::MemoryMode::Materialized).build().unwrap();
+        vec![kept("x", &[12]), h, typed("b", DType::Bool, &[12]), typed("n", DType::U8, &[12])]
+    };
+    let text = "
+        h[i] := x[i] * 3
+        b[i] := sqrt(abs(f32(h[i]))) > 1
+        h[i] += where(b[i], 1, 2)
+        n[i] := sqrt(abs(f32(h[i])))
+        h[i] += f32(n[11 - i])
+    ";
+    same(text, "sqrt", &nodes, &[(0, numbers(10, 12))], &[1, 2, 3], &[]);
+}
+
+/// Nodes without elements have nothing to copy.
+#[test]
+fn nodes_without_elements() {
+    let nodes = || vec![kept("x", &[0]), kept("y", &[0]), kept("s", &[])];
+    let text = "s := 2\ny[i] := sqrt(x[i])\ns += y[i]";
+    for to in FALLBACKS {
+        let partial = refusing("inline", settings(to), with_text("sqrt"));
+        let nodes = nodes();
+        let routine = match partial.compile(text, &nodes) {
+            Ok(code) => code.link(&context(&partial, &[(&nodes[0], &[])])).unwrap(),
+            Err(error) => panic!("{error}"),
+        };
+        routine.run(&[]).unwrap().sync().unwrap();
+        assert_eq!(values(&routine, &nodes[2]), [2.0]);
+    }
+}
+
+/// The target computes in f32 alone; what is in f64 runs elsewhere, but its nodes have memory on the target like others.
+#[test]
+fn a_target_without_double_precision() {
+    let lacking = |caps: &mut arrayjit::Caps| {
+        let floats = |d: &DType| *d != DType::F64;
+        caps.arithmetic = DType::ALL.into_iter().filter(floats).collect();
+        caps.storage = caps.arithmetic;
+    };
+    let nodes = [typed("x", DType::F32, &[100]), typed("m", DType::F64, &[]), typed("y", DType::F32, &[100])];
+    let text = "m :+= f64(x[i]) / 100\ny[i] := x[i] - f32(m)\ny[i] *= 2";
+    let partial = with_caps("inline", settings(FallbackTo::Inline), lacking, |_| None);
+    let code = partial.compile(text, &nodes).unwrap();
+    let whats: Vec<&str> = code.fallbacks().iter().map(|fallback| fallback.what.as_str()).collect();
+    assert!(!whats.is_empty() && whats.iter().all(|what| *what == "nodes of f64"), "{whats:?}");
+    let x = numbers(11, 100);
+    let routine = code.link(&context(&partial, &[(&nodes[0], &x)])).unwrap();
+    routine.run(&[]).unwrap().sync().unwrap();
+    let mean = x.iter().sum::<f64>() / 100.0;
+    assert!((values(&routine, &nodes[1])[0] - mean).abs() < 1e-12);
+    for (found, x) in values(&routine, &nodes[2]).iter().zip(&x) {
+        assert!((found - (x - mean) * 2.0).abs() < 1e-5, "{found} is not twice {x} - {mean}");
+    }
+}
+
+/// Inputs that change between runs are copied anew; an optimiser in a loop, of which one step falls back.
+#[test]
+fn a_loop_of_runs_whose_inputs_change() {
+    let text = "
+        g[i] := 2 * (w[i] - data[@batch, i])
+        v[i] := 0.9 * v[i] + g[i]
+        w[i] -= rate * v[i] / (sqrt(g[i] * g[i]) + 1)
+    ";
+    let run = |backend: &Backend| {
+        let data = kept("data", &[3, 8]);
+        let [g, v, w] = ["g", "v", "w"].map(|name| kept(name, &[8]));
+        let rate = kept("rate", &[]);
+        let nodes = [&data, &g, &v, &w, &rate];
+        let code = backend.compile(text, nodes).unwrap();
+        let given: [(&TensorNode, &[f64]); 4] =
+            [(&data, &numbers(12, 24)), (&v, &[0.0; 8]), (&w, &numbers(13, 8)), (&rate, &[0.0])];
+        let routine = code.link(&context(backend, &given)).unwrap();
+        let mut found = Vec::new();
+        for step in 0..12 {
+            let host = array(&rate, &[0.25 / f64::from(step + 1)]);
+            let _ = routine.context().from_host(&rate, &host).unwrap();
+            routine.run(&[i64::from(step) % 3]).unwrap();
+            if step % 4 == 3 {
+                let shuffled = array(&data, &numbers(step as u64, 24));
+                let _ = routine.context().from_host(&data, &shuffled).unwrap();
+            }
+            found.push(values(&routine, &w));
+        }
+        assert!(found.windows(2).all(|pair| pair[0] != pair[1]), "every step moves");
+        (found, backend.fallback_count().runs)
+    };
+    for to in FALLBACKS {
+        let (found, runs) = run(&refusing("multicore", settings(to), with_text("sqrt")));
+        let (expected, _) = run(&Backend::open_with("multicore", settings(FallbackTo::Auto)).unwrap());
+        assert_eq!((found, runs), (expected, 12), "{to:?}");
+    }
+}

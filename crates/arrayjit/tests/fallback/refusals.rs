@@ -1,0 +1,125 @@
+//! What is told and counted of fallbacks, and how they are forbidden.
+
+use arrayjit::settings::FallbackTo;
+use arrayjit::{Backend, CompileError, FallbackCount};
+use codegen_core::CodegenError;
+
+use crate::refusing::{context, kept, refusing, settings, with_caps, with_text};
+
+const TEXT: &str = "y[i] := x[i] * 2\nz[i] := sqrt(y[9 - i])\nv[i] := z[9 - i] + y[i]";
+
+fn nodes() -> [arrayjit::TensorNode; 4] {
+    ["x", "y", "z", "v"].map(|name| kept(name, &[10]))
+}
+
+#[test]
+fn fallbacks_are_told_and_counted() {
+    let backend = refusing("inline", settings(FallbackTo::Interpreter), with_text("sqrt"));
+    assert_eq!(backend.fallback_count(), FallbackCount::default());
+    let nodes = nodes();
+    let code = backend.compile_named("roots", TEXT, &nodes).unwrap();
+    assert_eq!((code.name(), code.codes().count(), code.symbols().len()), ("roots", 3, 0));
+    let [fallback] = code.fallbacks() else { panic!("{:?}", code.fallbacks()) };
+    assert_eq!((fallback.from.as_str(), fallback.to.as_str()), ("partial", "interpreter"));
+    assert_eq!((fallback.what.as_str(), fallback.why.as_str()), ("`sqrt`", "the test says so"));
+    assert_eq!(fallback.writes, ["z"]);
+    let line = fallback.to_string();
+    let at = format!(
+        "statements {} to {} of {}",
+        fallback.statements.start + 1,
+        fallback.statements.end,
+        fallback.of
+    );
+    assert_eq!(
+        line,
+        format!(
+            "routine `roots`: {at} (`z`) fall back to interpreter: partial does not do `sqrt`: the test says so"
+        )
+    );
+    assert!(fallback.text.contains("sqrt("), "{}", fallback.text);
+    assert_eq!(fallback.explain(), format!("{line}\n{}", fallback.text));
+    assert_eq!(backend.fallback_count(), FallbackCount { kernels: 1, runs: 0 });
+
+    let routine = code.link(&context(&backend, &[(&nodes[0], &[1.0; 10])])).unwrap();
+    assert_eq!(routine.name(), "roots");
+    (0..5).for_each(|_| drop(routine.run(&[]).unwrap()));
+    assert_eq!(backend.fallback_count(), FallbackCount { kernels: 1, runs: 5 });
+    let modes = code.explain(&nodes[1]).unwrap();
+    assert!(modes.contains("\"y\""), "{modes}");
+}
+
+#[test]
+fn what_compiles_does_not_fall_back() {
+    let backend = refusing("inline", settings(FallbackTo::Interpreter), with_text("tanh"));
+    let nodes = nodes();
+    let code = backend.compile(TEXT, &nodes).unwrap();
+    assert!(code.fallbacks().is_empty());
+    assert_eq!(code.codes().count(), 1);
+    code.link(&context(&backend, &[(&nodes[0], &[1.0; 10])])).unwrap().run(&[]).unwrap();
+    assert_eq!(backend.fallback_count(), FallbackCount::default());
+}
+
+#[test]
+fn fallback_can_be_forbidden() {
+    // From CPUs nothing falls back unless the settings say where to.
+    for to in [FallbackTo::None, FallbackTo::Auto] {
+        let backend = refusing("inline", settings(to), with_text("sqrt"));
+        let nodes = nodes();
+        let modes: Vec<_> = nodes.iter().map(|node| node.mode()).collect();
+        let error = backend.compile(TEXT, &nodes).map(|_| ()).unwrap_err();
+        let is_refusal = matches!(
+            &error,
+            CompileError::Codegen(CodegenError::Unsupported { op, .. }) if op == "sqrt"
+        );
+        assert!(is_refusal, "{error:?}");
+        assert!(nodes.iter().map(|node| node.mode()).eq(modes), "a refusal decides nothing");
+        assert_eq!(backend.fallback_count(), FallbackCount::default());
+        assert!(backend.fallback().unwrap().is_none());
+    }
+}
+
+#[test]
+fn gpus_fall_back_to_native_code_of_the_cpu() {
+    let gpu = |to| {
+        let groups = codegen_core::Workgroups { threads: 64, memory_bytes: 16 << 10 };
+        with_caps("interpreter", settings(to), |caps| caps.workgroups = Some(groups), |_| None)
+    };
+    let name = |backend: &Backend| backend.fallback().unwrap().map(|to| to.name().to_owned());
+    assert_eq!(name(&gpu(FallbackTo::Auto)).as_deref(), Some("multicore"));
+    assert_eq!(name(&gpu(FallbackTo::Inline)).as_deref(), Some("inline"));
+    assert_eq!(name(&gpu(FallbackTo::None)), None);
+    // A backend that refuses something would refuse it again.
+    for (own, to) in [("inline", FallbackTo::Inline), ("interpreter", FallbackTo::Interpreter)] {
+        assert_eq!(name(&Backend::open_with(own, settings(to)).unwrap()), None);
+    }
+    // A fallback has none of its own.
+    assert_eq!(name(gpu(FallbackTo::Auto).fallback().unwrap().unwrap()), None);
+}
+
+#[test]
+fn other_errors_do_not_fall_back() {
+    let backend = refusing("inline", settings(FallbackTo::Interpreter), |_| None);
+    let [x, y, ..] = nodes();
+    let error = backend.compile("y[i] := x[i,j]", [&x, &y]).map(|_| ()).unwrap_err();
+    assert!(!matches!(error, CompileError::FallbackRefused { .. } | CompileError::FallbackOpen { .. }));
+    assert_eq!(backend.fallback_count(), FallbackCount::default());
+}
+
+/// The kernel of the two statements together is refused, neither of them alone: no fallback, but two routines.
+#[test]
+fn what_is_refused_together_alone_is_cut() {
+    let both = |kernel: &lowered_ir::ir::Routine| {
+        let text = lowered_ir::text::print(kernel);
+        (text.contains("sqrt") && text.contains("floor")).then(|| "both".to_owned())
+    };
+    let backend = refusing("inline", settings(FallbackTo::Interpreter), both);
+    let nodes = nodes();
+    let text = "y[i] := sqrt(x[i])\nz[i] := floor(y[9 - i])\nv[i] := y[i] + z[9 - i]";
+    let code = backend.compile(text, &nodes).unwrap();
+    assert!(code.fallbacks().is_empty());
+    assert!(code.codes().count() > 1);
+    let routine = code.link(&context(&backend, &[(&nodes[0], &[6.25; 10])])).unwrap();
+    routine.run(&[]).unwrap();
+    assert_eq!(routine.context().to_host(&nodes[3]).unwrap().values(), [4.5; 10]);
+    assert_eq!(backend.fallback_count().kernels, 0);
+}

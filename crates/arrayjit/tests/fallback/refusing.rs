@@ -1,0 +1,131 @@
+//! Backends that refuse: native code, or the interpreter, behind a code generator that answers `Unsupported` where it is told to.
+
+use std::sync::Arc;
+
+use arrayjit::settings::FallbackTo;
+use arrayjit::{
+    Backend, Caps, Codegen, Context, DType, HostArray, MemoryMode, Routine, Settings, TensorNode,
+};
+use codegen_core::{Artifact, CodegenError, ScheduledRoutine};
+use lowered_ir::ir::Routine as Ir;
+
+/// What is refused of a kernel: the operation, if any.
+pub(crate) type Refuses = dyn Fn(&Ir) -> Option<String> + Send + Sync;
+
+/// A code generator that refuses some kernels.
+struct Refusing {
+    inner: Arc<dyn Codegen>,
+    caps: Caps,
+    refuses: Box<Refuses>,
+}
+
+impl Codegen for Refusing {
+    fn name(&self) -> &str {
+        "refusing"
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.inner.fingerprint() ^ 1
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        for kernel in &routine.kernels {
+            if let Some(op) = (self.refuses)(&kernel.ir) {
+                let (codegen, kernel) = ("refusing".to_owned(), kernel.abi.name.clone());
+                return Err(CodegenError::Unsupported {
+                    codegen,
+                    kernel,
+                    op,
+                    why: "the test says so".into(),
+                });
+            }
+        }
+        self.inner.compile(routine)
+    }
+}
+
+/// The backend `name` with a code generator that refuses some kernels.
+pub(crate) fn refusing(
+    name: &str,
+    settings: Settings,
+    refuses: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
+) -> Backend {
+    with_caps(name, settings, |_| {}, refuses)
+}
+
+/// As [`refusing`], with other capabilities.
+pub(crate) fn with_caps(
+    name: &str,
+    settings: Settings,
+    change: impl FnOnce(&mut Caps),
+    refuses: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
+) -> Backend {
+    let inner = Shared(Backend::open_with(name, settings.clone()).unwrap());
+    let (device, mut caps) = (inner.0.device().clone(), inner.0.codegen().caps().clone());
+    change(&mut caps);
+    let codegen = Refusing { inner: Arc::new(inner), caps, refuses: Box::new(refuses) };
+    Backend::from_parts("partial", Arc::new(codegen), device, settings)
+}
+
+/// The code generator of a backend.
+struct Shared(Backend);
+
+impl Codegen for Shared {
+    fn name(&self) -> &str {
+        self.0.codegen().name()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.0.codegen().caps()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0.codegen().fingerprint()
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        self.0.codegen().compile(routine)
+    }
+}
+
+/// Refuses kernels whose text has this in it.
+pub(crate) fn with_text(part: &'static str) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
+    move |kernel| lowered_ir::text::print(kernel).contains(part).then(|| part.to_owned())
+}
+
+pub(crate) fn settings(fallback: FallbackTo) -> Settings {
+    let mut settings = Settings::default();
+    settings.threads = 2;
+    settings.fallback = fallback;
+    settings
+}
+
+pub(crate) fn kept(name: &str, dims: &[usize]) -> TensorNode {
+    typed(name, DType::F32, dims)
+}
+
+pub(crate) fn typed(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
+    let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype);
+    node.mode(MemoryMode::Materialized).build().unwrap()
+}
+
+pub(crate) fn array(node: &TensorNode, values: &[f64]) -> HostArray {
+    let mut array = HostArray::zeros(node.dtype(), node.dims().unwrap()).unwrap();
+    array.set_values(values).unwrap();
+    array
+}
+
+/// A context of the backend with these nodes' values.
+pub(crate) fn context(backend: &Backend, given: &[(&TensorNode, &[f64])]) -> Context {
+    given.iter().fold(backend.context().unwrap(), |context, (node, values)| {
+        context.init_from_host(node, &array(node, values)).unwrap()
+    })
+}
+
+pub(crate) fn values(routine: &Routine, node: &TensorNode) -> Vec<f64> {
+    routine.context().to_host(node).unwrap().values()
+}
