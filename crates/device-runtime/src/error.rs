@@ -3,6 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
+use codegen_core::CodegenError;
 use tnode::DType;
 
 use crate::driver::{PoolId, StreamId};
@@ -130,6 +131,55 @@ pub enum DriverError {
         stream: StreamId,
         /// What was tried.
         doing: &'static str,
+    },
+    /// A pool that is larger than what a kernel can reach at once.
+    #[error("{pool} needs {bytes} bytes, more than the {limit} that the device binds to a kernel at once")]
+    PoolTooLarge {
+        /// Which one.
+        pool: PoolId,
+        /// What it needs.
+        bytes: usize,
+        /// What the device binds.
+        limit: usize,
+    },
+    /// A kernel whose memory lies in more buffers of the device than a kernel may use.
+    #[error("kernel `{kernel}`: its memory lies in {needed} buffers, the device binds {limit} to a kernel")]
+    TooManyBuffers {
+        /// Which kernel.
+        kernel: String,
+        /// How many it needs.
+        needed: usize,
+        /// How many the device binds.
+        limit: usize,
+    },
+    /// A kernel of more workgroups than the device runs in one launch.
+    #[error("kernel `{kernel}`: {groups} workgroups, the device runs {limit} in one launch")]
+    TooManyGroups {
+        /// Which kernel.
+        kernel: String,
+        /// How many it needs.
+        groups: u64,
+        /// How many the device runs.
+        limit: u64,
+    },
+    /// The codegen made no text for the memory that a kernel is bound to.
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
+    /// The platform's compiler refused a kernel: our bug, or the platform's.
+    #[error("kernel `{kernel}`: the device refused its code, which is a bug: {message}")]
+    CodeRefused {
+        /// Which kernel.
+        kernel: String,
+        /// What the platform said, with the place in the text.
+        message: String,
+    },
+    /// The device is gone, with all that was in its memory. Nothing works on it any more; make another device.
+    #[error("device `{driver}` is lost: {message}")]
+    Lost {
+        /// Which driver.
+        driver: String,
+        /// What the platform said.
+        message: String,
     },
     /// The platform refused a thread, a queue, or anything else.
     #[error("{what}: {message}")]

@@ -1,2 +1,65 @@
-//! GPUs through wgpu, as a [`device_runtime::Driver`].
+//! GPUs through wgpu, as a [`device_runtime::Driver`]: Vulkan here, and what wgpu has for other platforms.
+//!
+//! # Should I be using this crate?
+//!
+//! To run shaders through `device-runtime`: yes, [`WgpuDevice::open`] is a driver for it. To compute something: use `arrayjit`, where
+//! it is the backend `wgpu`.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use device_runtime::{Context, Device};
+//! use device_wgpu::{Config, WgpuDevice};
+//! use tnode::{DType, HostArray, TensorNode};
+//!
+//! let driver = match WgpuDevice::open(&Config::default()) {
+//!     Ok(driver) => driver,
+//!     // A machine without a GPU, or without a driver for it.
+//!     Err(error) => return Ok(println!("{error}")),
+//! };
+//! let cap = driver.pool_cap();
+//! let device = Device::with_pool_cap(Arc::new(driver), 0, cap);
+//! let x = TensorNode::builder("x").dims([3]).dtype(DType::F32).build()?;
+//! let context = Context::new(&device.new_stream()?);
+//! let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32, 2., 3.], [3])?)?;
+//! assert_eq!(context.to_host(&x)?.values(), [1., 2., 3.]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Promises
+//!
+//! * Code is text: what a [`codegen_core::ShaderModule`] gives, run with wgpu's checks, so that no text harms memory of others.
+//! * Nothing here panics or hangs when a device is lost: what is not done fails with [`device_runtime::DriverError::Lost`].
+//! * Memory goes back when the last task that uses it is done; [`device_runtime::Driver::used_memory`] returns to zero.
+//! * A host that runs ahead submits few batches, whatever the number of launches.
 #![deny(unsafe_code)]
+
+mod device; // the driver
+
+// Opening.
+mod adapter; // which adapters there are
+mod caps; // what they can do
+
+// Memory.
+mod free_list; // which parts of a slab are free
+mod slab; // pools in slabs, slabs in buffers
+mod staging; // bytes between host and device
+
+// Work.
+mod command; // what streams are handed
+mod core; // what all streams share
+mod encode; // commands to a command buffer
+mod event; // points in a stream
+mod grid; // workgroups over three dimensions
+mod kernel; // text to pipelines bound to memory
+mod stream; // batches in order
+mod timing; // how long kernels take
+
+mod gpu; // wgpu, with its errors as values
+
+pub use crate::{
+    adapter::{AdapterChoice, AdapterInfo, AdapterKind, OpenError, adapters},
+    device::{Config, WgpuDevice},
+    timing::KernelTime,
+};

@@ -1,0 +1,94 @@
+//! What an adapter holds and computes, from its limits and features.
+
+use codegen_core::{Caps, DTypeSet, Workgroups};
+use tnode::DType;
+use wgpu::{Features, Limits};
+
+/// Threads of a workgroup that codegens may ask for: more make no kernel of ours faster, and the default limit of browsers is this.
+const MOST_THREADS: u32 = 256;
+
+/// The least alignment of buffers of nodes: dynamic offsets of any device are multiples of it.
+const LEAST_ALIGNMENT: usize = 256;
+
+/// The largest buffer whose bytes `i32` counts, so that computed indices fit.
+const MOST_INDEXABLE: u64 = (1 << 31) - LEAST_ALIGNMENT as u64;
+
+pub(crate) fn caps(limits: &Limits, features: Features) -> Caps {
+    Caps {
+        target: "wgpu".to_owned(),
+        storage: DType::ALL.into_iter().collect(),
+        arithmetic: arithmetic(features),
+        transcendental: false,
+        vector_bytes: 0,
+        vector_registers: 0,
+        fma: true,
+        l1_bytes: limits.max_compute_workgroup_storage_size as usize,
+        l2_bytes: 1 << 20,
+        threads: 1,
+        alignment: alignment(limits),
+        index: DType::I32,
+        workgroups: Some(Workgroups {
+            threads: limits
+                .max_compute_invocations_per_workgroup
+                .min(limits.max_compute_workgroup_size_x)
+                .min(MOST_THREADS),
+            memory_bytes: limits.max_compute_workgroup_storage_size as usize,
+        }),
+    }
+}
+
+/// Types with native arithmetic.
+fn arithmetic(features: Features) -> DTypeSet {
+    let always = [DType::Bool, DType::I32, DType::U32, DType::F32, DType::U32x4];
+    let with = [
+        (Features::SHADER_F16, DType::F16),
+        (Features::SHADER_INT64, DType::I64),
+        (Features::SHADER_INT64, DType::U64),
+        (Features::SHADER_F64, DType::F64),
+    ];
+    let there = with.into_iter().filter(|(feature, _)| features.contains(*feature));
+    always.into_iter().chain(there.map(|(_, dtype)| dtype)).collect()
+}
+
+/// Alignment of pools and of nodes in them.
+pub(crate) fn alignment(limits: &Limits) -> usize {
+    (limits.min_storage_buffer_offset_alignment as usize).max(LEAST_ALIGNMENT)
+}
+
+/// Bytes of the largest pool: what one binding reaches, in whole alignments.
+pub(crate) fn largest_pool(limits: &Limits) -> usize {
+    let bytes = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MOST_INDEXABLE);
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    bytes - bytes % alignment(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_follow_features_and_workgroups_follow_limits() {
+        let small = caps(&Limits::downlevel_defaults(), Features::empty());
+        assert!(small.storage.contains(DType::F64) && !small.arithmetic.contains(DType::F64));
+        assert!(!small.arithmetic.contains(DType::F16) && !small.arithmetic.contains(DType::U8));
+        let limits = Limits {
+            max_compute_invocations_per_workgroup: 1024,
+            max_compute_workgroup_size_x: 128,
+            min_storage_buffer_offset_alignment: 512,
+            ..Limits::default()
+        };
+        let large = caps(&limits, Features::SHADER_F16 | Features::SHADER_INT64);
+        let types = [DType::F16, DType::I64, DType::U64];
+        assert!(types.iter().all(|dtype| large.arithmetic.contains(*dtype)));
+        assert_eq!(large.workgroups.map(|groups| groups.threads), Some(128));
+        assert_eq!((large.alignment, large.index), (512, DType::I32));
+    }
+
+    #[test]
+    fn the_largest_pool_is_what_a_binding_reaches() {
+        let limits = Limits { max_storage_buffer_binding_size: (1 << 20) + 7, ..Limits::default() };
+        assert_eq!(largest_pool(&limits), 1 << 20);
+        let limits = Limits { max_storage_buffer_binding_size: 1 << 40, max_buffer_size: 1 << 40, ..limits };
+        assert_eq!(largest_pool(&limits), (1 << 31) - 256);
+    }
+}

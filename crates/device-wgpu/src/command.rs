@@ -1,0 +1,122 @@
+//! What streams are handed: commands, recorded until a batch of them is submitted.
+//!
+//! A command owns what it uses: memory, pipelines, host arrays. So whatever is dropped meanwhile, nothing is freed under a pending
+//! command.
+
+use std::sync::Arc;
+
+use device_runtime::{DriverError, HostLanding};
+use smallvec::SmallVec;
+use tnode::HostArray;
+
+use crate::{gpu::lock, kernel::Bound, slab::Region};
+
+/// One task of a stream.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Run a kernel with the values of its static indices.
+    Launch(Arc<Bound>, SmallVec<[u32; 4]>),
+    /// Fill with zeros.
+    Zero(Region),
+    /// Copy from a host array, from a byte on.
+    CopyIn(Region, Arc<HostArray>, usize),
+    /// Copy to a landing array, from a byte on.
+    CopyOut(Region, HostLanding, usize),
+    /// Copy within the device: to, from.
+    Copy(Region, Region),
+}
+
+impl Command {
+    /// Running a kernel.
+    ///
+    /// # Errors
+    ///
+    /// A wrong number of bindings, or one that 31 bits do not hold.
+    pub(crate) fn launch(bound: Arc<Bound>, bindings: &[i64]) -> Result<Command, DriverError> {
+        if bound.static_indices != bindings.len() {
+            let (kernel, expected, found) = (bound.name.clone(), bound.static_indices, bindings.len());
+            return Err(DriverError::Arity { kernel, what: "bindings", expected, found });
+        }
+        let index = |&value: &i64| {
+            i32::try_from(value).map(|value| value as u32).map_err(|_| DriverError::Platform {
+                what: "launching a kernel",
+                message: format!(
+                    "`{}`: a binding of {value} does not fit the device's 32-bit indices",
+                    bound.name
+                ),
+            })
+        };
+        let indices = bindings.iter().map(index).collect::<Result<_, _>>()?;
+        Ok(Command::Launch(bound, indices))
+    }
+
+    /// Copying from a host array.
+    ///
+    /// # Errors
+    ///
+    /// A range outside of the array.
+    pub(crate) fn copy_in(dst: Region, src: Arc<HostArray>, offset: usize) -> Result<Command, DriverError> {
+        check_array(&src, offset, dst.bytes)?;
+        Ok(Command::CopyIn(dst, src, offset))
+    }
+
+    /// Copying to a landing array.
+    ///
+    /// # Errors
+    ///
+    /// A range outside of the array.
+    pub(crate) fn copy_out(src: Region, dst: HostLanding, offset: usize) -> Result<Command, DriverError> {
+        check_array(&lock(&dst), offset, src.bytes)?;
+        Ok(Command::CopyOut(src, dst, offset))
+    }
+
+    /// Copying within the device.
+    ///
+    /// # Errors
+    ///
+    /// Overlapping ranges.
+    pub(crate) fn copy(dst: Region, src: Region) -> Result<Command, DriverError> {
+        if dst.overlaps(&src) {
+            return Err(DriverError::Overlap { kernel: "copy".to_owned(), first: 0, second: 1 });
+        }
+        Ok(Command::Copy(dst, src))
+    }
+
+    /// What to call it in messages.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Command::Launch(bound, _) => &bound.name,
+            Command::Zero(_) => "zero",
+            Command::CopyIn(..) => "copy from host",
+            Command::CopyOut(..) => "copy to host",
+            Command::Copy(..) => "copy",
+        }
+    }
+
+    /// Bytes that it moves between host and device, for which a batch has room.
+    pub(crate) fn host_bytes(&self) -> usize {
+        match self {
+            Command::CopyIn(region, ..) | Command::CopyOut(region, ..) => region.bytes,
+            Command::Launch(..) | Command::Zero(_) | Command::Copy(..) => 0,
+        }
+    }
+
+    /// Whether there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Command::Launch(bound, _) => bound.grid.is_none(),
+            Command::Zero(region)
+            | Command::CopyIn(region, ..)
+            | Command::CopyOut(region, ..)
+            | Command::Copy(region, _) => region.bytes == 0,
+        }
+    }
+}
+
+fn check_array(array: &HostArray, offset: usize, bytes: usize) -> Result<(), DriverError> {
+    let size = array.size_bytes();
+    if offset.checked_add(bytes).is_some_and(|end| end <= size) {
+        return Ok(());
+    }
+    Err(DriverError::OutOfBounds { what: "host array".to_owned(), offset, bytes, size })
+}

@@ -1,0 +1,42 @@
+//! Events: points in a stream, whose outcome is set once.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use device_runtime::DriverError;
+
+use crate::stream::Stream;
+
+/// What became of everything in front of an event.
+pub(crate) type Outcome = Result<(), DriverError>;
+
+/// A point in a stream's work.
+pub(crate) struct Event {
+    /// The stream that reaches it.
+    pub(crate) stream: Arc<Stream>,
+    outcome: OnceLock<Outcome>,
+}
+
+impl Event {
+    pub(crate) fn new(stream: &Arc<Stream>) -> Arc<Event> {
+        Arc::new(Event { stream: Arc::clone(stream), outcome: OnceLock::new() })
+    }
+
+    /// The outcome, once it is known.
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.get()
+    }
+
+    /// Sets the outcome; the first one counts.
+    pub(crate) fn reach(&self, outcome: Outcome) {
+        let _ = self.outcome.set(outcome);
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "event of {}: {:?}", self.stream.id, self.outcome())
+    }
+}

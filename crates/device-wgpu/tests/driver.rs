@@ -1,0 +1,371 @@
+//! The driver itself: copies of any bytes, batches, limits, refusals, failures, times.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(unsafe_code, reason = "each test hands its tasks to one stream, or waits in between")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use codegen_core::{Access, Artifact, CodegenError, Payload, Shader, host::HostModule};
+use device_runtime::{
+    After, BoundHandle, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle, StreamId,
+};
+use device_wgpu::{AdapterChoice, Config, OpenError, WgpuDevice, adapters};
+use support::*;
+use tnode::{DType, HostArray};
+
+const ALIGNMENT: usize = 256;
+
+fn stream(driver: &WgpuDevice, id: u32) -> StreamHandle {
+    driver.new_stream(StreamId(id)).unwrap()
+}
+
+fn bytes(values: &[u8]) -> Arc<HostArray> {
+    Arc::new(HostArray::from_slice(values, [values.len()]).unwrap())
+}
+
+fn copy_in(driver: &WgpuDevice, stream: &StreamHandle, to: Location, values: &[u8]) {
+    // SAFETY: the tasks of a test are on one stream, or ordered by waits.
+    unsafe { driver.copy_in(stream, to, &bytes(values), 0, values.len()).unwrap() };
+}
+
+fn read(driver: &WgpuDevice, stream: &StreamHandle, from: Location, len: usize) -> Vec<u8> {
+    let landing: HostLanding = Arc::new(Mutex::new(HostArray::zeros(DType::U8, [len]).unwrap()));
+    // SAFETY: the tasks of a test are on one stream, or ordered by waits.
+    unsafe { driver.copy_out(stream, from, &landing, 0, len).unwrap() };
+    driver.sync(&driver.record(stream).unwrap()).unwrap();
+    landing.lock().unwrap().bytes().to_vec()
+}
+
+fn launch(driver: &WgpuDevice, stream: &StreamHandle, bound: &BoundHandle, bindings: &[i64]) {
+    // SAFETY: the tasks of a test are on one stream, or ordered by waits; bindings are in range.
+    unsafe { driver.launch(stream, bound, bindings).unwrap() };
+}
+
+fn bind(driver: &WgpuDevice, kernel: Kernel, args: &[Location]) -> Result<BoundHandle, DriverError> {
+    let module = driver.load(&artifact(vec![kernel])).unwrap();
+    driver.bind(&driver.kernel(&module, 0).unwrap(), args)
+}
+
+fn count(name: &str) -> Kernel {
+    Kernel::new(name, &[(Access::ReadWrite, 4)], 1, "w0(0u, r0(0u) + 1u);")
+}
+
+#[test]
+fn any_bytes_go_anywhere() {
+    let Some(driver) = open(&Config::default()) else { return };
+    let stream = stream(&driver, 0);
+    (1..=2).for_each(|pool| driver.alloc_pool(PoolId(pool), 64).unwrap());
+    let mut model = [(1..=64).collect::<Vec<u8>>(), (101..=164).collect()];
+    copy_in(&driver, &stream, at(1, 0), &model[0]);
+    copy_in(&driver, &stream, at(2, 0), &model[1]);
+    let mut random = Numbers::new(7);
+    for _ in 0..150 {
+        let (pool, other) = (random.below(2), random.below(2));
+        let len = random.below(12);
+        let (to, from) = (random.below(64 - len), random.below(64 - len));
+        let (dst, src) = (at(pool as u32 + 1, to), at(other as u32 + 1, from));
+        match random.below(4) {
+            0 => {
+                let values: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
+                copy_in(&driver, &stream, dst, &values);
+                model[pool][to..to + len].copy_from_slice(&values);
+            }
+            1 => {
+                // SAFETY: all tasks are on one stream.
+                unsafe { driver.memset_zero(&stream, dst, len).unwrap() };
+                model[pool][to..to + len].fill(0);
+            }
+            2 => assert_eq!(read(&driver, &stream, dst, len), model[pool][to..to + len]),
+            _ => {
+                // SAFETY: all tasks are on one stream.
+                let copied = unsafe { driver.copy(&stream, dst, src, len) };
+                let overlaps = pool == other && len > 0 && to < from + len && from < to + len;
+                assert_eq!(copied.is_err(), overlaps);
+                if !overlaps {
+                    let values = model[other][from..from + len].to_vec();
+                    model[pool][to..to + len].copy_from_slice(&values);
+                }
+            }
+        }
+    }
+    assert_eq!(read(&driver, &stream, at(1, 0), 64), model[0]);
+    assert_eq!(read(&driver, &stream, at(2, 0), 64), model[1]);
+}
+
+#[test]
+fn parts_of_arrays_are_copied() {
+    let Some(driver) = open(&Config::default()) else { return };
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 16).unwrap();
+    let array = bytes(&[1, 2, 3, 4, 5, 6, 7]);
+    let landing: HostLanding = Arc::new(Mutex::new((*bytes(&[9; 6])).clone()));
+    // SAFETY: all tasks are on one stream.
+    let outside = unsafe {
+        driver.copy_in(&stream, at(1, 3), &array, 2, 4).unwrap();
+        driver.copy_out(&stream, at(1, 4), &landing, 1, 3).unwrap();
+        [
+            driver.copy_in(&stream, at(1, 0), &array, 4, 4).unwrap_err(),
+            driver.copy_in(&stream, at(1, 13), &array, 0, 4).unwrap_err(),
+            driver.copy_out(&stream, at(1, 0), &landing, 4, 3).unwrap_err(),
+        ]
+    };
+    assert!(outside.iter().all(|error| matches!(error, DriverError::OutOfBounds { .. })), "{outside:?}");
+    driver.sync(&driver.record(&stream).unwrap()).unwrap();
+    assert_eq!(landing.lock().unwrap().bytes(), [9, 4, 5, 6, 9, 9]);
+}
+
+#[test]
+fn launches_join_few_batches_and_keep_their_bindings() {
+    let Some(driver) = open(&Config::default()) else { return };
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 4000).unwrap();
+    let kernel = Kernel::new("set", &[(Access::Write, 4000)], 1, "w0(i0, i1);").with_symbols(2);
+    let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
+    let before = driver.submissions();
+    for i in 0..1000 {
+        launch(&driver, &stream, &bound, &[i, 3 * i + 1]);
+    }
+    let found = read(&driver, &stream, at(1, 0), 4000);
+    let expected: Vec<u8> = (0..1000u32).flat_map(|i| (3 * i + 1).to_le_bytes()).collect();
+    assert_eq!(found, expected);
+    let submissions = driver.submissions() - before;
+    assert!(submissions <= 5, "{submissions} submissions for 1000 launches and a copy");
+}
+
+#[test]
+fn waits_order_streams_without_waiting() {
+    let Some(driver) = open(&Config::default()) else { return };
+    let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
+    driver.alloc_pool(PoolId(1), 4).unwrap();
+    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+    let step = |name: &str, factor: u32| {
+        let body = format!("w0(0u, r0(0u) * {factor}u + 1u);");
+        bind(&driver, Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body), &[at(1, 0)]).unwrap()
+    };
+    let kernels = [step("two", 2), step("three", 3), step("five", 5)];
+    let mut model = 0u32;
+    let mut random = Numbers::new(3);
+    let mut last = driver.record(&streams[0]).unwrap();
+    for _ in 0..300 {
+        let (stream, kernel) = (random.below(3), random.below(3));
+        driver.wait(&streams[stream], &last, After::Data).unwrap();
+        launch(&driver, &streams[stream], &kernels[kernel], &[]);
+        last = driver.record(&streams[stream]).unwrap();
+        model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
+    }
+    driver.wait(&streams[0], &last, After::Data).unwrap();
+    assert_eq!(read(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
+    assert!(streams.iter().all(|stream| driver.is_idle(stream)));
+}
+
+#[test]
+fn looking_at_events_makes_progress() {
+    let Some(driver) = open(&Config::default()) else { return };
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 4).unwrap();
+    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+    let mut events = Vec::new();
+    for _ in 0..40 {
+        launch(&driver, &stream, &bound, &[]);
+        events.push(driver.record(&stream).unwrap());
+    }
+    while !driver.is_done(&events[39]).unwrap() {
+        std::thread::yield_now();
+    }
+    assert!(events.iter().all(|event| driver.is_done(event).unwrap()));
+    assert!(driver.is_done(&driver.record(&stream).unwrap()).unwrap(), "nothing is left to wait for");
+}
+
+#[test]
+fn pools_share_slabs_and_large_ones_have_their_own() {
+    let config = Config { binding_bytes: Some(8 << 20), ..Config::default() };
+    let Some(driver) = open(&config) else { return };
+    let stream = stream(&driver, 0);
+    assert_eq!(driver.pool_cap(), 8 << 20);
+    let sizes = [4 << 20, 5 << 20, 8 << 20, 3, 1 << 20, 100, 0];
+    for (pool, bytes) in (1..).zip(sizes) {
+        driver.alloc_pool(PoolId(pool), bytes).unwrap();
+    }
+    for (pool, bytes) in (1..).zip(sizes).filter(|(_, bytes)| *bytes > 0) {
+        copy_in(&driver, &stream, at(pool, bytes - 1), &[pool as u8]);
+    }
+    for (pool, bytes) in (1..).zip(sizes).filter(|(_, bytes)| *bytes > 0) {
+        assert_eq!(read(&driver, &stream, at(pool, bytes - 1), 1), [pool as u8]);
+    }
+    assert_eq!(driver.used_memory(), sizes.iter().sum::<usize>());
+    let error = driver.alloc_pool(PoolId(9), (8 << 20) + 1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "pool 9 needs 8388609 bytes, more than the 8388608 that the device binds to a kernel at once"
+    );
+    (1..8).for_each(|pool| driver.free_pool(PoolId(pool)));
+    driver.drop_stream(stream);
+    assert_eq!(driver.used_memory(), 0);
+    assert!(format!("{driver:?}").contains("0 bytes in use"), "{driver:?}");
+}
+
+#[test]
+fn a_kernel_reaches_several_slabs_and_no_more_than_the_device_binds() {
+    let config = Config { binding_bytes: Some(1 << 20), storage_buffers: Some(4), ..Config::default() };
+    let Some(driver) = open(&config) else { return };
+    let stream = stream(&driver, 0);
+    (1..=5).for_each(|pool| driver.alloc_pool(PoolId(pool), 1 << 20).unwrap());
+    let params =
+        [(Access::Read, 1 << 20), (Access::Read, 1 << 20), (Access::Read, 1 << 20), (Access::Write, 1 << 20)];
+    let kernel = Kernel::new("sum", &params, 1 << 18, "w3(t, r0(t) + r1(t) + r2(t));");
+    let bound = bind(&driver, kernel.clone(), &[at(1, 0), at(2, 0), at(3, 0), at(5, 0)]).unwrap();
+    (1..=3).for_each(|pool| copy_in(&driver, &stream, at(pool, (1 << 20) - 4), &[pool as u8, 0, 1, 0]));
+    launch(&driver, &stream, &bound, &[]);
+    assert_eq!(read(&driver, &stream, at(5, (1 << 20) - 8), 8), [0, 0, 0, 0, 6, 0, 3, 0]);
+
+    let params = [&params[..], &params[..1]].concat();
+    let args: Vec<_> = (1..=5).map(|pool| at(pool, 0)).collect();
+    let error = bind(&driver, Kernel { params, ..kernel }, &args).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel `sum`: its memory lies in 5 buffers, the device binds 4 to a kernel"
+    );
+}
+
+#[test]
+fn large_grids_are_split_over_dimensions() {
+    let config = Config { groups_per_dimension: Some(256), ..Config::default() };
+    let Some(driver) = open(&config) else { return };
+    let stream = stream(&driver, 0);
+    // 300 · 64 threads need two rows of workgroups; 70,000 · 64 need two planes of them.
+    for threads in [300 * 64, 70_000 * 64 - 5] {
+        let bytes = threads / 8;
+        driver.alloc_pool(PoolId(1), bytes).unwrap();
+        // Each 32nd thread writes a word, so that all workgroups have to run.
+        let body = "if t % 32u == 0u { w0(t / 32u, t + 1u); }";
+        let kernel = Kernel::new("fill", &[(Access::Write, bytes / 4 * 4)], threads as u64, body);
+        let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
+        launch(&driver, &stream, &bound, &[]);
+        let found = read(&driver, &stream, at(1, 0), bytes / 4 * 4);
+        let expected: Vec<u8> = (0..threads as u32 / 32).flat_map(|i| (32 * i + 1).to_le_bytes()).collect();
+        assert!(found == expected, "{threads} threads");
+        driver.free_pool(PoolId(1));
+    }
+    let groups = |_: &[u32]| Ok(Shader { wgsl: String::new(), groups: 1 << 40, table_words: 1 });
+    let abi = count("huge").abi();
+    let artifact = Artifact { payload: Payload::Shader(Arc::new(Texts(groups))), kernels: vec![abi] };
+    driver.alloc_pool(PoolId(2), 4).unwrap();
+    let module = driver.load(&artifact).unwrap();
+    let error = driver.bind(&driver.kernel(&module, 0).unwrap(), &[at(2, 0)]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel `huge`: 1099511627776 workgroups, the device runs 16777216 in one launch"
+    );
+}
+
+#[test]
+fn refused_code_names_the_kernel_and_the_line() {
+    let Some(driver) = open(&Config::default()) else { return };
+    driver.alloc_pool(PoolId(1), 1024).unwrap();
+    let refused = |body: &str| {
+        let kernel = Kernel::new("sums", &[(Access::Write, 4)], 1, body);
+        bind(&driver, kernel, &[at(1, 0)]).unwrap_err()
+    };
+    let error = refused("w0(0u, 1.5 + nonsense);");
+    assert!(matches!(&error, DriverError::CodeRefused { kernel, .. } if kernel == "sums"), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("kernel `sums`: the device refused its code, which is a bug: "), "{text}");
+    assert!(text.contains("nonsense") && text.contains("wgsl:9:18"), "{text}");
+    assert!(matches!(refused("w0(0u, 1.5);"), DriverError::CodeRefused { .. }));
+
+    let unsupported = CodegenError::Unsupported {
+        codegen: "hand".to_owned(),
+        kernel: "sums".to_owned(),
+        op: "everything".to_owned(),
+        why: "it is a test".to_owned(),
+    };
+    let (answer, abi) = (unsupported.clone(), count("sums").abi());
+    let texts = Texts(move |_: &[u32]| Err::<Shader, _>(answer.clone()));
+    let artifact = Artifact { payload: Payload::Shader(Arc::new(texts)), kernels: vec![abi] };
+    let module = driver.load(&artifact).unwrap();
+    let kernel = driver.kernel(&module, 0).unwrap();
+    assert_eq!(driver.bind(&kernel, &[at(1, 0)]).unwrap_err(), DriverError::Codegen(unsupported));
+    assert_eq!(driver.kernel(&module, 1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
+
+    // The device goes on.
+    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+    let stream = stream(&driver, 0);
+    copy_in(&driver, &stream, at(1, 0), &[6, 0, 0, 0]);
+    launch(&driver, &stream, &bound, &[]);
+    assert_eq!(read(&driver, &stream, at(1, 0), 4), [7, 0, 0, 0]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let Some(driver) = open(&Config::default()) else { return };
+    driver.alloc_pool(PoolId(1), 1024).unwrap();
+    let host = Artifact { payload: Payload::Host(HostModule::interpreted(vec![])), kernels: vec![] };
+    assert!(matches!(driver.load(&host), Err(DriverError::UnsupportedPayload { .. })));
+    let copy = || Kernel::new("copy", &[(Access::Read, 8), (Access::Write, 8)], 2, "w1(t, r0(t));");
+    let error = |args: &[Location]| bind(&driver, copy(), args).unwrap_err();
+    assert!(matches!(error(&[at(1, 0)]), DriverError::Arity { expected: 2, found: 1, .. }));
+    assert!(matches!(error(&[at(1, 0), at(2, 0)]), DriverError::NoSuchPool { pool: PoolId(2) }));
+    assert!(matches!(error(&[at(1, 0), at(1, 1020)]), DriverError::OutOfBounds { .. }));
+    assert!(matches!(error(&[at(1, 0), at(1, 4)]), DriverError::Overlap { first: 0, second: 1, .. }));
+    let bound = bind(&driver, copy(), &[at(1, 0), at(1, ALIGNMENT)]).unwrap();
+    let stream = stream(&driver, 0);
+    // SAFETY: nothing is handed over.
+    let error = unsafe { driver.launch(&stream, &bound, &[1]).unwrap_err() };
+    assert!(matches!(error, DriverError::Arity { what: "bindings", expected: 0, found: 1, .. }));
+}
+
+#[test]
+fn kernels_are_timed_by_the_device() {
+    let Some(driver) = open(&Config::default()) else { return };
+    if properties(&driver)["has_clock"] != "true" {
+        return skip("the adapter has no timestamps");
+    }
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 4).unwrap();
+    let quick = bind(&driver, count("quick"), &[at(1, 0)]).unwrap();
+    let body = "for (var i = 0u; i < 100000u; i++) { w0(0u, r0(0u) * 3u + i); }";
+    let slow = Kernel::new("slow", &[(Access::ReadWrite, 4)], 1, body);
+    let slow = bind(&driver, slow, &[at(1, 0)]).unwrap();
+    launch(&driver, &stream, &quick, &[]);
+    driver.sync(&driver.record(&stream).unwrap()).unwrap();
+    assert!(driver.take_kernel_times().is_empty(), "nobody asked");
+    driver.time_kernels(true).unwrap();
+    (0..3).for_each(|_| launch(&driver, &stream, &quick, &[]));
+    launch(&driver, &stream, &slow, &[]);
+    driver.sync(&driver.record(&stream).unwrap()).unwrap();
+    driver.time_kernels(false).unwrap();
+    let times = driver.take_kernel_times();
+    assert_eq!(times.keys().collect::<Vec<_>>(), ["quick", "slow"]);
+    assert_eq!((times["quick"].launches, times["slow"].launches), (3, 1));
+    assert!(times["slow"].nanos > times["quick"].nanos, "{times:?}");
+    assert!(driver.take_kernel_times().is_empty());
+}
+
+#[test]
+fn adapters_are_listed_and_chosen() {
+    let found = adapters();
+    if found.is_empty() {
+        return skip("no adapter");
+    }
+    for (index, info) in found.iter().enumerate() {
+        assert_eq!(info.index, index);
+        let config = Config { adapter: AdapterChoice::Index(index), ..Config::default() };
+        let driver = open(&config).unwrap();
+        assert_eq!((driver.adapter(), driver.is_software()), (info, info.is_software()));
+        assert_eq!(properties(&driver)["is_software"], info.is_software().to_string());
+    }
+    let part = found[0].name.chars().take(4).collect::<String>().to_uppercase();
+    let config = Config { adapter: AdapterChoice::Name(part), ..Config::default() };
+    assert_eq!(open(&config).unwrap().adapter().index, 0);
+    let config = Config { adapter: "no such adapter".parse().unwrap(), ..Config::default() };
+    let error = WgpuDevice::open(&config).unwrap_err();
+    assert!(matches!(&error, OpenError::NoAdapter { found: listed, .. } if *listed == found), "{error}");
+    assert!(error.to_string().contains(&found[0].name), "{error}");
+    let config = Config { storage_buffers: Some(2), ..Config::default() };
+    let error = WgpuDevice::open(&config).unwrap_err();
+    let expected = ("max_storage_buffers_per_shader_stage", 4, 2);
+    assert!(
+        matches!(error, OpenError::TooSmall { limit, needed, found, .. } if (limit, needed, found) == expected)
+    );
+}

@@ -1,0 +1,46 @@
+//! A machine without adapters: opening says what it looked for. Its own program, as the environment is read when a device is opened.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::process::Command;
+
+use device_wgpu::{Config, OpenError, WgpuDevice, adapters};
+
+/// Set for the child, which sees no driver.
+const CHILD: &str = "DEVICE_WGPU_TEST_WITHOUT_DRIVERS";
+
+#[test]
+fn opening_without_an_adapter_is_an_error() {
+    if std::env::var_os(CHILD).is_some() {
+        return without_adapters();
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "opening_without_an_adapter_is_an_error", "--nocapture"])
+        .env(CHILD, "1")
+        .env("VK_DRIVER_FILES", "/nonexistent")
+        .env("VK_ICD_FILENAMES", "/nonexistent")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+}
+
+fn without_adapters() {
+    // Interfaces other than Vulkan bring drivers that the environment does not hide.
+    let found = adapters();
+    if !found.is_empty() {
+        assert!(found.iter().all(|info| info.backend != "vulkan"), "{found:?}");
+        return;
+    }
+    let error = WgpuDevice::open(&Config::default()).unwrap_err();
+    assert!(matches!(&error, OpenError::NoAdapter { found, .. } if found.is_empty()), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("found no GPU adapter for any adapter (looked for "), "{text}");
+    assert!(
+        text.contains("vulkan") && text.ends_with("there is none; a driver is missing, or its device"),
+        "{text}"
+    );
+}
