@@ -1,11 +1,17 @@
 //! Schedules for workgroups: the numbers of kernels and threads, what they move, and the bits.
 
-use codegen_core::{Access, Param, ScheduledRoutine};
+use codegen_core::{Access, Param, ScheduleOptions, ScheduledRoutine, schedule};
 
-use super::common::{Case, check_gpu, parse};
+use super::common::{Case, check_gpu, gpu, on_gpu, parse, steps};
 
+/// The schedule, after a run of every step.
 fn scheduled(source: &str) -> ScheduledRoutine {
     check_gpu(&Case::filled(parse(source)))
+}
+
+/// The schedule of what is too large for an interpreter to run often.
+fn planned(source: &str) -> ScheduledRoutine {
+    schedule(&parse(source), &gpu(), &ScheduleOptions::default()).unwrap()
 }
 
 /// The extents of the kernels' parallel loops and the threads of their workgroups.
@@ -34,7 +40,7 @@ fn softmax(rows: usize, columns: usize) -> String {
 
 #[test]
 fn softmax_is_one_kernel_that_reads_and_writes_each_element_once() {
-    for (rows, columns, launch) in [(64, 300, (64, 256)), (70, 64, (70, 64)), (100, 10, (100, 1))] {
+    for (rows, columns, launch) in [(64, 40, (64, 40)), (9, 300, (9, 256)), (100, 10, (100, 1))] {
         let schedule = scheduled(&softmax(rows, columns));
         assert_eq!(launches(&schedule), [launch], "{rows} × {columns}");
         let bytes = (rows * columns * 4) as f64;
@@ -96,23 +102,30 @@ fn reductions_use_as_many_threads_as_they_have_work_for() {
         ((40_960, 8, 0), vec![(256, 256), (1, 256)]),
     ];
     for ((rows, columns, axis), expected) in cases {
-        let found = launches(&scheduled(&sums(rows, columns, axis, "f32")));
+        let found = launches(&planned(&sums(rows, columns, axis, "f32")));
         assert_eq!(found, expected, "{rows} × {columns} along {axis}");
     }
 }
 
 #[test]
+fn sums_by_threads_are_close_to_those_in_order() {
+    for (rows, columns, axis) in [(5, 600, 1), (40, 40, 0), (1, 8210, 1), (1100, 8, 0)] {
+        scheduled(&sums(rows, columns, axis, "f32"));
+    }
+}
+
+#[test]
 fn integers_keep_their_bits_whatever_the_order() {
-    for (rows, columns, axis) in [(3, 9000, 1), (9000, 3, 0), (70, 70, 0), (70, 70, 1)] {
+    for (rows, columns, axis) in [(1, 8200, 1), (1100, 3, 0), (9, 33, 0), (9, 70, 1)] {
         let case = Case::filled(parse(&sums(rows, columns, axis, "i32")));
-        assert_eq!(super::common::on_gpu(&case).1, case.as_written(), "{rows} × {columns} along {axis}");
+        assert_eq!(on_gpu(&case).1, case.as_written(), "{rows} × {columns} along {axis}");
     }
 }
 
 #[test]
 fn a_total_is_reduced_in_two_stages_of_many_workgroups() {
-    for (n, groups) in [(100_000, 20), (100_003, 24), (5000, 1)] {
-        let schedule = scheduled(&format!(
+    for (n, groups) in [(100_000, 20), (100_003, 24), (5000, 1), (8200, 2)] {
+        let schedule = planned(&format!(
             "routine @total fast {{
                node %0 \"x\" f32[{n}] on_device
                node %1 \"s\" f32[] on_device
@@ -144,4 +157,65 @@ fn recurrences_share_each_step_among_the_threads() {
          }",
     );
     assert_eq!(launches(&schedule), [(1, 48)]);
+}
+
+/// `c[b, m, n] += a[b, m, k] * b[b, k, n]`, and something after.
+fn product(batch: usize, m: usize, n: usize, k: usize, transposed: bool, start: &str, after: &str) -> String {
+    let (a_dims, a_at) = match transposed {
+        false => (format!("{batch}, {m}, {k}"), "i0, i1, i3"),
+        true => (format!("{batch}, {k}, {m}"), "i0, i3, i1"),
+    };
+    format!(
+        "routine @product fast {{
+           node %0 \"a\" f32[{a_dims}] on_device
+           node %1 \"b\" f32[{batch}, {k}, {n}] on_device
+           node %2 \"c\" f32[{batch}, {m}, {n}] on_device
+           node %3 \"bias\" f32[{n}] on_device
+           {start}
+           for i0 in 0..{batch} {{ for i1 in 0..{m} {{ for i2 in 0..{n} {{ for i3 in 0..{k} {{
+             %2[i0, i1, i2] := %2[i0, i1, i2] + %0[{a_at}] * %1[i0, i3, i2]
+           }} }} }} }}
+           for i4 in 0..{batch} {{ for i5 in 0..{m} {{ for i6 in 0..{n} {{
+             %2[i4, i5, i6] := {after}
+           }} }} }}
+         }}"
+    )
+}
+
+#[test]
+fn products_of_all_sizes_have_the_bits_of_the_cpu() {
+    let bias = "relu(%2[i4, i5, i6] + %3[i6])";
+    let plain = "%2[i4, i5, i6]";
+    let cases = [
+        // Digits: one tile high, ten columns.
+        (1, 64, 10, 24, false, "zero %2", bias),
+        // Whole tiles, and transposed.
+        (1, 32, 32, 24, false, "zero %2", plain),
+        (1, 16, 24, 33, true, "", bias),
+        // Rows, columns and k beyond whole tiles.
+        (1, 34, 37, 21, false, "zero %2", bias),
+        (1, 17, 19, 5, true, "", plain),
+        // Batches.
+        (3, 20, 16, 16, false, "zero %2", bias),
+        // Too narrow for tiles.
+        (1, 20, 3, 16, false, "zero %2", plain),
+        (2, 2, 40, 16, false, "zero %2", plain),
+    ];
+    for (batch, m, n, k, transposed, start, after) in cases {
+        let case = Case::filled(parse(&product(batch, m, n, k, transposed, start, after)));
+        check_gpu(&case);
+        let cpu = steps(&case).1;
+        assert!(on_gpu(&case).1 == cpu, "{batch} × {m} × {n} × {k}: other bits than on a CPU");
+    }
+}
+
+#[test]
+fn a_product_is_tiles_in_workgroups_with_what_comes_after_in_the_same_kernel() {
+    let schedule = planned(&product(8, 128, 128, 32, false, "zero %2", "relu(%2[i4, i5, i6] + %3[i6])"));
+    assert_eq!(launches(&schedule), [(8 * 4 * 4, 64)]);
+    let schedule = planned(&product(1, 64, 10, 64, false, "zero %2", "relu(%2[i4, i5, i6] + %3[i6])"));
+    assert_eq!(launches(&schedule), [(4, 80)]);
+    // What is beyond the tiles has kernels of its own.
+    let schedule = planned(&product(1, 130, 66, 16, false, "zero %2", "%2[i4, i5, i6]"));
+    assert!(launches(&schedule).len() > 1);
 }

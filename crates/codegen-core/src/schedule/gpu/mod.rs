@@ -14,7 +14,8 @@ mod join; // which nests one kernel can do
 mod rows; // rows in shared memory
 mod stages; // long reductions as two nests
 mod team; // a workgroup per row
-mod threads; // one thread per output, or per four
+mod threads;
+mod tile; // contractions // one thread per output, or per four
 
 // What shapes use.
 mod chain; // accumulations
@@ -84,7 +85,7 @@ impl Gpu {
         };
         let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
         if chain::is_contraction(&nest, self) {
-            return threads::distribute(self, &nest).unwrap_or_else(|| vec![stmt]);
+            return tile::distribute(self, &nest).unwrap_or_else(|| vec![stmt]);
         }
         if let Some(stages) = stages::split(self, &nest) {
             return stages.iter().flat_map(|nest| self.nest(nest)).collect();

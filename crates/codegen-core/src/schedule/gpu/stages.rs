@@ -13,7 +13,7 @@ use super::chain::Reduction;
 use super::columns::{COLUMNS, column};
 
 /// Workgroups that fill a GPU.
-const GROUPS: i64 = 64;
+pub(super) const GROUPS: i64 = 64;
 /// Elements that a workgroup reduces at a time: a few loads for each of its threads.
 const CHUNK: i64 = 4096;
 /// Chunks at most: few enough for the second stage to be one round of threads.
