@@ -105,7 +105,7 @@ impl Compiled {
     }
 
     /// [`Compiled::link`], with what the routine logs given to a sink instead of a file. Only routines compiled with
-    /// [`Settings::log_values`] log.
+    /// [`Settings::log_values`] log. A sink must not run routines of which statements fall back: runs of these wait for each other.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! Programs of which some statements fall back, on every fallback, beside the same programs undivided.
 
 use arrayjit::settings::{Class, FallbackTo};
-use arrayjit::{Backend, DType, TensorNode};
+use arrayjit::{Backend, Caps, DType, TensorNode};
+use codegen_core::Workgroups;
 
 use crate::refusing::{array, context, kept, refusing, settings, typed, values, with_caps, with_text};
 
@@ -209,27 +210,55 @@ fn nodes_without_elements() {
     }
 }
 
-/// The target computes in f32 alone; what is in f64 runs elsewhere, but its nodes have memory on the target like others.
+/// What WebGPU promises: f32 and 32-bit integers, threads in workgroups.
+fn like_a_gpu(caps: &mut Caps) {
+    let has = |dtype: &DType| matches!(dtype, DType::F32 | DType::I32 | DType::U32 | DType::Bool);
+    caps.arithmetic = DType::ALL.into_iter().filter(has).collect();
+    caps.storage = DType::ALL.into_iter().filter(|dtype| has(dtype) || dtype.size_bytes() < 4).collect();
+    caps.index = DType::I32;
+    caps.workgroups = Some(Workgroups { threads: 64, memory_bytes: 16 << 10 });
+}
+
+/// What is in f64 runs on the CPU, but its nodes have memory on the device like others.
 #[test]
-fn a_target_without_double_precision() {
-    let lacking = |caps: &mut arrayjit::Caps| {
-        let floats = |d: &DType| *d != DType::F64;
-        caps.arithmetic = DType::ALL.into_iter().filter(floats).collect();
-        caps.storage = caps.arithmetic;
-    };
+fn a_gpu_without_double_precision() {
     let nodes = [typed("x", DType::F32, &[100]), typed("m", DType::F64, &[]), typed("y", DType::F32, &[100])];
-    let text = "m :+= f64(x[i]) / 100\ny[i] := x[i] - f32(m)\ny[i] *= 2";
-    let partial = with_caps("inline", settings(FallbackTo::Inline), lacking, |_| None);
-    let code = partial.compile(text, &nodes).unwrap();
+    let text = "m :+= f64(x[i]) / 100\ny[i] := x[i] - f32(m)\ny[i] *= 2\ny[i] += x[99 - i]";
+    let gpu = with_caps("interpreter", settings(FallbackTo::Auto), like_a_gpu, |_| None);
+    let code = gpu.compile(text, &nodes).unwrap();
     let whats: Vec<&str> = code.fallbacks().iter().map(|fallback| fallback.what.as_str()).collect();
     assert!(!whats.is_empty() && whats.iter().all(|what| *what == "nodes of f64"), "{whats:?}");
+    assert_eq!(code.fallbacks()[0].to, "multicore");
+    assert!(code.codes().count() > 1, "y is updated on the device");
     let x = numbers(11, 100);
-    let routine = code.link(&context(&partial, &[(&nodes[0], &x)])).unwrap();
+    let routine = code.link(&context(&gpu, &[(&nodes[0], &x)])).unwrap();
     routine.run(&[]).unwrap().sync().unwrap();
     let mean = x.iter().sum::<f64>() / 100.0;
     assert!((values(&routine, &nodes[1])[0] - mean).abs() < 1e-12);
-    for (found, x) in values(&routine, &nodes[2]).iter().zip(&x) {
-        assert!((found - (x - mean) * 2.0).abs() < 1e-5, "{found} is not twice {x} - {mean}");
+    for (at, found) in values(&routine, &nodes[2]).into_iter().enumerate() {
+        let expected = (x[at] - mean) * 2.0 + x[99 - at];
+        assert!((found - expected).abs() < 1e-5, "y[{at}] is {found}, expected {expected}");
+    }
+}
+
+/// Training of a small network on the workgroups of a GPU that has no `tanh`.
+#[test]
+fn a_gpu_that_lacks_an_operation() {
+    let gpu = with_caps("interpreter", settings(FallbackTo::Auto), like_a_gpu, with_text("tanh"));
+    let [found, expected] =
+        [gpu, Backend::open_with("inline", settings(FallbackTo::Auto)).unwrap()].map(|backend| {
+            let nodes = layer();
+            let code = backend.compile(LAYER, &nodes).unwrap();
+            assert_eq!(code.fallbacks().is_empty(), backend.name() == "inline");
+            let given = layer_values();
+            let given: Vec<(&TensorNode, &[f64])> =
+                given.iter().map(|(at, values)| (&nodes[*at], values.as_slice())).collect();
+            let routine = code.link(&context(&backend, &given)).unwrap();
+            (0..3).for_each(|_| drop(routine.run(&[]).unwrap()));
+            [values(&routine, &nodes[1]), values(&routine, &nodes[4])].concat()
+        });
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-4 * expected.abs().max(1.0), "{found} is not {expected}");
     }
 }
 

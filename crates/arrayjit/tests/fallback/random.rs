@@ -1,11 +1,11 @@
 //! Random programs of which random statements fall back: the bits of the undivided program.
 
 use arrayjit::settings::{Class, FallbackTo};
-use arrayjit::{Backend, HostArray, TensorNode};
+use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};
 use filetests::generate::{Program, program_from_seed};
 use lowered_ir::ir::Routine as Ir;
 
-use crate::refusing::{refusing, settings};
+use crate::refusing::{kept, refusing, settings};
 
 /// Refuses about half of all kernels, by their content.
 fn some(seed: u64) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
@@ -30,6 +30,55 @@ fn filled(node: &TensorNode, seed: u64) -> HostArray {
     array
 }
 
+/// A program of statements that read each other's results, at other positions, and write in place and in part. Most of what is
+/// written lives for one run.
+fn chain(seed: u64) -> Program {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut nodes = vec![kept("x", &[24])];
+    let mut text = String::new();
+    for at in 0..rng.usize(3..8) {
+        let earlier = |rng: &mut fastrand::Rng| format!("t{}", rng.usize(..at));
+        let mut read = |letters: &[&str]| {
+            let node = if at == 0 || rng.u8(..4) == 0 { "x".to_owned() } else { earlier(&mut rng) };
+            let letter = rng.choice(letters).unwrap();
+            if rng.bool() { format!("{node}[{letter}]") } else { format!("{node}[23 - {letter}]") }
+        };
+        let [a, b] = [read(&["i"]), read(&["i"])];
+        let c = read(&["j"]);
+        let value = match rng.u8(..5) {
+            0 => format!("sqrt(abs({a})) * 0.5 + {b}"),
+            1 => format!("max({a}, {b} * 0.5)"),
+            2 => format!("where({a} < {b}, {a}, 1)"),
+            3 => format!("{a} * 0.5 - {b} * 0.25"),
+            _ => format!("{a} * 0.5 + @s"),
+        };
+        let new = format!("t{at}");
+        let statement = match rng.u8(..6) {
+            0 => format!("{new}[i] :+= {value} + {c} where j < 24"),
+            1 => format!("{new}[i] := 0.25\n{new}[2*i] += {value} where i < 12"),
+            2 if at > 0 => format!("{new}[i] := {value}\n{}[i] += {new}[23 - i] * 0.5", earlier(&mut rng)),
+            3 if at > 0 => {
+                format!("{new}[i] := {value}\n{}[2*i + 1] += {new}[i] where i < 12", earlier(&mut rng))
+            }
+            _ => format!("{new}[i] := {value}"),
+        };
+        text += &statement.lines().map(|line| bounded(line) + "\n").collect::<String>();
+        let node = TensorNode::builder(new.as_str()).dims([24]);
+        let mode = if rng.u8(..4) == 0 { MemoryMode::Materialized } else { MemoryMode::NeverVirtual };
+        nodes.push(node.mode(mode).build().unwrap());
+    }
+    Program { text, nodes }
+}
+
+/// With the range of the symbol, which is in no index.
+fn bounded(line: &str) -> String {
+    match (line.contains("@s"), line.contains(" where ")) {
+        (false, _) => line.to_owned(),
+        (true, true) => format!("{line}, @s < 3"),
+        (true, false) => format!("{line} where @s < 3"),
+    }
+}
+
 /// The bytes of every node in the context after each of three runs, or why there are none.
 fn outcome(backend: &Backend, program: &Program, tally: &mut Tally) -> Result<Vec<Vec<u8>>, String> {
     let code = backend.compile(&program.text, &program.nodes).map_err(|e| e.to_string())?;
@@ -42,6 +91,7 @@ fn outcome(backend: &Backend, program: &Program, tally: &mut Tally) -> Result<Ve
         }
     }
     let routine = code.link(&context).map_err(|e| e.to_string())?;
+    tally.shared += routine.context().nodes().filter(|node| !program.nodes.contains(node)).count();
     let mut found = Vec::new();
     for bindings in routine.all_bindings().take(3) {
         routine.run(&bindings).unwrap().sync().unwrap();
@@ -56,6 +106,8 @@ struct Tally {
     divided: usize,
     parts: usize,
     fallbacks: usize,
+    /// Local nodes that several parts touch.
+    shared: usize,
 }
 
 impl Tally {
@@ -66,21 +118,32 @@ impl Tally {
     }
 }
 
-#[test]
-fn random_programs_have_the_bits_of_undivided_ones() {
+/// The tally of so many programs, each of which is found to have the same bits.
+fn compare(programs: u64, draw: impl Fn(u64) -> Program) -> Tally {
     let mut tally = Tally::default();
-    for seed in 0..200 {
+    for seed in 0..programs {
         let mut settings = settings(FallbackTo::Inline);
         settings.numerics = if seed % 2 == 0 { Class::Fast } else { Class::Strict };
         settings.virtualize_max_visits = seed % 3;
-        settings.inline_simple_computations = seed % 5 == 0;
         let whole = Backend::open_with("multicore", settings.clone()).unwrap();
         let partial = refusing("multicore", settings, some(seed));
         let [expected, found] = [&whole, &partial].map(|backend| {
-            let program = program_from_seed(seed, 400);
+            let program = draw(seed);
             (outcome(backend, &program, &mut tally), program.text)
         });
         assert_eq!(found, expected, "seed {seed}");
     }
-    assert!(tally.divided > 60 && tally.fallbacks > 100, "{tally:?}");
+    tally
+}
+
+#[test]
+fn random_programs_have_the_bits_of_undivided_ones() {
+    let tally = compare(120, |seed| program_from_seed(seed, 400));
+    assert!(tally.divided > 30 && tally.fallbacks > 80, "{tally:?}");
+}
+
+#[test]
+fn chains_of_statements_have_the_bits_of_undivided_ones() {
+    let tally = compare(100, chain);
+    assert!(tally.divided > 50 && tally.fallbacks > 200 && tally.shared > 80, "{tally:?}");
 }

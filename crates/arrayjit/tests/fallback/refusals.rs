@@ -48,6 +48,28 @@ fn fallbacks_are_told_and_counted() {
     assert!(modes.contains("\"y\""), "{modes}");
 }
 
+/// The test runs itself as a process of its own, to see what it tells on standard error.
+#[test]
+fn debug_1_tells_what_falls_back() {
+    const INSIDE: &str = "ARRAYJIT_TEST_TELLS";
+    if std::env::var_os(INSIDE).is_some() {
+        let mut settings = settings(FallbackTo::Interpreter);
+        settings.debug = 1;
+        refusing("inline", settings, with_text("sqrt")).compile_named("roots", TEXT, nodes()).unwrap();
+        return;
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "refusals::debug_1_tells_what_falls_back", "--nocapture"]).env(INSIDE, "1");
+    let told = String::from_utf8(again.output().unwrap().stderr).unwrap();
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("back to interpreter")).collect();
+    let [line] = lines.as_slice() else { panic!("{told}") };
+    assert!(line.starts_with("arrayjit: routine `roots`: statement"), "{line}");
+    assert!(line.ends_with("partial does not do `sqrt`: the test says so"), "{line}");
+    for part in ["part 1 on partial: 1 kernels", "part 2 on interpreter: 1 kernels", "part 3 on partial"] {
+        assert!(told.contains(part), "{part} is not in\n{told}");
+    }
+}
+
 #[test]
 fn what_compiles_does_not_fall_back() {
     let backend = refusing("inline", settings(FallbackTo::Interpreter), with_text("tanh"));
