@@ -83,6 +83,11 @@ impl Bounds {
         self.nodes.iter().map(|node| node.iter().map(|element| element.value).collect())
     }
 
+    /// The radii of every element of every node: 0 asks for the same bits, infinity leaves it open.
+    pub fn radii(&self) -> impl Iterator<Item = Vec<f64>> {
+        self.nodes.iter().map(|node| node.iter().map(|element| element.radius).collect())
+    }
+
     /// Compares the nodes whose memory outlives the run with the values; an element may be off by `factor` radii.
     ///
     /// # Errors
