@@ -1,7 +1,6 @@
 // Elements as the kernels store them, and whether those found are those expected.
 //
-// Integers must have the same bits. Floats may differ by tolerance · max(1, |expected|); with a tolerance of 0 they must have the same
-// bits too. NaNs are all alike.
+// Each element may be off by so much: nothing asks for the same bits, infinity for none. NaNs are all alike.
 "use strict";
 
 /** A float of one or two bytes from its bits: so many bits of fraction below so many of exponent. */
@@ -41,23 +40,28 @@ const TYPES = {
 /** Base64 to bytes. */
 const decode = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 
-/** Compares two arrays of elements: how many are wrong, the first of them, and the greatest difference among floats. */
-function compare(dtype, found, expected, tolerance) {
+/**
+ * Compares two arrays of elements, of which element i may be off by radii[i] and by tolerance · max(1, |expected|): how many are wrong, the
+ * first of them, the greatest difference, and the greatest share of what is allowed.
+ */
+function compare(dtype, found, expected, tolerance, radii) {
   const { bytes, isFloat, read } = TYPES[dtype];
   const [a, b] = [found, expected].map((array) => new DataView(array.buffer, array.byteOffset, array.byteLength));
-  const outcome = { elements: expected.length / bytes, wrong: 0, worst: 0, first: null };
-  for (let at = 0; at < expected.length; at += bytes) {
-    const [x, y] = [read(a, at), read(b, at)];
-    if (isFloat && x !== y) outcome.worst = Math.max(outcome.worst, Math.abs(x - y) / Math.max(1, Math.abs(y)) || 0);
-    if (agree(x, y, isFloat, tolerance)) continue;
-    outcome.wrong += 1;
-    outcome.first ??= { index: at / bytes, found: String(x), expected: String(y) };
+  const outcome = { elements: expected.length / bytes, wrong: 0, open: 0, off: 0, worst: 0, first: null };
+  for (let i = 0; i < outcome.elements; i++) {
+    const [x, y] = [read(a, i * bytes), read(b, i * bytes)];
+    const allowed = (radii ? radii[i] : 0) + (isFloat ? tolerance * Math.max(1, Math.abs(y)) : 0);
+    if (allowed === Infinity) outcome.open += 1;
+    if (Object.is(x, y) || x === y || allowed === Infinity) continue; // NaN is NaN, and -0 is 0
+    const off = Math.abs(Number(x) - Number(y));
+    const isWrong = allowed === 0 || !(off <= allowed); // as Numbers, unequal integers may be equal
+    if (isWrong) {
+      outcome.wrong += 1;
+      outcome.first ??= { index: i, found: String(x), expected: String(y) };
+    } else {
+      outcome.off = Math.max(outcome.off, off);
+      outcome.worst = Math.max(outcome.worst, off / allowed);
+    }
   }
   return outcome;
-}
-
-function agree(found, expected, isFloat, tolerance) {
-  if (Object.is(found, expected)) return true; // NaN is NaN, and -0 is not 0
-  if (!isFloat || tolerance === 0) return false;
-  return found === expected || Math.abs(found - expected) <= tolerance * Math.max(1, Math.abs(expected));
 }

@@ -66,10 +66,11 @@ async function perform(device, compiled, context, buffers, run, data) {
   await dispatch(device, calls);
   const firstMs = now() - start;
   const checks = [];
-  for (const { node, data: at, tolerance } of run.after) {
+  for (const { node, data: at, tolerance, radii: radiiAt } of run.after) {
     const { name, dtype, dims } = context.nodes[node];
     const found = await download(device, buffers, context.nodes[node]);
-    checks.push({ name, dtype, dims, tolerance, ...compare(dtype, found, decode(data[at]), tolerance) });
+    const radii = radiiAt === null ? null : new Float64Array(decode(data[radiiAt]).buffer);
+    checks.push({ name, dtype, dims, ...compare(dtype, found, decode(data[at]), tolerance, radii) });
   }
   const score = run.score && (await readScore(device, buffers, context, run.score));
   reset();

@@ -20,12 +20,12 @@ function table(headings, rows) {
 }
 
 /** What a comparison found, in words. */
-function verdict({ wrong, elements, first, worst, tolerance }) {
+function verdict({ wrong, elements, open, first, off, worst }) {
   if (wrong > 0) {
     return `${wrong} of ${elements} wrong, the first at ${first.index}: found ${first.found}, expected ${first.expected}`;
   }
-  if (tolerance === 0) return "same bits";
-  return worst === 0 ? "equal" : `differs by up to ${worst.toExponential(1)}, ${tolerance.toExponential(0)} allowed`;
+  const close = off === 0 ? "equal" : `off by up to ${off.toExponential(1)}, ${(100 * worst).toPrecision(2)} % of what is allowed`;
+  return open === 0 ? close : `${close}; ${open} of ${elements} may be anything`;
 }
 
 /** A run: its outcome, its score if it has one, its times, and the nodes that were compared. */

@@ -17,7 +17,7 @@ use tnode::commit_decisions;
 
 use crate::{
     data::{self, Digits},
-    link::{add_node, link},
+    link::{add_nodes, link},
     network,
     page::{Contents, Context, Expected, Page, Run, Score, Step},
     state::{self, Network},
@@ -28,8 +28,8 @@ use crate::{
 const TRAIN_STEP: usize = 0;
 const EVALUATE: usize = 1;
 
-/// What training changes.
-const STATE: [&str; 9] = ["w1", "b1", "w2", "b2", "v1", "u1", "v2", "u2", "loss"];
+/// What training changes; the loss, to which each step adds, begins at zero.
+const STATE: [&str; 8] = ["w1", "b1", "w2", "b2", "v1", "u1", "v2", "u2"];
 /// The batch of the single step.
 const BATCH: i64 = 7;
 
@@ -142,7 +142,8 @@ fn on_the_processor(
     training.correct()?;
     let (trained, scores) = (read(&STATE)?, read(&["ty", "correct"])?);
     training.epoch(&[BATCH])?;
-    Ok(Results { initial, after_epoch, trained, scores, after_step: read(&STATE)? })
+    let after_step = read(&[&STATE[..], &["loss"]].concat())?;
+    Ok(Results { initial, after_epoch, trained, scores, after_step })
 }
 
 /// Compiles both routines, in the order of their positions: the stages of `arrayjit` for a target that it has no device of.
@@ -170,11 +171,8 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
 
 /// Links a routine; nodes of the same name are the same.
 fn add_routine(page: &mut Page, context: &mut Context, code: &Code) -> Result<()> {
-    let mut nodes = Vec::new();
-    for decl in &code.schedule.nodes {
-        let known = context.nodes.iter().position(|node| node.name == decl.name);
-        nodes.push(known.map_or_else(|| add_node(context, &decl.name, decl), Ok)?);
-    }
+    let known = context.nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
+    let nodes = add_nodes(context, code, &known)?;
     link(page, context, code, &nodes, None)
 }
 
@@ -192,7 +190,8 @@ fn runs(page: &mut Page, context: &Context, results: &Results, images: &Arrays) 
     let (trained, initial) = (before(&[&results.trained, images])?, before(&[&results.initial, images])?);
     let mut after = |arrays: &Arrays, tolerance: f64| -> Result<Vec<Expected>> {
         let expected = |(name, array): &(&str, HostArray)| {
-            Ok(Expected { node: node(name)?, data: page.data.add(array.bytes()), tolerance })
+            let data = page.data.add(array.bytes());
+            Ok(Expected { node: node(name)?, data, tolerance, radii: None })
         };
         arrays.iter().map(expected).collect()
     };

@@ -18,7 +18,6 @@
 pub mod page; // what a page holds, and the file made of it
 
 mod link; // nodes and calls -> slabs and tables
-mod reference; // what kernels compute by definition
 
 pub mod digits; // pages of the digits example
 pub mod lir; // pages of `.lir` files

@@ -1,5 +1,7 @@
 //! Puts nodes, temporaries and merge buffers into slabs, and binds the calls of compiled code to them: what a device does at link time.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context as _, Result, anyhow, ensure};
 use codegen_core::{Code, KernelCall, Payload, ShaderModule, Slot};
 use lowered_ir::ir::NodeDecl;
@@ -34,6 +36,33 @@ pub(crate) fn add_node(context: &mut Context, name: &str, decl: &NodeDecl) -> Re
     Ok(context.nodes.len() - 1)
 }
 
+/// Gives memory to the nodes that code touches, but for those known by name: where in the context each node is, if anywhere.
+///
+/// # Errors
+///
+/// As [`add_node`].
+pub(crate) fn add_nodes(
+    context: &mut Context,
+    code: &Code,
+    known: &BTreeMap<String, usize>,
+) -> Result<Vec<Option<usize>>> {
+    let slots = code.schedule.calls.iter().flat_map(|call| &call.args);
+    let touched = slots.filter_map(|slot| match slot {
+        Slot::Node(node) => Some(node.index()),
+        Slot::Merge(_) | Slot::Temp(_) => None,
+    });
+    let touched: BTreeSet<usize> = touched.collect();
+    let mut nodes = Vec::new();
+    for (at, decl) in code.schedule.nodes.iter().enumerate() {
+        nodes.push(match (known.get(&decl.name), touched.contains(&at)) {
+            (Some(&node), _) => Some(node),
+            (None, true) => Some(add_node(context, &decl.name, decl)?),
+            (None, false) => None,
+        });
+    }
+    Ok(nodes)
+}
+
 /// Links code into a context whose node `nodes[i]` is node `i` of the routine, and whose node `merge` holds the merge buffer. Kernels
 /// that the page does not have yet are added to it.
 ///
@@ -44,7 +73,7 @@ pub(crate) fn link(
     page: &mut Page,
     context: &mut Context,
     code: &Code,
-    nodes: &[usize],
+    nodes: &[Option<usize>],
     merge: Option<usize>,
 ) -> Result<()> {
     let schedule = &code.schedule;
@@ -56,7 +85,7 @@ pub(crate) fn link(
     let places: Vec<Place> =
         context.nodes.iter().map(|node| Place { slab: node.slab, offset: node.offset }).collect();
     let slot_place = |slot: &Slot| match *slot {
-        Slot::Node(node) => nodes.get(node.index()).and_then(|&at| places.get(at)).copied(),
+        Slot::Node(node) => places.get((*nodes.get(node.index())?)?).copied(),
         Slot::Merge(_) => merge.and_then(|at| places.get(at)).copied(),
         Slot::Temp(temp) => {
             let temp = schedule.temps.get(temp.0 as usize)?;

@@ -1,9 +1,10 @@
 //! A page of a `.lir` file: a context for each routine, a run for each of its `; run:` lines.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use codegen_core::{Code, Codegen, ScheduleOptions, schedule};
+use codegen_testkit::bounds::Bounds;
 use filetests::{
     Chunk, File, RunCase,
     run_line::{self, RunLine},
@@ -13,12 +14,11 @@ use lowered_ir::{
     pipeline::{self, optimize},
     verify::verify,
 };
-use tnode::{DType, MemoryMode};
+use tnode::{DType, MemoryMode, Scalar};
 
 use crate::{
-    link::{add_node, link},
+    link::{add_node, add_nodes, link},
     page::{Contents, Context, Expected, Page, Run, Step},
-    reference,
 };
 
 /// Compiles the routines of a file that have runs, for what a code generator says a browser can do.
@@ -30,7 +30,7 @@ pub fn page(path: &Path, codegen: &dyn Codegen) -> Result<Page> {
     let file = File::read(path).with_context(|| format!("reading `{}`", path.display()))?;
     let title = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let about =
-        "Routines in lowered IR, compiled to WGSL, and what the interpreter says they compute.".to_owned();
+        "Routines in lowered IR, compiled to WGSL and compared with the interpreter, each element as closely as WGSL promises.".to_owned();
     let mut page = Page { title, about, source: file.source.clone(), ..Page::default() };
     for chunk in file.chunks() {
         let cases = cases(chunk, &file)?;
@@ -69,26 +69,35 @@ fn cases(chunk: Chunk<'_>, file: &File) -> Result<Vec<RunCase>> {
     Ok(cases)
 }
 
+/// A routine in a context.
+struct Linked {
+    /// As it was compiled, but for the schedule.
+    routine: Routine,
+    /// Where in the context each of its nodes is; only those that a kernel touches have memory.
+    nodes: Vec<Option<usize>>,
+    merge: Option<usize>,
+}
+
 /// Adds a context with the runs of one routine.
 fn add(page: &mut Page, cases: &[RunCase], codegen: &dyn Codegen) -> Result<()> {
-    let code = compile(&cases[0].routine, codegen)?;
+    let routine = optimize(cases[0].routine.clone(), &pipeline::Settings::default())?.routine;
+    let code = compile(&routine, codegen)?;
     let mut context = Context { name: format!("@{}", code.schedule.name), ..Context::default() };
-    let declared = code.schedule.nodes.iter();
-    let nodes = declared.map(|decl| add_node(&mut context, &decl.name, decl)).collect::<Result<Vec<_>>>()?;
+    let nodes = add_nodes(&mut context, &code, &BTreeMap::new())?;
     let merge = cases.iter().find_map(|case| case.merge.as_ref());
     let merge = merge.map(|bytes| add_merge_buffer(&mut context, bytes.len())).transpose()?;
     link(page, &mut context, &code, &nodes, merge)?;
+    let linked = Linked { routine, nodes, merge };
     for case in cases {
-        context.runs.push(run(page, &code, case, merge)?);
+        context.runs.push(run(page, &linked, case)?);
     }
     page.contexts.push(context);
     Ok(())
 }
 
-/// Optimises and schedules a routine, and compiles it.
-pub(crate) fn compile(routine: &Routine, codegen: &dyn Codegen) -> Result<Code> {
-    let optimized = optimize(routine.clone(), &pipeline::Settings::default())?.routine;
-    let schedule = schedule(&optimized, codegen.caps(), &ScheduleOptions::default())?;
+/// Schedules and compiles a routine.
+fn compile(routine: &Routine, codegen: &dyn Codegen) -> Result<Code> {
+    let schedule = schedule(routine, codegen.caps(), &ScheduleOptions::default())?;
     let artifact = codegen.compile(&schedule)?;
     Ok(Code { schedule, artifact })
 }
@@ -103,46 +112,45 @@ fn add_merge_buffer(context: &mut Context, bytes: usize) -> Result<usize> {
     add_node(context, "merge buffer", &decl)
 }
 
-/// A run of a file with the results of the interpreter, which must be those that the file expects.
-fn run(page: &mut Page, code: &Code, case: &RunCase, merge: Option<usize>) -> Result<Run> {
-    let results = reference::run(&code.schedule, &case.inputs, case.merge.as_deref(), &case.bindings)?;
-    case.check(&results).map_err(|message| anyhow!("the interpreter disagrees with the file: {message}"))?;
-    let mut before: Vec<Contents> = Vec::new();
-    for (node, bytes) in case.inputs.iter().enumerate().filter(|(_, bytes)| bytes.iter().any(|b| *b != 0)) {
-        before.push(Contents { node, data: page.data.add(bytes) });
-    }
-    if let (Some(node), Some(bytes)) = (merge, &case.merge) {
-        before.push(Contents { node, data: page.data.add(bytes) });
-    }
-    let mut after: Vec<Expected> = Vec::new();
-    let lasting =
-        code.schedule.nodes.iter().zip(&results).enumerate().filter(|(_, (decl, _))| outlives(decl));
-    for (node, (decl, bytes)) in lasting {
-        let stated = case.expected.iter().find(|e| e.node.index() == node).map_or(0.0, |e| e.tolerance);
-        let tolerance = if decl.dtype.is_float() { stated.max(tolerance(decl.dtype)) } else { 0.0 };
-        after.push(Expected { node, data: page.data.add(bytes), tolerance });
+/// A run of a file with what the interpreter makes of it, and how far a device that keeps its promises may be off.
+fn run(page: &mut Page, linked: &Linked, case: &RunCase) -> Result<Run> {
+    let case = RunCase { routine: linked.routine.clone(), ..case.clone() };
+    let wrong = |message| anyhow!("line {}: {message}", case.line);
+    let bounds = Bounds::of(&case).map_err(wrong)?;
+    let results: Vec<Vec<u8>> =
+        bounds.values().map(|values| values.into_iter().flat_map(bytes).collect()).collect();
+    bounds
+        .check_expected(&case, &results)
+        .map_err(|e| anyhow!("the interpreter disagrees with the file: {e}"))?;
+
+    let held = linked.nodes.iter().zip(&case.inputs).map(|(node, bytes)| (*node, bytes));
+    let merge = linked.merge.map(Some).into_iter().zip(&case.merge);
+    let filled = held.chain(merge).filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
+    let before =
+        filled.filter_map(|(node, bytes)| Some(Contents { node: node?, data: page.data.add(bytes) }));
+    let before = before.collect();
+
+    let mut after = Vec::new();
+    for (((node, decl), bytes), radii) in
+        linked.nodes.iter().zip(&case.routine.nodes).zip(&results).zip(bounds.radii())
+    {
+        let Some(node) = node.filter(|_| outlives(decl)) else { continue };
+        let data = page.data.add(bytes);
+        let is_exact = radii.iter().all(|radius| *radius == 0.0);
+        let radii: Vec<u8> = radii.into_iter().flat_map(f64::to_le_bytes).collect();
+        let radii = (!is_exact).then(|| page.data.add(&radii));
+        after.push(Expected { node, data, tolerance: 0.0, radii });
     }
     ensure!(!after.is_empty(), "line {}: no node outlives the run", case.line);
     let steps = vec![Step { routine: 0, bindings: case.bindings.clone() }];
     Ok(Run { title: format!("line {}", case.line), before, steps, after, score: None })
 }
 
+fn bytes(value: Scalar) -> impl Iterator<Item = u8> {
+    value.bits().to_le_bytes().into_iter().take(value.dtype().size_bytes())
+}
+
 /// Whether a node's memory can be looked at after a run.
 fn outlives(decl: &NodeDecl) -> bool {
     !decl.mode.known_virtual() && decl.mode.mode() != Some(MemoryMode::Local)
-}
-
-/// How far a browser's arithmetic may be off: its division, roots and fused operations round differently, and it may take subnormals
-/// for zeros. A few units in the last place of the type.
-fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 => 1e-13,
-        DType::F32 => 1e-5,
-        DType::F16 => 4e-3,
-        DType::Bf16 => 3.2e-2,
-        DType::Fp8E5m2 => 5e-1,
-        DType::Fp8E4m3fn => 2.5e-1,
-        DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I32 | DType::U32 => 0.0,
-        DType::I64 | DType::U64 | DType::U32x4 => 0.0,
-    }
 }

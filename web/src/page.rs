@@ -142,8 +142,11 @@ pub struct Expected {
     pub node: usize,
     /// The elements.
     pub data: DataId,
-    /// How far floats may be off, relative to the greater of 1 and the expected magnitude; 0 asks for the same bits.
+    /// How far floats may be off, relative to the greater of 1 and the expected magnitude.
     pub tolerance: f64,
+    /// How far each element may be off besides, in `f64`; infinity leaves it open. Where this is `None` and the tolerance 0, the bits
+    /// must be the same.
+    pub radii: Option<DataId>,
 }
 
 /// A node's only element as a count out of so many.
@@ -240,8 +243,10 @@ pub struct Check {
     pub elements: usize,
     /// How many of them are wrong.
     pub wrong: usize,
-    /// The greatest difference of floats, relative to the greater of 1 and the expected magnitude.
+    /// The greatest difference as a share of what is allowed.
     pub worst: f64,
+    /// How many elements may be anything.
+    pub open: usize,
 }
 
 /// A score as it was read.

@@ -54,8 +54,8 @@ fn scaled(expected: impl Fn(usize) -> f32) -> Page {
             before: vec![Contents { node: 0, data: x }],
             steps: vec![step(2), step(3)],
             after: vec![
-                Expected { node: 0, data: x, tolerance: 0.0 },
-                Expected { node: 1, data: y, tolerance: 1e-6 },
+                Expected { node: 0, data: x, tolerance: 0.0, radii: None },
+                Expected { node: 1, data: y, tolerance: 1e-6, radii: None },
             ],
             score: Some(Score { label: "the first of y".into(), node: 1, of: 1 }),
         }],
@@ -144,7 +144,7 @@ fn values_of_every_type_are_told_apart() {
             title: format!("{dtype} {title}"),
             before: vec![Contents { node: at, data: found }],
             steps: Vec::new(),
-            after: vec![Expected { node: at, data: one, tolerance }],
+            after: vec![Expected { node: at, data: one, tolerance, radii: None }],
             score: None,
         };
         context.runs.push(run("equal", 0.0, one));
@@ -162,6 +162,32 @@ fn values_of_every_type_are_told_apart() {
         assert_eq!(run.status, expected, "{}", run.title);
     }
     assert_eq!(outcome.runs.len(), 3 * tnode::DType::ALL.len() - 2);
+}
+
+/// Integers that differ where a float of 64 bits does not.
+#[test]
+fn great_integers_are_told_apart() {
+    let Some(browser) = common::browser("great_integers_are_told_apart") else { return };
+    let mut page = Page { title: "great integers".into(), ..Page::default() };
+    let mut context = Context { name: "great".into(), slabs: vec![256], ..Context::default() };
+    let [found, expected] = [1i64 << 60, (1 << 60) + 1].map(|x| page.data.add(&x.to_le_bytes()));
+    for (at, dtype) in ["i64", "u64"].into_iter().enumerate() {
+        let (name, dtype) = (dtype.to_owned(), dtype.to_owned());
+        context.nodes.push(Node {
+            name: name.clone(),
+            dtype,
+            dims: vec![],
+            slab: 0,
+            offset: 16 * at,
+            bytes: 8,
+        });
+        let before = vec![Contents { node: at, data: found }];
+        let after = vec![Expected { node: at, data: expected, tolerance: 0.0, radii: None }];
+        context.runs.push(Run { title: name, before, steps: Vec::new(), after, score: None });
+    }
+    page.contexts.push(context);
+    let outcome = common::run(&browser, &page);
+    assert_eq!(outcome.runs.iter().map(|run| run.status.as_str()).collect::<Vec<_>>(), ["fail", "fail"]);
 }
 
 fn bytes(value: tnode::Scalar) -> Vec<u8> {

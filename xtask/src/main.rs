@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bless;
 mod ci;
+mod export_web;
 mod gpu;
 mod lir;
 
@@ -24,6 +25,8 @@ enum Task {
     Tidy,
     /// Check and time the benchmark cases.
     Bench(bench::Args),
+    /// Write a page that runs kernels on a browser's WebGPU.
+    ExportWeb(export_web::Args),
     /// Run what continuous integration runs; `--full` adds the long checks.
     Ci(ci::Args),
     /// Bring what GPU tests need under `target/gpu-tools`: a software Vulkan driver, and Chromium on request.
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Task::Tidy => xtask::tidy::run(),
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
+        Task::ExportWeb(args) => export_web::run(&args),
         Task::GpuTools(args) => gpu::run(&args),
         Task::Bless(args) => bless::run(&args),
         Task::Lir(args) => lir::run(&args),

@@ -21,3 +21,8 @@ pub(crate) fn browser(test: &str) -> Option<Browser> {
 pub(crate) fn run(browser: &Browser, page: &Page) -> Outcome {
     browser.run(&page.html().unwrap(), PATIENCE).unwrap()
 }
+
+/// The code generator for browsers.
+pub(crate) fn codegen() -> codegen_wgsl::Wgsl {
+    codegen_wgsl::wgsl(codegen_wgsl::baseline_caps(), codegen_wgsl::WgslOptions::default())
+}

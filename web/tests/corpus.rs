@@ -1,0 +1,92 @@
+//! The second judge: the browser's own compiler on every kernel of the corpus, as it is rendered for browsers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a failing test may panic, and counts are printed"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use codegen_core::{Artifact, Param, Payload};
+use codegen_testkit::{Outcome, compile_case};
+use filetests::RunCase;
+use lowered_ir::pipeline::{self, optimize};
+use web::page::{Kernel, Page};
+
+/// Kernels by their text, and runs that the target does not support, with the reason.
+#[derive(Default)]
+struct Rendered {
+    kernels: BTreeMap<String, Kernel>,
+    runs: usize,
+    skipped: Vec<String>,
+}
+
+#[test]
+fn the_browser_accepts_every_kernel_of_the_corpus() {
+    let Some(browser) = common::browser("the_browser_accepts_every_kernel_of_the_corpus") else { return };
+    let rendered = render();
+    let kernels: Vec<Kernel> = rendered.kernels.into_values().collect();
+    let page = Page { title: "corpus".into(), kernels, ..Page::default() };
+    let outcome = common::run(&browser, &page);
+    let refused: Vec<_> = outcome.kernels.iter().filter(|kernel| !kernel.errors.is_empty()).collect();
+    println!(
+        "{} runs, {} skipped; {} kernels, {} refused",
+        rendered.runs,
+        rendered.skipped.len(),
+        page.kernels.len(),
+        refused.len()
+    );
+    for skipped in &rendered.skipped {
+        println!("skipped {skipped}");
+    }
+    assert_eq!(outcome.error, None);
+    assert_eq!(outcome.kernels.len(), page.kernels.len());
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert_eq!(outcome.status, "pass");
+    // What is skipped is the exception.
+    assert!(rendered.runs > 4 * rendered.skipped.len(), "{:#?}", rendered.skipped);
+}
+
+/// Every run, as it is written where all its nodes have memory, and optimised.
+fn render() -> Rendered {
+    let codegen = common::codegen();
+    let mut rendered = Rendered::default();
+    for case in filetests::run_cases() {
+        let optimised = optimize(case.routine.clone(), &pipeline::Settings::default()).unwrap().routine;
+        let is_whole = case.routine.nodes.iter().all(|decl| !decl.mode.known_virtual());
+        for routine in [optimised].into_iter().chain(is_whole.then(|| case.routine.clone())) {
+            let case = RunCase { routine, ..case.clone() };
+            let path = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path);
+            let name = format!("{}:{}", path.display(), case.line);
+            rendered.runs += 1;
+            match compile_case(&codegen, &case) {
+                Ok((_, artifact)) => add(&mut rendered.kernels, &name, &artifact),
+                Err(Outcome::Skipped(why)) => rendered.skipped.push(format!("{name}: {why}")),
+                Err(other) => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+    rendered
+}
+
+/// The kernels with their parameters in one slab, and in as many as browsers bind.
+fn add(kernels: &mut BTreeMap<String, Kernel>, name: &str, artifact: &Artifact) {
+    let Payload::Shader(shaders) = &artifact.payload else { panic!("{name}: no shaders") };
+    for (at, abi) in artifact.kernels.iter().enumerate() {
+        let memory = abi.params.iter().filter(|param| !matches!(param, Param::StaticIndex { .. })).count();
+        for most in [1, 8] {
+            let numbered: Vec<u32> = (0..memory as u32).map(|parameter| parameter % most).collect();
+            let shader = shaders.shader(at, &numbered).unwrap();
+            let kernel = Kernel {
+                name: format!("{name} {}", abi.name),
+                wgsl: shader.wgsl.clone(),
+                groups: shader.groups,
+                table_words: shader.table_words,
+                slabs: memory.min(most as usize),
+            };
+            kernels.entry(shader.wgsl).or_insert(kernel);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `cargo xtask export-web …`: builds the exporter of pages and hands its arguments on.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Options of `cargo xtask export-web`.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// `FILE.lir | --example digits [--out DIR] [--check]`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// Runs the exporter from the caller's folder, so that relative files are the caller's.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let manifest = xtask::root().join("Cargo.toml");
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "-p", "web", "--manifest-path"]).arg(manifest).arg("--");
+    let status = command.args(&args.rest).status().context("starting cargo")?;
+    if !status.success() {
+        bail!("the exporter ended with {status}");
+    }
+    Ok(())
+}
