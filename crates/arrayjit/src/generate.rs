@@ -66,9 +66,7 @@ pub(crate) fn refusal(error: &CompileError) -> Option<Refusal> {
             refused(format!("nodes of {dtype}"), format!("node `{name}` is one"))
         }
         CompileError::Schedule(ScheduleError::Illegal(other)) => refused("this".into(), other.to_string()),
-        CompileError::Codegen(CodegenError::Unsupported { op, why, .. }) => {
-            refused(format!("`{op}`"), why.clone())
-        }
+        CompileError::Codegen(CodegenError::Unsupported { op, why, .. }) => refused(op.clone(), why.clone()),
         _ => None,
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Value {
 pub(crate) struct Place {
     pointer: Handle<Expression>,
     ty: Ty,
+    /// Whether only this thread sees it.
+    is_private: bool,
 }
 
 /// A variable: of a thread, or shared by a workgroup.
@@ -93,6 +95,8 @@ pub(crate) struct Builder {
     variables: HashMap<Handle<LocalVariable>, Handle<Expression>>,
     globals: HashMap<Handle<GlobalVariable>, Handle<Expression>>,
     special: HashMap<(Ty, u64), Handle<LocalVariable>>,
+    /// Vectors that were read and still hold, by their pointers.
+    loaded: HashMap<Handle<Expression>, Value>,
     /// Where the expressions begin that no statement has emitted yet.
     pending: Option<usize>,
     depths: Vec<u8>,
@@ -145,6 +149,7 @@ impl Builder {
             variables: HashMap::new(),
             globals: HashMap::new(),
             special: HashMap::new(),
+            loaded: HashMap::new(),
             pending: None,
             depths: Vec::new(),
         }
@@ -254,20 +259,31 @@ impl Builder {
     /// The place of a scalar variable.
     pub(crate) fn place(&mut self, variable: Variable) -> Place {
         let (Variable::Local(_, ty) | Variable::Shared(_, ty)) = variable;
-        Place { pointer: self.pointer(variable), ty }
+        Place { pointer: self.pointer(variable), ty, is_private: matches!(variable, Variable::Local(..)) }
     }
 
     /// The place of an element of a variable that is an array.
     pub(crate) fn element(&mut self, variable: Variable, at: Value) -> Place {
         let (Variable::Local(_, ty) | Variable::Shared(_, ty)) = variable;
         let base = self.pointer(variable);
-        Place { pointer: self.access(base, at), ty }
+        let is_private = matches!(variable, Variable::Local(..));
+        Place { pointer: self.access(base, at), ty, is_private }
     }
 
     /// The place of a word, or of a vector, of a buffer.
     pub(crate) fn word(&mut self, buffer: Buffer, at: Value) -> Place {
         let base = self.global_pointer(buffer.global);
-        Place { pointer: self.access(base, at), ty: buffer.ty }
+        Place { pointer: self.access(base, at), ty: buffer.ty, is_private: false }
+    }
+
+    /// The place of a lane of a vector in memory.
+    pub(crate) fn lane_place(&mut self, vector: Place, lane: Value) -> Place {
+        Place { pointer: self.access(vector.pointer, lane), ty: Ty::U32, is_private: vector.is_private }
+    }
+
+    /// Whether a buffer is made of vectors.
+    pub(crate) fn is_vectors(&self, buffer: Buffer) -> bool {
+        buffer.ty == Ty::U32x4
     }
 
     fn access(&mut self, base: Handle<Expression>, at: Value) -> Handle<Expression> {
@@ -281,8 +297,21 @@ impl Builder {
         Value { handle, ty: place.ty }
     }
 
+    /// What lies at a place, read again only if something may have been stored since.
+    pub(crate) fn load_once(&mut self, place: Place) -> Value {
+        if let Some(&known) = self.loaded.get(&place.pointer) {
+            return known;
+        }
+        let value = self.load(place);
+        self.loaded.insert(place.pointer, value);
+        value
+    }
+
     /// Stores into a place.
     pub(crate) fn store(&mut self, place: Place, value: Value) {
+        if !place.is_private {
+            self.loaded.clear();
+        }
         self.statement(Statement::Store { pointer: place.pointer, value: value.handle });
     }
 
@@ -300,6 +329,7 @@ impl Builder {
     /// Replaces the bits of `mask` in an atomic word by those of `bits`, which has no others.
     pub(crate) fn merge_bits(&mut self, place: Place, mask: Value, bits: Value) {
         let cleared = self.unary(UnaryOperator::BitwiseNot, mask);
+        self.loaded.clear();
         for (fun, value) in [(AtomicFunction::And, cleared), (AtomicFunction::InclusiveOr, bits)] {
             self.flush();
             let ty = self.type_of(Ty::U32);
@@ -471,8 +501,6 @@ impl Builder {
         if x.ty == to {
             return x;
         }
-        // Named, so that the text says that it has halves.
-        self.type_of(to);
         let scalar = to.scalar();
         self.cast(to, x, scalar.kind, Some(scalar.width))
     }
@@ -483,6 +511,8 @@ impl Builder {
     }
 
     fn cast(&mut self, to: Ty, x: Value, kind: ScalarKind, convert: Option<u8>) -> Value {
+        // Named, so that the module says which types it has: for halves the text enables an extension.
+        self.type_of(to);
         let expression = Expression::As { expr: x.handle, kind, convert };
         Value { handle: self.once(Key::As(x.handle, kind, convert), expression, &[x.handle]), ty: to }
     }
@@ -531,12 +561,14 @@ impl Builder {
     /// Opens a block.
     pub(crate) fn open(&mut self) {
         self.flush();
+        self.loaded.clear();
         self.open.push((Block::new(), Vec::new()));
     }
 
     /// Closes the block opened last. What it made is forgotten.
     pub(crate) fn close(&mut self) -> Closed {
         self.flush();
+        self.loaded.clear();
         let (block, keys) = self.open.pop().expect("each block is closed once");
         for key in keys {
             self.known.remove(&key);
@@ -568,6 +600,7 @@ impl Builder {
 
     /// All threads of the workgroup meet, and see what the others wrote before.
     pub(crate) fn barrier(&mut self, storage: bool, workgroup: bool) {
+        self.loaded.clear();
         for (wanted, space) in [(storage, Barrier::STORAGE), (workgroup, Barrier::WORK_GROUP)] {
             if wanted {
                 self.statement(Statement::ControlBarrier(space));

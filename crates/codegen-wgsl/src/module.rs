@@ -59,7 +59,7 @@ impl Codegen for Wgsl {
 
     fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {
         let rendered = self.render(kernel, &in_one_slab(kernel))?;
-        Ok(Listing { source: rendered.shader()?.wgsl, machine_code: String::new() })
+        Ok(Listing { source: rendered.shader()?.wgsl, machine_code: words(&rendered)? })
     }
 }
 
@@ -72,6 +72,20 @@ impl Wgsl {
     pub fn render(&self, kernel: &Kernel, slabs: &[u32]) -> Result<Rendered, CodegenError> {
         render(kernel, slabs, &self.caps, &self.options)
     }
+}
+
+/// SPIR-V as hexadecimal words, eight a line.
+#[cfg(feature = "spirv")]
+fn words(rendered: &Rendered) -> Result<String, CodegenError> {
+    let words = rendered.spirv()?;
+    let line = |words: &[u32]| words.iter().map(|w| format!("{w:08x}")).collect::<Vec<_>>().join(" ");
+    Ok(words.chunks(8).map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// Nothing: SPIR-V is left out of this build.
+#[cfg(not(feature = "spirv"))]
+fn words(_: &Rendered) -> Result<String, CodegenError> {
+    Ok(String::new())
 }
 
 /// All parameters in the first slab.
@@ -97,6 +111,36 @@ impl Rendered {
     pub fn shader(&self) -> Result<Shader, CodegenError> {
         let wgsl = text::wgsl(&self.kernel, &self.valid)?;
         Ok(Shader { wgsl, groups: self.groups, table_words: self.table_words })
+    }
+
+    /// The kernel as SPIR-V, in words. Bindings are those of the text, in descriptor set 0.
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Failed`] where it cannot be written.
+    #[cfg(feature = "spirv")]
+    pub fn spirv(&self) -> Result<Vec<u32>, CodegenError> {
+        text::spirv(&self.kernel, &self.valid)
+    }
+
+    /// The kernel in Metal's language. Bindings have made-up numbers, until a host maps them.
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Unsupported`] for `f64`, [`CodegenError::Failed`] where it cannot be written.
+    #[cfg(feature = "msl")]
+    pub fn msl(&self) -> Result<String, CodegenError> {
+        text::msl(&self.kernel, &self.valid)
+    }
+
+    /// The kernel in Direct3D's language. Registers have the numbers of the bindings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rendered::msl`].
+    #[cfg(feature = "hlsl")]
+    pub fn hlsl(&self) -> Result<String, CodegenError> {
+        text::hlsl(&self.kernel, &self.valid)
     }
 
     /// The module, for those who hand it to a device without text between.

@@ -49,3 +49,63 @@ pub(crate) fn wgsl(kernel: &str, valid: &Valid) -> Result<String, CodegenError> 
     naga::back::wgsl::write_string(&valid.module, &valid.info, naga::back::wgsl::WriterFlags::empty())
         .map_err(|e| failed(kernel, "writing WGSL", e.to_string()))
 }
+
+/// SPIR-V 1.3, as little-endian words.
+#[cfg(feature = "spirv")]
+pub(crate) fn spirv(kernel: &str, valid: &Valid) -> Result<Vec<u32>, CodegenError> {
+    use naga::back::spv;
+    let options = spv::Options {
+        lang_version: (1, 3),
+        flags: spv::WriterFlags::empty(),
+        force_loop_bounding: false,
+        ..spv::Options::default()
+    };
+    let pipeline =
+        spv::PipelineOptions { shader_stage: naga::ShaderStage::Compute, entry_point: "main".into() };
+    spv::write_vec(&valid.module, &valid.info, &options, Some(&pipeline))
+        .map_err(|e| failed(kernel, "writing SPIR-V", e.to_string()))
+}
+
+/// Metal's language, version 2.4.
+#[cfg(feature = "msl")]
+pub(crate) fn msl(kernel: &str, valid: &Valid) -> Result<String, CodegenError> {
+    use naga::back::msl;
+    refuse_doubles(kernel, valid, "Metal")?;
+    let options =
+        msl::Options { lang_version: (2, 4), force_loop_bounding: false, ..msl::Options::default() };
+    let pipeline = msl::PipelineOptions::default();
+    let written = msl::write_string(&valid.module, &valid.info, &options, &pipeline);
+    written.map(|(text, _)| text).map_err(|e| failed(kernel, "writing MSL", e.to_string()))
+}
+
+/// Direct3D's language: shader model 6.2 for halves and 64-bit integers, else 5.1.
+#[cfg(feature = "hlsl")]
+pub(crate) fn hlsl(kernel: &str, valid: &Valid) -> Result<String, CodegenError> {
+    use naga::back::hlsl;
+    refuse_doubles(kernel, valid, "HLSL")?;
+    let is_new = has_scalar(&valid.module, |s| s == naga::Scalar::F16 || s.width == 8);
+    let shader_model = if is_new { hlsl::ShaderModel::V6_2 } else { hlsl::ShaderModel::V5_1 };
+    let options = hlsl::Options { shader_model, force_loop_bounding: false, ..hlsl::Options::default() };
+    let (pipeline, mut text) = (hlsl::PipelineOptions::default(), String::new());
+    let written =
+        hlsl::Writer::new(&mut text, &options, &pipeline).write(&valid.module, &valid.info, None).map(|_| ());
+    written.map(|()| text).map_err(|e| failed(kernel, "writing HLSL", e.to_string()))
+}
+
+/// Refuses `f64` where a language lacks the type, or nearly all of its functions.
+#[cfg(any(feature = "msl", feature = "hlsl"))]
+fn refuse_doubles(kernel: &str, valid: &Valid, language: &str) -> Result<(), CodegenError> {
+    if !has_scalar(&valid.module, |scalar| scalar == naga::Scalar::F64) {
+        return Ok(());
+    }
+    let why = format!("{language} does not compute in f64; SPIR-V and WGSL with the feature do");
+    Err(crate::refusal::Refusal::new("f64", why).of_kernel(kernel))
+}
+
+#[cfg(any(feature = "msl", feature = "hlsl"))]
+fn has_scalar(module: &Module, is: impl Fn(naga::Scalar) -> bool) -> bool {
+    module.types.iter().any(|(_, ty)| match ty.inner {
+        naga::TypeInner::Scalar(scalar) | naga::TypeInner::Vector { scalar, .. } => is(scalar),
+        _ => false,
+    })
+}

@@ -1,10 +1,10 @@
 //! What is told and counted of fallbacks, and how they are forbidden.
 
 use arrayjit::settings::FallbackTo;
-use arrayjit::{Backend, CompileError, FallbackCount};
+use arrayjit::{Backend, Caps, CompileError, DType, FallbackCount};
 use codegen_core::CodegenError;
 
-use crate::refusing::{context, kept, refusing, settings, with_caps, with_text};
+use crate::refusing::{context, kept, refusing, settings, typed, with_caps, with_text};
 
 const TEXT: &str = "y[i] := x[i] * 2\nz[i] := sqrt(y[9 - i])\nv[i] := z[9 - i] + y[i]";
 
@@ -91,7 +91,7 @@ fn fallback_can_be_forbidden() {
         let error = backend.compile(TEXT, &nodes).map(|_| ()).unwrap_err();
         let is_refusal = matches!(
             &error,
-            CompileError::Codegen(CodegenError::Unsupported { op, .. }) if op == "sqrt"
+            CompileError::Codegen(CodegenError::Unsupported { op, .. }) if op == "`sqrt`"
         );
         assert!(is_refusal, "{error:?}");
         assert!(nodes.iter().map(|node| node.mode()).eq(modes), "a refusal decides nothing");
@@ -125,6 +125,21 @@ fn other_errors_do_not_fall_back() {
     let error = backend.compile("y[i] := x[i,j]", [&x, &y]).map(|_| ()).unwrap_err();
     assert!(!matches!(error, CompileError::FallbackRefused { .. } | CompileError::FallbackOpen { .. }));
     assert_eq!(backend.fallback_count(), FallbackCount::default());
+}
+
+#[test]
+fn what_the_target_cannot_compute_is_named() {
+    let lacking = |caps: &mut Caps| {
+        caps.arithmetic = DType::ALL.into_iter().filter(|dtype| *dtype != DType::F64).collect();
+    };
+    let backend = with_caps("inline", settings(FallbackTo::Interpreter), lacking, |_| None);
+    let [x, y] = ["x", "y"].map(|name| typed(name, DType::F64, &[4]));
+    let code = backend.compile_named("scale", "y[i] := x[i] * 1.5", [&x, &y]).unwrap();
+    let [fallback] = code.fallbacks() else { panic!("{:?}", code.fallbacks()) };
+    assert_eq!(fallback.what, "`*` on f64");
+    assert_eq!(fallback.why, "it takes arithmetic in f64");
+    // Nodes can be moved by a target that does not compute with them.
+    assert!(backend.compile("y[i] := x[3 - i]", [&x, &y]).unwrap().fallbacks().is_empty());
 }
 
 /// The kernel of the two statements together is refused, neither of them alone: no fallback, but two routines.

@@ -94,7 +94,7 @@ impl Codegen for Shared {
 
 /// Refuses kernels whose text has this in it.
 pub(crate) fn with_text(part: &'static str) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
-    move |kernel| lowered_ir::text::print(kernel).contains(part).then(|| part.to_owned())
+    move |kernel| lowered_ir::text::print(kernel).contains(part).then(|| format!("`{part}`"))
 }
 
 pub(crate) fn settings(fallback: FallbackTo) -> Settings {

@@ -127,7 +127,7 @@ impl Emitter<'_> {
             }
             Condition::Computed(condition) => condition,
         };
-        let element = self.element(node, index);
+        let element = self.numbered_element(node, index);
         let element = self.guarded_element(condition, element);
         Ok((Operand::Computed(self.read_where(condition, node, element, other)), decl.dtype))
     }
@@ -159,7 +159,7 @@ impl Emitter<'_> {
         if self.routine.node(node).dims.contains(&0) {
             return Ok((other, dtype));
         }
-        let element = self.element(node, index);
+        let element = self.numbered_element(node, index);
         let element = self.further(element, at, self.stride(node, axis));
         let element = self.guarded_element(inside, element);
         Ok((Operand::Computed(self.read_where(inside, node, element, other)), dtype))

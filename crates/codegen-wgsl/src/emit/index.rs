@@ -72,6 +72,18 @@ impl Emitter<'_> {
         })
     }
 
+    /// The terms whose variables are computed, and the sum of the rest.
+    pub(super) fn run_time_part(&self, index: &Affine) -> (Affine, i64) {
+        let (mut terms, mut offset) = (Affine::constant(0), index.offset());
+        for &(var, factor) in index.terms() {
+            match self.variable(var).1 {
+                Index::Known(k) => offset = offset.wrapping_add(k.wrapping_mul(factor)),
+                Index::Computed(..) => terms.add_term(var, factor),
+            }
+        }
+        (terms, offset)
+    }
+
     fn variable(&self, var: Var) -> (usize, Index) {
         match var {
             Var::Symbol(id) => {

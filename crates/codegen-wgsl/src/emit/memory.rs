@@ -10,8 +10,8 @@ use naga::BinaryOperator as Op;
 use tnode::DType;
 
 use super::index::Sum;
-use super::{Emitter, Param};
-use crate::builder::{Place, Ty, Value};
+use super::{Emitter, Operand, Param};
+use crate::builder::{Buffer, Place, Ty, Value};
 
 /// The nodes that some statement stores parts of words into.
 pub(super) fn stored_narrow(routine: &Routine) -> BTreeSet<NodeRef> {
@@ -31,11 +31,22 @@ pub(super) fn stored_narrow(routine: &Routine) -> BTreeSet<NodeRef> {
 pub(super) enum Element {
     Known(u32),
     Computed(Value),
+    /// The vector of a slab, and the lane in it.
+    Lane(Value, u32),
 }
 
 impl Emitter<'_> {
     /// The element of a node at an index.
     pub(super) fn element(&mut self, node: NodeRef, index: &Indices) -> Element {
+        let flat = Self::flat(index, &self.routine.node(node).dims);
+        match self.vector_of(node, &flat) {
+            Some((vector, lane)) => Element::Lane(vector, lane),
+            None => self.numbered(&flat),
+        }
+    }
+
+    /// As [`Emitter::element`], always by its number.
+    pub(super) fn numbered_element(&mut self, node: NodeRef, index: &Indices) -> Element {
         let flat = Self::flat(index, &self.routine.node(node).dims);
         self.numbered(&flat)
     }
@@ -61,7 +72,7 @@ impl Emitter<'_> {
     fn element_value(&mut self, element: Element) -> Value {
         match element {
             Element::Known(at) => self.b.u32(at),
-            Element::Computed(at) => at,
+            Element::Computed(at) | Element::Lane(at, _) => at,
         }
     }
 
@@ -88,8 +99,25 @@ impl Emitter<'_> {
                 let at = self.b.binary(Op::Add, param.offset, at);
                 self.offset(at, part)
             }
+            Element::Lane(vector, lane) => {
+                let place = self.b.word(self.slabs[param.slab], vector);
+                let lane = self.b.u32(lane);
+                return self.b.lane_place(place, lane);
+            }
         };
-        self.b.word(self.slabs[param.slab], at)
+        self.word_at(self.slabs[param.slab], at)
+    }
+
+    /// A word of a slab by its number.
+    fn word_at(&mut self, slab: Buffer, at: Value) -> Place {
+        if !self.b.is_vectors(slab) {
+            return self.b.word(slab, at);
+        }
+        let [two, three] = [2, 3].map(|k| self.b.u32(k));
+        let vector = self.b.binary(Op::ShiftRight, at, two);
+        let lane = self.b.binary(Op::And, at, three);
+        let place = self.b.word(slab, vector);
+        self.b.lane_place(place, lane)
     }
 
     fn offset(&mut self, base: Value, by: u32) -> Value {
@@ -105,7 +133,7 @@ impl Emitter<'_> {
         let per_word = 4 / bytes;
         let (word, shift) = match element {
             Element::Known(at) => (Element::Known(at / per_word), self.b.u32(at % per_word * 8 * bytes)),
-            Element::Computed(at) => {
+            Element::Computed(at) | Element::Lane(at, _) => {
                 let [log, mask, bits] =
                     [per_word.trailing_zeros(), per_word - 1, 8 * bytes].map(|k| self.b.u32(k));
                 let word = self.b.binary(Op::ShiftRight, at, log);
@@ -127,8 +155,17 @@ impl Emitter<'_> {
                 self.of_low_bits(dtype, moved)
             }
             4 => {
-                let place = self.word(param, element, 1, 0);
-                let word = self.b.load(place);
+                let word = match element {
+                    Element::Lane(vector, lane) => {
+                        let place = self.b.word(self.slabs[param.slab], vector);
+                        let vector = self.b.load_once(place);
+                        self.b.lane(vector, lane, Ty::U32)
+                    }
+                    Element::Known(_) | Element::Computed(_) => {
+                        let place = self.word(param, element, 1, 0);
+                        self.b.load(place)
+                    }
+                };
                 self.b.bitcast(self.carrier(dtype), word)
             }
             8 => {
@@ -138,6 +175,12 @@ impl Emitter<'_> {
                 });
                 let wide = self.pair(low, high);
                 self.b.bitcast(self.carrier(dtype), wide)
+            }
+            _ if self.b.is_vectors(self.slabs[param.slab]) => {
+                let at = self.element_value(element);
+                let vector = self.vector_at(node, at);
+                let place = self.b.word(self.slabs[param.slab], vector);
+                self.b.load(place)
             }
             _ => {
                 let words = [0, 1, 2, 3].map(|part| {
@@ -186,8 +229,18 @@ impl Emitter<'_> {
     }
 
     /// Stores a value into an element.
-    pub(super) fn store(&mut self, node: NodeRef, element: Element, value: Value) {
+    pub(super) fn store(&mut self, node: NodeRef, element: Element, value: Operand) {
         let (dtype, param) = (self.routine.node(node).dtype, self.params[node.index()]);
+        if let (Operand::Known(scalar), 8) = (value, dtype.size_bytes()) {
+            // Parsers do not evaluate halves of 64-bit constants.
+            for part in 0..2 {
+                let place = self.word(param, element, 2, part);
+                let word = self.b.u32((scalar.bits() >> (32 * part)) as u32);
+                self.b.store(place, word);
+            }
+            return;
+        }
+        let value = self.value(value);
         match dtype.size_bytes() {
             bytes @ (1 | 2) => {
                 let (place, shift) = self.part_of_word(param, element, bytes as u32);
@@ -210,6 +263,12 @@ impl Emitter<'_> {
                     let word = self.b.convert(Ty::U32, half);
                     self.b.store(place, word);
                 }
+            }
+            _ if self.b.is_vectors(self.slabs[param.slab]) => {
+                let at = self.element_value(element);
+                let vector = self.vector_at(node, at);
+                let place = self.b.word(self.slabs[param.slab], vector);
+                self.b.store(place, value);
             }
             _ => {
                 for part in 0..4 {
@@ -253,7 +312,7 @@ impl Emitter<'_> {
             });
         }
         let done = words as usize * 4 / dtype.size_bytes();
-        let nothing = self.known(tnode::Scalar::zero(dtype));
+        let nothing = Operand::Known(tnode::Scalar::zero(dtype));
         for at in done..elements {
             self.store(node, Element::Known(at as u32), nothing);
         }

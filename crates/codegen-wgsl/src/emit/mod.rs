@@ -9,6 +9,7 @@ mod index;
 mod locals;
 mod memory;
 mod ops;
+mod quads;
 mod remainder;
 mod stmt;
 mod threads;
@@ -16,7 +17,7 @@ mod threads;
 use std::collections::{BTreeSet, HashMap};
 
 use codegen_core::{Caps, Kernel};
-use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine};
+use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt};
 use naga::Module;
 use tnode::{DType, Scalar};
 
@@ -81,6 +82,7 @@ pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOp
         within: None,
         thread: None,
         pending_reads: threads::Touched::default(),
+        waiting: HashMap::new(),
         private_bytes: 0,
         shared_bytes: 0,
         options,
@@ -115,6 +117,8 @@ struct Emitter<'k> {
     thread: Option<Value>,
     /// What statements outside of workgroup loops have read since the threads last met.
     pending_reads: threads::Touched,
+    /// Values of lanes that wait for the others of their vector, by the statement that stores them.
+    waiting: HashMap<*const Stmt, Vec<Value>>,
     private_bytes: u64,
     shared_bytes: u64,
     /// Loops around the statement that is being written.
@@ -124,6 +128,7 @@ struct Emitter<'k> {
 impl<'k> Emitter<'k> {
     fn kernel(mut self, grid: &Grid<'k>, slabs: &[u32]) -> Checked<Emitted> {
         self.check_threads(grid)?;
+        self.check_types()?;
         self.check_nodes()?;
         self.bind(slabs);
         let threads = grid.threads.unwrap_or(self.options.threads.clamp(1, self.most_threads()));
@@ -152,6 +157,20 @@ impl<'k> Emitter<'k> {
                 refuse("workgroup loops", format!("they take {threads} threads, the most are {most}"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Values of 64 bits are held by types of that size, if only to be moved.
+    fn check_types(&self) -> Checked {
+        let nodes = self.routine.nodes.iter().map(|decl| decl.dtype);
+        let locals = self.locals.values().map(|decl| decl.dtype);
+        let lacks = |d: &DType| d.size_bytes() == 8 && !self.caps.arithmetic.contains(*d);
+        match nodes.chain(locals).find(lacks) {
+            None => Ok(()),
+            Some(dtype) => refuse(
+                dtype.to_string(),
+                format!("{} has no numbers of this type; a device with the feature has", self.caps.target),
+            ),
         }
     }
 
@@ -202,10 +221,13 @@ impl<'k> Emitter<'k> {
                 self.symbols.push(value);
             }
         }
+        let quads = quads::Quads::of(self.routine, &self.plan);
         for slab in 0..count {
             let atomic = (self.routine.node_refs())
                 .any(|(node, _)| slabs[node.index()] as usize == slab && self.stored_narrow.contains(&node));
-            let buffer = self.b.slab(&format!("slab_{slab}"), slab as u32 + 1, Ty::U32, atomic);
+            let vectors = !atomic && quads.is_vectors(|node| slabs[node.index()] as usize == slab);
+            let ty = if vectors { Ty::U32x4 } else { Ty::U32 };
+            let buffer = self.b.slab(&format!("slab_{slab}"), slab as u32 + 1, ty, atomic);
             self.slabs.push(buffer);
         }
     }

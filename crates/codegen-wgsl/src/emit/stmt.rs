@@ -131,7 +131,12 @@ impl<'k> Emitter<'k> {
             Stmt::Set { node, index, value } => {
                 self.check_store(stmt)?;
                 let (value, _) = self.expr(value)?;
-                let value = self.value(value);
+                let slab = self.slabs[self.params[node.index()].slab];
+                if self.b.is_vectors(slab) && self.routine.node(*node).dtype.size_bytes() == 4 {
+                    let value = self.value(value);
+                    self.store_lane(stmt, *node, index, value);
+                    return Ok(());
+                }
                 let element = self.element(*node, index);
                 self.store(*node, element, value);
                 Ok(())
@@ -144,9 +149,8 @@ impl<'k> Emitter<'k> {
                 self.check_store(stmt)?;
                 let (at, inside) = self.computed_index("scatter", *node, *axis, at)?;
                 let (value, _) = self.expr(value)?;
-                let value = self.value(value);
                 self.b.open();
-                let element = self.element(*node, index);
+                let element = self.numbered_element(*node, index);
                 let element = self.further(element, at, self.stride(*node, *axis));
                 self.store(*node, element, value);
                 let accept = self.b.close();

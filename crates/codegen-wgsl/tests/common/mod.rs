@@ -1,7 +1,7 @@
 //! What tests share: a device that has every type, and a second opinion on texts.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use codegen_core::{Caps, KernelAbi, Param};
+use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
 use codegen_wgsl::baseline_caps;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use tnode::DType;
@@ -31,4 +31,27 @@ pub(crate) fn parse_back(wgsl: &str, caps: &Caps) -> Result<naga::Module, String
         .validate(&module)
         .map_err(|e| e.emit_to_string(wgsl))?;
     Ok(module)
+}
+
+/// A routine as one kernel, without the scheduler: what it declares is what it launches.
+pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
+    let routine = lowered_ir::text::parse(text).expect("the text is valid");
+    lowered_ir::verify::verify(&routine).expect("the routine is verified");
+    let ir = codegen_core::legalise(&routine, caps).expect("the target has the operations");
+    let node = |decl: &lowered_ir::ir::NodeDecl| Param::Node {
+        access: Access::ReadWrite,
+        bytes: decl.dims.iter().product::<usize>() * decl.dtype.size_bytes(),
+    };
+    let symbol = |symbol: &lowered_ir::ir::Symbol| Param::StaticIndex { range: symbol.range };
+    let params = ir.nodes.iter().map(node).chain(ir.symbols.iter().map(symbol)).collect();
+    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let abi = KernelAbi {
+        name: ir.name.clone(),
+        params,
+        launch,
+        scratch_bytes: 0,
+        log: [].into(),
+        cost: codegen_core::Cost::default(),
+    };
+    Kernel { ir, abi }
 }

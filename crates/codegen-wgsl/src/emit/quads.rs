@@ -1,0 +1,139 @@
+//! Slabs as vectors of four words: where all stores into a slab are whole vectors, and some accesses run along the lanes of a vector
+//! loop, four lanes read and write a vector at once.
+//!
+//! A store into one lane of a vector may touch the others, which may be another thread's, so one such store keeps a slab to words.
+//! Offsets in slabs are multiples of four words, so that the index alone says where vectors begin.
+
+use std::collections::BTreeSet;
+
+use lowered_ir::ir::{Affine, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Stmt, walk};
+
+use super::Emitter;
+use crate::builder::{Ty, Value};
+use crate::plan::Plan;
+
+/// How a kernel's nodes are accessed.
+#[derive(Debug, Default)]
+pub(super) struct Quads {
+    /// Nodes that vectors are read from or stored into.
+    along: BTreeSet<NodeRef>,
+    /// Nodes that something less than a vector is stored into.
+    scattered: BTreeSet<NodeRef>,
+}
+
+impl Quads {
+    pub(super) fn of(routine: &Routine, plan: &Plan) -> Quads {
+        let mut quads = Quads::default();
+        quads.block(routine, plan, &routine.body, None);
+        quads
+    }
+
+    /// Whether the slab that holds these nodes is made of vectors.
+    pub(super) fn is_vectors(&self, holds: impl Fn(NodeRef) -> bool) -> bool {
+        self.along.iter().any(|&node| holds(node)) && !self.scattered.iter().any(|&node| holds(node))
+    }
+
+    fn block(&mut self, routine: &Routine, plan: &Plan, block: &[Stmt], lanes: Option<LoopId>) {
+        for (at, stmt) in block.iter().enumerate() {
+            for value in stmt.values() {
+                self.reads(routine, value, lanes);
+            }
+            match stmt {
+                Stmt::For { var, hi, kind, body, .. } => {
+                    let fits = *kind == LoopKind::Vector && plan.repeated.contains(var) && hi.limit % 4 == 0;
+                    self.block(routine, plan, body, fits.then_some(*var));
+                }
+                Stmt::Set { node, index, .. } => {
+                    let whole = routine.node(*node).dtype.size_bytes() == 16
+                        || is_along(routine, *node, index, lanes) && is_last_mention(block, at, *node);
+                    if whole {
+                        self.along.insert(*node)
+                    } else {
+                        self.scattered.insert(*node)
+                    };
+                }
+                Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
+                    self.scattered.insert(*node);
+                }
+                Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
+            }
+        }
+    }
+
+    fn reads(&mut self, routine: &Routine, value: &Expr, lanes: Option<LoopId>) {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::Get { node, index } | Expr::GetMerge { node, index } = e
+                && is_along(routine, *node, index, lanes)
+            {
+                self.along.insert(*node);
+            }
+        });
+    }
+}
+
+/// Whether the lanes of a vector loop are neighbours in memory, and its first lane lies where a vector begins.
+fn is_along(routine: &Routine, node: NodeRef, index: &Indices, lanes: Option<LoopId>) -> bool {
+    let (Some(var), decl) = (lanes, routine.node(node)) else { return false };
+    let flat = Emitter::flat(index, &decl.dims);
+    let rest = |(v, factor): &(lowered_ir::ir::Var, i64)| *v == var.into() || factor % 4 == 0;
+    decl.dtype.size_bytes() == 4
+        && flat.coefficient(var) == 1
+        && flat.offset() % 4 == 0
+        && flat.terms().iter().all(rest)
+}
+
+/// Whether nothing after a store mentions the node, and no other store does, so that it may wait for the other lanes.
+fn is_last_mention(block: &[Stmt], at: usize, node: NodeRef) -> bool {
+    let stores = |stmt: &Stmt| matches!(stmt, Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n } if *n == node);
+    let mut mentions = block.iter().filter(|stmt| stores(stmt)).count() > 1;
+    walk::each_value(&block[at + 1..], &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            mentions |= matches!(
+                e,
+                Expr::Get { node: n, .. } | Expr::GetGuarded { node: n, .. } | Expr::GetDynamic { node: n, .. } if *n == node
+            );
+        });
+    });
+    !mentions
+}
+
+impl<'k> Emitter<'k> {
+    /// The vector of a slab of vectors, and the lane in it, where an element of four bytes lies; `None` where that is not known.
+    pub(super) fn vector_of(&mut self, node: NodeRef, flat: &Affine) -> Option<(Value, u32)> {
+        let param = self.params[node.index()];
+        if !self.b.is_vectors(self.slabs[param.slab]) || self.routine.node(node).dtype.size_bytes() != 4 {
+            return None;
+        }
+        let (terms, offset) = self.run_time_part(flat);
+        if terms.terms().iter().any(|(_, factor)| factor % 4 != 0) {
+            return None;
+        }
+        let mut quarter = Affine::constant(offset.div_euclid(4));
+        terms.terms().iter().for_each(|&(var, factor)| quarter.add_term(var, factor / 4));
+        let index = self.index(&quarter);
+        Some((self.vector_at(node, index), offset.rem_euclid(4) as u32))
+    }
+
+    /// The vector of a slab that is so many vectors behind a node's beginning.
+    pub(super) fn vector_at(&mut self, node: NodeRef, index: Value) -> Value {
+        let two = self.b.u32(2);
+        let base = self.b.binary(naga::BinaryOperator::ShiftRight, self.params[node.index()].offset, two);
+        let index = self.b.convert(Ty::U32, index);
+        self.b.binary(naga::BinaryOperator::Add, base, index)
+    }
+
+    /// Stores one lane of a vector with the three before it, once it is the last.
+    pub(super) fn store_lane(&mut self, stmt: &'k Stmt, node: NodeRef, index: &Indices, value: Value) {
+        let word = self.b.bitcast(Ty::U32, value);
+        let waiting = self.waiting.entry(std::ptr::from_ref(stmt)).or_default();
+        waiting.push(word);
+        let &[a, b, c, d] = waiting.as_slice() else { return };
+        waiting.clear();
+        let flat = Self::flat(index, &self.routine.node(node).dims);
+        if let Some((vector, _)) = self.vector_of(node, &flat) {
+            let lanes = self.b.lanes([a, b, c, d]);
+            let place = self.b.word(self.slabs[self.params[node.index()].slab], vector);
+            self.b.store(place, lanes);
+        }
+    }
+}
