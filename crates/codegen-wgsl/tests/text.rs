@@ -121,6 +121,25 @@ routine @quads strict {
     assert!(text.contains("slab_0_: array<vec4<u32>>") && text.contains("slab_1_: array<u32>"), "{text}");
 }
 
+/// Compilers of shaders compute constants, and refuse those that overflow.
+#[test]
+fn constants_are_computed_before_compilers_see_them() {
+    let text = r#"
+routine @constants strict {
+  node %0 "x" f32[3, 7] on_device
+  node %1 "y" i32[8] on_device
+  %0[0, 0] := gather(%0[{-1i32}, 2], 1.5f32)
+  %0[0, 1] := gather(%0[{2i32}, 2], nanf32) / 0.0f32
+  %0[0, 2] := 3e38f32 * 10.0f32
+  scatter %0[{-5i32}, 1] := 1.0f32
+  %1[0] := 2147483647i32 + 1i32
+  %1[1] := shl(-2147483648i32, 33i32) % 0i32
+  %1[2] := convert i32(-inff32)
+  %1[3] := bitcast i32(0x00000001:f32)
+}"#;
+    check(text, &[0, 1], &expect_file!["text/constants.wgsl"]);
+}
+
 #[test]
 fn every_language_of_a_kernel() {
     let rendered = rendered(&kernel(DOUBLE), &[0, 1]);

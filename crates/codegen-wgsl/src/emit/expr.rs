@@ -154,34 +154,40 @@ impl Emitter<'_> {
         otherwise: &Expr,
     ) -> Checked<Typed> {
         let dtype = self.routine.node(node).dtype;
-        let (at, inside) = self.computed_index("gather", node, axis, at)?;
+        let at = self.computed_index("gather", node, axis, at)?;
         let (other, _) = self.expr(otherwise)?;
-        if self.routine.node(node).dims.contains(&0) {
-            return Ok((other, dtype));
-        }
+        let is_empty = self.routine.node(node).dims.contains(&0);
+        let Some((at, inside)) = at.filter(|_| !is_empty) else { return Ok((other, dtype)) };
         let element = self.numbered_element(node, index);
         let element = self.further(element, at, self.stride(node, axis));
         let element = self.guarded_element(inside, element);
         Ok((Operand::Computed(self.read_where(inside, node, element, other)), dtype))
     }
 
-    /// A computed index as `u32`, and whether it is inside of its dimension: negative ones are great numbers.
+    /// A computed index as `u32`, and whether it is inside of its dimension: negative ones are great numbers. `None` for one that is
+    /// known to be outside.
     pub(super) fn computed_index(
         &mut self,
         op: &str,
         node: NodeRef,
         axis: usize,
         at: &Expr,
-    ) -> Checked<(Value, Value)> {
+    ) -> Checked<Option<(Value, Value)>> {
         let (at, dtype) = self.expr(at)?;
         if dtype != DType::I32 {
             return refuse(format!("{op} at {dtype}"), "legalisation makes computed indices `i32`");
         }
+        let dim = self.routine.node(node).dims[axis] as u32;
+        if let Operand::Known(at) = at {
+            // Compilers refuse constants that overflow, as the address of an element outside may.
+            let at = at.bits() as u32;
+            return Ok((at < dim).then(|| (self.b.u32(at), self.b.bits(Ty::Bool, 1))));
+        }
         let at = self.value(at);
         let at = self.b.bitcast(Ty::U32, at);
-        let dim = self.b.u32(self.routine.node(node).dims[axis] as u32);
+        let dim = self.b.u32(dim);
         let inside = self.b.binary(naga::BinaryOperator::Less, at, dim);
-        Ok((at, inside))
+        Ok(Some((at, inside)))
     }
 
     /// Elements from one index of a dimension to the next.

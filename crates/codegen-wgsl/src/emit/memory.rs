@@ -79,8 +79,13 @@ impl Emitter<'_> {
     /// `element + step * at`.
     pub(super) fn further(&mut self, element: Element, at: Value, step: u32) -> Element {
         let base = self.element_value(element);
-        let step = self.b.u32(step);
-        let moved = self.b.binary(Op::Multiply, at, step);
+        let moved = match step {
+            1 => at,
+            _ => {
+                let step = self.b.u32(step);
+                self.b.binary(Op::Multiply, at, step)
+            }
+        };
         Element::Computed(self.b.binary(Op::Add, base, moved))
     }
 

@@ -147,8 +147,9 @@ impl<'k> Emitter<'k> {
             ),
             Stmt::SetDynamic { node, index, axis, at, op: None, value } => {
                 self.check_store(stmt)?;
-                let (at, inside) = self.computed_index("scatter", *node, *axis, at)?;
+                let at = self.computed_index("scatter", *node, *axis, at)?;
                 let (value, _) = self.expr(value)?;
+                let Some((at, inside)) = at else { return Ok(()) };
                 self.b.open();
                 let element = self.numbered_element(*node, index);
                 let element = self.further(element, at, self.stride(*node, *axis));

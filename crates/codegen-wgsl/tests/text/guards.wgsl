@@ -60,39 +60,39 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         let _e75 = slab_1_[(at_1_ + u32(i0_))];
         let _e77 = bitcast<u32>(bitcast<i32>(_e75));
         let _e78 = (_e77 < 8u);
-        let _e84 = slab_0_[(at_0_ + select(0u, (0u + (_e77 * 1u)), _e78))];
-        let _e87 = select(0.5f, bitcast<f32>(_e84), _e78);
-        let _e89 = bitcast<u32>(_e87);
-        let _e92 = (_e89 & 2147483647u);
-        let _e93 = (bitcast<u32>(3f) & 2147483647u);
-        let _e96 = (_e92 & 8388607u);
-        let _e100 = (_e93 & 8388607u);
-        let _e104 = max(select(_e100, (_e100 | 8388608u), (_e93 >= 8388608u)), 1u);
-        let _e109 = max((_e93 >> 23u), 1u);
-        rest = (select(_e96, (_e96 | 8388608u), (_e92 >= 8388608u)) % _e104);
-        let _e113 = (_e92 < _e93);
-        steps = select((max((_e92 >> 23u), 1u) - _e109), 0u, _e113);
+        let _e83 = slab_0_[(at_0_ + select(0u, (0u + _e77), _e78))];
+        let _e86 = select(0.5f, bitcast<f32>(_e83), _e78);
+        let _e88 = bitcast<u32>(_e86);
+        let _e91 = (_e88 & 2147483647u);
+        let _e92 = (bitcast<u32>(3f) & 2147483647u);
+        let _e95 = (_e91 & 8388607u);
+        let _e99 = (_e92 & 8388607u);
+        let _e103 = max(select(_e99, (_e99 | 8388608u), (_e92 >= 8388608u)), 1u);
+        let _e108 = max((_e92 >> 23u), 1u);
+        rest = (select(_e95, (_e95 | 8388608u), (_e91 >= 8388608u)) % _e103);
+        let _e112 = (_e91 < _e92);
+        steps = select((max((_e91 >> 23u), 1u) - _e108), 0u, _e112);
         loop {
-            let _e116 = steps;
-            if (_e116 > 0u) {
+            let _e115 = steps;
+            if (_e115 > 0u) {
             } else {
                 break;
             }
-            let _e118 = min(_e116, 8u);
-            let _e119 = rest;
-            rest = ((_e119 << _e118) % _e104);
-            steps = (_e116 - _e118);
+            let _e117 = min(_e115, 8u);
+            let _e118 = rest;
+            rest = ((_e118 << _e117) % _e103);
+            steps = (_e115 - _e117);
         }
-        let _e123 = rest;
-        let _e125 = bitcast<u32>(f32(_e123));
-        let _e128 = ((_e125 >> 23u) + _e109);
-        let _e147 = bits_1;
+        let _e122 = rest;
+        let _e124 = bitcast<u32>(f32(_e122));
+        let _e127 = ((_e124 >> 23u) + _e108);
+        let _e146 = bits_1;
         if (_e72 < 8u) {
-            slab_0_[(at_2_ + (0u + (_e72 * 1u)))] = bitcast<u32>(select(select(bitcast<f32>((select(select((_e123 << min((_e109 - 1u), 23u)), (((_e128 - 150u) << 23u) | (_e125 & 8388607u)), (_e128 > 150u)), 0u, (_e123 == 0u)) | (_e89 & 2147483648u))), _e87, _e113), bitcast<f32>(_e147), (((_e93 == 0u) | (_e92 >= 2139095040u)) | (_e93 > 2139095040u))));
+            slab_0_[(at_2_ + (0u + _e72))] = bitcast<u32>(select(select(bitcast<f32>((select(select((_e122 << min((_e108 - 1u), 23u)), (((_e127 - 150u) << 23u) | (_e124 & 8388607u)), (_e127 > 150u)), 0u, (_e122 == 0u)) | (_e88 & 2147483648u))), _e86, _e112), bitcast<f32>(_e146), (((_e92 == 0u) | (_e91 >= 2139095040u)) | (_e92 > 2139095040u))));
         }
         continuing {
-            let _e160 = i0_next;
-            i0_next = (_e160 + 1i);
+            let _e158 = i0_next;
+            i0_next = (_e158 + 1i);
         }
     }
 }
