@@ -205,7 +205,7 @@ pub fn schedule_traced(
 
 /// The least that makes kernels of an optimised, verified routine: local nodes get their zeros, operations that the target lacks
 /// are rewritten, and that is one kernel. Nothing is reordered, so routines that log are scheduled like this, and every class of
-/// routine gives the bits of class `Strict`; `on_pass` as in [`schedule_traced`].
+/// routine gives the bits of class `Strict`; on a GPU one thread does it all. `on_pass` as in [`schedule_traced`].
 ///
 /// # Errors
 ///
@@ -218,6 +218,9 @@ pub fn schedule_serial(
     refuse_virtual(routine)?;
     let fresh = fresh_nodes(routine);
     let mut routine = routine.clone();
+    if caps.workgroups.is_some() {
+        gpu::plain(&mut routine);
+    }
     locals::initialize(&mut routine);
     on_pass("locals", &routine);
     if !has_everything(caps) {

@@ -1,8 +1,12 @@
 //! Random routines, optimised, keep their bits through the scheduler, step by step.
 
 use super::common::{Case, on_gpu, steps};
-use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
-use lowered_ir::ir::Numerics;
+use filetests::generate::{
+    bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_seed, routine_from_seed,
+};
+use lowered_ir::assign::text::parse;
+use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
 use tnode::MemoryMode;
 
@@ -35,4 +39,30 @@ fn random_routines_keep_their_bits_through_every_step() {
         }
     }
     assert!(count > 300, "only {count} routines could be optimised");
+}
+
+#[test]
+fn random_programs_keep_their_bits_on_a_gpu() {
+    let mut count = 0;
+    for seed in 0..60 {
+        let program = program_from_seed(seed, 300);
+        let assignments = parse(&program.text, &program.nodes).unwrap();
+        let options = LowerOptions { numerics: Numerics::Strict, ..LowerOptions::default() };
+        let Ok(lowered) = lower(&assignments, &options) else { continue };
+        let Ok(optimized) = optimize(lowered.routine, &Settings::default()) else { continue };
+        let routine = optimized.routine;
+        let mut memory = memory_from_bytes(&routine, &bytes_of_seed(seed, 4096));
+        for (bytes, node) in memory.nodes.iter_mut().zip(&routine.nodes) {
+            if node.mode.mode() == Some(MemoryMode::Local) {
+                bytes.fill(0);
+            }
+        }
+        let bindings = bindings_from_bytes(&routine, &bytes_of_seed(seed, 4096));
+        for numerics in [Numerics::Strict, Numerics::Fast] {
+            let routine = Routine { numerics, ..routine.clone() };
+            on_gpu(&Case { routine, memory: memory.clone(), bindings: bindings.clone() });
+        }
+        count += 1;
+    }
+    assert!(count > 40, "only {count} programs could be optimised");
 }

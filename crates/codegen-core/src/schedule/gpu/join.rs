@@ -13,7 +13,7 @@ use lowered_ir::ir::{Routine, Stmt};
 use super::super::fuse;
 use super::super::nest::{Loop, Nest};
 use super::chain::is_contraction;
-use super::{Gpu, team};
+use super::{Gpu, sink, team};
 use crate::caps::Workgroups;
 
 /// Rows that fill a GPU with a workgroup each.
@@ -21,9 +21,10 @@ const MANY_ROWS: i64 = 1024;
 /// Elements of a row that one workgroup does about as soon as many would.
 const SHORT_ROW: i64 = 8192;
 
-/// Fuses neighbouring nests.
+/// Fuses neighbouring nests, after moving the scalars that they share into them.
 pub(in super::super) fn join(routine: &mut Routine, workgroups: Workgroups) {
-    let gpu = Gpu::of(routine, workgroups);
+    let mut gpu = Gpu::of(routine, workgroups);
+    sink::sink(routine, &mut gpu);
     fuse::fuse_where(routine, &|first, second, joined| is_joined(&gpu, first, second, joined));
 }
 

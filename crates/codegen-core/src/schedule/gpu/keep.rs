@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Block, Expr, Fresh, NodeRef, Routine, Stmt, walk};
 
 use super::super::{access, is_local};
 use super::rows::is_guarded;
+use super::sink::innermost;
 
 /// Replaces such nodes by scalar locals.
 pub(super) fn in_registers(routine: &mut Routine) {
@@ -36,15 +37,6 @@ pub(super) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
         }
     }
     owners
-}
-
-/// The body of the innermost of the loops that hold just the next.
-fn innermost(stmt: &mut Stmt) -> Option<&mut Block> {
-    let Stmt::For { kind: LoopKind::Serial, body, .. } = stmt else { return None };
-    if let [Stmt::For { .. }] = body.as_slice() {
-        return body.first_mut().and_then(innermost);
-    }
-    Some(body)
 }
 
 fn is_kept(block: &[Stmt], node: NodeRef) -> bool {

@@ -6,6 +6,7 @@
 // Before.
 mod keep; // row statistics in registers
 mod plain; // serial loops
+mod sink; // scalars where they are used
 mod spill; // top-level locals as nodes
 
 // Shapes.
