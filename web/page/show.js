@@ -50,7 +50,7 @@ function showRun(run) {
 
 /** A kernel with its text to unfold, how long it took to compile, and its best time in any run. */
 function showKernel({ name, errors, ms }, kernel, best) {
-  const facts = [`${kernel.groups} workgroups`, `compiled in ${milliseconds(ms)}`];
+  const facts = [kernel.groups === 1 ? "1 workgroup" : `${kernel.groups} workgroups`, `compiled in ${milliseconds(ms)}`];
   if (best !== undefined) facts.push(`runs in ${milliseconds(best)}`);
   const summary = element("summary", "", badge(errors.length > 0 ? "fail" : "pass"), ` ${name} `, element("small", "", facts.join(", ")));
   const complaints = errors.map((error) => element("pre", "error", error));

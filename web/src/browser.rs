@@ -68,6 +68,8 @@ impl Running {
         // Its sockets go there too.
         command.env("TMPDIR", profile.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.spawn().with_context(|| format!("starting `{}`", program.display()))?;
         Ok(Running { child, profile: Some(profile) })
     }
@@ -79,10 +81,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Failing means that it has ended by itself.
+        // Its helper processes are in its group; elsewhere they end when they notice that it has. Failing means that all have ended.
+        #[cfg(unix)]
+        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.child.id())]).output();
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Its helper processes end when they notice that it has, and write into the folder until then.
+        // What is being ended may still write into the folder.
         let Some(folder) = self.profile.take().map(TempDir::keep) else { return };
         for _ in 0..100 {
             if std::fs::remove_dir_all(&folder).is_ok() || !folder.exists() {

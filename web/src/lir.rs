@@ -21,24 +21,36 @@ use crate::{
     page::{Contents, Context, Expected, Page, Run, Step},
 };
 
-/// Compiles the routines of a file that have runs, for what a code generator says a browser can do.
+/// The page of a file, for what a code generator says a browser can do.
+///
+/// # Errors
+///
+/// As [`add_file`].
+pub fn page(path: &Path, codegen: &dyn Codegen) -> Result<Page> {
+    let title = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let about = "Routines in lowered IR, compiled to WGSL and compared with the interpreter, each element as closely as WGSL promises.";
+    let mut page = Page { title, about: about.to_owned(), ..Page::default() };
+    add_file(&mut page, path, codegen)?;
+    Ok(page)
+}
+
+/// Compiles the routines of a file that have runs, and adds a context for each.
 ///
 /// # Errors
 ///
 /// Where the file cannot be read or has nothing to run, a routine or a run of it is wrong, or the target lacks something it needs.
-pub fn page(path: &Path, codegen: &dyn Codegen) -> Result<Page> {
+pub fn add_file(page: &mut Page, path: &Path, codegen: &dyn Codegen) -> Result<()> {
     let file = File::read(path).with_context(|| format!("reading `{}`", path.display()))?;
-    let title = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let about =
-        "Routines in lowered IR, compiled to WGSL and compared with the interpreter, each element as closely as WGSL promises.".to_owned();
-    let mut page = Page { title, about, source: file.source.clone(), ..Page::default() };
+    page.source.push_str(&file.source);
+    let mut runs = 0;
     for chunk in file.chunks() {
         let cases = cases(chunk, &file)?;
+        runs += cases.len();
         if !cases.is_empty() {
-            add(&mut page, &cases, codegen).with_context(|| format!("in `{}`", path.display()))?;
+            add(page, &cases, codegen).with_context(|| format!("in `{}`", path.display()))?;
         }
     }
-    if page.contexts.is_empty() {
+    if runs == 0 {
         let kinds: Vec<&str> = file.tests.iter().filter_map(|test| test.words().next()).collect();
         bail!(
             "`{}` has no `; run:` line that gives inputs and results; its kinds of test are: {}",
@@ -46,7 +58,7 @@ pub fn page(path: &Path, codegen: &dyn Codegen) -> Result<Page> {
             if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
         );
     }
-    Ok(page)
+    Ok(())
 }
 
 /// The runs of a chunk that succeed.

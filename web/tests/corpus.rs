@@ -9,11 +9,14 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use codegen_core::{Artifact, Param, Payload};
+use codegen_core::{Artifact, CodegenError, Param, Payload, ScheduleError};
 use codegen_testkit::{Outcome, compile_case};
 use filetests::RunCase;
 use lowered_ir::pipeline::{self, optimize};
-use web::page::{Kernel, Page};
+use web::{
+    lir,
+    page::{Kernel, Page},
+};
 
 /// Kernels by their text, and runs that the target does not support, with the reason.
 #[derive(Default)]
@@ -47,6 +50,40 @@ fn the_browser_accepts_every_kernel_of_the_corpus() {
     assert_eq!(outcome.status, "pass");
     // What is skipped is the exception.
     assert!(rendered.runs > 4 * rendered.skipped.len(), "{:#?}", rendered.skipped);
+}
+
+/// What the kernels compute, too: every file of the corpus with runs, in one page.
+#[test]
+fn the_corpus_passes_in_the_browser() {
+    let Some(browser) = common::browser("the_corpus_passes_in_the_browser") else { return };
+    let mut page = Page { title: "corpus".into(), ..Page::default() };
+    let mut skipped = Vec::new();
+    let with_runs = |file: &filetests::File| file.tests.iter().any(|test| test.words().next() == Some("run"));
+    for file in filetests::corpus().filter(with_runs) {
+        let name =
+            file.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&file.path).display().to_string();
+        let first = page.contexts.len();
+        if let Err(error) = lir::add_file(&mut page, &file.path, &common::codegen()) {
+            assert!(is_unsupported(&error), "{error:#}");
+            skipped.push(format!("{error:#}"));
+        }
+        for context in &mut page.contexts[first..] {
+            context.name = format!("{name} {}", context.name);
+        }
+    }
+    let outcome = common::run(&browser, &page);
+    let passed = outcome.runs.iter().filter(|run| run.status == "pass").count();
+    println!("{passed} of {} runs passed; {} files skipped", outcome.runs.len(), skipped.len());
+    println!("{skipped:#?}");
+    assert_eq!(outcome.status, "pass", "{:#?}", outcome.complaints());
+    assert_eq!(outcome.runs.len(), page.contexts.iter().map(|context| context.runs.len()).sum::<usize>());
+    assert!(passed > 60, "only {passed} runs");
+}
+
+/// Whether a routine needs what browsers do not have.
+fn is_unsupported(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ScheduleError::Illegal(_)))
+        || matches!(error.downcast_ref(), Some(CodegenError::Unsupported { .. }))
 }
 
 /// Every run, as it is written where all its nodes have memory, and optimised.

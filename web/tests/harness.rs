@@ -3,7 +3,11 @@
 
 mod common;
 
-use web::page::{Call, Contents, Context, Data, Expected, Kernel, Node, Page, Routine, Run, Score, Step};
+use std::time::Duration;
+
+use web::page::{
+    Call, Contents, Context, Data, Expected, Kernel, Node, Outcome, Page, Routine, Run, Score, Step,
+};
 
 /// `y[i] += factor · x[i]`, one element per thread, for an index as the ABI counts workgroups. Word 2 of the table is the factor.
 const SCALED: &str = "
@@ -126,6 +130,53 @@ fn a_feature_that_the_adapter_lacks_is_named() {
     let outcome = common::run(&browser, &page);
     assert_eq!(outcome.status, "error");
     assert_eq!(outcome.error.as_deref(), Some("The kernels need time-travel, which this adapter lacks."));
+}
+
+/// What the page reports in a browser in which a script has run before its own.
+fn run_after(script: &str, test: &str) -> Option<Outcome> {
+    let browser = common::browser(test)?;
+    let html = scaled(|i| 5.0 * i as f32).html().unwrap();
+    let html = html.replacen("<!-- How kernels are called. -->", &format!("<script>{script}</script>"), 1);
+    Some(browser.run(&html, Duration::from_secs(240)).unwrap())
+}
+
+#[test]
+fn a_browser_without_webgpu_is_told() {
+    let script = "Object.defineProperty(navigator, 'gpu', { value: undefined });";
+    let Some(outcome) = run_after(script, "a_browser_without_webgpu_is_told") else { return };
+    assert_eq!(outcome.status, "error");
+    assert!(outcome.error.as_deref().unwrap().contains("does not offer WebGPU"), "{outcome:?}");
+}
+
+#[test]
+fn a_lost_device_ends_the_run_with_its_reason() {
+    let script = "const submit = GPUQueue.prototype.submit;
+        const request = GPUAdapter.prototype.requestDevice;
+        let device;
+        GPUAdapter.prototype.requestDevice = async function (...args) { return device = await request.apply(this, args); };
+        GPUQueue.prototype.submit = function (...args) { submit.apply(this, args); device.destroy(); };";
+    let Some(outcome) = run_after(script, "a_lost_device_ends_the_run_with_its_reason") else { return };
+    assert_eq!((outcome.status.as_str(), outcome.runs[0].status.as_str()), ("fail", "error"));
+    let message = outcome.runs[0].error.as_deref().unwrap();
+    assert!(message.contains("was lost while running by hand, twice"), "{message}");
+}
+
+#[test]
+fn a_device_that_never_answers_is_given_up_on() {
+    let script = "const wait = setTimeout;
+        window.setTimeout = (work, ms) => wait(work, ms / 60);
+        GPUQueue.prototype.onSubmittedWorkDone = () => new Promise(() => {});";
+    let Some(outcome) = run_after(script, "a_device_that_never_answers_is_given_up_on") else { return };
+    assert_eq!(outcome.runs[0].status, "error");
+    let message = outcome.runs[0].error.as_deref().unwrap();
+    assert_eq!(message, "The device has not answered for 60 seconds while running by hand, twice.");
+}
+
+#[test]
+fn a_page_that_says_nothing_is_not_waited_for() {
+    let Some(browser) = common::browser("a_page_that_says_nothing_is_not_waited_for") else { return };
+    let error = browser.run("<p>nothing</p>", Duration::from_secs(3)).unwrap_err();
+    assert!(error.to_string().contains("has not reported within 3 seconds"), "{error}");
 }
 
 /// Every type that nodes can have, each with a value that is what is expected and one that is not.
