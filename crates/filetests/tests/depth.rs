@@ -1,7 +1,7 @@
 //! The deepest routine that the verifier accepts goes through every stage, without optimisation of this code, on the stack
 //! that a program's main thread has.
 
-use codegen_core::{Codegen, Interpreted, ScheduleOptions, schedule};
+use codegen_core::{Caps, Codegen, Interpreted, ScheduleOptions, Workgroups, check_form, schedule};
 use lowered_ir::{
     interp::{Memory, run},
     ir::Routine,
@@ -10,13 +10,18 @@ use lowered_ir::{
     verify::verify,
 };
 
-/// As many loops as may nest, around an expression as deep as may be.
+/// The deepest routine.
 fn deepest() -> Routine {
-    let open: String = (0..MAX_NESTING).map(|i| format!("for i{i} in 0..1 {{\n")).collect();
+    deep(1)
+}
+
+/// As many loops as may nest, of so many iterations each, around an expression as deep as may be.
+fn deep(extent: usize) -> Routine {
+    let open: String = (0..MAX_NESTING).map(|i| format!("for i{i} in 0..{extent} {{\n")).collect();
     let levels = MAX_NESTING - 2;
     let value =
         format!("{}%0[i0]{}", "where(%0[i0] < %0[i1], %0[i2] * %0[i3], ".repeat(levels), ")".repeat(levels));
-    let nodes = "node %0 \"x\" f32[1] on_device node %1 \"y\" f32[1] on_device";
+    let nodes = format!("node %0 \"x\" f32[{extent}] on_device node %1 \"y\" f32[{extent}] on_device");
     let text =
         format!("routine @deepest {{ {nodes} {open} %1[i255] := {value} {} }}", "}".repeat(MAX_NESTING));
     parse(&text).expect("a routine")
@@ -55,10 +60,25 @@ fn the_deepest_routine_is_optimised() {
 #[test]
 fn the_deepest_routine_is_scheduled() {
     on_main_stack(|routine| {
-        let caps = codegen_core::Caps { vector_bytes: 16, threads: 2, ..Interpreted::new().caps().clone() };
+        let caps = Caps { vector_bytes: 16, threads: 2, ..Interpreted::new().caps().clone() };
         let codegen = Interpreted::of_target(caps);
         let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("schedules");
         assert!(scheduled.kernels.iter().all(|kernel| verify(&kernel.ir).is_ok()));
         assert!(codegen.compile(&scheduled).is_ok());
+    });
+}
+
+#[test]
+fn the_deepest_routines_are_scheduled_for_workgroups() {
+    on_main_stack(|routine| {
+        let workgroups = Workgroups { threads: 256, memory_bytes: 16_384 };
+        let caps = Caps { workgroups: Some(workgroups), ..Interpreted::new().caps().clone() };
+        for routine in [routine, deep(2)] {
+            let scheduled = schedule(&routine, &caps, &ScheduleOptions::default()).expect("schedules");
+            for kernel in &scheduled.kernels {
+                assert_eq!(verify(&kernel.ir), Ok(()));
+                assert_eq!(check_form(&kernel.ir, workgroups), Ok(()));
+            }
+        }
     });
 }

@@ -28,6 +28,7 @@ use std::collections::BTreeSet;
 use lowered_ir::ir::{
     Affine, Block, Expr, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt,
 };
+use lowered_ir::verify::Limits;
 use smallvec::smallvec;
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Scalar};
 
@@ -66,7 +67,9 @@ pub(super) fn distribute(routine: &mut Routine, workgroups: Workgroups) {
     for (at, stmt) in std::mem::take(&mut routine.body).into_iter().enumerate() {
         let own = owners.iter().filter(|(_, owner)| **owner == Some(at)).map(|(node, _)| *node);
         gpu.owned = own.filter(|node| is_local(&gpu.nodes[node.index()])).collect();
-        body.extend(gpu.statement(stmt));
+        let shared = gpu.statement(stmt.clone());
+        // Loops of threads come on top of those that there are.
+        if depth(&shared) <= Limits::default().nesting { body.extend(shared) } else { body.push(stmt) }
     }
     routine.body = body;
     routine.nodes = gpu.nodes;
@@ -162,6 +165,15 @@ impl Gpu {
         self.names.note(&nest);
         nest.pop().unwrap_or(Stmt::Zero { node })
     }
+}
+
+/// How deep loops nest.
+fn depth(block: &[Stmt]) -> usize {
+    let each = block.iter().map(|stmt| match stmt {
+        Stmt::For { body, .. } => 1 + depth(body),
+        _ => 0,
+    });
+    each.max().unwrap_or(0)
 }
 
 /// Parallel loops around a body, the first outermost.

@@ -17,6 +17,9 @@ pub(super) const WORTH_SHARING: i64 = 32;
 /// Rows from which threads beside each other that each do a row of their own, in steps with the others, fill a GPU.
 const MANY_COLUMNS: i64 = 256;
 
+/// Loops of a nest from which it is not worth asking what is independent within some of them.
+const DEEP: usize = 8;
+
 /// The nest as a kernel of workgroups, where that is worth it.
 pub(super) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     let (rows, rest) = gpu.independent(nest);
@@ -46,9 +49,11 @@ pub(super) fn widest(gpu: &Gpu, body: &[Stmt]) -> i64 {
         if let Some(chain) = Chain::of(stmt, gpu) {
             return if gpu.fast { chain.len() } else { 1 };
         }
-        let free = Nest::of(stmt).map_or(Vec::new(), |nest| gpu.independent(&nest).0);
+        let Some(nest) = Nest::of(stmt) else { return 1 };
+        let free = gpu.independent(&nest).0;
         if free.is_empty() {
-            return widest(gpu, body);
+            // Deep nests are asked once, not at every depth.
+            return widest(gpu, if nest.loops.len() > DEEP { &nest.body } else { body });
         }
         free.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul)
     });
