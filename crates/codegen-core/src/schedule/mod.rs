@@ -5,7 +5,8 @@
 //!
 //! # Numerics
 //!
-//! One step, `numerics`, decides every bit; those after it keep them. What each numeric class promises:
+//! One step, `numerics`, decides every bit; those after it keep them. On targets with workgroups it leaves the order of reductions to the
+//! step `grid`, which shares them out. What each numeric class promises:
 //!
 #![doc = include_str!("numerics.md")]
 
@@ -159,7 +160,7 @@ pub fn schedule_traced(
     normalize::normalize(&mut routine.body);
     on_pass("normalize", &routine);
 
-    // From here on the order written determines every bit, and no step changes one.
+    // From here on the order written determines every bit, and no step changes one but for the reductions of a GPU.
     numerics::make_explicit(&mut routine, options.fma, caps);
     on_pass("numerics", &routine);
 
