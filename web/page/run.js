@@ -143,14 +143,20 @@ async function attempt(device, compiled, context, run, data) {
 const kernelsOf = (context, run) =>
   run.steps.flatMap(({ routine }) => context.routines[routine].calls.map((call) => call.kernel));
 
+/** An adapter's name, and that it is software where it is: its times say nothing about hardware. */
+function nameOf({ vendor, architecture, device, description, isFallbackAdapter }) {
+  const name = [vendor, architecture, device, description].filter((part) => part).join(" ") || "not named";
+  const isSoftware = isFallbackAdapter || /swiftshader|llvmpipe|lavapipe|warp/i.test(name);
+  return isSoftware ? `${name} (software: its times say nothing about hardware)` : name;
+}
+
 /** Does everything and gives the outcome. `progress` is told what is being done. */
 async function judge(page, progress) {
   const start = now();
   const result = { status: "error", title: page.title, adapter: "", error: null, kernels: [], runs: [], seconds: 0 };
   try {
     const { adapter, device } = await openDevice(page.features);
-    const { vendor, architecture, device: model, description } = adapter.info;
-    result.adapter = [vendor, architecture, model, description].filter((part) => part).join(" ") || "not named";
+    result.adapter = nameOf(adapter.info);
     const compiled = await compileAll(device, page.kernels, (done, all) => progress(`compiling kernel ${done} of ${all}`));
     result.kernels = compiled.map(({ kernel, errors, ms }) => ({ name: kernel.name, errors, ms }));
     const all = page.contexts.reduce((sum, context) => sum + context.runs.length, 0);
