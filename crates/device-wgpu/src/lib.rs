@@ -58,6 +58,9 @@ mod timing; // how long kernels take
 
 mod gpu; // wgpu, with its errors as values
 
+#[cfg(test)]
+mod failures; // tests of tasks that fail
+
 pub use crate::{
     adapter::{AdapterChoice, AdapterInfo, AdapterKind, OpenError, adapters},
     device::{Config, WgpuDevice},

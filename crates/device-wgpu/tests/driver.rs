@@ -206,6 +206,21 @@ fn pools_share_slabs_and_large_ones_have_their_own() {
 }
 
 #[test]
+fn memory_that_pending_tasks_hold_is_waited_for() {
+    let Some(driver) = open(&Config { memory_limit: Some(1000), ..Config::default() }) else { return };
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 600).unwrap();
+    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+    launch(&driver, &stream, &bound, &[]);
+    driver.free_pool(PoolId(1));
+    assert!(matches!(driver.alloc_pool(PoolId(2), 600), Err(DriverError::OutOfMemory { used: 600, .. })));
+    launch(&driver, &stream, &bound, &[]);
+    drop(bound);
+    driver.alloc_pool(PoolId(2), 600).unwrap();
+    assert_eq!(driver.used_memory(), 600);
+}
+
+#[test]
 fn a_kernel_reaches_several_slabs_and_no_more_than_the_device_binds() {
     let config = Config { binding_bytes: Some(1 << 20), storage_buffers: Some(4), ..Config::default() };
     let Some(driver) = open(&config) else { return };
@@ -319,7 +334,7 @@ fn what_does_not_fit_is_refused() {
 fn kernels_are_timed_by_the_device() {
     let Some(driver) = open(&Config::default()) else { return };
     if properties(&driver)["has_clock"] != "true" {
-        return skip("the adapter has no timestamps");
+        return skip("kernels_are_timed_by_the_device", "the adapter has no timestamps");
     }
     let stream = stream(&driver, 0);
     driver.alloc_pool(PoolId(1), 4).unwrap();
@@ -346,14 +361,14 @@ fn kernels_are_timed_by_the_device() {
 fn adapters_are_listed_and_chosen() {
     let found = adapters();
     if found.is_empty() {
-        return skip("no adapter");
+        return skip("adapters_are_listed_and_chosen", "no adapter");
     }
     for (index, info) in found.iter().enumerate() {
         assert_eq!(info.index, index);
         let config = Config { adapter: AdapterChoice::Index(index), ..Config::default() };
         let driver = open(&config).unwrap();
         assert_eq!((driver.adapter(), driver.is_software()), (info, info.is_software()));
-        assert_eq!(properties(&driver)["is_software"], info.is_software().to_string());
+        assert_eq!(properties(&driver)["software"], info.is_software().to_string());
     }
     let part = found[0].name.chars().take(4).collect::<String>().to_uppercase();
     let config = Config { adapter: AdapterChoice::Name(part), ..Config::default() };

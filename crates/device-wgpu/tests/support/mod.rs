@@ -5,48 +5,43 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, OnceLock},
+    thread,
 };
 
 use codegen_core::{
     Access, Artifact, Code, CodegenError, Cost, KernelAbi, KernelCall, Launch, Param, Payload,
     ScheduledRoutine, Shader, ShaderModule, Slot, Temp,
 };
+use codegen_testkit::gpu::or_skip;
 use device_runtime::{Context, Device, Location, PoolId};
 use device_wgpu::{Config, OpenError, WgpuDevice};
 use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
 use tnode::{DType, HostArray, TensorNode};
 
-/// Opens a device, or skips the test where the machine has none; with `REQUIRE_GPU_TOOLS=1` that is a failure.
+/// Opens a device, or skips the test where the machine has none.
 pub fn open(config: &Config) -> Option<Arc<WgpuDevice>> {
     match WgpuDevice::open(config) {
-        Ok(driver) => Some(Arc::new(driver)),
-        Err(error @ OpenError::NoAdapter { .. }) => {
-            skip(&error.to_string());
-            None
-        }
-        Err(error) => panic!("{error}"),
+        Err(error @ OpenError::NoAdapter { .. }) => or_skip(&test(), Err(error)),
+        opened => Some(Arc::new(opened.unwrap())),
     }
 }
 
-/// Says that a test was skipped, and why.
-pub fn skip(why: &str) {
-    static SKIPPED: AtomicUsize = AtomicUsize::new(0);
-    assert!(std::env::var("REQUIRE_GPU_TOOLS").as_deref() != Ok("1"), "REQUIRE_GPU_TOOLS=1, but {why}");
-    eprintln!("skipped ({} of this program): {why}", SKIPPED.fetch_add(1, Ordering::Relaxed) + 1);
+/// Skips a test.
+pub fn skip(test: &str, why: &str) {
+    let _: Option<()> = or_skip(test, Err(why));
+}
+
+/// The test that runs on this thread.
+fn test() -> String {
+    thread::current().name().unwrap_or("a test").to_owned()
 }
 
 /// The device that the tests of one program share, for those that do not look at its memory: making one takes a while.
 pub fn shared() -> Option<Device> {
     static SHARED: OnceLock<Option<Device>> = OnceLock::new();
     let device = SHARED.get_or_init(|| open(&Config::default()).map(|driver| device(&driver)));
-    if device.is_none() {
-        skip("no adapter");
-    }
-    device.clone()
+    or_skip(&test(), device.clone().ok_or("no adapter"))
 }
 
 pub fn device(driver: &Arc<WgpuDevice>) -> Device {
