@@ -61,6 +61,7 @@ const BACKENDS: &[Entry] = &[
         about: "the definition of the IR, slow, on the caller's thread",
         open: interpreter,
     },
+    Entry { name: "wgpu", about: "a GPU through Vulkan or what else the platform has", open: wgpu },
 ];
 
 impl Backend {
@@ -69,7 +70,8 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Unknown`] lists the backends there are; [`OpenError::NotBuilt`] names the missing feature.
+    /// [`OpenError::Unknown`] lists the backends there are; [`OpenError::NotBuilt`] names the missing feature; where no adapter fits,
+    /// the error lists those there are.
     pub fn open(name: &str) -> Result<Backend, OpenError> {
         let Loaded { settings, unknown, .. } = Settings::load()?;
         for key in unknown {
@@ -250,5 +252,21 @@ fn native(settings: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
 
 #[cfg(not(feature = "cranelift"))]
 fn native(_: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
-    Err(OpenError::NotBuilt { feature: "cranelift" })
+    Err(OpenError::NotBuilt { what: "native code generator", feature: "cranelift" })
+}
+
+/// Shaders and a GPU. Pools are what one binding reaches, so that a node beyond that is an error that names it.
+#[cfg(feature = "wgpu")]
+fn wgpu(settings: &Settings) -> Result<Halves, OpenError> {
+    let adapter = settings.wgpu_adapter.parse().unwrap_or_default();
+    let driver = device_wgpu::WgpuDevice::open(&device_wgpu::Config { adapter, ..Default::default() })?;
+    driver.initialize(settings.stream_strategy());
+    let codegen = codegen_wgsl::wgsl(driver.caps().clone(), codegen_wgsl::WgslOptions::default());
+    let cap = driver.pool_cap();
+    Ok((Arc::new(codegen), Device::with_pool_cap(Arc::new(driver), 0, cap)))
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn wgpu(_: &Settings) -> Result<Halves, OpenError> {
+    Err(OpenError::NotBuilt { what: "backend for GPUs", feature: "wgpu" })
 }

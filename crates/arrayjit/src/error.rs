@@ -15,10 +15,10 @@ pub enum OpenError {
         known: String,
     },
     /// The backend exists, but not in this build.
-    #[error(
-        "this build has no native code generator: it was built without the feature `{feature}` of `arrayjit`"
-    )]
+    #[error("this build has no {what}: it was built without the feature `{feature}` of `arrayjit`")]
     NotBuilt {
+        /// What it lacks.
+        what: &'static str,
         /// The Cargo feature that brings it.
         feature: &'static str,
     },
@@ -31,6 +31,10 @@ pub enum OpenError {
     /// The device did not start.
     #[error(transparent)]
     Device(#[from] device_runtime::Error),
+    /// No GPU adapter fits; the message lists those there are.
+    #[cfg(feature = "wgpu")]
+    #[error(transparent)]
+    Adapter(#[from] device_wgpu::OpenError),
 }
 
 /// Why assignments were not compiled. Nothing has changed: no node's memory mode, no device memory.

@@ -44,6 +44,7 @@
 //! # Features
 //!
 //! * `cranelift` (default): native code for this processor.
+//! * `wgpu`: GPUs, through Vulkan or what else the platform has.
 #![forbid(unsafe_code)]
 
 pub mod settings; // what may be chosen, and where

@@ -18,8 +18,10 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline` or `interpreter`.
+    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter` or `wgpu`.
     pub backend: String,
+    /// The adapter of the backend `wgpu`: its position, part of its name or its driver's, or nothing for the best there is.
+    pub wgpu_adapter: String,
     /// Where kernels run that the backend's code generator refuses: `auto`, a backend of the CPU by name, or `none`.
     pub fallback: FallbackTo,
     /// Threads that compute: stream workers and their helpers together; 0 means one per core.
@@ -154,6 +156,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             backend: "multicore".into(),
+            wgpu_adapter: String::new(),
             fallback: FallbackTo::Auto,
             threads: 0,
             streams: Streams::MostParallelStreams,
