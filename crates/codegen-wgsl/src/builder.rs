@@ -95,6 +95,8 @@ pub(crate) struct Builder {
     variables: HashMap<Handle<LocalVariable>, Handle<Expression>>,
     globals: HashMap<Handle<GlobalVariable>, Handle<Expression>>,
     special: HashMap<(Ty, u64), Handle<LocalVariable>>,
+    /// What bit casts were made of.
+    recast: HashMap<Handle<Expression>, Value>,
     /// Vectors that were read and still hold, by their pointers.
     loaded: HashMap<Handle<Expression>, Value>,
     /// Where the expressions begin that no statement has emitted yet.
@@ -149,6 +151,7 @@ impl Builder {
             variables: HashMap::new(),
             globals: HashMap::new(),
             special: HashMap::new(),
+            recast: HashMap::new(),
             loaded: HashMap::new(),
             pending: None,
             depths: Vec::new(),
@@ -507,7 +510,16 @@ impl Builder {
 
     /// The same bits in another type of the same size.
     pub(crate) fn bitcast(&mut self, to: Ty, x: Value) -> Value {
-        if x.ty == to { x } else { self.cast(to, x, to.scalar().kind, None) }
+        if x.ty == to {
+            return x;
+        }
+        // There and back again: moving a number does not even look at it.
+        if let Some(&source) = self.recast.get(&x.handle).filter(|source| source.ty == to) {
+            return source;
+        }
+        let value = self.cast(to, x, to.scalar().kind, None);
+        self.recast.insert(value.handle, x);
+        value
     }
 
     fn cast(&mut self, to: Ty, x: Value, kind: ScalarKind, convert: Option<u8>) -> Value {

@@ -28,10 +28,10 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e42 = bits;
     slab_0_[(at_0_ + 1u)] = bitcast<u32>((select(bitcast<f32>(_e42), bitcast<f32>(_e38), true) / 0f));
     let _e52 = bits_1;
-    slab_0_[(at_0_ + 2u)] = bitcast<u32>(bitcast<f32>(_e52));
-    let _e60 = bitcast<u32>(i32(-2147483648));
-    slab_1_[at_1_] = _e60;
+    slab_0_[(at_0_ + 2u)] = _e52;
+    let _e59 = bitcast<u32>(i32(-2147483648));
+    slab_1_[at_1_] = _e59;
     slab_1_[(at_1_ + 1u)] = bitcast<u32>(0i);
-    slab_1_[(at_1_ + 2u)] = _e60;
+    slab_1_[(at_1_ + 2u)] = _e59;
     slab_1_[(at_1_ + 3u)] = bitcast<u32>(1i);
 }

@@ -56,43 +56,41 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
             }
         }
         let _e70 = slab_1_[(at_1_ + u32(i0_))];
-        let _e72 = bitcast<u32>(bitcast<i32>(_e70));
-        let _e75 = slab_1_[(at_1_ + u32(i0_))];
-        let _e77 = bitcast<u32>(bitcast<i32>(_e75));
-        let _e78 = (_e77 < 8u);
-        let _e83 = slab_0_[(at_0_ + select(0u, (0u + _e77), _e78))];
-        let _e86 = select(0.5f, bitcast<f32>(_e83), _e78);
-        let _e88 = bitcast<u32>(_e86);
-        let _e91 = (_e88 & 2147483647u);
-        let _e92 = (bitcast<u32>(3f) & 2147483647u);
-        let _e95 = (_e91 & 8388607u);
-        let _e99 = (_e92 & 8388607u);
-        let _e103 = max(select(_e99, (_e99 | 8388608u), (_e92 >= 8388608u)), 1u);
-        let _e108 = max((_e92 >> 23u), 1u);
-        rest = (select(_e95, (_e95 | 8388608u), (_e91 >= 8388608u)) % _e103);
-        let _e112 = (_e91 < _e92);
-        steps = select((max((_e91 >> 23u), 1u) - _e108), 0u, _e112);
+        let _e74 = slab_1_[(at_1_ + u32(i0_))];
+        let _e76 = (_e74 < 8u);
+        let _e81 = slab_0_[(at_0_ + select(0u, (0u + _e74), _e76))];
+        let _e84 = select(0.5f, bitcast<f32>(_e81), _e76);
+        let _e86 = bitcast<u32>(_e84);
+        let _e89 = (_e86 & 2147483647u);
+        let _e90 = (bitcast<u32>(3f) & 2147483647u);
+        let _e93 = (_e89 & 8388607u);
+        let _e97 = (_e90 & 8388607u);
+        let _e101 = max(select(_e97, (_e97 | 8388608u), (_e90 >= 8388608u)), 1u);
+        let _e106 = max((_e90 >> 23u), 1u);
+        rest = (select(_e93, (_e93 | 8388608u), (_e89 >= 8388608u)) % _e101);
+        let _e110 = (_e89 < _e90);
+        steps = select((max((_e89 >> 23u), 1u) - _e106), 0u, _e110);
         loop {
-            let _e115 = steps;
-            if (_e115 > 0u) {
+            let _e113 = steps;
+            if (_e113 > 0u) {
             } else {
                 break;
             }
-            let _e117 = min(_e115, 8u);
-            let _e118 = rest;
-            rest = ((_e118 << _e117) % _e103);
-            steps = (_e115 - _e117);
+            let _e115 = min(_e113, 8u);
+            let _e116 = rest;
+            rest = ((_e116 << _e115) % _e101);
+            steps = (_e113 - _e115);
         }
-        let _e122 = rest;
-        let _e124 = bitcast<u32>(f32(_e122));
-        let _e127 = ((_e124 >> 23u) + _e108);
-        let _e146 = bits_1;
-        if (_e72 < 8u) {
-            slab_0_[(at_2_ + (0u + _e72))] = bitcast<u32>(select(select(bitcast<f32>((select(select((_e122 << min((_e108 - 1u), 23u)), (((_e127 - 150u) << 23u) | (_e124 & 8388607u)), (_e127 > 150u)), 0u, (_e122 == 0u)) | (_e88 & 2147483648u))), _e86, _e112), bitcast<f32>(_e146), (((_e92 == 0u) | (_e91 >= 2139095040u)) | (_e92 > 2139095040u))));
+        let _e120 = rest;
+        let _e122 = bitcast<u32>(f32(_e120));
+        let _e125 = ((_e122 >> 23u) + _e106);
+        let _e144 = bits_1;
+        if (_e70 < 8u) {
+            slab_0_[(at_2_ + (0u + _e70))] = bitcast<u32>(select(select(bitcast<f32>((select(select((_e120 << min((_e106 - 1u), 23u)), (((_e125 - 150u) << 23u) | (_e122 & 8388607u)), (_e125 > 150u)), 0u, (_e120 == 0u)) | (_e86 & 2147483648u))), _e84, _e110), bitcast<f32>(_e144), (((_e90 == 0u) | (_e89 >= 2139095040u)) | (_e90 > 2139095040u))));
         }
         continuing {
-            let _e158 = i0_next;
-            i0_next = (_e158 + 1i);
+            let _e156 = i0_next;
+            i0_next = (_e156 + 1i);
         }
     }
 }
