@@ -456,6 +456,37 @@ impl Builder {
         self.function.local_variables.append(variable, Span::UNDEFINED)
     }
 
+    /// Whether `inner` is a sum with `other` in it, so that a compiler that takes floats for real numbers would cancel the two.
+    pub(crate) fn cancels(&self, inner: Value, other: Value) -> bool {
+        let other = self.without_sign(other.handle);
+        let is_other = |h: Handle<Expression>| self.is_same(self.without_sign(h), other);
+        match self.function.expressions[self.without_sign(inner.handle)] {
+            Expression::Binary {
+                op: BinaryOperator::Add | BinaryOperator::Subtract, left, right, ..
+            } => is_other(left) || is_other(right),
+            Expression::Math { fun: MathFunction::Fma, arg2: Some(sum), .. } => is_other(sum),
+            _ => false,
+        }
+    }
+
+    fn without_sign(&self, handle: Handle<Expression>) -> Handle<Expression> {
+        match self.function.expressions[handle] {
+            Expression::Unary { op: UnaryOperator::Negate, expr } => self.without_sign(expr),
+            _ => handle,
+        }
+    }
+
+    /// Whether two expressions are one, or both literals, which may differ in sign.
+    fn is_same(&self, a: Handle<Expression>, b: Handle<Expression>) -> bool {
+        let is_literal = |h| matches!(self.function.expressions[h], Expression::Literal(_));
+        a == b || is_literal(a) && is_literal(b)
+    }
+
+    /// Whether a value is a literal, hence a number.
+    pub(crate) fn is_literal(&self, value: Value) -> bool {
+        matches!(self.function.expressions[value.handle], Expression::Literal(_))
+    }
+
     pub(crate) fn u32(&mut self, x: u32) -> Value {
         self.bits(Ty::U32, x.into())
     }

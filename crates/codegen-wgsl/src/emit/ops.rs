@@ -98,13 +98,55 @@ impl Emitter<'_> {
                 return refuse(format!("`{op}` on {dtype}"), "legalisation expands it");
             }
         };
+        if dtype.is_float() && matches!(op, BinaryOp::Add | BinaryOp::Sub) {
+            let (left, right) = (self.kept(a, b), self.kept(b, a));
+            return Ok(self.b.binary(simple, left, right));
+        }
         Ok(self.b.binary(simple, a, b))
+    }
+
+    /// A sum that a term is about to be taken from again. Rounding is all that such steps are for, and compilers would undo them:
+    /// `(x + y) - y` is `x` to them. A change of one NaN to another, on the bits, hides the sum.
+    fn kept(&mut self, sum: Value, term: Value) -> Value {
+        let (bits, marked) = match sum.ty {
+            Ty::F32 => (Ty::U32, 0x7fc0_0001),
+            Ty::F64 => (Ty::U64, 0x7ff8_0000_0000_0001),
+            _ => return sum,
+        };
+        if !self.b.cancels(sum, term) {
+            return sum;
+        }
+        let word = self.b.bitcast(bits, sum);
+        let [marked, one, zero] = [marked, 1, 0].map(|k| self.b.bits(bits, k));
+        let is_marked = self.b.binary(Op::Equal, word, marked);
+        let change = self.b.select(is_marked, one, zero);
+        let word = self.b.binary(Op::ExclusiveOr, word, change);
+        self.b.bitcast(sum.ty, word)
     }
 
     /// `a` where the comparison holds, else `b`: so a NaN in `a` is skipped and one in `b` kept.
     fn greater_of(&mut self, comparison: Op, a: Value, b: Value) -> Value {
-        let is_greater = self.b.binary(comparison, a, b);
+        let mut is_greater = self.b.binary(comparison, a, b);
+        if let Some(is_number) = self.is_number(b) {
+            // Compilers make their own maximum of a bare comparison, which skips the NaN.
+            is_greater = self.b.binary(Op::And, is_greater, is_number);
+        }
         self.b.select(is_greater, a, b)
+    }
+
+    /// Whether a float is no NaN, by its bits; `None` for what cannot be one.
+    fn is_number(&mut self, x: Value) -> Option<Value> {
+        let (x, bits, magnitude, infinity) = match x.ty {
+            _ if self.b.is_literal(x) => return None,
+            Ty::F16 => (self.b.convert(Ty::F32, x), Ty::U32, 0x7fff_ffff, 0x7f80_0000),
+            Ty::F32 => (x, Ty::U32, 0x7fff_ffff, 0x7f80_0000),
+            Ty::F64 => (x, Ty::U64, i64::MAX as u64, 0x7ff0_0000_0000_0000),
+            Ty::Bool | Ty::I32 | Ty::U32 | Ty::I64 | Ty::U64 | Ty::U32x4 => return None,
+        };
+        let word = self.b.bitcast(bits, x);
+        let [magnitude, infinity] = [magnitude, infinity].map(|k| self.b.bits(bits, k));
+        let size = self.b.binary(Op::And, word, magnitude);
+        Some(self.b.binary(Op::LessEqual, size, infinity))
     }
 
     /// Amounts of shifts are `u32` whatever is shifted; legalisation keeps them below the width.
