@@ -56,7 +56,7 @@ fn a_node_beyond_the_largest_binding_is_named() {
     let cap: usize = fact(&backend, "largest_pool_bytes").parse().unwrap();
     let [big, x] = [("big", cap / 4 + 1), ("x", 1)]
         .map(|(name, len)| TensorNode::builder(name).dims([len]).dtype(DType::F32).build().unwrap());
-    let code = backend.compile("big[i] =: x[0]", [&big, &x]).unwrap();
+    let code = backend.compile("big[i] := x[0]", [&big, &x]).unwrap();
     let context = backend.context().unwrap();
     let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32], [1]).unwrap()).unwrap();
     let before = backend.device().memory().live_bytes;
