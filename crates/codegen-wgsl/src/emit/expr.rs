@@ -47,6 +47,11 @@ impl Emitter<'_> {
                 if let (Operand::Known(a), Operand::Known(b)) = (a, b) {
                     return Ok((Operand::Known(eval::binary(*op, a, b)), op.result(dtype)));
                 }
+                if let (BinaryOp::Sub, Operand::Computed(sum), Operand::Known(rounder)) = (op, a, b)
+                    && let Some(rounded) = self.minus_rounder(sum, rounder)
+                {
+                    return Ok((Operand::Computed(rounded), dtype));
+                }
                 let b = match b {
                     // Amounts of shifts are `u32` whatever is shifted.
                     Operand::Known(by) if matches!(op, BinaryOp::Shl | BinaryOp::Shr) => {

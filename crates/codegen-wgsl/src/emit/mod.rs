@@ -11,6 +11,7 @@ mod memory;
 mod ops;
 mod quads;
 mod remainder;
+mod rounding;
 mod stmt;
 mod threads;
 
