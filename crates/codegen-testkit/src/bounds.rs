@@ -118,7 +118,8 @@ impl Bounds {
                 ));
             }
             for (position, ((found, value), own)) in both.zip(own).enumerate() {
-                let besides = expected.tolerance * value.as_f64().abs().max(1.0);
+                let magnitude = value.as_f64().abs().max(1.0);
+                let besides = if magnitude.is_finite() { expected.tolerance * magnitude } else { 0.0 };
                 let radius = if decl.dtype.is_float() { own.radius + besides } else { own.radius };
                 let allowed = Approx { value, radius };
                 allowed.distance(found).ok_or_else(|| {

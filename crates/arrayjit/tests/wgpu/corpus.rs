@@ -1,0 +1,24 @@
+//! Every run of the corpus, as written and optimised: integers in every bit, floats within the bounds of what is computed.
+
+use codegen_testkit::{Agreement, run_corpus_on};
+
+use crate::gpu;
+
+/// Why a run may be skipped, and how many at most: a reason that is new, or that more runs have, is looked at.
+const SKIPS: &[(&str, usize)] = &[
+    // Angles of `f64` beyond 2⁴⁰ take a reduction that only native code calls.
+    ("`sin` on f64", 4),
+];
+
+#[test]
+fn the_corpus_on_the_adapter() {
+    let Some(gpu) = gpu("the_corpus_on_the_adapter") else { return };
+    let report = run_corpus_on(gpu.codegen(), &gpu.device, Agreement::Bounds);
+    println!("{report}");
+    assert!(report.conforms(), "{report}");
+    let unexpected = report.unexpected_skips(SKIPS);
+    assert!(unexpected.is_empty(), "unexpected skips: {unexpected:#?}");
+    // Something is compared, and nearly all of it to the bit.
+    let close = report.closeness;
+    assert!(close.elements > 10_000 && close.open == 0, "{close}");
+}

@@ -1,0 +1,45 @@
+//! What `codegen-wgsl` and `device-wgpu` make together, on the adapter of this machine.
+//!
+//! Without an adapter every test is skipped, which is said; with `REQUIRE_GPU_TOOLS=1` it fails. `cargo xtask gpu-tools` brings an
+//! adapter that is a program. There is one device for the whole process: opening one takes as long as many runs.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
+
+mod corpus; // every run of the corpus
+
+use std::sync::{Arc, OnceLock};
+
+use codegen_core::Codegen;
+use codegen_testkit::gpu::or_skip;
+use codegen_wgsl::{Wgsl, WgslOptions, wgsl};
+use device_runtime::{Device, Driver};
+use device_wgpu::{Config, OpenError, WgpuDevice};
+
+/// An adapter's device, and a codegen for it.
+struct Gpu {
+    device: Device,
+    codegen: Wgsl,
+}
+
+/// The device that all tests share, or nothing on a machine without one.
+fn gpu(test: &str) -> Option<&'static Gpu> {
+    static GPU: OnceLock<Result<Gpu, String>> = OnceLock::new();
+    or_skip(test, GPU.get_or_init(open).as_ref())
+}
+
+fn open() -> Result<Gpu, String> {
+    let driver = match WgpuDevice::open(&Config::default()) {
+        Ok(driver) => driver,
+        Err(error @ OpenError::NoAdapter { .. }) => return Err(error.to_string()),
+        Err(error) => panic!("{error}"),
+    };
+    println!("running on {}", driver.adapter());
+    let codegen = wgsl(driver.caps().clone(), WgslOptions::default());
+    let cap = driver.pool_cap();
+    Ok(Gpu { device: Device::with_pool_cap(Arc::new(driver), 0, cap), codegen })
+}
+
+impl Gpu {
+    fn codegen(&self) -> &dyn Codegen {
+        &self.codegen
+    }
+}
