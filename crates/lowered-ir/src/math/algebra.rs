@@ -92,6 +92,8 @@ pub trait Algebra {
     fn int_eq(&mut self, a: Self::Int, b: Self::Int) -> Self::Bool;
     /// `c ? a : b`.
     fn select(&mut self, c: Self::Bool, a: Self::Float, b: Self::Float) -> Self::Float;
+    /// `c ? a : b` of integers.
+    fn int_select(&mut self, c: Self::Bool, a: Self::Int, b: Self::Int) -> Self::Int;
 
     /// The bits of a float.
     fn bits(&mut self, x: Self::Float) -> Self::Int;
@@ -103,6 +105,8 @@ pub trait Algebra {
     fn int_add(&mut self, a: Self::Int, b: Self::Int) -> Self::Int;
     /// `a - b`, wrapping.
     fn int_sub(&mut self, a: Self::Int, b: Self::Int) -> Self::Int;
+    /// `a * b`, wrapping.
+    fn int_mul(&mut self, a: Self::Int, b: Self::Int) -> Self::Int;
     /// Bitwise and.
     fn and(&mut self, a: Self::Int, b: Self::Int) -> Self::Int;
     /// Bitwise or.
@@ -111,6 +115,10 @@ pub trait Algebra {
     fn shl(&mut self, x: Self::Int, by: u32) -> Self::Int;
     /// Arithmetic right shift by less than the width.
     fn shr(&mut self, x: Self::Int, by: u32) -> Self::Int;
+    /// Left shift by an amount modulo the width.
+    fn shl_by(&mut self, x: Self::Int, by: Self::Int) -> Self::Int;
+    /// Arithmetic right shift by an amount modulo the width.
+    fn shr_by(&mut self, x: Self::Int, by: Self::Int) -> Self::Int;
 
     /// The operation as a single step, for those arguments that the other steps do not reach: the result counts nowhere else.
     fn call(&mut self, op: UnaryOp, x: Self::Float) -> Self::Float;
@@ -162,10 +170,36 @@ pub(super) fn two_sum<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Fl
     (sum, error)
 }
 
-/// `a · b` as rounded product and exact error.
+/// `a · b` as rounded product and exact error. In `f32` by halves of 12 bits, whose products are exact: targets that compute in
+/// `f32` only may round an `fma` twice.
 pub(super) fn two_product<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> (A::Float, A::Float) {
     let product = a.mul(x, y);
-    let negated = a.neg(product);
-    let error = a.fma(x, y, negated);
+    let error = match a.format() {
+        Format::Single => product_error_by_halves(a, x, y, product),
+        Format::Double => {
+            let negated = a.neg(product);
+            a.fma(x, y, negated)
+        }
+    };
     (product, error)
+}
+
+/// `x·y − product`, after Dekker.
+fn product_error_by_halves<A: Algebra>(a: &mut A, x: A::Float, y: A::Float, product: A::Float) -> A::Float {
+    let ((x_high, x_low), (y_high, y_low)) = (halves(a, x), halves(a, y));
+    let [first, second, third, fourth] =
+        [(x_high, y_high), (x_high, y_low), (x_low, y_high), (x_low, y_low)].map(|(x, y)| a.mul(x, y));
+    let error = a.sub(first, product);
+    let error = a.add(error, second);
+    let error = a.add(error, third);
+    a.add(error, fourth)
+}
+
+/// A number as the sum of its upper 12 bits and the rest, which has 12.
+fn halves<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
+    let (bits, mask) = (a.bits(x), a.int(!0xfff));
+    let high = a.and(bits, mask);
+    let high = a.with_bits(high);
+    let low = a.sub(x, high);
+    (high, low)
 }

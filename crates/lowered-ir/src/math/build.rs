@@ -31,23 +31,37 @@ fn in_format(format: Format, op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mu
     Some(steps.write(result, fresh, block))
 }
 
+/// Expands a transcendental operation on an `f32` into steps on `f32` and `i32` alone, for targets without `f64`. Where
+/// [`single_computes_in_double`], that is another function than [`unary`]'s, with a bound of its own.
+pub fn unary_in_single(op: UnaryOp, x: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
+    in_format(Format::Single, op, x, fresh, block)
+}
+
 /// Expands `x` to the power of `y`, both of type `dtype`, like [`unary`].
 pub fn pow(dtype: DType, x: Expr, y: Expr, fresh: &mut Fresh, block: &mut Block) -> Option<Expr> {
-    let mut steps = Steps::new(Format::Double);
     match dtype {
         DType::F32 => {
+            let mut steps = Steps::new(Format::Double);
             let (x, y) = (Expr::convert(DType::F64, x), Expr::convert(DType::F64, y));
             let (x, y) = (steps.input(x), steps.input(y));
             let result = pow_of_single(&mut steps, x, y);
             Some(Expr::convert(DType::F32, steps.write(result, fresh, block)))
         }
-        DType::F64 => {
-            let (x, y) = (steps.input(x), steps.input(y));
-            let result = super::pow(&mut steps, x, y);
-            Some(steps.write(result, fresh, block))
-        }
+        DType::F64 => Some(pow_in_format(Format::Double, x, y, fresh, block)),
         _ => None,
     }
+}
+
+/// Expands `x` to the power of `y`, both `f32`, like [`unary_in_single`].
+pub fn pow_in_single(x: Expr, y: Expr, fresh: &mut Fresh, block: &mut Block) -> Expr {
+    pow_in_format(Format::Single, x, y, fresh, block)
+}
+
+fn pow_in_format(format: Format, x: Expr, y: Expr, fresh: &mut Fresh, block: &mut Block) -> Expr {
+    let mut steps = Steps::new(format);
+    let (x, y) = (steps.input(x), steps.input(y));
+    let result = super::pow(&mut steps, x, y);
+    steps.write(result, fresh, block)
 }
 
 /// An operand of a step: an earlier step, or a constant.
@@ -113,6 +127,12 @@ impl Steps {
 
     fn int_binary(&mut self, op: BinaryOp, a: Operand, b: Operand) -> Operand {
         self.binary(op, self.int_type(), a, b)
+    }
+
+    /// An amount modulo the width, written where it is used, so that whoever sees the shift sees that it is in range.
+    fn shift_amount(&mut self, by: Operand) -> Operand {
+        let mask = self.int(8 * self.int_type().size_bytes() as i64 - 1);
+        self.int_binary(BinaryOp::BitAnd, by, mask)
     }
 
     fn float_unary(&mut self, op: UnaryOp, x: Operand) -> Operand {
@@ -259,6 +279,11 @@ impl Algebra for Steps {
         self.step(self.float_type(), Expr::ternary(TernaryOp::Where, c, a, b))
     }
 
+    fn int_select(&mut self, c: Operand, a: Operand, b: Operand) -> Operand {
+        let [c, a, b] = [c, a, b].map(Operand::reference);
+        self.step(self.int_type(), Expr::ternary(TernaryOp::Where, c, a, b))
+    }
+
     fn bits(&mut self, x: Operand) -> Operand {
         match x {
             Operand::Const(scalar) => Operand::Const(Scalar::new(self.int_type(), scalar.bits())),
@@ -282,6 +307,10 @@ impl Algebra for Steps {
         self.int_binary(BinaryOp::Sub, a, b)
     }
 
+    fn int_mul(&mut self, a: Operand, b: Operand) -> Operand {
+        self.int_binary(BinaryOp::Mul, a, b)
+    }
+
     fn and(&mut self, a: Operand, b: Operand) -> Operand {
         self.int_binary(BinaryOp::BitAnd, a, b)
     }
@@ -301,6 +330,16 @@ impl Algebra for Steps {
 
     fn shr(&mut self, x: Operand, by: u32) -> Operand {
         let by = self.int(i64::from(by));
+        self.int_binary(BinaryOp::Shr, x, by)
+    }
+
+    fn shl_by(&mut self, x: Operand, by: Operand) -> Operand {
+        let by = self.shift_amount(by);
+        self.int_binary(BinaryOp::Shl, x, by)
+    }
+
+    fn shr_by(&mut self, x: Operand, by: Operand) -> Operand {
+        let by = self.shift_amount(by);
         self.int_binary(BinaryOp::Shr, x, by)
     }
 }

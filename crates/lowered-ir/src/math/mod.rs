@@ -30,6 +30,23 @@
 //! `f32` exp, exp2, log, log2 and tanh use nothing but `f32` and `i32`, so that four lanes fit a 128-bit register. `f32`
 //! sin, cos and pow compute in `f64` and round once at the end: their exact reduction needs the width.
 //!
+//! # `f32` without `f64`
+//!
+//! For targets without `f64` or `i64` sin, cos and pow have a second form, in `f32` and `i32` alone as [`unary`] and [`pow`] in such
+//! an algebra give it: another function, with other bits. Angles are reduced by integers, products in two parts by halves of
+//! numbers; so these, like the others, bear that a device rounds an `fma` twice. What it does beyond (divide less exactly, flush
+//! subnormal numbers) comes on top. Bounds where `fma` rounds once, and where it rounds twice ([`Unfused`]):
+//!
+//! | function | `fma` rounded once, ulp | twice, ulp |
+//! |---|---|---|
+//! | exp alone | 1.1 (1.00) | 1.1 (0.90) |
+//! | exp2 alone | 1 (0.94) | 1.5 (1.08) |
+//! | log alone | 1 (0.83) | 1 (0.76) |
+//! | log2 alone | 2 (1.62) | 2 (1.41) |
+//! | tanh alone | 1.5 (1.42) | 2.5 (1.72) |
+//! | sin, cos alone | 1 (0.77) | 1 (0.77) |
+//! | pow alone | 1.5 (1.00) | 1.5 (1.26) |
+//!
 //! # Source of the idea
 //!
 //! Reduction by rounding with a large constant and Cody–Waite splitting are folklore; the polynomials were derived for
@@ -42,6 +59,7 @@ mod exp;
 mod log;
 mod native;
 mod pow;
+mod quarters;
 mod tanh;
 mod trig;
 mod turns;
@@ -49,7 +67,7 @@ mod turns;
 use crate::ir::UnaryOp;
 
 pub use algebra::{Algebra, Format};
-pub use native::{Native, unary_f64};
+pub use native::{Native, Unfused, unary_f64};
 pub(crate) use native::{pow_f32, pow_f64, unary_f32};
 
 /// Whether the `f32` form of the operation is computed in `f64`, by [`unary_of_single`] and [`pow_of_single`].
@@ -57,7 +75,8 @@ pub fn single_computes_in_double(op: UnaryOp) -> bool {
     matches!(op, UnaryOp::Sin | UnaryOp::Cos)
 }
 
-/// A transcendental operation in the algebra's own format; `None` for the other operations.
+/// A transcendental operation in the algebra's own format; `None` for the other operations. In `f32` algebras the operations
+/// that [`single_computes_in_double`] names are not what [`crate::eval`] computes, but their form for targets without `f64`.
 pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
     Some(match op {
         UnaryOp::Exp => exp::exp(a, x),
@@ -80,7 +99,7 @@ pub fn unary_of_single<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Optio
     }
 }
 
-/// `x` to the power of `y`, as C's `pow`, in an `f64` algebra.
+/// `x` to the power of `y`, as C's `pow`, in the algebra's own format.
 pub fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     pow::pow(a, x, y)
 }

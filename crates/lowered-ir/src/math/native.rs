@@ -30,9 +30,13 @@ pub(crate) fn pow_f64(x: f64, y: f64) -> f64 {
     super::pow(&mut Native::<f64>::default(), x, y)
 }
 
+/// `f32` arithmetic that rounds an `fma` twice, as shading languages allow; shows what the functions lose by that.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unfused;
+
 macro_rules! native {
-    ($float:ident, $int:ident, $bits:ident, $format:ident) => {
-        impl Algebra for Native<$float> {
+    ($algebra:ty, $float:ident, $int:ident, $bits:ident, $format:ident, $fma:expr) => {
+        impl Algebra for $algebra {
             type Float = $float;
             type Int = $int;
             type Bool = bool;
@@ -67,7 +71,7 @@ macro_rules! native {
             }
             #[inline(always)]
             fn fma(&mut self, a: $float, b: $float, c: $float) -> $float {
-                a.mul_add(b, c)
+                $fma(a, b, c)
             }
             #[inline(always)]
             fn max(&mut self, a: $float, b: $float) -> $float {
@@ -106,6 +110,10 @@ macro_rules! native {
                 if c { a } else { b }
             }
             #[inline(always)]
+            fn int_select(&mut self, c: bool, a: $int, b: $int) -> $int {
+                if c { a } else { b }
+            }
+            #[inline(always)]
             fn bits(&mut self, x: $float) -> $int {
                 x.to_bits() as $int
             }
@@ -126,6 +134,10 @@ macro_rules! native {
                 a.wrapping_sub(b)
             }
             #[inline(always)]
+            fn int_mul(&mut self, a: $int, b: $int) -> $int {
+                a.wrapping_mul(b)
+            }
+            #[inline(always)]
             fn and(&mut self, a: $int, b: $int) -> $int {
                 a & b
             }
@@ -141,6 +153,14 @@ macro_rules! native {
             fn shr(&mut self, x: $int, by: u32) -> $int {
                 x.wrapping_shr(by)
             }
+            #[inline(always)]
+            fn shl_by(&mut self, x: $int, by: $int) -> $int {
+                x.wrapping_shl(by as u32)
+            }
+            #[inline(always)]
+            fn shr_by(&mut self, x: $int, by: $int) -> $int {
+                x.wrapping_shr(by as u32)
+            }
             fn call(&mut self, op: UnaryOp, x: $float) -> $float {
                 trig::of_large(op, f64::from(x)) as $float
             }
@@ -148,5 +168,6 @@ macro_rules! native {
     };
 }
 
-native!(f32, i32, u32, Single);
-native!(f64, i64, u64, Double);
+native!(Native<f32>, f32, i32, u32, Single, f32::mul_add);
+native!(Native<f64>, f64, i64, u64, Double, f64::mul_add);
+native!(Unfused, f32, i32, u32, Single, |a: f32, b: f32, c: f32| a * b + c);

@@ -1,9 +1,10 @@
-//! `x` to the power of `y` as 2^(y·log₂|x|), with the sign and the exceptions of C's `pow`. In `f64` algebras.
+//! `x` to the power of `y` as 2^(y·log₂|x|), with the sign and the exceptions of C's `pow`.
 //!
-//! For `f64` operands the logarithm and the product are carried in two parts, some 66 bits, because an error in the exponent
-//! grows by its magnitude. For `f32` operands plain `f64` has bits to spare.
+//! For operands of the algebra's format the logarithm and the product are carried in two parts, some 66 bits in `f64` and 37 in
+//! `f32`, because an error in the exponent grows by its magnitude. For `f32` operands in an `f64` algebra plain `f64` has bits to
+//! spare.
 
-use super::algebra::{Algebra, fast_two_sum, fma_const, polynomial, signed_one, two_product, two_sum};
+use super::algebra::{Algebra, Format, fast_two_sum, polynomial, signed_one, two_product, two_sum};
 use super::exp::{LOG2_E, clamp, exp2, exp2_of_sum};
 use super::log::{LOG2_E_LOW, log2, split};
 
@@ -18,15 +19,32 @@ const ATANH: [f64; 8] = [
     0.11674458819789425,
     0.11992010982095305,
 ];
+/// How many of these an `f32` takes: relative error 2⁻⁴⁰ of the logarithm.
+const ATANH_OF_SINGLE: usize = 5;
 /// 2/3 in two parts.
 const TWO_THIRDS: [f64; 2] = [0.6666666666666666, 3.700743415417188e-17];
+
+/// A constant given in two `f64` parts in two parts of the format.
+fn in_two_parts<A: Algebra>(a: &mut A, [high, low]: [f64; 2]) -> (A::Float, A::Float) {
+    match a.format() {
+        Format::Single => {
+            let first = f64::from(high as f32);
+            (a.float(first), a.float(high - first))
+        }
+        Format::Double => (a.float(high), a.float(low)),
+    }
+}
 
 /// `x` to the power of `y`.
 pub(super) fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     let base = a.abs(x);
     let (high, low) = log2_in_two_parts(a, base);
     // No power of a base other than 1 is a positive finite number beyond this exponent.
-    let clamped = clamp(a, y, -7.4e19, 7.4e19);
+    let limit = match a.format() {
+        Format::Single => 1e10,
+        Format::Double => 7.4e19,
+    };
+    let clamped = clamp(a, y, -limit, limit);
     let (product, lost) = two_product(a, high, clamped);
     let lost = a.fma(low, clamped, lost);
     let (product, lost) = fast_two_sum(a, product, lost);
@@ -48,13 +66,13 @@ pub(super) fn pow_of_single<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> 
     with_exceptions(a, x, y, power)
 }
 
-/// log₂ of a positive finite number, to about 2⁻⁶⁶ relatively.
+/// log₂ of a positive finite number, to about 2⁻⁶⁶ relatively, in `f32` 2⁻³⁷.
 fn log2_in_two_parts<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
     let (exponent, f) = split(a, x);
     let (high, low) = log_in_two_parts(a, f);
-    let log2_e = a.float(LOG2_E);
+    let (log2_e, log2_e_low) = in_two_parts(a, [LOG2_E, LOG2_E_LOW]);
     let (product, lost) = two_product(a, high, log2_e);
-    let lost = fma_const(a, high, LOG2_E_LOW, lost);
+    let lost = a.fma(high, log2_e_low, lost);
     let lost = a.fma(low, log2_e, lost);
     let (sum, rounding) = two_sum(a, exponent, product);
     let low = a.add(lost, rounding);
@@ -67,12 +85,14 @@ fn log_in_two_parts<A: Algebra>(a: &mut A, f: A::Float) -> (A::Float, A::Float) 
     let (z, z_low) = two_product(a, s, s);
     let twice_s = a.add(s, s);
     let z_low = a.fma(twice_s, s_low, z_low);
-    let p = polynomial(a, z, &ATANH);
+    let p = match a.format() {
+        Format::Single => polynomial(a, z, &ATANH[..ATANH_OF_SINGLE]),
+        Format::Double => polynomial(a, z, &ATANH),
+    };
     let zp = a.mul(z, p);
     // The factor 2/3 + z·P(z), then s·z times it, each in two parts.
-    let two_thirds = a.float(TWO_THIRDS[0]);
+    let (two_thirds, rest) = in_two_parts(a, TWO_THIRDS);
     let (factor, rounding) = fast_two_sum(a, two_thirds, zp);
-    let rest = a.float(TWO_THIRDS[1]);
     let factor_low = a.add(rounding, rest);
     let (cube, cube_low) = product_in_two_parts(a, (s, s_low), (z, z_low));
     let (tail, tail_low) = product_in_two_parts(a, (cube, cube_low), (factor, factor_low));
@@ -89,7 +109,14 @@ fn ratio<A: Algebra>(a: &mut A, f: A::Float) -> (A::Float, A::Float) {
     let (denominator, lost) = fast_two_sum(a, two, f);
     let s = a.div(f, denominator);
     let minus_s = a.neg(s);
-    let rest = a.fma(minus_s, denominator, f);
+    let rest = match a.format() {
+        Format::Single => {
+            let (product, error) = two_product(a, s, denominator);
+            let rest = a.sub(f, product);
+            a.sub(rest, error)
+        }
+        Format::Double => a.fma(minus_s, denominator, f),
+    };
     let rest = a.fma(minus_s, lost, rest);
     let low = a.div(rest, denominator);
     (s, low)

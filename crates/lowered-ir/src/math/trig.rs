@@ -1,12 +1,12 @@
-//! Sine and cosine: subtract the nearest multiple of π/2, then a polynomial chosen by the quadrant. In `f64` algebras.
+//! Sine and cosine: subtract the nearest multiple of π/2, then a polynomial chosen by the quadrant.
 //!
-//! An `f64` may be so large that the multiple takes a thousand bits of π to find. Steps for it would cost every other argument
+//! In `f32` algebras [`quarters`] reduces all arguments. An `f64` may be so large that the multiple takes a thousand bits of π to find. Steps for it would cost every other argument
 //! more than the polynomials do, so such arguments, rare and of little use, are one step: [`Algebra::call`].
 
-use super::algebra::{Algebra, fma_const, polynomial, two_product, two_sum};
+use super::algebra::{Algebra, Format, fma_const, polynomial, signed_one, two_product, two_sum};
 use super::exp::round;
 use super::native::Native;
-use super::turns;
+use super::{quarters, turns};
 use crate::ir::UnaryOp;
 
 const TWO_OVER_PI: f64 = std::f64::consts::FRAC_2_PI;
@@ -40,10 +40,10 @@ const COS_OF_SINGLE: [f64; 4] =
     [0.04166666662105229, -0.0013888883598191766, 2.4799478583710646e-05, -2.720678328729808e-07];
 
 /// An argument as `n·π/2 + r + r'`: the quadrant `n`, `r` up to slightly above π/4, and `r'` far below it.
-struct Reduced<A: Algebra> {
-    quadrant: A::Int,
-    r: A::Float,
-    low: A::Float,
+pub(super) struct Reduced<A: Algebra> {
+    pub(super) quadrant: A::Int,
+    pub(super) r: A::Float,
+    pub(super) low: A::Float,
 }
 
 /// From here on an angle is reduced by [`turns`].
@@ -51,14 +51,43 @@ const LARGE: f64 = 1_099_511_627_776.0;
 
 /// sin x.
 pub(super) fn sin<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    match a.format() {
+        Format::Single => sin_in_single(a, x),
+        Format::Double => sin_in_double(a, x),
+    }
+}
+
+/// cos x.
+pub(super) fn cos<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    match a.format() {
+        Format::Single => cos_in_single(a, x),
+        Format::Double => cos_in_double(a, x),
+    }
+}
+
+/// The sine of the magnitude, times the sign; so ±0 keeps its sign.
+fn sin_in_single<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    let reduced = quarters::reduce(a, x);
+    let sine = sine_of(a, &reduced);
+    let sign = signed_one(a, x);
+    let result = a.mul(sine, sign);
+    quarters::or_no_number(a, x, result)
+}
+
+fn cos_in_single<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    let reduced = quarters::reduce(a, x);
+    let result = cosine_of(a, &reduced);
+    quarters::or_no_number(a, x, result)
+}
+
+fn sin_in_double<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let reduced = reduce(a, x);
     let result = sine_of(a, &reduced);
     let result = zero_keeps_sign(a, x, result);
     or_of_large(a, UnaryOp::Sin, x, result)
 }
 
-/// cos x.
-pub(super) fn cos<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+fn cos_in_double<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let reduced = reduce(a, x);
     let result = cosine_of(a, &reduced);
     or_of_large(a, UnaryOp::Cos, x, result)
@@ -90,13 +119,13 @@ fn or_of_large<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float, near: A::Float) 
 }
 
 fn sine_of<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
-    let (sine, cosine) = (sine_double(a, x), cosine_double(a, x));
+    let (sine, cosine) = (sine_of_sum(a, x), cosine_of_sum(a, x));
     by_quadrant(a, x.quadrant, sine, cosine)
 }
 
 /// The sine a quarter turn on.
 fn cosine_of<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
-    let (sine, cosine) = (sine_double(a, x), cosine_double(a, x));
+    let (sine, cosine) = (sine_of_sum(a, x), cosine_of_sum(a, x));
     let one = a.int(1);
     let quadrant = a.int_add(x.quadrant, one);
     by_quadrant(a, quadrant, sine, cosine)
@@ -171,9 +200,12 @@ fn fold_turns<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
 }
 
 /// sin(r + r') ≈ sin r + r'·(1 − r²/2).
-fn sine_double<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
+fn sine_of_sum<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
     let z = a.mul(x.r, x.r);
-    let p = polynomial(a, z, &SIN);
+    let p = match a.format() {
+        Format::Single => polynomial(a, z, &SIN_OF_SINGLE),
+        Format::Double => polynomial(a, z, &SIN),
+    };
     let cube = a.mul(z, x.r);
     let (half, one) = (a.float(-0.5), a.float(1.0));
     let slope = a.fma(z, half, one);
@@ -183,9 +215,12 @@ fn sine_double<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
 }
 
 /// cos(r + r') ≈ cos r − r·r', with the rounding of `1 − z/2` carried along.
-fn cosine_double<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
+fn cosine_of_sum<A: Algebra>(a: &mut A, x: &Reduced<A>) -> A::Float {
     let z = a.mul(x.r, x.r);
-    let p = polynomial(a, z, &COS);
+    let p = match a.format() {
+        Format::Single => polynomial(a, z, &COS_OF_SINGLE),
+        Format::Double => polynomial(a, z, &COS),
+    };
     let (half, one) = (a.float(0.5), a.float(1.0));
     let half_z = a.mul(z, half);
     let first = a.sub(one, half_z);

@@ -9,6 +9,7 @@
 //! environment, as `cargo xtask ci --full` sets it, the sweeps are a hundred times as long, that over all `f32` patterns takes every fiftieth.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and report")]
 
+mod alone;
 mod arguments;
 mod distance;
 mod edges;
