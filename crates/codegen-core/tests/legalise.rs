@@ -49,6 +49,11 @@ fn everything() -> Caps {
     caps("everything", |d| d != DType::U32x4)
 }
 
+/// A browser: 32 bits, and no more.
+fn single_only() -> Caps {
+    caps("gpu", |d| matches!(d, DType::F32 | DType::I32 | DType::U32 | DType::U32x4 | DType::Bool))
+}
+
 fn node(name: &str, dtype: DType, len: usize) -> NodeDecl {
     NodeDecl { name: name.into(), dtype, dims: [len].into_iter().collect(), mode: ModeState::default() }
 }
@@ -406,12 +411,12 @@ fn moves_of_narrow_floats_stay_moves() {
 
 #[test]
 fn what_a_target_lacks_is_named() {
-    let no_double = caps("gpu", |d| matches!(d, DType::F32 | DType::I32 | DType::U32 | DType::Bool));
+    let no_double = single_only();
     let refused =
         |dtype, value| legalise(&map(&[(dtype, 4)], dtype, value), &no_double).unwrap_err().to_string();
     assert_eq!(
-        refused(DType::F32, Expr::unary(UnaryOp::Sin, operand(0))),
-        "routine `map`: gpu does not support `sin` on f32: it takes arithmetic in f64"
+        refused(DType::I32, Expr::unary(UnaryOp::Sin, operand(0))),
+        "routine `map`: gpu does not support `sin` on i32: it takes arithmetic in f64"
     );
     assert_eq!(
         refused(DType::I64, Expr::binary(BinaryOp::Add, operand(0), operand(0))),
@@ -431,6 +436,57 @@ fn what_a_target_lacks_is_named() {
     let unmentioned = NodeDecl { dtype: DType::F16, ..inlined.nodes[0].clone() };
     inlined.nodes.push(unmentioned);
     assert!(legalise(&inlined, &no_half).is_ok());
+}
+
+/// Without `f64`, or without `i64`, `sin`, `cos` and `pow` on `f32` are steps in 32 bits, within the sum of the bounds of what
+/// they stand for and their own.
+#[test]
+fn functions_through_double_have_a_form_without() {
+    let whole = |x: Expr| Expr::unary(UnaryOp::Floor, x);
+    let cases = [
+        Expr::unary(UnaryOp::Sin, operand(0)),
+        Expr::unary(UnaryOp::Cos, operand(0)),
+        Expr::binary(BinaryOp::Pow, operand(0), operand(1)),
+        Expr::binary(BinaryOp::Pow, operand(0), whole(operand(1))),
+    ];
+    let no_long = caps("no_long", |d| !is_narrow_float(d) && !matches!(d, DType::I64 | DType::U64));
+    let [a, b] = pairs(DType::F32);
+    for (at, value) in cases.into_iter().enumerate() {
+        let routine = map(&[(DType::F32, a.len()), (DType::F32, b.len())], DType::F32, value);
+        for caps in [single_only(), no_long.clone()] {
+            let legal = legalise(&routine, &caps).unwrap();
+            verify(&legal).unwrap();
+            assert_in_l0(&legal, &caps, "in f32 alone");
+            let text = lowered_ir::text::print(&legal);
+            assert!(!text.contains("f64") && !text.contains("i64"), "{text}");
+            let operands = [a.clone(), b.clone()];
+            let (exact, found) = (outcome(&routine, &operands), outcome(&legal, &operands));
+            for (i, (exact, found)) in exact.chunks(4).zip(found.chunks(4)).enumerate() {
+                let [exact, found] = [exact, found].map(|bytes| Scalar::read(DType::F32, bytes).unwrap());
+                assert!(is_within(exact, found, 2), "case {at}, operands {i}: {found:?}, {exact:?}");
+            }
+        }
+    }
+}
+
+/// Whether two `f32` are both NaN, or of one sign and at most this many apart.
+fn is_within(a: Scalar, b: Scalar, ulps: u128) -> bool {
+    let both_nan = a.as_f64().is_nan() && b.as_f64().is_nan();
+    both_nan || (a.bits() >> 31 == b.bits() >> 31 && a.bits().abs_diff(b.bits()) <= ulps)
+}
+
+/// Normal fills take `log`, `sqrt`, `sin` and `cos`.
+#[test]
+fn normal_fills_need_no_double() {
+    for dtype in [DType::F32, DType::F16] {
+        let draw = Expr::Const(Scalar::new(DType::U32x4, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210));
+        let value = lowered_ir::random::normal(dtype, &draw, 1);
+        let routine = map(&[(dtype, 4)], dtype, value);
+        verify(&routine).unwrap();
+        let legal = legalise(&routine, &single_only()).unwrap();
+        verify(&legal).unwrap();
+        assert_in_l0(&legal, &single_only(), "normal");
+    }
 }
 
 #[test]

@@ -26,11 +26,14 @@ impl Legaliser<'_> {
         if self.caps.transcendental {
             return Ok(Expr::unary(op, x));
         }
-        let through_double = dtype == DType::F32 && single_computes_in_double(op);
+        let through_double = single_computes_in_double(op) && self.has_double();
         let computed_in = if through_double { DType::F64 } else { dtype };
-        self.require(computed_in, op, dtype)?;
         self.require(integer_of(computed_in), op, dtype)?;
-        let expanded = build::unary(op, dtype, x.clone(), &mut self.fresh, &mut self.steps);
+        let (fresh, steps) = (&mut self.fresh, &mut self.steps);
+        let expanded = match dtype == DType::F32 && !through_double {
+            true => build::unary_in_single(op, x.clone(), fresh, steps),
+            false => build::unary(op, dtype, x.clone(), fresh, steps),
+        };
         Ok(expanded.unwrap_or_else(|| Expr::unary(op, x)))
     }
 
@@ -58,10 +61,19 @@ impl Legaliser<'_> {
         if self.caps.transcendental {
             return Ok(Expr::binary(BinaryOp::Pow, a, b));
         }
-        self.require(DType::F64, BinaryOp::Pow, dtype)?;
+        if dtype == DType::F32 && !self.has_double() {
+            self.require(DType::I32, BinaryOp::Pow, dtype)?;
+            return Ok(build::pow_in_single(a, b, &mut self.fresh, &mut self.steps));
+        }
         self.require(DType::I64, BinaryOp::Pow, dtype)?;
         let expanded = build::pow(dtype, a.clone(), b.clone(), &mut self.fresh, &mut self.steps);
         Ok(expanded.unwrap_or_else(|| Expr::binary(BinaryOp::Pow, a, b)))
+    }
+
+    /// Whether the steps of `f32` operations may be in `f64`, on `i64` bits; else they are in `f32` alone, as
+    /// [`lowered_ir::math`] documents.
+    fn has_double(&self) -> bool {
+        self.computes(DType::F64) && self.computes(DType::I64)
     }
 
     /// The gates and logical operations on any number type; the steps compute in `dtype`.
