@@ -469,6 +469,19 @@ impl Builder {
         }
     }
 
+    /// Whether `fma(a, b, inner)` adds two multiples, each by a constant, which such a compiler would take together.
+    pub(crate) fn collects(&self, a: Value, b: Value, inner: Value) -> bool {
+        let is_literal =
+            |h: Handle<Expression>| matches!(self.function.expressions[h], Expression::Literal(_));
+        let by_constant = is_literal(a.handle) || is_literal(b.handle);
+        match self.function.expressions[inner.handle] {
+            Expression::Math { fun: MathFunction::Fma, arg, arg1: Some(factor), .. } => {
+                by_constant && (is_literal(arg) || is_literal(factor))
+            }
+            _ => false,
+        }
+    }
+
     fn without_sign(&self, handle: Handle<Expression>) -> Handle<Expression> {
         match self.function.expressions[handle] {
             Expression::Unary { op: UnaryOperator::Negate, expr } => self.without_sign(expr),

@@ -218,7 +218,11 @@ impl Emitter<'_> {
                 if !first.is_float() {
                     return refuse(format!("`fma` on {first}"), "legalisation expands it");
                 }
-                let (a, b, c) = (self.value(a), self.value(b), self.value(c));
+                let (a, b, mut c) = (self.value(a), self.value(b), self.value(c));
+                if self.b.collects(a, b, c) {
+                    // An argument reduced by a constant in two parts would be reduced by their rounded sum.
+                    c = self.hidden(c);
+                }
                 Ok((Operand::Computed(self.b.math(MathFunction::Fma, a, Some(b), Some(c))), first))
             }
             TernaryOp::Mul3 => refuse(format!("`mul3` on {first}"), "legalisation expands it"),

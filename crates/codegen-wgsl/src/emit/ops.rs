@@ -106,16 +106,18 @@ impl Emitter<'_> {
     }
 
     /// A sum that a term is about to be taken from again. Rounding is all that such steps are for, and compilers would undo them:
-    /// `(x + y) - y` is `x` to them. A change of one NaN to another, on the bits, hides the sum.
+    /// `(x + y) - y` is `x` to them.
     fn kept(&mut self, sum: Value, term: Value) -> Value {
+        if self.b.cancels(sum, term) { self.hidden(sum) } else { sum }
+    }
+
+    /// The same number to everybody but compilers, who do not see through a change of one NaN to another, on the bits.
+    pub(super) fn hidden(&mut self, sum: Value) -> Value {
         let (bits, marked) = match sum.ty {
             Ty::F32 => (Ty::U32, 0x7fc0_0001),
             Ty::F64 => (Ty::U64, 0x7ff8_0000_0000_0001),
             _ => return sum,
         };
-        if !self.b.cancels(sum, term) {
-            return sum;
-        }
         let word = self.b.bitcast(bits, sum);
         let [marked, one, zero] = [marked, 1, 0].map(|k| self.b.bits(bits, k));
         let is_marked = self.b.binary(Op::Equal, word, marked);
