@@ -21,7 +21,7 @@ use train::Training;
 #[derive(Parser)]
 #[command(about = "Trains a small network on handwritten digits")]
 struct Cli {
-    /// multicore, inline or interpreter
+    /// multicore, inline, interpreter or, built with the feature of that name, wgpu
     #[arg(long, default_value = "multicore")]
     backend: String,
     /// Passes over the training set

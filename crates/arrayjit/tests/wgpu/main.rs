@@ -4,7 +4,18 @@
 //! adapter that is a program. There is one device for the whole process: opening one takes as long as many runs.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
+mod accuracy; // operations, in units of the last place
 mod corpus; // every run of the corpus
+mod digits; // the main job
+
+#[path = "../../examples/digits/data.rs"]
+mod data;
+#[path = "../../examples/digits/network.rs"]
+mod network;
+#[path = "../../examples/digits/state.rs"]
+mod state;
+#[path = "../../examples/digits/train.rs"]
+mod train;
 
 use std::sync::{Arc, OnceLock};
 

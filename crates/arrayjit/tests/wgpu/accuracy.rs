@@ -1,0 +1,167 @@
+//! Operations of `f32` on the adapter against values of `f64`: the greatest distance, in units of the last place of the truth.
+//!
+//! Bounds are what `codegen_testkit::bounds` grants a device, from the truth instead of from the interpreter's result. Operations
+//! run with the types that the adapter has, and with those that every WebGPU device has: there, what is computed in `f64` elsewhere
+//! has an expansion of its own.
+
+use std::sync::Arc;
+
+use codegen_core::{Code, Codegen, ScheduleOptions, schedule};
+use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
+use device_runtime::{Context, Device};
+use lowered_ir::text;
+use tnode::{DType, HostArray, TensorNode};
+
+use crate::gpu;
+
+/// Points per operation.
+const POINTS: usize = 1 << 15;
+
+/// An operation on `$a` and `$b`, the truth, where it is tried, and by how many units it may be off.
+struct Operation {
+    text: &'static str,
+    truth: fn(f64, f64) -> f64,
+    a: Points,
+    b: Points,
+    bound: f64,
+}
+
+/// What an operand is drawn from.
+#[derive(Clone, Copy)]
+enum Points {
+    /// Numbers between two.
+    Range(f64, f64),
+    /// Positive numbers whose binary logarithm lies between two.
+    Magnitudes(f64, f64),
+}
+
+use Points::{Magnitudes, Range};
+
+const ONE: Points = Range(1.0, 1.0);
+
+const OPERATIONS: &[Operation] = &[
+    Operation { text: "exp($a)", truth: |a, _| a.exp(), a: Range(-87.0, 88.0), b: ONE, bound: 4.0 },
+    Operation { text: "exp2($a)", truth: |a, _| a.exp2(), a: Range(-125.0, 127.0), b: ONE, bound: 4.0 },
+    Operation { text: "log($a)", truth: |a, _| a.ln(), a: Magnitudes(-126.0, 127.0), b: ONE, bound: 4.0 },
+    Operation { text: "log($a)", truth: |a, _| a.ln(), a: Range(0.5, 2.0), b: ONE, bound: 4.0 },
+    Operation { text: "log2($a)", truth: |a, _| a.log2(), a: Magnitudes(-126.0, 127.0), b: ONE, bound: 4.0 },
+    Operation { text: "sin($a)", truth: |a, _| a.sin(), a: Range(-100.0, 100.0), b: ONE, bound: 4.0 },
+    Operation { text: "sin($a)", truth: |a, _| a.sin(), a: Magnitudes(-30.0, 127.0), b: ONE, bound: 4.0 },
+    Operation { text: "cos($a)", truth: |a, _| a.cos(), a: Range(-100.0, 100.0), b: ONE, bound: 4.0 },
+    Operation { text: "cos($a)", truth: |a, _| a.cos(), a: Magnitudes(-30.0, 127.0), b: ONE, bound: 4.0 },
+    Operation { text: "tanh($a)", truth: |a, _| a.tanh(), a: Range(-10.0, 10.0), b: ONE, bound: 4.0 },
+    Operation { text: "tanh($a)", truth: |a, _| a.tanh(), a: Magnitudes(-60.0, 2.0), b: ONE, bound: 4.0 },
+    Operation {
+        text: "pow($a, $b)",
+        truth: f64::powf,
+        a: Range(0.01, 100.0),
+        b: Range(-18.0, 18.0),
+        bound: 4.0,
+    },
+    Operation {
+        text: "pow($a, $b)",
+        truth: f64::powf,
+        a: Range(0.99, 1.01),
+        b: Range(-8000.0, 8000.0),
+        bound: 4.0,
+    },
+    Operation { text: "sqrt($a)", truth: |a, _| a.sqrt(), a: Magnitudes(-126.0, 127.0), b: ONE, bound: 4.5 },
+    Operation {
+        text: "$a / $b",
+        truth: |a, b| a / b,
+        a: Magnitudes(-60.0, 60.0),
+        b: Magnitudes(-60.0, 60.0),
+        bound: 2.5,
+    },
+    Operation { text: "recip($a)", truth: |a, _| 1.0 / a, a: Magnitudes(-125.0, 125.0), b: ONE, bound: 2.5 },
+    Operation {
+        text: "recip_sqrt($a)",
+        truth: |a, _| 1.0 / a.sqrt(),
+        a: Magnitudes(-126.0, 127.0),
+        b: ONE,
+        bound: 7.0,
+    },
+];
+
+impl Points {
+    fn draw(self, random: &mut fastrand::Rng) -> f32 {
+        match self {
+            Range(lo, hi) => (lo + random.f64() * (hi - lo)) as f32,
+            Magnitudes(lo, hi) => 2f64.powf(lo + random.f64() * (hi - lo)) as f32,
+        }
+    }
+}
+
+#[test]
+fn operations_are_as_accurate_as_promised() {
+    let Some(gpu) = gpu("operations_are_as_accurate_as_promised") else { return };
+    measure("with the adapter's types", gpu.codegen(), &gpu.device);
+}
+
+#[test]
+fn operations_without_wide_types_are_as_accurate() {
+    let Some(gpu) = gpu("operations_without_wide_types_are_as_accurate") else { return };
+    let codegen = wgsl(baseline_caps(), WgslOptions::default());
+    measure("with the types of every device", &codegen, &gpu.device);
+}
+
+fn measure(which: &str, codegen: &dyn Codegen, device: &Device) {
+    let mut over = Vec::new();
+    for operation in OPERATIONS {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (a, b): (Vec<f32>, Vec<f32>) =
+            (0..POINTS).map(|_| (operation.a.draw(&mut random), operation.b.draw(&mut random))).unzip();
+        let found = run(operation.text, codegen, device, &a, &b);
+        let offs = found.iter().zip(a.iter().zip(&b)).map(|(found, (a, b))| {
+            (distance(*found, (operation.truth)(f64::from(*a), f64::from(*b))), *a, *b)
+        });
+        let (worst, a, b) = offs.max_by(|x, y| x.0.total_cmp(&y.0)).unwrap();
+        println!("{:<14} {worst:>8.3} of {} ulp at {a:e}, {b:e}, {which}", operation.text, operation.bound);
+        if worst > operation.bound || worst.is_nan() {
+            over.push(format!(
+                "{} is {worst} ulp off at {a:e}, {b:e}: more than {}",
+                operation.text, operation.bound
+            ));
+        }
+    }
+    assert!(over.is_empty(), "{which}: {over:#?}");
+}
+
+/// In units of the last place of the truth; subnormals may be zeros.
+fn distance(found: f32, truth: f64) -> f64 {
+    if truth.abs() > f64::from(f32::MAX) {
+        return if found.is_infinite() { 0.0 } else { f64::INFINITY };
+    }
+    let exponent = (truth.abs().log2().floor() as i32).max(-126);
+    let off = (f64::from(found) - truth).abs();
+    if truth.abs() < f64::from(f32::MIN_POSITIVE) && found == 0.0 {
+        0.0
+    } else {
+        off / 2f64.powi(exponent - 23)
+    }
+}
+
+fn run(expr: &str, codegen: &dyn Codegen, device: &Device, a: &[f32], b: &[f32]) -> Vec<f32> {
+    let elements = expr.replace("$a", "%0[i0]").replace("$b", "%1[i0]");
+    let nodes: String = ["a", "b", "y"]
+        .iter()
+        .enumerate()
+        .map(|(i, n)| format!("node %{i} \"{n}\" f32[{}] on_device\n", a.len()))
+        .collect();
+    let body = format!("for i0 in 0..{} {{ %2[i0] := {elements} }}", a.len());
+    let routine = text::parse(&format!("routine @op strict {{ {nodes} {body} }}")).unwrap();
+    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let artifact = codegen.compile(&scheduled).unwrap();
+    let handles: Vec<TensorNode> = ["a", "b", "y"]
+        .iter()
+        .map(|name| TensorNode::builder(*name).dims([a.len()]).dtype(DType::F32).build().unwrap())
+        .collect();
+    let mut context = Context::new(&device.new_stream().unwrap());
+    for (node, values) in handles.iter().zip([a, b, a]) {
+        context = context.init_from_host(node, &HostArray::from_slice(values, [a.len()]).unwrap()).unwrap();
+    }
+    let linked = context.link(&Arc::new(Code { schedule: scheduled, artifact }), &handles).unwrap();
+    linked.run(&[]).unwrap().sync().unwrap();
+    let bytes = linked.context().to_host(&handles[2]).unwrap().bytes().to_vec();
+    bytes.chunks_exact(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
+}

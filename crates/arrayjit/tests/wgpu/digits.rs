@@ -1,0 +1,36 @@
+//! The main job on the adapter: the digits train to the accuracy of the CPU, and every kernel of it runs on the GPU.
+
+use std::path::Path;
+
+use arrayjit::{Backend, Settings};
+use codegen_testkit::gpu::or_skip;
+
+use crate::{data, state::Network, train::Training};
+
+/// The share of test images told right after so many epochs.
+fn accuracy(backend: &Backend, epochs: u32) -> f64 {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"));
+    let mut rng = fastrand::Rng::with_seed(5);
+    let (train, test) = data::split(&data::load(path).unwrap(), &mut rng);
+    let network = Network::new(train.count(), test.count()).unwrap();
+    let training = Training::prepare(backend, &network, &train, &test, &mut rng).unwrap();
+    let mut order: Vec<i64> = (0..training.batches()).collect();
+    let mut losses = Vec::new();
+    for _ in 0..epochs {
+        rng.shuffle(&mut order);
+        losses.push(training.epoch(&order).unwrap());
+    }
+    assert!(losses.last() < losses.first(), "the loss falls: {losses:?}");
+    training.correct().unwrap() / test.count() as f64
+}
+
+#[test]
+fn the_digits_train_as_on_the_cpu() {
+    let backend = Backend::open_with("wgpu", Settings::default());
+    let Some(gpu) = or_skip("the_digits_train_as_on_the_cpu", backend) else { return };
+    let cpu = Backend::open_with("inline", Settings::default()).unwrap();
+    let (on_gpu, on_cpu) = (accuracy(&gpu, 20), accuracy(&cpu, 20));
+    // Sums in other orders take the weights apart a little, and with them an image or two of 359.
+    assert!(on_gpu > 0.95 && (on_gpu - on_cpu).abs() < 0.012, "{on_gpu} on the GPU, {on_cpu} on the CPU");
+    assert_eq!(gpu.fallback_count(), Default::default(), "nothing of it falls back");
+}
