@@ -26,7 +26,9 @@ impl Legaliser<'_> {
         if self.caps.transcendental {
             return Ok(Expr::unary(op, x));
         }
-        let through_double = single_computes_in_double(op) && self.has_double();
+        // On GPUs doubles are slow, and an fma of them that rounds twice would lose the reduction of a large angle.
+        let through_double =
+            single_computes_in_double(op) && self.has_double() && self.caps.workgroups.is_none();
         let computed_in = if through_double { DType::F64 } else { dtype };
         self.require(integer_of(computed_in), op, dtype)?;
         let (fresh, steps) = (&mut self.fresh, &mut self.steps);
