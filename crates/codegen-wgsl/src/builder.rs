@@ -500,6 +500,46 @@ impl Builder {
         matches!(self.function.expressions[value.handle], Expression::Literal(_))
     }
 
+    /// Whether two values are computed alike, from the same places: a compiler may find that they are one, if nothing was stored
+    /// in between.
+    pub(crate) fn looks_like(&self, a: Value, b: Value) -> bool {
+        self.are_alike(a.handle, b.handle, 6)
+    }
+
+    fn are_alike(&self, a: Handle<Expression>, b: Handle<Expression>, depth: u8) -> bool {
+        use Expression::{AccessIndex, As, Binary, Load, Math};
+        let Some(depth) = depth.checked_sub(1) else { return a == b };
+        let alike = |a, b| self.are_alike(a, b, depth);
+        let expressions = &self.function.expressions;
+        let parts_are = match (&expressions[a], &expressions[b]) {
+            (Load { pointer: a }, Load { pointer: b }) => a == b,
+            (&As { expr: a, kind: k, convert: c }, &As { expr: b, kind, convert }) => {
+                (k, c) == (kind, convert) && alike(a, b)
+            }
+            (&Binary { op: o, left: a, right: c }, &Binary { op, left: b, right: d }) => {
+                o == op && alike(a, b) && alike(c, d)
+            }
+            (&AccessIndex { base: a, index: i }, &AccessIndex { base: b, index }) => {
+                i == index && alike(a, b)
+            }
+            (&Math { fun: f, arg: a, arg1: None, .. }, &Math { fun, arg: b, arg1: None, .. }) => {
+                f == fun && alike(a, b)
+            }
+            _ => false,
+        };
+        a == b || parts_are
+    }
+
+    /// Whether a value is the literal 0 of a float type, of either sign.
+    pub(crate) fn is_zero(&self, value: Value) -> bool {
+        match self.function.expressions[value.handle] {
+            Expression::Literal(Literal::F16(x)) => x == f16::ZERO,
+            Expression::Literal(Literal::F32(x)) => x == 0.0,
+            Expression::Literal(Literal::F64(x)) => x == 0.0,
+            _ => false,
+        }
+    }
+
     pub(crate) fn u32(&mut self, x: u32) -> Value {
         self.bits(Ty::U32, x.into())
     }

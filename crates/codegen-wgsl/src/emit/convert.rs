@@ -27,10 +27,16 @@ impl Emitter<'_> {
                 let zero = self.known(Scalar::zero(from));
                 self.not_equal(from, x, zero)
             }
+            (DType::F32, DType::F16) => self.half(x),
             _ if from.is_float() && to.is_float() => self.b.convert(target, x),
             _ if from.is_float() => {
                 let wide = self.saturated(from, to, x);
                 self.wrapped(to, wide)
+            }
+            (_, DType::F16) => {
+                // Integers that are not too great for a half are exact as `f32`.
+                let single = self.b.convert(Ty::F32, x);
+                self.half(single)
             }
             _ if to.is_float() => self.b.convert(target, x),
             _ => {
@@ -38,6 +44,18 @@ impl Emitter<'_> {
                 self.wrapped(to, resized)
             }
         })
+    }
+
+    /// An `f32` as `f16`, infinite where it is too great: drivers may give the greatest half instead.
+    fn half(&mut self, x: Value) -> Value {
+        let [above, below] = [65_520.0, -65_520.0].map(|end| self.known(Scalar::from_f64(DType::F32, end)));
+        let [plus, minus] =
+            [f64::INFINITY, f64::NEG_INFINITY].map(|end| self.known(Scalar::from_f64(DType::F16, end)));
+        let half = self.b.convert(Ty::F16, x);
+        let too_great = self.b.binary(Op::GreaterEqual, x, above);
+        let half = self.b.select(too_great, plus, half);
+        let too_small = self.b.binary(Op::LessEqual, x, below);
+        self.b.select(too_small, minus, half)
     }
 
     /// An integer as another integer type of the shader: by size first, then by sign, so that no step changes both.

@@ -47,6 +47,9 @@ impl Emitter<'_> {
                 if let (Operand::Known(a), Operand::Known(b)) = (a, b) {
                     return Ok((Operand::Known(eval::binary(*op, a, b)), op.result(dtype)));
                 }
+                if let Some(nan) = carried_nan(*op, a).or_else(|| carried_nan(*op, b)) {
+                    return Ok((nan, dtype));
+                }
                 if let (BinaryOp::Sub, Operand::Computed(sum), Operand::Known(rounder)) = (op, a, b)
                     && let Some(rounded) = self.minus_rounder(sum, rounder)
                 {
@@ -205,6 +208,11 @@ impl Emitter<'_> {
         if let (Operand::Known(a), Operand::Known(b), Operand::Known(c)) = (a, b, c) {
             return Ok((Operand::Known(eval::ternary(op, a, b, c)), dtype));
         }
+        if op == TernaryOp::Fma
+            && let Some(nan) = [a, b, c].into_iter().find_map(|x| carried_nan(BinaryOp::Mul, x))
+        {
+            return Ok((nan, first));
+        }
         match op {
             TernaryOp::Where => {
                 if let Operand::Known(condition) = a {
@@ -219,6 +227,9 @@ impl Emitter<'_> {
                     return refuse(format!("`fma` on {first}"), "legalisation expands it");
                 }
                 let (a, b, mut c) = (self.value(a), self.value(b), self.value(c));
+                if let Some(product) = self.at_zero(naga::BinaryOperator::Multiply, first, a, b) {
+                    return Ok((Operand::Computed(self.binary(BinaryOp::Add, first, product, c)?), first));
+                }
                 if self.b.collects(a, b, c) {
                     // An argument reduced by a constant in two parts would be reduced by their rounded sum.
                     c = self.hidden(c);
@@ -228,4 +239,12 @@ impl Emitter<'_> {
             TernaryOp::Mul3 => refuse(format!("`mul3` on {first}"), "legalisation expands it"),
         }
     }
+}
+
+/// The operand, if it is a NaN that makes the result of an operation NaN whatever the other one is. Compilers know no NaN: the
+/// product of one with 0 is 0 to them.
+fn carried_nan(op: BinaryOp, operand: Operand) -> Option<Operand> {
+    let carries = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem);
+    let is_nan = |x: Scalar| x.dtype().is_float() && x.as_f64().is_nan();
+    matches!(operand, Operand::Known(x) if carries && is_nan(x)).then_some(operand)
 }

@@ -14,6 +14,7 @@ mod remainder;
 mod rounding;
 mod stmt;
 mod threads;
+mod zeros;
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -98,6 +98,11 @@ impl Emitter<'_> {
                 return refuse(format!("`{op}` on {dtype}"), "legalisation expands it");
             }
         };
+        if dtype.is_float()
+            && let Some(value) = self.at_zero(simple, dtype, a, b)
+        {
+            return Ok(value);
+        }
         if dtype.is_float() && matches!(op, BinaryOp::Add | BinaryOp::Sub) {
             let (left, right) = (self.kept(a, b), self.kept(b, a));
             return Ok(self.b.binary(simple, left, right));
