@@ -15,7 +15,8 @@ use xtask::gpu_tools::{Tool, ensure_chromium, ensure_lavapipe, environment};
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the long checks: accuracy over long sweeps, and fuzzing and the address sanitizer (both need a nightly toolchain).
+    /// Add the long checks: accuracy over long sweeps, many routines on the GPU, and fuzzing and the address sanitizer (both need a
+    /// nightly toolchain).
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
@@ -45,7 +46,7 @@ impl Stage {
 /// Runs every stage in order; the first failure stops.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let gpu = gpu_environment()?;
-    let mut stages = long_stages(args);
+    let mut stages = long_stages(args, &gpu);
     stages.extend(short_stages(&gpu));
     let total: u64 = stages.iter().map(|s| s.minutes).sum();
     println!("{} stages, {total} minutes budgeted on two cores", stages.len());
@@ -93,7 +94,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
 }
 
 /// What takes too long for every change.
-fn long_stages(args: &Args) -> Vec<Stage> {
+fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     if !args.full {
         return Vec::new();
     }
@@ -109,6 +110,10 @@ fn long_stages(args: &Args) -> Vec<Stage> {
     let mut stages = Vec::from(fuzz);
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     stages.push(Stage::new("accuracy", 10, accuracy).env([("ACCURACY", "full".into())]));
+    let routines =
+        "cargo test --release -p arrayjit --features wgpu --test wgpu -- random_routines --nocapture";
+    let seeds = ("GPU_SEEDS", "1000".to_owned());
+    stages.push(Stage::new("routines on the GPU", 10, routines).env(gpu.iter().cloned().chain([seeds])));
     stages.push(
         Stage::new("address sanitizer", 10, sanitizer).env([("RUSTFLAGS", "-Zsanitizer=address".into())]),
     );

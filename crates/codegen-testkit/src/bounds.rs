@@ -9,7 +9,7 @@
 //! copies, sums that are exact) the radius is 0 and the bits must be equal.
 //!
 //! A radius is infinite where nothing can be said: an integer that is a rounded number's floor where the floor is in doubt, or what is
-//! read at an index in doubt. Such elements are counted ([`Closeness::open`]), not compared.
+//! read at an index in doubt, or the product of a computed 0 with infinity, or the bits of a computed 0, whose sign nobody promises. Such elements are counted ([`Closeness::open`]), not compared.
 //!
 //! Alike in any case are NaNs among each other, and zeros of either sign. Infinities must be equal unless the greatest
 //! number is within the radius.

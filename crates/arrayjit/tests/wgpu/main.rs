@@ -7,6 +7,7 @@
 mod accuracy; // operations, in units of the last place
 mod corpus; // every run of the corpus
 mod digits; // the main job
+mod random; // routines drawn at random
 
 #[path = "../../examples/digits/data.rs"]
 mod data;

@@ -9,7 +9,7 @@ use crate::gpu;
 
 /// A compiler of shaders takes some 30 ms for a kernel.
 fn seeds() -> u64 {
-    std::env::var("GPU_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40)
+    std::env::var("GPU_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60)
 }
 
 #[test]

@@ -136,10 +136,21 @@ impl Machine<'_> {
                 *local.elements.get(at).ok_or("an index outside of a local")?
             }
             Expr::Unary { op, arg } => value::unary(*op, self.eval(arg)?),
+            Expr::Binary { op: BinaryOp::Mul, a, b } => {
+                let (x, y) = (self.eval(a)?, self.eval(b)?);
+                let product = self.charged(BinaryOp::Mul, x, y);
+                let vanishes = value::vanishes(x, y) || value::vanishes(y, x);
+                // With a constant there is no doubt: code generators see what compilers would.
+                let is_plain = [a, b].iter().any(|factor| matches!(***factor, Expr::Const(_)));
+                if vanishes && !is_plain { product.open() } else { product }
+            }
             Expr::Binary { op, a, b } => self.charged(*op, self.eval(a)?, self.eval(b)?),
             Expr::Ternary { op, a, b, c } => value::ternary(*op, self.eval(a)?, self.eval(b)?, self.eval(c)?),
             Expr::Convert { to, arg } => value::convert(*to, self.eval(arg)?),
-            Expr::Bitcast { to, arg } => value::of_bits(&[self.eval(arg)?], |x| eval::bitcast(*to, x[0])),
+            Expr::Bitcast { to, arg } if matches!(**arg, Expr::Get { .. } | Expr::Const(_)) => {
+                value::of_bits(&[self.eval(arg)?], |x| eval::bitcast(*to, x[0]))
+            }
+            Expr::Bitcast { to, arg } => value::bitcast_computed(*to, self.eval(arg)?),
             Expr::Lane { lane, arg } => value::of_bits(&[self.eval(arg)?], |x| eval::lane(*lane, x[0])),
             Expr::Lanes(lanes) => {
                 let lanes = lanes.iter().map(|lane| self.eval(lane)).collect::<Result<Vec<_>, _>>()?;

@@ -149,6 +149,10 @@ pub(super) fn ternary(op: TernaryOp, a: Approx, b: Approx, c: Approx) -> Approx 
     }
     let (a, b, c) = (a.operand(), b.operand(), c.operand());
     let result = eval::ternary(op, a.value, b.value, c.value);
+    let factors = [a, b, c];
+    if op == TernaryOp::Mul3 && factors.iter().any(|a| factors.iter().any(|b| vanishes(*a, *b))) {
+        return Approx::exact(result).open();
+    }
     let own = promises::ternary(op, a.value, b.value, c.value, result);
     spread(&[a, b, c], |x| eval::ternary(op, x[0], x[1], x[2]), own)
 }
@@ -179,6 +183,19 @@ pub(super) fn convert(to: DType, x: Approx) -> Approx {
         return Approx::exact(result).open();
     }
     spread(&[x], |x| x[0].convert(to), promises::convert(x.value, result))
+}
+
+/// Whether the product of `a`, which is 0, with `b` is NaN. Compilers that find a zero make 0 of it, and may: WGSL lets them assume that
+/// infinities and NaNs do not occur.
+pub(super) fn vanishes(a: Approx, b: Approx) -> bool {
+    a.value.dtype().is_float() && a.value.as_f64() == 0.0 && !b.value.as_f64().is_finite()
+}
+
+/// The bits of a computed number under another name. Of a zero they are in doubt even where its value is not, since the sign is.
+pub(super) fn bitcast_computed(to: DType, x: Approx) -> Approx {
+    let result = of_bits(&[x], |x| eval::bitcast(to, x[0]));
+    let is_signless = x.value.dtype().is_float() && x.value.as_f64() == 0.0 && to != x.value.dtype();
+    if is_signless { result.open() } else { result }
 }
 
 /// Bits under another name, or moved: nothing can be said of those of a number in doubt.
@@ -289,6 +306,16 @@ mod tests {
         assert!(binary(BinaryOp::Div, about(1.0, 0.0), about(0.25, 0.5)).is_open());
         assert!(binary(BinaryOp::Eq, about(1.0, 0.5), about(1.25, 0.0)).is_open());
         assert!(unary(UnaryOp::Log, about(0.25, 0.5)).is_open());
+    }
+
+    #[test]
+    fn zeros_in_doubt_are_those_compilers_make_something_of() {
+        let zero = Approx::exact(f32(0.0));
+        assert!(bitcast_computed(DType::U32, zero).is_open());
+        assert!(!bitcast_computed(DType::U32, Approx::exact(f32(1.0))).is_open());
+        let infinite = Approx::exact(f32(f32::INFINITY));
+        assert!(vanishes(zero, infinite) && !vanishes(infinite, zero) && !vanishes(zero, zero));
+        assert!(ternary(TernaryOp::Mul3, infinite, about(1.0, 0.0), zero).is_open());
     }
 
     #[test]
