@@ -2,10 +2,10 @@
 //!
 //! Machine code for this process must give the interpreter's bits. GPUs cannot promise that: their languages leave open which
 //! way a sum is rounded, whether a product is contracted into it, how close a division comes, whether subnormals are zeros. What they do
-//! promise holds per operation ([`promises`]). How much of that reaches an element of the result depends on the values: a sum that
+//! promise holds per operation (`promises`). How much of that reaches an element of the result depends on the values: a sum that
 //! cancels, `exp` of something large, or a comparison of nearly equal numbers make much of little. So the routine is run once more with
-//! every number accompanied by a *radius*: the device's number lies within it if every operation keeps its promise ([`value`],
-//! [`machine`]). This is running error analysis: nothing is tuned to make a test pass, and where nothing may differ (integers, booleans,
+//! every number accompanied by a *radius*: the device's number lies within it if every operation keeps its promise (`value`,
+//! `machine`). This is running error analysis: nothing is tuned to make a test pass, and where nothing may differ (integers, booleans,
 //! copies, sums that are exact) the radius is 0 and the bits must be equal.
 //!
 //! A radius is infinite where nothing can be said: an integer that is a rounded number's floor where the floor is in doubt, or what is
