@@ -6,7 +6,8 @@ use crate::artifact::KernelAbi;
 
 /// One kernel: a routine whose nodes are its parameters, in order.
 ///
-/// If the body is a single parallel loop, the kernel may be called on sub-ranges of it; otherwise it runs whole.
+/// On hosts, if the body is a single parallel loop, the kernel may be called on sub-ranges of it; otherwise it runs whole. For
+/// targets with workgroups [`crate::check_form`] says which form it has.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// What it computes. Node `%i` is parameter `i`; symbols are those the body mentions. Interpretable as it stands.

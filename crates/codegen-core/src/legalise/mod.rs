@@ -1,5 +1,6 @@
 //! Legalisation: rewrites a routine into the few operations that every renderer handles, without changing a bit of what it
-//! computes; but for `sin`, `cos` and `pow` on `f32` where the target has no `f64`, which then keep a bound of their own.
+//! computes; but for `sin`, `cos` and `pow` on `f32` where the target has no `f64`, and `sin` and `cos` where it has workgroups,
+//! which then keep a bound of their own.
 //!
 //! A renderer's `match` runs over the closed set **L0**, all on types in [`Caps::arithmetic`]:
 //!
@@ -20,7 +21,7 @@
 //! Everything else becomes steps in scalar locals, placed just before the statement, in the same block:
 //!
 //! * transcendental operations, through [`lowered_ir::math::build`]: of its two forms of `sin`, `cos` and `pow` on `f32`, that
-//!   by way of `f64` where [`Caps::arithmetic`] has `f64` and `i64`, else that in `f32` and `i32` alone;
+//!   by way of `f64` where [`Caps::arithmetic`] has `f64` and `i64` (for `sin` and `cos` on hosts alone), else that in `f32` and `i32`;
 //! * composite operations (`relu`, the gates, `recip`, logical ones, integer powers), by their definition;
 //! * `f16`, `bf16` and the 8-bit floats, where the target does not compute with them: their bits are decoded to `f32`, the
 //!   operation is done there, and the result is rounded back to bits. Locals of these types hold bits;
@@ -50,8 +51,8 @@ use tnode::{DType, Scalar};
 use crate::Caps;
 pub use error::LegaliseError;
 
-/// The routine in operations of L0, with the same answer bit for bit: on targets with `f64` and `i64`. On others `sin`, `cos`
-/// and `pow` on `f32` have the answers and bounds that [`lowered_ir::math`] documents for `f32` alone.
+/// The routine in operations of L0, with the same answer bit for bit: on hosts with `f64` and `i64`. Elsewhere `sin`, `cos`
+/// and `pow` on `f32` may have the answers and bounds that [`lowered_ir::math`] documents for `f32` alone.
 ///
 /// Expects a routine that the verifier accepts, and gives one that it accepts.
 ///

@@ -32,7 +32,7 @@
 //!
 //! # `f32` without `f64`
 //!
-//! For targets without `f64` or `i64` sin, cos and pow have a second form, in `f32` and `i32` alone as [`unary`] and [`pow`] in such
+//! For targets without `f64` or `i64`, and on GPUs for sin and cos always, sin, cos and pow have a second form, in `f32` and `i32` alone as [`unary`] and [`pow`] in such
 //! an algebra give it: another function, with other bits. Angles are reduced by integers, products in two parts by halves of
 //! numbers; so these, like the others, bear that a device rounds an `fma` twice. What it does beyond (divide less exactly, flush
 //! subnormal numbers) comes on top. Bounds where `fma` rounds once, and where it rounds twice ([`Unfused`]):
