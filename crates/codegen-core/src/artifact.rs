@@ -84,8 +84,10 @@ pub enum Param {
 pub enum Access {
     /// Reads only.
     Read,
-    /// Writes without ever reading what was there before the kernel.
+    /// Writes every element, without ever reading what was there before the kernel.
     Write,
+    /// Writes some elements, without ever reading; the others keep what was there before the kernel.
+    WritePart,
     /// Reads what was there, and writes.
     ReadWrite,
 }

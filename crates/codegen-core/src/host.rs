@@ -234,7 +234,7 @@ unsafe fn view<'a>(arg: HostPtr) -> HostArg<'a> {
     match arg.access {
         // SAFETY: valid for reads of `bytes` bytes, and nobody writes them, by this function's contract.
         Access::Read => HostArg::Read(unsafe { std::slice::from_raw_parts(arg.base, arg.bytes) }),
-        Access::Write | Access::ReadWrite => {
+        Access::Write | Access::WritePart | Access::ReadWrite => {
             // SAFETY: valid for reads and writes of `bytes` bytes and exclusive, by this function's contract.
             HostArg::Write(unsafe { std::slice::from_raw_parts_mut(arg.base, arg.bytes) })
         }

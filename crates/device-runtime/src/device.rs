@@ -9,10 +9,10 @@ use std::{
 };
 
 use crate::{
-    driver::{Driver, PoolId, StreamId, StreamStrategy},
+    driver::{Driver, PoolId, StreamStrategy},
     error::Error,
     pool::lock,
-    stream::{Stream, StreamInner},
+    stream::{Stream, StreamId, StreamInner},
 };
 
 /// What one pool may hold unless [`Device::with_pool_cap`] says otherwise: 4 GiB.
@@ -61,7 +61,7 @@ impl Device {
             ordinal,
             device_id: NEXT_DEVICE_ID.fetch_add(1, Ordering::Relaxed),
             pool_cap,
-            next_pool: AtomicU32::new(PoolId::MERGE.0 + 1),
+            next_pool: AtomicU32::new(1),
             next_stream: AtomicU32::new(0),
             streams: Mutex::default(),
             memory: Mutex::default(),
@@ -100,8 +100,8 @@ impl Device {
     /// Where the platform gives no thread or queue.
     pub fn new_stream(&self) -> Result<Stream, Error> {
         let id = StreamId(self.0.next_stream.fetch_add(1, Ordering::Relaxed));
-        let handle =
-            self.0.driver.new_stream(id).map_err(Error::driver(|| format!("{id} of {}", self.name())))?;
+        let name = format!("{}:{}", self.name(), id.0);
+        let handle = self.0.driver.new_stream(&name).map_err(Error::driver(|| format!("making {name}")))?;
         let (stream, registered) = Stream::new(self.clone(), id, handle);
         let mut streams = lock(&self.0.streams);
         streams.retain(|stream| stream.strong_count() > 0);

@@ -68,12 +68,34 @@ pub trait Driver: Send + Sync {
     /// Forgets a pool. Tasks handed over before keep its memory alive until they are done.
     fn free_pool(&self, pool: PoolId);
 
-    /// Makes an in-order queue.
+    /// Lets other drivers of the process reach a pool: what comes out is for their [`Driver::import`]. The memory lives as long
+    /// as the handle, or a pool made of it.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::NoPeerAccess`] where nobody else can reach the memory, which is the default; a pool that does not exist.
+    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
+        let _ = pool;
+        Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "its pools" })
+    }
+
+    /// Makes a pool of memory that is there already: what another driver exported, or a host array
+    /// ([`PoolHandle::of_host`]), which nothing will write. It takes no memory and is freed like any other.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::NoPeerAccess`] where the device cannot reach that memory, which is the default; the runtime copies then.
+    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
+        let _ = (pool, memory);
+        Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" })
+    }
+
+    /// Makes an in-order queue, which reports failures under the name given.
     ///
     /// # Errors
     ///
     /// Where the platform gives no thread or queue.
-    fn new_stream(&self, stream: StreamId) -> Result<StreamHandle, DriverError>;
+    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError>;
 
     /// Ends a stream after its pending tasks. May wait for them.
     fn drop_stream(&self, stream: StreamHandle);
@@ -206,8 +228,19 @@ pub trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`Driver::record`].
+    /// As [`Driver::record`]; [`DriverError::ForeignHandle`] for an event of another driver that the stream cannot wait for, after
+    /// which the runtime waits on the caller's thread.
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError>;
+
+    /// Marks a place in the stream's work, for a timeline; called only while somebody listens. By default nothing happens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::record`].
+    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
+        let _ = (stream, mark);
+        Ok(())
+    }
 
     /// Whether the event is done; cheap.
     ///
@@ -224,14 +257,9 @@ pub trait Driver: Send + Sync {
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError>;
 }
 
-/// Memory of a device by number. Pools of nodes count from 1 in the order of allocation.
+/// Memory of a device by number, counted from 1 in the order of allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u32);
-
-impl PoolId {
-    /// Reserved for the merge buffer of the stream that runs the task.
-    pub const MERGE: PoolId = PoolId(0);
-}
 
 impl fmt::Display for PoolId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -254,14 +282,13 @@ impl fmt::Display for Location {
     }
 }
 
-/// A stream's number within its device; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(pub u32);
-
-impl fmt::Display for StreamId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stream {}", self.0)
-    }
+/// A place in a stream's work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// What follows is this; the text is the user's name for it.
+    Begin(Arc<str>),
+    /// What began last ends here.
+    End,
 }
 
 /// What a wait protects, which decides whether a failure crosses it.
@@ -333,9 +360,18 @@ macro_rules! handles {
     )*};
 }
 
+impl PoolHandle {
+    /// A host array, for a driver that reads host memory in place.
+    pub fn of_host(array: Arc<HostArray>) -> PoolHandle {
+        PoolHandle(array)
+    }
+}
+
 handles! {
     /// A driver's stream.
     StreamHandle "stream";
+    /// Memory that a driver lets others reach.
+    PoolHandle "memory";
     /// A driver's event.
     EventHandle "event";
     /// A driver's loaded artifact.

@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 use codegen_core::CodegenError;
 use tnode::DType;
 
-use crate::driver::{PoolId, StreamId};
+use crate::driver::PoolId;
 
 /// Why a task failed after it was handed over. Shared by everything that depends on the task; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,20 +14,20 @@ pub struct Failure(Arc<FailureParts>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct FailureParts {
-    stream: StreamId,
+    stream: Arc<str>,
     task: String,
     message: String,
 }
 
 impl Failure {
-    /// What failed where, and what it said.
-    pub fn new(stream: StreamId, task: impl Into<String>, message: impl Into<String>) -> Failure {
-        Failure(Arc::new(FailureParts { stream, task: task.into(), message: message.into() }))
+    /// What failed on which stream, and what it said.
+    pub fn new(stream: impl Into<Arc<str>>, task: impl Into<String>, message: impl Into<String>) -> Failure {
+        Failure(Arc::new(FailureParts { stream: stream.into(), task: task.into(), message: message.into() }))
     }
 
-    /// The stream whose task failed first.
-    pub fn stream(&self) -> StreamId {
-        self.0.stream
+    /// The name of the stream whose task failed first, which names its device too.
+    pub fn stream(&self) -> &str {
+        &self.0.stream
     }
 
     /// The task: a kernel's name, or a kind of copy.
@@ -58,6 +58,14 @@ pub enum DriverError {
         requested: usize,
         /// Bytes pools occupied already.
         used: usize,
+    },
+    /// Memory that the device cannot reach, or cannot let others reach.
+    #[error("device `{driver}` does not share {what}")]
+    NoPeerAccess {
+        /// Which driver.
+        driver: String,
+        /// Whose memory.
+        what: &'static str,
     },
     /// The device cannot run this kind of code.
     #[error("device `{driver}` does not load {payload} artifacts")]
@@ -128,7 +136,7 @@ pub enum DriverError {
     #[error("{stream} cannot wait for itself: {doing} from one of its own tasks would never return")]
     SelfWait {
         /// Which stream.
-        stream: StreamId,
+        stream: String,
         /// What was tried.
         doing: &'static str,
     },

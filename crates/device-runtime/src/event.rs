@@ -2,11 +2,7 @@
 
 use std::fmt;
 
-use crate::{
-    device::Device,
-    driver::{EventHandle, StreamId},
-    error::Error,
-};
+use crate::{device::Device, driver::EventHandle, error::Error, stream::StreamId};
 
 /// A point in a stream's work, already scheduled when the event exists. Cheap to clone.
 #[derive(Clone)]

@@ -10,8 +10,9 @@ use codegen_core::Access;
 use smallvec::SmallVec;
 
 use crate::{
-    driver::{After, EventHandle, StreamId},
+    driver::{After, EventHandle},
     error::{DriverError, Failure},
+    stream::StreamId,
 };
 
 /// Who used a buffer last.
@@ -45,12 +46,13 @@ pub struct PendingUse {
     pub readers: Vec<StreamId>,
 }
 
+/// Whether the values from before matter afterwards: a task that writes a part needs the rest.
 pub(crate) fn reads(access: Access) -> bool {
-    matches!(access, Access::Read | Access::ReadWrite)
+    matches!(access, Access::Read | Access::ReadWrite | Access::WritePart)
 }
 
 pub(crate) fn writes(access: Access) -> bool {
-    matches!(access, Access::Write | Access::ReadWrite)
+    matches!(access, Access::Write | Access::WritePart | Access::ReadWrite)
 }
 
 impl Hazards {
@@ -152,7 +154,7 @@ impl Hazards {
 pub(crate) fn failure_of(error: DriverError, stream: StreamId) -> Failure {
     match error {
         DriverError::Failed(failure) => failure,
-        other => Failure::new(stream, "event", other.to_string()),
+        other => Failure::new(stream.to_string(), "event", other.to_string()),
     }
 }
 
@@ -183,7 +185,7 @@ mod tests {
     }
 
     fn failure() -> Failure {
-        Failure::new(A, "kernel", "division of the sea")
+        Failure::new("null:0:0", "kernel", "division of the sea")
     }
 
     /// What a use has to wait for; the use itself is entered with a new event.

@@ -60,8 +60,8 @@ mod transfer; // host <-> device
 pub use crate::context::Context;
 pub use crate::device::{Device, MemoryUse};
 pub use crate::driver::{
-    After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle, PoolId,
-    StreamHandle, StreamId, StreamStrategy,
+    After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, Mark, ModuleHandle,
+    PoolHandle, PoolId, StreamHandle, StreamStrategy,
 };
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;
@@ -69,5 +69,5 @@ pub use crate::hazard::PendingUse;
 pub use crate::null::NullDevice;
 pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
 pub use crate::routine::Routine;
-pub use crate::stream::Stream;
+pub use crate::stream::{Stream, StreamId};
 pub use crate::transfer::Transfer;

@@ -14,7 +14,7 @@ use crate::{
     context::Context,
     driver::{BoundHandle, Location, ModuleHandle},
     error::Error,
-    hazard::{reads, writes},
+    hazard::writes,
     pool::{Buffer, Pool, allocate},
     routine::{Routine, RoutineInner},
     submit::{Call, Task, Use, submit},
@@ -50,7 +50,9 @@ impl Context {
         let temps = temps(&context, schedule)?;
         let calls = bind(&context, code, &linked.handles, temps.as_deref())?;
         let uses = uses(&context, &roles, &linked.handles);
-        let inputs = select(&roles, &linked.handles, |role, node| reads(role.first) && !is_constant(node));
+        let inputs = select(&roles, &linked.handles, |role, node| {
+            matches!(role.first, Access::Read | Access::ReadWrite) && !is_constant(node)
+        });
         let outputs = select(&roles, &linked.handles, |role, _| writes(role.all));
         Ok(Routine(Arc::new(RoutineInner {
             context,
@@ -174,7 +176,7 @@ fn resolve<'a>(
     for (&node, role) in roles {
         let handle = handle(schedule, node, nodes)?;
         if !context.contains(handle) && !resolved.fresh.contains(&handle) {
-            if reads(role.first) {
+            if matches!(role.first, Access::Read | Access::ReadWrite) {
                 let (routine, node) = (schedule.name.clone(), handle.name());
                 return Err(Error::ContextLacksNode { routine, node });
             }

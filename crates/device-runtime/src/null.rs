@@ -13,7 +13,7 @@ use tnode::{DType, HostArray};
 use crate::{
     driver::{
         After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle, PoolId,
-        StreamHandle, StreamId, StreamStrategy,
+        StreamHandle, StreamStrategy,
     },
     error::DriverError,
     pool::lock,
@@ -65,8 +65,8 @@ impl Default for NullDevice {
     }
 }
 
-/// A stream: its number.
-struct Stream(StreamId);
+/// A stream: its name.
+struct Stream(String);
 /// An event, done from the beginning.
 struct Event;
 /// A module: how its kernels are called.
@@ -117,8 +117,8 @@ impl Driver for NullDevice {
         lock(&self.pools).remove(&pool);
     }
 
-    fn new_stream(&self, stream: StreamId) -> Result<StreamHandle, DriverError> {
-        Ok(StreamHandle::new(Stream(stream)))
+    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
+        Ok(StreamHandle::new(Stream(name.to_owned())))
     }
 
     fn drop_stream(&self, _stream: StreamHandle) {}

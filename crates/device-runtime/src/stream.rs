@@ -7,10 +7,20 @@ use std::{
 
 use crate::{
     device::Device,
-    driver::{After, StreamHandle, StreamId},
+    driver::{After, StreamHandle},
     error::Error,
     event::Event,
 };
+
+/// A stream's number within its device; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {}", self.0)
+    }
+}
 
 /// An in-order queue on a device. Cheap to clone; equality is identity. Dropping the last handle, which contexts and
 /// routines hold too, ends the stream after its pending tasks.

@@ -114,7 +114,7 @@ fn foreign_handles_and_ranges_outside_are_refused() {
     let null = NullDevice::new();
     let foreign = StreamHandle::new(0u8);
     assert_eq!(null.record(&foreign).unwrap_err(), DriverError::ForeignHandle { what: "stream" });
-    let stream = null.new_stream(device_runtime::StreamId(0)).unwrap();
+    let stream = null.new_stream("null:0:0").unwrap();
     null.alloc_pool(PoolId(1), 64).unwrap();
     let zero = |pool, offset, bytes| {
         // SAFETY: the driver runs nothing, so there is nothing to order.

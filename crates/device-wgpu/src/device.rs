@@ -9,7 +9,7 @@ use std::{
 use codegen_core::{Artifact, Caps, KernelAbi, Payload, ShaderModule};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolId, StreamHandle, StreamId, StreamStrategy,
+    PoolId, StreamHandle, StreamStrategy,
 };
 use tnode::HostArray;
 use wgpu::Limits;
@@ -269,9 +269,9 @@ impl Driver for WgpuDevice {
         drop(freed);
     }
 
-    fn new_stream(&self, stream: StreamId) -> Result<StreamHandle, DriverError> {
+    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
         self.core.gpu.alive()?;
-        let stream = Stream::new(stream, &self.core);
+        let stream = Stream::new(name, &self.core);
         let mut streams = lock(&self.streams);
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));

@@ -37,6 +37,6 @@ impl Event {
 
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "event of {}: {:?}", self.stream.id, self.outcome())
+        write!(f, "event of {}: {:?}", self.stream.name, self.outcome())
     }
 }

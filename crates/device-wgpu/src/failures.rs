@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use codegen_core::{Access, CodegenError, Cost, KernelAbi, Launch, Param, Shader, ShaderModule};
 use codegen_testkit::gpu::or_skip;
-use device_runtime::{After, BoundHandle, Driver, DriverError, Location, PoolId, StreamHandle, StreamId};
+use device_runtime::{After, BoundHandle, Driver, DriverError, Location, PoolId, StreamHandle};
 use tnode::HostArray;
 
 use crate::{
@@ -63,7 +63,7 @@ fn read(device: &WgpuDevice, stream: &StreamHandle, pool: u32) -> Result<u32, Dr
 fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
     let Some(device) = open("a_failed_task_fails_what_comes_after_it_on_its_stream") else { return };
     (1..=2).for_each(|pool| device.alloc_pool(PoolId(pool), 4).unwrap());
-    let streams: Vec<_> = (0..4).map(|id| device.new_stream(StreamId(id)).unwrap()).collect();
+    let streams: Vec<_> = (0..4).map(|id| device.new_stream(&format!("wgpu:0:{id}")).unwrap()).collect();
     let (good, bad) = (bound(&device, "good", 1, false), bound(&device, "bad", 2, true));
     let launch = |stream: usize, bound| {
         // SAFETY: see the module.
@@ -75,7 +75,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
     launch(0, &good).unwrap();
     let event = device.record(&streams[0]).unwrap();
     let Err(DriverError::Failed(failure)) = device.sync(&event) else { panic!("the task did not fail") };
-    assert_eq!((failure.stream(), failure.task()), (StreamId(0), "bad"));
+    assert_eq!((failure.stream(), failure.task()), ("wgpu:0:0", "bad"));
     assert!(failure.message().contains("dispatch"), "{failure}");
 
     let failed = DriverError::Failed(failure);
@@ -102,7 +102,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
 fn events_in_front_of_a_failure_are_done() {
     let Some(device) = open("events_in_front_of_a_failure_are_done") else { return };
     (1..=2).for_each(|pool| device.alloc_pool(PoolId(pool), 4).unwrap());
-    let stream = device.new_stream(StreamId(0)).unwrap();
+    let stream = device.new_stream("wgpu:0:0").unwrap();
     let (good, bad) = (bound(&device, "good", 1, false), bound(&device, "bad", 2, true));
     let mut events = Vec::new();
     for bound in [&good, &good, &good, &bad, &good] {
@@ -114,6 +114,6 @@ fn events_in_front_of_a_failure_are_done() {
     assert_eq!(outcomes[..4], [true, true, true, false]);
     assert!(outcomes[4..].iter().all(|is_ok| !is_ok));
     device.drop_stream(stream);
-    let fresh = device.new_stream(StreamId(1)).unwrap();
+    let fresh = device.new_stream("wgpu:0:1").unwrap();
     assert_eq!(read(&device, &fresh, 1), Ok(3));
 }

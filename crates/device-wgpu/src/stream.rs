@@ -29,7 +29,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use device_runtime::{DriverError, Failure, StreamId};
+use device_runtime::{DriverError, Failure};
 use wgpu::SubmissionIndex;
 
 use crate::{
@@ -51,7 +51,7 @@ const MOST_ON_THEIR_WAY: usize = 8;
 
 /// An in-order queue of commands.
 pub(crate) struct Stream {
-    pub(crate) id: StreamId,
+    pub(crate) name: Arc<str>,
     pub(crate) core: Arc<Core>,
     state: Mutex<State>,
 }
@@ -84,8 +84,8 @@ struct OnItsWay {
 }
 
 impl Stream {
-    pub(crate) fn new(id: StreamId, core: &Arc<Core>) -> Arc<Stream> {
-        Arc::new(Stream { id, core: Arc::clone(core), state: Mutex::default() })
+    pub(crate) fn new(name: &str, core: &Arc<Core>) -> Arc<Stream> {
+        Arc::new(Stream { name: name.into(), core: Arc::clone(core), state: Mutex::default() })
     }
 
     /// Records a command.
@@ -155,7 +155,7 @@ impl Stream {
         self.submit(&mut state);
         let failure = match error {
             DriverError::Failed(failure) => failure.clone(),
-            other => Failure::new(self.id, "event", other.to_string()),
+            other => Failure::new(self.name.clone(), "event", other.to_string()),
         };
         state.failure.get_or_insert(failure);
     }
@@ -272,7 +272,7 @@ impl Stream {
             Objection::Refused(message) => message,
             Objection::Lost(why) => lost_error(&why).to_string(),
         };
-        Failure::new(self.id, command.name(), message)
+        Failure::new(self.name.clone(), command.name(), message)
     }
 
     /// Takes batches that are done off the way, hands out what they read back, and sets the outcomes of their events.
@@ -287,7 +287,7 @@ impl Stream {
                 Objection::Lost(why) => lost_error(&why),
                 other => {
                     let message = other.driver_error("reading back", 0, 0).to_string();
-                    let failure = Failure::new(self.id, "copy to host", message);
+                    let failure = Failure::new(self.name.clone(), "copy to host", message);
                     DriverError::Failed(state.failure.get_or_insert(failure).clone())
                 }
             });
@@ -328,7 +328,7 @@ impl fmt::Display for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = lock(&self.state);
         let (recorded, submitted) = (state.open.commands.len(), state.on_their_way.len());
-        write!(f, "{}: {recorded} tasks recorded, {submitted} batches submitted", self.id)?;
+        write!(f, "{}: {recorded} tasks recorded, {submitted} batches submitted", self.name)?;
         if let Some(why) = self.core.gpu.lost() {
             return write!(f, ", device lost: {why}");
         }

@@ -7,9 +7,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use codegen_core::{Access, Artifact, CodegenError, Payload, Shader, host::HostModule};
-use device_runtime::{
-    After, BoundHandle, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle, StreamId,
-};
+use device_runtime::{After, BoundHandle, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle};
 use device_wgpu::{AdapterChoice, Config, OpenError, WgpuDevice, adapters};
 use support::*;
 use tnode::{DType, HostArray};
@@ -17,7 +15,7 @@ use tnode::{DType, HostArray};
 const ALIGNMENT: usize = 256;
 
 fn stream(driver: &WgpuDevice, id: u32) -> StreamHandle {
-    driver.new_stream(StreamId(id)).unwrap()
+    driver.new_stream(&format!("wgpu:0:{id}")).unwrap()
 }
 
 fn bytes(values: &[u8]) -> Arc<HostArray> {

@@ -6,7 +6,7 @@ mod support;
 use std::{slice::from_ref, sync::Arc, thread, time::Duration};
 
 use codegen_core::Access;
-use device_runtime::{Driver, DriverError, Error, PoolId, StreamId};
+use device_runtime::{Driver, DriverError, Error, PoolId};
 use device_wgpu::Config;
 use support::*;
 
@@ -68,7 +68,7 @@ fn everything_fails_after_the_loss_and_nothing_hangs() {
     // Another device of the process is another matter.
     let fresh = open(&Config::default()).unwrap();
     fresh.alloc_pool(PoolId(1), 4).unwrap();
-    assert!(fresh.new_stream(StreamId(0)).is_ok());
+    assert!(fresh.new_stream("wgpu:0:0").is_ok());
 }
 
 #[test]

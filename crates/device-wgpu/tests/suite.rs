@@ -255,7 +255,7 @@ fn several_devices_of_one_adapter_share_nothing() {
     let two = context(&second).init_from_host(&x, &array(&[3, 4])).unwrap();
     assert_eq!((values(&one, &x), values(&two, &x)), (vec![1, 2], vec![3, 4]));
     assert!(matches!(one.on_stream(two.stream()), Err(Error::OtherDevice { .. })));
-    let stream = driver.new_stream(device_runtime::StreamId(0)).unwrap();
+    let stream = driver.new_stream("wgpu:0:0").unwrap();
     assert_eq!(first.driver().record(&stream).unwrap_err(), DriverError::ForeignHandle { what: "stream" });
     assert!(Arc::strong_count(&driver) > 1);
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, num::NonZero, sync::Arc as Shared};
 use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Payload, host::HostModule};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolId, StreamHandle, StreamId, StreamStrategy,
+    PoolId, StreamHandle, StreamStrategy,
 };
 use tnode::{DType, HostArray};
 
@@ -206,8 +206,8 @@ impl<S: Scheduler> Driver for Cpu<S> {
         drop(freed);
     }
 
-    fn new_stream(&self, stream: StreamId) -> Result<StreamHandle, DriverError> {
-        let state = LaneState::new(stream);
+    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
+        let state = LaneState::new(name);
         let lane = self.scheduler.open(Arc::clone(&state))?;
         Ok(StreamHandle::new(Stream { lane, state }))
     }
@@ -360,7 +360,10 @@ impl<S: Scheduler> Driver for Cpu<S> {
 /// Waits for an event on the caller's thread, unless it is the caller who would have to reach it.
 fn wait(event: &EventState) -> Result<Result<(), device_runtime::Failure>, DriverError> {
     if event.poll().is_none() && is_current(event.lane) {
-        return Err(DriverError::SelfWait { stream: event.stream, doing: "waiting for an event" });
+        return Err(DriverError::SelfWait {
+            stream: event.stream.to_string(),
+            doing: "waiting for an event",
+        });
     }
     Ok(event.wait())
 }

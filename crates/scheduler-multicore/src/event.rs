@@ -3,7 +3,9 @@
 //! Invariant: `state` changes from pending once, under the lock; a failed event's failure is set before. So a waiter that
 //! sees "pending" under the lock is counted before the flag can change, and no wake-up is lost.
 
-use device_runtime::{Failure, StreamId};
+use std::sync::Arc as Shared;
+
+use device_runtime::Failure;
 
 use crate::{
     lane::LaneId,
@@ -22,8 +24,8 @@ const SPINS: usize = 200;
 pub(crate) struct EventState {
     /// The lane that will reach it.
     pub(crate) lane: LaneId,
-    /// The stream of that lane.
-    pub(crate) stream: StreamId,
+    /// The name of that lane's stream.
+    pub(crate) stream: Shared<str>,
     state: AtomicU8,
     failure: OnceLock<Failure>,
     waiters: Mutex<usize>,
@@ -31,7 +33,7 @@ pub(crate) struct EventState {
 }
 
 impl EventState {
-    pub(crate) fn new(lane: LaneId, stream: StreamId) -> Arc<EventState> {
+    pub(crate) fn new(lane: LaneId, stream: Shared<str>) -> Arc<EventState> {
         Arc::new(EventState {
             lane,
             stream,

@@ -49,7 +49,7 @@ pub struct Caller {
 impl Lane for Caller {
     fn submit(&self, task: Task) -> Result<(), DriverError> {
         if self.state.is_current() {
-            let stream = self.state.stream();
+            let stream = self.state.stream().to_string();
             return Err(DriverError::SelfWait { stream, doing: "running a task inside a task" });
         }
         let _turn = self.turn.lock();

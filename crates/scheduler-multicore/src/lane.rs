@@ -1,8 +1,8 @@
 //! What a scheduler is: it opens lanes, and a lane runs the tasks it is given, in order.
 
-use std::cell::Cell;
+use std::{cell::Cell, sync::Arc as Shared};
 
-use device_runtime::{DriverError, Failure, StreamId, StreamStrategy};
+use device_runtime::{DriverError, Failure, StreamStrategy};
 
 use crate::{
     event::EventState,
@@ -72,24 +72,24 @@ thread_local! {
 #[derive(Debug)]
 pub struct LaneState {
     id: LaneId,
-    stream: StreamId,
+    stream: Shared<str>,
     has_failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
 }
 
 impl LaneState {
-    pub(crate) fn new(stream: StreamId) -> Arc<LaneState> {
+    pub(crate) fn new(stream: &str) -> Arc<LaneState> {
         Arc::new(LaneState {
             id: NEXT_LANE.fetch_add(1, Ordering::Relaxed),
-            stream,
+            stream: stream.into(),
             has_failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         })
     }
 
-    /// The stream the lane stands for.
-    pub fn stream(&self) -> StreamId {
-        self.stream
+    /// The name of the stream the lane stands for.
+    pub fn stream(&self) -> &Shared<str> {
+        &self.stream
     }
 
     pub(crate) fn id(&self) -> LaneId {
@@ -118,7 +118,7 @@ impl LaneState {
 
     /// A new event for the lane to reach.
     pub(crate) fn event(&self) -> Arc<EventState> {
-        EventState::new(self.id, self.stream)
+        EventState::new(self.id, Shared::clone(&self.stream))
     }
 
     /// Whether the calling thread is running one of the lane's tasks.

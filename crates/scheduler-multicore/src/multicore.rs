@@ -56,7 +56,7 @@ impl Scheduler for Multicore {
 
     fn open(&self, state: Arc<LaneState>) -> Result<Worker, DriverError> {
         let queue = Arc::new(Queue::new(self.queue_capacity, SPIN));
-        let name = format!("arrayjit-{}", state.stream().0);
+        let name = format!("arrayjit {}", state.stream());
         let body = {
             let (queue, state, crew) = (Arc::clone(&queue), Arc::clone(&state), Arc::clone(&self.crew));
             move || work(&queue, &state, &crew)
@@ -91,11 +91,13 @@ pub struct Worker {
 
 impl Lane for Worker {
     fn submit(&self, task: Task) -> Result<(), DriverError> {
-        let stream = self.state.stream();
+        let stream = || self.state.stream().to_string();
         self.queue.push(task, !self.state.is_current()).map_err(|refused| match refused {
-            Refused::Full => DriverError::SelfWait { stream, doing: "enqueueing into the full queue" },
+            Refused::Full => {
+                DriverError::SelfWait { stream: stream(), doing: "enqueueing into the full queue" }
+            }
             Refused::Closed => {
-                DriverError::Platform { what: "enqueueing", message: format!("{stream} has ended") }
+                DriverError::Platform { what: "enqueueing", message: format!("{} has ended", stream()) }
             }
         })
     }

@@ -55,7 +55,7 @@ impl Task {
 fn perform(work: &Work, lane: &LaneState, crew: &Crew) {
     // AssertUnwindSafe: what a panicking task wrote is poisoned by the lane's failure, so nobody looks at it.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.perform(crew))) {
-        lane.fail(Failure::new(lane.stream(), work.name(), panic_message(&*panic)));
+        lane.fail(Failure::new(lane.stream().clone(), work.name(), panic_message(&*panic)));
     }
 }
 

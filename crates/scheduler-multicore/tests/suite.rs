@@ -203,7 +203,7 @@ fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: Make) {
     assert_eq!((failure.task(), failure.message()), ("bad", "no luck"));
     assert!(event.is_done());
     let text = second.to_host(&x).unwrap_err().to_string();
-    assert_eq!(text, "node `x` has no value: `bad` failed on stream 0: no luck");
+    assert_eq!(text, format!("node `x` has no value: `bad` failed on {}: no luck", first.stream().name()));
 
     assert_eq!(values(&third, &z), [5], "what the failed task only read keeps its value");
     let _ = third.from_host(&z, &array(&[6])).unwrap();
@@ -230,7 +230,8 @@ fn a_failed_stream_says_why_and_healthy_nodes_stay(make: Make) {
     drop(bad.run(&[]));
     let error = bad.context().to_host(&x).unwrap_err();
     assert!(matches!(&error, Error::Driver { source: DriverError::Failed(_), .. }), "{error}");
-    assert!(error.to_string().ends_with("`bad` failed on stream 0: no luck"), "{error}");
+    let expected = format!("`bad` failed on {}: no luck", context.stream().name());
+    assert!(error.to_string().ends_with(&expected), "{error}");
     assert!(matches!(bad.context().to_host(&y), Err(Error::Poisoned { .. })));
     assert!(context.stream().sync().is_err());
     context.stream().reset().unwrap();

@@ -244,8 +244,7 @@ impl LinkedParts {
 
     /// Leaves the outputs without value, and the fallback's stream ready for the next run.
     fn fail(&self, error: &Error) {
-        let failed =
-            || Failure::new(self.context.stream().stream_id(), self.name.as_str(), error.to_string());
+        let failed = || Failure::new(self.context.stream().name(), self.name.as_str(), error.to_string());
         let failure = error.failure().cloned().unwrap_or_else(failed);
         for node in &self.outputs {
             // The context sees all outputs since it was linked.

@@ -217,7 +217,11 @@ fn roles(code: &Code, routine: &Routine) -> BTreeMap<NodeRef, Role> {
         for (slot, param) in call.args.iter().zip(params) {
             let (&Slot::Node(node), &Param::Node { access, .. }) = (slot, param) else { continue };
             let overwrites = facts[node].covered && !facts[node].read_before_write;
-            let role = Role { reads_first: access != Access::Write, writes: false, overwrites };
+            let role = Role {
+                reads_first: matches!(access, Access::Read | Access::ReadWrite),
+                writes: false,
+                overwrites,
+            };
             roles.entry(node).or_insert(role).writes |= access != Access::Read;
         }
     }

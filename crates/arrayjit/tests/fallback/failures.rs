@@ -125,7 +125,7 @@ fn inputs_without_value_stop_a_run_before_it_begins() {
     let routine = code.link(&context(&backend, &given)).unwrap();
     routine.run(&[]).unwrap();
     let failure = {
-        let stream = routine.context().stream().stream_id();
+        let stream = routine.context().stream().name();
         device_runtime::Failure::new(stream, "loader", "the file ended")
     };
     routine.context().poison(&late, &failure).unwrap();

@@ -134,6 +134,7 @@ fn describe(param: &Param) -> String {
     match param {
         Param::Node { access: Access::Read, bytes } => format!("reads {bytes} bytes"),
         Param::Node { access: Access::Write, bytes } => format!("writes {bytes} bytes"),
+        Param::Node { access: Access::WritePart, bytes } => format!("writes part of {bytes} bytes"),
         Param::Node { access: Access::ReadWrite, bytes } => format!("reads and writes {bytes} bytes"),
         Param::MergeBuffer { bytes } => format!("reads the merge buffer of {bytes} bytes"),
         Param::StaticIndex { range } => format!("an index within 0..{range}"),
