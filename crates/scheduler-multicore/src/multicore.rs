@@ -56,7 +56,7 @@ impl Scheduler for Multicore {
 
     fn open(&self, state: Arc<LaneState>) -> Result<Worker, DriverError> {
         let queue = Arc::new(Queue::new(self.queue_capacity, SPIN));
-        let name = format!("arrayjit {}", state.stream());
+        let name = state.stream().to_string();
         let body = {
             let (queue, state, crew) = (Arc::clone(&queue), Arc::clone(&state), Arc::clone(&self.crew));
             move || work(&queue, &state, &crew)
