@@ -47,6 +47,7 @@
 //! * `wgpu`: GPUs, through Vulkan or what else the platform has.
 #![forbid(unsafe_code)]
 
+pub mod parallel; // work divided over streams
 pub mod settings; // what may be chosen, and where
 
 mod backend; // a codegen and a device by name

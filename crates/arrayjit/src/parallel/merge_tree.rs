@@ -1,0 +1,106 @@
+//! Who adds to whom when the streams' partial sums become one on stream 0.
+//!
+//! Each round halves the streams that still hold a part: the upper half of them adds to the lower half, and with an odd number
+//! stream 0 sits the round out. So a sum over `n` streams takes `n - 1` merges but waits for ⌈log₂ n⌉ of them only, and the order
+//! of its additions depends on `n` alone.
+
+use std::ops::Range;
+
+/// One merge: the values of stream `from` are added to those of stream `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Merge {
+    /// The stream whose values are added; they count no more afterwards.
+    pub from: usize,
+    /// The stream that adds, always a lower one.
+    pub to: usize,
+}
+
+/// The merges that bring the parts of `streams` streams together on stream 0, in order.
+///
+/// Merges of a round do not depend on each other, so streams work at the same time.
+///
+/// ```
+/// use arrayjit::parallel::{Merge, merge_tree};
+///
+/// let merges = merge_tree(4);
+/// assert_eq!(merges, [Merge { from: 2, to: 0 }, Merge { from: 3, to: 1 }, Merge { from: 1, to: 0 }]);
+/// assert!(merge_tree(1).is_empty());
+/// ```
+pub fn merge_tree(streams: usize) -> Vec<Merge> {
+    let mut merges = Vec::with_capacity(streams.saturating_sub(1));
+    let mut holding = streams;
+    while holding > 1 {
+        let receivers = receivers(holding);
+        let distance = receivers.len();
+        merges.extend(receivers.clone().map(|to| Merge { from: to + distance, to }));
+        holding = receivers.end;
+    }
+    merges
+}
+
+/// The streams that add in the next round, if those below `holding` have a part: the lower half of them, but for stream 0 where
+/// they are odd in number.
+fn receivers(holding: usize) -> Range<usize> {
+    let first = holding % 2;
+    first..first + holding / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pairs(streams: usize) -> Vec<(usize, usize)> {
+        merge_tree(streams).into_iter().map(|merge| (merge.from, merge.to)).collect()
+    }
+
+    #[test]
+    fn up_to_eight_streams_merge_as_in_the_table() {
+        let table: [&[(usize, usize)]; 9] = [
+            &[],
+            &[],
+            &[(1, 0)],
+            &[(2, 1), (1, 0)],
+            &[(2, 0), (3, 1), (1, 0)],
+            &[(3, 1), (4, 2), (2, 1), (1, 0)],
+            &[(3, 0), (4, 1), (5, 2), (2, 1), (1, 0)],
+            &[(4, 1), (5, 2), (6, 3), (2, 0), (3, 1), (1, 0)],
+            &[(4, 0), (5, 1), (6, 2), (7, 3), (2, 0), (3, 1), (1, 0)],
+        ];
+        for (streams, expected) in table.into_iter().enumerate() {
+            assert_eq!(pairs(streams), expected, "{streams} streams");
+        }
+    }
+
+    /// For each stream, how many merges in a row its values wait for.
+    fn depths(streams: usize) -> Vec<u32> {
+        let mut depths = vec![0; streams];
+        for Merge { from, to } in merge_tree(streams) {
+            depths[to] = depths[to].max(depths[from]) + 1;
+        }
+        depths
+    }
+
+    proptest! {
+        #[test]
+        fn every_part_reaches_stream_0_once(streams in 1usize..300) {
+            let mut parts: Vec<Vec<usize>> = (0..streams).map(|stream| vec![stream]).collect();
+            let merges = merge_tree(streams);
+            prop_assert_eq!(merges.len(), streams - 1);
+            for Merge { from, to } in merges {
+                prop_assert!(from > to);
+                let moved = std::mem::take(&mut parts[from]);
+                prop_assert!(!moved.is_empty(), "stream {} has nothing left to give", from);
+                parts[to].extend(moved);
+            }
+            parts[0].sort_unstable();
+            prop_assert_eq!(&parts[0], &(0..streams).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn a_sum_waits_for_logarithmically_many_merges(streams in 1usize..300) {
+            prop_assert_eq!(depths(streams)[0], streams.next_power_of_two().ilog2());
+        }
+    }
+}
