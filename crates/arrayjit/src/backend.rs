@@ -19,6 +19,7 @@ use crate::{
     fallback::Refuge,
     log::LogFolder,
     settings::{Loaded, Settings},
+    trace::ProcessTimeline,
 };
 
 /// A codegen and a device: compiles assignments, and runs them on its streams. Cheap to clone; any thread may use it.
@@ -40,6 +41,8 @@ struct Parts {
     logs: Option<LogFolder>,
     /// Where kernels go that the codegen refuses.
     refuge: Refuge,
+    /// The timeline of the process, if there is one, which is up to date when the backend is gone.
+    _timeline: Option<ProcessTimeline>,
 }
 
 /// What a backend is made of.
@@ -126,7 +129,9 @@ impl Backend {
         let logs = settings.log_values.then(open_logs);
         let (cache, virtual_nodes, refuge) = Default::default();
         let name = name.into();
-        let parts = Parts { name, codegen, device, settings, watch, cache, virtual_nodes, logs, refuge };
+        let _timeline = ProcessTimeline::begin(&settings.trace);
+        let parts =
+            Parts { name, codegen, device, settings, watch, cache, virtual_nodes, logs, refuge, _timeline };
         Backend { parts: Arc::new(parts) }
     }
 

@@ -185,7 +185,11 @@ impl Backend {
         self.compile_stages(assignments, Vec::new())
     }
 
-    #[tracing::instrument(name = "compile", skip_all, fields(backend = self.name()))]
+    #[tracing::instrument(
+        name = "compile",
+        skip_all,
+        fields(routine = %assignments.routine_name(), backend = self.name())
+    )]
     fn compile_stages(
         &self,
         assignments: &Assignments,

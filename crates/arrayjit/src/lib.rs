@@ -49,6 +49,7 @@
 
 pub mod parallel; // work divided over streams
 pub mod settings; // what may be chosen, and where
+pub mod trace; // what happens when, for a viewer
 
 mod backend; // a codegen and a device by name
 mod compile; // every stage in order

@@ -44,6 +44,9 @@ pub struct Settings {
     pub debug: u8,
     /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for none.
     pub dump: String,
+    /// The file that a timeline of the process is written to, unless it has a `tracing` subscriber; empty for none. See
+    /// [`crate::trace`].
+    pub trace: String,
     /// Whether routines log what they compute, each to a file of its own, unscheduled; see `docs/debugging.md`.
     pub log_values: bool,
     /// The folder of these files.
@@ -168,6 +171,7 @@ impl Default for Settings {
             vector: Vector::Bits128,
             debug: 0,
             dump: String::new(),
+            trace: String::new(),
             log_values: false,
             log_folder: "arrayjit_logs".into(),
             log_clean: true,
