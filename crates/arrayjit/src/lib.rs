@@ -65,7 +65,9 @@ mod log; // files for the logs of routines
 mod error;
 
 pub use codegen_core::{Caps, Codegen, LogSink};
-pub use device_runtime::{Context, Device, Driver, Error as RunError, Event, Stream, Transfer};
+pub use device_runtime::{
+    Context, Device, Driver, Error as RunError, Event, MemoryReport, MergeBufferUse, Stream, Transfer,
+};
 pub use lowered_ir::{assign::Assignments, assign::text::TextError, ir::Numerics, ir::Symbol};
 pub use tnode::{
     DType, Element, Error as TensorNodeError, HostArray, MemoryMode, NodeId, Padding, Reason, Scalar,

@@ -91,6 +91,15 @@ impl Routine {
         }
     }
 
+    /// The routine as one of the device, for [`MergeBufferUse::StreamingFor`](device_runtime::MergeBufferUse::StreamingFor); none where
+    /// statements fall back.
+    pub fn whole(&self) -> Option<&device_runtime::Routine> {
+        match &self.0 {
+            Form::Whole(routine) => Some(routine),
+            Form::Divided(_) => None,
+        }
+    }
+
     /// What all parts agree on.
     fn any_part(&self) -> Option<&device_runtime::Routine> {
         match &self.0 {

@@ -66,7 +66,7 @@ fn a_node_beyond_the_largest_binding_is_named() {
     let host = HostArray::zeros(DType::F32, [cap / 4 + 1]).unwrap();
     let error = context.init_from_host(&big, &host).unwrap_err();
     assert!(
-        matches!(&error, RunError::NodeTooLarge { node, bytes, cap: limit } if node == "big" && (*bytes, *limit) == (cap + 4, cap)),
+        matches!(&error, RunError::NodeTooLarge { node, bytes, cap: limit, .. } if node == "big" && (*bytes, *limit) == (cap + 4, cap)),
         "{error}"
     );
 }

@@ -1,19 +1,30 @@
 //! Contexts: which nodes have memory, for work on one stream.
 //!
 //! A context is immutable: linking or initialising gives a child that sees everything its parent sees and more. Invariant:
-//! a context and its ancestors agree on the buffer of every node they share.
+//! a context and its ancestors agree on the buffer of every node they share. Finalising gives the memory back early; what
+//! children and routines still see stays.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use tnode::TensorNode;
 
 use crate::{
     driver::Location,
     error::{Error, Failure},
+    event::Event,
     hazard::PendingUse,
     pool::{Buffer, lock},
     stream::Stream,
 };
+
+type Buffers = BTreeMap<TensorNode, Arc<Buffer>>;
 
 /// An immutable map from nodes to memory, for work on one stream. Cheap to clone; memory is freed with the last context or
 /// routine that sees it.
@@ -23,34 +34,64 @@ pub struct Context(Arc<ContextInner>);
 struct ContextInner {
     stream: Stream,
     parent: Option<Context>,
-    /// Own entries and all ancestors'.
-    buffers: BTreeMap<TensorNode, Arc<Buffer>>,
+    /// Own entries and all ancestors'; empty once finalised.
+    buffers: Mutex<Arc<Buffers>>,
+    finalized: AtomicBool,
+    /// What the merge buffer will hold when routines of this context run, where that is known.
+    merge_node: Option<TensorNode>,
 }
 
 impl Context {
     /// A context without nodes.
     pub fn new(stream: &Stream) -> Context {
-        Context(Arc::new(ContextInner { stream: stream.clone(), parent: None, buffers: BTreeMap::new() }))
+        Context::made(stream, None, Buffers::new(), None)
     }
 
-    /// A child that sees also `fresh` buffers, which are of nodes this context lacks.
-    pub(crate) fn with(&self, fresh: impl IntoIterator<Item = Arc<Buffer>>) -> Context {
-        let mut buffers = self.0.buffers.clone();
-        buffers.extend(fresh.into_iter().map(|buffer| (buffer.node.clone(), buffer)));
-        Context(Arc::new(ContextInner { stream: self.0.stream.clone(), parent: Some(self.clone()), buffers }))
+    fn made(
+        stream: &Stream,
+        parent: Option<Context>,
+        buffers: Buffers,
+        merge_node: Option<TensorNode>,
+    ) -> Context {
+        let (stream, buffers) = (stream.clone(), Mutex::new(Arc::new(buffers)));
+        Context(Arc::new(ContextInner {
+            stream,
+            parent,
+            buffers,
+            finalized: AtomicBool::new(false),
+            merge_node,
+        }))
     }
 
-    /// A child on another stream of the same device, which sees the same memory. Accesses from both are ordered.
+    /// A child that sees also `more` buffers, which are of nodes this context lacks.
+    pub(crate) fn with(&self, more: impl IntoIterator<Item = (TensorNode, Arc<Buffer>)>) -> Context {
+        let mut buffers = Buffers::clone(&self.buffers());
+        buffers.extend(more);
+        Context::made(&self.0.stream, Some(self.clone()), buffers, self.0.merge_node.clone())
+    }
+
+    /// A child whose merge buffer will hold a copy of the node.
+    pub(crate) fn merging(&self, node: &TensorNode) -> Context {
+        let buffers = Buffers::clone(&self.buffers());
+        Context::made(&self.0.stream, Some(self.clone()), buffers, Some(node.clone()))
+    }
+
+    /// A child on another stream of the same device, which sees the same memory. Accesses from both are ordered, and both may
+    /// write.
     ///
     /// # Errors
     ///
-    /// For a stream of another device.
+    /// For a stream of another device, and a finalised context.
     pub fn on_stream(&self, stream: &Stream) -> Result<Context, Error> {
         if stream.device() != self.0.stream.device() {
             return Err(Error::OtherDevice { expected: self.0.stream.name(), found: stream.name() });
         }
-        let buffers = self.0.buffers.clone();
-        Ok(Context(Arc::new(ContextInner { stream: stream.clone(), parent: Some(self.clone()), buffers })))
+        self.alive()?;
+        let buffers = Buffers::clone(&self.buffers());
+        if *stream != self.0.stream {
+            buffers.values().for_each(|buffer| lock(&buffer.sharers).explicit = true);
+        }
+        Ok(Context::made(stream, Some(self.clone()), buffers, None))
     }
 
     /// The stream that routines and transfers of this context run on.
@@ -63,33 +104,63 @@ impl Context {
         self.0.parent.as_ref()
     }
 
+    /// Gives up what this context sees, ahead of its drop. What other contexts and routines still see stays; routines of this
+    /// context do not run any more. A second call does nothing.
+    pub fn finalize(&self) {
+        if !self.0.finalized.swap(true, Ordering::Relaxed) {
+            // Dropped after the lock: freeing takes a while.
+            let given_up = std::mem::take(&mut *lock(&self.0.buffers));
+            drop(given_up);
+        }
+    }
+
+    /// Whether [`Context::finalize`] was called.
+    pub fn is_finalized(&self) -> bool {
+        self.0.finalized.load(Ordering::Relaxed)
+    }
+
+    /// An error once the context was finalised.
+    pub(crate) fn alive(&self) -> Result<(), Error> {
+        if self.is_finalized() {
+            return Err(Error::Finalized { stream: self.0.stream.name() });
+        }
+        Ok(())
+    }
+
+    fn buffers(&self) -> Arc<Buffers> {
+        Arc::clone(&lock(&self.0.buffers))
+    }
+
     /// Whether the node has memory here.
     pub fn contains(&self, node: &TensorNode) -> bool {
-        self.0.buffers.contains_key(node)
+        self.buffers().contains_key(node)
     }
 
     /// The nodes that have memory here, ancestors' included, in order.
-    pub fn nodes(&self) -> impl Iterator<Item = &TensorNode> {
-        self.0.buffers.keys()
+    pub fn nodes(&self) -> Vec<TensorNode> {
+        self.buffers().keys().cloned().collect()
     }
 
     /// Where the node's memory is; the same in every run of the same program.
     pub fn location(&self, node: &TensorNode) -> Option<Location> {
-        self.0.buffers.get(node).map(|buffer| buffer.location)
+        self.get(node).map(|buffer| buffer.location)
     }
 
-    /// The scheduled uses of a node's memory that are not done, by any stream.
+    /// What the merge buffer will hold when routines linked here run, where a transfer made as a routine says so.
+    pub fn merge_buffer_node(&self) -> Option<&TensorNode> {
+        self.0.merge_node.as_ref()
+    }
+
+    /// The scheduled uses of a node's memory that are not done, by any stream of any device.
     pub fn pending(&self, node: &TensorNode) -> Option<PendingUse> {
-        let buffer = self.0.buffers.get(node)?;
-        let driver = self.0.stream.device().driver();
-        Some(lock(&buffer.hazards).pending(&|event| driver.is_done(event)))
+        let buffer = self.get(node)?;
+        Some(lock(&buffer.hazards).pending(&Event::poll))
     }
 
     /// Why the node has no value, as far as that is known by now: its last writer failed. `None` also for nodes without memory here.
     pub fn failure(&self, node: &TensorNode) -> Option<Failure> {
-        let buffer = self.0.buffers.get(node)?;
-        let driver = self.0.stream.device().driver();
-        lock(&buffer.hazards).failure(&|event| driver.is_done(event))
+        let buffer = self.get(node)?;
+        lock(&buffer.hazards).failure(&Event::poll)
     }
 
     /// Takes a node's value away, for a cause outside of the device: whoever reads the node gets the failure, until it is written
@@ -100,27 +171,65 @@ impl Context {
     /// A node that is not in the context.
     pub fn poison(&self, node: &TensorNode, failure: &Failure) -> Result<(), Error> {
         let buffer = self.buffer(node, "poison")?;
-        lock(&buffer.hazards).poison(self.0.stream.stream_id(), failure);
+        lock(&buffer.hazards).poison(failure);
         Ok(())
     }
 
-    pub(crate) fn get(&self, node: &TensorNode) -> Option<&Arc<Buffer>> {
-        self.0.buffers.get(node)
+    /// Why the node's memory is what it is, in words: the decisions about its mode, where it lies, who shares it, and what is
+    /// pending.
+    pub fn explain(&self, node: &TensorNode) -> String {
+        let mut text = node.explain();
+        let stream = self.0.stream.name();
+        let Some(buffer) = self.get(node) else {
+            return text + &format!("not in this context of {stream}\n");
+        };
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let made = if buffer.read_only { ", the host's array itself" } else { "" };
+        text += &format!("{} bytes at {} of {}{made}\n", buffer.bytes, buffer.location, buffer.device.name());
+        text += &lock(&buffer.sharers).explain(&buffer.device.name());
+        let mut hazards = lock(&buffer.hazards);
+        if let Some(failure) = hazards.failure(&Event::poll) {
+            text += &format!("without value: {failure}\n");
+        }
+        let PendingUse { writer, readers } = hazards.pending(&Event::poll);
+        writer.into_iter().for_each(|writer| text += &format!("{writer} is to write it\n"));
+        readers.into_iter().for_each(|reader| text += &format!("{reader} is to read it\n"));
+        text
+    }
+
+    pub(crate) fn get(&self, node: &TensorNode) -> Option<Arc<Buffer>> {
+        lock(&self.0.buffers).get(node).cloned()
     }
 
     /// The node's memory, or why it has none.
-    pub(crate) fn buffer(&self, node: &TensorNode, access: &'static str) -> Result<&Arc<Buffer>, Error> {
-        self.get(node).ok_or_else(|| {
-            if node.mode().known_virtual() {
-                return without_memory(node, access);
-            }
-            let hint = if node.mode().known_not_materialized() {
-                "it lives inside one routine and has no memory of its own"
-            } else {
-                "initialise it (`init_from_host`) or link a routine that writes it, and use the context that gives"
-            };
-            Error::NotInContext { node: node.name(), stream: self.0.stream.name(), hint }
-        })
+    pub(crate) fn buffer(&self, node: &TensorNode, access: &'static str) -> Result<Arc<Buffer>, Error> {
+        self.get(node).ok_or_else(|| self.lacks(node, access))
+    }
+
+    /// The node's memory, which a task is to write.
+    pub(crate) fn writable(&self, node: &TensorNode) -> Result<Arc<Buffer>, Error> {
+        let buffer = self.buffer(node, "write")?;
+        if buffer.read_only {
+            return Err(Error::ReadOnly { node: node.name(), device: buffer.device.name() });
+        }
+        Ok(buffer)
+    }
+
+    fn lacks(&self, node: &TensorNode, access: &'static str) -> Error {
+        if let Err(finalized) = self.alive() {
+            return finalized;
+        }
+        if node.mode().known_virtual() {
+            return without_memory(node, access);
+        }
+        let hint = if node.mode().known_not_materialized() {
+            "it lives inside one routine and has no memory of its own"
+        } else {
+            "initialise it (`init_from_host`) or link a routine that writes it, and use the context that gives"
+        };
+        Error::NotInContext { node: node.name(), stream: self.0.stream.name(), hint }
     }
 }
 
@@ -135,7 +244,7 @@ pub(crate) fn without_memory(node: &TensorNode, access: &'static str) -> Error {
 /// By node names, in order.
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes: Vec<_> = self.nodes().map(TensorNode::name).collect();
+        let nodes: Vec<_> = self.nodes().iter().map(TensorNode::name).collect();
         f.debug_struct("Context").field("stream", &self.0.stream).field("nodes", &nodes).finish()
     }
 }

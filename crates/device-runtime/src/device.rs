@@ -8,10 +8,14 @@ use std::{
     },
 };
 
+use tnode::TensorNode;
+
 use crate::{
     driver::{Driver, PoolId, StreamStrategy},
     error::Error,
     pool::lock,
+    report::{Account, MemoryReport, MemoryUse, PoolItem},
+    sharing::Candidates,
     stream::{Stream, StreamId, StreamInner},
 };
 
@@ -33,16 +37,10 @@ struct DeviceInner {
     next_pool: AtomicU32,
     next_stream: AtomicU32,
     streams: Mutex<Vec<Weak<StreamInner>>>,
-    memory: Mutex<MemoryUse>,
-}
-
-/// Bytes of the pools that contexts and routines of a device hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct MemoryUse {
-    /// Held now; zero once every context and routine is dropped.
-    pub live_bytes: usize,
-    /// The most held at once since the device was made, or since [`Device::reset_peak`].
-    pub peak_bytes: usize,
+    memory: Mutex<Account>,
+    candidates: Mutex<Candidates>,
+    /// Merges that were to be lent their source and were given a copy.
+    copied_merges: AtomicU64,
 }
 
 impl Device {
@@ -65,6 +63,8 @@ impl Device {
             next_stream: AtomicU32::new(0),
             streams: Mutex::default(),
             memory: Mutex::default(),
+            candidates: Mutex::default(),
+            copied_merges: AtomicU64::new(0),
         }))
     }
 
@@ -124,15 +124,45 @@ impl Device {
         results.into_iter().collect()
     }
 
-    /// What contexts and routines hold.
+    /// What contexts, routines and streams hold.
     pub fn memory(&self) -> MemoryUse {
-        *lock(&self.0.memory)
+        lock(&self.0.memory).total()
+    }
+
+    /// What contexts, routines and streams hold, pool by pool.
+    pub fn memory_report(&self) -> MemoryReport {
+        lock(&self.0.memory).report(self.name())
     }
 
     /// Begins a new peak at what is held now.
     pub fn reset_peak(&self) {
-        let mut memory = lock(&self.0.memory);
-        memory.peak_bytes = memory.live_bytes;
+        lock(&self.0.memory).reset_peak();
+    }
+
+    /// The nodes whose buffer a link on another stream would share, in order.
+    pub fn cross_stream_candidates(&self) -> Vec<TensorNode> {
+        lock(&self.0.candidates).nodes()
+    }
+
+    /// The only stream that may write a node, where links on several streams share it; none where nobody writes it yet, or
+    /// where the user made it shared.
+    pub fn owner_stream(&self, node: &TensorNode) -> Option<StreamId> {
+        let buffer = lock(&self.0.candidates).find(node)?;
+        lock(&buffer.sharers).owner
+    }
+
+    /// How many merges were to be lent their source and were given a copy, since the device cannot reach it.
+    pub fn copied_merges(&self) -> u64 {
+        self.0.copied_merges.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_copied_merge(&self) {
+        self.0.copied_merges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Locked while a link decides about sharing, before anything else is.
+    pub(crate) fn candidates(&self) -> &Mutex<Candidates> {
+        &self.0.candidates
     }
 
     pub(crate) fn pool_cap(&self) -> usize {
@@ -143,14 +173,12 @@ impl Device {
         PoolId(self.0.next_pool.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub(crate) fn count_alloc(&self, bytes: usize) {
-        let mut memory = lock(&self.0.memory);
-        memory.live_bytes += bytes;
-        memory.peak_bytes = memory.peak_bytes.max(memory.live_bytes);
+    pub(crate) fn pool_made(&self, pool: PoolId, bytes: usize, items: Vec<PoolItem>) {
+        lock(&self.0.memory).made(pool, bytes, items);
     }
 
-    pub(crate) fn count_free(&self, bytes: usize) {
-        lock(&self.0.memory).live_bytes -= bytes;
+    pub(crate) fn pool_freed(&self, pool: PoolId, bytes: usize) {
+        lock(&self.0.memory).freed(pool, bytes);
     }
 }
 

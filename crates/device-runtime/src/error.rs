@@ -205,11 +205,13 @@ pub enum DriverError {
 pub enum Error {
     /// A routine reads a node before anything could have written it.
     #[error(
-        "routine `{routine}`: the linked context lacks node `{node}`, which the routine reads; give it a value first (`init_from_host`), or link a routine that writes it"
+        "routine `{routine}`: the linked context ({stream}) lacks node `{node}`, which the routine reads; give it a value first (`init_from_host`), or link a routine that writes it"
     )]
     ContextLacksNode {
         /// Which routine.
         routine: String,
+        /// The context's stream.
+        stream: String,
         /// Which node.
         node: String,
     },
@@ -227,13 +229,95 @@ pub enum Error {
         /// How many handles there were.
         handles: usize,
     },
-    /// The routine reads a merge buffer into which nothing was transferred.
-    #[error("routine `{routine}` reads node `{node}` from the merge buffer, which holds nothing yet")]
-    MergeBufferEmpty {
+    /// The routine reads a node from the merge buffer, which holds another, or nothing.
+    #[error(
+        "routine `{routine}` reads node `{expected}` from the merge buffer of {stream}, which holds {found}; transfer `{expected}` into it first (`device_to_device`)"
+    )]
+    MergeBuffer {
         /// Which routine.
         routine: String,
+        /// Which stream.
+        stream: String,
+        /// The node it reads.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A merge was asked of a routine that does not read that node from the merge buffer of that stream.
+    #[error(
+        "routine `{routine}` of {stream} reads {found} from its merge buffer; it was to merge node `{expected}` on {onto}"
+    )]
+    NotMerging {
+        /// Which routine.
+        routine: String,
+        /// Its stream.
+        stream: String,
+        /// What it reads.
+        found: String,
+        /// What it was to read.
+        expected: String,
+        /// The stream of the destination.
+        onto: String,
+    },
+    /// Links on two streams write a node that they share because of the links before.
+    #[error(
+        "node `{node}` is shared by streams of {device} and {owner} writes it; {stream} cannot write it too. Make it shared (`Sharing::Shared`) or per-stream (`Sharing::PerStream`) to say which is meant"
+    )]
+    SecondWriter {
         /// Which node.
         node: String,
+        /// The device.
+        device: String,
+        /// The stream that writes it.
+        owner: String,
+        /// The other one.
+        stream: String,
+    },
+    /// A routine assigns to a node that only the host changes.
+    #[error("routine `{routine}` writes node `{node}`, which is {mode}: only the host changes it")]
+    HostedWrite {
+        /// Which node.
+        node: String,
+        /// Which routine.
+        routine: String,
+        /// Its memory mode.
+        mode: String,
+    },
+    /// The memory of the node is the host's array itself.
+    #[error("node `{node}` on {device} is the host's array itself, which devices only read")]
+    ReadOnly {
+        /// Which node.
+        node: String,
+        /// The device.
+        device: String,
+    },
+    /// A transfer of a node that its source does not have.
+    #[error(
+        "node `{node}` has no memory in the source context ({source_stream}), so that {stream} gets nothing"
+    )]
+    NoSource {
+        /// Which node.
+        node: String,
+        /// The source's stream.
+        source_stream: String,
+        /// The destination's.
+        stream: String,
+    },
+    /// The streams of a device have one copy of the node.
+    #[error(
+        "node `{node}` is shared by the streams of {device}: contexts on it have the same memory and need no copy"
+    )]
+    SharedAlready {
+        /// Which node.
+        node: String,
+        /// The device.
+        device: String,
+    },
+    /// A context whose memory was given back.
+    #[error("a context of {stream} was finalised and has no nodes any more")]
+    Finalized {
+        /// Its stream.
+        stream: String,
     },
     /// Sizes differ.
     #[error("node `{node}`: {what} has sizes {found:?}, expected {expected:?}")]
@@ -336,10 +420,12 @@ pub enum Error {
         failure: Failure,
     },
     /// A node alone exceeds what one pool may hold.
-    #[error("node `{node}` needs {bytes} bytes, more than a pool's {cap}")]
+    #[error("node `{node}` needs {bytes} bytes on {device}, whose pools have at most {cap}")]
     NodeTooLarge {
         /// Which node.
         node: String,
+        /// The device.
+        device: String,
         /// What it needs.
         bytes: usize,
         /// What a pool may hold.

@@ -2,17 +2,18 @@
 //!
 //! Before a task is handed over, [`Hazards::before`] says which events its stream must wait for; afterwards
 //! [`Hazards::after`] enters the task's own event. Both happen under the buffer's lock, so two threads cannot both believe that
-//! they came first. Invariants: at most one read per stream is kept, since a later event of a stream implies the earlier
-//! ones; reads older than the last write are dropped, since the write waited for them; done events are dropped when met; the
-//! failure of a last write is kept until the buffer is written again.
+//! they came first. Streams are of any device. Invariants: at most one read per stream is kept, since a later event of a stream
+//! implies the earlier ones; reads older than the last write are dropped, since the write waited for them; done events are
+//! dropped when met; the failure of a last write is kept until the whole buffer is written again.
 
 use codegen_core::Access;
 use smallvec::SmallVec;
 
 use crate::{
-    driver::{After, EventHandle},
+    driver::After,
     error::{DriverError, Failure},
-    stream::StreamId,
+    event::Event,
+    stream::StreamKey,
 };
 
 /// Who used a buffer last.
@@ -21,29 +22,56 @@ pub(crate) struct Hazards {
     /// The last write: pending, or failed, or both; none once it is done.
     write: Option<LastWrite>,
     /// Reads since that write that were pending when last looked at.
-    reads: SmallVec<[(StreamId, EventHandle); 2]>,
+    reads: SmallVec<[Event; 2]>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct LastWrite {
-    stream: StreamId,
-    event: Option<EventHandle>,
+    event: Option<Event>,
     failed: Option<Failure>,
 }
 
-/// Events to wait for, each with what the wait protects.
-pub(crate) type Waits = SmallVec<[(EventHandle, After); 8]>;
+/// The order that a wait keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hazard {
+    /// A read behind the write of what it reads.
+    ReadAfterWrite,
+    /// A write behind a read of what it overwrites.
+    WriteAfterRead,
+    /// A write behind another.
+    WriteAfterWrite,
+}
 
-/// [`crate::Driver::is_done`] of the buffer's device.
-pub(crate) type IsDone<'a> = &'a dyn Fn(&EventHandle) -> Result<bool, DriverError>;
+impl Hazard {
+    /// Whether a failure of what is waited for is the waiting task's too.
+    pub(crate) fn after(self) -> After {
+        match self {
+            Hazard::ReadAfterWrite => After::Data,
+            Hazard::WriteAfterRead | Hazard::WriteAfterWrite => After::Order,
+        }
+    }
+}
+
+/// An event to wait for, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Wait {
+    pub(crate) event: Event,
+    pub(crate) hazard: Hazard,
+}
+
+/// Events to wait for.
+pub(crate) type Waits = SmallVec<[Wait; 8]>;
+
+/// [`Event::poll`], but for tests.
+pub(crate) type IsDone<'a> = &'a dyn Fn(&Event) -> Result<bool, DriverError>;
 
 /// The use of a node's memory that is scheduled and not done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingUse {
-    /// The stream of the last write.
-    pub writer: Option<StreamId>,
-    /// The streams that read since.
-    pub readers: Vec<StreamId>,
+    /// The name of the stream of the last write.
+    pub writer: Option<String>,
+    /// The names of the streams that read since.
+    pub readers: Vec<String>,
 }
 
 /// Whether the values from before matter afterwards: a task that writes a part needs the rest.
@@ -60,11 +88,11 @@ impl Hazards {
     ///
     /// # Errors
     ///
-    /// The failure of the last write, where the task reads.
+    /// The failure of the last write, where the task needs what was written.
     pub(crate) fn before(
         &mut self,
         is_done: IsDone<'_>,
-        stream: StreamId,
+        stream: StreamKey,
         access: Access,
         waits: &mut Waits,
     ) -> Result<(), Failure> {
@@ -73,47 +101,41 @@ impl Hazards {
             if let (true, Some(failure)) = (reads(access), &write.failed) {
                 return Err(failure.clone());
             }
-            let after = if reads(access) { After::Data } else { After::Order };
-            waits.extend(write.event.iter().filter(|_| write.stream != stream).map(|e| (e.clone(), after)));
+            let hazard = if reads(access) { Hazard::ReadAfterWrite } else { Hazard::WriteAfterWrite };
+            let others = write.event.iter().filter(|event| event.key() != stream);
+            waits.extend(others.map(|event| Wait { event: event.clone(), hazard }));
         }
         if writes(access) {
-            let others = self.reads.iter().filter(|(reader, _)| *reader != stream);
-            waits.extend(others.map(|(_, event)| (event.clone(), After::Order)));
+            let others = self.reads.iter().filter(|event| event.key() != stream);
+            waits.extend(others.map(|event| Wait { event: event.clone(), hazard: Hazard::WriteAfterRead }));
         }
         Ok(())
     }
 
     /// Enters a task that was handed over, with the event recorded behind it.
-    pub(crate) fn after(&mut self, stream: StreamId, access: Access, event: &EventHandle) {
+    pub(crate) fn after(&mut self, access: Access, event: &Event) {
         if writes(access) {
             self.reads.clear();
-            self.write = Some(LastWrite { stream, event: Some(event.clone()), failed: None });
-        } else if let Some(read) = self.reads.iter_mut().find(|(reader, _)| *reader == stream) {
-            read.1 = event.clone();
+            self.write = Some(LastWrite { event: Some(event.clone()), failed: None });
+        } else if let Some(read) = self.reads.iter_mut().find(|read| read.key() == event.key()) {
+            *read = event.clone();
         } else {
-            self.reads.push((stream, event.clone()));
+            self.reads.push(event.clone());
         }
     }
 
     /// Enters a task that was handed over in part; `event`, if it could be recorded, ends the part.
-    pub(crate) fn after_failure(
-        &mut self,
-        stream: StreamId,
-        access: Access,
-        event: Option<&EventHandle>,
-        failure: &Failure,
-    ) {
+    pub(crate) fn after_failure(&mut self, access: Access, event: Option<&Event>, failure: &Failure) {
         if writes(access) {
-            self.write = Some(LastWrite { stream, event: event.cloned(), failed: Some(failure.clone()) });
+            self.write = Some(LastWrite { event: event.cloned(), failed: Some(failure.clone()) });
         } else if let Some(event) = event {
-            self.after(stream, access, event);
+            self.after(access, event);
         }
     }
 
     /// Takes the values away: who reads before the next write gets the failure. What is pending is still waited for.
-    pub(crate) fn poison(&mut self, stream: StreamId, failure: &Failure) {
-        let write = self.write.get_or_insert(LastWrite { stream, event: None, failed: None });
-        write.failed = Some(failure.clone());
+    pub(crate) fn poison(&mut self, failure: &Failure) {
+        self.write.get_or_insert_default().failed = Some(failure.clone());
     }
 
     /// The failure of the last write, as far as it is known.
@@ -125,22 +147,22 @@ impl Hazards {
     /// What is still pending.
     pub(crate) fn pending(&mut self, is_done: IsDone<'_>) -> PendingUse {
         self.prune(is_done);
-        let writer = self.write.as_ref().filter(|write| write.event.is_some()).map(|write| write.stream);
-        let mut readers: Vec<_> = self.reads.iter().map(|(stream, _)| *stream).collect();
-        readers.sort_unstable();
-        PendingUse { writer, readers }
+        let writer = self.write.as_ref().and_then(|write| write.event.as_ref()).map(Event::stream_name);
+        let mut reads: Vec<_> = self.reads.iter().collect();
+        reads.sort_unstable_by_key(|event| event.key());
+        PendingUse { writer, readers: reads.into_iter().map(Event::stream_name).collect() }
     }
 
     /// Forgets what is done, but for the failure of the last write.
     fn prune(&mut self, is_done: IsDone<'_>) {
-        self.reads.retain(|(_, event)| is_done(event) == Ok(false));
+        self.reads.retain(|event| is_done(event) == Ok(false));
         let Some(write) = &mut self.write else { return };
         let Some(event) = &write.event else { return };
         match is_done(event) {
             Ok(false) => return,
             Ok(true) => {}
             Err(error) => {
-                write.failed.get_or_insert_with(|| failure_of(error, write.stream));
+                write.failed.get_or_insert_with(|| failure_of(error, &event.stream_name()));
             }
         }
         write.event = None;
@@ -151,34 +173,61 @@ impl Hazards {
 }
 
 /// The failure inside a driver's answer, or the answer as one.
-pub(crate) fn failure_of(error: DriverError, stream: StreamId) -> Failure {
+pub(crate) fn failure_of(error: DriverError, stream: &str) -> Failure {
     match error {
         DriverError::Failed(failure) => failure,
-        other => Failure::new(stream.to_string(), "event", other.to_string()),
+        other => Failure::new(stream, "event", other.to_string()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    };
 
     use super::*;
+    use crate::{device::Device, driver::EventHandle, null::NullDevice, stream::StreamId};
+    use Hazard::{ReadAfterWrite, WriteAfterRead, WriteAfterWrite};
 
-    const A: StreamId = StreamId(0);
-    const B: StreamId = StreamId(1);
-    const C: StreamId = StreamId(2);
+    /// Streams of a device, whose events the test completes by hand: 0 pending, 1 done, 2 failed.
+    struct Streams(Device);
 
-    /// An event that the test completes by hand: 0 pending, 1 done, 2 failed.
-    fn event() -> EventHandle {
-        EventHandle::new(AtomicU8::new(0))
+    const A: u32 = 0;
+    const B: u32 = 1;
+    const C: u32 = 2;
+
+    impl Streams {
+        fn new() -> Streams {
+            Streams(Device::new(Arc::new(NullDevice::new()), 0))
+        }
+
+        fn event(&self, stream: u32) -> Event {
+            Event::new(self.0.clone(), StreamId(stream), EventHandle::new(AtomicU8::new(0)))
+        }
+
+        fn before(&self, hazards: &mut Hazards, stream: u32, access: Access) -> Result<Vec<Hazard>, Failure> {
+            let mut waits = Waits::new();
+            hazards.before(&is_done, self.event(stream).key(), access, &mut waits)?;
+            Ok(waits.into_iter().map(|wait| wait.hazard).collect())
+        }
+
+        /// What a use has to wait for; the use itself is entered with a new event.
+        fn use_it(&self, hazards: &mut Hazards, stream: u32, access: Access) -> (Vec<Hazard>, Event) {
+            let waits = self.before(hazards, stream, access).unwrap();
+            let event = self.event(stream);
+            hazards.after(access, &event);
+            (waits, event)
+        }
     }
 
-    fn set(event: &EventHandle, state: u8) {
-        event.get::<AtomicU8>().unwrap().store(state, Ordering::Relaxed);
+    fn set(event: &Event, state: u8) {
+        event.handle().get::<AtomicU8>().unwrap().store(state, Ordering::Relaxed);
     }
 
-    fn is_done(event: &EventHandle) -> Result<bool, DriverError> {
-        match event.get::<AtomicU8>()?.load(Ordering::Relaxed) {
+    fn is_done(event: &Event) -> Result<bool, DriverError> {
+        match event.handle().get::<AtomicU8>()?.load(Ordering::Relaxed) {
             2 => Err(DriverError::Failed(failure())),
             state => Ok(state == 1),
         }
@@ -188,55 +237,57 @@ mod tests {
         Failure::new("null:0:0", "kernel", "division of the sea")
     }
 
-    /// What a use has to wait for; the use itself is entered with a new event.
-    fn use_it(hazards: &mut Hazards, stream: StreamId, access: Access) -> (Vec<After>, EventHandle) {
-        let mut waits = Waits::new();
-        hazards.before(&is_done, stream, access, &mut waits).unwrap();
-        let event = event();
-        hazards.after(stream, access, &event);
-        (waits.into_iter().map(|(_, after)| after).collect(), event)
+    fn names<const N: usize>(streams: &Streams, numbers: [u32; N]) -> Vec<String> {
+        numbers.iter().map(|number| format!("{}:{number}", streams.0.name())).collect()
     }
 
     #[test]
     fn reads_wait_for_the_last_write_of_another_stream() {
-        let hazards = &mut Hazards::default();
-        let (waits, written) = use_it(hazards, A, Access::Write);
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        let (waits, written) = streams.use_it(hazards, A, Access::Write);
         assert_eq!(waits, []);
-        assert_eq!(use_it(hazards, A, Access::Read).0, []);
-        assert_eq!(use_it(hazards, B, Access::Read).0, [After::Data]);
+        assert_eq!(streams.use_it(hazards, A, Access::Read).0, []);
+        assert_eq!(streams.use_it(hazards, B, Access::Read).0, [ReadAfterWrite]);
         set(&written, 1);
-        assert_eq!(use_it(hazards, C, Access::Read).0, []);
+        assert_eq!(streams.use_it(hazards, C, Access::Read).0, []);
+    }
+
+    #[test]
+    fn equal_numbers_on_two_devices_are_two_streams() {
+        let (one, other, hazards) = (Streams::new(), Streams::new(), &mut Hazards::default());
+        one.use_it(hazards, A, Access::Write);
+        assert_eq!(other.use_it(hazards, A, Access::Read).0, [ReadAfterWrite]);
     }
 
     #[test]
     fn writes_wait_for_writes_and_reads_of_other_streams() {
-        let hazards = &mut Hazards::default();
-        use_it(hazards, A, Access::Write);
-        let (_, read) = use_it(hazards, B, Access::Read);
-        use_it(hazards, C, Access::Read);
-        assert_eq!(use_it(hazards, B, Access::Write).0, [After::Order, After::Order], "A's write, C's read");
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        streams.use_it(hazards, A, Access::Write);
+        let (_, read) = streams.use_it(hazards, B, Access::Read);
+        streams.use_it(hazards, C, Access::Read);
+        let waits = streams.use_it(hazards, B, Access::Write).0;
+        assert_eq!(waits, [WriteAfterWrite, WriteAfterRead], "A's write, C's read");
         set(&read, 1);
-        assert_eq!(
-            use_it(hazards, A, Access::ReadWrite).0,
-            [After::Data],
-            "B's write; older reads are implied"
-        );
+        let waits = streams.use_it(hazards, A, Access::ReadWrite).0;
+        assert_eq!(waits, [ReadAfterWrite], "B's write; older reads are implied");
     }
 
     #[test]
     fn a_stream_keeps_one_read() {
-        let hazards = &mut Hazards::default();
-        (0..100).for_each(|_| drop(use_it(hazards, A, Access::Read)));
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        (0..100).for_each(|_| drop(streams.use_it(hazards, A, Access::Read)));
         assert_eq!(hazards.reads.len(), 1);
-        assert_eq!(hazards.pending(&is_done), PendingUse { writer: None, readers: vec![A] });
+        let pending = PendingUse { writer: None, readers: names(&streams, [A]) };
+        assert_eq!(hazards.pending(&is_done), pending);
     }
 
     #[test]
     fn done_events_are_forgotten() {
-        let hazards = &mut Hazards::default();
-        let (_, written) = use_it(hazards, A, Access::Write);
-        let (_, read) = use_it(hazards, B, Access::Read);
-        assert_eq!(hazards.pending(&is_done), PendingUse { writer: Some(A), readers: vec![B] });
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        let (_, written) = streams.use_it(hazards, A, Access::Write);
+        let (_, read) = streams.use_it(hazards, B, Access::Read);
+        let writer = names(&streams, [A]).pop();
+        assert_eq!(hazards.pending(&is_done), PendingUse { writer, readers: names(&streams, [B]) });
         set(&written, 1);
         set(&read, 1);
         assert_eq!(hazards.pending(&is_done), PendingUse::default());
@@ -244,43 +295,44 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_stays_until_the_next_write() {
-        let hazards = &mut Hazards::default();
-        let (_, written) = use_it(hazards, A, Access::Write);
+    fn a_failed_write_stays_until_the_whole_is_written() {
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        let (_, written) = streams.use_it(hazards, A, Access::Write);
         set(&written, 2);
-        for access in [Access::Read, Access::ReadWrite] {
-            assert_eq!(hazards.before(&is_done, A, access, &mut Waits::new()), Err(failure()));
+        for access in [Access::Read, Access::ReadWrite, Access::WritePart] {
+            assert_eq!(streams.before(hazards, A, access), Err(failure()));
         }
-        assert_eq!(use_it(hazards, B, Access::Write).0, []);
-        assert_eq!(use_it(hazards, B, Access::Read).0, []);
+        assert_eq!(streams.use_it(hazards, B, Access::Write).0, []);
+        assert_eq!(streams.use_it(hazards, B, Access::Read).0, []);
     }
 
     #[test]
     fn poisoned_values_are_gone_and_pending_uses_are_still_waited_for() {
-        let hazards = &mut Hazards::default();
-        hazards.poison(A, &failure());
-        assert_eq!(hazards.before(&is_done, A, Access::Read, &mut Waits::new()), Err(failure()));
-        assert_eq!(use_it(hazards, B, Access::Write).0, []);
-        use_it(hazards, A, Access::Read);
-        hazards.poison(A, &failure());
-        assert_eq!(hazards.before(&is_done, B, Access::Read, &mut Waits::new()), Err(failure()));
-        assert_eq!(use_it(hazards, C, Access::Write).0, [After::Order, After::Order], "B's write, A's read");
-        assert_eq!(use_it(hazards, B, Access::Read).0, [After::Data]);
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        hazards.poison(&failure());
+        assert_eq!(streams.before(hazards, A, Access::Read), Err(failure()));
+        assert_eq!(streams.use_it(hazards, B, Access::Write).0, []);
+        streams.use_it(hazards, A, Access::Read);
+        hazards.poison(&failure());
+        assert_eq!(streams.before(hazards, B, Access::Read), Err(failure()));
+        let waits = streams.use_it(hazards, C, Access::Write).0;
+        assert_eq!(waits, [WriteAfterWrite, WriteAfterRead], "B's write, A's read");
+        assert_eq!(streams.use_it(hazards, B, Access::Read).0, [ReadAfterWrite]);
     }
 
     #[test]
     fn a_failed_read_is_no_concern_of_the_writer() {
-        let hazards = &mut Hazards::default();
-        let (_, read) = use_it(hazards, A, Access::Read);
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        let (_, read) = streams.use_it(hazards, A, Access::Read);
         set(&read, 2);
-        assert_eq!(use_it(hazards, B, Access::Write).0, []);
+        assert_eq!(streams.use_it(hazards, B, Access::Write).0, []);
     }
 
     #[test]
     fn a_partly_handed_over_write_is_poisoned_and_still_waited_for() {
-        let hazards = &mut Hazards::default();
-        hazards.after_failure(A, Access::Write, Some(&event()), &failure());
-        assert_eq!(hazards.before(&is_done, B, Access::Read, &mut Waits::new()), Err(failure()));
-        assert_eq!(use_it(hazards, B, Access::Write).0, [After::Order]);
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        hazards.after_failure(Access::Write, Some(&streams.event(A)), &failure());
+        assert_eq!(streams.before(hazards, B, Access::Read), Err(failure()));
+        assert_eq!(streams.use_it(hazards, B, Access::Write).0, [WriteAfterWrite]);
     }
 }

@@ -46,28 +46,35 @@ mod error; // what can go wrong, on both sides of it
 mod null; // the driver that runs nothing
 // Above: what users hold.
 mod context; // nodes -> buffers, per stream
+mod copy; // context -> context, through merge buffers or not
 mod device; // identity, streams, memory accounting
 mod event; // a point in a stream
 mod hazard; // who must wait for whom
 mod link; // code + context -> routine
+mod merge; // merge buffers, and routines that read them
+mod order; // classes of waits, which tests can leave out
 mod plan; // packing allocations into pools
 mod pool; // owned device memory
+mod report; // what lies where
 mod routine; // the linked callable
+mod sharing; // which streams use one buffer
 mod stream; // in-order queue on a device
 mod submit; // ordered hand-over of tasks to the driver
 mod transfer; // host <-> device
 
 pub use crate::context::Context;
-pub use crate::device::{Device, MemoryUse};
+pub use crate::copy::MergeBufferUse;
+pub use crate::device::Device;
 pub use crate::driver::{
     After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, Mark, ModuleHandle,
     PoolHandle, PoolId, StreamHandle, StreamStrategy,
 };
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;
-pub use crate::hazard::PendingUse;
+pub use crate::hazard::{Hazard, PendingUse};
 pub use crate::null::NullDevice;
 pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
+pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};
 pub use crate::routine::Routine;
 pub use crate::stream::{Stream, StreamId};
 pub use crate::transfer::Transfer;

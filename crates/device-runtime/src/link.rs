@@ -1,27 +1,35 @@
 //! Linking: code and a context make a routine.
 //!
 //! The rule of allocation: a node that the routine writes before reading it is allocated by the link, zeroed, if the context
-//! lacks it; a node that the routine reads first must be in the context, since nothing else could have given it a value.
-//! "Before" is the order of the schedule's calls; a kernel that reads and writes a node reads it first.
+//! lacks it; a node that the routine reads first must be in the context, or be one that streams of the device may share, since
+//! nothing else could have given it a value. "Before" is the order of the schedule's calls; a kernel that reads and writes a node
+//! reads it first. Several codes linked together are one in this respect. What is decided about sharing reaches the nodes when
+//! nothing can fail any more, so that a link that fails changes nothing.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use codegen_core::{Access, Code, KernelAbi, KernelCall, Param, ScheduledRoutine, Slot};
 use lowered_ir::ir::{NodeDecl, NodeRef};
-use tnode::TensorNode;
+use tnode::{ModeState, TensorNode, commit_modes};
 
 use crate::{
     context::Context,
-    driver::{BoundHandle, Location, ModuleHandle},
+    driver::{BoundHandle, KernelHandle, Location, ModuleHandle},
     error::Error,
     hazard::writes,
-    pool::{Buffer, Pool, allocate},
-    routine::{Routine, RoutineInner},
-    submit::{Call, Task, Use, submit},
+    merge::{Merging, OpenCall},
+    pool::{Buffer, Pool, allocate, lock},
+    report::PoolItem,
+    routine::{Calls, Routine, RoutineInner},
+    sharing::{Candidates, Decided, decide_read, decide_write},
+    submit::{Call, Task, Use, in_order, submit},
 };
 
 /// What a routine does with one of its nodes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Role {
     /// What the first call that touches it does.
     first: Access,
@@ -29,8 +37,36 @@ struct Role {
     all: Access,
 }
 
+impl Role {
+    /// Adds what a later call does.
+    fn then(&mut self, access: Access) {
+        if self.all != access {
+            self.all = Access::ReadWrite;
+        }
+    }
+
+    /// Whether values from before are read.
+    fn reads_first(self) -> bool {
+        matches!(self.first, Access::Read | Access::ReadWrite)
+    }
+
+    /// What a run as a whole does: what it writes first it does not read from before.
+    fn whole_run(self) -> Access {
+        if self.first == Access::Write { Access::Write } else { self.all }
+    }
+}
+
 /// The roles of the nodes that the routine's calls touch.
 type Roles = BTreeMap<NodeRef, Role>;
+
+/// Code to be linked, with what it does with its nodes.
+struct Member<'a> {
+    code: &'a Arc<Code>,
+    roles: Roles,
+    handles: BTreeMap<NodeRef, &'a TensorNode>,
+    /// The node that it reads from the merge buffer.
+    merge: Option<&'a TensorNode>,
+}
 
 impl Context {
     /// Links code: finds or allocates the memory of its nodes and resolves its kernels. `nodes` are the handles of the
@@ -38,95 +74,242 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A node that is read first and is not in this context, handles that do not fit, a merge buffer that holds nothing, code
-    /// that the device does not load, and want of memory. On error nothing stays allocated.
+    /// A node that is read first and is neither in this context nor shared, handles that do not fit, a node that another stream
+    /// writes, a merge buffer that will hold another node, code that the device does not load, and want of memory. On error
+    /// nothing stays allocated and no node has changed.
     pub fn link(&self, code: &Arc<Code>, nodes: &[TensorNode]) -> Result<Routine, Error> {
-        let schedule = &code.schedule;
-        let span = tracing::debug_span!("link", routine = %schedule.name);
-        let _entered = span.enter();
-        let roles = roles(code)?;
-        let linked = resolve(self, schedule, &roles, nodes)?;
-        let context = self.with_fresh(&linked.fresh)?;
-        let temps = temps(&context, schedule)?;
-        let calls = bind(&context, code, &linked.handles, temps.as_deref())?;
-        let uses = uses(&context, &roles, &linked.handles);
-        let inputs = select(&roles, &linked.handles, |role, node| {
-            matches!(role.first, Access::Read | Access::ReadWrite) && !is_constant(node)
-        });
-        let outputs = select(&roles, &linked.handles, |role, _| writes(role.all));
-        Ok(Routine(Arc::new(RoutineInner {
-            context,
-            name: schedule.name.clone(),
-            symbols: schedule.symbols.clone(),
-            inputs,
-            outputs,
-            merge_buffer_input: None,
-            uses,
-            calls,
-            _temps: temps,
-        })))
+        let member = member(self, code, nodes)?;
+        Ok(link_all(self, &[member])?.remove(0))
     }
 
-    /// Links several, each in the context that the one before gave, so that they share what the first of them allocates;
-    /// positions without code stay without routine. The context returned sees everything.
+    /// Links several as if they were one, in order, so that they share what the first of them allocates; positions without code
+    /// stay without routine. The context returned, which is that of all routines, sees everything.
     ///
     /// # Errors
     ///
-    /// As [`Context::link`], for the first that fails; nothing of the batch stays allocated.
+    /// As [`Context::link`]; nothing of the batch stays allocated.
     pub fn link_batch(
         &self,
         batch: &[Option<(Arc<Code>, Vec<TensorNode>)>],
     ) -> Result<(Context, Vec<Option<Routine>>), Error> {
-        let mut context = self.clone();
-        let mut routines = Vec::with_capacity(batch.len());
-        for member in batch {
-            let routine = member.as_ref().map(|(code, nodes)| context.link(code, nodes)).transpose()?;
-            context = routine.as_ref().map_or(context, |routine| routine.context().clone());
-            routines.push(routine);
+        let present = batch.iter().flatten();
+        let members =
+            present.map(|(code, nodes)| member(self, code, nodes)).collect::<Result<Vec<_>, _>>()?;
+        if members.is_empty() {
+            self.alive()?;
+            return Ok((self.clone(), batch.iter().map(|_| None).collect()));
         }
+        let mut linked = link_all(self, &members)?.into_iter();
+        let routines: Vec<_> = batch.iter().map(|code| code.as_ref().and_then(|_| linked.next())).collect();
+        let context = routines.iter().flatten().next().map_or_else(|| self.clone(), |r| r.context().clone());
         Ok((context, routines))
     }
+}
 
-    /// A child with zeroed memory for nodes this context lacks.
-    fn with_fresh(&self, fresh: &[&TensorNode]) -> Result<Context, Error> {
-        let buffers = allocate(self.stream().device(), fresh)?;
-        for buffer in buffers.iter().filter(|buffer| buffer.bytes > 0) {
-            let name = || format!("zeroing node `{}`", buffer.node.name());
-            submit(self.stream(), &[(Arc::clone(buffer), Access::Write)], name, &Task::Zero(buffer))?;
+/// Checks code against its handles and the context's merge buffer.
+fn member<'a>(context: &Context, code: &'a Arc<Code>, nodes: &'a [TensorNode]) -> Result<Member<'a>, Error> {
+    let (roles, merges) = roles(code)?;
+    let schedule = &code.schedule;
+    let find = |node: &NodeRef| Ok((*node, handle(schedule, *node, nodes)?));
+    let handles = roles.keys().map(find).collect::<Result<_, Error>>()?;
+    let merges = merges.iter().map(|node| handle(schedule, *node, nodes)).collect::<Result<Vec<_>, _>>()?;
+    let merge = merges.first().copied();
+    if let Some(other) = merges.iter().copied().find(|other| Some(*other) != merge) {
+        let first = merge.map(TensorNode::name).unwrap_or_default();
+        let problem =
+            format!("it merges both `{first}` and `{}`, and there is one merge buffer", other.name());
+        return Err(Error::InvalidCode { routine: schedule.name.clone(), problem });
+    }
+    if let (Some(expected), Some(found)) = (merge, context.merge_buffer_node())
+        && expected != found
+    {
+        return Err(Error::MergeBuffer {
+            routine: schedule.name.clone(),
+            stream: context.stream().name(),
+            expected: expected.name(),
+            found: format!("node `{}`", found.name()),
+        });
+    }
+    Ok(Member { code, roles, handles, merge })
+}
+
+/// Links members in order, all or none.
+fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, Error> {
+    context.alive()?;
+    let names: Vec<_> = members.iter().map(|member| member.code.schedule.name.as_str()).collect();
+    let _span = tracing::debug_span!("link", routine = %names.join(", "), stream = %context.stream().name())
+        .entered();
+    // Held to the end: what is decided here must still be true when it is entered.
+    let mut candidates = lock(context.stream().device().candidates());
+    let plan = plan(context, members, &candidates)?;
+    let allocated = with_fresh(context, &plan.fresh)?;
+    let seen = plan.adopted.into_iter().chain(allocated.iter().cloned());
+    let context = context.with(seen);
+    let routines = members.iter().map(|member| resolve(&context, member)).collect::<Result<Vec<_>, _>>()?;
+    commit_modes(&modes(&plan.decided))?;
+    for (node, buffer) in &allocated {
+        lock(&buffer.sharers).home = Some(context.stream().stream_id());
+        candidates.offer(node, buffer);
+    }
+    for (node, decided) in &plan.decided {
+        if let Some(buffer) = context.get(node) {
+            decided.enter(&mut candidates, node, &buffer, context.stream());
         }
-        Ok(self.with(buffers))
+    }
+    Ok(routines)
+}
+
+fn modes(decided: &[(TensorNode, Decided)]) -> Vec<(TensorNode, ModeState)> {
+    decided.iter().filter_map(|(node, decided)| Some((node.clone(), decided.mode.clone()?))).collect()
+}
+
+/// What a link does about the nodes of its members.
+#[derive(Default)]
+struct Plan {
+    /// Memory that other streams made.
+    adopted: Vec<(TensorNode, Arc<Buffer>)>,
+    /// Nodes to allocate.
+    fresh: Vec<TensorNode>,
+    /// Sharing, entered at the end.
+    decided: Vec<(TensorNode, Decided)>,
+}
+
+/// What all members together do with a node, with the first that does it.
+struct Joint<'m> {
+    role: Role,
+    first: &'m str,
+    writer: &'m str,
+}
+
+fn plan(context: &Context, members: &[Member<'_>], candidates: &Candidates) -> Result<Plan, Error> {
+    let mut plan = Plan::default();
+    for (node, joint) in joint(members) {
+        let decided = match writes(joint.role.all) {
+            true => plan.written(context, node, &joint, candidates)?,
+            false => plan.read(context, node, &joint, candidates)?,
+        };
+        plan.decided.push((node.clone(), decided));
+    }
+    Ok(plan)
+}
+
+/// The nodes of all members, in order.
+fn joint<'m>(members: &'m [Member<'_>]) -> BTreeMap<&'m TensorNode, Joint<'m>> {
+    let mut all: BTreeMap<&TensorNode, Joint<'_>> = BTreeMap::new();
+    for member in members {
+        let name = member.code.schedule.name.as_str();
+        for (node, role) in &member.roles {
+            let Some(handle) = member.handles.get(node) else { continue };
+            let known = all.contains_key(handle);
+            let joint = all.entry(handle).or_insert(Joint { role: *role, first: name, writer: name });
+            if known {
+                if writes(role.all) && !writes(joint.role.all) {
+                    joint.writer = name;
+                }
+                joint.role.then(role.whole_run());
+            }
+        }
+    }
+    all
+}
+
+impl Plan {
+    fn written(
+        &mut self,
+        context: &Context,
+        node: &TensorNode,
+        joint: &Joint<'_>,
+        candidates: &Candidates,
+    ) -> Result<Decided, Error> {
+        let present = context.get(node);
+        if present.as_ref().is_some_and(|buffer| buffer.read_only) {
+            return Err(Error::ReadOnly { node: node.name(), device: context.stream().device().name() });
+        }
+        let shared = node.mode().known_shared_cross_streams();
+        let offered = shared.then(|| candidates.find(node)).flatten();
+        let buffer = present.as_ref().or(offered.as_ref());
+        let decided = decide_write(node, buffer.map(|b| &**b), context.stream(), joint.writer)?;
+        match (present, offered) {
+            (Some(_), _) => {}
+            (None, Some(offered)) => self.adopted.push((node.clone(), offered)),
+            (None, None) if joint.role.reads_first() => return Err(lacks(context, node, joint.first)),
+            (None, None) => self.fresh.push(node.clone()),
+        }
+        Ok(decided)
+    }
+
+    fn read(
+        &mut self,
+        context: &Context,
+        node: &TensorNode,
+        joint: &Joint<'_>,
+        candidates: &Candidates,
+    ) -> Result<Decided, Error> {
+        if context.contains(node) {
+            return Ok(Decided::default());
+        }
+        let offered = candidates.find(node).filter(|_| !node.mode().known_non_cross_stream());
+        let offered = offered.ok_or_else(|| lacks(context, node, joint.first))?;
+        let decided = decide_read(node, &offered, context.stream())?;
+        self.adopted.push((node.clone(), offered));
+        Ok(decided)
     }
 }
 
-fn is_constant(node: &TensorNode) -> bool {
-    node.mode().known_constant()
+fn lacks(context: &Context, node: &TensorNode, routine: &str) -> Error {
+    let (routine, stream, node) = (routine.to_owned(), context.stream().name(), node.name());
+    Error::ContextLacksNode { routine, stream, node }
 }
 
-/// What each node goes through, call by call.
-fn roles(code: &Code) -> Result<Roles, Error> {
-    let mut roles = Roles::new();
+/// Zeroed memory for nodes.
+fn with_fresh(context: &Context, fresh: &[TensorNode]) -> Result<Vec<(TensorNode, Arc<Buffer>)>, Error> {
+    let nodes: Vec<&TensorNode> = fresh.iter().collect();
+    let buffers = allocate(context.stream().device(), &nodes)?;
+    for buffer in buffers.iter().filter(|buffer| buffer.bytes > 0) {
+        let name = || format!("zeroing node `{}`", buffer.name());
+        let task = Task::Zero(buffer.location, buffer.bytes);
+        submit(context.stream(), &[Use::new(buffer, Access::Write)], name, &task)?;
+    }
+    Ok(fresh.iter().cloned().zip(buffers).collect())
+}
+
+/// A member as a routine of a context that sees all its nodes.
+fn resolve(context: &Context, member: &Member<'_>) -> Result<Routine, Error> {
+    let schedule = &member.code.schedule;
+    let temps = temps(context, schedule)?;
+    let calls = calls(context, member, temps.as_deref())?;
+    let uses = uses(context, member);
+    let inputs = select(member, |role, node| role.reads_first() && !node.mode().known_constant());
+    let outputs = select(member, |role, _| writes(role.all));
+    Ok(Routine(Arc::new(RoutineInner {
+        context: context.clone(),
+        name: schedule.name.clone(),
+        symbols: schedule.symbols.clone(),
+        inputs,
+        outputs,
+        uses,
+        calls,
+        _temps: temps,
+    })))
+}
+
+/// What each node goes through, call by call, and what is read from the merge buffer.
+fn roles(code: &Code) -> Result<(Roles, BTreeSet<NodeRef>), Error> {
+    let (mut roles, mut merges) = (Roles::new(), BTreeSet::new());
     for call in &code.schedule.calls {
         for (slot, param) in call.args.iter().zip(memory_params(abi(code, call)?)) {
             match (*slot, param) {
-                (Slot::Node(node), Param::Node { access, .. }) => note(&mut roles, node, access),
-                (Slot::Merge(node), _) => return Err(merge_buffer_empty(&code.schedule, node)),
+                (Slot::Node(node), Param::Node { access, .. }) => {
+                    roles.entry(node).or_insert(Role { first: access, all: access }).then(access);
+                }
+                (Slot::Merge(node), _) => {
+                    merges.insert(node);
+                }
                 _ => {}
             }
         }
     }
-    Ok(roles)
-}
-
-fn note(roles: &mut Roles, node: NodeRef, access: Access) {
-    let role = roles.entry(node).or_insert(Role { first: access, all: access });
-    if role.all != access {
-        role.all = Access::ReadWrite;
-    }
-}
-
-fn merge_buffer_empty(schedule: &ScheduledRoutine, node: NodeRef) -> Error {
-    let name = schedule.nodes.get(node.index()).map_or_else(|| format!("{node}"), |decl| decl.name.clone());
-    Error::MergeBufferEmpty { routine: schedule.name.clone(), node: name }
+    Ok((roles, merges))
 }
 
 /// How a call's kernel is called, checked against the call.
@@ -158,33 +341,6 @@ fn abi<'a>(code: &'a Code, call: &KernelCall) -> Result<&'a KernelAbi, Error> {
 
 fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = Param> {
     abi.params.iter().copied().filter(|param| !matches!(param, Param::StaticIndex { .. }))
-}
-
-/// The handles of the nodes in use, and which of them need memory.
-struct Resolved<'a> {
-    handles: BTreeMap<NodeRef, &'a TensorNode>,
-    fresh: Vec<&'a TensorNode>,
-}
-
-fn resolve<'a>(
-    context: &Context,
-    schedule: &ScheduledRoutine,
-    roles: &Roles,
-    nodes: &'a [TensorNode],
-) -> Result<Resolved<'a>, Error> {
-    let mut resolved = Resolved { handles: BTreeMap::new(), fresh: Vec::new() };
-    for (&node, role) in roles {
-        let handle = handle(schedule, node, nodes)?;
-        if !context.contains(handle) && !resolved.fresh.contains(&handle) {
-            if matches!(role.first, Access::Read | Access::ReadWrite) {
-                let (routine, node) = (schedule.name.clone(), handle.name());
-                return Err(Error::ContextLacksNode { routine, node });
-            }
-            resolved.fresh.push(handle);
-        }
-        resolved.handles.insert(node, handle);
-    }
-    Ok(resolved)
 }
 
 /// The handle of a node, checked against what the code was compiled for.
@@ -229,100 +385,99 @@ fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Po
     }
     let device = context.stream().device();
     let during = || format!("allocating temporaries of `{}` on {}", schedule.name, device.name());
-    Pool::new(device, bytes).map(Some).map_err(Error::driver(during))
+    let item = PoolItem { name: format!("temporaries of `{}`", schedule.name), offset: 0, bytes };
+    Pool::new(device, bytes, vec![item]).map(Some).map_err(Error::driver(during))
 }
 
-/// Every call with its kernel resolved and its memory fixed.
-fn bind(
-    context: &Context,
-    code: &Code,
-    handles: &BTreeMap<NodeRef, &TensorNode>,
-    temps: Option<&Pool>,
-) -> Result<Vec<Call>, Error> {
+/// Every call with its kernel resolved and its memory fixed, as far as it is known.
+fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result<Calls, Error> {
+    let code = member.code;
+    let driver = context.stream().device().driver();
     let during = || format!("loading `{}` on {}", code.schedule.name, context.stream().device().name());
-    let module = context.stream().device().driver().load(&code.artifact).map_err(Error::driver(during))?;
-    let place = |slot: &Slot| locate(context, code, handles, temps, slot);
-    let calls = code.schedule.calls.iter();
-    calls
-        .map(|call| {
-            let args = call.args.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-            let kernel = bind_call(context, code, &module, call, &args)?;
-            Ok(Call { kernel, bindings: call.bindings.iter().map(|symbol| symbol.index()).collect() })
-        })
-        .collect()
+    let module = driver.load(&code.artifact).map_err(Error::driver(during))?;
+    let mut open = Vec::with_capacity(code.schedule.calls.len());
+    for call in &code.schedule.calls {
+        let args = call.args.iter().map(|slot| locate(context, member, temps, slot));
+        open.push(OpenCall {
+            kernel: kernel(context, code, &module, call)?,
+            args: args.collect::<Result<_, _>>()?,
+            bindings: call.bindings.iter().map(|symbol| symbol.index()).collect(),
+        });
+    }
+    match member.merge {
+        Some(node) => Ok(Calls::Merging(Merging::new(node.clone(), open))),
+        None => open
+            .into_iter()
+            .map(|call| fixed(context, code, call))
+            .collect::<Result<_, _>>()
+            .map(Calls::Fixed),
+    }
 }
 
-fn bind_call(
+fn kernel(
     context: &Context,
     code: &Code,
     module: &ModuleHandle,
     call: &KernelCall,
-    args: &[Location],
-) -> Result<BoundHandle, Error> {
+) -> Result<KernelHandle, Error> {
     let driver = context.stream().device().driver();
-    driver
-        .kernel(module, call.kernel)
-        .and_then(|kernel| driver.bind(&kernel, args))
-        .map_err(Error::driver(|| format!("linking `{}`", code.schedule.name)))
+    driver.kernel(module, call.kernel).map_err(Error::driver(|| format!("linking `{}`", code.schedule.name)))
 }
 
-/// Where a slot's memory is.
+/// A call that reads no merge buffer.
+fn fixed(context: &Context, code: &Code, call: OpenCall) -> Result<Call, Error> {
+    let args: Vec<Location> = call.args.into_iter().flatten().collect();
+    let driver = context.stream().device().driver();
+    let kernel: BoundHandle = driver
+        .bind(&call.kernel, &args)
+        .map_err(Error::driver(|| format!("linking `{}`", code.schedule.name)))?;
+    Ok(Call { kernel, bindings: call.bindings })
+}
+
+/// Where a slot's memory is; none for the merge buffer.
 fn locate(
     context: &Context,
-    code: &Code,
-    handles: &BTreeMap<NodeRef, &TensorNode>,
+    member: &Member<'_>,
     temps: Option<&Pool>,
     slot: &Slot,
-) -> Result<Location, Error> {
+) -> Result<Option<Location>, Error> {
+    let schedule = &member.code.schedule;
     let invalid = || Error::InvalidCode {
-        routine: code.schedule.name.clone(),
+        routine: schedule.name.clone(),
         problem: format!("a call uses {slot:?}, which the schedule does not declare"),
     };
     match slot {
         Slot::Node(node) => {
-            let buffer = handles.get(node).and_then(|handle| context.get(handle));
-            buffer.map(|buffer| buffer.location).ok_or_else(invalid)
+            let buffer = member.handles.get(node).and_then(|handle| context.get(handle));
+            buffer.map(|buffer| Some(buffer.location)).ok_or_else(invalid)
         }
         Slot::Temp(temp) => {
-            let temp = code.schedule.temps.get(temp.0 as usize).ok_or_else(invalid)?;
-            temps.map(|pool| pool.at(temp.offset)).ok_or_else(invalid)
+            let temp = schedule.temps.get(temp.0 as usize).ok_or_else(invalid)?;
+            temps.map(|pool| Some(pool.at(temp.offset))).ok_or_else(invalid)
         }
-        Slot::Merge(node) => Err(merge_buffer_empty(&code.schedule, *node)),
+        Slot::Merge(_) => Ok(None),
     }
 }
 
-/// The memory of all nodes in use with what is done to it, by location, each once even if two positions are one node.
-fn uses(context: &Context, roles: &Roles, handles: &BTreeMap<NodeRef, &TensorNode>) -> Vec<Use> {
-    let mut uses: BTreeMap<Location, (&Arc<Buffer>, Access)> = BTreeMap::new();
-    for (node, handle) in handles {
-        let (Some(role), Some(buffer)) = (roles.get(node), context.get(handle)) else { continue };
-        let access = whole_run(*role);
-        let entry = uses.entry(buffer.location).or_insert((buffer, access));
-        if entry.1 != access {
-            entry.1 = Access::ReadWrite;
+/// The memory of all nodes in use with what is done to it, each once even if two positions are one node.
+fn uses(context: &Context, member: &Member<'_>) -> Vec<Use> {
+    let mut uses: Vec<Use> = Vec::new();
+    for (node, role) in &member.roles {
+        let buffer = member.handles.get(node).and_then(|handle| context.get(handle));
+        let Some(buffer) = buffer.filter(|buffer| buffer.bytes > 0) else { continue };
+        let access = role.whole_run();
+        match uses.iter_mut().find(|used| Arc::ptr_eq(&used.buffer, &buffer)) {
+            Some(used) if used.access != access => used.access = Access::ReadWrite,
+            Some(_) => {}
+            None => uses.push(Use::new(&buffer, access)),
         }
     }
-    uses.into_values()
-        .filter(|(buffer, _)| buffer.bytes > 0)
-        .map(|(b, access)| (Arc::clone(b), access))
-        .collect()
-}
-
-/// What a run as a whole does: what it writes first it does not read from before.
-fn whole_run(role: Role) -> Access {
-    if role.first == Access::Write { Access::Write } else { role.all }
+    in_order(uses)
 }
 
 /// The handles of the nodes that satisfy a condition on their role, in node order, each once.
-fn select(
-    roles: &Roles,
-    handles: &BTreeMap<NodeRef, &TensorNode>,
-    condition: impl Fn(&Role, &TensorNode) -> bool,
-) -> Vec<TensorNode> {
-    let chosen = roles.iter().filter_map(|(node, role)| Some((role, *handles.get(node)?)));
-    let mut nodes: Vec<_> =
-        chosen.filter(|(role, node)| condition(role, node)).map(|(_, node)| node.clone()).collect();
-    nodes.sort();
-    nodes.dedup();
-    nodes
+fn select(member: &Member<'_>, condition: impl Fn(&Role, &TensorNode) -> bool) -> Vec<TensorNode> {
+    let chosen = member.roles.iter().filter_map(|(node, role)| Some((role, *member.handles.get(node)?)));
+    let chosen = chosen.filter(|(role, node)| condition(role, node)).map(|(_, node)| node.clone());
+    chosen.collect::<BTreeSet<_>>().into_iter().collect()
 }

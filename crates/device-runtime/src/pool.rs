@@ -1,18 +1,24 @@
 //! Owned device memory: pools that free themselves once, and the buffers inside them.
 //!
 //! Contexts share buffers, buffers share pools; the last share frees. That is the whole of finalisation: a child context
-//! cannot free what its parent holds, and nothing is freed twice.
+//! cannot free what its parent holds, and nothing is freed twice. Another device of the process that can reach a pool gets it
+//! as a pool of its own, which lives as long as the first.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tnode::TensorNode;
 
 use crate::{
     device::Device,
-    driver::{Location, PoolId},
+    driver::{Location, PoolHandle, PoolId},
     error::{DriverError, Error},
     hazard::Hazards,
     plan::plan_pool_segments,
+    report::PoolItem,
+    sharing::Sharers,
 };
 
 /// Locks; a panic elsewhere cannot leave our plain values half-written, so it is no reason to fail here.
@@ -25,38 +31,104 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Pool {
     device: Device,
     id: PoolId,
-    bytes: usize,
+    /// Bytes that count as the device's; none where the memory is somebody else's.
+    counted: usize,
+    /// By device, the pool as that device reaches it; none where it cannot.
+    peers: Mutex<BTreeMap<u64, Option<Arc<Pool>>>>,
 }
 
 impl Pool {
-    pub(crate) fn new(device: &Device, bytes: usize) -> Result<Arc<Pool>, DriverError> {
+    /// Allocates a pool; `items` are what will lie in it, for reports.
+    pub(crate) fn new(device: &Device, bytes: usize, items: Vec<PoolItem>) -> Result<Arc<Pool>, DriverError> {
         let id = device.next_pool();
         device.driver().alloc_pool(id, bytes)?;
-        device.count_alloc(bytes);
-        Ok(Arc::new(Pool { device: device.clone(), id, bytes }))
+        device.pool_made(id, bytes, items);
+        Ok(Pool::made(device, id, bytes))
+    }
+
+    /// Makes a pool of memory that exists, if the device can reach it.
+    pub(crate) fn import(device: &Device, memory: &PoolHandle) -> Result<Arc<Pool>, DriverError> {
+        let id = device.next_pool();
+        device.driver().import(id, memory)?;
+        Ok(Pool::made(device, id, 0))
+    }
+
+    fn made(device: &Device, id: PoolId, counted: usize) -> Arc<Pool> {
+        Arc::new(Pool { device: device.clone(), id, counted, peers: Mutex::default() })
     }
 
     pub(crate) fn at(&self, offset: usize) -> Location {
         Location { pool: self.id, offset }
+    }
+
+    /// This pool as another device reaches it, if it does.
+    fn seen_by(&self, device: &Device) -> Option<Arc<Pool>> {
+        let import = || {
+            let memory = self.device.driver().export(self.id).ok()?;
+            Pool::import(device, &memory).ok()
+        };
+        lock(&self.peers).entry(device.device_id()).or_insert_with(import).clone()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         self.device.driver().free_pool(self.id);
-        self.device.count_free(self.bytes);
+        self.device.pool_freed(self.id, self.counted);
     }
 }
 
-/// A node's memory, with the table of who used it last.
+/// Whose memory a buffer is.
+#[derive(Debug)]
+pub(crate) enum Holder {
+    /// A node's.
+    Node(TensorNode),
+    /// A stream's merge buffer; the text names it.
+    MergeBuffer(String),
+}
+
+impl Holder {
+    /// The name in messages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Holder::Node(node) => node.name(),
+            Holder::MergeBuffer(name) => name.clone(),
+        }
+    }
+}
+
+/// Memory of one node, or of a merge buffer, with the table of who used it last.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    pub(crate) node: TensorNode,
+    pub(crate) holder: Holder,
+    pub(crate) device: Device,
     pub(crate) location: Location,
     pub(crate) bytes: usize,
     pub(crate) hazards: Mutex<Hazards>,
-    /// Held only for its `Drop`.
-    _pool: Arc<Pool>,
+    pub(crate) sharers: Mutex<Sharers>,
+    /// Nothing may write it: it is the host's array itself.
+    pub(crate) read_only: bool,
+    pool: Arc<Pool>,
+}
+
+impl Buffer {
+    /// The name in messages.
+    pub(crate) fn name(&self) -> String {
+        self.holder.name()
+    }
+
+    /// The key by which locks are taken in order.
+    pub(crate) fn order(&self) -> (u64, Location) {
+        (self.device.device_id(), self.location)
+    }
+
+    /// Where another device reaches the memory, if it does.
+    pub(crate) fn seen_by(&self, device: &Device) -> Option<Location> {
+        if *device == self.device {
+            return Some(self.location);
+        }
+        Some(self.pool.seen_by(device)?.at(self.location.offset))
+    }
 }
 
 /// Allocates memory of arbitrary content for nodes, in order, packed into pools. All or nothing.
@@ -66,24 +138,51 @@ pub(crate) fn allocate(device: &Device, nodes: &[&TensorNode]) -> Result<Vec<Arc
         nodes.iter().map(|node| Ok((node.size_bytes()?, align))).collect::<Result<Vec<_>, Error>>()?;
     let plan = plan_pool_segments(device.pool_cap(), &items).map_err(|large| Error::NodeTooLarge {
         node: nodes[large.item].name(),
+        device: device.name(),
         bytes: large.bytes,
         cap: large.cap,
     })?;
-    let pool = |&bytes: &usize| Pool::new(device, bytes).map_err(Error::driver(|| allocating(device, nodes)));
-    let pools = plan.sizes.iter().map(pool).collect::<Result<Vec<_>, _>>()?;
-    let places = plan.places.iter().zip(nodes).zip(items);
+    let inside = |pool: usize| {
+        let all = plan.places.iter().zip(nodes).zip(&items);
+        all.filter(|((place, _), _)| place.0 == pool)
+            .map(|((place, node), (bytes, _))| PoolItem { name: node.name(), offset: place.1, bytes: *bytes })
+            .collect()
+    };
+    let pool = |(at, &bytes): (usize, &usize)| {
+        Pool::new(device, bytes, inside(at)).map_err(Error::driver(|| allocating(device, nodes)))
+    };
+    let pools = plan.sizes.iter().enumerate().map(pool).collect::<Result<Vec<_>, _>>()?;
+    let places = plan.places.iter().zip(nodes).zip(&items);
     Ok(places
-        .map(|((&(pool, offset), node), (bytes, _))| buffer(&pools[pool], offset, node, bytes))
+        .map(|((&(pool, offset), node), &(bytes, _))| {
+            buffer(Holder::Node((*node).clone()), &pools[pool], offset, bytes, false)
+        })
         .collect())
 }
 
-fn buffer(pool: &Arc<Pool>, offset: usize, node: &TensorNode, bytes: usize) -> Arc<Buffer> {
+/// Memory for a merge buffer of at least so many bytes.
+pub(crate) fn allocate_merge(device: &Device, stream: &str, bytes: usize) -> Result<Arc<Buffer>, Error> {
+    let name = format!("the merge buffer of {stream}");
+    if bytes > device.pool_cap() {
+        let (device, cap) = (device.name(), device.pool_cap());
+        return Err(Error::NodeTooLarge { node: name, device, bytes, cap });
+    }
+    let item = PoolItem { name: name.clone(), offset: 0, bytes };
+    let pool = Pool::new(device, bytes, vec![item])
+        .map_err(Error::driver(|| format!("allocating {name} on {}", device.name())))?;
+    Ok(buffer(Holder::MergeBuffer(name), &pool, 0, bytes, false))
+}
+
+fn buffer(holder: Holder, pool: &Arc<Pool>, offset: usize, bytes: usize, read_only: bool) -> Arc<Buffer> {
     Arc::new(Buffer {
-        node: node.clone(),
+        holder,
+        device: pool.device.clone(),
         location: pool.at(offset),
         bytes,
         hazards: Mutex::default(),
-        _pool: Arc::clone(pool),
+        sharers: Mutex::default(),
+        read_only,
+        pool: Arc::clone(pool),
     })
 }
 

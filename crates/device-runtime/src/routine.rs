@@ -7,10 +7,15 @@ use tnode::TensorNode;
 
 use crate::{
     context::Context,
+    copy::MergeBufferUse,
+    driver::Location,
     error::Error,
     event::Event,
-    pool::Pool,
-    submit::{Call, Task, Use, submit},
+    merge::{Landing, Merging},
+    pool::{Buffer, Pool, lock},
+    stream::Stream,
+    submit::{Call, Task, Use, in_order, submit},
+    transfer::Transfer,
 };
 
 /// A linked callable. Cheap to clone.
@@ -23,12 +28,21 @@ pub(crate) struct RoutineInner {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) inputs: Vec<TensorNode>,
     pub(crate) outputs: Vec<TensorNode>,
-    pub(crate) merge_buffer_input: Option<TensorNode>,
-    /// All node memory the calls touch, by ascending location.
+    /// All node memory the calls touch, but for the merge buffer, in order.
     pub(crate) uses: Vec<Use>,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Calls,
     /// The temporaries' memory, held for its `Drop`.
     pub(crate) _temps: Option<Arc<Pool>>,
+}
+
+/// The kernels of a routine, in order.
+pub(crate) enum Calls {
+    /// With all memory fixed.
+    Fixed(Vec<Call>),
+    /// With the merge buffer's place open.
+    Merging(Merging),
+    /// None: a node is copied from another context, into the merge buffer or not.
+    Transfer { node: TensorNode, source: Context, into_merge_buffer: bool },
 }
 
 impl Routine {
@@ -67,20 +81,85 @@ impl Routine {
 
     /// The node that a run reads from the merge buffer, if any.
     pub fn merge_buffer_input(&self) -> Option<&TensorNode> {
-        self.0.merge_buffer_input.as_ref()
+        match &self.0.calls {
+            Calls::Fixed(_) | Calls::Transfer { .. } => None,
+            Calls::Merging(merging) => Some(&merging.node),
+        }
     }
 
     /// Schedules one run on the context's stream, behind everything it depends on; `bindings` has one value per symbol.
     ///
     /// # Errors
     ///
-    /// A wrong number of bindings or one outside its range, before anything is scheduled; [`Error::Poisoned`] where an
-    /// input has no value; the device's refusal.
+    /// A wrong number of bindings or one outside its range, and a merge buffer that holds another node than the routine reads,
+    /// before anything is scheduled; [`Error::Poisoned`] where an input has no value; the device's refusal.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
-        let routine = &*self.0;
         self.check_bindings(bindings)?;
-        let task = Task::Run(&routine.calls, bindings);
-        submit(routine.context.stream(), &routine.uses, || format!("running `{}`", routine.name), &task)
+        match &self.0.calls {
+            Calls::Fixed(calls) => self.submit(&self.0.uses, calls, bindings),
+            Calls::Merging(_) => self.run_landed(&lock(self.0.context.stream().landing()), bindings),
+            Calls::Transfer { node, source, into_merge_buffer } => {
+                let mode = if *into_merge_buffer { MergeBufferUse::Copy } else { MergeBufferUse::No };
+                match self.0.context.device_to_device(node, mode, source)? {
+                    Transfer::Scheduled(event) => Ok(event),
+                    Transfer::NothingToDo(_) => self.0.context.stream().all_work(),
+                }
+            }
+        }
+    }
+
+    /// Runs on what the merge buffer holds; the caller has its lock.
+    pub(crate) fn run_landed(&self, landing: &Landing, bindings: &[i64]) -> Result<Event, Error> {
+        let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
+        let buffer = landing.holding(&merging.node, &self.0.name, self.0.context.stream())?;
+        self.run_merging(buffer, buffer.location, bindings)
+    }
+
+    /// Runs on a source in place of the merge buffer; the device reaches it at `at`.
+    pub(crate) fn run_merging(
+        &self,
+        source: &Arc<Buffer>,
+        at: Location,
+        bindings: &[i64],
+    ) -> Result<Event, Error> {
+        let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
+        let calls = merging.bound_to(source, at, &self.0.name, self.0.context.stream())?;
+        let mut uses = self.0.uses.clone();
+        if !uses.iter().any(|used| Arc::ptr_eq(&used.buffer, source)) {
+            uses.push(Use::merged(source));
+        }
+        self.submit(&in_order(uses), &calls, bindings)
+    }
+
+    fn submit(&self, uses: &[Use], calls: &[Call], bindings: &[i64]) -> Result<Event, Error> {
+        let routine = &*self.0;
+        let stream = routine.context.stream();
+        let _span =
+            tracing::debug_span!("launch", routine = %routine.name, stream = %stream.name()).entered();
+        routine.context.alive()?;
+        submit(stream, uses, || format!("running `{}`", routine.name), &Task::Run(calls, bindings))
+    }
+
+    pub(crate) fn uses(&self) -> &[Use] {
+        &self.0.uses
+    }
+
+    /// Whether a run merges the node on the stream.
+    pub(crate) fn check_merges(&self, node: &TensorNode, stream: &Stream) -> Result<(), Error> {
+        let own = self.0.context.stream();
+        if self.merge_buffer_input() == Some(node) && own == stream {
+            return Ok(());
+        }
+        let found = self
+            .merge_buffer_input()
+            .map_or_else(|| "nothing".to_owned(), |n| format!("node `{}`", n.name()));
+        Err(Error::NotMerging {
+            routine: self.0.name.clone(),
+            stream: own.name(),
+            found,
+            expected: node.name(),
+            onto: stream.name(),
+        })
     }
 
     /// What [`Routine::run`] asks of its bindings before anything is scheduled: one value per symbol, each in its range.

@@ -1,15 +1,19 @@
-//! Streams: in-order queues on a device.
+//! Streams: in-order queues on a device, each with its merge buffer.
 
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, Weak},
 };
+
+use tnode::TensorNode;
 
 use crate::{
     device::Device,
     driver::{After, StreamHandle},
-    error::Error,
+    error::{DriverError, Error},
     event::Event,
+    merge::Landing,
+    pool::lock,
 };
 
 /// A stream's number within its device; never reused.
@@ -22,6 +26,13 @@ impl fmt::Display for StreamId {
     }
 }
 
+/// A stream among those of all devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StreamKey {
+    pub(crate) device: u64,
+    pub(crate) stream: StreamId,
+}
+
 /// An in-order queue on a device. Cheap to clone; equality is identity. Dropping the last handle, which contexts and
 /// routines hold too, ends the stream after its pending tasks.
 #[derive(Clone)]
@@ -31,6 +42,7 @@ pub(crate) struct StreamInner {
     device: Device,
     id: StreamId,
     handle: StreamHandle,
+    landing: Mutex<Landing>,
 }
 
 impl Drop for StreamInner {
@@ -41,7 +53,7 @@ impl Drop for StreamInner {
 
 impl Stream {
     pub(crate) fn new(device: Device, id: StreamId, handle: StreamHandle) -> (Stream, Weak<StreamInner>) {
-        let inner = Arc::new(StreamInner { device, id, handle });
+        let inner = Arc::new(StreamInner { device, id, handle, landing: Mutex::default() });
         let weak = Arc::downgrade(&inner);
         (Stream(inner), weak)
     }
@@ -52,6 +64,15 @@ impl Stream {
 
     pub(crate) fn handle(&self) -> &StreamHandle {
         &self.0.handle
+    }
+
+    pub(crate) fn key(&self) -> StreamKey {
+        StreamKey { device: self.0.device.device_id(), stream: self.0.id }
+    }
+
+    /// What is known of the merge buffer; locked before any hazards.
+    pub(crate) fn landing(&self) -> &Mutex<Landing> {
+        &self.0.landing
     }
 
     /// The device it runs on.
@@ -69,6 +90,16 @@ impl Stream {
         format!("{}:{}", self.0.device.name(), self.0.id.0)
     }
 
+    /// The node whose copy was last scheduled into the stream's merge buffer.
+    pub fn merge_buffer_node(&self) -> Option<TensorNode> {
+        lock(&self.0.landing).holds().cloned()
+    }
+
+    /// Bytes of the stream's merge buffer: it is made by the first transfer, grows with the largest and is reused by the others.
+    pub fn merge_buffer_bytes(&self) -> usize {
+        lock(&self.0.landing).capacity()
+    }
+
     /// An event that is done when everything scheduled on the stream so far is done.
     ///
     /// # Errors
@@ -79,7 +110,11 @@ impl Stream {
         let handle = driver
             .record(&self.0.handle)
             .map_err(Error::driver(|| format!("recording on {}", self.name())))?;
-        Ok(Event::new(self.0.device.clone(), self.0.id, handle))
+        Ok(self.event(handle))
+    }
+
+    pub(crate) fn event(&self, handle: crate::driver::EventHandle) -> Event {
+        Event::new(self.0.device.clone(), self.0.id, handle)
     }
 
     /// Waits until everything scheduled on the stream so far is done.
@@ -97,19 +132,20 @@ impl Stream {
     }
 
     /// Makes later tasks of the stream start after the event, and fail if it fails. Rarely needed: contexts order all
-    /// accesses to nodes by themselves.
+    /// accesses to nodes by themselves. For an event of another device whose driver the stream's does not know, the caller waits.
     ///
     /// # Errors
     ///
-    /// For an event of another device, and where the device takes no more tasks.
+    /// Where the device takes no more tasks; the event's failure where the caller waited.
     pub fn will_wait_for(&self, event: &Event) -> Result<(), Error> {
-        if event.device() != &self.0.device {
-            return Err(Error::OtherDevice { expected: self.name(), found: event.to_string() });
+        match self.wait(event, After::Data) {
+            Err(DriverError::ForeignHandle { .. }) => event.sync(),
+            other => other.map_err(Error::driver(|| format!("making {} wait", self.name()))),
         }
-        let driver = self.0.device.driver();
-        driver
-            .wait(&self.0.handle, event.handle(), After::Data)
-            .map_err(Error::driver(|| format!("making {} wait", self.name())))
+    }
+
+    pub(crate) fn wait(&self, event: &Event, after: After) -> Result<(), DriverError> {
+        self.0.device.driver().wait(&self.0.handle, event.handle(), after)
     }
 
     /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Nodes whose writers failed stay

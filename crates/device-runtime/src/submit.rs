@@ -1,8 +1,8 @@
 //! The hand-over of tasks to a driver, ordered against everything that uses the same buffers.
 //!
 //! This is the one module with unsafe code: the driver's task methods ask that conflicting tasks be ordered, and here they
-//! are. Invariants relied on: every task on a node's memory passes through [`submit`] with the uses it makes of it; a
-//! routine's temporaries are used by its own stream alone, whose order suffices.
+//! are. Invariants relied on: every task on a node's memory, or a merge buffer's, passes through [`submit`] with the uses it makes
+//! of it; a routine's temporaries are used by its own stream alone, whose order suffices.
 #![allow(unsafe_code, reason = "vouches for the order that the driver's task methods rely on")]
 
 use std::sync::{Arc, MutexGuard};
@@ -12,27 +12,53 @@ use smallvec::SmallVec;
 use tnode::HostArray;
 
 use crate::{
-    driver::{BoundHandle, Driver, HostLanding, StreamHandle},
+    driver::{BoundHandle, Driver, HostLanding, Location, Mark, StreamHandle},
     error::{DriverError, Error},
     event::Event,
-    hazard::{Hazards, Waits, failure_of},
+    hazard::{Hazard, Hazards, Wait, Waits, failure_of},
+    order::{Scope, kept},
     pool::{Buffer, lock},
     stream::Stream,
 };
 
 /// A buffer and what a task does with it.
-pub(crate) type Use = (Arc<Buffer>, Access);
+#[derive(Clone, Debug)]
+pub(crate) struct Use {
+    pub(crate) buffer: Arc<Buffer>,
+    pub(crate) access: Access,
+    /// It is the source of a merge.
+    pub(crate) merged: bool,
+}
+
+impl Use {
+    pub(crate) fn new(buffer: &Arc<Buffer>, access: Access) -> Use {
+        Use { buffer: Arc::clone(buffer), access, merged: false }
+    }
+
+    /// The use of a merge's source.
+    pub(crate) fn merged(buffer: &Arc<Buffer>) -> Use {
+        Use { buffer: Arc::clone(buffer), access: Access::Read, merged: true }
+    }
+}
+
+/// Uses in the order in which their locks are taken; no buffer is in it twice.
+pub(crate) fn in_order(mut uses: Vec<Use>) -> Vec<Use> {
+    uses.sort_by_key(|used| used.buffer.order());
+    uses
+}
 
 /// What is handed over.
 pub(crate) enum Task<'a> {
     /// Kernels in order, with the values of the routine's symbols, which are within their ranges.
     Run(&'a [Call], &'a [i64]),
-    /// Filling a buffer with zeros.
-    Zero(&'a Buffer),
-    /// Filling a buffer from a host array of the same size.
-    CopyIn(&'a Buffer, &'a Arc<HostArray>),
-    /// Copying a buffer to a host array of the same size.
-    CopyOut(&'a Buffer, &'a HostLanding),
+    /// Filling memory with zeros.
+    Zero(Location, usize),
+    /// Filling memory from a host array.
+    CopyIn(Location, &'a Arc<HostArray>),
+    /// Copying so many bytes to a host array.
+    CopyOut(Location, &'a HostLanding, usize),
+    /// Copying so many bytes to the first from the second place.
+    Copy(Location, Location, usize),
 }
 
 /// One kernel of a routine, ready to launch.
@@ -43,8 +69,10 @@ pub(crate) struct Call {
     pub(crate) bindings: Vec<usize>,
 }
 
-/// Hands a task to a stream behind everything it conflicts with. `uses` are all the node memory it touches, by ascending
-/// location, each once; `name` is the user's for the task.
+type Tables<'a> = SmallVec<[MutexGuard<'a, Hazards>; 16]>;
+
+/// Hands a task to a stream behind everything it conflicts with. `uses` are all the memory it touches, but for temporaries,
+/// [in order](in_order); `name` is the user's for the task.
 ///
 /// # Errors
 ///
@@ -56,45 +84,106 @@ pub(crate) fn submit(
     name: impl Fn() -> String,
     task: &Task<'_>,
 ) -> Result<Event, Error> {
-    let driver = stream.device().driver();
-    let mut tables: SmallVec<[MutexGuard<'_, Hazards>; 16]> =
-        uses.iter().map(|(buffer, _)| lock(&buffer.hazards)).collect();
-    for (event, after) in waits(stream, uses, &mut tables)? {
-        driver.wait(stream.handle(), &event, after).map_err(Error::driver(&name))?;
-    }
-    let mut begun = false;
-    let handed_over = hand_over(driver, stream.handle(), task, &mut begun);
-    if !begun {
-        handed_over.clone().map_err(Error::driver(&name))?;
-    }
-    let recorded = driver.record(stream.handle());
-    match handed_over.and(recorded.clone()) {
-        Ok(event) => {
-            for (table, (_, access)) in tables.iter_mut().zip(uses) {
-                table.after(stream.stream_id(), *access, &event);
-            }
-            Ok(Event::new(stream.device().clone(), stream.stream_id(), event))
-        }
-        Err(error) => {
-            let failure = failure_of(error.clone(), stream.stream_id());
-            for (table, (_, access)) in tables.iter_mut().zip(uses) {
-                table.after_failure(stream.stream_id(), *access, recorded.as_ref().ok(), &failure);
-            }
-            Err(Error::driver(name)(error))
-        }
+    loop {
+        let mut tables: Tables<'_> = uses.iter().map(|used| lock(&used.buffer.hazards)).collect();
+        let waits = waits(stream, uses, &mut tables)?;
+        let Some(stranger) = enqueue(stream, &waits).map_err(Error::driver(&name))? else {
+            return hand_over_between(stream, uses, &mut tables, name, task);
+        };
+        // Nobody else is kept from these buffers while the caller waits; what they do meanwhile is looked at anew.
+        drop(tables);
+        wait_here(stranger).map_err(Error::driver(&name))?;
     }
 }
 
 /// The events that the task waits for.
-fn waits(stream: &Stream, uses: &[Use], tables: &mut [MutexGuard<'_, Hazards>]) -> Result<Waits, Error> {
-    let driver = stream.device().driver();
+fn waits(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<Waits, Error> {
     let mut waits = Waits::new();
-    for (table, (buffer, access)) in tables.iter_mut().zip(uses) {
+    for (table, used) in tables.iter_mut().zip(uses) {
+        let first = waits.len();
         table
-            .before(&|event| driver.is_done(event), stream.stream_id(), *access, &mut waits)
-            .map_err(|failure| Error::Poisoned { node: buffer.node.name(), failure })?;
+            .before(&Event::poll, stream.key(), used.access, &mut waits)
+            .map_err(|failure| Error::Poisoned { node: used.buffer.name(), failure })?;
+        if cfg!(test) {
+            let all = waits.drain(first..).collect::<Vec<_>>();
+            waits.extend(all.into_iter().filter(|wait| kept(wait.hazard, scope(stream, used, wait))));
+        }
+        for wait in &waits[first..] {
+            tracing::trace!(
+                node = %used.buffer.name(), hazard = ?wait.hazard, stream = %stream.name(),
+                behind = %wait.event.stream_name(), "waits"
+            );
+        }
     }
     Ok(waits)
+}
+
+fn scope(stream: &Stream, used: &Use, wait: &Wait) -> Scope {
+    match (used.merged, wait.event.device() == stream.device()) {
+        (true, _) => Scope::Merge,
+        (false, true) => Scope::Stream,
+        (false, false) => Scope::Device,
+    }
+}
+
+/// Makes the stream wait. An event that only the host can wait for comes back.
+fn enqueue<'w>(stream: &Stream, waits: &'w Waits) -> Result<Option<&'w Event>, DriverError> {
+    for wait in waits {
+        match stream.wait(&wait.event, wait.hazard.after()) {
+            Err(DriverError::ForeignHandle { .. }) => return Ok(Some(&wait.event)),
+            other => other?,
+        }
+    }
+    Ok(None)
+}
+
+/// Waits on the caller's thread. A failure is found again in the table of the buffer, if it matters.
+fn wait_here(event: &Event) -> Result<(), DriverError> {
+    let waited = event.device().driver().sync(event.handle());
+    match event.poll() {
+        Ok(false) => waited,
+        _ => Ok(()),
+    }
+}
+
+/// Hands the task over while the tables are held, and enters it there.
+fn hand_over_between(
+    stream: &Stream,
+    uses: &[Use],
+    tables: &mut Tables<'_>,
+    name: impl Fn() -> String,
+    task: &Task<'_>,
+) -> Result<Event, Error> {
+    let driver = stream.device().driver();
+    let shown = tracing::enabled!(target: "arrayjit::timeline", tracing::Level::TRACE);
+    if shown {
+        let begin = Mark::Begin(name().into());
+        driver.mark(stream.handle(), begin).map_err(Error::driver(&name))?;
+    }
+    let mut begun = false;
+    let handed_over = hand_over(driver, stream.handle(), task, &mut begun);
+    if shown {
+        // Should the end get lost, the timeline shows the task as long as the stream.
+        let _ = driver.mark(stream.handle(), Mark::End);
+    }
+    if !begun {
+        handed_over.clone().map_err(Error::driver(&name))?;
+    }
+    let recorded = driver.record(stream.handle()).map(|handle| stream.event(handle));
+    let entered = |used: &&Use| !used.merged || kept(Hazard::WriteAfterRead, Scope::Merge);
+    let touched = tables.iter_mut().zip(uses).filter(|(_, used)| entered(used));
+    match handed_over.and(recorded.clone()) {
+        Ok(event) => {
+            touched.for_each(|(table, used)| table.after(used.access, &event));
+            Ok(event)
+        }
+        Err(error) => {
+            let failure = failure_of(error.clone(), &stream.name());
+            let recorded = recorded.as_ref().ok();
+            touched.for_each(|(table, used)| table.after_failure(used.access, recorded, &failure));
+            Err(Error::driver(name)(error))
+        }
+    }
 }
 
 /// Hands the parts of a task over; `begun` tells whether any part was accepted.
@@ -104,9 +193,9 @@ fn hand_over(
     task: &Task<'_>,
     begun: &mut bool,
 ) -> Result<(), DriverError> {
-    match task {
+    match *task {
         Task::Run(calls, symbols) => {
-            for call in *calls {
+            for call in calls {
                 let bindings: SmallVec<[i64; 8]> = call.bindings.iter().map(|&at| symbols[at]).collect();
                 // SAFETY: `submit` ordered the routine's uses; `Routine::run` checked the ranges of the symbols.
                 unsafe { driver.launch(stream, &call.kernel, &bindings)? };
@@ -115,15 +204,13 @@ fn hand_over(
             return Ok(());
         }
         // SAFETY: `submit` ordered this write of the buffer.
-        Task::Zero(buffer) => unsafe { driver.memset_zero(stream, buffer.location, buffer.bytes)? },
+        Task::Zero(at, bytes) => unsafe { driver.memset_zero(stream, at, bytes)? },
         // SAFETY: `submit` ordered this write of the buffer.
-        Task::CopyIn(buffer, array) => unsafe {
-            driver.copy_in(stream, buffer.location, array, 0, buffer.bytes)?;
-        },
+        Task::CopyIn(at, array) => unsafe { driver.copy_in(stream, at, array, 0, array.size_bytes())? },
         // SAFETY: `submit` ordered this read of the buffer.
-        Task::CopyOut(buffer, landing) => unsafe {
-            driver.copy_out(stream, buffer.location, landing, 0, buffer.bytes)?;
-        },
+        Task::CopyOut(at, landing, bytes) => unsafe { driver.copy_out(stream, at, landing, 0, bytes)? },
+        // SAFETY: `submit` ordered the write of the first buffer and the read of the second.
+        Task::Copy(to, from, bytes) => unsafe { driver.copy(stream, to, from, bytes)? },
     }
     *begun = true;
     Ok(())

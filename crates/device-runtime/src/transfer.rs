@@ -12,8 +12,10 @@ use crate::{
     context::{Context, without_memory},
     error::Error,
     event::Event,
+    hazard::Hazard,
+    order::{Scope, kept},
     pool::{Buffer, allocate, lock},
-    submit::{Task, submit},
+    submit::{Task, Use, submit},
 };
 
 /// What became of a requested transfer.
@@ -38,7 +40,15 @@ impl Transfer {
             Transfer::NothingToDo(_) => Ok(()),
         }
     }
+
+    /// Whether something was scheduled.
+    pub fn is_scheduled(&self) -> bool {
+        matches!(self, Transfer::Scheduled(_))
+    }
 }
+
+/// Why there is nothing to transfer for a node of no elements.
+pub(crate) const NO_ELEMENTS: Transfer = Transfer::NothingToDo("the node has no elements");
 
 impl Context {
     /// Schedules copying a host array into a node. The array's values are taken at once.
@@ -58,15 +68,16 @@ impl Context {
     ///
     /// As [`Context::from_host`].
     pub fn from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, Error> {
-        let buffer = self.buffer(node, "write")?;
+        let buffer = self.writable(node)?;
         check(node, array)?;
         if buffer.bytes == 0 {
-            return Ok(Transfer::NothingToDo("the node has no elements"));
+            return Ok(NO_ELEMENTS);
         }
-        self.copy_in(buffer, array).map(Transfer::Scheduled)
+        self.copy_in(&buffer, array).map(Transfer::Scheduled)
     }
 
-    /// Gives a node memory and schedules copying a host array into it; the child context sees the node.
+    /// Gives a node memory and schedules copying a host array into it; the child context sees the node. Where the streams of the
+    /// device are known to share the node and one of them has it, that memory is written instead.
     ///
     /// # Errors
     ///
@@ -83,18 +94,49 @@ impl Context {
     ///
     /// As [`Context::init_from_host`].
     pub fn init_from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
+        check(node, array)?;
+        self.init_with(node, |buffer| self.copy_in(buffer, array))
+    }
+
+    /// A child that sees the node, whose memory `fill` schedules to be filled.
+    pub(crate) fn init_with(
+        &self,
+        node: &TensorNode,
+        fill: impl FnOnce(&Arc<Buffer>) -> Result<Event, Error>,
+    ) -> Result<Context, Error> {
+        self.alive()?;
         if self.contains(node) {
             return Err(Error::AlreadyInContext { node: node.name(), stream: self.stream().name() });
         }
         if node.mode().known_virtual() {
             return Err(without_memory(node, "initialise"));
         }
-        check(node, array)?;
-        let fresh = allocate(self.stream().device(), &[node])?;
-        for buffer in fresh.iter().filter(|buffer| buffer.bytes > 0) {
-            self.copy_in(buffer, array)?;
+        let shared = node.mode().known_shared_cross_streams();
+        let found = shared.then(|| lock(self.stream().device().candidates()).find(node)).flatten();
+        let buffer = match found.filter(|buffer| !buffer.read_only) {
+            Some(buffer) => buffer,
+            None => allocate(self.stream().device(), &[node])?.remove(0),
+        };
+        if buffer.bytes > 0 {
+            fill(&buffer)?;
         }
-        Ok(self.with(fresh))
+        self.adopt(node, &buffer);
+        Ok(self.with([(node.clone(), buffer)]))
+    }
+
+    /// Enters a buffer that a context of this stream was given: it may be shared.
+    fn adopt(&self, node: &TensorNode, buffer: &Arc<Buffer>) {
+        let stream = self.stream().stream_id();
+        let mut sharers = lock(&buffer.sharers);
+        match sharers.home {
+            Some(home) if home != stream => sharers.found_by.push(stream),
+            Some(_) => {}
+            None => {
+                sharers.home = Some(stream);
+                drop(sharers);
+                lock(self.stream().device().candidates()).offer(node, buffer);
+            }
+        }
     }
 
     /// A node's values, once everything scheduled before has written them.
@@ -104,8 +146,7 @@ impl Context {
     /// A virtual node, a node that is not in the context, and [`Error::failure`] if a task behind the values failed.
     pub fn to_host(&self, node: &TensorNode) -> Result<HostArray, Error> {
         let buffer = self.buffer(node, "read")?;
-        let array = HostArray::zeros(node.dtype(), node.dims()?)?;
-        let array = if buffer.bytes == 0 { array } else { self.copy_out(buffer, array)? };
+        let array = self.land(node, &buffer)?;
         Ok(match node.padding() {
             Some(padding) => HostArray::from_padded(array, padding.clone())?,
             None => array,
@@ -113,31 +154,41 @@ impl Context {
     }
 
     fn copy_in(&self, buffer: &Arc<Buffer>, array: &Arc<HostArray>) -> Result<Event, Error> {
-        let name = || format!("copying to node `{}`", buffer.node.name());
-        let uses = [(Arc::clone(buffer), Access::Write)];
-        submit(self.stream(), &uses, name, &Task::CopyIn(buffer, array))
+        let _span = tracing::debug_span!("copy", node = %buffer.name(), from = "host", stream = %self.stream().name())
+            .entered();
+        let name = || format!("copying to node `{}`", buffer.name());
+        let uses = [Use::new(buffer, Access::Write)];
+        submit(self.stream(), &uses, name, &Task::CopyIn(buffer.location, array))
     }
 
-    /// Waits for the copy, then takes what has landed.
-    fn copy_out(&self, buffer: &Arc<Buffer>, array: HostArray) -> Result<HostArray, Error> {
-        let name = || format!("copying from node `{}`", buffer.node.name());
-        let uses = [(Arc::clone(buffer), Access::Read)];
+    /// The values of a node's memory: waits for the copy, then takes what has landed.
+    pub(crate) fn land(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<HostArray, Error> {
+        let array = HostArray::zeros(node.dtype(), node.dims()?)?;
+        if buffer.bytes == 0 {
+            return Ok(array);
+        }
+        let _span =
+            tracing::debug_span!("copy", node = %buffer.name(), to = "host", stream = %self.stream().name())
+                .entered();
+        let name = || format!("copying from node `{}`", buffer.name());
         let landing = Arc::new(Mutex::new(array));
-        submit(self.stream(), &uses, name, &Task::CopyOut(buffer, &landing))?
-            .sync()
-            .map_err(|error| self.cause(buffer, error))?;
-        let empty = HostArray::zeros(buffer.node.dtype(), [0])?;
+        let uses = [Use::new(buffer, Access::Read)];
+        let task = Task::CopyOut(buffer.location, &landing, buffer.bytes);
+        let event = submit(self.stream(), &uses, name, &task)?;
+        if kept(Hazard::ReadAfterWrite, Scope::Host) {
+            event.sync().map_err(|error| cause(buffer, error))?;
+        }
+        let empty = HostArray::zeros(node.dtype(), [0])?;
         let landed = std::mem::replace(&mut *lock(&landing), empty);
         Ok(landed)
     }
+}
 
-    /// Why a copy from a node failed: because the node has no value, or because the stream stopped for another reason.
-    fn cause(&self, buffer: &Buffer, error: Error) -> Error {
-        let driver = self.stream().device().driver();
-        match lock(&buffer.hazards).failure(&|event| driver.is_done(event)) {
-            Some(failure) => Error::Poisoned { node: buffer.node.name(), failure },
-            None => error,
-        }
+/// Why a copy from a node failed: because the node has no value, or because the stream stopped for another reason.
+fn cause(buffer: &Buffer, error: Error) -> Error {
+    match lock(&buffer.hazards).failure(&Event::poll) {
+        Some(failure) => Error::Poisoned { node: buffer.name(), failure },
+        None => error,
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use codegen_core::{Access, Launch};
-use device_runtime::{Context, PendingUse, StreamId};
+use device_runtime::{Context, PendingUse};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 use tnode::TensorNode;
@@ -49,7 +49,7 @@ fn events_are_pending_until_their_tasks_are_done() {
     let reader = second.link(&copy, from_ref(&x)).unwrap().run(&[]).unwrap();
     assert!(!event.is_done() && !reader.is_done());
     assert!(!first.stream().is_idle() && !second.stream().is_idle());
-    let pending = PendingUse { writer: Some(StreamId(0)), readers: vec![StreamId(1)] };
+    let pending = PendingUse { writer: Some(first.stream().name()), readers: vec![second.stream().name()] };
     assert_eq!(first.pending(&x), Some(pending.clone()));
     assert_eq!(second.pending(&x), Some(pending), "both contexts see one buffer");
     gate.wait();

@@ -348,9 +348,9 @@ fn linking_names_what_is_missing_or_does_not_fit(make: Make) {
     let (x, y) = (node("weights", 4), node("y", 4));
     let reads = code("step", &[(&x, Access::Read), (&y, Access::Write)], &[], |_, _| ());
     let link = |nodes: &[TensorNode]| context.link(&reads, nodes).unwrap_err().to_string();
-    assert!(
-        link(&[x.clone(), y.clone()]).starts_with("routine `step`: the linked context lacks node `weights`")
-    );
+    let expected =
+        format!("routine `step`: the linked context ({}) lacks node `weights`", context.stream().name());
+    assert!(link(&[x.clone(), y.clone()]).starts_with(&expected));
     assert!(link(&[]).contains("no handle for node `weights` (position 0, 0 handles given)"));
     assert!(link(&[node("other", 5), y.clone()]).contains("has sizes [4], expected [5]"));
     let floats = TensorNode::builder("floats").dims([4]).dtype(DType::F32).build().unwrap();
@@ -363,12 +363,15 @@ fn linking_names_what_is_missing_or_does_not_fit(make: Make) {
     let module = HostModule::interpreted(vec![body(|_, _| ())]);
     let merge =
         many_kernels("merge", from_ref(&x), &[], vec![abi("merge", params)], module, vec![call], vec![]);
-    let error = context.link(&merge, from_ref(&x)).unwrap_err().to_string();
-    assert_eq!(error, "routine `merge` reads node `weights` from the merge buffer, which holds nothing yet");
+    let error = context.link(&merge, from_ref(&x)).unwrap().run(&[]).unwrap_err();
+    assert!(matches!(error, Error::MergeBuffer { .. }), "{error}");
 
     let small = Device::with_pool_cap(Arc::new(Cpu::inline(Config::default())), 0, 16);
     let error = support::context(&small).init_from_host(&x, &array(&[0; 4])).unwrap_err().to_string();
-    assert_eq!(error, "node `weights` needs 32 bytes, more than a pool's 16");
+    assert_eq!(
+        error,
+        format!("node `weights` needs 32 bytes on {}, whose pools have at most 16", small.name())
+    );
 
     let context = context.init_from_host(&x, &array(&[0; 4])).unwrap();
     let routine = context.link(&reads, &[x.clone(), y.clone()]).unwrap();
@@ -403,7 +406,7 @@ fn transfers_name_what_does_not_fit(make: Make) {
     let other = make(Config::default()).new_stream().unwrap();
     assert!(matches!(context.on_stream(&other), Err(Error::OtherDevice { .. })));
     let event = other.all_work().unwrap();
-    assert!(matches!(context.stream().will_wait_for(&event), Err(Error::OtherDevice { .. })));
+    context.stream().will_wait_for(&event).unwrap();
 }
 
 fn bindings_are_checked_before_anything_runs(make: Make) {
@@ -458,7 +461,8 @@ fn locations_are_the_same_in_every_run(make: Make) {
         let fill = code("fill", &[(&a, Access::Write), (&b, Access::Write)], &[], |_, _| ());
         let context = context(&device).init_from_host(&out, &array(&[1])).unwrap();
         let context = context.link(&fill, &[a, b]).unwrap().context().clone();
-        let places = context.nodes().map(|n| format!("{}: {}", n.name(), context.location(n).unwrap()));
+        let places =
+            context.nodes().into_iter().map(|n| format!("{}: {}", n.name(), context.location(&n).unwrap()));
         places.collect::<Vec<_>>()
     };
     let expected = ["a: pool 2 offset 0", "b: pool 2 offset 64", "out: pool 1 offset 0"];
@@ -479,7 +483,7 @@ fn a_batch_shares_what_its_members_allocate(make: Make) {
     assert_eq!(routines.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
     routines.iter().flatten().for_each(|routine| drop(routine.run(&[]).unwrap()));
     assert_eq!((values(&context, &x), values(&context, &y)), (vec![3], vec![4]));
-    assert_eq!(device.memory().live_bytes, 16);
+    assert_eq!(device.memory().live_bytes, 64 + 8, "one pool for both");
 }
 
 /// Adds one to each element of its part, with a checked look at its scratch memory.

@@ -141,8 +141,8 @@ impl Linking<'_> {
         let copied = part.bring.contains(&node) || part.give.contains(&node);
         if copied && !self.context.contains(handle) {
             if role.reads_first && !self.divided.shared.contains_key(&node) {
-                let (routine, node) = (self.divided.name.clone(), handle.name());
-                return Err(Error::ContextLacksNode { routine, node });
+                let (routine, stream) = (self.divided.name.clone(), self.context.stream().name());
+                return Err(Error::ContextLacksNode { routine, stream, node: handle.name() });
             }
             self.context = with_zeros(&self.context, handle)?;
         }

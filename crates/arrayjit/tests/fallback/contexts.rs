@@ -19,8 +19,7 @@ fn what_is_read_first_must_be_there() {
     let before = (backend.device().memory().live_bytes, fallback.device().memory().live_bytes);
     let empty = backend.context().unwrap();
     let error = code.link(&empty).map(|_| ()).unwrap_err();
-    let is_it =
-        matches!(&error, RunError::ContextLacksNode { routine, node } if routine == "step" && node == "x");
+    let is_it = matches!(&error, RunError::ContextLacksNode { routine, node, .. } if routine == "step" && node == "x");
     assert!(is_it, "{error:?}");
     let after = (backend.device().memory().live_bytes, fallback.device().memory().live_bytes);
     assert_eq!(before, after, "nothing stays allocated");

@@ -91,7 +91,7 @@ fn outcome(backend: &Backend, program: &Program, tally: &mut Tally) -> Result<Ve
         }
     }
     let routine = code.link(&context).map_err(|e| e.to_string())?;
-    tally.shared += routine.context().nodes().filter(|node| !program.nodes.contains(node)).count();
+    tally.shared += routine.context().nodes().iter().filter(|node| !program.nodes.contains(node)).count();
     let mut found = Vec::new();
     for bindings in routine.all_bindings().take(3) {
         routine.run(&bindings).unwrap().sync().unwrap();

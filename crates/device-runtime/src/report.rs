@@ -1,0 +1,110 @@
+//! What lies where in a device's memory, for people.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::driver::PoolId;
+
+/// Bytes of the pools that contexts and routines of a device hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MemoryUse {
+    /// Held now; zero once every context, routine and stream is dropped.
+    pub live_bytes: usize,
+    /// The most held at once since the device was made, or since [`crate::Device::reset_peak`].
+    pub peak_bytes: usize,
+}
+
+/// What a pool was made for: a node, a routine's temporaries, or a merge buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolItem {
+    /// The node's name, or what else it is.
+    pub name: String,
+    /// Bytes from the beginning of the pool.
+    pub offset: usize,
+    /// Its size.
+    pub bytes: usize,
+}
+
+/// A pool in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Which pool.
+    pub pool: PoolId,
+    /// Its size.
+    pub bytes: usize,
+    /// What it was made for, by offset.
+    pub items: Vec<PoolItem>,
+}
+
+/// The memory of a device at one moment. [`fmt::Display`] is a table.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use device_runtime::{Context, Device, NullDevice};
+/// # use tnode::{DType, HostArray, TensorNode};
+/// let device = Device::new(Arc::new(NullDevice::new()), 0);
+/// let x = TensorNode::builder("x").dims([4]).dtype(DType::F32).build()?;
+/// let context = Context::new(&device.new_stream()?);
+/// let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32, 2., 3., 4.], [4])?)?;
+/// let report = device.memory_report().to_string();
+/// assert_eq!(report, "null:0: 16 bytes live, 16 at peak
+///   pool 1: 16 bytes
+///          0..16         x
+/// ");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryReport {
+    /// The device's name.
+    pub device: String,
+    /// Live and peak bytes.
+    pub total: MemoryUse,
+    /// The pools, by number.
+    pub pools: Vec<PoolUse>,
+}
+
+impl fmt::Display for MemoryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryUse { live_bytes, peak_bytes } = self.total;
+        writeln!(f, "{}: {live_bytes} bytes live, {peak_bytes} at peak", self.device)?;
+        for pool in &self.pools {
+            writeln!(f, "  {}: {} bytes", pool.pool, pool.bytes)?;
+            for item in &pool.items {
+                let end = item.offset + item.bytes;
+                writeln!(f, "    {:>6}..{:<10} {}", item.offset, end, item.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The account of a device's memory.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    total: MemoryUse,
+    pools: BTreeMap<PoolId, PoolUse>,
+}
+
+impl Account {
+    pub(crate) fn total(&self) -> MemoryUse {
+        self.total
+    }
+
+    pub(crate) fn reset_peak(&mut self) {
+        self.total.peak_bytes = self.total.live_bytes;
+    }
+
+    pub(crate) fn made(&mut self, pool: PoolId, bytes: usize, items: Vec<PoolItem>) {
+        self.total.live_bytes += bytes;
+        self.total.peak_bytes = self.total.peak_bytes.max(self.total.live_bytes);
+        self.pools.insert(pool, PoolUse { pool, bytes, items });
+    }
+
+    pub(crate) fn freed(&mut self, pool: PoolId, bytes: usize) {
+        self.total.live_bytes -= bytes;
+        self.pools.remove(&pool);
+    }
+
+    pub(crate) fn report(&self, device: String) -> MemoryReport {
+        MemoryReport { device, total: self.total, pools: self.pools.values().cloned().collect() }
+    }
+}
