@@ -117,6 +117,12 @@ pub enum DriverError {
         /// The other.
         second: usize,
     },
+    /// Memory that may only be read, such as a host array used in place.
+    #[error("{pool} may only be read: it is a host array that the device uses in place")]
+    ReadOnly {
+        /// Which one.
+        pool: PoolId,
+    },
     /// A wrong number of arguments.
     #[error("kernel `{kernel}`: expected {expected} {what}, found {found}")]
     Arity {
@@ -132,10 +138,11 @@ pub enum DriverError {
     /// A task failed; everything behind it on the stream and everything that reads its results fails with it.
     #[error("{0}")]
     Failed(Failure),
-    /// The caller is the worker that would have to make room, or to reach the event.
-    #[error("{stream} cannot wait for itself: {doing} from one of its own tasks would never return")]
+    /// Something that would have to wait for a stream was tried inside a task, of that or of any other stream. Tasks never wait
+    /// but where the runtime orders it: what they wait for could in turn wait for them.
+    #[error("{stream}: {doing} would make a running task wait, perhaps for ever; do it outside of tasks")]
     SelfWait {
-        /// Which stream.
+        /// The stream that would have been waited for.
         stream: String,
         /// What was tried.
         doing: &'static str,

@@ -1,7 +1,10 @@
 //! Prints what it costs to run a routine that does nothing: nanoseconds per run, the median of rounds and the best one.
 //!
 //! `enqueue` is the caller's time alone, with the queue large enough never to fill; `pipelined` adds waiting for the last of
-//! a round; `round trip` waits for each run. The machine should be idle.
+//! a round; `round trip` waits for each run. `idle` is a run and the wait for it on a stream that has slept for a while,
+//! which the caller does itself: `kernel` of compiled code, whose pace is known, and `closure` of interpreted code, which
+//! nobody knows beforehand, so the worker is woken as well. `wake-up` is how long such a worker takes when nobody helps. The
+//! machine should be idle.
 #![allow(clippy::print_stdout, reason = "this program's purpose is to print")]
 
 use std::{
@@ -12,15 +15,19 @@ use std::{
 
 use codegen_core::{
     Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
-    host::HostModule,
+    host::{HostArg, HostModule, InterpretedKernel},
 };
 use device_runtime::{Context, Device, Driver, Event, Routine};
 use lowered_ir::ir::{NodeDecl, NodeRef};
 use scheduler_multicore::{Config, Cpu};
-use tnode::{DType, HostArray, TensorNode};
+use tnode::{DType, HostArray, Scalar, TensorNode};
 
 const ROUNDS: usize = 31;
 const RUNS: usize = 2000;
+
+/// How long a stream is left alone so that its worker sleeps, and how often that is measured.
+const PAUSE: Duration = Duration::from_micros(100);
+const PAUSES: usize = 501;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let config = Config { queue_capacity: 8 * RUNS, ..Config::default() };
@@ -29,7 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(name: &str, driver: Arc<dyn Driver>) -> Result<(), Box<dyn Error>> {
-    let routine = empty_routine(&Device::new(driver, 0))?;
+    let device = Device::new(driver, 0);
+    let routine = empty_routine(&device, native())?;
     let last = |runs: usize| -> Result<Event, Box<dyn Error>> {
         for _ in 1..runs {
             routine.run(&[])?;
@@ -53,8 +61,41 @@ fn measure(name: &str, driver: Arc<dyn Driver>) -> Result<(), Box<dyn Error>> {
     }
     for (what, times) in [("enqueue", enqueue), ("pipelined", pipelined), ("round trip", round_trip)] {
         let (median, best) = per_run(times);
-        println!("{name:<10} {what:<10} {median:>7.0} ns (best {best:.0})");
+        println!("{name:<10} {what:<12} {median:>7.0} ns (best {best:.0})");
     }
+    let closure = empty_routine(&device, HostModule::interpreted(vec![Box::new(Nothing)]))?;
+    let wait = |event: Event| event.sync().map_err(Into::into);
+    let look = |event: Event| -> Result<(), Box<dyn Error>> {
+        while !event.is_done() {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    };
+    after_pauses(name, "idle kernel", &routine, wait)?;
+    after_pauses(name, "idle closure", &closure, wait)?;
+    after_pauses(name, "wake-up", &closure, look)
+}
+
+/// Prints what one run and `finish` take on a stream that has slept.
+fn after_pauses(
+    name: &str,
+    what: &str,
+    routine: &Routine,
+    finish: impl Fn(Event) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let mut times = Vec::new();
+    for _ in 0..PAUSES {
+        // Awake, so that the caller itself is not measured waking up.
+        let pause = Instant::now();
+        while pause.elapsed() < PAUSE {
+            std::hint::spin_loop();
+        }
+        let start = Instant::now();
+        finish(routine.run(&[])?)?;
+        times.push(start.elapsed().as_nanos());
+    }
+    times.sort_unstable();
+    println!("{name:<10} {what:<12} {:>7} ns (best {})", times[PAUSES / 2], times[0]);
     Ok(())
 }
 
@@ -65,9 +106,23 @@ fn per_run(mut times: Vec<Duration>) -> (f64, f64) {
     (each(times[times.len() / 2]), each(times[0]))
 }
 
-/// Reads three nodes, writes two, does nothing.
-fn empty_routine(device: &Device) -> Result<Routine, Box<dyn Error>> {
+struct Nothing;
+
+impl InterpretedKernel for Nothing {
+    fn run(&self, _: &mut [HostArg<'_>], _: &[i64], _: &mut dyn FnMut(usize, &[Scalar])) {}
+}
+
+fn native() -> HostModule {
     unsafe extern "C" fn nothing(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {}
+    // SAFETY: the function touches nothing and is never unloaded.
+    #[allow(unsafe_code, reason = "wraps a native function")]
+    unsafe {
+        HostModule::native(vec![nothing], Arc::new(()))
+    }
+}
+
+/// Reads three nodes, writes two, does nothing, by the module's one kernel.
+fn empty_routine(device: &Device, module: HostModule) -> Result<Routine, Box<dyn Error>> {
     let nodes = (0..5)
         .map(|i| TensorNode::builder(format!("n{i}").as_str()).dims([16]).dtype(DType::F32).build())
         .collect::<Result<Vec<_>, _>>()?;
@@ -96,9 +151,6 @@ fn empty_routine(device: &Device) -> Result<Routine, Box<dyn Error>> {
         calls: vec![KernelCall { kernel: 0, args, bindings: vec![] }],
         temps: vec![],
     };
-    // SAFETY: the function touches nothing and is never unloaded.
-    #[allow(unsafe_code, reason = "wraps a native function")]
-    let module = unsafe { HostModule::native(vec![nothing], Arc::new(())) };
     let artifact = Artifact { payload: Payload::Host(module), kernels: vec![abi] };
     Ok(context.link(&Arc::new(Code { schedule, artifact }), &nodes)?)
 }

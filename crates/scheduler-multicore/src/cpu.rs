@@ -4,15 +4,15 @@ use std::{collections::BTreeMap, num::NonZero, sync::Arc as Shared};
 
 use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Payload, host::HostModule};
 use device_runtime::{
-    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolId, StreamHandle, StreamStrategy,
+    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, Mark,
+    ModuleHandle, PoolId, StreamHandle, StreamStrategy,
 };
 use tnode::{DType, HostArray};
 
 use crate::{
     event::EventState,
     inline::Inline,
-    lane::{Lane, LaneState, Scheduler, is_current},
+    lane::{Lane, Scheduler},
     multicore::Multicore,
     raw::{ALIGNMENT, Bound, Memory, Region, Work, memory_params},
     sync::{Arc, Mutex, OnceLock, Ordering, atomic::AtomicUsize},
@@ -115,24 +115,21 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
     }
 }
 
-/// A stream: its lane and the lane's state.
-struct Stream<L> {
-    lane: L,
-    state: Arc<LaneState>,
-}
+/// A stream: its lane.
+struct Stream<L>(L);
 
 impl<L: Lane> Stream<L> {
     /// Takes work unless the stream has failed.
     fn submit(&self, work: Work) -> Result<(), DriverError> {
-        match self.state.failure() {
+        match self.0.state().failure() {
             Some(failure) => Err(DriverError::Failed(failure)),
-            None => self.lane.submit(Task::work(work)),
+            None => self.0.submit(Task::work(work)),
         }
     }
 
     fn record(&self) -> Result<Arc<EventState>, DriverError> {
-        let event = self.state.event();
-        self.lane.submit(Task::signal(Arc::clone(&event)))?;
+        let event = self.0.state().event();
+        self.0.submit(Task::signal(Arc::clone(&event)))?;
         Ok(event)
     }
 }
@@ -190,7 +187,7 @@ impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
-        let info = |stream: &Stream<S::Lane>| stream.lane.debug_info();
+        let info = |stream: &Stream<S::Lane>| stream.0.debug_info();
         stream.get().map_or_else(|error: DriverError| error.to_string(), info)
     }
 
@@ -207,14 +204,12 @@ impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
-        let state = LaneState::new(name);
-        let lane = self.scheduler.open(Arc::clone(&state))?;
-        Ok(StreamHandle::new(Stream { lane, state }))
+        Ok(StreamHandle::new(Stream(self.scheduler.open(name)?)))
     }
 
     fn drop_stream(&self, stream: StreamHandle) {
         if let Ok(stream) = stream.get::<Stream<S::Lane>>() {
-            stream.lane.close();
+            stream.0.close();
         }
     }
 
@@ -222,13 +217,13 @@ impl<S: Scheduler> Driver for Cpu<S> {
         let stream: &Stream<S::Lane> = stream.get()?;
         let event = stream.record()?;
         // The failure is what the reset is for.
-        let _ = wait(&event)?;
-        stream.state.forgive();
+        let _ = event.sync()?;
+        stream.0.state().forgive();
         Ok(())
     }
 
     fn is_idle(&self, stream: &StreamHandle) -> bool {
-        stream.get::<Stream<S::Lane>>().is_ok_and(|stream| stream.lane.is_idle())
+        stream.get::<Stream<S::Lane>>().is_ok_and(|stream| stream.0.is_idle())
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
@@ -338,10 +333,15 @@ impl<S: Scheduler> Driver for Cpu<S> {
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
         let stream: &Stream<S::Lane> = stream.get()?;
         let event: Shared<EventState> = event.share()?;
-        if event.lane == stream.state.id() {
+        // An event that was reached well constrains nothing any more: what its lane did is visible to whoever saw that here.
+        if event.lane == *stream.0.state() || event.poll() == Some(Ok(())) {
             return Ok(());
         }
-        stream.lane.submit(Task::wait(event, after))
+        stream.0.submit(Task::wait(event, after))
+    }
+
+    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
+        stream.get::<Stream<S::Lane>>()?.0.submit(Task::mark(mark))
     }
 
     fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
@@ -353,17 +353,6 @@ impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
-        wait(event.get()?)?.map_err(DriverError::Failed)
+        event.get::<EventState>()?.sync()?.map_err(DriverError::Failed)
     }
-}
-
-/// Waits for an event on the caller's thread, unless it is the caller who would have to reach it.
-fn wait(event: &EventState) -> Result<Result<(), device_runtime::Failure>, DriverError> {
-    if event.poll().is_none() && is_current(event.lane) {
-        return Err(DriverError::SelfWait {
-            stream: event.stream.to_string(),
-            doing: "waiting for an event",
-        });
-    }
-    Ok(event.wait())
 }

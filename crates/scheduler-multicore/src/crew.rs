@@ -9,11 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
+    lane::{current, enter},
     raw::Launch,
     sync::{
         Arc, Condvar, Mutex, OnceLock, Ordering,
         atomic::{AtomicU64, AtomicUsize},
-        spin_loop,
+        spin_times,
     },
     task::panic_message,
 };
@@ -63,12 +64,14 @@ impl Crew {
             return launch.run(0, extent);
         };
         let parts = worth.min((helpers.len() as u64 + 1) * PARTS_PER_THREAD);
-        let job = Arc::new(Job::new(launch.clone(), extent, parts));
+        let launch = launch.clone();
+        let job = Arc::new(Job::new(move |begin, end| launch.run(begin, end), extent, parts));
+        let lane = current();
         for busy in helpers {
             let job = Arc::clone(&job);
             pool.spawn(move || {
                 let _busy = busy;
-                job.help();
+                enter(lane, || job.help());
             });
         }
         job.finish();
@@ -91,9 +94,9 @@ impl Crew {
     }
 }
 
-/// A kernel being run in parts.
-struct Job {
-    launch: Launch,
+/// A kernel being run in parts; `run` runs the iterations from one to before the other.
+struct Job<F> {
+    run: F,
     extent: u64,
     /// Iterations per part.
     chunk: u64,
@@ -114,11 +117,11 @@ struct Outcome {
     panic: Option<String>,
 }
 
-impl Job {
-    fn new(launch: Launch, extent: u64, parts: u64) -> Job {
+impl<F: Fn(u64, u64)> Job<F> {
+    fn new(run: F, extent: u64, parts: u64) -> Job<F> {
         let chunk = extent.div_ceil(parts);
         Job {
-            launch,
+            run,
             extent,
             chunk,
             parts: extent.div_ceil(chunk),
@@ -143,7 +146,7 @@ impl Job {
     }
 
     fn run_part(&self, begin: u64, end: u64) {
-        let result = catch_unwind(AssertUnwindSafe(|| self.launch.run(begin, end)));
+        let result = catch_unwind(AssertUnwindSafe(|| (self.run)(begin, end)));
         if let Err(panic) = result {
             self.outcome.lock().panic.get_or_insert_with(|| panic_message(&*panic));
         }
@@ -157,12 +160,7 @@ impl Job {
     fn finish(&self) {
         self.help();
         let all_done = || self.done.load(Ordering::Acquire) == self.parts;
-        for _ in 0..SPINS {
-            if all_done() {
-                break;
-            }
-            spin_loop();
-        }
+        spin_times(SPINS, all_done);
         let mut outcome = self.outcome.lock();
         while !all_done() {
             outcome.awaited = true;

@@ -3,13 +3,13 @@
 //! Invariant: `state` changes from pending once, under the lock; a failed event's failure is set before. So a waiter that
 //! sees "pending" under the lock is counted before the flag can change, and no wake-up is lost.
 
-use std::sync::Arc as Shared;
+use std::fmt;
 
-use device_runtime::Failure;
+use device_runtime::{DriverError, Failure};
 
 use crate::{
-    lane::LaneId,
-    sync::{Arc, Condvar, Mutex, OnceLock, Ordering, atomic::AtomicU8, spin_loop},
+    lane::{LaneState, is_in_task},
+    sync::{Arc, Condvar, Mutex, OnceLock, Ordering, atomic::AtomicU8, spin_times},
 };
 
 const PENDING: u8 = 0;
@@ -20,12 +20,9 @@ const FAILED: u8 = 2;
 const SPINS: usize = 200;
 
 /// A point in a lane's work.
-#[derive(Debug)]
 pub(crate) struct EventState {
     /// The lane that will reach it.
-    pub(crate) lane: LaneId,
-    /// The name of that lane's stream.
-    pub(crate) stream: Shared<str>,
+    pub(crate) lane: Arc<LaneState>,
     state: AtomicU8,
     failure: OnceLock<Failure>,
     waiters: Mutex<usize>,
@@ -33,10 +30,9 @@ pub(crate) struct EventState {
 }
 
 impl EventState {
-    pub(crate) fn new(lane: LaneId, stream: Shared<str>) -> Arc<EventState> {
+    pub(crate) fn new(lane: Arc<LaneState>) -> Arc<EventState> {
         Arc::new(EventState {
             lane,
-            stream,
             state: AtomicU8::new(PENDING),
             failure: OnceLock::new(),
             waiters: Mutex::new(0),
@@ -70,14 +66,10 @@ impl EventState {
         }
     }
 
-    /// Waits until the event is reached: awake for some microseconds, then asleep.
+    /// Waits until the event is reached: awake for some microseconds, then asleep. For the lane's own use: it does not ask
+    /// whether the thread may wait.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
-        for _ in 0..SPINS {
-            if let Some(result) = self.poll() {
-                return result;
-            }
-            spin_loop();
-        }
+        spin_times(SPINS, || self.poll().is_some());
         let mut waiters = self.waiters.lock();
         *waiters += 1;
         loop {
@@ -87,5 +79,33 @@ impl EventState {
             }
             waiters = self.reached.wait(waiters);
         }
+    }
+
+    /// Waits until the event is reached, running what is before it if nobody else does.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::SelfWait`] inside a task, unless the event was reached already.
+    pub(crate) fn sync(&self) -> Result<Result<(), Failure>, DriverError> {
+        let backlog = self.lane.backlog();
+        if let Some(result) = self.poll() {
+            if let Some(backlog) = backlog {
+                backlog.queue().note_waiting();
+            }
+            return Ok(result);
+        }
+        if is_in_task() {
+            return Err(self.lane.self_wait("waiting for an event"));
+        }
+        if let Some(backlog) = backlog {
+            backlog.help(&self.lane, self);
+        }
+        Ok(self.wait())
+    }
+}
+
+impl fmt::Debug for EventState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an event of {}", self.lane.stream())
     }
 }

@@ -6,8 +6,8 @@ use device_runtime::{DriverError, StreamStrategy};
 
 use crate::{
     crew::Crew,
-    lane::{Lane, LaneState, Scheduler, Sealed},
-    sync::{Arc, Mutex},
+    lane::{Lane, LaneState, Scheduler, Sealed, is_in_task},
+    sync::{Arc, Mutex, MutexGuard},
     task::Task,
 };
 
@@ -33,8 +33,8 @@ impl Scheduler for Inline {
         1
     }
 
-    fn open(&self, state: Arc<LaneState>) -> Result<Caller, DriverError> {
-        Ok(Caller { state, crew: Crew::new(1), turn: Mutex::new(()) })
+    fn open(&self, stream: &str) -> Result<Caller, DriverError> {
+        Ok(Caller { state: LaneState::new(stream, None), crew: Crew::new(1), turn: Mutex::new(()) })
     }
 }
 
@@ -46,13 +46,27 @@ pub struct Caller {
     turn: Mutex<()>,
 }
 
-impl Lane for Caller {
-    fn submit(&self, task: Task) -> Result<(), DriverError> {
-        if self.state.is_current() {
-            let stream = self.state.stream().to_string();
-            return Err(DriverError::SelfWait { stream, doing: "running a task inside a task" });
+impl Caller {
+    /// The turn to run a task. A task of one lane may run another lane's, but not wait for it: neither for its turn, which may
+    /// be this very thread's, nor in it.
+    fn turn(&self, task: &Task) -> Result<MutexGuard<'_, ()>, DriverError> {
+        if !is_in_task() {
+            return Ok(self.turn.lock());
         }
-        let _turn = self.turn.lock();
+        if task.is_pending_wait() {
+            return Err(self.state.self_wait("waiting for an event"));
+        }
+        self.turn.try_lock().ok_or_else(|| self.state.self_wait("running a task inside a task"))
+    }
+}
+
+impl Lane for Caller {
+    fn state(&self) -> &Arc<LaneState> {
+        &self.state
+    }
+
+    fn submit(&self, task: Task) -> Result<(), DriverError> {
+        let _turn = self.turn(&task)?;
         self.state.enter(|| task.run(&self.state, &self.crew));
         Ok(())
     }

@@ -1,15 +1,19 @@
 //! What a scheduler is: it opens lanes, and a lane runs the tasks it is given, in order.
 
-use std::{cell::Cell, sync::Arc as Shared};
+use std::{
+    cell::Cell,
+    sync::{
+        Arc as Shared,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use device_runtime::{DriverError, Failure, StreamStrategy};
 
 use crate::{
+    backlog::Backlog,
     event::EventState,
-    sync::{
-        Arc, Mutex, Ordering,
-        atomic::{AtomicBool, AtomicU64},
-    },
+    sync::{Arc, Mutex, Ordering, atomic::AtomicBool, thread_local},
     task::Task,
 };
 
@@ -28,27 +32,30 @@ pub trait Scheduler: Sealed + Send + Sync + 'static {
     /// How many streams make good use of the machine.
     fn suggested_num_streams(&self, strategy: StreamStrategy) -> usize;
 
-    /// Opens a lane.
+    /// Opens the lane of a stream.
     ///
     /// # Errors
     ///
     /// Where the platform gives no thread.
-    fn open(&self, state: Arc<LaneState>) -> Result<Self::Lane, DriverError>;
+    fn open(&self, stream: &str) -> Result<Self::Lane, DriverError>;
 }
 
 /// Runs the tasks of one stream, in order.
 pub trait Lane: Send + Sync + 'static {
-    /// Takes a task. May wait for room.
+    /// Its identity and failure.
+    fn state(&self) -> &Arc<LaneState>;
+
+    /// Takes a task. May wait for room, except inside a task.
     ///
     /// # Errors
     ///
-    /// [`DriverError::SelfWait`] where only the caller could make room.
+    /// [`DriverError::SelfWait`] where it would have to wait inside a task.
     fn submit(&self, task: Task) -> Result<(), DriverError>;
 
     /// Whether everything submitted was run.
     fn is_idle(&self) -> bool;
 
-    /// Runs what was submitted and takes nothing more. May wait for that.
+    /// Runs what was submitted and takes nothing more. Waits for that, except inside a task.
     fn close(&self);
 
     /// What goes on, for people.
@@ -61,39 +68,40 @@ pub trait Sealed {}
 /// A lane's number, unique in the process.
 pub(crate) type LaneId = u64;
 
+/// Outside of the protocol, so always the standard library's.
 static NEXT_LANE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The lane whose task this thread is running.
-    static CURRENT: Cell<Option<LaneId>> = const { Cell::new(None) };
+    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no constant blocks")]
+    static CURRENT: Cell<Option<LaneId>> = Cell::new(None);
 }
 
-/// What is known of a lane: its identity and its first failure.
+/// What is known of a lane: its identity, its first failure, and where its tasks wait.
 #[derive(Debug)]
 pub struct LaneState {
     id: LaneId,
     stream: Shared<str>,
     has_failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
+    /// None where tasks run at once.
+    backlog: Option<Backlog>,
 }
 
 impl LaneState {
-    pub(crate) fn new(stream: &str) -> Arc<LaneState> {
+    pub(crate) fn new(stream: &str, backlog: Option<Backlog>) -> Arc<LaneState> {
         Arc::new(LaneState {
-            id: NEXT_LANE.fetch_add(1, Ordering::Relaxed),
+            id: NEXT_LANE.fetch_add(1, Relaxed),
             stream: stream.into(),
             has_failed: AtomicBool::new(false),
             failure: Mutex::new(None),
+            backlog,
         })
     }
 
     /// The name of the stream the lane stands for.
     pub fn stream(&self) -> &Shared<str> {
         &self.stream
-    }
-
-    pub(crate) fn id(&self) -> LaneId {
-        self.id
     }
 
     /// The first failure since the lane was opened or reset.
@@ -117,25 +125,49 @@ impl LaneState {
     }
 
     /// A new event for the lane to reach.
-    pub(crate) fn event(&self) -> Arc<EventState> {
-        EventState::new(self.id, Shared::clone(&self.stream))
+    pub(crate) fn event(self: &Arc<LaneState>) -> Arc<EventState> {
+        EventState::new(Arc::clone(self))
     }
 
-    /// Whether the calling thread is running one of the lane's tasks.
-    pub fn is_current(&self) -> bool {
-        is_current(self.id)
+    /// Where the lane's tasks wait, if they do.
+    pub(crate) fn backlog(&self) -> Option<&Backlog> {
+        self.backlog.as_ref()
     }
 
     /// Runs `body` as one of the lane's tasks.
     pub(crate) fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
-        let _restore = Restore(CURRENT.replace(Some(self.id)));
-        body()
+        enter(Some(self.id), body)
+    }
+
+    /// The refusal of something that would make a running task wait.
+    pub(crate) fn self_wait(&self, doing: &'static str) -> DriverError {
+        DriverError::SelfWait { stream: self.stream.to_string(), doing }
     }
 }
 
-/// Whether the calling thread is running a task of the lane.
-pub(crate) fn is_current(lane: LaneId) -> bool {
-    CURRENT.get() == Some(lane)
+impl PartialEq for LaneState {
+    fn eq(&self, other: &LaneState) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for LaneState {}
+
+/// The lane whose task the calling thread is running.
+pub(crate) fn current() -> Option<LaneId> {
+    CURRENT.with(Cell::get)
+}
+
+/// Whether the calling thread is running a task, of whatever lane. Such a thread must not wait: what it waits for might be
+/// behind the task.
+pub(crate) fn is_in_task() -> bool {
+    current().is_some()
+}
+
+/// Runs `body` as a task of a lane.
+pub(crate) fn enter<R>(lane: Option<LaneId>, body: impl FnOnce() -> R) -> R {
+    let _restore = Restore(CURRENT.with(|current| current.replace(lane)));
+    body()
 }
 
 /// Puts the thread's former lane back.
@@ -143,6 +175,6 @@ struct Restore(Option<LaneId>);
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        CURRENT.set(self.0);
+        CURRENT.with(|current| current.set(self.0));
     }
 }

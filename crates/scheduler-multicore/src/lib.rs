@@ -32,16 +32,19 @@
 //! The protocol between producers, workers and waiters is described in `src/README.md` of this crate.
 #![deny(unsafe_code)]
 
+mod backlog; // the tasks of a lane with a worker, and helping with them
 mod cpu; // the driver
 mod crew; // splitting one kernel over idle threads
 mod event; // flags with waiters
 mod inline; // the scheduler without threads
 mod lane; // what schedulers implement: lanes that take tasks
 mod multicore; // the scheduler with a worker per stream
-mod queue; // bounded hand-over to a worker
+mod pace; // how long kernels take
+mod queue; // bounded hand-over to one consumer at a time
 mod raw; // memory and kernel calls: the crate's unsafe code
 mod sync; // locks and atomics, in one place
 mod task; // what lanes run
+mod timeline; // what is told to whoever draws one
 
 pub use crate::cpu::{Config, Cpu};
 pub use crate::inline::Inline;

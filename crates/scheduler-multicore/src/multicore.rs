@@ -1,14 +1,15 @@
 //! The scheduler with one worker thread per stream.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use device_runtime::{DriverError, StreamStrategy};
 
 use crate::{
+    backlog::Backlog,
     cpu::Config,
     crew::Crew,
-    lane::{Lane, LaneState, Scheduler, Sealed},
-    queue::{Queue, Refused},
+    lane::{Lane, LaneState, Scheduler, Sealed, is_in_task},
+    queue::Queue,
     sync::{Arc, Mutex, thread},
     task::Task,
 };
@@ -54,70 +55,62 @@ impl Scheduler for Multicore {
         }
     }
 
-    fn open(&self, state: Arc<LaneState>) -> Result<Worker, DriverError> {
-        let queue = Arc::new(Queue::new(self.queue_capacity, SPIN));
-        let name = state.stream().to_string();
-        let body = {
-            let (queue, state, crew) = (Arc::clone(&queue), Arc::clone(&state), Arc::clone(&self.crew));
-            move || work(&queue, &state, &crew)
-        };
-        let thread = thread::Builder::new().name(name).spawn(body).map_err(|error| {
-            DriverError::Platform { what: "starting a stream's thread", message: error.to_string() }
-        })?;
-        Ok(Worker { queue, state, thread: Mutex::new(Some(thread)) })
+    fn open(&self, stream: &str) -> Result<Worker, DriverError> {
+        let queue = Queue::new(self.queue_capacity, SPIN);
+        Worker::start(LaneState::new(stream, Some(Backlog::new(queue, Arc::clone(&self.crew)))))
     }
 }
 
-/// The life of a worker thread.
-fn work(queue: &Queue, state: &LaneState, crew: &Crew) {
-    let mut batch = VecDeque::new();
-    state.enter(|| {
-        while queue.take(&mut batch) {
-            let _awake = crew.enter();
-            while let Some(task) = batch.pop_front() {
-                task.run(state, crew);
-            }
-        }
-    });
-}
-
-/// A stream's queue and the thread that empties it.
+/// A lane with a thread that works its backlog off.
 #[derive(Debug)]
 pub struct Worker {
-    queue: Arc<Queue>,
     state: Arc<LaneState>,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
+impl Worker {
+    /// Starts the thread of a lane, which has a backlog.
+    fn start(state: Arc<LaneState>) -> Result<Worker, DriverError> {
+        let lane = Arc::clone(&state);
+        let work = move || lane.backlog().into_iter().for_each(|backlog| backlog.work(&lane));
+        let thread =
+            thread::Builder::new().name(state.stream().to_string()).spawn(work).map_err(|error| {
+                DriverError::Platform { what: "starting a stream's thread", message: error.to_string() }
+            })?;
+        Ok(Worker { state, thread: Mutex::new(Some(thread)) })
+    }
+
+    fn backlog(&self) -> &Backlog {
+        self.state.backlog().expect("lanes with a worker are made with a backlog")
+    }
+}
+
 impl Lane for Worker {
+    fn state(&self) -> &Arc<LaneState> {
+        &self.state
+    }
+
     fn submit(&self, task: Task) -> Result<(), DriverError> {
-        let stream = || self.state.stream().to_string();
-        self.queue.push(task, !self.state.is_current()).map_err(|refused| match refused {
-            Refused::Full => {
-                DriverError::SelfWait { stream: stream(), doing: "enqueueing into the full queue" }
-            }
-            Refused::Closed => {
-                DriverError::Platform { what: "enqueueing", message: format!("{} has ended", stream()) }
-            }
-        })
+        self.backlog().submit(&self.state, task)
     }
 
     fn is_idle(&self) -> bool {
-        self.queue.is_idle()
+        self.backlog().queue().is_idle()
     }
 
     fn close(&self) {
-        self.queue.close();
+        self.backlog().queue().close();
         let thread = self.thread.lock().take();
-        // A task may drop the last handle of its own stream; the thread then ends by itself.
-        if let Some(thread) = thread.filter(|_| !self.state.is_current()) {
+        // Inside a task nobody waits, be it for another lane: the thread then ends by itself.
+        if let Some(thread) = thread.filter(|_| !is_in_task()) {
             // An error would be a panic of the worker's own code; tasks' panics are caught. There is nobody to tell.
             let _ = thread.join();
         }
     }
 
     fn debug_info(&self) -> String {
-        let (state, waiting) = (if self.is_idle() { "idle" } else { "running" }, self.queue.len());
+        let (state, waiting) =
+            (if self.is_idle() { "idle" } else { "running" }, self.backlog().queue().len());
         let failure = self.state.failure().map_or_else(String::new, |failure| format!(", {failure}"));
         format!("{}: {state}, {waiting} tasks waiting{failure}", self.state.stream())
     }

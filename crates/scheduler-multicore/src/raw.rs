@@ -28,6 +28,7 @@ use tnode::HostArray;
 
 use crate::{
     crew::Crew,
+    pace::Pace,
     sync::{
         Arc, Ordering,
         atomic::{AtomicBool, AtomicUsize},
@@ -39,6 +40,9 @@ pub(crate) const ALIGNMENT: usize = 64;
 
 /// From this size on, memory comes from the system by whole huge pages.
 const HUGE_PAGE: usize = 2 << 20;
+
+/// So many bytes are copied or filled in less time than waking a thread takes.
+const QUICK_BYTES: usize = 16 << 10;
 
 /// A pool's memory. Its bytes are counted in `used` until it is dropped.
 pub(crate) struct Memory {
@@ -202,6 +206,7 @@ pub(crate) struct Bound {
     index: usize,
     abi: KernelAbi,
     pointers: Vec<HostPtr>,
+    pace: Pace,
     /// What the pointers point into.
     _regions: Vec<Region>,
 }
@@ -240,7 +245,7 @@ impl Bound {
             access,
         };
         let pointers = regions.iter().zip(accesses).map(pointer).collect();
-        Ok(Bound { module, index, abi, pointers, _regions: regions })
+        Ok(Bound { module, index, abi, pointers, pace: Pace::unknown(), _regions: regions })
     }
 
     fn static_indices(&self) -> usize {
@@ -390,6 +395,17 @@ impl Work {
         Ok(Work::Copy(dst, src))
     }
 
+    /// Whether it takes less time than waking a thread. Interpreted code may do anything, so it never counts as quick.
+    pub(crate) fn is_quick(&self) -> bool {
+        match self {
+            Work::Launch(launch) => launch.is_splittable() && launch.bound.pace.is_quick(),
+            Work::Zero(region)
+            | Work::CopyIn(region, ..)
+            | Work::CopyOut(region, ..)
+            | Work::Copy(region, _) => region.bytes <= QUICK_BYTES,
+        }
+    }
+
     /// What to call it in messages.
     pub(crate) fn name(&self) -> &str {
         match self {
@@ -404,7 +420,7 @@ impl Work {
     /// Does it, on this thread and idle ones of the crew.
     pub(crate) fn perform(&self, crew: &Crew) {
         match self {
-            Work::Launch(launch) => crew.run(launch),
+            Work::Launch(launch) => launch.bound.pace.run(|| crew.run(launch)),
             // SAFETY: the constructor's caller ordered this write.
             Work::Zero(dst) => unsafe { dst.as_mut_slice() }.fill(0),
             Work::CopyIn(dst, src, offset) => {

@@ -1,11 +1,26 @@
-//! All locks, atomics and threads of the crate, so that a model checker can take their place.
+//! All locks, atomics, threads and waiting of the protocol, so that a model checker can take their place: with the feature
+//! `loom` they are loom's, spinning is yielding, and time is a number of looks.
 //!
 //! Mutexes here ignore poisoning: tasks run outside of all locks, so a panic cannot leave a protected value half-written.
+//! Reference counts stay the standard library's, since the protocol does not depend on them.
 
-pub(crate) use std::sync::{Arc, MutexGuard, OnceLock, atomic, atomic::Ordering};
-pub(crate) use std::{hint::spin_loop, thread};
+pub(crate) use std::sync::{Arc, OnceLock};
 
-use std::sync::{self, PoisonError};
+#[cfg(feature = "loom")]
+use loom as base;
+#[cfg(not(feature = "loom"))]
+use std as base;
+
+pub(crate) use base::{
+    sync::{MutexGuard, atomic, atomic::Ordering},
+    thread, thread_local,
+};
+
+use base::sync;
+use std::{
+    sync::{PoisonError, TryLockError},
+    time::Duration,
+};
 
 /// A mutual exclusion lock.
 #[derive(Debug, Default)]
@@ -18,6 +33,15 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, unless somebody holds it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -37,4 +61,37 @@ impl Condvar {
     pub(crate) fn notify_all(&self) {
         self.0.notify_all();
     }
+}
+
+/// Looks `times` times whether something is ready, without sleeping.
+#[cfg(not(feature = "loom"))]
+pub(crate) fn spin_times(times: usize, ready: impl Fn() -> bool) -> bool {
+    (0..times).any(|_| {
+        std::hint::spin_loop();
+        ready()
+    })
+}
+
+/// Looks for about `time` whether something is ready, without sleeping.
+#[cfg(not(feature = "loom"))]
+pub(crate) fn spin_for(time: Duration, ready: impl Fn() -> bool) -> bool {
+    let until = std::time::Instant::now() + time;
+    while std::time::Instant::now() < until {
+        if spin_times(32, &ready) {
+            return true;
+        }
+    }
+    false
+}
+
+/// One look: another would only repeat it, at the model checker's expense.
+#[cfg(feature = "loom")]
+pub(crate) fn spin_times(_: usize, ready: impl Fn() -> bool) -> bool {
+    thread::yield_now();
+    ready()
+}
+
+#[cfg(feature = "loom")]
+pub(crate) fn spin_for(_: Duration, ready: impl Fn() -> bool) -> bool {
+    spin_times(1, ready)
 }

@@ -5,9 +5,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use device_runtime::{After, Failure};
+use device_runtime::{After, Failure, Mark};
 
-use crate::{crew::Crew, event::EventState, lane::LaneState, raw::Work, sync::Arc};
+use crate::{crew::Crew, event::EventState, lane::LaneState, raw::Work, sync::Arc, timeline};
 
 /// One step of a stream. Opaque to schedulers, which only decide where it runs.
 #[derive(Debug)]
@@ -21,6 +21,19 @@ enum Step {
     Signal(Arc<EventState>),
     /// Wait for another lane's event.
     Wait(Arc<EventState>, After),
+    /// Tell the timeline.
+    Mark(Mark),
+}
+
+/// What running a task takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Next to nothing.
+    None,
+    /// Less than waking a thread.
+    Quick,
+    /// Nobody knows.
+    Unknown,
 }
 
 impl Task {
@@ -36,6 +49,25 @@ impl Task {
         Task(Step::Wait(event, after))
     }
 
+    pub(crate) fn mark(mark: Mark) -> Task {
+        Task(Step::Mark(mark))
+    }
+
+    /// Whether the task would have to wait, were it run now.
+    pub(crate) fn is_pending_wait(&self) -> bool {
+        matches!(&self.0, Step::Wait(event, _) if event.poll().is_none())
+    }
+
+    /// What running the task now takes.
+    pub(crate) fn effort(&self) -> Effort {
+        match &self.0 {
+            Step::Work(work) if work.is_quick() => Effort::Quick,
+            Step::Work(_) => Effort::Unknown,
+            Step::Wait(..) if self.is_pending_wait() => Effort::Unknown,
+            Step::Signal(_) | Step::Wait(..) | Step::Mark(_) => Effort::None,
+        }
+    }
+
     /// Runs the task on this thread, with idle threads of the crew if it is worth it. A failed lane's work is skipped; its
     /// waits are not, because its events promise what came before those.
     pub(crate) fn run(self, lane: &LaneState, crew: &Crew) {
@@ -46,16 +78,24 @@ impl Task {
                     lane.fail(failure);
                 }
             }
-            Step::Work(work) if lane.failure().is_none() => perform(&work, lane, crew),
-            Step::Work(_) => {}
+            Step::Mark(mark) => timeline::mark(lane.stream(), &mark),
+            Step::Work(work) => perform(work, lane, crew),
         }
     }
 }
 
-fn perform(work: &Work, lane: &LaneState, crew: &Crew) {
-    // AssertUnwindSafe: what a panicking task wrote is poisoned by the lane's failure, so nobody looks at it.
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.perform(crew))) {
-        lane.fail(Failure::new(lane.stream().clone(), work.name(), panic_message(&*panic)));
+/// Does the work, unless the lane has failed, and drops it.
+fn perform(work: Work, lane: &LaneState, crew: &Crew) {
+    if lane.failure().is_none() {
+        let _span = timeline::kernel(lane.stream(), &work);
+        // AssertUnwindSafe: what a panicking task wrote is poisoned by the lane's failure, so nobody looks at it.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.perform(crew))) {
+            lane.fail(Failure::new(lane.stream().clone(), work.name(), panic_message(&*panic)));
+        }
+    }
+    // The last share of a module may be the task's, and dropping that is as much the module's code as running it.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(work))) {
+        lane.fail(Failure::new(lane.stream().clone(), "dropping a task", panic_message(&*panic)));
     }
 }
 

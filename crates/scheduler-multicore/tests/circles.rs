@@ -1,0 +1,180 @@
+//! Nothing a task does makes its thread wait, so no two tasks wait for each other: whatever would is refused.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod support;
+
+use std::{
+    slice::from_ref,
+    sync::{Arc, Barrier, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use codegen_core::Access;
+use device_runtime::{Context, Device, DriverError, Error, Event, Routine, Stream};
+use scheduler_multicore::{Config, Cpu};
+use support::*;
+
+/// Fails the test if `body` takes more than half a minute: were two threads to wait for each other, nothing else would end it.
+fn within_reason(body: impl FnOnce() + Send + 'static) {
+    let (done, finished) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        body();
+        done.send(()).unwrap();
+    });
+    if finished.recv_timeout(Duration::from_secs(30)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("threads wait for each other");
+    }
+    thread.join().unwrap();
+}
+
+fn is_self_wait(error: &Error) -> bool {
+    matches!(error, Error::Driver { source: DriverError::SelfWait { .. }, .. })
+}
+
+/// A routine on a stream of its own that runs `body`.
+fn task(device: &Device, body: impl Fn() + Send + Sync + 'static) -> Routine {
+    let x = node("x", 1);
+    let code = code("task", &[(&x, Access::Write)], &[], move |_, _| body());
+    context(device).link(&code, from_ref(&x)).unwrap()
+}
+
+type Later<T> = Arc<Mutex<Option<T>>>;
+
+fn take<T: Clone>(later: &Later<T>) -> T {
+    later.lock().unwrap().clone().unwrap()
+}
+
+#[test]
+fn tasks_that_fill_each_others_queues_are_refused() {
+    within_reason(|| {
+        let device = device(Cpu::multicore(Config { queue_capacity: 4, threads: 2, ..Config::default() }));
+        let streams: [Later<Stream>; 2] = Default::default();
+        let met = Arc::new(Barrier::new(2));
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let routines = [0, 1].map(|own| {
+            let (other, met, refused) =
+                (Arc::clone(&streams[1 - own]), Arc::clone(&met), Arc::clone(&refused));
+            task(&device, move || {
+                // Both tasks run from here on, so neither queue is emptied before they return.
+                met.wait();
+                let other = take(&other);
+                let error = (0..20).find_map(|_| other.all_work().err());
+                refused.lock().unwrap().push(error);
+                met.wait();
+            })
+        });
+        for (stream, routine) in streams.iter().zip(&routines) {
+            *stream.lock().unwrap() = Some(routine.context().stream().clone());
+        }
+        let events = routines.each_ref().map(|routine| routine.run(&[]).unwrap());
+        events.iter().for_each(|event| event.sync().unwrap());
+        let refused = refused.lock().unwrap();
+        assert!(refused.len() == 2 && refused.iter().flatten().filter(|e| is_self_wait(e)).count() == 2);
+    });
+}
+
+#[test]
+fn tasks_that_wait_for_each_others_events_are_refused() {
+    within_reason(|| {
+        let device = device(Cpu::multicore(Config { threads: 2, ..Config::default() }));
+        let events: [Later<Event>; 2] = Default::default();
+        let (ready, met) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(2)));
+        let answers = Arc::new(Mutex::new(Vec::new()));
+        let routines = [0, 1].map(|own| {
+            let (other, ready, met, answers) =
+                (Arc::clone(&events[1 - own]), Arc::clone(&ready), Arc::clone(&met), Arc::clone(&answers));
+            task(&device, move || {
+                ready.wait();
+                let answer = take(&other).sync();
+                met.wait();
+                answers.lock().unwrap().push(answer);
+            })
+        });
+        for (event, routine) in events.iter().zip(&routines) {
+            *event.lock().unwrap() = Some(routine.run(&[]).unwrap());
+        }
+        ready.wait();
+        device.sync().unwrap();
+        let answers = answers.lock().unwrap();
+        assert!(
+            answers.len() == 2 && answers.iter().all(|a| a.as_ref().is_err_and(is_self_wait)),
+            "{answers:?}"
+        );
+    });
+}
+
+#[test]
+fn inline_tasks_that_enter_each_others_streams_are_refused() {
+    within_reason(|| {
+        let device = device(Cpu::inline(Config::default()));
+        let streams: [Later<Stream>; 2] = Default::default();
+        let met = Arc::new(Barrier::new(2));
+        let answers = Arc::new(Mutex::new(Vec::new()));
+        let routines = [0, 1].map(|own| {
+            let (other, met, answers) =
+                (Arc::clone(&streams[1 - own]), Arc::clone(&met), Arc::clone(&answers));
+            task(&device, move || {
+                met.wait();
+                let answer = take(&other).all_work();
+                met.wait();
+                answers.lock().unwrap().push(answer.err());
+            })
+        });
+        for (stream, routine) in streams.iter().zip(&routines) {
+            *stream.lock().unwrap() = Some(routine.context().stream().clone());
+        }
+        thread::scope(|scope| {
+            for routine in &routines {
+                scope.spawn(|| routine.run(&[]).unwrap());
+            }
+        });
+        let answers = answers.lock().unwrap();
+        assert!(answers.len() == 2 && answers.iter().flatten().filter(|e| is_self_wait(e)).count() == 2);
+    });
+}
+
+#[test]
+fn a_task_may_enqueue_elsewhere_and_look_at_events() {
+    for device in [device(Cpu::multicore(Config::default())), device(Cpu::inline(Config::default()))] {
+        within_reason(move || {
+            let other = device.new_stream().unwrap();
+            let (stream, events) = (other.clone(), Arc::new(Mutex::new(Vec::new())));
+            let seen = Arc::clone(&events);
+            let routine = task(&device, move || seen.lock().unwrap().push(stream.all_work()));
+            routine.run(&[]).unwrap().sync().unwrap();
+            let event = events.lock().unwrap().pop().unwrap().unwrap();
+            event.sync().unwrap();
+            let seen = Arc::new(Mutex::new(None));
+            let (event, answer) = (Mutex::new(event), Arc::clone(&seen));
+            let waits = task(&device, move || {
+                *answer.lock().unwrap() = Some(event.lock().unwrap().sync().is_ok());
+            });
+            waits.run(&[]).unwrap().sync().unwrap();
+            assert_eq!(*seen.lock().unwrap(), Some(true), "an event that is done is not waited for");
+        });
+    }
+}
+
+/// A task that drops the last handle of another stream does not wait for that stream, which may wait for the task.
+#[test]
+fn a_task_may_end_another_stream_that_waits_for_it() {
+    within_reason(|| {
+        let device = device(Cpu::multicore(Config { threads: 2, ..Config::default() }));
+        let (last, ready): (Later<Context>, _) = (Later::default(), Arc::new(Barrier::new(2)));
+        let (handle, gate) = (Arc::clone(&last), Arc::clone(&ready));
+        let routine = task(&device, move || {
+            gate.wait();
+            drop(handle.lock().unwrap().take());
+        });
+        let event = routine.run(&[]).unwrap();
+        let other = device.new_stream().unwrap();
+        other.will_wait_for(&event).unwrap();
+        let behind = other.all_work().unwrap();
+        *last.lock().unwrap() = Some(Context::new(&other));
+        drop(other);
+        ready.wait();
+        behind.sync().unwrap();
+        event.sync().unwrap();
+    });
+}
