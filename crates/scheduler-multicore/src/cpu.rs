@@ -1,11 +1,11 @@
 //! The CPU as a driver: pools in host memory, kernels in this process, tasks on a scheduler's lanes.
 
-use std::{collections::BTreeMap, num::NonZero, sync::Arc as Shared};
+use std::{any::Any, collections::BTreeMap, num::NonZero, sync::Arc as Shared};
 
-use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Payload, host::HostModule};
+use codegen_core::{Access, Artifact, Caps, DTypeSet, KernelAbi, Payload, host::HostModule};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, Mark,
-    ModuleHandle, PoolId, StreamHandle, StreamStrategy,
+    ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
 };
 use tnode::{DType, HostArray};
 
@@ -37,7 +37,7 @@ impl Default for Config {
     }
 }
 
-/// A CPU device. One process may have several; they share nothing.
+/// A CPU device. One process may have several, which reach each other's pools and wait for each other's events.
 #[derive(Debug)]
 pub struct Cpu<S: Scheduler> {
     scheduler: S,
@@ -82,9 +82,28 @@ impl<S: Scheduler> Cpu<S> {
         Memory::zeroed(bytes, &self.used, limit).ok_or_else(refused)
     }
 
+    fn memory(&self, pool: PoolId) -> Result<Shared<Memory>, DriverError> {
+        self.pools.lock().get(&pool).cloned().ok_or(DriverError::NoSuchPool { pool })
+    }
+
+    /// Memory that another device of the process exported, or a host array's.
+    fn reach(&self, handle: &PoolHandle) -> Result<Shared<Memory>, DriverError> {
+        let unreachable =
+            DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" };
+        match handle.share::<Memory>() {
+            Ok(memory) => Ok(memory),
+            Err(_) => handle.share::<HostArray>().ok().and_then(Memory::of_host).ok_or(unreachable),
+        }
+    }
+
+    /// The bytes that work is about to write.
+    fn writable(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
+        let region = self.region(at, bytes)?;
+        if region.memory().is_writable() { Ok(region) } else { Err(DriverError::ReadOnly { pool: at.pool }) }
+    }
+
     fn region(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
-        let memory = self.pools.lock().get(&at.pool).cloned();
-        let memory = memory.ok_or(DriverError::NoSuchPool { pool: at.pool })?;
+        let memory = self.memory(at.pool)?;
         let size = memory.bytes();
         Region::new(memory, at.offset, bytes).ok_or_else(|| DriverError::OutOfBounds {
             what: at.pool.to_string(),
@@ -203,6 +222,16 @@ impl<S: Scheduler> Driver for Cpu<S> {
         drop(freed);
     }
 
+    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
+        Ok(PoolHandle::from(self.memory(pool)? as Shared<dyn Any + Send + Sync>))
+    }
+
+    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
+        let memory = self.reach(memory)?;
+        self.pools.lock().insert(pool, memory);
+        Ok(())
+    }
+
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
         Ok(StreamHandle::new(Stream(self.scheduler.open(name)?)))
     }
@@ -243,8 +272,11 @@ impl<S: Scheduler> Driver for Cpu<S> {
 
     fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
         let kernel: &Kernel = kernel.get()?;
-        let sizes = memory_params(&kernel.abi).map(|(_, bytes)| bytes);
-        let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
+        let region = |(&at, (access, bytes)): (&Location, (Access, usize))| match access {
+            Access::Read => self.region(at, bytes),
+            _ => self.writable(at, bytes),
+        };
+        let regions = args.iter().zip(memory_params(&kernel.abi)).map(region);
         let regions = regions.collect::<Result<Vec<_>, _>>()?;
         if regions.len() != args.len() {
             let (name, expected) = (kernel.abi.name.clone(), regions.len());
@@ -276,7 +308,7 @@ impl<S: Scheduler> Driver for Cpu<S> {
         bytes: usize,
     ) -> Result<(), DriverError> {
         let stream: &Stream<S::Lane> = stream.get()?;
-        let region = self.region(dst, bytes)?;
+        let region = self.writable(dst, bytes)?;
         if region.memory().is_pristine() {
             return Ok(());
         }
@@ -293,7 +325,7 @@ impl<S: Scheduler> Driver for Cpu<S> {
         bytes: usize,
     ) -> Result<(), DriverError> {
         let stream: &Stream<S::Lane> = stream.get()?;
-        let region = self.region(dst, bytes)?;
+        let region = self.writable(dst, bytes)?;
         // SAFETY: the caller's promise is the one asked for.
         stream.submit(unsafe { Work::copy_in(region, Shared::clone(src), src_offset)? })
     }
@@ -320,14 +352,14 @@ impl<S: Scheduler> Driver for Cpu<S> {
         bytes: usize,
     ) -> Result<(), DriverError> {
         let stream: &Stream<S::Lane> = stream.get()?;
-        let (dst, src) = (self.region(dst, bytes)?, self.region(src, bytes)?);
+        let (dst, src) = (self.writable(dst, bytes)?, self.region(src, bytes)?);
         // SAFETY: the caller's promise is the one asked for.
         stream.submit(unsafe { Work::copy(dst, src)? })
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
         let event: Shared<EventState> = stream.get::<Stream<S::Lane>>()?.record()?;
-        Ok(EventHandle::from(event as Shared<dyn std::any::Any + Send + Sync>))
+        Ok(EventHandle::from(event as Shared<dyn Any + Send + Sync>))
     }
 
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {

@@ -1,7 +1,8 @@
 //! Memory of pools, and the tasks that touch it: all of the crate's unsafe code but for the signatures of `Driver`.
 //!
 //! Invariants relied on:
-//! * a [`Memory`] is initialised, aligned and as long as it says until the last share of it is dropped;
+//! * a [`Memory`] is initialised, aligned and as long as it says until the last share of it is dropped; one that is not
+//!   writable is in no region that work writes (the driver asks before it makes the work);
 //! * a [`Region`] lies within its memory;
 //! * a [`Bound`] kernel's arguments are regions of as many bytes as its ABI says, and what it writes overlaps nothing else
 //!   that it uses (both checked when it is made);
@@ -44,16 +45,25 @@ const HUGE_PAGE: usize = 2 << 20;
 /// So many bytes are copied or filled in less time than waking a thread takes.
 const QUICK_BYTES: usize = 16 << 10;
 
-/// A pool's memory. Its bytes are counted in `used` until it is dropped.
+/// A pool's memory, of which several pools may have a share.
 pub(crate) struct Memory {
     base: NonNull<u8>,
     bytes: usize,
     /// Whether anything was scheduled that writes it; while not, it is all zeros.
     touched: AtomicBool,
-    used: Arc<AtomicUsize>,
+    owner: Owner,
 }
 
-// SAFETY: the pointer is owned; accesses through it are ordered by whoever makes the work.
+/// Whose memory it is.
+enum Owner {
+    /// Allocated here, and counted here until it is dropped.
+    Own(Arc<AtomicUsize>),
+    /// A host array's, which is held for as long as its bytes may be read. Nobody can write it meanwhile: that takes the only
+    /// share of the array.
+    Host { _array: Arc<HostArray> },
+}
+
+// SAFETY: the pointer is owned, or a shared array's that is held; accesses through it are ordered by whoever makes the work.
 unsafe impl Send for Memory {}
 // SAFETY: as above; the fields themselves are atomic or never change.
 unsafe impl Sync for Memory {}
@@ -67,11 +77,33 @@ impl Memory {
             used.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         };
-        Some(Arc::new(Memory { base, bytes, touched: AtomicBool::new(false), used: Arc::clone(used) }))
+        let owner = Owner::Own(Arc::clone(used));
+        Some(Arc::new(Memory { base, bytes, touched: AtomicBool::new(false), owner }))
+    }
+
+    /// A host array's memory, for reading; none if it lies less evenly than pools do.
+    pub(crate) fn of_host(array: Arc<HostArray>) -> Option<Arc<Memory>> {
+        let bytes = array.bytes();
+        let base = NonNull::from(bytes).cast::<u8>();
+        if !bytes.is_empty() && !base.addr().get().is_multiple_of(ALIGNMENT) {
+            return None;
+        }
+        let bytes = bytes.len();
+        Some(Arc::new(Memory {
+            base,
+            bytes,
+            touched: AtomicBool::new(true),
+            owner: Owner::Host { _array: array },
+        }))
     }
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether tasks may write it.
+    pub(crate) fn is_writable(&self) -> bool {
+        matches!(self.owner, Owner::Own(_))
     }
 
     /// Notes that something is scheduled that writes the memory.
@@ -93,8 +125,10 @@ impl fmt::Debug for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        release(self.base, self.bytes);
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        if let Owner::Own(used) = &self.owner {
+            release(self.base, self.bytes);
+            used.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
     }
 }
 
