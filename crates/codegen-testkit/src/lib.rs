@@ -29,6 +29,7 @@ pub mod gpu; // an adapter, or skip
 mod host; // kernels of this process, called directly
 mod logged; // with every value logged
 mod report;
+pub mod runtime; // streams, hazards, failures, memory of a driver
 
 pub use corpus::{compile_case, run_corpus};
 pub use device::{Agreement, run_corpus_on, run_generated_on};

@@ -43,6 +43,7 @@
 // Below: what a device author implements.
 mod driver; // the Driver contract
 mod error; // what can go wrong, on both sides of it
+mod fault; // the driver that makes things go wrong
 mod null; // the driver that runs nothing
 // Above: what users hold.
 mod context; // nodes -> buffers, per stream
@@ -71,6 +72,7 @@ pub use crate::driver::{
 };
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;
+pub use crate::fault::{FaultCounts, FaultDevice, FaultPlan};
 pub use crate::hazard::{Hazard, PendingUse};
 pub use crate::null::NullDevice;
 pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};

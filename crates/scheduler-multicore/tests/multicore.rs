@@ -14,7 +14,7 @@ use std::{
 };
 
 use codegen_core::{Access, Launch};
-use device_runtime::{Context, PendingUse};
+use device_runtime::{Context, Driver, PendingUse};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 use tnode::TensorNode;
@@ -106,6 +106,19 @@ unsafe extern "C" fn slow(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, 
         OTHER_THREAD.store(true, Ordering::Relaxed);
     }
     thread::sleep(Duration::from_millis(1));
+}
+
+#[test]
+fn suggestions_follow_the_strategy() {
+    use device_runtime::StreamStrategy::*;
+    for (strategy, suggested) in [(OnlyDevicesParallel, 1), (ForParallelCopying, 2), (MostParallelStreams, 4)]
+    {
+        let cpu = Cpu::multicore(Config { threads: 4, ..Config::default() });
+        cpu.initialize(strategy);
+        let device = device(cpu);
+        assert_eq!(device.suggested_num_streams(), suggested);
+        assert!(device.driver().static_properties().contains(&("threads", "4".to_owned())));
+    }
 }
 
 #[test]

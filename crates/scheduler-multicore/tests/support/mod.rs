@@ -1,106 +1,11 @@
 //! Hand-made nodes and code for the tests of the CPU device.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each test binary uses its own part")]
 
 use std::sync::Arc;
 
-use codegen_core::{
-    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
-    Temp,
-    host::{HostArg, HostFn, HostModule, InterpretedKernel},
-};
-use device_runtime::{Context, Device, Driver};
-use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
-use tnode::{DType, HostArray, Scalar, TensorNode};
-
-/// A node of `i64` elements.
-pub fn node(name: &str, len: usize) -> TensorNode {
-    TensorNode::builder(name).dims([len]).dtype(DType::I64).build().unwrap()
-}
-
-pub fn array(values: &[i64]) -> HostArray {
-    HostArray::from_slice(values, [values.len()]).unwrap()
-}
-
-pub fn values(context: &Context, node: &TensorNode) -> Vec<i64> {
-    context.to_host(node).unwrap().as_slice().unwrap().to_vec()
-}
-
-pub fn device(driver: impl Driver + 'static) -> Device {
-    Device::new(Arc::new(driver), 0)
-}
-
-pub fn context(device: &Device) -> Context {
-    Context::new(&device.new_stream().unwrap())
-}
-
-struct Closure<F>(F);
-
-impl<F: Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync> InterpretedKernel for Closure<F> {
-    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], _log: &mut dyn FnMut(usize, &[Scalar])) {
-        (self.0)(args, bindings);
-    }
-}
-
-pub type Body = Box<dyn InterpretedKernel>;
-
-pub fn body(f: impl Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync + 'static) -> Body {
-    Box::new(Closure(f))
-}
-
-pub fn read<'a>(arg: &'a HostArg<'_>) -> &'a [i64] {
-    match arg {
-        HostArg::Read(bytes) => cast(bytes),
-        HostArg::Write(bytes) => cast(bytes),
-    }
-}
-
-pub fn write<'a>(arg: &'a mut HostArg<'_>) -> &'a mut [i64] {
-    match arg {
-        HostArg::Read(_) => panic!("the parameter is read-only"),
-        HostArg::Write(bytes) => bytemuck::cast_slice_mut(bytes),
-    }
-}
-
-fn cast(bytes: &[u8]) -> &[i64] {
-    bytemuck::cast_slice(bytes)
-}
-
-pub fn decl(node: &TensorNode) -> NodeDecl {
-    NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims().unwrap(), mode: node.mode() }
-}
-
-pub fn symbol(name: &str, range: i64) -> Symbol {
-    Symbol { name: name.to_owned(), range }
-}
-
-pub fn abi(name: &str, params: Vec<Param>) -> KernelAbi {
-    let launch = Launch { extent: 1, grain: 1, threads: 1 };
-    KernelAbi {
-        name: name.to_owned(),
-        params,
-        launch,
-        scratch_bytes: 0,
-        log: [].into(),
-        cost: Cost::default(),
-    }
-}
-
-pub fn memory(node: &TensorNode, access: Access) -> Param {
-    Param::Node { access, bytes: node.size_bytes().unwrap() }
-}
-
-/// Code of one interpreted kernel on `uses`, whose positions are the nodes', and with all `symbols`.
-pub fn code(
-    name: &str,
-    uses: &[(&TensorNode, Access)],
-    symbols: &[Symbol],
-    f: impl Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync + 'static,
-) -> Arc<Code> {
-    let mut params: Vec<_> = uses.iter().map(|(node, access)| memory(node, *access)).collect();
-    params.extend(symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range }));
-    one_kernel(uses, symbols, abi(name, params), HostModule::interpreted(vec![body(f)]))
-}
+use codegen_core::{Access, Code, Launch, host::HostFn};
+pub use codegen_testkit::runtime::hand_made::*;
+use tnode::TensorNode;
 
 /// Code of one native kernel on `uses` whose parallel loop has `extent` iterations.
 pub fn native(
@@ -110,62 +15,9 @@ pub fn native(
     scratch_bytes: usize,
     function: HostFn,
 ) -> Arc<Code> {
-    let params = uses.iter().map(|(node, access)| memory(node, *access)).collect();
-    let abi = KernelAbi { launch, scratch_bytes, ..abi(name, params) };
-    // SAFETY: the test's function keeps to its parameters, does not unwind, and is never unloaded.
-    #[allow(unsafe_code, reason = "wraps the test's own function")]
-    let module = unsafe { HostModule::native(vec![function], Arc::new(())) };
-    one_kernel(uses, &[], abi, module)
-}
-
-fn one_kernel(
-    uses: &[(&TensorNode, Access)],
-    symbols: &[Symbol],
-    abi: KernelAbi,
-    module: HostModule,
-) -> Arc<Code> {
-    let call = KernelCall {
-        kernel: 0,
-        args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
-        bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
-    };
-    let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
-    many_kernels(&abi.name.clone(), &nodes, symbols, vec![abi], module, vec![call], vec![])
-}
-
-/// Code of anything.
-pub fn many_kernels(
-    name: &str,
-    nodes: &[TensorNode],
-    symbols: &[Symbol],
-    kernels: Vec<KernelAbi>,
-    module: HostModule,
-    calls: Vec<KernelCall>,
-    temps: Vec<Temp>,
-) -> Arc<Code> {
-    let schedule = ScheduledRoutine {
-        name: name.to_owned(),
-        symbols: symbols.to_vec(),
-        nodes: nodes.iter().map(decl).collect(),
-        kernels: vec![],
-        calls,
-        temps,
-    };
-    Arc::new(Code { schedule, artifact: Artifact { payload: Payload::Host(module), kernels } })
-}
-
-/// A small generator of numbers, the same in every run.
-pub struct Numbers(u64);
-
-impl Numbers {
-    pub fn new(seed: u64) -> Numbers {
-        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % bound
+    // SAFETY: the tests' functions keep to their parameters, do not unwind, and are never unloaded.
+    #[allow(unsafe_code, reason = "vouches for the tests' own functions")]
+    unsafe {
+        codegen_testkit::runtime::hand_made::native(name, uses, launch, scratch_bytes, function)
     }
 }

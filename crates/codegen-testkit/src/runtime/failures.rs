@@ -1,0 +1,71 @@
+//! Tasks that fail, and what becomes of everything else.
+
+use std::slice::from_ref;
+
+use codegen_core::Access;
+use device_runtime::{DriverError, Error};
+
+use super::{Make, four_threads, hand_made::*, open};
+
+/// The outputs of a task that panics have no value, its inputs keep theirs, and a reset heals the stream.
+pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: Make<'_>) {
+    let device = open(make, &four_threads());
+    let (x, y, z) = (node("x", 1), node("y", 1), node("z", 1));
+    let first = context(&device).init_from_host(&x, &array(&[1])).unwrap();
+    let first = first.init_from_host(&z, &array(&[5])).unwrap();
+    let bad = code("bad", &[(&x, Access::ReadWrite), (&z, Access::Read)], &[], |_, _| panic!("no luck"));
+    let copy = code("copy", &[(&x, Access::Read), (&y, Access::Write)], &[], |args, _| {
+        let value = read(&args[0])[0];
+        write(&mut args[1])[0] = value;
+    });
+    let bad = first.link(&bad, &[x.clone(), z.clone()]).unwrap();
+    let second = first.on_stream(&device.new_stream().unwrap()).unwrap();
+    let third = first.on_stream(&device.new_stream().unwrap()).unwrap();
+    let copy_on_second = second.link(&copy, &[x.clone(), y.clone()]).unwrap();
+
+    let event = bad.run(&[]).unwrap();
+    // Scheduled before or after the panic is noticed: the reader has no value either way.
+    let read_back = copy_on_second.run(&[]).and_then(|_| copy_on_second.context().to_host(&y));
+    assert_eq!(read_back.unwrap_err().failure().unwrap().message(), "no luck");
+    let failure = event.sync().unwrap_err().failure().unwrap().clone();
+    assert_eq!((failure.task(), failure.message()), ("bad", "no luck"));
+    assert!(event.is_done());
+    let text = second.to_host(&x).unwrap_err().to_string();
+    assert_eq!(text, format!("node `x` has no value: `bad` failed on {}: no luck", first.stream().name()));
+
+    assert_eq!(values(&third, &z), [5], "what the failed task only read keeps its value");
+    let _ = third.from_host(&z, &array(&[6])).unwrap();
+    assert_eq!(values(&third, &z), [6]);
+
+    assert!(matches!(bad.run(&[]).unwrap_err(), Error::Poisoned { .. }));
+    first.stream().reset().unwrap();
+    second.stream().reset().unwrap();
+    assert!(
+        matches!(first.to_host(&x).unwrap_err(), Error::Poisoned { .. }),
+        "a reset heals streams, not nodes"
+    );
+    let _ = first.from_host(&x, &array(&[9])).unwrap();
+    copy_on_second.run(&[]).unwrap().sync().unwrap();
+    assert_eq!(values(copy_on_second.context(), &y), [9]);
+}
+
+/// Whatever is asked of a failed stream is answered with its first failure.
+pub fn a_failed_stream_says_why_and_healthy_nodes_stay(make: Make<'_>) {
+    let device = open(make, &four_threads());
+    let (x, y) = (node("x", 1), node("y", 1));
+    let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();
+    let bad = code("bad", &[(&y, Access::Write)], &[], |_, _| panic!("no luck"));
+    let bad = context.link(&bad, from_ref(&y)).unwrap();
+    drop(bad.run(&[]));
+    let error = bad.context().to_host(&x).unwrap_err();
+    assert!(matches!(&error, Error::Driver { source: DriverError::Failed(_), .. }), "{error}");
+    let expected = format!("`bad` failed on {}: no luck", context.stream().name());
+    assert!(error.to_string().ends_with(&expected), "{error}");
+    let error = bad.context().to_host(&y).unwrap_err();
+    assert_eq!(error.failure().unwrap().task(), "bad", "{error}");
+    assert!(context.stream().sync().is_err());
+    context.stream().reset().unwrap();
+    context.stream().sync().unwrap();
+    assert!(matches!(bad.context().to_host(&y), Err(Error::Poisoned { .. })));
+    assert_eq!(values(bad.context(), &x), [1]);
+}

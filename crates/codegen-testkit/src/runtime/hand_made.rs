@@ -1,0 +1,169 @@
+//! Hand-made nodes and code for drivers that run host code.
+
+use std::sync::Arc;
+
+use codegen_core::{
+    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
+    Temp,
+    host::{HostArg, HostFn, HostModule, InterpretedKernel},
+};
+use device_runtime::{Context, Device, Driver};
+use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
+use tnode::{DType, HostArray, Scalar, TensorNode};
+
+/// A node of `len` elements of type `i64`.
+pub fn node(name: &str, len: usize) -> TensorNode {
+    TensorNode::builder(name).dims([len]).dtype(DType::I64).build().unwrap()
+}
+
+/// Its values on the host.
+pub fn array(values: &[i64]) -> HostArray {
+    HostArray::from_slice(values, [values.len()]).unwrap()
+}
+
+/// The values of a node of `i64` elements, read back.
+pub fn values(context: &Context, node: &TensorNode) -> Vec<i64> {
+    context.to_host(node).unwrap().as_slice().unwrap().to_vec()
+}
+
+/// A device with a driver.
+pub fn device(driver: impl Driver + 'static) -> Device {
+    Device::new(Arc::new(driver), 0)
+}
+
+/// A context without nodes, on a new stream.
+pub fn context(device: &Device) -> Context {
+    Context::new(&device.new_stream().unwrap())
+}
+
+struct Closure<F>(F);
+
+impl<F: Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync> InterpretedKernel for Closure<F> {
+    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], _log: &mut dyn FnMut(usize, &[Scalar])) {
+        (self.0)(args, bindings);
+    }
+}
+
+/// A kernel that is a closure.
+pub type Body = Box<dyn InterpretedKernel>;
+
+/// A kernel from a closure, which takes the memory and the bindings.
+pub fn body(f: impl Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync + 'static) -> Body {
+    Box::new(Closure(f))
+}
+
+/// A parameter's elements.
+pub fn read<'a>(arg: &'a HostArg<'_>) -> &'a [i64] {
+    match arg {
+        HostArg::Read(bytes) => cast(bytes),
+        HostArg::Write(bytes) => cast(bytes),
+    }
+}
+
+/// A parameter's elements, to write. Panics where it is read-only.
+pub fn write<'a>(arg: &'a mut HostArg<'_>) -> &'a mut [i64] {
+    match arg {
+        HostArg::Read(_) => panic!("the parameter is read-only"),
+        HostArg::Write(bytes) => bytemuck::cast_slice_mut(bytes),
+    }
+}
+
+fn cast(bytes: &[u8]) -> &[i64] {
+    bytemuck::cast_slice(bytes)
+}
+
+/// What a schedule says of a node.
+pub fn decl(node: &TensorNode) -> NodeDecl {
+    NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims().unwrap(), mode: node.mode() }
+}
+
+/// A static symbol with values `0..range`.
+pub fn symbol(name: &str, range: i64) -> Symbol {
+    Symbol { name: name.to_owned(), range }
+}
+
+/// How a kernel with these parameters is called; it is not split.
+pub fn abi(name: &str, params: Vec<Param>) -> KernelAbi {
+    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    KernelAbi {
+        name: name.to_owned(),
+        params,
+        launch,
+        scratch_bytes: 0,
+        log: [].into(),
+        cost: Cost::default(),
+    }
+}
+
+/// A node as a parameter.
+pub fn memory(node: &TensorNode, access: Access) -> Param {
+    Param::Node { access, bytes: node.size_bytes().unwrap() }
+}
+
+/// Code of one interpreted kernel on `uses`, whose positions are the nodes', and with all `symbols`.
+pub fn code(
+    name: &str,
+    uses: &[(&TensorNode, Access)],
+    symbols: &[Symbol],
+    f: impl Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync + 'static,
+) -> Arc<Code> {
+    let mut params: Vec<_> = uses.iter().map(|(node, access)| memory(node, *access)).collect();
+    params.extend(symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range }));
+    one_kernel(uses, symbols, abi(name, params), HostModule::interpreted(vec![body(f)]))
+}
+
+/// Code of one native kernel on `uses` whose parallel loop has `extent` iterations.
+///
+/// # Safety
+///
+/// As [`HostModule::native`]: the function follows the ABI for these uses, this launch and this much scratch memory.
+#[allow(unsafe_code, reason = "the caller vouches for the function")]
+pub unsafe fn native(
+    name: &str,
+    uses: &[(&TensorNode, Access)],
+    launch: Launch,
+    scratch_bytes: usize,
+    function: HostFn,
+) -> Arc<Code> {
+    let params = uses.iter().map(|(node, access)| memory(node, *access)).collect();
+    let abi = KernelAbi { launch, scratch_bytes, ..abi(name, params) };
+    // SAFETY: the caller's promise is the one asked for; functions of the program are never unloaded.
+    let module = unsafe { HostModule::native(vec![function], Arc::new(())) };
+    one_kernel(uses, &[], abi, module)
+}
+
+fn one_kernel(
+    uses: &[(&TensorNode, Access)],
+    symbols: &[Symbol],
+    abi: KernelAbi,
+    module: HostModule,
+) -> Arc<Code> {
+    let call = KernelCall {
+        kernel: 0,
+        args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
+        bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
+    };
+    let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
+    many_kernels(&abi.name.clone(), &nodes, symbols, vec![abi], module, vec![call], vec![])
+}
+
+/// Code of anything.
+pub fn many_kernels(
+    name: &str,
+    nodes: &[TensorNode],
+    symbols: &[Symbol],
+    kernels: Vec<KernelAbi>,
+    module: HostModule,
+    calls: Vec<KernelCall>,
+    temps: Vec<Temp>,
+) -> Arc<Code> {
+    let schedule = ScheduledRoutine {
+        name: name.to_owned(),
+        symbols: symbols.to_vec(),
+        nodes: nodes.iter().map(decl).collect(),
+        kernels: vec![],
+        calls,
+        temps,
+    };
+    Arc::new(Code { schedule, artifact: Artifact { payload: Payload::Host(module), kernels } })
+}

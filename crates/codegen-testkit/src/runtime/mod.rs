@@ -1,0 +1,94 @@
+//! The runtime's suite, for drivers that run host code: order, events, hazards, failures, memory.
+//!
+//! A scenario is a function that takes what makes a driver and panics where the driver, or the runtime above it, breaks a
+//! promise. [`runtime_suite!`](crate::runtime_suite) makes a test of each, for each driver.
+#![allow(clippy::unwrap_used, reason = "a scenario is a test: it may panic")]
+#![allow(clippy::result_large_err, reason = "the runtime's errors, which nobody here keeps")]
+
+use std::sync::Arc;
+
+use device_runtime::{Device, Driver};
+
+mod failures; // tasks that fail
+pub mod hand_made; // nodes and code to test with
+mod hostile; // random programs where things go wrong
+mod linking; // what is checked, and how it is said
+mod memory; // what is allocated, and what is in it
+mod order; // tasks of streams
+mod programs; // random programs
+
+pub use failures::*;
+pub use hostile::*;
+pub use linking::*;
+pub use memory::*;
+pub use order::*;
+pub use programs::*;
+
+/// What a scenario asks of a driver, as far as the driver knows such a thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Threads that kernels may be split over.
+    pub threads: usize,
+    /// Tasks that a stream's queue holds.
+    pub queue_capacity: usize,
+    /// Bytes that pools may occupy together.
+    pub memory_limit: Option<usize>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup { threads: 2, queue_capacity: 1024, memory_limit: None }
+    }
+}
+
+/// What makes a driver for a scenario.
+pub type Make<'a> = &'a dyn Fn(&Setup) -> Arc<dyn Driver>;
+
+fn open(make: Make<'_>, setup: &Setup) -> Device {
+    Device::new(make(setup), 0)
+}
+
+fn four_threads() -> Setup {
+    Setup { threads: 4, ..Setup::default() }
+}
+
+/// Makes a module of tests for each driver: a name for the module, and what makes the driver for a [`Setup`].
+///
+/// [`Setup`]: crate::runtime::Setup
+#[macro_export]
+macro_rules! runtime_suite {
+    ($($driver:ident: $make:expr;)*) => {
+        $(mod $driver {
+            #[allow(unused_imports, reason = "for the expression that makes the driver")]
+            use super::*;
+            $crate::runtime_suite! { @tests $make,
+                tasks_of_a_stream_run_in_order
+                many_threads_wait_for_one_event
+                a_hundred_thousand_tasks_pass_a_small_queue
+                sleeping_and_waking_loses_nothing
+                a_task_cannot_wait_for_itself
+                native_kernels_cover_their_range_once
+                a_panic_poisons_what_depends_on_it_and_nothing_else
+                a_failed_stream_says_why_and_healthy_nodes_stay
+                dropping_everything_runs_what_is_pending
+                memory_returns_to_zero
+                a_failed_link_leaves_nothing_allocated
+                temporaries_carry_values_between_kernels
+                locations_are_the_same_in_every_run
+                a_fresh_output_is_zero_where_nothing_wrote
+                linking_names_what_is_missing_or_does_not_fit
+                transfers_name_what_does_not_fit
+                bindings_are_checked_before_anything_runs
+                a_batch_shares_what_its_members_allocate
+                padding_comes_back
+                device_names_and_suggestions
+                random_programs_equal_the_sequential_model
+                random_programs_under_faults_give_the_model_or_the_cause
+                the_loss_of_a_device_concerns_no_other
+            }
+        })*
+    };
+    (@tests $make:expr, $($test:ident)*) => {
+        $(#[test] fn $test() { $crate::runtime::$test(&$make) })*
+    };
+}

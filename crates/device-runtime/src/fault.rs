@@ -1,0 +1,450 @@
+//! A driver around another one that makes things go wrong, by seed: to test what stands on a driver.
+//!
+//! It keeps the contract of [`Driver`] at all times: every fault is one that a device may have. Faults are decided when a task
+//! is handed over, from the seed and the stream's name, so a program that uses each stream from one thread has the same
+//! faults in every run.
+//!
+//! The unsafe code here hands on the promise about order that the caller gave: what goes to the driver inside is the caller's
+//! task, a part of it, or a kernel without memory.
+#![allow(unsafe_code, reason = "hands the promise about the order of tasks on to the driver inside")]
+
+mod plan;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{Arc, Mutex, OnceLock, Weak},
+    thread,
+    time::Duration,
+};
+
+use codegen_core::{
+    Artifact, Caps, Cost, KernelAbi, Launch, Payload,
+    host::{HostArg, HostModule, InterpretedKernel},
+};
+use tnode::{HostArray, Scalar};
+
+pub use self::plan::{FaultCounts, FaultPlan};
+use self::{
+    plan::{Dice, Fault, Injector},
+    stream::{Admission, Event, Stream},
+};
+use crate::{
+    driver::{
+        After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, Mark, ModuleHandle,
+        PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    },
+    error::{DriverError, Failure},
+    pool::lock,
+};
+
+/// At most so many questions more than needed are answered with "pending" where an event is done late.
+const LATENESS: u32 = 20;
+
+/// A driver that does what another one does, with faults.
+pub struct FaultDevice {
+    inner: Arc<dyn Driver>,
+    injector: Injector,
+    /// Decides about what happens outside of streams.
+    dice: Dice,
+    /// A kernel that takes the plan's delay, where the driver inside runs host code.
+    delay: Option<BoundHandle>,
+    streams: Mutex<Vec<Weak<Stream>>>,
+    /// Set once the device is lost; shared with its streams, whose events fail then.
+    lost: Arc<OnceLock<DriverError>>,
+}
+
+/// A module with its kernels' names, for failures to name them.
+struct Module(ModuleHandle, Vec<Arc<str>>);
+/// A kernel and its name.
+struct Kernel(KernelHandle, Arc<str>);
+/// A bound kernel and its name.
+struct Bound(BoundHandle, Arc<str>);
+
+/// Whether a task is one that a plan may slow down.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Launch,
+    /// Of so many bytes.
+    Copy(usize),
+}
+
+impl FaultDevice {
+    /// A driver around another one.
+    pub fn new(inner: Arc<dyn Driver>, plan: FaultPlan) -> FaultDevice {
+        FaultDevice {
+            delay: delaying_kernel(&*inner, plan.delay).ok(),
+            inner,
+            dice: Dice::new(plan.seed, "device"),
+            injector: Injector::new(plan),
+            streams: Mutex::default(),
+            lost: Arc::default(),
+        }
+    }
+
+    /// How many faults there were so far.
+    pub fn counts(&self) -> FaultCounts {
+        self.injector.counts()
+    }
+
+    /// The failures of the tasks that were made to fail, in order. Each is different from all others.
+    pub fn failures(&self) -> Vec<Failure> {
+        self.injector.failures()
+    }
+
+    /// Begins or stops injecting; a device begins active. Faults that are there stay.
+    pub fn set_active(&self, active: bool) {
+        self.injector.set_active(active);
+    }
+
+    /// Loses the device, as [`FaultPlan::loss`] does: nothing of it runs any more when the call returns, and every later call
+    /// fails.
+    pub fn lose(&self) {
+        let driver = self.inner.name().to_owned();
+        let mut first = false;
+        self.lost.get_or_init(|| {
+            first = true;
+            DriverError::Lost { driver, message: "the loss was injected".to_owned() }
+        });
+        if first {
+            self.injector.count(Fault::Loss);
+            self.drain();
+        }
+    }
+
+    /// Waits until the driver inside has nothing left to do, since a device that is lost does nothing.
+    fn drain(&self) {
+        let streams: Vec<_> = lock(&self.streams).iter().filter_map(Weak::upgrade).collect();
+        for stream in streams {
+            // Failures are nobody's concern now. A task of the stream itself is not waited for: it is the caller.
+            let _ = self.inner.record(&stream.inner).and_then(|event| self.inner.sync(&event));
+        }
+    }
+
+    /// # Errors
+    ///
+    /// That the device is lost.
+    fn alive(&self) -> Result<(), DriverError> {
+        self.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
+    }
+
+    /// Hands a task over, or some of it, or nothing. `run` takes the driver's stream and how many of the bytes to do.
+    fn task(
+        &self,
+        stream: &StreamHandle,
+        name: &str,
+        kind: Kind,
+        run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
+    ) -> Result<(), DriverError> {
+        let stream: &Arc<Stream> = stream.get()?;
+        self.alive()?;
+        if let Admission::Skip = stream.admit(&*self.inner)? {
+            return Ok(());
+        }
+        let happens = |fault| self.injector.happens(fault, &stream.dice);
+        let (loss, failure, slow) = (
+            happens(Fault::Loss),
+            happens(Fault::TaskFailure),
+            kind != Kind::Launch && happens(Fault::SlowCopy),
+        );
+        if loss {
+            self.lose();
+            return self.alive();
+        }
+        if slow {
+            self.slow_down(stream)?;
+        }
+        let bytes = match kind {
+            Kind::Launch => 1,
+            Kind::Copy(bytes) => bytes,
+        };
+        if failure {
+            return self.fail(stream, name, bytes, run);
+        }
+        run(&stream.inner, bytes)
+    }
+
+    /// Does nothing, a half, or all of a task, and fails the stream.
+    fn fail(
+        &self,
+        stream: &Stream,
+        name: &str,
+        bytes: usize,
+        run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
+    ) -> Result<(), DriverError> {
+        // Whole elements and words, whatever they are.
+        let half = (bytes / 2) & !7;
+        let done = [0, half, bytes][stream.dice.below(3) as usize];
+        if done > 0 {
+            run(&stream.inner, done)?;
+        }
+        let failure = self.injector.failure(|number| {
+            Failure::new(stream.name.as_str(), name, format!("failure {number} that was injected"))
+        });
+        stream.fail(&*self.inner, failure);
+        Ok(())
+    }
+
+    /// Makes the stream wait for a while before its next task; where it runs no host code, the caller waits instead.
+    fn slow_down(&self, stream: &Stream) -> Result<(), DriverError> {
+        match &self.delay {
+            // SAFETY: the kernel has no memory parameters, so no task conflicts with it, and no bindings.
+            Some(kernel) => unsafe { self.inner.launch(&stream.inner, kernel, &[]) },
+            None => {
+                thread::sleep(self.injector.plan.delay);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A kernel without parameters that sleeps.
+struct Sleep(Duration);
+
+impl InterpretedKernel for Sleep {
+    fn run(&self, _: &mut [HostArg<'_>], _: &[i64], _: &mut dyn FnMut(usize, &[Scalar])) {
+        thread::sleep(self.0);
+    }
+}
+
+fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<BoundHandle, DriverError> {
+    let abi = KernelAbi {
+        name: "delay".to_owned(),
+        params: vec![],
+        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        scratch_bytes: 0,
+        log: [].into(),
+        cost: Cost::default(),
+    };
+    let module = HostModule::interpreted(vec![Box::new(Sleep(delay))]);
+    let module = driver.load(&Artifact { payload: Payload::Host(module), kernels: vec![abi] })?;
+    driver.bind(&driver.kernel(&module, 0)?, &[])
+}
+
+impl Driver for FaultDevice {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn static_properties(&self) -> Vec<(&'static str, String)> {
+        let mut properties = self.inner.static_properties();
+        properties.push(("faults", format!("{:?}", self.injector.plan)));
+        properties
+    }
+
+    fn initialize(&self, strategy: StreamStrategy) {
+        self.inner.initialize(strategy);
+    }
+
+    fn is_initialized(&self) -> bool {
+        self.inner.is_initialized()
+    }
+
+    fn suggested_num_streams(&self) -> usize {
+        self.inner.suggested_num_streams()
+    }
+
+    fn used_memory(&self) -> usize {
+        self.inner.used_memory()
+    }
+
+    fn debug_info(&self, stream: &StreamHandle) -> String {
+        let Ok(stream) = stream.get::<Arc<Stream>>() else { return self.inner.debug_info(stream) };
+        let failure = stream.failure().map_or_else(String::new, |failure| format!(", {failure}"));
+        let lost = self.lost.get().map_or_else(String::new, |lost| format!(", {lost}"));
+        format!("{}{failure}{lost}", self.inner.debug_info(&stream.inner))
+    }
+
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
+        self.alive()?;
+        if self.injector.happens(Fault::OutOfMemory, &self.dice) {
+            return Err(DriverError::OutOfMemory { requested: bytes, used: self.used_memory() });
+        }
+        self.inner.alloc_pool(pool, bytes)
+    }
+
+    fn free_pool(&self, pool: PoolId) {
+        self.inner.free_pool(pool);
+    }
+
+    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
+        self.alive()?;
+        self.inner.export(pool)
+    }
+
+    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
+        self.alive()?;
+        if self.injector.happens(Fault::RefusedPeer, &self.dice) {
+            let driver = self.name().to_owned();
+            return Err(DriverError::NoPeerAccess { driver, what: "memory of others, this time" });
+        }
+        self.inner.import(pool, memory)
+    }
+
+    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
+        self.alive()?;
+        let inner = self.inner.new_stream(name)?;
+        let stream = Arc::new(Stream::new(inner, name, self.injector.plan.seed, Arc::clone(&self.lost)));
+        let mut streams = lock(&self.streams);
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(&stream));
+        Ok(StreamHandle::new(stream))
+    }
+
+    fn drop_stream(&self, stream: StreamHandle) {
+        if let Ok(stream) = stream.get::<Arc<Stream>>() {
+            self.inner.drop_stream(stream.inner.clone());
+            if self.alive().is_ok() {
+                stream.end();
+            }
+        }
+    }
+
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
+        let stream: &Arc<Stream> = stream.get()?;
+        self.alive()?;
+        self.inner.reset_stream(&stream.inner)?;
+        stream.forgive();
+        Ok(())
+    }
+
+    fn is_idle(&self, stream: &StreamHandle) -> bool {
+        stream.get::<Arc<Stream>>().is_ok_and(|stream| self.inner.is_idle(&stream.inner))
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
+        self.alive()?;
+        let names = artifact.kernels.iter().map(|abi| abi.name.as_str().into()).collect();
+        Ok(ModuleHandle::new(Module(self.inner.load(artifact)?, names)))
+    }
+
+    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
+        self.alive()?;
+        let Module(inner, names) = module.get()?;
+        let kernel = self.inner.kernel(inner, index)?;
+        let name = names.get(index).cloned().unwrap_or_else(|| "kernel".into());
+        Ok(KernelHandle::new(Kernel(kernel, name)))
+    }
+
+    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
+        self.alive()?;
+        let Kernel(inner, name) = kernel.get()?;
+        Ok(BoundHandle::new(Bound(self.inner.bind(inner, args)?, Arc::clone(name))))
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: &StreamHandle,
+        kernel: &BoundHandle,
+        bindings: &[i64],
+    ) -> Result<(), DriverError> {
+        let Bound(kernel, name) = kernel.get()?;
+        // SAFETY: the caller's promise is the one asked for.
+        self.task(stream, name, Kind::Launch, |stream, _| unsafe {
+            self.inner.launch(stream, kernel, bindings)
+        })
+    }
+
+    unsafe fn memset_zero(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
+        self.task(stream, "zero", Kind::Copy(bytes), |stream, bytes| unsafe {
+            self.inner.memset_zero(stream, dst, bytes)
+        })
+    }
+
+    unsafe fn copy_in(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        src: &Arc<HostArray>,
+        src_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
+        self.task(stream, "copy from host", Kind::Copy(bytes), |stream, bytes| unsafe {
+            self.inner.copy_in(stream, dst, src, src_offset, bytes)
+        })
+    }
+
+    unsafe fn copy_out(
+        &self,
+        stream: &StreamHandle,
+        src: Location,
+        dst: &HostLanding,
+        dst_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
+        self.task(stream, "copy to host", Kind::Copy(bytes), |stream, bytes| unsafe {
+            self.inner.copy_out(stream, src, dst, dst_offset, bytes)
+        })
+    }
+
+    unsafe fn copy(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        src: Location,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
+        self.task(stream, "copy", Kind::Copy(bytes), |stream, bytes| unsafe {
+            self.inner.copy(stream, dst, src, bytes)
+        })
+    }
+
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
+        let stream: &Arc<Stream> = stream.get()?;
+        self.alive()?;
+        let inner = self.inner.record(&stream.inner)?;
+        let late = self.injector.happens(Fault::LateCompletion, &stream.dice);
+        let late = if late { 1 + stream.dice.below(LATENESS) } else { 0 };
+        Ok(EventHandle::new(stream.event(inner, late)))
+    }
+
+    /// The driver inside learns of the wait, but not of failures it knows nothing of, so those cross here.
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
+        let stream: &Arc<Stream> = stream.get()?;
+        self.alive()?;
+        let Ok(event) = event.get::<Event>() else { return self.inner.wait(&stream.inner, event, after) };
+        let own = Arc::ptr_eq(stream, &event.stream);
+        let failure = event.failure().filter(|_| after == After::Data && !own);
+        let after = if stream.failure().is_some() { After::Order } else { after };
+        self.inner.wait(&stream.inner, &event.inner, after)?;
+        failure.into_iter().for_each(|failure| stream.fail(&*self.inner, failure));
+        Ok(())
+    }
+
+    fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
+        self.alive()?;
+        self.inner.mark(&stream.get::<Arc<Stream>>()?.inner, mark)
+    }
+
+    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
+        let event: &Event = event.get()?;
+        let inner = match self.inner.is_done(&event.inner) {
+            Ok(false) => return Ok(false),
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if event.pretends() {
+            return Ok(false);
+        }
+        event.outcome(inner).map(|()| true)
+    }
+
+    fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
+        let event: &Event = event.get()?;
+        event.outcome(self.inner.sync(&event.inner))
+    }
+}
