@@ -251,20 +251,16 @@ pub enum Error {
         found: String,
     },
     /// A merge was asked of a routine that does not read that node from the merge buffer of that stream.
-    #[error(
-        "routine `{routine}` of {stream} reads {found} from its merge buffer; it was to merge node `{expected}` on {onto}"
-    )]
+    #[error("routine `{routine}` was to merge node `{expected}` on {stream}, but it reads {found}")]
     NotMerging {
         /// Which routine.
         routine: String,
-        /// Its stream.
-        stream: String,
-        /// What it reads.
-        found: String,
-        /// What it was to read.
+        /// The node it was to read.
         expected: String,
         /// The stream of the destination.
-        onto: String,
+        stream: String,
+        /// What it reads, and on which stream.
+        found: String,
     },
     /// Links on two streams write a node that they share because of the links before.
     #[error(

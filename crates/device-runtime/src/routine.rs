@@ -150,16 +150,12 @@ impl Routine {
         if self.merge_buffer_input() == Some(node) && own == stream {
             return Ok(());
         }
-        let found = self
-            .merge_buffer_input()
-            .map_or_else(|| "nothing".to_owned(), |n| format!("node `{}`", n.name()));
-        Err(Error::NotMerging {
-            routine: self.0.name.clone(),
-            stream: own.name(),
-            found,
-            expected: node.name(),
-            onto: stream.name(),
-        })
+        let found = match self.merge_buffer_input() {
+            Some(found) => format!("node `{}` from the merge buffer of {}", found.name(), own.name()),
+            None => "no merge buffer".to_owned(),
+        };
+        let (routine, expected) = (self.0.name.clone(), node.name());
+        Err(Error::NotMerging { routine, expected, stream: stream.name(), found })
     }
 
     /// What [`Routine::run`] asks of its bindings before anything is scheduled: one value per symbol, each in its range.

@@ -72,7 +72,7 @@ fn what_is_only_read_is_shared() {
     let device = multicore();
     let [x, a, b] = ["x", "a", "b"].map(|name| on_device(name, 2, Sharing::Unset));
     let first = holding(&device, &x, &[3, 4]);
-    assert_eq!(device.cross_stream_candidates(), [x.clone()]);
+    assert_eq!(device.cross_stream_candidates(), from_ref(&x));
     let first = first.init_from_host(&a, &array(&[0, 0])).unwrap();
     let second = holding(&device, &b, &[0, 0]);
     let live = device.memory().live_bytes;
