@@ -26,6 +26,10 @@ pub struct Settings {
     pub fallback: FallbackTo,
     /// Threads that compute: stream workers and their helpers together; 0 means one per core.
     pub threads: usize,
+    /// Whether runs upload the host arrays that lag, and reading a host array downloads what devices have computed.
+    pub automatic_host_transfers: bool,
+    /// Whether devices that can read host memory in place do so for constant nodes.
+    pub use_host_memory: bool,
     /// How many streams a device suggests: `only_devices_parallel`, `for_parallel_copying` or `most_parallel_streams`.
     pub streams: Streams,
     /// The numeric class of routines: `fast` (fma, fixed reduction trees) or `strict` (as written).
@@ -162,6 +166,8 @@ impl Default for Settings {
             wgpu_adapter: String::new(),
             fallback: FallbackTo::Auto,
             threads: 0,
+            automatic_host_transfers: true,
+            use_host_memory: false,
             streams: Streams::MostParallelStreams,
             numerics: Class::Fast,
             fma: Fma::ByClass,

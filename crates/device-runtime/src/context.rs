@@ -20,6 +20,7 @@ use crate::{
     error::{Error, Failure},
     event::Event,
     hazard::PendingUse,
+    host::Host,
     pool::{Buffer, lock},
     stream::Stream,
 };
@@ -39,12 +40,14 @@ struct ContextInner {
     finalized: AtomicBool,
     /// What the merge buffer will hold when routines of this context run, where that is known.
     merge_node: Option<TensorNode>,
+    /// The host arrays that runs keep in step.
+    host: Option<Host>,
 }
 
 impl Context {
     /// A context without nodes.
     pub fn new(stream: &Stream) -> Context {
-        Context::made(stream, None, Buffers::new(), None)
+        Context::made(stream, None, Buffers::new(), None, None)
     }
 
     fn made(
@@ -52,6 +55,7 @@ impl Context {
         parent: Option<Context>,
         buffers: Buffers,
         merge_node: Option<TensorNode>,
+        host: Option<Host>,
     ) -> Context {
         let (stream, buffers) = (stream.clone(), Mutex::new(Arc::new(buffers)));
         Context(Arc::new(ContextInner {
@@ -60,6 +64,7 @@ impl Context {
             buffers,
             finalized: AtomicBool::new(false),
             merge_node,
+            host,
         }))
     }
 
@@ -67,13 +72,19 @@ impl Context {
     pub(crate) fn with(&self, more: impl IntoIterator<Item = (TensorNode, Arc<Buffer>)>) -> Context {
         let mut buffers = Buffers::clone(&self.buffers());
         buffers.extend(more);
-        Context::made(&self.0.stream, Some(self.clone()), buffers, self.0.merge_node.clone())
+        Context::made(
+            &self.0.stream,
+            Some(self.clone()),
+            buffers,
+            self.0.merge_node.clone(),
+            self.0.host.clone(),
+        )
     }
 
     /// A child whose merge buffer will hold a copy of the node.
     pub(crate) fn merging(&self, node: &TensorNode) -> Context {
         let buffers = Buffers::clone(&self.buffers());
-        Context::made(&self.0.stream, Some(self.clone()), buffers, Some(node.clone()))
+        Context::made(&self.0.stream, Some(self.clone()), buffers, Some(node.clone()), self.0.host.clone())
     }
 
     /// A child on another stream of the same device, which sees the same memory. Accesses from both are ordered, and both may
@@ -91,7 +102,18 @@ impl Context {
         if *stream != self.0.stream {
             buffers.values().for_each(|buffer| lock(&buffer.sharers).explicit = true);
         }
-        Ok(Context::made(stream, Some(self.clone()), buffers, None))
+        Ok(Context::made(stream, Some(self.clone()), buffers, None, self.0.host.clone()))
+    }
+
+    /// A child whose runs keep the nodes in step with their arrays on the host.
+    pub fn with_host(&self, host: &Host) -> Context {
+        let (buffers, merge_node) = (Buffers::clone(&self.buffers()), self.0.merge_node.clone());
+        Context::made(&self.0.stream, Some(self.clone()), buffers, merge_node, Some(host.clone()))
+    }
+
+    /// The host whose arrays runs keep in step, if any.
+    pub fn host(&self) -> Option<&Host> {
+        self.0.host.as_ref()
     }
 
     /// The stream that routines and transfers of this context run on.

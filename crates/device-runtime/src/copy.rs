@@ -117,13 +117,14 @@ impl Context {
         };
         let calls = Calls::Transfer { node: node.clone(), source: source.clone(), into_merge_buffer };
         let (name, inputs) = (format!("copy of {}", node.name()), vec![node.clone()]);
-        let (symbols, uses) = (vec![], vec![]);
+        let (symbols, reads, uses) = (vec![], vec![], vec![]);
         Ok(Routine(Arc::new(RoutineInner {
             context,
             name,
             symbols,
             inputs,
             outputs,
+            reads,
             uses,
             calls,
             _temps: None,
@@ -150,8 +151,9 @@ impl Context {
             }
             (Some(to), Some(_)) if to.bytes == 0 => Ok(NO_ELEMENTS),
             (Some(_), Some(from)) => {
-                let to = self.writable(node)?;
-                self.deliver(node, &to, source, &from, false).map(Transfer::Scheduled)
+                let event = self.deliver(node, &self.writable(node)?, source, &from, false)?;
+                self.wrote(std::slice::from_ref(node), &event);
+                Ok(Transfer::Scheduled(event))
             }
         }
     }

@@ -286,6 +286,18 @@ pub enum Error {
         /// Its memory mode.
         mode: String,
     },
+    /// The host has no array for the node.
+    #[error("node `{node}` has no host array here; give it one (`Host::insert`)")]
+    NotHosted {
+        /// Which node.
+        node: String,
+    },
+    /// The host changes a constant that a device has.
+    #[error("node `{node}` is constant and devices have its values: the host cannot change them any more")]
+    HostConstant {
+        /// Which node.
+        node: String,
+    },
     /// The memory of the node is the host's array itself.
     #[error("node `{node}` on {device} is the host's array itself, which devices only read")]
     ReadOnly {

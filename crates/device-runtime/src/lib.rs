@@ -51,6 +51,7 @@ mod copy; // context -> context, through merge buffers or not
 mod device; // identity, streams, memory accounting
 mod event; // a point in a stream
 mod hazard; // who must wait for whom
+mod host; // host arrays in step with devices
 mod link; // code + context -> routine
 mod merge; // merge buffers, and routines that read them
 mod order; // classes of waits, which tests can leave out
@@ -74,6 +75,7 @@ pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;
 pub use crate::fault::{FaultCounts, FaultDevice, FaultPlan};
 pub use crate::hazard::{Hazard, PendingUse};
+pub use crate::host::{Host, HostOptions, Prepare};
 pub use crate::null::NullDevice;
 pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
 pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};

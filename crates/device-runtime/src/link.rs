@@ -13,7 +13,7 @@ use std::{
 
 use codegen_core::{Access, Code, KernelAbi, KernelCall, Param, ScheduledRoutine, Slot};
 use lowered_ir::ir::{NodeDecl, NodeRef};
-use tnode::{ModeState, TensorNode, commit_modes};
+use tnode::{HostArray, ModeState, TensorNode, commit_modes};
 
 use crate::{
     context::Context,
@@ -21,7 +21,7 @@ use crate::{
     error::Error,
     hazard::writes,
     merge::{Merging, OpenCall},
-    pool::{Buffer, Pool, allocate, lock},
+    pool::{Buffer, Pool, allocate, lock, wrap},
     report::PoolItem,
     routine::{Calls, Routine, RoutineInner},
     sharing::{Candidates, Decided, decide_read, decide_write},
@@ -142,7 +142,7 @@ fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, E
     // Held to the end: what is decided here must still be true when it is entered.
     let mut candidates = lock(context.stream().device().candidates());
     let plan = plan(context, members, &candidates)?;
-    let allocated = with_fresh(context, &plan.fresh)?;
+    let allocated = with_fresh(context, &plan)?;
     let seen = plan.adopted.into_iter().chain(allocated.iter().cloned());
     let context = context.with(seen);
     let routines = members.iter().map(|member| resolve(&context, member)).collect::<Result<Vec<_>, _>>()?;
@@ -151,6 +151,7 @@ fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, E
         lock(&buffer.sharers).home = Some(context.stream().stream_id());
         candidates.offer(node, buffer);
     }
+    plan.initial.iter().for_each(|(node, ..)| context.note_initial(node));
     for (node, decided) in &plan.decided {
         if let Some(buffer) = context.get(node) {
             decided.enter(&mut candidates, node, &buffer, context.stream());
@@ -168,8 +169,10 @@ fn modes(decided: &[(TensorNode, Decided)]) -> Vec<(TensorNode, ModeState)> {
 struct Plan {
     /// Memory that other streams made.
     adopted: Vec<(TensorNode, Arc<Buffer>)>,
-    /// Nodes to allocate.
+    /// Nodes to allocate, with zeros.
     fresh: Vec<TensorNode>,
+    /// Nodes to allocate, with the values of their host arrays, which the device may read in place or not.
+    initial: Vec<(TensorNode, Arc<HostArray>, bool)>,
     /// Sharing, entered at the end.
     decided: Vec<(TensorNode, Decided)>,
 }
@@ -232,8 +235,7 @@ impl Plan {
         match (present, offered) {
             (Some(_), _) => {}
             (None, Some(offered)) => self.adopted.push((node.clone(), offered)),
-            (None, None) if joint.role.reads_first() => return Err(lacks(context, node, joint.first)),
-            (None, None) => self.fresh.push(node.clone()),
+            (None, None) => self.make(context, node, joint, false)?,
         }
         Ok(decided)
     }
@@ -249,10 +251,30 @@ impl Plan {
             return Ok(Decided::default());
         }
         let offered = candidates.find(node).filter(|_| !node.mode().known_non_cross_stream());
-        let offered = offered.ok_or_else(|| lacks(context, node, joint.first))?;
+        let Some(offered) = offered else {
+            self.make(context, node, joint, true)?;
+            return Ok(Decided::default());
+        };
         let decided = decide_read(node, &offered, context.stream())?;
         self.adopted.push((node.clone(), offered));
         Ok(decided)
+    }
+
+    /// Memory for a node that is nowhere: with its host array's values, if there is one and they matter, or with zeros.
+    fn make(
+        &mut self,
+        context: &Context,
+        node: &TensorNode,
+        joint: &Joint<'_>,
+        is_only_read: bool,
+    ) -> Result<(), Error> {
+        let matters = joint.role.first != Access::Write;
+        match matters.then(|| context.initial(node)).transpose()?.flatten() {
+            Some((array, in_place)) => self.initial.push((node.clone(), array, in_place && is_only_read)),
+            None if joint.role.reads_first() => return Err(lacks(context, node, joint.first)),
+            None => self.fresh.push(node.clone()),
+        }
+        Ok(())
     }
 }
 
@@ -261,16 +283,30 @@ fn lacks(context: &Context, node: &TensorNode, routine: &str) -> Error {
     Error::ContextLacksNode { routine, stream, node }
 }
 
-/// Zeroed memory for nodes.
-fn with_fresh(context: &Context, fresh: &[TensorNode]) -> Result<Vec<(TensorNode, Arc<Buffer>)>, Error> {
-    let nodes: Vec<&TensorNode> = fresh.iter().collect();
-    let buffers = allocate(context.stream().device(), &nodes)?;
-    for buffer in buffers.iter().filter(|buffer| buffer.bytes > 0) {
+/// Memory for the nodes that a link makes, filled.
+fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buffer>)>, Error> {
+    let device = context.stream().device();
+    let mut made = Vec::new();
+    let mut copied: Vec<(&TensorNode, &Arc<HostArray>)> = Vec::new();
+    for (node, array, in_place) in &plan.initial {
+        match in_place.then(|| wrap(device, node, array)).flatten() {
+            Some(buffer) => made.push((node.clone(), buffer)),
+            None => copied.push((node, array)),
+        }
+    }
+    let nodes: Vec<&TensorNode> = plan.fresh.iter().chain(copied.iter().map(|(node, _)| *node)).collect();
+    let buffers = allocate(device, &nodes)?;
+    let (zeroed, filled) = buffers.split_at(plan.fresh.len());
+    for buffer in zeroed.iter().filter(|buffer| buffer.bytes > 0) {
         let name = || format!("zeroing node `{}`", buffer.name());
         let task = Task::Zero(buffer.location, buffer.bytes);
         submit(context.stream(), &[Use::new(buffer, Access::Write)], name, &task)?;
     }
-    Ok(fresh.iter().cloned().zip(buffers).collect())
+    for (buffer, (_, array)) in filled.iter().zip(&copied).filter(|(buffer, _)| buffer.bytes > 0) {
+        context.copy_in(buffer, array)?;
+    }
+    made.extend(nodes.into_iter().cloned().zip(buffers.iter().cloned()));
+    Ok(made)
 }
 
 /// A member as a routine of a context that sees all its nodes.
@@ -279,6 +315,7 @@ fn resolve(context: &Context, member: &Member<'_>) -> Result<Routine, Error> {
     let temps = temps(context, schedule)?;
     let calls = calls(context, member, temps.as_deref())?;
     let uses = uses(context, member);
+    let reads = select(member, |role, _| role.reads_first());
     let inputs = select(member, |role, node| role.reads_first() && !node.mode().known_constant());
     let outputs = select(member, |role, _| writes(role.all));
     Ok(Routine(Arc::new(RoutineInner {
@@ -287,6 +324,7 @@ fn resolve(context: &Context, member: &Member<'_>) -> Result<Routine, Error> {
         symbols: schedule.symbols.clone(),
         inputs,
         outputs,
+        reads,
         uses,
         calls,
         _temps: temps,

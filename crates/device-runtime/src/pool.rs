@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tnode::TensorNode;
+use tnode::{HostArray, TensorNode};
 
 use crate::{
     device::Device,
@@ -158,6 +158,12 @@ pub(crate) fn allocate(device: &Device, nodes: &[&TensorNode]) -> Result<Vec<Arc
             buffer(Holder::Node((*node).clone()), &pools[pool], offset, bytes, false)
         })
         .collect())
+}
+
+/// A node's memory that is a host array itself, if the device reads such; nothing may write it.
+pub(crate) fn wrap(device: &Device, node: &TensorNode, array: &Arc<HostArray>) -> Option<Arc<Buffer>> {
+    let pool = Pool::import(device, &PoolHandle::of_host(Arc::clone(array))).ok()?;
+    Some(buffer(Holder::Node(node.clone()), &pool, 0, array.size_bytes(), true))
 }
 
 /// Memory for a merge buffer of at least so many bytes.

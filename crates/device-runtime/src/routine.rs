@@ -28,6 +28,8 @@ pub(crate) struct RoutineInner {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) inputs: Vec<TensorNode>,
     pub(crate) outputs: Vec<TensorNode>,
+    /// The nodes, constants included, that are read before they are written.
+    pub(crate) reads: Vec<TensorNode>,
     /// All node memory the calls touch, but for the merge buffer, in order.
     pub(crate) uses: Vec<Use>,
     pub(crate) calls: Calls,
@@ -137,7 +139,11 @@ impl Routine {
         let _span =
             tracing::debug_span!("launch", routine = %routine.name, stream = %stream.name()).entered();
         routine.context.alive()?;
-        submit(stream, uses, || format!("running `{}`", routine.name), &Task::Run(calls, bindings))
+        routine.context.bring(&routine.reads)?;
+        let event =
+            submit(stream, uses, || format!("running `{}`", routine.name), &Task::Run(calls, bindings))?;
+        routine.context.wrote(&routine.outputs, &event);
+        Ok(event)
     }
 
     pub(crate) fn uses(&self) -> &[Use] {

@@ -68,6 +68,19 @@ impl Context {
     ///
     /// As [`Context::from_host`].
     pub fn from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, Error> {
+        let transfer = self.fill_from_host(node, array)?;
+        if let Transfer::Scheduled(event) = &transfer {
+            self.wrote(std::slice::from_ref(node), event);
+        }
+        Ok(transfer)
+    }
+
+    /// [`Context::from_host_shared`], of which the node's host array need not know.
+    pub(crate) fn fill_from_host(
+        &self,
+        node: &TensorNode,
+        array: &Arc<HostArray>,
+    ) -> Result<Transfer, Error> {
         let buffer = self.writable(node)?;
         check(node, array)?;
         if buffer.bytes == 0 {
@@ -94,6 +107,15 @@ impl Context {
     ///
     /// As [`Context::init_from_host`].
     pub fn init_from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
+        let context = self.init_filled(node, array)?;
+        if context.host().is_some() {
+            context.wrote(std::slice::from_ref(node), &context.stream().all_work()?);
+        }
+        Ok(context)
+    }
+
+    /// [`Context::init_from_host_shared`], of which the node's host array need not know.
+    pub(crate) fn init_filled(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
         check(node, array)?;
         self.init_with(node, |buffer| self.copy_in(buffer, array))
     }
@@ -153,7 +175,7 @@ impl Context {
         })
     }
 
-    fn copy_in(&self, buffer: &Arc<Buffer>, array: &Arc<HostArray>) -> Result<Event, Error> {
+    pub(crate) fn copy_in(&self, buffer: &Arc<Buffer>, array: &Arc<HostArray>) -> Result<Event, Error> {
         let _span = tracing::debug_span!("copy", node = %buffer.name(), from = "host", stream = %self.stream().name())
             .entered();
         let name = || format!("copying to node `{}`", buffer.name());
@@ -193,7 +215,7 @@ fn cause(buffer: &Buffer, error: Error) -> Error {
 }
 
 /// Whether an array can hold a node's values, margins included.
-fn check(node: &TensorNode, array: &HostArray) -> Result<(), Error> {
+pub(crate) fn check(node: &TensorNode, array: &HostArray) -> Result<(), Error> {
     let (expected, found) = (node.dims()?, array.dims());
     if expected != *found {
         let (expected, found) = (expected.to_vec(), found.to_vec());
