@@ -7,7 +7,7 @@ use std::{
 };
 
 use codegen_core::{Codegen, interpreted::Interpreted};
-use device_runtime::{Context, Device, Driver, Stream};
+use device_runtime::{Context, Device, Driver, Host, HostOptions, Stream};
 use lowered_ir::pipeline::{Changes, OptimizeCtx};
 use scheduler_multicore::Cpu;
 use tnode::{ModeState, TensorNode, View, commit_decisions};
@@ -41,6 +41,8 @@ struct Parts {
     logs: Option<LogFolder>,
     /// Where kernels go that the codegen refuses.
     refuge: Refuge,
+    /// Host arrays of nodes.
+    host: Host,
     /// The timeline of the process, if there is one, which is up to date when the backend is gone.
     _timeline: Option<ProcessTimeline>,
 }
@@ -127,11 +129,26 @@ impl Backend {
         watch.device(&device);
         let open_logs = || LogFolder::open(Path::new(&settings.log_folder), settings.log_clean);
         let logs = settings.log_values.then(open_logs);
+        let host = Host::new(HostOptions {
+            automatic_transfers: settings.automatic_host_transfers,
+            use_host_memory: settings.use_host_memory,
+        });
         let (cache, virtual_nodes, refuge) = Default::default();
         let name = name.into();
         let _timeline = ProcessTimeline::begin(&settings.trace);
-        let parts =
-            Parts { name, codegen, device, settings, watch, cache, virtual_nodes, logs, refuge, _timeline };
+        let parts = Parts {
+            name,
+            codegen,
+            device,
+            settings,
+            watch,
+            cache,
+            virtual_nodes,
+            logs,
+            refuge,
+            host,
+            _timeline,
+        };
         Backend { parts: Arc::new(parts) }
     }
 
@@ -161,13 +178,33 @@ impl Backend {
         &self.parts.settings
     }
 
-    /// A context that holds nothing yet, on a new stream of the device.
+    /// The host arrays that the backend's contexts keep in step with the device: a node that has one needs no transfers.
+    ///
+    /// ```
+    /// # use arrayjit::{Backend, DType, HostArray, TensorNode};
+    /// let backend = Backend::open("inline")?;
+    /// let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([2]).dtype(DType::F32).build());
+    /// let (x, y) = (x?, y?);
+    /// for node in [&x, &y] {
+    ///     backend.host().insert(node, HostArray::from_slice(&[1f32, 2.], [2])?)?;
+    /// }
+    /// let double = backend.compile("y[i] := 2 * x[i]", [&x, &y])?.link(&backend.context()?)?;
+    /// backend.host().set_value(&x, &[1], 21.0)?;
+    /// double.run(&[])?;
+    /// assert_eq!(backend.host().get_values(&y)?, [2.0, 42.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn host(&self) -> &Host {
+        &self.parts.host
+    }
+
+    /// A context that holds nothing yet, on a new stream of the device, with the backend's host arrays.
     ///
     /// # Errors
     ///
     /// The device's, where it can have no further stream.
     pub fn context(&self) -> Result<Context, device_runtime::Error> {
-        Ok(Context::new(&self.new_stream()?))
+        Ok(Context::new(&self.new_stream()?).with_host(&self.parts.host))
     }
 
     /// A new stream of the device.

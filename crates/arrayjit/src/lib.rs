@@ -66,7 +66,7 @@ mod error;
 
 pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{
-    Context, Device, Driver, Error as RunError, Event, MemoryReport, MergeBufferUse, Stream, Transfer,
+    Context, Device, Driver, Error as RunError, Event, Host, MemoryReport, MergeBufferUse, Stream, Transfer,
 };
 pub use lowered_ir::{assign::Assignments, assign::text::TextError, ir::Numerics, ir::Symbol};
 pub use tnode::{
