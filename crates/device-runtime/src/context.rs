@@ -19,6 +19,7 @@ use crate::{
     driver::Location,
     error::{Error, Failure},
     event::Event,
+    frontier::Frontier,
     hazard::PendingUse,
     host::Host,
     pool::{Buffer, lock},
@@ -42,49 +43,71 @@ struct ContextInner {
     merge_node: Option<TensorNode>,
     /// The host arrays that runs keep in step.
     host: Option<Host>,
+    /// The routines linked last.
+    frontier: Arc<Frontier>,
+}
+
+/// Ends a chain of ancestors one by one, however long it is.
+impl Drop for ContextInner {
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        while let Some(mut last) = next.and_then(|parent| Arc::into_inner(parent.0)) {
+            next = last.parent.take();
+        }
+    }
 }
 
 impl Context {
     /// A context without nodes.
     pub fn new(stream: &Stream) -> Context {
-        Context::made(stream, None, Buffers::new(), None, None)
+        Context(Arc::new(ContextInner {
+            stream: stream.clone(),
+            parent: None,
+            buffers: Mutex::default(),
+            finalized: AtomicBool::new(false),
+            merge_node: None,
+            host: None,
+            frontier: Arc::default(),
+        }))
     }
 
-    fn made(
-        stream: &Stream,
-        parent: Option<Context>,
-        buffers: Buffers,
-        merge_node: Option<TensorNode>,
-        host: Option<Host>,
-    ) -> Context {
-        let (stream, buffers) = (stream.clone(), Mutex::new(Arc::new(buffers)));
-        Context(Arc::new(ContextInner {
-            stream,
-            parent,
-            buffers,
+    /// A child that is as this context but for what `change` does.
+    fn child(&self, change: impl FnOnce(&mut ContextInner)) -> Context {
+        let mut child = ContextInner {
+            stream: self.0.stream.clone(),
+            parent: Some(self.clone()),
+            buffers: Mutex::new(self.buffers()),
             finalized: AtomicBool::new(false),
-            merge_node,
-            host,
-        }))
+            merge_node: self.0.merge_node.clone(),
+            host: self.0.host.clone(),
+            frontier: Arc::clone(&self.0.frontier),
+        };
+        change(&mut child);
+        Context(Arc::new(child))
     }
 
     /// A child that sees also `more` buffers, which are of nodes this context lacks.
     pub(crate) fn with(&self, more: impl IntoIterator<Item = (TensorNode, Arc<Buffer>)>) -> Context {
+        self.linked(more, Arc::clone(&self.0.frontier))
+    }
+
+    /// A child that sees also `more` buffers, and in which routines were linked.
+    pub(crate) fn linked(
+        &self,
+        more: impl IntoIterator<Item = (TensorNode, Arc<Buffer>)>,
+        frontier: Arc<Frontier>,
+    ) -> Context {
         let mut buffers = Buffers::clone(&self.buffers());
         buffers.extend(more);
-        Context::made(
-            &self.0.stream,
-            Some(self.clone()),
-            buffers,
-            self.0.merge_node.clone(),
-            self.0.host.clone(),
-        )
+        self.child(|child| {
+            child.buffers = Mutex::new(Arc::new(buffers));
+            child.frontier = frontier;
+        })
     }
 
     /// A child whose merge buffer will hold a copy of the node.
     pub(crate) fn merging(&self, node: &TensorNode) -> Context {
-        let buffers = Buffers::clone(&self.buffers());
-        Context::made(&self.0.stream, Some(self.clone()), buffers, Some(node.clone()), self.0.host.clone())
+        self.child(|child| child.merge_node = Some(node.clone()))
     }
 
     /// A child on another stream of the same device, which sees the same memory. Accesses from both are ordered, and both may
@@ -98,17 +121,19 @@ impl Context {
             return Err(Error::OtherDevice { expected: self.0.stream.name(), found: stream.name() });
         }
         self.alive()?;
-        let buffers = Buffers::clone(&self.buffers());
-        if *stream != self.0.stream {
-            buffers.values().for_each(|buffer| lock(&buffer.sharers).explicit = true);
+        let same = *stream == self.0.stream;
+        if !same {
+            self.buffers().values().for_each(|buffer| lock(&buffer.sharers).explicit = true);
         }
-        Ok(Context::made(stream, Some(self.clone()), buffers, None, self.0.host.clone()))
+        Ok(self.child(|child| {
+            child.stream = stream.clone();
+            child.merge_node = child.merge_node.take().filter(|_| same);
+        }))
     }
 
     /// A child whose runs keep the nodes in step with their arrays on the host.
     pub fn with_host(&self, host: &Host) -> Context {
-        let (buffers, merge_node) = (Buffers::clone(&self.buffers()), self.0.merge_node.clone());
-        Context::made(&self.0.stream, Some(self.clone()), buffers, merge_node, Some(host.clone()))
+        self.child(|child| child.host = Some(host.clone()))
     }
 
     /// The host whose arrays runs keep in step, if any.
@@ -147,6 +172,10 @@ impl Context {
             return Err(Error::Finalized { stream: self.0.stream.name() });
         }
         Ok(())
+    }
+
+    pub(crate) fn frontier(&self) -> &Frontier {
+        &self.0.frontier
     }
 
     fn buffers(&self) -> Arc<Buffers> {

@@ -50,6 +50,7 @@ mod context; // nodes -> buffers, per stream
 mod copy; // context -> context, through merge buffers or not
 mod device; // identity, streams, memory accounting
 mod event; // a point in a stream
+mod frontier; // which routine was linked after which
 mod hazard; // who must wait for whom
 mod host; // host arrays in step with devices
 mod link; // code + context -> routine
@@ -74,6 +75,7 @@ pub use crate::driver::{
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;
 pub use crate::fault::{FaultCounts, FaultDevice, FaultPlan};
+pub use crate::frontier::Dependency;
 pub use crate::hazard::{Hazard, PendingUse};
 pub use crate::host::{Host, HostOptions, Prepare};
 pub use crate::null::NullDevice;

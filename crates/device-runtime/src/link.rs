@@ -19,6 +19,7 @@ use crate::{
     context::Context,
     driver::{BoundHandle, KernelHandle, Location, ModuleHandle},
     error::Error,
+    frontier::{Dependency, Frontier, Ran},
     hazard::writes,
     merge::{Merging, OpenCall},
     pool::{Buffer, Pool, allocate, lock, wrap},
@@ -144,8 +145,11 @@ fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, E
     let plan = plan(context, members, &candidates)?;
     let allocated = with_fresh(context, &plan)?;
     let seen = plan.adopted.into_iter().chain(allocated.iter().cloned());
-    let context = context.with(seen);
-    let routines = members.iter().map(|member| resolve(&context, member)).collect::<Result<Vec<_>, _>>()?;
+    let mut frontier = context.frontier().clone();
+    let places: Vec<_> = members.iter().map(|member| enter(&mut frontier, member)).collect();
+    let context = context.linked(seen, Arc::new(frontier));
+    let routines = members.iter().zip(places).map(|(member, place)| resolve(&context, member, place));
+    let routines = routines.collect::<Result<Vec<_>, _>>()?;
     commit_modes(&modes(&plan.decided))?;
     for (node, buffer) in &allocated {
         lock(&buffer.sharers).home = Some(context.stream().stream_id());
@@ -309,8 +313,25 @@ fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buf
     Ok(made)
 }
 
+/// A member's place among the routines linked so far.
+struct Place {
+    ran: Arc<Ran>,
+    dependencies: Vec<Dependency>,
+}
+
+fn enter(frontier: &mut Frontier, member: &Member<'_>) -> Place {
+    let ran = Ran::new(&member.code.schedule.name);
+    let mut dependencies = Vec::new();
+    for (node, role) in &member.roles {
+        if let Some(handle) = member.handles.get(node) {
+            dependencies.extend(frontier.enter(handle, role.whole_run(), &ran));
+        }
+    }
+    Place { ran, dependencies }
+}
+
 /// A member as a routine of a context that sees all its nodes.
-fn resolve(context: &Context, member: &Member<'_>) -> Result<Routine, Error> {
+fn resolve(context: &Context, member: &Member<'_>, place: Place) -> Result<Routine, Error> {
     let schedule = &member.code.schedule;
     let temps = temps(context, schedule)?;
     let calls = calls(context, member, temps.as_deref())?;
@@ -325,6 +346,8 @@ fn resolve(context: &Context, member: &Member<'_>) -> Result<Routine, Error> {
         inputs,
         outputs,
         reads,
+        ran: place.ran,
+        dependencies: place.dependencies,
         uses,
         calls,
         _temps: temps,

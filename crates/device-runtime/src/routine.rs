@@ -11,6 +11,7 @@ use crate::{
     driver::Location,
     error::Error,
     event::Event,
+    frontier::{Dependency, Ran},
     merge::{Landing, Merging},
     pool::{Buffer, Pool, lock},
     stream::Stream,
@@ -30,6 +31,8 @@ pub(crate) struct RoutineInner {
     pub(crate) outputs: Vec<TensorNode>,
     /// The nodes, constants included, that are read before they are written.
     pub(crate) reads: Vec<TensorNode>,
+    pub(crate) ran: Arc<Ran>,
+    pub(crate) dependencies: Vec<Dependency>,
     /// All node memory the calls touch, but for the merge buffer, in order.
     pub(crate) uses: Vec<Use>,
     pub(crate) calls: Calls,
@@ -102,7 +105,9 @@ impl Routine {
             Calls::Merging(_) => self.run_landed(&lock(self.0.context.stream().landing()), bindings),
             Calls::Transfer { node, source, into_merge_buffer } => {
                 let mode = if *into_merge_buffer { MergeBufferUse::Copy } else { MergeBufferUse::No };
-                match self.0.context.device_to_device(node, mode, source)? {
+                let transfer = self.0.context.device_to_device(node, mode, source)?;
+                self.0.ran.set();
+                match transfer {
                     Transfer::Scheduled(event) => Ok(event),
                     Transfer::NothingToDo(_) => self.0.context.stream().all_work(),
                 }
@@ -143,7 +148,19 @@ impl Routine {
         let event =
             submit(stream, uses, || format!("running `{}`", routine.name), &Task::Run(calls, bindings))?;
         routine.context.wrote(&routine.outputs, &event);
+        routine.ran.set();
         Ok(event)
+    }
+
+    /// The routines of its context's ancestry that were linked before it and use what it uses, where one of the two writes.
+    pub fn dependencies(&self) -> &[Dependency] {
+        &self.0.dependencies
+    }
+
+    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine finds values it was linked for. A run may be
+    /// scheduled before that: it finds what is there.
+    pub fn can_run(&self) -> bool {
+        self.0.dependencies.iter().all(Dependency::is_met)
     }
 
     pub(crate) fn uses(&self) -> &[Use] {

@@ -1,0 +1,85 @@
+//! Which routines of a context must have run before another one finds the values it was linked for.
+//!
+//! A context remembers, for each node, the routine linked last that writes it and those linked since that read it. A routine's
+//! dependencies are those of its nodes' entries that it conflicts with. They are about having run at all: the order of the runs
+//! themselves is kept by hazards, for whatever order the caller chose, so nothing here stops a run.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use codegen_core::Access;
+use tnode::TensorNode;
+
+use crate::hazard::{Hazard, reads, writes};
+
+/// That a routine has run.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    routine: String,
+    ran: AtomicBool,
+}
+
+impl Ran {
+    pub(crate) fn new(routine: &str) -> Arc<Ran> {
+        Arc::new(Ran { routine: routine.to_owned(), ran: AtomicBool::new(false) })
+    }
+
+    /// Notes a run. It orders nothing, so that no ordering of memory is needed.
+    pub(crate) fn set(&self) {
+        self.ran.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why one routine comes after another.
+#[derive(Clone, Debug)]
+pub struct Dependency {
+    /// The node that both use.
+    pub node: TensorNode,
+    /// How the two uses conflict.
+    pub hazard: Hazard,
+    on: Arc<Ran>,
+}
+
+impl Dependency {
+    /// The name of the routine that comes first.
+    pub fn routine(&self) -> &str {
+        &self.on.routine
+    }
+
+    /// Whether that routine has run since it was linked.
+    pub fn is_met(&self) -> bool {
+        self.on.ran.load(Ordering::Relaxed)
+    }
+}
+
+/// The routines linked last, by node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frontier(BTreeMap<TensorNode, Last>);
+
+#[derive(Clone, Debug, Default)]
+struct Last {
+    writer: Option<Arc<Ran>>,
+    readers: Vec<Arc<Ran>>,
+}
+
+impl Frontier {
+    /// Enters a routine's use of a node; answers what it comes after.
+    pub(crate) fn enter(&mut self, node: &TensorNode, access: Access, ran: &Arc<Ran>) -> Vec<Dependency> {
+        let last = self.0.entry(node.clone()).or_default();
+        let on = |hazard, on: &Arc<Ran>| Dependency { node: node.clone(), hazard, on: Arc::clone(on) };
+        let write = if reads(access) { Hazard::ReadAfterWrite } else { Hazard::WriteAfterWrite };
+        let mut dependencies: Vec<_> = last.writer.iter().map(|writer| on(write, writer)).collect();
+        if writes(access) {
+            dependencies.extend(last.readers.iter().map(|reader| on(Hazard::WriteAfterRead, reader)));
+            *last = Last { writer: Some(Arc::clone(ran)), readers: Vec::new() };
+        } else {
+            last.readers.push(Arc::clone(ran));
+        }
+        dependencies
+    }
+}
