@@ -45,6 +45,8 @@ mod driver; // the Driver contract
 mod error; // what can go wrong, on both sides of it
 mod fault; // the driver that makes things go wrong
 mod null; // the driver that runs nothing
+#[cfg(test)]
+mod race; // whether what conflicts is ordered
 // Above: what users hold.
 mod context; // nodes -> buffers, per stream
 mod copy; // context -> context, through merge buffers or not

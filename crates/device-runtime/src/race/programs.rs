@@ -1,0 +1,318 @@
+//! Random programs: routines, transfers and merges on contexts of several devices and streams, with chance waits of the user's.
+
+use std::sync::Arc;
+
+use codegen_core::{
+    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
+    Temp, TempId,
+};
+use fastrand::Rng;
+use lowered_ir::ir::{NodeDecl, NodeRef};
+use tnode::{DType, HostArray, MemoryMode, Reason, Sharing, TensorNode};
+
+use super::{
+    device::{Machine, Peers},
+    world::World,
+};
+use crate::{
+    context::Context,
+    copy::MergeBufferUse,
+    device::Device,
+    driver::Driver,
+    error::Error,
+    event::Event,
+    fault::{FaultDevice, FaultPlan},
+    routine::Routine,
+    transfer::Transfer,
+};
+
+const LEN: usize = 4;
+const BYTES: usize = 8 * LEN;
+const STEPS: usize = 80;
+
+/// What is drawn beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) seed: u64,
+    pub(super) devices: usize,
+    pub(super) streams: usize,
+    pub(super) peers: Peers,
+    /// Tasks fail, pools are refused, events are late.
+    pub(super) faults: bool,
+}
+
+/// A program as it runs.
+struct Program {
+    world: World,
+    random: Rng,
+    faults: bool,
+    /// Nodes that all contexts of a device see in one place.
+    common: Vec<TensorNode>,
+    /// Nodes that each context has for itself, or not at all; the last is shared by the streams of a device from its first use.
+    own: Vec<TensorNode>,
+    contexts: Vec<Context>,
+    routines: Vec<Routine>,
+    events: Vec<Event>,
+    scheduled: usize,
+}
+
+/// What came of a program.
+pub(super) struct Outcome {
+    pub(super) races: Vec<String>,
+    /// How many steps did something.
+    pub(super) scheduled: usize,
+}
+
+impl Shape {
+    /// One of a seed: 1–4 devices with 1–8 streams each, with all kinds of relations.
+    pub(super) fn drawn(seed: u64, faults: bool) -> Shape {
+        let random = &mut Rng::with_seed(seed ^ 0x5eed);
+        let peers = Peers { events: random.bool(), memory: random.bool() };
+        Shape { seed, devices: random.usize(1..=4), streams: random.usize(1..=8), peers, faults }
+    }
+
+    /// Runs the program.
+    pub(super) fn run(self) -> Outcome {
+        let mut program = Program::new(self);
+        for _ in 0..STEPS {
+            match program.step() {
+                Ok(()) => program.scheduled += 1,
+                Err(error) => program.expect(&error),
+            }
+            if !program.world.host_looks().is_empty() {
+                break;
+            }
+        }
+        Outcome { races: program.world.host_looks(), scheduled: program.scheduled }
+    }
+}
+
+impl Program {
+    fn new(shape: Shape) -> Program {
+        let world = World::new(shape.seed);
+        let mut random = Rng::with_seed(shape.seed);
+        let common: Vec<_> = (0..3).map(|at| node(&format!("common{at}"))).collect();
+        let mut own: Vec<_> = (0..2).map(|at| node(&format!("own{at}"))).collect();
+        let mut contexts = Vec::new();
+        for number in 0..shape.devices {
+            let machine: Arc<dyn Driver> = Arc::new(Machine::new(&world, number, shape.peers));
+            let plan = FaultPlan::new(shape.seed + number as u64).task_failures(0.04).refused_peers(0.1);
+            let faulty = Arc::new(FaultDevice::new(Arc::clone(&machine), plan.late_completions(0.2)));
+            faulty.set_active(false);
+            let device = Device::new(if shape.faults { Arc::clone(&faulty) as _ } else { machine }, number);
+            contexts.extend(contexts_of(&device, shape.streams, &common, &own, &mut random));
+            faulty.set_active(true);
+        }
+        own.push(shared("shared"));
+        let (routines, events, faults) = (vec![], vec![], shape.faults);
+        Program { world, random, faults, common, own, contexts, routines, events, scheduled: 0 }
+    }
+
+    /// An error that a program like these may meet.
+    fn expect(&self, error: &Error) {
+        let fair = match error {
+            Error::MergeBuffer { .. } | Error::ContextLacksNode { .. } | Error::NoSource { .. } => true,
+            Error::NotInContext { .. } | Error::SecondWriter { .. } => true,
+            other => self.faults && other.failure().is_some(),
+        };
+        assert!(fair, "{error}");
+    }
+
+    fn context(&mut self) -> Context {
+        self.contexts[self.random.usize(..self.contexts.len())].clone()
+    }
+
+    fn node(&mut self) -> TensorNode {
+        let nodes = if self.random.u32(..3) == 0 { &self.own } else { &self.common };
+        nodes[self.random.usize(..nodes.len())].clone()
+    }
+
+    fn step(&mut self) -> Result<(), Error> {
+        let (context, node) = (self.context(), self.node());
+        match self.random.u32(..24) {
+            0..=2 => self.note(context.from_host(&node, &array())?),
+            3 | 4 => drop(context.to_host(&node)?),
+            5 | 6 => {
+                let source = self.context();
+                self.note(context.device_to_device(&node, MergeBufferUse::No, &source)?);
+            }
+            7 | 8 => {
+                let source = self.context();
+                self.note(context.device_to_device(&node, MergeBufferUse::Copy, &source)?);
+            }
+            9 | 10 => self.stream_a_merge(&context, &node)?,
+            11 => self.merge(&context, &node)?,
+            12..=15 => self.link(&context)?,
+            16..=19 => self.run_again()?,
+            20 => self.look_at_an_event(&context)?,
+            21 => drop(context.pending(&node)),
+            22 => context.stream().sync()?,
+            _ => self.forget(&context)?,
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, transfer: Transfer) {
+        if let Transfer::Scheduled(event) = transfer {
+            self.events.push(event);
+        }
+    }
+
+    fn link(&mut self, context: &Context) -> Result<(), Error> {
+        let uses = self.uses();
+        let code = code(&uses, None, &mut self.random);
+        let nodes: Vec<_> = uses.into_iter().map(|(node, _)| node).collect();
+        let routine = context.link(&code, &nodes)?;
+        self.events.push(routine.run(&[])?);
+        self.routines.push(routine);
+        Ok(())
+    }
+
+    /// Some nodes, each once, with what is done to them.
+    fn uses(&mut self) -> Vec<(TensorNode, Access)> {
+        let all: Vec<_> = self.common.iter().chain(&self.own).cloned().collect();
+        let count = self.random.usize(1..4);
+        let chosen = self.random.choose_multiple(all, count);
+        let accesses = [Access::Read, Access::Read, Access::Write, Access::WritePart, Access::ReadWrite];
+        chosen.into_iter().map(|node| (node, accesses[self.random.usize(..accesses.len())])).collect()
+    }
+
+    fn merging(&mut self, context: &Context, node: &TensorNode) -> Result<Routine, Error> {
+        let uses = self.uses();
+        let code = code(&uses, Some(node), &mut self.random);
+        let mut nodes: Vec<_> = uses.into_iter().map(|(node, _)| node).collect();
+        nodes.push(node.clone());
+        context.link(&code, &nodes)
+    }
+
+    fn stream_a_merge(&mut self, context: &Context, node: &TensorNode) -> Result<(), Error> {
+        let (routine, source) = (self.merging(context, node)?, self.context());
+        let mode = MergeBufferUse::StreamingFor(&routine, &[]);
+        self.note(context.device_to_device(node, mode, &source)?);
+        self.routines.push(routine);
+        Ok(())
+    }
+
+    /// Merges what the merge buffer holds, or is going to.
+    fn merge(&mut self, context: &Context, node: &TensorNode) -> Result<(), Error> {
+        let node = context.stream().merge_buffer_node().unwrap_or_else(|| node.clone());
+        let routine = self.merging(context, &node)?;
+        self.routines.push(routine.clone());
+        self.events.push(routine.run(&[])?);
+        Ok(())
+    }
+
+    fn run_again(&mut self) -> Result<(), Error> {
+        if self.routines.is_empty() {
+            return Ok(());
+        }
+        let routine = self.routines[self.random.usize(..self.routines.len())].clone();
+        self.events.push(routine.run(&[])?);
+        Ok(())
+    }
+
+    /// The user asks for an event, waits for it, or makes a stream wait.
+    fn look_at_an_event(&mut self, context: &Context) -> Result<(), Error> {
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        let event = self.events.swap_remove(self.random.usize(..self.events.len()));
+        match self.random.u32(..3) {
+            0 => event.sync(),
+            1 => context.stream().will_wait_for(&event),
+            _ => {
+                event.is_done();
+                Ok(())
+            }
+        }
+    }
+
+    /// Routines are dropped; a failed stream is healed.
+    fn forget(&mut self, context: &Context) -> Result<(), Error> {
+        if self.routines.len() > 8 {
+            self.routines.truncate(4);
+        }
+        context.stream().reset()
+    }
+}
+
+/// Contexts on as many streams of a device.
+fn contexts_of(
+    device: &Device,
+    streams: usize,
+    common: &[TensorNode],
+    own: &[TensorNode],
+    random: &mut Rng,
+) -> Vec<Context> {
+    let give = |context: Context, node: &TensorNode| context.init_from_host(node, &array()).unwrap();
+    let root = common.iter().fold(Context::new(&device.new_stream().unwrap()), give);
+    let on_stream = |_| {
+        let context = root.on_stream(&device.new_stream().unwrap()).unwrap();
+        own.iter().filter(|_| random.u32(..4) > 0).fold(context, give)
+    };
+    (1..streams).map(on_stream).chain([root.clone()]).collect()
+}
+
+fn node(name: &str) -> TensorNode {
+    TensorNode::builder(name).dims([LEN]).dtype(DType::I64).build().unwrap()
+}
+
+fn shared(name: &str) -> TensorNode {
+    let (node, mode) = (node(name), MemoryMode::OnDevice(Sharing::Shared));
+    node.update_memory_mode(mode, Reason::new("several streams write it")).unwrap();
+    node
+}
+
+fn array() -> HostArray {
+    HostArray::zeros(DType::I64, [LEN]).unwrap()
+}
+
+/// A routine of one to three kernels that share the uses between them, each handing something to the next in a temporary.
+/// The first reads the merge buffer, if any does; its node comes last.
+fn code(uses: &[(TensorNode, Access)], merge: Option<&TensorNode>, random: &mut Rng) -> Arc<Code> {
+    let count = random.usize(1..4);
+    let (mut kernels, mut calls) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let mut args = Vec::new();
+        if number > 0 {
+            args.push((Slot::Temp(TempId(number as u32 - 1)), memory(Access::Read)));
+        }
+        if number + 1 < count {
+            args.push((Slot::Temp(TempId(number as u32)), memory(Access::Write)));
+        }
+        if let (0, Some(_)) = (number, merge) {
+            args.push((Slot::Merge(NodeRef(uses.len() as u32)), Param::MergeBuffer { bytes: BYTES }));
+        }
+        for (at, (_, access)) in uses.iter().enumerate().filter(|(at, _)| number == 0 || at % count == number)
+        {
+            args.push((Slot::Node(NodeRef(at as u32)), memory(*access)));
+        }
+        kernels.push(abi(&format!("kernel{number}"), args.iter().map(|(_, param)| *param).collect()));
+        let args = args.into_iter().map(|(slot, _)| slot).collect();
+        calls.push(KernelCall { kernel: number, args, bindings: vec![] });
+    }
+    let temp = |number| Temp { bytes: BYTES, offset: 64 * number, live: (number, number + 1) };
+    let schedule = ScheduledRoutine {
+        name: "random".to_owned(),
+        symbols: vec![],
+        nodes: uses.iter().map(|(node, _)| node).chain(merge).map(decl).collect(),
+        kernels: vec![],
+        calls,
+        temps: (0..count - 1).map(temp).collect(),
+    };
+    Arc::new(Code { schedule, artifact: Artifact { payload: Payload::Other(Arc::new(())), kernels } })
+}
+
+fn memory(access: Access) -> Param {
+    Param::Node { access, bytes: BYTES }
+}
+
+fn decl(node: &TensorNode) -> NodeDecl {
+    NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims().unwrap(), mode: node.mode() }
+}
+
+fn abi(name: &str, params: Vec<Param>) -> KernelAbi {
+    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let (name, log, cost) = (name.to_owned(), [].into(), Cost::default());
+    KernelAbi { name, params, launch, scratch_bytes: 0, log, cost }
+}
