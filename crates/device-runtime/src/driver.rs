@@ -217,6 +217,16 @@ pub trait Driver: Send + Sync {
         bytes: usize,
     ) -> Result<(), DriverError>;
 
+    /// Enqueues a function of the host's, which runs once, on a thread of the driver's choice.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::NoHostTasks`] where streams run kernels and copies alone, which is the default; as [`Driver::launch`].
+    fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
+        let _ = (stream, task);
+        Err(DriverError::NoHostTasks { driver: self.name().to_owned() })
+    }
+
     /// An event that is done when everything handed to the stream so far is done, or failed.
     ///
     /// # Errors
@@ -310,6 +320,20 @@ pub enum StreamStrategy {
     ForParallelCopying,
     /// As many as the device can run at once.
     MostParallelStreams,
+}
+
+/// A function of the host's among the tasks of a stream. An error, or a panic, fails the stream.
+pub struct HostTask {
+    /// What to call it in messages.
+    pub name: String,
+    /// What it does.
+    pub run: Box<dyn FnOnce() -> Result<(), String> + Send>,
+}
+
+impl fmt::Debug for HostTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostTask({})", self.name)
+    }
 }
 
 /// A host array that copies from the device arrive in.

@@ -67,6 +67,12 @@ pub enum DriverError {
         /// Whose memory.
         what: &'static str,
     },
+    /// A task of the host's for a stream that runs none.
+    #[error("streams of device `{driver}` run no functions of the host")]
+    NoHostTasks {
+        /// Which driver.
+        driver: String,
+    },
     /// The device cannot run this kind of code.
     #[error("device `{driver}` does not load {payload} artifacts")]
     UnsupportedPayload {

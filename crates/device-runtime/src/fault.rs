@@ -32,8 +32,8 @@ use self::{
 };
 use crate::{
     driver::{
-        After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, Mark, ModuleHandle,
-        PoolHandle, PoolId, StreamHandle, StreamStrategy,
+        After, BoundHandle, Driver, EventHandle, HostLanding, HostTask, KernelHandle, Location, Mark,
+        ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
     },
     error::{DriverError, Failure},
     pool::lock,
@@ -423,6 +423,11 @@ impl Driver for FaultDevice {
         self.inner.wait(&stream.inner, &event.inner, after)?;
         failure.into_iter().for_each(|failure| stream.fail(&*self.inner, failure));
         Ok(())
+    }
+
+    fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
+        self.alive()?;
+        self.inner.host_task(&stream.get::<Arc<Stream>>()?.inner, task)
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {

@@ -65,14 +65,15 @@ mod routine; // the linked callable
 mod sharing; // which streams use one buffer
 mod stream; // in-order queue on a device
 mod submit; // ordered hand-over of tasks to the driver
+mod task; // things to schedule, combined
 mod transfer; // host <-> device
 
 pub use crate::context::Context;
 pub use crate::copy::MergeBufferUse;
 pub use crate::device::Device;
 pub use crate::driver::{
-    After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, Mark, ModuleHandle,
-    PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    After, BoundHandle, Driver, EventHandle, HostLanding, HostTask, KernelHandle, Location, Mark,
+    ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
 };
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;
@@ -85,4 +86,5 @@ pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
 pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};
 pub use crate::routine::Routine;
 pub use crate::stream::{Stream, StreamId};
+pub use crate::task::Task;
 pub use crate::transfer::Transfer;

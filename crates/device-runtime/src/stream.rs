@@ -9,7 +9,7 @@ use tnode::TensorNode;
 
 use crate::{
     device::Device,
-    driver::{After, StreamHandle},
+    driver::{After, HostTask, StreamHandle},
     error::{DriverError, Error},
     event::Event,
     merge::Landing,
@@ -129,6 +129,25 @@ impl Stream {
     /// Whether everything scheduled on the stream is done.
     pub fn is_idle(&self) -> bool {
         self.0.device.driver().is_idle(&self.0.handle)
+    }
+
+    /// Schedules a function of the host's among the stream's tasks; `name` is for messages. It runs on the stream's worker, or on
+    /// the thread that waits for the stream, so it must not wait for anything itself. An error, or a panic, fails the stream.
+    ///
+    /// # Errors
+    ///
+    /// Where streams of the device run no such tasks, and where the device takes no more tasks.
+    pub fn schedule_task(
+        &self,
+        name: &str,
+        run: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<Event, Error> {
+        let driver = self.0.device.driver();
+        let task = HostTask { name: name.to_owned(), run: Box::new(run) };
+        driver
+            .host_task(&self.0.handle, task)
+            .map_err(Error::driver(|| format!("scheduling `{name}` on {}", self.name())))?;
+        self.all_work()
     }
 
     /// Makes later tasks of the stream start after the event, and fail if it fails. Rarely needed: contexts order all

@@ -4,8 +4,8 @@ use std::{any::Any, collections::BTreeMap, num::NonZero, sync::Arc as Shared};
 
 use codegen_core::{Access, Artifact, Caps, DTypeSet, KernelAbi, Payload, host::HostModule};
 use device_runtime::{
-    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, Mark,
-    ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, HostTask, KernelHandle, Location,
+    Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
 };
 use tnode::{DType, HostArray};
 
@@ -370,6 +370,14 @@ impl<S: Scheduler> Driver for Cpu<S> {
             return Ok(());
         }
         stream.0.submit(Task::wait(event, after))
+    }
+
+    fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
+        let stream: &Stream<S::Lane> = stream.get()?;
+        match stream.0.state().failure() {
+            Some(failure) => Err(DriverError::Failed(failure)),
+            None => stream.0.submit(Task::host(task)),
+        }
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {

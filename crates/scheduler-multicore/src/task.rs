@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use device_runtime::{After, Failure, Mark};
+use device_runtime::{After, Failure, HostTask, Mark};
 
 use crate::{crew::Crew, event::EventState, lane::LaneState, raw::Work, sync::Arc, timeline};
 
@@ -23,6 +23,8 @@ enum Step {
     Wait(Arc<EventState>, After),
     /// Tell the timeline.
     Mark(Mark),
+    /// Call a function of the host's.
+    Host(HostTask),
 }
 
 /// What running a task takes.
@@ -49,6 +51,10 @@ impl Task {
         Task(Step::Wait(event, after))
     }
 
+    pub(crate) fn host(task: HostTask) -> Task {
+        Task(Step::Host(task))
+    }
+
     pub(crate) fn mark(mark: Mark) -> Task {
         Task(Step::Mark(mark))
     }
@@ -62,7 +68,7 @@ impl Task {
     pub(crate) fn effort(&self) -> Effort {
         match &self.0 {
             Step::Work(work) if work.is_quick() => Effort::Quick,
-            Step::Work(_) => Effort::Unknown,
+            Step::Work(_) | Step::Host(_) => Effort::Unknown,
             Step::Wait(..) if self.is_pending_wait() => Effort::Unknown,
             Step::Signal(_) | Step::Wait(..) | Step::Mark(_) => Effort::None,
         }
@@ -80,6 +86,7 @@ impl Task {
             }
             Step::Mark(mark) => timeline::mark(lane.stream(), &mark),
             Step::Work(work) => perform(work, lane, crew),
+            Step::Host(task) => call(task, lane),
         }
     }
 }
@@ -96,6 +103,20 @@ fn perform(work: Work, lane: &LaneState, crew: &Crew) {
     // The last share of a module may be the task's, and dropping that is as much the module's code as running it.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(work))) {
         lane.fail(Failure::new(lane.stream().clone(), "dropping a task", panic_message(&*panic)));
+    }
+}
+
+/// Calls a function of the host's, unless the lane has failed.
+fn call(HostTask { name, run }: HostTask, lane: &LaneState) {
+    let skipped = lane.failure().is_some();
+    // AssertUnwindSafe: the function is gone afterwards, with all it owned.
+    let called = catch_unwind(AssertUnwindSafe(|| if skipped { Ok(drop(run)) } else { run() }));
+    let failed = match called {
+        Ok(result) => result.err(),
+        Err(panic) => Some(panic_message(&*panic)),
+    };
+    if let Some(message) = failed {
+        lane.fail(Failure::new(lane.stream().clone(), name, message));
     }
 }
 

@@ -1,0 +1,97 @@
+//! Tasks: things to schedule, by name, any number of times, and how they are combined.
+//!
+//! A task is what a program passes around when it does not matter what is scheduled: the run of a routine with its bindings,
+//! or several such one after the other. Running a task schedules; nothing here waits.
+
+use std::{fmt, sync::Arc};
+
+use crate::{error::Error, routine::Routine, stream::Stream};
+
+type Step = Arc<dyn Fn() -> Result<(), Error> + Send + Sync>;
+
+/// Steps that are scheduled in order. Cheap to clone.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use device_runtime::Task;
+/// let log = Arc::new(Mutex::new(Vec::new()));
+/// let note = |text: &'static str| {
+///     let log = Arc::clone(&log);
+///     move || Ok(log.lock().unwrap().push(text))
+/// };
+/// let task = Task::new("b", note("b")).prepend(note("a")).append(note("c"));
+/// task.run()?;
+/// task.run()?;
+/// assert_eq!(*log.lock().unwrap(), ["a", "b", "c", "a", "b", "c"]);
+/// # Ok::<(), device_runtime::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Task {
+    name: Arc<str>,
+    steps: Vec<Step>,
+}
+
+impl Task {
+    /// A task of one step.
+    pub fn new(name: &str, step: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Task {
+        Task { name: name.into(), steps: vec![Arc::new(step)] }
+    }
+
+    /// What to call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Schedules all steps in order.
+    ///
+    /// # Errors
+    ///
+    /// The first step's that fails; later steps are not scheduled.
+    pub fn run(&self) -> Result<(), Error> {
+        self.steps.iter().try_for_each(|step| step())
+    }
+
+    /// The task with a step before its others.
+    #[must_use]
+    pub fn prepend(mut self, step: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Task {
+        self.steps.insert(0, Arc::new(step));
+        self
+    }
+
+    /// The task with a step behind its others.
+    #[must_use]
+    pub fn append(mut self, step: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Task {
+        self.steps.push(Arc::new(step));
+        self
+    }
+
+    /// A task that has a stream run this one, on the stream's own thread, when what was scheduled there before is done.
+    #[must_use]
+    pub fn enschedule(self, stream: &Stream) -> Task {
+        let (name, stream) = (Arc::clone(&self.name), stream.clone());
+        Task::new(&name.clone(), move || {
+            let task = self.clone();
+            stream.schedule_task(&name, move || task.run().map_err(|error| error.to_string())).map(drop)
+        })
+    }
+}
+
+/// By name.
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Task({}, {} steps)", self.name, self.steps.len())
+    }
+}
+
+impl Routine {
+    /// A task that schedules a run with these bindings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Routine::check_bindings`].
+    pub fn schedule(&self, bindings: &[i64]) -> Result<Task, Error> {
+        self.check_bindings(bindings)?;
+        let (routine, bindings) = (self.clone(), bindings.to_vec());
+        Ok(Task::new(self.name(), move || routine.run(&bindings).map(drop)))
+    }
+}
