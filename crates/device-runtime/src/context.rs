@@ -120,7 +120,7 @@ impl Context {
         if stream.device() != self.0.stream.device() {
             return Err(Error::OtherDevice { expected: self.0.stream.name(), found: stream.name() });
         }
-        self.alive()?;
+        self.alive(|| format!("a child on {}", stream.name()))?;
         let same = *stream == self.0.stream;
         if !same {
             self.buffers().values().for_each(|buffer| lock(&buffer.sharers).explicit = true);
@@ -166,10 +166,10 @@ impl Context {
         self.0.finalized.load(Ordering::Relaxed)
     }
 
-    /// An error once the context was finalised.
-    pub(crate) fn alive(&self) -> Result<(), Error> {
+    /// An error once the context was finalised; `what` is the user's name for what was to be used.
+    pub(crate) fn alive(&self, what: impl FnOnce() -> String) -> Result<(), Error> {
         if self.is_finalized() {
-            return Err(Error::Finalized { stream: self.0.stream.name() });
+            return Err(Error::Finalized { what: what(), stream: self.0.stream.name() });
         }
         Ok(())
     }
@@ -269,7 +269,7 @@ impl Context {
     }
 
     fn lacks(&self, node: &TensorNode, access: &'static str) -> Error {
-        if let Err(finalized) = self.alive() {
+        if let Err(finalized) = self.alive(|| shown(node)) {
             return finalized;
         }
         if node.mode().known_virtual() {
@@ -282,6 +282,11 @@ impl Context {
         };
         Error::NotInContext { node: node.name(), stream: self.0.stream.name(), hint }
     }
+}
+
+/// A node in messages.
+pub(crate) fn shown(node: &TensorNode) -> String {
+    format!("node `{}`", node.name())
 }
 
 /// The error for a virtual node, which may be a view.

@@ -9,7 +9,7 @@ use codegen_core::Access;
 use tnode::TensorNode;
 
 use crate::{
-    context::Context,
+    context::{Context, shown},
     error::Error,
     event::Event,
     frontier::Ran,
@@ -51,8 +51,8 @@ impl Context {
         into_merge_buffer: MergeBufferUse<'_>,
         source: &Context,
     ) -> Result<Transfer, Error> {
-        self.alive()?;
-        source.alive()?;
+        self.alive(|| shown(node))?;
+        source.alive(|| shown(node))?;
         match into_merge_buffer {
             MergeBufferUse::No => self.copy_node(node, source),
             MergeBufferUse::Copy => {
@@ -136,7 +136,7 @@ impl Context {
 
     /// The source's memory of a node.
     fn source(&self, node: &TensorNode, source: &Context) -> Result<Arc<Buffer>, Error> {
-        source.alive()?;
+        source.alive(|| shown(node))?;
         source.get(node).ok_or_else(|| Error::NoSource {
             node: node.name(),
             source_stream: source.stream().name(),
@@ -214,7 +214,7 @@ impl Context {
             "copy", node = %from.name(), from = %source.stream().name(), stream = %self.stream().name(),
         )
         .entered();
-        let name = || format!("copying {} to {}", shown(from), self.stream().name());
+        let name = || format!("copying {} to {}", held(from), self.stream().name());
         let Some(at) = from.seen_by(self.stream().device()) else {
             let array = Arc::new(source.land(node, from)?);
             let uses = [Use::new(to, Access::Write)];
@@ -227,6 +227,6 @@ impl Context {
 }
 
 /// A buffer in messages.
-fn shown(buffer: &Buffer) -> String {
+fn held(buffer: &Buffer) -> String {
     format!("node `{}` of {}", buffer.name(), buffer.device.name())
 }

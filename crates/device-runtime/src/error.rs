@@ -283,12 +283,16 @@ pub enum Error {
         stream: String,
     },
     /// A routine assigns to a node that only the host changes.
-    #[error("routine `{routine}` writes node `{node}`, which is {mode}: only the host changes it")]
+    #[error(
+        "routine `{routine}` on {stream} writes node `{node}`, which is {mode}: only the host changes it"
+    )]
     HostedWrite {
         /// Which node.
         node: String,
         /// Which routine.
         routine: String,
+        /// The stream that it was linked for.
+        stream: String,
         /// Its memory mode.
         mode: String,
     },
@@ -335,9 +339,11 @@ pub enum Error {
         device: String,
     },
     /// A context whose memory was given back.
-    #[error("a context of {stream} was finalised and has no nodes any more")]
+    #[error("{what}: this context of {stream} was finalised and has no nodes any more")]
     Finalized {
-        /// Its stream.
+        /// Which node or routine was to be used.
+        what: String,
+        /// The context's stream.
         stream: String,
     },
     /// Sizes differ.
@@ -401,10 +407,12 @@ pub enum Error {
         stream: String,
     },
     /// A wrong number of bindings.
-    #[error("routine `{routine}`: expected {expected} bindings ({symbols}), found {found}")]
+    #[error("routine `{routine}` on {stream}: expected {expected} bindings ({symbols}), found {found}")]
     BindingCount {
         /// Which routine.
         routine: String,
+        /// Its stream.
+        stream: String,
         /// How many symbols it has.
         expected: usize,
         /// Their names.
@@ -413,10 +421,12 @@ pub enum Error {
         found: usize,
     },
     /// A binding outside its symbol's range.
-    #[error("routine `{routine}`: binding @{symbol} = {value} is outside 0..{range}")]
+    #[error("routine `{routine}` on {stream}: binding @{symbol} = {value} is outside 0..{range}")]
     BindingRange {
         /// Which routine.
         routine: String,
+        /// Its stream.
+        stream: String,
         /// Which symbol.
         symbol: String,
         /// Values are `0..range`.
@@ -441,12 +451,12 @@ pub enum Error {
         failure: Failure,
     },
     /// A node alone exceeds what one pool may hold.
-    #[error("node `{node}` needs {bytes} bytes on {device}, whose pools have at most {cap}")]
+    #[error("node `{node}` needs {bytes} bytes for {stream}, and a pool of its device holds at most {cap}")]
     NodeTooLarge {
         /// Which node.
         node: String,
-        /// The device.
-        device: String,
+        /// The stream that it was for, which names the device too.
+        stream: String,
         /// What it needs.
         bytes: usize,
         /// What a pool may hold.

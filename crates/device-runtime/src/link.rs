@@ -97,7 +97,7 @@ impl Context {
         let members =
             present.map(|(code, nodes)| member(self, code, nodes)).collect::<Result<Vec<_>, _>>()?;
         if members.is_empty() {
-            self.alive()?;
+            self.alive(|| "an empty batch".to_owned())?;
             return Ok((self.clone(), batch.iter().map(|_| None).collect()));
         }
         let mut linked = link_all(self, &members)?.into_iter();
@@ -136,8 +136,8 @@ fn member<'a>(context: &Context, code: &'a Arc<Code>, nodes: &'a [TensorNode]) -
 
 /// Links members in order, all or none.
 fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, Error> {
-    context.alive()?;
     let names: Vec<_> = members.iter().map(|member| member.code.schedule.name.as_str()).collect();
+    context.alive(|| format!("routine `{}`", names.join(", ")))?;
     let _span = tracing::debug_span!("link", routine = %names.join(", "), stream = %context.stream().name())
         .entered();
     // Held to the end: what is decided here must still be true when it is entered.
@@ -299,7 +299,7 @@ fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buf
         }
     }
     let nodes: Vec<&TensorNode> = plan.fresh.iter().chain(copied.iter().map(|(node, _)| *node)).collect();
-    let buffers = allocate(device, &nodes)?;
+    let buffers = allocate(context.stream(), &nodes)?;
     let (zeroed, filled) = buffers.split_at(plan.fresh.len());
     for buffer in zeroed.iter().filter(|buffer| buffer.bytes > 0) {
         let name = || format!("zeroing node `{}`", buffer.name());

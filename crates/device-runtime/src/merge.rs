@@ -43,7 +43,7 @@ impl Landing {
         if let Some(buffer) = self.buffer.as_ref().filter(|buffer| buffer.bytes >= bytes) {
             return Ok(Arc::clone(buffer));
         }
-        let larger = allocate_merge(stream.device(), &stream.name(), bytes)?;
+        let larger = allocate_merge(stream, bytes)?;
         self.holds = None;
         self.buffer = Some(Arc::clone(&larger));
         Ok(larger)

@@ -19,6 +19,7 @@ use crate::{
     plan::plan_pool_segments,
     report::PoolItem,
     sharing::Sharers,
+    stream::Stream,
 };
 
 /// Locks; a panic elsewhere cannot leave our plain values half-written, so it is no reason to fail here.
@@ -132,13 +133,14 @@ impl Buffer {
 }
 
 /// Allocates memory of arbitrary content for nodes, in order, packed into pools. All or nothing.
-pub(crate) fn allocate(device: &Device, nodes: &[&TensorNode]) -> Result<Vec<Arc<Buffer>>, Error> {
+pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc<Buffer>>, Error> {
+    let device = stream.device();
     let align = device.driver().caps().alignment;
     let items =
         nodes.iter().map(|node| Ok((node.size_bytes()?, align))).collect::<Result<Vec<_>, Error>>()?;
     let plan = plan_pool_segments(device.pool_cap(), &items).map_err(|large| Error::NodeTooLarge {
         node: nodes[large.item].name(),
-        device: device.name(),
+        stream: stream.name(),
         bytes: large.bytes,
         cap: large.cap,
     })?;
@@ -149,7 +151,7 @@ pub(crate) fn allocate(device: &Device, nodes: &[&TensorNode]) -> Result<Vec<Arc
             .collect()
     };
     let pool = |(at, &bytes): (usize, &usize)| {
-        Pool::new(device, bytes, inside(at)).map_err(Error::driver(|| allocating(device, nodes)))
+        Pool::new(device, bytes, inside(at)).map_err(Error::driver(|| allocating(stream, nodes)))
     };
     let pools = plan.sizes.iter().enumerate().map(pool).collect::<Result<Vec<_>, _>>()?;
     let places = plan.places.iter().zip(nodes).zip(&items);
@@ -167,15 +169,16 @@ pub(crate) fn wrap(device: &Device, node: &TensorNode, array: &Arc<HostArray>) -
 }
 
 /// Memory for a merge buffer of at least so many bytes.
-pub(crate) fn allocate_merge(device: &Device, stream: &str, bytes: usize) -> Result<Arc<Buffer>, Error> {
-    let name = format!("the merge buffer of {stream}");
+pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, Error> {
+    let device = stream.device();
+    let name = format!("the merge buffer of {}", stream.name());
     if bytes > device.pool_cap() {
-        let (device, cap) = (device.name(), device.pool_cap());
-        return Err(Error::NodeTooLarge { node: name, device, bytes, cap });
+        let (stream, cap) = (stream.name(), device.pool_cap());
+        return Err(Error::NodeTooLarge { node: name, stream, bytes, cap });
     }
     let item = PoolItem { name: name.clone(), offset: 0, bytes };
-    let pool = Pool::new(device, bytes, vec![item])
-        .map_err(Error::driver(|| format!("allocating {name} on {}", device.name())))?;
+    let pool =
+        Pool::new(device, bytes, vec![item]).map_err(Error::driver(|| format!("allocating {name}")))?;
     Ok(buffer(Holder::MergeBuffer(name), &pool, 0, bytes, false))
 }
 
@@ -192,7 +195,7 @@ fn buffer(holder: Holder, pool: &Arc<Pool>, offset: usize, bytes: usize, read_on
     })
 }
 
-fn allocating(device: &Device, nodes: &[&TensorNode]) -> String {
+fn allocating(stream: &Stream, nodes: &[&TensorNode]) -> String {
     let names: Vec<_> = nodes.iter().map(|node| format!("`{}`", node.name())).collect();
-    format!("allocating {} on {}", names.join(", "), device.name())
+    format!("allocating {} for {}", names.join(", "), stream.name())
 }

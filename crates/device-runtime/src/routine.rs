@@ -143,7 +143,7 @@ impl Routine {
         let stream = routine.context.stream();
         let _span =
             tracing::debug_span!("launch", routine = %routine.name, stream = %stream.name()).entered();
-        routine.context.alive()?;
+        routine.context.alive(|| format!("routine `{}`", routine.name))?;
         routine.context.bring(&routine.reads)?;
         let event =
             submit(stream, uses, || format!("running `{}`", routine.name), &Task::Run(calls, bindings))?;
@@ -191,12 +191,14 @@ impl Routine {
         if expected != found {
             let names: Vec<_> = self.0.symbols.iter().map(|symbol| format!("@{}", symbol.name)).collect();
             let (routine, symbols) = (self.0.name.clone(), names.join(", "));
-            return Err(Error::BindingCount { routine, expected, symbols, found });
+            let stream = self.0.context.stream().name();
+            return Err(Error::BindingCount { routine, stream, expected, symbols, found });
         }
         let outside = |(symbol, value): &(&Symbol, &i64)| !(0..symbol.range).contains(*value);
         match self.0.symbols.iter().zip(bindings).find(outside) {
             Some((symbol, &value)) => Err(Error::BindingRange {
                 routine: self.0.name.clone(),
+                stream: self.0.context.stream().name(),
                 symbol: symbol.name.clone(),
                 range: symbol.range,
                 value,

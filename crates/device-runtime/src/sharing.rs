@@ -119,10 +119,11 @@ pub(crate) fn decide_write(
 ) -> Result<Decided, Error> {
     let state = node.mode();
     if let Some(MemoryMode::Hosted(Hosted::Constant | Hosted::Volatile)) = state.mode() {
-        let (node, routine) = (node.name(), routine.to_owned());
+        let (node, routine, stream) = (node.name(), routine.to_owned(), stream.name());
         return Err(Error::HostedWrite {
             node,
             routine,
+            stream,
             mode: state.mode().map(|m| m.to_string()).unwrap_or_default(),
         });
     }

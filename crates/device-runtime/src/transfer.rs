@@ -9,7 +9,7 @@ use codegen_core::Access;
 use tnode::{HostArray, TensorNode};
 
 use crate::{
-    context::{Context, without_memory},
+    context::{Context, shown, without_memory},
     error::Error,
     event::Event,
     hazard::Hazard,
@@ -126,7 +126,7 @@ impl Context {
         node: &TensorNode,
         fill: impl FnOnce(&Arc<Buffer>) -> Result<Event, Error>,
     ) -> Result<Context, Error> {
-        self.alive()?;
+        self.alive(|| shown(node))?;
         if self.contains(node) {
             return Err(Error::AlreadyInContext { node: node.name(), stream: self.stream().name() });
         }
@@ -137,7 +137,7 @@ impl Context {
         let found = shared.then(|| lock(self.stream().device().candidates()).find(node)).flatten();
         let buffer = match found.filter(|buffer| !buffer.read_only) {
             Some(buffer) => buffer,
-            None => allocate(self.stream().device(), &[node])?.remove(0),
+            None => allocate(self.stream(), &[node])?.remove(0),
         };
         if buffer.bytes > 0 {
             fill(&buffer)?;

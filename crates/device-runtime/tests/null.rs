@@ -7,7 +7,8 @@ use codegen_core::{
     Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
 };
 use device_runtime::{
-    Context, Device, Driver, DriverError, Error, Location, NullDevice, PoolId, StreamHandle, Transfer,
+    Context, Device, Driver, DriverError, Error, Location, MergeBufferUse, NullDevice, PoolId, StreamHandle,
+    Transfer,
 };
 use lowered_ir::ir::{NodeDecl, NodeRef};
 use tnode::{DType, HostArray, TensorNode};
@@ -107,6 +108,39 @@ fn streams_and_devices_are_equal_to_themselves_alone() {
     assert_eq!(a, a.clone());
     assert_ne!(a, one.new_stream().unwrap());
     assert_eq!((one.name().as_str(), a.name().as_str()), ("null:0", "null:0:0"));
+}
+
+/// What messages, dumps and `{:?}` show is the same in every run.
+#[test]
+fn texts_are_stable() {
+    let device = device();
+    let (x, y) = (node("x", 4), node("y", 4));
+    let context = Context::new(&device.new_stream().unwrap());
+    let context = context.init_from_host(&x, &HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
+    let routine = context.link(&code(&x, &y, 16), &[x.clone(), y.clone()]).unwrap();
+    let event = routine.run(&[]).unwrap();
+    let debug: [(&dyn std::fmt::Debug, &str); 6] = [
+        (context.stream(), "Stream(null:0:0)"),
+        (&event, "Event(null:0:0)"),
+        (&context, r#"Context { stream: Stream(null:0:0), nodes: ["x"] }"#),
+        (
+            &routine,
+            r#"Routine { name: "step", context: Context { stream: Stream(null:0:0), nodes: ["x", "y"] } }"#,
+        ),
+        (&MergeBufferUse::Copy, "Copy"),
+        (&Param::MergeBuffer { bytes: 16 }, "MergeBuffer { bytes: 16 }"),
+    ];
+    debug.iter().for_each(|(value, text)| assert_eq!(format!("{value:?}"), *text));
+    let location = context.location(&x).unwrap();
+    let display: [(&dyn std::fmt::Display, &str); 4] = [
+        (&event, "an event of null:0:0"),
+        (&location, "pool 1 offset 0"),
+        (&location.pool, "pool 1"),
+        (&context.stream().stream_id(), "stream 0"),
+    ];
+    display.iter().for_each(|(value, text)| assert_eq!(value.to_string(), *text));
+    assert_eq!(format!("{device:?}"), format!("Device(null:0, id {})", device.device_id()));
+    assert!(context.explain(&x).ends_with("16 bytes at pool 1 offset 0 of null:0\nmade on null:0:0\n"));
 }
 
 #[test]

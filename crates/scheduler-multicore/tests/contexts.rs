@@ -1,5 +1,6 @@
 //! Several contexts: inferred sharing, transfers between streams and devices, merge buffers.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(clippy::result_large_err, reason = "the runtime's errors, which nobody here keeps")]
 
 mod support;
 
@@ -317,16 +318,18 @@ fn finalised_contexts_hold_nothing() {
     child.finalize();
     child.finalize();
     assert!(child.is_finalized() && child.nodes().is_empty());
-    let text = format!("a context of {} was finalised and has no nodes any more", child.stream().name());
-    let error = |result: Result<(), Error>| assert_eq!(result.unwrap_err().to_string(), text);
-    error(routine.run(&[]).map(drop));
-    error(child.to_host(&x).map(drop));
-    error(child.from_host(&x, &array(&[1])).map(drop));
-    error(child.init_from_host(&x, &array(&[1])).map(drop));
-    error(child.link(&merge_code(&x), from_ref(&x)).map(drop));
-    error(child.on_stream(child.stream()).map(drop));
-    error(child.device_to_device(&x, MergeBufferUse::No, &parent).map(drop));
-    error(parent.device_to_device(&x, MergeBufferUse::No, &child).map(drop));
+    let text = format!("this context of {} was finalised and has no nodes any more", child.stream().name());
+    let error = |what: &str, result: Result<(), Error>| {
+        assert_eq!(result.unwrap_err().to_string(), format!("{what}: {text}"));
+    };
+    error("routine `accumulate`", routine.run(&[]).map(drop));
+    error("node `x`", child.to_host(&x).map(drop));
+    error("node `x`", child.from_host(&x, &array(&[1])).map(drop));
+    error("node `x`", child.init_from_host(&x, &array(&[1])).map(drop));
+    error("routine `merge`", child.link(&merge_code(&x), from_ref(&x)).map(drop));
+    error(&format!("a child on {}", child.stream().name()), child.on_stream(child.stream()).map(drop));
+    error("node `x`", child.device_to_device(&x, MergeBufferUse::No, &parent).map(drop));
+    error("node `x`", parent.device_to_device(&x, MergeBufferUse::No, &child).map(drop));
     assert_eq!(values(&parent, &x), [1], "the parent keeps its own");
     drop((routine, child));
     assert_eq!(device.memory().live_bytes, 8);

@@ -1,5 +1,6 @@
 //! Host arrays in step with devices: transfers that happen by themselves, once, and only when they are needed.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(clippy::result_large_err, reason = "the runtime's errors, which nobody here keeps")]
 
 mod support;
 

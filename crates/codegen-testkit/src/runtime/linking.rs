@@ -35,12 +35,10 @@ pub fn linking_names_what_is_missing_or_does_not_fit(make: Make<'_>) {
     assert!(matches!(error, Error::MergeBuffer { .. }), "{error}");
 
     let small = Device::with_pool_cap(make(&Setup::default()), 0, 16);
-    let error =
-        super::hand_made::context(&small).init_from_host(&x, &array(&[0; 4])).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        format!("node `weights` needs 32 bytes on {}, whose pools have at most 16", small.name())
-    );
+    let small = super::hand_made::context(&small);
+    let error = small.init_from_host(&x, &array(&[0; 4])).unwrap_err().to_string();
+    let expected = format!("node `weights` needs 32 bytes for {}, and a pool of", small.stream().name());
+    assert!(error.starts_with(&expected), "{error}");
 
     let context = context.init_from_host(&x, &array(&[0; 4])).unwrap();
     let routine = context.link(&reads, &[x.clone(), y.clone()]).unwrap();
@@ -88,10 +86,11 @@ pub fn bindings_are_checked_before_anything_runs(make: Make<'_>) {
         write(&mut args[0])[0] = 100 * bindings[0] + bindings[1];
     });
     let routine = context(&device).link(&code, from_ref(&x)).unwrap();
+    let pick = format!("routine `pick` on {}", routine.context().stream().name());
     let error = |bindings: &[i64]| routine.run(bindings).unwrap_err().to_string();
-    assert_eq!(error(&[1]), "routine `pick`: expected 2 bindings (@step, @row), found 1");
-    assert_eq!(error(&[44, 0]), "routine `pick`: binding @step = 44 is outside 0..44");
-    assert_eq!(error(&[0, -1]), "routine `pick`: binding @row = -1 is outside 0..3");
+    assert_eq!(error(&[1]), format!("{pick}: expected 2 bindings (@step, @row), found 1"));
+    assert_eq!(error(&[44, 0]), format!("{pick}: binding @step = 44 is outside 0..44"));
+    assert_eq!(error(&[0, -1]), format!("{pick}: binding @row = -1 is outside 0..3"));
     assert_eq!(values(routine.context(), &x), [0], "nothing ran");
     drop(routine.run(&[43, 2]).unwrap());
     assert_eq!(values(routine.context(), &x), [4302]);
