@@ -1,351 +1,336 @@
-//! Random programs on devices where things go wrong: every step gives what the model says or an error with the right cause.
-//!
-//! What went wrong is known, since faults are decided when a task is handed over: for each node and each stream the model holds
-//! the failures that may be the cause of its having failed; none where it is healthy. So an error without a fault behind it, a
-//! value where there can be none, and a failure that spreads where nothing depends on it are all noticed.
+//! Random programs on devices where things go wrong: every step gives what the [model](super::model) says, or an error with the
+//! right cause.
 
-use std::{any::Any, sync::Arc};
+use std::sync::Arc;
 
-use codegen_core::Access;
+use codegen_core::{
+    Access, Code, KernelCall, Param, Slot,
+    host::{HostArg, HostModule},
+};
 use device_runtime::{
-    Context, Device, DriverError, Error, Event, Failure, FaultCounts, FaultDevice, FaultPlan, Stream,
+    Context, Device, DriverError, Error, Failure, FaultCounts, FaultDevice, FaultPlan, MergeBufferUse,
+    Transfer,
 };
 use fastrand::Rng;
+use lowered_ir::ir::NodeRef;
 use tnode::{HostArray, TensorNode};
 
 use super::{
     Make, Setup,
     hand_made::*,
+    model::{Done, Machine, Step, machine},
     programs::{mix, mixing},
 };
 
 const NODES: usize = 5;
-const STEPS: usize = 60;
-const PROGRAMS: u64 = 45;
+const STEPS: usize = 80;
+const PROGRAMS: u64 = 40;
 
-/// A device, and what the model knows of it.
-struct Machine {
-    device: Device,
-    fault: Arc<FaultDevice>,
-    /// One per stream; all see the same memory.
-    contexts: Vec<Context>,
-    streams: Vec<Causes>,
-    nodes: Vec<Value>,
-    /// Events with why they may fail.
-    events: Vec<(Event, Causes)>,
-    /// What the program holds until it ends.
-    held: Vec<Box<dyn Any>>,
-}
-
-/// Failures, one of which is the cause; none where nothing failed.
-type Causes = Vec<Failure>;
-
-/// What a node holds, and why it may hold nothing.
-#[derive(Clone)]
-struct Value {
-    elements: [i64; 3],
-    causes: Causes,
-}
-
-/// What a step reads and writes, by position.
-struct Step {
-    stream: usize,
-    reads: Vec<usize>,
-    write: Option<(usize, [i64; 3])>,
-    /// The failure that the step's own code ends in.
-    own: Option<Failure>,
-}
-
-/// Random programs with all kinds of faults leave what the model says: values, causes, and no memory.
+/// Random programs on two devices with all kinds of faults leave what the model says: values, causes, and no memory.
 pub fn random_programs_under_faults_give_the_model_or_the_cause(make: Make<'_>) {
     let mut total = FaultCounts::default();
     for seed in 0..PROGRAMS {
         let mut random = Rng::with_seed(seed);
-        let plan = FaultPlan::new(seed).out_of_memory(0.1).task_failures(0.05).slow_copies(0.02);
-        let mut machine = machine(make, plan.late_completions(0.3), &mut random);
+        let nodes = nodes();
+        let mut machines = [seed, !seed].map(|seed| {
+            let plan = FaultPlan::new(seed).out_of_memory(0.1).task_failures(0.05).slow_copies(0.02);
+            faulty(make, plan.late_completions(0.3).refused_peers(0.3), &nodes, &mut random)
+        });
         for step in 0..STEPS {
-            machine.random_step(step, &mut random);
+            if random.u32(..4) == 0 {
+                let [one, other] = &mut machines;
+                let (to, from) = if random.bool() { (one, other) } else { (other, one) };
+                transfer(to, from, &mut random);
+            } else {
+                random_step(&mut machines[random.usize(..2)], step, &mut random);
+            }
         }
-        machine.heal_and_check(&mut random);
-        let counts = machine.fault.counts();
-        total.out_of_memory += counts.out_of_memory;
-        total.task_failures += counts.task_failures;
-        total.late_completions += counts.late_completions;
-        machine.drop_everything(&mut random);
+        for mut machine in machines {
+            heal_and_check(&mut machine, &mut random);
+            add(&mut total, machine.fault.counts());
+            machine.drop_everything(&mut random);
+        }
     }
     assert!(total.out_of_memory > 5 && total.task_failures > 40 && total.late_completions > 200, "{total:?}");
+    assert!(total.slow_copies > 0 && total.refused_peers > 5, "{total:?}");
 }
 
-/// A device that is lost fails everything that is asked of it, and nothing of another device.
+fn add(total: &mut FaultCounts, counts: FaultCounts) {
+    total.out_of_memory += counts.out_of_memory;
+    total.task_failures += counts.task_failures;
+    total.late_completions += counts.late_completions;
+    total.slow_copies += counts.slow_copies;
+    total.refused_peers += counts.refused_peers;
+}
+
+/// A device that is lost fails everything that is asked of it, and nothing of another device but what needs its memory.
 pub fn the_loss_of_a_device_concerns_no_other(make: Make<'_>) {
     let mut losses = 0;
-    for seed in 0..PROGRAMS / 3 {
+    for seed in 0..PROGRAMS / 2 {
         let mut random = Rng::with_seed(seed);
-        let mut lossy = machine(make, FaultPlan::new(seed).loss(0.02).late_completions(0.3), &mut random);
-        let mut other = machine(make, FaultPlan::new(seed).task_failures(0.03), &mut random);
+        let nodes = nodes();
+        let plan = FaultPlan::new(seed).loss(0.02).late_completions(0.3);
+        let mut lossy = faulty(make, plan, &nodes, &mut random);
+        let mut other = faulty(make, FaultPlan::new(seed).task_failures(0.03), &nodes, &mut random);
         for step in 0..STEPS {
-            if lossy.fault.counts().losses == 0 {
-                lossy.random_step(step, &mut random);
-            } else {
-                lossy.check_lost();
+            match lossy.is_lost() {
+                true => check_lost(&lossy),
+                false => random_step(&mut lossy, step, &mut random),
             }
-            other.random_step(step, &mut random);
+            random_step(&mut other, step, &mut random);
         }
         losses += lossy.fault.counts().losses;
-        other.heal_and_check(&mut random);
+        if lossy.is_lost() {
+            take_from_lost(&mut other, &lossy);
+        }
+        heal_and_check(&mut other, &mut random);
         lossy.drop_everything(&mut random);
         other.drop_everything(&mut random);
     }
     assert!(losses > 3, "{losses}");
 }
 
-/// A device with nodes that have values, and some streams; the making of it goes well.
-fn machine(make: Make<'_>, plan: FaultPlan, random: &mut Rng) -> Machine {
+fn nodes() -> Vec<TensorNode> {
+    (0..NODES).map(|at| node(&format!("n{at}"), 3)).collect()
+}
+
+/// A device with some streams, on which things go wrong from now on.
+fn faulty(make: Make<'_>, plan: FaultPlan, nodes: &[TensorNode], random: &mut Rng) -> Machine {
     let setup = Setup { queue_capacity: 1 + random.usize(..8), ..Setup::default() };
     let fault = Arc::new(FaultDevice::new(make(&setup), plan));
     fault.set_active(false);
     let device = Device::new(Arc::clone(&fault) as _, 0);
-    let nodes: Vec<Value> =
-        (0..NODES as i64).map(|i| Value { elements: [i, 10 * i, 100 * i], causes: vec![] }).collect();
-    let root = nodes.iter().enumerate().fold(context(&device), |context, (at, value)| {
-        context.init_from_host(&node(&format!("n{at}"), 3), &array(&value.elements)).unwrap()
+    let machine = machine(device, fault, nodes, 1 + random.usize(..4));
+    machine.fault.set_active(true);
+    machine
+}
+
+fn random_step(machine: &mut Machine, step: usize, random: &mut Rng) {
+    let stream = random.usize(..machine.contexts.len());
+    let [a, b, out] = [(); 3].map(|()| random.usize(..NODES));
+    match random.u32(..20) {
+        0..=4 => write_node(machine, stream, out, step as i64),
+        5 | 6 => read_node(machine, stream, a),
+        7 => panic_in_a_kernel(machine, stream, out, step),
+        8 => allocate(machine, stream),
+        9..=11 => machine.reset(stream),
+        12 => machine.check_events(),
+        13 | 14 => negate_twice(machine, stream, out),
+        _ => compute(machine, stream, [a, b, out]),
+    }
+}
+
+fn write_node(machine: &mut Machine, stream: usize, out: usize, value: i64) {
+    let elements = [value, -value, value * value];
+    let node = machine.nodes[out].clone();
+    let step = Step { stream, write: Some((out, elements)), ..Step::default() };
+    machine.step(&step, |context| context.from_host(&node, &array(&elements)).map(|_| None));
+}
+
+fn read_node(machine: &mut Machine, stream: usize, at: usize) {
+    let (node, expected) = (machine.nodes[at].clone(), machine.values[at].elements);
+    let step = Step { stream, reads: vec![at], ..Step::default() };
+    machine.step(&step, |context| {
+        let found: HostArray = context.to_host(&node)?;
+        assert_eq!(found.as_slice::<i64>().unwrap(), expected);
+        done(context.stream().all_work()?, found)
     });
-    let on_stream = |_| root.on_stream(&device.new_stream().unwrap()).unwrap();
-    let contexts: Vec<_> = (0..1 + random.usize(..4)).map(on_stream).collect();
-    fault.set_active(true);
-    let streams = vec![vec![]; contexts.len()];
-    Machine { device, fault, contexts, streams, nodes, events: vec![], held: vec![Box::new(root)] }
 }
 
-impl Machine {
-    fn random_step(&mut self, step: usize, random: &mut Rng) {
-        let stream = random.usize(..self.contexts.len());
-        let [a, b, out] = [(); 3].map(|()| random.usize(..NODES));
-        match random.u32(..20) {
-            0..=4 => self.write(stream, out, step as i64),
-            5 | 6 => self.read(stream, a),
-            7 => self.panic(stream, out, step),
-            8 => self.allocate(stream),
-            9..=11 => self.reset(stream),
-            12 => self.check_events(),
-            _ => self.compute(stream, [a, b, out]),
+fn done(event: device_runtime::Event, held: impl std::any::Any) -> Result<Option<Done>, Error> {
+    Ok(Some(Done { event: Some(event), held: Box::new(held) }))
+}
+
+fn compute(machine: &mut Machine, stream: usize, [a, b, out]: [usize; 3]) {
+    let [x, y, z] = [a, b, out].map(|at| machine.values[at].elements);
+    let elements = [0, 1, 2].map(|i| mix(x[i], y[i], z[i]));
+    let nodes = [a, b, out].map(|at| machine.nodes[at].clone());
+    let step = Step { stream, reads: vec![a, b, out], write: Some((out, elements)), ..Step::default() };
+    machine.step(&step, |context| {
+        let routine = mixing(context, nodes.each_ref(), [a, b, out], 200)?;
+        done(routine.run(&[])?, routine)
+    });
+}
+
+/// Two kernels that together change nothing, but each does: what is left after the first alone is no value.
+fn negate_twice(machine: &mut Machine, stream: usize, out: usize) {
+    let negate = |args: &mut [HostArg<'_>], _: &[i64]| write(&mut args[0]).iter_mut().for_each(|x| *x = !*x);
+    let node = machine.nodes[out].clone();
+    let kernels = ["first", "second"].map(|name| abi(name, vec![memory(&node, Access::ReadWrite)]));
+    let module = HostModule::interpreted(vec![body(negate), body(negate)]);
+    let call = |kernel| KernelCall { kernel, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] };
+    let nodes = std::slice::from_ref(&node);
+    let code = many_kernels("twice", nodes, &[], kernels.to_vec(), module, vec![call(0), call(1)], vec![]);
+    let write = Some((out, machine.values[out].elements));
+    let step = Step { stream, reads: vec![out], write, in_parts: true, ..Step::default() };
+    machine.step(&step, |context| {
+        let routine = context.link(&code, nodes)?;
+        done(routine.run(&[])?, routine)
+    });
+}
+
+/// A kernel that panics after it has overwritten its output.
+fn panic_in_a_kernel(machine: &mut Machine, stream: usize, out: usize, step: usize) {
+    let (node, message) = (machine.nodes[out].clone(), format!("panic {step}"));
+    let own = Failure::new(machine.stream(stream).name(), "panics", message.as_str());
+    let code = code("panics", &[(&node, Access::Write)], &[], move |args, _| {
+        write(&mut args[0]).fill(-1);
+        // As a panic, but for the hook, which would print it.
+        std::panic::resume_unwind(Box::new(message.clone()));
+    });
+    let step = Step { stream, write: Some((out, [-1; 3])), own: Some(own), ..Step::default() };
+    machine.step(&step, |context| {
+        let routine = context.link(&code, &[node])?;
+        done(routine.run(&[])?, routine)
+    });
+}
+
+/// A link that allocates, or fails and leaves nothing allocated.
+fn allocate(machine: &mut Machine, stream: usize) {
+    let fresh = node("fresh", 100);
+    let code = code("fill", &[(&fresh, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
+    let (before, held) = (machine.device.memory().live_bytes, machine.held.len());
+    let step = Step { stream, ..Step::default() };
+    machine.step(&step, |context| {
+        let routine = context.link(&code, &[fresh])?;
+        Ok(Some(Done { event: None, held: Box::new(routine) }))
+    });
+    let expected = before + (machine.held.len() - held) * 800;
+    assert_eq!(machine.device.memory().live_bytes, expected, "a failed link leaves nothing allocated");
+}
+
+/// A node goes from one device to the other, to be there or to be added to what is there.
+fn transfer(to: &mut Machine, from: &mut Machine, random: &mut Rng) {
+    let (stream, source) = (random.usize(..to.contexts.len()), random.usize(..from.contexts.len()));
+    let at = random.usize(..NODES);
+    let (node, context) = (to.nodes[at].clone(), from.contexts[source].clone());
+    let added = random.u32(..3);
+    let elements = [0, 1, 2].map(|i| match added {
+        0 => from.values[at].elements[i],
+        _ => to.values[at].elements[i].wrapping_add(from.values[at].elements[i]),
+    });
+    let step = Step {
+        stream,
+        reads: if added > 0 { vec![at] } else { vec![] },
+        write: Some((at, elements)),
+        foreign: from.values[at].causes.clone(),
+        on_the_way: from.streams[source].clone(),
+        other: Some(Arc::clone(&from.fault)),
+        ..Step::default()
+    };
+    let before = from.fault.failures().len();
+    to.step(&step, |here| match added {
+        0 => scheduled(here.device_to_device(&node, MergeBufferUse::No, &context)?),
+        1 => {
+            let routine = here.link(&adding(&node), std::slice::from_ref(&node))?;
+            let mode = MergeBufferUse::StreamingFor(&routine, &[]);
+            scheduled(here.device_to_device(&node, mode, &context)?)
         }
-    }
-
-    fn name(&self, stream: usize) -> String {
-        self.stream(stream).name()
-    }
-
-    fn stream(&self, stream: usize) -> &Stream {
-        self.contexts[stream].stream()
-    }
-
-    fn node(&self, at: usize) -> TensorNode {
-        let name = format!("n{at}");
-        self.contexts[0].nodes().into_iter().find(|node| node.name() == name).unwrap()
-    }
-
-    fn write(&mut self, stream: usize, out: usize, value: i64) {
-        let elements = [value, -value, value * value];
-        let node = self.node(out);
-        let step = Step { stream, reads: vec![], write: Some((out, elements)), own: None };
-        self.step(&step, |context| context.from_host(&node, &array(&elements)).map(|_| None));
-    }
-
-    fn compute(&mut self, stream: usize, [a, b, out]: [usize; 3]) {
-        let [x, y, z] = [a, b, out].map(|at| self.nodes[at].elements);
-        let elements = [0, 1, 2].map(|i| mix(x[i], y[i], z[i]));
-        let nodes = [a, b, out].map(|at| self.node(at));
-        let step = Step { stream, reads: vec![a, b, out], write: Some((out, elements)), own: None };
-        self.step(&step, |context| {
-            let routine = mixing(context, nodes.each_ref(), [a, b, out], 200)?;
-            Ok(Some(Done { event: Some(routine.run(&[])?), held: Box::new(routine) }))
-        });
-    }
-
-    /// A kernel that panics after it has overwritten its output.
-    fn panic(&mut self, stream: usize, out: usize, step: usize) {
-        let (node, message) = (self.node(out), format!("panic {step}"));
-        let own = Failure::new(self.name(stream), "panics", message.as_str());
-        let code = code("panics", &[(&node, Access::Write)], &[], move |args, _| {
-            write(&mut args[0]).fill(-1);
-            // As a panic, but for the hook, which would print it.
-            std::panic::resume_unwind(Box::new(message.clone()));
-        });
-        let step = Step { stream, reads: vec![], write: Some((out, [-1; 3])), own: Some(own) };
-        self.step(&step, |context| {
-            let routine = context.link(&code, &[node])?;
-            Ok(Some(Done { event: Some(routine.run(&[])?), held: Box::new(routine) }))
-        });
-    }
-
-    /// A fresh node, by a link that also uses an old one.
-    fn allocate(&mut self, stream: usize) {
-        let fresh = node("fresh", 100);
-        let code = code("fill", &[(&fresh, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
-        let before = self.device.memory().live_bytes;
-        let held = self.held.len();
-        let step = Step { stream, reads: vec![], write: None, own: None };
-        self.step(&step, |context| {
-            let routine = context.link(&code, &[fresh])?;
-            Ok(Some(Done { event: None, held: Box::new(routine) }))
-        });
-        let expected = before + (self.held.len() - held) * 800;
-        assert_eq!(self.device.memory().live_bytes, expected, "a failed link leaves nothing allocated");
-    }
-
-    fn read(&mut self, stream: usize, at: usize) {
-        let (node, expected) = (self.node(at), self.nodes[at].elements);
-        let step = Step { stream, reads: vec![at], write: None, own: None };
-        self.step(&step, |context| {
-            let found: HostArray = context.to_host(&node)?;
-            assert_eq!(found.as_slice::<i64>().unwrap(), expected);
-            Ok(Some(Done { event: Some(context.stream().all_work()?), held: Box::new(found) }))
-        });
-    }
-
-    fn reset(&mut self, stream: usize) {
-        let reset = self.stream(stream).reset();
-        if self.fault.counts().losses == 0 {
-            reset.unwrap();
-            self.streams[stream].clear();
+        _ => {
+            let routine = here.link(&adding(&node), std::slice::from_ref(&node))?;
+            let _ = here.device_to_device(&node, MergeBufferUse::Copy, &context)?;
+            done(routine.run(&[])?, routine)
         }
-    }
+    });
+    // Where values went through the host, there was a task on the source's stream.
+    let mut causes = from.fault.failures().split_off(before);
+    causes.extend(from.values[at].causes.clone());
+    from.look_at_stream(source, &causes);
+}
 
-    /// Does a step and compares what comes of it with the model.
-    fn step(&mut self, step: &Step, act: impl FnOnce(&Context) -> Result<Option<Done>, Error>) {
-        let before = (self.fault.failures().len(), self.fault.counts());
-        let result = act(&self.contexts[step.stream]);
-        let mut fresh: Causes = self.fault.failures().split_off(before.0);
-        let counts = self.fault.counts();
-        if counts.losses > 0 {
-            return;
-        }
-        match result {
-            Ok(done) => {
-                fresh.extend(step.own.clone());
-                self.accepted(step, &fresh);
-                let Some(done) = done else { return };
-                self.events.extend(done.event.map(|event| (event, self.streams[step.stream].clone())));
-                self.held.push(done.held);
-            }
-            Err(Error::Driver { source: DriverError::OutOfMemory { .. }, .. }) => {
-                assert!(counts.out_of_memory > before.1.out_of_memory, "memory was not refused");
-            }
-            Err(error) => self.refused(step, &error, &fresh),
-        }
-    }
-
-    /// What the step depends on that failed.
-    fn causes(&self, step: &Step) -> Causes {
-        let reads = step.reads.iter().flat_map(|&at| self.nodes[at].causes.clone());
-        self.streams[step.stream].iter().cloned().chain(reads).collect()
-    }
-
-    /// The step was scheduled: if what it depends on failed, or it did, then it fails its stream and what it writes.
-    fn accepted(&mut self, step: &Step, fresh: &[Failure]) {
-        let stream_was_healthy = self.streams[step.stream].is_empty();
-        if stream_was_healthy {
-            self.streams[step.stream] = self.causes(step);
-            self.streams[step.stream].extend_from_slice(fresh);
-        }
-        if let Some((out, elements)) = step.write {
-            self.nodes[out] = Value { elements, causes: self.streams[step.stream].clone() };
-        }
-    }
-
-    /// The step was not scheduled, or it has failed already: what it writes is as it was.
-    fn refused(&mut self, step: &Step, error: &Error, fresh: &[Failure]) {
-        let causes: Causes = self.causes(step).into_iter().chain(fresh.iter().cloned()).collect();
-        let failure = error.failure().unwrap_or_else(|| panic!("nothing was to fail: {error}"));
-        assert!(causes.contains(failure), "{error}: expected one of {causes:?}");
-        if !self.streams[step.stream].is_empty() {
-            return;
-        }
-        // The stream may have failed as well, by waiting for what failed.
-        if let Err(error) = self.stream(step.stream).sync() {
-            let failure = error.failure().unwrap_or_else(|| panic!("nothing was to fail: {error}"));
-            assert!(causes.contains(failure), "{error}: expected one of {causes:?}");
-            self.streams[step.stream] = vec![failure.clone()];
-        }
-    }
-
-    /// Each event is done, or fails for one of the reasons there were.
-    fn check_events(&mut self) {
-        for (event, causes) in self.events.drain(..) {
-            match event.sync() {
-                Ok(()) => assert!(causes.is_empty(), "an event is done that should fail: {causes:?}"),
-                Err(error) => {
-                    let failure = error.failure().unwrap_or_else(|| panic!("{error}"));
-                    assert!(causes.contains(failure), "{error}: expected one of {causes:?}");
-                }
-            }
-            assert!(event.is_done());
-        }
-    }
-
-    /// After faults have ended, streams were reset and nodes without value were written anew, all is well.
-    fn heal_and_check(&mut self, random: &mut Rng) {
-        self.check_events();
-        self.fault.set_active(false);
-        for stream in 0..self.contexts.len() {
-            let healthy = self.streams[stream].is_empty();
-            assert_eq!(self.stream(stream).sync().is_ok(), healthy, "{:?}", self.streams[stream]);
-            self.reset(stream);
-        }
-        for at in 0..NODES {
-            let stream = random.usize(..self.contexts.len());
-            if !self.nodes[at].causes.is_empty() {
-                self.read(stream, at);
-                assert!(self.nodes[at].causes.contains(&self.contexts[0].failure(&self.node(at)).unwrap()));
-                self.write(stream, at, at as i64);
-            }
-            assert_eq!(values(&self.contexts[stream], &self.node(at)), self.nodes[at].elements);
-        }
-        assert!(self.streams.iter().all(Vec::is_empty));
-        self.device.sync().unwrap();
-    }
-
-    /// Everything there is to ask of a lost device.
-    fn check_lost(&self) {
-        let (context, node) = (&self.contexts[0], self.node(0));
-        let error = context.to_host(&node).unwrap_err();
-        let causes = &self.nodes[0].causes;
-        assert!(is_lost(&error) || error.failure().is_some_and(|f| causes.contains(f)), "{error}");
-        for error in [
-            context.from_host(&node, &array(&[1, 2, 3])).unwrap_err(),
-            mixing(context, [&node, &node, &node], [0; 3], 0).unwrap_err(),
-            context.init_from_host(&self::node("late", 3), &array(&[1, 2, 3])).unwrap_err(),
-            context.stream().sync().unwrap_err(),
-            context.stream().reset().unwrap_err(),
-            self.device.new_stream().unwrap_err(),
-        ] {
-            assert!(is_lost(&error), "{error}");
-        }
-        for (event, causes) in &self.events {
-            if let Err(error) = event.sync() {
-                assert!(is_lost(&error) || error.failure().is_some_and(|f| causes.contains(f)), "{error}");
-            }
-            assert!(event.is_done());
-        }
-    }
-
-    /// Drops everything in a random order; nothing is left.
-    fn drop_everything(self, random: &mut Rng) {
-        let mut all = self.held;
-        all.extend(self.contexts.into_iter().map(|context| Box::new(context) as Box<dyn Any>));
-        all.extend(self.events.into_iter().map(|event| Box::new(event) as Box<dyn Any>));
-        random.shuffle(&mut all);
-        drop(all);
-        assert_eq!(self.device.memory().live_bytes, 0);
-        assert_eq!(self.device.driver().used_memory(), 0);
+fn scheduled(transfer: Transfer) -> Result<Option<Done>, Error> {
+    match transfer {
+        Transfer::Scheduled(event) => done(event, ()),
+        Transfer::NothingToDo(reason) => panic!("{reason}"),
     }
 }
 
-/// What a step leaves behind.
-struct Done {
-    event: Option<Event>,
-    held: Box<dyn Any>,
+/// `node += node.merge`.
+fn adding(node: &TensorNode) -> Arc<Code> {
+    let bytes = node.size_bytes().unwrap();
+    let params = vec![memory(node, Access::ReadWrite), Param::MergeBuffer { bytes }];
+    let add = |args: &mut [HostArg<'_>], _: &[i64]| {
+        let merged = read(&args[1]).to_vec();
+        write(&mut args[0]).iter_mut().zip(merged).for_each(|(to, from)| *to = to.wrapping_add(from));
+    };
+    let args = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
+    let call = KernelCall { kernel: 0, args, bindings: vec![] };
+    let module = HostModule::interpreted(vec![body(add)]);
+    many_kernels("add", std::slice::from_ref(node), &[], vec![abi("add", params)], module, vec![call], vec![])
+}
+
+/// After faults have ended, streams were reset and nodes without value were written anew, all is well.
+fn heal_and_check(machine: &mut Machine, random: &mut Rng) {
+    machine.check_events();
+    machine.fault.set_active(false);
+    for stream in 0..machine.contexts.len() {
+        let healthy = machine.streams[stream].is_empty();
+        assert_eq!(machine.stream(stream).sync().is_ok(), healthy, "{:?}", machine.streams[stream]);
+        machine.reset(stream);
+    }
+    for at in 0..NODES {
+        let stream = random.usize(..machine.contexts.len());
+        if !machine.values[at].causes.is_empty() {
+            read_node(machine, stream, at);
+            let failure = machine.contexts[0].failure(&machine.nodes[at]).unwrap();
+            assert!(machine.values[at].causes.contains(&failure), "{failure}");
+            write_node(machine, stream, at, at as i64);
+        }
+        assert_eq!(values(&machine.contexts[stream], &machine.nodes[at]), machine.values[at].elements);
+    }
+    assert!(machine.streams.iter().all(Vec::is_empty));
+    machine.device.sync().unwrap();
+}
+
+/// Everything there is to ask of a lost device.
+fn check_lost(machine: &Machine) {
+    let (context, node) = (&machine.contexts[0], &machine.nodes[0]);
+    let error = context.to_host(node).unwrap_err();
+    let causes = &machine.values[0].causes;
+    assert!(is_lost(&error) || error.failure().is_some_and(|f| causes.contains(f)), "{error}");
+    for error in [
+        context.from_host(node, &array(&[1, 2, 3])).unwrap_err(),
+        mixing(context, [node, node, node], [0; 3], 0).unwrap_err(),
+        context.init_from_host(&self::node("late", 3), &array(&[1, 2, 3])).unwrap_err(),
+        context.stream().sync().unwrap_err(),
+        context.stream().reset().unwrap_err(),
+        machine.device.new_stream().unwrap_err(),
+    ] {
+        assert!(is_lost(&error), "{error}");
+    }
+    for (event, causes) in &machine.events {
+        if let Err(error) = event.sync() {
+            assert!(is_lost(&error) || error.failure().is_some_and(|f| causes.contains(f)), "{error}");
+        }
+        assert!(event.is_done());
+    }
+}
+
+/// What is taken from a lost device has its value or fails, and so does the stream that took it; nothing else does.
+fn take_from_lost(machine: &mut Machine, lost: &Machine) {
+    machine.fault.set_active(false);
+    let taker = machine.contexts[0].on_stream(&machine.device.new_stream().unwrap()).unwrap();
+    for at in 0..NODES {
+        let node = &machine.nodes[at];
+        let fair = |error: &Error| {
+            let failure = error.failure();
+            is_lost(error) || failure.is_some_and(|failure| lost.values[at].causes.contains(failure))
+        };
+        let taken = |context: &Context| {
+            let _ = context.device_to_device(node, MergeBufferUse::No, &lost.contexts[0])?;
+            context.to_host(node)
+        };
+        if let Err(error) = taken(&taker) {
+            assert!(fair(&error), "{error}");
+        }
+        taker.stream().reset().unwrap();
+        write_node(machine, 0, at, 3);
+        if !machine.streams[0].is_empty() {
+            machine.reset(0);
+            write_node(machine, 0, at, 3);
+        }
+    }
+    machine.fault.set_active(true);
 }
 
 fn is_lost(error: &Error) -> bool {

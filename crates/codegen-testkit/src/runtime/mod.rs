@@ -14,6 +14,7 @@ pub mod hand_made; // nodes and code to test with
 mod hostile; // random programs where things go wrong
 mod linking; // what is checked, and how it is said
 mod memory; // what is allocated, and what is in it
+mod model; // what is known where things go wrong
 mod order; // tasks of streams
 mod programs; // random programs
 
