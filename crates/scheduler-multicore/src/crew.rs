@@ -95,7 +95,7 @@ impl Crew {
 }
 
 /// A kernel being run in parts; `run` runs the iterations from one to before the other.
-struct Job<F> {
+pub(crate) struct Job<F> {
     run: F,
     extent: u64,
     /// Iterations per part.
@@ -118,7 +118,7 @@ struct Outcome {
 }
 
 impl<F: Fn(u64, u64)> Job<F> {
-    fn new(run: F, extent: u64, parts: u64) -> Job<F> {
+    pub(crate) fn new(run: F, extent: u64, parts: u64) -> Job<F> {
         let chunk = extent.div_ceil(parts);
         Job {
             run,
@@ -133,7 +133,7 @@ impl<F: Fn(u64, u64)> Job<F> {
     }
 
     /// Takes and runs parts until none is left.
-    fn help(&self) {
+    pub(crate) fn help(&self) {
         loop {
             // Relaxed: each number is given once, and the job's fields were published with the `Arc`.
             let part = self.next.fetch_add(1, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl<F: Fn(u64, u64)> Job<F> {
     }
 
     /// Helps, then waits for the parts that others have begun.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.help();
         let all_done = || self.done.load(Ordering::Acquire) == self.parts;
         spin_times(SPINS, all_done);

@@ -38,6 +38,8 @@ mod crew; // splitting one kernel over idle threads
 mod event; // flags with waiters
 mod inline; // the scheduler without threads
 mod lane; // what schedulers implement: lanes that take tasks
+#[cfg(all(test, feature = "loom"))]
+mod model; // the protocol under a model checker
 mod multicore; // the scheduler with a worker per stream
 mod pace; // how long kernels take
 mod queue; // bounded hand-over to one consumer at a time

@@ -70,7 +70,7 @@ pub struct Worker {
 
 impl Worker {
     /// Starts the thread of a lane, which has a backlog.
-    fn start(state: Arc<LaneState>) -> Result<Worker, DriverError> {
+    pub(crate) fn start(state: Arc<LaneState>) -> Result<Worker, DriverError> {
         let lane = Arc::clone(&state);
         let work = move || lane.backlog().into_iter().for_each(|backlog| backlog.work(&lane));
         let thread =

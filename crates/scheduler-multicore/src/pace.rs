@@ -1,10 +1,8 @@
 //! How long a kernel takes, as measured in its first runs and now and then afterwards.
 
-use std::time::{Duration, Instant};
-
-use crate::sync::{
-    Ordering,
-    atomic::{AtomicU32, AtomicU64},
+use std::{
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    time::{Duration, Instant},
 };
 
 /// Kernels up to this many nanoseconds are quick: it takes longer until another thread has woken up.
@@ -13,7 +11,8 @@ const QUICK: u64 = 3_000;
 /// So many first runs are measured, and one in as many afterwards, since looking at the clock takes as long as a small kernel.
 const EVERY: u32 = 8;
 
-/// A kernel's running time, estimated. Relaxed throughout: runs that are noted at once may be lost.
+/// A kernel's running time, estimated. Outside of the protocol, so always the standard library's; relaxed throughout, since
+/// nothing follows from it but who runs a task. Runs that are noted at once may be lost.
 #[derive(Debug)]
 pub(crate) struct Pace {
     runs: AtomicU32,
@@ -51,7 +50,7 @@ impl Pace {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

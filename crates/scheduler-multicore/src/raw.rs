@@ -429,6 +429,14 @@ impl Work {
         Ok(Work::Copy(dst, src))
     }
 
+    /// A kernel without memory, which any code is.
+    #[cfg(all(test, feature = "loom"))]
+    pub(crate) fn closure(run: impl Fn() + Send + Sync + 'static) -> Work {
+        let module = HostModule::interpreted(vec![Box::new(tests::Closure(run))]);
+        let bound = Bound::new(module, 0, tests::abi(), Vec::new()).expect("there is no memory to be wrong");
+        Work::Launch(Launch { bound: Arc::new(bound), bindings: SmallVec::new() })
+    }
+
     /// Whether it takes less time than waking a thread. Interpreted code may do anything, so it never counts as quick.
     pub(crate) fn is_quick(&self) -> bool {
         match self {
@@ -520,4 +528,29 @@ fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
     });
     body(scratch.base.as_ptr());
     SCRATCH.set(Some(scratch));
+}
+
+#[cfg(all(test, feature = "loom"))]
+mod tests {
+    use codegen_core::{Cost, KernelAbi, Launch, host::HostArg, host::InterpretedKernel};
+    use tnode::Scalar;
+
+    pub(super) struct Closure<F>(pub(super) F);
+
+    impl<F: Fn() + Send + Sync> InterpretedKernel for Closure<F> {
+        fn run(&self, _: &mut [HostArg<'_>], _: &[i64], _: &mut dyn FnMut(usize, &[Scalar])) {
+            (self.0)();
+        }
+    }
+
+    pub(super) fn abi() -> KernelAbi {
+        KernelAbi {
+            name: "closure".to_owned(),
+            params: vec![],
+            launch: Launch { extent: 1, grain: 1, threads: 1 },
+            scratch_bytes: 0,
+            log: [].into(),
+            cost: Cost::default(),
+        }
+    }
 }
