@@ -46,7 +46,7 @@ impl Pace {
     fn note(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let least = self.least.load(Ordering::Relaxed);
-        self.least.store(took.min(least.saturating_add(least / 8 + 1)), Ordering::Relaxed);
+        self.least.store(took.min(least.saturating_add(least / 4 + 16)), Ordering::Relaxed);
     }
 }
 

@@ -4,6 +4,7 @@
 //! What runs is the crate's own code; only the module `sync` is another. A lost wake-up shows as a deadlock, which loom reports;
 //! a missing happens-before as a stale value of a relaxed counter. So nothing here closes a queue to get a thread out of its
 //! sleep, unless closing is what is tested. `src/README.md` says which test goes red when which line is left out.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod crew;
 mod lane;

@@ -1,0 +1,83 @@
+//! A million tasks leave nothing behind. One test, since it counts for the whole process.
+#![allow(unsafe_code, reason = "wraps the system's allocator to count")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod support;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    slice::from_ref,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use codegen_core::Access;
+use device_runtime::Routine;
+use scheduler_multicore::{Config, Cpu};
+use support::*;
+
+struct Counting;
+
+/// Bytes that are allocated now.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, base: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`, and `base` is the system's.
+        unsafe { System.dealloc(base, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const STREAMS: usize = 8;
+
+/// Four tasks belong to a run: a kernel and its event, and two more events.
+const RUNS: usize = 1_000_000 / 4 / STREAMS;
+
+/// Schedules runs of all routines in turn, by two threads, and waits for them.
+fn run(routines: &[Routine], times: usize) {
+    thread::scope(|scope| {
+        for half in routines.chunks(STREAMS / 2) {
+            scope.spawn(move || {
+                for routine in (0..times).flat_map(|_| half) {
+                    drop(routine.run(&[]).unwrap());
+                    (0..2).for_each(|_| drop(routine.context().stream().all_work().unwrap()));
+                }
+            });
+        }
+    });
+    routines.iter().for_each(|routine| routine.context().stream().sync().unwrap());
+}
+
+#[test]
+fn a_million_tasks_through_eight_streams_leave_nothing_behind() {
+    let device = device(Cpu::multicore(Config { threads: 2, queue_capacity: 64, ..Config::default() }));
+    let nodes: Vec<_> = (0..STREAMS).map(|i| node(&format!("x{i}"), 1)).collect();
+    let routines: Vec<_> = nodes
+        .iter()
+        .map(|x| {
+            let code = code("count", &[(x, Access::ReadWrite)], &[], |args, _| write(&mut args[0])[0] += 1);
+            context(&device).init_from_host(x, &array(&[0])).unwrap().link(&code, from_ref(x)).unwrap()
+        })
+        .collect();
+    // Queues, tables and thread-locals grow to what they need.
+    run(&routines, RUNS / 10);
+    let before = LIVE.load(Ordering::Relaxed);
+    run(&routines, RUNS - RUNS / 10);
+    let grown = LIVE.load(Ordering::Relaxed).saturating_sub(before);
+    // Queues may still find a new greatest length; if each task left a byte, it would be 900 000.
+    assert!(grown < 100_000, "{grown} bytes more than after the first tenth");
+    for (node, routine) in nodes.iter().zip(&routines) {
+        assert_eq!(values(routine.context(), node), [RUNS as i64]);
+    }
+}
