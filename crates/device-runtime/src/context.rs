@@ -202,16 +202,17 @@ impl Context {
         self.0.merge_node.as_ref()
     }
 
-    /// The scheduled uses of a node's memory that are not done, by any stream of any device.
+    /// The scheduled uses of a node's memory that are not done, by any stream of any device. `None` also inside a task, while
+    /// another use is being handed over.
     pub fn pending(&self, node: &TensorNode) -> Option<PendingUse> {
         let buffer = self.get(node)?;
-        Some(lock(&buffer.hazards).pending(&Event::poll))
+        Some(buffer.table().ok()?.pending(&Event::poll))
     }
 
     /// Why the node has no value, as far as that is known by now: its last writer failed. `None` also for nodes without memory here.
     pub fn failure(&self, node: &TensorNode) -> Option<Failure> {
         let buffer = self.get(node)?;
-        lock(&buffer.hazards).failure(&Event::poll)
+        buffer.table().ok()?.failure(&Event::poll)
     }
 
     /// Takes a node's value away, for a cause outside of the device: whoever reads the node gets the failure, until it is written
@@ -219,10 +220,12 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A node that is not in the context.
+    /// A node that is not in the context; [`crate::DriverError::SelfWait`] inside a task, while a use of the node is being handed
+    /// over.
     pub fn poison(&self, node: &TensorNode, failure: &Failure) -> Result<(), Error> {
         let buffer = self.buffer(node, "poison")?;
-        lock(&buffer.hazards).poison(failure);
+        let mut table = buffer.table().map_err(Error::driver(|| format!("poisoning `{}`", node.name())))?;
+        table.poison(failure);
         Ok(())
     }
 
@@ -240,7 +243,9 @@ impl Context {
         let made = if buffer.read_only { ", the host's array itself" } else { "" };
         text += &format!("{} bytes at {} of {}{made}\n", buffer.bytes, buffer.location, buffer.device.name());
         text += &lock(&buffer.sharers).explain(&buffer.device.name());
-        let mut hazards = lock(&buffer.hazards);
+        let Ok(mut hazards) = buffer.table() else {
+            return text + "a use of it is being handed over\n";
+        };
         if let Some(failure) = hazards.failure(&Event::poll) {
             text += &format!("without value: {failure}\n");
         }

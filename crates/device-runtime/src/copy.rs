@@ -15,7 +15,7 @@ use crate::{
     frontier::Ran,
     hazard::writes,
     merge::Landing,
-    pool::{Buffer, lock},
+    pool::Buffer,
     routine::{Calls, Routine, RoutineInner},
     submit::{Task, Use, in_order, submit},
     transfer::{NO_ELEMENTS, Transfer},
@@ -57,7 +57,7 @@ impl Context {
             MergeBufferUse::No => self.copy_node(node, source),
             MergeBufferUse::Copy => {
                 let from = self.source(node, source)?;
-                self.copy_merge(&mut lock(self.stream().landing()), node, source, &from)
+                self.copy_merge(&mut *self.stream().landing()?, node, source, &from)
             }
             MergeBufferUse::StreamingFor(routine, bindings) => {
                 let from = self.source(node, source)?;
@@ -196,7 +196,7 @@ impl Context {
             return routine.run_merging(from, at, bindings);
         }
         self.stream().device().count_copied_merge();
-        let mut landing = lock(self.stream().landing());
+        let mut landing = self.stream().landing()?;
         let _ = self.copy_merge(&mut landing, node, source, from)?;
         routine.run_landed(&landing, bindings)
     }

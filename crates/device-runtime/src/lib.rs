@@ -37,6 +37,8 @@
 //! * An event can be awaited only after it is recorded, so waits cannot form a cycle.
 //! * Dropping handles never frees memory in use, frees everything exactly once, and waits for nothing, but for the last
 //!   handle of a stream (contexts and routines hold one), which waits for the stream's pending tasks.
+//! * A thread that runs a task never waits: what would make it wait is [`DriverError::SelfWait`] there. So tasks that use the
+//!   runtime and threads that hand tasks over do not wait for each other.
 //! * No function panics on any input.
 #![deny(unsafe_code)]
 
@@ -55,6 +57,7 @@ mod event; // a point in a stream
 mod frontier; // which routine was linked after which
 mod hazard; // who must wait for whom
 mod host; // host arrays in step with devices
+mod inside; // which threads are inside a task
 mod link; // code + context -> routine
 mod merge; // merge buffers, and routines that read them
 mod order; // classes of waits, which tests can leave out
@@ -81,6 +84,7 @@ pub use crate::fault::{FaultCounts, FaultDevice, FaultPlan};
 pub use crate::frontier::Dependency;
 pub use crate::hazard::{Hazard, PendingUse};
 pub use crate::host::{Host, HostOptions, Prepare};
+pub use crate::inside::run_task;
 pub use crate::null::NullDevice;
 pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
 pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};

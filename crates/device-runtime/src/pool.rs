@@ -16,6 +16,7 @@ use crate::{
     driver::{Location, PoolHandle, PoolId},
     error::{DriverError, Error},
     hazard::Hazards,
+    inside::lock_unless_inside,
     plan::plan_pool_segments,
     report::PoolItem,
     sharing::Sharers,
@@ -116,6 +117,15 @@ impl Buffer {
     /// The name in messages.
     pub(crate) fn name(&self) -> String {
         self.holder.name()
+    }
+
+    /// The table of its uses.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::SelfWait`] inside a task, while a use is being handed over.
+    pub(crate) fn table(&self) -> Result<MutexGuard<'_, Hazards>, DriverError> {
+        lock_unless_inside(&self.hazards, || self.device.name())
     }
 
     /// The key by which locks are taken in order.

@@ -13,7 +13,7 @@ use crate::{
     event::Event,
     frontier::{Dependency, Ran},
     merge::{Landing, Merging},
-    pool::{Buffer, Pool, lock},
+    pool::{Buffer, Pool},
     stream::Stream,
     submit::{Call, Task, Use, in_order, submit},
     transfer::Transfer,
@@ -102,7 +102,7 @@ impl Routine {
         self.check_bindings(bindings)?;
         match &self.0.calls {
             Calls::Fixed(calls) => self.submit(&self.0.uses, calls, bindings),
-            Calls::Merging(_) => self.run_landed(&lock(self.0.context.stream().landing()), bindings),
+            Calls::Merging(_) => self.run_landed(&*self.0.context.stream().landing()?, bindings),
             Calls::Transfer { node, source, into_merge_buffer } => {
                 let mode = if *into_merge_buffer { MergeBufferUse::Copy } else { MergeBufferUse::No };
                 let transfer = self.0.context.device_to_device(node, mode, source)?;

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
 };
 
 use tnode::TensorNode;
@@ -12,8 +12,8 @@ use crate::{
     driver::{After, HostTask, StreamHandle},
     error::{DriverError, Error},
     event::Event,
+    inside::lock_unless_inside,
     merge::Landing,
-    pool::lock,
 };
 
 /// A stream's number within its device; never reused.
@@ -71,8 +71,9 @@ impl Stream {
     }
 
     /// What is known of the merge buffer; locked before any hazards.
-    pub(crate) fn landing(&self) -> &Mutex<Landing> {
-        &self.0.landing
+    pub(crate) fn landing(&self) -> Result<MutexGuard<'_, Landing>, Error> {
+        lock_unless_inside(&self.0.landing, || self.name())
+            .map_err(Error::driver(|| format!("using the merge buffer of {}", self.name())))
     }
 
     /// The device it runs on.
@@ -90,14 +91,16 @@ impl Stream {
         format!("{}:{}", self.0.device.name(), self.0.id.0)
     }
 
-    /// The node whose copy was last scheduled into the stream's merge buffer.
+    /// The node whose copy was last scheduled into the stream's merge buffer. `None` also inside a task, while a merge is being
+    /// handed over.
     pub fn merge_buffer_node(&self) -> Option<TensorNode> {
-        lock(&self.0.landing).holds().cloned()
+        self.landing().ok()?.holds().cloned()
     }
 
     /// Bytes of the stream's merge buffer: it is made by the first transfer, grows with the largest and is reused by the others.
+    /// 0 also inside a task, while a merge is being handed over.
     pub fn merge_buffer_bytes(&self) -> usize {
-        lock(&self.0.landing).capacity()
+        self.landing().map_or(0, |landing| landing.capacity())
     }
 
     /// An event that is done when everything scheduled on the stream so far is done.

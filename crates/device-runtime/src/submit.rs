@@ -17,7 +17,7 @@ use crate::{
     event::Event,
     hazard::{Hazard, Hazards, Wait, Waits, failure_of},
     order::{Scope, kept},
-    pool::{Buffer, lock},
+    pool::Buffer,
     stream::Stream,
 };
 
@@ -85,7 +85,7 @@ pub(crate) fn submit(
     task: &Task<'_>,
 ) -> Result<Event, Error> {
     loop {
-        let mut tables: Tables<'_> = uses.iter().map(|used| lock(&used.buffer.hazards)).collect();
+        let mut tables = tables(uses).map_err(Error::driver(&name))?;
         let waits = waits(stream, uses, &mut tables)?;
         let Some(stranger) = enqueue(stream, &waits).map_err(Error::driver(&name))? else {
             return hand_over_between(stream, uses, &mut tables, name, task);
@@ -94,6 +94,11 @@ pub(crate) fn submit(
         drop(tables);
         wait_here(stranger).map_err(Error::driver(&name))?;
     }
+}
+
+/// The tables of everything that is used.
+fn tables<'a>(uses: &'a [Use]) -> Result<Tables<'a>, DriverError> {
+    uses.iter().map(|used| used.buffer.table()).collect()
 }
 
 /// The events that the task waits for.

@@ -208,7 +208,7 @@ impl Context {
 
 /// Why a copy from a node failed: because the node has no value, or because the stream stopped for another reason.
 fn cause(buffer: &Buffer, error: Error) -> Error {
-    match lock(&buffer.hazards).failure(&Event::poll) {
+    match buffer.table().ok().and_then(|mut table| table.failure(&Event::poll)) {
         Some(failure) => Error::Poisoned { node: buffer.name(), failure },
         None => error,
     }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use device_runtime::{DriverError, Failure, StreamStrategy};
+use device_runtime::{DriverError, Failure, StreamStrategy, run_task};
 
 use crate::{
     backlog::Backlog,
@@ -167,7 +167,7 @@ pub(crate) fn is_in_task() -> bool {
 /// Runs `body` as a task of a lane.
 pub(crate) fn enter<R>(lane: Option<LaneId>, body: impl FnOnce() -> R) -> R {
     let _restore = Restore(CURRENT.with(|current| current.replace(lane)));
-    body()
+    run_task(body)
 }
 
 /// Puts the thread's former lane back.

@@ -178,3 +178,53 @@ fn a_task_may_end_another_stream_that_waits_for_it() {
         event.sync().unwrap();
     });
 }
+
+/// The thread that hands a task over holds the table of the task's memory, and on an inline device it runs the task, too.
+#[test]
+fn an_inline_task_cannot_use_what_it_was_given() {
+    within_reason(|| {
+        let device = device(Cpu::inline(Config::default()));
+        let (x, own): (_, Later<Context>) = (node("x", 1), Later::default());
+        let (y, seen) = (x.clone(), Arc::clone(&own));
+        let code = code("task", &[(&x, Access::ReadWrite)], &[], move |_, _| {
+            let context = take(&seen);
+            assert!(is_self_wait(&context.to_host(&y).unwrap_err()));
+            assert_eq!((context.pending(&y), context.failure(&y)), (None, None));
+            assert!(context.explain(&y).ends_with("a use of it is being handed over\n"));
+        });
+        let context = context(&device).init_from_host(&x, &array(&[7])).unwrap();
+        *own.lock().unwrap() = Some(context.clone());
+        let routine = context.link(&code, from_ref(&x)).unwrap();
+        routine.run(&[]).unwrap().sync().unwrap();
+        assert_eq!(values(&context, &x), [7]);
+        own.lock().unwrap().take();
+    });
+}
+
+/// A producer that waits for room holds the table of its task's memory, which the task that it waits for wants to use.
+#[test]
+fn a_task_does_not_wait_for_the_producer_that_waits_for_it() {
+    within_reason(|| {
+        let device = device(Cpu::multicore(Config { queue_capacity: 1, threads: 2, ..Config::default() }));
+        let (x, own): (_, Later<Context>) = (node("x", 1), Later::default());
+        let (y, seen, started) = (x.clone(), Arc::clone(&own), Arc::new(Barrier::new(2)));
+        let gate = Arc::clone(&started);
+        let first = Mutex::new(true);
+        let code = code("task", &[(&x, Access::ReadWrite)], &[], move |_, _| {
+            if std::mem::take(&mut *first.lock().unwrap()) {
+                gate.wait();
+                // By now the producer sleeps, with the table of `x`.
+                thread::sleep(Duration::from_millis(50));
+                assert!(is_self_wait(&take(&seen).to_host(&y).unwrap_err()));
+            }
+        });
+        let context = context(&device).init_from_host(&x, &array(&[7])).unwrap();
+        *own.lock().unwrap() = Some(context.clone());
+        let routine = context.link(&code, from_ref(&x)).unwrap();
+        drop(routine.run(&[]).unwrap());
+        started.wait();
+        (0..10).for_each(|_| drop(routine.run(&[]).unwrap()));
+        assert_eq!(values(&context, &x), [7]);
+        own.lock().unwrap().take();
+    });
+}
