@@ -89,6 +89,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
         Stage::new("main job", 5, "cargo run --quiet --release -p arrayjit --example digits"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
+        Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
         Stage::new("tests", 12, "cargo test --workspace").env(gpu.iter().cloned()),
     ]
 }

@@ -40,6 +40,7 @@ use crate::{
 pub(crate) const ALIGNMENT: usize = 64;
 
 /// From this size on, memory comes from the system by whole huge pages.
+#[cfg(all(target_os = "linux", not(miri)))]
 const HUGE_PAGE: usize = 2 << 20;
 
 /// So many bytes are copied or filled in less time than waking a thread takes.
@@ -136,7 +137,7 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn allocate(bytes: usize) -> Option<NonNull<u8>> {
     if bytes < HUGE_PAGE {
         return allocate_small(bytes);
@@ -153,7 +154,7 @@ fn allocate(bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(base.cast())
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn release(base: NonNull<u8>, bytes: usize) {
     if bytes < HUGE_PAGE {
         return release_small(base, bytes);
@@ -162,7 +163,7 @@ fn release(base: NonNull<u8>, bytes: usize) {
     unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 use {allocate_small as allocate, release_small as release};
 
 fn allocate_small(bytes: usize) -> Option<NonNull<u8>> {
