@@ -100,7 +100,7 @@ fn softmax_row(row: &[f64]) -> Vec<f64> {
 /// One training step of the digits example on random images.
 fn digits_step() -> Case {
     const TRAIN: usize = 1438;
-    let declared = network::declarations(TRAIN, 1);
+    let declared = network::declarations(TRAIN, 1, network::BATCH);
     let nodes = declared.into_iter().map(|(name, dims, dtype)| {
         let init = match name {
             "x" | "label" | "w1" | "w2" => Some(Init::Random),

@@ -1,21 +1,25 @@
 //! Trains a 64–128–10 network on 1,797 handwritten digits: forward, backward and update are one compiled routine.
 //!
 //! `cargo run --release -p arrayjit --example digits -- --backend multicore --epochs 40 --seed 5`
+//!
+//! With `--streams 4` it is divided: each stream computes the gradient of a part of the mini-batch.
 #![allow(clippy::print_stdout, reason = "an example talks on standard output")]
 
 mod data;
 mod network;
 mod state;
+mod streams;
 mod train;
 
 use std::{path::PathBuf, time::Instant};
 
 use anyhow::Result;
-use arrayjit::{Backend, Settings};
+use arrayjit::{Backend, Settings, trace::TraceFile};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use state::Network;
+use streams::SharedTraining;
 use train::Training;
 
 #[derive(Parser)]
@@ -30,6 +34,12 @@ struct Cli {
     /// Seed of the split, the initial weights and the order of batches
     #[arg(long, default_value_t = 5)]
     seed: u64,
+    /// Divides every mini-batch over so many streams
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=network::BATCH as i64))]
+    streams: Option<u16>,
+    /// Writes a timeline to this file, for <https://ui.perfetto.dev> or chrome://tracing
+    #[arg(long)]
+    trace: Option<PathBuf>,
     /// The data file
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"))]
     data: PathBuf,
@@ -37,14 +47,21 @@ struct Cli {
 
 fn main() -> Result<()> {
     let cli = Cli::parse_from(std::env::args().filter(|arg| !Settings::is_argument(arg)));
+    let trace = cli.trace.as_deref().map(TraceFile::create).transpose()?;
+    trace.iter().try_for_each(TraceFile::install)?;
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(cli.seed);
     let (train, test) = data::split(&data::load(&cli.data)?, &mut rng);
     println!("seed {}: {} images to train on, {} to test with", cli.seed, train.count(), test.count());
 
     let backend = Backend::open(&cli.backend)?;
-    let network = Network::new(train.count(), test.count())?;
-    let training = Training::prepare(&backend, &network, &train, &test, &mut rng)?;
+    let streams = cli.streams.map(usize::from);
+    let rows = streams.map_or(network::BATCH, streams::rows);
+    let network = Network::with_rows(train.count(), test.count(), rows)?;
+    let training = match streams {
+        None => Trainer::OneStream(Training::prepare(&backend, &network, &train, &test, &mut rng)?),
+        Some(n) => Trainer::Streams(SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, n)?),
+    };
     println!(
         "{}: compiled and linked {:.0} ms after the start",
         backend.name(),
@@ -55,11 +72,41 @@ fn main() -> Result<()> {
     let correct = training.correct()?;
     println!("{:.2} s in all", start.elapsed().as_secs_f64());
     println!("test accuracy: {:.3}", correct / test.count() as f64);
+    trace.map_or(Ok(()), TraceFile::finish)?;
     Ok(())
 }
 
+/// Training on one stream or on several.
+enum Trainer<'n> {
+    OneStream(Training<'n>),
+    Streams(SharedTraining<'n>),
+}
+
+impl Trainer<'_> {
+    fn batches(&self) -> i64 {
+        match self {
+            Trainer::OneStream(training) => training.batches(),
+            Trainer::Streams(training) => training.batches(),
+        }
+    }
+
+    fn epoch(&self, order: &[i64]) -> Result<f64> {
+        match self {
+            Trainer::OneStream(training) => training.epoch(order),
+            Trainer::Streams(training) => training.epoch(order),
+        }
+    }
+
+    fn correct(&self) -> Result<f64> {
+        match self {
+            Trainer::OneStream(training) => training.correct(),
+            Trainer::Streams(training) => training.correct(),
+        }
+    }
+}
+
 /// Runs every batch of every epoch in a fresh random order; the loss is read once per epoch.
-fn train_epochs(epochs: u32, training: &Training, rng: &mut fastrand::Rng) -> Result<()> {
+fn train_epochs(epochs: u32, training: &Trainer<'_>, rng: &mut fastrand::Rng) -> Result<()> {
     let mut order: Vec<i64> = (0..training.batches()).collect();
     let bar = ProgressBar::new(u64::from(epochs)).with_style(
         ProgressStyle::with_template("{bar:40} epoch {pos}/{len}, loss {msg}")

@@ -47,8 +47,9 @@ u2[k]    := 0.9 * u2[k] + db2[k]
 b2[k]    -= 0.1 * u2[k]
 ";
 
-/// Name, dimensions and element type of every node of both texts, for so many training and test images.
-pub(crate) fn declarations(train: usize, test: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
+/// Name, dimensions and element type of every node of both texts, for so many training and test images and so many rows of a
+/// mini-batch at a time.
+pub(crate) fn declarations(train: usize, test: usize, rows: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
     let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);
     vec![
         float("x", &[train, PIXELS]),
@@ -62,18 +63,18 @@ pub(crate) fn declarations(train: usize, test: usize) -> Vec<(&'static str, Vec<
         float("v2", &[HIDDEN, CLASSES]),
         float("u2", &[CLASSES]),
         float("loss", &[]),
-        float("h", &[BATCH, HIDDEN]),
-        float("a", &[BATCH, HIDDEN]),
-        float("z", &[BATCH, CLASSES]),
-        float("y", &[BATCH, CLASSES]),
-        float("top", &[BATCH]),
-        float("e", &[BATCH, CLASSES]),
-        float("sum", &[BATCH]),
-        float("dy", &[BATCH, CLASSES]),
+        float("h", &[rows, HIDDEN]),
+        float("a", &[rows, HIDDEN]),
+        float("z", &[rows, CLASSES]),
+        float("y", &[rows, CLASSES]),
+        float("top", &[rows]),
+        float("e", &[rows, CLASSES]),
+        float("sum", &[rows]),
+        float("dy", &[rows, CLASSES]),
         float("dw2", &[HIDDEN, CLASSES]),
         float("db2", &[CLASSES]),
-        float("da", &[BATCH, HIDDEN]),
-        float("dh", &[BATCH, HIDDEN]),
+        float("da", &[rows, HIDDEN]),
+        float("dh", &[rows, HIDDEN]),
         float("dw1", &[PIXELS, HIDDEN]),
         float("db1", &[HIDDEN]),
         float("tx", &[test, PIXELS]),

@@ -2,7 +2,7 @@
 
 use arrayjit::{HostArray, TensorNode, TensorNodeError};
 
-use crate::network::declarations;
+use crate::network::{BATCH, declarations};
 
 /// Counts the test images whose label has the greatest score.
 pub(crate) const EVALUATE: &str = "
@@ -20,16 +20,27 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes the nodes for so many training and test images.
+    /// Makes the nodes for so many training and test images, and whole mini-batches.
     ///
     /// # Errors
     ///
     /// None for these dimensions; the builder's otherwise.
     pub(crate) fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
+        Network::with_rows(train, test, BATCH)
+    }
+
+    /// Makes the nodes for so many training and test images, and so many rows of a mini-batch at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Network::new`].
+    pub(crate) fn with_rows(train: usize, test: usize, rows: usize) -> Result<Network, TensorNodeError> {
         let build = |(name, dims, dtype): (&str, Vec<usize>, _)| {
             TensorNode::builder(name).dims(dims).dtype(dtype).build()
         };
-        Ok(Network { nodes: declarations(train, test).into_iter().map(build).collect::<Result<_, _>>()? })
+        Ok(Network {
+            nodes: declarations(train, test, rows).into_iter().map(build).collect::<Result<_, _>>()?,
+        })
     }
 
     /// All nodes, for the compiler to find the ones a text names.

@@ -1,0 +1,152 @@
+//! Training on several streams: each computes gradients of its share of the data, and one step follows from their sum.
+
+use std::{borrow::Borrow, num::NonZero};
+
+use device_runtime::{Context, Error};
+use lowered_ir::ir::Symbol;
+use tnode::TensorNode;
+
+use super::{
+    error::ParallelError,
+    round_robin::round_robin,
+    spread::broadcast,
+    tree_sum::{MergeBy, TreeSum},
+};
+use crate::{backend::Backend, compile::Compiled, routine::Routine};
+
+/// What is done on the streams, and with which nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct DataParallelJob<'a> {
+    /// Computes gradients from parameters and data; runs on every stream. Its static symbols choose the data of a call.
+    pub gradient: &'a Compiled,
+    /// Computes new parameters from summed gradients; runs on stream 0, and has no static symbols.
+    pub update: &'a Compiled,
+    /// What `gradient` writes and `update` needs the sum of: gradients, and the loss if it is to be known.
+    pub summed: &'a [TensorNode],
+    /// What `update` writes and `gradient` reads.
+    pub parameters: &'a [TensorNode],
+    /// How parts get to where they are summed.
+    pub merge_by: MergeBy,
+}
+
+/// A job linked for several streams, of one device or several.
+///
+/// It works in rounds, in each of which every stream makes one call of the gradient; then the gradients of those
+/// streams are summed on stream 0 by the tree of [`merge_tree`](super::merge_tree()), stream 0 updates the parameters, and all others get
+/// copies. In the last round fewer streams may take part: only what they computed is summed then.
+///
+/// Every number that comes out depends on the number of streams, and on no other circumstance. Nothing waits on the caller's thread:
+/// rounds are tasks that events order, so streams are busy while the next rounds are being scheduled. (The one exception are
+/// devices that do not reach each other's memory: values pass through the host then.)
+///
+/// ```
+/// use arrayjit::{Backend, HostArray, TensorNode};
+/// use arrayjit::parallel::{DataParallel, DataParallelJob, MergeBy, replicate};
+///
+/// // The mean of ten numbers by gradient descent, in rounds of three streams.
+/// let x = TensorNode::builder("x").dims([10]).build()?;
+/// let mean = TensorNode::builder("mean").dims([]).build()?;
+/// let slope = TensorNode::builder("slope").dims([]).build()?;
+/// let backend = Backend::open("multicore")?;
+/// let gradient = backend.compile("slope := mean - x[@i]", [&x, &mean, &slope])?;
+/// let update = backend.compile("mean -= 0.05 * slope", [&mean, &slope])?;
+///
+/// let values: Vec<f32> = (1..=10).map(|i| i as f32).collect();
+/// let first = backend
+///     .context()?
+///     .init_from_host(&x, &HostArray::from_slice(&values, [10])?)?
+///     .init_from_host(&mean, &HostArray::from_slice(&[0f32], [])?)?;
+/// let streams = [backend.new_stream()?, backend.new_stream()?];
+/// let others = replicate(&first, &[mean.clone()], &streams)?;
+/// let job = DataParallelJob {
+///     gradient: &gradient,
+///     update: &update,
+///     summed: &[slope],
+///     parameters: &[mean.clone()],
+///     merge_by: MergeBy::Streaming,
+/// };
+/// let descent = DataParallel::link(&backend, &job, &[&[first][..], &others].concat())?;
+/// for _ in 0..20 {
+///     descent.run(descent.all_bindings())?;
+/// }
+/// let found = descent.context().to_host(&mean)?.get_f64(&[])?;
+/// assert!((found - 5.5).abs() < 0.5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DataParallel {
+    gradients: Vec<Routine>,
+    contexts: Vec<Context>,
+    sum: TreeSum,
+    update: Routine,
+    parameters: Vec<TensorNode>,
+}
+
+impl DataParallel {
+    /// Links a job for one context per stream. The first has all that `update` needs, each has its own copy of the parameters (see
+    /// [`replicate`](super::replicate())), and the data or a way to share it.
+    ///
+    /// # Errors
+    ///
+    /// No contexts; a node that a context lacks; a node to be summed that two contexts share; what the backend does not do; want of
+    /// memory.
+    pub fn link(
+        backend: &Backend,
+        job: &DataParallelJob<'_>,
+        contexts: &[Context],
+    ) -> Result<DataParallel, ParallelError> {
+        let gradients = contexts.iter().map(|context| job.gradient.link(context));
+        let gradients: Vec<Routine> = gradients.collect::<Result<_, _>>()?;
+        let mut contexts: Vec<Context> = gradients.iter().map(|routine| routine.context().clone()).collect();
+        let first = contexts.first_mut().ok_or(ParallelError::NoContexts)?;
+        let update = job.update.link(first)?;
+        *first = update.context().clone();
+        let sum = TreeSum::link(backend, &contexts, job.summed, job.merge_by)?;
+        Ok(DataParallel { gradients, contexts, sum, update, parameters: job.parameters.to_vec() })
+    }
+
+    /// Schedules a call of the gradient for each item, which are values of its static symbols, in turns: the first on stream 0, the
+    /// next on stream 1, and so on; and after each round a step.
+    ///
+    /// # Errors
+    ///
+    /// Bindings out of range; [`Error::Poisoned`] where something failed before; the device's refusal. Nothing is scheduled
+    /// after the first error.
+    pub fn run<B: Borrow<[i64]>>(&self, calls: impl IntoIterator<Item = B>) -> Result<(), Error> {
+        let Some(streams) = NonZero::new(self.gradients.len()) else { return Ok(()) };
+        let call = |stream: usize, bindings: B| self.gradients[stream].run(bindings.borrow()).map(drop);
+        round_robin(streams, calls, call, |streams| self.step(streams))
+    }
+
+    /// The gradient's static symbols, in the order of the values that [`DataParallel::run`] takes.
+    pub fn bindings(&self) -> &[Symbol] {
+        self.gradients.first().map_or(&[], Routine::bindings)
+    }
+
+    /// Every combination of values of the gradient's static symbols; the first varies slowest.
+    pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
+        self.gradients.first().map(Routine::all_bindings).into_iter().flatten()
+    }
+
+    /// How many streams there are.
+    pub fn streams(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// The context of stream 0, which sees all results.
+    pub fn context(&self) -> &Context {
+        &self.contexts[0]
+    }
+
+    /// The contexts by stream.
+    pub fn contexts(&self) -> &[Context] {
+        &self.contexts
+    }
+
+    /// What ends a round in which the first `streams` took part.
+    fn step(&self, streams: usize) -> Result<(), Error> {
+        self.sum.merge(streams)?;
+        self.update.run(&[])?;
+        broadcast(&self.contexts, &self.parameters)
+    }
+}

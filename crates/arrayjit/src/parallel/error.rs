@@ -1,0 +1,43 @@
+//! Why work was not divided over streams.
+
+use lowered_ir::assign::builder::BuildError;
+
+use crate::error::CompileError;
+
+/// Why a sum over streams, or data-parallel work, was not linked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParallelError {
+    /// There is nobody to do the work.
+    #[error("no contexts: work is divided over one stream at least")]
+    NoContexts,
+    /// A node of which two contexts see the same memory, so that there are no parts to sum.
+    #[error("node `{node}` is one array on {first} and {second}, so it is no sum of parts")]
+    SameMemory {
+        /// The node.
+        node: String,
+        /// One stream.
+        first: String,
+        /// Another.
+        second: String,
+    },
+    /// The device cannot add nodes of this type itself.
+    #[error(
+        "node `{node}`: sums over streams are computed on their device, but {backend} leaves this one to a fallback"
+    )]
+    Fallback {
+        /// The node.
+        node: String,
+        /// The backend.
+        backend: String,
+    },
+    /// The sizes of a node are not settled.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The routine that adds does not compile.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// What the runtime refuses, such as a node that a context lacks.
+    #[error(transparent)]
+    Run(#[from] device_runtime::Error),
+}

@@ -1,0 +1,130 @@
+//! Nodes that are sums of parts, one part on each stream.
+//!
+//! For each node and each stream that adds there is a routine `g += g.merge`; a merge is a transfer into the merge buffer of that
+//! stream and a run of the routine. Everything is a task of some stream, ordered by events: nothing here waits.
+
+use device_runtime::{Context, Error, MergeBufferUse};
+use lowered_ir::{
+    assign::{
+        AccumOp, Assignments, Operand, Rhs,
+        builder::{self, BuildError},
+    },
+    indexing::{Projections, identity_projections},
+};
+use tnode::TensorNode;
+
+use super::{
+    error::ParallelError,
+    merge_tree::{Merge, merge_tree},
+};
+use crate::backend::Backend;
+
+/// How a part gets to the stream that adds it. The sum has the same bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MergeBy {
+    /// It is copied into the merge buffer. Its stream may overwrite it as soon as that is done.
+    Copy,
+    /// It is read where it is, and not overwritten meanwhile. Where the device does not reach it, it is copied.
+    #[default]
+    Streaming,
+}
+
+/// Sums that are linked for the contexts of several streams.
+#[derive(Clone, Debug)]
+pub(super) struct TreeSum {
+    contexts: Vec<Context>,
+    terms: Vec<Term>,
+    by: MergeBy,
+}
+
+/// A node with the routines that add to it, by stream.
+#[derive(Clone, Debug)]
+struct Term {
+    node: TensorNode,
+    merging: Vec<device_runtime::Routine>,
+}
+
+impl TreeSum {
+    /// Compiles and links what merges the parts of the nodes, one in each of the contexts.
+    ///
+    /// # Errors
+    ///
+    /// A node that a context lacks, or that two of them share; what the backend does not do.
+    pub(super) fn link(
+        backend: &Backend,
+        contexts: &[Context],
+        nodes: &[TensorNode],
+        by: MergeBy,
+    ) -> Result<TreeSum, ParallelError> {
+        let terms = nodes.iter().map(|node| Term::link(backend, contexts, node));
+        Ok(TreeSum { contexts: contexts.to_vec(), terms: terms.collect::<Result<_, _>>()?, by })
+    }
+
+    /// Schedules the sums of the parts on the first `streams` streams; they end up on stream 0. The other streams of these hold
+    /// partial sums afterwards.
+    ///
+    /// # Errors
+    ///
+    /// A part without value; the device's refusal.
+    pub(super) fn merge(&self, streams: usize) -> Result<(), Error> {
+        for merge in merge_tree(streams.min(self.contexts.len())) {
+            self.terms.iter().try_for_each(|term| self.merge_part(term, merge))?;
+        }
+        Ok(())
+    }
+
+    fn merge_part(&self, term: &Term, Merge { from, to }: Merge) -> Result<(), Error> {
+        let (source, target, routine) = (&self.contexts[from], &self.contexts[to], &term.merging[to]);
+        let how = match self.by {
+            MergeBy::Copy => MergeBufferUse::Copy,
+            MergeBy::Streaming => MergeBufferUse::StreamingFor(routine, &[]),
+        };
+        let _ = target.device_to_device(&term.node, how, source)?;
+        match self.by {
+            MergeBy::Copy => routine.run(&[]).map(drop),
+            MergeBy::Streaming => Ok(()),
+        }
+    }
+}
+
+impl Term {
+    fn link(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<Term, ParallelError> {
+        check_apart(contexts, node)?;
+        let code = backend.compile_assignments(&merging(node)?)?;
+        // The upper half of the streams never adds.
+        let adding = contexts.iter().take(contexts.len().div_ceil(2));
+        let link = |context: &Context| {
+            code.link(context)?.whole().cloned().ok_or_else(|| ParallelError::Fallback {
+                node: node.name(),
+                backend: backend.name().to_owned(),
+            })
+        };
+        Ok(Term { node: node.clone(), merging: adding.map(link).collect::<Result<_, _>>()? })
+    }
+}
+
+/// `node += node.merge`.
+fn merging(node: &TensorNode) -> Result<Assignments, ParallelError> {
+    let dims = node.dims_without_padding().map_err(BuildError::from)?;
+    let whole = (dims.clone(), identity_projections(&dims));
+    let projections = Projections::new(&dims, whole.clone(), vec![whole], "merge");
+    let projections = projections.map_err(|source| BuildError::Index { node: node.name(), source })?;
+    let part = Rhs::Copy(Operand::MergeBuffer(node.clone()));
+    let assignments = builder::accumulate(false, AccumOp::Add, node, part, projections);
+    Ok(assignments.named(format!("merging {}", node.name())))
+}
+
+/// An error if two contexts see one and the same memory of the node.
+fn check_apart(contexts: &[Context], node: &TensorNode) -> Result<(), ParallelError> {
+    let place =
+        |context: &Context| context.location(node).map(|at| (context.stream().device().device_id(), at));
+    for (at, context) in contexts.iter().enumerate() {
+        let same =
+            contexts[..at].iter().find(|other| place(other).is_some() && place(other) == place(context));
+        if let Some(first) = same {
+            let (first, second) = (first.stream().name(), context.stream().name());
+            return Err(ParallelError::SameMemory { node: node.name(), first, second });
+        }
+    }
+    Ok(())
+}
