@@ -37,7 +37,7 @@ struct Cli {
     /// Divides every mini-batch over so many streams
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=network::BATCH as i64))]
     streams: Option<u16>,
-    /// Writes a timeline to this file, for <https://ui.perfetto.dev> or chrome://tracing
+    /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing
     #[arg(long)]
     trace: Option<PathBuf>,
     /// The data file
@@ -56,8 +56,10 @@ fn main() -> Result<()> {
 
     let backend = Backend::open(&cli.backend)?;
     let streams = cli.streams.map(usize::from);
-    let rows = streams.map_or(network::BATCH, streams::rows);
-    let network = Network::with_rows(train.count(), test.count(), rows)?;
+    let network = match streams {
+        None => Network::new(train.count(), test.count())?,
+        Some(streams) => Network::with_rows(train.count(), test.count(), streams::rows(streams))?,
+    };
     let training = match streams {
         None => Trainer::OneStream(Training::prepare(&backend, &network, &train, &test, &mut rng)?),
         Some(n) => Trainer::Streams(SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, n)?),

@@ -1,8 +1,12 @@
 //! The network's tensor nodes, their initial values, and how the trained network is judged.
 
-use arrayjit::{HostArray, TensorNode, TensorNodeError};
+use anyhow::Result;
+use arrayjit::{Backend, Context, HostArray, TensorNode, TensorNodeError};
 
-use crate::network::{BATCH, declarations};
+use crate::{
+    data::Digits,
+    network::{BATCH, declarations},
+};
 
 /// Counts the test images whose label has the greatest score.
 pub(crate) const EVALUATE: &str = "
@@ -76,5 +80,30 @@ impl Network {
                 Ok((node.clone(), HostArray::from_slice(&values, dims)?))
             })
             .collect()
+    }
+
+    /// A context that holds the images and the initial state.
+    ///
+    /// # Errors
+    ///
+    /// Want of memory.
+    pub(crate) fn upload(
+        &self,
+        backend: &Backend,
+        train: &Digits,
+        test: &Digits,
+        rng: &mut fastrand::Rng,
+    ) -> Result<Context> {
+        let mut context = backend.context()?;
+        for (node, values) in self.initial_state(rng)? {
+            context = context.init_from_host(&node, &values)?;
+        }
+        for (images, labels, digits) in [("x", "label", train), ("tx", "tlabel", test)] {
+            let pixels = HostArray::from_slice(&digits.images, self.node(images).dims()?)?;
+            context = context.init_from_host(self.node(images), &pixels)?;
+            let digits = HostArray::from_slice(&digits.labels, [digits.count()])?;
+            context = context.init_from_host(self.node(labels), &digits)?;
+        }
+        Ok(context)
     }
 }

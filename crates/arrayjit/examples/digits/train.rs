@@ -32,7 +32,7 @@ impl<'n> Training<'n> {
     ) -> Result<Training<'n>> {
         let step = backend.compile_named("train_step", network::TRAIN, network.nodes())?;
         let evaluate = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
-        let context = upload(backend, network, train, test, rng)?;
+        let context = network.upload(backend, train, test, rng)?;
         let step = step.link(&context)?;
         let evaluate = evaluate.link(step.context())?;
         Ok(Training { network, step, evaluate, context })
@@ -76,29 +76,4 @@ impl<'n> Training<'n> {
     pub(crate) fn read(&self, name: &str) -> Result<HostArray> {
         Ok(self.evaluate.context().to_host(self.network.node(name))?)
     }
-}
-
-/// A context with the data and the initial state of a network.
-///
-/// # Errors
-///
-/// Want of memory.
-pub(crate) fn upload(
-    backend: &Backend,
-    network: &Network,
-    train: &Digits,
-    test: &Digits,
-    rng: &mut fastrand::Rng,
-) -> Result<Context> {
-    let mut context = backend.context()?;
-    for (node, values) in network.initial_state(rng)? {
-        context = context.init_from_host(&node, &values)?;
-    }
-    for (images, labels, digits) in [("x", "label", train), ("tx", "tlabel", test)] {
-        let pixels = HostArray::from_slice(&digits.images, network.node(images).dims()?)?;
-        context = context.init_from_host(network.node(images), &pixels)?;
-        let digits = HostArray::from_slice(&digits.labels, [digits.count()])?;
-        context = context.init_from_host(network.node(labels), &digits)?;
-    }
-    Ok(context)
 }

@@ -1,14 +1,17 @@
 //! The digits network on every backend: `multicore` and `inline` to the same bits, whatever the number of threads; the
-//! interpreter of the same schedule class within rounding.
+//! interpreter of the same schedule class within rounding; and on several streams within a bound.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-#[path = "../examples/digits/data.rs"]
+#[path = "../../examples/digits/data.rs"]
 mod data;
-#[path = "../examples/digits/network.rs"]
+#[path = "../../examples/digits/network.rs"]
 mod network;
+mod on_streams;
 mod reference;
-#[path = "../examples/digits/state.rs"]
+#[path = "../../examples/digits/state.rs"]
 mod state;
+#[path = "../../examples/digits/streams.rs"]
+mod streams;
 
 use std::path::Path;
 
@@ -25,7 +28,7 @@ fn images(rng: &mut fastrand::Rng) -> (Digits, Digits) {
 }
 
 /// What a short training leaves behind: every weight and bias, then the loss.
-fn train(backend: &str, settings: Settings, steps: i64) -> Vec<f64> {
+fn short_training(backend: &str, settings: Settings, steps: i64) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(7);
     let (train, test) = images(&mut rng);
     let network = Network::new(train.count(), test.count()).unwrap();
@@ -61,10 +64,10 @@ fn with_threads(threads: usize) -> Settings {
 
 #[test]
 fn backends_and_thread_counts_give_the_same_bits() {
-    let reference = train("inline", with_threads(1), 10);
+    let reference = short_training("inline", with_threads(1), 10);
     assert!(reference.iter().all(|v| v.is_finite()));
     for threads in [1, 2, 5] {
-        let found = train("multicore", with_threads(threads), 10);
+        let found = short_training("multicore", with_threads(threads), 10);
         assert_eq!(found, reference, "multicore with {threads} threads");
     }
 }
@@ -72,8 +75,8 @@ fn backends_and_thread_counts_give_the_same_bits() {
 /// After two steps the interpreter's weights differ by rounding only: an ulp or two of the largest weight per step.
 #[test]
 fn the_interpreter_agrees_within_rounding() {
-    let compiled = train("inline", Settings::default(), 2);
-    let interpreted = train("interpreter", Settings::default(), 2);
+    let compiled = short_training("inline", Settings::default(), 2);
+    let interpreted = short_training("interpreter", Settings::default(), 2);
     for (i, (c, e)) in compiled.iter().zip(&interpreted).enumerate() {
         assert!((c - e).abs() <= 1e-5, "value {i}: compiled {c}, interpreted {e}");
     }
@@ -108,8 +111,8 @@ fn evaluation_counts_what_the_scores_say() {
 
 #[test]
 fn the_loss_falls() {
-    let early = train("inline", Settings::default(), 4);
-    let late = train("inline", Settings::default(), 44);
+    let early = short_training("inline", Settings::default(), 4);
+    let late = short_training("inline", Settings::default(), 44);
     // The loss accumulates over steps, so its mean is what falls.
     assert!(late.last().unwrap() / 44.0 < early.last().unwrap() / 4.0);
 }
@@ -141,7 +144,7 @@ fn training_follows_the_mathematics() {
         loss += by_hand.step(&Matrix::new(network::BATCH, network::PIXELS, pixels), &train_set.labels[rows]);
     }
     let expected = by_hand.parameters.into_iter().flat_map(|p| p.values).chain([loss]);
-    let found = train("inline", Settings::default(), STEPS as i64);
+    let found = short_training("inline", Settings::default(), STEPS as i64);
     for (i, (f, e)) in found.iter().zip(expected).enumerate() {
         assert!((f - e).abs() <= 1e-5, "value {i}: found {f}, by hand {e}");
     }

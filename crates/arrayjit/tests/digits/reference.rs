@@ -33,6 +33,10 @@ impl Matrix {
         Matrix::from_fn(self.columns, self.rows, |i, j| self.at(j, i))
     }
 
+    fn magnitudes(&self) -> Matrix {
+        Matrix::from_fn(self.rows, self.columns, |i, j| self.at(i, j).abs())
+    }
+
     fn column_sums(&self) -> Matrix {
         Matrix::from_fn(1, self.columns, |_, j| (0..self.rows).map(|i| self.at(i, j)).sum())
     }
@@ -71,6 +75,27 @@ impl Network {
 
     /// One step of gradient descent on the mean cross-entropy, momentum 0.9 and rate 0.1; the loss before the step.
     pub(crate) fn step(&mut self, images: &Matrix, labels: &[u8]) -> f64 {
+        let Pass { hidden, d_hidden, d_scores, loss } = self.pass(images, labels);
+        let gradients = gradients(images, &hidden, &d_hidden, &d_scores);
+        for ((parameter, momentum), gradient) in
+            self.parameters.iter_mut().zip(&mut self.momenta).zip(gradients)
+        {
+            for ((p, m), g) in parameter.values.iter_mut().zip(&mut momentum.values).zip(gradient.values) {
+                *m = 0.9 * *m + g;
+                *p -= 0.1 * *m;
+            }
+        }
+        loss
+    }
+
+    /// What each element of the gradients would be if no term of its sum over images were negative.
+    pub(crate) fn gradient_magnitudes(&self, images: &Matrix, labels: &[u8]) -> [Matrix; 4] {
+        let Pass { hidden, d_hidden, d_scores, .. } = self.pass(images, labels);
+        gradients(&images.magnitudes(), &hidden.magnitudes(), &d_hidden.magnitudes(), &d_scores.magnitudes())
+    }
+
+    /// Forward and backward, but for the sums over images.
+    fn pass(&self, images: &Matrix, labels: &[u8]) -> Pass {
         let w2 = &self.parameters[2];
         let count = images.rows as f64;
         let (hidden, scores) = self.scores(images);
@@ -89,20 +114,24 @@ impl Network {
                 back.columns,
                 |i, j| if hidden.at(i, j) > 0.0 { back.at(i, j) } else { 0.0 },
             );
-        let gradients = [
-            images.transposed().times(&d_hidden),
-            d_hidden.column_sums(),
-            hidden.transposed().times(&d_scores),
-            d_scores.column_sums(),
-        ];
-        for ((parameter, momentum), gradient) in
-            self.parameters.iter_mut().zip(&mut self.momenta).zip(gradients)
-        {
-            for ((p, m), g) in parameter.values.iter_mut().zip(&mut momentum.values).zip(gradient.values) {
-                *m = 0.9 * *m + g;
-                *p -= 0.1 * *m;
-            }
-        }
-        loss / count
+        Pass { hidden, d_hidden, d_scores, loss: loss / count }
     }
+}
+
+/// What the gradients are sums of products of.
+struct Pass {
+    hidden: Matrix,
+    d_hidden: Matrix,
+    d_scores: Matrix,
+    loss: f64,
+}
+
+/// The gradients in the order of the parameters.
+fn gradients(images: &Matrix, hidden: &Matrix, d_hidden: &Matrix, d_scores: &Matrix) -> [Matrix; 4] {
+    [
+        images.transposed().times(d_hidden),
+        d_hidden.column_sums(),
+        hidden.transposed().times(d_scores),
+        d_scores.column_sums(),
+    ]
 }

@@ -1,0 +1,126 @@
+//! Training on several streams: each computes the gradient of its share of a mini-batch, and one step follows from their sum.
+//!
+//! One stream computes the same mean over the whole mini-batch at once, so the two differ by the rounding of sums only.
+
+use anyhow::Result;
+use arrayjit::{
+    Backend, HostArray, Routine, TensorNode,
+    parallel::{DataParallel, DataParallelJob, MergeBy, replicate},
+};
+
+use crate::{
+    data::Digits,
+    network::{self, BATCH},
+    state::{self, Network},
+};
+
+/// Training, linked for several streams.
+pub(crate) struct SharedTraining<'n> {
+    network: &'n Network,
+    steps: DataParallel,
+    evaluate: Routine,
+}
+
+/// How many rows of a mini-batch each of so many streams takes; for the last ones fewer may be left.
+pub(crate) fn rows(streams: usize) -> usize {
+    BATCH.div_ceil(streams)
+}
+
+/// [`network::TRAIN`] in two: the gradient of the rows of a mini-batch that `@shard` chooses, of which those past its end count nothing;
+/// and the update.
+pub(crate) fn texts(streams: usize) -> (String, &'static str) {
+    let at = network::TRAIN.find("# update").expect("the text has that heading");
+    let (gradient, update) = network::TRAIN.split_at(at);
+    let row = format!("{}*@shard + b", rows(streams));
+    let gradient = gradient
+        .replace("32*@step + b", &format!("32*@step + {row}"))
+        .replace("* 0.03125", &format!("* 0.03125 * ({row} < {BATCH})"));
+    (format!("{} where @shard < {streams}", gradient.trim_end()), update)
+}
+
+impl<'n> SharedTraining<'n> {
+    /// Compiles the routines, uploads data and initial weights, and links for so many streams; `network` has [`rows`] rows.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the backend cannot do.
+    pub(crate) fn prepare(
+        backend: &Backend,
+        network: &'n Network,
+        train: &Digits,
+        test: &Digits,
+        rng: &mut fastrand::Rng,
+        streams: usize,
+    ) -> Result<SharedTraining<'n>> {
+        let (gradient, update) = texts(streams);
+        let gradient = backend.compile_named("gradient", &gradient, network.nodes())?;
+        let update = backend.compile_named("update", update, network.nodes())?;
+        let evaluate = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
+        let nodes = |names: [&str; 4]| names.map(|name| network.node(name).clone());
+        let parameters = nodes(["w1", "b1", "w2", "b2"]);
+
+        // The other streams get parameters of their own; the images they find where they are.
+        let mut contexts = vec![network.upload(backend, train, test, rng)?];
+        let own = [&parameters[..], &[network.node("loss").clone()]].concat();
+        for _ in 1..streams {
+            contexts.extend(replicate(&contexts[0], &own, &[backend.new_stream()?])?);
+        }
+        let job = DataParallelJob {
+            gradient: &gradient,
+            update: &update,
+            summed: &nodes(["dw1", "db1", "dw2", "db2"]),
+            parameters: &parameters,
+            merge_by: MergeBy::default(),
+        };
+        let steps = DataParallel::link(backend, &job, &contexts)?;
+        let evaluate = evaluate.link(steps.context())?;
+        Ok(SharedTraining { network, steps, evaluate })
+    }
+
+    /// How many batches an epoch has.
+    pub(crate) fn batches(&self) -> i64 {
+        self.steps.bindings()[0].range
+    }
+
+    /// Trains on batches in the order given, each in shares. The mean loss is read when all are done.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub(crate) fn epoch(&self, order: &[i64]) -> Result<f64> {
+        let zero = HostArray::from_slice(&[0.0f32], [])?;
+        for context in self.steps.contexts() {
+            let _ = context.from_host(self.loss(), &zero)?;
+        }
+        let shards = self.steps.streams() as i64;
+        self.steps.run(order.iter().flat_map(|&batch| (0..shards).map(move |shard| [batch, shard])))?;
+        let mut loss = 0.0;
+        for context in self.steps.contexts() {
+            loss += context.to_host(self.loss())?.get_f64(&[])?;
+        }
+        Ok(loss / order.len() as f64)
+    }
+
+    /// How many test images are told right.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub(crate) fn correct(&self) -> Result<f64> {
+        self.evaluate.run(&[])?;
+        Ok(self.read("correct")?.get_f64(&[])?)
+    }
+
+    /// What a node of the first stream holds once everything before is done.
+    ///
+    /// # Errors
+    ///
+    /// The device's, or that the node has no memory.
+    pub(crate) fn read(&self, name: &str) -> Result<HostArray> {
+        Ok(self.evaluate.context().to_host(self.network.node(name))?)
+    }
+
+    fn loss(&self) -> &TensorNode {
+        self.network.node("loss")
+    }
+}
