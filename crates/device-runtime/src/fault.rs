@@ -426,8 +426,8 @@ impl Driver for FaultDevice {
     }
 
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
-        self.alive()?;
-        self.inner.host_task(&stream.get::<Arc<Stream>>()?.inner, task)
+        let name = task.name.clone();
+        self.task(stream, &name, Kind::Launch, |stream, _| self.inner.host_task(stream, task))
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {

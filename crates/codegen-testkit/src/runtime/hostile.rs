@@ -1,7 +1,10 @@
 //! Random programs on devices where things go wrong: every step gives what the [model](super::model) says, or an error with the
 //! right cause.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use codegen_core::{
     Access, Code, KernelCall, Param, Slot,
@@ -115,7 +118,8 @@ fn random_step(machine: &mut Machine, step: usize, random: &mut Rng) {
         8 => allocate(machine, stream),
         9..=11 => machine.reset(stream),
         12 => machine.check_events(),
-        13 | 14 => negate_twice(machine, stream, out),
+        13 => negate_twice(machine, stream, out),
+        14 => call_the_host(machine, stream),
         _ => compute(machine, stream, [a, b, out]),
     }
 }
@@ -167,6 +171,27 @@ fn negate_twice(machine: &mut Machine, stream: usize, out: usize) {
         let routine = context.link(&code, nodes)?;
         done(routine.run(&[])?, routine)
     });
+}
+
+/// A function of the host's, which runs once on a healthy stream, and never on one that failed before.
+fn call_the_host(machine: &mut Machine, stream: usize) {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let (count, had_failed) = (Arc::clone(&ran), !machine.streams[stream].is_empty());
+    let step = Step { stream, ..Step::default() };
+    machine.step(&step, |context| {
+        let run = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        done(context.stream().schedule_task("function", run)?, ())
+    });
+    if machine.is_lost() {
+        return;
+    }
+    let synced = machine.stream(stream).sync();
+    if had_failed || synced.is_ok() {
+        assert_eq!(ran.load(Ordering::Relaxed), usize::from(!had_failed));
+    }
 }
 
 /// A kernel that panics after it has overwritten its output.

@@ -22,6 +22,7 @@ use crate::{
     error::Error,
     event::Event,
     fault::{FaultDevice, FaultPlan},
+    host::Host,
     routine::Routine,
     transfer::Transfer,
 };
@@ -48,8 +49,10 @@ struct Program {
     faults: bool,
     /// Nodes that all contexts of a device see in one place.
     common: Vec<TensorNode>,
-    /// Nodes that each context has for itself, or not at all; the last is shared by the streams of a device from its first use.
+    /// Nodes that each context has for itself, or not at all; of the last two, one is shared by the streams of a device from its
+    /// first use, and the host has an array of the other.
     own: Vec<TensorNode>,
+    host: Host,
     contexts: Vec<Context>,
     routines: Vec<Routine>,
     events: Vec<Event>,
@@ -103,9 +106,12 @@ impl Program {
             contexts.extend(contexts_of(&device, shape.streams, &common, &own, &mut random));
             faulty.set_active(true);
         }
-        own.push(shared("shared"));
+        own.extend([shared("shared"), node("hosted")]);
+        let host = Host::default();
+        host.insert(&own[3], array()).unwrap();
+        let contexts = contexts.iter().map(|context: &Context| context.with_host(&host)).collect();
         let (routines, events, faults) = (vec![], vec![], shape.faults);
-        Program { world, random, faults, common, own, contexts, routines, events, scheduled: 0 }
+        Program { world, random, faults, common, own, host, contexts, routines, events, scheduled: 0 }
     }
 
     /// An error that a program like these may meet.
@@ -129,7 +135,7 @@ impl Program {
 
     fn step(&mut self) -> Result<(), Error> {
         let (context, node) = (self.context(), self.node());
-        match self.random.u32(..24) {
+        match self.random.u32(..26) {
             0..=2 => self.note(context.from_host(&node, &array())?),
             3 | 4 => drop(context.to_host(&node)?),
             5 | 6 => {
@@ -147,6 +153,8 @@ impl Program {
             20 => self.look_at_an_event(&context)?,
             21 => drop(context.pending(&node)),
             22 => context.stream().sync()?,
+            23 => drop(self.host.get(&self.own[3])?),
+            24 => self.host.set_value(&self.own[3], &[0], 1.0)?,
             _ => self.forget(&context)?,
         }
         Ok(())
