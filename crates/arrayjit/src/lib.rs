@@ -29,6 +29,8 @@
 //! The text is *assignments* in index notation: `:+=` starts from 0 and sums over the letters its left side lacks. `docs/assignment-text.md`
 //! has the grammar.
 //!
+//! Work is divided over streams with [`parallel`]; [`trace`] draws what they do when.
+//!
 //! # Promises
 //!
 //! * No C compiler, no SDK; nothing is written to disk, unless [`Settings::log_values`] asks for it.

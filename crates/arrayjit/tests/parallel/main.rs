@@ -3,6 +3,9 @@
 
 mod rounds;
 mod sums;
+#[path = "../trace/timeline.rs"]
+#[allow(dead_code, reason = "what tests of the timeline itself need")]
+mod timeline;
 
 use std::sync::Arc;
 

@@ -3,9 +3,11 @@
 use arrayjit::{
     Backend, HostArray, TensorNode,
     parallel::{DataParallel, DataParallelJob, MergeBy, ParallelError, replicate},
+    trace::TraceFile,
 };
+use tracing_subscriber::{Registry, layer::SubscriberExt};
 
-use crate::{array, contexts, node, open};
+use crate::{array, contexts, node, open, timeline::Timeline};
 
 const ROWS: usize = 8;
 const COLUMNS: usize = 3;
@@ -119,4 +121,24 @@ fn nothing_is_linked_for_nobody() {
         DataParallelJob { gradient: &code, update: &code, summed, parameters, merge_by: MergeBy::default() };
     let error = DataParallel::link(&backend, &job, &[]).unwrap_err();
     assert!(matches!(error, ParallelError::NoContexts), "{error}");
+}
+
+/// The caller's thread schedules rounds, and nothing else: streams wait for each other by events.
+#[test]
+fn the_caller_of_a_round_waits_for_nothing() {
+    for devices in [1, 2] {
+        let program = Program::new();
+        let steps = program.link(&open("multicore"), 4, devices, MergeBy::Streaming);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        let file = TraceFile::create(&path).unwrap();
+        let subscriber = Registry::default().with(file.layer());
+        tracing::subscriber::with_default(subscriber, || steps.run(steps.all_bindings()).unwrap());
+        file.finish().unwrap();
+        let timeline = Timeline::read(&path);
+        let paths = || timeline.tracks.values().flatten().map(|slice| &slice.path);
+        assert_eq!(paths().filter(|path| path.ends_with("launch gradient")).count(), ROWS);
+        assert!(!paths().any(|path| path.contains("wait")), "{:?}", paths().collect::<Vec<_>>());
+        assert_eq!(steps.context().to_host(&program.p).unwrap().values(), by_hand(4, 1).0);
+    }
 }

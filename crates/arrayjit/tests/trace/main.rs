@@ -1,6 +1,7 @@
 //! Timelines, read back from their files.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
+mod program;
 mod timeline;
 
 use std::{
