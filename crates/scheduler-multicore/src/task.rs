@@ -110,7 +110,10 @@ fn perform(work: Work, lane: &LaneState, crew: &Crew) {
 fn call(HostTask { name, run }: HostTask, lane: &LaneState) {
     let skipped = lane.failure().is_some();
     // AssertUnwindSafe: the function is gone afterwards, with all it owned.
-    let called = catch_unwind(AssertUnwindSafe(|| if skipped { Ok(drop(run)) } else { run() }));
+    let called = catch_unwind(AssertUnwindSafe(move || match skipped {
+        true => Ok(()),
+        false => run(),
+    }));
     let failed = match called {
         Ok(result) => result.err(),
         Err(panic) => Some(panic_message(&*panic)),
