@@ -472,7 +472,7 @@ pub enum Error {
     },
     /// The node's sizes are not settled, or an array could not be made.
     #[error(transparent)]
-    Node(#[from] tnode::Error),
+    Node(Box<tnode::Error>),
     /// The device refused or failed.
     #[error("{during}: {source}")]
     Driver {
@@ -481,6 +481,12 @@ pub enum Error {
         /// The device's answer.
         source: DriverError,
     },
+}
+
+impl From<tnode::Error> for Error {
+    fn from(error: tnode::Error) -> Error {
+        Error::Node(Box::new(error))
+    }
 }
 
 impl Error {
