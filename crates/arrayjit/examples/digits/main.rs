@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p arrayjit --example digits -- --backend multicore --epochs 40 --seed 5`
 //!
-//! With `--streams 4` it is divided: each stream computes the gradient of a part of the mini-batch.
+//! With `--streams 4` it is divided: each stream computes the gradient of a shard of every mini-batch.
 #![allow(clippy::print_stdout, reason = "an example talks on standard output")]
 
 mod data;

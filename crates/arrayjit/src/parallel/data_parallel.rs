@@ -1,4 +1,4 @@
-//! Training on several streams: each computes gradients of its share of the data, and one step follows from their sum.
+//! Training on several streams: each computes gradients of other data, and one step follows from their sum.
 
 use std::{borrow::Borrow, num::NonZero};
 
@@ -25,7 +25,7 @@ pub struct DataParallelJob<'a> {
     pub summed: &'a [TensorNode],
     /// What `update` writes and `gradient` reads.
     pub parameters: &'a [TensorNode],
-    /// How parts get to where they are summed.
+    /// How terms get to where they are summed.
     pub merge_by: MergeBy,
 }
 

@@ -11,8 +11,8 @@ pub enum ParallelError {
     /// There is nobody to do the work.
     #[error("no contexts: work is divided over one stream at least")]
     NoContexts,
-    /// A node of which two contexts see the same memory, so that there are no parts to sum.
-    #[error("node `{node}` is one array on {first} and {second}, so it is no sum of parts")]
+    /// A node of which two contexts see the same memory, so that there are no terms to sum.
+    #[error("node `{node}` is one array on {first} and {second}, so it is no sum of terms")]
     SameMemory {
         /// The node.
         node: String,

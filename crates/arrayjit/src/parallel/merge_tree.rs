@@ -1,7 +1,7 @@
-//! Who adds to whom when the streams' partial sums become one on stream 0.
+//! Who adds to whom when a sum of one term per stream is to be on stream 0.
 //!
-//! Each round halves the streams that still hold a part: the upper half of them adds to the lower half, and with an odd number
-//! stream 0 sits the round out. So a sum over `n` streams takes `n - 1` merges but waits for ⌈log₂ n⌉ of them only, and the order
+//! Each level halves the streams that still hold a term: the upper half of them adds to the lower half, and with an odd number
+//! stream 0 sits the level out. So a sum over `n` streams takes `n - 1` merges but waits for ⌈log₂ n⌉ of them only, and the order
 //! of its additions depends on `n` alone.
 
 use std::ops::Range;
@@ -15,9 +15,9 @@ pub struct Merge {
     pub to: usize,
 }
 
-/// The merges that bring the parts of `streams` streams together on stream 0, in order.
+/// The merges that sum the terms of `streams` streams on stream 0, in order.
 ///
-/// Merges of a round do not depend on each other, so streams work at the same time.
+/// Merges of a level do not depend on each other, so streams work at the same time.
 ///
 /// ```
 /// use arrayjit::parallel::{Merge, merge_tree};
@@ -38,7 +38,7 @@ pub fn merge_tree(streams: usize) -> Vec<Merge> {
     merges
 }
 
-/// The streams that add in the next round, if those below `holding` have a part: the lower half of them, but for stream 0 where
+/// The streams that add on the next level, if those below `holding` have a term: the lower half of them, but for stream 0 where
 /// they are odd in number.
 fn receivers(holding: usize) -> Range<usize> {
     let first = holding % 2;
@@ -84,18 +84,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_part_reaches_stream_0_once(streams in 1usize..300) {
-            let mut parts: Vec<Vec<usize>> = (0..streams).map(|stream| vec![stream]).collect();
+        fn every_term_reaches_stream_0_once(streams in 1usize..300) {
+            let mut terms: Vec<Vec<usize>> = (0..streams).map(|stream| vec![stream]).collect();
             let merges = merge_tree(streams);
             prop_assert_eq!(merges.len(), streams - 1);
             for Merge { from, to } in merges {
                 prop_assert!(from > to);
-                let moved = std::mem::take(&mut parts[from]);
+                let moved = std::mem::take(&mut terms[from]);
                 prop_assert!(!moved.is_empty(), "stream {} has nothing left to give", from);
-                parts[to].extend(moved);
+                terms[to].extend(moved);
             }
-            parts[0].sort_unstable();
-            prop_assert_eq!(&parts[0], &(0..streams).collect::<Vec<_>>());
+            terms[0].sort_unstable();
+            prop_assert_eq!(&terms[0], &(0..streams).collect::<Vec<_>>());
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! Nodes that are sums of parts, one part on each stream.
+//! Nodes that are sums of terms, one on each stream.
 //!
 //! For each node and each stream that adds there is a routine `g += g.merge`; a merge is a transfer into the merge buffer of that
 //! stream and a run of the routine. Everything is a task of some stream, ordered by events: nothing here waits.
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::backend::Backend;
 
-/// How a part gets to the stream that adds it. The sum has the same bits.
+/// How a term gets to the stream that adds it. The sum has the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MergeBy {
     /// It is copied into the merge buffer. Its stream may overwrite it as soon as that is done.
@@ -33,19 +33,19 @@ pub enum MergeBy {
 #[derive(Clone, Debug)]
 pub(super) struct TreeSum {
     contexts: Vec<Context>,
-    terms: Vec<Term>,
+    nodes: Vec<Summed>,
     by: MergeBy,
 }
 
 /// A node with the routines that add to it, by stream.
 #[derive(Clone, Debug)]
-struct Term {
+struct Summed {
     node: TensorNode,
     merging: Vec<device_runtime::Routine>,
 }
 
 impl TreeSum {
-    /// Compiles and links what merges the parts of the nodes, one in each of the contexts.
+    /// Compiles and links what sums the nodes over the contexts.
     ///
     /// # Errors
     ///
@@ -56,30 +56,30 @@ impl TreeSum {
         nodes: &[TensorNode],
         by: MergeBy,
     ) -> Result<TreeSum, ParallelError> {
-        let terms = nodes.iter().map(|node| Term::link(backend, contexts, node));
-        Ok(TreeSum { contexts: contexts.to_vec(), terms: terms.collect::<Result<_, _>>()?, by })
+        let summed = nodes.iter().map(|node| Summed::link(backend, contexts, node));
+        Ok(TreeSum { contexts: contexts.to_vec(), nodes: summed.collect::<Result<_, _>>()?, by })
     }
 
-    /// Schedules the sums of the parts on the first `streams` streams; they end up on stream 0. The other streams of these hold
+    /// Schedules the sums over the first `streams` streams; they end up on stream 0. The other streams of these hold
     /// partial sums afterwards.
     ///
     /// # Errors
     ///
-    /// A part without value; the device's refusal.
+    /// A term without value; the device's refusal.
     pub(super) fn merge(&self, streams: usize) -> Result<(), Error> {
         for merge in merge_tree(streams.min(self.contexts.len())) {
-            self.terms.iter().try_for_each(|term| self.merge_part(term, merge))?;
+            self.nodes.iter().try_for_each(|summed| self.merge_node(summed, merge))?;
         }
         Ok(())
     }
 
-    fn merge_part(&self, term: &Term, Merge { from, to }: Merge) -> Result<(), Error> {
-        let (source, target, routine) = (&self.contexts[from], &self.contexts[to], &term.merging[to]);
+    fn merge_node(&self, summed: &Summed, Merge { from, to }: Merge) -> Result<(), Error> {
+        let (source, target, routine) = (&self.contexts[from], &self.contexts[to], &summed.merging[to]);
         let how = match self.by {
             MergeBy::Copy => MergeBufferUse::Copy,
             MergeBy::Streaming => MergeBufferUse::StreamingFor(routine, &[]),
         };
-        let _ = target.device_to_device(&term.node, how, source)?;
+        let _ = target.device_to_device(&summed.node, how, source)?;
         match self.by {
             MergeBy::Copy => routine.run(&[]).map(drop),
             MergeBy::Streaming => Ok(()),
@@ -87,8 +87,8 @@ impl TreeSum {
     }
 }
 
-impl Term {
-    fn link(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<Term, ParallelError> {
+impl Summed {
+    fn link(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<Summed, ParallelError> {
         check_apart(contexts, node)?;
         let code = backend.compile_assignments(&merging(node)?)?;
         // The upper half of the streams never adds.
@@ -99,7 +99,7 @@ impl Term {
                 backend: backend.name().to_owned(),
             })
         };
-        Ok(Term { node: node.clone(), merging: adding.map(link).collect::<Result<_, _>>()? })
+        Ok(Summed { node: node.clone(), merging: adding.map(link).collect::<Result<_, _>>()? })
     }
 }
 
@@ -109,8 +109,8 @@ fn merging(node: &TensorNode) -> Result<Assignments, ParallelError> {
     let whole = (dims.clone(), identity_projections(&dims));
     let projections = Projections::new(&dims, whole.clone(), vec![whole], "merge");
     let projections = projections.map_err(|source| BuildError::Index { node: node.name(), source })?;
-    let part = Rhs::Copy(Operand::MergeBuffer(node.clone()));
-    let assignments = builder::accumulate(false, AccumOp::Add, node, part, projections);
+    let term = Rhs::Copy(Operand::MergeBuffer(node.clone()));
+    let assignments = builder::accumulate(false, AccumOp::Add, node, term, projections);
     Ok(assignments.named(format!("merging {}", node.name())))
 }
 
