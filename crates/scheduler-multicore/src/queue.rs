@@ -231,15 +231,12 @@ impl<T> Queue<T> {
         self.inner.lock().tasks.len()
     }
 
-    /// Lets the worker end once everything was run.
+    /// Lets the worker end once everything was run. Producers that wait for room are woken when what fills the queue is taken, and
+    /// then refused.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
-        inner.parked = false;
-        inner.blocked = false;
-        drop(inner);
-        self.work.notify_all();
-        self.room.notify_all();
+        self.wake_worker(inner);
     }
 }
 

@@ -27,10 +27,9 @@ fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 struct Steps(Arc<AtomicUsize>);
 
 impl Steps {
-    /// Step number `step`, counted from 0. Reads and writes apart, so that a step that runs at the same time is noticed.
+    /// Step number `step`, counted from 0. Reading and writing are apart, so that a step that runs at the same time is noticed.
     fn take(&self, step: usize) {
         assert_eq!(self.taken(), step, "steps out of order, at the same time, or unseen");
-        loom::thread::yield_now();
         self.0.store(step + 1, Relaxed);
     }
 

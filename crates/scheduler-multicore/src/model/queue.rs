@@ -153,18 +153,19 @@ fn a_producer_that_runs_its_task_is_a_consumer_like_any_other() {
             let (worker, seen) = (Arc::clone(&queue), steps.clone());
             let thread = thread::spawn(move || {
                 let mut batch = VecDeque::new();
-                while seen.taken() < 3 && worker.take(&mut batch) {
+                while seen.taken() < 4 && worker.take(&mut batch) {
                     batch.drain(..).for_each(|task| seen.take(task));
                 }
             });
-            for task in 0..2 {
+            push(&queue, 0);
+            for task in 1..3 {
                 if let Pushed::Yours(task, _turn) = queue.push(task, offer).unwrap() {
                     steps.take(task);
                 }
             }
-            push(&queue, 2);
+            push(&queue, 3);
             thread.join().unwrap();
-            assert_eq!(steps.taken(), 3);
+            assert_eq!(steps.taken(), 4);
         });
     }
 }
