@@ -162,3 +162,10 @@ fn foreign_handles_and_ranges_outside_are_refused() {
     assert_eq!(zero(1, 33, 32).unwrap_err().to_string(), "pool 1: bytes 33..+32 lie outside its 64 bytes");
     assert!(zero(1, usize::MAX, 2).is_err());
 }
+
+#[test]
+fn devices_without_host_tasks_say_so() {
+    let stream = Device::new(Arc::new(NullDevice::new()), 0).new_stream().unwrap();
+    let error = stream.schedule_task("errand", || Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Driver { source: DriverError::NoHostTasks { .. }, .. }));
+}

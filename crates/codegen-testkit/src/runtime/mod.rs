@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use device_runtime::{Device, Driver};
 
+mod bad_input; // errors of the user's
+mod contexts; // sharing, transfers, merges
 mod failures; // tasks that fail
 pub mod hand_made; // nodes and code to test with
 mod hostile; // random programs where things go wrong
@@ -17,13 +19,17 @@ mod memory; // what is allocated, and what is in it
 mod model; // what is known where things go wrong
 mod order; // tasks of streams
 mod programs; // random programs
+mod tasks; // functions of the host's
 
+pub use bad_input::*;
+pub use contexts::*;
 pub use failures::*;
 pub use hostile::*;
 pub use linking::*;
 pub use memory::*;
 pub use order::*;
 pub use programs::*;
+pub use tasks::*;
 
 /// What a scenario asks of a driver, as far as the driver knows such a thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +89,31 @@ macro_rules! runtime_suite {
                 a_batch_shares_what_its_members_allocate
                 padding_comes_back
                 device_names_and_suggestions
+                what_is_only_read_is_shared
+                a_second_writer_of_what_links_share_is_an_error
+                what_the_user_shares_any_stream_writes
+                what_is_written_is_per_stream
+                copies_between_streams_and_devices_deliver_once
+                transfers_say_what_there_is_not
+                merges_sum_what_other_streams_have
+                merge_buffers_grow_and_are_reused
+                merges_deliver_from_the_same_memory_too
+                devices_merge_from_each_other
+                merges_are_checked_when_they_are_linked
+                finalised_contexts_hold_nothing
+                a_link_to_a_context_without_the_node
+                a_stream_of_another_device
+                a_merge_by_a_routine_of_another_stream
+                a_merge_buffer_that_holds_another_node
+                bindings_out_of_range
+                a_context_that_was_finalised
+                a_node_that_two_streams_write
+                a_transfer_of_an_absent_node
+                a_node_of_no_elements
+                a_request_above_the_pool_cap
+                functions_run_in_the_order_of_the_stream
+                a_function_that_fails_or_panics_fails_its_stream
+                enscheduled_tasks_run_on_the_stream
                 random_programs_equal_the_sequential_model
                 random_programs_under_faults_give_the_model_or_the_cause
                 the_loss_of_a_device_concerns_no_other

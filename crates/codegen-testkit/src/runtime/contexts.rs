@@ -1,21 +1,13 @@
 //! Several contexts: inferred sharing, transfers between streams and devices, merge buffers.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-#![allow(clippy::result_large_err, reason = "the runtime's errors, which nobody here keeps")]
-
-mod support;
 
 use std::{slice::from_ref, sync::Arc};
 
 use codegen_core::{Access, Code, KernelCall, Param, Slot, host::HostModule};
 use device_runtime::{Context, Device, Error, MergeBufferUse, Routine, Transfer};
 use lowered_ir::ir::NodeRef;
-use scheduler_multicore::{Config, Cpu};
-use support::*;
 use tnode::{MemoryMode, Sharing, TensorNode};
 
-fn multicore() -> Device {
-    device(Cpu::multicore(Config { threads: 2, ..Config::default() }))
-}
+use super::{Make, Setup, hand_made::*, open};
 
 /// A node that is settled to be on the device, with sharing open unless said otherwise.
 fn on_device(name: &str, len: usize, sharing: Sharing) -> TensorNode {
@@ -68,9 +60,9 @@ fn holding(device: &Device, node: &TensorNode, values: &[i64]) -> Context {
     context(device).init_from_host(node, &array(values)).unwrap()
 }
 
-#[test]
-fn what_is_only_read_is_shared() {
-    let device = multicore();
+/// Links of two streams that only read a node use one copy of it.
+pub fn what_is_only_read_is_shared(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let [x, a, b] = ["x", "a", "b"].map(|name| on_device(name, 2, Sharing::Unset));
     let first = holding(&device, &x, &[3, 4]);
     assert_eq!(device.cross_stream_candidates(), from_ref(&x));
@@ -93,9 +85,9 @@ fn what_is_only_read_is_shared() {
     }
 }
 
-#[test]
-fn a_second_writer_of_what_links_share_is_an_error() {
-    let device = multicore();
+/// Of the streams that share a node because of how they were linked, one may write it.
+pub fn a_second_writer_of_what_links_share_is_an_error(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let [x, a] = ["x", "a"].map(|name| on_device(name, 1, Sharing::Unset));
     let first = holding(&device, &x, &[1]);
     let second = holding(&device, &a, &[0]);
@@ -124,9 +116,9 @@ fn a_second_writer_of_what_links_share_is_an_error() {
     );
 }
 
-#[test]
-fn what_the_user_shares_any_stream_writes() {
-    let device = multicore();
+/// A node that is shared because the user says so has one place, and its writes are ordered.
+pub fn what_the_user_shares_any_stream_writes(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let x = on_device("x", 1, Sharing::Shared);
     let one = set(&context(&device), &x, 1).unwrap();
     let other = set(&context(&device), &x, 2).unwrap();
@@ -138,9 +130,9 @@ fn what_the_user_shares_any_stream_writes() {
     assert_eq!(values(one.context(), &x), [2], "ordered as they were scheduled");
 }
 
-#[test]
-fn what_is_written_is_per_stream() {
-    let device = multicore();
+/// A node that a link writes is its stream's own.
+pub fn what_is_written_is_per_stream(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let x = on_device("x", 1, Sharing::Unset);
     let one = set(&context(&device), &x, 1).unwrap();
     let other = set(&context(&device), &x, 2).unwrap();
@@ -154,9 +146,9 @@ fn what_is_written_is_per_stream() {
     assert_eq!(device.cross_stream_candidates(), [a], "x is not offered");
 }
 
-#[test]
-fn copies_between_streams_and_devices_deliver_once() {
-    let devices = [multicore(), multicore(), device(Cpu::inline(Config::default()))];
+/// A copy takes the values of its time, and later writes of the source wait for it.
+pub fn copies_between_streams_and_devices_deliver_once(make: Make<'_>) {
+    let devices = [(); 3].map(|()| open(make, &Setup::default()));
     let x = node("x", 3);
     for (from, to) in [(0, 0), (0, 1), (1, 2), (2, 0)] {
         let source = holding(&devices[from], &x, &[1, 2, 3]);
@@ -169,9 +161,9 @@ fn copies_between_streams_and_devices_deliver_once() {
     }
 }
 
-#[test]
-fn transfers_say_what_there_is_not() {
-    let device = multicore();
+/// Transfers of which there is nothing to do, and those that cannot be.
+pub fn transfers_say_what_there_is_not(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
     let (has, lacks) = (holding(&device, &x, &[1]), context(&device));
     let reason = |transfer: Result<Transfer, Error>| match transfer.unwrap() {
@@ -199,9 +191,9 @@ fn transfers_say_what_there_is_not() {
     assert_eq!(values(&copied.copy_from(&x, &has).unwrap(), &x), [2]);
 }
 
-#[test]
-fn merges_sum_what_other_streams_have() {
-    let device = multicore();
+/// Merges of a copy, and of a source that is lent.
+pub fn merges_sum_what_other_streams_have(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let g = node("g", 2);
     let (to, from) = (holding(&device, &g, &[1, 2]), holding(&device, &g, &[10, 20]));
     let merge = merge(&to, &g);
@@ -227,9 +219,9 @@ fn merges_sum_what_other_streams_have() {
     assert_eq!((device.memory().live_bytes, device.copied_merges()), (live, 0));
 }
 
-#[test]
-fn merge_buffers_grow_and_are_reused() {
-    let device = multicore();
+/// A stream has one merge buffer, as large as the largest node merged.
+pub fn merge_buffers_grow_and_are_reused(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let (small, large) = (node("small", 2), node("large", 64));
     let both =
         |value| holding(&device, &small, &[value; 2]).init_from_host(&large, &array(&[value; 64])).unwrap();
@@ -251,9 +243,9 @@ fn merge_buffers_grow_and_are_reused() {
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
 }
 
-#[test]
-fn merges_deliver_from_the_same_memory_too() {
-    let device = multicore();
+/// Merging a node with itself.
+pub fn merges_deliver_from_the_same_memory_too(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let g = node("g", 1);
     let one = holding(&device, &g, &[3]);
     let twin = one.on_stream(&device.new_stream().unwrap()).unwrap();
@@ -265,9 +257,9 @@ fn merges_deliver_from_the_same_memory_too() {
     assert_eq!(device.copied_merges(), 1, "a routine is not lent what it writes");
 }
 
-#[test]
-fn devices_merge_from_each_other() {
-    let devices = [multicore(), multicore()];
+/// Merges between devices, whether they reach each other's memory or not.
+pub fn devices_merge_from_each_other(make: Make<'_>) {
+    let devices = [(); 2].map(|()| open(make, &Setup::default()));
     let g = node("g", 2);
     let (to, from) = (holding(&devices[0], &g, &[1, 2]), holding(&devices[1], &g, &[10, 20]));
     let merge = merge(&to, &g);
@@ -281,9 +273,9 @@ fn devices_merge_from_each_other() {
     assert_eq!(values(&to, &g), [111, 222]);
 }
 
-#[test]
-fn merges_are_checked_when_they_are_linked() {
-    let device = multicore();
+/// A context knows what its merge buffer will hold.
+pub fn merges_are_checked_when_they_are_linked(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let [g, h] = ["g", "h"].map(|name| node(name, 1));
     let both = || holding(&device, &g, &[1]).init_from_host(&h, &array(&[2])).unwrap();
     let (to, from) = (both(), both());
@@ -308,9 +300,9 @@ fn merges_are_checked_when_they_are_linked() {
     assert!(matches!(to.device_to_device(&h, elsewhere, &from), Err(Error::NotMerging { .. })));
 }
 
-#[test]
-fn finalised_contexts_hold_nothing() {
-    let device = multicore();
+/// A context that was finalised gives its memory back and says so.
+pub fn finalised_contexts_hold_nothing(make: Make<'_>) {
+    let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
     let parent = holding(&device, &x, &[1]);
     let routine = accumulate(&parent.init_from_host(&y, &array(&[0])).unwrap(), &x, &y).unwrap();

@@ -1,0 +1,300 @@
+//! Bad input to the runtime: each is a typed error that names the node or routine, the stream and the device, and leaves the
+//! memory and the runtime as they were.
+//!
+//! A stream's name, such as `multicore:0:1`, names its device as well.
+
+use std::{slice::from_ref, sync::Arc};
+
+use codegen_core::{Access, Code, KernelCall, Param, Slot, host::HostModule};
+use device_runtime::{Context, Device, Error, MergeBufferUse, Routine, Transfer};
+use lowered_ir::ir::NodeRef;
+use tnode::{MemoryMode, Reason, Sharing, TensorNode};
+
+use super::{Make, Setup, hand_made::*, open};
+
+/// A device with two streams. Both have `x`, of two elements, which `add` reads.
+struct TwoStreams {
+    device: Device,
+    x: TensorNode,
+    first: Context,
+    second: Context,
+}
+
+impl TwoStreams {
+    fn new(device: Device) -> TwoStreams {
+        let x = node("x", 2);
+        let [first, second] =
+            [[1, 2], [10, 20]].map(|values| context(&device).init_from_host(&x, &array(&values)).unwrap());
+        TwoStreams { device, x, first, second }
+    }
+
+    /// Live bytes by the runtime's account and by the driver's, with nothing pending.
+    fn memory(&self) -> (usize, usize) {
+        self.device.sync().unwrap();
+        (self.device.memory().live_bytes, self.device.driver().used_memory())
+    }
+
+    /// What is wrong with an attempt, whose message must have `names` in it. Memory is as before and both streams compute.
+    fn refused<T>(&self, names: &[&str], attempt: impl FnOnce() -> Result<T, Error>) -> Error {
+        let before = self.memory();
+        let error = attempt().err().unwrap();
+        let text = error.to_string();
+        names.iter().for_each(|name| assert!(text.contains(name), "`{name}` in: {text}"));
+        assert_eq!(self.memory(), before, "after: {text}");
+        self.compute();
+        assert_eq!(self.memory(), before, "after: {text}");
+        error
+    }
+
+    /// Both streams sum what they have of `x`, and the sum of the second is copied to the first.
+    fn compute(&self) {
+        let sum = node("sum", 1);
+        let [one, other] = [&self.first, &self.second].map(|context| add(context, &self.x, &sum).unwrap());
+        drop(one.run(&[]).unwrap());
+        drop(other.run(&[]).unwrap());
+        let expected: i64 = values(&self.second, &self.x).iter().sum();
+        assert_eq!(values(other.context(), &sum), [expected]);
+        let copied = one.context().device_to_device(&sum, MergeBufferUse::No, other.context()).unwrap();
+        assert!(copied.is_scheduled());
+        assert_eq!(values(one.context(), &sum), [expected]);
+    }
+
+    fn streams(&self) -> [String; 2] {
+        [&self.first, &self.second].map(|context| context.stream().name())
+    }
+}
+
+/// A routine that writes the sum of a node to another.
+fn add(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<Routine, Error> {
+    let code = code("add", &[(from, Access::Read), (to, Access::Write)], &[], |args, _| {
+        let sum = read(&args[0]).iter().sum();
+        write(&mut args[1])[0] = sum;
+    });
+    context.link(&code, &[from.clone(), to.clone()])
+}
+
+fn set(context: &Context, node: &TensorNode) -> Result<Routine, Error> {
+    let code = code("set", &[(node, Access::Write)], &[], |args, _| write(&mut args[0]).fill(1));
+    context.link(&code, from_ref(node))
+}
+
+/// `node += node.merge`.
+fn merging(node: &TensorNode) -> Arc<Code> {
+    let bytes = node.size_bytes().unwrap();
+    let params = vec![Param::Node { access: Access::ReadWrite, bytes }, Param::MergeBuffer { bytes }];
+    let add = |args: &mut [codegen_core::host::HostArg<'_>], _: &[i64]| {
+        let merged = read(&args[1]).to_vec();
+        write(&mut args[0]).iter_mut().zip(merged).for_each(|(to, from)| *to += from);
+    };
+    let slots = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
+    let call = KernelCall { kernel: 0, args: slots, bindings: vec![] };
+    let module = HostModule::interpreted(vec![body(add)]);
+    many_kernels("merge", from_ref(node), &[], vec![abi("merge", params)], module, vec![call], vec![])
+}
+
+/// A node on the device, whose sharing links decide.
+fn shareable(name: &str) -> TensorNode {
+    let node = node(name, 1);
+    let reason = Reason::new("the test says so");
+    node.update_memory_mode(MemoryMode::OnDevice(Sharing::Unset), reason).unwrap();
+    node
+}
+
+/// What a routine reads first must be there.
+pub fn a_link_to_a_context_without_the_node(make: Make<'_>) {
+    let setup = TwoStreams::new(open(make, &Setup::default()));
+    let [one, _] = &setup.streams();
+    let (absent, out) = (node("absent", 2), node("out", 1));
+    let error = setup.refused(&["`absent`", "`add`", one], || add(&setup.first, &absent, &out));
+    assert!(matches!(error, Error::ContextLacksNode { .. }), "{error:?}");
+    // A batch fails as a whole, whatever its first members would have allocated.
+    let set = code("set", &[(&out, Access::Write)], &[], |_, _| ());
+    let reads = code("reads", &[(&absent, Access::Read)], &[], |_, _| ());
+    let batch = [Some((set, vec![out.clone()])), None, Some((reads, vec![absent]))];
+    let error = setup.refused(&["`absent`", "`reads`", one], || setup.first.link_batch(&batch));
+    assert!(matches!(error, Error::ContextLacksNode { .. }), "{error:?}");
+}
+
+/// A context stays on its device.
+pub fn a_stream_of_another_device(make: Make<'_>) {
+    let [here, there] = [(); 2].map(|()| TwoStreams::new(open(make, &Setup::default())));
+    let [mine, theirs] = [&here.streams()[0], &there.streams()[0]];
+    let error = here.refused(&[mine, theirs], || here.first.on_stream(there.first.stream()));
+    assert!(matches!(error, Error::OtherDevice { .. }), "{error:?}");
+}
+
+/// A merge runs on the stream whose merge buffer it reads.
+pub fn a_merge_by_a_routine_of_another_stream(make: Make<'_>) {
+    let setup = TwoStreams::new(open(make, &Setup::default()));
+    let [one, other] = &setup.streams();
+    let elsewhere = setup.second.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
+    let streaming = MergeBufferUse::StreamingFor(&elsewhere, &[]);
+    let error = setup.refused(&["`x`", "`merge`", one, other], || {
+        setup.first.device_to_device(&setup.x, streaming, &setup.second)
+    });
+    assert!(matches!(error, Error::NotMerging { .. }), "{error:?}");
+}
+
+/// A routine finds the node it merges, or does not run.
+pub fn a_merge_buffer_that_holds_another_node(make: Make<'_>) {
+    let setup = TwoStreams::new(open(make, &Setup::default()));
+    let [one, _] = &setup.streams();
+    let other = node("other", 2);
+    let [first, second] =
+        [&setup.first, &setup.second].map(|c| c.init_from_host(&other, &array(&[3, 4])).unwrap());
+    let merge = first.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
+    let error = setup.refused(&["`x`", "`merge`", one, "nothing"], || merge.run(&[]));
+    assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
+    let copied = first.device_to_device(&other, MergeBufferUse::Copy, &second).unwrap();
+    copied.sync().unwrap();
+    let error = setup.refused(&["`x`", "`merge`", one, "node `other`"], || merge.run(&[]));
+    assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
+    // What is known when code is linked is refused there.
+    let transfer = first.transfer_routine(&other, true, &second).unwrap();
+    let code = merging(&setup.x);
+    let error = setup.refused(&["`x`", "`merge`", one, "node `other`"], || {
+        transfer.context().link(&code, from_ref(&setup.x))
+    });
+    assert!(matches!(error, Error::MergeBuffer { .. }), "{error:?}");
+    assert_eq!(values(&first, &setup.x), [1, 2], "nothing was merged");
+}
+
+/// Bindings, and their number.
+pub fn bindings_out_of_range(make: Make<'_>) {
+    let setup = TwoStreams::new(open(make, &Setup::default()));
+    let [one, _] = &setup.streams();
+    let pick = code("pick", &[(&setup.x, Access::Write)], &[symbol("row", 3)], |args, bindings| {
+        write(&mut args[0]).fill(bindings[0]);
+    });
+    let routine = setup.first.link(&pick, from_ref(&setup.x)).unwrap();
+    for value in [3, -1, i64::MAX, i64::MIN] {
+        let names = ["`pick`", one, &format!("@row = {value}")];
+        let error = setup.refused(&names, || routine.run(&[value]));
+        assert!(matches!(error, Error::BindingRange { range: 3, .. }), "{error:?}");
+    }
+    for bindings in [&[][..], &[0, 0]] {
+        let error = setup.refused(&["`pick`", one, "@row"], || routine.run(bindings));
+        assert!(matches!(error, Error::BindingCount { expected: 1, .. }), "{error:?}");
+    }
+    assert_eq!(values(&setup.first, &setup.x), [1, 2], "nothing ran");
+}
+
+/// Whatever is asked of a context that was finalised is refused.
+pub fn a_context_that_was_finalised(make: Make<'_>) {
+    let setup = TwoStreams::new(open(make, &Setup::default()));
+    let [one, _] = &setup.streams();
+    let out = node("out", 1);
+    let routine = add(&setup.first, &setup.x, &out).unwrap();
+    let context = routine.context();
+    context.finalize();
+    let values = array(&[1, 2]);
+    let no = MergeBufferUse::No;
+    let errors = [
+        setup.refused(&["`add`", one], || routine.run(&[])),
+        setup.refused(&["`x`", one], || context.to_host(&setup.x)),
+        setup.refused(&["`x`", one], || context.from_host(&setup.x, &values)),
+        setup.refused(&["`x`", one], || context.init_from_host(&setup.x, &values)),
+        setup.refused(&["`add`", one], || add(context, &setup.x, &out)),
+        setup.refused(&["`x`", one], || context.device_to_device(&setup.x, no, &setup.second)),
+        setup.refused(&["`x`", one], || setup.second.device_to_device(&setup.x, no, context)),
+        setup.refused(&["`x`", one], || context.transfer_routine(&setup.x, false, &setup.second)),
+        setup.refused(&[one], || context.on_stream(setup.second.stream())),
+    ];
+    errors.iter().for_each(|error| assert!(matches!(error, Error::Finalized { .. }), "{error:?}"));
+}
+
+/// The second writer of a node whose sharing links decided.
+pub fn a_node_that_two_streams_write(make: Make<'_>) {
+    let setup = TwoStreams::new(open(make, &Setup::default()));
+    let [one, other] = &setup.streams();
+    let (shared, out) = (shareable("shared"), node("out", 1));
+    let first = setup.first.init_from_host(&shared, &array(&[7])).unwrap();
+    let reader = add(&setup.second, &shared, &out).unwrap();
+    let writer = set(&first, &shared).unwrap();
+    let error = setup.refused(&["`shared`", one, other], || set(reader.context(), &shared));
+    assert!(matches!(error, Error::SecondWriter { .. }), "{error:?}");
+    drop(writer.run(&[]).unwrap());
+    drop(reader.run(&[]).unwrap());
+    assert_eq!(values(reader.context(), &out), [1], "the one that may write it still does");
+}
+
+/// Transfers of what is in neither context.
+pub fn a_transfer_of_an_absent_node(make: Make<'_>) {
+    let setup = TwoStreams::new(open(make, &Setup::default()));
+    let [one, other] = &setup.streams();
+    let (absent, array) = (node("absent", 2), array(&[1, 2]));
+    let merge = setup.first.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
+    for mode in [MergeBufferUse::No, MergeBufferUse::Copy, MergeBufferUse::StreamingFor(&merge, &[])] {
+        let error = setup.refused(&["`absent`", one, other], || {
+            setup.first.device_to_device(&absent, mode, &setup.second)
+        });
+        assert!(matches!(error, Error::NoSource { .. }), "{error:?}");
+    }
+    let names = &["`absent`", one, other][..];
+    let errors = [
+        setup.refused(names, || setup.first.init_from_device(&absent, &setup.second)),
+        setup.refused(names, || setup.first.copy_from(&absent, &setup.second)),
+        setup.refused(names, || setup.first.transfer_routine(&absent, true, &setup.second)),
+    ];
+    errors.iter().for_each(|error| assert!(matches!(error, Error::NoSource { .. }), "{error:?}"));
+    let errors = [
+        setup.refused(&["`absent`", one], || setup.first.to_host(&absent)),
+        setup.refused(&["`absent`", one], || setup.first.from_host(&absent, &array)),
+    ];
+    errors.iter().for_each(|error| assert!(matches!(error, Error::NotInContext { .. }), "{error:?}"));
+}
+
+/// A node of no elements is no error: it has no bytes, and every transfer of it says so.
+pub fn a_node_of_no_elements(make: Make<'_>) {
+    let setup = TwoStreams::new(open(make, &Setup::default()));
+    let before = setup.memory();
+    let (empty, none) = (node("empty", 0), array(&[]));
+    let reason = |transfer: Result<Transfer, Error>| match transfer.unwrap() {
+        Transfer::NothingToDo(reason) => assert_eq!(reason, "the node has no elements"),
+        Transfer::Scheduled(event) => panic!("{event}"),
+    };
+    let [first, second] =
+        [&setup.first, &setup.second].map(|context| context.init_from_host(&empty, &none).unwrap());
+    reason(first.from_host(&empty, &none));
+    reason(first.device_to_device(&empty, MergeBufferUse::No, &second));
+    reason(first.device_to_device(&empty, MergeBufferUse::Copy, &second));
+    let merge = first.link(&merging(&empty), from_ref(&empty)).unwrap();
+    drop(merge.run(&[]).unwrap());
+    let lent = MergeBufferUse::StreamingFor(&merge, &[]);
+    first.device_to_device(&empty, lent, &second).unwrap().sync().unwrap();
+    assert_eq!(values(&first, &empty), [0i64; 0]);
+    setup.compute();
+    let [one, _] = &setup.streams();
+    let error = setup.refused(&["`empty`", one], || setup.first.to_host(&empty));
+    assert!(matches!(error, Error::NotInContext { .. }), "{error:?}");
+    let error = setup.refused(&["`empty`"], || first.from_host(&empty, &array(&[1])));
+    assert!(matches!(error, Error::Shape { .. }), "{error:?}");
+    drop((first, second, merge));
+    let merge_buffer = setup.first.stream().merge_buffer_bytes();
+    assert_eq!(setup.memory(), (before.0 + merge_buffer, before.1 + merge_buffer));
+}
+
+/// A node or merge buffer that is larger than any pool.
+pub fn a_request_above_the_pool_cap(make: Make<'_>) {
+    let setup = TwoStreams::new(Device::with_pool_cap(make(&Setup::default()), 0, 64));
+    let [one, _] = &setup.streams();
+    let (big, small) = (node("big", 9), node("small", 8));
+    let both = code("both", &[(&small, Access::Write), (&big, Access::Write)], &[], |_, _| ());
+    let errors = [
+        setup.refused(&["`big`", one, "72 bytes", "64"], || set(&setup.first, &big)),
+        setup.refused(&["`big`", one], || setup.first.init_from_host(&big, &array(&[0; 9]))),
+        setup.refused(&["`big`", one], || setup.first.link(&both, &[small.clone(), big.clone()])),
+    ];
+    errors.iter().for_each(|error| assert!(matches!(error, Error::NodeTooLarge { .. }), "{error:?}"));
+    set(&setup.first, &small).unwrap();
+    // From a device whose pools hold more, nothing that is too large is taken over either.
+    let larger = TwoStreams::new(open(make, &Setup::default()));
+    let source = larger.first.init_from_host(&big, &array(&[0; 9])).unwrap();
+    let errors = [
+        setup.refused(&["`big`", one], || setup.first.init_from_device(&big, &source)),
+        setup.refused(&["merge buffer", one], || {
+            setup.first.device_to_device(&big, MergeBufferUse::Copy, &source)
+        }),
+    ];
+    errors.iter().for_each(|error| assert!(matches!(error, Error::NodeTooLarge { .. }), "{error:?}"));
+}

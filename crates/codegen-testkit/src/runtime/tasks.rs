@@ -1,0 +1,74 @@
+//! Functions of the host's among the tasks of a stream, and tasks that are combined.
+
+use std::sync::{Arc, Mutex};
+
+use codegen_core::Access;
+use device_runtime::{Error, Task};
+
+use super::{Make, Setup, hand_made::*, open};
+
+/// Functions of the host's among kernels.
+pub fn functions_run_in_the_order_of_the_stream(make: Make<'_>) {
+    let device = open(make, &Setup::default());
+    let (x, log) = (node("x", 1), Arc::new(Mutex::new(Vec::new())));
+    let seen = Arc::clone(&log);
+    let note = code("note", &[(&x, Access::Write)], &[symbol("i", 10)], move |args, bindings| {
+        write(&mut args[0])[0] = bindings[0];
+        seen.lock().unwrap().push(bindings[0]);
+    });
+    let routine = context(&device).link(&note, &[x]).unwrap();
+    let stream = routine.context().stream().clone();
+    for i in 0..10 {
+        routine.schedule(&[i]).unwrap().run().unwrap();
+        let log = Arc::clone(&log);
+        let note = move || {
+            log.lock().unwrap().push(100 + i);
+            Ok(())
+        };
+        drop(stream.schedule_task("host", note).unwrap());
+    }
+    stream.sync().unwrap();
+    assert_eq!(*log.lock().unwrap(), (0..10).flat_map(|i| [i, 100 + i]).collect::<Vec<_>>());
+    assert!(matches!(routine.schedule(&[10]), Err(Error::BindingRange { .. })));
+}
+
+/// An error or a panic of a function is its stream's failure.
+pub fn a_function_that_fails_or_panics_fails_its_stream(make: Make<'_>) {
+    let device = open(make, &Setup::default());
+    let stream = device.new_stream().unwrap();
+    for panics in [false, true] {
+        let fail = move || if panics { panic!("no luck") } else { Err("no luck".to_owned()) };
+        let error = stream.schedule_task("errand", fail).and_then(|event| event.sync()).unwrap_err();
+        let failure = error.failure().unwrap();
+        assert_eq!((failure.task(), failure.message()), ("errand", "no luck"));
+        assert!(stream.schedule_task("late", || Ok(())).is_err());
+        stream.reset().unwrap();
+        stream.schedule_task("later", || Ok(())).unwrap().sync().unwrap();
+    }
+}
+
+/// Tasks put together from others.
+pub fn enscheduled_tasks_run_on_the_stream(make: Make<'_>) {
+    let device = open(make, &Setup::default());
+    let stream = device.new_stream().unwrap();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let note = |text: &'static str| {
+        let log = Arc::clone(&log);
+        move || {
+            log.lock().unwrap().push(text);
+            Ok(())
+        }
+    };
+    let task = Task::new("b", note("b")).prepend(note("a")).enschedule(&stream).append(note("scheduled"));
+    for _ in 0..3 {
+        task.run().unwrap();
+    }
+    stream.sync().unwrap();
+    let on_stream: Vec<_> =
+        log.lock().unwrap().iter().filter(|text| **text != "scheduled").copied().collect();
+    assert_eq!(on_stream, ["a", "b", "a", "b", "a", "b"]);
+    let failing = Task::new("bad", || Err(Error::NotHosted { node: "x".to_owned() })).enschedule(&stream);
+    failing.run().unwrap();
+    let error = stream.sync().unwrap_err();
+    assert_eq!((error.failure().unwrap().task()), "bad");
+}
