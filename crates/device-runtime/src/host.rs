@@ -13,7 +13,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use tnode::{HostArray, Hosted, MemoryMode, Reason, Scalar, TensorNode};
@@ -23,6 +23,7 @@ use crate::{
     driver::Location,
     error::Error,
     event::Event,
+    inside::lock_unless_inside,
     pool::{Buffer, lock},
     transfer::{Transfer, check},
 };
@@ -183,7 +184,7 @@ impl Host {
             };
             Arc::clone(present)
         };
-        let mut residence = lock(&entry);
+        let mut residence = enter(&entry, node)?;
         residence.do_write(node)?;
         (residence.array, residence.read) = (Arc::new(array), None);
         Ok(())
@@ -211,7 +212,7 @@ impl Host {
         change: impl FnOnce(&mut Residence) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let entry = self.entry(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
-        change(&mut lock(&entry))
+        change(&mut *enter(&entry, node)?)
     }
 
     /// The node's array, with the values that devices computed last.
@@ -372,7 +373,7 @@ impl Context {
     /// A context without host, a node without array there, and as [`Context::init_from_host`].
     pub fn init_from_residence(&self, node: &TensorNode) -> Result<Context, Error> {
         let entry = self.residence(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
-        let mut residence = lock(&entry);
+        let mut residence = enter(&entry, node)?;
         residence.do_read(self.automatic())?;
         let context = self.init_filled(node, &residence.array)?;
         if let Some(buffer) = context.get(node) {
@@ -389,7 +390,7 @@ impl Context {
     pub fn upload(&self, node: &TensorNode) -> Result<Transfer, Error> {
         let entry = self.residence(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
         let buffer = self.writable(node)?;
-        self.upload_from(&mut lock(&entry), node, &buffer)
+        self.upload_from(&mut *enter(&entry, node)?, node, &buffer)
     }
 
     fn upload_from(
@@ -437,7 +438,7 @@ impl Context {
         }
         for node in reads {
             let (Some(entry), Some(buffer)) = (self.residence(node), self.get(node)) else { continue };
-            let mut residence = lock(&entry);
+            let mut residence = enter(&entry, node)?;
             if !buffer.read_only && !residence.not_lagging.contains(&buffer.order()) {
                 let _ = self.upload_from(&mut residence, node, &buffer)?;
             }
@@ -459,6 +460,16 @@ impl Context {
             residence.read = Some(fetch.after(residence.read.take()));
         }
     }
+}
+
+/// Locks what is known of a node's array, which whoever brings its values holds until they are there.
+///
+/// # Errors
+///
+/// [`crate::DriverError::SelfWait`] inside a task, while somebody else has the array.
+fn enter<'a>(entry: &'a Mutex<Residence>, node: &TensorNode) -> Result<MutexGuard<'a, Residence>, Error> {
+    let during = || format!("using the host array of `{}`", node.name());
+    lock_unless_inside(entry, || "a stream".to_owned()).map_err(Error::driver(during))
 }
 
 /// Device memory has got the array; the host may not write the array before that is done.

@@ -49,6 +49,11 @@ impl Crew {
         Crew { threads, busy: Arc::default(), helpers: OnceLock::new() }
     }
 
+    #[cfg(all(test, feature = "loom"))]
+    pub(crate) fn busy(&self) -> usize {
+        self.busy.load(Ordering::Relaxed)
+    }
+
     /// Counts the calling worker as busy until the guard is dropped.
     pub(crate) fn enter(&self) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use codegen_core::Access;
-use device_runtime::{Context, Device, DriverError, Error, Event, Routine, Stream};
+use device_runtime::{Context, Device, DriverError, Error, Event, Host, Routine, Stream};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 
@@ -227,4 +227,28 @@ fn a_task_does_not_wait_for_the_producer_that_waits_for_it() {
         assert_eq!(values(&context, &x), [7]);
         own.lock().unwrap().take();
     });
+}
+
+/// Whoever reads a host array holds it until the device's values are there, for which it waits, here for the very task.
+#[test]
+fn a_task_does_not_wait_for_the_reader_that_waits_for_it() {
+    for device in [device(Cpu::multicore(Config::default())), device(Cpu::inline(Config::default()))] {
+        within_reason(move || {
+            let (x, host, is_inline) = (node("x", 1), Host::default(), device.name() == "inline:0");
+            host.insert(&x, array(&[7])).unwrap();
+            let (own, y, seen) = (host.clone(), x.clone(), Arc::new(Mutex::new(None)));
+            let answer = Arc::clone(&seen);
+            let code = code("task", &[(&x, Access::ReadWrite)], &[], move |args, _| {
+                thread::sleep(Duration::from_millis(50));
+                *answer.lock().unwrap() = Some(own.get(&y).map(drop));
+                write(&mut args[0])[0] += 1;
+            });
+            let context = context(&device).with_host(&host).init_from_residence(&x).unwrap();
+            drop(context.link(&code, from_ref(&x)).unwrap().run(&[]).unwrap());
+            assert_eq!(host.get_values(&x).unwrap(), [8.0]);
+            let answer = seen.lock().unwrap().take().unwrap();
+            // Inline tasks are over before anybody reads.
+            assert!(if is_inline { answer.is_ok() } else { is_self_wait(&answer.unwrap_err()) });
+        });
+    }
 }

@@ -19,7 +19,11 @@ use crate::{
 };
 
 fn lane() -> Arc<Worker> {
-    let backlog = Backlog::new(Queue::new(4, Duration::ZERO), Arc::new(Crew::new(1)));
+    lane_with(&Arc::new(Crew::new(1)))
+}
+
+fn lane_with(crew: &Arc<Crew>) -> Arc<Worker> {
+    let backlog = Backlog::new(Queue::new(4, Duration::ZERO), Arc::clone(crew));
     Arc::new(Worker::start(LaneState::new("lane", Some(backlog))).unwrap())
 }
 
@@ -113,6 +117,19 @@ fn closing_waits_for_the_worker_and_for_whoever_helps() {
         lane.close();
         assert_eq!(steps.taken(), 1);
         helper.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_runs_tasks_counts_as_busy_meanwhile() {
+    explore(3, || {
+        let crew = Arc::new(Crew::new(2));
+        let (lane, seen) = (lane_with(&crew), Arc::clone(&crew));
+        // The worker and a helper count both only while one hands the role to the other.
+        run(&lane, move || assert!((1..=2).contains(&seen.busy())));
+        assert_eq!(record(&lane).sync(), Ok(Ok(())));
+        lane.close();
+        assert_eq!(crew.busy(), 0);
     });
 }
 
