@@ -84,11 +84,11 @@ pub enum Param {
 pub enum Access {
     /// Reads only.
     Read,
-    /// Writes every element, without ever reading what was there before the kernel.
+    /// Surely writes every element, without ever reading what was there before the kernel.
     Write,
-    /// Writes some elements, without ever reading; the others keep what was there before the kernel.
+    /// May write some elements, without ever reading what was there before the kernel; the others keep that.
     WritePart,
-    /// Reads what was there, and writes.
+    /// May read what was there before, and writes.
     ReadWrite,
 }
 

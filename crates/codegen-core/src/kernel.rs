@@ -31,6 +31,9 @@ pub struct ScheduledRoutine {
     pub calls: Vec<KernelCall>,
     /// Memory that lives during one run.
     pub temps: Vec<Temp>,
+    /// The nodes, in order, of which a run writes every element before it reads any, if only by all calls together: nothing that they
+    /// held before can be seen in the run or after it. Others may be so too, where that is not found.
+    pub overwritten: Vec<NodeRef>,
 }
 
 /// A call of a kernel with its parameters bound to the routine's slots.

@@ -18,6 +18,7 @@ fn a_routine_has_its_kernels_in_order() {
         kernels: kernels.clone(),
         calls: vec![],
         temps: vec![],
+        overwritten: vec![],
     };
     let codegen = cranelift(CraneliftOptions::default()).expect("this machine is supported");
     let artifact = codegen.compile(&routine).expect("supported kernels");

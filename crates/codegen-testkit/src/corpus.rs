@@ -87,7 +87,7 @@ pub(crate) fn failed(stage: &str, error: impl std::fmt::Display) -> Outcome {
 pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome, Outcome> {
     let (scheduled, artifact) = compile_case(codegen, case)?;
     let defined = defined(codegen, &scheduled, case)?;
-    let found = host::run(&scheduled, &artifact, codegen.caps(), case)?;
+    let found = host::run(&scheduled, &artifact, codegen.caps(), case, 0xa5)?;
     compare(&case.routine, &found, &defined)?;
     case.check(&found).map_err(Outcome::Failed)?;
     Ok(Outcome::Passed)
@@ -101,7 +101,7 @@ pub(crate) fn defined(
 ) -> Result<Vec<Vec<u8>>, Outcome> {
     let interpreted = Interpreted::of_target(codegen.caps().clone());
     let artifact = interpreted.compile(scheduled).map_err(|e| failed("interpreting", e))?;
-    host::run(scheduled, &artifact, codegen.caps(), case)
+    host::run(scheduled, &artifact, codegen.caps(), case, 0x5a)
 }
 
 /// Compares the nodes whose memory outlives the run, bit for bit but for NaNs, which are all alike.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use codegen_core::{Code, Codegen};
 use device_runtime::{Context, Device};
 use filetests::RunCase;
-use lowered_ir::ir::{Expr, Routine, walk};
+use lowered_ir::ir::{Expr, NodeRef, Routine, walk};
 use tnode::{HostArray, MemoryMode, Reason, TensorNode, commit_modes};
 
 use crate::{
@@ -128,7 +128,7 @@ fn nodes(case: &RunCase) -> Result<Vec<TensorNode>, tnode::Error> {
     handles.collect()
 }
 
-/// The bytes of the nodes after a run; those of nodes without lasting memory are empty.
+/// The bytes of the nodes after a run that finds garbage in what it overwrites; those of nodes without lasting memory are empty.
 fn on_device(
     device: &Device,
     code: &Arc<Code>,
@@ -137,8 +137,12 @@ fn on_device(
 ) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
     let mut context = Context::new(&device.new_stream()?);
     let lasting: Vec<bool> = case.routine.nodes.iter().map(outlives).collect();
-    for ((node, bytes), _) in nodes.iter().zip(&case.inputs).zip(&lasting).filter(|(_, lasting)| **lasting) {
-        let array = HostArray::from_bytes(node.dtype(), node.dims()?, bytes)?;
+    for (at, node) in nodes.iter().enumerate().filter(|(at, _)| lasting[*at]) {
+        let mut bytes = case.inputs[at].clone();
+        if code.schedule.overwritten.contains(&NodeRef(at as u32)) {
+            bytes.fill(0xa5);
+        }
+        let array = HostArray::from_bytes(node.dtype(), node.dims()?, &bytes)?;
         context = context.init_from_host(node, &array)?;
     }
     let routine = context.link(code, nodes)?;

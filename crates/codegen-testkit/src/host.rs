@@ -2,7 +2,8 @@
 //!
 //! The one module with unsafe code: it calls compiled kernels, which nobody can prove correct. Memory is therefore laid out
 //! so that what a wrong kernel does near its buffers is noticed: each buffer has guard bytes before and after it, buffers of
-//! nodes that a kernel only reads are compared with what they held, and scratch memory and temporaries begin as garbage.
+//! nodes that a kernel only reads are compared with what they held, and scratch memory and temporaries begin as garbage. So does
+//! what a kernel says it overwrites.
 #![allow(unsafe_code, reason = "calling compiled code is what this module is for")]
 
 use codegen_core::{
@@ -18,17 +19,19 @@ const GARBAGE: u8 = 0xa5;
 /// Guard bytes before and after each buffer, at least.
 const GUARD: usize = 256;
 
-/// Runs every call of a scheduled routine on a case's inputs, and gives the bytes of the nodes.
+/// Runs every call of a scheduled routine on a case's inputs, and gives the bytes of the nodes. Each call finds memory that it says
+/// to overwrite full of `soil`: runs on different soil differ where one does not.
 pub(crate) fn run(
     scheduled: &ScheduledRoutine,
     artifact: &Artifact,
     caps: &Caps,
     case: &RunCase,
+    soil: u8,
 ) -> Result<Vec<Vec<u8>>, Outcome> {
     let Payload::Host(module) = &artifact.payload else {
         return Err(Outcome::Skipped("compiled; the code does not run in this process".into()));
     };
-    let mut memory = Memory::new(scheduled, caps, case);
+    let mut memory = Memory::new(scheduled, caps, case, soil);
     for (position, call) in scheduled.calls.iter().enumerate() {
         let abi = artifact.kernels.get(call.kernel).ok_or_else(|| wrong(position, "has no kernel"))?;
         memory.call(module, abi, call, case).map_err(|message| wrong(position, &message))?;
@@ -85,10 +88,12 @@ struct Memory {
     alignment: usize,
     /// Where each temporary lies in `temps`.
     offsets: Vec<usize>,
+    /// What is put into memory before it is overwritten.
+    soil: u8,
 }
 
 impl Memory {
-    fn new(scheduled: &ScheduledRoutine, caps: &Caps, case: &RunCase) -> Memory {
+    fn new(scheduled: &ScheduledRoutine, caps: &Caps, case: &RunCase, soil: u8) -> Memory {
         let alignment = caps.alignment;
         Memory {
             nodes: case.inputs.iter().map(|bytes| Buffer::new(bytes, alignment)).collect(),
@@ -96,6 +101,7 @@ impl Memory {
             merge: Buffer::new(case.merge.as_deref().unwrap_or(&[]), alignment),
             alignment,
             offsets: scheduled.temps.iter().map(|temp| temp.offset).collect(),
+            soil,
         }
     }
 
@@ -155,18 +161,21 @@ impl Memory {
     }
 
     fn arg(&mut self, slot: Slot, access: Access, bytes: usize) -> Result<HostPtr, String> {
-        match slot {
+        let (buffer, offset) = match slot {
             Slot::Node(node) => {
-                let buffer = self.nodes.get_mut(node.index()).ok_or("takes a node that the routine lacks")?;
-                buffer.ptr(0, bytes, access)
+                (self.nodes.get_mut(node.index()).ok_or("takes a node that the routine lacks")?, 0)
             }
             Slot::Temp(temp) => {
-                let offset =
-                    *self.offsets.get(temp.0 as usize).ok_or("takes a temporary that was not planned")?;
-                self.temps.ptr(offset, bytes, access)
+                let offset = self.offsets.get(temp.0 as usize);
+                (&mut self.temps, *offset.ok_or("takes a temporary that was not planned")?)
             }
-            Slot::Merge(_) => self.merge.ptr(0, bytes, access),
+            Slot::Merge(_) => (&mut self.merge, 0),
+        };
+        let ptr = buffer.ptr(offset, bytes, access)?;
+        if access == Access::Write {
+            buffer.memory[buffer.start + offset..][..bytes].fill(self.soil);
         }
+        Ok(ptr)
     }
 
     /// Whether guards and everything that the call does not write are as they were.

@@ -45,7 +45,7 @@ fn collect(
     let sink = Arc::clone(&log);
     let append = move |lines: &str| sink.lock().unwrap_or_else(PoisonError::into_inner).push_str(lines);
     let artifact = artifact.logging_to(Arc::new(append), LogStyle::Exact);
-    let nodes = host::run(scheduled, &artifact, caps, case)?;
+    let nodes = host::run(scheduled, &artifact, caps, case, 0xa5)?;
     Ok((nodes, lock(&log)))
 }
 

@@ -46,6 +46,7 @@ fn code(x: &TensorNode, y: &TensorNode, bytes: usize) -> Arc<Code> {
         kernels: vec![],
         calls: vec![KernelCall { kernel: 0, args, bindings: vec![] }],
         temps: vec![],
+        overwritten: vec![],
     };
     Arc::new(Code {
         schedule,

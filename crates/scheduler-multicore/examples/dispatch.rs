@@ -150,6 +150,7 @@ fn empty_routine(device: &Device, module: HostModule) -> Result<Routine, Box<dyn
         kernels: vec![],
         calls: vec![KernelCall { kernel: 0, args, bindings: vec![] }],
         temps: vec![],
+        overwritten: vec![],
     };
     let artifact = Artifact { payload: Payload::Host(module), kernels: vec![abi] };
     Ok(context.link(&Arc::new(Code { schedule, artifact }), &nodes)?)

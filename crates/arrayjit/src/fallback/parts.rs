@@ -12,7 +12,7 @@ use std::{
 use codegen_core::{Access, Code, Param, Slot};
 use lowered_ir::{
     ir::{NodeDecl, NodeRef, Routine},
-    passes::{access::analyse, effects::Effects},
+    passes::effects::Effects,
     text,
 };
 
@@ -168,7 +168,7 @@ fn code(
     let mut code = generate::code(backend, &part.routine, on_step)?;
     // Errors of linking and running are about the routine that the user knows.
     name.clone_into(&mut code.schedule.name);
-    let roles = roles(&code, &part.routine);
+    let roles = roles(&code);
     Ok(PartCode { place: part.place, code: Arc::new(code), roles, bring: Vec::new(), give: Vec::new() })
 }
 
@@ -209,19 +209,15 @@ fn report(
 }
 
 /// What a part does with the nodes of its context, by the calls of its kernels, in their order.
-fn roles(code: &Code, routine: &Routine) -> BTreeMap<NodeRef, Role> {
-    let facts = analyse(routine);
+fn roles(code: &Code) -> BTreeMap<NodeRef, Role> {
     let mut roles: BTreeMap<NodeRef, Role> = BTreeMap::new();
     for call in &code.schedule.calls {
         let params = code.artifact.kernels.get(call.kernel).map_or(&[][..], |abi| &abi.params);
         for (slot, param) in call.args.iter().zip(params) {
             let (&Slot::Node(node), &Param::Node { access, .. }) = (slot, param) else { continue };
-            let overwrites = facts[node].covered && !facts[node].read_before_write;
-            let role = Role {
-                reads_first: matches!(access, Access::Read | Access::ReadWrite),
-                writes: false,
-                overwrites,
-            };
+            let reads_first = matches!(access, Access::Read | Access::ReadWrite);
+            let overwrites = code.schedule.overwritten.contains(&node);
+            let role = Role { reads_first, writes: false, overwrites };
             roles.entry(node).or_insert(role).writes |= access != Access::Read;
         }
     }

@@ -4,26 +4,31 @@
 //! depends on has run before. Statements between parallel loops run in sequence anyway and share one kernel. Statements
 //! from the declaration of a top-level local to its last use stay together. Kernels that are equal up to names are kept once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
     Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
+use lowered_ir::passes::access::analyse;
 
-use super::{access, cost, rename, stack, temps::node_bytes};
-use crate::artifact::{Access, KernelAbi, Launch, Param};
+use super::{
+    access, cost, rename, stack,
+    temps::node_bytes,
+    uses::{self, Mention, Spans, Whole},
+};
+use crate::artifact::{KernelAbi, Launch, Param};
 use crate::kernel::{Kernel, KernelCall, Slot};
 use crate::{Caps, form};
 
 /// The most bytes of local nodes that a thread of a GPU keeps to itself.
 const PRIVATE_BYTES: usize = 256;
 
-/// The kernels of a routine and their calls; every memory argument is still a node or the merge buffer. `fresh` are the
-/// nodes whose values from before the routine nobody reads.
+/// The kernels of a routine and their calls; every memory argument is still a node or the merge buffer. `whole` is what was known
+/// of the routine before loops were tiled.
 pub(super) fn cut(
     routine: &Routine,
-    fresh: &BTreeSet<NodeRef>,
+    whole: &Whole,
     caps: &Caps,
     options: &super::ScheduleOptions,
 ) -> (Vec<Kernel>, Vec<KernelCall>) {
@@ -31,11 +36,13 @@ pub(super) fn cut(
     // Private memory of a GPU's thread is small.
     let limit = if caps.workgroups.is_some() { PRIVATE_BYTES } else { usize::MAX };
     stack::promote(&mut groups, routine, options.stack_bytes.min(limit));
+    let spans = Spans::of(&groups);
     let mut kernels = Vec::new();
     let mut calls = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
-    for group in groups {
-        let (mut kernel, mut call) = kernel(routine, fresh, &group, caps, options);
+    for (at, group) in groups.iter().enumerate() {
+        let params = |ir: &Routine, names: &KernelNames| params(ir, names, at, whole, &spans);
+        let (mut kernel, mut call) = kernel(routine, group, params, caps, options);
         call.kernel = *known.entry(signature(&kernel)).or_insert_with(|| {
             let name = format!("{}_k{}", routine.name, kernels.len());
             kernel.abi.name.clone_from(&name);
@@ -107,8 +114,8 @@ fn in_sequence(mut stmt: Stmt) -> Stmt {
 
 fn kernel(
     routine: &Routine,
-    fresh: &BTreeSet<NodeRef>,
     body: &[Stmt],
+    params: impl FnOnce(&Routine, &KernelNames) -> Vec<Param>,
     caps: &Caps,
     options: &super::ScheduleOptions,
 ) -> (Kernel, KernelCall) {
@@ -123,7 +130,7 @@ fn kernel(
     };
     let abi = KernelAbi {
         name: String::new(),
-        params: params(&ir, &names, fresh),
+        params: params(&ir, &names),
         launch: launch(&ir, caps, options),
         scratch_bytes: scratch_bytes(&ir.body, caps.alignment),
         log: log::lines(&ir).into(),
@@ -153,28 +160,21 @@ fn parameter(routine: &Routine, position: usize, node: NodeRef) -> NodeDecl {
     NodeDecl { name: format!("p{position}"), mode: tnode::ModeState::undecided(), ..decl.clone() }
 }
 
-fn params(ir: &Routine, names: &KernelNames, fresh: &BTreeSet<NodeRef>) -> Vec<Param> {
-    let memory = ir.node_refs().zip(&names.nodes).map(|((node, decl), &(original, merge))| {
+fn params(ir: &Routine, names: &KernelNames, group: usize, whole: &Whole, spans: &Spans) -> Vec<Param> {
+    let facts = analyse(ir);
+    let memory = ir.node_refs().zip(&names.nodes).map(|((own, decl), &(node, merge))| {
         let bytes = node_bytes(decl);
         if merge {
             Param::MergeBuffer { bytes }
         } else {
-            Param::Node { access: access_of(node, fresh.contains(&original), &ir.body), bytes }
+            Param::Node {
+                access: uses::access_of(&Mention { own, node, group }, &facts, whole, spans),
+                bytes,
+            }
         }
     });
     let symbols = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
     memory.chain(symbols).collect()
-}
-
-/// What a kernel does with a node. Reading what the routine itself has written does not make a fresh node an input.
-fn access_of(node: NodeRef, fresh: bool, body: &[Stmt]) -> Access {
-    let touches: Vec<_> = access::touches(body).into_iter().filter(|t| t.node == node).collect();
-    match (touches.iter().any(|t| !t.write), touches.iter().any(|t| t.write)) {
-        (_, false) => Access::Read,
-        (false, true) => Access::Write,
-        (true, true) if fresh => Access::Write,
-        (true, true) => Access::ReadWrite,
-    }
 }
 
 fn launch(ir: &Routine, caps: &Caps, options: &super::ScheduleOptions) -> Launch {

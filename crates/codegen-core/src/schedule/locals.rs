@@ -1,19 +1,18 @@
-//! Gives local nodes a defined content: zeros, unless the first statement that touches one overwrites all of it.
+//! Gives local nodes a defined content: zeros, unless only what the routine has written is ever read.
 
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{Block, NodeRef, Routine, Stmt};
 
-use super::{access, is_local};
+use super::{access, is_local, uses::Whole};
 
-/// Inserts `zero` before the first top-level statement that touches a local node without overwriting it.
-pub(super) fn initialize(routine: &mut Routine) {
+/// Inserts `zero` before the first top-level statement that touches a local node of which something may be read before it is written.
+pub(super) fn initialize(routine: &mut Routine, whole: &Whole) {
     let mut seen: BTreeSet<NodeRef> = BTreeSet::new();
     let mut body = Block::with_capacity(routine.body.len());
     for stmt in std::mem::take(&mut routine.body) {
         for node in access::nodes(std::slice::from_ref(&stmt)) {
-            let decl = routine.node(node);
-            if seen.insert(node) && is_local(decl) && !access::overwrites(&stmt, node, decl) {
+            if seen.insert(node) && is_local(routine.node(node)) && whole.reads_from_before(node) {
                 body.push(Stmt::Zero { node });
             }
         }

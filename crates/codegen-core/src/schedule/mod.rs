@@ -31,13 +31,12 @@ mod names; // free identifiers, and types
 mod nest; // chains of loops
 mod rename; // identifiers of a block
 mod stack; // small local nodes as scratch memory
-
-use std::collections::BTreeSet;
+mod uses; // what kernels do with nodes
 
 use lowered_ir::ir::{NodeDecl, NodeRef, Numerics, Routine};
-use lowered_ir::passes::access::analyse;
 use tnode::{DType, MemoryMode};
 
+use self::uses::Whole;
 use crate::Caps;
 use crate::kernel::ScheduledRoutine;
 use crate::legalise::{self, LegaliseError};
@@ -150,10 +149,11 @@ pub fn schedule_traced(
         gpu::spill(&mut routine);
         on_pass("spill", &routine);
     }
-    let fresh = fresh_nodes(&routine);
+    // What the routine does with its nodes is plain while nothing is tiled.
+    let whole = Whole::of(&routine);
 
-    // A local node is written whole, or zeroed, before anything reads it: its memory may hold anything when a run begins.
-    locals::initialize(&mut routine);
+    // What is read of a local node is written, or zeroed, before: its memory may hold anything when a run begins.
+    locals::initialize(&mut routine, &whole);
     on_pass("locals", &routine);
 
     // Loops with constant bounds start at 0 and have several iterations.
@@ -201,7 +201,7 @@ pub fn schedule_traced(
         on_pass("legalise", &routine);
     }
 
-    Ok(in_kernels(routine, &fresh, caps, options))
+    Ok(in_kernels(routine, &whole, caps, options))
 }
 
 /// The least that makes kernels of an optimised, verified routine: local nodes get their zeros, operations that the target lacks
@@ -217,40 +217,38 @@ pub fn schedule_serial(
     on_pass: &mut dyn FnMut(&str, &Routine),
 ) -> Result<ScheduledRoutine, ScheduleError> {
     refuse_virtual(routine)?;
-    let fresh = fresh_nodes(routine);
     let mut routine = routine.clone();
     if caps.workgroups.is_some() {
         gpu::plain(&mut routine);
     }
-    locals::initialize(&mut routine);
+    let whole = Whole::of(&routine);
+    locals::initialize(&mut routine, &whole);
     on_pass("locals", &routine);
     if !has_everything(caps) {
         routine = legalise::legalise(&routine, caps)?;
         on_pass("legalise", &routine);
     }
     let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
-    Ok(in_kernels(routine, &fresh, caps, &options))
+    Ok(in_kernels(routine, &whole, caps, &options))
 }
 
-fn in_kernels(
-    routine: Routine,
-    fresh: &BTreeSet<NodeRef>,
-    caps: &Caps,
-    options: &ScheduleOptions,
-) -> ScheduledRoutine {
+fn in_kernels(routine: Routine, whole: &Whole, caps: &Caps, options: &ScheduleOptions) -> ScheduledRoutine {
     // Each top-level parallel loop is a kernel, each run of other statements is one; a call waits for those before it.
-    let (kernels, mut calls) = cut::cut(&routine, fresh, caps, options);
+    let (kernels, mut calls) = cut::cut(&routine, whole, caps, options);
 
     // Local nodes are bytes of the run's pool, shared where lives do not meet.
     let nodes = routine.nodes;
     let temps = temps::plan(&mut calls, &nodes, |node| is_local(&nodes[node.index()]), caps.alignment);
-    ScheduledRoutine { name: routine.name, symbols: routine.symbols, nodes, kernels, calls, temps }
-}
-
-/// The nodes whose values from before the routine it never reads. Asked before loops are tiled, while their coverage is plain.
-fn fresh_nodes(routine: &Routine) -> BTreeSet<NodeRef> {
-    let facts = analyse(routine);
-    routine.node_refs().map(|(node, _)| node).filter(|&node| !facts[node].read_before_write).collect()
+    let overwritten = whole.overwritten().filter(|node| !is_local(&nodes[node.index()])).collect();
+    ScheduledRoutine {
+        name: routine.name,
+        symbols: routine.symbols,
+        nodes,
+        kernels,
+        calls,
+        temps,
+        overwritten,
+    }
 }
 
 /// Whether a target has nothing to legalise: an interpreter.

@@ -2,7 +2,8 @@
 
 use codegen_core::schedule::schedule_traced;
 use codegen_core::{
-    Caps, Codegen, FmaPolicy, Interpreted, ScheduleOptions, ScheduledRoutine, Slot, Workgroups, check_form,
+    Access, Caps, Codegen, FmaPolicy, Interpreted, Kernel, Param, ScheduleOptions, ScheduledRoutine, Slot,
+    Workgroups, check_form,
 };
 use lowered_ir::interp::{self, Buffer, Memory, Program};
 use lowered_ir::ir::{NodeDecl, Numerics, Routine};
@@ -121,25 +122,74 @@ fn same_nans(dtype: DType, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Runs the calls of a schedule one after the other.
+/// Runs the calls of a schedule one after the other. What it overwrites holds garbage before.
 fn run_calls(case: &Case, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
     let mut memory = case.memory.clone();
+    for node in &schedule.overwritten {
+        memory.nodes[node.index()].fill(0x5A);
+    }
     // What a run finds in its temporaries is not defined.
     let mut pool = vec![0xA5u8; schedule.temp_bytes()];
     for call in &schedule.calls {
         let kernel = &schedule.kernels[call.kernel];
         verified(&kernel.abi.name, &kernel.ir);
-        let mut args: Vec<Vec<u8>> =
-            call.args.iter().map(|slot| take(slot, &memory, &pool, schedule)).collect();
-        let mut buffers: Vec<Buffer<'_>> = args.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
+        let args: Vec<Vec<u8>> = call.args.iter().map(|slot| take(slot, &memory, &pool, schedule)).collect();
         let bindings: Vec<i64> = call.bindings.iter().map(|symbol| case.bindings[symbol.index()]).collect();
         let program = Program::new(&kernel.ir).unwrap();
-        program.run(&mut buffers, memory.merge.as_deref(), &bindings).unwrap();
-        for (slot, bytes) in call.args.iter().zip(args) {
+        let run = |args: &[Vec<u8>]| {
+            let mut args = args.to_vec();
+            let mut buffers: Vec<Buffer<'_>> = args.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
+            program.run(&mut buffers, memory.merge.as_deref(), &bindings).unwrap();
+            args
+        };
+        let after = run(&args);
+        keeps_its_word(kernel, &args, &after, run);
+        for (slot, bytes) in call.args.iter().zip(after) {
             put(slot, bytes, &mut memory, &mut pool, schedule);
         }
     }
     results(&case.routine, &memory)
+}
+
+/// Runs a kernel on other garbage in what it says not to read, and checks that everything but what it leaves alone is as before.
+fn keeps_its_word(
+    kernel: &Kernel,
+    args: &[Vec<u8>],
+    after: &[Vec<u8>],
+    run: impl Fn(&[Vec<u8>]) -> Vec<Vec<u8>>,
+) {
+    let accesses: Vec<Access> = kernel.abi.params.iter().filter_map(access).collect();
+    let is_unread = |access: Access| matches!(access, Access::Write | Access::WritePart);
+    if !accesses.iter().copied().any(is_unread) {
+        return;
+    }
+    let mut soiled = args.to_vec();
+    for (bytes, _) in soiled.iter_mut().zip(&accesses).filter(|(_, access)| is_unread(**access)) {
+        bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    let again = run(&soiled);
+    for (at, access) in accesses.iter().enumerate() {
+        let size = kernel.ir.nodes[at].dtype.size_bytes();
+        let element = |bytes: &[Vec<u8>], i: usize| bytes[at][i * size..][..size].to_vec();
+        for i in 0..after[at].len() / size {
+            let is_same = element(after, i) == element(&again, i);
+            let is_kept = element(after, i) == element(args, i) && element(&again, i) == element(&soiled, i);
+            assert!(
+                is_same || *access == Access::WritePart && is_kept,
+                "parameter {at} is {access:?}, but element {i} depends on what was there:\n{}",
+                text::print(&kernel.ir)
+            );
+        }
+    }
+}
+
+/// What is done with a memory parameter; merge buffers are read.
+fn access(param: &Param) -> Option<Access> {
+    match param {
+        Param::Node { access, .. } => Some(*access),
+        Param::MergeBuffer { .. } => Some(Access::Read),
+        Param::StaticIndex { .. } => None,
+    }
 }
 
 fn take(slot: &Slot, memory: &Memory, pool: &[u8], schedule: &ScheduledRoutine) -> Vec<u8> {

@@ -164,6 +164,7 @@ pub fn many_kernels(
         kernels: vec![],
         calls,
         temps,
+        overwritten: vec![],
     };
     Arc::new(Code { schedule, artifact: Artifact { payload: Payload::Host(module), kernels } })
 }

@@ -307,6 +307,7 @@ fn code(uses: &[(TensorNode, Access)], merge: Option<&TensorNode>, random: &mut 
         kernels: vec![],
         calls,
         temps: (0..count - 1).map(temp).collect(),
+        overwritten: vec![],
     };
     Arc::new(Code { schedule, artifact: Artifact { payload: Payload::Other(Arc::new(())), kernels } })
 }

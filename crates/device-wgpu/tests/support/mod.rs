@@ -204,6 +204,7 @@ pub fn many_kernels(
         kernels: vec![],
         calls,
         temps,
+        overwritten: vec![],
     };
     Arc::new(Code { schedule, artifact })
 }

@@ -91,7 +91,7 @@ pub(super) fn caps() -> Caps {
     }
 }
 
-/// The kernels, which must verify, and as comments the calls and temporaries.
+/// The kernels, which must verify, and as comments the calls, the nodes that a run overwrites, and temporaries.
 fn text(scheduled: &ScheduledRoutine, workgroups: Option<Workgroups>) -> Result<String, String> {
     let mut text = String::new();
     for (i, kernel) in scheduled.kernels.iter().enumerate() {
@@ -119,6 +119,9 @@ fn text(scheduled: &ScheduledRoutine, workgroups: Option<Workgroups>) -> Result<
         let bindings = call.bindings.iter().map(|s| format!("@{}", scheduled.symbols[s.index()].name));
         let args: Vec<String> = call.args.iter().map(slot).chain(bindings).collect();
         text.push_str(&format!("; call kernel {} with {}\n", call.kernel, args.join(", ")));
+    }
+    for node in &scheduled.overwritten {
+        text.push_str(&format!("; overwrites {node}\n"));
     }
     for (i, temp) in scheduled.temps.iter().enumerate() {
         let (first, last) = temp.live;
