@@ -370,6 +370,10 @@ fn roles(code: &Code) -> Result<(Roles, BTreeSet<NodeRef>), Error> {
             }
         }
     }
+    // Some nodes are overwritten by several calls together.
+    for node in &code.schedule.overwritten {
+        roles.entry(*node).and_modify(|role| role.first = Access::Write);
+    }
     Ok((roles, merges))
 }
 
