@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use codegen_core::{Code, Codegen};
-use device_runtime::{Context, Device};
+use device_runtime::{Context, Device, MergeBufferUse, Routine as Linked};
 use filetests::RunCase;
 use lowered_ir::ir::{Expr, NodeRef, Routine, walk};
 use tnode::{HostArray, MemoryMode, Reason, TensorNode, commit_modes};
@@ -75,14 +75,17 @@ fn run_case(
     case: &RunCase,
     agreement: Agreement,
 ) -> Result<Closeness, Outcome> {
-    if reads_merge_buffer(&case.routine) {
-        return Err(Outcome::Skipped("nobody fills the merge buffer of a stream".into()));
-    }
     let (schedule, artifact) = compile_case(codegen, case)?;
     let defined = defined(codegen, &schedule, case)?;
     let nodes = nodes(case).map_err(|e| failed("making nodes", e))?;
-    let found = on_device(device, &Arc::new(Code { schedule, artifact }), case, &nodes);
+    let code = Arc::new(Code { schedule, artifact });
+    let merged = case.merge.is_some().then(|| merged(&case.routine)).flatten();
+    let found = on_device(device, &code, case, &nodes, merged.map(|node| (node, How::Copied)));
     let found = found.map_err(|e| failed("running", e))?;
+    if let Some(node) = merged {
+        let lent = on_device(device, &code, case, &nodes, Some((node, How::Lent)));
+        compare(&case.routine, &lent.map_err(|e| failed("merging in place", e))?, &found)?;
+    }
     match agreement {
         Agreement::Bits => {
             compare(&case.routine, &found, &defined)?;
@@ -93,12 +96,26 @@ fn run_case(
     }
 }
 
-fn reads_merge_buffer(routine: &Routine) -> bool {
-    let mut reads = false;
+/// The node that a routine reads the merge buffer as.
+fn merged(routine: &Routine) -> Option<NodeRef> {
+    let mut found = None;
     walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |expr| reads |= matches!(expr, Expr::GetMerge { .. }));
+        walk::each_expr(value, &mut |expr| {
+            if let Expr::GetMerge { node, .. } = expr {
+                found = Some(*node);
+            }
+        });
     });
-    reads
+    found
+}
+
+/// How a run gets at what it merges.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// By a copy in the stream's merge buffer.
+    Copied,
+    /// Where it is, in the memory of another stream.
+    Lent,
 }
 
 /// Compares with the routine, with its kernels, and with what the corpus expects.
@@ -134,6 +151,7 @@ fn on_device(
     code: &Arc<Code>,
     case: &RunCase,
     nodes: &[TensorNode],
+    merged: Option<(NodeRef, How)>,
 ) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
     let mut context = Context::new(&device.new_stream()?);
     let lasting: Vec<bool> = case.routine.nodes.iter().map(outlives).collect();
@@ -146,10 +164,39 @@ fn on_device(
         context = context.init_from_host(node, &array)?;
     }
     let routine = context.link(code, nodes)?;
-    routine.run(&case.bindings)?.sync()?;
+    match (merged, &case.merge) {
+        (Some((node, how)), Some(bytes)) => merge(device, &routine, &nodes[node.index()], how, case, bytes)?,
+        _ => routine.run(&case.bindings)?.sync()?,
+    }
     let bytes = nodes.iter().zip(&lasting).map(|(node, lasting)| match lasting {
         true => Ok(routine.context().to_host(node)?.bytes().to_vec()),
         false => Ok(Vec::new()),
     });
     bytes.collect()
+}
+
+/// Runs a routine that merges a node which another stream has with these bytes.
+fn merge(
+    device: &Device,
+    routine: &Linked,
+    node: &TensorNode,
+    how: How,
+    case: &RunCase,
+    bytes: &[u8],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let array = HostArray::from_bytes(node.dtype(), node.dims()?, bytes)?;
+    let source = Context::new(&device.new_stream()?).init_from_host(node, &array)?;
+    let context = routine.context();
+    match how {
+        How::Copied => {
+            let _ = context.device_to_device(node, MergeBufferUse::Copy, &source)?;
+            routine.run(&case.bindings)?.sync()?;
+        }
+        How::Lent => {
+            let lent = MergeBufferUse::StreamingFor(routine, &case.bindings);
+            let _ = context.device_to_device(node, lent, &source)?;
+            context.stream().all_work()?.sync()?;
+        }
+    }
+    Ok(())
 }

@@ -8,7 +8,6 @@ use crate::gpu;
 const SKIPS: &[(&str, usize)] = &[
     // Angles of `f64` beyond 2⁴⁰ take a reduction that only native code calls.
     ("`sin` on f64", 4),
-    ("merge buffer", 12),
 ];
 
 #[test]
