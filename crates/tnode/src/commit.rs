@@ -10,6 +10,7 @@ use crate::conflict::ModeConflict;
 use crate::error::Error;
 use crate::mode::MemoryMode;
 use crate::node::TensorNode;
+use crate::pending;
 use crate::state::ModeState;
 use crate::view::View;
 
@@ -66,12 +67,18 @@ pub fn commit_decisions(
 
 /// What a node is a view of, if it is one.
 pub(crate) fn view(node: &TensorNode) -> Option<View> {
+    if let Some(view) = pending::view(node) {
+        return Some(view);
+    }
     let _reader = MODES.read().unwrap_or_else(PoisonError::into_inner);
     node.recorded_view().get().cloned()
 }
 
 /// The present state of one node.
 pub(crate) fn read(node: &TensorNode) -> ModeState {
+    if let Some(state) = pending::mode(node) {
+        return state;
+    }
     let _reader = MODES.read().unwrap_or_else(PoisonError::into_inner);
     node.modes().clone()
 }
@@ -85,6 +92,6 @@ pub(crate) fn update(
     change(&mut node.modes()).map_err(|source| named(node, source))
 }
 
-fn named(node: &TensorNode, source: ModeConflict) -> Error {
+pub(crate) fn named(node: &TensorNode, source: ModeConflict) -> Error {
     Error::Mode { node: format!("{} {}", node.id(), node.name()), source }
 }

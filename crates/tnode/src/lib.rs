@@ -54,6 +54,7 @@ mod builder; // making nodes
 mod commit; // changing many modes at once
 mod delayed; // element types settled late
 mod node; // the tensor node
+mod pending; // decisions that are not committed
 mod registry; // live nodes by id
 mod view; // nodes that are part of another
 mod weak; // handles that keep nobody alive
@@ -85,6 +86,7 @@ pub use crate::mode::{Hosted, MemoryMode, Outcomes, Sharing, UnknownMemoryMode};
 pub use crate::name::{AmbiguousIdents, IdentStyle};
 pub use crate::node::{NodeId, TensorNode};
 pub use crate::padding::{AxisPadding, Dims, Padding};
+pub use crate::pending::Pending;
 pub use crate::predicates::{ForceCtx, ModeUndecided};
 pub use crate::registry::Registry;
 pub use crate::render::RenderOptions;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tnode::{
-    DType, DelayedDType, Dims, Error, HostArray, MemoryMode, ModeState, Padding, Reason, Registry, Sharing,
-    TensorNode, View, commit_decisions, commit_modes,
+    DType, DelayedDType, Dims, Error, HostArray, MemoryMode, ModeState, Padding, Pending, Reason, Registry,
+    Sharing, TensorNode, View, commit_decisions, commit_modes,
 };
 
 fn node(label: &str) -> TensorNode {
@@ -320,4 +320,33 @@ fn views_are_recorded_with_the_decisions_or_not_at_all() {
         "node s is a view of x at @b, found a view of x at @c"
     );
     assert_eq!(t.view(), None);
+}
+
+#[test]
+fn pending_decisions_are_seen_where_they_are_made_and_nowhere_else() {
+    let (a, b, rows) = (node("a"), node("b"), node("rows"));
+    let mut pending = Pending::default();
+    let mut of_a = a.mode();
+    of_a.refine(MemoryMode::Virtual, because("it is small")).expect("open");
+    let view = View { parent: rows.clone(), symbol: "s".into() };
+    pending.add(&[(a.clone(), of_a.clone())], &[(b.clone(), view.clone())]).expect("open");
+    // A second round builds on the first, and is refused whole where it contradicts it.
+    let mut local = ModeState::undecided();
+    local.refine(MemoryMode::Local, because("it is reused")).expect("open");
+    pending.add(&[(rows.clone(), local.clone()), (a.clone(), local)], &[]).expect_err("local and virtual");
+    pending.during(|| {
+        assert_eq!((a.mode(), b.view()), (of_a.clone(), Some(view.clone())));
+        assert!(b.mode().known_virtual() && rows.mode() == ModeState::undecided());
+        thread::scope(|threads| {
+            threads.spawn(|| assert_eq!(a.mode(), ModeState::undecided())).join().expect("no panic")
+        });
+        Pending::default().during(|| assert_eq!(a.mode(), ModeState::undecided()));
+        assert_eq!(a.mode(), of_a);
+    });
+    let panicked = std::panic::catch_unwind(|| pending.during(|| panic!("in the middle")));
+    assert!(panicked.is_err() && a.mode() == ModeState::undecided() && b.view().is_none());
+    // Somebody decides meanwhile: nothing is committed.
+    b.update_memory_mode(MemoryMode::Materialized, because("it is an output")).expect("open");
+    pending.commit().expect_err("a view has no memory");
+    assert_eq!(a.mode(), ModeState::undecided());
 }
