@@ -77,6 +77,30 @@ pub enum CompileError {
         /// Its answer.
         source: Box<CompileError>,
     },
+    /// What a stream has merged is read by statements that fall back, and the backend cannot bring it there.
+    #[error(
+        "routine `{routine}`: the merge buffer of node `{node}` is on {backend}, which does not read it ({what}), and nobody else can"
+    )]
+    FallbackMerge {
+        /// The routine.
+        routine: String,
+        /// The node.
+        node: String,
+        /// The backend whose streams have the merge buffer.
+        backend: String,
+        /// What was refused, and why.
+        what: String,
+    },
+    /// A member of a batch was not compiled, and so the others were not either.
+    #[error("member {position} of the batch, `{name}`: {source}")]
+    Batch {
+        /// Its position, from 0.
+        position: usize,
+        /// The name of its routine.
+        name: String,
+        /// Why not.
+        source: Box<CompileError>,
+    },
     /// Our bug: a stage produced IR that does not verify.
     #[error("this is a bug in arrayjit: after {stage}, {error}")]
     Verify {

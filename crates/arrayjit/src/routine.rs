@@ -73,7 +73,7 @@ impl Routine {
     pub fn merge_buffer_input(&self) -> Option<&TensorNode> {
         match &self.0 {
             Form::Whole(routine) => routine.merge_buffer_input(),
-            Form::Divided(_) => None,
+            Form::Divided(parts) => parts.merge_buffer_input(),
         }
     }
 

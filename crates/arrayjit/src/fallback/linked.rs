@@ -81,8 +81,11 @@ impl DividedCode {
                 .dims(decl.dims.iter().copied())
                 .dtype(decl.dtype)
                 .mode(MemoryMode::OnDevice(Sharing::Unset));
-            if let Some(handle) = handles.get_mut(node.index()) {
-                *handle = fresh.build()?;
+            let fresh = fresh.build()?;
+            match handles.get_mut(node.index()) {
+                Some(handle) => *handle = fresh,
+                // The node that lands what was merged is behind all others.
+                None => handles.push(fresh),
             }
         }
         Ok(handles)
@@ -175,6 +178,11 @@ impl LinkedParts {
     /// The nodes that a run writes.
     pub(crate) fn outputs(&self) -> &[TensorNode] {
         &self.outputs
+    }
+
+    /// The node that a run reads from the merge buffer, if any.
+    pub(crate) fn merge_buffer_input(&self) -> Option<&TensorNode> {
+        self.parts.iter().find_map(|part| part.routine.merge_buffer_input())
     }
 
     /// A part, for what is the same of all: the symbols and their bindings.

@@ -9,10 +9,12 @@
 //! * Whoever holds the routine's context finds in it what an undivided run would leave there. The fallback's memory and stream
 //!   belong to the linked routine, and hold between runs nothing that a later run reads.
 //! * A local node that several parts touch is a node of its own for each linked routine; others stay local to their part.
+//! * Parts on the fallback read no merge buffer ([`land`]).
 //! * Runs of divided routines of one backend follow each other whole.
 //! * Nothing of this is done for a routine that compiles.
 
 mod divide; // which statements go where
+mod land; // merge buffers
 mod linked; // contexts, copies, runs, failures
 mod parts; // code for each part, and what is copied between them
 

@@ -19,6 +19,7 @@ use lowered_ir::{
 use super::{
     Fallback,
     divide::{Division, Part, Place},
+    land,
 };
 use crate::{
     backend::Backend,
@@ -100,7 +101,16 @@ pub(crate) fn compile(
 ) -> Result<DividedCode, CompileError> {
     let opened = own.fallback().map_err(|error| CompileError::FallbackOpen { source: Box::new(error) })?;
     let Some(fallback) = opened else { return Err(refusal) };
-    let division = divide(own, routine)?;
+    let landed;
+    let mut routine = routine;
+    let mut division = divide(own, routine)?;
+    if let Some(node) = merged_elsewhere(&division) {
+        landed = land::landed(routine, node);
+        (division, routine) = (divide(own, &landed)?, &landed);
+        if merged_elsewhere(&division).is_some() {
+            return Err(merge_refused(&division, routine, node, own));
+        }
+    }
     let (divided, shared) = division.parts();
     let mut parts = Vec::with_capacity(divided.len());
     for part in &divided {
@@ -118,6 +128,24 @@ pub(crate) fn compile(
         division.refused().map(|(at, refusal)| report(own, fallback, routine, at, refusal)).collect();
     let (own, fallback) = (own.clone(), fallback.clone());
     Ok(DividedCode { name: routine.name.clone(), own, fallback, parts, shared, fallbacks })
+}
+
+/// The node that some part on the fallback reads the merge buffer as.
+fn merged_elsewhere(division: &Division<'_>) -> Option<NodeRef> {
+    let elsewhere = division.parts().0.into_iter().filter(|part| part.place == Place::Fallback);
+    elsewhere.filter_map(|part| land::merged(&part.routine.body)).next()
+}
+
+/// The error of a merge buffer that the backend cannot even copy.
+fn merge_refused(division: &Division<'_>, routine: &Routine, node: NodeRef, own: &Backend) -> CompileError {
+    let reads = |at: &Range<usize>| land::merged(&routine.body[at.clone()]).is_some();
+    let refused = division.refused().find(|(at, _)| reads(at));
+    CompileError::FallbackMerge {
+        routine: routine.name.clone(),
+        node: routine.node(node).name.clone(),
+        backend: own.name().to_owned(),
+        what: refused.map_or_else(String::new, |(_, refusal)| format!("{}: {}", refusal.what, refusal.why)),
+    }
 }
 
 /// The division whose own parts the backend compiles.

@@ -5,6 +5,7 @@
 
 mod contexts;
 mod failures;
+mod merges;
 mod programs;
 mod random;
 mod refusals;
