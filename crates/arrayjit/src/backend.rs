@@ -10,7 +10,7 @@ use codegen_core::{Codegen, interpreted::Interpreted};
 use device_runtime::{Context, Device, Driver, Host, HostOptions, Stream};
 use lowered_ir::pipeline::{Changes, OptimizeCtx};
 use scheduler_multicore::Cpu;
-use tnode::{ModeState, TensorNode, View, commit_decisions};
+use tnode::Pending;
 
 use crate::{
     cache::CodeCache,
@@ -229,14 +229,13 @@ impl Backend {
     /// nothing.
     pub(crate) fn commit(
         &self,
-        decisions: &[(TensorNode, ModeState)],
-        views: &[(TensorNode, View)],
-        changes: Changes,
+        decisions: Pending,
+        changes: impl IntoIterator<Item = Changes>,
     ) -> Result<(), tnode::Error> {
         // Held meanwhile: who sees the modes must find the computations too.
         let mut known = self.parts.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        commit_decisions(decisions, views)?;
-        Arc::make_mut(&mut known).commit(changes);
+        decisions.commit()?;
+        changes.into_iter().for_each(|changes| Arc::make_mut(&mut known).commit(changes));
         Ok(())
     }
 

@@ -14,9 +14,9 @@ use lowered_ir::{
     log::LogStyle,
     lower::{LowerOptions, lower},
     passes::log::log_values,
-    pipeline::{self, InContext, Optimized},
+    pipeline::{self, Changes, InContext, OptimizeCtx, Optimized},
 };
-use tnode::{ModeState, TensorNode};
+use tnode::{ModeState, Pending, TensorNode, View};
 
 use crate::{
     backend::Backend,
@@ -39,7 +39,7 @@ pub struct Compiled {
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+pub(crate) enum Form {
     /// All kernels are the backend's own.
     Whole(Arc<Code>),
     /// Some are its fallback's.
@@ -119,6 +119,14 @@ impl Compiled {
         self.link_as(context, Some(&Logging { sink, style }))
     }
 
+    /// The code, where it is one and does not log.
+    pub(crate) fn whole(&self) -> Option<&Arc<Code>> {
+        match &self.form {
+            Form::Whole(code) if self.logs.is_none() => Some(code),
+            Form::Whole(_) | Form::Divided(_) => None,
+        }
+    }
+
     /// Tells what was compiled, in how much time, and what falls back.
     fn tell(&self, backend: &Backend, took: &[(&'static str, Duration)]) {
         let watch = backend.watch();
@@ -193,10 +201,26 @@ impl Backend {
     fn compile_stages(
         &self,
         assignments: &Assignments,
-        mut took: Vec<(&'static str, Duration)>,
+        took: Vec<(&'static str, Duration)>,
     ) -> Result<Compiled, CompileError> {
-        let mut start = Instant::now();
-        let mut lap = |stage| took.push((stage, std::mem::replace(&mut start, Instant::now()).elapsed()));
+        let (mut planned, changes) = self.plan(assignments, &self.virtual_nodes(), took)?;
+        let form = self.generate(&mut planned)?;
+
+        // Only now, with nothing left that can fail, do the nodes learn what was decided.
+        let mut pending = Pending::default();
+        planned.decide(&mut pending)?;
+        self.commit(pending, [changes])?;
+        Ok(self.finish(planned, form))
+    }
+
+    /// Settles what the assignments mean and where their nodes live; `known` is how virtual nodes are computed.
+    pub(crate) fn plan(
+        &self,
+        assignments: &Assignments,
+        known: &OptimizeCtx,
+        took: Vec<(&'static str, Duration)>,
+    ) -> Result<(Planned, Changes), CompileError> {
+        let mut laps = Laps { start: Instant::now(), took };
         let watch = self.watch();
 
         // One loop nest per assignment; meaning is fixed here.
@@ -204,17 +228,23 @@ impl Backend {
         verified("lowering", &lowered.routine)?;
         let views = lowered.views.clone();
         watch.pass("lower", &lowered.routine);
-        lap("lower");
+        laps.end("lower");
 
         // Memory modes are settled on copies, virtual nodes inlined: those of earlier routines too.
-        let InContext { optimized, nodes, changes, .. } = pipeline::optimize_in(
-            &self.virtual_nodes(),
-            lowered,
-            &optimize_settings(self.settings()),
-            &mut |name, routine| watch.pass(name, routine),
-        )?;
+        let settings = optimize_settings(self.settings());
+        let on_pass = &mut |name: &str, routine: &ir::Routine| watch.pass(name, routine);
+        let InContext { optimized, nodes, changes, .. } =
+            pipeline::optimize_in(known, lowered, &settings, on_pass)?;
         verified("optimisation", &optimized.routine)?;
-        lap("optimize");
+        laps.end("optimize");
+        Ok((Planned { optimized, nodes, views, took: laps.took }, changes))
+    }
+
+    /// Makes code of what was planned.
+    pub(crate) fn generate(&self, planned: &mut Planned) -> Result<Form, CompileError> {
+        let Planned { optimized, took, .. } = planned;
+        let mut laps = Laps { start: Instant::now(), took: std::mem::take(took) };
+        let watch = self.watch();
 
         // Kernels are cut, and compiled.
         let on_step = &mut |name: &str, routine: &ir::Routine| watch.pass(name, routine);
@@ -225,31 +255,35 @@ impl Backend {
         }
         let routine = logging.as_ref().unwrap_or(&optimized.routine);
         let scheduled = generate::schedule(self, routine, on_step);
-        lap("schedule");
+        laps.end("schedule");
         let compiled = scheduled.and_then(|schedule| {
             let artifact = generate::compile(self, &schedule)?;
             Ok(Form::Whole(Arc::new(Code { schedule, artifact })))
         });
-        lap("codegen");
+        laps.end("codegen");
 
         // What is refused falls back, if it may.
         let form = match compiled {
             Err(error) if generate::refusal(&error).is_some() => {
                 let divided = fallback::compile(self, routine, error, on_step)?;
-                lap("fallback");
+                laps.end("fallback");
                 Form::Divided(Arc::new(divided))
             }
             compiled => compiled?,
         };
+        *took = laps.took;
+        Ok(form)
+    }
 
-        // Only now, with nothing left that can fail, do the nodes learn what was decided.
-        self.commit(&decisions(&nodes, &optimized.routine), &views, changes)?;
-        watch.modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
+    /// Tells what was compiled; its decisions are committed.
+    pub(crate) fn finish(&self, planned: Planned, form: Form) -> Compiled {
+        let Planned { optimized, nodes, views, took } = planned;
+        self.watch().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().log_rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
         let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), logs };
         compiled.tell(self, &took);
-        Ok(compiled)
+        compiled
     }
 
     /// How many distinct routines the code cache holds.
@@ -258,8 +292,41 @@ impl Backend {
     }
 }
 
+/// A routine that is optimised and not compiled yet.
+pub(crate) struct Planned {
+    optimized: Optimized,
+    nodes: Vec<TensorNode>,
+    views: Vec<(TensorNode, View)>,
+    /// How long each stage took.
+    took: Vec<(&'static str, Duration)>,
+}
+
+impl Planned {
+    /// The routine's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.optimized.routine.name
+    }
+
+    /// Adds what was decided about the nodes.
+    pub(crate) fn decide(&self, pending: &mut Pending) -> Result<(), tnode::Error> {
+        pending.add(&decisions(&self.nodes, &self.optimized.routine), &self.views)
+    }
+}
+
+/// A stopwatch for stages.
+struct Laps {
+    start: Instant,
+    took: Vec<(&'static str, Duration)>,
+}
+
+impl Laps {
+    fn end(&mut self, stage: &'static str) {
+        self.took.push((stage, std::mem::replace(&mut self.start, Instant::now()).elapsed()));
+    }
+}
+
 /// The assignments of a text, and how long reading them took.
-fn parse<N: Borrow<TensorNode>>(
+pub(crate) fn parse<N: Borrow<TensorNode>>(
     text: &str,
     nodes: impl IntoIterator<Item = N>,
 ) -> Result<(Assignments, Duration), TextError> {

@@ -81,6 +81,11 @@ impl Watch {
         }
     }
 
+    /// Whether [`Watch::pass`] may tell anything.
+    pub(crate) fn shows_passes(&self) -> bool {
+        self.level >= 5 || self.dump.is_some()
+    }
+
     fn selects(&self, pass: &str, routine: &str) -> bool {
         let matches = |pattern: &str, name: &str| pattern == "*" || pattern == name;
         self.dump.as_ref().is_some_and(|(p, r)| matches(p, pass) && matches(r, routine))

@@ -54,6 +54,7 @@ pub mod settings; // what may be chosen, and where
 pub mod trace; // what happens when, for a viewer
 
 mod backend; // a codegen and a device by name
+mod batch; // several routines at once
 mod compile; // every stage in order
 mod generate; // the last of them, for one target
 mod routine; // the linked callable
@@ -78,6 +79,7 @@ pub use tnode::{
 
 pub use crate::{
     backend::Backend,
+    batch::{BatchMember, CompiledBatch},
     compile::Compiled,
     error::{CompileError, OpenError},
     fallback::{Fallback, FallbackCount},

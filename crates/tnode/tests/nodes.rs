@@ -343,7 +343,8 @@ fn pending_decisions_are_seen_where_they_are_made_and_nowhere_else() {
         Pending::default().during(|| assert_eq!(a.mode(), ModeState::undecided()));
         assert_eq!(a.mode(), of_a);
     });
-    let panicked = std::panic::catch_unwind(|| pending.during(|| panic!("in the middle")));
+    let panics = || pending.during(|| panic!("in the middle"));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
     assert!(panicked.is_err() && a.mode() == ModeState::undecided() && b.view().is_none());
     // Somebody decides meanwhile: nothing is committed.
     b.update_memory_mode(MemoryMode::Materialized, because("it is an output")).expect("open");

@@ -1,7 +1,7 @@
 //! Linking divided routines: what must be in a context, what is allocated, what threads share.
 
 use arrayjit::settings::FallbackTo;
-use arrayjit::{Backend, RunError};
+use arrayjit::{Backend, BatchMember, RunError};
 
 use crate::refusing::{array, context, kept, refusing, settings, values, with_text};
 
@@ -91,4 +91,22 @@ fn runs_from_several_threads() {
     let _ = first.context().from_host(&y, &array(&y, &[5.0; 64])).unwrap();
     second.run(&[]).unwrap();
     assert_eq!(values(&first, &y), [6.0; 64]);
+}
+
+#[test]
+fn batches_link_divided_routines_too() {
+    let backend = refusing("inline", settings(FallbackTo::Interpreter), with_text("sqrt"));
+    let [x, y, z] = ["x", "y", "z"].map(|name| kept(name, &[4]));
+    let members = [
+        BatchMember::text("y[i] := x[i] * 4", [&x, &y]),
+        BatchMember::text("z[i] := sqrt(y[i])", [&y, &z]),
+        BatchMember::text("y[i] := z[i] + 1", [&y, &z]),
+    ];
+    let batch = backend.compile_batch(&members, |_, at| at < 3).unwrap();
+    let given = context(&backend, &[(&x, &[1., 4., 9., 16.])]);
+    let (context, routines) = batch.link(&given).unwrap();
+    for routine in routines.iter().flatten() {
+        routine.run(&[]).unwrap();
+    }
+    assert_eq!(context.to_host(&y).unwrap().values(), [3., 5., 7., 9.]);
 }

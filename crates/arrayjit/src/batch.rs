@@ -1,0 +1,213 @@
+//! Several routines compiled and linked together: all or none.
+//!
+//! The members mean what they would mean compiled one after another, since they are lowered and optimised in order and each sees what
+//! those before it have decided. Code is then made of all of them at once, and at last everything is committed in one step.
+
+use std::borrow::Borrow;
+
+use device_runtime::Context;
+use lowered_ir::{
+    assign::Assignments,
+    pipeline::{Changes, OptimizeCtx},
+};
+use rayon::prelude::*;
+use tnode::{Pending, TensorNode};
+
+use crate::{
+    backend::Backend,
+    compile::{Compiled, Form, Planned, parse},
+    error::CompileError,
+    routine::Routine,
+};
+
+/// What one routine of a batch is compiled from.
+#[derive(Clone, Debug)]
+pub struct BatchMember {
+    name: Option<String>,
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Text { text: String, nodes: Vec<TensorNode> },
+    Assignments(Assignments),
+}
+
+impl BatchMember {
+    /// Assignment text over the given nodes, as for [`Backend::compile`].
+    pub fn text<N: Borrow<TensorNode>>(
+        text: impl Into<String>,
+        nodes: impl IntoIterator<Item = N>,
+    ) -> BatchMember {
+        let nodes = nodes.into_iter().map(|node| node.borrow().clone()).collect();
+        BatchMember { name: None, source: Source::Text { text: text.into(), nodes } }
+    }
+
+    /// The same with a name for the routine, an identifier; without one it is named after the last node it writes.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> BatchMember {
+        BatchMember { name: Some(name.into()), ..self }
+    }
+
+    /// The assignments, under the member's name if it has one, and the name of the routine.
+    fn read(&self, position: usize) -> Result<(Assignments, String), CompileError> {
+        let assignments = match &self.source {
+            Source::Assignments(assignments) => assignments.clone(),
+            Source::Text { text, nodes } => {
+                let name = || self.name.as_deref().unwrap_or("without a name");
+                parse(text, nodes).map_err(|error| failed(position, name(), error.into()))?.0
+            }
+        };
+        let assignments = match &self.name {
+            Some(name) => assignments.named(name.as_str()),
+            None => assignments,
+        };
+        let name = assignments.routine_name();
+        Ok((assignments, name))
+    }
+}
+
+impl From<Assignments> for BatchMember {
+    fn from(assignments: Assignments) -> BatchMember {
+        BatchMember { name: None, source: Source::Assignments(assignments) }
+    }
+}
+
+/// The routines of a batch, compiled. Those that were left out are `None` at their positions.
+#[derive(Clone, Debug)]
+pub struct CompiledBatch(Vec<Option<Compiled>>);
+
+impl CompiledBatch {
+    /// The members by position.
+    pub fn members(&self) -> &[Option<Compiled>] {
+        &self.0
+    }
+
+    /// Links all members, in order, so that they share what the first of them allocates. The context sees everything; routines keep
+    /// the positions of their members.
+    ///
+    /// # Errors
+    ///
+    /// As [`Compiled::link`], for the first that fails; nothing of the batch stays allocated.
+    pub fn link(&self, context: &Context) -> Result<(Context, Vec<Option<Routine>>), device_runtime::Error> {
+        let code = |member: &Compiled| Some((member.whole()?.clone(), member.nodes().to_vec()));
+        let batch: Vec<_> = self.0.iter().map(|member| member.as_ref().and_then(code)).collect();
+        if batch.iter().flatten().count() < self.0.iter().flatten().count() {
+            return self.link_one_by_one(context);
+        }
+        let (context, routines) = context.link_batch(&batch)?;
+        Ok((context, routines.into_iter().map(|routine| routine.map(Routine::from)).collect()))
+    }
+
+    /// Each in the context that the one before gave, as routines need it that have parts or logs.
+    fn link_one_by_one(
+        &self,
+        context: &Context,
+    ) -> Result<(Context, Vec<Option<Routine>>), device_runtime::Error> {
+        let mut context = context.clone();
+        let mut routines = Vec::with_capacity(self.0.len());
+        for member in &self.0 {
+            let routine = member.as_ref().map(|member| member.link(&context)).transpose()?;
+            context = routine.as_ref().map_or(context, |routine| routine.context().clone());
+            routines.push(routine);
+        }
+        Ok((context, routines))
+    }
+}
+
+/// A member on its way, with its position; none where it is left out.
+type Planning = Option<(usize, Planned)>;
+
+impl Backend {
+    /// Compiles several routines. They are what they would be if they were compiled in order, one by one, but for two things: if one
+    /// of them fails, none is compiled; and code is made of all of them at the same time.
+    ///
+    /// `occupancy` says which are compiled, by the name and the position of each; the others are `None` in the result.
+    ///
+    /// ```
+    /// use arrayjit::{Backend, BatchMember, HostArray, TensorNode};
+    ///
+    /// let [x, y, z] = ["x", "y", "z"].map(|name| TensorNode::builder(name).dims([2]).build());
+    /// let (x, y, z) = (x?, y?, z?);
+    /// let backend = Backend::open("interpreter")?;
+    /// let batch = backend.compile_batch(
+    ///     &[
+    ///         BatchMember::text("y[i] := x[i] * 2", [&x, &y]).named("double"),
+    ///         BatchMember::text("y[i] := x[i] * 3", [&x, &y]).named("treble"),
+    ///         BatchMember::text("z[i] := y[i] + 1", [&y, &z]),
+    ///     ],
+    ///     |name, _| name != "treble",
+    /// )?;
+    /// assert!(batch.members()[1].is_none());
+    /// let context = backend.context()?.init_from_host(&x, &HostArray::from_slice(&[1f32, 2.], [2])?)?;
+    /// let (context, routines) = batch.link(&context)?;
+    /// for routine in routines.iter().flatten() {
+    ///     routine.run(&[])?;
+    /// }
+    /// assert_eq!(context.to_host(&z)?.values(), [3., 5.]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CompileError::Batch`] with the first member that fails, and as [`Backend::compile`] where others have decided about the nodes
+    /// meanwhile; no node's memory mode has changed then.
+    #[tracing::instrument(skip_all, fields(backend = self.name(), members = members.len()))]
+    pub fn compile_batch(
+        &self,
+        members: &[BatchMember],
+        occupancy: impl FnMut(&str, usize) -> bool,
+    ) -> Result<CompiledBatch, CompileError> {
+        let (mut planned, pending, changes) = self.plan_all(members, occupancy)?;
+        let forms = self.generate_all(&mut planned)?;
+        self.commit(pending, changes)?;
+        let finished = planned.into_iter().zip(forms).map(|(planned, form)| {
+            let ((_, planned), form) = planned.zip(form)?;
+            Some(self.finish(planned, form))
+        });
+        Ok(CompiledBatch(finished.collect()))
+    }
+
+    /// Every member that is not left out, with what all of them decide and change.
+    fn plan_all(
+        &self,
+        members: &[BatchMember],
+        mut occupancy: impl FnMut(&str, usize) -> bool,
+    ) -> Result<(Vec<Planning>, Pending, Vec<Changes>), CompileError> {
+        let mut known = OptimizeCtx::clone(&self.virtual_nodes());
+        let (mut pending, mut planned, mut changes) = (Pending::default(), Vec::new(), Vec::new());
+        for (position, member) in members.iter().enumerate() {
+            let (assignments, name) = pending.during(|| member.read(position))?;
+            if !occupancy(&name, position) {
+                planned.push(None);
+                continue;
+            }
+            let plan = pending.during(|| self.plan(&assignments, &known, Vec::new()));
+            let (plan, change) = plan.map_err(|error| failed(position, &name, error))?;
+            plan.decide(&mut pending).map_err(|error| failed(position, &name, error.into()))?;
+            known.commit(change.clone());
+            changes.push(change);
+            planned.push(Some((position, plan)));
+        }
+        Ok((planned, pending, changes))
+    }
+
+    /// The code of all members, or the error of the first that fails.
+    fn generate_all(&self, planned: &mut [Planning]) -> Result<Vec<Option<Form>>, CompileError> {
+        let one = |planning: &mut Planning| {
+            let Some((position, planned)) = planning else { return Ok(None) };
+            let form = self.generate(planned);
+            form.map(Some).map_err(|error| failed(*position, planned.name(), error))
+        };
+        // What is told of one is not mixed with what is told of another.
+        let forms: Vec<_> = match self.watch().shows_passes() {
+            true => planned.iter_mut().map(one).collect(),
+            false => planned.par_iter_mut().map(one).collect(),
+        };
+        forms.into_iter().collect()
+    }
+}
+
+fn failed(position: usize, name: &str, source: CompileError) -> CompileError {
+    CompileError::Batch { position, name: name.into(), source: Box::new(source) }
+}
