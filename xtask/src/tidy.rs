@@ -5,6 +5,7 @@
 mod docs;
 mod layers;
 mod modules;
+mod seed_map;
 
 use anyhow::{Result, bail};
 
@@ -30,5 +31,6 @@ pub fn findings() -> Result<Vec<String>> {
     let mut findings = layers::check()?;
     findings.extend(modules::check()?);
     findings.extend(docs::check()?);
+    findings.extend(seed_map::check()?);
     Ok(findings)
 }

@@ -198,6 +198,23 @@ fn modes_say_who_may_write() {
 }
 
 #[test]
+fn constants_are_read_where_they_are() {
+    let device = multicore();
+    let host = Host::new(HostOptions { use_host_memory: true, ..HostOptions::default() });
+    let (x, y) = (resident(&host, "x", &[3]), resident(&host, "y", &[0]));
+    x.update_memory_mode(MemoryMode::Hosted(Hosted::Constant), Reason::new("the test says so")).unwrap();
+    let routine = double(&context(&device).with_host(&host), &x, &y).unwrap();
+    assert_eq!(device.memory().live_bytes, 8, "y alone");
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(host.get_values(&y).unwrap(), [6.0]);
+    assert!(routine.context().explain(&x).contains("the host's array itself"));
+    let error = routine.context().from_host(&x, &array(&[4])).unwrap_err();
+    assert!(matches!(&error, Error::ReadOnly { node, .. } if node == "x"), "{error}");
+    drop((routine, host));
+    assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
+}
+
+#[test]
 fn copies_between_contexts_reach_the_host_as_well() {
     let (device, host) = (multicore(), Host::default());
     let x = resident(&host, "x", &[1]);

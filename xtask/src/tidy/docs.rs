@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// Top-level names that make a backticked word a path.
-const ROOTS: &[&str] =
+pub(super) const ROOTS: &[&str] =
     &["crates/", "docs/", "xtask/", "benches/", "web/", "data/", "fuzz/", ".github/", ".ci/"];
 
 /// Findings about names that lead nowhere.
@@ -66,7 +66,7 @@ fn link_targets(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Names in backticks that follow the word *test* or *tests*.
-fn named_tests(line: &str) -> Vec<&str> {
+pub(super) fn named_tests(line: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let parts: Vec<&str> = line.split('`').collect();
     for pair in parts.chunks(2) {

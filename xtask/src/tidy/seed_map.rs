@@ -1,0 +1,204 @@
+//! The tables of `docs/seed-map.md` against the sources: what they say is here is defined where they say.
+//!
+//! A row has three cells: names of the interface, what carries them here, and the test that proves it. The second cell is a
+//! list of paths in backticks, each followed by the items that are meant, as `Type`, `Type::member`, `function` or `module`. A row
+//! without items says why, beginning with *not here*. That the tests exist is checked in every document.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use anyhow::{Context, Result};
+use syn::{ImplItem, Item, TraitItem, Type};
+
+use super::docs::{ROOTS, named_tests};
+
+const DOCUMENT: &str = "docs/seed-map.md";
+
+/// What each file that was asked about defines.
+type Sources = BTreeMap<String, BTreeSet<String>>;
+
+/// Findings about rows that name what is not there.
+pub(super) fn check() -> Result<Vec<String>> {
+    let root = crate::root();
+    let text = std::fs::read_to_string(root.join(DOCUMENT)).with_context(|| format!("reading {DOCUMENT}"))?;
+    check_text(&text, &root)
+}
+
+fn check_text(text: &str, root: &Path) -> Result<Vec<String>> {
+    let mut sources = Sources::new();
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
+        for wrong in check_row(line, root, &mut sources)? {
+            findings.push(format!("{DOCUMENT}:{}: {wrong}", number + 1));
+        }
+    }
+    Ok(findings)
+}
+
+/// What is wrong with a row; nothing with the head of a table.
+fn check_row(line: &str, root: &Path, sources: &mut Sources) -> Result<Vec<String>> {
+    let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+    let [names, here, proof] = cells[..] else {
+        return Ok(vec![format!("a row of {} cells, not of 3", cells.len())]);
+    };
+    if names.starts_with("---") || here == "Here" {
+        return Ok(vec![]);
+    }
+    let mut wrong = Vec::new();
+    if !names.contains('`') {
+        wrong.push("the first cell names nothing".to_owned());
+    }
+    let items = items(here);
+    if items.is_empty() && !here.starts_with("not here: ") {
+        wrong.push("the second cell has no item, and does not say why there is none".to_owned());
+    }
+    if !items.is_empty() && named_tests(proof).is_empty() {
+        wrong.push("the third cell names no test".to_owned());
+    }
+    for (path, item) in items {
+        let source = root.join(path);
+        if !source.is_file() {
+            wrong.push(format!("`{path}` is no file"));
+        } else if !defined(path, &source, sources)?.contains(item) {
+            wrong.push(format!("`{path}` does not define `{item}`"));
+        }
+    }
+    Ok(wrong)
+}
+
+/// The items of a cell, with the path that stands before them.
+fn items(cell: &str) -> Vec<(&str, &str)> {
+    let mut path = None;
+    let mut items = Vec::new();
+    for word in cell.split('`').skip(1).step_by(2) {
+        if ROOTS.iter().any(|root| word.starts_with(root)) {
+            path = Some(word);
+        } else if let Some(path) = path {
+            items.push((path, word));
+        }
+    }
+    items
+}
+
+fn defined<'s>(path: &str, source: &Path, sources: &'s mut Sources) -> Result<&'s BTreeSet<String>> {
+    if !sources.contains_key(path) {
+        let text = std::fs::read_to_string(source).with_context(|| format!("reading {path}"))?;
+        let file = syn::parse_file(&text).with_context(|| format!("parsing {path}"))?;
+        let mut names = BTreeSet::new();
+        file.items.iter().for_each(|item| enter(item, &mut names));
+        sources.insert(path.to_owned(), names);
+    }
+    Ok(&sources[path])
+}
+
+/// Enters what an item defines: its own name, and its members as `Type::member`.
+fn enter(item: &Item, names: &mut BTreeSet<String>) {
+    let mut member = |owner: &dyn ToString, name: &dyn ToString| {
+        names.insert(format!("{}::{}", owner.to_string(), name.to_string()));
+    };
+    let own = match item {
+        Item::Fn(item) => Some(item.sig.ident.to_string()),
+        Item::Const(item) => Some(item.ident.to_string()),
+        Item::Static(item) => Some(item.ident.to_string()),
+        Item::Type(item) => Some(item.ident.to_string()),
+        Item::Struct(item) => {
+            let fields = item.fields.iter().filter_map(|field| field.ident.as_ref());
+            fields.for_each(|field| member(&item.ident, field));
+            Some(item.ident.to_string())
+        }
+        Item::Enum(item) => {
+            item.variants.iter().for_each(|variant| member(&item.ident, &variant.ident));
+            Some(item.ident.to_string())
+        }
+        Item::Trait(item) => {
+            item.items.iter().filter_map(of_trait).for_each(|name| member(&item.ident, &name));
+            Some(item.ident.to_string())
+        }
+        Item::Impl(item) => {
+            if let Some(owner) = self_name(&item.self_ty) {
+                item.items.iter().filter_map(of_impl).for_each(|name| member(&owner, &name));
+            }
+            None
+        }
+        Item::Mod(item) => {
+            item.content.iter().flat_map(|(_, items)| items).for_each(|item| enter(item, names));
+            Some(item.ident.to_string())
+        }
+        // The arguments of a macro that makes items name them.
+        Item::Macro(item) => {
+            let arguments = item.mac.tokens.to_string();
+            let words = arguments.split(|c: char| !c.is_alphanumeric() && c != '_');
+            names.extend(words.filter(|word| !word.is_empty()).map(str::to_owned));
+            item.ident.as_ref().map(ToString::to_string)
+        }
+        _ => None,
+    };
+    names.extend(own);
+}
+
+fn self_name(ty: &Type) -> Option<String> {
+    let Type::Path(path) = ty else { return None };
+    Some(path.path.segments.last()?.ident.to_string())
+}
+
+fn of_trait(item: &TraitItem) -> Option<String> {
+    match item {
+        TraitItem::Fn(item) => Some(item.sig.ident.to_string()),
+        TraitItem::Type(item) => Some(item.ident.to_string()),
+        TraitItem::Const(item) => Some(item.ident.to_string()),
+        _ => None,
+    }
+}
+
+fn of_impl(item: &ImplItem) -> Option<String> {
+    match item {
+        ImplItem::Fn(item) => Some(item.sig.ident.to_string()),
+        ImplItem::Type(item) => Some(item.ident.to_string()),
+        ImplItem::Const(item) => Some(item.ident.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(row: &str) -> Vec<String> {
+        let table = format!("| Name | Here | Proof |\n|---|---|---|\n{row}\n");
+        check_text(&table, &crate::root()).unwrap()
+    }
+
+    #[test]
+    fn rows_that_are_true_pass() {
+        let here =
+            "`xtask/src/tidy/seed_map.rs` `check_row`, `Sources`; `xtask/src/tidy/docs.rs` `ROOTS`, `tests`";
+        assert_eq!(findings(&format!("| `a` | {here} | test `rows_that_are_true_pass` |")), [""; 0]);
+        let driver = "`crates/device-runtime/src/driver.rs` `Driver::wait`, `Location::offset`, `After::Data`, `PoolHandle`";
+        assert_eq!(findings(&format!("| `a`, `b` | {driver} | tests `x`, `y` |")), [""; 0]);
+        assert_eq!(findings("| `a` | not here: nobody needs it | |"), [""; 0]);
+    }
+
+    #[test]
+    fn each_defect_of_a_row_is_found() {
+        let file = "`xtask/src/tidy/seed_map.rs`";
+        let rows = [
+            ("| `a` | `xtask/src/tidy/nowhere.rs` `x` | test `t` |".to_owned(), "is no file"),
+            (format!("| `a` | {file} `nothing` | test `t` |"), "does not define `nothing`"),
+            // Used there, and defined elsewhere.
+            (format!("| `a` | {file} `named_tests` | test `t` |"), "does not define `named_tests`"),
+            (format!("| `a` | {file} `Item::Fn` | test `t` |"), "does not define `Item::Fn`"),
+            (format!("| `a` | {file} `check_row` | by its type |"), "names no test"),
+            (format!("| `a` | {file} | test `t` |"), "has no item"),
+            ("| `a` | somewhere | test `t` |".to_owned(), "has no item"),
+            (format!("| a | {file} `check_row` | test `t` |"), "names nothing"),
+            ("| `a` | not here: it is not |".to_owned(), "a row of 2 cells"),
+        ];
+        for (row, expected) in rows {
+            let findings = findings(&row);
+            assert!(findings.len() == 1 && findings[0].contains(expected), "{row}: {findings:?}");
+            assert!(findings[0].starts_with("docs/seed-map.md:3: "), "{findings:?}");
+        }
+    }
+}
