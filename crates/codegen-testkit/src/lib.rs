@@ -2,7 +2,8 @@
 //!
 //! # Should I be using this crate?
 //!
-//! Yes, if you write a code generator: one line makes a test of it. For a device, [`run_corpus_on`] is the test.
+//! Yes, if you write a code generator: one line makes a test of it. For a device, [`run_corpus_on`] is the test, and
+//! [`runtime_suite!`] for one that runs host code: streams, events, hazards, failures and memory, as [`runtime`] has them.
 //!
 //! # Example
 //!

@@ -100,7 +100,8 @@ pub trait Driver: Send + Sync {
     /// Ends a stream after its pending tasks. May wait for them.
     fn drop_stream(&self, stream: StreamHandle);
 
-    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again.
+    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Its events are done then, and say so:
+    /// one that failed before has failed.
     ///
     /// # Errors
     ///

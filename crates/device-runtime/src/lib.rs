@@ -2,8 +2,9 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To bring a new device to arrayjit: implement [`Driver`] ([`NullDevice`] is the one to copy) and you are done. To run
-//! compiled code without the `arrayjit` facade: yes. To compute something: use `arrayjit`.
+//! To bring a new device to arrayjit: implement [`Driver`] ([`NullDevice`] is the one to copy) and you are done. To see what a
+//! program does when things go wrong: put a [`FaultDevice`] around its driver. To run compiled code without the `arrayjit`
+//! facade: yes. To compute something: use `arrayjit`.
 //!
 //! # Who does what
 //!

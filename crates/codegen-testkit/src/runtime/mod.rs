@@ -3,7 +3,6 @@
 //! A scenario is a function that takes what makes a driver and panics where the driver, or the runtime above it, breaks a
 //! promise. [`runtime_suite!`](crate::runtime_suite) makes a test of each, for each driver.
 #![allow(clippy::unwrap_used, reason = "a scenario is a test: it may panic")]
-#![allow(clippy::result_large_err, reason = "the runtime's errors, which nobody here keeps")]
 
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ mod model; // what is known where things go wrong
 mod order; // tasks of streams
 mod programs; // random programs
 mod tasks; // functions of the host's
+mod threads; // many threads that schedule
 
 pub use bad_input::*;
 pub use contexts::*;
@@ -30,6 +30,7 @@ pub use memory::*;
 pub use order::*;
 pub use programs::*;
 pub use tasks::*;
+pub use threads::*;
 
 /// What a scenario asks of a driver, as far as the driver knows such a thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,7 @@ macro_rules! runtime_suite {
                 tasks_of_a_stream_run_in_order
                 many_threads_wait_for_one_event
                 a_hundred_thousand_tasks_pass_a_small_queue
+                threads_that_schedule_at_once_lose_nothing
                 sleeping_and_waking_loses_nothing
                 a_task_cannot_wait_for_itself
                 native_kernels_cover_their_range_once
