@@ -1,6 +1,7 @@
 //! Sums over streams and data-parallel steps, against sums on the host that are exact.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
+mod faults;
 mod rounds;
 mod sums;
 #[path = "../trace/timeline.rs"]

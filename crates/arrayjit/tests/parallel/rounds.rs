@@ -13,9 +13,9 @@ const ROWS: usize = 8;
 const COLUMNS: usize = 3;
 
 /// `p` moves by the sum of rows of `x` and of what it was, once for each row of a round. All numbers are small integers.
-struct Program {
+pub(crate) struct Program {
     x: TensorNode,
-    p: TensorNode,
+    pub(crate) p: TensorNode,
     g: TensorNode,
     loss: TensorNode,
     total: TensorNode,
@@ -27,12 +27,18 @@ fn data() -> HostArray {
 }
 
 impl Program {
-    fn new() -> Program {
+    pub(crate) fn new() -> Program {
         let (x, p, g) = (node("x", &[ROWS, COLUMNS]), node("p", &[COLUMNS]), node("g", &[COLUMNS]));
         Program { x, p, g, loss: node("loss", &[]), total: node("total", &[]) }
     }
 
-    fn link(&self, backend: &Backend, streams: usize, devices: usize, by: MergeBy) -> DataParallel {
+    pub(crate) fn link(
+        &self,
+        backend: &Backend,
+        streams: usize,
+        devices: usize,
+        by: MergeBy,
+    ) -> DataParallel {
         let Program { x, p, g, loss, total } = self;
         let gradient =
             backend.compile_named("gradient", "g[j] := x[@i,j] + p[j]\nloss :+= x[@i,j]", [x, p, g, loss]);
@@ -57,10 +63,18 @@ impl Program {
         };
         DataParallel::link(backend, &job, &[&[first][..], &replicas].concat()).unwrap()
     }
+
+    /// Writes the initial values again.
+    pub(crate) fn begin(&self, steps: &DataParallel) {
+        for context in steps.contexts() {
+            let _ = context.from_host(&self.p, &array(&[1., 2., 3.], &[COLUMNS])).unwrap();
+        }
+        let _ = steps.context().from_host(&self.total, &array(&[0.], &[])).unwrap();
+    }
 }
 
 /// The same on the host: `p` and the total of the losses after passes over all rows in rounds of so many.
-fn by_hand(streams: usize, passes: usize) -> (Vec<f64>, f64) {
+pub(crate) fn by_hand(streams: usize, passes: usize) -> (Vec<f64>, f64) {
     let x = data().values();
     let (mut p, mut total) = (vec![1.0, 2.0, 3.0], 0.0);
     for _ in 0..passes {
@@ -103,11 +117,7 @@ fn a_call_out_of_range_is_an_error_and_leaves_the_rest_usable() {
     let steps = program.link(&open("multicore"), 2, 1, MergeBy::Streaming);
     let message = steps.run([[0i64], [8]]).unwrap_err().to_string();
     assert!(message.contains("@i") || message.contains("`i`"), "{message}");
-    let p = array(&[1., 2., 3.], &[COLUMNS]);
-    for context in steps.contexts() {
-        let _ = context.from_host(&program.p, &p).unwrap();
-    }
-    let _ = steps.context().from_host(&program.total, &array(&[0.], &[])).unwrap();
+    program.begin(&steps);
     steps.run(steps.all_bindings()).unwrap();
     assert_eq!(steps.context().to_host(&program.p).unwrap().values(), by_hand(2, 1).0);
 }
