@@ -91,3 +91,8 @@ pub use crate::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The programs of the guide to several streams, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/runtime.md")]
+struct RuntimeGuide;
