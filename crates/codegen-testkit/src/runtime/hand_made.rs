@@ -7,7 +7,7 @@ use codegen_core::{
     Temp,
     host::{HostArg, HostFn, HostModule, InterpretedKernel},
 };
-use device_runtime::{Context, Device, Driver};
+use device_runtime::{Context, Device, Driver, Error, Host, Routine};
 use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
 use tnode::{DType, HostArray, Scalar, TensorNode};
 
@@ -167,4 +167,24 @@ pub fn many_kernels(
         overwritten: vec![],
     };
     Arc::new(Code { schedule, artifact: Artifact { payload: Payload::Host(module), kernels } })
+}
+
+/// A node of `i64` elements with a host array.
+pub fn resident(host: &Host, name: &str, values: &[i64]) -> TensorNode {
+    let node = node(name, values.len());
+    host.insert(&node, array(values)).unwrap();
+    node
+}
+
+/// The routine `to = 2 from`.
+///
+/// # Errors
+///
+/// As [`Context::link`].
+pub fn double(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<Routine, Error> {
+    let code = code("double", &[(from, Access::Read), (to, Access::Write)], &[], |args, _| {
+        let doubled: Vec<i64> = read(&args[0]).iter().map(|value| 2 * value).collect();
+        write(&mut args[1]).copy_from_slice(&doubled);
+    });
+    context.link(&code, &[from.clone(), to.clone()])
 }

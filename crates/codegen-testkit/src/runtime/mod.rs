@@ -12,6 +12,7 @@ mod bad_input; // errors of the user's
 mod contexts; // sharing, transfers, merges
 mod failures; // tasks that fail
 pub mod hand_made; // nodes and code to test with
+mod host; // host arrays in step with devices
 mod hostile; // random programs where things go wrong
 mod linking; // what is checked, and how it is said
 mod memory; // what is allocated, and what is in it
@@ -24,6 +25,7 @@ mod threads; // many threads that schedule
 pub use bad_input::*;
 pub use contexts::*;
 pub use failures::*;
+pub use host::*;
 pub use hostile::*;
 pub use linking::*;
 pub use memory::*;
@@ -116,6 +118,13 @@ macro_rules! runtime_suite {
                 functions_run_in_the_order_of_the_stream
                 a_function_that_fails_or_panics_fails_its_stream
                 enscheduled_tasks_run_on_the_stream
+                runs_upload_what_lags_and_reads_download_what_is_new
+                what_a_device_has_is_not_uploaded_again
+                devices_see_each_other_through_the_host
+                without_automatic_transfers_nothing_moves_by_itself
+                a_failed_writer_is_the_readers_error_until_the_host_writes
+                modes_say_who_may_write
+                copies_between_contexts_reach_the_host_as_well
                 random_programs_equal_the_sequential_model
                 random_programs_under_faults_give_the_model_or_the_cause
                 the_loss_of_a_device_concerns_no_other

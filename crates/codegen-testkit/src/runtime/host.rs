@@ -1,0 +1,122 @@
+//! Host arrays in step with devices: transfers that happen by themselves, once, and only when they are needed.
+
+use std::slice::from_ref;
+
+use codegen_core::Access;
+use device_runtime::{Error, Host, HostOptions, MergeBufferUse};
+use tnode::{Hosted, MemoryMode, Reason};
+
+use super::{Make, Setup, hand_made::*, open};
+
+/// Runs and reads transfer by themselves.
+pub fn runs_upload_what_lags_and_reads_download_what_is_new(make: Make<'_>) {
+    let (device, host) = (open(make, &Setup::default()), Host::default());
+    let (x, y) = (resident(&host, "x", &[1, 2]), resident(&host, "y", &[0, 0]));
+    let routine = double(&context(&device).with_host(&host), &x, &y).unwrap();
+    assert_eq!(host.devices_not_lagging_host(&x), [device.device_id()], "the link has given x its values");
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(host.get_values(&y).unwrap(), [2.0, 4.0]);
+    host.set_value(&x, &[1], 50.0).unwrap();
+    assert!(
+        host.devices_not_lagging_host(&x).is_empty(),
+        "whoever writes the host's array makes devices lag"
+    );
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(host.get_values(&y).unwrap(), [2.0, 100.0]);
+    assert_eq!(host.devices_not_lagging_host(&x), [device.device_id()]);
+    assert_eq!(host.points_1d(&y, None, 1).unwrap(), [100.0]);
+}
+
+/// Transfers happen once.
+pub fn what_a_device_has_is_not_uploaded_again(make: Make<'_>) {
+    let (device, host) = (open(make, &Setup::default()), Host::default());
+    let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
+    let routine = double(&context(&device).with_host(&host), &x, &y).unwrap();
+    // The device's value is newer than the host's now, and stays.
+    let _ = routine.context().from_host(&x, &array(&[7])).unwrap();
+    drop(routine.run(&[]).unwrap());
+    assert_eq!((host.get_values(&y).unwrap(), host.get_values(&x).unwrap()), (vec![14.0], vec![7.0]));
+}
+
+/// What one device computes another one finds.
+pub fn devices_see_each_other_through_the_host(make: Make<'_>) {
+    let host = Host::default();
+    let devices = [(); 2].map(|()| open(make, &Setup::default()));
+    let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
+    let contexts = devices.each_ref().map(|device| context(device).with_host(&host));
+    let there = double(&contexts[0], &x, &y).unwrap();
+    let back = double(&contexts[1], &y, &x).unwrap();
+    for round in 0..5u32 {
+        drop(there.run(&[]).unwrap());
+        assert_eq!(host.devices_not_lagging_host(&y), [devices[0].device_id()]);
+        drop(back.run(&[]).unwrap());
+        assert_eq!(host.get_value(&x, &[0]).unwrap(), f64::from(4u32.pow(round + 1)));
+    }
+}
+
+/// A host that leaves transfers to the user.
+pub fn without_automatic_transfers_nothing_moves_by_itself(make: Make<'_>) {
+    let device = open(make, &Setup::default());
+    let host = Host::new(HostOptions { automatic_transfers: false, ..HostOptions::default() });
+    let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
+    let context = context(&device).with_host(&host);
+    assert!(matches!(double(&context, &x, &y), Err(Error::ContextLacksNode { .. })));
+    let routine = double(&context.init_from_residence(&x).unwrap(), &x, &y).unwrap();
+    host.set_values(&x, &[5.0]).unwrap();
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(values(routine.context(), &y), [2], "x was not uploaded again");
+    assert_eq!(host.get_values(&y).unwrap(), [0.0], "y was not downloaded");
+    assert!(routine.context().upload(&x).unwrap().is_scheduled());
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(values(routine.context(), &y), [10]);
+}
+
+/// A failure on the device is the host's too.
+pub fn a_failed_writer_is_the_readers_error_until_the_host_writes(make: Make<'_>) {
+    let (device, host) = (open(make, &Setup::default()), Host::default());
+    let y = resident(&host, "y", &[1]);
+    let bad = code("bad", &[(&y, Access::Write)], &[], |_, _| panic!("no luck"));
+    let routine = context(&device).with_host(&host).link(&bad, from_ref(&y)).unwrap();
+    drop(routine.run(&[]).unwrap());
+    for _ in 0..2 {
+        let error = host.get_values(&y).unwrap_err();
+        assert_eq!(error.failure().unwrap().message(), "no luck");
+    }
+    host.insert(&y, array(&[9])).unwrap();
+    assert_eq!(host.get_values(&y).unwrap(), [9.0]);
+}
+
+/// Constants, and nodes that have no place on the host.
+pub fn modes_say_who_may_write(make: Make<'_>) {
+    let (device, host) = (open(make, &Setup::default()), Host::default());
+    let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
+    let reason = || Reason::new("the test says so");
+    y.update_memory_mode(MemoryMode::Hosted(Hosted::Volatile), reason()).unwrap();
+    let context = context(&device).with_host(&host);
+    let error = double(&context, &x, &y).unwrap_err();
+    assert!(matches!(&error, Error::HostedWrite { node, .. } if node == "y"), "{error}");
+    assert_eq!(device.memory().live_bytes, 0);
+    x.update_memory_mode(MemoryMode::Hosted(Hosted::Constant), reason()).unwrap();
+    host.set_values(&x, &[4.0]).unwrap();
+    let z = resident(&host, "z", &[0]);
+    let routine = double(&context, &x, &z).unwrap();
+    assert!(matches!(host.set_values(&x, &[5.0]), Err(Error::HostConstant { .. })));
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(host.get_values(&z).unwrap(), [8.0]);
+    let local = node("local", 1);
+    local.update_memory_mode(MemoryMode::Local, reason()).unwrap();
+    assert!(matches!(host.insert(&local, array(&[1])), Err(Error::Node(_))));
+    assert!(matches!(host.get(&local), Err(Error::NotHosted { .. })));
+}
+
+/// Copies make the host lag as runs do.
+pub fn copies_between_contexts_reach_the_host_as_well(make: Make<'_>) {
+    let (device, host) = (open(make, &Setup::default()), Host::default());
+    let x = resident(&host, "x", &[1]);
+    let to = context(&device).with_host(&host).init_from_residence(&x).unwrap();
+    let from = context(&device).init_from_host(&x, &array(&[8])).unwrap();
+    let _ = to.device_to_device(&x, MergeBufferUse::No, &from).unwrap();
+    assert_eq!(host.get_values(&x).unwrap(), [8.0]);
+    assert_eq!(host.remove(&x).unwrap().values(), [8.0]);
+    assert!(!host.contains(&x));
+}
