@@ -455,7 +455,9 @@ impl Context {
             let (Some(entry), Some(buffer)) = (self.residence(node), self.get(node)) else { continue };
             let mut residence = lock(&entry);
             residence.not_lagging = BTreeSet::from([buffer.order()]);
-            let (context, node) = (self.clone(), node.clone());
+            // Of a context that sees the node alone: this one has the host, which would keep itself.
+            let context = Context::new(self.stream()).with([(node.clone(), buffer)]);
+            let node = node.clone();
             let fetch = Prepare::transfer(event.clone(), move || context.to_host(&node));
             residence.read = Some(fetch.after(residence.read.take()));
         }

@@ -86,7 +86,10 @@ impl Shape {
                 break;
             }
         }
-        Outcome { races: program.world.host_looks(), scheduled: program.scheduled }
+        let (world, scheduled) = (program.world.clone(), program.scheduled);
+        drop(program);
+        assert_eq!(world.owners(), 1, "a device outlives the program that dropped everything");
+        Outcome { races: world.host_looks(), scheduled }
     }
 }
 

@@ -91,6 +91,11 @@ impl World {
         })))
     }
 
+    /// How many devices and programs there are that know of it.
+    pub(super) fn owners(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
