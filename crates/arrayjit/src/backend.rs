@@ -1,4 +1,4 @@
-//! Backends by name: a codegen and a device that understand each other.
+//! Backends by name: a codegen and devices that understand each other.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use crate::{
     trace::ProcessTimeline,
 };
 
-/// A codegen and a device: compiles assignments, and runs them on its streams. Cheap to clone; any thread may use it.
+/// A codegen and its devices: compiles assignments, and runs them on its streams. Cheap to clone; any thread may use it.
 #[derive(Clone)]
 pub struct Backend {
     parts: Arc<Parts>,
@@ -31,7 +31,8 @@ pub struct Backend {
 struct Parts {
     name: String,
     codegen: Arc<dyn Codegen>,
-    device: Device,
+    /// By ordinal; not empty.
+    devices: Vec<Device>,
     settings: Settings,
     watch: Watch,
     cache: CodeCache,
@@ -48,7 +49,7 @@ struct Parts {
 }
 
 /// What a backend is made of.
-type Halves = (Arc<dyn Codegen>, Device);
+type Halves = (Arc<dyn Codegen>, Vec<Device>);
 
 /// A backend that can be opened.
 struct Entry {
@@ -103,8 +104,8 @@ impl Backend {
     pub fn open_with(name: &str, settings: Settings) -> Result<Backend, OpenError> {
         let entry = BACKENDS.iter().find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| OpenError::Unknown { name: name.into(), known: known() })?;
-        let (codegen, device) = (entry.open)(&settings)?;
-        Ok(Backend::from_parts(entry.name, codegen, device, settings))
+        let (codegen, devices) = (entry.open)(&settings)?;
+        Ok(Backend::made(entry.name.into(), codegen, devices, settings))
     }
 
     /// A backend of a codegen and a device that understand each other, such as one that this crate does not know. `name` is what
@@ -125,8 +126,12 @@ impl Backend {
         device: Device,
         settings: Settings,
     ) -> Backend {
+        Backend::made(name.into(), codegen, vec![device], settings)
+    }
+
+    fn made(name: String, codegen: Arc<dyn Codegen>, devices: Vec<Device>, settings: Settings) -> Backend {
         let watch = Watch::new(settings.debug, &settings.dump);
-        watch.device(&device);
+        devices.iter().for_each(|device| watch.device(device));
         let open_logs = || LogFolder::open(Path::new(&settings.log_folder), settings.log_clean);
         let logs = settings.log_values.then(open_logs);
         let host = Host::new(HostOptions {
@@ -134,12 +139,11 @@ impl Backend {
             use_host_memory: settings.use_host_memory,
         });
         let (cache, virtual_nodes, refuge) = Default::default();
-        let name = name.into();
         let _timeline = ProcessTimeline::begin(&settings.trace);
         let parts = Parts {
             name,
             codegen,
-            device,
+            devices,
             settings,
             watch,
             cache,
@@ -154,8 +158,8 @@ impl Backend {
 
     /// A new backend of the same parts.
     pub(crate) fn reopened(&self) -> Backend {
-        let Parts { name, codegen, device, settings, .. } = &*self.parts;
-        Backend::from_parts(name.as_str(), Arc::clone(codegen), device.clone(), settings.clone())
+        let Parts { name, codegen, devices, settings, .. } = &*self.parts;
+        Backend::made(name.clone(), Arc::clone(codegen), devices.clone(), settings.clone())
     }
 
     /// The name it was opened by, or given.
@@ -168,9 +172,19 @@ impl Backend {
         &*self.parts.codegen
     }
 
-    /// The device.
+    /// The device, the first if there are several.
     pub fn device(&self) -> &Device {
-        &self.parts.device
+        &self.parts.devices[0]
+    }
+
+    /// How many devices there are: of a CPU as many as the settings say.
+    pub fn num_devices(&self) -> usize {
+        self.parts.devices.len()
+    }
+
+    /// The device of an ordinal, which counts from 0. Any of them runs what the backend compiles.
+    pub fn get_device(&self, ordinal: usize) -> Option<&Device> {
+        self.parts.devices.get(ordinal)
     }
 
     /// The settings it was opened with.
@@ -204,7 +218,16 @@ impl Backend {
     ///
     /// The device's, where it can have no further stream.
     pub fn context(&self) -> Result<Context, device_runtime::Error> {
-        Ok(Context::new(&self.new_stream()?).with_host(&self.parts.host))
+        self.context_on(self.device())
+    }
+
+    /// [`Backend::context`] on a new stream of one of the backend's devices.
+    ///
+    /// # Errors
+    ///
+    /// The device's, where it can have no further stream.
+    pub fn context_on(&self, device: &Device) -> Result<Context, device_runtime::Error> {
+        Ok(Context::new(&device.new_stream()?).with_host(&self.parts.host))
     }
 
     /// A new stream of the device.
@@ -213,7 +236,7 @@ impl Backend {
     ///
     /// The device's, where it can have no further stream.
     pub fn new_stream(&self) -> Result<Stream, device_runtime::Error> {
-        self.parts.device.new_stream()
+        self.device().new_stream()
     }
 
     pub(crate) fn watch(&self) -> &Watch {
@@ -266,21 +289,25 @@ fn known() -> String {
 }
 
 fn multicore(settings: &Settings) -> Result<Halves, OpenError> {
-    let driver = Cpu::multicore(settings.cpu());
-    driver.initialize(settings.stream_strategy());
-    Ok((native(settings)?, Device::new(Arc::new(driver), 0)))
+    Ok((native(settings)?, devices(settings, || Cpu::multicore(settings.cpu()))))
 }
 
 fn inline(settings: &Settings) -> Result<Halves, OpenError> {
-    let driver = Cpu::inline(settings.cpu());
-    driver.initialize(settings.stream_strategy());
-    Ok((native(settings)?, Device::new(Arc::new(driver), 0)))
+    Ok((native(settings)?, devices(settings, || Cpu::inline(settings.cpu()))))
 }
 
 fn interpreter(settings: &Settings) -> Result<Halves, OpenError> {
-    let driver = Cpu::inline(settings.cpu());
-    driver.initialize(settings.stream_strategy());
-    Ok((Arc::new(Interpreted::new()), Device::new(Arc::new(driver), 0)))
+    Ok((Arc::new(Interpreted::new()), devices(settings, || Cpu::inline(settings.cpu()))))
+}
+
+/// As many devices as the settings say, at least one.
+fn devices<D: Driver + 'static>(settings: &Settings, make: impl Fn() -> D) -> Vec<Device> {
+    let device = |ordinal| {
+        let driver = make();
+        driver.initialize(settings.stream_strategy());
+        Device::new(Arc::new(driver), ordinal)
+    };
+    (0..settings.num_devices.max(1)).map(device).collect()
 }
 
 /// The code generator for this processor.
@@ -304,7 +331,7 @@ fn wgpu(settings: &Settings) -> Result<Halves, OpenError> {
     driver.initialize(settings.stream_strategy());
     let codegen = codegen_wgsl::wgsl(driver.caps().clone(), codegen_wgsl::WgslOptions::default());
     let cap = driver.pool_cap();
-    Ok((Arc::new(codegen), Device::with_pool_cap(Arc::new(driver), 0, cap)))
+    Ok((Arc::new(codegen), vec![Device::with_pool_cap(Arc::new(driver), 0, cap)]))
 }
 
 #[cfg(not(feature = "wgpu"))]

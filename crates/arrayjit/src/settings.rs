@@ -26,6 +26,8 @@ pub struct Settings {
     pub fallback: FallbackTo,
     /// Threads that compute: stream workers and their helpers together; 0 means one per core.
     pub threads: usize,
+    /// How many devices a backend of the CPU has, each with its own memory and threads.
+    pub num_devices: usize,
     /// Whether runs upload the host arrays that lag, and reading a host array downloads what devices have computed.
     pub automatic_host_transfers: bool,
     /// Whether devices that can read host memory in place do so for constant nodes.
@@ -166,6 +168,7 @@ impl Default for Settings {
             wgpu_adapter: String::new(),
             fallback: FallbackTo::Auto,
             threads: 0,
+            num_devices: 1,
             automatic_host_transfers: true,
             use_host_memory: false,
             streams: Streams::MostParallelStreams,

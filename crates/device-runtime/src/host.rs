@@ -5,10 +5,9 @@
 //! themselves, unless told not to: a run uploads the inputs that lag, and what a run has written is downloaded when the host
 //! reads it, once, however many runs there were.
 //!
-//! Invariants: of one node, at most one of "the host has the newest values" and "a download is pending" is forgotten at a time;
-//! an array that is being uploaded is not changed before that is done, and that
-//! of a constant node never, once a device has it. A pending download
-//! keeps the device memory it reads; [`Host::remove`] gives both up.
+//! Invariants: a pending download is forgotten only when its values have arrived, or when the host's own take their place; an
+//! array that is being uploaded is not changed before that is done, and that of a constant node never, once a device has it. A
+//! pending download keeps the device memory it reads; [`Host::remove`] gives both up.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
