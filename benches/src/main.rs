@@ -11,6 +11,7 @@ mod measure;
 #[path = "../../crates/arrayjit/examples/digits/network.rs"]
 mod network;
 mod report;
+mod streams;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -59,7 +60,8 @@ fn run(cli: &Cli) -> Result<()> {
     settings.cache = false;
     let backend = Backend::open_with(&cli.backend, settings)?;
     let selected: Vec<_> = cases::all().into_iter().filter(|case| case.name.contains(&cli.filter)).collect();
-    ensure!(!selected.is_empty(), "no case has a name that contains `{}`", cli.filter);
+    let streams: Vec<_> = streams::all().into_iter().filter(|case| case.name.contains(&cli.filter)).collect();
+    ensure!(selected.len() + streams.len() > 0, "no case has a name that contains `{}`", cli.filter);
 
     let measuree = Measuree::of(&backend);
     if let Some(earlier) = &earlier {
@@ -75,10 +77,15 @@ fn run(cli: &Cli) -> Result<()> {
     println!("{}", report::HEADING);
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
     let mut results = report::Report::new(cli.threads, measuree, overhead);
+    let mut report = |name, result| {
+        println!("{}", report::line(name, &result, earlier.as_ref()));
+        results.insert(name, result);
+    };
     for case in &selected {
-        let result = measure::measure(&backend, case, machine.as_ref(), effort)?;
-        println!("{}", report::line(case.name, &result, earlier.as_ref()));
-        results.insert(case.name, result);
+        report(case.name, measure::measure(&backend, case, machine.as_ref(), effort)?);
+    }
+    for case in &streams {
+        report(case.name, streams::measure(&backend, case, effort)?);
     }
     if let Some(path) = &cli.json {
         results.write(path)?;

@@ -71,7 +71,12 @@ pub(crate) fn measure(
         warm_times(&ready, case, effort)?
     };
     times.sort_by(f64::total_cmp);
-    Ok(summary(case, machine, &times, cold))
+    let least = machine.map_or(0.0, |machine| machine.least_us(case.flops, case.bytes));
+    let mut measured = summary(&times, (case.flops, case.bytes), least, cold);
+    if case.is_latency {
+        measured.cold_ms = measured.us / 1e3;
+    }
+    Ok(measured)
 }
 
 /// Nodes, compiled code, uploaded inputs, linked routine.
@@ -177,17 +182,19 @@ fn interpreted(case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<f64>> {
     Ok(ready.routine.context().to_host(&ready.output)?.values())
 }
 
-fn summary(case: &Case, machine: Option<&Machine>, times: &[f64], cold: Duration) -> Measured {
+/// What the sorted times say of a case of so many operations and bytes, which the machine could do in `least` microseconds (0
+/// where that is not known).
+pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, cold: Duration) -> Measured {
     let at = |q: f64| times[((times.len() - 1) as f64 * q).round() as usize];
     let us = at(0.5);
     Measured {
         us,
         best_us: times[0],
-        cold_ms: if case.is_latency { us / 1e3 } else { micros(cold).max(us) / 1e3 - us / 1e3 },
-        gflops: case.flops / us / 1e3,
-        gbps: case.bytes / us / 1e3,
+        cold_ms: micros(cold).max(us) / 1e3 - us / 1e3,
+        gflops: flops / us / 1e3,
+        gbps: bytes / us / 1e3,
         spread: (at(0.9) - at(0.1)) / us,
-        roofline: machine.map_or(0.0, |machine| machine.least_us(case.flops, case.bytes) / us),
+        roofline: least / us,
         checked: true,
     }
 }
