@@ -196,7 +196,7 @@ impl Context {
         let landing = Arc::new(Mutex::new(array));
         let uses = [Use::new(buffer, Access::Read)];
         let task = Task::CopyOut(buffer.location, &landing, buffer.bytes);
-        let event = submit(self.stream(), &uses, name, &task)?;
+        let event = submit(self.stream(), &uses, name, &task).map_err(|error| cause(buffer, error))?;
         if kept(Hazard::ReadAfterWrite, Scope::Host) {
             event.sync().map_err(|error| cause(buffer, error))?;
         }

@@ -97,27 +97,3 @@ fn constants_are_read_where_they_are() {
     drop((routine, host));
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
 }
-
-#[test]
-fn constants_may_be_read_in_place() {
-    for use_host_memory in [true, false] {
-        let device = multicore();
-        let host = Host::new(HostOptions { use_host_memory, ..HostOptions::default() });
-        let (x, y) = (resident(&host, "x", &[3; 1000]), resident(&host, "y", &[0; 1000]));
-        let constant = MemoryMode::Hosted(Hosted::Constant);
-        x.update_memory_mode(constant, Reason::new("the test says so")).unwrap();
-        let routine = double(&context(&device).with_host(&host), &x, &y).unwrap();
-        let expected = if use_host_memory { 8000 } else { 16000 };
-        assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (expected, expected));
-        drop(routine.run(&[]).unwrap());
-        assert_eq!(host.get_value(&y, &[999]).unwrap(), 6.0);
-        let other =
-            double(&context(&device).with_host(&host), &x, &resident(&host, "z", &[0; 1000])).unwrap();
-        assert_eq!(other.context().location(&x), routine.context().location(&x), "a constant is there once");
-        let written = routine.context().from_host(&x, &array(&[1; 1000]));
-        assert_eq!(matches!(written, Err(Error::ReadOnly { .. })), use_host_memory);
-        host.remove(&x);
-        drop(routine.run(&[]).unwrap());
-        routine.context().stream().sync().unwrap();
-    }
-}

@@ -5,7 +5,12 @@ use std::path::Path;
 use arrayjit::{Backend, Settings};
 use codegen_testkit::gpu::or_skip;
 
-use crate::{data, state::Network, train::Training};
+use crate::{
+    data,
+    state::Network,
+    streams::{self, SharedTraining},
+    train::Training,
+};
 
 /// The share of test images told right after so many epochs.
 fn accuracy(backend: &Backend, epochs: u32) -> f64 {
@@ -32,5 +37,26 @@ fn the_digits_train_as_on_the_cpu() {
     let (on_gpu, on_cpu) = (accuracy(&gpu, 20), accuracy(&cpu, 20));
     // Sums in other orders take the weights apart a little, and with them an image or two of 359.
     assert!(on_gpu > 0.95 && (on_gpu - on_cpu).abs() < 0.012, "{on_gpu} on the GPU, {on_cpu} on the CPU");
+    assert_eq!(gpu.fallback_count(), Default::default(), "nothing of it falls back");
+}
+
+/// Streams of a GPU are batches on one queue; the merges between them are kernels and copies like any others.
+#[test]
+fn the_digits_train_on_two_streams() {
+    let backend = Backend::open_with("wgpu", Settings::default());
+    let Some(gpu) = or_skip("the_digits_train_on_two_streams", backend) else { return };
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"));
+    let losses = |streams: usize| {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let (train, test) = data::split(&data::load(path).unwrap(), &mut rng);
+        let network = Network::with_rows(train.count(), test.count(), streams::rows(streams)).unwrap();
+        let training = SharedTraining::prepare(&gpu, &network, &train, &test, &mut rng, streams).unwrap();
+        let order: Vec<i64> = (0..training.batches()).collect();
+        let losses = [training.epoch(&order).unwrap(), training.epoch(&order).unwrap()];
+        (losses, training.correct().unwrap() / test.count() as f64)
+    };
+    let ((two, accuracy), (one, _)) = (losses(2), losses(1));
+    assert!(two[1] < two[0] && accuracy > 0.85, "{two:?}, {accuracy}");
+    assert!((two[0] - one[0]).abs() < 1e-3 * one[0], "{two:?} on two streams, {one:?} on one");
     assert_eq!(gpu.fallback_count(), Default::default(), "nothing of it falls back");
 }

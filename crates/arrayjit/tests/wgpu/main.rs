@@ -15,6 +15,8 @@ mod data;
 mod network;
 #[path = "../../examples/digits/state.rs"]
 mod state;
+#[path = "../../examples/digits/streams.rs"]
+mod streams;
 #[path = "../../examples/digits/train.rs"]
 mod train;
 
