@@ -12,7 +12,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tnode::{HostArray, Hosted, MemoryMode, Reason, Scalar, TensorNode};
@@ -66,6 +69,8 @@ pub struct Host(Arc<HostInner>);
 struct HostInner {
     options: HostOptions,
     nodes: Mutex<BTreeMap<TensorNode, Arc<Mutex<Residence>>>>,
+    /// Whether there ever was an array: every run asks, and most programs have none.
+    is_used: AtomicBool,
 }
 
 /// The array of one node.
@@ -159,7 +164,7 @@ impl Residence {
 impl Host {
     /// A host without arrays.
     pub fn new(options: HostOptions) -> Host {
-        Host(Arc::new(HostInner { options, nodes: Mutex::default() }))
+        Host(Arc::new(HostInner { options, ..HostInner::default() }))
     }
 
     /// What was chosen.
@@ -179,6 +184,7 @@ impl Host {
             let mut nodes = lock(&self.0.nodes);
             let Some(present) = nodes.get(node) else {
                 nodes.insert(node.clone(), Arc::new(Mutex::new(Residence::new(array))));
+                self.0.is_used.store(true, Ordering::Release);
                 return Ok(());
             };
             Arc::clone(present)
@@ -202,6 +208,10 @@ impl Host {
     }
 
     fn entry(&self, node: &TensorNode) -> Option<Arc<Mutex<Residence>>> {
+        // Acquire: whoever sees the first array put in finds it.
+        if !self.0.is_used.load(Ordering::Acquire) {
+            return None;
+        }
         lock(&self.0.nodes).get(node).cloned()
     }
 
@@ -436,7 +446,8 @@ impl Context {
             return Ok(());
         }
         for node in reads {
-            let (Some(entry), Some(buffer)) = (self.residence(node), self.get(node)) else { continue };
+            let Some(entry) = self.residence(node) else { continue };
+            let Some(buffer) = self.get(node) else { continue };
             let mut residence = enter(&entry, node)?;
             if !buffer.read_only && !residence.not_lagging.contains(&buffer.order()) {
                 let _ = self.upload_from(&mut residence, node, &buffer)?;
@@ -451,7 +462,8 @@ impl Context {
             return;
         }
         for node in written {
-            let (Some(entry), Some(buffer)) = (self.residence(node), self.get(node)) else { continue };
+            let Some(entry) = self.residence(node) else { continue };
+            let Some(buffer) = self.get(node) else { continue };
             let mut residence = lock(&entry);
             residence.not_lagging = BTreeSet::from([buffer.order()]);
             // Of a context that sees the node alone: this one has the host, which would keep itself.
