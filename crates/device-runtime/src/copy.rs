@@ -137,16 +137,17 @@ impl Context {
     /// The source's memory of a node.
     fn source(&self, node: &TensorNode, source: &Context) -> Result<Arc<Buffer>, Error> {
         source.alive(|| shown(node))?;
-        source.get(node).ok_or_else(|| Error::NoSource {
-            node: node.name(),
-            source_stream: source.stream().name(),
-            stream: self.stream().name(),
-        })
+        source.get(node).ok_or_else(|| self.no_source(node, source))
+    }
+
+    fn no_source(&self, node: &TensorNode, source: &Context) -> Error {
+        let (source_stream, stream) = (source.stream().name(), self.stream().name());
+        Error::NoSource { node: node.name(), source_stream, stream }
     }
 
     fn copy_node(&self, node: &TensorNode, source: &Context) -> Result<Transfer, Error> {
         match (self.get(node), source.get(node)) {
-            (None, None) => self.source(node, source).map(|_| NO_ELEMENTS),
+            (None, None) => Err(self.no_source(node, source)),
             (Some(_), None) => Ok(Transfer::NothingToDo("the source has no memory for the node")),
             (None, Some(_)) => Ok(Transfer::NothingToDo("the destination has no memory for the node")),
             (Some(to), Some(from)) if Arc::ptr_eq(&to, &from) => {

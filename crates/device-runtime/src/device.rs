@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -13,6 +13,7 @@ use tnode::TensorNode;
 use crate::{
     driver::{Driver, PoolId, StreamStrategy},
     error::Error,
+    inside::lock_unless_inside,
     pool::lock,
     report::{Account, MemoryReport, MemoryUse, PoolItem},
     sharing::Candidates,
@@ -161,8 +162,13 @@ impl Device {
     }
 
     /// Locked while a link decides about sharing, before anything else is.
-    pub(crate) fn candidates(&self) -> &Mutex<Candidates> {
-        &self.0.candidates
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::SelfWait`] inside a task, while a link that may wait for the task decides.
+    pub(crate) fn candidates(&self) -> Result<MutexGuard<'_, Candidates>, Error> {
+        lock_unless_inside(&self.0.candidates, || self.name())
+            .map_err(Error::driver(|| format!("deciding who shares nodes of {}", self.name())))
     }
 
     pub(crate) fn pool_cap(&self) -> usize {

@@ -141,7 +141,7 @@ fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, E
     let _span = tracing::debug_span!("link", routine = %names.join(", "), stream = %context.stream().name())
         .entered();
     // Held to the end: what is decided here must still be true when it is entered.
-    let mut candidates = lock(context.stream().device().candidates());
+    let mut candidates = context.stream().device().candidates()?;
     let plan = plan(context, members, &candidates)?;
     let allocated = with_fresh(context, &plan)?;
     let seen = plan.adopted.into_iter().chain(allocated.iter().cloned());

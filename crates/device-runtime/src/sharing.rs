@@ -180,8 +180,8 @@ impl Decided {
         }
         let mut sharers = lock(&buffer.sharers);
         let id = stream.stream_id();
-        if self.found && sharers.home != Some(id) && !sharers.found_by.contains(&id) {
-            sharers.found_by.push(id);
+        if self.found {
+            sharers.find_by(id);
         }
         if self.owns {
             sharers.owner = Some(id);
@@ -190,6 +190,13 @@ impl Decided {
 }
 
 impl Sharers {
+    /// Enters a stream that uses the buffer too.
+    pub(crate) fn find_by(&mut self, stream: StreamId) {
+        if self.home != Some(stream) && !self.found_by.contains(&stream) {
+            self.found_by.push(stream);
+        }
+    }
+
     /// In words, for streams of a device.
     pub(crate) fn explain(&self, device: &str) -> String {
         let mut text = String::new();

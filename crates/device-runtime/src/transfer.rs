@@ -134,7 +134,7 @@ impl Context {
             return Err(without_memory(node, "initialise"));
         }
         let shared = node.mode().known_shared_cross_streams();
-        let found = shared.then(|| lock(self.stream().device().candidates()).find(node)).flatten();
+        let found = if shared { self.stream().device().candidates()?.find(node) } else { None };
         let buffer = match found.filter(|buffer| !buffer.read_only) {
             Some(buffer) => buffer,
             None => allocate(self.stream(), &[node])?.remove(0),
@@ -142,23 +142,23 @@ impl Context {
         if buffer.bytes > 0 {
             fill(&buffer)?;
         }
-        self.adopt(node, &buffer);
+        self.adopt(node, &buffer)?;
         Ok(self.with([(node.clone(), buffer)]))
     }
 
     /// Enters a buffer that a context of this stream was given: it may be shared.
-    fn adopt(&self, node: &TensorNode, buffer: &Arc<Buffer>) {
+    fn adopt(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<(), Error> {
         let stream = self.stream().stream_id();
         let mut sharers = lock(&buffer.sharers);
         match sharers.home {
-            Some(home) if home != stream => sharers.found_by.push(stream),
-            Some(_) => {}
+            Some(_) => sharers.find_by(stream),
             None => {
                 sharers.home = Some(stream);
                 drop(sharers);
-                lock(self.stream().device().candidates()).offer(node, buffer);
+                self.stream().device().candidates()?.offer(node, buffer);
             }
         }
+        Ok(())
     }
 
     /// A node's values, once everything scheduled before has written them.
