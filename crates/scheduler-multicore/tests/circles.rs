@@ -252,3 +252,36 @@ fn a_task_does_not_wait_for_the_reader_that_waits_for_it() {
         });
     }
 }
+
+#[test]
+fn a_task_does_not_wait_for_a_link_that_waits_for_its_queue() {
+    within_reason(|| {
+        let device = device(Cpu::multicore(Config { queue_capacity: 1, threads: 2, ..Config::default() }));
+        let (host, x, y) = (Host::default(), node("x", 1), node("y", 1));
+        host.insert(&x, array(&[3])).unwrap();
+        let first = context(&device).with_host(&host);
+        let other = context(&device);
+        let (begin, begun) = mpsc::channel();
+        let (go, gone) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let set = code("set", &[(&y, Access::Write)], &[], |_, _| ());
+        let link_inside = move || {
+            begin.send(()).unwrap();
+            gone.recv().unwrap();
+            tell.send(other.link(&set, from_ref(&y)).map(drop)).unwrap();
+            Ok(())
+        };
+        // Its event fills the queue behind it, so that the link's copy of `x` has to wait for room.
+        let busy = first.stream().schedule_task("links", link_inside).unwrap();
+        begun.recv().unwrap();
+        let linking = thread::spawn(move || {
+            let read = code("read", &[(&x, Access::Read)], &[], |_, _| ());
+            first.link(&read, from_ref(&x)).map(drop)
+        });
+        thread::sleep(Duration::from_millis(100));
+        go.send(()).unwrap();
+        assert!(is_self_wait(&told.recv().unwrap().unwrap_err()));
+        linking.join().unwrap().unwrap();
+        busy.sync().unwrap();
+    });
+}
