@@ -1,7 +1,7 @@
-//! Kernels that run in this process: native functions, and interpreted ones behind the same calls.
+//! Kernels that run in this process: native functions and objects, and interpreted ones behind the same calls.
 //!
-//! This is the one module of the crate with unsafe code: it calls function pointers that a codegen made. What such a call
-//! relies on is written at [`HostModule::native`] (the codegen's side) and [`HostModule::call`] (the caller's side).
+//! This is the one module of the crate with unsafe code: it calls what a codegen made. What such a call relies on is written
+//! at [`HostModule::native`] (the codegen's side) and [`HostModule::run`] (the caller's side).
 #![allow(unsafe_code, reason = "calling compiled code is what this module is for")]
 
 use std::{any::Any, fmt, sync::Arc};
@@ -20,6 +20,26 @@ use crate::log::{Destination, LogSink, LogWriter};
 /// * `begin..end`: the part of the parallel loop to run, within `0..extent`.
 pub type HostFn =
     unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
+
+/// A native kernel that is an object: code of its own around compiled code, such as a product that packs its operands, or a
+/// list of steps. Called as a [`HostFn`] is, with the same contract; it may be called on parts, from several threads at once.
+pub trait NativeKernel: Send + Sync {
+    /// Runs `begin..end` of the kernel.
+    ///
+    /// # Safety
+    ///
+    /// The caller keeps the promises of `docs/abi.md` for the [`crate::KernelAbi`] of the kernel; see [`HostFn`] for the arguments.
+    unsafe fn run(&self, args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
+}
+
+/// One native kernel of a module.
+#[derive(Clone)]
+pub enum NativeCode {
+    /// A function alone.
+    Function(HostFn),
+    /// An object with code of its own.
+    Object(Arc<dyn NativeKernel>),
+}
 
 /// The memory behind one parameter, as an interpreted kernel sees it.
 #[derive(Debug)]
@@ -62,7 +82,7 @@ pub struct HostModule {
 }
 
 enum HostKernel {
-    Native(HostFn),
+    Native(NativeCode),
     Interpreted(Box<dyn InterpretedKernel>),
 }
 
@@ -77,16 +97,74 @@ pub struct HostPtr {
     pub access: Access,
 }
 
-impl HostModule {
-    /// Wraps native functions; `owner` keeps their code mapped for as long as any clone of the module lives.
+/// The memory of a kernel's parameters, laid out once for any number of calls, which then allocate nothing.
+#[derive(Clone, Debug)]
+pub struct HostArgs {
+    pointers: Box<[HostPtr]>,
+    /// The base address of each, as native code takes them.
+    bases: Box<[*mut u8]>,
+}
+
+impl HostArgs {
+    /// Lays out one pointer per memory parameter.
+    pub fn new(pointers: Vec<HostPtr>) -> HostArgs {
+        let bases = pointers.iter().map(|pointer| pointer.base).collect();
+        HostArgs { pointers: pointers.into(), bases }
+    }
+
+    /// How many memory parameters there are.
+    pub fn len(&self) -> usize {
+        self.pointers.len()
+    }
+
+    /// Whether there is no memory parameter.
+    pub fn is_empty(&self) -> bool {
+        self.pointers.is_empty()
+    }
+}
+
+impl From<HostFn> for NativeCode {
+    fn from(function: HostFn) -> NativeCode {
+        NativeCode::Function(function)
+    }
+}
+
+impl NativeCode {
+    /// Calls the kernel.
     ///
     /// # Safety
     ///
-    /// Each function follows `docs/abi.md` for the [`crate::KernelAbi`] at the same position of the artifact: it touches
-    /// only the bytes its parameters name, with the access they name, does not unwind and does not trap. Functions that log are
+    /// The promises of `docs/abi.md`, the caller's and those of [`HostModule::native`].
+    unsafe fn run(&self, args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64) {
+        match self {
+            // SAFETY: this function's caller gives both promises.
+            NativeCode::Function(function) => unsafe { function(args, bindings, scratch, begin, end) },
+            // SAFETY: as above.
+            NativeCode::Object(kernel) => unsafe { kernel.run(args, bindings, scratch, begin, end) },
+        }
+    }
+}
+
+impl fmt::Debug for NativeCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NativeCode::Function(_) => "Function",
+            NativeCode::Object(_) => "Object",
+        })
+    }
+}
+
+impl HostModule {
+    /// Wraps native kernels; `owner` keeps the code of their functions mapped for as long as any clone of the module lives. (An
+    /// object's own code and data are its own.)
+    ///
+    /// # Safety
+    ///
+    /// Each kernel, function or object, follows `docs/abi.md` for the [`crate::KernelAbi`] at the same position of the artifact: it touches
+    /// only the bytes its parameters name, with the access they name, does not unwind and does not trap. Kernels that log are
     /// called only after [`HostModule::with_log_lines`] was told so.
-    pub unsafe fn native(functions: Vec<HostFn>, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        HostModule::new(functions.into_iter().map(HostKernel::Native).collect(), owner)
+    pub unsafe fn native(kernels: Vec<NativeCode>, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        HostModule::new(kernels.into_iter().map(HostKernel::Native).collect(), owner)
     }
 
     /// Wraps interpreted kernels.
@@ -133,7 +211,8 @@ impl HostModule {
         matches!(self.kernels.get(kernel), Some(HostKernel::Native(_)))
     }
 
-    /// Runs `begin..end` of a kernel. A position that does not exist does nothing.
+    /// Runs `begin..end` of a kernel. A position that does not exist does nothing. A native kernel that does not log is called
+    /// without allocating.
     ///
     /// # Safety
     ///
@@ -142,6 +221,44 @@ impl HostModule {
     /// it, but for other parts of the same split call; nobody writes read memory; `args`, `bindings` and the bytes of each
     /// are as many as the kernel's [`crate::KernelAbi`] says; `scratch` is valid for its scratch bytes and
     /// used by this call alone; `begin <= end <= extent`.
+    pub unsafe fn run(
+        &self,
+        index: usize,
+        args: &HostArgs,
+        bindings: &[i64],
+        scratch: *mut u8,
+        begin: u64,
+        end: u64,
+    ) {
+        let log = self.log_writer(index);
+        match (self.kernels.get(index), log) {
+            (Some(HostKernel::Native(code)), None) => {
+                // SAFETY: the caller vouches for memory, bindings, scratch and range, `native`'s caller for the code.
+                unsafe { code.run(args.bases.as_ptr(), bindings.as_ptr(), scratch, begin, end) }
+            }
+            (Some(HostKernel::Native(code)), Some(writer)) => {
+                let mut log = KernelLog::new(writer);
+                let log_base = std::ptr::from_mut(&mut log).cast();
+                let bases: Vec<*mut u8> = args.bases.iter().copied().chain([log_base]).collect();
+                // SAFETY: as above; and the log lies behind the memory and lives until the call has returned.
+                unsafe { code.run(bases.as_ptr(), bindings.as_ptr(), scratch, begin, end) }
+                log.writer.finish();
+            }
+            (Some(HostKernel::Interpreted(kernel)), log) => {
+                // SAFETY: the caller vouches that each range is valid, and that written ones are exclusive to this call.
+                let mut args: Vec<HostArg<'_>> =
+                    args.pointers.iter().map(|arg| unsafe { view(*arg) }).collect();
+                interpret(&**kernel, &mut args, bindings, log);
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// [`HostModule::run`] for a single call.
+    ///
+    /// # Safety
+    ///
+    /// As there.
     pub unsafe fn call(
         &self,
         index: usize,
@@ -151,33 +268,25 @@ impl HostModule {
         begin: u64,
         end: u64,
     ) {
-        match self.kernels.get(index) {
-            Some(HostKernel::Native(function)) => {
-                let mut bases: smallvec::SmallVec<[*mut u8; 16]> = args.iter().map(|arg| arg.base).collect();
-                let mut log = self.log_writer(index).map(KernelLog::new);
-                bases.extend(log.as_mut().map(|log| std::ptr::from_mut(log).cast()));
-                // SAFETY: the caller vouches for memory, bindings, scratch and range, `native`'s caller for the function. A
-                // function that logs has its log behind the memory, which lives until the call has returned.
-                unsafe { function(bases.as_ptr(), bindings.as_ptr(), scratch, begin, end) }
-                if let Some(log) = log {
-                    log.writer.finish();
-                }
-            }
-            Some(HostKernel::Interpreted(kernel)) => {
-                // SAFETY: the caller vouches that each range is valid, and that written ones are exclusive to this call.
-                let mut args: Vec<HostArg<'_>> = args.iter().map(|arg| unsafe { view(*arg) }).collect();
-                let mut log = self.log_writer(index);
-                kernel.run(&mut args, bindings, &mut |line, values| {
-                    if let Some(log) = &mut log {
-                        log.record(line, values);
-                    }
-                });
-                if let Some(log) = log {
-                    log.finish();
-                }
-            }
-            None => {}
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { self.run(index, &HostArgs::new(args.to_vec()), bindings, scratch, begin, end) }
+    }
+}
+
+/// Runs an interpreted kernel, logging to `log` where there is one.
+fn interpret(
+    kernel: &dyn InterpretedKernel,
+    args: &mut [HostArg<'_>],
+    bindings: &[i64],
+    mut log: Option<LogWriter<'_>>,
+) {
+    kernel.run(args, bindings, &mut |line, values| {
+        if let Some(log) = &mut log {
+            log.record(line, values);
         }
+    });
+    if let Some(log) = log {
+        log.finish();
     }
 }
 
@@ -209,7 +318,7 @@ impl fmt::Debug for KernelLog<'_> {
 ///
 /// `log` is the address that the kernel got, and its call has not returned.
 unsafe extern "C" fn log_value(log: *mut KernelLog<'_>, low: u64, high: u64) {
-    // SAFETY: `HostModule::call` passes its own live log, which nothing else touches while the kernel runs, and which only the
+    // SAFETY: `HostModule::run` passes its own live log, which nothing else touches while the kernel runs, and which only the
     // kernel's one thread reaches: kernels that log run whole.
     let log = unsafe { &mut *log };
     log.bits.push(u128::from(high) << 64 | u128::from(low));
@@ -244,5 +353,58 @@ unsafe fn view<'a>(arg: HostPtr) -> HostArg<'a> {
 impl fmt::Debug for HostModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostModule").field("kernels", &self.kernels.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds its `begin..end` elements of every argument but the last to the last, and its binding; counts calls in its scratch.
+    struct Sum {
+        terms: usize,
+    }
+
+    impl NativeKernel for Sum {
+        unsafe fn run(
+            &self,
+            args: *const *mut u8,
+            bindings: *const i64,
+            scratch: *mut u8,
+            begin: u64,
+            end: u64,
+        ) {
+            // SAFETY: the test passes `terms` arrays of 8 integers and a sum of as many, one binding and a byte of scratch.
+            unsafe {
+                *scratch += 1;
+                for at in begin as usize..end as usize {
+                    let element = |arg: usize| (*args.add(arg)).cast::<i64>().add(at);
+                    *element(self.terms) = (0..self.terms).map(|arg| *element(arg)).sum::<i64>() + *bindings;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_object_runs_on_parts_with_any_number_of_arguments() {
+        let terms = 40;
+        let mut memory: Vec<[i64; 8]> = (0..=terms as i64).map(|arg| [arg; 8]).collect();
+        let pointer = |array: &mut [i64; 8]| HostPtr {
+            base: array.as_mut_ptr().cast(),
+            bytes: 64,
+            access: Access::ReadWrite,
+        };
+        let args = HostArgs::new(memory.iter_mut().map(pointer).collect());
+        assert_eq!((args.len(), args.is_empty()), (41, false));
+        // SAFETY: `Sum` touches only what it was given.
+        let module =
+            unsafe { HostModule::native(vec![NativeCode::Object(Arc::new(Sum { terms }))], Arc::new(())) };
+        assert!(module.is_splittable(0));
+        let mut calls = 0u8;
+        for (begin, end) in [(5, 8), (0, 2)] {
+            // SAFETY: every pointer is of a live array of 64 bytes, and nobody else looks at them.
+            unsafe { module.run(0, &args, &[1000], &raw mut calls, begin, end) };
+        }
+        assert_eq!((memory[terms], calls), ([1780, 1780, 40, 40, 40, 1780, 1780, 1780], 2));
     }
 }

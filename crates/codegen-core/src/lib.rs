@@ -35,7 +35,7 @@
 //!   of vectors and the number of threads. `strict` routines keep the bits they had before.
 //! * Kernels that reach a [`Renderer`] are verified, and made of what its [`Caps`] list.
 //! * A kernel names no node: equal computations on different nodes are one kernel.
-//! * The one unsafe step, calling compiled code, is [`host::HostModule::call`]; `docs/abi.md` says what it relies on.
+//! * The one unsafe step, calling compiled code, is [`host::HostModule::run`]; `docs/abi.md` says what it relies on.
 #![deny(unsafe_code)]
 
 pub mod caps; // what a target can do

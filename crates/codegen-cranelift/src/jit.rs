@@ -97,7 +97,7 @@ impl Drop for Module {
 
 /// The modules' kernels, called as `kernels` say, in order; callable for as long as any clone of the result lives.
 pub(crate) fn host_module(modules: Vec<Module>, kernels: &[KernelAbi]) -> HostModule {
-    let functions = modules.iter().map(Module::function).collect();
+    let functions = modules.iter().map(|module| module.function().into()).collect();
     // `JITModule` may move between threads but not be shared; nobody but `drop` looks inside any more.
     let owner = Arc::new(Mutex::new(modules));
     // SAFETY: the kernels were verified, so they access elements proved in bounds, or checked, of their parameters and their scratch, write

@@ -15,7 +15,7 @@ use std::{
 
 use codegen_core::{
     Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
-    host::{HostArg, HostModule, InterpretedKernel},
+    host::{HostArg, HostModule, InterpretedKernel, NativeCode},
 };
 use device_runtime::{Context, Device, Driver, Event, Routine};
 use lowered_ir::ir::{NodeDecl, NodeRef};
@@ -117,7 +117,7 @@ fn native() -> HostModule {
     // SAFETY: the function touches nothing and is never unloaded.
     #[allow(unsafe_code, reason = "wraps a native function")]
     unsafe {
-        HostModule::native(vec![nothing], Arc::new(()))
+        HostModule::native(vec![NativeCode::Function(nothing)], Arc::new(()))
     }
 }
 

@@ -21,7 +21,7 @@ use std::{
 
 use codegen_core::{
     Access, KernelAbi, Param,
-    host::{HostModule, HostPtr},
+    host::{HostArgs, HostModule, HostPtr},
 };
 use device_runtime::{DriverError, HostLanding};
 use smallvec::SmallVec;
@@ -240,7 +240,7 @@ pub(crate) struct Bound {
     module: HostModule,
     index: usize,
     abi: KernelAbi,
-    pointers: Vec<HostPtr>,
+    args: HostArgs,
     pace: Pace,
     /// What the pointers point into.
     _regions: Vec<Region>,
@@ -279,12 +279,12 @@ impl Bound {
             bytes: region.bytes,
             access,
         };
-        let pointers = regions.iter().zip(accesses).map(pointer).collect();
-        Ok(Bound { module, index, abi, pointers, pace: Pace::unknown(), _regions: regions })
+        let args = HostArgs::new(regions.iter().zip(accesses).map(pointer).collect());
+        Ok(Bound { module, index, abi, args, pace: Pace::unknown(), _regions: regions })
     }
 
     fn static_indices(&self) -> usize {
-        self.abi.params.len() - self.pointers.len()
+        self.abi.params.len() - self.args.len()
     }
 }
 
@@ -351,7 +351,7 @@ impl Launch {
             // SAFETY: `Bound::new` checked number, size and overlap of the memory, whose regions live as long as `bound`;
             // `Work::launch` checked the number of bindings and its caller vouched for their ranges and for the order of
             // conflicting work; the scratch is this call's alone; the crew asks for disjoint parts of `0..extent`.
-            unsafe { bound.module.call(bound.index, &bound.pointers, &self.bindings, scratch, begin, end) }
+            unsafe { bound.module.run(bound.index, &bound.args, &self.bindings, scratch, begin, end) }
         });
     }
 }

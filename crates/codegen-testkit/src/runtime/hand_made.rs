@@ -128,7 +128,7 @@ pub unsafe fn native(
     let params = uses.iter().map(|(node, access)| memory(node, *access)).collect();
     let abi = KernelAbi { launch, scratch_bytes, ..abi(name, params) };
     // SAFETY: the caller's promise is the one asked for; functions of the program are never unloaded.
-    let module = unsafe { HostModule::native(vec![function], Arc::new(())) };
+    let module = unsafe { HostModule::native(vec![function.into()], Arc::new(())) };
     one_kernel(uses, &[], abi, module)
 }
 
