@@ -47,6 +47,7 @@ fn interpreter_caps() -> Caps {
         transcendental: true,
         vector_bytes: 0,
         vector_registers: 0,
+        contractions: false,
         fma: true,
         l1_bytes: 32 << 10,
         l2_bytes: 512 << 10,

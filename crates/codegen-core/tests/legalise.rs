@@ -20,6 +20,7 @@ fn caps(target: &str, arithmetic: impl Fn(DType) -> bool) -> Caps {
         transcendental: false,
         vector_bytes: 16,
         vector_registers: 16,
+        contractions: false,
         fma: true,
         l1_bytes: 32 << 10,
         l2_bytes: 512 << 10,

@@ -17,6 +17,7 @@ pub fn host_caps() -> Caps {
         transcendental: false,
         vector_bytes: if has_vectors() { 16 } else { 0 },
         vector_registers: vector_registers(),
+        contractions: false,
         fma: has_fma(),
         l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
         l2_bytes: cache_bytes(2).unwrap_or(512 << 10),

@@ -39,6 +39,7 @@ impl NullDevice {
             transcendental: false,
             vector_bytes: 0,
             vector_registers: 0,
+            contractions: false,
             fma: true,
             l1_bytes: 32 << 10,
             l2_bytes: 1 << 20,

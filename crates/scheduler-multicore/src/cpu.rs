@@ -124,6 +124,7 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
         transcendental: false,
         vector_bytes: 16,
         vector_registers: 16,
+        contractions: false,
         fma: true,
         l1_bytes: 32 << 10,
         l2_bytes: 1 << 20,

@@ -21,6 +21,7 @@ use lowered_ir::ir::{
 use smallvec::smallvec;
 use tnode::{Dims, Scalar};
 
+use super::canonical::{self, Contraction};
 use super::jam::{self, Strip};
 use super::names::Names;
 use super::nest::{self, Loop, Nest};
@@ -51,8 +52,13 @@ struct Found {
     rows: Loop,
 }
 
-/// The nest as register tiles with these lanes, if it is a contraction.
+/// The nest whole, where the target has kernels for contractions; or as register tiles with these lanes, if it is a contraction.
 pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names) -> Option<Block> {
+    if caps.contractions
+        && let Some(whole) = whole(nest, caps, names)
+    {
+        return Some(whole);
+    }
     let found = find(nest, lane, names)?;
     let outer: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane && *l != found.rows).collect();
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
@@ -72,6 +78,18 @@ pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut
         all.extend(tiler.tiles(Affine::constant(done), rows - done, names));
     }
     Some(all)
+}
+
+/// A contraction in canonical form, with its loops in an order that threads can share.
+fn whole(nest: &Nest, caps: &Caps, names: &Names) -> Option<Block> {
+    let block = nest::wrap(&nest.loops, nest.body.clone());
+    let (block, locals) = canonical::outer_locals_as_nodes(&block, names.num_nodes());
+    let arrays = names.arrays(locals.keys().copied());
+    let [stmt] = block.as_slice() else { return None };
+    let order = Contraction::of(stmt, &arrays)?.in_parts(caps.threads);
+    let loops: Vec<Loop> =
+        order.iter().filter_map(|axis| nest.loops.iter().find(|l| l.var == axis.var)).copied().collect();
+    Some(nest::wrap(&loops, nest.body.clone()))
 }
 
 /// How many blocks of rows give every thread something to do.

@@ -24,6 +24,7 @@ mod vectorize;
 
 // What steps use.
 mod access; // which elements a piece of IR touches
+pub mod canonical; // nests for a target's matrix kernels
 mod contraction; // register tiles
 mod cost; // flops and distinct bytes
 mod jam; // strips of a loop inside its body

@@ -8,13 +8,13 @@ use lowered_ir::ir::{
 use smallvec::smallvec;
 use tnode::{DType, Dims};
 
-use super::{access::Ranges, rename};
+use super::{access::Ranges, canonical::Arrays, rename};
 
 /// The names of one routine under construction.
 pub(super) struct Names {
     fresh: Fresh,
-    nodes: Vec<DType>,
-    locals: BTreeMap<LocalId, DType>,
+    nodes: Vec<(DType, Dims)>,
+    locals: BTreeMap<LocalId, (DType, Dims)>,
     /// The intervals of symbols and loops, those of new loops included once [`Names::note`] has seen them.
     pub(super) ranges: Ranges,
 }
@@ -24,10 +24,25 @@ impl Names {
     pub(super) fn of(routine: &Routine) -> Names {
         Names {
             fresh: routine.fresh(),
-            nodes: routine.nodes.iter().map(|node| node.dtype).collect(),
-            locals: routine.locals().into_iter().map(|(local, decl)| (local, decl.dtype)).collect(),
+            nodes: routine.nodes.iter().map(|node| (node.dtype, node.dims.clone())).collect(),
+            locals: routine
+                .locals()
+                .into_iter()
+                .map(|(local, decl)| (local, (decl.dtype, decl.dims)))
+                .collect(),
             ranges: Ranges::of(routine),
         }
+    }
+
+    /// The nodes, and behind them these locals as if they were nodes.
+    pub(super) fn arrays(&self, locals: impl Iterator<Item = LocalId>) -> Arrays {
+        let locals = locals.map(|local| self.locals[&local].clone());
+        Arrays::new(self.nodes.iter().cloned().chain(locals).collect(), self.ranges.clone())
+    }
+
+    /// How many nodes there are.
+    pub(super) fn num_nodes(&self) -> u32 {
+        self.nodes.len() as u32
     }
 
     /// A new loop variable.
@@ -38,13 +53,13 @@ impl Names {
     /// A new local and its declaration.
     pub(super) fn declare(&mut self, dtype: DType, dims: Dims, space: Space) -> (LocalId, Stmt) {
         let local = self.fresh.local_id();
-        self.locals.insert(local, dtype);
+        self.locals.insert(local, (dtype, dims.clone()));
         (local, Stmt::Declare { local, dtype, dims, space })
     }
 
     /// The next node, of this type; whoever asks adds it to the routine.
     pub(super) fn node_of(&mut self, dtype: DType) -> NodeRef {
-        self.nodes.push(dtype);
+        self.nodes.push((dtype, Dims::new()));
         NodeRef(self.nodes.len() as u32 - 1)
     }
 
@@ -52,8 +67,8 @@ impl Names {
     pub(super) fn note(&mut self, block: &[Stmt]) {
         self.ranges.add(block);
         walk::each_stmt(block, &mut |stmt| {
-            if let Stmt::Declare { local, dtype, .. } = stmt {
-                self.locals.insert(*local, *dtype);
+            if let Stmt::Declare { local, dtype, dims, .. } = stmt {
+                self.locals.insert(*local, (*dtype, dims.clone()));
             }
         });
     }
@@ -89,11 +104,11 @@ impl Names {
 
 impl Types for Names {
     fn node(&self, node: NodeRef) -> DType {
-        self.nodes[node.index()]
+        self.nodes[node.index()].0
     }
 
     fn local(&self, local: LocalId) -> DType {
-        self.locals[&local]
+        self.locals[&local].0
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) fn cpu() -> Caps {
         transcendental: false,
         vector_bytes: 16,
         vector_registers: 16,
+        contractions: false,
         threads: 2,
         ..caps
     }

@@ -1,6 +1,6 @@
 //! `test schedule`: the section is the scheduled routine of each routine, or with `after=STEP` the routine after a step.
 //!
-//! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `after=STEP`, `grain=N` (work per thread),
+//! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `contractions=yes`, `after=STEP`, `grain=N` (work per thread),
 //! `workgroups=256,16384` (threads and bytes of shared memory of a GPU).
 
 use codegen_core::{
@@ -36,6 +36,7 @@ impl Schedule {
             "grain" => self.options.grain_work = number()? as u64,
             "workgroups" => self.caps.workgroups = Some(workgroups(value)?),
             "fma" => self.caps.fma = value == "yes",
+            "contractions" => self.caps.contractions = value == "yes",
             "after" => self.after = Some(value.to_owned()),
             _ => return Err(format!("there is no setting `{name}`")),
         }
@@ -81,6 +82,7 @@ pub(super) fn caps() -> Caps {
         transcendental: true,
         vector_bytes: 16,
         vector_registers: 16,
+        contractions: false,
         fma: true,
         l1_bytes: 32 << 10,
         l2_bytes: 1 << 20,

@@ -1,0 +1,326 @@
+//! Contractions in canonical form: loop nests that a target's matrix kernels can take as they stand.
+//!
+//! ```text
+//! for batch…, rows…, columns… {
+//!   acc := start                         ; zero, or an element of an array
+//!   for depth… { acc := fma(left, right, acc) }
+//!   epilogue                             ; statements without loops
+//! }
+//! ```
+//!
+//! `left` mentions rows and depth, `right` columns and depth, both any of the batch. Every iteration of the outer loops is independent of
+//! the others, so they may run in any order, and each output takes its products in the order of the depth: no order of tiles changes a bit.
+//! Rows, and columns, may be several loops that make up one axis: in everything the epilogue touches one step of the outer loop is as far
+//! as a whole run of the inner one. Columns are contiguous in what the epilogue stores.
+//!
+//! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] say that they have kernels for it, and the codegen finds it by
+//! this same function.
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{
+    Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, TernaryOp, walk,
+};
+use tnode::{DType, Dims};
+
+use super::access::{self, Ranges};
+use super::numerics::mentions;
+
+/// One loop from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Its variable.
+    pub var: LoopId,
+    /// How many iterations.
+    pub extent: i64,
+}
+
+/// A contraction. Lists of loops are from the outermost inwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contraction {
+    /// Loops that are neither rows nor columns.
+    pub batch: Vec<Axis>,
+    /// Loops that make up the rows; at least one.
+    pub rows: Vec<Axis>,
+    /// Loops that make up the columns; at least one.
+    pub columns: Vec<Axis>,
+    /// Loops over the products, in their order; at least one.
+    pub depth: Vec<Axis>,
+    /// The loop whose iterations may run on several threads, if any: the outermost of the batch, the rows or the columns.
+    pub parallel: Option<LoopId>,
+    /// The factor that mentions rows.
+    pub left: Expr,
+    /// The factor that mentions columns.
+    pub right: Expr,
+    /// The local that holds the sum, a scalar.
+    pub acc: LocalId,
+    /// Where the sum begins, if not at zero: an element of a node.
+    pub start: Option<Expr>,
+    /// What becomes of the sum.
+    pub epilogue: Block,
+}
+
+/// What is known of the arrays and variables of a routine.
+#[derive(Clone, Debug)]
+pub struct Arrays {
+    nodes: Vec<(DType, Dims)>,
+    ranges: Ranges,
+}
+
+impl Arrays {
+    /// Those of a routine.
+    pub fn of(routine: &Routine) -> Arrays {
+        let nodes = routine.nodes.iter().map(|node| (node.dtype, node.dims.clone())).collect();
+        Arrays::new(nodes, Ranges::of(routine))
+    }
+
+    pub(super) fn new(nodes: Vec<(DType, Dims)>, ranges: Ranges) -> Arrays {
+        Arrays { nodes, ranges }
+    }
+
+    /// The position of an element in its array, in elements: row-major.
+    pub fn position(&self, node: NodeRef, index: &Indices) -> Affine {
+        let dims = &self.nodes[node.index()].1;
+        index.iter().zip(dims).fold(Affine::constant(0), |at, (i, &dim)| at.times(dim as i64).plus(i))
+    }
+}
+
+impl Contraction {
+    /// The contraction that a nest is, if it is one. The nest mentions no local that it does not declare.
+    pub fn of(stmt: &Stmt, arrays: &Arrays) -> Option<Contraction> {
+        let (loops, parallel, body) = outer_loops(stmt)?;
+        let inner = Inner::of(body)?;
+        let independent = |axis: &Axis| access::independent(axis.var, &vec![stmt.clone()], &arrays.ranges);
+        let computes = matches!(arrays.dtype(inner.left)?, DType::F32 | DType::F64);
+        if !computes || !loops.iter().all(independent) || has_loops(inner.epilogue) {
+            return None;
+        }
+        let places = places(&inner, arrays)?;
+        let (left, right) = (inner.left, inner.right);
+        let only = |one: &Expr, other: &Expr| -> Vec<Axis> {
+            loops.iter().copied().filter(|l| mentions(one, l.var) && !mentions(other, l.var)).collect()
+        };
+        let (mut of_left, mut of_right) = (only(left, right), only(right, left));
+        let (mut left, mut right) = (left.clone(), right.clone());
+        if contiguous(&of_left, &places).is_some() {
+            std::mem::swap(&mut of_left, &mut of_right);
+            std::mem::swap(&mut left, &mut right);
+        }
+        let column = contiguous(&of_right, &places)?;
+        let row = of_left.iter().copied().max_by_key(|l| l.extent)?;
+        let all: Vec<&Affine> = places.stored.iter().chain(&places.loaded).collect();
+        let columns = merged(column, &of_right, &all);
+        let rows = merged(row, &of_left, &all);
+        let batch: Vec<Axis> =
+            loops.iter().copied().filter(|l| !rows.contains(l) && !columns.contains(l)).collect();
+        let heads = [batch.first(), rows.first(), columns.first()];
+        if parallel.is_some_and(|var| !heads.iter().flatten().any(|head| head.var == var)) {
+            return None;
+        }
+        Some(Contraction {
+            batch,
+            rows,
+            columns,
+            depth: inner.depth,
+            parallel,
+            left,
+            right,
+            acc: inner.acc,
+            start: inner.start.cloned(),
+            epilogue: inner.epilogue.to_vec(),
+        })
+    }
+
+    /// How many rows there are in all.
+    pub fn num_rows(&self) -> i64 {
+        extent(&self.rows)
+    }
+
+    /// How many columns there are in all.
+    pub fn num_columns(&self) -> i64 {
+        extent(&self.columns)
+    }
+
+    /// How many products each output takes.
+    pub fn num_products(&self) -> i64 {
+        extent(&self.depth)
+    }
+
+    /// The outer loops in an order that lets each of so many threads have a part that shares as little as possible with the others'.
+    pub(super) fn in_parts(&self, threads: usize) -> Vec<Axis> {
+        let threads = threads as i64;
+        let by_batch = self.batch.first().is_some_and(|b| b.extent % threads == 0 || b.extent >= 4 * threads);
+        // Whoever has some of the rows needs all columns of `right`, and the other way round.
+        let (first, second) = match self.num_rows() >= self.num_columns() {
+            true => (&self.rows, &self.columns),
+            false => (&self.columns, &self.rows),
+        };
+        let parts: [&[Axis]; 3] =
+            if by_batch { [&self.batch, first, second] } else { [first, &self.batch, second] };
+        parts.concat()
+    }
+}
+
+/// How many iterations nested loops have.
+fn extent(axes: &[Axis]) -> i64 {
+    axes.iter().map(|axis| axis.extent).product()
+}
+
+/// The chain of outer loops, which of them is parallel, and the body of the last one that has no other loop as its only statement.
+fn outer_loops(stmt: &Stmt) -> Option<(Vec<Axis>, Option<LoopId>, &[Stmt])> {
+    let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { return None };
+    let parallel = match kind {
+        LoopKind::Serial => None,
+        LoopKind::Parallel => Some(*var),
+        LoopKind::Unrolled | LoopKind::Vector | LoopKind::Workgroup => return None,
+    };
+    let this = Axis { var: *var, extent: hi.symbol.is_none().then_some(hi.limit)? };
+    let [inner @ Stmt::For { .. }] = body.as_slice() else {
+        return Some((vec![this], parallel, body));
+    };
+    let (mut loops, within, body) = outer_loops(inner)?;
+    loops.insert(0, this);
+    within.is_none().then_some((loops, parallel, body))
+}
+
+/// The body of the outer loops, taken apart.
+struct Inner<'a> {
+    depth: Vec<Axis>,
+    left: &'a Expr,
+    right: &'a Expr,
+    acc: LocalId,
+    start: Option<&'a Expr>,
+    epilogue: &'a [Stmt],
+}
+
+impl<'a> Inner<'a> {
+    fn of(body: &'a [Stmt]) -> Option<Inner<'a>> {
+        let at = body.iter().position(|stmt| matches!(stmt, Stmt::For { .. }))?;
+        let (depth, None, products) = outer_loops(&body[at])? else { return None };
+        let [Stmt::SetLocal { local: acc, index, value }] = products else { return None };
+        let Expr::Ternary { op: TernaryOp::Fma, a: left, b: right, c } = value else { return None };
+        let start = start(&body[..at], *acc)?;
+        (index.is_empty() && **c == Expr::local(*acc)).then_some(Inner {
+            depth,
+            left,
+            right,
+            acc: *acc,
+            start,
+            epilogue: &body[at + 1..],
+        })
+    }
+}
+
+/// What a sum begins with: an element of a node, or nothing where it begins at zero.
+fn start(before: &[Stmt], acc: LocalId) -> Option<Option<&Expr>> {
+    let (declare, rest) = before.split_first()?;
+    let declared = matches!(declare, Stmt::Declare { local, space: Space::Register, .. } if *local == acc);
+    let first = match rest {
+        [] => Some(None),
+        [Stmt::SetLocal { local, value: Expr::Const(x), .. }] if *local == acc => {
+            (x.bits() == 0).then_some(None)
+        }
+        [Stmt::SetLocal { local, value: value @ Expr::Get { .. }, .. }] if *local == acc => Some(Some(value)),
+        _ => None,
+    };
+    first.filter(|_| declared)
+}
+
+fn has_loops(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| matches!(stmt, Stmt::For { .. } | Stmt::Zero { .. } | Stmt::SetDynamic { .. }))
+}
+
+/// The elements that a nest stores, and those that its start and epilogue load, by their positions.
+#[derive(Default)]
+struct Places {
+    stored: Vec<Affine>,
+    loaded: Vec<Affine>,
+}
+
+fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<Places> {
+    let mut places = Places::default();
+    let mut plain = true;
+    walk::each_stmt(inner.epilogue, &mut |stmt| {
+        if let Stmt::Set { node, index, .. } = stmt {
+            places.stored.push(arrays.position(*node, index));
+        }
+    });
+    let mut load = |e: &Expr| match e {
+        Expr::Get { node, index } | Expr::GetMerge { node, index } => {
+            places.loaded.push(arrays.position(*node, index));
+        }
+        Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::Index { .. } => plain = false,
+        _ => {}
+    };
+    walk::each_value(inner.epilogue, &mut |value| walk::each_expr(value, &mut load));
+    inner.start.into_iter().for_each(load);
+    plain.then_some(places)
+}
+
+/// The loop whose iterations are neighbours in everything stored.
+fn contiguous(axes: &[Axis], places: &Places) -> Option<Axis> {
+    let neighbours = |axis: &&Axis| places.stored.iter().all(|at| at.coefficient(axis.var) == 1);
+    axes.iter().find(neighbours).copied().filter(|_| !places.stored.is_empty())
+}
+
+/// The axis that a loop makes up with others: outermost first.
+fn merged(inner: Axis, others: &[Axis], places: &[&Affine]) -> Vec<Axis> {
+    let mut axis = vec![inner];
+    while let Some(outer) = others.iter().find(|other| {
+        let run = |at: &Affine| at.coefficient(axis[0].var).wrapping_mul(axis[0].extent);
+        !axis.contains(other) && places.iter().all(|at| at.coefficient(other.var) == run(at))
+    }) {
+        axis.insert(0, *outer);
+    }
+    axis
+}
+
+impl Arrays {
+    /// The type of a factor.
+    fn dtype(&self, factor: &Expr) -> Option<DType> {
+        match factor {
+            Expr::Get { node, .. } | Expr::GetMerge { node, .. } => Some(self.nodes[node.index()].0),
+            Expr::GetGuarded { node, otherwise, .. } => {
+                let zero = matches!(&**otherwise, Expr::Const(x) if x.bits() == 0);
+                zero.then(|| self.nodes[node.index()].0)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The block with the locals that it uses and does not declare as nodes, which follow `nodes` others; and which local is which node.
+pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Block, BTreeMap<LocalId, NodeRef>) {
+    let own = access::declared(block);
+    let outer = access::locals_used(block).into_iter().filter(|local| !own.contains(local));
+    let map: BTreeMap<LocalId, NodeRef> = outer.zip((nodes..).map(NodeRef)).collect();
+    let mut block = block.to_vec();
+    if !map.is_empty() {
+        as_nodes(&mut block, &map);
+    }
+    (block, map)
+}
+
+fn as_nodes(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
+    for stmt in block.iter_mut() {
+        match stmt {
+            Stmt::For { body, .. } => as_nodes(body, map),
+            Stmt::SetLocal { local, index, value } => {
+                if let Some(&node) = map.get(local) {
+                    let value = std::mem::replace(value, Expr::local(*local));
+                    *stmt = Stmt::Set { node, index: std::mem::take(index), value };
+                }
+            }
+            _ => {}
+        }
+    }
+    walk::map_values(block, &mut |value| {
+        walk::map_expr(value, &mut |e| match e {
+            Expr::GetLocal { local, index } => match map.get(&local) {
+                Some(&node) => Expr::Get { node, index },
+                None => Expr::GetLocal { local, index },
+            },
+            other => other,
+        })
+    });
+}
