@@ -296,6 +296,21 @@ fn conversions_keep_their_bits() {
     }
 }
 
+/// An integer that was read is not mistaken for the narrow float that it becomes.
+#[test]
+fn bitcasts_keep_their_bits() {
+    for from in computing_types() {
+        let has_size = |to: &DType| to.size_bytes() == from.size_bytes() && *to != DType::Bool;
+        for to in computing_types().filter(has_size) {
+            let values = edges(from);
+            let routine = map(&[(from, values.len())], to, Expr::bitcast(to, operand(0)));
+            for caps in [cpu(), wide_only()] {
+                assert_same(&routine, &caps, std::slice::from_ref(&values), &format!("bitcast {to}({from})"));
+            }
+        }
+    }
+}
+
 /// Every pattern of a narrow float, to every type.
 #[test]
 fn narrow_floats_are_decoded_exactly() {

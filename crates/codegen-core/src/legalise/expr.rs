@@ -93,7 +93,7 @@ impl Legaliser<'_> {
                         | Expr::GetMerge { .. }
                         | Expr::GetGuarded { .. }
                         | Expr::GetDynamic { .. }
-                ) =>
+                ) && self.routine.dtype_of(&arg, self.locals) == dtype =>
             {
                 *arg
             }
