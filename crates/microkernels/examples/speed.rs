@@ -1,0 +1,358 @@
+//! Percent of the measured peak of a core, or two, that products reach; beside the `gemm` crate on one, in the same rounds.
+//!
+//! `cargo run --release -p microkernels --example speed [--two] [NAME…]`. Each round times the peak, the product and the peer one after the other,
+//! since the machine's speed changes; what is printed are medians of ratios, and best times. One thread is timed by the processor time that it
+//! takes, so others on the machine disturb little; two, with `--two`, need the machine for themselves.
+
+#![allow(clippy::print_stdout, reason = "a program that prints")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use microkernels::{
+    Bounds, COLUMN, Contraction, Factor, LANES, Machine, Offsets, Plan, ROW, SUM, Split, batch_index,
+};
+use vector_asm::{Element, Memory, Op, Place, Program, Stmt, Type, Value};
+
+fn main() {
+    let machine = Machine::detect();
+    if !machine.vectors {
+        return println!("this machine has no AVX2");
+    }
+    let (options, wanted): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|arg| arg == "--two");
+    println!(
+        "{:<24}{:>10}{:>8}{:>8}{:>8}{:>8}{:>9}",
+        "", "best us", "GF/s", "% 1", "best %", "gemm %", "% 2"
+    );
+    for case in cases() {
+        if wanted.is_empty() || wanted.iter().any(|name| case.name.contains(name.as_str())) {
+            case.measure(&machine, !options.is_empty());
+        }
+    }
+}
+
+/// A product with its memory.
+struct Case {
+    name: &'static str,
+    what: Contraction,
+    args: Vec<Vec<f32>>,
+    /// Rows, columns, depth, and whether the right factor is transposed, if the peer computes it too.
+    peer: Option<(usize, usize, usize, bool)>,
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let names = [
+        "matmul_16",
+        "matmul_32",
+        "matmul_64",
+        "matmul_128",
+        "matmul_256",
+        "matmul_512",
+        "matmul_1024",
+        "matmul_2048",
+    ];
+    for (name, n) in names.into_iter().zip([16, 32, 64, 128, 256, 512, 1024, 2048]) {
+        cases.push(matmul(name, 1, [n, n, n], false));
+    }
+    cases.push(matmul("tall_4096x64x64", 1, [4096, 64, 64], false));
+    cases.push(matmul("nt_512", 1, [512, 512, 512], true));
+    cases.push(matmul("bmm_256x32x32x32", 256, [32, 32, 32], false));
+    cases.push(matmul("short_64x4096x512", 1, [64, 4096, 512], false));
+    cases.push(matmul("narrow_128x10x256", 1, [128, 10, 256], false));
+    cases.push(convolution("conv3x3_8x64x28x28", 8, 64, 28));
+    cases
+}
+
+fn matmul(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool) -> Case {
+    let terms = |elements: u64| vec![(batch_index(0), elements as i64 * 4)];
+    let factor = |base, elements, outer, depth| Factor {
+        base,
+        memory: Memory::Same,
+        offset: 0,
+        terms: terms(elements),
+        outer: Offsets::Strided(outer as i64 * 4),
+        depth: Offsets::Strided(depth as i64 * 4),
+        bounds: Vec::new(),
+    };
+    let right = if transposed { factor(1, k * n, k, 1) } else { factor(1, k * n, 1, n) };
+    let what = Contraction {
+        element: Element::F32,
+        batch: vec![batch],
+        rows: m,
+        columns: n,
+        depth: k,
+        left: factor(0, m * k, k, 1),
+        right,
+        start: None,
+        epilogue: store(terms(m * n), n),
+        split: if batch > 1 {
+            Split::Batch
+        } else if m >= n {
+            Split::Rows
+        } else {
+            Split::Columns
+        },
+    };
+    let args = [m * k, k * n, m * n].map(|elements| numbers((batch * elements) as usize)).to_vec();
+    let peer = (batch == 1).then_some((m as usize, n as usize, k as usize, transposed));
+    Case { name, what, args, peer }
+}
+
+/// As many filters as channels, three by three, same padding, images row-major by batch and channel.
+fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Case {
+    let (pixels, taps) = (size * size, 9);
+    let (c, s) = (channels as i64, size as i64);
+    let table = |count: u64, of: &dyn Fn(i64) -> i64| -> Arc<[i64]> { (0..count as i64).map(of).collect() };
+    let depth = channels * taps;
+    let right = Factor {
+        base: 1,
+        memory: Memory::Same,
+        offset: 0,
+        terms: vec![(batch_index(0), c * s * s * 4)],
+        outer: Offsets::Table(table(pixels, &|p| p * 4)),
+        depth: Offsets::Table(table(depth, &|k| (k / 9 * s * s + (k % 9 / 3 - 1) * s + k % 3 - 1) * 4)),
+        bounds: vec![
+            Bounds { outer: table(pixels, &|p| p / s), depth: table(depth, &|k| k % 9 / 3 - 1), limit: s },
+            Bounds { outer: table(pixels, &|p| p % s), depth: table(depth, &|k| k % 3 - 1), limit: s },
+        ],
+    };
+    let mut case = matmul(name, images, [channels, pixels, depth], false);
+    case.what.left.terms = Vec::new();
+    case.what.right = right;
+    case
+}
+
+fn store(mut terms: Vec<(vector_asm::Index, i64)>, columns: u64) -> Program {
+    terms.extend([(ROW, columns as i64 * 4), (COLUMN, 4)]);
+    let sums = Type { element: Element::F32, lanes: LANES };
+    let place = Place { base: Some(2), offset: 0, terms, step: 4, memory: Memory::Same };
+    Program {
+        values: vec![sums],
+        variables: vec![sums],
+        counters: 0,
+        body: vec![
+            Stmt::Let { value: Value(0), op: Op::Get { variable: SUM, start: 0 } },
+            Stmt::Store { place, value: Value(0), streaming: false },
+        ],
+    }
+}
+
+impl Case {
+    fn measure(mut self, machine: &Machine, two: bool) {
+        let plan = Plan::new(&self.what, machine).expect("a product of floats has a plan");
+        let batch: u64 = self.what.batch.iter().product();
+        let flops = 2.0 * (batch * self.what.rows * self.what.columns * self.what.depth) as f64;
+        let addresses: Vec<usize> = self.args.iter_mut().map(|arg| aligned(arg) as usize).collect();
+        let calls = ((1e8 / flops) as usize).clamp(1, 20000);
+        let rounds = if flops > 1e9 { 9 } else { 25 };
+        let mut one = Part::new(&plan, &addresses);
+        let mut times = (Vec::new(), Vec::new(), Vec::new(), f64::MAX);
+        let extent = plan.extent();
+        let partner = two.then(|| Partner::start(&plan, &addresses));
+        for _ in 0..rounds {
+            let peak = peak();
+            let took = time(calls, || one.run(0, extent));
+            times.0.push(flops / took / peak);
+            times.3 = took.min(times.3);
+            if let Some(peer) = self.peer {
+                times.1.push(flops / time(calls, || gemm_crate(&addresses, peer)) / peak);
+            }
+            let half = (extent / 2 + plan.grain() / 2) / plan.grain() * plan.grain();
+            if let Some(partner) = partner.as_ref().filter(|_| half > 0 && half < extent) {
+                let took = time_of(wall, calls, || {
+                    partner.go(half, extent);
+                    one.run(0, half);
+                    partner.wait();
+                });
+                times.2.push(flops / took / peak / 2.0);
+            }
+        }
+        let best = times.0.iter().copied().fold(0.0, f64::max);
+        println!(
+            "{:<24}{:>10.2}{:>8.1}{:>8.1}{:>8.1}{:>8.1}{:>9.1}",
+            self.name,
+            times.3 * 1e6,
+            flops / times.3 / 1e9,
+            median(times.0) * 100.0,
+            best * 100.0,
+            median(times.1) * 100.0,
+            median(times.2) * 100.0
+        );
+    }
+}
+
+/// A plan with addresses and scratch memory for one thread.
+struct Part {
+    plan: *const Plan,
+    addresses: Vec<usize>,
+    scratch: Vec<f32>,
+}
+
+impl Part {
+    fn new(plan: &Plan, addresses: &[usize]) -> Part {
+        Part { plan, addresses: addresses.to_vec(), scratch: vec![0.0; plan.scratch_bytes() / 4 + 32] }
+    }
+
+    fn run(&mut self, begin: u64, end: u64) {
+        let scratch = aligned(&mut self.scratch).cast();
+        // SAFETY: the plan and the arguments outlive the measurement, and the two threads run different parts.
+        unsafe { (*self.plan).run(self.addresses.as_ptr().cast(), std::ptr::null(), scratch, begin, end) };
+    }
+}
+
+/// A thread that spins until there is a part for it.
+struct Partner {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    begin: AtomicU64,
+    end: AtomicU64,
+    ready: AtomicBool,
+    done: AtomicBool,
+}
+
+impl Partner {
+    fn start(plan: &Plan, addresses: &[usize]) -> Partner {
+        let shared = Arc::new(Shared::default());
+        let (theirs, mine) = (shared.clone(), Part::new(plan, addresses));
+        let (plan, addresses, scratch) = (mine.plan as usize, mine.addresses, mine.scratch);
+        let thread = std::thread::spawn(move || {
+            let mut part = Part { plan: plan as *const Plan, addresses, scratch };
+            while !theirs.done.load(Ordering::Relaxed) {
+                if theirs.ready.load(Ordering::Acquire) {
+                    part.run(theirs.begin.load(Ordering::Relaxed), theirs.end.load(Ordering::Relaxed));
+                    theirs.ready.store(false, Ordering::Release);
+                    theirs.begin.store(u64::MAX, Ordering::Relaxed);
+                } else if theirs.begin.load(Ordering::Relaxed) == u64::MAX {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        Partner { shared, thread: Some(thread) }
+    }
+
+    fn go(&self, begin: u64, end: u64) {
+        self.shared.begin.store(begin, Ordering::Relaxed);
+        self.shared.end.store(end, Ordering::Relaxed);
+        self.shared.ready.store(true, Ordering::Release);
+    }
+
+    fn wait(&self) {
+        while self.shared.ready.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        self.shared.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the partner does not panic");
+        }
+    }
+}
+
+fn gemm_crate(addresses: &[usize], (m, n, k, transposed): (usize, usize, usize, bool)) {
+    let (rows, columns) = if transposed { (1, k as isize) } else { (n as isize, 1) };
+    // SAFETY: the addresses are those of the factors and of the output.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            addresses[2] as *mut f32,
+            1,
+            n as isize,
+            false,
+            addresses[0] as *const f32,
+            1,
+            k as isize,
+            addresses[1] as *const f32,
+            columns,
+            rows,
+            0.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+/// Seconds of a core per call.
+fn time(calls: usize, call: impl FnMut()) -> f64 {
+    time_of(processor, calls, call)
+}
+
+fn time_of(clock: fn() -> f64, calls: usize, mut call: impl FnMut()) -> f64 {
+    call();
+    let start = clock();
+    (0..calls).for_each(|_| call());
+    (clock() - start) / calls as f64
+}
+
+/// Seconds that this thread has run.
+fn processor() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists, and the time may be written.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Seconds since the first call.
+fn wall() -> f64 {
+    static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed().as_secs_f64()
+}
+
+/// Operations per second of one core: multiplications and additions in twelve independent sums.
+fn peak() -> f64 {
+    #[target_feature(enable = "avx2,fma")]
+    fn sums(times: usize) -> f32 {
+        use std::arch::x86_64::*;
+        let factor = _mm256_set1_ps(std::hint::black_box(0.999));
+        let mut sums = [_mm256_set1_ps(1.0); 12];
+        for _ in 0..times {
+            for sum in &mut sums {
+                *sum = _mm256_fmadd_ps(*sum, factor, factor);
+            }
+        }
+        sums.iter().fold(0.0, |total, &sum| total + _mm256_cvtss_f32(sum))
+    }
+    let times = 100_000;
+    let best = (0..5)
+        .map(|_| {
+            let start = processor();
+            // SAFETY: the program ends at once on a machine without AVX2.
+            std::hint::black_box(unsafe { sums(std::hint::black_box(times)) });
+            processor() - start
+        })
+        .fold(f64::MAX, f64::min);
+    (times * 12 * 16) as f64 / best
+}
+
+fn numbers(count: usize) -> Vec<f32> {
+    let mut random = fastrand::Rng::with_seed(1);
+    (0..count + 32).map(|_| random.f32() - 0.5).collect()
+}
+
+/// The first address that is aligned to 64 bytes.
+fn aligned(values: &mut [f32]) -> *mut f32 {
+    let skip = values.as_ptr().align_offset(64);
+    values[skip..].as_mut_ptr()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,170 @@
+//! Packing: copies a panel of a factor to where tiles read it without gaps.
+//!
+//! A panel is some neighbouring positions of the outer axis by a range of the depth. Packed, the positions at one depth are neighbours, `width`
+//! elements per depth, zeros behind the last position. A panel is written in ascending order by whole vectors, so a write may spill
+//! over what is written next; behind the last panel there are [`SPILL`] elements for that.
+//!
+//! What is copied goes through one of four ways: outer positions are neighbours in memory (copied), depths are (transposed),
+//! outer positions are in a few runs, or the factor has bounds (masked), anything else (element by element).
+
+mod contiguous; // copied and transposed
+mod general; // in runs, with bounds, and anything else
+
+use std::ops::Range;
+
+use vector_asm::Memory;
+
+use crate::real::Real;
+use crate::side::Side;
+
+/// How many elements behind a packed panel may be overwritten.
+pub(crate) const SPILL: usize = 8;
+
+/// Packs positions `outer` of a factor at the depths `depth`.
+///
+/// # Safety
+///
+/// The machine has AVX2, FMA and F16C. `from` is the address of position 0 of both axes. The elements within bounds may be read; at `to`, `width`
+/// elements per depth and [`SPILL`] more may be written. `outer` has between one and `width` positions; `width` is at most 16, two vectors.
+#[inline]
+pub(crate) unsafe fn panel<T: Real>(
+    side: &Side,
+    from: *const u8,
+    outer: Range<usize>,
+    depth: Range<usize>,
+    to: *mut T,
+    width: usize,
+) {
+    let job = Panel { side, from, outer, depth, to, width };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match side.memory {
+            Memory::F16 => dispatch::<T, F16>(&job),
+            Memory::BF16 => dispatch::<T, Bf16>(&job),
+            _ => dispatch::<T, Same>(&job),
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn dispatch<T: Real, S: Source<T>>(job: &Panel<T>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !job.side.limits.is_empty() {
+            general::masked::<T, S>(job);
+        } else if job.side.outer_is_contiguous() {
+            contiguous::copied::<T, S>(job);
+        } else if job.side.depth_is_contiguous() {
+            contiguous::transposed::<T, S>(job);
+        } else {
+            general::masked::<T, S>(job);
+        }
+    }
+}
+
+/// What is packed where to.
+struct Panel<'a, T> {
+    side: &'a Side,
+    from: *const u8,
+    outer: Range<usize>,
+    depth: Range<usize>,
+    to: *mut T,
+    width: usize,
+}
+
+/// What elements are in memory. The methods are inlined into functions with AVX2 and F16C.
+trait Source<T: Real> {
+    /// A vector of neighbours.
+    unsafe fn load(from: *const u8) -> T::Vector;
+    /// The first `lanes` neighbours, and zeros.
+    unsafe fn load_some(from: *const u8, lanes: usize) -> T::Vector;
+    /// Neighbours where the mask is set, and zeros.
+    unsafe fn load_masked(from: *const u8, mask: &Lanes) -> T::Vector;
+    /// One element.
+    unsafe fn one(from: *const u8) -> T;
+}
+
+/// A set of lanes: all bits of the others are zero.
+#[derive(Clone, Copy)]
+#[repr(C, align(32))]
+struct Lanes([u32; 8]);
+
+/// Elements as they are multiplied.
+struct Same;
+
+/// Half precision.
+struct F16;
+
+/// The upper half of single precision.
+struct Bf16;
+
+impl<T: Real> Source<T> for Same {
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> T::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { T::load(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const u8, lanes: usize) -> T::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { T::load_masked(from.cast(), T::mask(lanes)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked(from: *const u8, mask: &Lanes) -> T::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { T::load_masked(from.cast(), T::mask_of(&mask.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn one(from: *const u8) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { *from.cast() }
+    }
+}
+
+macro_rules! narrow {
+    ($name:ident, $bf16:literal) => {
+        impl<T: Real> Source<T> for $name {
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> T::Vector {
+                // SAFETY: the caller's promise.
+                unsafe { T::widen(from.cast(), $bf16) }
+            }
+
+            #[inline(always)]
+            unsafe fn load_some(from: *const u8, lanes: usize) -> T::Vector {
+                let mut some = [0u16; 8];
+                for (i, some) in some.iter_mut().enumerate().take(lanes) {
+                    // SAFETY: the caller's promise for the first lanes.
+                    *some = unsafe { *from.cast::<u16>().add(i) };
+                }
+                // SAFETY: eight elements are there.
+                unsafe { T::widen(&some, $bf16) }
+            }
+
+            #[inline(always)]
+            unsafe fn load_masked(from: *const u8, mask: &Lanes) -> T::Vector {
+                let mut some = [0u16; 8];
+                for (i, some) in some.iter_mut().enumerate() {
+                    if mask.0[i] != 0 {
+                        // SAFETY: the caller's promise for the lanes of the mask.
+                        *some = unsafe { *from.cast::<u16>().wrapping_add(i) };
+                    }
+                }
+                // SAFETY: eight elements are there.
+                unsafe { T::widen(&some, $bf16) }
+            }
+
+            #[inline(always)]
+            unsafe fn one(from: *const u8) -> T {
+                // SAFETY: the caller's promise.
+                T::widened(unsafe { *from.cast() }, $bf16)
+            }
+        }
+    };
+}
+
+narrow!(F16, false);
+narrow!(Bf16, true);

@@ -1,0 +1,241 @@
+//! The two elements that are multiplied and added, and the vector instructions on them.
+//!
+//! The methods are inlined into functions that enable AVX2 and FMA; nothing else may call them, which is what makes them unsafe.
+
+use std::arch::x86_64::*;
+
+/// `f32` or `f64`, with vectors of 256 bits.
+pub(crate) trait Real: Copy + Default + PartialEq + 'static {
+    /// A vector.
+    type Vector: Copy;
+    /// Which lanes of a vector memory is touched for.
+    type Mask: Copy;
+    /// How many lanes a vector has.
+    const LANES: usize;
+    /// Bytes of an element.
+    const SIZE: isize = size_of::<Self>() as isize;
+
+    unsafe fn zero() -> Self::Vector;
+    unsafe fn broadcast(from: *const Self) -> Self::Vector;
+    unsafe fn load(from: *const Self) -> Self::Vector;
+    unsafe fn store(to: *mut Self, value: Self::Vector);
+    /// The first `lanes` lanes.
+    unsafe fn mask(lanes: usize) -> Self::Mask;
+    /// Other lanes are zero, and not read.
+    unsafe fn load_masked(from: *const Self, mask: Self::Mask) -> Self::Vector;
+    /// Other lanes are not written.
+    unsafe fn store_masked(to: *mut Self, mask: Self::Mask, value: Self::Vector);
+    /// `a · b + c`, rounded once.
+    unsafe fn fma(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// Rows become columns, of as many vectors as there are lanes.
+    unsafe fn transpose(rows: &mut [Self::Vector; 8]);
+    /// The mask with these words, eight over all lanes.
+    unsafe fn mask_of(words: &[u32; 8]) -> Self::Mask;
+    /// Bits set in either.
+    unsafe fn or(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// A vector of `f16` or `bf16`.
+    unsafe fn widen(from: *const [u16; 8], bf16: bool) -> Self::Vector;
+    /// Bits of `f16` or `bf16`, as an element.
+    fn widened(bits: u16, bf16: bool) -> Self;
+}
+
+/// Ones, then zeros: a mask of `n` lanes begins `n` entries before the zeros.
+static LANES_32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+static LANES_64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
+
+impl Real for f32 {
+    type Vector = __m256;
+    type Mask = __m256i;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m256 {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(from: *const f32) -> __m256 {
+        // SAFETY: the caller runs with AVX2, and the element may be read.
+        unsafe { _mm256_broadcast_ss(&*from) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> __m256 {
+        // SAFETY: the caller runs with AVX2, and eight elements may be read.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, value: __m256) {
+        // SAFETY: the caller runs with AVX2, and eight elements may be written.
+        unsafe { _mm256_storeu_ps(to, value) }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(lanes: usize) -> __m256i {
+        // SAFETY: the caller runs with AVX2; eight entries from `8 - lanes` on are in the table, since `lanes` is at most 8.
+        unsafe { _mm256_loadu_si256(LANES_32.as_ptr().add(8 - lanes).cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked(from: *const f32, mask: __m256i) -> __m256 {
+        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
+        unsafe { _mm256_maskload_ps(from, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_masked(to: *mut f32, mask: __m256i, value: __m256) {
+        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be written.
+        unsafe { _mm256_maskstore_ps(to, mask, value) }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: the caller runs with FMA.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(r: &mut [__m256; 8]) {
+        // SAFETY: the caller runs with AVX2.
+        unsafe {
+            let pairs = |a, b| (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            let ((a, b), (c, d)) = (pairs(r[0], r[1]), pairs(r[2], r[3]));
+            let ((e, f), (g, h)) = (pairs(r[4], r[5]), pairs(r[6], r[7]));
+            let quads = |a, b| (_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b));
+            let ((a, c), (b, d)) = (quads(a, c), quads(b, d));
+            let ((e, g), (f, h)) = (quads(e, g), quads(f, h));
+            for (i, (low, high)) in [(a, e), (c, g), (b, f), (d, h)].into_iter().enumerate() {
+                r[i] = _mm256_permute2f128_ps::<0x20>(low, high);
+                r[i + 4] = _mm256_permute2f128_ps::<0x31>(low, high);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mask_of(words: &[u32; 8]) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and a reference is readable.
+        unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_or_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen(from: *const [u16; 8], bf16: bool) -> __m256 {
+        // SAFETY: the caller runs with AVX2 and F16C, and eight elements may be read.
+        unsafe {
+            let bits = _mm_loadu_si128(from.cast());
+            if bf16 {
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits)))
+            } else {
+                _mm256_cvtph_ps(bits)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn widened(bits: u16, bf16: bool) -> f32 {
+        if bf16 { f32::from_bits(u32::from(bits) << 16) } else { half(bits) }
+    }
+}
+
+impl Real for f64 {
+    type Vector = __m256d;
+    type Mask = __m256i;
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m256d {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_setzero_pd() }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(from: *const f64) -> __m256d {
+        // SAFETY: the caller runs with AVX2, and the element may be read.
+        unsafe { _mm256_broadcast_sd(&*from) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> __m256d {
+        // SAFETY: the caller runs with AVX2, and four elements may be read.
+        unsafe { _mm256_loadu_pd(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut f64, value: __m256d) {
+        // SAFETY: the caller runs with AVX2, and four elements may be written.
+        unsafe { _mm256_storeu_pd(to, value) }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(lanes: usize) -> __m256i {
+        // SAFETY: the caller runs with AVX2; four entries from `4 - lanes` on are in the table, since `lanes` is at most 4.
+        unsafe { _mm256_loadu_si256(LANES_64.as_ptr().add(4 - lanes).cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked(from: *const f64, mask: __m256i) -> __m256d {
+        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
+        unsafe { _mm256_maskload_pd(from, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_masked(to: *mut f64, mask: __m256i, value: __m256d) {
+        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be written.
+        unsafe { _mm256_maskstore_pd(to, mask, value) }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m256d, b: __m256d, c: __m256d) -> __m256d {
+        // SAFETY: the caller runs with FMA.
+        unsafe { _mm256_fmadd_pd(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(r: &mut [__m256d; 8]) {
+        // SAFETY: the caller runs with AVX2.
+        unsafe {
+            let (a, b) = (_mm256_unpacklo_pd(r[0], r[1]), _mm256_unpackhi_pd(r[0], r[1]));
+            let (c, d) = (_mm256_unpacklo_pd(r[2], r[3]), _mm256_unpackhi_pd(r[2], r[3]));
+            r[0] = _mm256_permute2f128_pd::<0x20>(a, c);
+            r[1] = _mm256_permute2f128_pd::<0x20>(b, d);
+            r[2] = _mm256_permute2f128_pd::<0x31>(a, c);
+            r[3] = _mm256_permute2f128_pd::<0x31>(b, d);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mask_of(words: &[u32; 8]) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and a reference is readable.
+        unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m256d, b: __m256d) -> __m256d {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_or_pd(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen(_: *const [u16; 8], _: bool) -> __m256d {
+        unreachable!("plans with narrow factors multiply f32")
+    }
+
+    #[inline(always)]
+    fn widened(_: u16, _: bool) -> f64 {
+        unreachable!("plans with narrow factors multiply f32")
+    }
+}
+
+/// Half precision to single, by the instruction every machine with plans has.
+#[inline(always)]
+fn half(bits: u16) -> f32 {
+    // SAFETY: only functions of this crate that run with F16C call this; the machine has it or there is no plan.
+    unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+}

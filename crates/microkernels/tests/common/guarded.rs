@@ -1,0 +1,51 @@
+//! Memory that ends, or begins, at a page that faults.
+
+/// Bytes between pages that fault.
+pub(crate) struct Guarded {
+    mapping: *mut u8,
+    mapped: usize,
+    address: *mut u8,
+    bytes: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Guarded {
+    /// A copy of the bytes, just before a page that faults, or just behind one.
+    pub(crate) fn new(bytes: &[u8], at_end: bool) -> Guarded {
+        let inside = bytes.len().next_multiple_of(PAGE);
+        let mapped = inside + 2 * PAGE;
+        // SAFETY: a new mapping; its inner pages are made accessible before they are written.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let mapping =
+                libc::mmap(std::ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0).cast::<u8>();
+            assert!(mapping.cast() != libc::MAP_FAILED, "no memory");
+            let first = mapping.add(PAGE);
+            if inside > 0 {
+                assert_eq!(libc::mprotect(first.cast(), inside, libc::PROT_READ | libc::PROT_WRITE), 0);
+            }
+            let address = if at_end { first.add(inside - bytes.len()) } else { first };
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), address, bytes.len());
+            Guarded { mapping, mapped, address, bytes: bytes.len() }
+        }
+    }
+
+    /// Where the bytes are.
+    pub(crate) fn address(&mut self) -> *mut u8 {
+        self.address
+    }
+
+    /// The bytes as they are now.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        // SAFETY: the bytes are in the mapping, and nobody writes them now.
+        unsafe { std::slice::from_raw_parts(self.address, self.bytes) }.to_vec()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's, and addresses in it are not used any more.
+        unsafe { libc::munmap(self.mapping.cast(), self.mapped) };
+    }
+}
