@@ -275,3 +275,49 @@ pub enum Comparison {
     /// `a ≠ b`; true with NaN.
     NotEqual,
 }
+
+impl Element {
+    /// Bytes of a lane.
+    pub fn bytes(self) -> u32 {
+        self.bits() / 8
+    }
+
+    /// Bits of a lane.
+    pub fn bits(self) -> u32 {
+        match self {
+            Element::F32 | Element::I32 | Element::U32 => 32,
+            Element::F64 | Element::I64 | Element::U64 => 64,
+        }
+    }
+
+    /// Whether it is a floating-point format.
+    pub fn is_float(self) -> bool {
+        matches!(self, Element::F32 | Element::F64)
+    }
+
+    /// Whether it is a signed integer.
+    pub fn is_signed(self) -> bool {
+        matches!(self, Element::I32 | Element::I64)
+    }
+
+    /// The low bits that a lane has room for.
+    pub(crate) fn truncate(self, bits: u64) -> u64 {
+        if self.bits() == 32 { bits & 0xffff_ffff } else { bits }
+    }
+
+    /// The number that a lane of a signed integer holds.
+    pub(crate) fn signed(self, bits: u64) -> i64 {
+        if self.bits() == 32 { i64::from(bits as u32 as i32) } else { bits as i64 }
+    }
+}
+
+impl Memory {
+    /// Bytes of an element in memory; `None`: as many as a lane has.
+    pub fn bytes(self) -> Option<u32> {
+        match self {
+            Memory::Same => None,
+            Memory::U8 | Memory::I8 => Some(1),
+            Memory::U16 | Memory::I16 | Memory::F16 | Memory::BF16 => Some(2),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The order of instructions within a block: how many parts are computed side by side.
+//!
+//! Lowering writes all parts of one statement, then all parts of the next. Computing so many parts at once hides the latency of each, but
+//! needs so many registers. Here the parts are cut into groups, the largest that fit the registers; within a group the order is that of the
+//! statements. Loads come just before their first use, and one that is used once becomes an operand where an instruction has room for it. What nobody uses is left out.
+
+use crate::avx2::{FMA, Op};
+use crate::machine::{Access, Address, Base, Inst, Node, Reg, Unit};
+
+/// Machine registers for vectors.
+pub(crate) const REGISTERS: u32 = 16;
+
+/// Orders all blocks.
+pub(crate) fn order(unit: &mut Unit) {
+    let mut nodes = std::mem::take(&mut unit.nodes);
+    let mut uses = vec![0; unit.registers.len()];
+    count_uses(&nodes, &mut uses);
+    let mut work = Work { unit, uses, position: Vec::new(), left: Vec::new(), carried: Vec::new() };
+    work.position = vec![u32::MAX; work.uses.len()];
+    work.left = vec![0; work.uses.len()];
+    work.carried = vec![false; work.uses.len()];
+    work.nodes(&mut nodes, false);
+    unit.nodes = nodes;
+}
+
+fn count_uses(nodes: &[Node], uses: &mut [u32]) {
+    let mut count = |reg: Reg| {
+        if reg.is_register() {
+            uses[reg.index()] += 1;
+        }
+    };
+    for node in nodes {
+        match node {
+            Node::Block(block) => block.iter().flat_map(|inst| inst.srcs).for_each(&mut count),
+            Node::Loop(inner) => {
+                inner.phis.iter().for_each(|phi| count(phi.start));
+                inner.phis.iter().for_each(|phi| count(phi.next));
+                // What a loop carries is looked at by the loop.
+                inner.phis.iter().for_each(|phi| count(phi.phi));
+            }
+        }
+    }
+    for node in nodes {
+        if let Node::Loop(inner) = node {
+            count_uses(&inner.body, uses);
+        }
+    }
+}
+
+struct Work<'a> {
+    unit: &'a Unit,
+    /// How often each register is used anywhere.
+    uses: Vec<u32>,
+    /// Where in the block a register is defined.
+    position: Vec<u32>,
+    /// Uses in the block, counted down.
+    left: Vec<u32>,
+    /// Whether the loop around carries a register.
+    carried: Vec<bool>,
+}
+
+impl Work<'_> {
+    fn nodes(&mut self, nodes: &mut [Node], in_loop: bool) {
+        for node in nodes {
+            match node {
+                Node::Block(block) => *block = self.block(std::mem::take(block), in_loop),
+                Node::Loop(inner) => {
+                    inner.phis.iter().for_each(|phi| self.carried[phi.phi.index()] = true);
+                    self.nodes(&mut inner.body, true);
+                    inner.phis.iter().for_each(|phi| self.carried[phi.phi.index()] = false);
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, mut block: Vec<Inst>, in_loop: bool) -> Vec<Inst> {
+        self.fold_loads(&mut block);
+        let graph = self.graph(&block);
+        let parts = block.iter().map(|inst| inst.part + 1).max().unwrap_or(1);
+        let mut best = (u32::MAX, Vec::new());
+        let mut group = parts;
+        loop {
+            let order = in_groups(&block, &graph, group);
+            let pressure = self.pressure(&block, &order, in_loop);
+            if pressure < best.0 {
+                best = (pressure, order);
+            }
+            if group == 1 || best.0 < REGISTERS {
+                break;
+            }
+            group = group.div_ceil(2);
+        }
+        for inst in &block {
+            if inst.dst.is_register() {
+                self.position[inst.dst.index()] = u32::MAX;
+            }
+        }
+        let mut slots: Vec<Option<Inst>> = block.into_iter().map(Some).collect();
+        best.1.into_iter().filter_map(|i| slots[i as usize].take()).collect()
+    }
+
+    /// Whether two accesses may touch the same byte.
+    fn overlap(&self, a: Address, b: Address) -> bool {
+        let (left, right) = (&self.unit.streams[a.stream as usize], &self.unit.streams[b.stream as usize]);
+        if left.base != right.base || left.base == Base::Zero {
+            return false;
+        }
+        let disjoint = a.offset + i64::from(a.bytes) <= b.offset || b.offset + i64::from(b.bytes) <= a.offset;
+        a.stream != b.stream || !disjoint
+    }
+
+    fn fold_loads(&mut self, block: &mut [Inst]) {
+        for (i, inst) in block.iter().enumerate() {
+            if inst.dst.is_register() {
+                self.position[inst.dst.index()] = i as u32;
+            }
+        }
+        let stores: Vec<(usize, Address)> = block
+            .iter()
+            .enumerate()
+            .filter(|(_, inst)| inst.access == Access::Write)
+            .filter_map(|(i, inst)| Some((i, inst.address?)))
+            .collect();
+        for j in 0..block.len() {
+            let Some((source, i)) = self.foldable(block, j) else { continue };
+            let address = block[i].address.expect("loads have addresses");
+            if stores.iter().any(|&(at, store)| i < at && at < j && self.overlap(address, store)) {
+                continue;
+            }
+            let loaded = std::mem::replace(&mut block[j].srcs[source], Reg::MEMORY);
+            if block[j].op.shape() != FMA && block[j].op.memory_source() != Some(source) {
+                block[j].srcs.swap(0, 1);
+            }
+            (block[j].address, block[j].access) = (Some(address), Access::Read);
+            self.uses[loaded.index()] = 0;
+        }
+    }
+
+    /// The source of an instruction that is a load for it alone and could be its operand, and where the load is.
+    fn foldable(&self, block: &[Inst], j: usize) -> Option<(usize, usize)> {
+        let inst = &block[j];
+        let position = inst.op.memory_source().filter(|_| inst.address.is_none())?;
+        let fits = |source: usize| {
+            inst.op.shape() == FMA || source == position || (inst.op.commutes() && source < 2)
+        };
+        (0..3).rev().filter(|source| fits(*source)).find_map(|source| {
+            let reg = inst.srcs[source];
+            if !reg.is_register() || self.uses[reg.index()] != 1 {
+                return None;
+            }
+            let i = self.position[reg.index()] as usize;
+            (i < j && block[i].op == inst.op.operand_load()).then_some((source, i))
+        })
+    }
+
+    /// What each instruction must come after, and which ones are wanted for themselves.
+    fn graph(&mut self, block: &[Inst]) -> Graph {
+        let mut graph =
+            Graph { first: vec![0], after: Vec::with_capacity(block.len() * 2), roots: Vec::new() };
+        let writes = block.iter().any(|inst| inst.access == Access::Write);
+        let mut accesses: Vec<usize> = Vec::new();
+        for (i, inst) in block.iter().enumerate() {
+            for src in inst.srcs.iter().filter(|src| src.is_register()) {
+                self.left[src.index()] += 1;
+                let at = self.position[src.index()];
+                if at != u32::MAX {
+                    graph.after.push(at);
+                }
+            }
+            if let (true, Some(address), Access::Read | Access::Write) = (writes, inst.address, inst.access) {
+                for &other in &accesses {
+                    let write = inst.access == Access::Write || block[other].access == Access::Write;
+                    if write && block[other].address.is_some_and(|other| self.overlap(address, other)) {
+                        graph.after.push(other as u32);
+                    }
+                }
+                accesses.push(i);
+            }
+            graph.first.push(graph.after.len() as u32);
+        }
+        for (i, inst) in block.iter().enumerate() {
+            let wanted = match inst.access {
+                Access::Write | Access::Hint => true,
+                _ => self.uses[inst.dst.index()] > self.left[inst.dst.index()],
+            };
+            if wanted {
+                graph.roots.push(i as u32);
+            }
+        }
+        for src in block.iter().flat_map(|inst| inst.srcs).filter(|src| src.is_register()) {
+            self.left[src.index()] = 0;
+        }
+        graph
+    }
+
+    /// The most registers that are alive at once. What comes from outside stays alive in a loop, unless the loop carries it.
+    fn pressure(&mut self, block: &[Inst], order: &[u32], in_loop: bool) -> u32 {
+        let mut alive = 0;
+        let sources = |i: u32| block[i as usize].srcs.into_iter().filter(|src| src.is_register());
+        for src in order.iter().flat_map(|&i| sources(i)) {
+            let outside = self.position[src.index()] == u32::MAX && self.unit.constant(src).is_none();
+            if self.left[src.index()] == 0 && outside {
+                alive += 1;
+            }
+            self.left[src.index()] += 1;
+        }
+        let mut most = alive;
+        for &i in order {
+            for src in sources(i) {
+                let left = &mut self.left[src.index()];
+                *left -= 1;
+                if *left > 0 || self.unit.constant(src).is_some() {
+                    continue;
+                }
+                let inside = self.position[src.index()] != u32::MAX;
+                let dies = if inside {
+                    self.uses[src.index()] == uses_within(block, order, src)
+                } else {
+                    !in_loop || self.carried[src.index()]
+                };
+                alive -= u32::from(dies);
+            }
+            alive += u32::from(block[i as usize].dst.is_register());
+            most = most.max(alive);
+        }
+        most
+    }
+}
+
+/// How often a register is used in a block; few are asked about that are used outside.
+fn uses_within(block: &[Inst], order: &[u32], reg: Reg) -> u32 {
+    order.iter().flat_map(|&i| block[i as usize].srcs).filter(|src| *src == reg).count() as u32
+}
+
+/// What must come before what.
+struct Graph {
+    /// Where in `after` the list of each instruction begins.
+    first: Vec<u32>,
+    after: Vec<u32>,
+    /// Instructions that are wanted for themselves: stores, and what is used outside of the block.
+    roots: Vec<u32>,
+}
+
+impl Graph {
+    fn before(&self, i: u32) -> &[u32] {
+        &self.after[self.first[i as usize] as usize..self.first[i as usize + 1] as usize]
+    }
+}
+
+/// The order that computes so many parts side by side.
+fn in_groups(block: &[Inst], graph: &Graph, group: u32) -> Vec<u32> {
+    let mut order = Vec::with_capacity(block.len());
+    let mut state = vec![State::Unwanted; block.len()];
+    let mut roots = graph.roots.clone();
+    roots.sort_by_key(|&root| block[root as usize].part / group);
+    let mut wanted = Vec::new();
+    for roots in roots.chunk_by(|a, b| block[*a as usize].part / group == block[*b as usize].part / group) {
+        wanted.clear();
+        let mut stack = roots.to_vec();
+        while let Some(i) = stack.pop() {
+            if state[i as usize] == State::Unwanted {
+                state[i as usize] = State::Wanted;
+                wanted.push(i);
+                stack.extend(graph.before(i));
+            }
+        }
+        wanted.sort_unstable();
+        for &i in &wanted {
+            // Loads wait for their first use.
+            if !block[i as usize].op.is_load() || roots.contains(&i) {
+                place(i, graph, &mut state, &mut order);
+            }
+        }
+    }
+    order
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unwanted,
+    Wanted,
+    Placed,
+}
+
+/// Puts an instruction behind all that it needs.
+fn place(i: u32, graph: &Graph, state: &mut [State], order: &mut Vec<u32>) {
+    if state[i as usize] == State::Placed {
+        return;
+    }
+    for &before in graph.before(i) {
+        place(before, graph, state, order);
+    }
+    state[i as usize] = State::Placed;
+    order.push(i);
+}
+
+impl Op {
+    /// The load that an instruction's memory operand stands for.
+    fn operand_load(self) -> Op {
+        match self {
+            Op::ExtendU8 | Op::ExtendI8 => Op::Load64,
+            _ if self.shape().contains('X') => Op::Load128,
+            _ => Op::Load,
+        }
+    }
+}

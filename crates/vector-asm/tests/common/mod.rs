@@ -1,0 +1,200 @@
+//! Memory between pages that nobody may touch, and the comparison of code with the evaluator.
+#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::ops::Range;
+
+use vector_asm::{ExecutableCode, Isa, Machine, Program, Refusal, compile, evaluate};
+
+const PAGE: usize = 4096;
+
+/// Memory that ends where a page ends (or begins where one begins), with pages around it that may not be touched.
+pub(crate) struct Guarded {
+    map: *mut u8,
+    mapped: usize,
+    start: usize,
+    len: usize,
+}
+
+impl Guarded {
+    /// A copy of some bytes. Bases are aligned to 64 bytes, so what is at the end may be that much short of the guard.
+    pub(crate) fn new(bytes: &[u8]) -> Guarded {
+        let inner = bytes.len().next_multiple_of(PAGE).max(PAGE);
+        let mapped = inner + 2 * PAGE;
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, whose first and last pages are then closed; all of it is this object's.
+        let map = unsafe { libc::mmap(std::ptr::null_mut(), mapped, access, flags, -1, 0) }.cast::<u8>();
+        assert_ne!(map as isize, -1, "no memory");
+        // SAFETY: both pages are within the mapping.
+        unsafe {
+            assert_eq!(libc::mprotect(map.cast(), PAGE, libc::PROT_NONE), 0);
+            assert_eq!(libc::mprotect(map.add(PAGE + inner).cast(), PAGE, libc::PROT_NONE), 0);
+        }
+        let start = PAGE + (inner - bytes.len()) / 64 * 64;
+        // SAFETY: `start..start + len` is within the open pages.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.add(start), bytes.len()) };
+        Guarded { map, mapped, start, len: bytes.len() }
+    }
+
+    /// Where it begins.
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        // SAFETY: within the mapping.
+        unsafe { self.map.add(self.start) }
+    }
+
+    /// What is in it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: these bytes are open, written by `new`, and nobody writes them now.
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: it is this object's mapping.
+        unsafe { libc::munmap(self.map.cast(), self.mapped) };
+    }
+}
+
+/// A machine whose memory holds floats of all kinds.
+pub(crate) fn machine(args: &[usize], bindings: &[i64], scratch: usize) -> Machine {
+    let fill = |len: usize, seed: usize| -> Vec<u8> {
+        (0..len)
+            .map(|at| {
+                let number = ((at / 4 * 37 + seed * 11) % 61) as f32 * 0.37 - 9.0;
+                number.to_le_bytes()[at % 4]
+            })
+            .collect()
+    };
+    Machine {
+        args: args.iter().enumerate().map(|(i, &len)| fill(len, i)).collect(),
+        bindings: bindings.to_vec(),
+        scratch: fill(scratch, 99),
+    }
+}
+
+/// Runs code on copies of the machine's memory between guard pages; gives what is then in them.
+pub(crate) fn run(code: &ExecutableCode, machine: &Machine, part: Range<u64>) -> Machine {
+    let args: Vec<Guarded> = machine.args.iter().map(|bytes| Guarded::new(bytes)).collect();
+    let scratch = Guarded::new(&machine.scratch);
+    let pointers: Vec<*mut u8> = args.iter().map(Guarded::pointer).collect();
+    let function = code.function(0);
+    // SAFETY: the evaluator has shown that the program stays within the memory, and guard pages catch code that does not.
+    unsafe {
+        function(pointers.as_ptr(), machine.bindings.as_ptr(), scratch.pointer(), part.start, part.end)
+    };
+    Machine {
+        args: args.iter().map(|memory| memory.bytes().to_vec()).collect(),
+        bindings: machine.bindings.clone(),
+        scratch: scratch.bytes().to_vec(),
+    }
+}
+
+/// Whether bytes are equal, in words that are floats if NaN is to be like NaN.
+pub(crate) fn alike(left: &[u8], right: &[u8]) -> bool {
+    if left == right {
+        return true;
+    }
+    let single = left.chunks_exact(4).zip(right.chunks_exact(4)).all(|(a, b)| {
+        let word = |w: &[u8]| f32::from_le_bytes(w.try_into().unwrap());
+        a == b || (word(a).is_nan() && word(b).is_nan())
+    });
+    let double = left.chunks_exact(8).zip(right.chunks_exact(8)).all(|(a, b)| {
+        let word = |w: &[u8]| f64::from_le_bytes(w.try_into().unwrap());
+        a == b || (word(a).is_nan() && word(b).is_nan())
+    });
+    let half = left.chunks_exact(2).zip(right.chunks_exact(2)).all(|(a, b)| {
+        let word = |w: &[u8]| u16::from_le_bytes(w.try_into().unwrap()) & 0x7fff;
+        a == b || (word(a) > 0x7c00 && word(b) > 0x7c00)
+    });
+    single || double || half
+}
+
+/// Compiles a program and compares what it does with what it means.
+pub(crate) fn check(program: &Program, machine: Machine, part: Range<u64>) {
+    if let Err(why) = try_check(program, machine, part) {
+        panic!("{why}\n{program}");
+    }
+}
+
+/// The same, with an error for a program that is refused or differs.
+pub(crate) fn try_check(program: &Program, machine: Machine, part: Range<u64>) -> Result<(), Failure> {
+    let code = compile(program, Isa::Avx2).map_err(Failure::Refused)?;
+    decode(&code).map_err(Failure::Differs)?;
+    if Isa::detect().is_none() {
+        return Ok(());
+    }
+    let mut expected = machine.clone();
+    evaluate(program, &mut expected, part.clone()).map_err(|e| Failure::Differs(e.to_string()))?;
+    let found = run(&ExecutableCode::load(&code).unwrap(), &machine, part);
+    for (i, (e, f)) in expected.args.iter().zip(&found.args).enumerate() {
+        if !alike(e, f) {
+            let at = e.iter().zip(f).position(|(a, b)| a != b).unwrap() & !7;
+            let end = (at + 8).min(e.len());
+            return Err(Failure::Differs(format!(
+                "arg{i} at {at}: expected {:x?}, found {:x?}",
+                &e[at..end],
+                &f[at..end]
+            )));
+        }
+    }
+    if !alike(&expected.scratch, &found.scratch) {
+        return Err(Failure::Differs("scratch memory".to_owned()));
+    }
+    Ok(())
+}
+
+/// What goes wrong.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Refused(Refusal),
+    Differs(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// That every byte is part of an instruction, that vector instructions are VEX-encoded, and that upper halves are cleared before the return.
+pub(crate) fn decode(code: &vector_asm::Code) -> Result<(), String> {
+    use iced_x86::{Decoder, DecoderOptions, EncodingKind, Mnemonic, OpKind};
+    let bytes = &code.bytes()[..code.instruction_bytes()];
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    let mut mnemonics = Vec::new();
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return Err(format!("no instruction at {}", instruction.ip()));
+        }
+        let vector = (0..instruction.op_count()).any(|i| {
+            instruction.op_kind(i) == OpKind::Register
+                && (instruction.op_register(i).is_xmm() || instruction.op_register(i).is_ymm())
+        });
+        if vector && instruction.code().encoding() != EncodingKind::VEX {
+            return Err(format!("{:?} is not VEX-encoded", instruction.code()));
+        }
+        mnemonics.push(instruction.mnemonic());
+    }
+    let cleared = mnemonics.iter().rposition(|m| *m == Mnemonic::Vzeroupper);
+    let returns = mnemonics.iter().position(|m| *m == Mnemonic::Ret);
+    match (cleared, returns) {
+        (Some(cleared), Some(returns)) if cleared < returns && returns + 1 == mnemonics.len() => Ok(()),
+        _ => Err("no vzeroupper before the return".to_owned()),
+    }
+}
+
+/// The code as text, for tests that fail.
+pub(crate) fn listing(code: &vector_asm::Code) -> String {
+    use iced_x86::{Decoder, DecoderOptions, Formatter, NasmFormatter};
+    let bytes = &code.bytes()[..code.instruction_bytes()];
+    let mut text = String::new();
+    let mut formatter = NasmFormatter::new();
+    for instruction in Decoder::new(64, bytes, DecoderOptions::NONE) {
+        text.push_str(&format!("{:5x} ", instruction.ip()));
+        formatter.format(&instruction, &mut text);
+        text.push('\n');
+    }
+    text
+}
