@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::numerics::mentions;
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, Symbol, Var,
+    Affine, Bound, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, Symbol, Var,
     is_mixed_radix, walk,
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Touch<'a> {
 
 impl<'a> Touch<'a> {
     /// The indices as written, of which one may be computed; none where all elements are meant.
-    fn indices(&self) -> Option<&'a Indices> {
+    pub(super) fn indices(&self) -> Option<&'a Indices> {
         self.index.or(self.computed.map(|(indices, _)| indices))
     }
 }
@@ -113,6 +113,17 @@ pub(super) fn written(block: &[Stmt]) -> BTreeSet<NodeRef> {
     touches(block).iter().filter(|t| t.write).map(|t| t.node).collect()
 }
 
+/// The only top-level statement that mentions each node, if there is only one.
+pub(super) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
+    let mut owners = BTreeMap::new();
+    for (at, stmt) in body.iter().enumerate() {
+        for node in nodes(std::slice::from_ref(stmt)) {
+            owners.entry(node).and_modify(|owner| *owner = None).or_insert(Some(at));
+        }
+    }
+    owners
+}
+
 /// The closed intervals of variables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges {
@@ -161,17 +172,97 @@ fn symbol_ranges(symbols: &[Symbol]) -> Vec<i64> {
 ///
 /// The proof: every node that is written has a dimension in which all its indices are `c·var + inner + fixed` with
 /// one `c ≠ 0` and one `fixed`, and the values of `inner` span less than `|c|`.
-pub(super) fn independent(var: LoopId, body: &Block, ranges: &Ranges) -> bool {
+pub(super) fn independent(var: LoopId, body: &[Stmt], ranges: &Ranges) -> bool {
     let inner = walk::loops_in(body);
     let all = touches(body);
     keeps_locals(body)
         && !logs(body)
-        && written(body).iter().all(|&node| {
-            let of_node = || all.iter().filter(|t| t.node == node);
-            let indices: Option<Vec<_>> = of_node().map(Touch::indices).collect();
-            let computed: BTreeSet<usize> = of_node().filter_map(|t| t.computed.map(|c| c.1)).collect();
-            indices.is_some_and(|indices| separated(var, &indices, &computed, &inner, ranges))
-        })
+        && written(body).iter().all(|&node| tells_apart(node, var, &all, &inner, ranges))
+}
+
+/// Whether `for var { first }; for var { second }` may run in step, as `for var { first; second }`: nothing that an iteration of
+/// `second` touches is written in a later one of `first`, and nothing that it writes is touched there.
+///
+/// The proof is that of [`independent`], for the nodes that both touch and one writes. Iterations of one body may depend on each
+/// other; their order stays.
+pub(super) fn in_step(var: LoopId, first: &[Stmt], second: &[Stmt], ranges: &Ranges) -> bool {
+    let (a, b) = (Effects::of(first), Effects::of(second));
+    if !a.locals_apart(&b) || (a.logs && b.logs) {
+        return false;
+    }
+    let mut shared = a.conflicts(&b).peekable();
+    if shared.peek().is_none() {
+        return true;
+    }
+    let mut inner = walk::loops_in(first);
+    inner.extend(walk::loops_in(second));
+    let all: Vec<Touch<'_>> = touches(first).into_iter().chain(touches(second)).collect();
+    shared.all(|node| tells_apart(node, var, &all, &inner, ranges))
+}
+
+/// Whether all that touches a node tells the iterations over `var` apart.
+pub(super) fn tells_apart(
+    node: NodeRef,
+    var: LoopId,
+    all: &[Touch<'_>],
+    inner: &BTreeSet<LoopId>,
+    ranges: &Ranges,
+) -> bool {
+    let of_node = || all.iter().filter(|t| t.node == node);
+    let indices: Option<Vec<_>> = of_node().map(Touch::indices).collect();
+    let computed: BTreeSet<usize> = of_node().filter_map(|t| t.computed.map(|c| c.1)).collect();
+    indices.is_some_and(|indices| separated(var, &indices, &computed, inner, ranges))
+}
+
+/// What a piece of IR depends on, and what depends on it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Effects {
+    /// The nodes it touches.
+    pub(super) nodes: BTreeSet<NodeRef>,
+    /// Those that it writes.
+    pub(super) written: BTreeSet<NodeRef>,
+    /// The locals it mentions.
+    pub(super) locals: BTreeSet<LocalId>,
+    /// Those that it declares or stores into.
+    pub(super) set: BTreeSet<LocalId>,
+    /// Whether it logs.
+    pub(super) logs: bool,
+}
+
+impl Effects {
+    /// Those of a block.
+    pub(super) fn of(block: &[Stmt]) -> Effects {
+        let mut effects = Effects { logs: logs(block), ..Effects::default() };
+        for touch in touches(block) {
+            effects.nodes.insert(touch.node);
+            if touch.write {
+                effects.written.insert(touch.node);
+            }
+        }
+        effects.locals = locals_used(block);
+        walk::each_stmt(block, &mut |stmt| {
+            if let Stmt::SetLocal { local, .. } | Stmt::Declare { local, .. } = stmt {
+                effects.set.insert(*local);
+            }
+        });
+        effects.locals.extend(&effects.set);
+        effects
+    }
+
+    /// Whether the two may run in either order.
+    pub(super) fn commute(&self, other: &Effects) -> bool {
+        self.locals_apart(other) && !(self.logs && other.logs) && self.conflicts(other).next().is_none()
+    }
+
+    /// The nodes that both touch and one writes.
+    fn conflicts<'a>(&'a self, other: &'a Effects) -> impl Iterator<Item = NodeRef> + 'a {
+        let both = self.nodes.intersection(&other.nodes).copied();
+        both.filter(move |node| self.written.contains(node) || other.written.contains(node))
+    }
+
+    fn locals_apart(&self, other: &Effects) -> bool {
+        self.set.is_disjoint(&other.locals) && other.set.is_disjoint(&self.locals)
+    }
 }
 
 /// Whether some dimension but the computed ones tells iterations apart.

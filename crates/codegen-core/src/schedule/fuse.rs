@@ -8,15 +8,10 @@ use lowered_ir::ir::{Affine, Block, Bound, LoopId, LoopKind, Routine, Stmt, walk
 
 use super::access::{self, Ranges};
 
-/// Fuses the neighbours among the top-level statements, and those inside what became one loop.
-pub(super) fn fuse(routine: &mut Routine) {
-    fuse_where(routine, &|_, _, _| true);
-}
-
 /// Whether two neighbouring loops are to become one, the third.
 type Wanted<'a> = &'a dyn Fn(&Stmt, &Stmt, &Stmt) -> bool;
 
-/// As [`fuse`], where it is wanted of the top-level loops.
+/// Fuses the neighbours among the top-level statements where it is wanted, and those inside what became one loop.
 pub(super) fn fuse_where(routine: &mut Routine, wanted: Wanted<'_>) {
     let ranges = Ranges::of(routine);
     routine.body = fuse_block(std::mem::take(&mut routine.body), &ranges, wanted);

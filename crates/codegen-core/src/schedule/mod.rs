@@ -11,6 +11,7 @@
 #![doc = include_str!("numerics.md")]
 
 // Steps.
+mod cpu;
 mod cut;
 mod fuse;
 mod gpu;
@@ -169,6 +170,15 @@ pub fn schedule_traced(
     starts::propagate(&mut routine);
     on_pass("starts", &routine);
 
+    // Loops that share data run in step, and values are handed on instead of stored and read back.
+    if caps.workgroups.is_none() {
+        cpu::fuse(&mut routine, caps);
+        on_pass("fuse", &routine);
+        cpu::forward(&mut routine);
+        normalize::normalize(&mut routine.body);
+        on_pass("forward", &routine);
+    }
+
     // The contiguous axis of each nest is innermost and cut into vectors; contractions are register tiles.
     if options.vectorize && caps.vector_bytes > 0 && caps.workgroups.is_none() {
         let mut names = names::Names::of(&routine);
@@ -177,15 +187,20 @@ pub fn schedule_traced(
         on_pass("vectorize", &routine);
     }
 
-    // What one loop leaves in the cache, the next finds there.
-    match caps.workgroups {
-        Some(workgroups) => gpu::join(&mut routine, workgroups),
-        None => fuse::fuse(&mut routine),
+    // Strips of vectors run in step as well, and so do the lanes in them. What then lives for one iteration takes the room of one.
+    if caps.workgroups.is_none() {
+        cpu::fuse(&mut routine, caps);
+        cpu::forward(&mut routine);
+        normalize::normalize(&mut routine.body);
+        on_pass("strips", &routine);
+        cpu::shrink(&mut routine, caps);
+        on_pass("shrink", &routine);
     }
-    on_pass("fuse", &routine);
 
-    // On a GPU independent iterations are threads and workgroups.
+    // On a GPU nests share kernels where enough is left to do at once, and independent iterations are threads and workgroups.
     if let Some(workgroups) = caps.workgroups {
+        gpu::join(&mut routine, workgroups);
+        on_pass("fuse", &routine);
         gpu::distribute(&mut routine, workgroups);
         on_pass("grid", &routine);
     }

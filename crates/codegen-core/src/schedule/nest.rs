@@ -48,6 +48,18 @@ impl Nest {
     }
 }
 
+/// The variables of the serial loops from a statement inwards, as long as each holds just the next, and what the innermost holds;
+/// for another statement none, and itself.
+pub(super) fn chain(stmt: &Stmt) -> (Vec<LoopId>, &[Stmt]) {
+    let mut loops = Vec::new();
+    let mut block = std::slice::from_ref(stmt);
+    while let [Stmt::For { var, kind: LoopKind::Serial, body, .. }] = block {
+        loops.push(*var);
+        block = body;
+    }
+    (loops, block)
+}
+
 /// Loops around a body, the first outermost.
 pub(super) fn wrap(loops: &[Loop], body: Block) -> Block {
     loops.iter().rev().fold(body, |body, l| {

@@ -6,5 +6,6 @@ mod corpus;
 mod fma;
 mod gpu;
 mod nests;
+mod programs;
 mod random;
 mod random_nests;

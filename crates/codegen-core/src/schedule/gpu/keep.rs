@@ -3,8 +3,6 @@
 //! Condition: the node's mode is local, only one top-level statement mentions it, all its indices are the same and constant within
 //! an iteration of the nest's outer loops, and the first statement of the body that mentions it stores into it.
 
-use std::collections::BTreeMap;
-
 use lowered_ir::ir::{Block, Expr, Fresh, NodeRef, Routine, Stmt, walk};
 
 use super::super::{access, is_local};
@@ -15,7 +13,7 @@ use super::sink::innermost;
 pub(super) fn in_registers(routine: &mut Routine) {
     let mut fresh = routine.fresh();
     let mut body = std::mem::take(&mut routine.body);
-    let owners = owners(&body);
+    let owners = access::owners(&body);
     for (at, stmt) in body.iter_mut().enumerate() {
         let Some(block) = innermost(stmt) else { continue };
         for node in access::nodes(block) {
@@ -26,17 +24,6 @@ pub(super) fn in_registers(routine: &mut Routine) {
         }
     }
     routine.body = body;
-}
-
-/// The only top-level statement that mentions each node, if there is only one.
-pub(super) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
-    let mut owners = BTreeMap::new();
-    for (at, stmt) in body.iter().enumerate() {
-        for node in access::nodes(std::slice::from_ref(stmt)) {
-            owners.entry(node).and_modify(|owner| *owner = None).or_insert(Some(at));
-        }
-    }
-    owners
 }
 
 fn is_kept(block: &[Stmt], node: NodeRef) -> bool {

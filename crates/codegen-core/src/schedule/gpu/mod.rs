@@ -32,9 +32,9 @@ use lowered_ir::verify::Limits;
 use smallvec::smallvec;
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Scalar};
 
-use super::is_local;
 use super::names::Names;
 use super::nest::{self, Loop, Nest};
+use super::{access, is_local};
 use crate::caps::Workgroups;
 use crate::form::check_form;
 
@@ -62,7 +62,7 @@ struct Gpu {
 pub(super) fn distribute(routine: &mut Routine, workgroups: Workgroups) {
     keep::in_registers(routine);
     let mut gpu = Gpu::of(routine, workgroups);
-    let owners = keep::owners(&routine.body);
+    let owners = access::owners(&routine.body);
     let mut body = Block::new();
     for (at, stmt) in std::mem::take(&mut routine.body).into_iter().enumerate() {
         let own = owners.iter().filter(|(_, owner)| **owner == Some(at)).map(|(node, _)| *node);
