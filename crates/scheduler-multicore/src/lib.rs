@@ -37,6 +37,7 @@ mod cpu; // the driver
 mod crew; // splitting one kernel over idle threads
 mod event; // flags with waiters
 mod inline; // the scheduler without threads
+mod job; // the parts of a split kernel
 mod lane; // what schedulers implement: lanes that take tasks
 #[cfg(all(test, feature = "loom"))]
 mod model; // the protocol under a model checker
@@ -44,6 +45,7 @@ mod multicore; // the scheduler with a worker per stream
 mod pace; // how long kernels take
 mod queue; // bounded hand-over to one consumer at a time
 mod raw; // memory and kernel calls: the crate's unsafe code
+mod seat; // a helper's place: what it is offered, and its sleep
 mod sync; // locks and atomics, in one place
 mod task; // what lanes run
 mod timeline; // what is told to whoever draws one

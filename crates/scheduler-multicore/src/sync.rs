@@ -84,6 +84,30 @@ pub(crate) fn spin_for(time: Duration, ready: impl Fn() -> bool) -> bool {
     false
 }
 
+/// A thread that gave way for longer had to wait for its processor.
+#[cfg(not(feature = "loom"))]
+const CROWDED: Duration = Duration::from_micros(5);
+
+/// Looks for about `time` whether something is ready, giving way to whoever wants the processor. Stops early when somebody did: then
+/// spinning keeps others from working, perhaps the very one that this thread waits for.
+#[cfg(not(feature = "loom"))]
+pub(crate) fn spin_politely(time: Duration, ready: impl Fn() -> bool) -> bool {
+    let mut now = std::time::Instant::now();
+    let until = now + time;
+    while now < until {
+        if spin_times(64, &ready) {
+            return true;
+        }
+        let before = std::time::Instant::now();
+        thread::yield_now();
+        now = std::time::Instant::now();
+        if now - before > CROWDED {
+            break;
+        }
+    }
+    ready()
+}
+
 /// One look: another would only repeat it, at the model checker's expense. It does not yield, after which loom would show no value
 /// as old as those seen before.
 #[cfg(feature = "loom")]
@@ -93,5 +117,10 @@ pub(crate) fn spin_times(_: usize, ready: impl Fn() -> bool) -> bool {
 
 #[cfg(feature = "loom")]
 pub(crate) fn spin_for(_: Duration, ready: impl Fn() -> bool) -> bool {
+    spin_times(1, ready)
+}
+
+#[cfg(feature = "loom")]
+pub(crate) fn spin_politely(_: Duration, ready: impl Fn() -> bool) -> bool {
     spin_times(1, ready)
 }

@@ -1,30 +1,41 @@
-//! Workers without work sleep. One test, since it measures the threads of the whole process.
+//! Workers and helpers without work sleep. One test, since it measures the threads of the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::{sync::Arc, thread, time::Duration};
+mod support;
 
+use std::{slice::from_ref, sync::Arc, thread, time::Duration};
+
+use codegen_core::{Access, Launch};
 use device_runtime::Device;
 use scheduler_multicore::{Config, Cpu};
+use support::*;
+
+unsafe extern "C" fn nothing(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {}
 
 #[test]
-fn an_idle_worker_uses_no_processor() {
-    let device = Device::new(Arc::new(Cpu::multicore(Config::default())), 0);
+fn idle_workers_and_helpers_use_no_processor() {
+    let device = Device::new(Arc::new(Cpu::multicore(Config { threads: 3, ..Config::default() })), 0);
+    let x = node("x", 1);
+    let launch = Launch { extent: 100, grain: 1, threads: 1 };
+    let code = native("nothing", &[(&x, Access::Write)], launch, 0, nothing);
+    context(&device).link(&code, from_ref(&x)).unwrap().run(&[]).unwrap().sync().unwrap();
     let streams: Vec<_> = (0..8).map(|_| device.new_stream().unwrap()).collect();
     streams.iter().for_each(|stream| stream.sync().unwrap());
     thread::sleep(Duration::from_millis(5));
     let before = worker_ticks();
-    assert_eq!(before.len(), 8, "the threads have their streams' names");
+    assert_eq!(before.len(), 8 + 2, "the threads have their streams' names, helpers one of their own");
     thread::sleep(Duration::from_millis(300));
-    // A tick is 10 ms; eight spinning workers would have used about 2 × 30 on two processors.
+    // A tick is 10 ms; ten spinning threads would have used about 2 × 30 on two processors.
     assert!(worker_ticks().iter().sum::<u64>() - before.iter().sum::<u64>() <= 3);
 }
 
-/// Processor time of each of this process' stream threads, in ticks.
+/// Processor time of each of this process' stream and helper threads, in ticks.
 fn worker_ticks() -> Vec<u64> {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let stats = threads.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-    stats.filter(|stat| stat.contains("(multicore:")).map(|stat| ticks(&stat).unwrap()).collect()
+    let ours = |stat: &String| stat.contains("(multicore:") || stat.contains("(arrayjit-helper");
+    stats.filter(ours).map(|stat| ticks(&stat).unwrap()).collect()
 }
 
 /// Fields 14 and 15 of a thread's `stat`, user and system time.

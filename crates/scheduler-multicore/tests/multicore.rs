@@ -136,3 +136,35 @@ fn idle_threads_help_with_a_large_kernel() {
     }
     panic!("no helper ever came");
 }
+
+/// Notes in each of its iterations where the part begins that the iteration is in.
+unsafe extern "C" fn part(args: *const *mut u8, _: *const i64, _: *mut u8, begin: u64, end: u64) {
+    for at in begin..end {
+        // SAFETY: the only parameter is a node of as many integers as the kernel has iterations.
+        unsafe { (*args).cast::<i64>().add(at as usize).write(begin as i64) };
+    }
+}
+
+#[test]
+fn parts_begin_at_multiples_of_the_grain_whatever_the_number_of_threads() {
+    for threads in 1..=4 {
+        let device = device(Cpu::multicore(Config { threads, ..Config::default() }));
+        for (extent, grain) in [(1000, 96), (191, 96), (192, 96), (24, 6), (7, 1)] {
+            let x = node("x", extent);
+            let launch = Launch { extent: extent as u64, grain, threads: 1 };
+            let code = native("part", &[(&x, Access::Write)], launch, 0, part);
+            let routine = context(&device).link(&code, from_ref(&x)).unwrap();
+            for _ in 0..50 {
+                routine.run(&[]).unwrap().sync().unwrap();
+                let begins = routine.context().to_host(&x).unwrap().values();
+                let mut starts = begins.clone();
+                starts.dedup();
+                assert!(starts.iter().all(|start| start % grain as f64 == 0.0), "{starts:?}");
+                assert!(starts.is_sorted() && starts[0] == 0.0, "{starts:?}");
+                assert!(begins.iter().enumerate().all(|(at, &begin)| begin <= at as f64));
+                let most = (extent as u64 / grain).min(4 * threads as u64).max(1);
+                assert!(starts.len() as u64 <= most, "{starts:?}");
+            }
+        }
+    }
+}
