@@ -135,6 +135,27 @@ impl Line {
         None
     }
 
+    /// Whether a loop carries things in a circle, which takes one more place to turn.
+    pub(crate) fn has_circles(&self) -> bool {
+        let place = |reg: Reg| (self.machine[reg.index()], self.slots[reg.index()]);
+        let circle = |pairs: Vec<(Reg, Reg)>| {
+            let mut moves: Vec<_> = pairs.into_iter().map(|(to, from)| (place(to), place(from))).collect();
+            moves.retain(|(to, from)| to != from);
+            while let Some(free) = moves.iter().position(|(to, _)| !moves.iter().any(|(_, from)| from == to))
+            {
+                moves.swap_remove(free);
+            }
+            !moves.is_empty()
+        };
+        let pairs = |info: &LoopInfo, from: fn(&Phi) -> Reg| -> Vec<(Reg, Reg)> {
+            let pairs = info.phis.iter().map(|phi| (phi.phi, from(phi)));
+            pairs.filter(|(_, from)| from.is_register()).collect()
+        };
+        self.loops
+            .iter()
+            .any(|info| circle(pairs(info, |phi| phi.start)) || circle(pairs(info, |phi| phi.next)))
+    }
+
     /// Writes down where loops begin and end.
     fn number(&mut self) {
         for (position, item) in self.items.iter().enumerate() {
@@ -473,53 +494,12 @@ fn spill(unit: &mut Unit, line: &mut Line, classes: &[(Reg, usize)]) {
                     continue;
                 }
             }
-            Item::Start(number) => {
-                let mut loaded = Vec::new();
-                for phi in &mut line.loops[*number].phis {
-                    let pair = (phi.phi, &mut phi.start);
-                    through_register(unit, &mut line.slots, &mut rewritten, pair, &mut loaded);
-                }
-            }
-            Item::End(number) => {
-                let mut loaded = Vec::new();
-                for phi in &mut line.loops[*number].phis {
-                    let pair = (phi.phi, &mut phi.next);
-                    through_register(unit, &mut line.slots, &mut rewritten, pair, &mut loaded);
-                }
-            }
+            // What loops carry is copied from place to place.
+            Item::Start(_) | Item::End(_) => {}
         }
         rewritten.push(item);
     }
     line.items = rewritten;
-}
-
-/// Loads what a loop is to carry from the frame, or a constant that it carries there, so that only registers are copied at its ends.
-fn through_register(
-    unit: &mut Unit,
-    slots: &mut Vec<u32>,
-    items: &mut Vec<Item>,
-    (to, from): (Reg, &mut Reg),
-    loaded: &mut Vec<(Reg, Reg)>,
-) {
-    if !from.is_register() || *from == to {
-        return;
-    }
-    let (target, place) = (slots[to.index()], slots[from.index()]);
-    let constant = unit.constant(*from).is_some();
-    let stays = if constant { target == NO_SLOT } else { place == NO_SLOT || place == target };
-    if stays {
-        return;
-    }
-    if let Some((_, register)) = loaded.iter().find(|(of, _)| of == from) {
-        *from = *register;
-        return;
-    }
-    let register = unit.register();
-    slots.push(NO_SLOT);
-    let inst = if constant { copy_of(*from, register) } else { frame_load(register, place) };
-    items.push(Item::Inst(inst));
-    loaded.push((*from, register));
-    *from = register;
 }
 
 fn frame_address(place: u32) -> Address {

@@ -134,10 +134,16 @@ operations! {
     Extract8 VEX_Vpextrb_r32m8_xmm_imm8 "mxi" false;
     InsertHigh VEX_Vinsertf128_ymm_ymm_xmmm128_imm8 "yyXi" false;
     ExtractHigh VEX_Vextractf128_xmmm128_ymm_imm8 "xyi" false;
+    StoreHigh VEX_Vextractf128_xmmm128_ymm_imm8 "myi" false;
     Permute VEX_Vpermps_ymm_ymm_ymmm256 "yyY" false;
     PermuteInLane VEX_Vpermilps_ymm_ymmm256_imm8 "yYi" false;
     PermuteHalves VEX_Vperm2f128_ymm_ymm_ymmm256_imm8 "yyYi" false;
     Permute64 VEX_Vpermpd_ymm_ymmm256_imm8 "yYi" false;
+    UnpackLow32 VEX_Vunpcklps_ymm_ymm_ymmm256 "yyY" false;
+    UnpackHigh32 VEX_Vunpckhps_ymm_ymm_ymmm256 "yyY" false;
+    UnpackLow64 VEX_Vunpcklpd_ymm_ymm_ymmm256 "yyY" false;
+    UnpackHigh64 VEX_Vunpckhpd_ymm_ymm_ymmm256 "yyY" false;
+    Shuffle32 VEX_Vshufps_ymm_ymm_ymmm256_imm8 "yyYi" false;
     ShuffleBytes VEX_Vpshufb_ymm_ymm_ymmm256 "yyY" false;
     Integer VEX_Vmovq_xmm_rm64 "integer" false;
     Copy VEX_Vmovaps_ymm_ymmm256 "yY" false;

@@ -25,6 +25,13 @@ const SAVED: [u8; 5] = [3, 12, 13, 14, 15];
 /// Where loops begin.
 const ALIGNMENT: usize = 32;
 
+/// Where a register is: its machine register, or from which byte of the stack frame on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Vector(u8),
+    Frame(i64),
+}
+
 /// An operand of a vector instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operand {
@@ -47,7 +54,8 @@ struct Emit<'a> {
     pool: HashMap<u32, usize>,
     pool_order: Vec<u32>,
     inside: usize,
-    /// Bytes of the stack frame below the saved registers, and where the words of pointers and of the part begin.
+    /// Where in the stack frame there is room for one more register, and where the words of pointers and of the part begin.
+    spare_at: i64,
     words_at: i64,
     part_at: i64,
     error: Option<String>,
@@ -60,7 +68,8 @@ struct Emit<'a> {
 
 /// Encodes everything.
 pub(crate) fn emit(unit: &Unit, line: &Line, pointers: &Pointers) -> Result<Code, Refusal> {
-    let vectors = i64::from(line.frame) * 32;
+    let spare_at = i64::from(line.frame) * 32;
+    let vectors = spare_at + if line.has_circles() { 32 } else { 0 };
     let mut emit = Emit {
         unit,
         line,
@@ -71,6 +80,7 @@ pub(crate) fn emit(unit: &Unit, line: &Line, pointers: &Pointers) -> Result<Code
         pool: HashMap::new(),
         pool_order: Vec::new(),
         inside: 0,
+        spare_at,
         words_at: vectors,
         part_at: vectors + i64::from(pointers.words) * 8,
         error: None,
@@ -494,34 +504,27 @@ impl Emit<'_> {
     /// Copies registers as if all at once.
     fn moves(&mut self, mut moves: Vec<(Reg, Reg)>) {
         moves.retain(|(to, from)| from.is_register() && to != from);
-        let mut between: Vec<(u8, u8)> = Vec::new();
-        let mut constants: Vec<(u8, Reg)> = Vec::new();
-        for (to, from) in moves {
-            let (target, place) = (self.line.machine[to.index()], self.line.slots[to.index()]);
-            let source = self.line.machine[from.index()];
-            if place != NO_SLOT {
-                if self.line.slots[from.index()] != place {
-                    self.store_frame(source, place);
-                }
-            } else if self.unit.registers[from.index()] != NOT_CONSTANT {
-                constants.push((target, from));
-            } else if target != source {
-                between.push((target, source));
+        let (constants, between): (Vec<_>, Vec<_>) =
+            moves.into_iter().partition(|(_, from)| self.unit.registers[from.index()] != NOT_CONSTANT);
+        let places = between.into_iter().map(|(to, from)| (self.place(to), self.place(from)));
+        self.parallel(places.filter(|(to, from)| to != from).collect());
+        for (to, constant) in constants {
+            match self.place(to) {
+                Place::Vector(register) => self.constant(register, constant),
+                Place::Frame(at) => self.constant_to_frame(at, constant),
             }
         }
-        self.parallel(between);
-        for (target, constant) in constants {
-            self.constant(target, constant);
+    }
+
+    fn place(&self, reg: Reg) -> Place {
+        match self.line.slots[reg.index()] {
+            NO_SLOT => Place::Vector(self.line.machine[reg.index()]),
+            place => Place::Frame(i64::from(place) * 32),
         }
     }
 
-    fn store_frame(&mut self, register: u8, place: u32) {
-        let at = Operand::Memory(STACK, i64::from(place) * 32);
-        self.vector(Op::Store.code(), Op::Store.shape(), &[at, Operand::Vector(register)], 0);
-    }
-
-    /// Moves whose targets nobody wants any more come first; what is left are circles, which exchanges open.
-    fn parallel(&mut self, mut moves: Vec<(u8, u8)>) {
+    /// Moves whose targets nobody wants any more come first; what is left are circles, which are opened by keeping what one target holds.
+    fn parallel(&mut self, mut moves: Vec<(Place, Place)>) {
         while !moves.is_empty() {
             let free = moves.iter().position(|(to, _)| !moves.iter().any(|(_, from)| from == to));
             if let Some(i) = free {
@@ -529,23 +532,44 @@ impl Emit<'_> {
                 self.copy(to, from);
                 continue;
             }
-            let (to, from) = moves.swap_remove(0);
-            let exclusive = |emit: &mut Self, dst: u8, a: u8, b: u8| {
-                let operands = [Operand::Vector(dst), Operand::Vector(a), Operand::Vector(b)];
-                emit.vector(Op::XorF.code(), Op::XorF.shape(), &operands, 0);
-            };
-            exclusive(self, to, to, from);
-            exclusive(self, from, from, to);
-            exclusive(self, to, to, from);
-            // What was in `to` is now in `from`.
-            moves.iter_mut().filter(|(_, source)| *source == to).for_each(|(_, source)| *source = from);
-            moves.retain(|(to, from)| to != from);
+            let kept = moves[0].0;
+            let spare = Place::Frame(self.spare_at);
+            self.copy(spare, kept);
+            moves.iter_mut().filter(|(_, from)| *from == kept).for_each(|(_, from)| *from = spare);
         }
     }
 
-    fn copy(&mut self, to: u8, from: u8) {
-        if to != from {
-            self.vector(Op::Copy.code(), Op::Copy.shape(), &[Operand::Vector(to), Operand::Vector(from)], 0);
+    fn copy(&mut self, to: Place, from: Place) {
+        match (to, from) {
+            (Place::Vector(to), Place::Vector(from)) => {
+                self.vector(
+                    Op::Copy.code(),
+                    Op::Copy.shape(),
+                    &[Operand::Vector(to), Operand::Vector(from)],
+                    0,
+                );
+            }
+            (Place::Vector(to), Place::Frame(from)) => {
+                let operands = [Operand::Vector(to), Operand::Memory(STACK, from)];
+                self.vector(Op::Load.code(), Op::Load.shape(), &operands, 0);
+            }
+            (Place::Frame(to), Place::Vector(from)) => {
+                let operands = [Operand::Memory(STACK, to), Operand::Vector(from)];
+                self.vector(Op::Store.code(), Op::Store.shape(), &operands, 0);
+            }
+            (Place::Frame(to), Place::Frame(from)) => {
+                for word in (0..32).step_by(8) {
+                    self.load_word(TEMPORARY, STACK, from + word);
+                    self.store_word(TEMPORARY, STACK, to + word);
+                }
+            }
+        }
+    }
+
+    fn constant_to_frame(&mut self, to: i64, constant: Reg) {
+        let words = *self.unit.constant(constant).expect("it is a constant");
+        for (i, word) in words.into_iter().enumerate() {
+            self.plain(Instruction::with2(Encoding::Mov_rm32_imm32, at(STACK, to + 4 * i as i64), word));
         }
     }
 

@@ -171,4 +171,16 @@ impl Unit {
         self.streams.push(stream);
         self.streams.len() as u32 - 1
     }
+
+    /// Whether two addresses have one base.
+    pub(crate) fn same_memory(&self, a: Address, b: Address) -> bool {
+        let base = self.streams[a.stream as usize].base;
+        base == self.streams[b.stream as usize].base && base != Base::Zero
+    }
+
+    /// Whether two accesses may touch the same byte.
+    pub(crate) fn overlap(&self, a: Address, b: Address) -> bool {
+        let disjoint = a.offset + i64::from(a.bytes) <= b.offset || b.offset + i64::from(b.bytes) <= a.offset;
+        self.same_memory(a, b) && (a.stream != b.stream || !disjoint)
+    }
 }

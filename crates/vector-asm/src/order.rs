@@ -5,7 +5,7 @@
 //! statements. Loads come just before their first use, and one that is used once becomes an operand where an instruction has room for it. What nobody uses is left out.
 
 use crate::avx2::{FMA, Op};
-use crate::machine::{Access, Address, Base, Inst, Node, Reg, Unit};
+use crate::machine::{Access, Address, Inst, Node, Reg, Unit};
 
 /// Machine registers for vectors.
 pub(crate) const REGISTERS: u32 = 16;
@@ -99,16 +99,6 @@ impl Work<'_> {
         best.1.into_iter().filter_map(|i| slots[i as usize].take()).collect()
     }
 
-    /// Whether two accesses may touch the same byte.
-    fn overlap(&self, a: Address, b: Address) -> bool {
-        let (left, right) = (&self.unit.streams[a.stream as usize], &self.unit.streams[b.stream as usize]);
-        if left.base != right.base || left.base == Base::Zero {
-            return false;
-        }
-        let disjoint = a.offset + i64::from(a.bytes) <= b.offset || b.offset + i64::from(b.bytes) <= a.offset;
-        a.stream != b.stream || !disjoint
-    }
-
     fn fold_loads(&mut self, block: &mut [Inst]) {
         for (i, inst) in block.iter().enumerate() {
             if inst.dst.is_register() {
@@ -124,7 +114,7 @@ impl Work<'_> {
         for j in 0..block.len() {
             let Some((source, i)) = self.foldable(block, j) else { continue };
             let address = block[i].address.expect("loads have addresses");
-            if stores.iter().any(|&(at, store)| i < at && at < j && self.overlap(address, store)) {
+            if stores.iter().any(|&(at, store)| i < at && at < j && self.unit.overlap(address, store)) {
                 continue;
             }
             let loaded = std::mem::replace(&mut block[j].srcs[source], Reg::MEMORY);
@@ -170,7 +160,7 @@ impl Work<'_> {
             if let (true, Some(address), Access::Read | Access::Write) = (writes, inst.address, inst.access) {
                 for &other in &accesses {
                     let write = inst.access == Access::Write || block[other].access == Access::Write;
-                    if write && block[other].address.is_some_and(|other| self.overlap(address, other)) {
+                    if write && block[other].address.is_some_and(|other| self.unit.overlap(address, other)) {
                         graph.after.push(other as u32);
                     }
                 }

@@ -79,3 +79,58 @@ fn the_part_of_a_call() {
         check(&program, machine(&[200, 200], &[], 0), part);
     }
 }
+
+/// Blocks that are transposed by loads that are apart, or by stores.
+fn transposition(rows: u32, columns: i64, element: Element, by_store: bool) -> vector_asm::Program {
+    let (size, mut b) = (i64::from(element.bytes()), Builder::new());
+    let (long, short) = (size * columns, size * i64::from(rows));
+    b.repeat(Range::To(3), |b, block| {
+        for i in 0..columns {
+            let apart = Place::at(u32::from(by_store), element).plus(size * i).by(block, 3840).step(long);
+            let beside = Place::at(u32::from(!by_store), element).plus(short * i).by(block, 3840);
+            let (from, to) = if by_store { (beside, apart) } else { (apart, beside) };
+            let x = b.load(from, Type::new(element, rows));
+            b.store(to, x);
+        }
+    });
+    b.finish()
+}
+
+#[test]
+fn transpositions() {
+    for (rows, columns) in [(8, 8), (4, 4), (16, 5), (3, 8), (13, 6), (2, 2), (9, 12)] {
+        for element in [F32, Element::F64] {
+            for by_store in [false, true] {
+                let program = transposition(rows, columns, element, by_store);
+                check(&program, machine(&[11520, 11520], &[], 0), 0..1);
+            }
+        }
+    }
+}
+
+#[test]
+fn variables_that_are_exchanged() {
+    let mut b = Builder::new();
+    let ty = Type::new(F32, 8);
+    let pair = [b.variable(ty), b.variable(ty)];
+    for (i, variable) in pair.into_iter().enumerate() {
+        let x = b.load(Place::at(0, F32).plus(32 * i as i64), ty);
+        b.set(variable, x);
+    }
+    b.repeat(Range::To(3), |b, _| {
+        let (first, second) = (b.get(pair[0]), b.get(pair[1]));
+        b.set(pair[0], second);
+        b.set(pair[1], first);
+    });
+    b.repeat(Range::To(100), |b, _| {
+        let (first, second) = (b.get(pair[0]), b.get(pair[1]));
+        let sum = b.add(first, second);
+        b.set(pair[0], second);
+        b.set(pair[1], sum);
+    });
+    for (i, variable) in pair.into_iter().enumerate() {
+        let x = b.get(variable);
+        b.store(Place::at(1, F32).plus(32 * i as i64), x);
+    }
+    check(&b.finish(), machine(&[64, 64], &[], 0), 0..1);
+}

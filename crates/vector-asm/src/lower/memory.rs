@@ -110,37 +110,23 @@ impl Lower<'_> {
         result
     }
 
-    /// Elements one by one.
+    /// Elements that are apart.
     fn load_strided(&mut self, place: &Place, plus: i64, size: u32, lanes: u32) -> Reg {
-        let per_half = if size >= 4 { 16 / size } else { lanes };
-        let mut halves: SmallVec<[Reg; 2]> = SmallVec::new();
-        for lane in 0..lanes {
-            let address = self.address(place, plus + i64::from(lane) * place.step, size);
-            let (first, insert) = match size {
-                8 => (Some(Machine::Load64), Machine::Insert64),
-                4 => (Some(Machine::Load32), Machine::Insert32),
-                2 => (None, Machine::Insert16),
-                _ => (None, Machine::Insert8),
-            };
-            let at = lane % per_half;
-            if at == 0 {
-                let start = match first {
-                    Some(first) => self.read(first, &[], 0, address),
-                    None => {
-                        let zero = self.constant32(0);
-                        self.read(insert, &[zero, Reg::MEMORY], 0, address)
-                    }
-                };
-                halves.push(start);
-                continue;
-            }
-            let half = halves.len() - 1;
-            halves[half] = self.read(insert, &[halves[half], Reg::MEMORY], at as u8, address);
+        let addresses = self.lane_addresses(place, plus, size, lanes);
+        if size >= 4 {
+            return self.note_load(addresses, size);
         }
-        match halves[..] {
-            [low, high] => self.emit_imm(Machine::InsertHigh, &[low, high], 1),
-            _ => halves[0],
+        let insert = if size == 2 { Machine::Insert16 } else { Machine::Insert8 };
+        let mut result = self.constant32(0);
+        for (lane, address) in addresses.into_iter().enumerate() {
+            result = self.read(insert, &[result, Reg::MEMORY], lane as u8, address);
         }
+        result
+    }
+
+    fn lane_addresses(&mut self, place: &Place, plus: i64, size: u32, lanes: u32) -> SmallVec<[Address; 8]> {
+        let lanes = 0..i64::from(lanes);
+        lanes.map(|lane| self.address(place, plus + lane * place.step, size)).collect()
     }
 
     /// Elements as they are in memory to lanes.
@@ -255,21 +241,13 @@ impl Lower<'_> {
     }
 
     fn store_strided(&mut self, place: &Place, plus: i64, size: u32, lanes: u32, stored: Reg) {
-        let per_half = if size >= 4 { 16 / size } else { lanes };
-        let mut half = stored;
-        for lane in 0..lanes {
-            if lane > 0 && lane == per_half {
-                half = self.emit_imm(Machine::ExtractHigh, &[stored], 1);
-            }
-            let address = self.address(place, plus + i64::from(lane) * place.step, size);
-            let (first, extract) = match size {
-                8 => (Machine::Store64, Machine::Extract64),
-                4 => (Machine::Store32, Machine::Extract32),
-                2 => (Machine::Extract16, Machine::Extract16),
-                _ => (Machine::Extract8, Machine::Extract8),
-            };
-            let at = lane % per_half;
-            self.write(if at == 0 { first } else { extract }, &[half], at as u8, address);
+        let addresses = self.lane_addresses(place, plus, size, lanes);
+        if size >= 4 {
+            return self.note_store(stored, addresses, size);
+        }
+        let extract = if size == 2 { Machine::Extract16 } else { Machine::Extract8 };
+        for (lane, address) in addresses.into_iter().enumerate() {
+            self.write(extract, &[stored], lane as u8, address);
         }
     }
 

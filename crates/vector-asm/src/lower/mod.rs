@@ -8,11 +8,13 @@ mod arithmetic;
 mod convert;
 mod memory;
 mod shuffle;
+mod transpose;
 
 use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
+use self::transpose::Strided;
 use crate::avx2::Op as Machine;
 use crate::code::Refusal;
 use crate::live::Liveness;
@@ -50,6 +52,8 @@ pub(crate) struct Lower<'a> {
     unit: Unit,
     nodes: Vec<Node>,
     block: Vec<Inst>,
+    /// Accesses of the block that are written out when it is whole.
+    strided: Vec<Strided>,
     values: Vec<Lanes>,
     variables: Vec<Parts>,
     counters: Vec<Known>,
@@ -70,6 +74,7 @@ pub(crate) fn lower(program: &Program) -> Result<Unit, Refusal> {
         unit: Unit::default(),
         nodes: Vec::new(),
         block: Vec::new(),
+        strided: Vec::new(),
         values: vec![Lanes::default(); program.values.len()],
         variables: Vec::new(),
         counters: vec![Known::Fixed(0); program.counters as usize],
@@ -190,6 +195,7 @@ impl Lower<'_> {
     }
 
     fn flush(&mut self) {
+        self.resolve_strided();
         if !self.block.is_empty() {
             self.nodes.push(Node::Block(std::mem::take(&mut self.block)));
         }
