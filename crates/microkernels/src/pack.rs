@@ -74,20 +74,18 @@ struct Panel<'a, T> {
 
 /// What elements are in memory. The methods are inlined into functions with AVX2 and F16C.
 trait Source<T: Real> {
+    /// Whether vectors can be gathered.
+    const GATHERS: bool;
+
     /// A vector of neighbours.
     unsafe fn load(from: *const u8) -> T::Vector;
     /// The first `lanes` neighbours, and zeros.
     unsafe fn load_some(from: *const u8, lanes: usize) -> T::Vector;
     /// Neighbours where the mask is set, and zeros.
-    unsafe fn load_masked(from: *const u8, mask: &Lanes) -> T::Vector;
+    unsafe fn load_masked(from: *const u8, mask: T::Mask) -> T::Vector;
     /// One element.
     unsafe fn one(from: *const u8) -> T;
 }
-
-/// A set of lanes: all bits of the others are zero.
-#[derive(Clone, Copy)]
-#[repr(C, align(32))]
-struct Lanes([u32; 8]);
 
 /// Elements as they are multiplied.
 struct Same;
@@ -99,6 +97,8 @@ struct F16;
 struct Bf16;
 
 impl<T: Real> Source<T> for Same {
+    const GATHERS: bool = true;
+
     #[inline(always)]
     unsafe fn load(from: *const u8) -> T::Vector {
         // SAFETY: the caller's promise.
@@ -112,9 +112,9 @@ impl<T: Real> Source<T> for Same {
     }
 
     #[inline(always)]
-    unsafe fn load_masked(from: *const u8, mask: &Lanes) -> T::Vector {
+    unsafe fn load_masked(from: *const u8, mask: T::Mask) -> T::Vector {
         // SAFETY: the caller's promise.
-        unsafe { T::load_masked(from.cast(), T::mask_of(&mask.0)) }
+        unsafe { T::load_masked(from.cast(), mask) }
     }
 
     #[inline(always)]
@@ -127,6 +127,8 @@ impl<T: Real> Source<T> for Same {
 macro_rules! narrow {
     ($name:ident, $bf16:literal) => {
         impl<T: Real> Source<T> for $name {
+            const GATHERS: bool = false;
+
             #[inline(always)]
             unsafe fn load(from: *const u8) -> T::Vector {
                 // SAFETY: the caller's promise.
@@ -145,10 +147,12 @@ macro_rules! narrow {
             }
 
             #[inline(always)]
-            unsafe fn load_masked(from: *const u8, mask: &Lanes) -> T::Vector {
+            unsafe fn load_masked(from: *const u8, mask: T::Mask) -> T::Vector {
                 let mut some = [0u16; 8];
+                // SAFETY: inlined into a function with AVX2.
+                let words = unsafe { T::words(mask) };
                 for (i, some) in some.iter_mut().enumerate() {
-                    if mask.0[i] != 0 {
+                    if words[i] != 0 {
                         // SAFETY: the caller's promise for the lanes of the mask.
                         *some = unsafe { *from.cast::<u16>().wrapping_add(i) };
                     }

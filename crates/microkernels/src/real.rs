@@ -29,8 +29,16 @@ pub(crate) trait Real: Copy + Default + PartialEq + 'static {
     unsafe fn fma(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// Rows become columns, of as many vectors as there are lanes.
     unsafe fn transpose(rows: &mut [Self::Vector; 8]);
-    /// The mask with these words, eight over all lanes.
-    unsafe fn mask_of(words: &[u32; 8]) -> Self::Mask;
+    /// The mask of the lanes whose 32-bit word is all ones; the others are zeros.
+    unsafe fn mask_of(words: __m256i) -> Self::Mask;
+    /// The mask in memory.
+    unsafe fn words(mask: Self::Mask) -> [u32; 8];
+    /// Lanes of both masks.
+    unsafe fn both(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Lanes of the first mask that are not of the second.
+    unsafe fn without(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Elements at offsets in bytes; other lanes than the mask's are zero, and not read.
+    unsafe fn gather_masked(from: *const Self, offsets: &[i32; 8], mask: Self::Mask) -> Self::Vector;
     /// Bits set in either.
     unsafe fn or(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// A vector of `f16` or `bf16`.
@@ -114,9 +122,37 @@ impl Real for f32 {
     }
 
     #[inline(always)]
-    unsafe fn mask_of(words: &[u32; 8]) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and a reference is readable.
-        unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+    unsafe fn mask_of(words: __m256i) -> __m256i {
+        words
+    }
+
+    #[inline(always)]
+    unsafe fn words(mask: __m256i) -> [u32; 8] {
+        let mut words = [0; 8];
+        // SAFETY: the caller runs with AVX2, and the array has 32 bytes.
+        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), mask) };
+        words
+    }
+
+    #[inline(always)]
+    unsafe fn both(a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_and_si256(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn without(a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_andnot_si256(b, a) }
+    }
+
+    #[inline(always)]
+    unsafe fn gather_masked(from: *const f32, offsets: &[i32; 8], mask: __m256i) -> __m256 {
+        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
+        unsafe {
+            let offsets = _mm256_loadu_si256(offsets.as_ptr().cast());
+            _mm256_mask_i32gather_ps::<1>(_mm256_setzero_ps(), from, offsets, _mm256_castsi256_ps(mask))
+        }
     }
 
     #[inline(always)]
@@ -211,9 +247,38 @@ impl Real for f64 {
     }
 
     #[inline(always)]
-    unsafe fn mask_of(words: &[u32; 8]) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and a reference is readable.
-        unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+    unsafe fn mask_of(words: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_cvtepi32_epi64(_mm256_castsi256_si128(words)) }
+    }
+
+    #[inline(always)]
+    unsafe fn words(mask: __m256i) -> [u32; 8] {
+        let mut words = [0; 8];
+        // SAFETY: the caller runs with AVX2, and the array has 32 bytes.
+        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), mask) };
+        words
+    }
+
+    #[inline(always)]
+    unsafe fn both(a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_and_si256(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn without(a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_andnot_si256(b, a) }
+    }
+
+    #[inline(always)]
+    unsafe fn gather_masked(from: *const f64, offsets: &[i32; 8], mask: __m256i) -> __m256d {
+        // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
+        unsafe {
+            let offsets = _mm_loadu_si128(offsets.as_ptr().cast());
+            _mm256_mask_i32gather_pd::<1>(_mm256_setzero_pd(), from, offsets, _mm256_castsi256_pd(mask))
+        }
     }
 
     #[inline(always)]

@@ -1,7 +1,5 @@
 //! A factor as packing and tiles want it: checked, with what can be known before a call worked out.
 
-use std::sync::Arc;
-
 use vector_asm::{Index, Memory};
 
 use crate::contraction::{Contraction, Factor, Offsets};
@@ -29,12 +27,12 @@ pub(crate) struct Side {
     pub(crate) classes: Vec<u32>,
 }
 
-/// A bound whose summands are known to fit.
+/// A bound whose summands are known to fit. Behind the last outer position there is room for a vector.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    pub(crate) outer: Arc<[i64]>,
-    pub(crate) depth: Arc<[i64]>,
-    pub(crate) limit: i64,
+    pub(crate) outer: Vec<i32>,
+    pub(crate) depth: Vec<i32>,
+    pub(crate) limit: i32,
 }
 
 impl Side {
@@ -71,7 +69,11 @@ impl Side {
             return None;
         }
         let limits: Vec<Limit> = (factor.bounds.iter())
-            .map(|b| Limit { outer: b.outer.clone(), depth: b.depth.clone(), limit: b.limit })
+            .map(|b| Limit {
+                outer: b.outer.iter().chain(&[0; 8]).map(|&summand| summand as i32).collect(),
+                depth: b.depth.iter().map(|&summand| summand as i32).collect(),
+                limit: b.limit as i32,
+            })
             .collect();
         let (class, classes) = classes(&limits);
         let size = size as isize;
@@ -178,7 +180,7 @@ fn classes(limits: &[Limit]) -> (Vec<u32>, Vec<u32>) {
     let mut classes = Vec::new();
     let class = (0..first.depth.len())
         .map(|k| {
-            let key: Vec<i64> = limits.iter().map(|l| l.depth[k]).collect();
+            let key: Vec<i32> = limits.iter().map(|l| l.depth[k]).collect();
             *seen.entry(key).or_insert_with(|| {
                 classes.push(k as u32);
                 classes.len() as u32 - 1

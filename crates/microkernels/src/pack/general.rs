@@ -1,10 +1,12 @@
 //! Packing factors by offset tables and within bounds, as convolutions need it.
 //!
-//! A vector of outer positions is read as one or a few runs of neighbours, each by a masked load: its mask has the lanes of the run for which the
-//! element exists. Bounds depend on the depth by a few classes only (the taps of a filter), so masks are worked out per class before the
-//! depth is gone through. Positions that are in many runs, and depths of many classes, are read element by element.
+//! A vector of outer positions is read as one or a few runs of neighbours, each by a masked load, or by a gather. The mask has the lanes
+//! of the run for which the element exists. Bounds often depend on the depth by a few classes only (the taps of a filter); then masks are worked out per class
+//! before the depth is gone through.
 
-use super::{Lanes, Panel, Source};
+use std::arch::x86_64::*;
+
+use super::{Panel, Source};
 use crate::real::Real;
 use crate::side::Side;
 
@@ -19,89 +21,163 @@ const CLASSES: usize = 32;
 pub(super) unsafe fn masked<T: Real, S: Source<T>>(job: &Panel<T>) {
     let mut at = 0;
     while at < job.width {
-        let count = job.outer.len().saturating_sub(at).min(T::LANES);
         let first = job.outer.start + at;
-        let (runs, number) = runs_of::<T>(job.side, first, count);
+        let count = job.outer.len().saturating_sub(at).min(T::LANES);
+        // A vector may spill over what is written next, but not over what is there.
+        let whole = at + T::LANES <= job.width || (at == 0 && job.width <= T::LANES);
+        let vector = Lanes::<T>::new(job.side, first, count);
         // SAFETY: the caller's promise.
         unsafe {
-            if number <= RUNS && job.side.classes.len() <= CLASSES && job.width >= at + T::LANES {
-                by_runs::<T, S>(job, at, &runs[..number]);
-            } else {
-                by_elements::<T, S>(job, at, first, count);
+            match vector.number {
+                0 | 1 if whole => by_runs::<T, S, 1>(job, at, &vector),
+                2 if whole => by_runs::<T, S, 2>(job, at, &vector),
+                3 if whole => by_runs::<T, S, 3>(job, at, &vector),
+                _ if whole && S::GATHERS && vector.near => by_gathers::<T>(job, at, &vector),
+                _ => by_elements::<T, S>(job, at, first, count),
             }
         }
         at += T::LANES;
     }
 }
 
-/// Lanes `lanes.0..lanes.1` are at neighbouring addresses; `address` is where lane 0 would be.
-#[derive(Clone, Copy)]
-struct Run {
+/// Some neighbouring positions of the outer axis, as many as a vector has lanes.
+struct Lanes<T: Real> {
     first: usize,
-    lanes: (usize, usize),
-    offset: isize,
+    /// Lanes that are neighbours in memory, and where lane 0 would be.
+    runs: [(T::Mask, isize); RUNS],
+    /// How many runs there are; more than are kept, if the lanes are to be gathered.
+    number: usize,
+    all: T::Mask,
+    /// From the first lane to each one, if that is near.
+    offsets: [i32; 8],
+    near: bool,
 }
 
-/// The runs of `count` positions, and how many they are; only the first ones are kept.
-#[inline(always)]
-fn runs_of<T: Real>(side: &Side, first: usize, count: usize) -> ([Run; RUNS], usize) {
-    let mut runs = [Run { first, lanes: (0, 0), offset: 0 }; RUNS];
-    let mut number = 0;
-    for lane in 0..count {
-        let offset = side.outer.at(first + lane) - lane as isize * side.size;
-        if number > 0 && number <= RUNS && runs[number - 1].offset == offset {
-            runs[number - 1].lanes.1 = lane + 1;
-            continue;
+impl<T: Real> Lanes<T> {
+    #[inline(always)]
+    fn new(side: &Side, first: usize, count: usize) -> Lanes<T> {
+        // SAFETY: inlined into a function with AVX2; counts of lanes are at most those of a vector.
+        let mask = |lanes: usize| unsafe { T::mask(lanes) };
+        let mut lanes = Lanes {
+            first,
+            runs: [(mask(0), 0); RUNS],
+            number: 0,
+            all: mask(count),
+            offsets: [0; 8],
+            near: true,
+        };
+        let (mut begin, mut origin) = (0, None);
+        for lane in 0..=count {
+            let offset = (lane < count).then(|| side.outer.at(first + lane) - lane as isize * side.size);
+            if offset == origin && lane > 0 {
+                continue;
+            }
+            if let Some(origin) = origin
+                && lanes.number <= RUNS
+            {
+                // SAFETY: as above.
+                let run = unsafe { T::without(mask(lane), mask(begin)) };
+                lanes.runs[lanes.number - 1] = (run, origin);
+            }
+            (begin, origin) = (lane, offset);
+            lanes.number += usize::from(offset.is_some());
         }
-        if number < RUNS {
-            runs[number] = Run { first, lanes: (lane, lane + 1), offset };
+        if lanes.number > RUNS {
+            lanes.find_offsets(side, count);
         }
-        number += 1;
+        lanes
     }
-    (runs, number)
-}
 
-/// Lane by lane: the lane is of the run, and the element exists.
-#[inline(always)]
-fn lanes_of<T: Real>(side: &Side, run: &Run, depth: usize) -> Lanes {
-    let mut lanes = Lanes([0; 8]);
-    let words = 8 / T::LANES;
-    for lane in run.lanes.0..run.lanes.1 {
-        let set = if exists(side, run.first + lane, depth) { u32::MAX } else { 0 };
-        lanes.0[lane * words..][..words].fill(set);
+    #[inline(always)]
+    fn find_offsets(&mut self, side: &Side, count: usize) {
+        let origin = side.outer.at(self.first);
+        for lane in 0..count {
+            match i32::try_from(side.outer.at(self.first + lane) - origin) {
+                Ok(offset) => self.offsets[lane] = offset,
+                Err(_) => self.near = false,
+            }
+        }
     }
-    lanes
+
+    /// Of these lanes, those whose element exists.
+    #[inline(always)]
+    unsafe fn existing(&self, side: &Side, mut lanes: T::Mask, depth: usize) -> T::Mask {
+        for limit in &side.limits {
+            // SAFETY: inlined into a function with AVX2; tables have room for a vector behind their last position.
+            unsafe {
+                let outer = _mm256_loadu_si256(limit.outer.as_ptr().add(self.first).cast());
+                let sum = _mm256_add_epi32(outer, _mm256_set1_epi32(limit.depth[depth]));
+                let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(limit.limit), sum);
+                let words = _mm256_andnot_si256(_mm256_srai_epi32::<31>(sum), below);
+                lanes = T::both(lanes, T::mask_of(words));
+            }
+        }
+        lanes
+    }
 }
 
 #[inline(always)]
-fn exists(side: &Side, outer: usize, depth: usize) -> bool {
-    side.limits.iter().all(|l| (0..l.limit).contains(&(l.outer[outer] + l.depth[depth])))
-}
-
-#[inline(always)]
-unsafe fn by_runs<T: Real, S: Source<T>>(job: &Panel<T>, at: usize, runs: &[Run]) {
+unsafe fn by_runs<T: Real, S: Source<T>, const N: usize>(job: &Panel<T>, at: usize, lanes: &Lanes<T>) {
     let side = job.side;
-    let mut masks = [[Lanes([0; 8]); RUNS]; CLASSES];
-    let classes = side.classes.len().max(1);
-    for (c, masks) in masks.iter_mut().enumerate().take(classes) {
-        let depth = side.classes.get(c).map_or(0, |&k| k as usize);
-        for (mask, run) in masks.iter_mut().zip(runs) {
-            *mask = lanes_of::<T>(side, run, depth);
-        }
-    }
     // SAFETY: the caller's promise: lanes whose element exists may be read.
     unsafe {
-        let mut to = job.to.add(at);
-        for k in job.depth.clone() {
-            let masks = &masks[side.class.get(k).map_or(0, |&c| c as usize)];
-            let from = job.from.wrapping_offset(side.depth.at(k));
-            let mut value = T::zero();
-            for (run, mask) in runs.iter().zip(masks) {
-                value = T::or(value, S::load_masked(from.wrapping_offset(run.offset), mask));
+        let masks = |k: usize| {
+            let mut masks = [lanes.all; N];
+            (0..N).for_each(|i| masks[i] = lanes.existing(side, lanes.runs[i].0, k));
+            masks
+        };
+        let value = |from: *const u8, masks: &[T::Mask; N]| {
+            let mut value = S::load_masked(from.wrapping_offset(lanes.runs[0].1), masks[0]);
+            for i in 1..N {
+                value = T::or(value, S::load_masked(from.wrapping_offset(lanes.runs[i].1), masks[i]));
             }
-            T::store(to, value);
-            to = to.wrapping_add(job.width);
+            value
+        };
+        each_depth(job, at, [lanes.all; N], masks, value);
+    }
+}
+
+#[inline(always)]
+unsafe fn by_gathers<T: Real>(job: &Panel<T>, at: usize, lanes: &Lanes<T>) {
+    let side = job.side;
+    let origin = side.outer.at(lanes.first);
+    // SAFETY: the caller's promise: lanes whose element exists may be read.
+    unsafe {
+        let masks = |k: usize| lanes.existing(side, lanes.all, k);
+        let value = |from: *const u8, mask: &T::Mask| {
+            T::gather_masked(from.wrapping_offset(origin).cast(), &lanes.offsets, *mask)
+        };
+        each_depth(job, at, lanes.all, masks, value);
+    }
+}
+
+/// Writes a vector per depth, of which the masks at that depth say what exists.
+#[inline(always)]
+unsafe fn each_depth<T: Real, M: Copy>(
+    job: &Panel<T>,
+    at: usize,
+    any: M,
+    masks: impl Fn(usize) -> M,
+    value: impl Fn(*const u8, &M) -> T::Vector,
+) {
+    let side = job.side;
+    let mut to = job.to.wrapping_add(at);
+    let mut write = |k: usize, masks: &M| {
+        // SAFETY: the caller's promise.
+        unsafe { T::store(to, value(job.from.wrapping_offset(side.depth.at(k)), masks)) };
+        to = to.wrapping_add(job.width);
+    };
+    if side.limits.is_empty() {
+        let masks = masks(0);
+        job.depth.clone().for_each(|k| write(k, &masks));
+    } else if side.classes.len() <= CLASSES {
+        let mut table = [any; CLASSES];
+        for (entry, &k) in table.iter_mut().zip(&side.classes) {
+            *entry = masks(k as usize);
         }
+        job.depth.clone().for_each(|k| write(k, &table[side.class[k] as usize % CLASSES]));
+    } else {
+        job.depth.clone().for_each(|k| write(k, &masks(k)));
     }
 }
 
@@ -124,4 +200,9 @@ unsafe fn by_elements<T: Real, S: Source<T>>(job: &Panel<T>, at: usize, first: u
             }
         }
     }
+}
+
+#[inline(always)]
+fn exists(side: &Side, outer: usize, depth: usize) -> bool {
+    side.limits.iter().all(|l| (0..l.limit).contains(&(l.outer[outer] + l.depth[depth])))
 }
