@@ -13,7 +13,7 @@ use std::time::Instant;
 use microkernels::{
     Bounds, COLUMN, Contraction, Factor, LANES, Machine, Offsets, Plan, ROW, SUM, Split, batch_index,
 };
-use vector_asm::{Element, Memory, Op, Place, Program, Stmt, Type, Value};
+use vector_asm::{Builder, Element, Memory, Op, Place, Program, Stmt, Type, Value};
 
 fn main() {
     let machine = Machine::detect();
@@ -62,6 +62,9 @@ fn cases() -> Vec<Case> {
     cases.push(matmul("bmm_256x32x32x32", 256, [32, 32, 32], false));
     cases.push(matmul("short_64x4096x512", 1, [64, 4096, 512], false));
     cases.push(matmul("narrow_128x10x256", 1, [128, 10, 256], false));
+    cases.push(matmul("dense_256x784x512", 1, [256, 512, 784], false));
+    cases.push(dense_relu("dense_relu_256x784x512"));
+    cases.push(matmul("deep_64_2048x2048x64", 1, [2048, 2048, 64], false));
     cases.push(convolution("conv3x3_8x64x28x28", 8, 64, 28));
     cases
 }
@@ -122,6 +125,24 @@ fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Cas
     let mut case = matmul(name, images, [channels, pixels, depth], false);
     case.what.left.terms = Vec::new();
     case.what.right = right;
+    case
+}
+
+/// `relu(x·w + b)`.
+fn dense_relu(name: &'static str) -> Case {
+    let mut case = matmul(name, 1, [256, 512, 784], false);
+    case.args.push(numbers(512));
+    let mut builder = Builder::new();
+    let sums = Type::new(Element::F32, LANES);
+    let sum = builder.variable(sums);
+    let value = builder.get(sum);
+    let bias = builder.load(Place::at(3, Element::F32).by(COLUMN, 4), sums);
+    let value = builder.add(value, bias);
+    let zero = builder.f32(0.0);
+    let value = builder.max(value, zero);
+    builder.store(Place::at(2, Element::F32).by(ROW, 512 * 4).by(COLUMN, 4), value);
+    case.what.epilogue = builder.finish();
+    case.peer = None;
     case
 }
 

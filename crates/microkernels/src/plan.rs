@@ -106,11 +106,10 @@ impl Plan {
             Some(place) => Some(Spot::new(what, place, bytes)?),
             None => None,
         };
-        let output = only_store(&what.epilogue).and_then(|place| Spot::new(what, place, bytes));
-        let epilogue: Option<Epilogue> = None;
-        if output.is_none() && epilogue.is_none() {
-            return None;
-        }
+        let (output, epilogue) = match only_store(&what.epilogue).and_then(|at| Spot::new(what, at, bytes)) {
+            Some(output) => (Some(output), None),
+            None => (waiting(what, &uses, bytes), Some(Epilogue::new(what, WIDTH * T::LANES)?)),
+        };
         let shape = Shape {
             rows,
             columns,
@@ -172,12 +171,19 @@ impl Plan {
                 args,
                 scratch,
             };
+            let at_bindings = scratch.cast::<i64>();
+            if let Some(epilogue) = &what.epilogue {
+                epilogue.begin(at_bindings, bindings);
+            }
             if self.batch.is_empty() {
                 return what.run::<T>(&self.layout, &origin, rows, columns);
             }
             let mut at = [0; LOOPS];
             self.advance(&mut origin, &mut at, 0, outermost.start as i64);
             while at[0] < outermost.end {
+                if let Some(epilogue) = &what.epilogue {
+                    epilogue.enter(at_bindings, &at);
+                }
                 what.run::<T>(&self.layout, &origin, rows.clone(), columns.clone());
                 self.next(&mut origin, &mut at);
             }
@@ -210,6 +216,13 @@ impl Plan {
             origin.output = origin.output.wrapping_offset(bytes(&output.batch));
         }
     }
+}
+
+/// Where sums can wait that go through an epilogue: at an output that it does not read.
+fn waiting(what: &Contraction, uses: &Uses, bytes: i64) -> Option<Spot> {
+    (uses.stores.iter())
+        .filter(|store| uses.loads.iter().all(|load| load.base != store.base))
+        .find_map(|store| Spot::new(what, store, bytes).filter(|spot| spot.column > 0))
 }
 
 /// What the split counts: how many there are, how many products one is, and how many make a whole tile.

@@ -143,23 +143,22 @@ impl Job<'_> {
         };
         let block = Block { first: true, last: true };
         let tiles = Tiles::new(rows);
-        let tile = |tile: usize, columns: Range<usize>| {
-            let rows = tiles.rows(tile);
-            let left = self.at.left.wrapping_offset(rows.start as isize * row);
-            let left = At { address: left, row, depth: left_depth };
-            let right = self.at.right.wrapping_offset(columns.start as isize * column);
-            let right = At { address: right, row: 0, depth: right_depth };
-            let operands = Operands { depth: what.depth, left, right, form: Form::Strided };
-            // SAFETY: the caller's promise.
-            unsafe { self.tile::<T>(rows, columns, operands, block) };
-        };
-        if rows_outside {
-            for t in 0..tiles.number {
-                cut(columns.clone(), self.width).for_each(|columns| tile(t, columns));
-            }
-        } else {
-            for columns in cut(columns, self.width) {
-                (0..tiles.number).for_each(|t| tile(t, columns.clone()));
+        let left = At { address: self.at.left, row, depth: left_depth };
+        let right = At { address: self.at.right, row: 0, depth: right_depth };
+        let mut operands = Operands { depth: what.depth, left, right, form: Form::Strided };
+        let (outer, inner) = if rows_outside { (tiles.number, 1) } else { (1, tiles.number) };
+        for t in 0..outer {
+            let mut at = columns.start;
+            while at < columns.end {
+                let columns = at..columns.end.min(at + self.width);
+                operands.right.address = self.at.right.wrapping_offset(at as isize * column);
+                for t in t..t + inner {
+                    let rows = tiles.rows(t);
+                    operands.left.address = self.at.left.wrapping_offset(rows.start as isize * row);
+                    // SAFETY: the caller's promise.
+                    unsafe { self.tile::<T>(rows, columns.clone(), operands, block) };
+                }
+                at += self.width;
             }
         }
     }

@@ -108,12 +108,21 @@ impl Real for f32 {
     unsafe fn transpose(r: &mut [__m256; 8]) {
         // SAFETY: the caller runs with AVX2.
         unsafe {
-            let pairs = |a, b| (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-            let ((a, b), (c, d)) = (pairs(r[0], r[1]), pairs(r[2], r[3]));
-            let ((e, f), (g, h)) = (pairs(r[4], r[5]), pairs(r[6], r[7]));
-            let quads = |a, b| (_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b));
-            let ((a, c), (b, d)) = (quads(a, c), quads(b, d));
-            let ((e, g), (f, h)) = (quads(e, g), quads(f, h));
+            // Macros, since a closure might not be inlined into functions with AVX2.
+            macro_rules! pairs {
+                ($a:expr, $b:expr) => {
+                    (_mm256_unpacklo_ps($a, $b), _mm256_unpackhi_ps($a, $b))
+                };
+            }
+            macro_rules! quads {
+                ($a:expr, $b:expr) => {
+                    (_mm256_shuffle_ps::<0x44>($a, $b), _mm256_shuffle_ps::<0xee>($a, $b))
+                };
+            }
+            let ((a, b), (c, d)) = (pairs!(r[0], r[1]), pairs!(r[2], r[3]));
+            let ((e, f), (g, h)) = (pairs!(r[4], r[5]), pairs!(r[6], r[7]));
+            let ((a, c), (b, d)) = (quads!(a, c), quads!(b, d));
+            let ((e, g), (f, h)) = (quads!(e, g), quads!(f, h));
             for (i, (low, high)) in [(a, e), (c, g), (b, f), (d, h)].into_iter().enumerate() {
                 r[i] = _mm256_permute2f128_ps::<0x20>(low, high);
                 r[i + 4] = _mm256_permute2f128_ps::<0x31>(low, high);

@@ -66,7 +66,10 @@ fn shapes_of_convolutions() {
         check(&convolution(element, Shape { taps: 5, padding: 4, size: 4, ..SAME }));
         for (stride, dilation) in [(2, 1), (1, 2), (3, 2)] {
             check(&convolution(element, Shape { stride, dilation, size: 20, ..SAME }));
-            check(&convolution(element, Shape { stride, dilation, size: 20, padding: 0, filters: 40, ..SAME }));
+            check(&convolution(
+                element,
+                Shape { stride, dilation, size: 20, padding: 0, filters: 40, ..SAME },
+            ));
         }
     }
 }

@@ -5,6 +5,7 @@
 //! before the depth is gone through.
 
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
 use super::{Panel, Source};
 use crate::real::Real;
@@ -29,10 +30,13 @@ pub(super) unsafe fn masked<T: Real, S: Source<T>>(job: &Panel<T>) {
         // SAFETY: the caller's promise.
         unsafe {
             match vector.number {
-                0 | 1 if whole => by_runs::<T, S, 1>(job, at, &vector),
-                2 if whole => by_runs::<T, S, 2>(job, at, &vector),
-                3 if whole => by_runs::<T, S, 3>(job, at, &vector),
-                _ if whole && S::GATHERS && vector.near => by_gathers::<T>(job, at, &vector),
+                _ if !whole || job.depth.is_empty() => by_elements::<T, S>(job, at, first, count),
+                0 | 1 => write(job, at, &Runs::<T, S, 1>(&vector, PhantomData)),
+                2 => write(job, at, &Runs::<T, S, 2>(&vector, PhantomData)),
+                3 => write(job, at, &Runs::<T, S, 3>(&vector, PhantomData)),
+                _ if S::GATHERS && vector.near => {
+                    write(job, at, &Gather(&vector, job.side.outer.at(first)));
+                }
                 _ => by_elements::<T, S>(job, at, first, count),
             }
         }
@@ -76,7 +80,7 @@ impl<T: Real> Lanes<T> {
                 && lanes.number <= RUNS
             {
                 // SAFETY: as above.
-                let run = unsafe { T::without(mask(lane), mask(begin)) };
+                let run = unsafe { T::without(T::mask(lane), T::mask(begin)) };
                 lanes.runs[lanes.number - 1] = (run, origin);
             }
             (begin, origin) = (lane, offset);
@@ -116,68 +120,95 @@ impl<T: Real> Lanes<T> {
     }
 }
 
-#[inline(always)]
-unsafe fn by_runs<T: Real, S: Source<T>, const N: usize>(job: &Panel<T>, at: usize, lanes: &Lanes<T>) {
-    let side = job.side;
-    // SAFETY: the caller's promise: lanes whose element exists may be read.
-    unsafe {
-        let masks = |k: usize| {
-            let mut masks = [lanes.all; N];
-            (0..N).for_each(|i| masks[i] = lanes.existing(side, lanes.runs[i].0, k));
-            masks
-        };
-        let value = |from: *const u8, masks: &[T::Mask; N]| {
-            let mut value = S::load_masked(from.wrapping_offset(lanes.runs[0].1), masks[0]);
-            for i in 1..N {
-                value = T::or(value, S::load_masked(from.wrapping_offset(lanes.runs[i].1), masks[i]));
+/// A way to read the lanes that exist. Closures would not be inlined into functions with AVX2, so these are methods.
+trait Reader<T: Real> {
+    /// Which lanes exist.
+    type Masks: Copy;
+
+    /// Those at a depth.
+    unsafe fn masks(&self, side: &Side, depth: usize) -> Self::Masks;
+    /// The vector at a depth, whose offset is in the address.
+    unsafe fn read(&self, from: *const u8, masks: &Self::Masks) -> T::Vector;
+}
+
+/// The first `N` runs, one after the other.
+struct Runs<'a, T: Real, S, const N: usize>(&'a Lanes<T>, PhantomData<S>);
+
+impl<T: Real, S: Source<T>, const N: usize> Reader<T> for Runs<'_, T, S, N> {
+    type Masks = [T::Mask; N];
+
+    #[inline(always)]
+    unsafe fn masks(&self, side: &Side, depth: usize) -> [T::Mask; N] {
+        let mut masks = [self.0.all; N];
+        for (mask, run) in masks.iter_mut().zip(&self.0.runs) {
+            // SAFETY: inlined into a function with AVX2.
+            *mask = unsafe { self.0.existing(side, run.0, depth) };
+        }
+        masks
+    }
+
+    #[inline(always)]
+    unsafe fn read(&self, from: *const u8, masks: &[T::Mask; N]) -> T::Vector {
+        // SAFETY: the caller's promise: lanes whose element exists may be read.
+        unsafe {
+            let mut value = S::load_masked(from.wrapping_offset(self.0.runs[0].1), masks[0]);
+            for (mask, run) in masks.iter().zip(&self.0.runs).skip(1) {
+                value = T::or(value, S::load_masked(from.wrapping_offset(run.1), *mask));
             }
             value
-        };
-        each_depth(job, at, [lanes.all; N], masks, value);
+        }
     }
 }
 
-#[inline(always)]
-unsafe fn by_gathers<T: Real>(job: &Panel<T>, at: usize, lanes: &Lanes<T>) {
-    let side = job.side;
-    let origin = side.outer.at(lanes.first);
-    // SAFETY: the caller's promise: lanes whose element exists may be read.
-    unsafe {
-        let masks = |k: usize| lanes.existing(side, lanes.all, k);
-        let value = |from: *const u8, mask: &T::Mask| {
-            T::gather_masked(from.wrapping_offset(origin).cast(), &lanes.offsets, *mask)
-        };
-        each_depth(job, at, lanes.all, masks, value);
+/// All lanes at once, wherever they are; and where the first one is.
+struct Gather<'a, T: Real>(&'a Lanes<T>, isize);
+
+impl<T: Real> Reader<T> for Gather<'_, T> {
+    type Masks = T::Mask;
+
+    #[inline(always)]
+    unsafe fn masks(&self, side: &Side, depth: usize) -> T::Mask {
+        // SAFETY: inlined into a function with AVX2.
+        unsafe { self.0.existing(side, self.0.all, depth) }
+    }
+
+    #[inline(always)]
+    unsafe fn read(&self, from: *const u8, mask: &T::Mask) -> T::Vector {
+        // SAFETY: the caller's promise: lanes whose element exists may be read.
+        unsafe { T::gather_masked(from.wrapping_offset(self.1).cast(), &self.0.offsets, *mask) }
     }
 }
 
-/// Writes a vector per depth, of which the masks at that depth say what exists.
+/// Writes a vector per depth.
 #[inline(always)]
-unsafe fn each_depth<T: Real, M: Copy>(
-    job: &Panel<T>,
-    at: usize,
-    any: M,
-    masks: impl Fn(usize) -> M,
-    value: impl Fn(*const u8, &M) -> T::Vector,
-) {
+unsafe fn write<T: Real, R: Reader<T>>(job: &Panel<T>, at: usize, reader: &R) {
     let side = job.side;
     let mut to = job.to.wrapping_add(at);
-    let mut write = |k: usize, masks: &M| {
-        // SAFETY: the caller's promise.
-        unsafe { T::store(to, value(job.from.wrapping_offset(side.depth.at(k)), masks)) };
-        to = to.wrapping_add(job.width);
-    };
-    if side.limits.is_empty() {
-        let masks = masks(0);
-        job.depth.clone().for_each(|k| write(k, &masks));
-    } else if side.classes.len() <= CLASSES {
-        let mut table = [any; CLASSES];
-        for (entry, &k) in table.iter_mut().zip(&side.classes) {
-            *entry = masks(k as usize);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut masks = reader.masks(side, job.depth.start);
+        if side.classes.len() > CLASSES {
+            for k in job.depth.clone() {
+                masks = reader.masks(side, k);
+                T::store(to, reader.read(job.from.wrapping_offset(side.depth.at(k)), &masks));
+                to = to.wrapping_add(job.width);
+            }
+        } else if side.limits.is_empty() {
+            for k in job.depth.clone() {
+                T::store(to, reader.read(job.from.wrapping_offset(side.depth.at(k)), &masks));
+                to = to.wrapping_add(job.width);
+            }
+        } else {
+            let mut table = [masks; CLASSES];
+            for (entry, &k) in table.iter_mut().zip(&side.classes) {
+                *entry = reader.masks(side, k as usize);
+            }
+            for k in job.depth.clone() {
+                masks = table[side.class[k] as usize % CLASSES];
+                T::store(to, reader.read(job.from.wrapping_offset(side.depth.at(k)), &masks));
+                to = to.wrapping_add(job.width);
+            }
         }
-        job.depth.clone().for_each(|k| write(k, &table[side.class[k] as usize % CLASSES]));
-    } else {
-        job.depth.clone().for_each(|k| write(k, &masks(k)));
     }
 }
 

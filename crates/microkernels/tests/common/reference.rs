@@ -90,8 +90,8 @@ fn read(element: Element, memory: Memory, bytes: &[u8]) -> f64 {
 
 fn write(element: Element, memory: Memory, bytes: &mut [u8], value: f64) {
     match (memory, element) {
-        (Memory::F16, _) => bytes[..2].copy_from_slice(&half::f16::from_f64(value).to_ne_bytes()),
-        (Memory::BF16, _) => bytes[..2].copy_from_slice(&half::bf16::from_f64(value).to_ne_bytes()),
+        (Memory::F16, _) => bytes[..2].copy_from_slice(&half::f16::from_f32(value as f32).to_ne_bytes()),
+        (Memory::BF16, _) => bytes[..2].copy_from_slice(&half::bf16::from_f32(value as f32).to_ne_bytes()),
         (_, Element::F64) => bytes[..8].copy_from_slice(&value.to_ne_bytes()),
         _ => bytes[..4].copy_from_slice(&(value as f32).to_ne_bytes()),
     }
