@@ -90,7 +90,8 @@ impl Contraction {
     pub fn of(stmt: &Stmt, arrays: &Arrays) -> Option<Contraction> {
         let (loops, parallel, body) = outer_loops(stmt)?;
         let inner = Inner::of(body)?;
-        let independent = |axis: &Axis| access::independent(axis.var, &vec![stmt.clone()], &arrays.ranges);
+        let independent =
+            |axis: &Axis| access::independent(axis.var, std::slice::from_ref(stmt), &arrays.ranges);
         let computes = matches!(arrays.dtype(inner.left)?, DType::F32 | DType::F64);
         if !computes || !loops.iter().all(independent) || has_loops(inner.epilogue) {
             return None;

@@ -197,6 +197,13 @@ pub fn schedule_traced(
         on_pass("shrink", &routine);
     }
 
+    // The partial results of a long loop are a node, so that the loop can be a kernel of its own.
+    if options.parallel && caps.threads > 1 && caps.workgroups.is_none() {
+        cpu::spill(&mut routine, options);
+        cpu::forward(&mut routine);
+        on_pass("spill", &routine);
+    }
+
     // On a GPU nests share kernels where enough is left to do at once, and independent iterations are threads and workgroups.
     if let Some(workgroups) = caps.workgroups {
         gpu::join(&mut routine, workgroups);

@@ -9,6 +9,7 @@ use lowered_ir::ir::{Block, LoopKind, Stmt};
 
 use super::access;
 use super::contraction;
+use super::cpu;
 use super::jam::{self, Strip};
 use super::names::Names;
 use super::nest::{self, Loop, Nest};
@@ -39,6 +40,12 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
 fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names) -> Block {
     if let Some(tiled) = contraction::tile(nest, lane, lanes, caps, names) {
         return tiled;
+    }
+    if let Some(tiled) = cpu::transpose(nest, lane, lanes, caps, names) {
+        return tiled;
+    }
+    if let Some(streamed) = cpu::stream(nest, lane, lanes, caps, names) {
+        return streamed;
     }
     let others: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane).collect();
     let extent = lane.extent().unwrap_or(0);

@@ -176,6 +176,53 @@ fn chain(n: usize) -> Program {
     }
 }
 
+fn reduction(from: &'static str, to: &'static str, sizes: &[(&str, usize)]) -> Program {
+    let dims = |letters: &str| -> Vec<usize> {
+        let size = |letter: &str| sizes.iter().find(|(name, _)| *name == letter).unwrap().1;
+        letters.split(',').filter(|letter| !letter.is_empty()).map(size).collect()
+    };
+    let target = if to.is_empty() { "s".into() } else { format!("s[{to}]") };
+    Program {
+        kept: vec![("x", dims(from)), ("s", dims(to))],
+        local: vec![],
+        text: format!("{target} :+= x[{from}]"),
+    }
+}
+
+fn transpose(rows: usize, columns: usize) -> Program {
+    Program {
+        kept: vec![("x", vec![rows, columns]), ("b", vec![columns]), ("y", vec![columns, rows])],
+        local: vec![],
+        text: "y[j,i] := x[i,j] * b[j]".into(),
+    }
+}
+
+#[test]
+fn nests_that_run_across_memory_keep_their_bits() {
+    for (rows, columns) in [(600, 70), (20, 33), (9, 100), (520, 32), (7, 64)] {
+        reduction("i,j", "j", &[("i", rows), ("j", columns)]).check();
+    }
+    reduction("b,i,j", "b,j", &[("b", 3), ("i", 19), ("j", 50)]).check();
+    reduction("i,k,j", "j", &[("i", 5), ("k", 11), ("j", 37)]).check();
+    for (rows, columns) in [(8, 8), (19, 21), (37, 16), (16, 40), (5, 64)] {
+        transpose(rows, columns).check();
+    }
+    reduction("i", "", &[("i", 65_536 * 2 + 100)]).check();
+}
+
+#[test]
+fn long_reductions_have_work_for_every_thread() {
+    let sum = reduction("i", "", &[("i", 1 << 22)]).scheduled();
+    let extents: Vec<u64> = sum.kernels.iter().map(|kernel| kernel.abi.launch.extent).collect();
+    assert_eq!(extents, [64, 1]);
+    assert!(bytes(&sum) < 1.001 * 4.0 * f64::from(1 << 22), "{} bytes", bytes(&sum));
+    let columns = reduction("i,j", "j", &[("i", 4096), ("j", 1024)]).scheduled();
+    let extents: Vec<u64> = columns.kernels.iter().map(|kernel| kernel.abi.launch.extent).collect();
+    assert_eq!(extents, [16, 1]);
+    let transpose = transpose(2048, 2048).scheduled();
+    assert_eq!((transpose.kernels.len(), transpose.kernels[0].abi.launch.extent), (1, 128));
+}
+
 #[test]
 fn typical_programs_keep_their_bits_through_every_step() {
     for columns in [64, 37, 5] {

@@ -1,8 +1,8 @@
 //! Hands on values instead of what was just stored.
 //!
 //! `T[i] := v; … T[i] … = t := v; T[i] := t; … t …`, where the read stands behind the store in the same block, loops inside
-//! included, and nothing in between writes `T`. A store into a local node that nobody reads any more is gone. No bit changes: a value
-//! has its node's type.
+//! included, and nothing in between writes `T`. A store is gone if the next one is into the same element, and if it is into a local node
+//! that nobody reads any more. No bit changes: a value has its node's type.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,33 @@ fn forward_block(block: &mut Block, dtype: TypeOf<'_>, fresh: &mut Fresh) {
         if let Stmt::For { body, .. } = &mut block[at] {
             forward_block(body, dtype, fresh);
         }
-        at += 1 + forward_from(block, at, dtype, fresh);
+        let new = forward_from(block, at, dtype, fresh);
+        at += new;
+        if is_overwritten(block, at) {
+            block.remove(at);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// Whether a statement stores into an element that is stored into again before anything touches its node.
+fn is_overwritten(block: &[Stmt], at: usize) -> bool {
+    let Stmt::Set { node, index, .. } = &block[at] else { return false };
+    let mut after = block[at + 1..].iter().take(REACH);
+    let touches = |stmt: &&Stmt| access::nodes(std::slice::from_ref(*stmt)).contains(node);
+    let Some(Stmt::Set { node: again, index: same, value }) = after.find(touches) else { return false };
+    let mut read = false;
+    walk::each_expr(value, &mut |e| read |= reads_node(e, *node));
+    again == node && same == index && !read
+}
+
+fn reads_node(e: &Expr, node: NodeRef) -> bool {
+    match e {
+        Expr::Get { node: n, .. } | Expr::GetGuarded { node: n, .. } | Expr::GetDynamic { node: n, .. } => {
+            *n == node
+        }
+        _ => false,
     }
 }
 

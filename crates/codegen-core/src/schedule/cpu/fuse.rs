@@ -143,7 +143,7 @@ impl Fuser<'_> {
         }
         let body = self.onto(before, second_body, depth + 1);
         let fused = Stmt::looped(a.var, a.extent, a.kind, body);
-        (matrices::keeps(first, second, &fused) && self.is_light(&fused)).then_some(fused)
+        (matrices::keeps(first, second, &fused, &self.names) && self.is_light(&fused)).then_some(fused)
     }
 
     /// Whether both loops have independent iterations, or neither; inner loops that hold lanes have no use for that.

@@ -1,46 +1,61 @@
 //! Contractions in the form that tiles are made from: `for …, m, n { before; for k … { acc := fma(a, b, acc) }; after }`, where `a`
 //! moves with a loop that `b` does not move with, and the other way round.
 //!
-//! `before` computes locals alone, and nothing else in the body is a loop. Fusion must not take a loop away from such a nest.
+//! `before` computes locals alone, and nothing else in the body is a loop. Fusion must not take a loop away from such a nest, nor the
+//! form that a target's kernels take ([`canonical`]).
 
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{Expr, LocalId, LoopId, LoopKind, Space, Stmt};
 
+use super::super::canonical::{self, Contraction};
 use super::super::contraction::multiply_add;
+use super::super::names::Names;
 use super::super::nest;
 use super::super::numerics::mentions;
 
-/// The loops of a contraction that move one operand alone: so many rows, so many columns.
-type Shape = (usize, usize);
+/// What matters of a contraction.
+#[derive(Clone, Copy, PartialEq)]
+struct Shape {
+    /// How many loops move one operand alone, and how many the other.
+    loops: (usize, usize),
+    /// Whether it is in canonical form.
+    canonical: bool,
+}
 
-/// Whether each contraction of two statements has as many loops in the one they are fused to.
-pub(super) fn keeps(first: &Stmt, second: &Stmt, fused: &Stmt) -> bool {
+/// Whether each contraction of two statements has the same shape in the one they are fused to.
+pub(super) fn keeps(first: &Stmt, second: &Stmt, fused: &Stmt, names: &Names) -> bool {
     let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
-    collect(std::slice::from_ref(first), &mut before);
-    collect(std::slice::from_ref(second), &mut before);
+    collect(std::slice::from_ref(first), names, &mut before);
+    collect(std::slice::from_ref(second), names, &mut before);
     if before.is_empty() {
         return true;
     }
-    collect(std::slice::from_ref(fused), &mut after);
+    collect(std::slice::from_ref(fused), names, &mut after);
     before.iter().all(|(acc, shape)| after.get(acc) == Some(shape))
 }
 
 /// Notes the contractions of a block, by their accumulators.
-fn collect(block: &[Stmt], found: &mut BTreeMap<LocalId, Shape>) {
+fn collect(block: &[Stmt], names: &Names, found: &mut BTreeMap<LocalId, Shape>) {
     for stmt in block.iter().filter(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. })) {
         let (loops, body) = nest::chain(stmt);
         match contraction(&loops, body) {
-            Some((acc, shape)) => {
-                found.insert(acc, shape);
+            Some((acc, loops)) => {
+                found.insert(acc, Shape { loops, canonical: is_canonical(stmt, names) });
             }
-            None => collect(body, found),
+            None => collect(body, names, found),
         }
     }
 }
 
-/// The accumulator and the shape of a nest that is a contraction.
-fn contraction(loops: &[LoopId], body: &[Stmt]) -> Option<(LocalId, Shape)> {
+fn is_canonical(stmt: &Stmt, names: &Names) -> bool {
+    let (block, locals) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), names.num_nodes());
+    let arrays = names.arrays(locals.keys().copied());
+    Contraction::of(&block[0], &arrays).is_some()
+}
+
+/// The accumulator of a nest that is a contraction, and how many loops move each operand alone.
+fn contraction(loops: &[LoopId], body: &[Stmt]) -> Option<(LocalId, (usize, usize))> {
     let mut inner = body.iter().enumerate().filter(|(_, stmt)| matches!(stmt, Stmt::For { .. }));
     let ((at, only), None) = (inner.next()?, inner.next()) else { return None };
     let [Stmt::SetLocal { local: acc, index, value }] = nest::chain(only).1 else { return None };
