@@ -136,7 +136,8 @@ impl Emit<'_> {
         instruction.set_op_kind(operand, OpKind::Memory);
         instruction.set_memory_base(general(base));
         instruction.set_memory_displacement64(displacement as u64);
-        let size = if displacement == 0 && base & 7 != 5 { 0 } else { 8 };
+        // One asks for the short form where it fits.
+        let size = u32::from(displacement != 0 || base & 7 == 5);
         instruction.set_memory_displ_size(size);
     }
 
@@ -223,7 +224,11 @@ impl Emit<'_> {
     fn add_number(&mut self, to: u8, number: i64, temporary: u8) {
         match i32::try_from(number) {
             Ok(0) => {}
-            Ok(number) => self.plain(Instruction::with2(Encoding::Add_rm64_imm32, general(to), number)),
+            Ok(number) => {
+                let short = i8::try_from(number).is_ok();
+                let code = if short { Encoding::Add_rm64_imm8 } else { Encoding::Add_rm64_imm32 };
+                self.plain(Instruction::with2(code, general(to), number));
+            }
             Err(_) => {
                 self.number(temporary, number);
                 self.plain(Instruction::with2(Encoding::Add_r64_rm64, general(to), general(temporary)));

@@ -6,6 +6,46 @@
 //! microseconds later. You write a [`Program`]: loops with constant bounds, loads and stores at affine addresses, vector operations on values of any number of
 //! lanes, and variables that loops carry. What comes out is one position-independent function. The crate knows nothing of arrays, types
 //! of other compilers, or threads.
+//!
+//! # Example
+//!
+//! ```
+//! use vector_asm::{Builder, Element, ExecutableCode, Isa, Machine, Place, Range, Type, compile, evaluate};
+//!
+//! // y[i] = max(2 x[i] + 1, 0), for 64 elements.
+//! let mut b = Builder::new();
+//! let (two, one, zero) = (b.f32(2.0), b.f32(1.0), b.f32(0.0));
+//! b.repeat(Range::To(2), |b, i| {
+//!     let x = b.load(Place::at(0, Element::F32).by(i, 128), Type::new(Element::F32, 32));
+//!     let y = b.fma(x, two, one);
+//!     let y = b.max(y, zero);
+//!     b.store(Place::at(1, Element::F32).by(i, 128), y);
+//! });
+//! let program = b.finish();
+//!
+//! // What it means.
+//! let mut machine = Machine { args: vec![vec![0; 256]; 2], ..Machine::default() };
+//! evaluate(&program, &mut machine, 0..1)?;
+//! assert_eq!(machine.args[1][..4], 1_f32.to_le_bytes());
+//!
+//! // The same as machine code.
+//! if let Some(isa) = Isa::detect() {
+//!     #[repr(align(64))]
+//!     struct Aligned([f32; 64]);
+//!     let (mut x, mut y) = (Aligned([-3.0; 64]), Aligned([9.0; 64]));
+//!     let code = ExecutableCode::load(&compile(&program, isa)?)?;
+//!     let args = [x.0.as_mut_ptr().cast::<u8>(), y.0.as_mut_ptr().cast()];
+//!     // SAFETY: both arrays have 64 elements, are aligned, and live until the end of the call.
+//!     unsafe { code.function(0)(args.as_ptr(), std::ptr::null(), std::ptr::null_mut(), 0, 1) };
+//!     assert_eq!(y.0, [0.0; 64]);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Promises
+//!
+//! Code computes what [`evaluate`] computes, bit for bit but for which NaN: programs are refused ([`Refusal`]), never approximated. It touches the bytes of its
+//! places and no others, tails included. It traps on no data and uses no legacy SSE.
 
 mod builder; // writes programs
 mod program; // what is compiled

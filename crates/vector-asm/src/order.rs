@@ -15,10 +15,12 @@ pub(crate) fn order(unit: &mut Unit) {
     let mut nodes = std::mem::take(&mut unit.nodes);
     let mut uses = vec![0; unit.registers.len()];
     count_uses(&nodes, &mut uses);
-    let mut work = Work { unit, uses, position: Vec::new(), left: Vec::new(), carried: Vec::new() };
+    let mut work =
+        Work { unit, uses, position: Vec::new(), left: Vec::new(), outside: Vec::new(), carried: Vec::new() };
     work.position = vec![u32::MAX; work.uses.len()];
     work.left = vec![0; work.uses.len()];
     work.carried = vec![false; work.uses.len()];
+    work.outside = vec![false; work.uses.len()];
     work.nodes(&mut nodes, false);
     unit.nodes = nodes;
 }
@@ -55,6 +57,8 @@ struct Work<'a> {
     position: Vec<u32>,
     /// Uses in the block, counted down.
     left: Vec<u32>,
+    /// Whether what the block defines is used outside of it.
+    outside: Vec<bool>,
     /// Whether the loop around carries a register.
     carried: Vec<bool>,
 }
@@ -177,8 +181,13 @@ impl Work<'_> {
                 graph.roots.push(i as u32);
             }
         }
-        for src in block.iter().flat_map(|inst| inst.srcs).filter(|src| src.is_register()) {
-            self.left[src.index()] = 0;
+        for (i, inst) in block.iter().enumerate() {
+            for src in inst.srcs.iter().filter(|src| src.is_register()) {
+                self.left[src.index()] = 0;
+            }
+            if inst.dst.is_register() {
+                self.outside[inst.dst.index()] = graph.roots.binary_search(&(i as u32)).is_ok();
+            }
         }
         graph
     }
@@ -203,11 +212,8 @@ impl Work<'_> {
                     continue;
                 }
                 let inside = self.position[src.index()] != u32::MAX;
-                let dies = if inside {
-                    self.uses[src.index()] == uses_within(block, order, src)
-                } else {
-                    !in_loop || self.carried[src.index()]
-                };
+                let dies =
+                    if inside { !self.outside[src.index()] } else { !in_loop || self.carried[src.index()] };
                 alive -= u32::from(dies);
             }
             alive += u32::from(block[i as usize].dst.is_register());
@@ -215,11 +221,6 @@ impl Work<'_> {
         }
         most
     }
-}
-
-/// How often a register is used in a block; few are asked about that are used outside.
-fn uses_within(block: &[Inst], order: &[u32], reg: Reg) -> u32 {
-    order.iter().flat_map(|&i| block[i as usize].srcs).filter(|src| *src == reg).count() as u32
 }
 
 /// What must come before what.

@@ -153,6 +153,14 @@ impl Lower<'_> {
         ty: Type,
     ) -> Result<Lanes, Refusal> {
         let size = ty.element.bytes();
+        let once =
+            ty.lanes > 1 && place.step == 0 && self.ty(condition).lanes == 1 && self.ty(otherwise).lanes == 1;
+        if once {
+            // The same element, loaded or not, for all lanes.
+            let one = self.load_if(condition, place, otherwise, Type { lanes: 1, ..ty })?;
+            let all = self.emit(if size == 4 { Machine::All32 } else { Machine::All64 }, &[one.parts[0]]);
+            return Ok(Lanes { parts: SmallVec::from_elem(all, parts(ty)), everywhere: true });
+        }
         if place.memory != Memory::Same || (ty.lanes > 1 && place.step != i64::from(size)) {
             return Err(Refusal::LoadIf);
         }

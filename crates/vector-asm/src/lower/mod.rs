@@ -63,6 +63,8 @@ pub(crate) struct Lower<'a> {
     parts_before: u32,
     /// What a register is the negative of.
     negations: HashMap<Reg, Reg>,
+    /// The register of each constant.
+    constants: HashMap<[u32; WORDS], Reg>,
 }
 
 /// Translates a program that has passed its check.
@@ -81,6 +83,7 @@ pub(crate) fn lower(program: &Program) -> Result<Unit, Refusal> {
         part: 0,
         parts_before: 0,
         negations: HashMap::new(),
+        constants: HashMap::new(),
     };
     let zero = lower.constant([0; WORDS]);
     lower.variables = program.variables.iter().map(|ty| SmallVec::from_elem(zero, parts(*ty))).collect();
@@ -167,18 +170,14 @@ impl Lower<'_> {
 
     /// A constant, by its words.
     fn constant(&mut self, words: [u32; WORDS]) -> Reg {
-        let position = match self.unit.constants.iter().position(|c| *c == words) {
-            Some(position) => {
-                let register = self.unit.registers.iter().position(|r| *r == position as u32);
-                return Reg(register.expect("each constant has a register") as u32);
-            }
-            None => {
-                self.unit.constants.push(words);
-                self.unit.constants.len() as u32 - 1
-            }
-        };
-        self.unit.registers.push(position);
-        Reg(self.unit.registers.len() as u32 - 1)
+        if let Some(register) = self.constants.get(&words) {
+            return *register;
+        }
+        self.unit.constants.push(words);
+        self.unit.registers.push(self.unit.constants.len() as u32 - 1);
+        let register = Reg(self.unit.registers.len() as u32 - 1);
+        self.constants.insert(words, register);
+        register
     }
 
     fn constant32(&mut self, word: u32) -> Reg {
