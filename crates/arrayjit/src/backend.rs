@@ -314,7 +314,7 @@ fn devices<D: Driver + 'static>(settings: &Settings, make: impl Fn() -> D) -> Ve
 #[cfg(feature = "cranelift")]
 fn native(settings: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
     let options =
-        codegen_cranelift::CraneliftOptions { vectors: settings.has_vectors(), ..Default::default() };
+        codegen_cranelift::CraneliftOptions { vector: settings.vector_width(), ..Default::default() };
     Ok(Arc::new(codegen_cranelift::cranelift(options)?))
 }
 

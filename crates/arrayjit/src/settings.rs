@@ -44,7 +44,7 @@ pub struct Settings {
     pub fast_math: bool,
     /// The magnitude from which on a finite 16- or 8-bit float constant is refused (`bf16` aside); 0 for none.
     pub half_constant_cutoff: f64,
-    /// Vector code: `128` (bits) or `none`.
+    /// The widest vectors of CPU code: `auto`, `none`, `128` (bits) or `avx2`.
     pub vector: Vector,
     /// How much to tell on standard error, 0 to 7; see `docs/debugging.md`.
     pub debug: u8,
@@ -149,16 +149,22 @@ pub enum Streams {
     MostParallelStreams,
 }
 
-/// The widest vectors of the CPU code.
+/// The widest vectors of CPU code. Results have the same bits with all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Vector {
+    /// The widest that the machine has.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
     /// Scalar code.
     #[serde(rename = "none")]
     None,
     /// 128-bit vectors.
-    #[default]
     #[serde(rename = "128")]
     Bits128,
+    /// 256-bit vectors. An error on machines without AVX2.
+    #[serde(rename = "avx2")]
+    Avx2,
 }
 
 impl Default for Settings {
@@ -177,7 +183,7 @@ impl Default for Settings {
             integer_pow: 4,
             fast_math: false,
             half_constant_cutoff: 16384.0,
-            vector: Vector::Bits128,
+            vector: Vector::Auto,
             debug: 0,
             dump: String::new(),
             trace: String::new(),
@@ -265,10 +271,16 @@ impl Settings {
         }
     }
 
-    /// Whether native code may use vectors.
+    /// The widest vectors of native code.
     #[cfg(feature = "cranelift")]
-    pub(crate) fn has_vectors(&self) -> bool {
-        self.vector != Vector::None
+    pub(crate) fn vector_width(&self) -> codegen_cranelift::VectorWidth {
+        use codegen_cranelift::VectorWidth;
+        match self.vector {
+            Vector::Auto => VectorWidth::default(),
+            Vector::None => VectorWidth::None,
+            Vector::Bits128 => VectorWidth::Bits128,
+            Vector::Avx2 => VectorWidth::Avx2,
+        }
     }
 
     /// The keys of all settings, in declaration order.

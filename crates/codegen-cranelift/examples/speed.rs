@@ -1,13 +1,15 @@
 //! How fast the code of a few typical kernels is: best of many runs, beside the peak of 128-bit fused multiply-adds.
 //!
-//! `cargo run --release -p codegen-cranelift --example speed [optimise] [scalar] [list NAME]`
+//! `cargo run --release -p codegen-cranelift --example speed [optimise] [scalar | 128] [list NAME]`
 #![allow(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::time::{Duration, Instant};
 
 use codegen_core::host::HostPtr;
 use codegen_core::{Access, Compiler, Cost, Kernel, KernelAbi, Launch, Param, Payload, Renderer};
-use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, host_caps, listing};
+use codegen_cranelift::{
+    CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps, listing,
+};
 use lowered_ir::ir::Routine;
 
 /// A kernel, repeated until the cost of its call does not count, and how many operations of which kind one run is.
@@ -23,7 +25,11 @@ fn main() {
     let has = |word: &str| args.iter().any(|arg| arg == word);
     let options = CraneliftOptions {
         optimise: has("optimise"),
-        vectors: !has("scalar"),
+        vector: match () {
+            () if has("scalar") => VectorWidth::None,
+            () if has("128") => VectorWidth::Bits128,
+            () => VectorWidth::default(),
+        },
         verify: false,
         ..CraneliftOptions::default()
     };
@@ -232,7 +238,7 @@ fn kernel(ir: Routine) -> Kernel {
 }
 
 fn report(case: &Case, kernel: &Kernel, options: &CraneliftOptions) {
-    let caps = host_caps();
+    let caps = host_caps(options.vector);
     let compile = || {
         let source = CraneliftRenderer.render(&caps, kernel).expect("a supported kernel");
         CraneliftCompiler.compile(&caps, vec![source], options).expect("a supported kernel")

@@ -1,28 +1,34 @@
 //! What this machine can hold and compute, as found at run time.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use codegen_core::{Caps, DTypeSet};
 use tnode::DType;
 
-/// The capabilities of the host as Cranelift compiles for it: 128-bit vectors, native arithmetic on `bool`, integers, `f32`
-/// and `f64`, every type in storage.
+use crate::options::VectorWidth;
+
+/// Alignment of pools and scratch memory, in bytes.
+pub(crate) const ALIGNMENT: usize = 64;
+
+/// The capabilities of the host as this crate compiles for it: vectors of the width chosen, native arithmetic on `bool`, integers,
+/// `f32` and `f64`, every type in storage.
 ///
 /// Cache sizes come from the operating system where it tells (Linux), else they are those of a small desktop core.
-pub fn host_caps() -> Caps {
+pub fn host_caps(width: VectorWidth) -> Caps {
     Caps {
         target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         storage: DType::ALL.into_iter().collect(),
         arithmetic: arithmetic(),
         transcendental: false,
-        vector_bytes: if has_vectors() { 16 } else { 0 },
+        vector_bytes: if has_vectors() { width.bytes() } else { 0 },
         vector_registers: vector_registers(),
         contractions: false,
         fma: has_fma(),
         l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
         l2_bytes: cache_bytes(2).unwrap_or(512 << 10),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
-        alignment: 64,
+        alignment: ALIGNMENT,
         index: DType::I64,
         workgroups: None,
     }
@@ -56,6 +62,12 @@ fn has_fma() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 fn has_fma() -> bool {
     true
+}
+
+/// Bytes of the last data cache.
+pub(crate) fn last_cache_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| [3, 2].into_iter().find_map(cache_bytes).unwrap_or(8 << 20))
 }
 
 /// The size of the first core's data cache of a level.
@@ -94,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_host_computes_what_the_emitter_supports() {
-        let caps = host_caps();
+        let caps = host_caps(VectorWidth::default());
         for dtype in DType::ALL {
             let computes = crate::support::computes(dtype);
             assert_eq!(caps.arithmetic.contains(dtype), computes, "{dtype}");

@@ -1,4 +1,7 @@
-//! The second half: checked kernels to machine code, in parallel, one module each.
+//! The second half: checked kernels to machine code, in parallel.
+//!
+//! A kernel is compiled by the first way that takes it ([`Way::of`]): as a vector program by `vector-asm`, or by Cranelift, which
+//! takes every kernel and gets a module for each.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,12 +16,13 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::caps::{self, host_caps};
-use crate::emit;
-use crate::jit::{self, Module};
-use crate::options::CraneliftOptions;
-use crate::perf_map;
+use crate::disassemble;
+use crate::emit::{self, Emitted};
+use crate::jit::{self, Compiled};
+use crate::options::{CraneliftOptions, VectorWidth};
 use crate::render::{CheckedKernel, CraneliftRenderer};
 use crate::support::{NAME, failed};
+use crate::vector;
 
 /// Compiles checked kernels for this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,13 +32,17 @@ pub struct CraneliftCompiler;
 ///
 /// # Errors
 ///
-/// [`CodegenError::Failed`] where Cranelift does not know the machine.
+/// [`CodegenError::Failed`] where Cranelift does not know the machine, or the machine lacks the vectors asked for.
 pub fn cranelift(
     options: CraneliftOptions,
 ) -> Result<Pipeline<CraneliftRenderer, CraneliftCompiler>, CodegenError> {
     // Opening the codegen tells, not the first kernel.
     isa(&options)?;
-    Ok(Pipeline::new(NAME, host_caps(), CraneliftRenderer, CraneliftCompiler, options))
+    if !options.vector.is_available() {
+        let message = format!("this machine has no vectors of the width `{}`", options.vector);
+        return Err(failed("", "target set-up", message));
+    }
+    Ok(Pipeline::new(NAME, host_caps(options.vector), CraneliftRenderer, CraneliftCompiler, options))
 }
 
 impl Compiler for CraneliftCompiler {
@@ -54,8 +62,8 @@ impl Compiler for CraneliftCompiler {
         };
         let compiled =
             workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
-        let (modules, kernels): (Vec<Module>, Vec<KernelAbi>) = compiled.into_iter().unzip();
-        Ok(Artifact { payload: Payload::Host(jit::host_module(modules, &kernels)), kernels })
+        let (code, kernels): (Vec<Compiled>, Vec<KernelAbi>) = compiled.into_iter().unzip();
+        Ok(Artifact { payload: Payload::Host(jit::host_module(code, &kernels)?), kernels })
     }
 
     fn listing(&self, _: &Caps, kernel: &Kernel, options: &Self::Options) -> Result<Listing, CodegenError> {
@@ -76,23 +84,53 @@ fn workers() -> Result<&'static ThreadPool, CodegenError> {
 
 const STACK_BYTES: usize = 32 << 20;
 
+/// How a kernel is compiled.
+enum Way {
+    /// As a vector program.
+    Vector(vector::Assembled),
+    /// By Cranelift, because it is no vector program.
+    Cranelift(vector::Reason),
+}
+
+impl Way {
+    /// The first way that takes the kernel.
+    fn of(kernel: &Kernel, options: &CraneliftOptions) -> Way {
+        match vector::assemble(kernel, options.vector) {
+            Ok(assembled) => Way::Vector(assembled),
+            Err(reason) => Way::Cranelift(reason),
+        }
+    }
+}
+
 /// Compiles one kernel; its ABI says how much scratch memory the code needs.
 fn compile(
     kernel: &Kernel,
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
-) -> Result<(Module, KernelAbi), CodegenError> {
-    let emitted =
-        emit::emit(kernel, isa.default_call_conv(), options.vectors && caps::has_vectors(), jit::helper_id);
-    let module =
-        jit::load(&kernel.abi.name, emitted.func, isa.clone()).map_err(|e| refused(&kernel.abi.name, &e))?;
-    perf_map::record(&kernel.abi.name, module.address(), module.code_bytes());
-    let scratch_bytes = emitted.scratch_bytes;
-    Ok((module, KernelAbi { scratch_bytes, ..kernel.abi.clone() }))
+) -> Result<(Compiled, KernelAbi), CodegenError> {
+    let name = &kernel.abi.name;
+    let (code, scratch_bytes) = match Way::of(kernel, options) {
+        Way::Vector(assembled) => {
+            tracing::debug!(kernel = name, way = "vector", "compiled");
+            (Compiled::Program(assembled.code), assembled.scratch_bytes)
+        }
+        Way::Cranelift(reason) => {
+            tracing::debug!(kernel = name, way = "cranelift", %reason, "compiled");
+            let emitted = by_cranelift(kernel, isa, options);
+            let module = jit::load(name, emitted.func, isa.clone()).map_err(|e| refused(name, &e))?;
+            (Compiled::Module(Box::new(module)), emitted.scratch_bytes)
+        }
+    };
+    Ok((code, KernelAbi { scratch_bytes, ..kernel.abi.clone() }))
 }
 
-/// What [`CraneliftCompiler`] makes of a kernel, as text: the function handed to Cranelift, and Cranelift's instructions with
-/// registers assigned.
+fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOptions) -> Emitted {
+    let vectors = options.vector > VectorWidth::None && caps::has_vectors();
+    emit::emit(kernel, isa.default_call_conv(), vectors, jit::helper_id)
+}
+
+/// What [`CraneliftCompiler`] makes of a kernel, as text. A vector program: the program, and its instructions. Any other kernel: why it
+/// is none, the function handed to Cranelift, and Cranelift's instructions with registers assigned.
 ///
 /// # Errors
 ///
@@ -101,20 +139,20 @@ pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, C
     crate::support::check(kernel)?;
     let isa = isa(options)?;
     let name = &kernel.abi.name;
-    workers()?.install(|| {
-        guarded(name, || {
-            let emitted = emit::emit(
-                kernel,
-                isa.default_call_conv(),
-                options.vectors && caps::has_vectors(),
-                jit::helper_id,
-            );
-            let source = emitted.func.display().to_string();
+    let of_way = || match Way::of(kernel, options) {
+        Way::Vector(assembled) => Ok(Listing {
+            source: assembled.program.to_string(),
+            machine_code: disassemble::text(&assembled.code),
+        }),
+        Way::Cranelift(reason) => {
+            let func = by_cranelift(kernel, &isa, options).func;
+            let source = format!("; no vector program: {reason}\n{}", func.display());
             let machine_code =
-                jit::disassemble(emitted.func, &*isa).map_err(|e| failed(name, "code generation", e))?;
+                jit::disassemble(func, &*isa).map_err(|e| failed(name, "code generation", e))?;
             Ok(Listing { source, machine_code })
-        })
-    })
+        }
+    };
+    workers()?.install(|| guarded(name, of_way))
 }
 
 /// The target: this machine, with the features it has.
@@ -225,7 +263,8 @@ mod tests {
             cranelift_codegen::isa::lookup(native.triple().clone()).expect("this machine is supported");
         let isa = oldest.finish(Flags::new(flags)).expect("the flags fit");
         let func = emit::emit(&kernel, isa.default_call_conv(), false, jit::helper_id).func;
-        let module = jit::host_module(vec![jit::load("old", func, isa).expect("a supported kernel")], &[]);
+        let loaded = jit::load("old", func, isa).expect("a supported kernel");
+        let module = jit::host_module(vec![Compiled::Module(Box::new(loaded))], &[]).expect("memory for code");
         let (mut x, mut y) = ([1.5f32, -1.5, -1.5, 2.5], [1.5f64, -1.5, -1.5, 2.5]);
         let access = Access::ReadWrite;
         let args = [

@@ -2,16 +2,16 @@
 //!
 //! Invariants it relies on and keeps:
 //!
-//! * The functions loaded are those of [`crate::emit`], whose signature is [`HostFn`]'s.
-//! * A [`Module`] is dropped only when nobody can call its code any more: [`host_module`] hands the modules to the
+//! * The functions loaded are those of [`crate::emit`], whose signature is [`HostFn`]'s, and vector programs, which have it too.
+//! * Code is dropped only when nobody can call its code any more: [`host_module`] hands it to the
 //!   [`HostModule`] as the owner of the functions, which lives as long as any clone of it.
 #![allow(unsafe_code, reason = "machine code is turned into function pointers and freed here")]
 
 use std::mem::{ManuallyDrop, transmute};
 use std::sync::{Arc, Mutex};
 
-use codegen_core::KernelAbi;
 use codegen_core::host::{HostFn, HostModule};
+use codegen_core::{CodegenError, KernelAbi};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
@@ -19,8 +19,11 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module as _, ModuleError, default_libcall_names};
 
+use vector_asm::{Code, ExecutableCode};
+
 use crate::emit;
 use crate::helpers::{self, Helper};
+use crate::perf_map;
 
 /// The code of one kernel; dropping it unmaps the code.
 pub(crate) struct Module {
@@ -67,11 +70,6 @@ pub(crate) fn disassemble(func: Function, isa: &dyn TargetIsa) -> Result<String,
 }
 
 impl Module {
-    /// Where the kernel's code starts.
-    pub(crate) fn address(&self) -> usize {
-        self.module.get_finalized_function(self.function) as usize
-    }
-
     /// The length of the kernel's code and constants.
     pub(crate) fn code_bytes(&self) -> usize {
         self.code_bytes
@@ -95,15 +93,62 @@ impl Drop for Module {
     }
 }
 
-/// The modules' kernels, called as `kernels` say, in order; callable for as long as any clone of the result lives.
-pub(crate) fn host_module(modules: Vec<Module>, kernels: &[KernelAbi]) -> HostModule {
-    let functions = modules.iter().map(|module| module.function().into()).collect();
+/// A compiled kernel.
+pub(crate) enum Compiled {
+    /// By Cranelift, in memory.
+    Module(Box<Module>),
+    /// A vector program, to be loaded.
+    Program(Code),
+}
+
+/// What keeps the code of kernels mapped.
+struct Owner {
+    _modules: Mutex<Vec<Module>>,
+    _programs: ExecutableCode,
+}
+
+/// The kernels, called as `kernels` say, in order; callable for as long as any clone of the result lives.
+pub(crate) fn host_module(code: Vec<Compiled>, kernels: &[KernelAbi]) -> Result<HostModule, CodegenError> {
+    let programs = load_programs(&code, kernels)?;
+    let (mut functions, mut modules, mut loaded) = (Vec::new(), Vec::new(), 0..);
+    for compiled in code {
+        let (function, bytes): (HostFn, usize) = match compiled {
+            Compiled::Program(code) => {
+                (programs.function(loaded.next().unwrap_or_default()), code.instruction_bytes())
+            }
+            Compiled::Module(module) => {
+                let code = (module.function(), module.code_bytes());
+                modules.push(*module);
+                code
+            }
+        };
+        if let Some(abi) = kernels.get(functions.len()) {
+            perf_map::record(&abi.name, function as usize, bytes);
+        }
+        functions.push(function.into());
+    }
     // `JITModule` may move between threads but not be shared; nobody but `drop` looks inside any more.
-    let owner = Arc::new(Mutex::new(modules));
+    let owner = Arc::new(Owner { _modules: Mutex::new(modules), _programs: programs });
     // SAFETY: the kernels were verified, so they access elements proved in bounds, or checked, of their parameters and their scratch, write
     // what their statements write, and do not trap; they call only `helpers` and the log, which do not unwind, and those that
-    // log are told to the module in the same expression. `owner` keeps all of them mapped.
-    unsafe { HostModule::native(functions, owner) }.with_log_lines(kernels)
+    // log are told to the module in the same expression. Vector programs access what the statements they are made of access, and call
+    // nothing. `owner` keeps all of them mapped.
+    Ok(unsafe { HostModule::native(functions, owner) }.with_log_lines(kernels))
+}
+
+/// All programs in one mapping.
+fn load_programs(code: &[Compiled], kernels: &[KernelAbi]) -> Result<ExecutableCode, CodegenError> {
+    let programs: Vec<&Code> = code
+        .iter()
+        .filter_map(|compiled| match compiled {
+            Compiled::Program(code) => Some(code),
+            Compiled::Module(_) => None,
+        })
+        .collect();
+    ExecutableCode::load_all(&programs).map_err(|_| CodegenError::OutOfMemory {
+        kernel: kernels.first().map(|abi| abi.name.clone()).unwrap_or_default(),
+        bytes: programs.iter().map(|code| code.bytes().len()).sum(),
+    })
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! Compiles scheduled IR to host machine code through Cranelift.
+//! Compiles scheduled IR to host machine code: vector programs by `vector-asm`, everything by Cranelift.
 //!
 //! # Should I be using this crate?
 //!
 //! It is the codegen behind the CPU backends of `arrayjit`: use it directly to compile [`Kernel`](codegen_core::Kernel)s
-//! yourself, or to look at the code of one ([`listing`]). It compiles every legalised kernel by itself, scalar or with 128-bit
-//! vectors, on the architectures Cranelift has (x86-64 is the one measured).
+//! yourself, or to look at the code of one ([`listing`]). Kernels that are loops of constant bounds around straight-line code become
+//! vector programs of 256 bits where the machine has AVX2; all others, and all on other machines, are compiled by Cranelift, scalar or
+//! with 128-bit vectors ([`VectorWidth`]).
 //!
 //! # Example
 //!
 //! ```
 //! use codegen_core::{Codegen, ScheduleOptions, schedule};
-//! use codegen_cranelift::{CraneliftOptions, cranelift};
+//! use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift};
 //!
 //! let routine = lowered_ir::text::parse(
 //!     "routine @double fast {
@@ -19,7 +20,8 @@
 //!        for i0 in 0..4 { %1[i0] := %0[i0] + %0[i0] }
 //!      }",
 //! )?;
-//! let codegen = cranelift(CraneliftOptions::default())?;
+//! let options = CraneliftOptions { vector: VectorWidth::Bits128, ..CraneliftOptions::default() };
+//! let codegen = cranelift(options)?;
 //! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
 //! assert_eq!(artifact.kernels.len(), 1);
@@ -47,14 +49,17 @@ mod support; // (operation, type) pairs that are compiled
 
 mod render; // kernel -> checked kernel
 
+mod vector; // loop IR -> vector programs
+
 mod emit; // loop IR -> CLIF
 mod helpers; // functions that kernels call
 
 mod compile; // kernels -> code, in parallel
+mod disassemble; // instructions as text
 mod jit; // code in memory: the crate's unsafe code
 mod perf_map; // names of kernels for profilers
 
 pub use crate::caps::host_caps;
 pub use crate::compile::{CraneliftCompiler, cranelift, listing};
-pub use crate::options::CraneliftOptions;
+pub use crate::options::{CraneliftOptions, VectorWidth};
 pub use crate::render::{CheckedKernel, CraneliftRenderer};

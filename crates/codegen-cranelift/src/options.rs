@@ -1,10 +1,16 @@
 //! What may be chosen about the code.
 
+use std::fmt;
+
+use vector_asm::Isa;
+
+use crate::caps;
+
 /// Choices about the generated code; part of the cache key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CraneliftOptions {
-    /// Whether vector loops use 128-bit vector instructions. Without them every lane is computed by itself, to the same bits.
-    pub vectors: bool,
+    /// The widest vectors. The bits of results do not depend on it.
+    pub vector: VectorWidth,
     /// Whether Cranelift's optimiser runs. The code handed to it has common operations shared and invariants hoisted, so it
     /// seldom helps, takes as long as the rest of the compilation, and it ruins vector code by reordering it.
     pub optimise: bool,
@@ -15,13 +21,72 @@ pub struct CraneliftOptions {
 }
 
 impl Default for CraneliftOptions {
-    /// Vectors, no optimiser, frame pointers dropped; the verifier runs in builds with debug assertions.
+    /// The best vectors, no optimiser, frame pointers dropped; the verifier runs in builds with debug assertions.
     fn default() -> Self {
         CraneliftOptions {
-            vectors: true,
+            vector: VectorWidth::default(),
             optimise: false,
             verify: cfg!(debug_assertions),
             frame_pointers: false,
         }
+    }
+}
+
+/// The widest vectors that code uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VectorWidth {
+    /// None: every lane is computed by itself.
+    None,
+    /// 128 bits, by Cranelift.
+    Bits128,
+    /// 256 bits, for kernels that are vector programs; the others as with 128.
+    Avx2,
+}
+
+impl VectorWidth {
+    /// Every width, narrowest first.
+    pub const ALL: [VectorWidth; 3] = [VectorWidth::None, VectorWidth::Bits128, VectorWidth::Avx2];
+
+    /// Whether this machine has such vectors.
+    pub fn is_available(self) -> bool {
+        match self {
+            VectorWidth::None => true,
+            VectorWidth::Bits128 => caps::has_vectors(),
+            VectorWidth::Avx2 => Isa::detect() == Some(Isa::Avx2),
+        }
+    }
+
+    /// The instructions of vector programs, where there are any.
+    pub(crate) fn isa(self) -> Option<Isa> {
+        match self {
+            VectorWidth::None | VectorWidth::Bits128 => None,
+            VectorWidth::Avx2 => Some(Isa::Avx2),
+        }
+    }
+
+    /// Bytes of a vector.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            VectorWidth::None | VectorWidth::Bits128 => 16,
+            VectorWidth::Avx2 => 32,
+        }
+    }
+}
+
+impl Default for VectorWidth {
+    /// The widest that the machine has.
+    fn default() -> Self {
+        let usual = [VectorWidth::Avx2, VectorWidth::Bits128];
+        usual.into_iter().find(|width| width.is_available()).unwrap_or(VectorWidth::None)
+    }
+}
+
+impl fmt::Display for VectorWidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            VectorWidth::None => "none",
+            VectorWidth::Bits128 => "128",
+            VectorWidth::Avx2 => "avx2",
+        })
     }
 }

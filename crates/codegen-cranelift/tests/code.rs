@@ -3,7 +3,7 @@
 mod common;
 
 use codegen_core::{Codegen, Payload, ScheduledRoutine};
-use codegen_cranelift::{CraneliftOptions, cranelift, listing};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, listing};
 use common::{ADD, compare, compile, filled, kernel, parse, run_native};
 use lowered_ir::interp;
 
@@ -63,19 +63,19 @@ fn options_are_part_of_the_fingerprint() {
     let of = |options| cranelift(options).expect("this machine is supported").fingerprint();
     let base = CraneliftOptions::default();
     assert_eq!(of(base.clone()), of(base.clone()));
-    assert_ne!(of(base.clone()), of(CraneliftOptions { vectors: false, ..base }));
+    assert_ne!(of(base.clone()), of(CraneliftOptions { vector: VectorWidth::None, ..base }));
 }
 
 #[test]
 fn listings_show_what_was_compiled() {
     let kernel = kernel(parse(ADD));
-    let options = CraneliftOptions::default();
+    let options = CraneliftOptions { vector: VectorWidth::Bits128, ..CraneliftOptions::default() };
     let both = listing(&kernel, &options).expect("a supported kernel");
     assert_eq!(both, listing(&kernel, &options).expect("a supported kernel"), "listings do not change");
     assert!(both.source.contains("fadd") && both.source.contains("f32x4"), "{}", both.source);
     assert!(!both.machine_code.is_empty());
-    let scalar =
-        listing(&kernel, &CraneliftOptions { vectors: false, ..options }).expect("a supported kernel");
+    let scalar = listing(&kernel, &CraneliftOptions { vector: VectorWidth::None, ..options })
+        .expect("a supported kernel");
     assert!(!scalar.source.contains("f32x4"), "{}", scalar.source);
 }
 

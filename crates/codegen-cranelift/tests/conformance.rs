@@ -1,7 +1,7 @@
-//! The conformance kit, on code with and without vectors.
+//! The conformance kit, on code of every width of vectors.
 
 use codegen_core::contract::Pipeline;
-use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, cranelift};
+use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, cranelift};
 use codegen_testkit::conformance;
 
 type Cranelift = Pipeline<CraneliftRenderer, CraneliftCompiler>;
@@ -10,6 +10,11 @@ fn with(options: CraneliftOptions) -> Cranelift {
     cranelift(options).expect("this machine is supported")
 }
 
-conformance!(vectors, || with(CraneliftOptions::default()));
-conformance!(scalars, || with(CraneliftOptions { vectors: false, ..CraneliftOptions::default() }));
-conformance!(optimised, || with(CraneliftOptions { optimise: true, ..CraneliftOptions::default() }));
+fn width(vector: VectorWidth) -> CraneliftOptions {
+    CraneliftOptions { vector, ..CraneliftOptions::default() }
+}
+
+conformance!(widest, || with(CraneliftOptions::default()));
+conformance!(vectors, || with(width(VectorWidth::Bits128)));
+conformance!(scalars, || with(width(VectorWidth::None)));
+conformance!(optimised, || with(CraneliftOptions { optimise: true, ..width(VectorWidth::Bits128) }));

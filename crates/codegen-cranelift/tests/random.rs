@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use codegen_core::legalise::legalise;
 use codegen_core::{CodegenError, Kernel};
-use codegen_cranelift::{CraneliftOptions, cranelift, host_caps};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
 use codegen_testkit::{Outcome, run_generated};
 use common::{compare, compile, kernel, run_native};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
@@ -28,13 +28,13 @@ fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64], options: &Cranelif
     compare(kernel, memory, &expected, &found, &format!("{options:?}"));
 }
 
-fn both_options() -> [CraneliftOptions; 2] {
-    let base = CraneliftOptions::default();
-    [CraneliftOptions { vectors: false, ..base.clone() }, base]
+fn all_widths() -> impl Iterator<Item = CraneliftOptions> {
+    let available = VectorWidth::ALL.into_iter().filter(|width| width.is_available());
+    available.map(|vector| CraneliftOptions { vector, ..CraneliftOptions::default() })
 }
 
 fn legal(routine: &Routine) -> Routine {
-    legalise(routine, &host_caps()).expect("the host stores and computes every type")
+    legalise(routine, &host_caps(VectorWidth::default())).expect("the host stores and computes every type")
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn random_routines() {
         let routine = legal(&routine_from_seed(seed, 200));
         let (memory, bindings) = inputs(&routine, seed);
         let kernel = kernel(routine);
-        for options in both_options() {
+        for options in all_widths() {
             agrees(&kernel, &memory, &bindings, &options);
         }
     }
@@ -93,7 +93,7 @@ fn the_corpus() {
     for case in filetests::run_cases().filter(|case| case.merge.is_none()) {
         let memory = Memory { nodes: case.inputs.clone(), merge: case.merge.clone() };
         let kernel = kernel(legal(&case.routine));
-        for options in both_options() {
+        for options in all_widths() {
             agrees(&kernel, &memory, &case.bindings, &options);
         }
         ran += 1;

@@ -5,7 +5,7 @@ use std::fmt;
 use codegen_core::interpreted::Interpreted;
 use codegen_core::schedule::{ScheduleOptions, schedule};
 use codegen_core::{Artifact, Caps, Codegen};
-use codegen_cranelift::{CraneliftOptions, cranelift};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Numerics, Routine};
 use lowered_ir::lower::{LowerOptions, Lowered, lower};
@@ -182,11 +182,17 @@ fn scheduled(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let codegens = [
-        ("vectors", CraneliftOptions::default()),
-        ("scalars", CraneliftOptions { vectors: false, optimise: true, ..CraneliftOptions::default() }),
+        ("widest", CraneliftOptions::default()),
+        ("vectors", CraneliftOptions { vector: VectorWidth::Bits128, ..CraneliftOptions::default() }),
+        (
+            "scalars",
+            CraneliftOptions { vector: VectorWidth::None, optimise: true, ..CraneliftOptions::default() },
+        ),
     ];
     let mut first: Option<Memory> = None;
-    for (at, (name, caps, options)) in schedules(&codegen_cranelift::host_caps()).into_iter().enumerate() {
+    for (at, (name, caps, options)) in
+        schedules(&codegen_cranelift::host_caps(VectorWidth::default())).into_iter().enumerate()
+    {
         let stage = format!("schedule {settings}/{name}");
         let schedule =
             schedule(optimized, &caps, &options).map_err(|e| Failure::at(&stage, e).of(optimized))?;

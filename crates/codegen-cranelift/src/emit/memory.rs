@@ -303,6 +303,6 @@ impl Emitter<'_> {
 const CLEARED_AT_ONCE: usize = 128;
 
 /// The position of an element in its array, in elements; row-major.
-pub(super) fn flatten(dims: &[usize], index: &Indices) -> Affine {
+pub(crate) fn flatten(dims: &[usize], index: &Indices) -> Affine {
     index.iter().zip(dims).fold(Affine::constant(0), |flat, (i, &dim)| flat.times(dim as i64).plus(i))
 }

@@ -10,10 +10,10 @@ mod dynamic;
 mod expr;
 mod locals;
 mod log;
-mod memory;
+pub(crate) mod memory;
 mod ops;
 mod repr;
-mod scan;
+pub(crate) mod scan;
 mod ssa;
 mod stmt;
 

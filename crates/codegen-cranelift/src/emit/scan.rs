@@ -35,7 +35,7 @@ pub(super) fn read_only(routine: &Routine) -> Vec<bool> {
 }
 
 /// The locals that the block assigns, declared inside or not.
-pub(super) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
+pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     let mut assigned = BTreeSet::new();
     walk::each_stmt(body, &mut |stmt| {
         if let Stmt::SetLocal { local, .. } = stmt {
@@ -47,7 +47,7 @@ pub(super) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
 
 /// Whether the first of these statements that mentions the local stores into each of its elements and reads none: a nest
 /// whose loops are its dimensions.
-pub(super) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
+pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let mentions = |stmt: &&Stmt| {
         let mut found = false;
         each_local_access(std::slice::from_ref(stmt), &mut |used, _| found |= used == local);
@@ -74,7 +74,7 @@ pub(super) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) ->
 }
 
 /// About how many instructions the block becomes.
-pub(super) fn size(body: &[Stmt]) -> usize {
+pub(crate) fn size(body: &[Stmt]) -> usize {
     body.iter().fold(0, |sum, stmt| {
         let one = match stmt {
             Stmt::Set { .. } | Stmt::SetLocal { .. } | Stmt::SetDynamic { .. } | Stmt::Log { .. } => {
@@ -111,7 +111,7 @@ pub(super) fn lines_logged(body: &[Stmt]) -> HashMap<*const Stmt, usize> {
 }
 
 /// Whether the block has loops that stay loops in the code.
-pub(super) fn has_loops(body: &[Stmt]) -> bool {
+pub(crate) fn has_loops(body: &[Stmt]) -> bool {
     let mut found = false;
     walk::each_stmt(body, &mut |stmt| {
         found |= match stmt {
@@ -131,7 +131,7 @@ pub(super) fn has_loops(body: &[Stmt]) -> bool {
 /// Whether the elements of some local are picked by the variable, so that the loop can only be replicated.
 ///
 /// Locals in memory count too; they are declared by whoever knows, and replicating is always right.
-pub(super) fn picks_locals(var: LoopId, body: &[Stmt]) -> bool {
+pub(crate) fn picks_locals(var: LoopId, body: &[Stmt]) -> bool {
     let mut picks = false;
     each_local_access(body, &mut |_, index| picks |= index.iter().any(|i| i.mentions(var)));
     picks
@@ -201,7 +201,7 @@ fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
     uniform
 }
 
-fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indices)) {
+pub(crate) fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indices)) {
     walk::each_stmt(body, &mut |stmt| {
         if let Stmt::SetLocal { local, index, .. } = stmt {
             f(*local, index);

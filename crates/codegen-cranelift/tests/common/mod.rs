@@ -6,7 +6,7 @@ use codegen_core::host::HostPtr;
 use codegen_core::{
     Access, Artifact, Caps, CodegenError, Compiler, Cost, Kernel, KernelAbi, Launch, Param, Payload, Renderer,
 };
-use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, host_caps};
+use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
 use tnode::{DType, Scalar};
@@ -69,16 +69,16 @@ fn merged(ir: &Routine) -> Vec<usize> {
 /// Every choice of options that leads to different code.
 pub(crate) fn all_options() -> Vec<CraneliftOptions> {
     let base = CraneliftOptions { verify: true, ..CraneliftOptions::default() };
-    vec![
-        base.clone(),
-        CraneliftOptions { vectors: false, ..base.clone() },
-        CraneliftOptions { optimise: true, frame_pointers: true, ..base },
-    ]
+    let available = VectorWidth::ALL.into_iter().filter(|width| width.is_available());
+    let mut all: Vec<_> = available.map(|vector| CraneliftOptions { vector, ..base.clone() }).collect();
+    let vector = VectorWidth::default().min(VectorWidth::Bits128);
+    all.push(CraneliftOptions { vector, optimise: true, frame_pointers: true, ..base });
+    all
 }
 
 /// Compiles one kernel.
 pub(crate) fn compile(kernel: &Kernel, options: &CraneliftOptions) -> Result<Artifact, CodegenError> {
-    let caps: Caps = host_caps();
+    let caps: Caps = host_caps(options.vector);
     let source = CraneliftRenderer.render(&caps, kernel)?;
     CraneliftCompiler.compile(&caps, vec![source], options)
 }

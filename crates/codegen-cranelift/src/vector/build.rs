@@ -1,0 +1,280 @@
+//! Writes a program: every operation at the outermost place where it may stand, and each only once.
+//!
+//! A block of the program is a *scope*, numbered by its depth, the *level*. A pure operation belongs to the level of its innermost
+//! operand, so what a loop does not change is computed before it, and an equal operation there is found again. A load belongs
+//! no further out than the innermost open loop that stores into its array. What registers hold of memory is known until a store may
+//! have changed it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use lowered_ir::ir::{LocalId, NodeRef};
+use vector_asm::{Counter, Element, Index, Op, Place, Program, Range, Stmt, Type, Value, Variable};
+
+use super::repr;
+
+/// What is stored into as one: arrays do not overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Array {
+    Node(NodeRef),
+    Local(LocalId),
+}
+
+/// The program as far as it is written.
+pub(super) struct Builder {
+    values: Vec<Type>,
+    /// Where each value is defined.
+    levels: Vec<usize>,
+    variables: Vec<Type>,
+    /// Variables that nobody uses any more.
+    free: Vec<Variable>,
+    /// The level of each loop's body.
+    counters: Vec<usize>,
+    scopes: Vec<Scope>,
+    /// What registers hold of memory.
+    known: HashMap<Array, HashMap<Key, Value>>,
+    /// The bits of values that are constants.
+    constants: HashMap<Value, u64>,
+    /// Machine operations, roughly.
+    size: usize,
+}
+
+type Key = (Type, Op);
+
+/// An open block.
+#[derive(Default)]
+struct Scope {
+    counter: Option<(Counter, Range)>,
+    stmts: Vec<Stmt>,
+    /// Pure operations of this level.
+    known: HashMap<Key, Value>,
+    /// What is stored into in the block or in those inside.
+    writes: BTreeSet<Array>,
+}
+
+impl Builder {
+    /// A program without statements; its own block stores into `writes`.
+    pub(super) fn new(writes: BTreeSet<Array>) -> Self {
+        Builder {
+            values: Vec::new(),
+            levels: Vec::new(),
+            variables: Vec::new(),
+            free: Vec::new(),
+            counters: Vec::new(),
+            scopes: vec![Scope { writes, ..Scope::default() }],
+            known: HashMap::new(),
+            constants: HashMap::new(),
+            size: 0,
+        }
+    }
+
+    /// The finished program.
+    pub(super) fn finish(mut self) -> Program {
+        while self.scopes.len() > 1 {
+            self.close();
+        }
+        let body = self.scopes.pop().map(|scope| scope.stmts).unwrap_or_default();
+        Program { values: self.values, variables: self.variables, counters: self.counters.len() as u32, body }
+    }
+
+    /// Machine operations so far, roughly.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The type of a value.
+    pub(super) fn type_of(&self, value: Value) -> Type {
+        self.values[value.0 as usize]
+    }
+
+    /// The bits of a constant.
+    pub(super) fn as_constant(&self, value: Value) -> Option<u64> {
+        self.constants.get(&value).copied()
+    }
+
+    /// Whether a value may be used where `level` blocks are open.
+    pub(super) fn is_visible_at(&self, value: Value, level: usize) -> bool {
+        self.levels[value.0 as usize] <= level
+    }
+
+    /// The level of the innermost block.
+    pub(super) fn level(&self) -> usize {
+        self.scopes.len() - 1
+    }
+
+    /// Opens a loop whose body stores into `writes`.
+    pub(super) fn open(&mut self, range: Range, writes: BTreeSet<Array>) -> Counter {
+        for array in &writes {
+            self.known.remove(array);
+        }
+        let counter = Counter(self.counters.len() as u32);
+        self.counters.push(self.scopes.len());
+        self.scopes.push(Scope { counter: Some((counter, range)), writes, ..Scope::default() });
+        counter
+    }
+
+    /// Closes the innermost loop.
+    pub(super) fn close(&mut self) {
+        let Some(scope) = self.scopes.pop() else { return };
+        let level = self.scopes.len() - 1;
+        let levels = &self.levels;
+        for known in self.known.values_mut() {
+            known.retain(|_, value| levels[value.0 as usize] <= level);
+        }
+        if let (Some((counter, range)), false) = (scope.counter, scope.stmts.is_empty()) {
+            self.scopes[level].stmts.push(Stmt::Loop { counter, range, body: scope.stmts });
+        }
+    }
+
+    /// The same bits in every lane.
+    pub(super) fn constant(&mut self, element: Element, lanes: u32, bits: u64) -> Value {
+        let bits = if repr::lane_bytes(element) == 4 { bits & u64::from(u32::MAX) } else { bits };
+        let value = self.pure(Type { element, lanes }, Op::Constant(bits));
+        self.constants.insert(value, bits);
+        value
+    }
+
+    /// An operation that depends on its operands alone.
+    pub(super) fn pure(&mut self, ty: Type, op: Op) -> Value {
+        let level = self.level_of(&op);
+        let key = (ty, op);
+        if let Some(&value) = self.scopes[level].known.get(&key) {
+            return value;
+        }
+        let value = self.define(level, key.0, key.1.clone());
+        self.scopes[level].known.insert(key, value);
+        value
+    }
+
+    /// An operation that reads an array as well.
+    pub(super) fn load(&mut self, array: Array, ty: Type, op: Op) -> Value {
+        let key = (ty, op);
+        if let Some(&value) = self.known.get(&array).and_then(|known| known.get(&key)) {
+            return value;
+        }
+        let level = self.level_of(&key.1).max(self.write_level(array));
+        let value = self.define(level, key.0, key.1.clone());
+        self.known.entry(array).or_default().insert(key, value);
+        value
+    }
+
+    /// Stores into an array. `loaded` is what a load of type `ty` finds there afterwards.
+    pub(super) fn store(&mut self, array: Array, place: Place, value: Value, streaming: bool) {
+        let ty = self.type_of(value);
+        let span = span(&place, ty);
+        let known = self.known.entry(array).or_default();
+        known.retain(|(ty, op), _| match op {
+            Op::Load(other) if other.terms == place.terms => is_apart(span, self::span(other, *ty)),
+            _ => false,
+        });
+        known.insert((ty, Op::Load(place.clone())), value);
+        self.size += registers(ty);
+        self.push(Stmt::Store { place, value, streaming });
+    }
+
+    /// What an array holds is no longer known.
+    pub(super) fn forget(&mut self, array: Array) {
+        self.known.remove(&array);
+    }
+
+    /// Reads lanes of the variable that holds (a part of) a local.
+    pub(super) fn get(&mut self, local: LocalId, variable: Variable, start: u32, lanes: u32) -> Value {
+        let level = self.write_level(Array::Local(local));
+        let ty = Type { lanes, ..self.variables[variable.0 as usize] };
+        self.define(level, ty, Op::Get { variable, start })
+    }
+
+    /// Stores into lanes of a variable.
+    pub(super) fn set(&mut self, variable: Variable, start: u32, value: Value) {
+        self.push(Stmt::Set { variable, start, value });
+    }
+
+    /// A variable that nobody else uses.
+    pub(super) fn variable(&mut self, ty: Type) -> Variable {
+        let reused = self.free.iter().position(|v| self.variables[v.0 as usize] == ty);
+        match reused {
+            Some(at) => self.free.swap_remove(at),
+            None => {
+                self.variables.push(ty);
+                Variable(self.variables.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// Gives a variable back.
+    pub(super) fn release(&mut self, variable: Variable) {
+        self.free.push(variable);
+    }
+
+    fn push(&mut self, stmt: Stmt) {
+        let level = self.level();
+        self.scopes[level].stmts.push(stmt);
+    }
+
+    fn define(&mut self, level: usize, ty: Type, op: Op) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push(ty);
+        self.levels.push(level);
+        self.size += registers(ty);
+        self.scopes[level].stmts.push(Stmt::Let { value, op });
+        value
+    }
+
+    /// The outermost level at which everything that the operation mentions is defined.
+    fn level_of(&self, op: &Op) -> usize {
+        let mut level = 0;
+        each_operand(op, &mut |value| level = level.max(self.levels[value.0 as usize]));
+        for (index, _) in terms(op) {
+            if let Index::Counter(counter) = index {
+                level = level.max(self.counters[counter.0 as usize]);
+            }
+        }
+        level
+    }
+
+    /// The innermost level that stores into an array.
+    fn write_level(&self, array: Array) -> usize {
+        self.scopes.iter().rposition(|scope| scope.writes.contains(&array)).unwrap_or(0)
+    }
+}
+
+/// Machine registers that a value fills.
+fn registers(ty: Type) -> usize {
+    (ty.lanes * repr::lane_bytes(ty.element)).div_ceil(32) as usize
+}
+
+/// The bytes around a place's offset that its elements lie in.
+fn span(place: &Place, ty: Type) -> (i64, i64) {
+    let last = place.step.saturating_mul(i64::from(ty.lanes) - 1);
+    (
+        place.offset.saturating_add(last.min(0)),
+        place.offset.saturating_add(last.max(0)).saturating_add(i64::from(repr::lane_bytes(ty.element))),
+    )
+}
+
+fn is_apart((start, end): (i64, i64), (other_start, other_end): (i64, i64)) -> bool {
+    end <= other_start || other_end <= start
+}
+
+fn terms(op: &Op) -> &[(Index, i64)] {
+    match op {
+        Op::Load(place) | Op::LoadIf { place, .. } => &place.terms,
+        Op::Index { terms, .. } => terms,
+        _ => &[],
+    }
+}
+
+fn each_operand(op: &Op, f: &mut impl FnMut(Value)) {
+    match *op {
+        Op::Constant(_) | Op::Load(_) | Op::Get { .. } | Op::Index { .. } => {}
+        Op::Slice { of: a, .. } | Op::Unary(_, a) | Op::Convert(a) | Op::Bitcast(a) => f(a),
+        Op::LoadIf { condition: a, otherwise: b, .. } | Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
+            f(a);
+            f(b);
+        }
+        Op::Fma(a, b, c) | Op::Select(a, b, c) => {
+            f(a);
+            f(b);
+            f(c);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Conversions between element types, as [`tnode::Scalar::convert`] defines them.
+
+use tnode::{DType, Scalar};
+use vector_asm::{Binary, Comparison, Element, Op, Type, Value};
+
+use super::Translator;
+use super::repr;
+
+impl Translator<'_> {
+    /// The number in another type.
+    pub(super) fn convert(&mut self, from: DType, to: DType, x: Value) -> Value {
+        match (from, to) {
+            _ if from == to => x,
+            (_, DType::Bool) => {
+                let zero = self.number(from, 0.0);
+                self.compare(Comparison::NotEqual, x, zero)
+            }
+            (DType::Bool, _) => self.truth_value(to, x),
+            _ if from.is_float() && repr::is_narrow(to) => {
+                let wide = self.converted(x, Element::I32);
+                self.clamp(to, wide)
+            }
+            _ if from.is_float() || to.is_float() => {
+                let element = repr::element(to).expect("random bits were refused before");
+                self.converted(x, element)
+            }
+            _ => self.between_integers(from, to, x),
+        }
+    }
+
+    /// The bits as another type of the same size.
+    pub(super) fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Value {
+        if from == DType::Bool && to != DType::Bool {
+            let byte = self.convert(from, DType::U8, x);
+            return self.bitcast(DType::U8, to, byte);
+        }
+        if repr::is_narrow(from) && repr::is_narrow(to) {
+            return self.convert(from, to, x);
+        }
+        let element = repr::element(to).expect("random bits were refused before");
+        let x = self.recast(x, element);
+        // The bits of an 8-bit float are zero-extended, those of `i8` are not.
+        let extended = |dtype: DType| dtype == DType::I8;
+        if extended(from) == extended(to) {
+            x
+        } else {
+            self.in_range(if from == DType::I8 { DType::U8 } else { to }, x)
+        }
+    }
+
+    /// Between integers: widened by the sign, or the low bits.
+    fn between_integers(&mut self, from: DType, to: DType, x: Value) -> Value {
+        let element = repr::element(to).expect("random bits were refused before");
+        let (has, wants) = (self.build.type_of(x).element, repr::lane_bytes(element));
+        let sized = match (repr::lane_bytes(has), wants) {
+            (4, 8) => self.converted(x, Element::I64),
+            (8, 4) => {
+                let bits = self.recast(x, Element::I64);
+                self.converted(bits, Element::I32)
+            }
+            _ => x,
+        };
+        let fits = match to {
+            DType::U16 => from == DType::U8,
+            _ => false,
+        };
+        let x = self.recast(sized, element);
+        if fits { x } else { self.in_range(to, x) }
+    }
+
+    fn converted(&mut self, x: Value, element: Element) -> Value {
+        let ty = self.build.type_of(x);
+        if ty.element == element { x } else { self.build.pure(Type { element, ..ty }, Op::Convert(x)) }
+    }
+
+    /// The bits in lanes of another element of the same size.
+    fn recast(&mut self, x: Value, element: Element) -> Value {
+        let ty = self.build.type_of(x);
+        match self.build.as_constant(x) {
+            _ if ty.element == element => x,
+            Some(bits) => self.build.constant(element, ty.lanes, bits),
+            None => self.build.pure(Type { element, ..ty }, Op::Bitcast(x)),
+        }
+    }
+
+    /// Clamps 32-bit numbers to the range of a narrower type.
+    fn clamp(&mut self, to: DType, x: Value) -> Value {
+        let [least, greatest] = [f64::NEG_INFINITY, f64::INFINITY]
+            .map(|end| repr::bits(Scalar::from_f64(to, end)))
+            .map(|bits| self.build.constant(Element::I32, 1, bits));
+        let above = self.op2(Binary::Maximum, x, least);
+        self.op2(Binary::Minimum, above, greatest)
+    }
+}

@@ -1,0 +1,305 @@
+//! Declared locals in registers: values while control flow is straight, variables where loops carry them.
+//!
+//! A local is cut into *rows*: its last dimension if a vector loop walks along it, else one element each. What a row holds is known as
+//! *pieces*, values of neighbouring lanes; the lanes without a piece are in the row's variable. Before a loop that stores into the
+//! local, and at the end of its body, what the variable lacks is stored into it.
+
+use lowered_ir::ir::{Affine, Indices, LocalId, LoopKind, Stmt, walk};
+use std::collections::BTreeSet;
+use tnode::{DType, Dims};
+use vector_asm::{Element, Op, Type, Value, Variable};
+
+use super::Translator;
+use super::build::Builder;
+use super::reason::Reason;
+use super::repr;
+use crate::emit::memory::flatten;
+use crate::emit::scan;
+
+/// Where the elements of a local in scope are.
+pub(super) enum Home {
+    /// In rows of so many lanes.
+    Rows(u32, Vec<Row>),
+    /// In values of the current vector loop, each with the element of every lane.
+    Private(Vec<Value>),
+    /// In scratch memory, from this offset on.
+    Scratch(i64),
+}
+
+/// What a part of a local holds.
+pub(super) struct Row {
+    ty: Type,
+    variable: Option<Variable>,
+    /// Neighbouring lanes each, none twice.
+    pieces: Vec<Piece>,
+}
+
+struct Piece {
+    start: u32,
+    value: Value,
+    lanes: u32,
+    /// Whether the variable does not have it.
+    is_new: bool,
+}
+
+/// Locals with a vector loop that walks along their last dimension.
+pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, Reason> {
+    let mut found = BTreeSet::new();
+    let mut refused = None;
+    walk::each_stmt(body, &mut |stmt| {
+        let Stmt::For { var, kind: LoopKind::Vector, body, .. } = stmt else { return };
+        scan::each_local_access(body, &mut |local, index| {
+            let Some((last, outer)) = index.split_last() else { return };
+            if last.coefficient(*var) == 1 {
+                found.insert(local);
+            }
+            let is_row = matches!(last.coefficient(*var), 0 | 1) && !outer.iter().any(|i| i.mentions(*var));
+            if !is_row {
+                refused.get_or_insert(local);
+            }
+        });
+    });
+    // Locals in memory may have any layout, but then a register is not walked like that.
+    let registers = registers(body);
+    match refused.filter(|local| registers.contains(local)) {
+        Some(local) => Err(Reason::Lanes(local)),
+        None => Ok(found),
+    }
+}
+
+fn registers(body: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut registers = BTreeSet::new();
+    walk::each_stmt(body, &mut |stmt| {
+        if let Stmt::Declare { local, space: lowered_ir::ir::Space::Register, .. } = stmt {
+            registers.insert(*local);
+        }
+    });
+    registers
+}
+
+impl Row {
+    fn zeros(ty: Type, build: &mut Builder) -> Row {
+        let value = build.constant(ty.element, ty.lanes, 0);
+        Row { ty, variable: None, pieces: vec![Piece { start: 0, value, lanes: ty.lanes, is_new: true }] }
+    }
+
+    /// The value of some lanes.
+    fn read(&mut self, local: LocalId, start: u32, lanes: u32, build: &mut Builder) -> Value {
+        if let Some(piece) = self.pieces.iter().find(|p| p.holds(start, lanes)) {
+            return piece.part(start, lanes, build);
+        }
+        self.flush(start, lanes, build);
+        self.pieces.retain(|p| !p.meets(start, lanes));
+        let variable = self.variable(build);
+        let value = build.get(local, variable, start, lanes);
+        self.pieces.push(Piece { start, value, lanes, is_new: false });
+        value
+    }
+
+    /// Replaces some lanes.
+    fn write(&mut self, start: u32, value: Value, build: &mut Builder) {
+        let lanes = build.type_of(value).lanes;
+        let straddles = |p: &Piece| p.meets(start, lanes) && !(start <= p.start && p.end() <= start + lanes);
+        if let Some(old) = self.pieces.iter().find(|p| straddles(p)).map(|p| (p.start, p.lanes)) {
+            self.flush(old.0, old.1, build);
+        }
+        self.pieces.retain(|p| !p.meets(start, lanes));
+        self.pieces.push(Piece { start, value, lanes, is_new: true });
+    }
+
+    /// Stores what is new of some lanes into the variable.
+    fn flush(&mut self, start: u32, lanes: u32, build: &mut Builder) {
+        if !self.pieces.iter().any(|p| p.is_new && p.meets(start, lanes)) {
+            return;
+        }
+        let variable = self.variable(build);
+        for piece in self.pieces.iter_mut().filter(|p| p.is_new && p.meets(start, lanes)) {
+            build.set(variable, piece.start, piece.value);
+            piece.is_new = false;
+        }
+    }
+
+    fn flush_all(&mut self, build: &mut Builder) {
+        self.flush(0, self.ty.lanes, build);
+    }
+
+    fn variable(&mut self, build: &mut Builder) -> Variable {
+        *self.variable.get_or_insert_with(|| build.variable(self.ty))
+    }
+
+    /// Whether one value is all of it.
+    fn is_one_value(&self) -> bool {
+        matches!(self.pieces.as_slice(), [piece] if piece.lanes == self.ty.lanes)
+    }
+}
+
+impl Piece {
+    fn end(&self) -> u32 {
+        self.start + self.lanes
+    }
+
+    fn holds(&self, start: u32, lanes: u32) -> bool {
+        self.start <= start && start + lanes <= self.end()
+    }
+
+    fn meets(&self, start: u32, lanes: u32) -> bool {
+        self.start < start + lanes && start < self.end()
+    }
+
+    fn part(&self, start: u32, lanes: u32, build: &mut Builder) -> Value {
+        let element = build.type_of(self.value).element;
+        if lanes == self.lanes {
+            return self.value;
+        }
+        match build.as_constant(self.value) {
+            Some(bits) => build.constant(element, lanes, bits),
+            None => {
+                let start = start - self.start;
+                build.pure(Type { element, lanes }, Op::Slice { of: self.value, start })
+            }
+        }
+    }
+}
+
+impl Translator<'_> {
+    /// Declares a local of zeros in registers.
+    pub(super) fn declare_register(
+        &mut self,
+        local: LocalId,
+        dtype: DType,
+        dims: &Dims,
+    ) -> Result<(), Reason> {
+        let element = repr::element(dtype).ok_or(Reason::RandomBits)?;
+        let elements: usize = dims.iter().product();
+        let home = if self.lane.is_some() {
+            Home::Private(vec![self.build.constant(element, 1, 0); elements])
+        } else {
+            let lanes = match dims.last() {
+                Some(&last) if self.walked.contains(&local) => last as u32,
+                _ => 1,
+            };
+            let rows = elements.checked_div(lanes as usize).unwrap_or(0);
+            if rows > MAX_ROWS {
+                return Err(Reason::TooLarge);
+            }
+            let row = |_| Row::zeros(Type { element, lanes }, &mut self.build);
+            Home::Rows(lanes, (0..rows).map(row).collect())
+        };
+        self.homes.insert(local, home);
+        Ok(())
+    }
+
+    /// Ends the life of a local.
+    pub(super) fn forget_local(&mut self, local: LocalId) {
+        if let Some(Home::Rows(_, rows)) = self.homes.remove(&local) {
+            rows.into_iter().filter_map(|row| row.variable).for_each(|v| self.build.release(v));
+        }
+    }
+
+    /// An element of a local in registers: of every lane of the current vector loop, if they differ.
+    pub(super) fn get_register(&mut self, local: LocalId, index: &Indices) -> Result<Value, Reason> {
+        let (at, walks) = self.position(local, index)?;
+        let lanes = self.lane.filter(|_| walks).map_or(1, |(_, lanes)| lanes);
+        match self.homes.get_mut(&local) {
+            Some(Home::Private(values)) => Ok(values[at as usize]),
+            Some(Home::Rows(row_lanes, rows)) => {
+                let (row, start) = ((at / *row_lanes) as usize, at % *row_lanes);
+                Ok(rows[row].read(local, start, lanes, &mut self.build))
+            }
+            _ => unreachable!("{DECLARED}"),
+        }
+    }
+
+    /// Replaces an element of a local in registers.
+    pub(super) fn set_register(
+        &mut self,
+        local: LocalId,
+        index: &Indices,
+        value: Value,
+    ) -> Result<(), Reason> {
+        let (at, walks) = self.position(local, index)?;
+        if let Some(Home::Private(values)) = self.homes.get_mut(&local) {
+            values[at as usize] = value;
+            return Ok(());
+        }
+        let lanes = match self.lane {
+            Some((_, lanes)) if walks => lanes,
+            Some((_, lanes)) if lanes > 1 => return Err(Reason::SharedStore),
+            _ => 1,
+        };
+        let is_truth = self.locals[&local].dtype == DType::Bool;
+        // Masks in variables have 32 bits.
+        let value = if is_truth { self.mask_as(value, Element::I32) } else { value };
+        let value = self.broadcast(value, lanes);
+        if let Some(Home::Rows(row_lanes, rows)) = self.homes.get_mut(&local) {
+            let (row, start) = ((at / *row_lanes) as usize, at % *row_lanes);
+            rows[row].write(start, value, &mut self.build);
+        }
+        Ok(())
+    }
+
+    /// The flat index of an element in the first lane, and whether the lanes have neighbours of it.
+    fn position(&self, local: LocalId, index: &Indices) -> Result<(u32, bool), Reason> {
+        let flat = flatten(&self.locals[&local].dims, index);
+        let walks = self.lane.is_some_and(|(var, _)| flat.mentions(var));
+        if walks && matches!(self.homes.get(&local), Some(Home::Private(_))) {
+            return Err(Reason::Lanes(local));
+        }
+        Ok((self.constant_index(&flat), walks))
+    }
+
+    fn constant_index(&self, flat: &Affine) -> u32 {
+        let index = self.resolve(flat);
+        debug_assert!(
+            index.terms.is_empty(),
+            "the verifier checks that register indices are known when unrolled"
+        );
+        index.offset as u32
+    }
+
+    /// Before a loop: what it stores into is in variables, and nothing is known of it.
+    pub(super) fn enter_loop(&mut self, body: &[Stmt]) {
+        let assigned = scan::assigned(body);
+        let mut mentioned = BTreeSet::new();
+        scan::each_local_access(body, &mut |local, _| {
+            mentioned.insert(local);
+        });
+        for local in mentioned {
+            let Some(Home::Rows(_, rows)) = self.homes.get_mut(&local) else { continue };
+            let is_assigned = assigned.contains(&local);
+            for row in rows.iter_mut().filter(|row| is_assigned || !row.is_one_value()) {
+                row.flush_all(&mut self.build);
+            }
+            if is_assigned {
+                rows.iter_mut().for_each(|row| row.pieces.clear());
+            }
+        }
+    }
+
+    /// At the end of a loop's body, before it is closed.
+    pub(super) fn leave_loop(&mut self, body: &[Stmt]) {
+        for local in scan::assigned(body) {
+            let Some(Home::Rows(_, rows)) = self.homes.get_mut(&local) else { continue };
+            for row in rows {
+                row.flush_all(&mut self.build);
+                row.pieces.clear();
+            }
+        }
+    }
+
+    /// After a loop is closed: values that were defined inside are gone.
+    pub(super) fn drop_hidden(&mut self) {
+        let level = self.build.level();
+        for home in self.homes.values_mut() {
+            let Home::Rows(_, rows) = home else { continue };
+            for row in rows {
+                row.pieces.retain(|p| self.build.is_visible_at(p.value, level));
+            }
+        }
+    }
+}
+
+/// More registers than any machine has.
+const MAX_ROWS: usize = 1 << 10;
+
+const DECLARED: &str = "the verifier checks that locals are declared before use";

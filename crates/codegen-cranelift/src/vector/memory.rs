@@ -1,0 +1,330 @@
+//! Elements of nodes and of locals in scratch memory: places, loads, stores, guards and zeros.
+
+use codegen_core::{Access, Kernel, Param};
+use lowered_ir::ir::{Affine, Guard, Indices, LocalId, NodeRef, Space, Stmt, Var, walk};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use tnode::DType;
+use vector_asm::{Binary, Comparison, Element, Index, Memory, Op, Place, Range, Type, Value};
+
+use super::Translator;
+use super::build::Array;
+use super::locals::Home;
+use super::reason::Reason;
+use super::repr;
+use crate::emit::memory::flatten;
+
+/// An index in terms of the program's loops.
+pub(super) struct Resolved {
+    pub(super) offset: i64,
+    pub(super) terms: Vec<(Index, i64)>,
+    /// From one lane of the current vector loop to the next.
+    pub(super) step: i64,
+}
+
+/// Elements in memory, one or one per lane of the current vector loop.
+struct Elements {
+    array: Array,
+    dtype: DType,
+    ty: Type,
+    place: Place,
+}
+
+/// Bytes that one round of zeroing stores.
+const ZEROED_PER_ROUND: i64 = 128;
+
+/// Where each local that is not in registers lies in scratch memory (docs/abi.md), and how long that is.
+pub(super) fn scratch_layout(body: &[Stmt], alignment: usize) -> (BTreeMap<LocalId, i64>, usize) {
+    let (mut offsets, mut bytes) = (BTreeMap::new(), 0usize);
+    walk::each_stmt(body, &mut |stmt| {
+        let Stmt::Declare { local, dtype, dims, space } = stmt else { return };
+        if *space != Space::Register {
+            offsets.insert(*local, bytes as i64);
+            let size = dims.iter().product::<usize>() * dtype.size_bytes();
+            bytes += size.next_multiple_of(alignment.max(1));
+        }
+    });
+    (offsets, bytes)
+}
+
+/// For each node, whether its stores may go past the caches: it is only written, and larger than what the last cache would keep.
+pub(super) fn streamed(kernel: &Kernel, cache_bytes: usize) -> Vec<bool> {
+    let mut streamed: Vec<bool> = kernel
+        .abi
+        .params
+        .iter()
+        .map(
+            |param| matches!(param, Param::Node { access: Access::Write, bytes } if *bytes > cache_bytes / 2),
+        )
+        .take(kernel.ir.nodes.len())
+        .collect();
+    walk::each_value(&kernel.ir.body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            use lowered_ir::ir::Expr::{Get, GetDynamic, GetGuarded};
+            if let Get { node, .. } | GetGuarded { node, .. } | GetDynamic { node, .. } = e {
+                streamed[node.index()] = false;
+            }
+        });
+    });
+    streamed
+}
+
+impl Translator<'_> {
+    /// An index in terms of loops that are open.
+    pub(super) fn resolve(&self, index: &Affine) -> Resolved {
+        let mut offset = index.offset();
+        let mut terms: Vec<(Index, i64)> = Vec::new();
+        let mut add = |index: Index, factor: i64| match terms.iter_mut().find(|(i, _)| *i == index) {
+            Some(term) => term.1 = term.1.wrapping_add(factor),
+            None => terms.push((index, factor)),
+        };
+        let mut step = 0i64;
+        for &(var, factor) in index.terms() {
+            match var {
+                Var::Symbol(symbol) => add(Index::Binding(symbol.0), factor),
+                Var::Loop(id) => {
+                    let at = self.vars[&id];
+                    offset = offset.wrapping_add(at.offset.wrapping_mul(factor));
+                    if let Some((counter, scale)) = at.counter {
+                        add(Index::Counter(counter), factor.wrapping_mul(scale));
+                    }
+                    if self.lane.is_some_and(|(lane, _)| lane == id) {
+                        step = factor;
+                    }
+                }
+            }
+        }
+        terms.retain(|(_, factor)| *factor != 0);
+        terms.sort_unstable();
+        Resolved { offset, terms, step }
+    }
+
+    fn elements(&self, array: Array, dtype: DType, flat: &Affine, start: i64) -> Result<Elements, Reason> {
+        let element = repr::element(dtype).ok_or(Reason::RandomBits)?;
+        let size = dtype.size_bytes() as i64;
+        let Resolved { offset, terms, step } = self.resolve(&flat.times(size));
+        let lanes = self.lane.filter(|_| step != 0).map_or(1, |(_, lanes)| lanes);
+        let place = Place {
+            base: match array {
+                Array::Node(node) => Some(node.0),
+                Array::Local(_) => None,
+            },
+            offset: offset.wrapping_add(start),
+            terms,
+            // What a single lane's neighbour would be does not matter.
+            step: if lanes == 1 { size } else { step },
+            memory: repr::memory(dtype),
+        };
+        Ok(Elements { array, dtype, ty: Type { element, lanes }, place })
+    }
+
+    fn node_elements(&self, node: NodeRef, index: &Indices) -> Result<Elements, Reason> {
+        let decl = self.routine.node(node);
+        self.elements(Array::Node(node), decl.dtype, &flatten(&decl.dims, index), 0)
+    }
+
+    /// Reads elements of a node.
+    pub(super) fn get_node(&mut self, node: NodeRef, index: &Indices) -> Result<Value, Reason> {
+        let at = self.node_elements(node, index)?;
+        Ok(self.load(at))
+    }
+
+    fn load(&mut self, at: Elements) -> Value {
+        let value = self.build.load(at.array, at.ty, Op::Load(at.place));
+        self.loaded(at.dtype, value)
+    }
+
+    /// A truth value is a mask once it is in registers.
+    fn loaded(&mut self, dtype: DType, value: Value) -> Value {
+        if dtype != DType::Bool {
+            return value;
+        }
+        if let Some(&mask) = self.stored_masks.get(&value) {
+            return mask;
+        }
+        let zero = self.build.constant(Element::I32, 1, 0);
+        self.compare(Comparison::NotEqual, value, zero)
+    }
+
+    /// Stores into elements of a node.
+    pub(super) fn set_node(&mut self, node: NodeRef, index: &Indices, value: Value) -> Result<(), Reason> {
+        let at = self.node_elements(node, index)?;
+        let is_contiguous = at.place.step == at.dtype.size_bytes() as i64;
+        let streaming = is_contiguous && self.streamed[node.index()];
+        self.store(at, value, streaming)
+    }
+
+    fn store(&mut self, at: Elements, value: Value, streaming: bool) -> Result<(), Reason> {
+        if self.lane.is_some_and(|(_, lanes)| lanes > at.ty.lanes) {
+            return Err(Reason::SharedStore);
+        }
+        let value = if at.dtype == DType::Bool { self.storable(value) } else { value };
+        let value = self.broadcast(value, at.ty.lanes);
+        self.build.store(at.array, at.place, value, streaming);
+        Ok(())
+    }
+
+    /// A mask as the number 0 or 1.
+    fn storable(&mut self, mask: Value) -> Value {
+        let mask = self.mask_as(mask, Element::I32);
+        let one = self.build.constant(Element::I32, 1, 1);
+        let number = self.op2(Binary::And, mask, one);
+        self.stored_masks.insert(number, mask);
+        number
+    }
+
+    /// The place of elements of a local in scratch memory, if it is there.
+    fn scratch_elements(&self, local: LocalId, index: &Indices) -> Option<Result<Elements, Reason>> {
+        let Some(Home::Scratch(offset)) = self.homes.get(&local) else { return None };
+        let decl = &self.locals[&local];
+        Some(self.elements(Array::Local(local), decl.dtype, &flatten(&decl.dims, index), *offset))
+    }
+
+    /// Reads elements of a local.
+    pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Result<Value, Reason> {
+        match self.scratch_elements(local, index) {
+            Some(at) => Ok(self.load(at?)),
+            None => self.get_register(local, index),
+        }
+    }
+
+    /// Stores into elements of a local.
+    pub(super) fn set_local(&mut self, local: LocalId, index: &Indices, value: Value) -> Result<(), Reason> {
+        match self.scratch_elements(local, index) {
+            Some(at) => self.store(at?, value, false),
+            None => self.set_register(local, index, value),
+        }
+    }
+
+    /// Declares a local in scratch memory, which holds anything unless it needs zeros.
+    pub(super) fn declare_scratch(&mut self, local: LocalId, needs_zeros: bool) -> Result<(), Reason> {
+        let decl = &self.locals[&local];
+        repr::element(decl.dtype).ok_or(Reason::RandomBits)?;
+        let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
+        let offset = self.scratch[&local];
+        self.homes.insert(local, Home::Scratch(offset));
+        self.build.forget(Array::Local(local));
+        if needs_zeros {
+            self.clear(Array::Local(local), offset, bytes as i64);
+        }
+        Ok(())
+    }
+
+    /// Sets a node to zeros.
+    pub(super) fn zero(&mut self, node: NodeRef) {
+        let decl = self.routine.node(node);
+        let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
+        self.build.forget(Array::Node(node));
+        self.clear(Array::Node(node), 0, bytes as i64);
+    }
+
+    fn clear(&mut self, array: Array, start: i64, bytes: i64) {
+        let rounds = bytes / ZEROED_PER_ROUND;
+        if rounds > 1 {
+            let counter = self.build.open(Range::To(rounds as u64), [array].into());
+            let terms = vec![(Index::Counter(counter), ZEROED_PER_ROUND)];
+            self.store_zeros(array, start, terms, ZEROED_PER_ROUND);
+            self.build.close();
+        }
+        let done = if rounds > 1 { rounds * ZEROED_PER_ROUND } else { 0 };
+        self.store_zeros(array, start + done, Vec::new(), bytes - done);
+    }
+
+    /// Zeros in a few stores: as many whole words as there are, then bytes.
+    fn store_zeros(&mut self, array: Array, start: i64, terms: Vec<(Index, i64)>, bytes: i64) {
+        let base = match array {
+            Array::Node(node) => Some(node.0),
+            Array::Local(_) => None,
+        };
+        for (at, size, lanes, memory) in
+            [(0, 4, bytes / 4, Memory::Same), (bytes / 4 * 4, 1, bytes % 4, Memory::U8)]
+        {
+            if lanes > 0 {
+                let zeros = self.build.constant(Element::I32, lanes as u32, 0);
+                let place = Place { base, offset: start + at, terms: terms.clone(), step: size, memory };
+                self.build.store(array, place, zeros, false);
+            }
+        }
+        // Whoever reads it reads another type.
+        self.build.forget(array);
+    }
+
+    /// A guarded read: memory is touched only where the guard holds.
+    pub(super) fn guarded(
+        &mut self,
+        guard: &Guard,
+        node: NodeRef,
+        index: &Indices,
+        otherwise: Value,
+    ) -> Result<Value, Reason> {
+        let decl = self.routine.node(node);
+        let Some(condition) = self.condition(guard)? else { return self.get_node(node, index) };
+        if decl.dims.contains(&0) || self.build.as_constant(condition) == Some(0) {
+            return Ok(otherwise);
+        }
+        let mut at = self.node_elements(node, index)?;
+        let lanes_of = |s: &Self, v| s.build.type_of(v).lanes;
+        let lanes = at.ty.lanes.max(lanes_of(self, condition)).max(lanes_of(self, otherwise));
+        if at.ty.lanes < lanes {
+            (at.ty.lanes, at.place.step) = (lanes, 0);
+        }
+        let condition = self.mask_as(condition, repr::mask_of(at.ty.element));
+        // Truth values in memory are numbers.
+        let otherwise = if at.dtype == DType::Bool { self.storable(otherwise) } else { otherwise };
+        let op = Op::LoadIf { condition, place: at.place, otherwise };
+        let value = self.build.load(at.array, at.ty, op);
+        Ok(self.loaded(at.dtype, value))
+    }
+
+    /// Where a guard holds, as a mask of 32 bits; `None` where it always does.
+    fn condition(&mut self, guard: &Guard) -> Result<Option<Value>, Reason> {
+        let mut all: Option<Value> = None;
+        for range in guard {
+            let (least, greatest) = range.index.bounds(|var| self.bounds(var)).ok_or(Reason::WideGuard)?;
+            let fits = |x: i64| i32::try_from(x).is_ok();
+            if !fits(least) || !fits(greatest) {
+                return Err(Reason::WideGuard);
+            }
+            let mut sides: SmallVec<[Value; 2]> = SmallVec::new();
+            if greatest < range.lo || range.hi <= least || range.hi <= range.lo {
+                sides.push(self.build.constant(Element::I32, 1, 0));
+            } else {
+                let index = self.index(&range.index, Element::I32);
+                if least < range.lo {
+                    let below = self.build.constant(Element::I32, 1, (range.lo - 1) as u64);
+                    sides.push(self.compare(Comparison::Less, below, index));
+                }
+                if range.hi <= greatest {
+                    let end = self.build.constant(Element::I32, 1, range.hi as u64);
+                    sides.push(self.compare(Comparison::Less, index, end));
+                }
+            }
+            for side in sides {
+                all = Some(match all {
+                    Some(others) => self.op2(Binary::And, others, side),
+                    None => side,
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// The least and the greatest value of a variable.
+    fn bounds(&self, var: Var) -> (i64, i64) {
+        match var {
+            Var::Loop(id) => self.ranges[&id],
+            Var::Symbol(symbol) => (0, self.routine.symbol(symbol).range - 1),
+        }
+    }
+
+    /// The number that an index is.
+    pub(super) fn index(&mut self, index: &Affine, element: Element) -> Value {
+        let Resolved { offset, terms, step } = self.resolve(index);
+        let lanes = self.lane.filter(|_| step != 0).map_or(1, |(_, lanes)| lanes);
+        if terms.is_empty() && (step == 0 || lanes == 1) {
+            return self.build.constant(element, 1, offset as u64);
+        }
+        let step = if lanes == 1 { 0 } else { step };
+        self.build.pure(Type { element, lanes }, Op::Index { offset, terms, step })
+    }
+}

@@ -1,0 +1,318 @@
+//! The operations of the IR on lanes: bit for bit what `lowered_ir::eval` defines.
+
+use lowered_ir::eval;
+use lowered_ir::ir::{BinaryOp, UnaryOp};
+use tnode::{DType, Scalar};
+use vector_asm::{Binary, Comparison, Element, Op, Type, Unary, Value};
+
+use super::Translator;
+use super::reason::Reason;
+use super::repr;
+
+impl Translator<'_> {
+    /// `op x`.
+    pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
+        if dtype == DType::Bool {
+            let at = |x| eval::unary(op, truth(x)).as_bool();
+            return Ok(self.by_case(x, at(false), at(true)));
+        }
+        if dtype.is_float() { self.unary_float(op, dtype, x) } else { self.unary_int(op, dtype, x) }
+    }
+
+    /// `a op b`.
+    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, Reason> {
+        if dtype == DType::Bool {
+            return Ok(self.binary_bool(op, a, b));
+        }
+        if let Some(comparison) = comparison(op) {
+            return Ok(self.compare(comparison, a, b));
+        }
+        if dtype.is_float() { self.binary_float(op, dtype, a, b) } else { self.binary_int(op, dtype, a, b) }
+    }
+
+    /// `a * b + c`, rounded once on floats.
+    pub(super) fn fma(&mut self, dtype: DType, a: Value, b: Value, c: Value) -> Value {
+        if dtype == DType::Bool {
+            let product = self.binary_bool(BinaryOp::Mul, a, b);
+            return self.binary_bool(BinaryOp::Add, product, c);
+        }
+        if dtype.is_float() {
+            return self.like(a, Op::Fma(a, b, c));
+        }
+        let product = self.op2(Binary::Multiply, a, b);
+        let sum = self.op2(Binary::Add, product, c);
+        self.in_range(dtype, sum)
+    }
+
+    /// The second value where the mask is set, else the third.
+    pub(super) fn select(&mut self, mask: Value, then: Value, otherwise: Value) -> Value {
+        let element = self.build.type_of(then).element;
+        let mask = self.mask_as(mask, repr::mask_of(element));
+        self.like(then, Op::Select(mask, then, otherwise))
+    }
+
+    fn unary_float(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
+        Ok(match op {
+            UnaryOp::Neg => self.op1(Unary::Negate, x),
+            UnaryOp::Abs => self.op1(Unary::Absolute, x),
+            UnaryOp::Sqrt => self.op1(Unary::SquareRoot, x),
+            UnaryOp::Trunc => self.op1(Unary::Truncate, x),
+            UnaryOp::Floor => self.op1(Unary::Floor, x),
+            UnaryOp::RoundEven => self.op1(Unary::RoundEven, x),
+            UnaryOp::Recip => {
+                let one = self.number(dtype, 1.0);
+                self.op2(Binary::Divide, one, x)
+            }
+            UnaryOp::RecipSqrt => {
+                let (one, root) = (self.number(dtype, 1.0), self.op1(Unary::SquareRoot, x));
+                self.op2(Binary::Divide, one, root)
+            }
+            _ => return self.unary_any(op, dtype, x),
+        })
+    }
+
+    fn unary_int(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
+        Ok(match op {
+            UnaryOp::Neg => {
+                let negated = self.op1(Unary::Negate, x);
+                self.in_range(dtype, negated)
+            }
+            UnaryOp::Abs if dtype.is_signed() => {
+                let magnitude = self.op1(Unary::Absolute, x);
+                self.in_range(dtype, magnitude)
+            }
+            UnaryOp::Abs | UnaryOp::Trunc | UnaryOp::Floor | UnaryOp::RoundEven => x,
+            UnaryOp::Sqrt | UnaryOp::RecipSqrt => {
+                let wide = self.convert(dtype, DType::F64, x);
+                let root = self.unary_float(op, DType::F64, wide)?;
+                self.convert(DType::F64, dtype, root)
+            }
+            UnaryOp::Recip => return Err(no_instruction(op, dtype)),
+            _ => return self.unary_any(op, dtype, x),
+        })
+    }
+
+    /// What floats and integers compute alike.
+    fn unary_any(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
+        let zero = self.number(dtype, 0.0);
+        Ok(match op {
+            UnaryOp::Not => {
+                let is_zero = self.compare(Comparison::Equal, x, zero);
+                self.truth_value(dtype, is_zero)
+            }
+            UnaryOp::Relu => self.op2(Binary::Maximum, x, zero),
+            UnaryOp::Satur01 => {
+                let one = self.number(dtype, 1.0);
+                let low = self.op2(Binary::Maximum, x, zero);
+                self.op2(Binary::Minimum, low, one)
+            }
+            _ => return Err(no_instruction(op, dtype)),
+        })
+    }
+
+    fn binary_float(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, Reason> {
+        Ok(match op {
+            BinaryOp::Add => self.op2(Binary::Add, a, b),
+            BinaryOp::Sub => self.op2(Binary::Subtract, a, b),
+            BinaryOp::Mul => self.op2(Binary::Multiply, a, b),
+            BinaryOp::Div => self.op2(Binary::Divide, a, b),
+            BinaryOp::Satur01Gate => {
+                let (zero, one) = (self.number(dtype, 0.0), self.number(dtype, 1.0));
+                let above = self.compare(Comparison::Less, zero, a);
+                let below = self.compare(Comparison::Less, a, one);
+                let open = self.op2(Binary::And, above, below);
+                self.select(open, b, zero)
+            }
+            _ => return self.binary_any(op, dtype, a, b),
+        })
+    }
+
+    fn binary_int(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, Reason> {
+        let arithmetic = match op {
+            BinaryOp::Add => Binary::Add,
+            BinaryOp::Sub => Binary::Subtract,
+            BinaryOp::Mul => Binary::Multiply,
+            BinaryOp::BitAnd => Binary::And,
+            BinaryOp::BitOr => Binary::Or,
+            BinaryOp::BitXor => Binary::Xor,
+            BinaryOp::Shl => Binary::ShiftLeft,
+            BinaryOp::Shr => Binary::ShiftRight,
+            // No integer lies between 0 and 1.
+            BinaryOp::Satur01Gate => return Ok(self.number(dtype, 0.0)),
+            _ => return self.binary_any(op, dtype, a, b),
+        };
+        let is_shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
+        let b = if is_shift && repr::is_narrow(dtype) { self.shift_amount(dtype, b) } else { b };
+        let result = self.op2(arithmetic, a, b);
+        // Bits of numbers in range, and what is shifted right, stay in range.
+        let grows = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Shl);
+        Ok(if grows { self.in_range(dtype, result) } else { result })
+    }
+
+    /// What floats and integers compute alike.
+    fn binary_any(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, Reason> {
+        Ok(match op {
+            BinaryOp::Max => self.op2(Binary::Maximum, a, b),
+            BinaryOp::Min => self.op2(Binary::Minimum, a, b),
+            BinaryOp::ReluGate => {
+                let zero = self.number(dtype, 0.0);
+                let open = self.compare(Comparison::Less, zero, a);
+                self.select(open, b, zero)
+            }
+            BinaryOp::And | BinaryOp::Or => {
+                let zero = self.number(dtype, 0.0);
+                let [a, b] = [a, b].map(|x| self.compare(Comparison::NotEqual, x, zero));
+                let both = self.op2(if op == BinaryOp::And { Binary::And } else { Binary::Or }, a, b);
+                self.truth_value(dtype, both)
+            }
+            _ => return Err(no_instruction(op, dtype)),
+        })
+    }
+
+    /// The number of bits to shift a type narrower than its lanes by.
+    fn shift_amount(&mut self, dtype: DType, by: Value) -> Value {
+        let element = self.build.type_of(by).element;
+        let bits = self.build.constant(element, 1, 8 * dtype.size_bytes() as u64 - 1);
+        self.op2(Binary::And, by, bits)
+    }
+
+    /// Brings lanes wider than their type back into its range.
+    pub(super) fn in_range(&mut self, dtype: DType, x: Value) -> Value {
+        if !repr::is_narrow(dtype) {
+            return x;
+        }
+        let bits = 8 * dtype.size_bytes() as u64;
+        if dtype.is_signed() {
+            let by = self.build.constant(Element::I32, 1, 32 - bits);
+            let up = self.op2(Binary::ShiftLeft, x, by);
+            return self.op2(Binary::ShiftRight, up, by);
+        }
+        let all = self.build.constant(Element::I32, 1, (1 << bits) - 1);
+        self.op2(Binary::And, x, all)
+    }
+
+    /// Operations on truth values, by their truth tables.
+    fn binary_bool(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
+        let at = |a, b| eval::binary(op, truth(a), truth(b)).as_bool();
+        let table = [at(false, false), at(false, true), at(true, false), at(true, true)];
+        let [a, b] = self.masks_alike(a, b);
+        // Without and with `a`: what is left is a function of `b`.
+        let [without, with] = [(table[0], table[1]), (table[2], table[3])];
+        if without == with {
+            return self.by_case(b, without.0, without.1);
+        }
+        match (without, with) {
+            ((false, false), (false, true)) => self.op2(Binary::And, a, b),
+            ((false, true), (true, true)) => self.op2(Binary::Or, a, b),
+            ((false, true), (true, false)) => self.op2(Binary::Xor, a, b),
+            _ => {
+                let without = self.by_case(b, without.0, without.1);
+                let with = self.by_case(b, with.0, with.1);
+                self.like(with, Op::Select(a, with, without))
+            }
+        }
+    }
+
+    /// A truth value as a function of another one.
+    fn by_case(&mut self, x: Value, at_false: bool, at_true: bool) -> Value {
+        match (at_false, at_true) {
+            (false, true) => x,
+            (true, false) => self.op1(Unary::Not, x),
+            (same, _) => {
+                let element = self.build.type_of(x).element;
+                self.build.constant(element, 1, repr::mask(same))
+            }
+        }
+    }
+
+    /// The mask of a comparison of two numbers of one type.
+    pub(super) fn compare(&mut self, comparison: Comparison, a: Value, b: Value) -> Value {
+        let element = repr::mask_of(self.build.type_of(a).element);
+        let lanes = self.lanes_of(&[a, b]);
+        self.build.pure(Type { element, lanes }, Op::Compare(comparison, a, b))
+    }
+
+    /// 1 where a mask is set, else 0.
+    pub(super) fn truth_value(&mut self, dtype: DType, mask: Value) -> Value {
+        let (one, zero) = (self.number(dtype, 1.0), self.number(dtype, 0.0));
+        self.select(mask, one, zero)
+    }
+
+    /// A mask with lanes of another width.
+    pub(super) fn mask_as(&mut self, mask: Value, element: Element) -> Value {
+        let ty = self.build.type_of(mask);
+        if ty.element == element {
+            return mask;
+        }
+        match self.build.as_constant(mask) {
+            Some(bits) => self.build.constant(element, ty.lanes, repr::mask(bits != 0)),
+            None => self.build.pure(Type { element, ..ty }, Op::Convert(mask)),
+        }
+    }
+
+    /// Two masks with lanes of one width.
+    pub(super) fn masks_alike(&mut self, a: Value, b: Value) -> [Value; 2] {
+        let element = self.build.type_of(a).element;
+        [a, self.mask_as(b, element)]
+    }
+
+    /// A small number of a type, in one lane.
+    pub(super) fn number(&mut self, dtype: DType, x: f64) -> Value {
+        let element = repr::element(dtype).expect("random bits were refused before");
+        self.build.constant(element, 1, repr::bits(Scalar::from_f64(dtype, x)))
+    }
+
+    pub(super) fn op1(&mut self, op: Unary, x: Value) -> Value {
+        self.like(x, Op::Unary(op, x))
+    }
+
+    pub(super) fn op2(&mut self, op: Binary, a: Value, b: Value) -> Value {
+        self.like(a, Op::Binary(op, a, b))
+    }
+
+    /// An operation whose result has the element of `x`.
+    pub(super) fn like(&mut self, x: Value, op: Op) -> Value {
+        let element = self.build.type_of(x).element;
+        let lanes = match op {
+            Op::Unary(_, a) => self.lanes_of(&[a]),
+            Op::Binary(_, a, b) => self.lanes_of(&[a, b]),
+            Op::Fma(a, b, c) | Op::Select(a, b, c) => self.lanes_of(&[a, b, c]),
+            _ => self.lanes_of(&[x]),
+        };
+        self.build.pure(Type { element, lanes }, op)
+    }
+
+    fn lanes_of(&self, values: &[Value]) -> u32 {
+        values.iter().map(|&v| self.build.type_of(v).lanes).max().unwrap_or(1)
+    }
+
+    /// The value with so many lanes, if it has one.
+    pub(super) fn broadcast(&mut self, value: Value, lanes: u32) -> Value {
+        let ty = self.build.type_of(value);
+        if ty.lanes == lanes {
+            return value;
+        }
+        match self.build.as_constant(value) {
+            Some(bits) => self.build.constant(ty.element, lanes, bits),
+            None => self.build.pure(Type { lanes, ..ty }, Op::Bitcast(value)),
+        }
+    }
+}
+
+pub(super) fn comparison(op: BinaryOp) -> Option<Comparison> {
+    Some(match op {
+        BinaryOp::Lt => Comparison::Less,
+        BinaryOp::Le => Comparison::LessEqual,
+        BinaryOp::Eq => Comparison::Equal,
+        BinaryOp::Ne => Comparison::NotEqual,
+        _ => return None,
+    })
+}
+
+pub(super) fn no_instruction(op: impl std::fmt::Display, dtype: DType) -> Reason {
+    Reason::Operation { op: op.to_string(), dtype }
+}
+
+fn truth(x: bool) -> Scalar {
+    Scalar::new(DType::Bool, u128::from(x))
+}
