@@ -1,6 +1,6 @@
 //! Packing factors that are contiguous along one of their axes.
 
-use super::{Panel, Source};
+use super::{Panel, Source, ahead};
 use crate::contraction::Offsets;
 use crate::real::Real;
 
@@ -28,6 +28,7 @@ unsafe fn rows<T: Real, S: Source<T>>(job: &Panel<T>, row: impl Fn(usize) -> *co
         if count == 2 * T::LANES {
             for k in job.depth.clone() {
                 let from = row(k);
+                ahead(from);
                 T::store(to, S::load(from));
                 T::store(to.add(T::LANES), S::load(from.wrapping_offset(T::LANES as isize * job.side.size)));
                 to = to.add(width);

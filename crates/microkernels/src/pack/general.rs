@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use super::{Panel, Source};
+use super::{Panel, Source, ahead};
 use crate::real::Real;
 use crate::side::Side;
 
@@ -205,7 +205,11 @@ unsafe fn write<T: Real, R: Reader<T>>(job: &Panel<T>, at: usize, reader: &R) {
             }
             for k in job.depth.clone() {
                 masks = table[side.class[k] as usize % CLASSES];
-                T::store(to, reader.read(job.from.wrapping_offset(side.depth.at(k)), &masks));
+                let from = job.from.wrapping_offset(side.depth.at(k));
+                if at == 0 {
+                    ahead(from.wrapping_offset(side.outer.at(job.outer.start)));
+                }
+                T::store(to, reader.read(from, &masks));
                 to = to.wrapping_add(job.width);
             }
         }
