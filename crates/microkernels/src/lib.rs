@@ -5,11 +5,22 @@
 //! Use it if you know the shapes of your products before you run them, and run them more than once: a [`Contraction`] says what is multiplied, where it lies,
 //! and what becomes of each sum; planning it takes microseconds. It gives the same bits whatever the number of threads, the sizes
 //! of the caches and the machine's vectors: each sum is taken in the order of the depth, by fused multiplication and addition.
+//!
+//! For single products of slices there is [`Matmul`]. If you want the fastest product of huge matrices on many cores, and not
+//! the same bits everywhere, a BLAS library may be a better choice.
+//!
+//! # What a plan does
+//!
+//! [`Plan`] runs on a caller's thread, over a part of the outputs that the caller chose ([`Split`]), in scratch memory that the caller gives. It
+//! neither allocates nor waits. It reads factors where they are if they are small, and packs blocks of them for the caches otherwise, whether
+//! they are transposed, strided, in offset tables with [`Bounds`] (convolutions) or in half precision. What becomes of the sums is any
+//! straight-line program of `vector-asm`, which runs on each tile while it is in the first-level cache.
 
 mod blocks; // how a product is cut
 mod contraction; // what is computed
 mod epilogue; // code for what becomes of sums
 mod machine; // what runs it
+mod matmul; // products of slices
 mod output; // where sums begin and go
 mod pack; // factors copied to where tiles read them
 mod plan; // everything decided
@@ -22,4 +33,5 @@ pub use crate::contraction::{
     Bounds, COLUMN, Contraction, Factor, LANES, Offsets, ROW, SUM, Split, batch_index,
 };
 pub use crate::machine::Machine;
+pub use crate::matmul::{Matmul, MatmulError, MatmulShape, Scalar};
 pub use crate::plan::Plan;
