@@ -12,7 +12,6 @@ use smallvec::SmallVec;
 use crate::avx2::{FMA, Op};
 use crate::code::Refusal;
 use crate::machine::{Access, Address, Inst, Loop, NOT_CONSTANT, Node, Phi, Reg, Trips, Unit};
-use crate::order::REGISTERS;
 use crate::program::Counter;
 
 /// The code in one line.
@@ -382,7 +381,8 @@ impl Scan<'_> {
                 short[self.class_of(Reg(reg as u32))] = true;
             }
         }
-        let mut taken: [Vec<usize>; REGISTERS as usize] = Default::default();
+        let registers = self.unit.isa.registers();
+        let mut taken: Vec<Vec<usize>> = vec![Vec::new(); registers];
         let mut machine = vec![NOWHERE; self.classes.len()];
         let mut spilled = Vec::new();
         for class in classes {
@@ -397,7 +397,7 @@ impl Scan<'_> {
             };
             let preferred = self.preferred(start, &machine).find(|&register| free(&taken[register as usize]));
             let found =
-                preferred.or_else(|| (0..REGISTERS as u8).find(|&register| free(&taken[register as usize])));
+                preferred.or_else(|| (0..registers as u8).find(|&register| free(&taken[register as usize])));
             if let Some(register) = found {
                 taken[register as usize].push(class);
                 machine[class] = register;
@@ -480,7 +480,11 @@ fn spill(unit: &mut Unit, line: &mut Line, classes: &[(Reg, usize)]) {
                     if reg.is_register() && spilled.contains(&reg) {
                         let loaded = unit.register();
                         line.slots.push(NO_SLOT);
-                        rewritten.push(Item::Inst(frame_load(loaded, line.slots[reg.index()])));
+                        rewritten.push(Item::Inst(frame_load(
+                            loaded,
+                            line.slots[reg.index()],
+                            unit.isa.bytes(),
+                        )));
                         inst.srcs.iter_mut().filter(|src| **src == reg).for_each(|src| *src = loaded);
                     }
                 }
@@ -490,7 +494,7 @@ fn spill(unit: &mut Unit, line: &mut Line, classes: &[(Reg, usize)]) {
                     line.slots.push(NO_SLOT);
                     let stored = inst.dst;
                     rewritten.push(item);
-                    rewritten.push(Item::Inst(frame_store(stored, place)));
+                    rewritten.push(Item::Inst(frame_store(stored, place, unit.isa.bytes())));
                     continue;
                 }
             }
@@ -502,19 +506,19 @@ fn spill(unit: &mut Unit, line: &mut Line, classes: &[(Reg, usize)]) {
     line.items = rewritten;
 }
 
-fn frame_address(place: u32) -> Address {
-    Address { stream: Address::FRAME, offset: i64::from(place) * 32, bytes: 32 }
+fn frame_address(place: u32, bytes: u32) -> Address {
+    Address { stream: Address::FRAME, offset: i64::from(place) * i64::from(bytes), bytes }
 }
 
-fn frame_load(dst: Reg, place: u32) -> Inst {
+fn frame_load(dst: Reg, place: u32, bytes: u32) -> Inst {
     let none = [Reg::NONE; 3];
-    let address = Some(frame_address(place));
+    let address = Some(frame_address(place, bytes));
     Inst { op: Op::Load, dst, srcs: none, imm: 0, address, access: Access::Read, part: 0 }
 }
 
-fn frame_store(src: Reg, place: u32) -> Inst {
+fn frame_store(src: Reg, place: u32, bytes: u32) -> Inst {
     let srcs = [src, Reg::NONE, Reg::NONE];
-    let address = Some(frame_address(place));
+    let address = Some(frame_address(place, bytes));
     Inst { op: Op::Store, dst: Reg::NONE, srcs, imm: 0, address, access: Access::Write, part: 0 }
 }
 
@@ -601,7 +605,7 @@ fn busy_ranges(unit: &Unit, line: &mut Line) -> Vec<Vec<(u32, u32)>> {
         short: vec![false; count],
     };
     scan.ranges();
-    let mut busy = vec![Vec::new(); REGISTERS as usize];
+    let mut busy = vec![Vec::new(); unit.isa.registers()];
     for (reg, class) in scan.classes.iter().enumerate() {
         if machine[reg] != NOWHERE {
             busy[machine[reg] as usize].extend(class.ranges.iter().copied());

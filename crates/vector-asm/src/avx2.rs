@@ -1,7 +1,7 @@
 //! The instructions that programs are made of, in AVX2 with FMA3 and F16C: one line each.
 //!
 //! The *shape* of an instruction is one letter per operand: `x` and `y` are registers of 128 and 256 bits, in capitals if what is in memory may stand there
-//! as well; `m` is memory; `i` is a constant of eight bits. The result comes first.
+//! as well; `m` is memory; `i` is a constant of eight bits. The result comes first. AVX-512 has a table of its own for the same instructions.
 
 use iced_x86::Code;
 
@@ -112,6 +112,7 @@ operations! {
     StorePast VEX_Vmovntps_m256_ymm "my" false;
     LoadMasked VEX_Vmaskmovps_ymm_ymm_m256 "yym" false;
     StoreMasked VEX_Vmaskmovps_m256_ymm_ymm "myy" false;
+    Load256 VEX_Vmovups_ymm_ymmm256 "ym" false;
     Load128 VEX_Vmovups_xmm_xmmm128 "xm" false;
     Store128 VEX_Vmovups_xmmm128_xmm "mx" false;
     Load64 VEX_Vmovq_xmm_xmmm64 "xm" false;
@@ -135,6 +136,10 @@ operations! {
     InsertHigh VEX_Vinsertf128_ymm_ymm_xmmm128_imm8 "yyXi" false;
     ExtractHigh VEX_Vextractf128_xmmm128_ymm_imm8 "xyi" false;
     StoreHigh VEX_Vextractf128_xmmm128_ymm_imm8 "myi" false;
+    InsertHalf VEX_Vinsertf128_ymm_ymm_xmmm128_imm8 "yyXi" false;
+    ExtractHalf VEX_Vextractf128_xmmm128_ymm_imm8 "xyi" false;
+    PackU8 INVALID "xy" false;
+    PackU16 INVALID "xy" false;
     Permute VEX_Vpermps_ymm_ymm_ymmm256 "yyY" false;
     PermuteInLane VEX_Vpermilps_ymm_ymmm256_imm8 "yYi" false;
     PermuteHalves VEX_Vperm2f128_ymm_ymm_ymmm256_imm8 "yyYi" false;
@@ -213,10 +218,20 @@ impl Op {
 
     /// Whether it only brings what is in memory to a register.
     pub(crate) fn is_load(self) -> bool {
-        use Op::{Load, Load32, Load64, Load128, LoadAll8, LoadAll16, LoadAll32, LoadAll64, LoadMasked};
+        use Op::{
+            Load, Load32, Load64, Load128, Load256, LoadAll8, LoadAll16, LoadAll32, LoadAll64, LoadMasked,
+        };
         matches!(
             self,
-            Load | LoadMasked | Load128 | Load64 | Load32 | LoadAll32 | LoadAll64 | LoadAll16 | LoadAll8
+            Load | Load256
+                | LoadMasked
+                | Load128
+                | Load64
+                | Load32
+                | LoadAll32
+                | LoadAll64
+                | LoadAll16
+                | LoadAll8
         )
     }
 }

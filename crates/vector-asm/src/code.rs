@@ -2,6 +2,8 @@
 
 use crate::address::place_pointers;
 use crate::allocate::allocate;
+use crate::avx2::{self, Op};
+use crate::avx512;
 use crate::check::ProgramError;
 use crate::emit::emit;
 use crate::lower::lower;
@@ -13,9 +15,49 @@ use crate::program::{Element, Program};
 pub enum Isa {
     /// 256 bits: AVX2 with FMA3 and F16C.
     Avx2,
+    /// 512 bits: AVX-512 F, BW, DQ and VL. It is never chosen by itself: code for it has been decoded, not run.
+    Avx512,
 }
 
 impl Isa {
+    /// Words of 32 bits in a register.
+    pub(crate) fn words(self) -> usize {
+        match self {
+            Isa::Avx2 => 8,
+            Isa::Avx512 => 16,
+        }
+    }
+
+    /// Bytes of a register.
+    pub(crate) fn bytes(self) -> u32 {
+        self.words() as u32 * 4
+    }
+
+    /// How many registers there are.
+    pub(crate) fn registers(self) -> usize {
+        match self {
+            Isa::Avx2 => 16,
+            Isa::Avx512 => 32,
+        }
+    }
+
+    /// How an instruction is encoded and what its operands are.
+    pub(crate) fn encoding(self, op: Op) -> (iced_x86::Code, &'static str) {
+        match self {
+            Isa::Avx2 => (op.code(), op.shape()),
+            Isa::Avx512 => avx512::encoding(op),
+        }
+    }
+
+    /// The encodings of a fused multiply-add: the result in place of the first factor with the second one in memory (132), or with
+    /// the addend there (213), or in place of the addend (231).
+    pub(crate) fn fma_codes(self, op: Op) -> [iced_x86::Code; 3] {
+        match self {
+            Isa::Avx2 => avx2::fma_codes(op),
+            Isa::Avx512 => avx512::fma_codes(op),
+        }
+    }
+
     /// What this processor has and is known to run well; `None` if that is nothing.
     pub fn detect() -> Option<Isa> {
         #[cfg(target_arch = "x86_64")]
@@ -81,9 +123,8 @@ impl Code {
 /// If the program does not pass its check, or has something that there are no instructions for. Nothing is approximated: code computes what
 /// [`crate::evaluate`] computes, bit for bit but for which NaN.
 pub fn compile(program: &Program, isa: Isa) -> Result<Code, Refusal> {
-    let Isa::Avx2 = isa;
     program.check()?;
-    let mut unit = lower(program)?;
+    let mut unit = lower(program, isa)?;
     order(&mut unit);
     let line = allocate(&mut unit)?;
     let pointers = place_pointers(&mut unit, &line);

@@ -10,8 +10,8 @@ use iced_x86::{Code as Encoding, Encoder, IcedError, Instruction, MemoryOperand,
 
 use crate::address::{Location, Pointer, Pointers};
 use crate::allocate::{Item, Line, NO_SLOT, NOWHERE};
-use crate::avx2::{FMA, INTEGER, Op, fma_codes};
-use crate::code::{Code, Refusal};
+use crate::avx2::{FMA, INTEGER, Op};
+use crate::code::{Code, Isa, Refusal};
 use crate::machine::{Address, Base, Inst, NOT_CONSTANT, Reg, Trips, Unit, WORDS};
 use crate::program::Index;
 
@@ -24,6 +24,14 @@ const FRAME: u8 = 5;
 const SAVED: [u8; 5] = [3, 12, 13, 14, 15];
 /// Where loops begin.
 const ALIGNMENT: usize = 32;
+
+/// What a mask register does to lanes without their bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Masking {
+    None,
+    Zeroing,
+    Merging,
+}
 
 /// Where a register is: its machine register, or from which byte of the stack frame on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +76,9 @@ struct Emit<'a> {
 
 /// Encodes everything.
 pub(crate) fn emit(unit: &Unit, line: &Line, pointers: &Pointers) -> Result<Code, Refusal> {
-    let spare_at = i64::from(line.frame) * 32;
-    let vectors = spare_at + if line.has_circles() { 32 } else { 0 };
+    let register = i64::from(unit.isa.bytes());
+    let spare_at = i64::from(line.frame) * register;
+    let vectors = spare_at + if line.has_circles() { register } else { 0 };
     let mut emit = Emit {
         unit,
         line,
@@ -145,7 +154,11 @@ impl Emit<'_> {
     fn operand(instruction: &mut Instruction, at: u32, class: u8, operand: Operand) -> Option<u32> {
         match operand {
             Operand::Vector(register) => {
-                let first = if class.eq_ignore_ascii_case(&b'x') { Register::XMM0 } else { Register::YMM0 };
+                let first = match class.to_ascii_lowercase() {
+                    b'x' => Register::XMM0,
+                    b'y' => Register::YMM0,
+                    _ => Register::ZMM0,
+                };
                 instruction.set_op_kind(at, OpKind::Register);
                 instruction.set_op_register(at, first + u32::from(register));
                 None
@@ -163,19 +176,91 @@ impl Emit<'_> {
         }
     }
 
-    /// An instruction of some shape, with its operands in order; the constant, if there is one, comes last.
-    fn vector(&mut self, code: Encoding, shape: &str, operands: &[Operand], imm: u8) {
+    /// An instruction with its operands in order; the constant, if there is one, comes last.
+    fn op(&mut self, op: Op, operands: &[Operand], imm: u16) {
+        let (code, shape) = self.unit.isa.encoding(op);
+        match shape.as_bytes() {
+            [b'k', lanes, ..] => self.compare_to_mask(code, &shape[2..], *lanes, operands, imm),
+            b"blendv" => {
+                self.mask_of(operands[3]);
+                self.encode(code, "zzZ", &operands[..3], 0, Masking::Merging);
+            }
+            b"blend" => {
+                self.plain(Instruction::with2(Encoding::Mov_r32_imm32, Register::EAX, u32::from(imm)));
+                self.plain(Instruction::with2(Encoding::VEX_Kmovw_kr_r32, Register::K1, Register::EAX));
+                self.encode(code, "zzZ", operands, 0, Masking::Merging);
+            }
+            b"loadk" => {
+                self.mask_of(operands[1]);
+                self.encode(code, "zm", &[operands[0], operands[2]], 0, Masking::Zeroing);
+            }
+            b"storek" => {
+                self.mask_of(operands[1]);
+                self.encode(code, "mz", &[operands[0], operands[2]], 0, Masking::Merging);
+            }
+            _ => self.encode(code, shape, operands, imm, Masking::None),
+        }
+    }
+
+    /// Brings a mask over lanes to the mask register.
+    fn mask_of(&mut self, mask: Operand) {
+        let Operand::Vector(register) = mask else {
+            self.error = Some("a mask is in a register".to_owned());
+            return;
+        };
+        let register = Register::ZMM0 + u32::from(register);
+        self.plain(Instruction::with2(Encoding::EVEX_Vpmovd2m_kr_zmm, Register::K1, register));
+    }
+
+    /// A comparison, whose result is spread over lanes. The first operand is where that goes.
+    fn compare_to_mask(&mut self, code: Encoding, shape: &str, lanes: u8, operands: &[Operand], imm: u16) {
         let mut instruction = Instruction::new();
         instruction.set_code(code);
+        instruction.set_op_kind(0, OpKind::Register);
+        instruction.set_op_register(0, Register::K1);
+        let constant = self.operands(&mut instruction, 1, shape, &operands[1..], imm);
+        self.put_with_constant(instruction, constant);
+        let Operand::Vector(to) = operands[0] else { return };
+        let spread =
+            if lanes == b'd' { Encoding::EVEX_Vpmovm2d_zmm_kr } else { Encoding::EVEX_Vpmovm2q_zmm_kr };
+        self.plain(Instruction::with2(spread, Register::ZMM0 + u32::from(to), Register::K1));
+    }
+
+    /// An instruction of some shape.
+    fn encode(&mut self, code: Encoding, shape: &str, operands: &[Operand], imm: u16, masking: Masking) {
+        let mut instruction = Instruction::new();
+        instruction.set_code(code);
+        if masking != Masking::None {
+            instruction.set_op_mask(Register::K1);
+            instruction.set_zeroing_masking(masking == Masking::Zeroing);
+        }
+        let constant = self.operands(&mut instruction, 0, shape, operands, imm);
+        self.put_with_constant(instruction, constant);
+    }
+
+    /// Sets operands from `first` on; the result is the constant of the pool among them.
+    fn operands(
+        &mut self,
+        instruction: &mut Instruction,
+        first: usize,
+        shape: &str,
+        operands: &[Operand],
+        imm: u16,
+    ) -> Option<u32> {
         let mut constant = None;
         for (at, class) in shape.bytes().enumerate() {
+            let place = (first + at) as u32;
             if class == b'i' {
-                instruction.set_op_kind(at as u32, OpKind::Immediate8);
-                instruction.set_immediate8(imm);
+                instruction.set_op_kind(place, OpKind::Immediate8);
+                instruction.set_immediate8(imm as u8);
             } else if let Some(&operand) = operands.get(at) {
-                constant = Self::operand(&mut instruction, at as u32, class, operand).or(constant);
+                constant = Self::operand(instruction, place, class, operand).or(constant);
             }
         }
+        constant
+    }
+
+    fn put_with_constant(&mut self, mut instruction: Instruction, constant: Option<u32>) {
         if constant.is_some() {
             instruction.set_memory_displacement64(self.length as u64);
         }
@@ -274,7 +359,7 @@ impl Emit<'_> {
             self.move_register(FRAME, STACK);
             let bytes = self.frame_bytes() as i32;
             self.plain(Instruction::with2(Encoding::Sub_rm64_imm32, general(STACK), bytes));
-            self.plain(Instruction::with2(Encoding::And_rm64_imm8, general(STACK), -32));
+            self.plain(Instruction::with2(Encoding::And_rm64_imm8, general(STACK), -64));
         }
         if self.has_part() {
             let (begin, end) = (1, 8);
@@ -524,7 +609,7 @@ impl Emit<'_> {
     fn place(&self, reg: Reg) -> Place {
         match self.line.slots[reg.index()] {
             NO_SLOT => Place::Vector(self.line.machine[reg.index()]),
-            place => Place::Frame(i64::from(place) * 32),
+            place => Place::Frame(i64::from(place) * i64::from(self.unit.isa.bytes())),
         }
     }
 
@@ -547,23 +632,18 @@ impl Emit<'_> {
     fn copy(&mut self, to: Place, from: Place) {
         match (to, from) {
             (Place::Vector(to), Place::Vector(from)) => {
-                self.vector(
-                    Op::Copy.code(),
-                    Op::Copy.shape(),
-                    &[Operand::Vector(to), Operand::Vector(from)],
-                    0,
-                );
+                self.op(Op::Copy, &[Operand::Vector(to), Operand::Vector(from)], 0);
             }
             (Place::Vector(to), Place::Frame(from)) => {
                 let operands = [Operand::Vector(to), Operand::Memory(STACK, from)];
-                self.vector(Op::Load.code(), Op::Load.shape(), &operands, 0);
+                self.op(Op::Load, &operands, 0);
             }
             (Place::Frame(to), Place::Vector(from)) => {
                 let operands = [Operand::Memory(STACK, to), Operand::Vector(from)];
-                self.vector(Op::Store.code(), Op::Store.shape(), &operands, 0);
+                self.op(Op::Store, &operands, 0);
             }
             (Place::Frame(to), Place::Frame(from)) => {
-                for word in (0..32).step_by(8) {
+                for word in (0..i64::from(self.unit.isa.bytes())).step_by(8) {
                     self.load_word(TEMPORARY, STACK, from + word);
                     self.store_word(TEMPORARY, STACK, to + word);
                 }
@@ -573,7 +653,7 @@ impl Emit<'_> {
 
     fn constant_to_frame(&mut self, to: i64, constant: Reg) {
         let words = *self.unit.constant(constant).expect("it is a constant");
-        for (i, word) in words.into_iter().enumerate() {
+        for (i, word) in words.into_iter().enumerate().take(self.unit.isa.words()) {
             self.plain(Instruction::with2(Encoding::Mov_rm32_imm32, at(STACK, to + 4 * i as i64), word));
         }
     }
@@ -583,13 +663,14 @@ impl Emit<'_> {
         let register = Operand::Vector(to);
         let words = self.unit.constant(constant).expect("it is a constant");
         if *words == [0; WORDS] {
-            return self.vector(Op::XorF.code(), Op::XorF.shape(), &[register; 3], 0);
+            return self.op(Op::XorF, &[register; 3], 0);
         }
-        if *words == [u32::MAX; WORDS] {
-            return self.vector(Op::EqI32.code(), Op::EqI32.shape(), &[register; 3], 0);
+        let ones = words[..self.unit.isa.words()].iter().all(|word| *word == u32::MAX);
+        if ones && self.unit.isa == Isa::Avx2 {
+            return self.op(Op::EqI32, &[register; 3], 0);
         }
         let pool = Operand::Pool(self.unit.registers[constant.index()]);
-        self.vector(Op::Load.code(), Op::Load.shape(), &[register, pool], 0);
+        self.op(Op::Load, &[register, pool], 0);
     }
 
     // Instructions.
@@ -614,7 +695,7 @@ impl Emit<'_> {
                     };
                     count = at + 1;
                 }
-                self.vector(inst.op.code(), shape, &operands[..count], inst.imm);
+                self.op(inst.op, &operands[..count], inst.imm);
             }
         }
     }
@@ -658,7 +739,7 @@ impl Emit<'_> {
         let memory = inst.address.map(|address| self.memory_operand(address));
         let [a, b, c] = inst.srcs.map(|src| self.source(src, memory));
         let dst = Operand::Vector(self.line.machine[inst.dst.index()]);
-        let [form_132, form_213, form_231] = fma_codes(inst.op);
+        let [form_132, form_213, form_231] = self.unit.isa.fma_codes(inst.op);
         let in_register = |operand: Operand| matches!(operand, Operand::Vector(_));
         let (code, second, third) = if dst == c {
             if in_register(a) { (form_231, a, b) } else { (form_231, b, a) }
@@ -668,23 +749,21 @@ impl Emit<'_> {
             if in_register(a) { (form_213, a, c) } else { (form_132, c, a) }
         } else {
             let load = if in_register(c) { Op::Copy } else { Op::Load };
-            self.vector(load.code(), load.shape(), &[dst, c], 0);
+            self.op(load, &[dst, c], 0);
             if in_register(a) { (form_231, a, b) } else { (form_231, b, a) }
         };
-        self.vector(code, "yyY", &[dst, second, third], 0);
+        let shape = if self.unit.isa == Isa::Avx2 { "yyY" } else { "zzZ" };
+        self.encode(code, shape, &[dst, second, third], 0, Masking::None);
     }
 
     /// Brings an integer of a stream to the lowest lane.
     fn integer(&mut self, inst: &Inst) {
         let address = inst.address.expect("integers are streams");
         let dst = Register::XMM0 + u32::from(self.line.machine[inst.dst.index()]);
+        let (code, _) = self.unit.isa.encoding(inst.op);
         self.plain(match self.location(address.stream) {
-            Location::Register(register) => {
-                Instruction::with2(Encoding::VEX_Vmovq_xmm_rm64, dst, general(register))
-            }
-            Location::Frame(word) => {
-                Instruction::with2(Encoding::VEX_Vmovq_xmm_rm64, dst, at(STACK, self.word_at(word)))
-            }
+            Location::Register(register) => Instruction::with2(code, dst, general(register)),
+            Location::Frame(word) => Instruction::with2(code, dst, at(STACK, self.word_at(word))),
         });
     }
 
@@ -696,14 +775,15 @@ impl Emit<'_> {
         }
         let mut bytes = self.encoder.take_buffer();
         let instructions = bytes.len();
-        let pool = bytes.len().next_multiple_of(32);
+        let size = self.unit.isa.bytes() as usize;
+        let pool = bytes.len().next_multiple_of(size);
         bytes.resize(pool, 0);
         for constant in &self.pool_order {
             let words = &self.unit.constants[*constant as usize];
-            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            bytes.extend(words[..size / 4].iter().flat_map(|word| word.to_le_bytes()));
         }
         for (at, end, constant) in &self.fixups {
-            let distance = (pool + self.pool[constant] * 32) as i64 - *end as i64;
+            let distance = (pool + self.pool[constant] * size) as i64 - *end as i64;
             self.patches.push((*at, distance as i32));
         }
         for (at, distance) in &self.patches {

@@ -57,6 +57,7 @@ mod evaluate; // what programs mean
 mod address; // pointers
 mod allocate; // machine registers
 mod avx2; // the instructions
+mod avx512; // the same, twice as wide
 mod code; // the stages below, in order
 mod emit;
 mod live; // which lanes of variables are read later

@@ -4,6 +4,7 @@
 //! the other registers. An instruction is one instruction of the processor but for a few that become two or three ([`crate::emit`]).
 
 use crate::avx2::Op;
+use crate::code::Isa;
 use crate::program::{Counter, Index};
 
 /// A register before there is a machine register for it, or what stands in its place.
@@ -81,7 +82,7 @@ pub(crate) struct Inst {
     pub(crate) op: Op,
     pub(crate) dst: Reg,
     pub(crate) srcs: [Reg; 3],
-    pub(crate) imm: u8,
+    pub(crate) imm: u16,
     pub(crate) address: Option<Address>,
     pub(crate) access: Access,
     /// Which part of its statement it belongs to; parts are what is interleaved.
@@ -130,8 +131,10 @@ pub(crate) enum Node {
 pub(crate) const NOT_CONSTANT: u32 = u32::MAX;
 
 /// A machine program.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Unit {
+    /// Whose instructions they are.
+    pub(crate) isa: Isa,
     pub(crate) nodes: Vec<Node>,
     /// For each register, which constant it is, or [`NOT_CONSTANT`].
     pub(crate) registers: Vec<u32>,
@@ -142,10 +145,22 @@ pub(crate) struct Unit {
     pub(crate) streaming: bool,
 }
 
-/// Words of 32 bits in a register.
-pub(crate) const WORDS: usize = 8;
+/// Words of 32 bits in the widest register. What is beyond a narrower one is 0.
+pub(crate) const WORDS: usize = 16;
 
 impl Unit {
+    /// An empty one.
+    pub(crate) fn new(isa: Isa) -> Unit {
+        Unit {
+            isa,
+            nodes: Vec::new(),
+            registers: Vec::new(),
+            constants: Vec::new(),
+            streams: Vec::new(),
+            streaming: false,
+        }
+    }
+
     /// A new register.
     pub(crate) fn register(&mut self) -> Reg {
         self.registers.push(NOT_CONSTANT);

@@ -5,10 +5,8 @@
 //! statements. Loads come just before their first use, and one that is used once becomes an operand where an instruction has room for it. What nobody uses is left out.
 
 use crate::avx2::{FMA, Op};
+use crate::code::Isa;
 use crate::machine::{Access, Address, Inst, Node, Reg, Unit};
-
-/// Machine registers for vectors.
-pub(crate) const REGISTERS: u32 = 16;
 
 /// Orders all blocks.
 pub(crate) fn order(unit: &mut Unit) {
@@ -89,7 +87,7 @@ impl Work<'_> {
             if pressure < best.0 {
                 best = (pressure, order);
             }
-            if group == 1 || best.0 < REGISTERS {
+            if group == 1 || best.0 < self.unit.isa.registers() as u32 {
                 break;
             }
             group = group.div_ceil(2);
@@ -143,7 +141,7 @@ impl Work<'_> {
                 return None;
             }
             let i = self.position[reg.index()] as usize;
-            (i < j && block[i].op == inst.op.operand_load()).then_some((source, i))
+            (i < j && block[i].op == inst.op.operand_load(self.unit.isa)).then_some((source, i))
         })
     }
 
@@ -287,8 +285,10 @@ fn place(i: u32, graph: &Graph, state: &mut [State], order: &mut Vec<u32>) {
 
 impl Op {
     /// The load that an instruction's memory operand stands for.
-    fn operand_load(self) -> Op {
+    fn operand_load(self, isa: Isa) -> Op {
         match self {
+            // The operands of these are as long as half a wide register or a quarter: no load is for them alone.
+            _ if isa == Isa::Avx512 && self.shape().contains('X') => self,
             Op::ExtendU8 | Op::ExtendI8 => Op::Load64,
             _ if self.shape().contains('X') => Op::Load128,
             _ => Op::Load,

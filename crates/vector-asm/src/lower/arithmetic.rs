@@ -8,13 +8,13 @@ use crate::program::{Binary, Comparison, Element, Op, Type, Unary};
 
 /// Predicates of `vcmpps` and `vcmppd` that do not complain about NaN.
 pub(super) mod predicate {
-    pub(crate) const EQUAL: u8 = 0;
-    pub(crate) const UNORDERED: u8 = 3;
-    pub(crate) const NOT_EQUAL: u8 = 4;
-    pub(crate) const ORDERED: u8 = 7;
-    pub(crate) const LESS: u8 = 17;
-    pub(crate) const LESS_EQUAL: u8 = 18;
-    pub(crate) const GREATER_EQUAL: u8 = 29;
+    pub(crate) const EQUAL: u16 = 0;
+    pub(crate) const UNORDERED: u16 = 3;
+    pub(crate) const NOT_EQUAL: u16 = 4;
+    pub(crate) const ORDERED: u16 = 7;
+    pub(crate) const LESS: u16 = 17;
+    pub(crate) const LESS_EQUAL: u16 = 18;
+    pub(crate) const GREATER_EQUAL: u16 = 29;
 }
 
 /// The instruction of an element's size or format: first of single, then of double precision.
@@ -147,14 +147,14 @@ impl Lower<'_> {
     }
 
     /// The amount of a shift that is the same for all lanes and known.
-    fn known_amount(&self, b: Reg, bits: u32) -> Option<u8> {
-        let words = self.unit.constant(b)?;
+    fn known_amount(&self, b: Reg, bits: u32) -> Option<u16> {
+        let words = &self.unit.constant(b)?[..self.words()];
         let same = if bits == 32 {
             words.iter().all(|w| w % 32 == words[0] % 32)
         } else {
             words.chunks(2).all(|w| w[0] % 64 == words[0] % 64)
         };
-        same.then_some((words[0] % bits) as u8)
+        same.then_some((words[0] % bits) as u16)
     }
 
     fn shift(&mut self, op: Binary, ty: Type, a: Reg, b: Reg) -> Reg {

@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use super::arithmetic::predicate;
-use super::{Lanes, Lower, parts};
+use super::{Lanes, Lower};
 use crate::avx2::Op as Machine;
 use crate::code::Refusal;
-use crate::machine::{Reg, WORDS};
+use crate::machine::Reg;
 use crate::program::{Element, Type, Value};
 
 impl Lower<'_> {
@@ -17,7 +17,7 @@ impl Lower<'_> {
         let mut result = Lanes { parts: SmallVec::new(), everywhere: of.everywhere };
         let wide = |element: Element| element.bits() == 64;
         // One lane that stands for all.
-        let count = if from.lanes == 1 { 1 } else { parts(ty) };
+        let count = if from.lanes == 1 { 1 } else { self.parts(ty) };
         for part in 0..count {
             self.part = part as u32;
             let register = match (wide(from.element), wide(ty.element)) {
@@ -29,12 +29,12 @@ impl Lower<'_> {
                     let low = self.narrow(from.element, ty.element, of.parts[part * 2 % of.parts.len()])?;
                     match of.parts.get(part * 2 + 1) {
                         None if from.lanes == 1 && of.everywhere => {
-                            self.emit_imm(Machine::InsertHigh, &[low, low], 1)
+                            self.emit_imm(Machine::InsertHalf, &[low, low], 1)
                         }
                         None => low,
                         Some(&high) => {
                             let high = self.narrow(from.element, ty.element, high)?;
-                            self.emit_imm(Machine::InsertHigh, &[low, high], 1)
+                            self.emit_imm(Machine::InsertHalf, &[low, high], 1)
                         }
                     }
                 }
@@ -43,14 +43,14 @@ impl Lower<'_> {
             result.parts.push(register);
         }
         if from.lanes == 1 {
-            result.parts = SmallVec::from_elem(result.parts[0], parts(ty));
+            result.parts = SmallVec::from_elem(result.parts[0], self.parts(ty));
         }
         Ok(result)
     }
 
     /// Half of a register, in the lower half of another.
     fn half(&mut self, a: Reg, half: usize) -> Reg {
-        if half == 0 { a } else { self.emit_imm(Machine::ExtractHigh, &[a], 1) }
+        if half == 0 { a } else { self.emit_imm(Machine::ExtractHalf, &[a], 1) }
     }
 
     fn refuse(from: Element, to: Element) -> Refusal {
@@ -104,7 +104,8 @@ impl Lower<'_> {
 
     /// The lower word of each lane of 64 bits, in the lower half of a register.
     fn low_words(&mut self, a: Reg) -> Reg {
-        let words = std::array::from_fn(|i| (i < WORDS / 2).then_some((a, 2 * i as u8)));
+        let half = self.words() / 2;
+        let words = std::array::from_fn(|i| (i < half).then_some((a, 2 * i as u8)));
         self.gather_words(&words)
     }
 
@@ -172,7 +173,7 @@ impl Lower<'_> {
     /// rounded once.
     fn i64_to_f64(&mut self, from: Element, a: Reg) -> Reg {
         let low_double = self.constant64(0x4330_0000_0000_0000);
-        let low = self.emit_imm(Machine::Blend, &[low_double, a], 0b0101_0101);
+        let low = self.emit_imm(Machine::Blend, &[low_double, a], 0x5555);
         let high = self.emit_imm(Machine::Shr64, &[a], 32);
         // The bits of 2⁸⁴ (and 2⁶³ with a signed number), and what is too much: that and 2⁵².
         let (bits, shifts) = if from.is_signed() {

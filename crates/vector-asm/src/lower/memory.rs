@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::arithmetic::predicate;
-use super::{BYTES, Lanes, Lower, lanes_of, parts};
+use super::{Lanes, Lower};
 use crate::avx2::Op as Machine;
 use crate::code::Refusal;
 use crate::machine::{Access, Address, Base, Reg, Stream, WORDS};
@@ -23,11 +23,11 @@ impl Lower<'_> {
         Address { stream, offset: here, bytes }
     }
 
-    fn read(&mut self, op: Machine, srcs: &[Reg], imm: u8, address: Address) -> Reg {
+    fn read(&mut self, op: Machine, srcs: &[Reg], imm: u16, address: Address) -> Reg {
         self.instruction(op, srcs, imm, Some(address), Access::Read)
     }
 
-    fn write(&mut self, op: Machine, srcs: &[Reg], imm: u8, address: Address) {
+    fn write(&mut self, op: Machine, srcs: &[Reg], imm: u16, address: Address) {
         self.instruction(op, srcs, imm, Some(address), Access::Write);
     }
 
@@ -36,13 +36,13 @@ impl Lower<'_> {
     pub(super) fn load(&mut self, place: &Place, ty: Type) -> Result<Lanes, Refusal> {
         if ty.lanes == 1 || place.step == 0 {
             let register = self.load_everywhere(place, ty.element);
-            return Ok(Lanes { parts: SmallVec::from_elem(register, parts(ty)), everywhere: true });
+            return Ok(Lanes { parts: SmallVec::from_elem(register, self.parts(ty)), everywhere: true });
         }
         let mut result = Lanes { parts: SmallVec::new(), everywhere: false };
-        for part in 0..parts(ty) as u32 {
+        for part in 0..self.parts(ty) as u32 {
             self.part = part;
-            let first = part * lanes_of(ty);
-            let lanes = lanes_of(ty).min(ty.lanes - first);
+            let first = part * self.lanes_of(ty);
+            let lanes = self.lanes_of(ty).min(ty.lanes - first);
             let register = self.load_part(place, ty.element, first, lanes);
             result.parts.push(register);
         }
@@ -78,7 +78,7 @@ impl Lower<'_> {
         let bytes = lanes * size;
         let address = self.address(place, plus, bytes);
         let loaded = match bytes {
-            BYTES => self.read(Machine::Load, &[], 0, address),
+            _ if bytes == self.bytes() => self.read(Machine::Load, &[], 0, address),
             _ if place.memory == Memory::Same && bytes != 8 && bytes != 16 => {
                 let mask = self.mask(bytes);
                 self.read(Machine::LoadMasked, &[mask], 0, address)
@@ -88,8 +88,17 @@ impl Lower<'_> {
         self.extend(place.memory, loaded)
     }
 
-    /// At most 16 bytes, in the lower half of a register.
+    /// At most 32 bytes, in the lower part of a register.
     fn load_bytes(&mut self, address: Address, bytes: u32) -> Reg {
+        if bytes == 32 {
+            return self.read(Machine::Load256, &[], 0, address);
+        }
+        if bytes > 16 {
+            let behind = Address { offset: address.offset + 16, bytes: bytes - 16, ..address };
+            let low = self.load_bytes(Address { bytes: 16, ..address }, 16);
+            let high = self.load_bytes(behind, bytes - 16);
+            return self.emit_imm(Machine::InsertHigh, &[low, high], 1);
+        }
         let (mut result, mut done) = match bytes {
             16.. => return self.read(Machine::Load128, &[], 0, address),
             8.. => (self.read(Machine::Load64, &[], 0, Address { bytes: 8, ..address }), 8),
@@ -104,7 +113,7 @@ impl Lower<'_> {
                 _ => (Machine::Insert8, 1),
             };
             result =
-                self.read(op, &[result, Reg::MEMORY], (done / size) as u8, Address { bytes: size, ..at });
+                self.read(op, &[result, Reg::MEMORY], (done / size) as u16, Address { bytes: size, ..at });
             done += size;
         }
         result
@@ -119,7 +128,7 @@ impl Lower<'_> {
         let insert = if size == 2 { Machine::Insert16 } else { Machine::Insert8 };
         let mut result = self.constant32(0);
         for (lane, address) in addresses.into_iter().enumerate() {
-            result = self.read(insert, &[result, Reg::MEMORY], lane as u8, address);
+            result = self.read(insert, &[result, Reg::MEMORY], lane as u16, address);
         }
         result
     }
@@ -159,21 +168,21 @@ impl Lower<'_> {
             // The same element, loaded or not, for all lanes.
             let one = self.load_if(condition, place, otherwise, Type { lanes: 1, ..ty })?;
             let all = self.emit(if size == 4 { Machine::All32 } else { Machine::All64 }, &[one.parts[0]]);
-            return Ok(Lanes { parts: SmallVec::from_elem(all, parts(ty)), everywhere: true });
+            return Ok(Lanes { parts: SmallVec::from_elem(all, self.parts(ty)), everywhere: true });
         }
         if place.memory != Memory::Same || (ty.lanes > 1 && place.step != i64::from(size)) {
             return Err(Refusal::LoadIf);
         }
         let mut result = Lanes { parts: SmallVec::new(), everywhere: false };
-        for part in 0..parts(ty) as u32 {
+        for part in 0..self.parts(ty) as u32 {
             self.part = part;
-            let first = part * lanes_of(ty);
-            let bytes = size * lanes_of(ty).min(ty.lanes - first);
+            let first = part * self.lanes_of(ty);
+            let bytes = size * self.lanes_of(ty).min(ty.lanes - first);
             let address = self.address(place, i64::from(first * size), bytes);
             let condition = self.part_of(condition, part as usize);
             let otherwise = self.part_of(otherwise, part as usize);
             let mut wanted = condition;
-            if bytes < BYTES {
+            if bytes < self.bytes() {
                 let mask = self.mask(bytes);
                 wanted = self.emit(Machine::AndF, &[condition, mask]);
             }
@@ -189,10 +198,10 @@ impl Lower<'_> {
     pub(super) fn store(&mut self, place: &Place, value: Value, streaming: bool) -> Result<(), Refusal> {
         let ty = self.ty(value);
         let size = place.memory.bytes().unwrap_or(ty.element.bytes());
-        for part in 0..parts(ty) as u32 {
+        for part in 0..self.parts(ty) as u32 {
             self.part = part;
-            let first = part * lanes_of(ty);
-            let lanes = lanes_of(ty).min(ty.lanes - first);
+            let first = part * self.lanes_of(ty);
+            let lanes = self.lanes_of(ty).min(ty.lanes - first);
             let register = self.part_of(value, part as usize);
             let stored = self.shorten(place.memory, register);
             let plus = i64::from(first) * place.step;
@@ -209,11 +218,11 @@ impl Lower<'_> {
     /// Bytes that are side by side.
     fn store_part(&mut self, place: &Place, stored: Reg, address: Address, streaming: bool) {
         match address.bytes {
-            BYTES if streaming && self.is_aligned(address) => {
+            bytes if bytes == self.bytes() && streaming && self.is_aligned(address) => {
                 self.unit.streaming = true;
                 self.write(Machine::StorePast, &[stored], 0, address);
             }
-            BYTES => self.write(Machine::Store, &[stored], 0, address),
+            bytes if bytes == self.bytes() => self.write(Machine::Store, &[stored], 0, address),
             bytes if place.memory == Memory::Same && !matches!(bytes, 4 | 8 | 16) => {
                 let mask = self.mask(bytes);
                 self.write(Machine::StoreMasked, &[mask, stored], 0, address);
@@ -226,11 +235,17 @@ impl Lower<'_> {
     fn is_aligned(&self, address: Address) -> bool {
         let stream = &self.unit.streams[address.stream as usize];
         let mut bytes = stream.terms.iter().map(|(_, c)| *c).chain([stream.offset, address.offset]);
-        bytes.all(|bytes| bytes % i64::from(BYTES) == 0)
+        bytes.all(|bytes| bytes % i64::from(self.bytes()) == 0)
     }
 
-    /// At most 16 bytes of the lower half.
+    /// At most 32 bytes from the beginning of a register.
     fn store_bytes(&mut self, stored: Reg, address: Address) {
+        if address.bytes > 16 {
+            let behind = Address { offset: address.offset + 16, bytes: address.bytes - 16, ..address };
+            self.store_bytes(stored, Address { bytes: 16, ..address });
+            let high = self.emit_imm(Machine::ExtractHigh, &[stored], 1);
+            return self.store_bytes(high, behind);
+        }
         let mut done = 0;
         while done < address.bytes {
             let (op, size) = match (address.bytes - done, done) {
@@ -243,7 +258,7 @@ impl Lower<'_> {
                 _ => (Machine::Extract8, 1),
             };
             let at = Address { offset: address.offset + i64::from(done), bytes: size, ..address };
-            self.write(op, &[stored], (done / size) as u8, at);
+            self.write(op, &[stored], (done / size) as u16, at);
             done += size;
         }
     }
@@ -255,13 +270,21 @@ impl Lower<'_> {
         }
         let extract = if size == 2 { Machine::Extract16 } else { Machine::Extract8 };
         for (lane, address) in addresses.into_iter().enumerate() {
-            self.write(extract, &[stored], lane as u8, address);
+            self.write(extract, &[stored], lane as u16, address);
         }
     }
 
     /// Lanes to elements as they are in memory, side by side from the beginning of a register.
     fn shorten(&mut self, memory: Memory, a: Reg) -> Reg {
+        let wide = self.words() > 8;
         match memory {
+            Memory::U8 | Memory::I8 if wide => self.emit(Machine::PackU8, &[a]),
+            Memory::U16 | Memory::I16 if wide => self.emit(Machine::PackU16, &[a]),
+            Memory::BF16 if wide => {
+                let rounded = self.round_to_bf16(a);
+                let upper = self.emit_imm(Machine::Shr32, &[rounded], 16);
+                self.emit(Machine::PackU16, &[upper])
+            }
             Memory::Same => a,
             Memory::U8 | Memory::I8 => self.low_bytes(a),
             Memory::U16 | Memory::I16 => self.words_from(a, 0),
@@ -288,7 +311,8 @@ impl Lower<'_> {
         let byte = |lane: u32, byte: u32| (4 * lane + first + byte) << (8 * (byte + 2 * (lane % 2)));
         let pair = |lane: u32| byte(lane, 0) | byte(lane, 1) | byte(lane + 1, 0) | byte(lane + 1, 1);
         let (low, high) = (pair(0), pair(2));
-        let order = self.constant([low, high, u32::MAX, u32::MAX, low, high, u32::MAX, u32::MAX]);
+        let half = [low, high, u32::MAX, u32::MAX];
+        let order = self.constant(std::array::from_fn(|i| half[i % 4]));
         let packed = self.emit(Machine::ShuffleBytes, &[a, order]);
         self.emit_imm(Machine::Permute64, &[packed], 0b1000)
     }

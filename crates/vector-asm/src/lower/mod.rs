@@ -16,13 +16,10 @@ use smallvec::SmallVec;
 
 use self::transpose::Strided;
 use crate::avx2::Op as Machine;
-use crate::code::Refusal;
+use crate::code::{Isa, Refusal};
 use crate::live::Liveness;
 use crate::machine::{Access, Address, Base, Inst, Loop, Node, Phi, Reg, Stream, Trips, Unit, WORDS};
 use crate::program::{Counter, Index, Op, Program, Range, Stmt, Type, Value, Variable};
-
-/// Bytes of a register.
-pub(crate) const BYTES: u32 = WORDS as u32 * 4;
 
 /// Registers of a value or variable.
 type Parts = SmallVec<[Reg; 4]>;
@@ -68,12 +65,12 @@ pub(crate) struct Lower<'a> {
 }
 
 /// Translates a program that has passed its check.
-pub(crate) fn lower(program: &Program) -> Result<Unit, Refusal> {
+pub(crate) fn lower(program: &Program, isa: Isa) -> Result<Unit, Refusal> {
     let mut lower = Lower {
         program,
         liveness: Liveness::of(program),
         wanted: wanted_everywhere(program),
-        unit: Unit::default(),
+        unit: Unit::new(isa),
         nodes: Vec::new(),
         block: Vec::new(),
         strided: Vec::new(),
@@ -86,21 +83,12 @@ pub(crate) fn lower(program: &Program) -> Result<Unit, Refusal> {
         constants: HashMap::new(),
     };
     let zero = lower.constant([0; WORDS]);
-    lower.variables = program.variables.iter().map(|ty| SmallVec::from_elem(zero, parts(*ty))).collect();
+    lower.variables =
+        program.variables.iter().map(|ty| SmallVec::from_elem(zero, lower.parts(*ty))).collect();
     lower.statements(&program.body)?;
     lower.flush();
     lower.unit.nodes = lower.nodes;
     Ok(lower.unit)
-}
-
-/// How many registers a value of a type takes.
-fn parts(ty: Type) -> usize {
-    (ty.lanes * ty.element.bytes()).div_ceil(BYTES) as usize
-}
-
-/// How many lanes of a type a register has.
-fn lanes_of(ty: Type) -> u32 {
-    BYTES / ty.element.bytes()
 }
 
 /// Which values of one lane meet values of more lanes, or lanes other than the first.
@@ -141,13 +129,33 @@ fn operands(op: &Op) -> impl Iterator<Item = Value> {
 }
 
 impl Lower<'_> {
+    /// Bytes of a register.
+    fn bytes(&self) -> u32 {
+        self.unit.isa.bytes()
+    }
+
+    /// Words of 32 bits in a register.
+    fn words(&self) -> usize {
+        self.unit.isa.words()
+    }
+
+    /// How many registers a value of a type takes.
+    fn parts(&self, ty: Type) -> usize {
+        (ty.lanes * ty.element.bytes()).div_ceil(self.bytes()) as usize
+    }
+
+    /// How many lanes of a type a register has.
+    fn lanes_of(&self, ty: Type) -> u32 {
+        self.bytes() / ty.element.bytes()
+    }
+
     // Instructions.
 
     fn instruction(
         &mut self,
         op: Machine,
         srcs: &[Reg],
-        imm: u8,
+        imm: u16,
         address: Option<Address>,
         access: Access,
     ) -> Reg {
@@ -164,12 +172,13 @@ impl Lower<'_> {
         self.instruction(op, srcs, 0, None, Access::None)
     }
 
-    fn emit_imm(&mut self, op: Machine, srcs: &[Reg], imm: u8) -> Reg {
+    fn emit_imm(&mut self, op: Machine, srcs: &[Reg], imm: u16) -> Reg {
         self.instruction(op, srcs, imm, None, Access::None)
     }
 
     /// A constant, by its words.
-    fn constant(&mut self, words: [u32; WORDS]) -> Reg {
+    fn constant(&mut self, mut words: [u32; WORDS]) -> Reg {
+        words[self.words()..].fill(0);
         if let Some(register) = self.constants.get(&words) {
             return *register;
         }
@@ -301,9 +310,9 @@ impl Lower<'_> {
     fn carry(&mut self, stmt: &Stmt, trips: Trips) -> Vec<(usize, usize, Phi)> {
         let mut carried = Vec::new();
         for (v, ty) in self.program.variables.iter().enumerate() {
-            for part in 0..parts(*ty) {
-                let first = part as u32 * lanes_of(*ty);
-                let lanes = first..ty.lanes.min(first + lanes_of(*ty));
+            for part in 0..self.parts(*ty) {
+                let first = part as u32 * self.lanes_of(*ty);
+                let lanes = first..ty.lanes.min(first + self.lanes_of(*ty));
                 let (set, read, after) = self.liveness.of_loop(stmt, Variable(v as u32), lanes);
                 if !set || !(read || after) {
                     continue;
@@ -327,7 +336,7 @@ impl Lower<'_> {
                 Stmt::Let { op: Op::Constant(_) | Op::Get { .. } | Op::Bitcast(_), .. }
                 | Stmt::Set { .. } => 0,
                 Stmt::Let { value, .. } | Stmt::Store { value, .. } => {
-                    parts(self.program.values[value.0 as usize]) as u64
+                    self.parts(self.program.values[value.0 as usize]) as u64
                 }
                 Stmt::Prefetch(_) => 1,
             };
@@ -338,7 +347,7 @@ impl Lower<'_> {
     /// The most registers that a value of a body has.
     fn most_parts(&self, body: &[Stmt]) -> u32 {
         let of = |stmt: &Stmt| match stmt {
-            Stmt::Let { value, .. } => parts(self.program.values[value.0 as usize]) as u32,
+            Stmt::Let { value, .. } => self.parts(self.program.values[value.0 as usize]) as u32,
             _ => 1,
         };
         body.iter().map(of).max().unwrap_or(1)
@@ -361,7 +370,7 @@ impl Lower<'_> {
         let mut lanes = match op {
             Op::Constant(bits) => {
                 let constant = self.constant_of(ty, *bits);
-                Lanes { parts: SmallVec::from_elem(constant, parts(ty)), everywhere: true }
+                Lanes { parts: SmallVec::from_elem(constant, self.parts(ty)), everywhere: true }
             }
             Op::Load(place) => self.load(place, ty)?,
             Op::LoadIf { condition, place, otherwise } => self.load_if(*condition, place, *otherwise, ty)?,
@@ -378,7 +387,7 @@ impl Lower<'_> {
             Op::Bitcast(a) => {
                 let mut lanes = self.values[a.0 as usize].clone();
                 if lanes.parts.len() == 1 {
-                    lanes.parts = SmallVec::from_elem(lanes.parts[0], parts(ty));
+                    lanes.parts = SmallVec::from_elem(lanes.parts[0], self.parts(ty));
                 }
                 lanes
             }
@@ -398,7 +407,7 @@ impl Lower<'_> {
     fn elementwise(&mut self, op: &Op, ty: Type) -> Result<Lanes, Refusal> {
         let mut lanes = Lanes { parts: SmallVec::new(), everywhere: true };
         let mut last: SmallVec<[Reg; 3]> = SmallVec::new();
-        for part in 0..parts(ty) {
+        for part in 0..self.parts(ty) {
             self.part = part as u32;
             let sources: SmallVec<[Reg; 3]> =
                 operands(op).map(|operand| self.part_of(operand, part)).collect();
@@ -416,7 +425,7 @@ impl Lower<'_> {
     /// `offset + Σ coefficient · index + step · lane`.
     fn index(&mut self, offset: i64, terms: &[(Index, i64)], step: i64, ty: Type) -> Lanes {
         let (terms, offset) = self.affine(offset, terms);
-        let lanes = lanes_of(ty);
+        let (lanes, count) = (self.lanes_of(ty), self.words());
         let first = (!terms.is_empty()).then(|| {
             let stream = self.unit.stream(Stream { base: Base::Zero, terms, offset: 0 });
             let address = Address { stream, offset: 0, bytes: 0 };
@@ -425,17 +434,17 @@ impl Lower<'_> {
         });
         let mut result = Lanes { parts: SmallVec::new(), everywhere: ty.lanes == 1 };
         let step = if ty.lanes == 1 { 0 } else { step };
-        for part in 0..parts(ty) as u32 {
+        for part in 0..self.parts(ty) as u32 {
             self.part = part;
             let words = std::array::from_fn(|word| {
-                let lane = i64::from(part * lanes) + word as i64 * i64::from(lanes) / WORDS as i64;
+                let lane = i64::from(part * lanes) + word as i64 * i64::from(lanes) / count as i64;
                 let number = offset.wrapping_add(step.wrapping_mul(lane)) as u64;
                 if ty.element.bits() == 32 || word % 2 == 0 { number as u32 } else { (number >> 32) as u32 }
             });
             let constant = self.constant(words);
             result.parts.push(match first {
                 None => constant,
-                Some(first) if words == [0; WORDS] => first,
+                Some(first) if words[..count].iter().all(|word| *word == 0) => first,
                 Some(first) => {
                     let add = if ty.element.bits() == 32 { Machine::AddI32 } else { Machine::AddI64 };
                     self.emit(add, &[first, constant])

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::{BYTES, Lanes, Lower, lanes_of, parts};
+use super::{Lanes, Lower};
 use crate::avx2::Op as Machine;
 use crate::machine::{Reg, WORDS};
 use crate::program::{Stmt, Type, Value, Variable};
@@ -22,12 +22,13 @@ impl Lower<'_> {
         let size = (ty.element.bytes() / 4) as usize;
         let (first, count) = (start as usize * size, ty.lanes as usize * size);
         let mut result = Lanes { parts: SmallVec::new(), everywhere: false };
-        for part in 0..parts(ty) {
+        let whole = self.words();
+        for part in 0..self.parts(ty) {
             self.part = part as u32;
             let words = std::array::from_fn(|word| {
-                let position = part * WORDS + word;
+                let position = part * whole + word;
                 let from = first + position;
-                (position < count).then(|| (of.parts[from / WORDS], (from % WORDS) as u8))
+                (word < whole && position < count).then(|| (of.parts[from / whole], (from % whole) as u8))
             });
             let register = self.gather_words(&words);
             result.parts.push(register);
@@ -41,16 +42,18 @@ impl Lower<'_> {
         let size = ty.element.bytes() / 4;
         let live = self.liveness.after_set(stmt).clone();
         let is_live = |lane: u32| lane < ty.lanes && live[lane as usize / 64] >> (lane % 64) & 1 == 1;
-        for part in 0..parts(ty) {
-            let first = part as u32 * lanes_of(ty);
-            if start >= first + lanes_of(ty) || start + of.lanes <= first {
+        for part in 0..self.parts(ty) {
+            let first = part as u32 * self.lanes_of(ty);
+            if start >= first + self.lanes_of(ty) || start + of.lanes <= first {
                 continue;
             }
             self.part = part as u32;
             let old = self.variables[variable.0 as usize][part];
             let words = std::array::from_fn(|word| {
                 let lane = first + word as u32 / size;
-                if (start..start + of.lanes).contains(&lane) {
+                if word >= self.words() {
+                    None
+                } else if (start..start + of.lanes).contains(&lane) {
                     Some(self.word_of(value, lane - start, word, size))
                 } else {
                     is_live(lane).then_some((old, word as u8))
@@ -68,7 +71,7 @@ impl Lower<'_> {
             return (lanes.parts[0], at as u8);
         }
         let position = (lane * size) as usize + word % size as usize;
-        (lanes.parts[position / WORDS], (position % WORDS) as u8)
+        (lanes.parts[position / self.words()], (position % self.words()) as u8)
     }
 
     /// A register with these words.
@@ -82,7 +85,7 @@ impl Lower<'_> {
         match sources[..] {
             [] => self.constant32(0),
             [source] => self.arrange(source, words),
-            [low, high] if let Some(imm) = halves(words, low, high) => {
+            [low, high] if let (8, Some(imm)) = (self.words(), halves(words, low, high)) => {
                 self.emit_imm(Machine::PermuteHalves, &[low, high], imm)
             }
             _ => self.blend_arranged(&sources, words),
@@ -99,7 +102,7 @@ impl Lower<'_> {
                 result = arranged;
                 continue;
             }
-            let mask = (0..WORDS).fold(0, |mask, i| mask | u8::from(own[i].is_some()) << i);
+            let mask = (0..WORDS).fold(0, |mask, i| mask | u16::from(own[i].is_some()) << i);
             result = self.emit_imm(Machine::Blend, &[result, arranged], mask);
         }
         result
@@ -113,20 +116,22 @@ impl Lower<'_> {
         if all(&|i, f| i == f) {
             return source;
         }
-        if all(&|i, f| i < 4 && f == i + 4) {
-            return self.emit_imm(Machine::ExtractHigh, &[source], 1);
-        }
         if all(&|_, f| f == 0) {
             return self.emit(Machine::All32, &[source]);
         }
         if all(&|i, f| f == i % 2) {
             return self.emit(Machine::All64, &[source]);
         }
-        if let Some(imm) = in_lane(&from) {
-            return self.emit_imm(Machine::PermuteInLane, &[source], imm);
-        }
-        if let Some(imm) = pairs(&from) {
-            return self.emit_imm(Machine::Permute64, &[source], imm);
+        if self.words() == 8 {
+            if all(&|i, f| i < 4 && f == i + 4) {
+                return self.emit_imm(Machine::ExtractHigh, &[source], 1);
+            }
+            if let Some(imm) = in_lane(&from) {
+                return self.emit_imm(Machine::PermuteInLane, &[source], imm);
+            }
+            if let Some(imm) = pairs(&from) {
+                return self.emit_imm(Machine::Permute64, &[source], imm);
+            }
         }
         let places = self.constant(from.map(|f| f.unwrap_or(0) as u32));
         self.emit(Machine::Permute, &[places, source])
@@ -134,19 +139,19 @@ impl Lower<'_> {
 
     /// The first `bytes` bytes of a register as a mask: all bits set there, none behind.
     pub(super) fn mask(&mut self, bytes: u32) -> Reg {
-        debug_assert!(bytes <= BYTES && bytes.is_multiple_of(4), "masks are of whole words");
+        debug_assert!(bytes <= self.bytes() && bytes.is_multiple_of(4), "masks are of whole words");
         self.constant(std::array::from_fn(|i| if (i as u32) < bytes / 4 { u32::MAX } else { 0 }))
     }
 }
 
 /// The constant of `vperm2f128` that takes whole halves of two registers, if that is what is wanted.
-fn halves(words: &Words, low: Reg, high: Reg) -> Option<u8> {
+fn halves(words: &Words, low: Reg, high: Reg) -> Option<u16> {
     let mut imm = 0;
     for half in 0..2 {
         let mut choice = None;
         for i in 0..4 {
             let Some((reg, from)) = words[half * 4 + i] else { continue };
-            let this = (u8::from(reg == high) << 1) | (from / 4);
+            let this = (u16::from(reg == high) << 1) | u16::from(from / 4);
             if usize::from(from % 4) != i || choice.is_some_and(|c| c != this) || (reg != low && reg != high)
             {
                 return None;
@@ -160,20 +165,20 @@ fn halves(words: &Words, low: Reg, high: Reg) -> Option<u8> {
 }
 
 /// The constant of `vpermilps`, if words stay in their halves and both halves are arranged alike.
-fn in_lane(from: &[Option<usize>; WORDS]) -> Option<u8> {
+fn in_lane(from: &[Option<usize>; WORDS]) -> Option<u16> {
     let mut choice = [None; 4];
-    for i in 0..WORDS {
+    for i in 0..8 {
         let Some(f) = from[i] else { continue };
         if f / 4 != i / 4 || choice[i % 4].is_some_and(|c| c != f % 4) {
             return None;
         }
         choice[i % 4] = Some(f % 4);
     }
-    Some((0..4).fold(0, |imm, i| imm | (choice[i].unwrap_or(i) as u8) << (2 * i)))
+    Some((0..4).fold(0, |imm, i| imm | (choice[i].unwrap_or(i) as u16) << (2 * i)))
 }
 
 /// The constant of `vpermpd`, if words move in pairs.
-fn pairs(from: &[Option<usize>; WORDS]) -> Option<u8> {
+fn pairs(from: &[Option<usize>; WORDS]) -> Option<u16> {
     let mut imm = 0;
     for pair in 0..4 {
         let low = from[2 * pair];
@@ -185,7 +190,7 @@ fn pairs(from: &[Option<usize>; WORDS]) -> Option<u8> {
             (None, None) => 0,
             _ => return None,
         };
-        imm |= (first as u8 / 2) << (2 * pair);
+        imm |= (first as u16 / 2) << (2 * pair);
     }
     Some(imm)
 }

@@ -117,7 +117,8 @@ impl Lower<'_> {
         order.sort_by_key(|&i| key(i));
         let mut groups = Vec::new();
         let mut at = 0;
-        while at < order.len() {
+        // The wide registers have other instructions for that.
+        while self.words() == 8 && at < order.len() {
             let first = &strided[order[at]];
             let count = 16 / first.size as usize;
             let members: Group = order[at..].iter().take(count).copied().collect();
@@ -154,7 +155,7 @@ impl Lower<'_> {
         })
     }
 
-    fn read_from(&mut self, op: Machine, srcs: &[Reg], imm: u8, address: Address, bytes: u32) -> Reg {
+    fn read_from(&mut self, op: Machine, srcs: &[Reg], imm: u16, address: Address, bytes: u32) -> Reg {
         self.instruction(op, srcs, imm, Some(Address { bytes, ..address }), Access::Read)
     }
 
@@ -175,16 +176,17 @@ impl Lower<'_> {
         } else {
             (Machine::Load32, Machine::Insert32)
         };
-        let mut halves: SmallVec<[Reg; 2]> = SmallVec::new();
+        let mut halves: SmallVec<[Reg; 4]> = SmallVec::new();
         for lanes in access.lanes.chunks(16 / size as usize) {
             let mut half = self.read_from(load, &[], 0, lanes[0], size);
             for (at, lane) in lanes.iter().enumerate().skip(1) {
-                half = self.read_from(insert, &[half, Reg::MEMORY], at as u8, *lane, size);
+                half = self.read_from(insert, &[half, Reg::MEMORY], at as u16, *lane, size);
             }
             halves.push(half);
         }
-        if let [low, high] = halves[..] {
-            self.emit_imm(Machine::InsertHigh, &[low, high], 1);
+        let mut whole = halves[0];
+        for (number, &half) in halves.iter().enumerate().skip(1) {
+            whole = self.emit_imm(Machine::InsertHigh, &[whole, half], number as u16);
         }
         self.promise(access.register);
     }
@@ -198,13 +200,13 @@ impl Lower<'_> {
         };
         let mut half = access.register;
         for (number, lanes) in access.lanes.chunks(16 / size as usize).enumerate() {
-            if number == 1 {
-                half = self.emit_imm(Machine::ExtractHigh, &[access.register], 1);
+            if number > 0 {
+                half = self.emit_imm(Machine::ExtractHigh, &[access.register], number as u16);
             }
             for (at, lane) in lanes.iter().enumerate() {
                 let op = if at == 0 { store } else { extract };
                 let address = Some(Address { bytes: size, ..*lane });
-                self.instruction(op, &[half], at as u8, address, Access::Write);
+                self.instruction(op, &[half], at as u16, address, Access::Write);
             }
         }
     }
@@ -250,7 +252,7 @@ impl Lower<'_> {
     }
 
     /// Transposes four by four words in each half; `each` computes the results in turn from two registers.
-    fn columns(&mut self, rows: &[Reg], mut each: impl FnMut(&mut Self, usize, &[Reg], u8)) {
+    fn columns(&mut self, rows: &[Reg], mut each: impl FnMut(&mut Self, usize, &[Reg], u16)) {
         for (pair, op) in [Machine::UnpackLow32, Machine::UnpackHigh32].into_iter().enumerate() {
             let (left, right) = (self.emit(op, &[rows[0], rows[1]]), self.emit(op, &[rows[2], rows[3]]));
             each(self, 2 * pair, &[left, right], 0x44);

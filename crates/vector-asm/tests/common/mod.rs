@@ -119,29 +119,41 @@ pub(crate) fn check(program: &Program, machine: Machine, part: Range<u64>) {
 
 /// The same, with an error for a program that is refused or differs.
 pub(crate) fn try_check(program: &Program, machine: Machine, part: Range<u64>) -> Result<(), Failure> {
-    let code = compile(program, Isa::Avx2).map_err(Failure::Refused)?;
-    decode(&code).map_err(Failure::Differs)?;
-    if Isa::detect().is_none() {
-        return Ok(());
-    }
     let mut expected = machine.clone();
     evaluate(program, &mut expected, part.clone()).map_err(|e| Failure::Differs(e.to_string()))?;
-    let found = run(&ExecutableCode::load(&code).unwrap(), &machine, part);
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        let code = compile(program, isa).map_err(Failure::Refused)?;
+        decode(&code, isa).map_err(Failure::Differs)?;
+        if runs(isa) {
+            let found = run(&ExecutableCode::load(&code).unwrap(), &machine, part.clone());
+            compare(&expected, &found).map_err(Failure::Differs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether this processor has the instructions.
+fn runs(isa: Isa) -> bool {
+    match isa {
+        Isa::Avx512 => {
+            is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+        }
+        _ => Isa::detect().is_some(),
+    }
+}
+
+fn compare(expected: &Machine, found: &Machine) -> Result<(), String> {
     for (i, (e, f)) in expected.args.iter().zip(&found.args).enumerate() {
         if !alike(e, f) {
             let at = e.iter().zip(f).position(|(a, b)| a != b).unwrap() & !7;
             let end = (at + 8).min(e.len());
-            return Err(Failure::Differs(format!(
-                "arg{i} at {at}: expected {:x?}, found {:x?}",
-                &e[at..end],
-                &f[at..end]
-            )));
+            return Err(format!("arg{i} at {at}: expected {:x?}, found {:x?}", &e[at..end], &f[at..end]));
         }
     }
-    if !alike(&expected.scratch, &found.scratch) {
-        return Err(Failure::Differs("scratch memory".to_owned()));
-    }
-    Ok(())
+    if alike(&expected.scratch, &found.scratch) { Ok(()) } else { Err("scratch memory".to_owned()) }
 }
 
 /// What goes wrong.
@@ -157,8 +169,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// That every byte is part of an instruction, that vector instructions are VEX-encoded, and that upper halves are cleared before the return.
-pub(crate) fn decode(code: &vector_asm::Code) -> Result<(), String> {
+/// That every byte is part of an instruction, that no vector instruction is legacy SSE, and that upper halves are cleared before the return.
+pub(crate) fn decode(code: &vector_asm::Code, isa: Isa) -> Result<(), String> {
     use iced_x86::{Decoder, DecoderOptions, EncodingKind, Mnemonic, OpKind};
     let bytes = &code.bytes()[..code.instruction_bytes()];
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
@@ -169,11 +181,11 @@ pub(crate) fn decode(code: &vector_asm::Code) -> Result<(), String> {
             return Err(format!("no instruction at {}", instruction.ip()));
         }
         let vector = (0..instruction.op_count()).any(|i| {
-            instruction.op_kind(i) == OpKind::Register
-                && (instruction.op_register(i).is_xmm() || instruction.op_register(i).is_ymm())
+            instruction.op_kind(i) == OpKind::Register && instruction.op_register(i).is_vector_register()
         });
-        if vector && instruction.code().encoding() != EncodingKind::VEX {
-            return Err(format!("{:?} is not VEX-encoded", instruction.code()));
+        let encoding = if isa == Isa::Avx2 { EncodingKind::VEX } else { EncodingKind::EVEX };
+        if vector && instruction.code().encoding() != encoding {
+            return Err(format!("{:?} is not encoded as {encoding:?}", instruction.code()));
         }
         mnemonics.push(instruction.mnemonic());
     }
