@@ -4,9 +4,11 @@
 //! needs so many registers. Here the parts are cut into groups, the largest that fit the registers; within a group the order is that of the
 //! statements. Loads come just before their first use, and one that is used once becomes an operand where an instruction has room for it. What nobody uses is left out.
 
+use std::collections::HashMap;
+
 use crate::avx2::{FMA, Op};
 use crate::code::Isa;
-use crate::machine::{Access, Address, Inst, Node, Reg, Unit};
+use crate::machine::{Access, Address, Base, Inst, Node, Reg, Unit};
 
 /// Orders all blocks.
 pub(crate) fn order(unit: &mut Unit) {
@@ -124,6 +126,8 @@ impl Work<'_> {
                 block[j].srcs.swap(0, 1);
             }
             (block[j].address, block[j].access) = (Some(address), Access::Read);
+            // Nobody waits for what is left of the load.
+            (block[i].address, block[i].access) = (None, Access::None);
             self.uses[loaded.index()] = 0;
         }
     }
@@ -145,12 +149,18 @@ impl Work<'_> {
         })
     }
 
+    /// The bases that a block writes to, each with an empty list of accesses.
+    fn written(&self, block: &[Inst]) -> HashMap<Base, Vec<usize>> {
+        let writes = block.iter().filter(|inst| inst.access == Access::Write);
+        let addresses = writes.filter_map(|inst| inst.address);
+        addresses.map(|address| (self.unit.streams[address.stream as usize].base, Vec::new())).collect()
+    }
+
     /// What each instruction must come after, and which ones are wanted for themselves.
     fn graph(&mut self, block: &[Inst]) -> Graph {
         let mut graph =
             Graph { first: vec![0], after: Vec::with_capacity(block.len() * 2), roots: Vec::new() };
-        let writes = block.iter().any(|inst| inst.access == Access::Write);
-        let mut accesses: Vec<usize> = Vec::new();
+        let mut memory = self.written(block);
         for (i, inst) in block.iter().enumerate() {
             for src in inst.srcs.iter().filter(|src| src.is_register()) {
                 self.left[src.index()] += 1;
@@ -159,8 +169,10 @@ impl Work<'_> {
                     graph.after.push(at);
                 }
             }
-            if let (true, Some(address), Access::Read | Access::Write) = (writes, inst.address, inst.access) {
-                for &other in &accesses {
+            if let (Some(address), Access::Read | Access::Write) = (inst.address, inst.access)
+                && let Some(accesses) = memory.get_mut(&self.unit.streams[address.stream as usize].base)
+            {
+                for &other in accesses.iter() {
                     let write = inst.access == Access::Write || block[other].access == Access::Write;
                     if write && block[other].address.is_some_and(|other| self.unit.overlap(address, other)) {
                         graph.after.push(other as u32);
