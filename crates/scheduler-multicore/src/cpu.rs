@@ -14,7 +14,8 @@ use crate::{
     inline::Inline,
     lane::{Lane, Scheduler},
     multicore::Multicore,
-    raw::{ALIGNMENT, Bound, Memory, Region, Work, memory_params},
+    pages::ALIGNMENT,
+    raw::{Bound, Memory, Region, Work, memory_params},
     sync::{Arc, Mutex, OnceLock, Ordering, atomic::AtomicUsize},
     task::Task,
 };

@@ -43,8 +43,9 @@ mod lane; // what schedulers implement: lanes that take tasks
 mod model; // the protocol under a model checker
 mod multicore; // the scheduler with a worker per stream
 mod pace; // how long kernels take
+mod pages; // memory from the system
 mod queue; // bounded hand-over to one consumer at a time
-mod raw; // memory and kernel calls: the crate's unsafe code
+mod raw; // memory and kernel calls: most of the crate's unsafe code
 mod seat; // a helper's place: what it is offered, and its sleep
 mod sync; // locks and atomics, in one place
 mod task; // what lanes run

@@ -1,4 +1,5 @@
-//! Memory of pools, and the tasks that touch it: all of the crate's unsafe code but for the signatures of `Driver`.
+//! Memory of pools, and the tasks that touch it: all of the crate's unsafe code but for the signatures of `Driver` and for
+//! where memory comes from (`pages`).
 //!
 //! Invariants relied on:
 //! * a [`Memory`] is initialised, aligned and as long as it says until the last share of it is dropped; one that is not
@@ -10,14 +11,7 @@
 //!   at most once at a time.
 #![allow(unsafe_code, reason = "host memory and compiled kernels are reached through raw pointers")]
 
-use std::{
-    alloc::{self, Layout},
-    cell::Cell,
-    fmt,
-    ops::Range,
-    ptr::NonNull,
-    slice,
-};
+use std::{cell::Cell, fmt, ops::Range, ptr::NonNull, slice};
 
 use codegen_core::{
     Access, KernelAbi, Param,
@@ -30,18 +24,12 @@ use tnode::HostArray;
 use crate::{
     crew::Crew,
     pace::Pace,
+    pages::{self, ALIGNMENT},
     sync::{
         Arc, Ordering,
         atomic::{AtomicBool, AtomicUsize},
     },
 };
-
-/// Alignment of pools and scratch memory, in bytes: a cache line, and the widest vector.
-pub(crate) const ALIGNMENT: usize = 64;
-
-/// From this size on, memory comes from the system by whole huge pages.
-#[cfg(all(target_os = "linux", not(miri)))]
-const HUGE_PAGE: usize = 2 << 20;
 
 /// So many bytes are copied or filled in less time than waking a thread takes.
 const QUICK_BYTES: usize = 16 << 10;
@@ -74,7 +62,7 @@ impl Memory {
     pub(crate) fn zeroed(bytes: usize, used: &Arc<AtomicUsize>, limit: usize) -> Option<Arc<Memory>> {
         let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
-        let Some(base) = allocate(bytes) else {
+        let Some(base) = pages::allocate(bytes) else {
             used.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         };
@@ -90,6 +78,8 @@ impl Memory {
             return None;
         }
         let bytes = bytes.len();
+        // The array may have its pages already; what reads it often then finds them joined in time.
+        pages::advise(base.as_ptr(), bytes);
         Some(Arc::new(Memory {
             base,
             bytes,
@@ -127,54 +117,10 @@ impl fmt::Debug for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Owner::Own(used) = &self.owner {
-            release(self.base, self.bytes);
+            // SAFETY: `zeroed` allocated it, and this is its last share.
+            unsafe { pages::release(self.base, self.bytes) };
             used.fetch_sub(self.bytes, Ordering::Relaxed);
         }
-    }
-}
-
-fn layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-fn allocate(bytes: usize) -> Option<NonNull<u8>> {
-    if bytes < HUGE_PAGE {
-        return allocate_small(bytes);
-    }
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
-    let base =
-        unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    if base == libc::MAP_FAILED {
-        return None;
-    }
-    // SAFETY: the range is the mapping just made. The advice changes no contents; a refusal costs only speed.
-    unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
-    NonNull::new(base.cast())
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-fn release(base: NonNull<u8>, bytes: usize) {
-    if bytes < HUGE_PAGE {
-        return release_small(base, bytes);
-    }
-    // SAFETY: `allocate` mapped exactly this range, and `Memory` releases it once.
-    unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-use {allocate_small as allocate, release_small as release};
-
-fn allocate_small(bytes: usize) -> Option<NonNull<u8>> {
-    // SAFETY: the layout's size is not zero.
-    NonNull::new(unsafe { alloc::alloc_zeroed(layout(bytes)?) })
-}
-
-fn release_small(base: NonNull<u8>, bytes: usize) {
-    if let Some(layout) = layout(bytes) {
-        // SAFETY: `allocate_small` returned this pointer for this layout, and its owner releases it once.
-        unsafe { alloc::dealloc(base.as_ptr(), layout) }
     }
 }
 
@@ -507,7 +453,8 @@ struct Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        release_small(self.base, self.bytes);
+        // SAFETY: `with_scratch` allocated it, and nobody uses it outside of a call.
+        unsafe { pages::release(self.base, self.bytes) };
     }
 }
 
@@ -522,7 +469,7 @@ fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
     }
     // Taken out, not borrowed: a kernel that runs another one on this thread gets other memory.
     let kept = SCRATCH.take().filter(|scratch| scratch.bytes >= bytes);
-    let scratch = kept.unwrap_or_else(|| match allocate_small(bytes) {
+    let scratch = kept.unwrap_or_else(|| match pages::allocate(bytes) {
         Some(base) => Scratch { base, bytes },
         // Fails the task and its stream, as any panic of a task does, with this message.
         None => panic!("no memory for {bytes} bytes of scratch"),
