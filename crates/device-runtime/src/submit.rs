@@ -69,7 +69,7 @@ pub(crate) struct Call {
     pub(crate) bindings: Vec<usize>,
 }
 
-type Tables<'a> = SmallVec<[MutexGuard<'a, Hazards>; 16]>;
+type Tables<'a> = SmallVec<[MutexGuard<'a, Hazards>; 32]>;
 
 /// Hands a task to a stream behind everything it conflicts with. `uses` are all the memory it touches, but for temporaries,
 /// [in order](in_order); `name` is the user's for the task.

@@ -16,6 +16,7 @@ use crate::{
     multicore::Multicore,
     pages::ALIGNMENT,
     raw::{Bound, Memory, Region, Work, memory_params},
+    spare::Spare,
     sync::{Arc, Mutex, OnceLock, Ordering, atomic::AtomicUsize},
     task::Task,
 };
@@ -136,8 +137,8 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
     }
 }
 
-/// A stream: its lane.
-struct Stream<L>(L);
+/// A stream: its lane, and its events that may serve again.
+struct Stream<L>(L, Spare);
 
 impl<L: Lane> Stream<L> {
     /// Takes work unless the stream has failed.
@@ -149,7 +150,7 @@ impl<L: Lane> Stream<L> {
     }
 
     fn record(&self) -> Result<Arc<EventState>, DriverError> {
-        let event = self.0.state().event();
+        let event = self.1.event(self.0.state());
         self.0.submit(Task::signal(Arc::clone(&event)))?;
         Ok(event)
     }
@@ -235,7 +236,7 @@ impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
-        Ok(StreamHandle::new(Stream(self.scheduler.open(name)?)))
+        Ok(StreamHandle::new(Stream(self.scheduler.open(name)?, Spare::new())))
     }
 
     fn drop_stream(&self, stream: StreamHandle) {

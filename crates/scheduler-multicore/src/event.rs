@@ -40,6 +40,12 @@ impl EventState {
         })
     }
 
+    /// Makes the event pending again. Nobody else has it, so nobody waits for it.
+    pub(crate) fn reset(&mut self) {
+        self.state = AtomicU8::new(PENDING);
+        self.failure = OnceLock::new();
+    }
+
     /// Whether the event was reached, and with which failure. Cheap.
     pub(crate) fn poll(&self) -> Option<Result<(), Failure>> {
         // Acquire: what the lane did before the event is visible to whoever sees it done.

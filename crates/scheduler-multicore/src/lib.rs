@@ -27,7 +27,7 @@
 //! * Both schedulers run the same tasks in the same order per stream and give the same bits; kernels may be split over
 //!   threads, which the kernel contract says cannot be observed.
 //! * A panic in a task fails the stream, and whoever waits gets it as an error; no thread dies of it.
-//! * An idle worker sleeps. Once warm, launching allocates nothing but events.
+//! * An idle worker sleeps. Once warm, launching and waiting allocate nothing.
 //!
 //! The protocol between producers, workers and waiters is described in `src/README.md` of this crate.
 #![deny(unsafe_code)]
@@ -47,6 +47,7 @@ mod pages; // memory from the system
 mod queue; // bounded hand-over to one consumer at a time
 mod raw; // memory and kernel calls: most of the crate's unsafe code
 mod seat; // a helper's place: what it is offered, and its sleep
+mod spare; // events used again
 mod sync; // locks and atomics, in one place
 mod task; // what lanes run
 mod timeline; // what is told to whoever draws one

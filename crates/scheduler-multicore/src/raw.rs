@@ -277,7 +277,7 @@ fn check_overlap(abi: &KernelAbi, accesses: &[Access], regions: &[Region]) -> Re
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     bound: Arc<Bound>,
-    bindings: SmallVec<[i64; 4]>,
+    bindings: SmallVec<[i64; 8]>,
 }
 
 impl Launch {

@@ -1,4 +1,4 @@
-//! Running a routine allocates its event and nothing else, once warm. One test, since it counts for the whole process.
+//! Running a routine and waiting for it allocate nothing, once warm, on whatever thread. One test, since it counts for the whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -37,22 +37,35 @@ static COUNTING: Counting = Counting;
 unsafe extern "C" fn nothing(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {}
 
 #[test]
-fn a_run_allocates_its_event_and_nothing_else() {
-    let config = Config { threads: 1, ..Config::default() };
-    for device in [device(Cpu::inline(config.clone())), device(Cpu::multicore(config))] {
-        let (x, y) = (node("x", 4), node("y", 4));
-        let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
-        let uses = [(&x, Access::Read), (&y, Access::Write)];
-        let code = native("nothing", &uses, Launch { extent: 1, grain: 1, threads: 1 }, 4096, nothing);
-        let routine = context.link(&code, &[x.clone(), y.clone()]).unwrap();
-        let run = |times| (0..times).for_each(|_| routine.run(&[]).unwrap().sync().unwrap());
-        run(100);
-        // The least of some rounds, since the harness' own thread is counted too.
-        let rounds = (0..5).map(|_| {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
-            run(1000);
-            ALLOCATIONS.load(Ordering::Relaxed) - before
-        });
-        assert_eq!(rounds.min(), Some(1000), "{}", device.name());
+fn running_a_routine_and_waiting_for_it_allocate_nothing() {
+    // Of the kernel that may be split; 8 parts for two threads.
+    let split = Launch { extent: 64, grain: 8, threads: 1 };
+    let whole = Launch { extent: 1, grain: 1, threads: 1 };
+    for (threads, launch) in [(1, whole), (2, whole), (2, split)] {
+        let config = Config { threads, ..Config::default() };
+        for device in [device(Cpu::inline(config.clone())), device(Cpu::multicore(config))] {
+            let (x, y) = (node("x", 4), node("y", 4));
+            let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
+            let uses = [(&x, Access::Read), (&y, Access::Write)];
+            let code = native("nothing", &uses, launch, 4096, nothing);
+            let routine = context.link(&code, &[x.clone(), y.clone()]).unwrap();
+            let waiting = |times: u32| (0..times).for_each(|_| routine.run(&[]).unwrap().sync().unwrap());
+            let ahead = |times: u32| {
+                for _ in 0..times / 20 {
+                    (0..19).for_each(|_| drop(routine.run(&[]).unwrap()));
+                    routine.run(&[]).unwrap().sync().unwrap();
+                }
+            };
+            for (how, run) in [("waiting", &waiting as &dyn Fn(u32)), ("running ahead", &ahead)] {
+                (0..10).for_each(|_| run(100));
+                // The least of some rounds, since the harness' own thread is counted too.
+                let rounds = (0..5).map(|_| {
+                    let before = ALLOCATIONS.load(Ordering::Relaxed);
+                    run(1000);
+                    ALLOCATIONS.load(Ordering::Relaxed) - before
+                });
+                assert_eq!(rounds.min(), Some(0), "{}, {threads} threads, {launch:?}, {how}", device.name());
+            }
+        }
     }
 }
