@@ -187,12 +187,14 @@ pub fn schedule_traced(
         on_pass("vectorize", &routine);
     }
 
-    // Strips of vectors run in step as well, and so do the lanes in them. What then lives for one iteration takes the room of one.
+    // Strips of vectors run in step as well, and so do the lanes in them. What then is used up makes room for others, and what lives for
+    // one iteration takes the room of one.
     if caps.workgroups.is_none() {
         cpu::fuse(&mut routine, caps);
         cpu::forward(&mut routine);
         normalize::normalize(&mut routine.body);
         on_pass("strips", &routine);
+        cpu::reuse(&mut routine);
         cpu::shrink(&mut routine, caps);
         on_pass("shrink", &routine);
     }

@@ -266,6 +266,8 @@ fn attention_is_one_loop_over_heads() {
     assert_eq!((attention.kernels.len(), attention.temps.len()), (1, 0));
     assert_eq!(bytes(&attention), 4.0 * 4.0 * f64::from(8 * 256 * 64));
     assert_eq!(attention.kernels[0].abi.launch.extent, 8);
+    // Scores of one head, which their exponentials replace, sums of rows, and packed operands.
+    assert!(attention.kernels[0].abi.scratch_bytes < 4 * (256 * 256 + 256) + 48 * 1024);
 }
 
 #[test]

@@ -154,10 +154,12 @@ impl Fuser<'_> {
         settled || independent(a) == independent(b)
     }
 
-    /// Whether two nests of the same depth have the same loop for their lanes, or neither can have any.
+    /// Whether two nests of the same depth have the same loop for their lanes, or neither can have any; and whether a nest beside one
+    /// with more in it keeps its contiguous loop inside.
     fn same_lanes(&self, first: &Stmt, second: &Stmt) -> bool {
         match (self.lanes(first), self.lanes(second)) {
             (Some(a), Some(b)) if a.depth == b.depth => a == b,
+            (Some(only), None) | (None, Some(only)) => only.depth == 1 || only.at != Some(0),
             _ => true,
         }
     }

@@ -27,7 +27,7 @@ pub(in super::super) fn shrink(routine: &mut Routine, caps: &Caps) {
         let Some(found) = find(&body[*owner..=*owner], node, &ranges) else { continue };
         let kept = found.kept(decl);
         let bytes = kept.iter().product::<usize>() * decl.dtype.size_bytes();
-        if bytes < node_bytes(decl) && bytes <= caps.l2_bytes / 2 {
+        if bytes < node_bytes(decl) && bytes <= caps.l2_bytes {
             found.replace(&mut body[*owner..=*owner], node, decl, fresh.local_id());
         }
     }
