@@ -44,7 +44,7 @@ pub struct Settings {
     pub fast_math: bool,
     /// The magnitude from which on a finite 16- or 8-bit float constant is refused (`bf16` aside); 0 for none.
     pub half_constant_cutoff: f64,
-    /// The widest vectors of CPU code: `auto`, `none`, `128` (bits) or `avx2`.
+    /// The widest vectors of CPU code: `auto`, `none`, `128` (bits), `avx2` or `avx512`.
     pub vector: Vector,
     /// How much to tell on standard error, 0 to 7; see `docs/debugging.md`.
     pub debug: u8,
@@ -152,7 +152,7 @@ pub enum Streams {
 /// The widest vectors of CPU code. Results have the same bits with all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Vector {
-    /// The widest that the machine has.
+    /// The widest that the machine has, of those with 256 bits at most.
     #[default]
     #[serde(rename = "auto")]
     Auto,
@@ -165,6 +165,9 @@ pub enum Vector {
     /// 256-bit vectors. An error on machines without AVX2.
     #[serde(rename = "avx2")]
     Avx2,
+    /// 512-bit vectors, never run by this project's tests yet. An error on machines without AVX-512.
+    #[serde(rename = "avx512")]
+    Avx512,
 }
 
 impl Default for Settings {
@@ -280,6 +283,7 @@ impl Settings {
             Vector::None => VectorWidth::None,
             Vector::Bits128 => VectorWidth::Bits128,
             Vector::Avx2 => VectorWidth::Avx2,
+            Vector::Avx512 => VectorWidth::Avx512,
         }
     }
 

@@ -22,7 +22,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
         arithmetic: arithmetic(),
         transcendental: false,
         vector_bytes: if has_vectors() { width.bytes() } else { 0 },
-        vector_registers: vector_registers(),
+        vector_registers: vector_registers(width),
         contractions: false,
         fma: has_fma(),
         l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
@@ -39,8 +39,8 @@ fn arithmetic() -> DTypeSet {
     DType::ALL.into_iter().filter(is_native).collect()
 }
 
-fn vector_registers() -> usize {
-    if cfg!(target_arch = "x86_64") { 16 } else { 32 }
+fn vector_registers(width: VectorWidth) -> usize {
+    if cfg!(target_arch = "x86_64") && width < VectorWidth::Avx512 { 16 } else { 32 }
 }
 
 /// Whether the vector operations that the emitter uses are all there; x86-64 has them since SSE4.1.
@@ -52,6 +52,20 @@ pub(crate) fn has_vectors() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn has_vectors() -> bool {
     true
+}
+
+/// Whether the processor has what 512-bit programs use.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_avx512() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("avx512dq")
+        && std::arch::is_x86_feature_detected!("avx512vl")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn has_avx512() -> bool {
+    false
 }
 
 #[cfg(target_arch = "x86_64")]

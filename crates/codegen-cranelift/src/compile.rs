@@ -264,7 +264,8 @@ mod tests {
         let isa = oldest.finish(Flags::new(flags)).expect("the flags fit");
         let func = emit::emit(&kernel, isa.default_call_conv(), false, jit::helper_id).func;
         let loaded = jit::load("old", func, isa).expect("a supported kernel");
-        let module = jit::host_module(vec![Compiled::Module(Box::new(loaded))], &[]).expect("memory for code");
+        let module =
+            jit::host_module(vec![Compiled::Module(Box::new(loaded))], &[]).expect("memory for code");
         let (mut x, mut y) = ([1.5f32, -1.5, -1.5, 2.5], [1.5f64, -1.5, -1.5, 2.5]);
         let access = Access::ReadWrite;
         let args = [

@@ -41,11 +41,14 @@ pub enum VectorWidth {
     Bits128,
     /// 256 bits, for kernels that are vector programs; the others as with 128.
     Avx2,
+    /// 512 bits, likewise. Such code has been decoded, but not run, so it is used only where it is asked for.
+    Avx512,
 }
 
 impl VectorWidth {
     /// Every width, narrowest first.
-    pub const ALL: [VectorWidth; 3] = [VectorWidth::None, VectorWidth::Bits128, VectorWidth::Avx2];
+    pub const ALL: [VectorWidth; 4] =
+        [VectorWidth::None, VectorWidth::Bits128, VectorWidth::Avx2, VectorWidth::Avx512];
 
     /// Whether this machine has such vectors.
     pub fn is_available(self) -> bool {
@@ -53,6 +56,7 @@ impl VectorWidth {
             VectorWidth::None => true,
             VectorWidth::Bits128 => caps::has_vectors(),
             VectorWidth::Avx2 => Isa::detect() == Some(Isa::Avx2),
+            VectorWidth::Avx512 => caps::has_avx512(),
         }
     }
 
@@ -61,6 +65,7 @@ impl VectorWidth {
         match self {
             VectorWidth::None | VectorWidth::Bits128 => None,
             VectorWidth::Avx2 => Some(Isa::Avx2),
+            VectorWidth::Avx512 => Some(Isa::Avx512),
         }
     }
 
@@ -69,12 +74,13 @@ impl VectorWidth {
         match self {
             VectorWidth::None | VectorWidth::Bits128 => 16,
             VectorWidth::Avx2 => 32,
+            VectorWidth::Avx512 => 64,
         }
     }
 }
 
 impl Default for VectorWidth {
-    /// The widest that the machine has.
+    /// The widest that the machine has, of those with 256 bits at most.
     fn default() -> Self {
         let usual = [VectorWidth::Avx2, VectorWidth::Bits128];
         usual.into_iter().find(|width| width.is_available()).unwrap_or(VectorWidth::None)
@@ -87,6 +93,7 @@ impl fmt::Display for VectorWidth {
             VectorWidth::None => "none",
             VectorWidth::Bits128 => "128",
             VectorWidth::Avx2 => "avx2",
+            VectorWidth::Avx512 => "avx512",
         })
     }
 }

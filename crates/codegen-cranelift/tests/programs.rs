@@ -22,7 +22,11 @@ fn kernels(routine: &Routine) -> Vec<Kernel> {
 
 /// The source of a kernel's listing.
 fn source(kernel: &Kernel) -> String {
-    let options = CraneliftOptions { vector: VectorWidth::Avx2, ..CraneliftOptions::default() };
+    source_of(kernel, VectorWidth::Avx2)
+}
+
+fn source_of(kernel: &Kernel, vector: VectorWidth) -> String {
+    let options = CraneliftOptions { vector, ..CraneliftOptions::default() };
     listing(kernel, &options).expect("a supported kernel").source
 }
 
@@ -293,4 +297,16 @@ fn kernels_of_the_corpus_without_a_program() {
         the end of a loop is a symbol: kept, partial, prefix_sum, stays
     "#]]
     .assert_eq(&text);
+}
+
+/// Programs do not depend on the instructions they are assembled to.
+#[test]
+fn wider_vectors_have_the_same_programs() {
+    for case in filetests::run_cases() {
+        for kernel in kernels(&case.routine) {
+            let [half, whole] =
+                [VectorWidth::Avx2, VectorWidth::Avx512].map(|width| source_of(&kernel, width));
+            assert_eq!(half, whole, "{}", case.routine.name);
+        }
+    }
 }

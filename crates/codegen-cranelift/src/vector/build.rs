@@ -31,7 +31,7 @@ pub(super) struct Builder {
     counters: Vec<usize>,
     scopes: Vec<Scope>,
     /// What registers hold of memory.
-    known: HashMap<Array, HashMap<Key, Value>>,
+    known: HashMap<Array, HashMap<Key, Known>>,
     /// The bits of values that are constants.
     constants: HashMap<Value, u64>,
     /// Machine operations, roughly.
@@ -39,6 +39,20 @@ pub(super) struct Builder {
 }
 
 type Key = (Type, Op);
+
+/// A register that holds what is in memory.
+#[derive(Clone, Copy)]
+struct Known {
+    value: Value,
+    /// How many values there were when it was last asked for.
+    asked: usize,
+    /// Whether it was loaded, not stored.
+    is_loaded: bool,
+}
+
+/// A value of several registers that was loaded, and not looked at for so many operations, is loaded again rather than kept: what
+/// is kept that long takes registers from others, and a load is mostly an operand.
+const FAR: usize = 20;
 
 /// An open block.
 #[derive(Default)]
@@ -118,7 +132,7 @@ impl Builder {
         let level = self.scopes.len() - 1;
         let levels = &self.levels;
         for known in self.known.values_mut() {
-            known.retain(|_, value| levels[value.0 as usize] <= level);
+            known.retain(|_, known| levels[known.value.0 as usize] <= level);
         }
         if let (Some((counter, range)), false) = (scope.counter, scope.stmts.is_empty()) {
             self.scopes[level].stmts.push(Stmt::Loop { counter, range, body: scope.stmts });
@@ -148,12 +162,19 @@ impl Builder {
     /// An operation that reads an array as well.
     pub(super) fn load(&mut self, array: Array, ty: Type, op: Op) -> Value {
         let key = (ty, op);
-        if let Some(&value) = self.known.get(&array).and_then(|known| known.get(&key)) {
-            return value;
+        let (now, here) = (self.values.len(), self.level());
+        if let Some(known) = self.known.get_mut(&array).and_then(|known| known.get_mut(&key)) {
+            let is_here = self.levels[known.value.0 as usize] == here;
+            let is_far = now - known.asked > FAR && known.is_loaded && is_here && registers(ty) > 1;
+            if !is_far {
+                known.asked = now;
+                return known.value;
+            }
         }
         let level = self.level_of(&key.1).max(self.write_level(array));
         let value = self.define(level, key.0, key.1.clone());
-        self.known.entry(array).or_default().insert(key, value);
+        let known = Known { value, asked: now, is_loaded: true };
+        self.known.entry(array).or_default().insert(key, known);
         value
     }
 
@@ -166,7 +187,10 @@ impl Builder {
             Op::Load(other) if other.terms == place.terms => is_apart(span, self::span(other, *ty)),
             _ => false,
         });
-        known.insert((ty, Op::Load(place.clone())), value);
+        known.insert(
+            (ty, Op::Load(place.clone())),
+            Known { value, asked: self.values.len(), is_loaded: false },
+        );
         self.size += registers(ty);
         self.push(Stmt::Store { place, value, streaming });
     }

@@ -69,17 +69,45 @@ impl Translator<'_> {
         self.select(mask, then, otherwise)
     }
 
-    /// Several values. What has operands of its own is computed first, so that reads and constants come right before their use.
+    /// Several values. What needs more registers is computed first, so that less waits meanwhile; reads and constants come last, right
+    /// before their use.
     fn exprs<const N: usize>(&mut self, exprs: [&Expr; N]) -> Result<[(DType, Value); N], Reason> {
+        let mut order: [usize; N] = std::array::from_fn(|i| i);
+        order.sort_by_key(|&i| std::cmp::Reverse(self.need(exprs[i])));
         let mut values = [None; N];
-        for leaves in [false, true] {
-            for (value, expr) in values.iter_mut().zip(exprs) {
-                if is_leaf(expr) == leaves {
-                    *value = Some(self.expr(expr)?);
-                }
-            }
+        for i in order {
+            values[i] = Some(self.expr(exprs[i])?);
         }
-        Ok(values.map(|value| value.expect("every expression is a leaf or not")))
+        Ok(values.map(|value| value.expect("the order holds every position")))
+    }
+
+    /// How many values are alive while an expression is computed; reads and constants are operands.
+    fn need(&mut self, expr: &Expr) -> u32 {
+        if is_leaf(expr) {
+            return 0;
+        }
+        // Asked again at every level above; expressions do not move while a kernel is translated.
+        let key = std::ptr::from_ref(expr);
+        if let Some(&need) = self.needs.get(&key) {
+            return need;
+        }
+        let need = match expr {
+            Expr::Unary { arg, .. } | Expr::Convert { arg, .. } | Expr::Bitcast { arg, .. } => self.need(arg),
+            Expr::GetGuarded { otherwise, .. } => self.need(otherwise) + 1,
+            Expr::Binary { a, b, .. } => self.need_of([a, b]),
+            Expr::Ternary { a, b, c, .. } => self.need_of([a, b, c]),
+            _ => 1,
+        };
+        self.needs.insert(key, need.max(1));
+        need.max(1)
+    }
+
+    /// One operand after the other, the greediest first, while those before wait.
+    fn need_of<const N: usize>(&mut self, operands: [&Expr; N]) -> u32 {
+        let mut needs = operands.map(|operand| self.need(operand));
+        needs.sort_by_key(|&need| std::cmp::Reverse(need));
+        let waiting = |at: usize| needs[at] + if needs[at] > 0 { at as u32 } else { 0 };
+        (0..N).map(waiting).max().unwrap_or(0)
     }
 }
 

@@ -22,7 +22,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use codegen_core::Kernel;
-use lowered_ir::ir::{LocalId, Locals, LoopId, Routine};
+use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, Routine};
 use vector_asm::{Code, Program, Value};
 
 use crate::caps::{ALIGNMENT, last_cache_bytes};
@@ -88,6 +88,7 @@ pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated, R
         ranges: HashMap::new(),
         homes: BTreeMap::new(),
         stored_masks: HashMap::new(),
+        needs: HashMap::new(),
         lane: None,
     };
     translator.kernel()?;
@@ -113,6 +114,8 @@ struct Translator<'k> {
     homes: BTreeMap<LocalId, Home>,
     /// The mask that a truth value as a number was made of.
     stored_masks: HashMap<Value, Value>,
+    /// How many values are alive while an expression is computed.
+    needs: HashMap<*const Expr, u32>,
     /// The vector loop whose lanes are being computed together, and how many.
     lane: Option<(LoopId, u32)>,
 }
