@@ -3,7 +3,7 @@
 //! | Way | When | What is copied |
 //! |---|---|---|
 //! | direct | few rows, or a small right factor; tiles can read both factors | nothing |
-//! | short | the left factor fits the second-level cache | all of it once; of the right factor one sliver at a time, in the first-level cache |
+//! | short | the left factor fits the second-level cache | all of it once; of the right factor a few slivers at a time |
 //! | packed | otherwise | blocks of both, for the second-level and the shared cache |
 //!
 //! A sliver is as many columns of the right factor as a tile has, by a block of the depth.
@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use crate::machine::Machine;
+use crate::pack::TOGETHER;
 use crate::tile::HEIGHT;
 
 /// What is known of a product before it is cut.
@@ -22,7 +23,7 @@ pub(crate) struct Shape {
     pub(crate) bytes: usize,
     /// Columns of a tile.
     pub(crate) width: usize,
-    /// Whether tiles can read the left factor where it is.
+    /// Whether tiles can read the left factor where it is, and find neighbours there: a tile reads along the depth.
     pub(crate) left_is_plain: bool,
     /// Whether they can read the right one.
     pub(crate) right_is_plain: bool,
@@ -72,11 +73,15 @@ impl Blocks {
         let depth = even(shape.depth, depth);
         let rows = (elements(machine.second) / 3 / depth.max(1)).clamp(2 * HEIGHT, 1024) / HEIGHT * HEIGHT;
         let columns = match way {
+            Way::Short if shape.right_is_plain => TOGETHER * shape.width,
             Way::Short => shape.width,
             // A quarter of the shared cache at most, and no more than what page tables of the second level reach.
             _ => (elements(machine.shared) / 4 / depth.max(1)).clamp(shape.width, 2048),
         };
-        let columns = even(shape.columns, columns).next_multiple_of(shape.width);
+        let columns = match way {
+            Way::Short => columns.min(shape.columns.next_multiple_of(shape.width)),
+            _ => even(shape.columns, columns).next_multiple_of(shape.width),
+        };
         Blocks { way, depth, rows, columns }
     }
 }

@@ -46,6 +46,45 @@ pub(crate) unsafe fn panel<T: Real>(
     }
 }
 
+/// Packs the slivers of `outer`, `width` positions each, one behind the other; where rows are contiguous, some slivers of a row at a time, since
+/// neighbours in memory are cheaper to get at together.
+///
+/// # Safety
+///
+/// As of [`panel`], for all slivers.
+#[inline]
+pub(crate) unsafe fn slivers<T: Real>(
+    side: &Side,
+    from: *const u8,
+    outer: Range<usize>,
+    depth: Range<usize>,
+    to: *mut T,
+    width: usize,
+) {
+    let plain = side.memory == Memory::Same && side.limits.is_empty() && side.outer_is_contiguous();
+    let (mut at, mut to) = (outer.start, to);
+    while at < outer.end {
+        // SAFETY: the caller's promise; slivers lie one behind the other.
+        unsafe {
+            if plain && outer.end - at >= TOGETHER * width {
+                let job =
+                    Panel { side, from, outer: at..at + TOGETHER * width, depth: depth.clone(), to, width };
+                contiguous::copied_together(&job);
+                at += TOGETHER * width;
+                to = to.add(TOGETHER * width * depth.len());
+            } else {
+                let some = at..outer.end.min(at + width);
+                panel(side, from, some, depth.clone(), to, width);
+                at += width;
+                to = to.add(width * depth.len());
+            }
+        }
+    }
+}
+
+/// How many slivers are copied at a time: four lines.
+pub(crate) const TOGETHER: usize = 4;
+
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn dispatch<T: Real, S: Source<T>>(job: &Panel<T>) {
     // SAFETY: the caller's promise.

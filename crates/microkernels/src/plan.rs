@@ -110,13 +110,15 @@ impl Plan {
             Some(output) => (Some(output), None),
             None => (waiting(what, &uses, bytes), Some(Epilogue::new(what, WIDTH * T::LANES)?)),
         };
+        // A left factor that stays in the first-level cache may be read across.
+        let near = rows * depth * size_of::<T>() <= machine.first;
         let shape = Shape {
             rows,
             columns,
             depth,
             bytes: size_of::<T>(),
             width: WIDTH * T::LANES,
-            left_is_plain: left.steps().is_some(),
+            left_is_plain: left.steps().is_some() && (near || left.depth_is_contiguous()),
             right_is_plain: right.steps().is_some() && right.outer_is_contiguous(),
             sums_can_wait: output.is_some(),
         };

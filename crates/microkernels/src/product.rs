@@ -87,7 +87,7 @@ impl Product {
         let blocks = &self.blocks;
         let (left, right) = match blocks.way {
             Way::Direct { .. } => (0, 0),
-            Way::Short => (self.rows * self.depth, blocks.depth * width),
+            Way::Short => (self.rows * self.depth, blocks.depth * blocks.columns),
             Way::Packed { left } => (
                 if left { blocks.rows.min(self.rows) * blocks.depth } else { 0 },
                 blocks.depth * blocks.columns,
@@ -175,20 +175,17 @@ impl Job<'_> {
                 let depth = depth.start..depth.end.min(what.depth);
                 self.pack_left::<T>(tiles, depth.clone(), left.add(rows.len() * depth.start));
             }
-            for columns in cut(columns, self.width) {
+            for columns in cut(columns, what.blocks.columns) {
                 for depth in blocks() {
                     let block = Block { first: depth.start == 0, last: depth.end >= what.depth };
                     let depth = depth.start..depth.end.min(what.depth);
-                    pack::panel(
-                        &what.right,
-                        self.at.right,
-                        columns.clone(),
-                        depth.clone(),
-                        right,
-                        self.width,
-                    );
+                    let from = self.at.right;
+                    pack::slivers(&what.right, from, columns.clone(), depth.clone(), right, self.width);
                     let left = left.add(rows.len() * depth.start);
-                    self.column::<T>(tiles, columns.clone(), depth, Some(left), right, block);
+                    for some in cut(columns.clone(), self.width) {
+                        let right = right.add((some.start - columns.start) * depth.len());
+                        self.column::<T>(tiles, some, depth.clone(), Some(left), right, block);
+                    }
                 }
             }
         }
@@ -205,22 +202,17 @@ impl Job<'_> {
             for depth in cut(0..what.depth.max(1), what.blocks.depth) {
                 let block = Block { first: depth.start == 0, last: depth.end >= what.depth };
                 let depth = depth.start..depth.end.min(what.depth);
-                let sliver = |columns: &Range<usize>, at: usize| {
-                    right.wrapping_add((at - columns.start) / self.width * self.width * depth.len())
-                };
-                // SAFETY: the caller's promise; slivers lie one after the other.
+                // SAFETY: the caller's promise; slivers lie one behind the other.
                 unsafe {
-                    for some in cut(columns.clone(), self.width) {
-                        let to = sliver(&columns, some.start);
-                        pack::panel(&what.right, self.at.right, some, depth.clone(), to, self.width);
-                    }
+                    let from = self.at.right;
+                    pack::slivers(&what.right, from, columns.clone(), depth.clone(), right, self.width);
                     for tiles in cut(0..all.number, per_block) {
                         let tiles = Tiles::new(all.row(tiles.start)..all.row(tiles.end));
                         if pack_left {
                             self.pack_left::<T>(tiles, depth.clone(), left);
                         }
                         for some in cut(columns.clone(), self.width) {
-                            let right = sliver(&columns, some.start);
+                            let right = right.add((some.start - columns.start) * depth.len());
                             let left = pack_left.then_some(left);
                             self.column::<T>(tiles, some, depth.clone(), left, right, block);
                         }

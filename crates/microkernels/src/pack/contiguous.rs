@@ -1,6 +1,6 @@
 //! Packing factors that are contiguous along one of their axes.
 
-use super::{Panel, Source, ahead};
+use super::{Panel, Source, TOGETHER, ahead};
 use crate::contraction::Offsets;
 use crate::real::Real;
 
@@ -15,6 +15,28 @@ pub(super) unsafe fn copied<T: Real, S: Source<T>>(job: &Panel<T>) {
                 rows::<T, S>(job, |k| from.wrapping_offset(*step as isize * k as isize))
             }
             Offsets::Table(table) => rows::<T, S>(job, |k| from.wrapping_offset(table[k] as isize)),
+        }
+    }
+}
+
+/// As [`copied`], for whole slivers that lie one behind the other, a row of all of them at a time.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn copied_together<T: Real>(job: &Panel<T>) {
+    let sliver = job.width * job.depth.len();
+    let from = job.from.wrapping_offset(job.side.outer.at(job.outer.start)).cast::<T>();
+    let mut to = job.to;
+    for k in job.depth.clone() {
+        let row = from.wrapping_byte_offset(job.side.depth.at(k));
+        // SAFETY: the caller's promise.
+        unsafe {
+            for s in 0..TOGETHER {
+                ahead(row.wrapping_add((s + TOGETHER - 1) * job.width).cast());
+                for half in 0..2 {
+                    let at = s * job.width + half * T::LANES;
+                    T::store(to.add(s * sliver + half * T::LANES), T::load(row.wrapping_add(at)));
+                }
+            }
+            to = to.add(job.width);
         }
     }
 }
