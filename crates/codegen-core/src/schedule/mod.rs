@@ -13,7 +13,6 @@
 // Steps.
 mod cpu;
 mod cut;
-mod fuse;
 mod gpu;
 mod locals;
 mod normalize;
@@ -28,6 +27,7 @@ mod access; // which elements a piece of IR touches
 pub mod canonical; // nests for a target's matrix kernels
 mod contraction; // register tiles
 mod cost; // flops and distinct bytes
+mod fuse; // neighbouring loops as one, on GPUs
 mod jam; // strips of a loop inside its body
 mod names; // free identifiers, and types
 mod nest; // chains of loops
@@ -179,7 +179,8 @@ pub fn schedule_traced(
         on_pass("forward", &routine);
     }
 
-    // The contiguous axis of each nest is innermost and cut into vectors; contractions are register tiles.
+    // The contiguous axis of each nest is innermost and cut into vectors; contractions are register tiles, or stay whole for targets that
+    // have kernels for them; what runs across memory is tiled, or streams past accumulators.
     if options.vectorize && caps.vector_bytes > 0 && caps.workgroups.is_none() {
         let mut names = names::Names::of(&routine);
         routine.body = vectorize::vectorize(routine.body, caps, &mut names);

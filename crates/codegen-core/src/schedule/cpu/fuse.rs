@@ -105,13 +105,15 @@ impl Fuser<'_> {
 
     /// The nearest loop that the next one can run in step with, and the two as one.
     fn partner(&self, out: &[Placed], next: &Placed, depth: usize) -> Option<(usize, Way, Stmt)> {
-        loop_of(&next.stmt)?;
+        let wanted = loop_of(&next.stmt)?;
         let mut is_free = true;
         for (at, first) in out.iter().enumerate().rev().take(REACH) {
             let sinks = || out[at + 1..].iter().all(|between| between.effects.commute(&first.effects));
             let shares = !first.effects.nodes.is_disjoint(&next.effects.nodes);
+            let alike =
+                loop_of(&first.stmt).is_some_and(|l| (l.kind, l.extent) == (wanted.kind, wanted.extent));
             if shares
-                && loop_of(&first.stmt).is_some()
+                && alike
                 && (is_free || sinks())
                 && let Some(fused) = self.fused(&first.stmt, &next.stmt, remarks(out), depth)
             {
@@ -122,12 +124,9 @@ impl Fuser<'_> {
         None
     }
 
-    /// Two loops as one, if that is legal and pays; the remarks stand between the two bodies.
+    /// Two loops of one kind and extent as one, if that is legal and pays; the remarks stand between the two bodies.
     fn fused(&self, first: &Stmt, second: &Stmt, remarks: &[Placed], depth: usize) -> Option<Stmt> {
         let (a, b) = (loop_of(first)?, loop_of(second)?);
-        if a.kind != b.kind || a.extent != b.extent {
-            return None;
-        }
         let mut second_body = b.body.to_vec();
         walk::substitute(&mut second_body, b.var, &Affine::var(a.var));
         let legal = shares_moving(a.var, a.body, &second_body)
