@@ -135,7 +135,14 @@ impl NativeCode {
     /// # Safety
     ///
     /// The promises of `docs/abi.md`, the caller's and those of [`HostModule::native`].
-    unsafe fn run(&self, args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64) {
+    pub unsafe fn run(
+        &self,
+        args: *const *mut u8,
+        bindings: *const i64,
+        scratch: *mut u8,
+        begin: u64,
+        end: u64,
+    ) {
         match self {
             // SAFETY: this function's caller gives both promises.
             NativeCode::Function(function) => unsafe { function(args, bindings, scratch, begin, end) },

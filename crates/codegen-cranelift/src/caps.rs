@@ -23,7 +23,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
         transcendental: false,
         vector_bytes: if has_vectors() { width.bytes() } else { 0 },
         vector_registers: vector_registers(width),
-        contractions: false,
+        contractions: width.isa().is_some() && microkernels::Machine::detect().vectors,
         fma: has_fma(),
         l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
         l2_bytes: cache_bytes(2).unwrap_or(512 << 10),

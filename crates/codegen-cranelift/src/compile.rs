@@ -1,13 +1,15 @@
 //! The second half: checked kernels to machine code, in parallel.
 //!
-//! A kernel is compiled by the first way that takes it ([`Way::of`]): as a vector program by `vector-asm`, or by Cranelift, which
-//! takes every kernel and gets a module for each.
+//! A kernel is compiled by the first way that takes it: as steps, if there are contractions in it ([`contract::compose`]); as a vector
+//! program by `vector-asm`; or by Cranelift, which takes every kernel and gets a module for each ([`Way::of`]).
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use codegen_core::contract::Pipeline;
+use codegen_core::schedule::tile_contractions;
 use codegen_core::{Artifact, Caps, CodegenError, Compiler, Kernel, KernelAbi, Listing, Payload};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
@@ -16,6 +18,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::caps::{self, host_caps};
+use crate::contract;
 use crate::disassemble;
 use crate::emit::{self, Emitted};
 use crate::jit::{self, Compiled};
@@ -51,14 +54,14 @@ impl Compiler for CraneliftCompiler {
 
     fn compile(
         &self,
-        _caps: &Caps,
+        caps: &Caps,
         sources: Vec<CheckedKernel>,
         options: &CraneliftOptions,
     ) -> Result<Artifact, CodegenError> {
         let isa: Arc<dyn TargetIsa> = isa(options)?;
         let one = |CheckedKernel(kernel): CheckedKernel| {
             let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
-            guarded(&kernel.abi.name, || compile(&kernel, &isa, options))
+            guarded(&kernel.abi.name, || compile(&kernel, caps, &isa, options))
         };
         let compiled =
             workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
@@ -66,8 +69,21 @@ impl Compiler for CraneliftCompiler {
         Ok(Artifact { payload: Payload::Host(jit::host_module(code, &kernels)?), kernels })
     }
 
-    fn listing(&self, _: &Caps, kernel: &Kernel, options: &Self::Options) -> Result<Listing, CodegenError> {
-        listing(kernel, options)
+    fn listing(
+        &self,
+        caps: &Caps,
+        kernel: &Kernel,
+        options: &Self::Options,
+    ) -> Result<Listing, CodegenError> {
+        let parts = if caps.contractions { contract::parts_of(kernel) } else { None };
+        let Some(parts) = parts else { return listing(&tiled(kernel, caps), options) };
+        let mut all = Listing::default();
+        for (heading, part) in parts {
+            let one = part.map_or(Ok(Listing::default()), |part| listing(&tiled(&part, caps), options))?;
+            all.source += &format!("; {heading}\n{}", one.source);
+            all.machine_code += &format!("; {heading}\n{}", one.machine_code);
+        }
+        Ok(all)
     }
 }
 
@@ -102,8 +118,39 @@ impl Way {
     }
 }
 
-/// Compiles one kernel; its ABI says how much scratch memory the code needs.
+/// Compiles one kernel; its ABI says how much scratch memory the code needs, and how it is split.
 fn compile(
+    kernel: &Kernel,
+    caps: &Caps,
+    isa: &Arc<dyn TargetIsa>,
+    options: &CraneliftOptions,
+) -> Result<(Compiled, KernelAbi), CodegenError> {
+    if caps.contractions {
+        let part = &mut |part: &Kernel| compile_alone(&tiled(part, caps), isa, options);
+        if let Some(composed) = contract::compose(kernel, &machine(caps), vector::target(), part)? {
+            tracing::debug!(kernel = kernel.abi.name, way = "contractions", "compiled");
+            return Ok(composed);
+        }
+    }
+    compile_alone(&tiled(kernel, caps), isa, options)
+}
+
+/// The machine as `microkernels` sees it.
+fn machine(caps: &Caps) -> microkernels::Machine {
+    static MACHINE: OnceLock<microkernels::Machine> = OnceLock::new();
+    microkernels::Machine { threads: caps.threads, ..*MACHINE.get_or_init(microkernels::Machine::detect) }
+}
+
+/// The kernel, with contractions that nothing else takes cut into register tiles.
+fn tiled<'k>(kernel: &'k Kernel, caps: &Caps) -> Cow<'k, Kernel> {
+    if !caps.contractions || !contract::adds_products(&kernel.ir.body) {
+        return Cow::Borrowed(kernel);
+    }
+    Cow::Owned(Kernel { ir: tile_contractions(&kernel.ir, caps), abi: kernel.abi.clone() })
+}
+
+/// Compiles one kernel by the first way that takes it whole.
+fn compile_alone(
     kernel: &Kernel,
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,

@@ -10,7 +10,7 @@
 use std::mem::{ManuallyDrop, transmute};
 use std::sync::{Arc, Mutex};
 
-use codegen_core::host::{HostFn, HostModule};
+use codegen_core::host::{HostFn, HostModule, NativeCode};
 use codegen_core::{CodegenError, KernelAbi};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -21,6 +21,7 @@ use cranelift_module::{FuncId, Linkage, Module as _, ModuleError, default_libcal
 
 use vector_asm::{Code, ExecutableCode};
 
+use crate::contract::run::Composite;
 use crate::emit;
 use crate::helpers::{self, Helper};
 use crate::perf_map;
@@ -99,6 +100,8 @@ pub(crate) enum Compiled {
     Module(Box<Module>),
     /// A vector program, to be loaded.
     Program(Code),
+    /// Steps, and the code that they call.
+    Steps(Box<Composite>, Vec<Compiled>),
 }
 
 /// What keeps the code of kernels mapped.
@@ -109,46 +112,75 @@ struct Owner {
 
 /// The kernels, called as `kernels` say, in order; callable for as long as any clone of the result lives.
 pub(crate) fn host_module(code: Vec<Compiled>, kernels: &[KernelAbi]) -> Result<HostModule, CodegenError> {
-    let programs = load_programs(&code, kernels)?;
-    let (mut functions, mut modules, mut loaded) = (Vec::new(), Vec::new(), 0..);
+    let mut loader = Loader { programs: load_programs(&code, kernels)?, loaded: 0, modules: Vec::new() };
+    let mut native: Vec<NativeCode> = Vec::with_capacity(code.len());
     for compiled in code {
-        let (function, bytes): (HostFn, usize) = match compiled {
-            Compiled::Program(code) => {
-                (programs.function(loaded.next().unwrap_or_default()), code.instruction_bytes())
-            }
-            Compiled::Module(module) => {
-                let code = (module.function(), module.code_bytes());
-                modules.push(*module);
-                code
-            }
-        };
-        if let Some(abi) = kernels.get(functions.len()) {
-            perf_map::record(&abi.name, function as usize, bytes);
-        }
-        functions.push(function.into());
+        let name = kernels.get(native.len()).map_or("", |abi| &abi.name);
+        native.push(loader.native(compiled, name));
     }
     // `JITModule` may move between threads but not be shared; nobody but `drop` looks inside any more.
-    let owner = Arc::new(Owner { _modules: Mutex::new(modules), _programs: programs });
+    let owner = Arc::new(Owner { _modules: Mutex::new(loader.modules), _programs: loader.programs });
     // SAFETY: the kernels were verified, so they access elements proved in bounds, or checked, of their parameters and their scratch, write
     // what their statements write, and do not trap; they call only `helpers` and the log, which do not unwind, and those that
     // log are told to the module in the same expression. Vector programs access what the statements they are made of access, and call
-    // nothing. `owner` keeps all of them mapped.
-    Ok(unsafe { HostModule::native(functions, owner) }.with_log_lines(kernels))
+    // nothing. Steps do what the parts they were made of do, in the same order. `owner` keeps all functions mapped.
+    Ok(unsafe { HostModule::native(native, owner) }.with_log_lines(kernels))
+}
+
+/// Turns compiled code into functions.
+struct Loader {
+    programs: ExecutableCode,
+    /// How many of the programs have been asked for.
+    loaded: usize,
+    modules: Vec<Module>,
+}
+
+impl Loader {
+    fn native(&mut self, compiled: Compiled, name: &str) -> NativeCode {
+        match compiled {
+            Compiled::Program(code) => self.program(&code, name).into(),
+            Compiled::Module(module) => self.module(*module, name).into(),
+            Compiled::Steps(mut composite, parts) => {
+                composite.parts = parts.into_iter().map(|part| self.native(part, name)).collect();
+                NativeCode::Object(Arc::new(*composite))
+            }
+        }
+    }
+
+    /// Programs are asked for in the order in which they were loaded.
+    fn program(&mut self, code: &Code, name: &str) -> HostFn {
+        let function = self.programs.function(self.loaded);
+        self.loaded += 1;
+        perf_map::record(name, function as usize, code.instruction_bytes());
+        function
+    }
+
+    fn module(&mut self, module: Module, name: &str) -> HostFn {
+        let function = module.function();
+        perf_map::record(name, function as usize, module.code_bytes());
+        self.modules.push(module);
+        function
+    }
 }
 
 /// All programs in one mapping.
 fn load_programs(code: &[Compiled], kernels: &[KernelAbi]) -> Result<ExecutableCode, CodegenError> {
-    let programs: Vec<&Code> = code
-        .iter()
-        .filter_map(|compiled| match compiled {
-            Compiled::Program(code) => Some(code),
-            Compiled::Module(_) => None,
-        })
-        .collect();
+    let mut programs = Vec::new();
+    collect_programs(code, &mut programs);
     ExecutableCode::load_all(&programs).map_err(|_| CodegenError::OutOfMemory {
         kernel: kernels.first().map(|abi| abi.name.clone()).unwrap_or_default(),
         bytes: programs.iter().map(|code| code.bytes().len()).sum(),
     })
+}
+
+fn collect_programs<'c>(code: &'c [Compiled], programs: &mut Vec<&'c Code>) {
+    for compiled in code {
+        match compiled {
+            Compiled::Program(code) => programs.push(code),
+            Compiled::Module(_) => {}
+            Compiled::Steps(_, parts) => collect_programs(parts, programs),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -51,6 +51,8 @@ mod render; // kernel -> checked kernel
 
 mod vector; // loop IR -> vector programs
 
+mod contract; // kernels with contractions -> steps
+
 mod emit; // loop IR -> CLIF
 mod helpers; // functions that kernels call
 

@@ -297,24 +297,14 @@ pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Block, BTreeMap<Loc
     let map: BTreeMap<LocalId, NodeRef> = outer.zip((nodes..).map(NodeRef)).collect();
     let mut block = block.to_vec();
     if !map.is_empty() {
-        as_nodes(&mut block, &map);
+        locals_as_nodes(&mut block, &map);
     }
     (block, map)
 }
 
-fn as_nodes(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
-    for stmt in block.iter_mut() {
-        match stmt {
-            Stmt::For { body, .. } => as_nodes(body, map),
-            Stmt::SetLocal { local, index, value } => {
-                if let Some(&node) = map.get(local) {
-                    let value = std::mem::replace(value, Expr::local(*local));
-                    *stmt = Stmt::Set { node, index: std::mem::take(index), value };
-                }
-            }
-            _ => {}
-        }
-    }
+/// Puts nodes in the place of locals, wherever they are stored into and read.
+pub fn locals_as_nodes(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
+    replace_stores(block, map);
     walk::map_values(block, &mut |value| {
         walk::map_expr(value, &mut |e| match e {
             Expr::GetLocal { local, index } => match map.get(&local) {
@@ -324,4 +314,19 @@ fn as_nodes(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
             other => other,
         })
     });
+}
+
+fn replace_stores(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
+    for stmt in block.iter_mut() {
+        match stmt {
+            Stmt::For { body, .. } => replace_stores(body, map),
+            Stmt::SetLocal { local, index, value } => {
+                if let Some(&node) = map.get(local) {
+                    let value = std::mem::replace(value, Expr::local(*local));
+                    *stmt = Stmt::Set { node, index: std::mem::take(index), value };
+                }
+            }
+            _ => {}
+        }
+    }
 }

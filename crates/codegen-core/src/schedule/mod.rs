@@ -230,6 +230,17 @@ pub fn schedule_traced(
     Ok(in_kernels(routine, &whole, caps, options))
 }
 
+/// A kernel with its contractions as register tiles: for those which the target's kernels for contractions ([`canonical`]) do not take after
+/// all. No bit changes.
+pub fn tile_contractions(kernel: &Routine, caps: &Caps) -> Routine {
+    let caps = Caps { contractions: false, ..caps.clone() };
+    let mut tiled = kernel.clone();
+    let mut names = names::Names::of(kernel);
+    tiled.body = vectorize::vectorize(tiled.body, &caps, &mut names);
+    normalize::normalize(&mut tiled.body);
+    tiled
+}
+
 /// The least that makes kernels of an optimised, verified routine: local nodes get their zeros, operations that the target lacks
 /// are rewritten, and that is one kernel. Nothing is reordered, so routines that log are scheduled like this, and every class of
 /// routine gives the bits of class `Strict`; on a GPU one thread does it all. `on_pass` as in [`schedule_traced`].

@@ -46,7 +46,7 @@ pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
 }
 
 /// Whether the first of these statements that mentions the local stores into each of its elements and reads none: a nest
-/// whose loops are its dimensions.
+/// whose loops are its dimensions, in which one statement mentions it.
 pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let mentions = |stmt: &&Stmt| {
         let mut found = false;
@@ -56,7 +56,8 @@ pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) ->
     let Some(mut stmt) = rest.iter().find(mentions) else { return true };
     let mut loops = Vec::new();
     while let Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, body, .. } = stmt {
-        let [only] = body.as_slice() else { return false };
+        let mut mentioning = body.iter().filter(mentions);
+        let (Some(only), None) = (mentioning.next(), mentioning.next()) else { return false };
         loops.push((*var, *limit));
         stmt = only;
     }
@@ -201,6 +202,7 @@ fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
     uniform
 }
 
+/// Every access to a local in the block.
 pub(crate) fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indices)) {
     walk::each_stmt(body, &mut |stmt| {
         if let Stmt::SetLocal { local, index, .. } = stmt {

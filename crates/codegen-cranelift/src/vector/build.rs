@@ -115,6 +115,11 @@ impl Builder {
         self.scopes.len() - 1
     }
 
+    /// Adds counters of loops around the program.
+    pub(super) fn count(&mut self, loops: u32) {
+        self.counters.extend((0..loops).map(|_| 0));
+    }
+
     /// Opens a loop whose body stores into `writes`.
     pub(super) fn open(&mut self, range: Range, writes: BTreeSet<Array>) -> Counter {
         for array in &writes {

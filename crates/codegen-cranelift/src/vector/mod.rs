@@ -9,6 +9,7 @@
 
 mod build;
 mod convert;
+mod epilogue;
 mod expr;
 mod locals;
 mod memory;
@@ -28,6 +29,7 @@ use vector_asm::{Code, Program, Value};
 use crate::caps::{ALIGNMENT, last_cache_bytes};
 use crate::options::VectorWidth;
 use build::Builder;
+pub(crate) use epilogue::epilogue;
 use locals::Home;
 pub(crate) use reason::Reason;
 use stmt::Position;
@@ -54,10 +56,14 @@ pub(crate) struct Assembled {
 /// What a program cannot say, or the assembler not compile.
 pub(crate) fn assemble(kernel: &Kernel, width: VectorWidth) -> Result<Assembled, Reason> {
     let isa = width.isa().ok_or(Reason::Off)?;
-    let target = Target { alignment: ALIGNMENT, cache_bytes: last_cache_bytes() };
-    let Translated { program, scratch_bytes } = translate(kernel, target)?;
+    let Translated { program, scratch_bytes } = translate(kernel, target())?;
     let code = vector_asm::compile(&program, isa)?;
     Ok(Assembled { program, code, scratch_bytes })
+}
+
+/// This machine.
+pub(crate) fn target() -> Target {
+    Target { alignment: ALIGNMENT, cache_bytes: last_cache_bytes() }
 }
 
 /// What the translation has to know of the machine.
@@ -75,23 +81,9 @@ pub(crate) struct Target {
 ///
 /// What a program cannot say.
 pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated, Reason> {
-    let routine = &kernel.ir;
-    let (scratch, scratch_bytes) = memory::scratch_layout(&routine.body, target.alignment);
-    let mut translator = Translator {
-        build: Builder::new(stmt::stored(&routine.body)),
-        routine,
-        locals: routine.locals(),
-        walked: locals::walked(&routine.body)?,
-        streamed: memory::streamed(kernel, target.cache_bytes),
-        scratch,
-        vars: HashMap::new(),
-        ranges: HashMap::new(),
-        homes: BTreeMap::new(),
-        stored_masks: HashMap::new(),
-        needs: HashMap::new(),
-        lane: None,
-    };
+    let mut translator = Translator::new(kernel, target)?;
     translator.kernel()?;
+    let (_, scratch_bytes) = memory::scratch_layout(&kernel.ir.body, target.alignment);
     Ok(Translated { program: translator.build.finish(), scratch_bytes })
 }
 
@@ -118,4 +110,25 @@ struct Translator<'k> {
     needs: HashMap<*const Expr, u32>,
     /// The vector loop whose lanes are being computed together, and how many.
     lane: Option<(LoopId, u32)>,
+}
+
+impl<'k> Translator<'k> {
+    fn new(kernel: &'k Kernel, target: Target) -> Result<Self, Reason> {
+        let routine = &kernel.ir;
+        let (scratch, _) = memory::scratch_layout(&routine.body, target.alignment);
+        Ok(Translator {
+            build: Builder::new(stmt::stored(&routine.body)),
+            routine,
+            locals: routine.locals(),
+            walked: locals::walked(&routine.body)?,
+            streamed: memory::streamed(kernel, target.cache_bytes),
+            scratch,
+            vars: HashMap::new(),
+            ranges: HashMap::new(),
+            homes: BTreeMap::new(),
+            stored_masks: HashMap::new(),
+            needs: HashMap::new(),
+            lane: None,
+        })
+    }
 }

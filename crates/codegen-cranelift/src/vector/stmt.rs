@@ -52,7 +52,7 @@ impl Translator<'_> {
         }
     }
 
-    fn block(&mut self, body: &[Stmt]) -> Result<(), Reason> {
+    pub(super) fn block(&mut self, body: &[Stmt]) -> Result<(), Reason> {
         for (at, stmt) in body.iter().enumerate() {
             match stmt {
                 Stmt::Declare { local, dtype, dims, space: Space::Register } => {
@@ -211,7 +211,7 @@ impl Translator<'_> {
         result
     }
 
-    fn bind(&mut self, var: LoopId, position: Position, range: (i64, i64)) {
+    pub(super) fn bind(&mut self, var: LoopId, position: Position, range: (i64, i64)) {
         self.vars.insert(var, position);
         self.ranges.insert(var, range);
     }

@@ -1,0 +1,161 @@
+//! Kernels with contractions: what they are made of, and how the parts run one after the other.
+//!
+//! A kernel that is one contraction, or has some among other statements, becomes a list of steps ([`run::Composite`]). Contractions are planned by
+//! `microkernels`, with what becomes of their sums fused in; everything else is compiled as any kernel.
+
+mod parts;
+pub(crate) mod run;
+mod spec;
+
+use codegen_core::schedule::canonical::{Arrays, Contraction};
+use codegen_core::{Kernel, KernelAbi, Launch};
+use microkernels::{Machine, Plan};
+
+use crate::jit::Compiled;
+use crate::vector::{self, Target};
+pub(crate) use parts::adds_products;
+use parts::{Divided, Part};
+use run::{Composite, MOST, Step};
+
+/// What compiles a part that is no contraction: its code, and how it is called.
+pub(crate) type Compile<'a, E> = &'a mut dyn FnMut(&Kernel) -> Result<(Compiled, KernelAbi), E>;
+
+/// A kernel with contractions as steps, and how it is called; `None` if it has none that are planned.
+///
+/// # Errors
+///
+/// Those of compiling its other parts.
+pub(crate) fn compose<E>(
+    kernel: &Kernel,
+    machine: &Machine,
+    target: Target,
+    compile: Compile<'_, E>,
+) -> Result<Option<(Compiled, KernelAbi)>, E> {
+    let Some(divided) = parts::divide(kernel) else { return Ok(None) };
+    let own_args = kernel.ir.nodes.len();
+    if own_args + divided.shared.len() > MOST || divided.symbols > MOST {
+        return Ok(None);
+    }
+    let mut shared = Vec::new();
+    let mut scratch = 0usize;
+    for decl in &divided.shared {
+        shared.push(scratch);
+        scratch += parts::bytes(decl).next_multiple_of(target.alignment);
+    }
+    let mut composer = Composer {
+        machine,
+        target,
+        parts: Vec::new(),
+        scratch: 0,
+        plans: 0,
+        launch: kernel.abi.launch,
+        compile,
+    };
+    let Divided { parts, .. } = divided;
+    let steps = composer.steps(parts)?;
+    if composer.plans == 0 {
+        return Ok(None);
+    }
+    let abi = KernelAbi {
+        scratch_bytes: scratch + composer.scratch,
+        launch: composer.launch,
+        ..kernel.abi.clone()
+    };
+    let symbols = kernel.ir.symbols.len();
+    let composite = Composite { steps, parts: Vec::new(), args: own_args, symbols, shared, scratch };
+    Ok(Some((Compiled::Steps(Box::new(composite), composer.parts), abi)))
+}
+
+struct Composer<'a, E> {
+    machine: &'a Machine,
+    target: Target,
+    parts: Vec<Compiled>,
+    /// What the part that needs most needs of scratch memory.
+    scratch: usize,
+    plans: usize,
+    launch: Launch,
+    compile: Compile<'a, E>,
+}
+
+impl<E> Composer<'_, E> {
+    fn steps(&mut self, parts: Vec<Part>) -> Result<Vec<Step>, E> {
+        parts.into_iter().map(|part| self.step(part)).collect()
+    }
+
+    fn step(&mut self, part: Part) -> Result<Step, E> {
+        match part {
+            Part::Loop { symbol, extent, is_parallel, parts } => Ok(Step::Loop {
+                binding: symbol.index(),
+                extent: extent as u64,
+                is_parallel,
+                steps: self.steps(parts)?,
+            }),
+            Part::Other(kernel) => self.compiled(&kernel),
+            Part::Contraction(kernel, found) => match plan(&kernel, &found, self.machine, self.target) {
+                Some(plan) => Ok(self.contraction(plan, &found)),
+                None => self.compiled(&kernel),
+            },
+        }
+    }
+
+    fn compiled(&mut self, kernel: &Kernel) -> Result<Step, E> {
+        let (code, abi) = (self.compile)(kernel)?;
+        self.scratch = self.scratch.max(abi.scratch_bytes);
+        self.parts.push(code);
+        Ok(Step::Part(self.parts.len() - 1))
+    }
+
+    fn contraction(&mut self, plan: Plan, found: &Contraction) -> Step {
+        self.plans += 1;
+        self.scratch = self.scratch.max(plan.scratch_bytes());
+        let unit = found.parallel.map(|_| spec::split_unit(found));
+        if let Some(unit) = unit {
+            self.launch = launch(self.launch, plan.grain().div_ceil(unit), self.machine.threads as u64);
+        }
+        Step::Contraction { plan: Box::new(plan), unit }
+    }
+}
+
+/// One part for each thread, each a multiple of the grain: whoever takes a part packs for itself.
+fn launch(launch: Launch, grain: u64, threads: u64) -> Launch {
+    let grain = grain.max(1);
+    let each = launch.extent.div_ceil(threads.max(1)).next_multiple_of(grain);
+    Launch { grain: each.clamp(1, launch.extent.max(1)), ..launch }
+}
+
+/// The plan of a kernel that is one contraction.
+fn plan(kernel: &Kernel, found: &Contraction, machine: &Machine, target: Target) -> Option<Plan> {
+    let arrays = Arrays::of(&kernel.ir);
+    let epilogue = vector::epilogue(kernel, found, target).ok()?;
+    let what = spec::contraction(found, epilogue, &kernel.ir, &arrays)?;
+    Plan::new(&what, machine)
+}
+
+/// What a kernel with contractions consists of, for people to read: each part in words, and its kernel if it is compiled alone.
+pub(crate) fn parts_of(kernel: &Kernel) -> Option<Vec<(String, Option<Kernel>)>> {
+    let mut described = Vec::new();
+    describe(parts::divide(kernel)?.parts, &mut described);
+    Some(described)
+}
+
+fn describe(parts: Vec<Part>, described: &mut Vec<(String, Option<Kernel>)>) {
+    for part in parts {
+        match part {
+            Part::Loop { symbol, extent, is_parallel, parts } => {
+                let kind = if is_parallel { "parallel" } else { "serial" };
+                described.push((format!("for {symbol} in 0..{extent} {kind}:"), None));
+                describe(parts, described);
+                described.push((format!("end of {symbol}"), None));
+            }
+            Part::Contraction(kernel, found) => {
+                let (rows, columns, depth) = (found.num_rows(), found.num_columns(), found.num_products());
+                let epilogue = vector::epilogue(&kernel, &found, vector::target());
+                let epilogue =
+                    epilogue.map_or_else(|reason| reason.to_string(), |program| program.to_string());
+                described
+                    .push((format!("product {rows}x{columns}x{depth}, and for each row\n{epilogue}"), None));
+            }
+            Part::Other(kernel) => described.push(("statements".into(), Some(*kernel))),
+        }
+    }
+}

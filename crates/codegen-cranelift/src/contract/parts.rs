@@ -1,0 +1,288 @@
+//! A kernel with contractions, taken apart: loops around parts, each of which is a contraction or other statements.
+//!
+//! A part stands alone: it is a kernel of its own, in which the variable of a loop around it is a symbol, and a local that lives outside of it
+//! a node. So whatever compiles kernels compiles parts, and their calls differ in bindings and arguments only.
+
+use std::collections::BTreeMap;
+
+use codegen_core::schedule::canonical::{self, Arrays, Contraction};
+use codegen_core::{Access, Kernel, KernelAbi, Launch, Param};
+use lowered_ir::ir::{
+    Affine, Block, Bound, Expr, LocalDecl, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt,
+    Symbol, SymbolId, TernaryOp, walk,
+};
+use tnode::ModeState;
+
+use crate::emit::scan;
+
+/// Products below which a contraction is compiled as loops: packing and calls would cost more than they save.
+const WORTH: i64 = 1 << 11;
+
+/// A kernel as parts.
+pub(super) struct Divided {
+    /// What runs, in order.
+    pub(super) parts: Vec<Part>,
+    /// Locals that several parts share, as the nodes behind the kernel's own.
+    pub(super) shared: Vec<LocalDecl>,
+    /// How many symbols parts have at most.
+    pub(super) symbols: usize,
+}
+
+/// One thing that runs.
+pub(super) enum Part {
+    /// Parts for each value of a symbol.
+    Loop { symbol: SymbolId, extent: i64, is_parallel: bool, parts: Vec<Part> },
+    /// A contraction, in a kernel that is nothing else.
+    Contraction(Box<Kernel>, Box<Contraction>),
+    /// Other statements.
+    Other(Box<Kernel>),
+}
+
+/// The parts of a kernel; none if there is no contraction in it.
+pub(super) fn divide(kernel: &Kernel) -> Option<Divided> {
+    let mut divide = Divide { kernel, routine: kernel.ir.clone(), shared: Vec::new() };
+    if !adds_products(&kernel.ir.body) || !divide.has_contraction(&kernel.ir.body) {
+        return None;
+    }
+    let parts = divide.block(&kernel.ir.body);
+    let Divide { shared, routine, .. } = divide;
+    Some(Divided { parts, shared, symbols: routine.symbols.len() })
+}
+
+struct Divide<'k> {
+    kernel: &'k Kernel,
+    /// The kernel with the symbols and nodes that parts have in addition.
+    routine: Routine,
+    shared: Vec<LocalDecl>,
+}
+
+impl Divide<'_> {
+    /// Whether a block has a contraction where parts can be.
+    fn has_contraction(&self, block: &[Stmt]) -> bool {
+        block.iter().any(|stmt| self.contraction(stmt).is_some() || self.is_around_contraction(stmt))
+    }
+
+    fn is_around_contraction(&self, stmt: &Stmt) -> bool {
+        let Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind, body, .. } = stmt else { return false };
+        matches!(kind, LoopKind::Serial | LoopKind::Parallel) && self.has_contraction(body)
+    }
+
+    /// The contraction that a statement is, if it is worth a part.
+    fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
+        let locals = self.kernel.ir.locals();
+        let nodes = self.routine.nodes.len() as u32;
+        let (block, outer) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), nodes);
+        let mut routine = self.routine.clone();
+        routine.nodes.extend(outer.keys().map(|local| node_of(&locals[local])));
+        routine.body = block;
+        let found = Contraction::of(&routine.body[0], &Arrays::of(&routine))?;
+        let products = [found.num_rows(), found.num_columns(), found.num_products()];
+        (products.into_iter().fold(1, i64::saturating_mul) >= WORTH).then_some(found)
+    }
+
+    fn block(&mut self, block: &[Stmt]) -> Vec<Part> {
+        let (mut parts, mut rest) = (Vec::new(), block.to_vec());
+        while !rest.is_empty() {
+            let apart = |stmt: &Stmt| self.contraction(stmt).is_some() || self.is_around_contraction(stmt);
+            let end = rest.iter().position(apart).unwrap_or(rest.len());
+            self.share_locals(&mut rest, end);
+            let mut after = rest.split_off(end);
+            if rest.iter().any(|stmt| !matches!(stmt, Stmt::Comment(_))) {
+                parts.push(Part::Other(Box::new(self.part(rest))));
+            }
+            if !after.is_empty() {
+                let stmt = after.remove(0);
+                parts.extend(self.contraction_part(&stmt).or_else(|| self.loop_part(stmt)));
+            }
+            rest = after;
+        }
+        parts
+    }
+
+    /// Makes nodes of the locals that are declared before `end` and used from there on.
+    fn share_locals(&mut self, block: &mut Block, end: usize) {
+        for at in 0..end {
+            let Stmt::Declare { local, dtype, dims, space } = block[at].clone() else { continue };
+            if !access_of(&block[end..], local) {
+                continue;
+            }
+            let node = NodeRef(self.routine.nodes.len() as u32);
+            let needs_zeros = !scan::overwrites_first(&block[at + 1..], local, &dims);
+            let decl = LocalDecl { dtype, dims, space };
+            self.routine.nodes.push(node_of(&decl));
+            self.shared.push(decl);
+            canonical::locals_as_nodes(block, &BTreeMap::from([(local, node)]));
+            block[at] = match needs_zeros {
+                true => Stmt::Zero { node },
+                false => Stmt::Comment(format!("{local} is shared")),
+            };
+        }
+    }
+
+    fn contraction_part(&self, stmt: &Stmt) -> Option<Part> {
+        self.contraction(stmt)?;
+        let kernel = self.part(vec![stmt.clone()]);
+        let found = Contraction::of(&kernel.ir.body[0], &Arrays::of(&kernel.ir))?;
+        Some(Part::Contraction(Box::new(kernel), Box::new(found)))
+    }
+
+    fn loop_part(&mut self, stmt: Stmt) -> Option<Part> {
+        let Stmt::For { var, hi, kind, mut body, .. } = stmt else { return None };
+        let symbol = self.symbol(var, hi.limit);
+        let index = Affine::var(symbol);
+        walk::substitute(&mut body, var, &index);
+        let parts = self.block(&body);
+        Some(Part::Loop { symbol, extent: hi.limit, is_parallel: kind == LoopKind::Parallel, parts })
+    }
+
+    fn symbol(&mut self, var: LoopId, range: i64) -> SymbolId {
+        self.routine.symbols.push(Symbol { name: format!("loop_{}", var.0), range });
+        SymbolId(self.routine.symbols.len() as u32 - 1)
+    }
+
+    /// Statements as a kernel of their own. It is called whole, but for a contraction with a parallel loop.
+    fn part(&self, body: Block) -> Kernel {
+        let ir = Routine { body, ..self.routine.clone() };
+        let shared =
+            self.shared.iter().map(|decl| Param::Node { access: Access::ReadWrite, bytes: bytes(decl) });
+        let own = self.kernel.abi.params.iter().filter(|p| !matches!(p, Param::StaticIndex { .. })).copied();
+        let symbols = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
+        let abi = KernelAbi {
+            params: own.chain(shared).chain(symbols).collect(),
+            launch: Launch { extent: 1, grain: 1, threads: 1 },
+            scratch_bytes: 0,
+            ..self.kernel.abi.clone()
+        };
+        Kernel { ir, abi }
+    }
+}
+
+/// Whether a block mentions a local.
+fn access_of(block: &[Stmt], local: LocalId) -> bool {
+    let mut found = false;
+    scan::each_local_access(block, &mut |used, _| found |= used == local);
+    found
+}
+
+/// Whether some loop of a block has no other statement than to add a product to a scalar.
+pub(crate) fn adds_products(block: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::For { body, .. } = stmt
+            && let [Stmt::SetLocal { index, value: Expr::Ternary { op: TernaryOp::Fma, .. }, .. }] =
+                body.as_slice()
+        {
+            found |= index.is_empty();
+        }
+    });
+    found
+}
+
+/// The bytes of a local.
+pub(super) fn bytes(decl: &LocalDecl) -> usize {
+    decl.dims.iter().product::<usize>() * decl.dtype.size_bytes()
+}
+
+fn node_of(decl: &LocalDecl) -> NodeDecl {
+    let mode = ModeState::undecided();
+    NodeDecl { name: "shared".into(), dtype: decl.dtype, dims: decl.dims.clone(), mode }
+}
+
+#[cfg(test)]
+mod tests {
+    use codegen_core::Cost;
+
+    use super::*;
+
+    const ATTENTION: &str = "routine @attention fast {
+      node %0 \"q\" f32[4, 16, 16]
+      node %1 \"k\" f32[4, 16, 16]
+      node %2 \"v\" f32[4, 16, 16]
+      node %3 \"y\" f32[4, 16, 16]
+      for i0 in 0..4 parallel {
+        declare l0 f32[16, 16] stack
+        for i1 in 0..16 {
+          for i2 in 0..16 {
+            declare l1 f32[] register
+            for i3 in 0..16 {
+              l1 := fma(%0[i0, i1, i3], %1[i0, i2, i3], l1)
+            }
+            l0[i1, i2] := l1 * 0.25f32
+          }
+        }
+        for i4 in 0..16 {
+          for i5 in 0..16 {
+            l0[i4, i5] := exp(l0[i4, i5])
+          }
+        }
+        for i6 in 0..16 {
+          for i7 in 0..16 {
+            declare l2 f32[] register
+            for i8 in 0..16 {
+              l2 := fma(l0[i6, i8], %2[i0, i8, i7], l2)
+            }
+            %3[i0, i6, i7] := l2
+          }
+        }
+      }
+    }";
+
+    fn kernel(text: &str) -> Kernel {
+        let ir = lowered_ir::text::parse(text).expect("the text is valid");
+        lowered_ir::verify::verify(&ir).expect("the routine is valid");
+        let params = ir.nodes.iter().map(|_| Param::Node { access: Access::ReadWrite, bytes: 4096 });
+        let abi = KernelAbi {
+            name: "test".into(),
+            params: params.collect(),
+            launch: Launch { extent: 4, grain: 1, threads: 1 },
+            scratch_bytes: 0,
+            log: [].into(),
+            cost: Cost::default(),
+        };
+        Kernel { ir, abi }
+    }
+
+    fn shape(parts: &[Part]) -> String {
+        let shapes = parts.iter().map(|part| match part {
+            Part::Loop { extent, is_parallel, parts, .. } => {
+                let kind = if *is_parallel { "parallel" } else { "serial" };
+                format!("{kind} {extent} ({})", shape(parts))
+            }
+            Part::Contraction(kernel, found) => {
+                lowered_ir::verify::verify(&kernel.ir).expect("a part is valid");
+                format!("product {}x{}x{}", found.num_rows(), found.num_columns(), found.num_products())
+            }
+            Part::Other(kernel) => {
+                lowered_ir::verify::verify(&kernel.ir).expect("a part is valid");
+                "other".into()
+            }
+        });
+        shapes.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn contractions_stand_apart_and_share_what_lives_around_them() {
+        let divided = divide(&kernel(ATTENTION)).expect("it has contractions");
+        assert_eq!(shape(&divided.parts), "parallel 4 (product 16x16x16, other, product 16x16x16)");
+        assert_eq!(divided.shared.len(), 1);
+        assert_eq!(bytes(&divided.shared[0]), 1024);
+    }
+
+    #[test]
+    fn kernels_without_contractions_are_left_alone() {
+        let text = "routine @map fast {
+          node %0 \"x\" f32[64]
+          for i0 in 0..64 { %0[i0] := %0[i0] * 2.0f32 }
+        }";
+        assert!(divide(&kernel(text)).is_none());
+        let small = ATTENTION.replace("16", "4");
+        assert!(divide(&kernel(&small)).is_none(), "too small to be worth a call");
+    }
+
+    #[test]
+    fn what_a_later_part_reads_before_all_is_written_begins_as_zeros() {
+        let text = ATTENTION.replace("l0[i1, i2] := l1 * 0.25f32", "l0[i2, i1] := l0[i2, i1] + l1");
+        let divided = divide(&kernel(&text)).expect("it has contractions");
+        assert_eq!(shape(&divided.parts), "parallel 4 (other, product 16x16x16, other, product 16x16x16)");
+    }
+}

@@ -1,0 +1,167 @@
+//! From a nest in canonical form to the contraction that `microkernels` plans.
+//!
+//! Axes of several loops count their iterations in one: where an array is not linear in that count, there is a table.
+
+use codegen_core::schedule::canonical::{Arrays, Axis, Contraction};
+use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, NodeRef, Routine, Var};
+use microkernels::{Bounds, COLUMN, Factor, Offsets, ROW, Split, batch_index};
+use tnode::DType;
+use vector_asm::{Element, Index, Memory, Place, Program};
+
+/// The contraction that a nest of a kernel is, with this epilogue; none if some factor is out of what `microkernels` can say.
+pub(super) fn contraction(
+    nest: &Contraction,
+    epilogue: Program,
+    routine: &Routine,
+    arrays: &Arrays,
+) -> Option<microkernels::Contraction> {
+    let spec = Spec { nest, routine, arrays };
+    let left = spec.factor(&nest.left, &nest.rows)?;
+    let right = spec.factor(&nest.right, &nest.columns)?;
+    let start = match &nest.start {
+        Some(Expr::Get { node, index }) => Some(spec.place(*node, index)?),
+        Some(_) => return None,
+        None => None,
+    };
+    Some(microkernels::Contraction {
+        element: spec.element(&nest.left)?,
+        batch: nest.batch.iter().map(|axis| axis.extent as u64).collect(),
+        rows: nest.num_rows() as u64,
+        columns: nest.num_columns() as u64,
+        depth: nest.num_products() as u64,
+        left,
+        right,
+        start,
+        epilogue,
+        split: split(nest),
+    })
+}
+
+/// How many of what the split counts one iteration of the nest's parallel loop is.
+pub(super) fn split_unit(nest: &Contraction) -> u64 {
+    let axis = match split(nest) {
+        Split::Rows => &nest.rows,
+        Split::Columns => &nest.columns,
+        Split::None | Split::Batch => return 1,
+    };
+    axis.iter().skip(1).map(|inner| inner.extent as u64).product()
+}
+
+fn split(nest: &Contraction) -> Split {
+    let Some(var) = nest.parallel else { return Split::None };
+    let heads = |axes: &[Axis]| axes.first().is_some_and(|axis| axis.var == var);
+    match () {
+        () if heads(&nest.batch) => Split::Batch,
+        () if heads(&nest.rows) => Split::Rows,
+        () => Split::Columns,
+    }
+}
+
+struct Spec<'a> {
+    nest: &'a Contraction,
+    routine: &'a Routine,
+    arrays: &'a Arrays,
+}
+
+impl Spec<'_> {
+    fn element(&self, factor: &Expr) -> Option<Element> {
+        let (node, ..) = parts(factor)?;
+        match self.routine.node(node).dtype {
+            DType::F32 => Some(Element::F32),
+            DType::F64 => Some(Element::F64),
+            _ => None,
+        }
+    }
+
+    fn factor(&self, factor: &Expr, outer: &[Axis]) -> Option<Factor> {
+        let (node, index, guard) = parts(factor)?;
+        let at = self.bytes(node, index);
+        let (offset, terms) = self.fixed(&at, &[outer, &self.nest.depth])?;
+        Some(Factor {
+            base: node.0,
+            memory: Memory::Same,
+            offset,
+            terms,
+            outer: offsets(&at, outer),
+            depth: offsets(&at, &self.nest.depth),
+            bounds: guard.iter().map(|range| self.bounds(range, outer)).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Where an element lies for each output.
+    fn place(&self, node: NodeRef, index: &Indices) -> Option<Place> {
+        let at = self.bytes(node, index);
+        let (offset, mut terms) = self.fixed(&at, &[&self.nest.rows, &self.nest.columns])?;
+        let step = |axes: &[Axis]| axes.last().map_or(0, |axis| at.coefficient(axis.var));
+        let (row, column) = (step(&self.nest.rows), step(&self.nest.columns));
+        terms.extend([(ROW, row), (COLUMN, column)].into_iter().filter(|(_, bytes)| *bytes != 0));
+        Some(Place { base: Some(node.0), offset, terms, step: column, memory: Memory::Same })
+    }
+
+    /// The position of an element in bytes.
+    fn bytes(&self, node: NodeRef, index: &Indices) -> Affine {
+        let size = self.routine.node(node).dtype.size_bytes() as i64;
+        self.arrays.position(node, index).times(size)
+    }
+
+    /// The part of an index that is the same on some axes: the constant, and what batch and bindings add.
+    fn fixed(&self, at: &Affine, varying: &[&[Axis]]) -> Option<(i64, Vec<(Index, i64)>)> {
+        let mut terms = Vec::new();
+        for &(var, bytes) in at.terms() {
+            match var {
+                Var::Symbol(symbol) => terms.push((Index::Binding(symbol.0), bytes)),
+                Var::Loop(var) if varying.iter().any(|axes| axes.iter().any(|axis| axis.var == var)) => {}
+                Var::Loop(var) => terms.push((self.batch(var)?, bytes)),
+            }
+        }
+        Some((at.offset(), terms))
+    }
+
+    fn batch(&self, var: LoopId) -> Option<Index> {
+        self.nest.batch.iter().position(|axis| axis.var == var).map(|at| batch_index(at as u32))
+    }
+
+    fn bounds(&self, range: &lowered_ir::ir::Range, outer: &[Axis]) -> Option<Bounds> {
+        let axes = [outer, &self.nest.depth];
+        let (offset, terms) = self.fixed(&range.index, &axes)?;
+        if !terms.is_empty() {
+            return None;
+        }
+        let first = offset.checked_sub(range.lo)?;
+        Some(Bounds {
+            outer: table(&range.index, outer).into(),
+            depth: table(&range.index, &self.nest.depth).into_iter().map(|at| at + first).collect(),
+            limit: range.hi.checked_sub(range.lo)?,
+        })
+    }
+}
+
+/// The node that a factor is an element of, which one, and where it is read at all.
+fn parts(factor: &Expr) -> Option<(NodeRef, &Indices, &[lowered_ir::ir::Range])> {
+    match factor {
+        Expr::Get { node, index } | Expr::GetMerge { node, index } => Some((*node, index, &[])),
+        Expr::GetGuarded { guard, node, index, .. } => Some((*node, index, Guard::as_slice(guard))),
+        _ => None,
+    }
+}
+
+/// What each position on an axis adds to an index.
+fn offsets(at: &Affine, axes: &[Axis]) -> Offsets {
+    let inner = axes.last().map_or(0, |axis| at.coefficient(axis.var));
+    let mut run = inner;
+    let linear = axes.iter().rev().all(|axis| {
+        let fits = at.coefficient(axis.var) == run;
+        run = run.wrapping_mul(axis.extent);
+        fits
+    });
+    if linear { Offsets::Strided(inner) } else { Offsets::Table(table(at, axes).into()) }
+}
+
+/// What each position on an axis adds to an index, position by position.
+fn table(at: &Affine, axes: &[Axis]) -> Vec<i64> {
+    axes.iter().fold(vec![0], |table, axis| {
+        let step = at.coefficient(axis.var);
+        let rows = table.iter().flat_map(|start| (0..axis.extent).map(move |i| start + step * i));
+        rows.collect()
+    })
+}
