@@ -4,7 +4,7 @@
 mod common;
 
 use common::{check, machine};
-use vector_asm::{Binary, Builder, Element, Place, Range, Type};
+use vector_asm::{Binary, Builder, Element, Index, Place, Range, Type};
 
 const F32: Element = Element::F32;
 
@@ -133,4 +133,147 @@ fn variables_that_are_exchanged() {
         b.store(Place::at(1, F32).plus(32 * i as i64), x);
     }
     check(&b.finish(), machine(&[64, 64], &[], 0), 0..1);
+}
+
+#[test]
+fn more_pointers_than_registers_and_large_coefficients() {
+    let mut b = Builder::new();
+    let ty = Type::new(Element::I64, 4);
+    b.repeat(Range::Part, |b, i| {
+        b.repeat(Range::To(5), |b, j| {
+            for k in 0..20 {
+                let large = (k + 1) << 33;
+                let terms = vec![(i.into(), large), (j.into(), -large - k), (Index::Binding(0), large + 1)];
+                let x = b.index(ty, k, terms, 3);
+                let place = Place::at(0, Element::I64).plus(32 * k).by(i, 5 * 640).by(j, 640);
+                b.store(place, x);
+            }
+        });
+        let x = b.index(ty, 1 << 40, vec![(i.into(), 1 << 35), (Index::Binding(1), -7)], 1 << 33);
+        b.store(Place::at(1, Element::I64).by(i, 32), x);
+    });
+    let program = b.finish();
+    for part in [0..4, 1..3, 2..2] {
+        check(&program, machine(&[4 * 5 * 640, 128], &[1 << 20, -3], 0), part);
+    }
+}
+
+#[test]
+fn a_tile_that_does_not_fit_the_registers() {
+    let mut b = Builder::new();
+    let ty = Type::new(Element::F64, 12);
+    let sums: Vec<_> = (0..7).map(|_| b.variable(ty)).collect();
+    b.repeat(Range::To(11), |b, k| {
+        let right = b.load(Place::at(1, Element::F64).by(k, 96), ty);
+        for (row, &sum) in sums.iter().enumerate() {
+            let left =
+                b.load(Place::at(0, Element::F64).plus(8 * row as i64).by(k, 56), Type::new(Element::F64, 1));
+            let s = b.get(sum);
+            let s = b.fma(left, right, s);
+            b.set(sum, s);
+        }
+    });
+    for (row, &sum) in sums.iter().enumerate() {
+        let s = b.get(sum);
+        b.store_streaming(Place::at(2, Element::F64).plus(96 * row as i64), s);
+    }
+    check(&b.finish(), machine(&[11 * 56, 11 * 96, 7 * 96], &[], 0), 0..1);
+}
+
+#[test]
+fn stores_past_the_caches_are_fenced() {
+    let program = |offset: i64| {
+        let mut b = Builder::new();
+        b.repeat(Range::To(40), |b, i| {
+            let x = b.load(Place::at(0, F32).by(i, 64), Type::new(F32, 16));
+            b.store_streaming(Place::at(1, F32).plus(offset).by(i, 64), x);
+        });
+        b.finish()
+    };
+    let text =
+        |offset: i64| common::listing(&vector_asm::compile(&program(offset), vector_asm::Isa::Avx2).unwrap());
+    assert!(text(32).contains("vmovntps") && text(32).contains("sfence"), "aligned: {}", text(32));
+    assert!(!text(4).contains("vmovntps") && !text(4).contains("sfence"), "not aligned: {}", text(4));
+    check(&program(32), machine(&[2560, 2592], &[], 0), 0..1);
+    check(&program(4), machine(&[2560, 2564], &[], 0), 0..1);
+}
+
+#[test]
+fn conversions_at_the_ends_of_ranges() {
+    let interesting = [
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        0.999_999,
+        1.5,
+        2_147_483_520.0,
+        2_147_483_647.0,
+        2_147_483_648.0,
+        -2_147_483_648.0,
+        -2_147_483_904.0,
+        4_294_967_040.0,
+        4_294_967_295.0,
+        4_294_967_296.0,
+        9_223_372_036_854_774_784.0,
+        9_223_372_036_854_775_808.0,
+        -9_223_372_036_854_775_808.0,
+        -9_223_372_036_854_777_856.0,
+        4_503_599_627_370_495.5,
+        -4_503_599_627_370_497.0,
+        1e300,
+        -1e300,
+        1e-310,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+    ];
+    let n = interesting.len() as u32;
+    let doubles: Vec<u8> = interesting.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let singles: Vec<u8> = interesting.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect();
+    for (from, bytes) in [(Element::F64, doubles), (F32, singles)] {
+        for to in [F32, Element::F64, Element::I32, Element::U32, Element::I64] {
+            let mut b = Builder::new();
+            let x = b.load(Place::at(0, from), Type::new(from, n));
+            let y = b.convert(x, to);
+            b.store(Place::at(1, to), y);
+            let args = vec![bytes.clone(), vec![0; (n * to.bytes()) as usize]];
+            check(&b.finish(), vector_asm::Machine { args, ..Default::default() }, 0..1);
+        }
+    }
+}
+
+#[test]
+fn integers_to_floats_round_once() {
+    let words = [0, 1, 0xffff_ffff, 0x8000_0000, 0x7fff_ffff, 0x0100_0001, 0xff00_0003, 0x0200_0003_u32];
+    let mut longs: Vec<u64> = words.iter().map(|w| u64::from(*w)).collect();
+    longs.extend([
+        u64::MAX,
+        1 << 63,
+        (1 << 63) - 1,
+        (1 << 53) + 1,
+        (1 << 54) + 3,
+        0x7fff_ffff_ffff_fc01,
+        0xdead_beef_1234_5678,
+    ]);
+    let short: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let long: Vec<u8> = longs.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let cases = [
+        (Element::I32, F32),
+        (Element::U32, F32),
+        (Element::I32, Element::F64),
+        (Element::U32, Element::F64),
+        (Element::I64, Element::F64),
+        (Element::U64, Element::F64),
+    ];
+    for (from, to) in cases {
+        let bytes = if from.bits() == 32 { &short } else { &long };
+        let n = bytes.len() as u32 / from.bytes();
+        let mut b = Builder::new();
+        let x = b.load(Place::at(0, from), Type::new(from, n));
+        let y = b.convert(x, to);
+        b.store(Place::at(1, to), y);
+        let args = vec![bytes.clone(), vec![0; (n * to.bytes()) as usize]];
+        check(&b.finish(), vector_asm::Machine { args, ..Default::default() }, 0..1);
+    }
 }
