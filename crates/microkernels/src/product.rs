@@ -147,6 +147,10 @@ impl Job<'_> {
         let right = At { address: self.at.right, row: 0, depth: right_depth };
         let mut operands = Operands { depth: what.depth, left, right, form: Form::Strided };
         let (outer, inner) = if rows_outside { (tiles.number, 1) } else { (1, tiles.number) };
+        if let (None, None, Some(output)) = (&what.start, &what.epilogue, &what.output) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.stored::<T>(tiles, columns, operands, column, output.row, (outer, inner)) };
+        }
         for t in 0..outer {
             let mut at = columns.start;
             while at < columns.end {
@@ -157,6 +161,48 @@ impl Job<'_> {
                     operands.left.address = self.at.left.wrapping_offset(rows.start as isize * row);
                     // SAFETY: the caller's promise.
                     unsafe { self.tile::<T>(rows, columns.clone(), operands, block) };
+                }
+                at += self.width;
+            }
+        }
+    }
+
+    /// As [`Job::direct`], for sums that begin at zero and are only stored: between small tiles nothing else is worked out. The operands are at row and
+    /// column 0.
+    #[inline(always)]
+    unsafe fn stored<T: Real>(
+        &self,
+        tiles: Tiles,
+        columns: Range<usize>,
+        operands: Operands,
+        column: isize,
+        to_row: isize,
+        (outer, inner): (usize, usize),
+    ) {
+        let Operands { depth, left, right, form } = operands;
+        let mut tile = Tile {
+            depth,
+            left: left.address.cast(),
+            left_row: left.row,
+            left_depth: left.depth,
+            right: right.address.cast(),
+            right_depth: right.depth,
+            from: ptr::null::<T>(),
+            from_row: 0,
+            to: self.at.output.cast(),
+            to_row,
+        };
+        for t in 0..outer {
+            let mut at = columns.start;
+            while at < columns.end {
+                tile.right = right.address.wrapping_offset(at as isize * column).cast();
+                for t in t..t + inner {
+                    let first = tiles.row(t) as isize;
+                    tile.left = left.address.wrapping_offset(first * left.row).cast();
+                    tile.to = self.at.output.wrapping_offset(first * to_row).cast::<T>().wrapping_add(at);
+                    let height = tiles.row(t + 1) - tiles.row(t);
+                    // SAFETY: the caller's promise.
+                    unsafe { tile::run(&tile, form, height, self.width.min(columns.end - at)) };
                 }
                 at += self.width;
             }
