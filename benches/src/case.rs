@@ -1,29 +1,63 @@
 //! What a benchmark case is.
 
-use arrayjit::{DType, HostArray, TensorNode};
+use arrayjit::{DType, HostArray, MemoryMode, TensorNode};
+use serde::Serialize;
 
-/// One case: a program, its inputs, and how its result is checked.
+/// One case: a program, its inputs, and how its results are checked.
 pub(crate) struct Case {
     /// The stable name.
     pub(crate) name: &'static str,
+    /// What it computes, for programs that compute the same in another way; none where there is no such program.
+    pub(crate) operation: Option<Operation>,
     /// The assignment text.
     pub(crate) text: String,
     /// Every node the text names.
     pub(crate) nodes: Vec<Node>,
     /// The value of the static symbol, for texts that have one.
     pub(crate) bindings: Vec<i64>,
-    /// The node checked.
-    pub(crate) output: &'static str,
-    /// Floating-point operations of one run; a transcendental function counts 1.
+    /// The nodes checked.
+    pub(crate) outputs: Vec<&'static str>,
+    /// Floating-point operations of one run; a division or a transcendental function counts 1.
     pub(crate) flops: f64,
-    /// Bytes of inputs read and outputs written once.
-    pub(crate) bytes: f64,
-    /// How the output is checked.
+    /// What one run must move.
+    pub(crate) traffic: Traffic,
+    /// How the outputs are checked.
     pub(crate) check: Check,
     /// Greatest difference allowed, relative to the largest magnitude of the expected output.
     pub(crate) tolerance: f64,
     /// Whether what is timed is the way from text to first result.
     pub(crate) is_latency: bool,
+}
+
+/// Bytes of inputs read once and of outputs written once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) reads: f64,
+    pub(crate) writes: f64,
+}
+
+/// The computations that peers know, by name. Their inputs are the nodes with initial values, their outputs those of
+/// [`Case::outputs`], both in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Operation {
+    Matmul,
+    MatmulNt,
+    Bmm,
+    Matvec,
+    DenseRelu,
+    AxpyRelu,
+    Gelu,
+    Sum,
+    RowSum,
+    ColSum,
+    Transpose,
+    Softmax,
+    LayerNorm,
+    Conv3x3,
+    Attention,
+    MlpStep,
+    Adam,
 }
 
 /// A node of a case.
@@ -37,6 +71,8 @@ pub(crate) struct Node {
     pub(crate) dtype: DType,
     /// What it holds before the first run; `None` for what the program writes first.
     pub(crate) init: Option<Init>,
+    /// What the program says about its memory; `None` leaves it to be inferred.
+    pub(crate) mode: Option<MemoryMode>,
 }
 
 /// Initial values.
@@ -44,14 +80,18 @@ pub(crate) struct Node {
 pub(crate) enum Init {
     /// Uniform in −1..1 (floats) or 0..10 (integers), from a seed made of the node's name.
     Random,
+    /// Uniform between plus and minus this.
+    Within(f32),
+    /// Uniform in 0..1.
+    Positive,
     /// Zeros.
     Zeros,
 }
 
-/// Computes the expected output from the inputs.
-pub(crate) type Formula = Box<dyn Fn(&[Vec<f64>]) -> Vec<f64>>;
+/// Computes the expected outputs from the inputs.
+pub(crate) type Formula = Box<dyn Fn(&[Vec<f64>]) -> Vec<Vec<f64>>>;
 
-/// Where the expected output comes from.
+/// Where the expected outputs come from.
 pub(crate) enum Check {
     /// A formula over the inputs, in the order of [`Case::nodes`] with an initial value, in f64.
     Formula(Formula),
@@ -59,20 +99,98 @@ pub(crate) enum Check {
     Interpreter,
 }
 
+impl Case {
+    /// A case whose outputs a formula gives, with the traffic of its nodes: inputs are read, outputs are written.
+    pub(crate) fn new(name: &'static str, operation: Operation, text: &str, nodes: Vec<Node>) -> Case {
+        let (is_input, is_written) = (|node: &&Node| node.init.is_some(), |node: &&Node| node.is_result());
+        let bytes = |nodes: &mut dyn Iterator<Item = &Node>| nodes.map(Node::bytes).sum::<f64>();
+        let traffic = Traffic {
+            reads: bytes(&mut nodes.iter().filter(is_input)),
+            writes: bytes(&mut nodes.iter().filter(is_written)),
+        };
+        let outputs = nodes.iter().filter(is_written).map(|node| node.name).collect();
+        Case {
+            name,
+            operation: Some(operation),
+            text: text.into(),
+            nodes,
+            bindings: vec![],
+            outputs,
+            flops: 0.0,
+            traffic,
+            check: Check::Interpreter,
+            tolerance: 1e-5,
+            is_latency: false,
+        }
+    }
+
+    /// With so many floating-point operations.
+    pub(crate) fn flops(self, flops: f64) -> Case {
+        Case { flops, ..self }
+    }
+
+    /// Checked by a formula with one output.
+    pub(crate) fn formula(self, formula: impl Fn(&[Vec<f64>]) -> Vec<f64> + 'static) -> Case {
+        self.formulas(move |inputs| vec![formula(inputs)])
+    }
+
+    /// Checked by a formula.
+    pub(crate) fn formulas(self, formula: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + 'static) -> Case {
+        Case { check: Check::Formula(Box::new(formula)), ..self }
+    }
+
+    /// With nodes that the program updates in place: they are written as well.
+    pub(crate) fn updating(self, updated: &[&'static str]) -> Case {
+        let nodes = self.nodes.iter().filter(|node| updated.contains(&node.name));
+        let writes = self.traffic.writes + nodes.map(Node::bytes).sum::<f64>();
+        let outputs = updated.iter().chain(&self.outputs).copied().collect();
+        Case { outputs, traffic: Traffic { writes, ..self.traffic }, ..self }
+    }
+}
+
+impl Traffic {
+    /// Both ways.
+    pub(crate) fn total(self) -> f64 {
+        self.reads + self.writes
+    }
+}
+
 impl Node {
     /// An `f32` input of random values.
     pub(crate) fn input(name: &'static str, dims: &[usize]) -> Node {
-        Node { name, dims: dims.to_vec(), dtype: DType::F32, init: Some(Init::Random) }
+        Node::with(name, dims, Init::Random)
+    }
+
+    /// An `f32` node with initial values.
+    pub(crate) fn with(name: &'static str, dims: &[usize], init: Init) -> Node {
+        Node { init: Some(init), ..Node::written(name, dims) }
     }
 
     /// An `f32` node that the program writes.
     pub(crate) fn written(name: &'static str, dims: &[usize]) -> Node {
-        Node { name, dims: dims.to_vec(), dtype: DType::F32, init: None }
+        Node { name, dims: dims.to_vec(), dtype: DType::F32, init: None, mode: None }
+    }
+
+    /// An `f32` node that the program computes for itself and nobody reads afterwards. Large nodes of several uses would otherwise be
+    /// kept on the device.
+    pub(crate) fn intermediate(name: &'static str, dims: &[usize]) -> Node {
+        Node { mode: Some(MemoryMode::Local), ..Node::written(name, dims) }
+    }
+
+    /// Whether a user reads what the program writes here.
+    fn is_result(&self) -> bool {
+        self.init.is_none() && self.mode.is_none()
+    }
+
+    fn bytes(&self) -> f64 {
+        (self.dims.iter().product::<usize>() * self.dtype.size_bytes()) as f64
     }
 
     /// The tensor node.
     pub(crate) fn build(&self) -> anyhow::Result<TensorNode> {
-        Ok(TensorNode::builder(self.name).dims(self.dims.iter().copied()).dtype(self.dtype).build()?)
+        let builder = TensorNode::builder(self.name).dims(self.dims.iter().copied()).dtype(self.dtype);
+        let builder = self.mode.into_iter().fold(builder, |builder, mode| builder.mode(mode));
+        Ok(builder.build()?)
     }
 
     /// The initial values as an array.
@@ -84,7 +202,9 @@ impl Node {
         let value = |rng: &mut fastrand::Rng| match (init, self.dtype) {
             (Init::Zeros, _) => 0.0,
             (Init::Random, DType::F32) => 2.0 * rng.f32() - 1.0,
-            (Init::Random, _) => rng.u8(0..10).into(),
+            (Init::Within(most), DType::F32) => most * (2.0 * rng.f32() - 1.0),
+            (Init::Positive, DType::F32) => rng.f32(),
+            _ => rng.u8(0..10).into(),
         };
         let values: Vec<f32> = (0..count).map(|_| value(&mut rng)).collect();
         let dims = self.dims.iter().copied();

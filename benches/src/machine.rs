@@ -1,97 +1,194 @@
-//! The machine's own limits, measured in the same run: fused multiply-add peak and copy bandwidth by footprint.
+//! The machine's own limits, measured in the same run: how much its cores compute, and how much they move by footprint.
+//!
+//! The peak is that of independent fused multiply-adds of 256 bits. Bandwidths are those of reading, writing and copying arrays of a
+//! footprint, each in its best way: through the caches or past them, on huge pages, shared equally by the threads.
 
-use std::{fmt, hint::black_box, time::Instant};
+mod fma; // chains of fused multiply-adds
+mod memory; // reading, writing, copying
 
-/// Measured peaks of one core.
+use std::{
+    fmt,
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{case::Traffic, reference::last_cache};
+
+/// What was measured of this machine. Written as JSON: fields may be added, none renamed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Machine {
-    /// Giga f32 operations per second of independent fused multiply-adds.
-    gflops: f64,
-    /// `(bytes, gigabytes per second)` of copying buffers of that footprint, ascending.
-    copies: Vec<(f64, f64)>,
+    /// The processor, as the system names it.
+    pub(crate) cpu: String,
+    /// Cores that this process may use.
+    pub(crate) cores: usize,
+    /// Bytes of the largest cache.
+    pub(crate) last_cache: usize,
+    /// The limits of one thread, of as many as there are cores, and of as many as were measured, in ascending order.
+    pub(crate) limits: Vec<Limits>,
+}
+
+/// What so many threads can do together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    pub(crate) threads: usize,
+    /// Giga f32 operations per second.
+    pub(crate) gflops: f64,
+    /// By ascending footprint.
+    pub(crate) memory: Vec<Bandwidth>,
+}
+
+/// Gigabytes per second at a footprint. A copy counts what it reads and what it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Bandwidth {
+    pub(crate) bytes: f64,
+    pub(crate) read: f64,
+    pub(crate) write: f64,
+    /// Through the caches.
+    pub(crate) copy: f64,
+    /// With stores past the caches.
+    pub(crate) streamed_copy: f64,
 }
 
 impl Machine {
     /// Measures; `quick` gives rough figures.
-    pub(crate) fn measure(quick: bool) -> Machine {
-        let rounds = if quick { 1 } else { 7 };
-        let copies = [15, 17, 20, 23, 26].map(|log| (f64::from(1 << log), copy_gbps(1 << log, rounds)));
-        Machine { gflops: fma_gflops(rounds), copies: copies.to_vec() }
+    pub(crate) fn measure(threads: usize, quick: bool) -> Machine {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let mut counts = vec![1, cores, if threads == 0 { cores } else { threads }];
+        counts.sort_unstable();
+        counts.dedup();
+        if quick {
+            counts.retain(|&count| count == threads.max(1));
+        }
+        let limits = counts.into_iter().map(|threads| Limits::measure(threads, quick)).collect();
+        Machine { cpu: cpu(), cores, last_cache: last_cache(), limits }
     }
 
-    /// The least microseconds that so much work could take on one core.
-    pub(crate) fn least_us(&self, flops: f64, bytes: f64) -> f64 {
-        let fits = self.copies.iter().find(|(footprint, _)| bytes <= *footprint);
-        let gbps = fits.or(self.copies.last()).map_or(f64::INFINITY, |&(_, gbps)| gbps);
-        (flops / self.gflops / 1e3).max(bytes / gbps / 1e3)
+    /// The limits of so many threads; 0 means one per core.
+    pub(crate) fn of(&self, threads: usize) -> Option<&Limits> {
+        let threads = if threads == 0 { self.cores } else { threads };
+        self.limits.iter().find(|limits| limits.threads == threads)
+    }
+}
+
+impl Limits {
+    fn measure(threads: usize, quick: bool) -> Limits {
+        let rounds = if quick { 1 } else { 7 };
+        let logs: &[u32] = if quick { &[16, 22, 27] } else { &[14, 16, 18, 20, 22, 24, 25, 26, 27, 28] };
+        let memory = logs.iter().map(|log| memory::measure(threads, 1 << log, rounds)).collect();
+        Limits { threads, gflops: fma::gflops(threads, rounds), memory }
+    }
+
+    /// The least microseconds that so much work could take.
+    pub(crate) fn least_us(&self, flops: f64, traffic: Traffic) -> f64 {
+        let Traffic { reads, writes } = traffic;
+        let at = self.at(traffic.total());
+        // What is read and written in equal parts goes as a copy does, the rest by itself.
+        let copied = reads.min(writes);
+        let seconds = 2.0 * copied / at.copy.max(at.streamed_copy)
+            + (reads - copied) / at.read
+            + (writes - copied) / at.write;
+        (flops / self.gflops / 1e3).max(seconds / 1e3)
+    }
+
+    /// Bandwidths at a footprint, between those measured.
+    pub(crate) fn at(&self, bytes: f64) -> Bandwidth {
+        let after = self.memory.partition_point(|measured| measured.bytes < bytes);
+        let after = after.min(self.memory.len() - 1);
+        let (low, high) = (self.memory[after.saturating_sub(1)], self.memory[after]);
+        let distance = if high.bytes > low.bytes {
+            (bytes / low.bytes).ln() / (high.bytes / low.bytes).ln()
+        } else {
+            0.0
+        };
+        let between = |a: f64, b: f64| a + (b - a) * distance.clamp(0.0, 1.0);
+        Bandwidth {
+            bytes,
+            read: between(low.read, high.read),
+            write: between(low.write, high.write),
+            copy: between(low.copy, high.copy),
+            streamed_copy: between(low.streamed_copy, high.streamed_copy),
+        }
     }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let memory = self.copies.last().map_or(0.0, |&(_, gbps)| gbps);
-        write!(f, "fma peak {:.0} GFLOP/s, memory copy {memory:.0} GB/s on one core", self.gflops)
+        write!(f, "{}, {} core(s), last cache {} MiB", self.cpu, self.cores, self.last_cache >> 20)?;
+        self.limits.iter().try_for_each(|limits| write!(f, "\n{limits}"))
     }
 }
 
-fn copy_gbps(footprint: usize, rounds: usize) -> f64 {
-    let (src, mut dst) = (vec![1u8; footprint / 2], vec![0u8; footprint / 2]);
-    let repeats = (1 << 26) / footprint;
-    best(rounds, || {
-        for _ in 0..repeats {
-            dst.copy_from_slice(black_box(&src));
-            black_box(&mut dst);
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  {} thread(s): {:.0} GFLOP/s of fused multiply-adds; GB/s", self.threads, self.gflops)?;
+        for at in &self.memory {
+            let copy = at.copy.max(at.streamed_copy);
+            write!(f, "  {}: read {:.0} copy {copy:.0}", footprint(at.bytes), at.read)?;
         }
-    })
-    .map_or(0.0, |seconds| (footprint * repeats) as f64 / seconds / 1e9)
-}
-
-/// Independent chains enough to fill the pipelines of any present core.
-const CHAINS: usize = 12;
-
-fn fma_gflops(rounds: usize) -> f64 {
-    const STEPS: usize = 200_000;
-    let mut lanes = [[1.0f32; 8]; CHAINS];
-    let seconds = best(rounds, || fma_chains(black_box(&mut lanes), STEPS));
-    seconds.map_or(0.0, |s| (2 * 8 * CHAINS * STEPS) as f64 / s / 1e9)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn fma_chains(lanes: &mut [[f32; 8]; CHAINS], steps: usize) {
-    #[target_feature(enable = "avx2,fma")]
-    fn wide(lanes: &mut [[f32; 8]; CHAINS], steps: usize) {
-        chains(lanes, steps);
-    }
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        // SAFETY: both features were just detected.
-        unsafe { wide(lanes, steps) }
-    } else {
-        chains(lanes, steps);
+        Ok(())
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn fma_chains(lanes: &mut [[f32; 8]; CHAINS], steps: usize) {
-    chains(lanes, steps);
+/// Bytes in the largest unit that they fill.
+fn footprint(bytes: f64) -> String {
+    if bytes < 1048576.0 { format!("{:.0}K", bytes / 1024.0) } else { format!("{:.0}M", bytes / 1048576.0) }
 }
 
-#[inline(always)]
-fn chains(lanes: &mut [[f32; 8]; CHAINS], steps: usize) {
-    let mut sums = *lanes;
-    for _ in 0..steps {
-        for sum in sums.as_flattened_mut() {
-            *sum = sum.mul_add(0.999, 0.001);
-        }
-    }
-    *lanes = sums;
+/// The processor's name.
+fn cpu() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
 }
 
-/// The least seconds of so many calls.
-fn best(rounds: usize, mut work: impl FnMut()) -> Option<f64> {
-    work();
-    let time = |_| {
-        let start = Instant::now();
+/// The least time of so many rounds of what each of the threads makes for itself, from the start of all to the end of all.
+fn best<W: FnMut()>(threads: usize, rounds: usize, make: impl Fn() -> W + Sync) -> Duration {
+    let barrier = Barrier::new(threads);
+    let measure = || {
+        let mut work = make();
         work();
-        start.elapsed().as_secs_f64()
+        let round = |_| {
+            barrier.wait();
+            let start = Instant::now();
+            work();
+            barrier.wait();
+            start.elapsed()
+        };
+        (0..rounds).map(round).min().unwrap_or_default()
     };
-    (0..rounds).map(time).min_by(f64::total_cmp)
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(measure)).collect();
+        let own = measure();
+        others.into_iter().filter_map(|thread| thread.join().ok()).fold(own, Duration::max)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        let at = |bytes, read, copy| Bandwidth { bytes, read, write: 10.0, copy, streamed_copy: 1.0 };
+        Limits { threads: 1, gflops: 100.0, memory: vec![at(1024.0, 80.0, 40.0), at(4096.0, 40.0, 20.0)] }
+    }
+
+    #[test]
+    fn bandwidth_lies_between_what_was_measured() {
+        let limits = limits();
+        assert_eq!(limits.at(1.0).read, 80.0);
+        assert_eq!(limits.at(2048.0).read, 60.0);
+        assert_eq!(limits.at(1e9).copy, 20.0);
+    }
+
+    #[test]
+    fn the_slower_of_computing_and_moving_bounds() {
+        let moved = Traffic { reads: 1024e3, writes: 512e3 };
+        let moving = 512.0 * 2.0 / 20.0 + 512.0 / 40.0;
+        assert_eq!(limits().least_us(0.0, moved), moving);
+        assert_eq!(limits().least_us(1e9, moved), 1e4);
+    }
 }

@@ -1,17 +1,24 @@
-//! Runs the benchmark cases: each is compiled, checked against an independent result, and only then timed.
+//! Runs the benchmark cases: each is compiled, checked against an independent result, and only then timed, in turns with its peers.
 //!
 //! The command line and the JSON are stable: other programs read them. Fields may be added, none renamed.
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
-mod case;
-mod cases;
-mod device;
-mod machine;
-mod measure;
+mod arrays; // memory for peers in this process
+mod case; // what a case is
+mod cases; // all cases
+mod check; // results against other results
+mod contest; // timing in turns
+mod device; // what is measured
+mod machine; // what the machine can do
+mod measure; // a case from check to figures
 #[path = "../../crates/arrayjit/examples/digits/network.rs"]
 mod network;
-mod report;
-mod streams;
+mod ours; // a case on a backend
+mod peers; // other programs for the same
+mod product; // a matrix product in f64
+mod reference; // kernels by hand
+mod report; // table, JSON, records
+mod streams; // cases about streams
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -26,18 +33,28 @@ struct Cli {
     /// Which backend to measure
     #[arg(long, default_value = "multicore")]
     backend: String,
-    /// Only cases whose name contains this
-    #[arg(long, default_value = "")]
-    filter: String,
+    /// Only cases whose name contains one of these
+    #[arg(long, value_delimiter = ',')]
+    filter: Vec<String>,
     /// Threads that compute; 0 means one per core
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Other programs to measure in the same run, in turns: some of hand, gemm, matrixmultiply, ndarray, candle-core, torch,
+    /// torch-compile and jax, or all
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
     /// Compare with the JSON of an earlier run
     #[arg(long)]
     against: Option<PathBuf>,
     /// Write the results as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Write a page with pictures and the whole table
+    #[arg(long)]
+    report: Option<PathBuf>,
+    /// Append the results to the records in `benches/results`, a line per case
+    #[arg(long)]
+    record: bool,
     /// Check every case but time it once only
     #[arg(long)]
     smoke: bool,
@@ -55,40 +72,59 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<()> {
     let earlier = cli.against.as_deref().map(report::read).transpose()?;
-    let mut settings = Settings::load()?.settings;
-    settings.threads = cli.threads;
-    settings.cache = false;
-    let backend = Backend::open_with(&cli.backend, settings)?;
-    let selected: Vec<_> = cases::all().into_iter().filter(|case| case.name.contains(&cli.filter)).collect();
-    let streams: Vec<_> = streams::all().into_iter().filter(|case| case.name.contains(&cli.filter)).collect();
-    ensure!(selected.len() + streams.len() > 0, "no case has a name that contains `{}`", cli.filter);
+    let backend = open(cli)?;
+    let is_selected =
+        |name: &str| cli.filter.is_empty() || cli.filter.iter().any(|part| name.contains(part.as_str()));
+    let selected: Vec<_> = cases::all().into_iter().filter(|case| is_selected(case.name)).collect();
+    let streams: Vec<_> = streams::all().into_iter().filter(|case| is_selected(case.name)).collect();
+    ensure!(
+        selected.len() + streams.len() > 0,
+        "no case has a name that contains `{}`",
+        cli.filter.join("`, `")
+    );
 
     let measuree = Measuree::of(&backend);
     if let Some(earlier) = &earlier {
         earlier.check_comparable(&measuree)?;
     }
-    let machine = measuree.is_host.then(|| machine::Machine::measure(cli.smoke));
-    match &machine {
-        Some(machine) => println!("{measuree}: {} thread(s), {machine}", cli.threads),
-        None => println!("{measuree}"),
-    }
+    println!("{measuree}: {} thread(s)", cli.threads);
+    let machine = measuree.is_host.then(|| machine::Machine::measure(cli.threads, cli.smoke));
+    machine.iter().for_each(|machine| println!("{machine}"));
     let overhead = Overhead::measure(&backend)?;
     println!("{overhead}");
-    println!("{}", report::HEADING);
+    let mut peers = peers::open(&cli.peers, cli.threads)?;
+    let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
+
+    println!("{}", results.heading());
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
-    let mut results = report::Report::new(cli.threads, measuree, overhead);
+    let limits = machine.as_ref().and_then(|machine| machine.of(cli.threads));
+    let setup = measure::Setup { backend: &backend, threads: cli.threads, limits, effort };
     let mut report = |name, result| {
-        println!("{}", report::line(name, &result, earlier.as_ref()));
+        println!("{}", results.line(name, &result, earlier.as_ref()));
         results.insert(name, result);
     };
     for case in &selected {
-        report(case.name, measure::measure(&backend, case, machine.as_ref(), effort)?);
+        report(case.name, measure::measure(&setup, case, &mut peers)?);
     }
     for case in &streams {
         report(case.name, streams::measure(&backend, case, effort)?);
     }
+    print!("{}", results.summary());
     if let Some(path) = &cli.json {
         results.write(path)?;
     }
+    if let Some(path) = &cli.report {
+        results.write_page(path)?;
+    }
+    if cli.record {
+        println!("recorded in {}", results.record()?.display());
+    }
     Ok(())
+}
+
+fn open(cli: &Cli) -> Result<Backend> {
+    let mut settings = Settings::load()?.settings;
+    settings.threads = cli.threads;
+    settings.cache = false;
+    Ok(Backend::open_with(&cli.backend, settings)?)
 }

@@ -1,24 +1,29 @@
-//! Checks a case, then times it.
+//! Checks a case, then times it, in turns with its peers.
 
-use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use arrayjit::{Backend, Context, HostArray, Routine, Settings, TensorNode};
+use anyhow::{Context as _, Result};
+use arrayjit::{Backend, HostArray};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    case::{Case, Check},
-    machine::Machine,
+    arrays::{Array, Buffer},
+    case::Case,
+    check,
+    contest::{self, median, quantile},
+    machine::Limits,
+    ours::Ours,
+    peers::{Peer, Problem, Step},
 };
 
 /// What was measured of a case. Written as JSON: fields may be added, none renamed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// Median time of one run in microseconds.
     pub(crate) us: f64,
     /// Least time of one run in microseconds.
     pub(crate) best_us: f64,
-    /// The first call from assignments minus the median warm call, in milliseconds.
+    /// The first call from assignments, with inputs on the device, minus the median warm call, in milliseconds.
     pub(crate) cold_ms: f64,
     /// Giga floating-point operations per second, from the median.
     pub(crate) gflops: f64,
@@ -30,6 +35,32 @@ pub(crate) struct Measured {
     pub(crate) roofline: f64,
     /// Whether the result was verified; always true, since a wrong result fails the run.
     pub(crate) checked: bool,
+    /// Floating-point operations of one run.
+    #[serde(default)]
+    pub(crate) flops: f64,
+    /// Bytes of inputs read and outputs written once.
+    #[serde(default)]
+    pub(crate) bytes: f64,
+    /// What peers took that were timed in turns with this.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) peers: BTreeMap<String, PeerTime>,
+}
+
+/// What a peer took. Written as JSON: fields may be added, none renamed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PeerTime {
+    /// Median time of one run in microseconds.
+    pub(crate) us: f64,
+    /// Least time of one run in microseconds.
+    pub(crate) best_us: f64,
+    /// The median over rounds of the peer's time over ours in the same round: above 1, ours is faster.
+    pub(crate) ratio: f64,
+    /// What its first call took longer than a later one, in milliseconds, where it compiles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cold_ms: Option<f64>,
+    /// That over ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cold_ratio: Option<f64>,
 }
 
 /// How long to measure.
@@ -41,161 +72,128 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// A case ready to run.
-struct Ready {
-    routine: Routine,
-    output: TensorNode,
+/// What cases are measured on.
+pub(crate) struct Setup<'a> {
+    pub(crate) backend: &'a Backend,
+    pub(crate) threads: usize,
+    /// What the cores can do that are measured, where it is cores.
+    pub(crate) limits: Option<&'a Limits>,
+    pub(crate) effort: Effort,
 }
 
-/// Checks and times a case.
+/// Cold calls of which the median counts, unless they take too long.
+const COLD_CALLS: usize = 3;
+/// The longest first call that is repeated.
+const LONG: Duration = Duration::from_millis(500);
+
+/// Checks and times a case and what its peers make of it.
 ///
 /// # Errors
 ///
-/// Whatever stops the case from running, and a wrong result.
-pub(crate) fn measure(
-    backend: &Backend,
-    case: &Case,
-    machine: Option<&Machine>,
-    effort: Effort,
-) -> Result<Measured> {
+/// Whatever stops the case from running, and a wrong result, ours or a peer's.
+pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -> Result<Measured> {
     let inputs: Vec<Option<HostArray>> = case.nodes.iter().map(|node| node.array()).collect::<Result<_>>()?;
-    let start = Instant::now();
-    let ready = prepare(backend, case, &inputs)?;
-    run_once(&ready, case)?;
-    let cold = start.elapsed();
-    check(case, &ready.routine.context().to_host(&ready.output)?, &inputs)?;
-
-    let mut times = if case.is_latency {
-        latencies(backend, case, &inputs, effort)?
-    } else {
-        warm_times(&ready, case, effort)?
-    };
-    times.sort_by(f64::total_cmp);
-    let least = machine.map_or(0.0, |machine| machine.least_us(case.flops, case.bytes));
-    let mut measured = summary(&times, (case.flops, case.bytes), least, cold);
+    let ours = Ours::prepare(setup.backend, case, &inputs)?;
+    let mut cold = vec![ours.run_once()?];
+    let outputs = ours.outputs()?;
+    check::check(case, &outputs, &inputs)?;
+    if setup.effort == Effort::Full && cold[0] < LONG {
+        let again = |_| Ours::prepare(setup.backend, case, &inputs)?.run_once();
+        cold.extend((1..COLD_CALLS).map(again).collect::<Result<Vec<_>>>()?);
+    }
+    let cold = median(cold.iter().map(|cold| micros(*cold)).collect());
     if case.is_latency {
+        let mut measured = measured(setup, case, &mut latencies(setup, case, &inputs)?, 0.0);
         measured.cold_ms = measured.us / 1e3;
+        return Ok(measured);
+    }
+
+    let (mut contestants, mut entered): (Vec<Box<dyn Step>>, Vec<_>) = (vec![Box::new(ours)], vec![]);
+    for peer in peers {
+        let name = peer.name();
+        let context = || format!("case `{}` of peer `{name}`", case.name);
+        let Some(problem) = problem(case, &inputs, &outputs).with_context(context)? else { continue };
+        let Some(prepared) = peer.prepare(problem).with_context(context)? else { continue };
+        let found: Vec<Vec<f64>> =
+            prepared.outputs.iter().map(|output| output.iter().map(|&v| v.into()).collect()).collect();
+        check::compare(case, &found, &outputs).with_context(context)?;
+        contestants.push(prepared.step);
+        entered.push((name, prepared.cold_ms));
+    }
+    let mut times = contest::times(&mut contestants, setup.threads, setup.effort)?;
+    let peers: BTreeMap<String, PeerTime> = entered
+        .iter()
+        .zip(&times[1..])
+        .map(|((name, cold_ms), theirs)| ((*name).to_owned(), peer_time(&times[0], theirs, *cold_ms)))
+        .collect();
+    let mut measured = measured(setup, case, &mut times[0], cold);
+    measured.peers = peers;
+    for peer in measured.peers.values_mut() {
+        peer.cold_ratio = peer.cold_ms.map(|theirs| theirs / measured.cold_ms.max(0.001));
     }
     Ok(measured)
 }
 
-/// Nodes, compiled code, uploaded inputs, linked routine.
-fn prepare(backend: &Backend, case: &Case, inputs: &[Option<HostArray>]) -> Result<Ready> {
-    let nodes: Vec<TensorNode> = case.nodes.iter().map(|node| node.build()).collect::<Result<_>>()?;
-    let compiled = backend.compile(&case.text, &nodes)?;
-    let mut context: Context = backend.context()?;
-    for (node, array) in nodes.iter().zip(inputs) {
-        if let Some(array) = array {
-            context = context.init_from_host(node, array)?;
-        }
-    }
-    let output = nodes.iter().find(|node| node.name() == case.output);
-    let output =
-        output.with_context(|| format!("case `{}` has no node `{}`", case.name, case.output))?.clone();
-    Ok(Ready { routine: compiled.link(&context)?, output })
-}
-
-fn run_once(ready: &Ready, case: &Case) -> Result<()> {
-    ready.routine.run(&case.bindings)?.sync()?;
-    Ok(())
-}
-
-/// Microseconds per run, one sample per batch of runs.
-fn warm_times(ready: &Ready, case: &Case, effort: Effort) -> Result<Vec<f64>> {
-    if effort == Effort::Smoke {
-        let start = Instant::now();
-        run_once(ready, case)?;
-        return Ok(vec![micros(start.elapsed())]);
-    }
-    let batch = batch_size(ready, case)?;
-    let (mut times, start) = (Vec::new(), Instant::now());
-    while times.len() < 15 || (start.elapsed() < Duration::from_millis(800) && times.len() < 500) {
-        let before = Instant::now();
-        for _ in 1..batch {
-            ready.routine.run(&case.bindings)?;
-        }
-        run_once(ready, case)?;
-        times.push(micros(before.elapsed()) / batch as f64);
-    }
-    Ok(times)
-}
-
-/// Runs per sample, so that a sample takes about a millisecond and the clock and the wake-up do not show.
-fn batch_size(ready: &Ready, case: &Case) -> Result<usize> {
-    let start = Instant::now();
-    for _ in 0..3 {
-        run_once(ready, case)?;
-    }
-    let one = micros(start.elapsed()) / 3.0;
-    Ok((1000.0 / one).clamp(1.0, 256.0) as usize)
+/// The case as peers see it; none if they do not know the operation.
+pub(crate) fn problem(
+    case: &Case,
+    inputs: &[Option<HostArray>],
+    outputs: &[Vec<f64>],
+) -> Result<Option<Problem>> {
+    let Some(operation) = case.operation else { return Ok(None) };
+    let values = |array: &HostArray| array.values().iter().map(|&v| v as f32).collect::<Vec<f32>>();
+    let named = |name: &str| case.nodes.iter().zip(inputs).find(|(node, _)| node.name == name);
+    let input = |(node, array): (&crate::case::Node, &Option<HostArray>)| {
+        let array = array.as_ref()?;
+        Some(Array { dims: node.dims.clone(), values: Buffer::new(&values(array)) })
+    };
+    let output = |(name, ours): (&&str, &Vec<f64>)| {
+        let (node, init) = named(name).with_context(|| format!("no node `{name}`"))?;
+        let before = init.as_ref().map_or_else(|| vec![0.0; ours.len()], values);
+        Ok(Array { dims: node.dims.clone(), values: Buffer::new(&before) })
+    };
+    Ok(Some(Problem {
+        operation,
+        inputs: case.nodes.iter().zip(inputs).filter_map(input).collect(),
+        outputs: case.outputs.iter().zip(outputs).map(output).collect::<Result<_>>()?,
+    }))
 }
 
 /// Microseconds from text to first result, each time anew.
-fn latencies(
-    backend: &Backend,
-    case: &Case,
-    inputs: &[Option<HostArray>],
-    effort: Effort,
-) -> Result<Vec<f64>> {
-    let rounds = if effort == Effort::Smoke { 1 } else { 25 };
-    let mut times = Vec::new();
-    for _ in 0..rounds {
-        let start = Instant::now();
-        let ready = prepare(backend, case, inputs)?;
-        run_once(&ready, case)?;
-        times.push(micros(start.elapsed()));
-    }
-    Ok(times)
+fn latencies(setup: &Setup, case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<f64>> {
+    let rounds = if setup.effort == Effort::Smoke { 1 } else { 25 };
+    let round = |_| Ok(micros(Ours::prepare(setup.backend, case, inputs)?.run_once()?));
+    (0..rounds).map(round).collect()
 }
 
-/// Fails unless the output is what the formula or the interpreter says.
-fn check(case: &Case, output: &HostArray, inputs: &[Option<HostArray>]) -> Result<()> {
-    let found = output.values();
-    let expected = match &case.check {
-        Check::Formula(formula) => {
-            formula(&inputs.iter().flatten().map(HostArray::values).collect::<Vec<_>>())
-        }
-        Check::Interpreter => interpreted(case, inputs)?,
-    };
-    ensure!(
-        found.len() == expected.len(),
-        "{}: expected {} values, found {}",
-        case.name,
-        expected.len(),
-        found.len()
-    );
-    let scale = expected.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(f64::MIN_POSITIVE);
-    for (i, (&f, &e)) in found.iter().zip(&expected).enumerate() {
-        // Written so that a NaN fails.
-        let is_close = (f - e).abs() <= case.tolerance * scale;
-        if !is_close {
-            bail!("{}: wrong result at element {i}: expected {e}, found {f}", case.name);
-        }
-    }
-    Ok(())
+fn measured(setup: &Setup, case: &Case, times: &mut [f64], cold_us: f64) -> Measured {
+    times.sort_by(f64::total_cmp);
+    let least = setup.limits.map_or(0.0, |limits| limits.least_us(case.flops, case.traffic));
+    summary(times, (case.flops, case.traffic.total()), least, cold_us)
 }
 
-fn interpreted(case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<f64>> {
-    let backend = Backend::open_with("interpreter", Settings::default())?;
-    let ready = prepare(&backend, case, inputs)?;
-    run_once(&ready, case)?;
-    Ok(ready.routine.context().to_host(&ready.output)?.values())
+pub(crate) fn peer_time(ours: &[f64], theirs: &[f64], cold_ms: Option<f64>) -> PeerTime {
+    let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| theirs / ours).collect();
+    let best_us = theirs.iter().copied().fold(f64::INFINITY, f64::min);
+    PeerTime { us: median(theirs.to_vec()), best_us, ratio: median(ratios), cold_ms, cold_ratio: None }
 }
 
 /// What the sorted times say of a case of so many operations and bytes, which the machine could do in `least` microseconds (0
-/// where that is not known).
-pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, cold: Duration) -> Measured {
-    let at = |q: f64| times[((times.len() - 1) as f64 * q).round() as usize];
-    let us = at(0.5);
+/// where that is not known) and of which the first call took `cold_us`.
+pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, cold_us: f64) -> Measured {
+    let us = quantile(times, 0.5);
     Measured {
         us,
         best_us: times[0],
-        cold_ms: micros(cold).max(us) / 1e3 - us / 1e3,
+        cold_ms: (cold_us - us).max(0.0) / 1e3,
         gflops: flops / us / 1e3,
         gbps: bytes / us / 1e3,
-        spread: (at(0.9) - at(0.1)) / us,
+        spread: (quantile(times, 0.9) - quantile(times, 0.1)) / us,
         roofline: least / us,
         checked: true,
+        flops,
+        bytes,
+        peers: BTreeMap::new(),
     }
 }
 

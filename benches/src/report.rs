@@ -1,4 +1,9 @@
-//! Results as a table on the terminal and as JSON.
+//! Results as a table on the terminal, as JSON, as a page, and as records of the repository.
+
+mod page; // a page with pictures
+mod plots; // the pictures
+mod record; // a line of JSON per case
+mod table; // what the terminal shows
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
@@ -7,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     device::{Measuree, Overhead},
+    machine::Machine,
     measure::Measured,
+    peers::Peer,
 };
 
 /// The JSON of one run. Fields may be added, none renamed.
@@ -15,22 +22,39 @@ use crate::{
 pub(crate) struct Report {
     threads: usize,
     commit: String,
+    /// The day, in universal time.
+    #[serde(default)]
+    date: String,
     /// Reports of older programs are about the CPU.
     #[serde(default = "cpu")]
     device: Measuree,
     #[serde(default)]
     overhead: Overhead,
+    /// What its cores can do, where it is cores that were measured.
+    #[serde(default)]
+    machine: Option<Machine>,
+    /// The peers that were measured, and their versions.
+    #[serde(default)]
+    peers: Vec<(String, String)>,
     results: BTreeMap<String, Measured>,
+    /// The names of the cases, as they ran.
+    #[serde(skip)]
+    order: Vec<String>,
 }
 
-/// The first line of the table.
-pub(crate) const HEADING: &str =
-    "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread  of roofline";
-
 impl Report {
-    /// An empty report of this commit.
-    pub(crate) fn new(threads: usize, device: Measuree, overhead: Overhead) -> Report {
-        Report { threads, commit: commit(), device, overhead, results: BTreeMap::new() }
+    /// An empty report of this commit and day.
+    pub(crate) fn new(
+        threads: usize,
+        device: Measuree,
+        overhead: Overhead,
+        machine: Option<Machine>,
+        peers: &[Box<dyn Peer>],
+    ) -> Report {
+        let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into())).collect();
+        let (results, order) = (BTreeMap::new(), Vec::new());
+        Report { threads, commit: commit(), date, device, overhead, machine, peers, results, order }
     }
 
     /// Fails unless the report's figures may stand beside those of a device: hosts beside hosts, others beside themselves, and
@@ -51,7 +75,13 @@ impl Report {
 
     /// Adds the result of a case.
     pub(crate) fn insert(&mut self, name: &str, measured: Measured) {
+        self.order.push(name.into());
         self.results.insert(name.into(), measured);
+    }
+
+    /// Every case and its result, as they ran.
+    fn in_order(&self) -> impl Iterator<Item = (&str, &Measured)> {
+        self.order.iter().filter_map(|name| Some((name.as_str(), self.results.get(name)?)))
     }
 
     /// Writes the report.
@@ -75,20 +105,10 @@ pub(crate) fn read(path: &Path) -> Result<Report> {
     serde_json::from_str(&text).with_context(|| format!("{} is not a report", path.display()))
 }
 
-/// One line of the table; with an earlier report, how many times faster than then.
-pub(crate) fn line(name: &str, m: &Measured, earlier: Option<&Report>) -> String {
-    let ratio = earlier.and_then(|report| report.results.get(name)).map(|then| then.us / m.us);
-    let ratio = ratio.map_or(String::new(), |r| format!("   {r:.2}x as fast as before"));
-    let roofline = if m.roofline > 0.0 { format!("{:.0}%", 100.0 * m.roofline) } else { "-".into() };
-    format!(
-        "{name:<24} {:>12.1} {:>10.1} {:>9.2} {:>9.2} {:>9.2} {:>6.0}% {roofline:>12}{ratio}",
-        m.us,
-        m.best_us,
-        m.cold_ms,
-        m.gflops,
-        m.gbps,
-        100.0 * m.spread
-    )
+/// `e` to the mean of the logarithms; `None` of nothing.
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
 }
 
 fn cpu() -> Measuree {
@@ -117,7 +137,7 @@ mod tests {
         let gpu = device("wgpu:0 (H200)", false, false);
         let software = device("wgpu:0 (llvmpipe)", true, false);
         let host = device("inline:0", false, true);
-        let report = |device: &Measuree| Report::new(1, device.clone(), Overhead::default());
+        let report = |device: &Measuree| Report::new(1, device.clone(), Overhead::default(), None, &[]);
         assert!(report(&software).check_comparable(&software).is_ok());
         assert!(report(&host).check_comparable(&cpu()).is_ok());
         for (earlier, now) in [(&gpu, &software), (&software, &gpu), (&host, &software), (&gpu, &host)] {
@@ -131,5 +151,11 @@ mod tests {
         let report: Report =
             serde_json::from_str(r#"{ "threads": 1, "commit": "x", "results": {} }"#).unwrap();
         assert!(report.check_comparable(&cpu()).is_ok());
+    }
+
+    #[test]
+    fn the_geometric_mean_of_a_number_and_its_inverse_is_one() {
+        assert!((geometric_mean(&[4.0, 0.25]).unwrap() - 1.0).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[]), None);
     }
 }

@@ -48,7 +48,7 @@ struct Ready {
 pub(crate) fn measure(backend: &Backend, case: &StreamCase, effort: Effort) -> Result<Measured> {
     let start = Instant::now();
     let ready = (case.prepare)(backend).with_context(|| format!("case `{}`", case.name))?;
-    let cold = start.elapsed();
+    let cold = start.elapsed().as_secs_f64() * 1e6;
     let rounds = if effort == Effort::Smoke { 1 } else { 500 };
     let (mut times, start) = (Vec::new(), Instant::now());
     while times.len() < rounds && (times.len() < 15 || start.elapsed() < Duration::from_millis(800)) {

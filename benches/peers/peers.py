@@ -1,0 +1,109 @@
+"""The Python peers of the benchmarks: one process measures one peer on one number of threads, told by JSON lines.
+
+    python peers.py torch|torch-compile|jax THREADS
+
+A line on standard input asks, a line on standard output answers:
+
+    (start)                                                 -> {"version": "2.15.0"}
+    {"prepare": "softmax", "inputs": [{"dims": [..], "file": ".."}], "outputs": ["FILE", ..]}
+                                                            -> {"has": true, "cold_ms": 1.5} or {"has": false}
+    {"run": 20}                                             -> {"seconds": 0.01}
+
+`prepare` calls the operation on the inputs, which are little-endian f32, and writes what it gave. `cold_ms` is what the first call took
+longer than a later one, for peers that compile. `run` calls it so many times after one call that is not timed, and waits for the end.
+An error is answered as {"error": ".."}.
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+
+import numpy
+
+
+def read(description):
+    """An input array."""
+    values = numpy.fromfile(description["file"], dtype="<f4")
+    return values.reshape(description["dims"])
+
+
+def seconds(call):
+    """How long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def prepare(peer, request):
+    """Makes the operation ready, writes its outputs after one call, and says what compiling cost."""
+    if not peer.has(request["prepare"]):
+        return None, {"has": False}
+    inputs = [read(description) for description in request["inputs"]]
+    colds = []
+    for _ in range(peer.COLD_CALLS):
+        step = peer.step(request["prepare"], inputs)
+        colds.append(seconds(step.call))
+    for array, file in zip(step.outputs(), request["outputs"], strict=True):
+        numpy.asarray(array, dtype="<f4").tofile(file)
+    answer = {"has": True}
+    if peer.COMPILES:
+        warm = min(seconds(step.call) for _ in range(3))
+        answer["cold_ms"] = max(0.0, statistics.median(colds) - warm) * 1e3
+    return step, answer
+
+
+def run(step, count):
+    """Times calls of a step."""
+    if step is None:
+        raise RuntimeError("nothing was prepared")
+    step.call()
+
+    def calls():
+        for _ in range(count - 1):
+            step.start()
+        step.call()
+
+    return {"seconds": seconds(calls)}
+
+
+def answers(peer, lines):
+    """The answer to each request."""
+    step = None
+    for line in lines:
+        request = json.loads(line)
+        try:
+            if "prepare" in request:
+                step, answer = prepare(peer, request)
+            else:
+                answer = run(step, request["run"])
+        except Exception as error:  # Whatever it is, the benchmark program reports it.
+            answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
+        yield answer
+
+
+def open_peer(name, threads):
+    """The peer of a name."""
+    if name == "jax":
+        import jax_peer
+
+        return jax_peer.open_peer(threads)
+    import torch_peer
+
+    return torch_peer.open_peer(threads, name == "torch-compile")
+
+
+def main():
+    name, threads = sys.argv[1], int(sys.argv[2])
+    # What libraries print goes to standard error: standard output is for answers.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    peer = open_peer(name, threads)
+    print(json.dumps({"version": peer.version()}), file=out, flush=True)
+    for answer in answers(peer, sys.stdin):
+        print(json.dumps(answer), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""Torch, eager and compiled: the same steps, given to `torch.compile` as they are where it can take them.
+
+Results are written to arrays made beforehand wherever an operation can do that, and nothing is recorded for differentiation but in
+`mlp_step`.
+"""
+
+import torch
+import torch.nn.functional as functional
+from torch.optim.adam import adam as adam_update
+
+RATE = 0.01
+
+
+class Step:
+    """An operation on given inputs: `call` does it once, `outputs` are what it gave."""
+
+    def __init__(self, function, arrays):
+        self.function = function
+        self.arrays = arrays
+
+    def call(self):
+        result = self.function()
+        if result is not None:
+            self.arrays = [result]
+
+    start = call
+
+    def outputs(self):
+        return [array.detach().numpy() for array in self.arrays]
+
+
+def into(shape, step):
+    """A step that fills an array of this shape."""
+    out = torch.empty(shape)
+    return lambda: step(out), [out]
+
+
+def matmul(a, b):
+    return into((a.shape[0], b.shape[1]), lambda out: void(torch.mm(a, b, out=out)))
+
+
+def matmul_nt(a, b):
+    return into((a.shape[0], b.shape[0]), lambda out: void(torch.mm(a, b.t(), out=out)))
+
+
+def bmm(a, b):
+    return into((a.shape[0], a.shape[1], b.shape[2]), lambda out: void(torch.bmm(a, b, out=out)))
+
+
+def matvec(a, x):
+    return into((a.shape[0],), lambda out: void(torch.mv(a, x, out=out)))
+
+
+def dense_relu(x, w, bias):
+    return into((x.shape[0], w.shape[1]), lambda out: void(torch.addmm(bias, x, w, out=out).relu_()))
+
+
+def axpy_relu(x):
+    return into(x.shape, lambda out: void(torch.mul(x, 1.5, out=out).add_(0.5).relu_().mul_(2.0)))
+
+
+def gelu(x):
+    return into(x.shape, lambda out: void(torch._C._nn.gelu(x, approximate="tanh", out=out)))
+
+
+def gelu_compiled(x):
+    return into(x.shape, lambda out: void(out.copy_(functional.gelu(x, approximate="tanh"))))
+
+
+def sum_all(x):
+    return into((), lambda out: void(torch.sum(x, 0, out=out)))
+
+
+def row_sum(x):
+    return into((x.shape[0],), lambda out: void(torch.sum(x, 1, out=out)))
+
+
+def col_sum(x):
+    return into((x.shape[1],), lambda out: void(torch.sum(x, 0, out=out)))
+
+
+def transpose(x):
+    return into((x.shape[1], x.shape[0]), lambda out: void(out.copy_(x.t())))
+
+
+def softmax(x):
+    return into(x.shape, lambda out: void(torch.softmax(x, 1, out=out)))
+
+
+def softmax_compiled(x):
+    return into(x.shape, lambda out: void(out.copy_(torch.softmax(x, 1))))
+
+
+def layer_norm(x, scale, shift):
+    return lambda: functional.layer_norm(x, (x.shape[1],), scale, shift), []
+
+
+def layer_norm_compiled(x, scale, shift):
+    value = lambda: functional.layer_norm(x, (x.shape[1],), scale, shift)
+    return into(x.shape, lambda out: void(out.copy_(value())))
+
+
+def conv3x3(x, w):
+    return lambda: functional.conv2d(x, w, padding=1), []
+
+
+def attention(q, k, v):
+    q, k, v = q[None], k[None], v[None]
+    return lambda: functional.scaled_dot_product_attention(q, k, v)[0], []
+
+
+def mlp_loss(x, t, w1, b1, w2, b2):
+    hidden = torch.relu(torch.addmm(b1, x, w1))
+    return functional.mse_loss(torch.addmm(b2, hidden, w2), t)
+
+
+def mlp_step(x, t, *weights):
+    loss = torch.empty(())
+    weights = [weight.requires_grad_() for weight in weights]
+
+    def step():
+        with torch.enable_grad():
+            value = mlp_loss(x, t, *weights)
+            gradients = torch.autograd.grad(value, weights)
+        torch._foreach_add_(weights, gradients, alpha=-RATE)
+        loss.copy_(value)
+
+    return step, [*weights, loss]
+
+
+def mlp_step_compiled(x, t, *weights):
+    loss = torch.empty(())
+    differentiated = torch.func.grad_and_value(
+        lambda weights: mlp_loss(x, t, *weights),
+    )
+
+    def step():
+        gradients, value = differentiated(weights)
+        for weight, gradient in zip(weights, gradients):
+            weight.add_(gradient, alpha=-RATE)
+        loss.copy_(value)
+
+    return step, [*weights, loss]
+
+
+def adam(p, m, v, g):
+    state = dict(grads=[g], exp_avgs=[m], exp_avg_sqs=[v], max_exp_avg_sqs=[], state_steps=[torch.zeros(())])
+    rates = dict(amsgrad=False, beta1=0.9, beta2=0.999, lr=0.001, weight_decay=0.0, eps=1e-8, maximize=False)
+    return lambda: adam_update([p], **state, **rates, fused=True), [p, m, v]
+
+
+def adam_compiled(p, m, v, g):
+    def step():
+        m.mul_(0.9).add_(g, alpha=0.1)
+        v.mul_(0.999).addcmul_(g, g, value=0.001)
+        p.addcdiv_(m, v.sqrt().mul_(31.622777).add_(1e-8), value=-0.01)
+
+    return step, [p, m, v]
+
+
+def void(_):
+    """Drops a result that stands in an array made beforehand."""
+
+
+STEPS = {
+    "matmul": matmul,
+    "matmul_nt": matmul_nt,
+    "bmm": bmm,
+    "matvec": matvec,
+    "dense_relu": dense_relu,
+    "axpy_relu": axpy_relu,
+    "gelu": gelu,
+    "sum": sum_all,
+    "row_sum": row_sum,
+    "col_sum": col_sum,
+    "transpose": transpose,
+    "softmax": softmax,
+    "layer_norm": layer_norm,
+    "conv3x3": conv3x3,
+    "attention": attention,
+    "mlp_step": mlp_step,
+    "adam": adam,
+}
+
+# Steps in a form that `torch.compile` does better with.
+COMPILED = {
+    "gelu": gelu_compiled,
+    "softmax": softmax_compiled,
+    "layer_norm": layer_norm_compiled,
+    "mlp_step": mlp_step_compiled,
+    "adam": adam_compiled,
+}
+
+
+class Torch:
+    """Torch as a peer."""
+
+    COLD_CALLS = 1
+
+    def __init__(self, compiles):
+        self.COMPILES = compiles
+
+    def version(self):
+        return torch.__version__
+
+    def has(self, operation):
+        return operation in STEPS
+
+    def step(self, operation, inputs):
+        # Clones are aligned as torch aligns, and steps that update their inputs start anew.
+        arrays = [torch.from_numpy(array).clone() for array in inputs]
+        if not self.COMPILES:
+            return Step(*STEPS[operation](*arrays))
+        torch._dynamo.reset()
+        function, outputs = COMPILED.get(operation, STEPS[operation])(*arrays)
+        return Step(torch.compile(function), outputs)
+
+
+def open_peer(threads, compiles):
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    if compiles:
+        from torch._inductor import config
+
+        # Compiling is measured: graphs do not come from an earlier run (the folder of this run's caches starts empty), and nothing is
+        # left to be loaded when the first case comes.
+        config.fx_graph_cache = False
+        torch.compile(lambda x: x.sin() + 1)(torch.ones(64))
+    return Torch(compiles)

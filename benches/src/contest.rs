@@ -1,0 +1,101 @@
+//! Timing several programs in turns, so that what disturbs the machine disturbs them alike.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use crate::{measure::Effort, peers::Step};
+
+/// Microseconds that a sample should take, so that the clock and waking up do not show.
+const SAMPLE: f64 = 1500.0;
+/// Most runs in a sample.
+const MOST_RUNS: f64 = 256.0;
+/// Fewest rounds.
+const FEWEST: usize = 9;
+/// Most rounds.
+const MOST: usize = 500;
+/// How long rounds go on for each contestant.
+const TIME: Duration = Duration::from_millis(700);
+/// Between contestants on several threads: as long as threads of a pool go on looking for work before they sleep.
+const REST: Duration = Duration::from_millis(8);
+
+/// Microseconds of a run of each contestant in each round.
+///
+/// # Errors
+///
+/// Whatever stops one of them.
+pub(crate) fn times(
+    contestants: &mut [Box<dyn Step + '_>],
+    threads: usize,
+    effort: Effort,
+) -> Result<Vec<Vec<f64>>> {
+    let mut times = vec![Vec::new(); contestants.len()];
+    let rest = if threads == 1 || contestants.len() == 1 { Duration::ZERO } else { REST };
+    let batches = match effort {
+        Effort::Smoke => vec![1; contestants.len()],
+        Effort::Full => contestants.iter_mut().map(|step| batch(step.as_mut())).collect::<Result<_>>()?,
+    };
+    let (start, time) = (Instant::now(), TIME * contestants.len() as u32);
+    loop {
+        for ((step, batch), times) in contestants.iter_mut().zip(&batches).zip(&mut times) {
+            thread::sleep(rest);
+            times.push(step.run(*batch)? * 1e6 / *batch as f64);
+        }
+        let rounds = times[0].len();
+        if effort == Effort::Smoke || rounds >= MOST || (rounds >= FEWEST && start.elapsed() > time) {
+            return Ok(times);
+        }
+    }
+}
+
+/// Runs per sample.
+fn batch(step: &mut dyn Step) -> Result<usize> {
+    let one = (step.run(3)? * 1e6 / 3.0).max(0.01);
+    Ok((SAMPLE / one).clamp(1.0, MOST_RUNS) as usize)
+}
+
+/// The value below which this part of the sorted values lies.
+pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * part).round() as usize]
+}
+
+/// The median of values in any order.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    quantile(&values, 0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many seconds a run, and keeps the order of calls.
+    struct Fixed<'a>(f64, &'a std::cell::RefCell<Vec<f64>>);
+
+    impl Step for Fixed<'_> {
+        fn run(&mut self, count: usize) -> Result<f64> {
+            self.1.borrow_mut().push(self.0);
+            Ok(self.0 * count as f64)
+        }
+    }
+
+    #[test]
+    fn contestants_take_turns() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let mut steps: Vec<Box<dyn Step>> = vec![Box::new(Fixed(0.5, &order)), Box::new(Fixed(0.25, &order))];
+        let times = times(&mut steps, 1, Effort::Full).unwrap();
+        let order = order.borrow();
+        assert!(times[0].len() >= FEWEST && times[0].len() == times[1].len());
+        assert!(order.chunks_exact(2).all(|pair| pair == [0.5, 0.25]));
+        assert!(times[0].iter().all(|us| *us == 0.5e6) && times[1].iter().all(|us| *us == 0.25e6));
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.9), 5.0);
+    }
+}

@@ -1,0 +1,80 @@
+//! A case on a backend of ours, ready to run.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use arrayjit::{Backend, HostArray, Routine, TensorNode};
+
+use crate::{case::Case, peers::Step};
+
+/// A linked case.
+pub(crate) struct Ours<'a> {
+    case: &'a Case,
+    routine: Routine,
+    outputs: Vec<TensorNode>,
+    /// From the text to the end of linking, with inputs that are on the device already.
+    compiling: Duration,
+}
+
+impl<'a> Ours<'a> {
+    /// Uploads inputs, compiles and links.
+    ///
+    /// # Errors
+    ///
+    /// Whatever stops that.
+    pub(crate) fn prepare(
+        backend: &Backend,
+        case: &'a Case,
+        inputs: &[Option<HostArray>],
+    ) -> Result<Ours<'a>> {
+        let nodes: Vec<TensorNode> = case.nodes.iter().map(|node| node.build()).collect::<Result<_>>()?;
+        let mut context = backend.context()?;
+        for (node, array) in nodes.iter().zip(inputs) {
+            if let Some(array) = array {
+                context = context.init_from_host(node, array)?;
+            }
+        }
+        let output = |name: &&'static str| {
+            let node = nodes.iter().find(|node| node.name() == **name);
+            node.cloned().with_context(|| format!("case `{}` has no node `{name}`", case.name))
+        };
+        let outputs = case.outputs.iter().map(output).collect::<Result<_>>()?;
+        let start = Instant::now();
+        let routine = backend.compile(&case.text, &nodes)?.link(&context)?;
+        Ok(Ours { case, routine, outputs, compiling: start.elapsed() })
+    }
+
+    /// Runs to the end, and says how long compiling and running took.
+    ///
+    /// # Errors
+    ///
+    /// Whatever stops the routine.
+    pub(crate) fn run_once(&self) -> Result<Duration> {
+        let start = Instant::now();
+        self.routine.run(&self.case.bindings)?.sync()?;
+        Ok(self.compiling + start.elapsed())
+    }
+
+    /// What the nodes of the outputs hold.
+    ///
+    /// # Errors
+    ///
+    /// Whatever stops the transfer.
+    pub(crate) fn outputs(&self) -> Result<Vec<Vec<f64>>> {
+        let context = self.routine.context();
+        self.outputs.iter().map(|node| Ok(context.to_host(node)?.values())).collect()
+    }
+}
+
+impl Step for Ours<'_> {
+    fn run(&mut self, count: usize) -> Result<f64> {
+        let bindings = &self.case.bindings;
+        self.routine.run(bindings)?.sync()?;
+        let start = Instant::now();
+        for _ in 1..count {
+            self.routine.run(bindings)?;
+        }
+        self.routine.run(bindings)?.sync()?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+}

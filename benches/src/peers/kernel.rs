@@ -1,0 +1,59 @@
+//! Peers in this process: a function over arrays, repeated.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use rayon::prelude::*;
+
+use super::{Prepared, Problem, Step};
+use crate::arrays::Array;
+
+/// Computes the outputs from the inputs.
+pub(super) type Kernel<'a> = Box<dyn FnMut(&[Array], &mut [Array]) + 'a>;
+
+struct Repeated<'a> {
+    kernel: Kernel<'a>,
+    problem: Problem,
+}
+
+/// A kernel that was called once.
+pub(super) fn prepared<'a>(mut kernel: Kernel<'a>, mut problem: Problem) -> Prepared<'a> {
+    kernel(&problem.inputs, &mut problem.outputs);
+    let outputs = problem.outputs.iter().map(|output| output.values.to_vec()).collect();
+    Prepared { step: Box::new(Repeated { kernel, problem }), outputs, cold_ms: None }
+}
+
+impl Step for Repeated<'_> {
+    fn run(&mut self, count: usize) -> Result<f64> {
+        let Problem { inputs, outputs, .. } = &mut self.problem;
+        (self.kernel)(inputs, outputs);
+        let start = Instant::now();
+        for _ in 0..count {
+            (self.kernel)(std::hint::black_box(inputs), outputs);
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+/// Threads of a peer's own.
+pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
+    Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
+}
+
+/// Calls a function on equal parts of two slices, whose lengths are multiples of their units, on all threads of a pool.
+pub(super) fn in_parts(
+    pool: &rayon::ThreadPool,
+    (x, x_unit): (&[f32], usize),
+    (y, y_unit): (&mut [f32], usize),
+    work: impl Fn(usize, &[f32], &mut [f32]) + Sync,
+) {
+    let threads = pool.current_num_threads();
+    // What is done before a second thread has woken up is done by one.
+    const LEAST: usize = 1 << 16;
+    if threads == 1 || x.len().max(y.len()) < LEAST {
+        return work(0, x, y);
+    }
+    let units = (y.len() / y_unit).div_ceil(threads);
+    let parts = x.par_chunks(units * x_unit).zip(y.par_chunks_mut(units * y_unit));
+    pool.install(|| parts.enumerate().for_each(|(part, (x, y))| work(part * units, x, y)));
+}

@@ -1,0 +1,143 @@
+//! Peers in Python: one process each, asked by lines of JSON; `benches/peers/peers.py` says how.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{Peer, Prepared, Problem, Step};
+use crate::arrays::Array;
+
+/// A process that measures one peer.
+pub(super) struct Python {
+    name: &'static str,
+    version: String,
+    process: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// Arrays on their way, and what the peer itself keeps in files.
+    folder: TempDir,
+}
+
+/// Everything that an answer may say.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    error: Option<String>,
+    version: String,
+    has: bool,
+    cold_ms: Option<f64>,
+    seconds: f64,
+}
+
+impl Python {
+    /// Starts the process and waits until its libraries are loaded.
+    pub(super) fn start(name: &'static str, threads: usize) -> Result<Python> {
+        let python = std::env::var_os("BENCH_PYTHON").map(PathBuf::from);
+        let python = python.with_context(|| {
+            format!("no Python for peer `{name}`: `cargo xtask bench` makes one and says so in BENCH_PYTHON")
+        })?;
+        let folder = tempfile::Builder::new().prefix("bench-").tempdir()?;
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/peers.py");
+        let mut command = Command::new(&python);
+        command.args([program, name, &threads.to_string()]).envs(environment(threads, folder.path()));
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = started.with_context(|| format!("starting {}", python.display()))?;
+        let requests = process.stdin.take();
+        let answers = BufReader::new(process.stdout.take().context("a process without output")?);
+        let mut peer = Python { name, version: String::new(), process, requests, answers, folder };
+        peer.version = peer.answer()?.version;
+        Ok(peer)
+    }
+
+    fn ask(&mut self, request: &Value) -> Result<Answer> {
+        let requests = self.requests.as_mut().context("a process without input")?;
+        writeln!(requests, "{request}").with_context(|| format!("asking peer `{}`", self.name))?;
+        requests.flush()?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            bail!("peer `{}` ended: {}", self.name, self.process.wait()?);
+        }
+        let answer: Answer =
+            serde_json::from_str(&line).with_context(|| format!("peer `{}` answered {line}", self.name))?;
+        match answer.error {
+            Some(error) => bail!("peer `{}`: {error}", self.name),
+            None => Ok(answer),
+        }
+    }
+
+    fn write(&self, index: usize, array: &Array) -> Result<Value> {
+        let file = self.folder.path().join(format!("input{index}"));
+        std::fs::write(&file, bytemuck::cast_slice(&array.values))?;
+        Ok(json!({ "dims": array.dims, "file": file }))
+    }
+}
+
+/// As many threads as are measured, memory kept between calls and on huge pages as ours is, and nothing compiled earlier.
+fn environment(threads: usize, folder: &Path) -> Vec<(&'static str, String)> {
+    let tunables =
+        "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=4294967296";
+    vec![
+        ("OMP_NUM_THREADS", threads.to_string()),
+        ("MKL_NUM_THREADS", threads.to_string()),
+        ("GLIBC_TUNABLES", tunables.into()),
+        ("TORCHINDUCTOR_CACHE_DIR", folder.join("inductor").display().to_string()),
+        ("PYTHONDONTWRITEBYTECODE", "1".into()),
+        ("JAX_PLATFORMS", "cpu".into()),
+    ]
+}
+
+impl Peer for Python {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
+        let inputs = problem.inputs.iter().enumerate().map(|(i, array)| self.write(i, array));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let outputs: Vec<PathBuf> =
+            (0..problem.outputs.len()).map(|i| self.folder.path().join(format!("output{i}"))).collect();
+        let answer =
+            self.ask(&json!({ "prepare": problem.operation, "inputs": inputs, "outputs": outputs }))?;
+        if !answer.has {
+            return Ok(None);
+        }
+        let outputs = outputs.iter().map(|file| read(file)).collect::<Result<_>>()?;
+        Ok(Some(Prepared { step: Box::new(Repeated(self)), outputs, cold_ms: answer.cold_ms }))
+    }
+}
+
+struct Repeated<'a>(&'a mut Python);
+
+impl Step for Repeated<'_> {
+    fn run(&mut self, count: usize) -> Result<f64> {
+        Ok(self.0.ask(&json!({ "run": count }))?.seconds)
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<f32>> {
+    let bytes = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+    Ok(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+}
+
+impl Drop for Python {
+    fn drop(&mut self) {
+        // The end of its input ends the process.
+        self.requests = None;
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,55 @@
+//! Kernels written by hand for AVX2: what a careful author gets out of this machine for each operation, to compare compiled code with.
+//!
+//! They read and write the same memory as the compiled code, under the same policies: buffers on huge pages, non-temporal stores for
+//! outputs larger than half of the last cache. Each takes slices whose lengths are multiples of [`BLOCK`]; callers split the work over
+//! threads.
+//!
+//! Unsafe code stands in [`lanes`] (loads and stores of whole vectors, from references to arrays of that size) and in [`crate::peers`],
+//! which calls kernels after it has detected AVX2 and FMA.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod adam; // a parameter and its moments
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod elementwise; // y = f(x)
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod lanes; // vectors of eight, and functions of them
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod reductions; // sums in all directions
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod rows; // softmax and layer normalisation
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod streams; // reading, writing and copying: what memory can do
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod transpose; // by tiles
+
+/// Floats that kernels take at a time.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const BLOCK: usize = 64;
+
+/// How results are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// Through the caches.
+    Cached,
+    /// Past them.
+    Streamed,
+}
+
+impl Store {
+    /// The policy for an output of so many bytes: past the caches if it takes more than half of the last one.
+    pub(crate) fn of(bytes: usize) -> Store {
+        if 2 * bytes > last_cache() { Store::Streamed } else { Store::Cached }
+    }
+}
+
+/// The size of the largest cache; 32 MiB where the system does not tell.
+pub(crate) fn last_cache() -> usize {
+    static SIZE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *SIZE.get_or_init(|| {
+        let sizes = (0..8).filter_map(|index| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+            std::fs::read_to_string(path).ok()?.trim().strip_suffix('K')?.parse::<usize>().ok()
+        });
+        sizes.max().map_or(32 << 20, |kib| kib << 10)
+    })
+}
