@@ -1,26 +1,87 @@
-//! `cargo xtask bench …`: builds the benchmark program and hands its arguments on.
+//! `cargo xtask bench …`: builds the benchmark program with what its arguments need, and hands them on.
 
-use std::process::Command;
+use std::{process::Command, thread};
 
 use anyhow::{Context, Result, bail};
+
+use crate::peers_venv;
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// `[--backend NAME] [--filter S] [--threads N] [--against FILE] [--json FILE] [--smoke]`
+    /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE] [--report FILE]
+    /// [--record] [--smoke]`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
 
+/// Peers that are features of the benchmark program.
+const RUST: [&str; 4] = ["gemm", "matrixmultiply", "ndarray", "candle-core"];
+
 /// Runs the benchmarks in release mode, from the caller's folder so that relative files are the caller's.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let peers = peers(&args.rest);
+    let mut features: Vec<&str> = RUST.into_iter().filter(|name| is_asked(&peers, name)).collect();
+    if value(&args.rest, "--backend") == Some("wgpu") {
+        features.push("wgpu");
+    }
     let manifest = xtask::root().join("Cargo.toml");
     let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release", "-p", "benches", "--manifest-path"]).arg(manifest).arg("--");
-    let status = command.args(&args.rest).status().context("starting cargo")?;
+    command.args(["run", "--quiet", "--release", "-p", "benches", "--manifest-path"]).arg(manifest);
+    command.arg("--features").arg(features.join(",")).arg("--").args(&args.rest);
+    if RUST.iter().any(|name| is_asked(&peers, name)) {
+        // Where these libraries look for their number of threads.
+        let threads = threads(&args.rest)?.to_string();
+        command.env("MATMUL_NUM_THREADS", &threads).env("RAYON_NUM_THREADS", &threads);
+    }
+    let python: Vec<&str> = peers_venv::PEERS.into_iter().filter(|name| is_asked(&peers, name)).collect();
+    if !python.is_empty() {
+        command.env("BENCH_PYTHON", peers_venv::ensure(&python)?);
+    }
+    let status = command.status().context("starting cargo")?;
     if !status.success() {
         bail!("the benchmarks ended with {status}");
     }
     Ok(())
+}
+
+/// The names after every `--peers`.
+fn peers(args: &[String]) -> Vec<&str> {
+    value(args, "--peers").map_or_else(Vec::new, |list| list.split(',').collect())
+}
+
+fn is_asked(peers: &[&str], name: &str) -> bool {
+    peers.iter().any(|peer| *peer == name || *peer == "all")
+}
+
+/// How many threads compute.
+fn threads(args: &[String]) -> Result<usize> {
+    let given = value(args, "--threads").unwrap_or("1");
+    let count: usize = given.parse().with_context(|| format!("`--threads {given}` is not a number"))?;
+    Ok(if count == 0 { thread::available_parallelism()?.get() } else { count })
+}
+
+/// What follows an option, as the next argument or after `=`.
+fn value<'a>(args: &'a [String], option: &str) -> Option<&'a str> {
+    let position = args.iter().position(|arg| arg.split('=').next() == Some(option))?;
+    match args[position].split_once('=') {
+        Some((_, value)) => Some(value),
+        None => args.get(position + 1).map(String::as_str),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_values_in_either_form() {
+        let args = ["--smoke", "--threads=2", "--peers", "gemm,jax"].map(String::from);
+        assert_eq!(threads(&args).unwrap(), 2);
+        assert_eq!(peers(&args), ["gemm", "jax"]);
+        assert_eq!(value(&args, "--backend"), None);
+        assert!(is_asked(&["all"], "torch") && !is_asked(&["torch-compile"], "torch"));
+        assert!(threads(&["--threads".into(), "x".into()]).is_err());
+    }
 }

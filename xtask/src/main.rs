@@ -11,6 +11,7 @@ mod ci;
 mod export_web;
 mod gpu;
 mod lir;
+mod peers_venv;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Project tasks of arrayjit")]
