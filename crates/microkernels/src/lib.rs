@@ -16,18 +16,32 @@
 //! they are transposed, strided, in offset tables with [`Bounds`] (convolutions) or in half precision. What becomes of the sums is any
 //! straight-line program of `vector-asm`, which runs on each tile while it is in the first-level cache.
 
+#[cfg(target_arch = "x86_64")]
 mod blocks; // how a product is cut
 mod contraction; // what is computed
+#[cfg(not(target_arch = "x86_64"))]
+mod elsewhere; // machines without plans
+#[cfg(target_arch = "x86_64")]
 mod epilogue; // code for what becomes of sums
 mod machine; // what runs it
 mod matmul; // products of slices
+#[cfg(target_arch = "x86_64")]
 mod output; // where sums begin and go
+#[cfg(target_arch = "x86_64")]
 mod pack; // factors copied to where tiles read them
+#[cfg(target_arch = "x86_64")]
 mod plan; // everything decided
+#[cfg(target_arch = "x86_64")]
 mod product; // loops around tiles
+#[cfg(target_arch = "x86_64")]
 mod real; // elements and vector instructions
+#[cfg(target_arch = "x86_64")]
 mod side; // factors, checked
+#[cfg(target_arch = "x86_64")]
 mod tile; // rows and columns summed in registers
+
+#[cfg(not(target_arch = "x86_64"))]
+use crate::elsewhere as plan;
 
 pub use crate::contraction::{
     Bounds, COLUMN, Contraction, Factor, LANES, Offsets, ROW, SUM, Split, batch_index,

@@ -27,14 +27,9 @@ impl Machine {
 /// Caches of a common machine, for one that does not tell.
 const USUAL: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
 
-#[cfg(target_arch = "x86_64")]
+/// Epilogues are programs, so a machine needs what these need: AVX2, FMA and F16C.
 fn has_vectors() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_vectors() -> bool {
-    false
+    vector_asm::Isa::detect().is_some()
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -58,9 +58,10 @@ impl Isa {
         }
     }
 
-    /// What this processor has and is known to run well; `None` if that is nothing.
+    /// What this processor has and is known to run well; `None` if that is nothing, or where C functions are called in another way than
+    /// compiled programs expect.
     pub fn detect() -> Option<Isa> {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(windows)))]
         if is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c")
