@@ -31,6 +31,10 @@ pub(crate) fn compose<E>(
     target: Target,
     compile: Compile<'_, E>,
 ) -> Result<Option<(Compiled, KernelAbi)>, E> {
+    if !kernel.abi.log.is_empty() {
+        // A log's place among the arguments is behind the kernel's own nodes, where parts have shared ones.
+        return Ok(None);
+    }
     let Some(divided) = parts::divide(kernel) else { return Ok(None) };
     let own_args = kernel.ir.nodes.len();
     if own_args + divided.shared.len() > MOST || divided.symbols > MOST {
