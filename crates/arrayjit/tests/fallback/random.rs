@@ -144,6 +144,6 @@ fn random_programs_have_the_bits_of_undivided_ones() {
 
 #[test]
 fn chains_of_statements_have_the_bits_of_undivided_ones() {
-    let tally = compare(100, chain);
+    let tally = compare(180, chain);
     assert!(tally.divided > 50 && tally.fallbacks > 200 && tally.shared > 80, "{tally:?}");
 }
