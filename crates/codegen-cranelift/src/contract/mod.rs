@@ -120,11 +120,12 @@ impl<E> Composer<'_, E> {
     }
 }
 
-/// One part for each thread, each a multiple of the grain: whoever takes a part packs for itself.
+/// One part for each thread, each a multiple of the grain: whoever takes a part packs for itself. Rounded down, since there are as many
+/// parts as whole grains.
 fn launch(launch: Launch, grain: u64, threads: u64) -> Launch {
     let grain = grain.max(1);
-    let each = launch.extent.div_ceil(threads.max(1)).next_multiple_of(grain);
-    Launch { grain: each.clamp(1, launch.extent.max(1)), ..launch }
+    let each = launch.extent / threads.max(1) / grain * grain;
+    Launch { grain: each.max(grain).clamp(1, launch.extent.max(1)), ..launch }
 }
 
 /// The plan of a kernel that is one contraction.
