@@ -1,4 +1,4 @@
-//! Machine code in memory: loading, calling conventions, freeing. The one module of the crate with unsafe code.
+//! Machine code in memory: loading, calling conventions, freeing. Unsafe code stands here and in [`crate::contract::run`].
 //!
 //! Invariants it relies on and keeps:
 //!

@@ -1,7 +1,7 @@
 //! Kernels with contractions: what they are made of, and how the parts run one after the other.
 //!
 //! A kernel that is one contraction, or has some among other statements, becomes a list of steps ([`run::Composite`]). Contractions are planned by
-//! `microkernels`, with what becomes of their sums fused in; everything else is compiled as any kernel.
+//! `microkernels`, which runs what becomes of their sums on each tile; everything else is compiled as any kernel.
 
 mod parts;
 pub(crate) mod run;

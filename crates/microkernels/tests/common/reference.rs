@@ -135,7 +135,7 @@ fn epilogue(
                         }
                     }
                     Op::Fma(a, b, c) => fma(what.element, of(a), of(b), of(c)),
-                    other => unimplemented!("{other:?}"),
+                    other => panic!("no test uses {other:?}"),
                 };
                 values[value.0 as usize] = result;
             }
@@ -144,7 +144,7 @@ fn epilogue(
                 let bytes = &mut args[place.base.unwrap() as usize][offset..];
                 write(what.element, place.memory, bytes, values[value.0 as usize]);
             }
-            other => unimplemented!("{other:?}"),
+            other => panic!("no test uses {other:?}"),
         }
     }
     assert!(LANES > 0 && size(what.element) > 0);
