@@ -17,7 +17,8 @@ pub struct Caps {
     pub vector_bytes: usize,
     /// Vector registers a kernel may use.
     pub vector_registers: usize,
-    /// Whether contractions in canonical form ([`crate::schedule::canonical`]) have kernels of their own, so that the scheduler leaves them whole.
+    /// Whether contractions in canonical form ([`crate::schedule::canonical`]) have kernels of their own, so that the scheduler leaves them whole,
+    /// and legalisation the conversions of their factors.
     pub contractions: bool,
     /// Whether fused multiply-add is a machine instruction (it is always exact, if need be through a slow call).
     pub fma: bool,

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use codegen_core::contract::Pipeline;
+use codegen_core::schedule::canonical::adds_products;
 use codegen_core::schedule::tile_contractions;
 use codegen_core::{Artifact, Caps, CodegenError, Compiler, Kernel, KernelAbi, Listing, Payload};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
@@ -76,10 +77,13 @@ impl Compiler for CraneliftCompiler {
         options: &Self::Options,
     ) -> Result<Listing, CodegenError> {
         let parts = if caps.contractions { contract::parts_of(kernel) } else { None };
-        let Some(parts) = parts else { return listing(&tiled(kernel, caps), options) };
+        let Some(parts) = parts else { return listing(&*tiled(kernel, caps)?, options) };
         let mut all = Listing::default();
         for (heading, part) in parts {
-            let one = part.map_or(Ok(Listing::default()), |part| listing(&tiled(&part, caps), options))?;
+            let one = match part {
+                Some(part) => listing(&*tiled(&part, caps)?, options)?,
+                None => Listing::default(),
+            };
             all.source += &format!("; {heading}\n{}", one.source);
             all.machine_code += &format!("; {heading}\n{}", one.machine_code);
         }
@@ -126,13 +130,13 @@ fn compile(
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     if caps.contractions {
-        let part = &mut |part: &Kernel| compile_alone(&tiled(part, caps), isa, options);
+        let part = &mut |part: &Kernel| compile_alone(&*tiled(part, caps)?, isa, options);
         if let Some(composed) = contract::compose(kernel, &machine(caps), vector::target(), part)? {
             tracing::debug!(kernel = kernel.abi.name, way = "contractions", "compiled");
             return Ok(composed);
         }
     }
-    compile_alone(&tiled(kernel, caps), isa, options)
+    compile_alone(&*tiled(kernel, caps)?, isa, options)
 }
 
 /// The machine as `microkernels` sees it.
@@ -142,11 +146,13 @@ fn machine(caps: &Caps) -> microkernels::Machine {
 }
 
 /// The kernel, with contractions that nothing else takes cut into register tiles.
-fn tiled<'k>(kernel: &'k Kernel, caps: &Caps) -> Cow<'k, Kernel> {
-    if !caps.contractions || !contract::adds_products(&kernel.ir.body) {
-        return Cow::Borrowed(kernel);
+fn tiled<'k>(kernel: &'k Kernel, caps: &Caps) -> Result<Cow<'k, Kernel>, CodegenError> {
+    if !caps.contractions || !adds_products(&kernel.ir.body) {
+        return Ok(Cow::Borrowed(kernel));
     }
-    Cow::Owned(Kernel { ir: tile_contractions(&kernel.ir, caps), abi: kernel.abi.clone() })
+    let name = &kernel.abi.name;
+    let ir = tile_contractions(&kernel.ir, caps).map_err(|e| failed(name, "tiling", e.to_string()))?;
+    Ok(Cow::Owned(Kernel { ir, abi: kernel.abi.clone() }))
 }
 
 /// Compiles one kernel by the first way that takes it whole.
@@ -183,7 +189,7 @@ fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOp
 ///
 /// Those of rendering and compiling the kernel.
 pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, CodegenError> {
-    crate::support::check(kernel)?;
+    crate::support::check(kernel, false)?;
     let isa = isa(options)?;
     let name = &kernel.abi.name;
     let of_way = || match Way::of(kernel, options) {

@@ -16,8 +16,8 @@ pub struct CheckedKernel(pub(crate) Kernel);
 impl Renderer for CraneliftRenderer {
     type Source = CheckedKernel;
 
-    fn render(&self, _caps: &Caps, kernel: &Kernel) -> Result<CheckedKernel, CodegenError> {
-        support::check(kernel)?;
+    fn render(&self, caps: &Caps, kernel: &Kernel) -> Result<CheckedKernel, CodegenError> {
+        support::check(kernel, caps.contractions)?;
         // What the verifier does not accept could write anywhere. It is the caller's promise, so checking is for debugging.
         if cfg!(debug_assertions) {
             verify(&kernel.ir)

@@ -1,8 +1,10 @@
 //! Which operations on which types are compiled; everything else is refused here, before any code is written.
 //!
 //! The table is about what *kernels* may contain after legalisation: `bool`, integers, `f32` and `f64` compute; the
-//! narrower floats are moved, chosen between and reinterpreted, but not computed with; `u32x4` is only moved.
+//! narrower floats are moved, chosen between and reinterpreted, but not computed with; `u32x4` is only moved. Factors of
+//! contractions may be read from narrower floats, where there are kernels for contractions.
 
+use codegen_core::schedule::canonical;
 use codegen_core::{CodegenError, Kernel};
 use lowered_ir::ir::{BinaryOp, Expr, Locals, Routine, Stmt, TernaryOp, UnaryOp, walk};
 use tnode::DType;
@@ -10,22 +12,14 @@ use tnode::DType;
 /// The name of this codegen in messages.
 pub(crate) const NAME: &str = "cranelift";
 
-/// Whether every operation of the kernel can be compiled.
+/// Whether every operation of the kernel can be compiled; `contractions` if there are kernels for contractions.
 ///
 /// # Errors
 ///
 /// [`CodegenError::Unsupported`] naming the first operation that cannot.
-pub(crate) fn check(kernel: &Kernel) -> Result<(), CodegenError> {
+pub(crate) fn check(kernel: &Kernel, contractions: bool) -> Result<(), CodegenError> {
     let routine = &kernel.ir;
-    let locals = routine.locals();
-    let mut refused = None;
-    walk::each_stmt(&routine.body, &mut |stmt| {
-        refused = refused.take().or_else(|| refuse_stmt(routine, &locals, stmt));
-        for value in stmt.values() {
-            refused = refused.take().or_else(|| refuse_value(routine, &locals, value));
-        }
-    });
-    match refused {
+    match refuse_block(routine, &routine.locals(), &routine.body, contractions) {
         None => Ok(()),
         Some((op, why)) => Err(CodegenError::Unsupported {
             codegen: NAME.into(),
@@ -39,6 +33,21 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), CodegenError> {
 /// Our bug, in a step of compiling a kernel.
 pub(crate) fn failed(kernel: &str, stage: &'static str, message: String) -> CodegenError {
     CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }
+}
+
+fn refuse_block(
+    routine: &Routine,
+    locals: &Locals,
+    block: &[Stmt],
+    contractions: bool,
+) -> Option<(String, &'static str)> {
+    let refuse = |stmt: &Stmt| match stmt {
+        Stmt::For { body, .. } if contractions && canonical::widens(body, routine) => None,
+        Stmt::For { body, .. } => refuse_block(routine, locals, body, contractions),
+        stmt => refuse_stmt(routine, locals, stmt)
+            .or_else(|| stmt.values().into_iter().find_map(|value| refuse_value(routine, locals, value))),
+    };
+    block.iter().find_map(refuse)
 }
 
 fn refuse_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Option<(String, &'static str)> {

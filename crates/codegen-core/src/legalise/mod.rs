@@ -15,6 +15,8 @@
 //! * conversions among `bool` (only from it), integers, `f32` and `f64`: saturating from floats. Integers outside
 //!   [`Caps::arithmetic`] are only converted to and from wider ones, and compared with nothing;
 //! * `gather` and plain `scatter` at an index of the type [`Caps::index`]; `lane` and `lanes` on `u32x4`; logged values of every type;
+//! * where the target has kernels for contractions ([`Caps::contractions`]), `f16` and `bf16` elements as `f32` where they are factors of
+//!   a loop of products, as [`crate::schedule::canonical`] says;
 //! * bit casts between types of one size. Floats outside [`Caps::arithmetic`] occur only as what is read under a bit cast to
 //!   `u8` or `u16`, and as what such a cast back stores.
 //!
@@ -49,6 +51,7 @@ use lowered_ir::passes::effects::Effects;
 use tnode::{DType, Scalar};
 
 use crate::Caps;
+use crate::schedule::canonical;
 pub use error::LegaliseError;
 
 /// The routine in operations of L0, with the same answer bit for bit: on hosts with `f64` and `i64`. Elsewhere `sin`, `cos`
@@ -65,6 +68,20 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
     let mut legaliser =
         Legaliser { caps, routine, locals: &locals, fresh: routine.fresh(), steps: Block::new() };
     let body = legaliser.block(&routine.body)?;
+    Ok(Routine { body, ..routine.clone() })
+}
+
+/// A legal routine with the factors converted that [`legalise`] leaves to kernels for contractions, for code that is none.
+///
+/// # Errors
+///
+/// As [`legalise`].
+pub(crate) fn widen_factors(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
+    let caps = Caps { contractions: false, ..caps.clone() };
+    let locals = routine.locals();
+    let mut legaliser =
+        Legaliser { caps: &caps, routine, locals: &locals, fresh: routine.fresh(), steps: Block::new() };
+    let body = legaliser.widened(&routine.body)?;
     Ok(Routine { body, ..routine.clone() })
 }
 
@@ -121,8 +138,46 @@ impl Legaliser<'_> {
         Ok(legal)
     }
 
+    /// A block that is legal but for factors and copies of them.
+    fn widened(&mut self, block: &[Stmt]) -> Result<Block, LegaliseError> {
+        let mut legal = Block::with_capacity(block.len());
+        for stmt in block {
+            let stmt = match stmt {
+                Stmt::For { var, lo, hi, kind, body } => {
+                    Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.widened(body)? }
+                }
+                stmt if self.is_narrow(stmt) => self.stmt(stmt)?,
+                stmt => stmt.clone(),
+            };
+            legal.append(&mut self.steps);
+            legal.push(stmt);
+        }
+        Ok(legal)
+    }
+
+    /// Whether a statement converts narrow floats, or has a local of such a type: tiles load factors into locals.
+    fn is_narrow(&self, stmt: &Stmt) -> bool {
+        let mut found = match stmt {
+            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => {
+                self.is_emulated(self.locals[local].dtype)
+            }
+            _ => false,
+        };
+        for value in stmt.values() {
+            walk::each_expr(value, &mut |part| {
+                if let Expr::Convert { arg, .. } = part {
+                    found |= self.is_emulated(self.routine.dtype_of(arg, self.locals));
+                }
+            });
+        }
+        found
+    }
+
     fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt, LegaliseError> {
         Ok(match stmt {
+            Stmt::For { body, .. } if self.caps.contractions && canonical::widens(body, self.routine) => {
+                stmt.clone()
+            }
             Stmt::For { var, lo, hi, kind, body } => {
                 Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.block(body)? }
             }

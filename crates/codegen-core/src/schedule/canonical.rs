@@ -13,6 +13,9 @@
 //! Rows, and columns, may be several loops that make up one axis: in everything the epilogue touches one step of the outer loop is as far
 //! as a whole run of the inner one. Columns are contiguous in what the epilogue stores.
 //!
+//! Factors are elements of nodes, in `f32` or `f64`; or in `f16` or `bf16` and converted to `f32`, in which sums are then taken. What guards
+//! leave out is zero.
+//!
 //! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] say that they have kernels for it, and the codegen finds it by
 //! this same function.
 
@@ -92,8 +95,13 @@ impl Contraction {
         let inner = Inner::of(body)?;
         let independent =
             |axis: &Axis| access::independent(axis.var, std::slice::from_ref(stmt), &arrays.ranges);
-        let computes = matches!(arrays.dtype(inner.left)?, DType::F32 | DType::F64);
-        if !computes || !loops.iter().all(independent) || has_loops(inner.epilogue) {
+        let node_type = |node: NodeRef| arrays.nodes[node.index()].0;
+        let computes = |factor| matches!(dtype(factor, &node_type), Some(DType::F32 | DType::F64));
+        if !computes(inner.left)
+            || !computes(inner.right)
+            || !loops.iter().all(independent)
+            || has_loops(inner.epilogue)
+        {
             return None;
         }
         let places = places(&inner, arrays)?;
@@ -198,17 +206,42 @@ impl<'a> Inner<'a> {
     fn of(body: &'a [Stmt]) -> Option<Inner<'a>> {
         let at = body.iter().position(|stmt| matches!(stmt, Stmt::For { .. }))?;
         let (depth, None, products) = outer_loops(&body[at])? else { return None };
-        let [Stmt::SetLocal { local: acc, index, value }] = products else { return None };
-        let Expr::Ternary { op: TernaryOp::Fma, a: left, b: right, c } = value else { return None };
-        let start = start(&body[..at], *acc)?;
-        (index.is_empty() && **c == Expr::local(*acc)).then_some(Inner {
-            depth,
-            left,
-            right,
-            acc: *acc,
-            start,
-            epilogue: &body[at + 1..],
-        })
+        let (acc, left, right) = product(products)?;
+        let start = start(&body[..at], acc)?;
+        Some(Inner { depth, left, right, acc, start, epilogue: &body[at + 1..] })
+    }
+}
+
+/// The scalar that a body does nothing but add a product to, and the factors.
+fn product(body: &[Stmt]) -> Option<(LocalId, &Expr, &Expr)> {
+    let [Stmt::SetLocal { local: acc, index, value }] = body else { return None };
+    let Expr::Ternary { op: TernaryOp::Fma, a: left, b: right, c } = value else { return None };
+    (index.is_empty() && **c == Expr::local(*acc)).then_some((*acc, left, right))
+}
+
+/// Whether some loop of a block does nothing but add a product to a scalar: without one there is no contraction.
+pub fn adds_products(block: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| {
+        found |= matches!(stmt, Stmt::For { body, .. } if product(body).is_some());
+    });
+    found
+}
+
+/// Whether a loop's body adds products of elements to a scalar, and converts some of them from a narrower float. Legalisation leaves
+/// these conversions to targets with kernels for contractions.
+pub fn widens(body: &[Stmt], routine: &Routine) -> bool {
+    let Some((_, left, right)) = product(body) else { return false };
+    let factors = [left, right];
+    factors.iter().all(|factor| dtype(factor, &|node| routine.node(node).dtype) == Some(DType::F32))
+        && factors.iter().any(|factor| matches!(factor, Expr::Convert { .. }))
+}
+
+/// What a factor reads: itself, or what it converts.
+pub fn read_of(factor: &Expr) -> &Expr {
+    match factor {
+        Expr::Convert { arg, .. } => arg,
+        read => read,
     }
 }
 
@@ -276,17 +309,21 @@ fn merged(inner: Axis, others: &[Axis], places: &[&Affine]) -> Vec<Axis> {
     axis
 }
 
-impl Arrays {
-    /// The type of a factor.
-    fn dtype(&self, factor: &Expr) -> Option<DType> {
-        match factor {
-            Expr::Get { node, .. } | Expr::GetMerge { node, .. } => Some(self.nodes[node.index()].0),
-            Expr::GetGuarded { node, otherwise, .. } => {
-                let zero = matches!(&**otherwise, Expr::Const(x) if x.bits() == 0);
-                zero.then(|| self.nodes[node.index()].0)
-            }
-            _ => None,
+/// The type of a factor, if it is an element, or an element of a half-precision float as `f32`.
+fn dtype(factor: &Expr, node_type: &dyn Fn(NodeRef) -> DType) -> Option<DType> {
+    let read = match read_of(factor) {
+        Expr::Get { node, .. } | Expr::GetMerge { node, .. } => node_type(*node),
+        Expr::GetGuarded { node, otherwise, .. } => {
+            let zero = matches!(&**otherwise, Expr::Const(x) if x.bits() == 0);
+            zero.then(|| node_type(*node))?
         }
+        _ => return None,
+    };
+    match factor {
+        Expr::Convert { to, .. } => {
+            (*to == DType::F32 && matches!(read, DType::F16 | DType::Bf16)).then_some(*to)
+        }
+        _ => Some(read),
     }
 }
 

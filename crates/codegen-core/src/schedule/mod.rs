@@ -232,13 +232,17 @@ pub fn schedule_traced(
 
 /// A kernel with its contractions as register tiles: for those which the target's kernels for contractions ([`canonical`]) do not take after
 /// all. No bit changes.
-pub fn tile_contractions(kernel: &Routine, caps: &Caps) -> Routine {
+///
+/// # Errors
+///
+/// [`LegaliseError`], where a factor is of a type that the target cannot convert.
+pub fn tile_contractions(kernel: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
     let caps = Caps { contractions: false, ..caps.clone() };
     let mut tiled = kernel.clone();
     let mut names = names::Names::of(kernel);
     tiled.body = vectorize::vectorize(tiled.body, &caps, &mut names);
     normalize::normalize(&mut tiled.body);
-    tiled
+    if has_everything(&caps) { Ok(tiled) } else { legalise::widen_factors(&tiled, &caps) }
 }
 
 /// The least that makes kernels of an optimised, verified routine: local nodes get their zeros, operations that the target lacks

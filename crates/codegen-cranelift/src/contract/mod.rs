@@ -13,7 +13,6 @@ use microkernels::{Machine, Plan};
 
 use crate::jit::Compiled;
 use crate::vector::{self, Target};
-pub(crate) use parts::adds_products;
 use parts::{Divided, Part};
 use run::{Composite, MOST, Step};
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use codegen_core::schedule::canonical::{self, Arrays, Contraction};
 use codegen_core::{Access, Kernel, KernelAbi, Launch, Param};
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, LocalDecl, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt,
-    Symbol, SymbolId, TernaryOp, walk,
+    Affine, Block, Bound, LocalDecl, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol,
+    SymbolId, walk,
 };
 use tnode::ModeState;
 
@@ -41,7 +41,7 @@ pub(super) enum Part {
 /// The parts of a kernel; none if there is no contraction in it.
 pub(super) fn divide(kernel: &Kernel) -> Option<Divided> {
     let mut divide = Divide { kernel, routine: kernel.ir.clone(), shared: Vec::new() };
-    if !adds_products(&kernel.ir.body) || !divide.has_contraction(&kernel.ir.body) {
+    if !canonical::adds_products(&kernel.ir.body) || !divide.has_contraction(&kernel.ir.body) {
         return None;
     }
     let parts = divide.block(&kernel.ir.body);
@@ -161,20 +161,6 @@ impl Divide<'_> {
 fn access_of(block: &[Stmt], local: LocalId) -> bool {
     let mut found = false;
     scan::each_local_access(block, &mut |used, _| found |= used == local);
-    found
-}
-
-/// Whether some loop of a block has no other statement than to add a product to a scalar.
-pub(crate) fn adds_products(block: &[Stmt]) -> bool {
-    let mut found = false;
-    walk::each_stmt(block, &mut |stmt| {
-        if let Stmt::For { body, .. } = stmt
-            && let [Stmt::SetLocal { index, value: Expr::Ternary { op: TernaryOp::Fma, .. }, .. }] =
-                body.as_slice()
-        {
-            found |= index.is_empty();
-        }
-    });
     found
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Axes of several loops count their iterations in one: where an array is not linear in that count, there is a table.
 
-use codegen_core::schedule::canonical::{Arrays, Axis, Contraction};
+use codegen_core::schedule::canonical::{self, Arrays, Axis, Contraction};
 use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, NodeRef, Routine, Var};
 use microkernels::{Bounds, COLUMN, Factor, Offsets, ROW, Split, batch_index};
 use tnode::DType;
@@ -67,9 +67,18 @@ impl Spec<'_> {
     fn element(&self, factor: &Expr) -> Option<Element> {
         let (node, ..) = parts(factor)?;
         match self.routine.node(node).dtype {
-            DType::F32 => Some(Element::F32),
+            DType::F32 | DType::F16 | DType::Bf16 => Some(Element::F32),
             DType::F64 => Some(Element::F64),
             _ => None,
+        }
+    }
+
+    /// What a factor's elements are in memory; half-precision ones are converted on their way.
+    fn memory(&self, node: NodeRef) -> Memory {
+        match self.routine.node(node).dtype {
+            DType::F16 => Memory::F16,
+            DType::Bf16 => Memory::BF16,
+            _ => Memory::Same,
         }
     }
 
@@ -79,7 +88,7 @@ impl Spec<'_> {
         let (offset, terms) = self.fixed(&at, &[outer, &self.nest.depth])?;
         Some(Factor {
             base: node.0,
-            memory: Memory::Same,
+            memory: self.memory(node),
             offset,
             terms,
             outer: offsets(&at, outer),
@@ -138,7 +147,7 @@ impl Spec<'_> {
 
 /// The node that a factor is an element of, which one, and where it is read at all.
 fn parts(factor: &Expr) -> Option<(NodeRef, &Indices, &[lowered_ir::ir::Range])> {
-    match factor {
+    match canonical::read_of(factor) {
         Expr::Get { node, index } | Expr::GetMerge { node, index } => Some((*node, index, &[])),
         Expr::GetGuarded { guard, node, index, .. } => Some((*node, index, Guard::as_slice(guard))),
         _ => None,

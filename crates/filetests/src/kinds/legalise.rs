@@ -1,6 +1,7 @@
 //! `test legalise`: the section is each routine in the operations that every renderer handles.
 //!
-//! The target computes with integers, `f32` and `f64`; `without=TYPE` takes a type away. Where a file has `; run:` lines, the
+//! The target computes with integers, `f32` and `f64`; `without=TYPE` takes a type away, and with `contractions=yes` there are
+//! kernels for contractions. Where a file has `; run:` lines, the
 //! legal routine must give their results too.
 
 use codegen_core::{Caps, legalise};
@@ -19,11 +20,15 @@ pub(super) struct Legalise {
 
 impl Legalise {
     pub(super) fn new(args: &[&str]) -> Result<Legalise, String> {
-        let without = args.iter().map(|arg| without(arg)).collect::<Result<Vec<_>, _>>()?;
+        let (contractions, types): (Vec<&str>, Vec<&str>) =
+            args.iter().partition(|arg| **arg == "contractions=yes");
+        let without = types.into_iter().map(without).collect::<Result<Vec<_>, _>>()?;
         let native = |d: &DType| d.size_bytes() >= 4 || !d.is_float();
         let arithmetic = DType::ALL.into_iter().filter(|d| native(d) && *d != DType::U32x4);
         let arithmetic = arithmetic.filter(|d| !without.contains(d)).collect();
-        Ok(Legalise { caps: Caps { arithmetic, transcendental: false, ..super::schedule::caps() } })
+        let contractions = !contractions.is_empty();
+        let caps = Caps { arithmetic, transcendental: false, contractions, ..super::schedule::caps() };
+        Ok(Legalise { caps })
     }
 
     fn one(&self, chunk: Chunk<'_>, file: &File) -> Result<String, String> {

@@ -1,0 +1,116 @@
+//! Products of matrices as plans of `microkernels`: which kernels are, and that their bits are the interpreter's with every choice of options.
+
+mod common;
+
+use codegen_core::{Codegen, Kernel, ScheduleOptions, schedule};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
+use common::{all_options, compare, compile, filled, parse, run_native};
+use lowered_ir::interp;
+use lowered_ir::ir::Routine;
+
+/// The only kernel of a routine, scheduled for vectors of this width.
+fn only_kernel(routine: &Routine, vector: VectorWidth) -> Kernel {
+    let schedule = schedule(routine, &host_caps(vector), &ScheduleOptions::default());
+    let mut kernels = schedule.expect("the host computes everything").kernels;
+    assert_eq!(kernels.len(), 1);
+    kernels.remove(0)
+}
+
+/// Whether the kernel is a plan, on a machine that has plans.
+fn is_planned(routine: &Routine, product: &str) -> bool {
+    let options = CraneliftOptions::default();
+    let codegen = cranelift(options.clone()).expect("a host target");
+    let listing = codegen.listing(&only_kernel(routine, options.vector)).expect("a supported kernel");
+    listing.source.contains(&format!("; product {product}, ")) || !host_caps(options.vector).contractions
+}
+
+/// Compares what is scheduled and compiled with what is written, for every choice of options.
+fn keeps_bits(routine: &Routine) {
+    for options in all_options() {
+        let kernel = only_kernel(routine, options.vector);
+        let memory = filled(&kernel.ir, 7);
+        let mut expected = memory.clone();
+        interp::run(&kernel.ir, &mut expected, &[]).expect("scheduled routines run");
+        let artifact = compile(&kernel, &options).expect("scheduled kernels compile");
+        let found = run_native(&artifact, &kernel, &memory, &[]);
+        compare(&kernel, &memory, &expected, &found, &format!("{options:?}"));
+    }
+}
+
+/// `y := x · w + b`, the sums in `f32`.
+fn dense(x: &str, w: &str, y: &str, [m, k, n]: [usize; 3]) -> Routine {
+    let factor = |node: &str, dtype: &str| match dtype {
+        "f32" => node.to_owned(),
+        _ => format!("convert f32({node})"),
+    };
+    let sum = "l0 + %3[i1]";
+    let stored = if y == "f32" { sum.to_owned() } else { format!("convert {y}({sum})") };
+    parse(&format!(
+        "routine @dense fast {{
+          node %0 \"x\" {x}[{m}, {k}] on_device
+          node %1 \"w\" {w}[{k}, {n}] on_device
+          node %2 \"y\" {y}[{m}, {n}] on_device
+          node %3 \"b\" f32[{n}] on_device
+          for i0 in 0..{m} {{ for i1 in 0..{n} {{
+            declare l0 f32[] register
+            for i2 in 0..{k} {{ l0 := l0 + {} * {} }}
+            %2[i0, i1] := {stored}
+          }} }}
+        }}",
+        factor("%0[i0, i2]", x),
+        factor("%1[i2, i1]", w),
+    ))
+}
+
+#[test]
+fn products_of_half_precision_with_sums_in_f32_are_planned() {
+    for (x, w, y) in [
+        ("f16", "f16", "f32"),
+        ("bf16", "bf16", "f32"),
+        ("f16", "bf16", "f32"),
+        ("f32", "f16", "f32"),
+        ("bf16", "f32", "f32"),
+        ("f16", "f16", "f16"),
+        ("bf16", "bf16", "bf16"),
+    ] {
+        for size @ [m, k, n] in [[24, 40, 16], [13, 70, 37], [64, 9, 100]] {
+            let routine = dense(x, w, y, size);
+            assert!(is_planned(&routine, &format!("{m}x{n}x{k}")), "{x} {w} {y} {size:?}");
+            keeps_bits(&routine);
+        }
+    }
+}
+
+/// Too small for a plan, so the factors are converted by the code of the kernel itself.
+#[test]
+fn small_products_of_half_precision_are_compiled_as_loops() {
+    for dtype in ["f16", "bf16", "fp8_e5m2"] {
+        let routine = dense(dtype, dtype, "f32", [5, 7, 9]);
+        keeps_bits(&routine);
+    }
+    assert!(
+        !is_planned(&dense("f16", "f16", "f32", [5, 7, 9]), "5x9x7")
+            || !host_caps(VectorWidth::default()).contractions
+    );
+}
+
+/// Image pixels in half precision, zero around the image.
+#[test]
+fn convolutions_of_half_precision_are_planned() {
+    let routine = parse(
+        "routine @convolution fast {
+          node %0 \"x\" f16[2, 3, 12, 12] on_device
+          node %1 \"w\" f16[8, 3, 3, 3] on_device
+          node %2 \"y\" f32[2, 8, 12, 12] on_device
+          for i0 in 0..2 { for i1 in 0..8 { for i2 in 0..12 { for i3 in 0..12 {
+            declare l0 f32[] register
+            for i4 in 0..3 { for i5 in 0..3 { for i6 in 0..3 {
+              l0 := l0 + convert f32(guarded(0 <= i2 + i5 - 1 < 12, 0 <= i3 + i6 - 1 < 12, %0[i0, i4, i2 + i5 - 1, i3 + i6 - 1], 0.0f16)) * convert f32(%1[i1, i4, i5, i6])
+            } } }
+            %2[i0, i1, i2, i3] := l0
+          } } } }
+        }",
+    );
+    assert!(is_planned(&routine, "8x144x27"));
+    keeps_bits(&routine);
+}
