@@ -1,0 +1,81 @@
+//! Running a compiled routine with a binding and waiting for it allocate nothing, once warm, on whatever thread. One test, since it counts for the
+//! whole process.
+#![allow(unsafe_code, reason = "wraps the system's allocator to count")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![cfg(feature = "cranelift")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use arrayjit::{Backend, DType, HostArray, Routine, Settings, TensorNode};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, base: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`, and `base` is the system's.
+        unsafe { System.dealloc(base, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn node(name: &str, dims: &[usize]) -> TensorNode {
+    TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32).build().unwrap()
+}
+
+/// A routine of several kernels: two dense layers, the first of which is worth two threads, on the rows that `@step` chooses, and
+/// the sum of what comes out.
+fn step(backend: &Backend) -> Routine {
+    let inputs = [("x", [512, 128]), ("w", [128, 64]), ("v", [64, 10])].map(|(name, dims)| node(name, &dims));
+    let [h, y, s] =
+        [("h", &[256, 64][..]), ("y", &[256, 10]), ("s", &[1])].map(|(name, dims)| node(name, dims));
+    let [x, w, v] = &inputs;
+    let text = "h[b,j] :+= x[256*@step + b, i] * w[i,j]
+                y[b,k] :+= relu(h[b,j]) * v[j,k]
+                s[0] :+= y[b,k]";
+    let compiled = backend.compile(text, [x, w, v, &h, &y, &s]).unwrap();
+    let kernels = compiled.codes().flat_map(|code| &code.schedule.kernels);
+    let launches: Vec<_> = kernels.map(|kernel| kernel.abi.launch).collect();
+    assert!(launches.len() > 1, "{launches:?}");
+    assert!(launches.iter().any(|launch| launch.extent / launch.grain > 1), "one may be split: {launches:?}");
+    let mut context = backend.context().unwrap();
+    for input in &inputs {
+        let dims = input.dims().unwrap().to_vec();
+        let values: Vec<f32> = (0..dims.iter().product()).map(|i: usize| (i % 7) as f32 - 3.0).collect();
+        context = context.init_from_host(input, &HostArray::from_slice(&values, dims).unwrap()).unwrap();
+    }
+    compiled.link(&context).unwrap()
+}
+
+#[test]
+fn running_a_routine_with_bindings_allocates_nothing() {
+    for (name, threads) in [("inline", 1), ("multicore", 1), ("multicore", 2)] {
+        let mut settings = Settings::default();
+        settings.threads = threads;
+        let backend = Backend::open_with(name, settings).unwrap();
+        let routine = step(&backend);
+        assert_eq!(routine.bindings().len(), 1);
+        let run = |times| (0..times).for_each(|at| routine.run(&[at % 2]).unwrap().sync().unwrap());
+        run(20);
+        // The least of some rounds, since the harness' own thread is counted too.
+        let rounds = (0..3).map(|_| {
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            run(10);
+            ALLOCATIONS.load(Ordering::Relaxed) - before
+        });
+        assert_eq!(rounds.min(), Some(0), "{name}, {threads} threads");
+    }
+}
