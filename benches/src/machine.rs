@@ -6,6 +6,8 @@
 mod fma; // chains of fused multiply-adds
 mod memory; // reading, writing, copying
 
+pub(crate) use fma::Peak;
+
 use std::{
     fmt,
     sync::Barrier,

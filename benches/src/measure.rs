@@ -11,7 +11,7 @@ use crate::{
     case::Case,
     check,
     contest::{self, median, quantile},
-    machine::Limits,
+    machine::{Limits, Peak},
     ours::Ours,
     peers::{Peer, Problem, Step},
 };
@@ -33,6 +33,9 @@ pub(crate) struct Measured {
     pub(crate) spread: f64,
     /// The time that the measured peaks of this machine's cores allow over the median time; 0 on other devices.
     pub(crate) roofline: f64,
+    /// Of products: operations per second over those of fused multiply-adds alone in the same round, the median over rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) of_peak: Option<f64>,
     /// Whether the result was verified; always true, since a wrong result fails the run.
     pub(crate) checked: bool,
     /// Floating-point operations of one run.
@@ -120,7 +123,14 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
         contestants.push(prepared.step);
         entered.push((name, prepared.cold_ms));
     }
+    let peak = setup.limits.filter(|_| is_product(case)).map(|limits| Peak(limits.threads));
+    let peak_flops = peak.as_ref().map(Peak::flops);
+    contestants.extend(peak.map(|peak| Box::new(peak) as Box<dyn Step>));
     let mut times = contest::times(&mut contestants, setup.threads, setup.effort)?;
+    let of_peak = peak_flops.map(|flops| {
+        let at_peak = times[times.len() - 1].iter().map(|us| flops / us);
+        median(times[0].iter().zip(at_peak).map(|(us, peak)| case.flops / us / peak).collect())
+    });
     let peers: BTreeMap<String, PeerTime> = entered
         .iter()
         .zip(&times[1..])
@@ -128,10 +138,16 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
         .collect();
     let mut measured = measured(setup, case, &mut times[0], cold);
     measured.peers = peers;
+    measured.of_peak = of_peak;
     for peer in measured.peers.values_mut() {
         peer.cold_ratio = peer.cold_ms.map(|theirs| theirs / measured.cold_ms.max(0.001));
     }
     Ok(measured)
+}
+
+/// Whether it computes so much with what it reads and writes that arithmetic is what bounds it.
+fn is_product(case: &Case) -> bool {
+    case.flops >= 4.0 * case.traffic.total()
 }
 
 /// The case as peers see it; none if they do not know the operation.
@@ -190,6 +206,7 @@ pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, col
         gbps: bytes / us / 1e3,
         spread: (quantile(times, 0.9) - quantile(times, 0.1)) / us,
         roofline: least / us,
+        of_peak: None,
         checked: true,
         flops,
         bytes,

@@ -34,6 +34,8 @@ impl<'a> Ours<'a> {
                 context = context.init_from_host(node, array)?;
             }
         }
+        // Copies are only scheduled by now, and would count as part of the first run.
+        context.stream().sync()?;
         let output = |name: &&'static str| {
             let node = nodes.iter().find(|node| node.name() == **name);
             node.cloned().with_context(|| format!("case `{}` has no node `{name}`", case.name))

@@ -1,8 +1,11 @@
-//! The peak of fused multiply-adds.
+//! The peak of fused multiply-adds: by itself, and as a contestant that takes turns with products.
 
 use std::hint::black_box;
 
+use anyhow::Result;
+
 use super::best;
+use crate::peers::Step;
 
 /// Independent chains enough to fill the pipelines of any present core.
 const CHAINS: usize = 12;
@@ -11,11 +14,39 @@ const STEPS: usize = 200_000;
 
 /// Giga f32 operations per second of all threads together.
 pub(super) fn gflops(threads: usize, rounds: usize) -> f64 {
-    let seconds = best(threads, rounds, || {
+    flops(STEPS, threads) / seconds(STEPS, threads, rounds) / 1e9
+}
+
+/// Nothing but fused multiply-adds on so many threads. What a shared machine gives to others, and the pace of its clock, change from one
+/// moment to the next: how near to the peak something is shows only if both are measured in turns.
+pub(crate) struct Peak(pub(crate) usize);
+
+impl Peak {
+    /// Operations of a run.
+    pub(crate) fn flops(&self) -> f64 {
+        flops(RUN, self.0)
+    }
+}
+
+impl Step for Peak {
+    fn run(&mut self, count: usize) -> Result<f64> {
+        Ok(seconds(RUN * count, self.0, 1))
+    }
+}
+
+/// Steps of a run of the contestant: some microseconds.
+const RUN: usize = 4_000;
+
+fn flops(steps: usize, threads: usize) -> f64 {
+    (2 * 8 * CHAINS * steps * threads) as f64
+}
+
+fn seconds(steps: usize, threads: usize, rounds: usize) -> f64 {
+    let work = || {
         let mut lanes = [[1.0f32; 8]; CHAINS];
-        move || fma_chains(black_box(&mut lanes), STEPS)
-    });
-    (2 * 8 * CHAINS * STEPS * threads) as f64 / seconds.as_secs_f64() / 1e9
+        move || fma_chains(black_box(&mut lanes), steps)
+    };
+    best(threads, rounds, work).as_secs_f64()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -78,7 +78,7 @@ impl Report {
 
     fn table(&self) -> String {
         let mut table = String::from(
-            "<table>\n<tr><th>case<th>median µs<th>best µs<th>cold ms<th>GFLOP/s<th>GB/s<th>spread<th>of roofline",
+            "<table>\n<tr><th>case<th>median µs<th>best µs<th>cold ms<th>GFLOP/s<th>GB/s<th>spread<th>of roofline<th>of peak",
         );
         for (peer, _) in &self.peers {
             let _ = write!(table, "<th>{peer} µs<th>ratio<th>cold");
@@ -100,6 +100,7 @@ impl Report {
             100.0 * m.spread
         );
         cells += &if m.roofline > 0.0 { format!("<td>{:.0} %", 100.0 * m.roofline) } else { "<td>".into() };
+        cells += &m.of_peak.map_or("<td>".into(), |part| format!("<td>{:.0} %", 100.0 * part));
         for (peer, _) in &self.peers {
             let Some(peer) = m.peers.get(peer) else {
                 cells += "<td><td><td>";

@@ -7,7 +7,7 @@ use crate::measure::{Measured, PeerTime};
 
 /// The columns that every table has.
 const HEADING: &str =
-    "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread  of roofline";
+    "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread  of roofline  of peak";
 
 impl Report {
     /// The first line of the table.
@@ -22,8 +22,9 @@ impl Report {
         let ratio = earlier.and_then(|report| report.results.get(name)).map(|then| then.us / m.us);
         let ratio = ratio.map_or(String::new(), |r| format!("   {r:.2}x as fast as before"));
         let roofline = if m.roofline > 0.0 { format!("{:.0}%", 100.0 * m.roofline) } else { "-".into() };
+        let peak = m.of_peak.map_or_else(|| "-".into(), |part| format!("{:.0}%", 100.0 * part));
         let mut line = format!(
-            "{name:<24} {:>12.1} {:>10.1} {:>9.2} {:>9.2} {:>9.2} {:>6.0}% {roofline:>12}",
+            "{name:<24} {:>12.1} {:>10.1} {:>9.2} {:>9.2} {:>9.2} {:>6.0}% {roofline:>12} {peak:>8}",
             m.us,
             m.best_us,
             m.cold_ms,
