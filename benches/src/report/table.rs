@@ -6,8 +6,7 @@ use super::{Report, geometric_mean};
 use crate::measure::{Measured, PeerTime};
 
 /// The columns that every table has.
-const HEADING: &str =
-    "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread  of roofline  of peak";
+const HEADING: &str = "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread  of roofline  of peak";
 
 impl Report {
     /// The first line of the table.

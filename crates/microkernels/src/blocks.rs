@@ -73,8 +73,8 @@ impl Blocks {
         let depth = even(shape.depth, depth);
         let rows = (elements(machine.second) / 3 / depth.max(1)).clamp(2 * HEIGHT, 1024) / HEIGHT * HEIGHT;
         let columns = match way {
-            Way::Short if shape.right_is_plain => TOGETHER * shape.width,
-            Way::Short => shape.width,
+            // What a few slivers are packed from are neighbours, which are found in the first-level cache again.
+            Way::Short => TOGETHER * shape.width,
             // A quarter of the shared cache at most, and no more than what page tables of the second level reach.
             _ => (elements(machine.shared) / 4 / depth.max(1)).clamp(shape.width, 2048),
         };

@@ -16,6 +16,8 @@ pub(crate) struct Side {
     pub(crate) batch: Vec<i64>,
     bindings: Vec<(usize, i64)>,
     pub(crate) outer: Offsets,
+    /// Where runs of neighbours along the outer axis end, as `runs` along the depth.
+    outer_runs: Vec<u32>,
     pub(crate) depth: Offsets,
     /// Where runs of contiguous elements along the depth end: for each position the first one that is not of its run. Empty if
     /// the depth has a stride.
@@ -85,6 +87,7 @@ impl Side {
             batch,
             bindings,
             outer: factor.outer.clone(),
+            outer_runs: runs(&factor.outer, size as i64),
             depth: factor.depth.clone(),
             runs: runs(&factor.depth, size as i64),
             limits,
@@ -113,6 +116,16 @@ impl Side {
     /// Whether elements at neighbouring positions of the outer axis are neighbours in memory.
     pub(crate) fn outer_is_contiguous(&self) -> bool {
         self.outer == Offsets::Strided(self.size as i64)
+    }
+
+    /// The end of the run of neighbours in memory that this position of the outer axis is in.
+    #[inline(always)]
+    pub(crate) fn outer_run(&self, position: usize) -> usize {
+        match &self.outer {
+            Offsets::Strided(step) if *step as isize == self.size => usize::MAX,
+            Offsets::Strided(_) => position + 1,
+            Offsets::Table(_) => self.outer_runs[position] as usize,
+        }
     }
 
     /// Steps in bytes, if a tile can read this factor where it is.

@@ -6,8 +6,10 @@
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 use super::{Panel, Source, ahead};
+use crate::contraction::Offsets;
 use crate::real::Real;
 use crate::side::Side;
 
@@ -20,33 +22,63 @@ const CLASSES: usize = 32;
 /// Packs any factor.
 #[inline(always)]
 pub(super) unsafe fn masked<T: Real, S: Source<T>>(job: &Panel<T>) {
+    if job.outer.len() > T::LANES && job.width == 2 * T::LANES {
+        let vectors = [0, T::LANES].map(|at| lanes(job, at));
+        // SAFETY: the caller's promise.
+        if unsafe { runs_together::<T, S>(job, &vectors) } {
+            return;
+        }
+    }
     let mut at = 0;
     while at < job.width {
-        let first = job.outer.start + at;
-        let count = job.outer.len().saturating_sub(at).min(T::LANES);
         // A vector may spill over what is written next, but not over what is there.
         let whole = at + T::LANES <= job.width || (at == 0 && job.width <= T::LANES);
-        let vector = Lanes::<T>::new(job.side, first, count);
+        let vector = lanes(job, at);
         // SAFETY: the caller's promise.
         unsafe {
             match vector.number {
-                _ if !whole || job.depth.is_empty() => by_elements::<T, S>(job, at, first, count),
-                0 | 1 => write(job, at, &Runs::<T, S, 1>(&vector, PhantomData)),
-                2 => write(job, at, &Runs::<T, S, 2>(&vector, PhantomData)),
-                3 => write(job, at, &Runs::<T, S, 3>(&vector, PhantomData)),
-                _ if S::GATHERS && vector.near => {
-                    write(job, at, &Gather(&vector, job.side.outer.at(first)));
+                _ if !whole || job.depth.is_empty() => {
+                    by_elements::<T, S>(job, at, vector.first, vector.count)
                 }
-                _ => by_elements::<T, S>(job, at, first, count),
+                0 | 1 => write(job, at, &[Runs::<T, S, 1>(&vector, PhantomData)]),
+                2 => write(job, at, &[Runs::<T, S, 2>(&vector, PhantomData)]),
+                3 => write(job, at, &[Runs::<T, S, 3>(&vector, PhantomData)]),
+                _ if S::GATHERS && vector.near => {
+                    write(job, at, &[Gather(&vector, job.side.outer.at(vector.first))]);
+                }
+                _ => by_elements::<T, S>(job, at, vector.first, vector.count),
             }
         }
         at += T::LANES;
     }
 }
 
+/// The positions of a panel's vector that begins at `at`.
+#[inline(always)]
+fn lanes<T: Real>(job: &Panel<T>, at: usize) -> Lanes<T> {
+    Lanes::new(job.side, job.outer.start + at, job.outer.len().saturating_sub(at).min(T::LANES))
+}
+
+/// Packs both vectors of a panel in one passage over the depth, since what they read are neighbours, if both are a few runs. Answers whether
+/// they are.
+#[inline(always)]
+unsafe fn runs_together<T: Real, S: Source<T>>(job: &Panel<T>, [low, high]: &[Lanes<T>; 2]) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match low.number.max(high.number) {
+            _ if job.depth.is_empty() => return false,
+            1 => write(job, 0, &[low, high].map(|lanes| Runs::<T, S, 1>(lanes, PhantomData))),
+            2 => write(job, 0, &[low, high].map(|lanes| Runs::<T, S, 2>(lanes, PhantomData))),
+            _ => return false,
+        }
+    }
+    true
+}
+
 /// Some neighbouring positions of the outer axis, as many as a vector has lanes.
 struct Lanes<T: Real> {
     first: usize,
+    count: usize,
     /// Lanes that are neighbours in memory, and where lane 0 would be.
     runs: [(T::Mask, isize); RUNS],
     /// How many runs there are; more than are kept, if the lanes are to be gathered.
@@ -64,27 +96,23 @@ impl<T: Real> Lanes<T> {
         let mask = |lanes: usize| unsafe { T::mask(lanes) };
         let mut lanes = Lanes {
             first,
+            count,
             runs: [(mask(0), 0); RUNS],
             number: 0,
             all: mask(count),
             offsets: [0; 8],
             near: true,
         };
-        let (mut begin, mut origin) = (0, None);
-        for lane in 0..=count {
-            let offset = (lane < count).then(|| side.outer.at(first + lane) - lane as isize * side.size);
-            if offset == origin && lane > 0 {
-                continue;
-            }
-            if let Some(origin) = origin
-                && lanes.number <= RUNS
-            {
+        let mut begin = 0;
+        while begin < count {
+            let end = (side.outer_run(first + begin) - first).min(count);
+            if lanes.number < RUNS {
+                let origin = side.outer.at(first + begin) - begin as isize * side.size;
                 // SAFETY: as above.
-                let run = unsafe { T::without(T::mask(lane), T::mask(begin)) };
-                lanes.runs[lanes.number - 1] = (run, origin);
+                let run = unsafe { T::without(T::mask(end), T::mask(begin)) };
+                lanes.runs[lanes.number] = (run, origin);
             }
-            (begin, origin) = (lane, offset);
-            lanes.number += usize::from(offset.is_some());
+            (begin, lanes.number) = (end, lanes.number + 1);
         }
         if lanes.number > RUNS {
             lanes.find_offsets(side, count);
@@ -179,40 +207,90 @@ impl<T: Real> Reader<T> for Gather<'_, T> {
     }
 }
 
-/// Writes a vector per depth.
+/// Writes a vector of each reader per depth, side by side.
 #[inline(always)]
-unsafe fn write<T: Real, R: Reader<T>>(job: &Panel<T>, at: usize, reader: &R) {
-    let side = job.side;
+unsafe fn write<T: Real, R: Reader<T>, const G: usize>(job: &Panel<T>, at: usize, readers: &[R; G]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match &job.side.depth {
+            Offsets::Strided(step) => write_at(job, at, readers, |k| *step as isize * k as isize),
+            Offsets::Table(table) => {
+                let table = table.as_ref();
+                write_at(job, at, readers, |k| table[k] as isize);
+            }
+        }
+    }
+}
+
+/// [`write`], with the offset at each depth.
+#[inline(always)]
+unsafe fn write_at<T: Real, R: Reader<T>, const G: usize>(
+    job: &Panel<T>,
+    at: usize,
+    readers: &[R; G],
+    offset: impl Fn(usize) -> isize,
+) {
+    let (side, width) = (job.side, job.width);
+    let (from, class) = (job.from, side.class.as_slice());
     let mut to = job.to.wrapping_add(at);
     // SAFETY: the caller's promise.
     unsafe {
-        let mut masks = reader.masks(side, job.depth.start);
+        let mut masks = all_masks(side, readers, job.depth.start);
         if side.classes.len() > CLASSES {
             for k in job.depth.clone() {
-                masks = reader.masks(side, k);
-                T::store(to, reader.read(job.from.wrapping_offset(side.depth.at(k)), &masks));
-                to = to.wrapping_add(job.width);
+                masks = all_masks(side, readers, k);
+                put(to, from.wrapping_offset(offset(k)), readers, &masks);
+                to = to.wrapping_add(width);
             }
         } else if side.limits.is_empty() {
             for k in job.depth.clone() {
-                T::store(to, reader.read(job.from.wrapping_offset(side.depth.at(k)), &masks));
-                to = to.wrapping_add(job.width);
+                put(to, from.wrapping_offset(offset(k)), readers, &masks);
+                to = to.wrapping_add(width);
             }
         } else {
-            let mut table = [masks; CLASSES];
+            let mut table = [const { MaybeUninit::uninit() }; CLASSES];
             for (entry, &k) in table.iter_mut().zip(&side.classes) {
-                *entry = reader.masks(side, k as usize);
+                entry.write(all_masks(side, readers, k as usize));
             }
+            let first = side.outer.at(job.outer.start);
             for k in job.depth.clone() {
-                masks = table[side.class[k] as usize % CLASSES];
-                let from = job.from.wrapping_offset(side.depth.at(k));
+                let from = from.wrapping_offset(offset(k));
                 if at == 0 {
-                    ahead(from.wrapping_offset(side.outer.at(job.outer.start)));
+                    ahead(from.wrapping_offset(first));
                 }
-                T::store(to, reader.read(from, &masks));
-                to = to.wrapping_add(job.width);
+                // Classes are numbered from 0, so this one's entry was written.
+                put(to, from, readers, table[class[k] as usize % CLASSES].assume_init_ref());
+                to = to.wrapping_add(width);
             }
         }
+    }
+}
+
+#[inline(always)]
+unsafe fn all_masks<T: Real, R: Reader<T>, const G: usize>(
+    side: &Side,
+    readers: &[R; G],
+    depth: usize,
+) -> [R::Masks; G] {
+    // SAFETY: inlined into a function with AVX2.
+    let mut masks = [unsafe { readers[0].masks(side, depth) }; G];
+    for (masks, reader) in masks.iter_mut().zip(readers).skip(1) {
+        // SAFETY: as above.
+        *masks = unsafe { reader.masks(side, depth) };
+    }
+    masks
+}
+
+#[inline(always)]
+unsafe fn put<T: Real, R: Reader<T>, const G: usize>(
+    to: *mut T,
+    from: *const u8,
+    readers: &[R; G],
+    masks: &[R::Masks; G],
+) {
+    for (g, (reader, masks)) in readers.iter().zip(masks).enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { T::store(to.wrapping_add(g * T::LANES), reader.read(from, masks)) };
     }
 }
 
