@@ -62,28 +62,41 @@ pub(super) fn exp<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
         Format::Double => (-747.0, 711.0),
     };
     let x = clamp(a, x, lowest, highest);
-    let (exponent, tail) = reduce(a, x);
+    let plus = twice_bias(a);
+    let (r, exponent) = reduce(a, x, plus);
+    let p = exp_polynomial(a, r);
     let one = a.float(1.0);
-    let power = a.add(tail, one);
+    let slope = a.fma(p, r, one);
+    let power = a.fma(slope, r, one);
     scale(a, power, exponent)
 }
 
 /// 2ˣ.
 pub(super) fn exp2<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
-    let zero = a.float(0.0);
-    exp2_of_sum(a, x, zero)
+    let (r, exponent) = reduce_of_two(a, x);
+    exp2_of_reduced(a, r, exponent)
 }
 
 /// 2^(high + low), for a `low` that is small beside 1.
 pub(super) fn exp2_of_sum<A: Algebra>(a: &mut A, high: A::Float, low: A::Float) -> A::Float {
+    let (r, exponent) = reduce_of_two(a, high);
+    let r = a.add(r, low);
+    exp2_of_reduced(a, r, exponent)
+}
+
+/// `x = n + r` gives `r` and, in its low bits, what [`scale`] takes for `n`. What is beyond the exponents of the format becomes less.
+fn reduce_of_two<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Int) {
     let (lowest, highest) = match a.format() {
         Format::Single => (-151.0, 129.0),
         Format::Double => (-1076.0, 1025.0),
     };
-    let high = clamp(a, high, lowest, highest);
-    let (rounded, exponent) = round(a, high, 1.0);
-    let r = a.sub(high, rounded);
-    let r = a.add(r, low);
+    let x = clamp(a, x, lowest, highest);
+    let plus = twice_bias(a);
+    let (rounded, exponent) = round_plus(a, x, 1.0, plus);
+    (a.sub(x, rounded), exponent)
+}
+
+fn exp2_of_reduced<A: Algebra>(a: &mut A, r: A::Float, exponent: A::Int) -> A::Float {
     let p = match a.format() {
         Format::Single => polynomial(a, r, &EXP2_SINGLE),
         Format::Double => polynomial(a, r, &EXP2_DOUBLE),
@@ -93,33 +106,42 @@ pub(super) fn exp2_of_sum<A: Algebra>(a: &mut A, high: A::Float, low: A::Float) 
     scale(a, power, exponent)
 }
 
-/// `x = n ln 2 + r` gives `n` and `e^r - 1`, for an `x` whose `n` is within the exponents of the format.
-pub(super) fn reduce<A: Algebra>(a: &mut A, x: A::Float) -> (A::Int, A::Float) {
-    let (rounded, exponent) = round(a, x, LOG2_E);
+/// `x = n ln 2 + r` gives `r` and, in its low bits, `n + plus`, for an `x` whose `n` is within the exponents of the format.
+pub(super) fn reduce<A: Algebra>(a: &mut A, x: A::Float, plus: i64) -> (A::Float, A::Int) {
+    let (rounded, exponent) = round_plus(a, x, LOG2_E, plus);
     let (high, low) = ln2_parts(a.format());
     let r = fma_const(a, rounded, -high, x);
-    let r = fma_const(a, rounded, -low, r);
-    let p = match a.format() {
+    (fma_const(a, rounded, -low, r), exponent)
+}
+
+/// `(e^r - 1 - r) / r²`.
+pub(super) fn exp_polynomial<A: Algebra>(a: &mut A, r: A::Float) -> A::Float {
+    match a.format() {
         Format::Single => polynomial(a, r, &EXP_SINGLE),
         Format::Double => polynomial(a, r, &EXP_DOUBLE),
-    };
-    let square = a.mul(r, r);
-    let tail = a.fma(square, p, r);
-    (exponent, tail)
+    }
 }
 
 /// The integer nearest to `factor · x`, as float and as integer; `x` is small beside the rounder.
 pub(super) fn round<A: Algebra>(a: &mut A, x: A::Float, factor: f64) -> (A::Float, A::Int) {
+    let (rounded, bits) = round_plus(a, x, factor, 0);
     let rounder = a.format().rounder();
+    let rounder = a.float(rounder);
+    let zero = a.bits(rounder);
+    (rounded, a.int_sub(bits, zero))
+}
+
+/// The integer nearest to `factor · x` as float, and that integer plus `plus` in the low bits of an integer. The other bits are the
+/// rounder's, which leave at least twice as many as an exponent has to the integer.
+fn round_plus<A: Algebra>(a: &mut A, x: A::Float, factor: f64, plus: i64) -> (A::Float, A::Int) {
+    let rounder = a.format().rounder() + plus as f64;
     let rounder = a.float(rounder);
     let shifted = match factor {
         1.0 => a.add(x, rounder),
         _ => fma_const(a, x, factor, rounder),
     };
     let rounded = a.sub(shifted, rounder);
-    let (bits, zero) = (a.bits(shifted), a.bits(rounder));
-    let integer = a.int_sub(bits, zero);
-    (rounded, integer)
+    (rounded, a.bits(shifted))
 }
 
 /// `x` within bounds; NaN stays.
@@ -129,20 +151,24 @@ pub(super) fn clamp<A: Algebra>(a: &mut A, x: A::Float, lowest: f64, highest: f6
     a.min(highest, x)
 }
 
-/// `x · 2ⁿ` for a normal `x` near 1, in two steps, of which only the second can round: so subnormal results round once.
+/// What [`scale`] takes its exponent plus.
+fn twice_bias<A: Algebra>(a: &A) -> i64 {
+    2 * a.format().bias()
+}
+
+/// `x · 2ⁿ` for a normal `x` near 1, in two steps, of which only the second can round: so subnormal results round once. The low bits of
+/// `exponent` are `n` plus twice the bias: its halves are exponent fields.
 fn scale<A: Algebra>(a: &mut A, x: A::Float, exponent: A::Int) -> A::Float {
     let half = a.shr(exponent, 1);
     let rest = a.int_sub(exponent, half);
-    let (half, rest) = (power_of_two(a, half), power_of_two(a, rest));
+    let (half, rest) = (with_exponent(a, half), with_exponent(a, rest));
     let x = a.mul(x, half);
     a.mul(x, rest)
 }
 
-/// 2ⁿ, for an exponent of a normal number.
-pub(super) fn power_of_two<A: Algebra>(a: &mut A, exponent: A::Int) -> A::Float {
-    let format = a.format();
-    let bias = a.int(format.bias());
-    let biased = a.int_add(exponent, bias);
-    let bits = a.shl(biased, format.mantissa_bits());
+/// The power of two whose exponent field is in the low bits of `field`.
+pub(super) fn with_exponent<A: Algebra>(a: &mut A, field: A::Int) -> A::Float {
+    let by = a.format().mantissa_bits();
+    let bits = a.shl(field, by);
     a.with_bits(bits)
 }

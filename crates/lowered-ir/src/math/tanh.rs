@@ -4,7 +4,7 @@
 //! denominator carry their rounding errors along, because near 1 the quotient doubles them.
 
 use super::algebra::{Algebra, Format, fast_two_sum, signed_one};
-use super::exp::{power_of_two, reduce};
+use super::exp::{exp_polynomial, reduce, with_exponent};
 
 /// tanh x.
 pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
@@ -19,8 +19,12 @@ pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let magnitude = a.min(highest, magnitude);
     let minus_two = a.float(-2.0);
     let argument = a.mul(magnitude, minus_two);
-    let (exponent, tail) = reduce(a, argument);
-    let power = power_of_two(a, exponent);
+    let bias = a.format().bias();
+    let (r, exponent) = reduce(a, argument, bias);
+    let p = exp_polynomial(a, r);
+    let square = a.mul(r, r);
+    let tail = a.fma(square, p, r);
+    let power = with_exponent(a, exponent);
     let one = a.float(1.0);
     let power_less_one = a.sub(power, one);
     let less_one = a.fma(power, tail, power_less_one);
