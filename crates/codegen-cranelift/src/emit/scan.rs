@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use lowered_ir::ir::{Affine, Bound, Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
+use lowered_ir::passes::cover::{Cuboid, Written};
+use lowered_ir::passes::ranges::LoopInfo;
 use tnode::DType;
 
 use super::repr::LANES;
@@ -45,20 +47,29 @@ pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     assigned
 }
 
-/// Whether the first of these statements that mentions the local stores into each of its elements and reads none: a nest
-/// whose loops are its dimensions, in which one statement mentions it.
+/// Whether these statements read no element of a local before each one is stored into: those that mention it first are nests of loops
+/// around one store.
 pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
-    let mentions = |stmt: &&Stmt| {
-        let mut found = false;
-        each_local_access(std::slice::from_ref(stmt), &mut |used, _| found |= used == local);
-        found
-    };
-    let Some(mut stmt) = rest.iter().find(mentions) else { return true };
+    let whole: Cuboid = dims.iter().map(|&dim| (0, dim as i64)).collect();
+    let mut written = Written::default();
+    for stmt in rest.iter().filter(|stmt| mentions(stmt, local)) {
+        if !only_stores(stmt, local, &mut written) {
+            return false;
+        }
+        if written.covers_box(&whole) {
+            return true;
+        }
+    }
+    true
+}
+
+/// Whether a statement is a nest of loops in which one statement mentions the local, and stores into it; where goes to `written`.
+fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut Written) -> bool {
     let mut loops = Vec::new();
-    while let Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, body, .. } = stmt {
-        let mut mentioning = body.iter().filter(mentions);
+    while let Stmt::For { var, lo, hi: hi @ Bound { symbol: None, .. }, kind, body } = stmt {
+        let mut mentioning = body.iter().filter(|stmt| mentions(stmt, local));
         let (Some(only), None) = (mentioning.next(), mentioning.next()) else { return false };
-        loops.push((*var, *limit));
+        loops.push((*var, LoopInfo { lo: *lo, hi: *hi, kind: *kind }));
         stmt = only;
     }
     let Stmt::SetLocal { local: set, index, value } = stmt else { return false };
@@ -66,12 +77,16 @@ pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) ->
     walk::each_expr(value, &mut |e| {
         reads |= matches!(e, Expr::GetLocal { local: read, .. } if *read == local)
     });
-    let runs_over = |(i, &dim): (&Affine, &usize)| {
-        loops.iter().any(|&(var, limit)| *i == Affine::var(var) && limit == dim as i64)
-    };
-    let is_permutation =
-        loops.iter().all(|&(var, limit)| limit > 0 && index.iter().filter(|i| i.mentions(var)).count() <= 1);
-    *set == local && !reads && is_permutation && index.iter().zip(dims).all(runs_over)
+    let mark = written.mark();
+    written.store(index);
+    loops.iter().rev().for_each(|(var, info)| written.leave(mark, *var, Some(info)));
+    *set == local && !reads
+}
+
+fn mentions(stmt: &Stmt, local: LocalId) -> bool {
+    let mut found = false;
+    each_local_access(std::slice::from_ref(stmt), &mut |used, _| found |= used == local);
+    found
 }
 
 /// About how many instructions the block becomes.
@@ -216,4 +231,41 @@ pub(crate) fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indi
             }
         });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the kernel's first statement declares a local of eight elements that those after it overwrite before they read it.
+    fn overwrites(rest: &str) -> bool {
+        let source = format!(
+            "routine @t strict {{\nnode %0 \"x\" f32[8] on_device\ndeclare l0 f32[8] stack\n{rest}\n}}\n"
+        );
+        let routine = lowered_ir::text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        overwrites_first(&routine.body[1..], LocalId(0), &[8])
+    }
+
+    const READ: &str = "for i8 in 0..8 { %0[i8] := l0[i8] }";
+
+    #[test]
+    fn strips_of_a_local_need_no_zeros() {
+        let strips = |more: &str| {
+            format!(
+                "for i0 in 0..2 {{ for i1 in 0..3 vector {{ l0[3*i0 + i1] := %0[i1] }} }}\n{more}\n{READ}"
+            )
+        };
+        assert!(overwrites(&strips("for i2 in 0..2 vector { l0[i2 + 6] := %0[i2] }")));
+        assert!(!overwrites(&strips("for i2 in 0..1 { l0[i2 + 6] := %0[i2] }")));
+        assert!(!overwrites(&strips("l0[7] := l0[6]")));
+    }
+
+    #[test]
+    fn what_is_read_first_needs_zeros() {
+        assert!(!overwrites(READ));
+        assert!(!overwrites("for i0 in 0..8 { l0[i0] := l0[i0] + %0[i0] }"));
+        assert!(!overwrites(&format!("for i0 in 0..4 {{ l0[2*i0] := %0[i0] }}\n{READ}")));
+        assert!(overwrites(&format!("for i0 in 0..8 {{ l0[i0] := %0[i0] }}\n{READ}")));
+        assert!(overwrites("l0[3] := %0[3]"));
+    }
 }
