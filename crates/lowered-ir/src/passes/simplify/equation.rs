@@ -13,7 +13,8 @@ use super::pattern::Match;
 pub enum Class {
     /// Every routine: both sides have the same bits, signed zeros and infinities included (only which NaN is left open).
     Strict,
-    /// Routines of class `Fast`: the right side rounds differently, within the bound that its condition states.
+    /// Routines of class `Fast`: the right side rounds differently and is at least as exact. Over all values of the letters its greatest
+    /// relative error is not greater, of results that are normal numbers; others differ from the truth by less than the least of these.
     Fast,
     /// Routines of class `Fast` where [`fast_math`](crate::passes::Settings::fast_math) is on: true of real numbers, whatever
     /// rounding, overflow and NaN make of it.
@@ -176,6 +177,17 @@ pub(super) const FINITE_SUM: Condition = when("on floats, c + d and c − d are 
 });
 pub(super) const NORMAL_PRODUCT: Condition =
     when("on floats, c·d, c/d and d/c are normal", |m| m.dtype().is_float() && are_normal(m));
+
+/// Conditions under which products of constants are exact.
+pub(super) const EXACT_PRODUCT: Condition =
+    when("on floats, c or d is a power of two, c·d, c/d and d/c are normal", |m| {
+        m.dtype().is_float()
+            && are_normal(m)
+            && (has_exact_inverse(m.constant('c')) || has_exact_inverse(m.constant('d')))
+    });
+pub(super) const INVERSES: Condition = when("on floats, c is a power of two, c·d is 1", |m| {
+    m.dtype().is_float() && has_exact_inverse(m.constant('c')) && product(m) == one(m)
+});
 
 fn is_exact(dtype: DType) -> bool {
     dtype.is_integer() || dtype == DType::Bool

@@ -5,7 +5,7 @@
 //! keep every bit but for which NaN results, and for each of the others there are values that show why it is not strict.
 //!
 //! # Termination
-//! Order expressions by (parts, of which `mul3` is three; divisions and differences; constants that stand left of an operand that varies),
+//! Order expressions by (hyperbolic tangents; parts, of which `mul3` is three; divisions and differences; constants that stand left of an operand that varies),
 //! lexicographically. Every equation makes its expression smaller in that order, which a test checks of the patterns. Equations
 //! are applied innermost parts first, and to a fixed point at each part.
 

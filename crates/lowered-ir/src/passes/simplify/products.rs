@@ -3,8 +3,8 @@
 //! Powers with larger constant exponents are the business of [`super::super::powers`].
 
 use super::equation::{
-    ANY, DIVISORS, EXACT, Equation, FLOAT, HAS_EXACT_INVERSE, NATIVE, NORMAL_PRODUCT, NUMBER, SIGNED,
-    SIGNED_INTEGER, X_VARIES,
+    ANY, DIVISORS, EXACT, EXACT_PRODUCT, Equation, FLOAT, HAS_EXACT_INVERSE, INVERSES, NATIVE,
+    NORMAL_PRODUCT, NUMBER, SIGNED, SIGNED_INTEGER, X_VARIES,
 };
 
 pub(super) const EQUATIONS: &[Equation] = &[
@@ -17,6 +17,12 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("multiply negated", "neg(x) * neg(y)", "x * y", NUMBER),
     Equation::strict("multiply negated by constant", "neg(x) * c", "x * neg(c)", NUMBER),
     Equation::strict("multiply constants", "(x * c) * d", "x * (c * d)", EXACT),
+    // The same bits, but where the left side overflows or is subnormal in between.
+    Equation::fast("multiply by a power of two", "(x * c) * d", "x * (c * d)", EXACT_PRODUCT),
+    Equation::fast("multiply quotient by a power of two", "(c / x) * d", "(c * d) / x", EXACT_PRODUCT),
+    // One rounding instead of two.
+    Equation::fast("multiply by inverse, inside", "(x * c) * (d / y)", "x / y", INVERSES),
+    Equation::fast("multiply by inverse, outside", "(x * (c / y)) * d", "x / y", INVERSES),
     Equation::real("multiply float constants", "(x * c) * d", "x * (c * d)", NORMAL_PRODUCT),
     Equation::strict("divide by one", "x / 1", "x", ANY),
     Equation::strict("divide by minus one", "x / -1", "neg(x)", SIGNED_INTEGER),

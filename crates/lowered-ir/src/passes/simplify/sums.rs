@@ -2,7 +2,7 @@
 //!
 //! Constants gather on the right. Sums of variables keep their shape: an accumulation `t + e` must stay one.
 
-use super::equation::{ANY, BOOL, EXACT, Equation, FINITE_SUM, FLOAT, INTEGER, NUMBER, X_VARIES};
+use super::equation::{ANY, BOOL, EXACT, Equation, FINITE_SUM, FLOAT, INTEGER, NATIVE, NUMBER, X_VARIES};
 
 pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("add commutes", "c + x", "x + c", X_VARIES),
@@ -26,6 +26,9 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::real("float difference from constant", "c - (d - x)", "x + (c - d)", FINITE_SUM),
     Equation::strict("constant to difference", "(c - x) + d", "(c + d) - x", INTEGER),
     Equation::real("constant to float difference", "(c - x) + d", "(c + d) - x", FINITE_SUM),
+    // Near -1 and 1, where the left sides lose every digit, the right sides keep all but two.
+    Equation::fast("tanh and one", "tanh(x) + 1", "2 / (exp(x * -2) + 1)", NATIVE),
+    Equation::fast("one less tanh", "1 - tanh(x)", "2 / (exp(x * 2) + 1)", NATIVE),
     Equation::strict("negate twice", "neg(neg(x))", "x", NUMBER),
     Equation::strict("negate a truth value", "neg(x)", "x", BOOL),
     Equation::strict("negate difference", "neg(x - y)", "y - x", INTEGER),

@@ -71,8 +71,14 @@ fn check(from: &str, to: &str) {
 /// The same in the class `Fast`; in `Strict` nothing happens.
 #[track_caller]
 fn check_fast(from: &str, to: &str) {
-    assert_eq!(normal(from, "fast", Some(&Settings::default())), normal(to, "fast", None), "{from} = {to}");
+    fast(from, to);
     check(from, from);
+}
+
+/// The same, whatever happens in `Strict`.
+#[track_caller]
+fn fast(from: &str, to: &str) {
+    assert_eq!(normal(from, "fast", Some(&Settings::default())), normal(to, "fast", None), "{from} = {to}");
 }
 
 /// The same with fast-math on; without it, less happens.
@@ -237,6 +243,31 @@ fn fast_powers() {
     check_fast("pow(x, 1.0f32)", "x");
     check_fast("pow(x, -1.0f32)", "recip(x)");
     check("pow(x, 0.0f32)", "1.0f32");
+}
+
+#[test]
+fn fast_tanh() {
+    check_fast("tanh(x) + 1.0f32", "2.0f32 / (exp(x * -2.0f32) + 1.0f32)");
+    check_fast("1.0f32 - tanh(x)", "2.0f32 / (exp(x * 2.0f32) + 1.0f32)");
+    check("tanh(h) + 1.0f16", "tanh(h) + 1.0f16");
+    // The logistic function and the Gaussian error linear unit, in the ways that people write them.
+    let halved = ["(tanh(x) + 1.0f32) * 0.5f32", "0.5f32 * (1.0f32 + tanh(x))"];
+    for sum in halved {
+        fast(sum, "recip(exp(x * -2.0f32) + 1.0f32)");
+    }
+    let gelu = ["x * 0.5f32 * (tanh(y) + 1.0f32)", "0.5f32 * (x * (1.0f32 + tanh(y)))"];
+    for text in gelu {
+        fast(text, "x / (exp(y * -2.0f32) + 1.0f32)");
+    }
+}
+
+#[test]
+fn fast_powers_of_two() {
+    check_fast("(x * 3.0f32) * -2.0f32", "x * -6.0f32");
+    check_fast("(3.0f32 / x) * 0.5f32", "1.5f32 / x");
+    // 1.5 rounds, and 1e38 · 4 overflows.
+    fast("(x * 3.0f32) * 1.5f32", "x * 3.0f32 * 1.5f32");
+    fast("(x * 1e38f32) * 4.0f32", "x * 1e38f32 * 4.0f32");
 }
 
 #[test]
