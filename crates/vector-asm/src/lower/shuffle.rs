@@ -23,6 +23,11 @@ impl Lower<'_> {
         let (first, count) = (start as usize * size, ty.lanes as usize * size);
         let mut result = Lanes { parts: SmallVec::new(), everywhere: false };
         let whole = self.words();
+        if first % whole == 0 {
+            // Whole registers; what lies behind the last lane is open.
+            result.parts.extend(of.parts[first / whole..].iter().take(self.parts(ty)).copied());
+            return result;
+        }
         for part in 0..self.parts(ty) {
             self.part = part as u32;
             let words = std::array::from_fn(|word| {
@@ -47,6 +52,10 @@ impl Lower<'_> {
             if start >= first + self.lanes_of(ty) || start + of.lanes <= first {
                 continue;
             }
+            if let Some(register) = self.whole_part(ty, first, value, start) {
+                self.variables[variable.0 as usize][part] = register;
+                continue;
+            }
             self.part = part as u32;
             let old = self.variables[variable.0 as usize][part];
             let words = std::array::from_fn(|word| {
@@ -61,6 +70,14 @@ impl Lower<'_> {
             });
             self.variables[variable.0 as usize][part] = self.gather_words(&words);
         }
+    }
+
+    /// The register of a value that holds all lanes of a variable's part from lane `first` on, as they lie there, if there is one.
+    fn whole_part(&self, ty: Type, first: u32, value: Value, start: u32) -> Option<Reg> {
+        let (lanes, count) = (self.lanes_of(ty), self.ty(value).lanes);
+        let at = first.checked_sub(start)?;
+        let covered = at % lanes == 0 && count > 1 && start + count >= ty.lanes.min(first + lanes);
+        covered.then(|| self.values[value.0 as usize].parts[(at / lanes) as usize])
     }
 
     /// Where a word of a lane of a value is; `word` is where it is wanted.

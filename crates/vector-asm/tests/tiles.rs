@@ -1,0 +1,82 @@
+//! Tiles of matrix products as `microkernels` generates them: sums stay in registers, from the loop through an epilogue to its stores.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod common;
+
+use common::{check, machine};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use vector_asm::{Builder, Element, Index, Isa, Place, Program, Range, Type, compile};
+
+const ROWS: i64 = 6;
+const DEPTH: i64 = 19;
+
+/// `out[r, c] = max(Σ left[r, k] · right[k, c] + bias[c], 0)`, all row-major: 6 rows, whose first one is a binding.
+fn tile(element: Element, columns: i64) -> Program {
+    let size = i64::from(element.bytes());
+    let (ty, one) = (Type::new(element, columns as u32), Type::new(element, 1));
+    let mut b = Builder::new();
+    let sums: Vec<_> = (0..ROWS).map(|_| b.variable(ty)).collect();
+    b.repeat(Range::To(DEPTH as u64), |b, k| {
+        let right = b.load(Place::at(1, element).by(k, columns * size), ty);
+        for (row, &sum) in (0..).zip(&sums) {
+            let left = b.load(Place::at(0, element).plus(row * DEPTH * size).by(k, size).step(0), one);
+            let s = b.get(sum);
+            let s = b.fma(left, right, s);
+            b.set(sum, s);
+        }
+    });
+    let zero = b.constant(one, 0);
+    for (row, &sum) in (0..).zip(&sums) {
+        let s = b.get(sum);
+        let bias = b.load(Place::at(2, element), ty);
+        let s = b.add(s, bias);
+        let s = b.max(s, zero);
+        let out = Place::at(3, element).plus(row * columns * size).by(Index::Binding(0), columns * size);
+        b.store(out, s);
+    }
+    b.finish()
+}
+
+fn instructions(program: &Program) -> Vec<Instruction> {
+    let code = compile(program, Isa::Avx2).unwrap();
+    let bytes = &code.bytes()[..code.instruction_bytes()];
+    Decoder::new(64, bytes, DecoderOptions::NONE).iter().collect()
+}
+
+fn of_the_frame(instruction: &&Instruction) -> bool {
+    let memory = instruction.op_kinds().any(|kind| kind == OpKind::Memory);
+    memory && [Register::RSP, Register::RBP].contains(&instruction.memory_base())
+}
+
+#[test]
+fn code_computes_what_is_meant() {
+    for element in [Element::F32, Element::F64] {
+        // Whole vectors, and both kinds of ends.
+        for columns in [16, 8, 4, 13, 11, 7, 3, 1] {
+            let bytes = |elements: i64| (elements * i64::from(element.bytes())) as usize;
+            let args = [ROWS * DEPTH, DEPTH * columns, columns, (ROWS + 2) * columns].map(bytes);
+            check(&tile(element, columns), machine(&args, &[2], 0), 0..1);
+        }
+    }
+}
+
+#[test]
+fn the_loop_of_a_full_tile_is_as_written_by_hand() {
+    for (element, columns) in [(Element::F32, 16), (Element::F64, 8)] {
+        let all = instructions(&tile(element, columns));
+        assert!(!all.iter().any(|i| of_the_frame(&i)), "nothing is spilled");
+        let end = all.iter().position(|i| i.mnemonic() == Mnemonic::Jne).unwrap();
+        let start = all.iter().position(|i| i.ip() == all[end].near_branch_target()).unwrap();
+        let count = |mnemonics: &[Mnemonic]| {
+            all[start..end].iter().filter(|i| mnemonics.contains(&i.mnemonic())).count()
+        };
+        // For each depth: twelve sums, two vectors, six elements. Per iteration: two pointers and the count.
+        let products = count(&[Mnemonic::Vfmadd231ps, Mnemonic::Vfmadd231pd]);
+        let depths = products / 12;
+        assert!(depths >= 2 && products % 12 == 0, "{products} products");
+        assert_eq!(count(&[Mnemonic::Vmovups]), 2 * depths);
+        assert_eq!(count(&[Mnemonic::Vbroadcastss, Mnemonic::Vbroadcastsd]), 6 * depths);
+        assert_eq!(count(&[Mnemonic::Add, Mnemonic::Dec]), 3);
+        assert_eq!(end - start, 20 * depths + 3, "and nothing else");
+    }
+}
