@@ -63,7 +63,12 @@ fn cases() -> Vec<Case> {
     cases.push(matmul("short_64x4096x512", 1, [64, 4096, 512], false));
     cases.push(matmul("narrow_128x10x256", 1, [128, 10, 256], false));
     cases.push(matmul("dense_256x784x512", 1, [256, 512, 784], false));
-    cases.push(dense_relu("dense_relu_256x784x512"));
+    cases.push(relu("dense_relu_256x784x512", 1, [256, 512, 784], false));
+    cases.push(relu("relu_nt_8x256x256x64", 8, [256, 256, 64], true));
+    cases.push(relu("relu_512x512x8", 1, [512, 512, 8], false));
+    cases.push(relu("relu_512x512x32", 1, [512, 512, 32], false));
+    cases.push(relu("relu_64x64x64", 1, [64, 64, 64], false));
+    cases.push(relu("relu_bmm_256x32x32x32", 256, [32, 32, 32], false));
     cases.push(matmul("deep_64_2048x2048x64", 1, [2048, 2048, 64], false));
     cases.push(convolution("conv3x3_8x64x28x28", 8, 64, 28));
     cases
@@ -129,9 +134,9 @@ fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Cas
 }
 
 /// `relu(x·w + b)`.
-fn dense_relu(name: &'static str) -> Case {
-    let mut case = matmul(name, 1, [256, 512, 784], false);
-    case.args.push(numbers(512));
+fn relu(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool) -> Case {
+    let mut case = matmul(name, batch, [m, n, k], transposed);
+    case.args.push(numbers(n as usize));
     let mut builder = Builder::new();
     let sums = Type::new(Element::F32, LANES);
     let sum = builder.variable(sums);
@@ -140,7 +145,8 @@ fn dense_relu(name: &'static str) -> Case {
     let value = builder.add(value, bias);
     let zero = builder.f32(0.0);
     let value = builder.max(value, zero);
-    builder.store(Place::at(2, Element::F32).by(ROW, 512 * 4).by(COLUMN, 4), value);
+    let output = Place::at(2, Element::F32).by(batch_index(0), (m * n * 4) as i64);
+    builder.store(output.by(ROW, n as i64 * 4).by(COLUMN, 4), value);
     case.what.epilogue = builder.finish();
     case.peer = None;
     case

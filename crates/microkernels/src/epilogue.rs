@@ -1,51 +1,87 @@
 //! Code for what becomes of the sums, where that is more than a store.
 //!
-//! The epilogue's template becomes a program per width: a loop over the rows of a tile, whose sums lie in scratch memory, with as many lanes as
-//! the tile has columns. What it computes is in registers from there to its stores; the sums never leave the first-level cache.
-//!
-//! The code's bindings are, in this order: the column, the first lane, the indices of the batch, the contraction's own bindings.
+//! The usual way is a tile that is generated together with the epilogue ([`crate::fused`]). Where there is none, for long epilogues and for heights and widths that only an unusual
+//! part has, the epilogue's template becomes a program per width: a loop over the rows of a tile, whose sums lie in scratch memory, with as
+//! many lanes as the tile has columns. What it computes is in registers from there to its stores; the sums never leave the first-level
+//! cache.
 
 use std::ops::Range;
+use std::ptr;
 
 use vector_asm::{
-    Counter, ExecutableCode, Function, Index, Isa, Memory, Op, Place, Program, Range as Values, Stmt, Type,
-    compile,
+    Counter, ExecutableCode, Function, Index, Isa, Memory, Op, Place, Program, Range as Values, Stmt, compile,
 };
 
-use crate::contraction::{COLUMN, Contraction, LANES, ROW, SUM, Split};
+use crate::contraction::{Contraction, ROW, Split};
+use crate::fused::{self, Reading};
+use crate::template::{
+    ARGS_AT, BATCH_AT, COLUMN_AT, Copy, LANE_AT, LEFT_AT, RIGHT_AT, ROW_AT, mentioned, widened,
+};
+use crate::tile::HEIGHT;
 
 /// Compiled code for the sums of tiles.
 #[derive(Debug)]
 pub(crate) struct Epilogue {
-    /// By width, the widest first. Every number of columns that occurs is a sum of these.
+    /// Generated tiles, by height less one, then the wide one and that for the last columns.
+    tiles: [[Option<Function>; 2]; HEIGHT],
+    /// How many columns these have.
+    columns: [usize; 2],
+    /// Code for sums in scratch memory, by width, the widest first. Every number of columns that occurs without a generated tile is a sum of these.
     functions: Vec<(usize, Function)>,
     /// Holds the functions.
     _code: ExecutableCode,
+    /// How the generated tiles read the factors.
+    reading: Reading,
     batch: usize,
     bindings: usize,
+    args: usize,
 }
 
-/// Where the column and the first lane are among the bindings; the batch follows.
-const COLUMN_AT: usize = 0;
-const LANE_AT: usize = 1;
-const BATCH_AT: usize = 2;
-
 impl Epilogue {
-    /// `None` if there is no code for it. Tiles have up to `width` columns.
-    pub(crate) fn new(what: &Contraction, width: usize) -> Option<Epilogue> {
-        let widths = widths(what, width);
-        let codes: Option<Vec<_>> = (widths.iter())
-            .map(|&lanes| compile(&program(what, width, lanes as u32)?, Isa::Avx2).ok())
-            .collect();
-        let codes = codes?;
+    /// `None` if there is no code for it. The sums of the last block begin at `start`.
+    pub(crate) fn new(what: &Contraction, reading: &Reading, start: Option<&Place>) -> Option<Epilogue> {
+        let width = reading.width as usize;
+        let columns = [width, (what.columns % width as u64) as usize];
+        let (worth, all) = usual(what, columns);
+        let mut codes = Vec::new();
+        let mut tiles = Vec::new();
+        for &(height, which) in &worth {
+            let program = fused::program(what, reading, start, height, columns[which] as u32);
+            if let Some(code) = program.and_then(|program| compile(&program, Isa::Avx2).ok()) {
+                tiles.push((height, which));
+                codes.push(code);
+            }
+        }
+        let widths = if all && tiles == worth { Vec::new() } else { widths(what, width) };
+        for &lanes in &widths {
+            codes.push(compile(&program(what, width, lanes as u32)?, Isa::Avx2).ok()?);
+        }
         let code = ExecutableCode::load_all(&codes.iter().collect::<Vec<_>>()).ok()?;
-        let functions = widths.into_iter().enumerate().map(|(i, width)| (width, code.function(i))).collect();
-        let bindings = mentioned(what);
-        Some(Epilogue { functions, _code: code, batch: what.batch.len(), bindings })
+        let mut table = [[None; 2]; HEIGHT];
+        for (i, &(height, which)) in tiles.iter().enumerate() {
+            table[height - 1][which] = Some(code.function(i));
+        }
+        let behind = |(i, &width): (usize, &usize)| (width, code.function(tiles.len() + i));
+        let functions = widths.iter().enumerate().map(behind).collect();
+        let (bindings, args) = mentioned(what);
+        Some(Epilogue {
+            tiles: table,
+            columns,
+            functions,
+            _code: code,
+            reading: *reading,
+            batch: what.batch.len(),
+            bindings,
+            args,
+        })
     }
 
-    /// How many bindings the code has.
-    pub(crate) fn bindings(&self) -> usize {
+    /// How many words of scratch memory the code's bindings and base addresses take.
+    pub(crate) fn words(&self) -> usize {
+        self.args_at() + ARGS_AT as usize + self.args
+    }
+
+    fn args_at(&self) -> usize {
         BATCH_AT + self.batch + self.bindings
     }
 
@@ -53,11 +89,17 @@ impl Epilogue {
     ///
     /// # Safety
     ///
-    /// `to` has room for [`Epilogue::bindings`], and `from` has those that the contraction mentions.
-    pub(crate) unsafe fn begin(&self, to: *mut i64, from: *const i64) {
-        for i in 0..self.bindings {
-            // SAFETY: the caller's promise.
-            unsafe { *to.add(BATCH_AT + self.batch + i) = *from.add(i) };
+    /// `words` has room for [`Epilogue::words`]; `args` and `bindings` are those of the contraction.
+    pub(crate) unsafe fn begin(&self, words: *mut i64, args: *const *mut u8, bindings: *const i64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            for i in 0..self.bindings {
+                *words.add(BATCH_AT + self.batch + i) = *bindings.add(i);
+            }
+            let to = words.add(self.args_at()).cast::<*mut u8>();
+            for i in 0..self.args {
+                *to.add(ARGS_AT as usize + i) = *args.add(i);
+            }
         }
     }
 
@@ -65,24 +107,60 @@ impl Epilogue {
     ///
     /// # Safety
     ///
-    /// `to` has room for [`Epilogue::bindings`].
-    pub(crate) unsafe fn enter(&self, to: *mut i64, batch: &[u64]) {
+    /// `words` has room for [`Epilogue::words`].
+    pub(crate) unsafe fn enter(&self, words: *mut i64, batch: &[u64]) {
         for (i, &index) in batch.iter().enumerate().take(self.batch) {
             // SAFETY: the caller's promise.
-            unsafe { *to.add(BATCH_AT + i) = index as i64 };
+            unsafe { *words.add(BATCH_AT + i) = index as i64 };
         }
     }
 
-    /// Runs on the sums of a tile, `width` elements from row to row.
+    /// How the generated tiles read the factors.
+    pub(crate) fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// The generated tile of a height and a number of columns, if there is one.
+    #[inline(always)]
+    pub(crate) fn tile(&self, height: usize, columns: usize) -> Option<Function> {
+        let which = self.columns.iter().position(|&some| some == columns)?;
+        self.tiles[height - 1][which]
+    }
+
+    /// Runs a generated tile, at its first row and column, on the factors where it reads them.
     ///
     /// # Safety
     ///
-    /// The arguments are those of the contraction, the bindings those written by [`Epilogue::begin`] and [`Epilogue::enter`].
+    /// The words are those written by [`Epilogue::begin`] and [`Epilogue::enter`]; the factors lie as the plan said, and the rows and columns of the
+    /// tile are the contraction's.
+    #[inline(always)]
+    pub(crate) unsafe fn run_tile(
+        &self,
+        function: Function,
+        words: *mut i64,
+        factors: [*const u8; 2],
+        [row, column]: [usize; 2],
+    ) {
+        // SAFETY: the caller's promise; the code touches what the tile and the epilogue name for these rows and columns.
+        unsafe {
+            *words.add(COLUMN_AT) = column as i64;
+            *words.add(ROW_AT) = row as i64;
+            let args = words.add(self.args_at()).cast::<*mut u8>();
+            *args.add(LEFT_AT as usize) = factors[0].cast_mut();
+            *args.add(RIGHT_AT as usize) = factors[1].cast_mut();
+            function(args, words, ptr::null_mut(), 0, 0);
+        }
+    }
+
+    /// Runs on the sums of a tile in scratch memory, `width` elements from row to row.
+    ///
+    /// # Safety
+    ///
+    /// The words are those written by [`Epilogue::begin`] and [`Epilogue::enter`], and the rows and columns of the tile are the contraction's.
     #[inline(always)]
     pub(crate) unsafe fn run(
         &self,
-        args: *const *mut u8,
-        bindings: *mut i64,
+        words: *mut i64,
         sums: *mut u8,
         rows: Range<usize>,
         columns: Range<usize>,
@@ -94,18 +172,44 @@ impl Epilogue {
             while columns.len() - at >= width {
                 // SAFETY: the caller's promise; the code touches what the epilogue names for these rows and columns.
                 unsafe {
-                    *bindings.add(COLUMN_AT) = (columns.start + at) as i64;
-                    *bindings.add(LANE_AT) = at as i64;
-                    function(args, bindings, sums, rows.start as u64, rows.end as u64);
+                    *words.add(COLUMN_AT) = (columns.start + at) as i64;
+                    *words.add(LANE_AT) = at as i64;
+                    let args = words.add(self.args_at()).cast();
+                    function(args, words, sums, rows.start as u64, rows.end as u64);
                 }
                 at += width;
             }
         }
+        debug_assert_eq!(at, columns.len(), "widths make up all columns");
     }
 }
 
 /// Bytes of a row of sums: two vectors.
 const ROW_BYTES: usize = 64;
+
+/// The most tiles that are generated for a plan, and the least part of a contraction that one is worth its code for.
+const MOST: usize = 2;
+const LEAST: f64 = 1.0 / 8.0;
+
+/// The tiles that most of a contraction is made up of, by height and position among `columns`; and whether there are no others, whatever the call.
+fn usual(what: &Contraction, columns: [usize; 2]) -> (Vec<(usize, usize)>, bool) {
+    let (rows, width) = (what.rows as usize, columns[0] as u64);
+    let number = rows.div_ceil(HEIGHT).max(1);
+    let heights = [(rows / number + 1, rows % number), (rows / number, number - rows % number)];
+    let across = [(0, what.columns / width), (1, u64::from(columns[1] > 0))];
+    let total = number as f64 * what.columns.div_ceil(width) as f64;
+    let pairs = heights.iter().flat_map(|height| across.iter().map(move |which| (height, which)));
+    let shares =
+        pairs.map(|(&(height, down), &(which, right))| ((height, which), down as f64 * right as f64 / total));
+    let mut shares: Vec<_> = shares.filter(|&((height, _), share)| height > 0 && share > 0.0).collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let kinds = shares.len();
+    shares.retain(|&(_, share)| share >= LEAST);
+    shares.truncate(MOST);
+    let whole = matches!(what.split, Split::None | Split::Batch);
+    let all = whole && shares.len() == kinds;
+    (shares.into_iter().map(|(tile, _)| tile).collect(), all)
+}
 
 /// The widths of which every number of columns of a tile is made up.
 fn widths(what: &Contraction, width: usize) -> Vec<usize> {
@@ -122,28 +226,7 @@ fn widths(what: &Contraction, width: usize) -> Vec<usize> {
     widths
 }
 
-/// How many bindings a contraction has: those up to the last one that it mentions.
-fn mentioned(what: &Contraction) -> usize {
-    let mut most = 0;
-    let mut see = |terms: &[(Index, i64)]| {
-        for (index, _) in terms {
-            if let Index::Binding(binding) = index {
-                most = most.max(*binding as usize + 1);
-            }
-        }
-    };
-    for stmt in &what.epilogue.body {
-        match stmt {
-            Stmt::Store { place, .. } | Stmt::Prefetch(place) => see(&place.terms),
-            Stmt::Let { op: Op::Load(place) | Op::LoadIf { place, .. }, .. } => see(&place.terms),
-            Stmt::Let { op: Op::Index { terms, .. }, .. } => see(terms),
-            _ => {}
-        }
-    }
-    most
-}
-
-/// The program for one width; `None` if the template is not one.
+/// The program for one width of sums in scratch memory; `None` if the template is not one.
 fn program(what: &Contraction, width: usize, lanes: u32) -> Option<Program> {
     let template = &what.epilogue;
     let size = i64::from(what.element.bytes());
@@ -154,69 +237,64 @@ fn program(what: &Contraction, width: usize, lanes: u32) -> Option<Program> {
         step: size,
         memory: Memory::Same,
     };
-    let widened = |types: &[Type]| -> Option<Vec<Type>> {
-        let of = |ty: &Type| match ty.lanes {
-            LANES => Some(Type { lanes, ..*ty }),
-            1 => Some(*ty),
-            _ => None,
-        };
-        types.iter().map(of).collect()
-    };
-    let body: Option<Vec<Stmt>> = template.body.iter().map(|stmt| statement(what, stmt, &sums)).collect();
+    let copy = Copy { what, row: None, first: 0, sums: Op::Load(sums) };
     Some(Program {
-        values: widened(&template.values)?,
-        variables: widened(&template.variables)?,
+        values: widened(&template.values, lanes)?,
+        variables: widened(&template.variables, lanes)?,
         counters: 1,
-        body: vec![Stmt::Loop { counter: Counter(0), range: Values::Part, body: body? }],
+        body: vec![Stmt::Loop { counter: Counter(0), range: Values::Part, body: copy.statements()? }],
     })
 }
 
-fn statement(what: &Contraction, stmt: &Stmt, sums: &Place) -> Option<Stmt> {
-    Some(match stmt {
-        Stmt::Let { value, op } => Stmt::Let { value: *value, op: operation(what, op, sums)? },
-        Stmt::Set { variable: SUM, .. } | Stmt::Loop { .. } => return None,
-        Stmt::Set { variable, start: 0, value } => Stmt::Set { variable: *variable, start: 0, value: *value },
-        Stmt::Set { .. } => return None,
-        Stmt::Store { place, value, streaming } => {
-            Stmt::Store { place: moved(what, place)?, value: *value, streaming: *streaming }
-        }
-        Stmt::Prefetch(place) => Stmt::Prefetch(moved(what, place)?),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
 
-fn operation(what: &Contraction, op: &Op, sums: &Place) -> Option<Op> {
-    Some(match op {
-        Op::Get { variable: SUM, start: 0 } => Op::Load(sums.clone()),
-        Op::Get { start: 1.., .. } | Op::Slice { .. } => return None,
-        Op::Load(place) => Op::Load(moved(what, place)?),
-        Op::LoadIf { condition, place, otherwise } => {
-            Op::LoadIf { condition: *condition, place: moved(what, place)?, otherwise: *otherwise }
-        }
-        Op::Index { offset, terms, step } => {
-            Op::Index { offset: *offset, terms: terms_moved(what, terms)?, step: *step }
-        }
-        other => other.clone(),
-    })
-}
+    use vector_asm::{Element, Memory, Program};
 
-/// A place by the indices of the code. Scratch memory is not the epilogue's.
-fn moved(what: &Contraction, place: &Place) -> Option<Place> {
-    place.base?;
-    Some(Place { terms: terms_moved(what, &place.terms)?, ..place.clone() })
-}
+    use super::usual;
+    use crate::contraction::{Contraction, Factor, Offsets, Split};
 
-fn terms_moved(what: &Contraction, terms: &[(Index, i64)]) -> Option<Vec<(Index, i64)>> {
-    let batch = what.batch.len() as u32;
-    let index = |index: Index| {
-        Some(match index {
-            ROW => ROW,
-            COLUMN => Index::Binding(COLUMN_AT as u32),
-            Index::Counter(Counter(counter)) if counter - 2 < batch => {
-                Index::Binding(BATCH_AT as u32 + counter - 2)
-            }
-            Index::Counter(_) => return None,
-            Index::Binding(binding) => Index::Binding(BATCH_AT as u32 + batch + binding),
-        })
-    };
-    terms.iter().map(|&(i, coefficient)| Some((index(i)?, coefficient))).collect()
+    fn contraction(rows: u64, columns: u64) -> Contraction {
+        let factor = |base| Factor {
+            base,
+            memory: Memory::Same,
+            offset: 0,
+            terms: Vec::new(),
+            outer: Offsets::Strided(4),
+            depth: Offsets::Table(Arc::new([])),
+            bounds: Vec::new(),
+        };
+        Contraction {
+            element: Element::F32,
+            batch: Vec::new(),
+            rows,
+            columns,
+            depth: 0,
+            left: factor(0),
+            right: factor(1),
+            start: None,
+            epilogue: Program::default(),
+            split: Split::None,
+        }
+    }
+
+    #[test]
+    fn tiles_that_are_rare_are_not_generated() {
+        // 43 tiles down, two of them of five rows.
+        let mut what = contraction(256, 64);
+        assert_eq!(usual(&what, [16, 0]), (vec![(6, 0)], false));
+        // As many of six rows as of five, and all columns in whole tiles.
+        what.rows = 11;
+        assert_eq!(usual(&what, [16, 0]), (vec![(6, 0), (5, 0)], true));
+        what.split = Split::Rows;
+        assert_eq!(usual(&what, [16, 0]), (vec![(6, 0), (5, 0)], false));
+        // All columns are the last ones.
+        what.columns = 9;
+        what.rows = 3;
+        what.split = Split::None;
+        assert_eq!(usual(&what, [16, 9]), (vec![(3, 1)], true));
+        what.rows = 0;
+        assert_eq!(usual(&what, [16, 9]), (vec![], true));
+    }
 }

@@ -14,7 +14,8 @@
 //! [`Plan`] runs on a caller's thread, over a part of the outputs that the caller chose ([`Split`]), in scratch memory that the caller gives. It
 //! neither allocates nor waits. It reads factors where they are if they are small, and packs blocks of them for the caches otherwise, whether
 //! they are transposed, strided, in offset tables with [`Bounds`] (convolutions) or in half precision. What becomes of the sums is any
-//! straight-line program of `vector-asm`, which runs on each tile while it is in the first-level cache.
+//! straight-line program of `vector-asm`. It is computed on the sums while they are in registers, by tiles generated for the plan, or, if it is long, while they are
+//! in the first-level cache.
 
 #[cfg(target_arch = "x86_64")]
 mod blocks; // how a product is cut
@@ -23,6 +24,8 @@ mod contraction; // what is computed
 mod elsewhere; // machines without plans
 #[cfg(target_arch = "x86_64")]
 mod epilogue; // code for what becomes of sums
+#[cfg(target_arch = "x86_64")]
+mod fused; // tiles generated with it
 mod machine; // what runs it
 mod matmul; // products of slices
 #[cfg(target_arch = "x86_64")]
@@ -37,6 +40,8 @@ mod product; // loops around tiles
 mod real; // elements and vector instructions
 #[cfg(target_arch = "x86_64")]
 mod side; // factors, checked
+#[cfg(target_arch = "x86_64")]
+mod template; // epilogues as statements of code
 #[cfg(target_arch = "x86_64")]
 mod tile; // rows and columns summed in registers
 

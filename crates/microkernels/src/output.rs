@@ -1,7 +1,7 @@
 //! Where sums begin and where they go.
 //!
-//! An epilogue that only stores the sums needs no code of its own: tiles store them. Any other one is run on the sums of a tile in scratch
-//! memory, by code that was compiled for it ([`crate::epilogue`]).
+//! An epilogue that only stores the sums needs no code of its own: tiles store them. For any other one there is code that was compiled for
+//! it ([`crate::epilogue`]).
 
 use vector_asm::{Index, Memory, Op, Place, Program, Stmt};
 

@@ -1,6 +1,6 @@
 //! Plans: a contraction with everything decided that can be before it runs.
 
-use vector_asm::Element;
+use vector_asm::{Element, Place};
 
 use crate::blocks::{Blocks, Shape};
 use crate::contraction::{Contraction, Split};
@@ -106,9 +106,11 @@ impl Plan {
             Some(place) => Some(Spot::new(what, place, bytes)?),
             None => None,
         };
-        let (output, epilogue) = match only_store(&what.epilogue).and_then(|at| Spot::new(what, at, bytes)) {
-            Some(output) => (Some(output), None),
-            None => (waiting(what, &uses, bytes), Some(Epilogue::new(what, WIDTH * T::LANES)?)),
+        let stored = only_store(&what.epilogue).and_then(|at| Spot::new(what, at, bytes));
+        let plain = stored.is_some();
+        let (waiting, output) = match stored {
+            Some(output) => (None, Some(output)),
+            None => waiting(what, &uses, bytes).unzip(),
         };
         // A left factor that stays in the first-level cache may be read across.
         let near = rows * depth * size_of::<T>() <= machine.first;
@@ -123,6 +125,13 @@ impl Plan {
             sums_can_wait: output.is_some(),
         };
         let blocks = Blocks::new(&shape, machine);
+        let epilogue = if plain {
+            None
+        } else {
+            let reading = Product::reading::<T>(&left, &right, depth, &blocks);
+            let begin = if reading.depth < depth { waiting } else { what.start.as_ref() };
+            Some(Epilogue::new(what, &reading, begin)?)
+        };
         let product = Product { rows, columns, depth, left, right, start, output, epilogue, blocks };
         let (extent, unit, least) = unit::<T>(what);
         let grain = WORTH.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
@@ -170,12 +179,11 @@ impl Plan {
                 right: what.right.address(args, bindings),
                 start: address(&what.start),
                 output: address(&what.output),
-                args,
                 scratch,
             };
-            let at_bindings = scratch.cast::<i64>();
+            let words = scratch.cast::<i64>();
             if let Some(epilogue) = &what.epilogue {
-                epilogue.begin(at_bindings, bindings);
+                epilogue.begin(words, args, bindings);
             }
             if self.batch.is_empty() {
                 return what.run::<T>(&self.layout, &origin, rows, columns);
@@ -184,7 +192,7 @@ impl Plan {
             self.advance(&mut origin, &mut at, 0, outermost.start as i64);
             while at[0] < outermost.end {
                 if let Some(epilogue) = &what.epilogue {
-                    epilogue.enter(at_bindings, &at);
+                    epilogue.enter(words, &at);
                 }
                 what.run::<T>(&self.layout, &origin, rows.clone(), columns.clone());
                 self.next(&mut origin, &mut at);
@@ -221,10 +229,10 @@ impl Plan {
 }
 
 /// Where sums can wait that go through an epilogue: at an output that it does not read.
-fn waiting(what: &Contraction, uses: &Uses, bytes: i64) -> Option<Spot> {
+fn waiting<'a>(what: &Contraction, uses: &Uses<'a>, bytes: i64) -> Option<(&'a Place, Spot)> {
     (uses.stores.iter())
         .filter(|store| uses.loads.iter().all(|load| load.base != store.base))
-        .find_map(|store| Spot::new(what, store, bytes).filter(|spot| spot.column > 0))
+        .find_map(|store| Some((*store, Spot::new(what, store, bytes).filter(|spot| spot.column > 0)?)))
 }
 
 /// What the split counts: how many there are, how many products one is, and how many make a whole tile.

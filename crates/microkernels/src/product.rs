@@ -8,6 +8,7 @@ use std::ptr;
 
 use crate::blocks::{Blocks, Tiles, Way, cut};
 use crate::epilogue::Epilogue;
+use crate::fused::Reading;
 use crate::output::Spot;
 use crate::pack::{self, SPILL};
 use crate::real::Real;
@@ -38,14 +39,13 @@ pub(crate) struct Origin {
     pub(crate) start: *mut u8,
     /// Null: sums go to scratch memory only.
     pub(crate) output: *mut u8,
-    pub(crate) args: *const *mut u8,
     pub(crate) scratch: *mut u8,
 }
 
 /// Places in scratch memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// The sums of a tile; before them, from 0 on, are the bindings of an epilogue.
+    /// The sums of a tile; before them, from 0 on, are the bindings and base addresses of an epilogue.
     sums: usize,
     left: usize,
     right: usize,
@@ -78,7 +78,37 @@ struct At {
     depth: isize,
 }
 
+impl Operands {
+    /// Whether a generated tile reads them where they are.
+    fn are_read_as(&self, reading: &Reading, height: usize, size: isize) -> bool {
+        let left = match self.form {
+            Form::Packed => (size, height as isize * size),
+            Form::Strided => (self.left.row, self.left.depth),
+        };
+        self.depth == reading.depth
+            && left == reading.left.unwrap_or((size, height as isize * size))
+            && self.right.depth == reading.right.unwrap_or(reading.width as isize * size)
+    }
+}
+
 impl Product {
+    /// How tiles of the last block of the depth read the factors.
+    pub(crate) fn reading<T: Real>(left: &Side, right: &Side, depth: usize, blocks: &Blocks) -> Reading {
+        let cuts = depth.div_ceil(blocks.depth).max(1);
+        let (plain_left, plain_right) = match blocks.way {
+            Way::Direct { .. } => (true, true),
+            Way::Short => (false, false),
+            Way::Packed { left } => (!left, false),
+        };
+        Reading {
+            depth: depth - (cuts - 1) * blocks.depth,
+            left: left.steps().filter(|_| plain_left),
+            right: right.steps().filter(|_| plain_right).map(|(_, depth)| depth),
+            width: (WIDTH * T::LANES) as u32,
+            vector: T::LANES as u32,
+        }
+    }
+
     /// Where things are in scratch memory.
     pub(crate) fn layout<T: Real>(&self) -> Layout {
         let size = size_of::<T>();
@@ -93,7 +123,7 @@ impl Product {
                 blocks.depth * blocks.columns,
             ),
         };
-        let sums = up(self.epilogue.as_ref().map_or(0, |e| e.bindings() * 8));
+        let sums = up(self.epilogue.as_ref().map_or(0, |e| e.words() * 8));
         let factor = |elements: usize| if elements == 0 { 0 } else { up((elements + SPILL) * size) };
         let left_at = sums + up(HEIGHT * width * size);
         let right_at = left_at + factor(left);
@@ -322,6 +352,16 @@ impl Job<'_> {
         block: Block,
     ) {
         let what = self.what;
+        let epilogue = what.epilogue.as_ref().filter(|_| block.last);
+        if let Some((epilogue, function)) =
+            epilogue.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
+        {
+            debug_assert!(operands.are_read_as(epilogue.reading(), rows.len(), T::SIZE));
+            let factors = [operands.left.address, operands.right.address];
+            let words = self.at.scratch.cast();
+            // SAFETY: the caller's promise.
+            return unsafe { epilogue.run_tile(function, words, factors, [rows.start, columns.start]) };
+        }
         let sums = self.scratch::<T>(self.layout.sums);
         let sums_row = self.width as isize * T::SIZE;
         let at = |spot: &Spot, base: *mut u8| {
@@ -345,7 +385,6 @@ impl Job<'_> {
                 (sums, sums_row)
             }
         };
-        let epilogue = what.epilogue.as_ref().filter(|_| block.last);
         let (to, to_row) = if epilogue.is_some() { (sums, sums_row) } else { waiting };
         let Operands { depth, left, right, form } = operands;
         let tile = Tile {
@@ -364,7 +403,7 @@ impl Job<'_> {
         unsafe {
             tile::run(&tile, form, rows.len(), columns.len());
             if let Some(epilogue) = epilogue {
-                epilogue.run(self.at.args, self.at.scratch.cast(), sums.cast(), rows, columns);
+                epilogue.run(self.at.scratch.cast(), sums.cast(), rows, columns);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Tiles: some rows times two vectors of columns, summed over the depth in registers.
 //!
-//! A tile is the only place where anything is multiplied. Its sums begin at zero or at what memory holds, and each goes over the depth in order by
+//! A tile is where things are multiplied, here or in the tiles that are generated with an epilogue ([`crate::fused`]). Its sums begin at zero or at what memory holds, and each goes over the depth in order by
 //! fused multiplication and addition, so cutting a product into tiles, and the depth into blocks, changes no bit.
 //!
 //! There is a function for each height, width and form of operands; [`run`] picks it. All are compiled ahead of time.

@@ -4,75 +4,21 @@
 
 mod common;
 
-use common::{Case, check, matmul, numbers, size};
-use microkernels::{COLUMN, LANES, ROW, SUM, Split, batch_index};
-use vector_asm::{Binary, Comparison, Element, Memory, Op, Place, Program, Stmt, Type, Value};
+use common::writer::{Writer, bias_and_relu, output};
+use common::{Case, check, matmul, numbers};
+use microkernels::{COLUMN, ROW, SUM, Split, batch_index};
+use vector_asm::{Binary, Element, Memory, Op, Place, Stmt};
 
 const SHAPES: [[u64; 3]; 6] =
     [[1, 1, 1], [5, 17, 9], [13, 16, 4], [33, 47, 70], [66, 100, 40], [140, 35, 300]];
-
-/// An epilogue statement by statement; comparisons have integers.
-struct Writer {
-    program: Program,
-    element: Element,
-}
-
-impl Writer {
-    fn new(element: Element) -> Writer {
-        let sums = Type { element, lanes: LANES };
-        Writer { program: Program { variables: vec![sums], ..Program::default() }, element }
-    }
-
-    fn define(&mut self, op: Op) -> Value {
-        let element = match (&op, self.element) {
-            (Op::Compare(..), Element::F64) => Element::I64,
-            (Op::Compare(..), _) => Element::I32,
-            (_, element) => element,
-        };
-        let one = matches!(&op, Op::Constant(_)) || matches!(&op, Op::Load(place) if place.step == 0);
-        self.program.values.push(Type { element, lanes: if one { 1 } else { LANES } });
-        let value = Value(self.program.values.len() as u32 - 1);
-        self.program.body.push(Stmt::Let { value, op });
-        value
-    }
-
-    fn store(&mut self, place: Place, value: Value) {
-        self.program.body.push(Stmt::Store { place, value, streaming: false });
-    }
-}
-
-fn output(case: &Case) -> Place {
-    match &case.what.epilogue.body[1] {
-        Stmt::Store { place, .. } => place.clone(),
-        _ => unreachable!(),
-    }
-}
-
-/// `relu(sum + bias[column])`.
-fn bias_and_relu(element: Element, batch: &[u64], shape: [u64; 3]) -> Case {
-    let mut case = matmul(element, batch, shape);
-    let output = output(&case);
-    let size = size(element);
-    let mut writer = Writer::new(element);
-    let sum = writer.define(Op::Get { variable: SUM, start: 0 });
-    let bias = Place { base: Some(3), terms: vec![(COLUMN, size)], ..output.clone() };
-    let bias = writer.define(Op::Load(bias));
-    let sum = writer.define(Op::Binary(Binary::Add, sum, bias));
-    let zero = writer.define(Op::Constant(0));
-    let positive = writer.define(Op::Compare(Comparison::Less, zero, sum));
-    let value = writer.define(Op::Select(positive, sum, zero));
-    writer.store(output, value);
-    case.what.epilogue = writer.program;
-    case.args.push(numbers(element, 7, shape[1] as usize));
-    case
-}
 
 #[test]
 fn bias_and_relu_are_fused() {
     for shape in SHAPES {
         for split in [Split::None, Split::Rows, Split::Columns] {
             for element in [Element::F32, Element::F64] {
-                let mut case = bias_and_relu(element, &[], shape);
+                let mut case = matmul(element, &[], shape);
+                bias_and_relu(&mut case);
                 case.what.split = split;
                 check(&case);
             }
@@ -83,7 +29,8 @@ fn bias_and_relu_are_fused() {
 #[test]
 fn epilogues_of_batches() {
     for split in [Split::None, Split::Batch, Split::Rows] {
-        let mut case = bias_and_relu(Element::F32, &[3, 2], [7, 21, 40]);
+        let mut case = matmul(Element::F32, &[3, 2], [7, 21, 40]);
+        bias_and_relu(&mut case);
         case.what.split = split;
         // The bias of each outer iteration is another one, and there are as many more as the binding says.
         for stmt in &mut case.what.epilogue.body {
@@ -124,6 +71,45 @@ fn two_stores_and_another_matrix() {
             case.what.epilogue = writer.program;
             case.args.push(numbers(Element::F32, 7, (m * n) as usize));
             case.args.push(vec![0; 2 * (m * n) as usize]);
+            check(&case);
+        }
+    }
+}
+
+#[test]
+fn sums_that_begin_elsewhere_are_fused() {
+    for shape in SHAPES {
+        for split in [Split::None, Split::Rows, Split::Columns] {
+            let mut case = matmul(Element::F32, &[], shape);
+            let output = output(&case);
+            case.what.split = split;
+            bias_and_relu(&mut case);
+            // At what the output holds, at a row for all rows, and at an element for all columns.
+            case.what.start = Some(output.clone());
+            check(&case);
+            let other = Place { base: Some(3), ..output };
+            case.what.start = Some(Place { terms: vec![(COLUMN, 4)], ..other.clone() });
+            check(&case);
+            case.args[3] = numbers(Element::F32, 9, shape[0].max(shape[1]) as usize);
+            case.what.start = Some(Place { terms: vec![(ROW, 4)], step: 0, ..other });
+            check(&case);
+        }
+    }
+}
+
+/// So many operations that they are computed on sums in memory.
+#[test]
+fn long_epilogues() {
+    for shape in SHAPES {
+        for element in [Element::F32, Element::F64] {
+            let mut case = matmul(element, &[], shape);
+            let mut writer = Writer::new(element);
+            let mut value = writer.define(Op::Get { variable: SUM, start: 0 });
+            for _ in 0..20 {
+                value = writer.define(Op::Binary(Binary::Add, value, value));
+            }
+            writer.store(output(&case), value);
+            case.what.epilogue = writer.program;
             check(&case);
         }
     }

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{Case, check, matmul, numbers, size};
+use common::writer::{bias_and_relu, output};
+use common::{check, matmul, numbers, size};
 use microkernels::{Bounds, Factor, Offsets, Split};
 use proptest::prelude::*;
-use vector_asm::{Element, Place, Stmt};
+use vector_asm::Element;
 
 /// How a factor lies.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,7 @@ proptest! {
         seed: u64,
         split in prop_oneof![Just(Split::None), Just(Split::Batch), Just(Split::Rows), Just(Split::Columns)],
         start: bool,
+        epilogue: bool,
     ) {
         let element = if double { Element::F64 } else { Element::F32 };
         let mut case = matmul(element, &batch, [m, n, k]);
@@ -90,13 +92,9 @@ proptest! {
         case.args[1] = numbers(element, seed ^ 1, needed);
         case.what.split = if batch.is_empty() && split == Split::Batch { Split::None } else { split };
         case.what.start = start.then(|| output(&case));
+        if epilogue {
+            bias_and_relu(&mut case);
+        }
         check(&case);
-    }
-}
-
-fn output(case: &Case) -> Place {
-    match &case.what.epilogue.body[1] {
-        Stmt::Store { place, .. } => place.clone(),
-        _ => unreachable!(),
     }
 }

@@ -5,6 +5,7 @@
 
 mod guarded; // memory between pages that fault
 mod reference; // the definition
+pub(crate) mod writer; // epilogues
 
 use microkernels::{COLUMN, Contraction, Factor, Machine, Offsets, Plan, ROW, SUM, Split, batch_index};
 use vector_asm::{Element, Memory, Op, Place, Program, Stmt, Type, Value};
