@@ -59,11 +59,11 @@ mod allocate; // machine registers
 mod avx2; // the instructions
 mod avx512; // the same, twice as wide
 mod code; // the stages below, in order
-mod emit;
+mod emit; // bytes
 mod live; // which lanes of variables are read later
 mod lower; // values and variables to registers
 mod machine; // what they are lowered to
-mod order; // how many parts are computed side by side // bytes
+mod order; // how many parts are computed side by side
 
 mod exec; // code that can be called
 

@@ -1,0 +1,113 @@
+//! What a function begins and ends with: registers saved, the stack frame, pointers computed from arguments, upper halves cleared.
+
+use iced_x86::{Code as Encoding, Instruction};
+
+use super::general::general;
+use super::{Emit, FRAME, SECOND, STACK, TEMPORARY};
+use crate::address::{Location, Pointer};
+use crate::machine::{Base, Trips};
+use crate::program::Index;
+
+/// Registers that belong to the caller.
+const SAVED: [u8; 5] = [3, 12, 13, 14, 15];
+
+impl Emit<'_> {
+    fn has_part(&self) -> bool {
+        self.line.loops.iter().any(|l| matches!(l.trips, Trips::Part { .. } | Trips::Rest { .. }))
+    }
+
+    fn frame_bytes(&self) -> i64 {
+        self.part_at + if self.has_part() { 16 } else { 0 }
+    }
+
+    pub(super) fn prologue(&mut self) {
+        for register in SAVED.into_iter().filter(|r| self.pointers.used >> r & 1 == 1) {
+            self.plain(Instruction::with1(Encoding::Push_r64, general(register)));
+        }
+        if self.frame_bytes() > 0 {
+            self.plain(Instruction::with1(Encoding::Push_r64, general(FRAME)));
+            self.move_register(FRAME, STACK);
+            let bytes = self.frame_bytes() as i32;
+            self.plain(Instruction::with2(Encoding::Sub_rm64_imm32, general(STACK), bytes));
+            self.plain(Instruction::with2(Encoding::And_rm64_imm8, general(STACK), -64));
+        }
+        if self.has_part() {
+            let (begin, end) = (1, 8);
+            self.store_word(begin, STACK, self.part_at);
+            self.store_word(end, STACK, self.part_at + 8);
+        }
+        for pointer in &self.pointers.loops[0] {
+            self.root_pointer(pointer);
+        }
+    }
+
+    /// Computes a pointer from the function's arguments.
+    fn root_pointer(&mut self, pointer: &Pointer) {
+        let (args, bindings, scratch) = (7, 6, 2);
+        let to = match pointer.location {
+            Location::Register(register) => register,
+            Location::Frame(_) => TEMPORARY,
+        };
+        let stream = &self.unit.streams[pointer.stream as usize];
+        match stream.base {
+            Base::Arg(arg) => self.load_word(to, args, i64::from(arg) * 8),
+            Base::Scratch => self.move_register(to, scratch),
+            Base::Zero => self.number(to, 0),
+        }
+        self.add_number(to, stream.offset, SECOND);
+        for &(index, coefficient) in &stream.terms {
+            let Index::Binding(binding) = index else { continue };
+            self.load_word(SECOND, bindings, i64::from(binding) * 8);
+            self.multiply(SECOND, coefficient, pointer.location, to);
+        }
+        self.keep(to, pointer.location);
+    }
+
+    /// Adds `register · coefficient` to `to`; the register changes.
+    fn multiply(&mut self, register: u8, coefficient: i64, location: Location, to: u8) {
+        match i32::try_from(coefficient) {
+            Ok(small) => {
+                let product = Instruction::with3(
+                    Encoding::Imul_r64_rm64_imm32,
+                    general(register),
+                    general(register),
+                    small,
+                );
+                self.plain(product);
+            }
+            Err(_) => {
+                // Both temporary registers are in use if the sum lies in one of them.
+                let spare = if to == TEMPORARY { FRAME } else { TEMPORARY };
+                debug_assert!(
+                    to == TEMPORARY || matches!(location, Location::Register(_)),
+                    "sums have registers"
+                );
+                self.plain(Instruction::with1(Encoding::Push_r64, general(spare)));
+                self.number(spare, coefficient);
+                self.plain(Instruction::with2(Encoding::Imul_r64_rm64, general(register), general(spare)));
+                self.plain(Instruction::with1(Encoding::Pop_r64, general(spare)));
+            }
+        }
+        self.plain(Instruction::with2(Encoding::Add_r64_rm64, general(to), general(register)));
+    }
+
+    pub(super) fn epilogue(&mut self) {
+        if self.unit.streaming {
+            self.plain(Ok(Instruction::with(Encoding::Sfence)));
+        }
+        self.plain(Ok(Instruction::with(Encoding::VEX_Vzeroupper)));
+        let cleared = self.length;
+        if self.frame_bytes() > 0 {
+            self.move_register(STACK, FRAME);
+            self.plain(Instruction::with1(Encoding::Pop_r64, general(FRAME)));
+        }
+        for register in SAVED.into_iter().rev().filter(|r| self.pointers.used >> r & 1 == 1) {
+            self.plain(Instruction::with1(Encoding::Pop_r64, general(register)));
+        }
+        self.plain(Ok(Instruction::with(Encoding::Retnq)));
+        assert!(
+            cleared >= 3 && cleared < self.length,
+            "a function clears the upper halves before it returns"
+        );
+    }
+}

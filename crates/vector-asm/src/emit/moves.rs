@@ -1,0 +1,94 @@
+//! Copies between registers and the stack frame as if all at once, and constants.
+
+use iced_x86::{Code as Encoding, Instruction};
+
+use super::general::at;
+use super::{Emit, Operand, Place, STACK, TEMPORARY};
+use crate::allocate::NO_SLOT;
+use crate::avx2::Op;
+use crate::code::Isa;
+use crate::machine::{NOT_CONSTANT, Reg, WORDS};
+
+impl Emit<'_> {
+    /// Copies registers as if all at once.
+    pub(super) fn moves(&mut self, mut moves: Vec<(Reg, Reg)>) {
+        moves.retain(|(to, from)| from.is_register() && to != from);
+        let (constants, between): (Vec<_>, Vec<_>) =
+            moves.into_iter().partition(|(_, from)| self.unit.registers[from.index()] != NOT_CONSTANT);
+        let places = between.into_iter().map(|(to, from)| (self.place(to), self.place(from)));
+        self.parallel(places.filter(|(to, from)| to != from).collect());
+        for (to, constant) in constants {
+            match self.place(to) {
+                Place::Vector(register) => self.constant(register, constant),
+                Place::Frame(at) => self.constant_to_frame(at, constant),
+            }
+        }
+    }
+
+    fn place(&self, reg: Reg) -> Place {
+        match self.line.slots[reg.index()] {
+            NO_SLOT => Place::Vector(self.line.machine[reg.index()]),
+            place => Place::Frame(i64::from(place) * i64::from(self.unit.isa.bytes())),
+        }
+    }
+
+    /// Moves whose targets nobody wants any more come first; what is left are circles, which are opened by keeping what one target holds.
+    fn parallel(&mut self, mut moves: Vec<(Place, Place)>) {
+        while !moves.is_empty() {
+            let free = moves.iter().position(|(to, _)| !moves.iter().any(|(_, from)| from == to));
+            if let Some(i) = free {
+                let (to, from) = moves.swap_remove(i);
+                self.copy(to, from);
+                continue;
+            }
+            let kept = moves[0].0;
+            let spare = Place::Frame(self.spare_at);
+            self.copy(spare, kept);
+            moves.iter_mut().filter(|(_, from)| *from == kept).for_each(|(_, from)| *from = spare);
+        }
+    }
+
+    fn copy(&mut self, to: Place, from: Place) {
+        match (to, from) {
+            (Place::Vector(to), Place::Vector(from)) => {
+                self.op(Op::Copy, &[Operand::Vector(to), Operand::Vector(from)], 0);
+            }
+            (Place::Vector(to), Place::Frame(from)) => {
+                let operands = [Operand::Vector(to), Operand::Memory(STACK, from)];
+                self.op(Op::Load, &operands, 0);
+            }
+            (Place::Frame(to), Place::Vector(from)) => {
+                let operands = [Operand::Memory(STACK, to), Operand::Vector(from)];
+                self.op(Op::Store, &operands, 0);
+            }
+            (Place::Frame(to), Place::Frame(from)) => {
+                for word in (0..i64::from(self.unit.isa.bytes())).step_by(8) {
+                    self.load_word(TEMPORARY, STACK, from + word);
+                    self.store_word(TEMPORARY, STACK, to + word);
+                }
+            }
+        }
+    }
+
+    fn constant_to_frame(&mut self, to: i64, constant: Reg) {
+        let words = *self.unit.constant(constant).expect("it is a constant");
+        for (i, word) in words.into_iter().enumerate().take(self.unit.isa.words()) {
+            self.plain(Instruction::with2(Encoding::Mov_rm32_imm32, at(STACK, to + 4 * i as i64), word));
+        }
+    }
+
+    /// Brings a constant to a register.
+    pub(super) fn constant(&mut self, to: u8, constant: Reg) {
+        let register = Operand::Vector(to);
+        let words = self.unit.constant(constant).expect("it is a constant");
+        if *words == [0; WORDS] {
+            return self.op(Op::XorF, &[register; 3], 0);
+        }
+        let ones = words[..self.unit.isa.words()].iter().all(|word| *word == u32::MAX);
+        if ones && self.unit.isa == Isa::Avx2 {
+            return self.op(Op::EqI32, &[register; 3], 0);
+        }
+        let pool = Operand::Pool(self.unit.registers[constant.index()]);
+        self.op(Op::Load, &[register, pool], 0);
+    }
+}
