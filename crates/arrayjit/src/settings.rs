@@ -74,7 +74,8 @@ pub struct Settings {
     pub inline_complex_computations: bool,
     /// Whether undecided intermediates may live on the device alone.
     pub enable_device_only: bool,
-    /// Local nodes above this size live in device memory rather than on a kernel's stack.
+    /// Undecided intermediates above this size stay on the device after a run; below, or with 0, they live during the run alone, and
+    /// have no memory where loops run in step.
     pub stack_threshold_in_bytes: usize,
     /// Keep compiled code in the process, found again by content.
     pub cache: bool,
@@ -200,7 +201,7 @@ impl Default for Settings {
             inline_simple_computations: true,
             inline_complex_computations: false,
             enable_device_only: true,
-            stack_threshold_in_bytes: 16 * 1024,
+            stack_threshold_in_bytes: 0,
             cache: true,
         }
     }

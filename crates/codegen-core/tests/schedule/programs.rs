@@ -17,13 +17,21 @@ struct Program {
 
 impl Program {
     fn routine(&self) -> Routine {
-        let node = |(name, dims): &(&'static str, Vec<usize>), mode| {
+        self.with_mode(Some(MemoryMode::Local))
+    }
+
+    /// With intermediates of which nobody says where they live.
+    fn undeclared(&self) -> Routine {
+        self.with_mode(None)
+    }
+
+    fn with_mode(&self, local: Option<MemoryMode>) -> Routine {
+        let node = |(name, dims): &(&'static str, Vec<usize>), mode: Option<MemoryMode>| {
             let builder = TensorNode::builder(*name).dims(dims.iter().copied()).dtype(DType::F32);
-            builder.mode(mode).build().unwrap()
+            mode.into_iter().fold(builder, |builder, mode| builder.mode(mode)).build().unwrap()
         };
-        let kept = self.kept.iter().map(|n| node(n, MemoryMode::OnDevice(Sharing::Unset)));
-        let nodes: Vec<TensorNode> =
-            kept.chain(self.local.iter().map(|n| node(n, MemoryMode::Local))).collect();
+        let kept = self.kept.iter().map(|n| node(n, Some(MemoryMode::OnDevice(Sharing::Unset))));
+        let nodes: Vec<TensorNode> = kept.chain(self.local.iter().map(|n| node(n, local))).collect();
         let assignments = parse(&self.text, &nodes).unwrap();
         let options = LowerOptions { numerics: Numerics::Fast, ..LowerOptions::default() };
         optimize(lower(&assignments, &options).unwrap().routine, &Settings::default()).unwrap().routine
@@ -244,6 +252,29 @@ fn operations_on_rows_move_what_they_read_and_write() {
     assert_eq!(softmax.kernels[0].abi.scratch_bytes, 4096);
     let layernorm = layernorm(1024, 1024).scheduled();
     assert_eq!((layernorm.kernels.len(), bytes(&layernorm)), (1, 2.0 * whole + 2.0 * 4096.0));
+}
+
+/// Where intermediates live need not be said: what is used up in one row, or handed on in a register, has no memory.
+#[test]
+fn intermediates_move_nothing_whoever_declares_them() {
+    let whole = 4.0 * 1024.0 * 1024.0;
+    let scheduled =
+        |program: &Program| schedule(&program.undeclared(), &wide(), &ScheduleOptions::default()).unwrap();
+    let softmax = scheduled(&softmax(1024, 1024));
+    assert_eq!((softmax.kernels.len(), softmax.temps.len(), bytes(&softmax)), (1, 0, 2.0 * whole));
+    for program in
+        [layernorm(1024, 1024), attention(8, 256, 64), mlp_step(128, 784, 256, 10), dense(256, 784, 512)]
+    {
+        let (plain, declared) = (scheduled(&program), program.scheduled());
+        assert!(
+            bytes(&plain) <= bytes(&declared),
+            "{}: {} > {}",
+            program.text,
+            bytes(&plain),
+            bytes(&declared)
+        );
+        assert!(plain.kernels.len() <= declared.kernels.len(), "{}", program.text);
+    }
 }
 
 #[test]

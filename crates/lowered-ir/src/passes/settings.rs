@@ -1,7 +1,5 @@
 //! What a user may choose about optimisation.
 
-use tnode::DEFAULT_STACK_THRESHOLD_BYTES;
-
 /// The choices; the default is what most programs want.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -15,7 +13,7 @@ pub struct Settings {
     pub inline_complex_computations: bool,
     /// Nodes with an open mode that only this routine uses may do without memory of the device; otherwise they are all kept.
     pub enable_device_only: bool,
-    /// The largest array, in bytes, that may be local; 0 means any.
+    /// The largest array, in bytes, that is local where nobody decided; larger ones stay on the device after a run. 0 means any.
     pub stack_threshold_bytes: usize,
     /// The largest `n` for which float powers `x^n` and `x^-n` with constant `n` become products in class `Fast`
     /// ([`super::powers`]); 0 for none. Integer powers always do.
@@ -39,7 +37,7 @@ impl Default for Settings {
             inline_simple_computations: true,
             inline_complex_computations: false,
             enable_device_only: true,
-            stack_threshold_bytes: DEFAULT_STACK_THRESHOLD_BYTES,
+            stack_threshold_bytes: 0,
             integer_pow: 4,
             fast_math: false,
             half_constant_cutoff: Some(16384.0),
