@@ -27,6 +27,7 @@ use lowered_ir::ir::{
 use tnode::{DType, Dims};
 
 use super::access::{self, Ranges};
+use super::names::Names;
 use super::numerics::mentions;
 
 /// One loop from 0.
@@ -79,6 +80,11 @@ impl Arrays {
 
     pub(super) fn new(nodes: Vec<(DType, Dims)>, ranges: Ranges) -> Arrays {
         Arrays { nodes, ranges }
+    }
+
+    /// With the nodes behind them that [`outer_locals_as_nodes`] makes of locals.
+    pub fn with_nodes(&self, more: impl Iterator<Item = (DType, Dims)>) -> Arrays {
+        Arrays { nodes: self.nodes.iter().cloned().chain(more).collect(), ranges: self.ranges.clone() }
     }
 
     /// The position of an element in its array, in elements: row-major.
@@ -138,6 +144,12 @@ impl Contraction {
             start: inner.start.cloned(),
             epilogue: inner.epilogue.to_vec(),
         })
+    }
+
+    /// The contraction that a nest is, locals from outside of it being taken for nodes.
+    pub(super) fn within(stmt: &Stmt, names: &Names) -> Option<Contraction> {
+        let (block, locals) = outer_locals_as_nodes(std::slice::from_ref(stmt), names.num_nodes());
+        Contraction::of(&block[0], &names.arrays(locals.keys().copied()))
     }
 
     /// How many rows there are in all.

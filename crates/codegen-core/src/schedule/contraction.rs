@@ -21,7 +21,7 @@ use lowered_ir::ir::{
 use smallvec::smallvec;
 use tnode::{Dims, Scalar};
 
-use super::canonical::{self, Contraction};
+use super::canonical::Contraction;
 use super::jam::{self, Strip};
 use super::names::Names;
 use super::nest::{self, Loop, Nest};
@@ -83,10 +83,8 @@ pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut
 /// A contraction in canonical form, with its loops in an order that threads can share.
 fn whole(nest: &Nest, caps: &Caps, names: &Names) -> Option<Block> {
     let block = nest::wrap(&nest.loops, nest.body.clone());
-    let (block, locals) = canonical::outer_locals_as_nodes(&block, names.num_nodes());
-    let arrays = names.arrays(locals.keys().copied());
     let [stmt] = block.as_slice() else { return None };
-    let order = Contraction::of(stmt, &arrays)?.in_parts(caps.threads);
+    let order = Contraction::within(stmt, names)?.in_parts(caps.threads);
     let loops: Vec<Loop> =
         order.iter().filter_map(|axis| nest.loops.iter().find(|l| l.var == axis.var)).copied().collect();
     Some(nest::wrap(&loops, nest.body.clone()))

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use codegen_core::schedule::canonical::{self, Arrays, Contraction};
 use codegen_core::{Access, Kernel, KernelAbi, Launch, Param};
 use lowered_ir::ir::{
-    Affine, Block, Bound, LocalDecl, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol,
-    SymbolId, walk,
+    Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt,
+    Symbol, SymbolId, walk,
 };
 use tnode::ModeState;
 
@@ -40,10 +40,12 @@ pub(super) enum Part {
 
 /// The parts of a kernel; none if there is no contraction in it.
 pub(super) fn divide(kernel: &Kernel) -> Option<Divided> {
-    let mut divide = Divide { kernel, routine: kernel.ir.clone(), shared: Vec::new() };
-    if !canonical::adds_products(&kernel.ir.body) || !divide.has_contraction(&kernel.ir.body) {
+    if !canonical::adds_products(&kernel.ir.body) {
         return None;
     }
+    let apart = Finder::new(&kernel.ir).found()?;
+    let routine = Routine { body: Block::new(), ..kernel.ir.clone() };
+    let mut divide = Divide { kernel, routine, shared: Vec::new(), apart };
     let parts = divide.block(&kernel.ir.body);
     let Divide { shared, routine, .. } = divide;
     Some(Divided { parts, shared, symbols: routine.symbols.len() })
@@ -54,37 +56,71 @@ struct Divide<'k> {
     /// The kernel with the symbols and nodes that parts have in addition.
     routine: Routine,
     shared: Vec<LocalDecl>,
+    apart: BTreeMap<LoopId, Apart>,
+}
+
+/// Why a loop is no part of other statements.
+#[derive(Clone, Copy, PartialEq)]
+enum Apart {
+    /// It is a contraction that is worth a part.
+    Contraction,
+    /// There is one inside.
+    Around,
+}
+
+/// Finds the loops that stand apart. Each nest is looked at once.
+struct Finder<'k> {
+    routine: &'k Routine,
+    locals: Locals,
+    arrays: Arrays,
+    apart: BTreeMap<LoopId, Apart>,
+}
+
+impl<'k> Finder<'k> {
+    fn new(routine: &'k Routine) -> Self {
+        let (locals, arrays) = (routine.locals(), Arrays::of(routine));
+        Finder { routine, locals, arrays, apart: BTreeMap::new() }
+    }
+
+    /// The loops that stand apart; none if there is no contraction.
+    fn found(mut self) -> Option<BTreeMap<LoopId, Apart>> {
+        self.block(&self.routine.body).then_some(self.apart)
+    }
+
+    /// Whether a block has a contraction where parts can be.
+    fn block(&mut self, block: &[Stmt]) -> bool {
+        let marked = block.iter().filter(|stmt| self.stmt(stmt)).count();
+        marked > 0
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> bool {
+        let Stmt::For { var, lo: 0, hi: Bound { symbol: None, .. }, kind, body } = stmt else { return false };
+        let apart = match kind {
+            _ if self.is_contraction(stmt) => Apart::Contraction,
+            LoopKind::Serial | LoopKind::Parallel if self.block(body) => Apart::Around,
+            _ => return false,
+        };
+        self.apart.insert(*var, apart);
+        true
+    }
+
+    /// Whether a statement is a contraction that is worth a part.
+    fn is_contraction(&self, stmt: &Stmt) -> bool {
+        let nodes = self.routine.nodes.len() as u32;
+        let (block, outer) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), nodes);
+        let shape = |local: &LocalId| (self.locals[local].dtype, self.locals[local].dims.clone());
+        let arrays = self.arrays.with_nodes(outer.keys().map(shape));
+        let Some(found) = Contraction::of(&block[0], &arrays) else { return false };
+        let products = [found.num_rows(), found.num_columns(), found.num_products()];
+        products.into_iter().fold(1, i64::saturating_mul) >= WORTH
+    }
 }
 
 impl Divide<'_> {
-    /// Whether a block has a contraction where parts can be.
-    fn has_contraction(&self, block: &[Stmt]) -> bool {
-        block.iter().any(|stmt| self.contraction(stmt).is_some() || self.is_around_contraction(stmt))
-    }
-
-    fn is_around_contraction(&self, stmt: &Stmt) -> bool {
-        let Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind, body, .. } = stmt else { return false };
-        matches!(kind, LoopKind::Serial | LoopKind::Parallel) && self.has_contraction(body)
-    }
-
-    /// The contraction that a statement is, if it is worth a part.
-    fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
-        let locals = self.kernel.ir.locals();
-        let nodes = self.routine.nodes.len() as u32;
-        let (block, outer) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), nodes);
-        let mut routine = self.routine.clone();
-        routine.nodes.extend(outer.keys().map(|local| node_of(&locals[local])));
-        routine.body = block;
-        let found = Contraction::of(&routine.body[0], &Arrays::of(&routine))?;
-        let products = [found.num_rows(), found.num_columns(), found.num_products()];
-        (products.into_iter().fold(1, i64::saturating_mul) >= WORTH).then_some(found)
-    }
-
     fn block(&mut self, block: &[Stmt]) -> Vec<Part> {
         let (mut parts, mut rest) = (Vec::new(), block.to_vec());
         while !rest.is_empty() {
-            let apart = |stmt: &Stmt| self.contraction(stmt).is_some() || self.is_around_contraction(stmt);
-            let end = rest.iter().position(apart).unwrap_or(rest.len());
+            let end = rest.iter().position(|stmt| self.apart(stmt).is_some()).unwrap_or(rest.len());
             self.share_locals(&mut rest, end);
             let mut after = rest.split_off(end);
             if rest.iter().any(|stmt| !matches!(stmt, Stmt::Comment(_))) {
@@ -97,6 +133,11 @@ impl Divide<'_> {
             rest = after;
         }
         parts
+    }
+
+    fn apart(&self, stmt: &Stmt) -> Option<Apart> {
+        let Stmt::For { var, .. } = stmt else { return None };
+        self.apart.get(var).copied()
     }
 
     /// Makes nodes of the locals that are declared before `end` and used from there on.
@@ -120,7 +161,9 @@ impl Divide<'_> {
     }
 
     fn contraction_part(&self, stmt: &Stmt) -> Option<Part> {
-        self.contraction(stmt)?;
+        if self.apart(stmt) != Some(Apart::Contraction) {
+            return None;
+        }
         let kernel = self.part(vec![stmt.clone()]);
         let found = Contraction::of(&kernel.ir.body[0], &Arrays::of(&kernel.ir))?;
         Some(Part::Contraction(Box::new(kernel), Box::new(found)))

@@ -10,7 +10,7 @@
 //! 3. a node that is set and not read afterwards is an output: materialised, unless the user said otherwise;
 //! 4. a node whose elements are read more often than `max_visits` and are not cheap is never virtual;
 //! 5. a node computed by a reduction is never virtual, unless `inline_complex_computations`;
-//! 6. any other node may be virtual; if it cannot be, it is as local as its size allows.
+//! 6. any other node may be virtual; if it cannot be, it is as local as the settings allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,13 +2,13 @@
 //! moves with a loop that `b` does not move with, and the other way round.
 //!
 //! `before` computes locals alone, and nothing else in the body is a loop. Fusion must not take a loop away from such a nest, nor the
-//! form that a target's kernels take ([`canonical`]).
+//! form that a target's kernels take ([`Contraction`]).
 
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{Expr, LocalId, LoopId, LoopKind, Space, Stmt};
 
-use super::super::canonical::{self, Contraction};
+use super::super::canonical::Contraction;
 use super::super::contraction::multiply_add;
 use super::super::names::Names;
 use super::super::nest;
@@ -41,17 +41,12 @@ fn collect(block: &[Stmt], names: &Names, found: &mut BTreeMap<LocalId, Shape>) 
         let (loops, body) = nest::chain(stmt);
         match contraction(&loops, body) {
             Some((acc, loops)) => {
-                found.insert(acc, Shape { loops, canonical: is_canonical(stmt, names) });
+                let canonical = Contraction::within(stmt, names).is_some();
+                found.insert(acc, Shape { loops, canonical });
             }
             None => collect(body, names, found),
         }
     }
-}
-
-fn is_canonical(stmt: &Stmt, names: &Names) -> bool {
-    let (block, locals) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), names.num_nodes());
-    let arrays = names.arrays(locals.keys().copied());
-    Contraction::of(&block[0], &arrays).is_some()
 }
 
 /// The accumulator of a nest that is a contraction, and how many loops move each operand alone.
