@@ -205,6 +205,27 @@ fn transpose(rows: usize, columns: usize) -> Program {
     }
 }
 
+/// The second assignment has its outer axes the other way round: positions before heads.
+fn split_heads(heads: usize, rows: usize, depth: usize) -> Program {
+    Program {
+        kept: vec![("x", vec![heads, rows, depth]), ("y", vec![rows, heads, depth])],
+        local: vec![("e", vec![heads, rows, depth])],
+        text: "e[h,i,d] := exp(x[h,i,d])\ny[i,h,d] := e[h,i,d] * e[h,i,d] + e[h,i,d]".into(),
+    }
+}
+
+#[test]
+fn loops_in_another_order_are_turned() {
+    for depth in [5, 16, 37] {
+        split_heads(3, 7, depth).check();
+        split_heads(4, 4, depth).check();
+    }
+    let (heads, rows, depth) = (8, 256, 64);
+    let turned = split_heads(heads, rows, depth).scheduled();
+    let whole = (4 * heads * rows * depth) as f64;
+    assert_eq!((turned.kernels.len(), turned.temps.len(), bytes(&turned)), (1, 0, 2.0 * whole));
+}
+
 #[test]
 fn nests_that_run_across_memory_keep_their_bits() {
     for (rows, columns) in [(600, 70), (20, 33), (9, 100), (520, 32), (7, 64)] {

@@ -4,7 +4,8 @@
 //! depends on what `A` does in a later iteration ([`access::in_step`]), and one of the two loops may change places with `C`. What
 //! stands in the fused body is fused in the same way, so nests meet on all the loops they share: elementwise operations become one
 //! loop with several stores, an operation on the result of a contraction becomes its epilogue, operations on rows become one
-//! loop over rows. The result feeds the next step while it is in a register or in the innermost cache.
+//! loop over rows. The result feeds the next step while it is in a register or in the innermost cache. A nest whose loops stand in
+//! another order is turned if that is free ([`interchange`]).
 //!
 //! Two loops stay apart if
 //!
@@ -25,7 +26,7 @@ use lowered_ir::ir::{
 use super::super::access::{self, Effects};
 use super::super::names::Names;
 use super::super::nest;
-use super::matrices;
+use super::{interchange, matrices};
 use crate::Caps;
 
 /// How many statements a loop may pass on its way to another.
@@ -105,17 +106,16 @@ impl Fuser<'_> {
 
     /// The nearest loop that the next one can run in step with, and the two as one.
     fn partner(&self, out: &[Placed], next: &Placed, depth: usize) -> Option<(usize, Way, Stmt)> {
-        let wanted = loop_of(&next.stmt)?;
+        loop_of(&next.stmt)?;
         let mut is_free = true;
         for (at, first) in out.iter().enumerate().rev().take(REACH) {
             let sinks = || out[at + 1..].iter().all(|between| between.effects.commute(&first.effects));
             let shares = !first.effects.nodes.is_disjoint(&next.effects.nodes);
-            let alike =
-                loop_of(&first.stmt).is_some_and(|l| (l.kind, l.extent) == (wanted.kind, wanted.extent));
+            let turned = || interchange::like(&first.stmt, &next.stmt, &self.names);
+            let fused = |next: &Stmt| self.fused(&first.stmt, next, remarks(out), depth);
             if shares
-                && alike
                 && (is_free || sinks())
-                && let Some(fused) = self.fused(&first.stmt, &next.stmt, remarks(out), depth)
+                && let Some(fused) = fused(&next.stmt).or_else(|| fused(&turned()?))
             {
                 return Some((at, if is_free { Way::Up } else { Way::Down }, fused));
             }
@@ -124,9 +124,12 @@ impl Fuser<'_> {
         None
     }
 
-    /// Two loops of one kind and extent as one, if that is legal and pays; the remarks stand between the two bodies.
+    /// Two loops as one, if they have one kind and extent, and that is legal and pays; the remarks stand between the two bodies.
     fn fused(&self, first: &Stmt, second: &Stmt, remarks: &[Placed], depth: usize) -> Option<Stmt> {
         let (a, b) = (loop_of(first)?, loop_of(second)?);
+        if (a.kind, a.extent) != (b.kind, b.extent) {
+            return None;
+        }
         let mut second_body = b.body.to_vec();
         walk::substitute(&mut second_body, b.var, &Affine::var(a.var));
         let legal = shares_moving(a.var, a.body, &second_body)

@@ -4,6 +4,7 @@
 mod columns; // reductions along another axis than the contiguous one
 mod forward; // values instead of what was just stored
 mod fuse; // loops in step
+mod interchange; // loops in the order of others
 mod matrices; // contractions that fusion leaves alone
 mod reuse; // arrays in the place of others
 mod shrink; // arrays of one iteration
