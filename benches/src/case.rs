@@ -171,8 +171,7 @@ impl Node {
         Node { name, dims: dims.to_vec(), dtype: DType::F32, init: None, mode: None }
     }
 
-    /// An `f32` node that the program computes for itself and nobody reads afterwards. Large nodes of several uses would otherwise be
-    /// kept on the device.
+    /// An `f32` node that the program computes for itself and nobody reads afterwards: its mode tells it from a result.
     pub(crate) fn intermediate(name: &'static str, dims: &[usize]) -> Node {
         Node { mode: Some(MemoryMode::Local), ..Node::written(name, dims) }
     }
