@@ -180,7 +180,7 @@ pub fn schedule_traced(
     }
 
     // The contiguous axis of each nest is innermost and cut into vectors; contractions are register tiles, or stay whole for targets that
-    // have kernels for them; what runs across memory is tiled, or streams past accumulators.
+    // have kernels for them; what runs across memory is tiled, or streams past accumulators; long rows go in pairs.
     if options.vectorize && caps.vector_bytes > 0 && caps.workgroups.is_none() {
         let mut names = names::Names::of(&routine);
         routine.body = vectorize::vectorize(routine.body, caps, &mut names);

@@ -30,10 +30,10 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
     let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
     match choose(&nest, caps, names) {
         Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
-        None => {
+        None => cpu::pairs(&nest, caps, names).unwrap_or_else(|| {
             let body = vectorize(nest.body, caps, names);
             nest::wrap(&nest.loops, body)
-        }
+        }),
     }
 }
 
