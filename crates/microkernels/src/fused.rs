@@ -12,7 +12,6 @@ use crate::contraction::Contraction;
 use crate::template::{Copy, LEFT_AT, RIGHT_AT, widened};
 
 /// The counter of the loop over the depth.
-/// What counts the depth.
 const DEPTH: Index = Index::Counter(Counter(0));
 
 /// The most statements of an epilogue that tiles compute in registers.
