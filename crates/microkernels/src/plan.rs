@@ -59,8 +59,7 @@ impl Plan {
         self.extent
     }
 
-    /// Parts should be multiples of this. A smaller part is not worth a thread, since each part packs for itself, and leaves
-    /// registers of tiles unused.
+    /// A part of less than this is not worth a thread: each part packs for itself, and leaves registers of tiles unused.
     pub fn grain(&self) -> u64 {
         self.grain
     }

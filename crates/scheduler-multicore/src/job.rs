@@ -1,8 +1,8 @@
 //! A kernel being run in parts, by its owner and whichever helpers come in time.
 //!
 //! Each participant has a share of the parts, the same from run to run, so that what it wrote is in its own cache the next time;
-//! whoever is done with its share takes parts of the others'. Invariants: every part is taken once; a part's boundaries are
-//! multiples of the grain, whatever the number of threads; a job is used for one run at a time.
+//! whoever is done with its share takes parts of the others'. Invariants: every part is taken once; parts are equal but for one
+//! iteration, and none has fewer than the grain; a job is used for one run at a time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -28,7 +28,6 @@ const SPIN: Duration = Duration::from_micros(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     extent: u64,
-    grain: u64,
     parts: u64,
     shares: u64,
 }
@@ -36,10 +35,9 @@ pub(crate) struct Cut {
 impl Cut {
     /// For at most `threads` threads; none if the kernel is not worth two parts.
     pub(crate) fn new(extent: u64, grain: u64, threads: usize) -> Option<Cut> {
-        let grain = grain.max(1);
         let shares = threads as u64;
-        let parts = (extent / grain).min(shares.saturating_mul(PARTS_PER_THREAD));
-        (parts > 1 && shares > 1).then_some(Cut { extent, grain, parts, shares: shares.min(parts) })
+        let parts = (extent / grain.max(1)).min(shares.saturating_mul(PARTS_PER_THREAD));
+        (parts > 1 && shares > 1).then_some(Cut { extent, parts, shares: shares.min(parts) })
     }
 
     /// How many threads have a share.
@@ -54,9 +52,7 @@ impl Cut {
 
     /// The first iteration of a part, or, for the number of parts, the extent.
     fn first_iteration(&self, part: u64) -> u64 {
-        let grains = self.extent.div_ceil(self.grain);
-        let first = grains / self.parts * part + part.min(grains % self.parts);
-        first.saturating_mul(self.grain).min(self.extent)
+        self.extent / self.parts * part + part.min(self.extent % self.parts)
     }
 }
 
@@ -169,19 +165,25 @@ mod tests {
     }
 
     #[test]
-    fn parts_cover_the_extent_in_whole_grains() {
-        for (extent, grain, threads) in
-            [(1000, 1, 2), (1000, 7, 2), (5, 2, 2), (64, 16, 3), (97, 96, 2), (u64::MAX, u64::MAX / 3, 2)]
-        {
+    fn parts_are_equal_and_no_smaller_than_the_grain() {
+        for (extent, grain, threads) in [
+            (1000, 1, 2),
+            (1000, 7, 2),
+            (5, 2, 2),
+            (64, 16, 3),
+            (97, 96, 2),
+            (512, 252, 2),
+            (u64::MAX, u64::MAX / 3, 2),
+        ] {
             let Some(cut) = Cut::new(extent, grain, threads) else {
                 assert_eq!(extent / grain, 1);
                 continue;
             };
             let parts = parts(cut);
             assert_eq!((parts[0].0, parts[parts.len() - 1].1), (0, extent));
-            assert!(parts.windows(2).all(|pair| pair[0].1 == pair[1].0 && pair[0].1 % grain == 0));
-            assert!(parts.iter().all(|(begin, end)| begin < end));
-            let sizes = parts.iter().map(|(begin, end)| (end - begin).div_ceil(grain));
+            assert!(parts.windows(2).all(|pair| pair[0].1 == pair[1].0));
+            assert!(parts.iter().all(|(begin, end)| end - begin >= grain));
+            let sizes = parts.iter().map(|(begin, end)| end - begin);
             assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1, "parts are of a size");
         }
     }

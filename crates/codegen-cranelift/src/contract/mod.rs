@@ -119,11 +119,9 @@ impl<E> Composer<'_, E> {
     }
 }
 
-/// One part for each thread, each a multiple of the grain: whoever takes a part packs for itself. Rounded down, since there are as many
-/// parts as whole grains.
+/// One part for each thread, since whoever takes a part packs for itself. Rounded down: there are as many parts as grains fit.
 fn launch(launch: Launch, grain: u64, threads: u64) -> Launch {
-    let grain = grain.max(1);
-    let each = launch.extent / threads.max(1) / grain * grain;
+    let each = launch.extent / threads.max(1);
     Launch { grain: each.max(grain).clamp(1, launch.extent.max(1)), ..launch }
 }
 
@@ -161,5 +159,22 @@ fn describe(parts: Vec<Part>, described: &mut Vec<(String, Option<Kernel>)>) {
             }
             Part::Other(kernel) => described.push(("statements".into(), Some(*kernel))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_gets_one_part_that_is_worth_it() {
+        let grain =
+            |extent, grain, threads| launch(Launch { extent, grain: 1, threads: 1 }, grain, threads).grain;
+        // 512 rows are no whole number of tiles, but two equal parts all the same.
+        assert_eq!(grain(512, 6, 2), 256);
+        assert_eq!(grain(785, 16, 2), 392);
+        assert_eq!(grain(64, 60, 2), 60, "which makes one part");
+        assert_eq!(grain(3, 1, 8), 1);
+        assert_eq!(grain(0, 6, 2), 1);
     }
 }
