@@ -163,20 +163,18 @@ fn rows_of_a_softmax() {
             v29 f32x1 := 0xc2d20000
             v31 f32x1 := 0x42b40000
             v33 f32x1 := 0x3fb8aa3b
-            v34 f32x1 := 0x4b400000
+            v34 f32x1 := 0x4b4000fe
             v37 i32x1 := 0x0
-            v39 i32x1 := 0x4b400000
-            v41 f32x1 := 0xbf317200
-            v43 f32x1 := 0xb5bfbe8e
-            v45 i32x1 := 0x1
-            v48 f32x1 := 0x3ab51232
-            v49 f32x1 := 0x3c091cf1
-            v51 f32x1 := 0x3d2aac79
-            v53 f32x1 := 0x3e2aaa49
-            v55 f32x1 := 0x3efffffe
-            v58 f32x1 := 0x3f800000
-            v60 i32x1 := 0x7f
-            v62 i32x1 := 0x17
+            v39 f32x1 := 0xbf317200
+            v41 f32x1 := 0xb5bfbe8e
+            v43 i32x1 := 0x1
+            v45 f32x1 := 0x3ab51232
+            v46 f32x1 := 0x3c091cf1
+            v48 f32x1 := 0x3d2aac79
+            v50 f32x1 := 0x3e2aaa49
+            v52 f32x1 := 0x3efffffe
+            v54 f32x1 := 0x3f800000
+            v57 i32x1 := 0x17
             for i0 in 0..8 {
               x0[0..] := v3
               for i1 in 0..2 {
@@ -210,36 +208,32 @@ fn rows_of_a_softmax() {
                 v35 f32x1 := Fma v32, v33, v34
                 v36 f32x1 := Subtract v35, v34
                 v38 i32x1 := Bitcast v35
-                v40 i32x1 := Subtract v38, v39
-                v42 f32x1 := Fma v36, v41, v32
-                v44 f32x1 := Fma v36, v43, v42
-                v46 i32x1 := ShiftRight v40, v45
-                v47 f32x1 := Multiply v44, v44
-                v50 f32x1 := Fma v48, v44, v49
-                v52 f32x1 := Fma v50, v44, v51
-                v54 f32x1 := Fma v52, v44, v53
-                v56 f32x1 := Fma v54, v44, v55
-                v57 f32x1 := Fma v47, v56, v44
-                v59 f32x1 := Add v57, v58
-                v61 i32x1 := Add v46, v60
-                v63 i32x1 := ShiftLeft v61, v62
-                v64 f32x1 := Bitcast v63
-                v65 f32x1 := Multiply v59, v64
-                v66 i32x1 := Subtract v40, v46
-                v67 i32x1 := Add v66, v60
-                v68 i32x1 := ShiftLeft v67, v62
-                v69 f32x1 := Bitcast v68
-                v70 f32x1 := Multiply v65, v69
-                arg1[0 + 256·i0 + 4·i2 step 4] := v70
-                v71 f32x1 := x1[0..]
-                v72 f32x1 := Add v71, v70
-                x1[0..] := v72
+                v40 f32x1 := Fma v36, v39, v32
+                v42 f32x1 := Fma v36, v41, v40
+                v44 i32x1 := ShiftRight v38, v43
+                v47 f32x1 := Fma v45, v42, v46
+                v49 f32x1 := Fma v47, v42, v48
+                v51 f32x1 := Fma v49, v42, v50
+                v53 f32x1 := Fma v51, v42, v52
+                v55 f32x1 := Fma v53, v42, v54
+                v56 f32x1 := Fma v55, v42, v54
+                v58 i32x1 := ShiftLeft v44, v57
+                v59 f32x1 := Bitcast v58
+                v60 f32x1 := Multiply v56, v59
+                v61 i32x1 := Subtract v38, v44
+                v62 i32x1 := ShiftLeft v61, v57
+                v63 f32x1 := Bitcast v62
+                v64 f32x1 := Multiply v60, v63
+                arg1[0 + 256·i0 + 4·i2 step 4] := v64
+                v65 f32x1 := x1[0..]
+                v66 f32x1 := Add v65, v64
+                x1[0..] := v66
               }
-              v74 f32x1 := x1[0..]
+              v68 f32x1 := x1[0..]
               for i3 in 0..2 {
-                v73 f32x32 := arg1[0 + 256·i0 + 128·i3 step 4]
-                v75 f32x32 := Divide v73, v74
-                arg1[0 + 256·i0 + 128·i3 step 4] := v75
+                v67 f32x32 := arg1[0 + 256·i0 + 128·i3 step 4]
+                v69 f32x32 := Divide v67, v68
+                arg1[0 + 256·i0 + 128·i3 step 4] := v69
               }
             }
         "#]],
