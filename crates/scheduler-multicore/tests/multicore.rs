@@ -146,7 +146,7 @@ unsafe extern "C" fn part(args: *const *mut u8, _: *const i64, _: *mut u8, begin
 }
 
 #[test]
-fn parts_begin_at_multiples_of_the_grain_whatever_the_number_of_threads() {
+fn parts_are_equal_and_no_smaller_than_the_grain_whatever_the_number_of_threads() {
     for threads in 1..=4 {
         let device = device(Cpu::multicore(Config { threads, ..Config::default() }));
         for (extent, grain) in [(1000, 96), (191, 96), (192, 96), (24, 6), (7, 1)] {
@@ -159,8 +159,11 @@ fn parts_begin_at_multiples_of_the_grain_whatever_the_number_of_threads() {
                 let begins = routine.context().to_host(&x).unwrap().values();
                 let mut starts = begins.clone();
                 starts.dedup();
-                assert!(starts.iter().all(|start| start % grain as f64 == 0.0), "{starts:?}");
                 assert!(starts.is_sorted() && starts[0] == 0.0, "{starts:?}");
+                let ends = starts[1..].iter().copied().chain([extent as f64]);
+                let sizes: Vec<f64> = starts.iter().zip(ends).map(|(begin, end)| end - begin).collect();
+                assert!(sizes.iter().all(|&size| size >= grain as f64), "{starts:?}");
+                assert!(sizes.iter().all(|&size| (size - sizes[0]).abs() <= 1.0), "{starts:?}");
                 assert!(begins.iter().enumerate().all(|(at, &begin)| begin <= at as f64));
                 let most = (extent as u64 / grain).min(4 * threads as u64).max(1);
                 assert!(starts.len() as u64 <= most, "{starts:?}");
