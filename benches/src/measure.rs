@@ -33,7 +33,7 @@ pub(crate) struct Measured {
     pub(crate) spread: f64,
     /// The time that the measured peaks of this machine's cores allow over the median time; 0 on other devices.
     pub(crate) roofline: f64,
-    /// Of products: operations per second over those of fused multiply-adds alone in the same round, the median over rounds.
+    /// Of products on one thread: operations per second over those of fused multiply-adds alone in the same round, the median over rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of_peak: Option<f64>,
     /// Whether the result was verified; always true, since a wrong result fails the run.
@@ -123,7 +123,10 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
         contestants.push(prepared.step);
         entered.push((name, prepared.cold_ms));
     }
-    let peak = setup.limits.filter(|_| is_product(case)).map(|limits| Peak(limits.threads));
+    let peak = setup
+        .limits
+        .filter(|limits| limits.threads == 1 && is_product(case))
+        .map(|limits| Peak(limits.threads));
     let peak_flops = peak.as_ref().map(Peak::flops);
     contestants.extend(peak.map(|peak| Box::new(peak) as Box<dyn Step>));
     let mut times = contest::times(&mut contestants, setup.threads, setup.effort)?;
