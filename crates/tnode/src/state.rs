@@ -18,7 +18,7 @@ pub struct ModeState {
     chain: Vec<Decision>,
 }
 
-/// Arrays of at most this many bytes may be local unless a setting says otherwise.
+/// Arrays of at most this many bytes lie on the stack of the kernel that they are local to, unless an option says otherwise.
 pub const DEFAULT_STACK_THRESHOLD_BYTES: usize = 16 * 1024;
 
 impl Default for ModeState {
