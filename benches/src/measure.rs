@@ -123,15 +123,13 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
         contestants.push(prepared.step);
         entered.push((name, prepared.cold_ms));
     }
-    let peak = setup
-        .limits
-        .filter(|limits| limits.threads == 1 && is_product(case))
-        .map(|limits| Peak(limits.threads));
-    let peak_flops = peak.as_ref().map(Peak::flops);
-    contestants.extend(peak.map(|peak| Box::new(peak) as Box<dyn Step>));
+    let has_peak = is_product(case) && setup.limits.is_some_and(|limits| limits.threads == 1);
+    if has_peak {
+        contestants.push(Box::new(Peak));
+    }
     let mut times = contest::times(&mut contestants, setup.threads, setup.effort)?;
-    let of_peak = peak_flops.map(|flops| {
-        let at_peak = times[times.len() - 1].iter().map(|us| flops / us);
+    let of_peak = has_peak.then(|| {
+        let at_peak = times[times.len() - 1].iter().map(|us| Peak::flops() / us);
         median(times[0].iter().zip(at_peak).map(|(us, peak)| case.flops / us / peak).collect())
     });
     let peers: BTreeMap<String, PeerTime> = entered

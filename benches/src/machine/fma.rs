@@ -17,20 +17,20 @@ pub(super) fn gflops(threads: usize, rounds: usize) -> f64 {
     flops(STEPS, threads) / seconds(STEPS, threads, rounds) / 1e9
 }
 
-/// Nothing but fused multiply-adds on so many threads. What a shared machine gives to others, and the pace of its clock, change from one
+/// Nothing but fused multiply-adds, on one thread. What a shared machine gives to others, and the pace of its clock, change from one
 /// moment to the next: how near to the peak something is shows only if both are measured in turns.
-pub(crate) struct Peak(pub(crate) usize);
+pub(crate) struct Peak;
 
 impl Peak {
     /// Operations of a run.
-    pub(crate) fn flops(&self) -> f64 {
-        flops(RUN, self.0)
+    pub(crate) fn flops() -> f64 {
+        flops(RUN, 1)
     }
 }
 
 impl Step for Peak {
     fn run(&mut self, count: usize) -> Result<f64> {
-        Ok(seconds(RUN * count, self.0, 1))
+        Ok(seconds(RUN * count, 1, 1))
     }
 }
 
