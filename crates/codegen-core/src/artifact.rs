@@ -6,6 +6,7 @@ use lowered_ir::log::{LogLine, LogStyle};
 
 use crate::host::HostModule;
 use crate::log::LogSink;
+use crate::ptx::PtxModule;
 use crate::shader::ShaderModule;
 
 /// Compiled kernels, ready for a device to load. Cheap to clone.
@@ -25,6 +26,8 @@ pub enum Payload {
     Host(HostModule),
     /// Text in a shading language.
     Shader(Arc<dyn ShaderModule>),
+    /// Text for NVIDIA's processors.
+    Ptx(Arc<PtxModule>),
     /// Anything a codegen and a device outside this project agree on.
     Other(Arc<dyn Any + Send + Sync>),
 }

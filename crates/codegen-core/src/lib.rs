@@ -51,6 +51,7 @@ pub mod contract; // what a codegen implements
 pub mod artifact; // what it hands to a device
 pub mod host; // calling kernels of this process
 mod log;
+mod ptx; // kernels for NVIDIA's processors
 mod shader; // kernels as text for GPUs // what they log
 
 pub mod interpreted; // the codegen that compiles nothing
@@ -63,5 +64,6 @@ pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};
 pub use log::LogSink;
+pub use ptx::{PtxLaunch, PtxModule};
 pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};
 pub use shader::{Shader, ShaderModule};

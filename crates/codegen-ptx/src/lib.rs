@@ -1,0 +1,2 @@
+//! Compiles scheduled IR to PTX, the language of NVIDIA's processors.
+#![forbid(unsafe_code)]

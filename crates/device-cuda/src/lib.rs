@@ -1,0 +1,1 @@
+//! NVIDIA's processors as a device of the runtime.

@@ -1,0 +1,639 @@
+//! Instructions, and the types they work on.
+//!
+//! Arithmetic is IEEE 754 with rounding to nearest even and subnormal numbers kept, unless an operation says otherwise; integers wrap.
+//! What the hardware leaves open (integer division by zero) no program may depend on.
+
+use smallvec::SmallVec;
+
+use crate::program::{Class, Operand, Place, Reg, Regs, Space, Special};
+
+/// What an instruction takes its operands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ty {
+    /// A predicate.
+    Pred,
+    /// Bits.
+    B8,
+    /// Bits.
+    B16,
+    /// Bits.
+    B32,
+    /// Bits.
+    B64,
+    /// Unsigned.
+    U8,
+    /// Unsigned.
+    U16,
+    /// Unsigned.
+    U32,
+    /// Unsigned.
+    U64,
+    /// Signed.
+    S8,
+    /// Signed.
+    S16,
+    /// Signed.
+    S32,
+    /// Signed.
+    S64,
+    /// IEEE half precision.
+    F16,
+    /// Two of them, the first in the low half.
+    F16x2,
+    /// The upper half of an `F32`.
+    Bf16,
+    /// Two of them, the first in the low half.
+    Bf16x2,
+    /// IEEE single precision.
+    F32,
+    /// IEEE double precision.
+    F64,
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inst {
+    /// Copies bits; classes of the same width may differ.
+    Move {
+        /// Where to.
+        dst: Reg,
+        /// What.
+        src: Operand,
+    },
+    /// Where the thread is.
+    Where {
+        /// Class `B32`.
+        dst: Reg,
+        /// What is asked for.
+        special: Special,
+    },
+    /// The address of an array of the kernel, for accesses of its space.
+    Address {
+        /// Class `B32`.
+        dst: Reg,
+        /// [`Space::Shared`] or [`Space::Local`].
+        space: Space,
+        /// Which array.
+        array: u32,
+    },
+    /// The value of a parameter.
+    Param {
+        /// Class `B64`.
+        dst: Reg,
+        /// Its position.
+        param: u32,
+    },
+    /// Two halves as one: 16 bits each into `B32`, or 32 each into `B64`.
+    Pack {
+        /// The whole.
+        dst: Reg,
+        /// The low half, then the high one.
+        halves: [Reg; 2],
+    },
+    /// The opposite of [`Inst::Pack`].
+    Unpack {
+        /// The low half, then the high one.
+        halves: [Reg; 2],
+        /// The whole.
+        src: Reg,
+    },
+    /// One operand.
+    Unary {
+        /// What is done.
+        op: Unary,
+        /// On what.
+        ty: Ty,
+        /// The result.
+        dst: Reg,
+        /// The operand.
+        src: Operand,
+    },
+    /// Two operands.
+    Binary {
+        /// What is done.
+        op: Binary,
+        /// On what.
+        ty: Ty,
+        /// The result.
+        dst: Reg,
+        /// The first operand.
+        a: Operand,
+        /// The second.
+        b: Operand,
+    },
+    /// Three operands.
+    Ternary {
+        /// What is done.
+        op: Ternary,
+        /// On what.
+        ty: Ty,
+        /// The result.
+        dst: Reg,
+        /// The first operand.
+        a: Operand,
+        /// The second.
+        b: Operand,
+        /// The third.
+        c: Operand,
+    },
+    /// Whether a comparison holds.
+    Compare {
+        /// Which comparison.
+        cmp: Cmp,
+        /// On what.
+        ty: Ty,
+        /// Class `Pred`.
+        dst: Reg,
+        /// The first operand.
+        a: Operand,
+        /// The second.
+        b: Operand,
+    },
+    /// `a` where the predicate holds, else `b`.
+    Select {
+        /// On what: 16 bits or more.
+        ty: Ty,
+        /// The result.
+        dst: Reg,
+        /// Taken if the predicate holds.
+        a: Operand,
+        /// Taken if not.
+        b: Operand,
+        /// Class `Pred`.
+        pred: Reg,
+    },
+    /// A number as one of another type. Integers are cut off or extended by what `from` says. A result narrower than its register (`U8`) is
+    /// extended to its width.
+    Convert {
+        /// What it becomes.
+        to: Ty,
+        /// What it was.
+        from: Ty,
+        /// How what does not fit is rounded.
+        rounding: Rounding,
+        /// The result.
+        dst: Reg,
+        /// The number.
+        src: Reg,
+    },
+    /// Two `F32` as a pair of 16-bit floats, rounded to nearest even.
+    ConvertPair {
+        /// `F16x2` or `Bf16x2`.
+        to: Ty,
+        /// Class `B32`.
+        dst: Reg,
+        /// The low half, then the high one.
+        halves: [Operand; 2],
+    },
+    /// Reads memory: one element, or two or four beside each other.
+    Load {
+        /// Which memory.
+        space: Space,
+        /// The element's type.
+        ty: Ty,
+        /// Global memory that no thread writes while the kernel runs: through the cache for such.
+        constant: bool,
+        /// One, two or four; elements narrower than their registers are extended by what the type says.
+        dsts: Regs,
+        /// From where.
+        from: Place,
+    },
+    /// Writes memory.
+    Store {
+        /// Which memory.
+        space: Space,
+        /// The element's type.
+        ty: Ty,
+        /// Where to.
+        to: Place,
+        /// One, two or four; of those wider than an element, the low bits.
+        srcs: SmallVec<[Operand; 4]>,
+    },
+    /// Reads, combines and writes memory as one step that no other thread can part.
+    Atomic {
+        /// Which memory: not the thread's.
+        space: Space,
+        /// How it is combined.
+        op: Atomic,
+        /// On what: 32 or 64 bits.
+        ty: Ty,
+        /// What was there before, where that is wanted.
+        dst: Option<Reg>,
+        /// Where.
+        at: Place,
+        /// What it is combined with; for [`Atomic::CompareSwap`] what it is compared with, then what replaces it.
+        operands: SmallVec<[Operand; 2]>,
+    },
+    /// All threads of the block (or of so many whole warps as have that many threads) meet; what one did to memory before, all see
+    /// behind it.
+    Barrier {
+        /// Which of the block's 16 barriers.
+        id: u32,
+        /// How many threads, a multiple of 32; the whole block if nothing is said.
+        threads: Option<u32>,
+    },
+    /// What the thread did to memory before is seen by whoever sees what it does afterwards.
+    Fence(Scope),
+    /// Every lane of the warp reads another lane's register. A lane whose partner lies outside keeps its own.
+    Shuffle {
+        /// Whose.
+        mode: Shuffle,
+        /// 32 bits.
+        dst: Reg,
+        /// 32 bits.
+        src: Reg,
+        /// The lane or distance.
+        lane: Operand,
+        /// Lanes exchange within groups of so many, a power of two up to 32.
+        width: u32,
+    },
+    /// What the warp's predicates say together.
+    Vote {
+        /// What is asked.
+        vote: Vote,
+        /// Class `Pred`, or `B32` for [`Vote::Ballot`].
+        dst: Reg,
+        /// Each lane's.
+        src: Reg,
+    },
+    /// 8×8 matrices of 16-bit elements from shared memory: lane `8 m + r` says where row `r` of matrix `m` is. Lane `l` gets
+    /// elements `2 (l mod 4)` and `+ 1` of row `l / 4` of each, or with `transposed` of column `l / 4`.
+    LoadMatrix {
+        /// Whether columns and rows change places.
+        transposed: bool,
+        /// One, two or four of class `B32`.
+        dsts: Regs,
+        /// Where this lane's row is: 16 bytes, aligned.
+        from: Place,
+    },
+    /// `d = a b + c` on matrices that a warp holds in fragments.
+    Mma {
+        /// Sizes and types.
+        shape: Mma,
+        /// The sums.
+        d: Regs,
+        /// Left factor, rows outermost.
+        a: Regs,
+        /// Right factor, columns outermost.
+        b: Regs,
+        /// What they are added to.
+        c: Regs,
+    },
+    /// Copies from global to shared memory while the thread goes on.
+    CopyAsync {
+        /// 4, 8 or 16; only 16 go past the first-level cache.
+        bytes: u32,
+        /// Where to: shared memory.
+        to: Place,
+        /// From where: global memory.
+        from: Place,
+        /// How many of the bytes are read, the rest being zeros; all of them if nothing is said. Class `B32`.
+        read: Option<Reg>,
+    },
+    /// What the thread's copies since the last one of these are is a group.
+    CopyCommit,
+    /// Waits until at most so many of the thread's groups of copies, the latest, are under way.
+    CopyWait {
+        /// How many may be.
+        left: u32,
+    },
+}
+
+/// Operations on one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unary {
+    /// `-x`: signed integers and floats.
+    Neg,
+    /// Without its sign: signed integers and floats. The least integer stays.
+    Abs,
+    /// Every bit, or a predicate, inverted.
+    Not,
+    /// How many bits are set, of `B32` or `B64`, as `B32`.
+    CountOnes,
+    /// How many zeros are above the first bit that is set, of `B32` or `B64`, as `B32`.
+    LeadingZeros,
+    /// Bits in the opposite order: `B32`, `B64`.
+    Reverse,
+    /// Square root, rounded to nearest: `F32`, `F64`.
+    Sqrt,
+    /// `1 / x`, rounded to nearest: `F32`, `F64`.
+    Recip,
+    /// `2^x` to 2 ulp, about: `F32`. Subnormals are zeros, as with the other approximations.
+    Exp2Approx,
+    /// `log2 x` to 2⁻²² absolutely, near 1: `F32`.
+    Log2Approx,
+    /// To 2⁻²⁰ absolutely, near 0: `F32`.
+    SinApprox,
+    /// To 2⁻²⁰ absolutely, near 0: `F32`.
+    CosApprox,
+    /// To 2⁻¹¹ relatively: `F32`, from 7.5 on, so not on [`crate::Target::Sm70`].
+    TanhApprox,
+    /// `1 / √x` to 2 ulp, about: `F32`.
+    RsqrtApprox,
+    /// `1 / x` to an ulp: `F32`.
+    RecipApprox,
+    /// `√x` to 2 ulp, about: `F32`.
+    SqrtApprox,
+}
+
+/// Operations on two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binary {
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Sub,
+    /// `a * b`; of integers the low half.
+    Mul,
+    /// The high half of a product of integers.
+    MulHigh,
+    /// The whole product of two integers of 16 or 32 bits, twice as wide.
+    MulWide,
+    /// `a / b`; of integers towards zero, of floats rounded to nearest.
+    Div,
+    /// `a / b` to 2 ulp, about: `F32`.
+    DivApprox,
+    /// The remainder of [`Binary::Div`] of integers, with the sign of `a`.
+    Rem,
+    /// The lesser; of a number and NaN the number, of zeros -0.
+    Min,
+    /// The greater; of a number and NaN the number, of zeros +0.
+    Max,
+    /// Bits or predicates.
+    And,
+    /// Bits or predicates.
+    Or,
+    /// Bits or predicates.
+    Xor,
+    /// Bits to the left, `b` of 32 bits; from the width on zeros.
+    ShiftLeft,
+    /// To the right, `b` of 32 bits: zeros come in, or the sign of a signed `a`. From the width on all bits are that.
+    ShiftRight,
+}
+
+/// Operations on three operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ternary {
+    /// `a * b + c` with one rounding.
+    Fma,
+    /// `a * b + c` of integers, the low half.
+    MulAdd,
+    /// `a * b + c` where `c` and the result are twice as wide: `U32`, `S32`.
+    MulAddWide,
+    /// Byte `i` of the result is byte `c >> 4 i & 7` of `b : a`: `B32`.
+    Permute,
+    /// The high half of `(b : a) << (c mod 32)`: `B32`.
+    FunnelLeft,
+    /// The low half of `(b : a) >> (c mod 32)`: `B32`.
+    FunnelRight,
+    /// Bit by bit: that bit of the constant whose number is `4 a + 2 b + c`.
+    Logic(u8),
+}
+
+/// Comparisons. Those of floats without `Or` are false where an operand is NaN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cmp {
+    /// `a = b`
+    Eq,
+    /// `a ≠ b`
+    Ne,
+    /// `a < b`
+    Lt,
+    /// `a ≤ b`
+    Le,
+    /// `a > b`
+    Gt,
+    /// `a ≥ b`
+    Ge,
+    /// `a ≠ b`, or one is NaN.
+    NeOrNan,
+    /// `a < b`, or one is NaN.
+    LtOrNan,
+    /// `a ≤ b`, or one is NaN.
+    LeOrNan,
+    /// `a > b`, or one is NaN.
+    GtOrNan,
+    /// `a ≥ b`, or one is NaN.
+    GeOrNan,
+    /// One is NaN.
+    IsNan,
+}
+
+/// How a number that does not fit is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// Nothing is: integers to integers, floats to wider ones.
+    None,
+    /// To the nearest, of two the even one.
+    Nearest,
+    /// Towards zero.
+    Zero,
+    /// Down.
+    Down,
+    /// Up.
+    Up,
+    /// To the nearest integer, of two the even one. To an integer type: what is too large or small becomes the most or the least, and
+    /// NaN becomes 0. So for the others.
+    NearestInteger,
+    /// To an integer, towards zero.
+    ZeroInteger,
+    /// To an integer, down.
+    DownInteger,
+    /// To an integer, up.
+    UpInteger,
+}
+
+/// How an atomic operation combines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Atomic {
+    /// `U32`, `S32`, `U64`, `F32`, `F64`.
+    Add,
+    /// Signed and unsigned integers.
+    Min,
+    /// Signed and unsigned integers.
+    Max,
+    /// `B32`, `B64`.
+    And,
+    /// `B32`, `B64`.
+    Or,
+    /// `B32`, `B64`.
+    Xor,
+    /// `B32`, `B64`.
+    Exchange,
+    /// `B32`, `B64`.
+    CompareSwap,
+}
+
+/// Who sees memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The block.
+    Block,
+    /// The device.
+    Device,
+}
+
+/// Whose register a lane reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shuffle {
+    /// That of the lane so many below.
+    Up,
+    /// That of the lane so many above.
+    Down,
+    /// That of the lane whose number differs in these bits.
+    Xor,
+    /// That of this lane of the group.
+    Index,
+}
+
+/// What a warp is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vote {
+    /// Whether all predicates hold.
+    All,
+    /// Whether one does.
+    Any,
+    /// Which do: bit `l` for lane `l`.
+    Ballot,
+}
+
+/// Shapes of matrix instructions. Sums are `F32`, four registers; factors are held in `B32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mma {
+    /// 16×8 += 16×16 · 16×8 of `f16`: `a` four registers, `b` two.
+    F16K16,
+    /// 16×8 += 16×16 · 16×8 of `bf16`.
+    Bf16K16,
+    /// 16×8 += 16×8 · 8×8 of `tf32`: `a` four registers, `b` two.
+    Tf32K8,
+}
+
+impl Ty {
+    /// The class of registers that hold it; narrower elements are held by 16 bits.
+    pub fn class(self) -> Class {
+        match self {
+            Ty::Pred => Class::Pred,
+            Ty::B8 | Ty::U8 | Ty::S8 | Ty::B16 | Ty::U16 | Ty::S16 | Ty::F16 | Ty::Bf16 => Class::B16,
+            Ty::B32 | Ty::U32 | Ty::S32 | Ty::F16x2 | Ty::Bf16x2 => Class::B32,
+            Ty::B64 | Ty::U64 | Ty::S64 => Class::B64,
+            Ty::F32 => Class::F32,
+            Ty::F64 => Class::F64,
+        }
+    }
+
+    /// Its size in memory; 0 for predicates, which have none.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Ty::Pred => 0,
+            Ty::B8 | Ty::U8 | Ty::S8 => 1,
+            _ => self.class().bits() / 8,
+        }
+    }
+
+    /// Whether it is one float, or two.
+    pub fn is_float(self) -> bool {
+        matches!(self, Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 | Ty::F32 | Ty::F64)
+    }
+
+    /// Whether it is an integer with a sign.
+    pub fn is_signed(self) -> bool {
+        matches!(self, Ty::S8 | Ty::S16 | Ty::S32 | Ty::S64)
+    }
+
+    /// Whether it is an integer without one.
+    pub fn is_unsigned(self) -> bool {
+        matches!(self, Ty::U8 | Ty::U16 | Ty::U32 | Ty::U64)
+    }
+}
+
+impl Mma {
+    /// Registers of `a`, `b`, and of the sums.
+    pub fn registers(self) -> (usize, usize, usize) {
+        match self {
+            Mma::F16K16 | Mma::Bf16K16 | Mma::Tf32K8 => (4, 2, 4),
+        }
+    }
+}
+
+impl Inst {
+    /// Calls `read` with every register that is read, then `write` with every one that is written.
+    pub fn registers(&self, read: &mut dyn FnMut(Reg), write: &mut dyn FnMut(Reg)) {
+        let mut operands = |operands: &[Operand]| {
+            for operand in operands {
+                if let Operand::Reg(reg) = operand {
+                    read(*reg);
+                }
+            }
+        };
+        match self {
+            Inst::Move { dst, src } | Inst::Unary { dst, src, .. } => {
+                operands(&[*src]);
+                write(*dst);
+            }
+            Inst::Where { dst, .. } | Inst::Address { dst, .. } | Inst::Param { dst, .. } => write(*dst),
+            Inst::Pack { dst, halves } => {
+                halves.iter().for_each(|&half| read(half));
+                write(*dst);
+            }
+            Inst::Unpack { halves, src } => {
+                read(*src);
+                halves.iter().for_each(|&half| write(half));
+            }
+            Inst::Binary { dst, a, b, .. } | Inst::Compare { dst, a, b, .. } => {
+                operands(&[*a, *b]);
+                write(*dst);
+            }
+            Inst::Ternary { dst, a, b, c, .. } => {
+                operands(&[*a, *b, *c]);
+                write(*dst);
+            }
+            Inst::Select { dst, a, b, pred, .. } => {
+                operands(&[*a, *b, Operand::Reg(*pred)]);
+                write(*dst);
+            }
+            Inst::Convert { dst, src, .. } | Inst::Vote { dst, src, .. } => {
+                read(*src);
+                write(*dst);
+            }
+            Inst::ConvertPair { dst, halves, .. } => {
+                operands(halves);
+                write(*dst);
+            }
+            Inst::Load { dsts, from, .. } | Inst::LoadMatrix { dsts, from, .. } => {
+                from.register().into_iter().for_each(read);
+                dsts.iter().for_each(|&dst| write(dst));
+            }
+            Inst::Store { to, srcs, .. } => {
+                operands(srcs);
+                to.register().into_iter().for_each(read);
+            }
+            Inst::Atomic { dst, at, operands: values, .. } => {
+                operands(values);
+                at.register().into_iter().for_each(read);
+                dst.iter().for_each(|&dst| write(dst));
+            }
+            Inst::Shuffle { dst, src, lane, .. } => {
+                operands(&[Operand::Reg(*src), *lane]);
+                write(*dst);
+            }
+            Inst::Mma { d, a, b, c, .. } => {
+                a.iter().chain(b).chain(c).for_each(|&reg| read(reg));
+                d.iter().for_each(|&reg| write(reg));
+            }
+            Inst::CopyAsync { to, from, read: size, .. } => {
+                to.register().into_iter().chain(from.register()).chain(*size).for_each(read);
+            }
+            Inst::Barrier { .. } | Inst::Fence(_) | Inst::CopyCommit | Inst::CopyWait { .. } => {}
+        }
+    }
+}
+
+impl Place {
+    /// The register it is computed from.
+    fn register(self) -> Option<Reg> {
+        match self.base {
+            crate::program::Base::Reg(reg) => Some(reg),
+            crate::program::Base::Array(_) => None,
+        }
+    }
+}

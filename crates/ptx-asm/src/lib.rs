@@ -1,0 +1,16 @@
+//! Typed PTX programs: what NVIDIA's processors run, as data.
+//!
+//! # Should I be using this crate?
+//!
+//! Use it if you generate kernels for NVIDIA's processors and want mistakes found before a driver, or nobody, reports them. You build a
+//! [`Module`] of instructions whose registers have classes and whose control flow is a tree. [`check`] says what is wrong with it, [`print()`] makes the text that a
+//! driver or `ptxas` takes. The crate knows nothing of arrays, needs no SDK, and talks to no driver.
+#![forbid(unsafe_code)]
+
+mod inst; // what a thread can do
+mod program; // kernels
+
+pub use crate::inst::{Atomic, Binary, Cmp, Inst, Mma, Rounding, Scope, Shuffle, Ternary, Ty, Unary, Vote};
+pub use crate::program::{
+    Array, Base, Block, Class, Guard, Kernel, Module, Operand, Place, Reg, Regs, Space, Special, Stmt, Target,
+};
