@@ -22,6 +22,6 @@ pub struct PtxLaunch {
     pub blocks: u32,
     /// Threads of a block.
     pub threads: u32,
-    /// Bytes of shared memory that a block takes, the statically declared ones included.
-    pub shared_bytes: u32,
+    /// Bytes of shared memory that the launch gives to each block, besides what the text declares; beyond 48 KiB the kernel has to be told.
+    pub dynamic_shared_bytes: u32,
 }

@@ -163,7 +163,7 @@ pub enum Inst {
         pred: Reg,
     },
     /// A number as one of another type. Integers are cut off or extended by what `from` says. A result narrower than its register (`U8`) is
-    /// extended to its width.
+    /// extended to its width. No `Bf16` is converted from: it is the upper half of what it becomes.
     Convert {
         /// What it becomes.
         to: Ty,
@@ -432,8 +432,8 @@ pub enum Rounding {
     Down,
     /// Up.
     Up,
-    /// To the nearest integer, of two the even one. To an integer type: what is too large or small becomes the most or the least, and
-    /// NaN becomes 0. So for the others.
+    /// To the nearest integer, of two the even one. To an integer type: what is too large or small becomes the most or the least. NaN becomes 0
+    /// if neither side has 64 bits, else a number with the first bit alone. So for the others.
     NearestInteger,
     /// To an integer, towards zero.
     ZeroInteger,
@@ -556,6 +556,14 @@ impl Mma {
 }
 
 impl Inst {
+    /// Calls `f` with every register that is mentioned.
+    pub fn each_register(&self, f: &mut dyn FnMut(Reg)) {
+        let mut found = Regs::new();
+        self.registers(&mut |reg| found.push(reg), &mut |_| ());
+        self.registers(&mut |_| (), &mut |reg| found.push(reg));
+        found.into_iter().for_each(f);
+    }
+
     /// Calls `read` with every register that is read, then `write` with every one that is written.
     pub fn registers(&self, read: &mut dyn FnMut(Reg), write: &mut dyn FnMut(Reg)) {
         let mut operands = |operands: &[Operand]| {

@@ -7,10 +7,16 @@
 //! driver or `ptxas` takes. The crate knows nothing of arrays, needs no SDK, and talks to no driver.
 #![forbid(unsafe_code)]
 
+mod builder; // writes kernels
+mod check; // what makes a program one
 mod inst; // what a thread can do
+mod print; // programs as text
 mod program; // kernels
 
+pub use crate::builder::Builder;
+pub use crate::check::{ProgramError, check};
 pub use crate::inst::{Atomic, Binary, Cmp, Inst, Mma, Rounding, Scope, Shuffle, Ternary, Ty, Unary, Vote};
+pub use crate::print::print;
 pub use crate::program::{
     Array, Base, Block, Class, Guard, Kernel, Module, Operand, Place, Reg, Regs, Space, Special, Stmt, Target,
 };

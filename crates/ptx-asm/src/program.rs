@@ -203,6 +203,15 @@ impl Target {
         }
     }
 
+    /// Bytes of shared memory that a block may take.
+    pub fn shared_bytes(self) -> u32 {
+        match self {
+            Target::Sm70 => 96 << 10,
+            Target::Sm80 => 163 << 10,
+            Target::Sm90a => 227 << 10,
+        }
+    }
+
     /// The best target for a device of this compute capability, if there is one.
     pub fn for_device(major: u32, minor: u32) -> Option<Target> {
         match (major, minor) {
@@ -211,6 +220,41 @@ impl Target {
             (7, _) => Some(Target::Sm70),
             _ => None,
         }
+    }
+}
+
+/// Bytes that the arrays of a block may take and still be declared statically.
+pub(crate) const STATIC_SHARED_BYTES: u32 = 48 << 10;
+
+impl Kernel {
+    /// Where each array of the block lies in the one that holds them all.
+    pub fn shared_layout(&self) -> Vec<u32> {
+        self.layout().0
+    }
+
+    /// Bytes of shared memory that a block takes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.layout().1
+    }
+
+    /// Bytes of shared memory that the launch must give: none, or everything if that is more than 48 KiB.
+    pub fn dynamic_shared_bytes(&self) -> u32 {
+        Some(self.shared_bytes()).filter(|&bytes| bytes > STATIC_SHARED_BYTES).unwrap_or(0)
+    }
+
+    /// The alignment of the array that holds those of the block.
+    pub(crate) fn shared_align(&self) -> u32 {
+        self.shared.iter().map(|array| array.align).max().unwrap_or(1)
+    }
+
+    fn layout(&self) -> (Vec<u32>, u32) {
+        let mut end = 0_u32;
+        let mut place = |array: &Array| {
+            let at = end.checked_next_multiple_of(array.align.max(1)).unwrap_or(u32::MAX);
+            end = at.saturating_add(array.bytes);
+            at
+        };
+        (self.shared.iter().map(&mut place).collect(), end)
     }
 }
 
