@@ -46,6 +46,9 @@ impl Stage {
 /// Runs every stage in order; the first failure stops.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let gpu = gpu_environment()?;
+    if args.full {
+        ensure_fuzzer()?;
+    }
     let mut stages = long_stages(args, &gpu);
     stages.extend(short_stages(&gpu));
     let total: u64 = stages.iter().map(|s| s.minutes).sum();
@@ -78,6 +81,22 @@ fn gpu_environment() -> Result<Vec<(&'static str, String)>> {
     found(&ensure_chromium().context("a browser for GPU tests")?);
     variables.push(("REQUIRE_GPU_TOOLS", "1".into()));
     Ok(variables)
+}
+
+/// Installs the subcommand that the fuzz stages call, where it is missing.
+fn ensure_fuzzer() -> Result<()> {
+    let cargo = |args: &[&str]| {
+        let mut command = Command::new("cargo");
+        command.args(args).env_remove("RUSTUP_TOOLCHAIN");
+        command
+    };
+    let present = cargo(&["fuzz", "--version"]).output().context("asking for cargo-fuzz")?;
+    if present.status.success() {
+        return Ok(());
+    }
+    println!("installing cargo-fuzz");
+    let status = cargo(&["install", "cargo-fuzz", "--locked", "--quiet"]).status()?;
+    if status.success() { Ok(()) } else { bail!("installing cargo-fuzz ended with {status}") }
 }
 
 /// The gate of every change.
