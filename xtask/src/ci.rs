@@ -10,7 +10,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use xtask::gpu_tools::{Tool, ensure_chromium, ensure_lavapipe, environment};
+use xtask::gpu_tools::{
+    Tool, cuda_environment, ensure_chromium, ensure_cuda_tools, ensure_lavapipe, environment,
+};
 
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
@@ -78,6 +80,9 @@ fn gpu_environment() -> Result<Vec<(&'static str, String)>> {
             environment(&driver)?
         }
     };
+    let assembler = ensure_cuda_tools().context("an assembler for GPU tests")?;
+    found(&assembler);
+    variables.extend(cuda_environment(&assembler));
     found(&ensure_chromium().context("a browser for GPU tests")?);
     variables.push(("REQUIRE_GPU_TOOLS", "1".into()));
     Ok(variables)

@@ -1,7 +1,7 @@
-//! `cargo xtask gpu-tools`: brings a software Vulkan driver, and Chromium if asked, and says how to use them.
+//! `cargo xtask gpu-tools`: brings a software Vulkan driver, NVIDIA's assembler, and Chromium if asked, and says how to use them.
 
 use anyhow::Result;
-use xtask::gpu_tools::{ensure_chromium, ensure_lavapipe, environment};
+use xtask::gpu_tools::{cuda_environment, ensure_chromium, ensure_cuda_tools, ensure_lavapipe, environment};
 
 /// Options of `cargo xtask gpu-tools`.
 #[derive(clap::Args)]
@@ -17,14 +17,15 @@ pub(crate) struct Args {
 /// Brings the tools and prints what there is.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let driver = ensure_lavapipe()?;
+    let assembler = ensure_cuda_tools()?;
     let browser = args.chromium.then(ensure_chromium).transpose()?;
     if !args.env {
-        for tool in [Some(&driver), browser.as_ref()].into_iter().flatten() {
+        for tool in [Some(&driver), Some(&assembler), browser.as_ref()].into_iter().flatten() {
             println!("{} {} ({})", tool.name, tool.version, tool.path.display());
         }
         println!("Use it with this environment (`cargo xtask gpu-tools --env` prints only that):");
     }
-    for (name, value) in environment(&driver)? {
+    for (name, value) in environment(&driver)?.into_iter().chain(cuda_environment(&assembler)) {
         println!("{name}={value}");
     }
     Ok(())

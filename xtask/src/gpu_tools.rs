@@ -1,4 +1,4 @@
-//! What the tests of GPU code need and a machine without a GPU lacks: a software Vulkan driver, and a browser.
+//! What the tests of GPU code need and a machine without a GPU lacks: a software Vulkan driver, a browser, NVIDIA's assembler.
 //!
 //! The driver is Mesa's lavapipe, taken from the distribution's own packages and unpacked under `target/gpu-tools`, so that the
 //! machine's drivers stay as they are: only libraries that it needs are installed, by the package manager. Chromium is installed
@@ -6,6 +6,7 @@
 
 mod apt;
 mod chromium;
+mod cuda;
 mod lavapipe;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 pub use chromium::{ensure_chromium, find_chromium};
+pub use cuda::ensure_cuda_tools;
 pub use lavapipe::ensure_lavapipe;
 
 /// A tool that is there.
@@ -29,6 +31,12 @@ pub struct Tool {
 /// Where everything lies that is brought here and not installed.
 pub fn folder() -> PathBuf {
     crate::root().join("target/gpu-tools")
+}
+
+/// The environment in which programs find NVIDIA's assembler.
+pub fn cuda_environment(assembler: &Tool) -> Vec<(&'static str, String)> {
+    let folder = assembler.path.parent().unwrap_or(&assembler.path);
+    vec![("CUDA_TOOLS", folder.display().to_string())]
 }
 
 /// The environment in which programs find the driver and nothing else, and keep what it compiles between runs.

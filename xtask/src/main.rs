@@ -30,7 +30,8 @@ enum Task {
     ExportWeb(export_web::Args),
     /// Run what continuous integration runs; `--full` adds the long checks.
     Ci(ci::Args),
-    /// Bring what GPU tests need under `target/gpu-tools`: a software Vulkan driver, and Chromium on request.
+    /// Bring what GPU tests need under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler, and Chromium on
+    /// request.
     GpuTools(gpu::Args),
     /// Rewrite the expected texts of tests.
     Bless(bless::Args),

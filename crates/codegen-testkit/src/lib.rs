@@ -22,6 +22,7 @@
 //! [`bounds`]. What runs log must be, character for character, what the interpreter logs; a codegen that refuses to log is skipped there.
 #![deny(unsafe_code)]
 
+pub mod assembler; // NVIDIA's, and what it says of kernels
 pub mod bounds; // how far a device may be off
 mod corpus; // what is run, and what it is compared with
 mod device; // through a device's own transfers and launches
