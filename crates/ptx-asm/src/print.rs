@@ -316,7 +316,7 @@ impl Printer<'_> {
         match place.base {
             Base::Array(array) => format!("[{}]", self.array(space, array, place.offset)),
             Base::Reg(base) if place.offset == 0 => format!("[{}]", reg(base)),
-            Base::Reg(base) => format!("[{}{:+}]", reg(base), place.offset),
+            Base::Reg(base) => format!("[{}+{}]", reg(base), place.offset),
         }
     }
 
@@ -333,7 +333,7 @@ impl Printer<'_> {
 const EVERY_LANE: &str = "0xffffffff";
 
 fn with_offset(name: &str, offset: i64) -> String {
-    if offset == 0 { name.to_owned() } else { format!("{name}{offset:+}") }
+    if offset == 0 { name.to_owned() } else { format!("{name}+{offset}") }
 }
 
 fn guarded(guard: Guard) -> String {

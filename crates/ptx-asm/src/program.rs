@@ -197,7 +197,7 @@ impl Target {
     /// The oldest version of the language that has everything the target can do: major and minor.
     pub fn language(self) -> (u32, u32) {
         match self {
-            Target::Sm70 => (6, 0),
+            Target::Sm70 => (6, 5),
             Target::Sm80 => (7, 0),
             Target::Sm90a => (8, 0),
         }
