@@ -87,6 +87,11 @@ impl Arrays {
         Arrays { nodes: self.nodes.iter().cloned().chain(more).collect(), ranges: self.ranges.clone() }
     }
 
+    /// What a node's elements are.
+    pub(super) fn dtype(&self, node: NodeRef) -> DType {
+        self.nodes[node.index()].0
+    }
+
     /// The position of an element in its array, in elements: row-major.
     pub fn position(&self, node: NodeRef, index: &Indices) -> Affine {
         let dims = &self.nodes[node.index()].1;

@@ -29,6 +29,7 @@ mod contraction; // register tiles
 mod cost; // flops and distinct bytes
 mod fuse; // neighbouring loops as one, on GPUs
 mod jam; // strips of a loop inside its body
+pub mod matrices; // those of them that are products of matrices
 mod names; // free identifiers, and types
 mod nest; // chains of loops
 mod rename; // identifiers of a block
@@ -211,7 +212,7 @@ pub fn schedule_traced(
     if let Some(workgroups) = caps.workgroups {
         gpu::join(&mut routine, workgroups);
         on_pass("fuse", &routine);
-        gpu::distribute(&mut routine, workgroups);
+        gpu::distribute(&mut routine, workgroups, caps.contractions);
         on_pass("grid", &routine);
     }
 

@@ -11,6 +11,7 @@ mod spill; // top-level locals as nodes
 
 // Shapes.
 mod columns; // neighbouring outputs on neighbouring threads, reductions shared by several
+mod cores; // products of matrices that stay whole
 mod join; // which nests one kernel can do
 mod rows; // rows in shared memory
 mod stages; // long reductions as two nests
@@ -54,14 +55,17 @@ struct Gpu {
     workgroups: Workgroups,
     /// Whether accumulations may be reordered.
     fast: bool,
+    /// Whether the target has kernels of its own for products of matrices.
+    matrices: bool,
     /// The local nodes that nobody but the statement at hand mentions.
     owned: BTreeSet<NodeRef>,
 }
 
-/// Lets threads and workgroups share the work of every top-level nest.
-pub(super) fn distribute(routine: &mut Routine, workgroups: Workgroups) {
+/// Lets threads and workgroups share the work of every top-level nest. `matrices` says whether products of matrices that suit tensor cores
+/// stay whole.
+pub(super) fn distribute(routine: &mut Routine, workgroups: Workgroups, matrices: bool) {
     keep::in_registers(routine);
-    let mut gpu = Gpu::of(routine, workgroups);
+    let mut gpu = Gpu { matrices, ..Gpu::of(routine, workgroups) };
     let owners = access::owners(&routine.body);
     let mut body = Block::new();
     for (at, stmt) in std::mem::take(&mut routine.body).into_iter().enumerate() {
@@ -79,7 +83,8 @@ impl Gpu {
     fn of(routine: &Routine, workgroups: Workgroups) -> Gpu {
         let fast = routine.numerics == Numerics::Fast;
         let owned = BTreeSet::new();
-        Gpu { names: Names::of(routine), nodes: routine.nodes.clone(), workgroups, fast, owned }
+        let (names, nodes) = (Names::of(routine), routine.nodes.clone());
+        Gpu { names, nodes, workgroups, fast, matrices: false, owned }
     }
 
     fn statement(&mut self, stmt: Stmt) -> Block {
@@ -88,6 +93,9 @@ impl Gpu {
             stmt => stmt,
         };
         let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
+        if let Some(whole) = cores::whole(self, &nest) {
+            return whole;
+        }
         if chain::is_contraction(&nest, self) {
             return tile::distribute(self, &nest).unwrap_or_else(|| vec![stmt]);
         }

@@ -1,0 +1,171 @@
+//! Contractions of matrices: those in [canonical form](super::canonical) whose factors move by one stride along the rows, by one along the
+//! columns, and by one along the depth. Matrix instructions take their operands so.
+
+use lowered_ir::ir::{Affine, Expr, LoopId, NodeRef, Var};
+use tnode::DType;
+
+use super::canonical::{Arrays, Axis, Contraction, read_of};
+
+/// A contraction of two matrices, or of a batch of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Product {
+    /// The contraction.
+    pub contraction: Contraction,
+    /// Rows by depth.
+    pub left: Matrix,
+    /// Columns by depth.
+    pub right: Matrix,
+}
+
+/// A factor. Strides are in elements of its node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    /// The node.
+    pub node: NodeRef,
+    /// What its elements are, before they are converted to what sums are taken in.
+    pub dtype: DType,
+    /// From one row of the contraction, or column, to the next.
+    pub side: i64,
+    /// From one product to the next.
+    pub depth: i64,
+    /// The first element: depends on the batch and on symbols.
+    pub base: Affine,
+}
+
+impl Product {
+    /// The matrices that a contraction multiplies.
+    pub fn of(contraction: Contraction, arrays: &Arrays) -> Option<Product> {
+        let matrix = |factor, side| Matrix::of(factor, side, &contraction.depth, arrays);
+        let left = matrix(&contraction.left, &contraction.rows)?;
+        let right = matrix(&contraction.right, &contraction.columns)?;
+        Some(Product { contraction, left, right })
+    }
+
+    /// Whether tensor cores take it: 16-bit floats, summed in `f32`, that are copied 16 bytes at a time, and enough of them.
+    pub fn suits_tensor_cores(&self) -> bool {
+        let whole = &self.contraction;
+        let sizes = [whole.num_rows(), whole.num_columns(), whole.num_products()];
+        let half = matches!(self.left.dtype, DType::F16 | DType::Bf16);
+        half && self.left.dtype == self.right.dtype
+            && sizes.iter().all(|&size| (LEAST..=MOST).contains(&size))
+            && self.left.is_copied_in_runs(sizes[0], sizes[2])
+            && self.right.is_copied_in_runs(sizes[1], sizes[2])
+    }
+}
+
+/// Rows, columns or products below which a tile is mostly empty, and above which positions need more than 31 bits.
+const LEAST: i64 = 16;
+const MOST: i64 = 1 << 24;
+
+/// 16-bit elements that are copied at a time.
+const RUN: i64 = 8;
+
+impl Matrix {
+    fn of(factor: &Expr, side: &[Axis], depth: &[Axis], arrays: &Arrays) -> Option<Matrix> {
+        let Expr::Get { node, index } = read_of(factor) else { return None };
+        let mut base = arrays.position(*node, index);
+        let side = stride(&mut base, side)?;
+        let depth = stride(&mut base, depth)?;
+        Some(Matrix { node: *node, dtype: arrays.dtype(*node), side, depth, base })
+    }
+
+    /// Whether products beside each other are neighbours in memory; otherwise rows, or columns, are.
+    pub fn is_depth_contiguous(&self) -> bool {
+        self.depth == 1
+    }
+
+    fn is_copied_in_runs(&self, side: i64, depth: i64) -> bool {
+        let aligned = |stride: i64| stride % RUN == 0;
+        let contiguous = match self.is_depth_contiguous() {
+            true => aligned(self.side) && aligned(depth),
+            false => self.side == 1 && aligned(self.depth) && aligned(side),
+        };
+        contiguous
+            && aligned(self.base.offset())
+            && self.base.terms().iter().all(|&(_, stride)| aligned(stride))
+    }
+}
+
+/// How far one step along loops that make up an axis is, taken out of a position; none if they do not make it up there.
+fn stride(position: &mut Affine, axis: &[Axis]) -> Option<i64> {
+    let steps: Vec<i64> = axis.iter().map(|a| position.coefficient(a.var)).collect();
+    let mut expected = *steps.last()?;
+    let inner = expected;
+    for (axis, &step) in axis.iter().zip(&steps).rev() {
+        if step != expected {
+            return None;
+        }
+        expected = expected.checked_mul(axis.extent)?;
+    }
+    for axis in axis {
+        *position = without(position, axis.var);
+    }
+    Some(inner).filter(|&stride| stride > 0)
+}
+
+fn without(position: &Affine, var: LoopId) -> Affine {
+    let kept = position.terms().iter().filter(|(other, _)| *other != Var::Loop(var));
+    kept.fold(Affine::constant(position.offset()), |mut sum, &(var, stride)| {
+        sum.add_term(var, stride);
+        sum
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use lowered_ir::text::parse;
+
+    use super::*;
+
+    /// The product that the only nest of a routine is, with its loops over rows, columns and depth.
+    fn product(dims: [&str; 3], loops: [i64; 3], left: &str, right: &str) -> Option<Product> {
+        let [a, b, c] = dims;
+        let [m, n, k] = loops;
+        let text = format!(
+            "routine @product fast {{
+               node %0 \"a\" bf16{a} on_device
+               node %1 \"b\" bf16{b} on_device
+               node %2 \"c\" f32{c} on_device
+               for i0 in 0..{m} {{
+                 for i1 in 0..{n} {{
+                   declare l0 f32[] register
+                   for i2 in 0..{k} {{
+                     l0 := fma(convert f32(%0[{left}]), convert f32(%1[{right}]), l0)
+                   }}
+                   %2[i0, i1] := l0
+                 }}
+               }}
+             }}"
+        );
+        let routine = parse(&text).expect("it is a routine");
+        let arrays = Arrays::of(&routine);
+        Product::of(Contraction::of(&routine.body[0], &arrays)?, &arrays)
+    }
+
+    #[test]
+    fn strides_are_those_of_the_arrays() {
+        let found = product(["[64, 32]", "[32, 48]", "[64, 48]"], [64, 48, 32], "i0, i2", "i2, i1");
+        let found = found.expect("matrices");
+        assert_eq!((found.left.side, found.left.depth), (32, 1));
+        assert_eq!((found.right.side, found.right.depth), (1, 48));
+        assert!(found.suits_tensor_cores());
+    }
+
+    #[test]
+    fn transposed_matrices_suit_as_well() {
+        let found = product(["[32, 64]", "[48, 32]", "[64, 48]"], [64, 48, 32], "i2, i0", "i1, i2");
+        let found = found.expect("matrices");
+        assert_eq!((found.left.side, found.left.depth, found.right.side), (1, 64, 32));
+        assert!(found.suits_tensor_cores());
+    }
+
+    #[test]
+    fn runs_that_are_not_aligned_do_not() {
+        let ragged = product(["[64, 36]", "[36, 48]", "[64, 48]"], [64, 48, 36], "i0, i2", "i2, i1");
+        assert!(!ragged.expect("matrices").suits_tensor_cores());
+        let every_other = product(["[64, 64]", "[32, 48]", "[64, 48]"], [64, 48, 32], "i0, 2*i2", "i2, i1");
+        assert!(!every_other.expect("matrices").suits_tensor_cores());
+        let small = product(["[8, 32]", "[32, 48]", "[8, 48]"], [8, 48, 32], "i0, i2", "i2, i1");
+        assert!(!small.expect("matrices").suits_tensor_cores());
+    }
+}
