@@ -117,12 +117,22 @@ impl Builder {
 
     /// What `write` writes, as a block of its own, and what it gives.
     pub fn nested<R>(&mut self, write: impl FnOnce(&mut Self) -> R) -> (R, Block) {
-        let outer = std::mem::take(&mut self.block);
+        let outer = self.begin();
         let given = write(self);
-        (given, std::mem::replace(&mut self.block, outer))
+        (given, self.end(outer))
     }
 
-    /// Appends a block that was written by [`Builder::nested`].
+    /// Begins a block of its own, for those whom a closure does not suit: what was written so far is for [`Builder::end`].
+    pub fn begin(&mut self) -> Block {
+        std::mem::take(&mut self.block)
+    }
+
+    /// The block that has been written since [`Builder::begin`] gave this; what is written from here on follows what was before.
+    pub fn end(&mut self, outer: Block) -> Block {
+        std::mem::replace(&mut self.block, outer)
+    }
+
+    /// Appends a statement, such as one around a block that was written by [`Builder::nested`].
     pub fn append(&mut self, stmt: Stmt) {
         self.block.push(stmt);
     }

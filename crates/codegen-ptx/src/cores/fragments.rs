@@ -1,0 +1,171 @@
+//! The part of a tile that a warp has: which of its elements lanes load, multiply and hold.
+//!
+//! A fragment is 16 by 8 outputs. `ldmatrix` loads four 8×8 matrices at once: of the left factor 16 rows by 16 products, of the right one two
+//! times 8 columns by 16 products. Lane `8 j + r` says where line `r` of matrix `j` is.
+
+use ptx_asm::{Binary, Builder, Class, Inst, Place, Reg, Regs, Ty};
+use smallvec::SmallVec;
+
+use super::operand::Layout;
+use super::tile::Tile;
+use super::{Product, Sums};
+
+/// Products of one instruction.
+const DEPTH: u32 = 16;
+/// Rows of a fragment, and columns of two.
+const SIDE: u32 = 16;
+
+/// A warp's fragments.
+pub(super) struct Fragments {
+    left: Loads,
+    right: Loads,
+    mma: ptx_asm::Mma,
+    /// Stages of 16 products in a tile.
+    steps: u32,
+    /// Fragments of 16 rows, and pairs of fragments of 8 columns.
+    counts: [u32; 2],
+    /// The row and the column of this lane's first output in the tile.
+    output: [Reg; 2],
+}
+
+impl Fragments {
+    pub(super) fn new(
+        b: &mut Builder,
+        product: &Product,
+        tile: &Tile,
+        thread: Reg,
+        window: Reg,
+    ) -> Fragments {
+        let lane = b.binary(Binary::And, Ty::B32, thread, 31_u32);
+        let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+        let across = tile.warps[1];
+        let of_warp = tile.of_warp();
+        let down = b.binary(Binary::Div, Ty::U32, warp, across);
+        let along = b.binary(Binary::Rem, Ty::U32, warp, across);
+        let row = b.binary(Binary::Mul, Ty::U32, down, of_warp[0]);
+        let column = b.binary(Binary::Mul, Ty::U32, along, of_warp[1]);
+        let [left, right] = tile.sides();
+        let (left, right) = (Layout::of(&product.left, left), Layout::of(&product.right, right));
+        let right_window = b.add(Ty::U32, window, tile.left_bytes());
+        let counts = of_warp.map(|side| side / SIDE);
+        let left = Loads::new(b, left, lane, row, window, counts[0], Order::SideFirst);
+        let right = Loads::new(b, right, lane, column, right_window, counts[1], Order::DepthFirst);
+        let group = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
+        let place = b.binary(Binary::And, Ty::B32, lane, 3_u32);
+        let output = [b.add(Ty::U32, row, group), b.mul_add(Ty::U32, place, 2_u32, column)];
+        Fragments { left, right, mma: product.mma, steps: tile.depth / DEPTH, counts, output }
+    }
+
+    /// How many fragments of sums there are.
+    pub(super) fn count(&self) -> usize {
+        (self.counts[0] * self.counts[1] * 2) as usize
+    }
+
+    /// The row and the column of output `n` of four, of a fragment.
+    pub(super) fn output(&self, b: &mut Builder, at: usize, n: usize, row: Reg, column: Reg) -> (Reg, Reg) {
+        let across = 2 * self.counts[1] as usize;
+        let down = SIDE * (at / across) as u32 + 8 * (n / 2) as u32;
+        let along = 8 * (at % across) as u32 + (n % 2) as u32;
+        let (row, column) = (b.add(Ty::U32, row, self.output[0]), b.add(Ty::U32, column, self.output[1]));
+        (b.add(Ty::U32, row, down), b.add(Ty::U32, column, along))
+    }
+
+    /// Adds the products of a stage, in the slot at an offset, to the sums.
+    pub(super) fn multiply(&self, b: &mut Builder, slot: Reg, sums: &Sums) {
+        let (left, right) = (self.left.at(b, slot), self.right.at(b, slot));
+        for step in 0..self.steps {
+            let rows: Vec<Regs> = (0..self.counts[0]).map(|at| self.left.load(b, &left, step, at)).collect();
+            let columns: Vec<Regs> =
+                (0..self.counts[1]).map(|at| self.right.load(b, &right, step, at)).collect();
+            for (i, a) in rows.iter().enumerate() {
+                for (j, pair) in columns.iter().enumerate() {
+                    for half in 0..2 {
+                        let at = (i * columns.len() + j) * 2 + half;
+                        let d: SmallVec<[Reg; 4]> = sums[at].into();
+                        let of_b = pair[2 * half..2 * half + 2].into();
+                        b.push(Inst::Mma { shape: self.mma, d: d.clone(), a: a.clone(), b: of_b, c: d });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Which of four matrices lie beside each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The second is further down the side, the third further in depth: the left factor.
+    SideFirst,
+    /// The other way round.
+    DepthFirst,
+}
+
+/// Where a lane's lines lie.
+struct Loads {
+    layout: Layout,
+    /// Addresses in the first slot: if the depth is contiguous for each step of 16 products, else for each 16 rows or columns. Exchanged chunks
+    /// make these differ in more than a constant.
+    bases: Vec<Reg>,
+}
+
+impl Loads {
+    fn new(
+        b: &mut Builder,
+        layout: Layout,
+        lane: Reg,
+        first: Reg,
+        window: Reg,
+        count: u32,
+        order: Order,
+    ) -> Loads {
+        let line = b.binary(Binary::And, Ty::B32, lane, 7_u32);
+        let low = bit(b, lane, 3);
+        let high = bit(b, lane, 4);
+        let (side, depth) = if order == Order::SideFirst { (low, high) } else { (high, low) };
+        let swizzle = layout.swizzle(b, line);
+        // The line, and the chunk in it, of the first 16 products of the first 16 rows or columns. That they begin at a multiple of 16 lets the
+        // exchange be that of the line's last three bits.
+        let (line, chunk, variants) = match layout.depth_contiguous {
+            true => {
+                let row = b.mul_add(Ty::U32, side, 8_u32, first);
+                (b.add(Ty::U32, row, line), depth, 2)
+            }
+            false => {
+                let own = b.binary(Binary::ShiftRight, Ty::B32, first, 3_u32);
+                (b.mul_add(Ty::U32, depth, 8_u32, line), b.add(Ty::U32, own, side), count)
+            }
+        };
+        let chunk = b.binary(Binary::Xor, Ty::B32, chunk, swizzle);
+        let start = b.binary(Binary::ShiftLeft, Ty::B32, chunk, 4_u32);
+        let base = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
+        // Two chunks further on, whatever they are exchanged by.
+        let variant = |n: u32| {
+            let moved = b.binary(Binary::Xor, Ty::B32, base, 32 * n);
+            b.add(Ty::U32, moved, window)
+        };
+        Loads { layout, bases: (0..variants).map(variant).collect() }
+    }
+
+    /// The addresses in a slot.
+    fn at(&self, b: &mut Builder, slot: Reg) -> Vec<Reg> {
+        self.bases.iter().map(|&base| b.add(Ty::U32, base, slot)).collect()
+    }
+
+    /// Loads 16 products of 16 rows or columns.
+    fn load(&self, b: &mut Builder, bases: &[Reg], step: u32, at: u32) -> Regs {
+        let (base, line) = match self.layout.depth_contiguous {
+            true => (bases[step as usize], SIDE * at),
+            false => (bases[at as usize], DEPTH * step),
+        };
+        let from = Place::at(base).plus((line * self.layout.line_bytes()) as i32);
+        let dsts = b.registers(Class::B32, 4);
+        let transposed = !self.layout.depth_contiguous;
+        b.push(Inst::LoadMatrix { transposed, dsts: dsts.clone(), from });
+        dsts
+    }
+}
+
+fn bit(b: &mut Builder, of: Reg, number: u32) -> Reg {
+    let shifted = b.binary(Binary::ShiftRight, Ty::B32, of, number);
+    b.binary(Binary::And, Ty::B32, shifted, 1_u32)
+}

@@ -1,0 +1,205 @@
+//! A factor: how its tiles come to shared memory, and where they lie there.
+//!
+//! A tile is lines of 16-byte chunks: a line is a row (or column) if products are neighbours in memory, and a step of the depth if rows are. The
+//! threads of a block copy chunk after chunk. In its line, chunk `c` of line `l` lies at `c ^ s(l)`: `ldmatrix` reads eight lines at one
+//! chunk, which so fall into different banks. With 64 bytes to a line, two lines make up the 128 bytes of all banks and `s(l) = l / 2 mod 4`; with more,
+//! `s(l) = l mod 8`.
+
+use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Place, Reg, Stmt, Ty};
+
+use super::tile::{ELEMENT, Side};
+
+/// A factor in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix {
+    /// How many rows, or columns.
+    pub(crate) extent: u32,
+    /// Whether products are neighbours; rows, or columns, are if not.
+    pub(crate) depth_contiguous: bool,
+    /// Elements from one row to the next if products are neighbours, else from one product to the next.
+    pub(crate) stride: u32,
+}
+
+/// Bytes that are copied at a time.
+const CHUNK: u32 = 16;
+
+/// How a tile lies in shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) depth_contiguous: bool,
+    /// Chunks of a line.
+    chunks: u32,
+}
+
+impl Layout {
+    pub(super) fn of(matrix: &Matrix, side: Side) -> Layout {
+        let along = if matrix.depth_contiguous { side.depth } else { side.extent };
+        Layout { depth_contiguous: matrix.depth_contiguous, chunks: along * ELEMENT / CHUNK }
+    }
+
+    pub(super) fn line_bytes(&self) -> u32 {
+        self.chunks * CHUNK
+    }
+
+    /// What the chunks of a line are exchanged by, given the line's number or anything that equals it modulo 8.
+    pub(super) fn swizzle(&self, b: &mut Builder, line: Reg) -> Reg {
+        match self.chunks {
+            4 => {
+                let half = b.binary(Binary::ShiftRight, Ty::B32, line, 1_u32);
+                b.binary(Binary::And, Ty::B32, half, 3_u32)
+            }
+            _ => b.binary(Binary::And, Ty::B32, line, 7_u32),
+        }
+    }
+}
+
+/// The copies of a factor's tiles.
+pub(super) struct Operand {
+    /// The global address of this thread's first chunk of the next tile.
+    from: Reg,
+    /// Where that lies in its tile in shared memory.
+    to: Reg,
+    /// Bytes from a tile to the next.
+    next: u64,
+    /// Copies of this thread, and from one to the next: bytes of global and of shared memory.
+    count: u32,
+    step: (u64, u32),
+    /// For each copy whether it lies among the rows; nothing where all do.
+    inside: Vec<Option<Reg>>,
+    /// What is checked of the depth, if it is no multiple of what is copied.
+    ragged: Option<Ragged>,
+}
+
+/// The end of the depth.
+struct Ragged {
+    /// The product of this thread's first chunk in the next tile.
+    at: Reg,
+    depth: u32,
+    /// From a copy to the next.
+    step: u32,
+    /// From a tile to the next.
+    next: u32,
+}
+
+impl Operand {
+    /// Of the tile whose first row (or column) is `first`; `base` is the address of the whole factor.
+    pub(super) fn new(
+        b: &mut Builder,
+        matrix: &Matrix,
+        side: Side,
+        depth: u32,
+        thread: Reg,
+        first: Reg,
+        base: Reg,
+    ) -> Operand {
+        let layout = Layout::of(matrix, side);
+        let lines = side.threads / layout.chunks;
+        let (line, chunk) = (
+            b.binary(Binary::Div, Ty::U32, thread, layout.chunks),
+            b.binary(Binary::Rem, Ty::U32, thread, layout.chunks),
+        );
+        let swizzle = layout.swizzle(b, line);
+        let swizzled = b.binary(Binary::Xor, Ty::B32, chunk, swizzle);
+        let start = b.binary(Binary::Mul, Ty::U32, swizzled, CHUNK);
+        let to = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
+        let stride = matrix.stride * ELEMENT;
+        let bytes = b.binary(Binary::Mul, Ty::U32, chunk, CHUNK);
+        let (row, along, next) = match matrix.depth_contiguous {
+            true => (b.add(Ty::U32, first, line), bytes, u64::from(side.depth * ELEMENT)),
+            false => {
+                (line, b.mul_add(Ty::U32, first, ELEMENT, bytes), u64::from(side.depth) * u64::from(stride))
+            }
+        };
+        let from = b.mul_add_wide(Ty::U32, row, stride, base);
+        let from = b.mul_add_wide(Ty::U32, along, 1_u32, from);
+        let from = b.moved(Class::B64, from);
+        let count = side.extent * side.depth * ELEMENT / CHUNK / side.threads;
+        let mut operand = Operand {
+            from,
+            to,
+            next,
+            count,
+            step: (u64::from(lines) * u64::from(stride), lines * layout.line_bytes()),
+            inside: vec![None; count as usize],
+            ragged: None,
+        };
+        if matrix.extent % side.extent != 0 {
+            operand.inside = operand.rows_inside(b, matrix, row, lines, first, chunk);
+        }
+        if depth % side.depth != 0 {
+            let elements = CHUNK / ELEMENT;
+            operand.ragged = Some(match matrix.depth_contiguous {
+                true => {
+                    let at = b.binary(Binary::Mul, Ty::U32, chunk, elements);
+                    Ragged { at, depth, step: 0, next: side.depth }
+                }
+                false => Ragged { at: b.moved(Class::B32, line), depth, step: lines, next: side.depth },
+            });
+        }
+        operand
+    }
+
+    /// For each copy whether its rows exist; of a chunk of several, all do or none.
+    fn rows_inside(
+        &self,
+        b: &mut Builder,
+        matrix: &Matrix,
+        row: Reg,
+        lines: u32,
+        first: Reg,
+        chunk: Reg,
+    ) -> Vec<Option<Reg>> {
+        if matrix.depth_contiguous {
+            let inside = |at: u32| {
+                let row = b.add(Ty::U32, row, at * lines);
+                Some(b.compare(Cmp::Lt, Ty::U32, row, matrix.extent))
+            };
+            return (0..self.count).map(inside).collect();
+        }
+        let row = b.mul_add(Ty::U32, chunk, CHUNK / ELEMENT, first);
+        vec![Some(b.compare(Cmp::Lt, Ty::U32, row, matrix.extent)); self.count as usize]
+    }
+
+    /// Begins the copies of the next tile to an address in shared memory, and moves on.
+    pub(super) fn copy(&mut self, b: &mut Builder, window: Reg, offset: u32, when: Option<Guard>) {
+        let to = b.add(Ty::U32, window, self.to);
+        for at in 0..self.count {
+            let read = self.read(b, at);
+            let mut push = |b: &mut Builder, from| {
+                let to = Place::at(to).plus((offset + at * self.step.1) as i32);
+                let copy = Inst::CopyAsync { bytes: CHUNK, to, from, read };
+                b.append(match when {
+                    Some(guard) => Stmt::When(guard, copy),
+                    None => Stmt::Inst(copy),
+                });
+            };
+            let further = u64::from(at) * self.step.0;
+            match i32::try_from(further) {
+                Ok(further) => push(b, Place::at(self.from).plus(further)),
+                Err(_) => {
+                    let from = b.add(Ty::U64, self.from, further);
+                    push(b, Place::at(from));
+                }
+            }
+        }
+        let next = b.add(Ty::U64, self.from, self.next);
+        b.set(self.from, next);
+        if let Some(ragged) = &self.ragged {
+            let next = b.add(Ty::U32, ragged.at, ragged.next);
+            b.set(ragged.at, next);
+        }
+    }
+
+    /// How many bytes a copy reads, where that may be none.
+    fn read(&self, b: &mut Builder, at: u32) -> Option<Reg> {
+        let deep = self.ragged.as_ref().map(|ragged| {
+            let product = b.add(Ty::U32, ragged.at, at * ragged.step);
+            b.compare(Cmp::Lt, Ty::U32, product, ragged.depth)
+        });
+        let inside = match (self.inside[at as usize], deep) {
+            (Some(row), Some(deep)) => Some(b.binary(Binary::And, Ty::Pred, row, deep)),
+            (row, deep) => row.or(deep),
+        }?;
+        Some(b.select(Ty::B32, inside, CHUNK, 0_u32))
+    }
+}
