@@ -44,7 +44,8 @@ pub mod legalise; // down to what it can do
 pub mod schedule; // routine -> kernels in order
 
 pub mod form; // which kernels workgroups can run
-pub mod kernel; // what is compiled
+pub mod kernel;
+pub mod threads; // what those who write code for threads ask // what is compiled
 
 pub mod contract; // what a codegen implements
 

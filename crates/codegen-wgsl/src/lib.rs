@@ -59,10 +59,6 @@
 mod options; // what may be chosen
 mod refusal; // what is not supported
 
-mod launch; // grid and workgroups of a kernel
-mod plan; // which loops repeat, where locals live
-mod scan; // facts about statements
-
 mod builder; // naga's IR, and nothing else of naga's
 mod emit; // loop IR -> module
 

@@ -160,7 +160,8 @@ fn render(
         let (found, expected) = (slabs.len(), kernel.ir.nodes.len());
         return Err(failed(name, "binding", format!("{found} slabs for {expected} parameters")));
     }
-    let emitted = emit::emit(kernel, slabs, caps, options).map_err(|refusal| refusal.of_kernel(name))?;
+    let emitted =
+        emit::emit(kernel, slabs, caps, options).map_err(|refusal| refusal.of_kernel(NAME, name))?;
     let valid = text::validate(name, caps, emitted.module)?;
     Ok(Rendered { kernel: name.clone(), valid, groups: emitted.groups, table_words: emitted.table_words })
 }

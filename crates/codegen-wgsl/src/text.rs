@@ -5,7 +5,7 @@ use naga::Module;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use tnode::DType;
 
-use crate::refusal::failed;
+use crate::refusal::{NAME, failed};
 
 /// A kernel as a module that the validator accepts for its target, from which everything else is written.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ fn refuse_doubles(kernel: &str, valid: &Valid, language: &str) -> Result<(), Cod
         return Ok(());
     }
     let why = format!("{language} does not compute in f64; SPIR-V and WGSL with the feature do");
-    Err(crate::refusal::Refusal::new("f64", why).of_kernel(kernel))
+    Err(crate::refusal::Refusal::new("f64", why).of_kernel(NAME, kernel))
 }
 
 #[cfg(any(feature = "msl", feature = "hlsl"))]

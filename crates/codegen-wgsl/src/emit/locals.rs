@@ -1,11 +1,11 @@
 //! Declared locals where the plan puts them.
 
+use codegen_core::threads::Home;
 use lowered_ir::ir::{Indices, LocalId, Space};
 use tnode::Scalar;
 
 use super::{Emitter, Operand};
 use crate::builder::{Place, Variable};
-use crate::plan::Home;
 use crate::refusal::{Checked, refuse};
 
 /// What holds a local.

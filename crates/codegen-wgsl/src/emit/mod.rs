@@ -18,15 +18,14 @@ mod zeros;
 
 use std::collections::{BTreeSet, HashMap};
 
+use codegen_core::threads::{Grid, Meetings, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt};
 use naga::Module;
 use tnode::{DType, Scalar};
 
 use crate::builder::{Buffer, Builder, Ty, Value};
-use crate::launch::{self, Grid};
 use crate::options::WgslOptions;
-use crate::plan::{self, Plan};
 use crate::refusal::{Checked, refuse};
 use index::Index;
 use locals::Storage;
@@ -65,8 +64,8 @@ struct Param {
 /// Writes the module of a kernel whose parameter `i` lies in slab `slabs[i]`.
 pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOptions) -> Checked<Emitted> {
     let routine = &kernel.ir;
-    let grid = launch::grid(&routine.body)?;
-    let plan = plan::plan(routine, grid.body)?;
+    let grid = grid(&routine.body)?;
+    let plan = plan(routine, grid.body, PlanLimits::default());
     let emitter = Emitter {
         b: Builder::new(),
         routine,
@@ -83,7 +82,7 @@ pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOp
         threads: grid.threads,
         within: None,
         thread: None,
-        pending_reads: threads::Touched::default(),
+        meetings: Meetings::of(routine),
         waiting: HashMap::new(),
         private_bytes: 0,
         shared_bytes: 0,
@@ -117,8 +116,8 @@ struct Emitter<'k> {
     within: Option<Value>,
     /// The thread's number in its workgroup.
     thread: Option<Value>,
-    /// What statements outside of workgroup loops have read since the threads last met.
-    pending_reads: threads::Touched,
+    /// Where the threads meet.
+    meetings: Meetings<'k>,
     /// Values of lanes that wait for the others of their vector, by the statement that stores them.
     waiting: HashMap<*const Stmt, Vec<Value>>,
     private_bytes: u64,

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 use lowered_ir::ir::{Affine, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Stmt, walk};
 
+use codegen_core::threads::Plan;
+
 use super::Emitter;
 use crate::builder::{Ty, Value};
-use crate::plan::Plan;
 
 /// How a kernel's nodes are accessed.
 #[derive(Debug, Default)]

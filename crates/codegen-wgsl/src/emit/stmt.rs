@@ -1,14 +1,13 @@
 //! Statements and loops.
 
-use lowered_ir::ir::{Bound, LoopId, LoopKind, Space, Stmt};
+use codegen_core::threads::{self, Grid};
+use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
 use naga::BinaryOperator as Op;
 
 use super::index::Index;
 use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE};
 use crate::builder::{Ty, Value};
-use crate::launch::Grid;
 use crate::refusal::{Checked, refuse};
-use crate::scan;
 
 impl<'k> Emitter<'k> {
     /// The grid: numbers workgroups and threads, and runs the body for the iteration that is theirs. Gives the number of workgroups.
@@ -117,7 +116,7 @@ impl<'k> Emitter<'k> {
         for (at, stmt) in block.iter().enumerate() {
             match stmt {
                 Stmt::Declare { local, dims, .. } => {
-                    self.declare(*local, scan::overwrites_first(&block[at + 1..], *local, dims))?;
+                    self.declare(*local, threads::overwrites_first(&block[at + 1..], *local, dims))?;
                 }
                 stmt => self.stmt(stmt, last && at + 1 == block.len())?,
             }
@@ -169,7 +168,9 @@ impl<'k> Emitter<'k> {
             }
             Stmt::Declare { local, .. } => self.declare(*local, false),
             Stmt::Comment(_) => Ok(()),
-            Stmt::Log { .. } => refuse("log", "shaders have no log"),
+            Stmt::Log { .. } => {
+                refuse("log", "shaders have no log; the interpreter and the native backends log")
+            }
         }
     }
 
@@ -216,10 +217,10 @@ impl<'k> Emitter<'k> {
         if self.depth > MAX_LOOP_DEPTH {
             return refuse("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
         }
-        let before = self.pending_reads.clone();
+        let before = self.meetings.pending();
         self.serial(var, lo, hi, body)?;
         if hi.symbol.is_some() {
-            self.keep_pending(&before);
+            self.meetings.keep(&before);
         }
         self.depth -= 1;
         Ok(())
@@ -271,9 +272,4 @@ impl<'k> Emitter<'k> {
         let continuing = self.b.close();
         self.b.loop_(body, continuing);
     }
-}
-
-/// Whether a local is shared by a workgroup.
-pub(super) fn is_shared(space: Space) -> bool {
-    space == Space::Workgroup
 }

@@ -2,32 +2,40 @@
 
 use lowered_ir::ir::{LoopId, LoopKind, Stmt, SymbolId};
 
-use crate::refusal::{Checked, Refusal, refuse};
+use super::refusal::{Checked, Refusal, refuse};
 
 /// A parallel loop of the grid.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Axis {
-    pub(crate) var: LoopId,
-    pub(crate) lo: i64,
+pub struct Axis {
+    /// Its variable.
+    pub var: LoopId,
+    /// The variable's first value.
+    pub lo: i64,
     /// Iterations if no symbol makes them fewer.
-    pub(crate) extent: i64,
+    pub extent: i64,
     /// The loop ends before this symbol's value, where it has one.
-    pub(crate) symbol: Option<SymbolId>,
+    pub symbol: Option<SymbolId>,
 }
 
 /// A kernel's launch: nested parallel loops, outermost first, around a body.
 #[derive(Debug)]
-pub(crate) struct Grid<'k> {
-    pub(crate) axes: Vec<Axis>,
-    pub(crate) body: &'k [Stmt],
+pub struct Grid<'k> {
+    /// The loops.
+    pub axes: Vec<Axis>,
+    /// What each iteration does.
+    pub body: &'k [Stmt],
     /// Iterations of all axes together.
-    pub(crate) extent: u32,
+    pub extent: u32,
     /// Threads that run an iteration together; `None` where an iteration is a thread.
-    pub(crate) threads: Option<u32>,
+    pub threads: Option<u32>,
 }
 
 /// Takes the grid of a kernel's body apart.
-pub(crate) fn grid(mut body: &[Stmt]) -> Checked<Grid<'_>> {
+///
+/// # Errors
+///
+/// [`Refusal`] of more iterations than 32 bits number, and as [`nest`].
+pub fn grid(mut body: &[Stmt]) -> Checked<Grid<'_>> {
     let mut axes = Vec::new();
     while let Some((axis, inner)) = axis(body) {
         axes.push(axis);
@@ -53,13 +61,13 @@ fn axis(block: &[Stmt]) -> Option<(Axis, &[Stmt])> {
 }
 
 /// The one statement of a block that is not a comment.
-pub(crate) fn sole(block: &[Stmt]) -> Option<&Stmt> {
+pub fn sole(block: &[Stmt]) -> Option<&Stmt> {
     let mut rest = block.iter().filter(|stmt| !matches!(stmt, Stmt::Comment(_)));
     rest.next().filter(|_| rest.next().is_none())
 }
 
 /// Whether workgroup loops stand in a block.
-pub(crate) fn has_workgroup_loops(block: &[Stmt]) -> bool {
+pub fn has_workgroup_loops(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| match stmt {
         Stmt::For { kind: LoopKind::Workgroup, .. } => true,
         Stmt::For { body, .. } => has_workgroup_loops(body),
@@ -88,14 +96,21 @@ fn most_threads(block: &[Stmt]) -> Checked<u32> {
 
 /// Nested workgroup loops, outermost first.
 #[derive(Debug)]
-pub(crate) struct Nest<'k> {
-    pub(crate) axes: Vec<(LoopId, u32)>,
-    pub(crate) body: &'k [Stmt],
-    pub(crate) threads: u32,
+pub struct Nest<'k> {
+    /// The loops' variables, and how many iterations each has.
+    pub axes: Vec<(LoopId, u32)>,
+    /// What each iteration does.
+    pub body: &'k [Stmt],
+    /// Iterations of all of them together: the threads that take part.
+    pub threads: u32,
 }
 
 /// Takes nested workgroup loops apart. They have nothing between them, or it would be unclear which threads do that.
-pub(crate) fn nest(stmt: &Stmt) -> Checked<Nest<'_>> {
+///
+/// # Errors
+///
+/// [`Refusal`] of workgroup loops beside other statements in one.
+pub fn nest(stmt: &Stmt) -> Checked<Nest<'_>> {
     let mut nest = Nest { axes: Vec::new(), body: std::slice::from_ref(stmt), threads: 1 };
     while let Some(Stmt::For { var, hi, kind: LoopKind::Workgroup, body, .. }) = sole(nest.body) {
         let extent = u32::try_from(hi.limit).unwrap_or(u32::MAX);

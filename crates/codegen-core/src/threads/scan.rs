@@ -1,10 +1,10 @@
-//! Facts about statements that the emitter needs before it reaches them.
+//! Facts about statements that code generators need before they reach them.
 
 use lowered_ir::ir::{Affine, Bound, Expr, LocalId, LoopId, Stmt, walk};
 
 /// Whether the first of these statements that mentions a local stores into each of its elements and reads none: a nest whose
 /// loops are its dimensions.
-pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
+pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let mut loops: Vec<(LoopId, i64)> = Vec::new();
     let mut block = rest;
     loop {

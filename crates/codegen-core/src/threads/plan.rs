@@ -4,17 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
 
-use crate::refusal::{Checked, refuse};
+/// How much code, and how many registers, a plan may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanLimits {
+    /// The most values, roughly, that repeating a loop in the code may compute.
+    pub repeated: usize,
+    /// The most elements of a local that are variables of their own.
+    pub split: usize,
+}
 
-/// The most values, roughly, that repeating a loop in the code may compute.
-const MAX_REPEATED: usize = 1 << 12;
-
-/// The most elements of a local that are variables of their own.
-const MAX_SPLIT: usize = 256;
+impl Default for PlanLimits {
+    fn default() -> Self {
+        PlanLimits { repeated: 1 << 12, split: 256 }
+    }
+}
 
 /// Where a local lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub enum Home {
     /// Nowhere: each element is the value stored last, since code runs straight from the declaration to every store.
     Values,
     /// A variable per element.
@@ -27,17 +34,19 @@ pub(crate) enum Home {
 
 /// The plan of a kernel.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Loops whose bodies are repeated in the code.
-    pub(crate) repeated: BTreeSet<LoopId>,
-    pub(crate) homes: BTreeMap<LocalId, Home>,
+    pub repeated: BTreeSet<LoopId>,
+    /// Where locals live.
+    pub homes: BTreeMap<LocalId, Home>,
     /// How many first dimensions of a thread local are the threads.
-    pub(crate) thread_dims: BTreeMap<LocalId, usize>,
+    pub thread_dims: BTreeMap<LocalId, usize>,
 }
 
-/// Plans a kernel's body.
-pub(crate) fn plan(routine: &Routine, body: &[Stmt]) -> Checked<Plan> {
+/// Plans the body of a kernel's [grid](super::grid).
+pub fn plan(routine: &Routine, body: &[Stmt], limits: PlanLimits) -> Plan {
     let mut planner = Planner {
+        limits,
         plan: Plan::default(),
         declared: BTreeMap::new(),
         fixed: BTreeSet::new(),
@@ -45,7 +54,7 @@ pub(crate) fn plan(routine: &Routine, body: &[Stmt]) -> Checked<Plan> {
         regions: 0,
     };
     planner.thread_dims(body);
-    planner.block(body)?;
+    planner.block(body);
     let locals = routine.locals();
     for (local, decl) in &locals {
         let skipped = planner.plan.thread_dims.get(local).copied().unwrap_or(0).min(decl.dims.len());
@@ -53,15 +62,16 @@ pub(crate) fn plan(routine: &Routine, body: &[Stmt]) -> Checked<Plan> {
         let home = planner.plan.homes.entry(*local).or_insert(Home::Values);
         *home = match (decl.space, *home) {
             (Space::Workgroup, _) => Home::Shared,
-            (Space::Thread, Home::Values) if elements <= MAX_SPLIT => Home::Variables,
-            (_, Home::Values | Home::Variables) if elements > MAX_SPLIT => Home::Array,
+            (Space::Thread, Home::Values) if elements <= limits.split => Home::Variables,
+            (_, Home::Values | Home::Variables) if elements > limits.split => Home::Array,
             (_, home) => home,
         };
     }
-    Ok(planner.plan)
+    planner.plan
 }
 
 struct Planner {
+    limits: PlanLimits,
     plan: Plan,
     /// The region that each local was declared in.
     declared: BTreeMap<LocalId, usize>,
@@ -104,14 +114,11 @@ impl Planner {
         dims.retain(|local, _| locals.contains(local));
     }
 
-    fn block(&mut self, block: &[Stmt]) -> Checked {
-        for stmt in block {
-            self.stmt(stmt)?;
-        }
-        Ok(())
+    fn block(&mut self, block: &[Stmt]) {
+        block.iter().for_each(|stmt| self.stmt(stmt));
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> Checked {
+    fn stmt(&mut self, stmt: &Stmt) {
         for value in stmt.values() {
             self.value(value);
         }
@@ -129,7 +136,8 @@ impl Planner {
                 let iterations = hi.limit.saturating_sub(*lo).max(0) as usize;
                 let repeats = match kind {
                     LoopKind::Unrolled | LoopKind::Vector => {
-                        hi.symbol.is_none() && size(body).saturating_mul(iterations) <= MAX_REPEATED
+                        hi.symbol.is_none()
+                            && self.size(body).saturating_mul(iterations) <= self.limits.repeated
                     }
                     LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => false,
                 };
@@ -141,15 +149,15 @@ impl Planner {
                 let outside = self.region;
                 self.regions += 1;
                 self.region = self.regions;
-                self.block(body)?;
+                self.block(body);
                 self.region = outside;
             }
-            Stmt::Log { .. } => {
-                return refuse("log", "shaders have no log; the interpreter and the native backends log");
-            }
-            Stmt::Set { .. } | Stmt::SetDynamic { .. } | Stmt::Zero { .. } | Stmt::Comment(_) => {}
+            Stmt::Set { .. }
+            | Stmt::SetDynamic { .. }
+            | Stmt::Zero { .. }
+            | Stmt::Comment(_)
+            | Stmt::Log { .. } => {}
         }
-        Ok(())
     }
 
     fn value(&mut self, value: &Expr) {
@@ -177,6 +185,29 @@ impl Planner {
             *home = to;
         }
     }
+
+    /// About how many values a block computes, with its loops repeated where they may be.
+    fn size(&self, body: &[Stmt]) -> usize {
+        body.iter().fold(0, |sum, stmt| {
+            let mut own = 1usize;
+            for value in stmt.values() {
+                walk::each_expr(value, &mut |_| own += 1);
+            }
+            let inner = match stmt {
+                Stmt::For { lo, hi, kind, body, .. } => {
+                    let once = self.size(body);
+                    let times = match kind {
+                        LoopKind::Unrolled | LoopKind::Vector => hi.limit.saturating_sub(*lo).max(0) as usize,
+                        LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => 1,
+                    };
+                    let repeated = once.saturating_mul(times);
+                    if repeated <= self.limits.repeated { repeated } else { once }
+                }
+                _ => 0,
+            };
+            sum.saturating_add(own).saturating_add(inner)
+        })
+    }
 }
 
 /// The locals declared in a space.
@@ -190,27 +221,4 @@ fn declared(body: &[Stmt], wanted: Space) -> BTreeSet<LocalId> {
         }
     });
     found
-}
-
-/// About how many values a block computes, with its loops repeated where they may be.
-fn size(body: &[Stmt]) -> usize {
-    body.iter().fold(0, |sum, stmt| {
-        let mut own = 1usize;
-        for value in stmt.values() {
-            walk::each_expr(value, &mut |_| own += 1);
-        }
-        let inner = match stmt {
-            Stmt::For { lo, hi, kind, body, .. } => {
-                let once = size(body);
-                let times = match kind {
-                    LoopKind::Unrolled | LoopKind::Vector => hi.limit.saturating_sub(*lo).max(0) as usize,
-                    LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => 1,
-                };
-                let repeated = once.saturating_mul(times);
-                if repeated <= MAX_REPEATED { repeated } else { once }
-            }
-            _ => 0,
-        };
-        sum.saturating_add(own).saturating_add(inner)
-    })
 }

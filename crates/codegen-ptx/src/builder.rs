@@ -1,0 +1,260 @@
+//! A kernel's instructions under construction: fresh registers, and blocks that are opened and closed like brackets.
+//!
+//! Instructions of indices are shared: where one was written before, in a block that is still open, its register is given again. So
+//! neighbouring elements have one address, and differ in the constant that a [`Place`](ptx_asm::Place) adds. Instructions of values are not:
+//! an assembler finds equal ones by itself.
+
+use std::collections::{HashMap, HashSet};
+
+use ptx_asm::{
+    Binary, Block, Class, Cmp, Guard, Inst, Operand, Reg, Rounding, Space, Special, Stmt, Ternary, Ty, Unary,
+};
+
+/// Which instruction of indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Op {
+    Binary(Binary, Ty),
+    Ternary(Ternary, Ty),
+    Convert(Ty, Ty),
+    Compare(Cmp, Ty),
+    Address(Space),
+}
+
+/// An instruction of indices and what it reads.
+type Key = (Op, [Operand; 3]);
+
+/// Instructions under construction.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    /// Registers given out, by class.
+    counts: [u32; Class::ALL.len()],
+    /// Open blocks, the innermost last, each with the indices that are known in it.
+    open: Vec<(Block, Vec<Key>)>,
+    known: HashMap<Key, Reg>,
+    /// Registers that somebody remembers, so that they stay as they are.
+    held: HashSet<Reg>,
+    size: usize,
+}
+
+impl Builder {
+    /// With one block open.
+    pub(crate) fn new() -> Builder {
+        Builder {
+            counts: [0; Class::ALL.len()],
+            open: vec![(Block::new(), Vec::new())],
+            known: HashMap::new(),
+            held: HashSet::new(),
+            size: 0,
+        }
+    }
+
+    /// How many statements there are.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// A register that nobody has.
+    pub(crate) fn reg(&mut self, class: Class) -> Reg {
+        let count = &mut self.counts[class as usize];
+        *count += 1;
+        Reg { class, number: *count - 1 }
+    }
+
+    /// How many registers were given out; those of later numbers are younger.
+    pub(crate) fn mark(&self) -> [u32; Class::ALL.len()] {
+        self.counts
+    }
+
+    /// Whether a register was given out after a mark.
+    pub(crate) fn is_younger(reg: Reg, mark: &[u32; Class::ALL.len()]) -> bool {
+        reg.number >= mark[reg.class as usize]
+    }
+
+    /// Somebody remembers a register.
+    pub(crate) fn hold(&mut self, reg: Reg) {
+        self.held.insert(reg);
+    }
+
+    pub(crate) fn push(&mut self, inst: Inst) {
+        self.stmt(Stmt::Inst(inst));
+    }
+
+    pub(crate) fn when(&mut self, guard: Guard, inst: Inst) {
+        self.stmt(Stmt::When(guard, inst));
+    }
+
+    pub(crate) fn stmt(&mut self, stmt: Stmt) {
+        self.size += 1;
+        if let Some((block, _)) = self.open.last_mut() {
+            block.push(stmt);
+        }
+    }
+
+    pub(crate) fn open(&mut self) {
+        self.open.push((Block::new(), Vec::new()));
+    }
+
+    /// Closes the innermost block; what was made in it is forgotten.
+    pub(crate) fn close(&mut self) -> Block {
+        let (block, keys) = self.open.pop().unwrap_or_default();
+        for key in keys {
+            self.known.remove(&key);
+        }
+        block
+    }
+
+    /// The result of an instruction of a class, written by `make`.
+    pub(crate) fn value(&mut self, class: Class, make: impl FnOnce(Reg) -> Inst) -> Reg {
+        let dst = self.reg(class);
+        self.push(make(dst));
+        dst
+    }
+
+    pub(crate) fn mov(&mut self, class: Class, src: impl Into<Operand>) -> Reg {
+        let src = src.into();
+        self.value(class, |dst| Inst::Move { dst, src })
+    }
+
+    pub(crate) fn special(&mut self, special: Special) -> Reg {
+        self.value(Class::B32, |dst| Inst::Where { dst, special })
+    }
+
+    pub(crate) fn unary(&mut self, op: Unary, ty: Ty, src: impl Into<Operand>) -> Reg {
+        let src = src.into();
+        let class = if op == Unary::LeadingZeros { Class::B32 } else { ty.class() };
+        self.value(class, |dst| Inst::Unary { op, ty, dst, src })
+    }
+
+    pub(crate) fn binary(&mut self, op: Binary, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+        let (a, b) = (a.into(), b.into());
+        self.value(ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
+    }
+
+    pub(crate) fn ternary(&mut self, op: Ternary, ty: Ty, class: Class, [a, b, c]: [Operand; 3]) -> Reg {
+        self.value(class, |dst| Inst::Ternary { op, ty, dst, a, b, c })
+    }
+
+    pub(crate) fn compare(&mut self, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+        let (a, b) = (a.into(), b.into());
+        self.value(Class::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
+    }
+
+    pub(crate) fn select(&mut self, ty: Ty, pred: Reg, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+        let (a, b) = (a.into(), b.into());
+        self.value(ty.class(), |dst| Inst::Select { ty, dst, a, b, pred })
+    }
+
+    pub(crate) fn convert(&mut self, to: Ty, from: Ty, rounding: Rounding, src: Reg) -> Reg {
+        self.value(to.class(), |dst| Inst::Convert { to, from, rounding, dst, src })
+    }
+
+    /// The same bits in a register of another class of the same width.
+    pub(crate) fn recast(&mut self, class: Class, src: Reg) -> Reg {
+        if src.class == class { src } else { self.mov(class, src) }
+    }
+
+    /// `a op b` of indices.
+    pub(crate) fn index(&mut self, op: Binary, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+        let (a, b) = (a.into(), b.into());
+        let key = (Op::Binary(op, ty), [a, b, Operand::Const(0)]);
+        self.shared(key, ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
+    }
+
+    /// `a * b + c` of 32-bit indices.
+    pub(crate) fn index_sum(
+        &mut self,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+        c: impl Into<Operand>,
+    ) -> Reg {
+        let (op, ty, a, b, c) = (Ternary::MulAdd, Ty::S32, a.into(), b.into(), c.into());
+        self.shared((Op::Ternary(op, ty), [a, b, c]), Class::B32, |dst| Inst::Ternary {
+            op,
+            ty,
+            dst,
+            a,
+            b,
+            c,
+        })
+    }
+
+    /// `a * b + c` where `a` and `b` have 32 bits and `c` has 64.
+    pub(crate) fn index_sum_wide(
+        &mut self,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+        c: impl Into<Operand>,
+    ) -> Reg {
+        let (op, ty, a, b, c) = (Ternary::MulAddWide, Ty::S32, a.into(), b.into(), c.into());
+        self.shared((Op::Ternary(op, ty), [a, b, c]), Class::B64, |dst| Inst::Ternary {
+            op,
+            ty,
+            dst,
+            a,
+            b,
+            c,
+        })
+    }
+
+    /// A 32-bit index with 64 bits.
+    pub(crate) fn index_widened(&mut self, src: Reg) -> Reg {
+        let (to, from) = (Ty::S64, Ty::S32);
+        let key = (Op::Convert(to, from), [src.into(), Operand::Const(0), Operand::Const(0)]);
+        let rounding = Rounding::None;
+        self.shared(key, Class::B64, |dst| Inst::Convert { to, from, rounding, dst, src })
+    }
+
+    /// The address of an array.
+    pub(crate) fn index_address(&mut self, space: Space, array: u32) -> Reg {
+        let key = (Op::Address(space), [array.into(), Operand::Const(0), Operand::Const(0)]);
+        self.shared(key, Class::B32, |dst| Inst::Address { dst, space, array })
+    }
+
+    /// Whether a comparison of indices holds.
+    pub(crate) fn index_compare(
+        &mut self,
+        cmp: Cmp,
+        ty: Ty,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> Reg {
+        let (a, b) = (a.into(), b.into());
+        let key = (Op::Compare(cmp, ty), [a, b, Operand::Const(0)]);
+        self.shared(key, Class::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
+    }
+
+    fn shared(&mut self, key: Key, class: Class, make: impl FnOnce(Reg) -> Inst) -> Reg {
+        if let Some(&known) = self.known.get(&key) {
+            return known;
+        }
+        let dst = self.value(class, make);
+        self.held.insert(dst);
+        self.known.insert(key, dst);
+        if let Some((_, keys)) = self.open.last_mut() {
+            keys.push(key);
+        }
+        dst
+    }
+
+    /// Lets the instruction that was written last, and computes `from`, write to `to`; whether it does. Nobody else may read `from`.
+    pub(crate) fn retarget(&mut self, from: Reg, to: Reg) -> bool {
+        if self.held.contains(&from) {
+            return false;
+        }
+        let last = self.open.last_mut().and_then(|(block, _)| block.last_mut());
+        match last {
+            Some(Stmt::Inst(
+                Inst::Unary { dst, .. }
+                | Inst::Binary { dst, .. }
+                | Inst::Ternary { dst, .. }
+                | Inst::Compare { dst, .. }
+                | Inst::Select { dst, .. }
+                | Inst::Convert { dst, .. },
+            )) if *dst == from => {
+                *dst = to;
+                true
+            }
+            _ => false,
+        }
+    }
+}

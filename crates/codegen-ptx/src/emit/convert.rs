@@ -1,0 +1,131 @@
+//! Conversions, all of them total.
+
+use ptx_asm::{Binary, Class, Cmp, Operand, Reg, Rounding, Ty};
+use tnode::{DType, Scalar};
+
+use super::ops::computed_in;
+use super::{Emitter, Value, carrier, constant};
+use crate::refusal::{Checked, refuse};
+
+impl Emitter<'_> {
+    /// A value of type `from` as `to`.
+    pub(super) fn convert(&mut self, from: DType, to: DType, x: Value) -> Checked<Value> {
+        if from == to {
+            return Ok(x);
+        }
+        let is_emulated = |d: DType| d.is_float() && d.size_bytes() == 1;
+        if from == DType::U32x4 || to == DType::U32x4 || is_emulated(from) || is_emulated(to) {
+            return refuse(format!("convert {to}({from})"), "legalisation expands it");
+        }
+        let reg = self.reg(x);
+        Ok(Value::In(match (from.is_float(), to.is_float()) {
+            _ if from == DType::Bool => {
+                let [one, zero] = [1, 0].map(|k| constant(Scalar::from_i64(to, k)));
+                let ty = if carrier(to).class() == Class::B16 { Ty::B16 } else { carrier(to) };
+                self.b.select(ty, reg, one, zero)
+            }
+            _ if to == DType::Bool => {
+                let x = self.widened(from, x);
+                let ne = if from.is_float() { Cmp::NeOrNan } else { Cmp::Ne };
+                self.b.compare(ne, computed_in(from), x, Operand::Const(0))
+            }
+            (true, true) => self.float_to_float(from, to, x),
+            (true, false) => {
+                let wide = self.saturated(from, to, x);
+                self.wrapped(to, wide)
+            }
+            (false, true) => self.integer_to_float(from, to, reg),
+            (false, false) => {
+                let resized = self.resized(from, to, reg);
+                self.wrapped(to, resized)
+            }
+        }))
+    }
+
+    fn float_to_float(&mut self, from: DType, to: DType, x: Value) -> Reg {
+        let operand = self.widened(from, x);
+        let (ty, reg) = (computed_in(from), self.operand_register(computed_in(from), operand));
+        match (ty, to) {
+            (Ty::F64, DType::F32) => self.b.convert(Ty::F32, ty, Rounding::Nearest, reg),
+            (Ty::F64, _) => {
+                let single = self.rounded_to_odd(ty, reg);
+                self.rounded(to, single)
+            }
+            (_, DType::F64) => self.b.convert(Ty::F64, ty, Rounding::None, reg),
+            _ => self.rounded(to, reg),
+        }
+    }
+
+    fn integer_to_float(&mut self, from: DType, to: DType, x: Reg) -> Reg {
+        let ty = carrier(from);
+        match to {
+            DType::F32 | DType::F64 => self.b.convert(carrier(to), ty, Rounding::Nearest, x),
+            _ => {
+                let single = self.rounded_to_odd(ty, x);
+                self.rounded(to, single)
+            }
+        }
+    }
+
+    /// A float as an integer of 32 or 64 bits: truncated, the nearest end where it does not fit, 0 for NaN. Instructions that read or
+    /// write 64 bits make something else of NaN.
+    fn saturated(&mut self, from: DType, to: DType, x: Value) -> Reg {
+        let operand = self.widened(from, x);
+        let ty = computed_in(from);
+        let x = self.operand_register(ty, operand);
+        let integer = carrier(to);
+        let converted = self.b.convert(integer, ty, Rounding::ZeroInteger, x);
+        if ty == Ty::F32 && integer.class() == Class::B32 {
+            return converted;
+        }
+        let is_nan = self.b.compare(Cmp::IsNan, ty, x, x);
+        self.b.select(integer, is_nan, Operand::Const(0), converted)
+    }
+
+    /// An integer in the register of another integer type.
+    fn resized(&mut self, from: DType, to: DType, x: Reg) -> Reg {
+        match (carrier(from), carrier(to).class()) {
+            (ty @ Ty::S32, Class::B64) => self.b.convert(Ty::S64, ty, Rounding::None, x),
+            (ty @ Ty::U32, Class::B64) => self.b.convert(Ty::U64, ty, Rounding::None, x),
+            (Ty::S64 | Ty::U64, Class::B32) => self.b.convert(Ty::U32, Ty::U64, Rounding::None, x),
+            _ => x,
+        }
+    }
+
+    /// What of a word a narrow integer keeps.
+    fn wrapped(&mut self, dtype: DType, x: Reg) -> Reg {
+        match dtype {
+            DType::U8 => self.b.binary(Binary::And, Ty::B32, x, 0xffu32),
+            DType::U16 => self.b.binary(Binary::And, Ty::B32, x, 0xffffu32),
+            DType::I8 => {
+                let high = self.b.binary(Binary::ShiftLeft, Ty::B32, x, 24u32);
+                self.b.binary(Binary::ShiftRight, Ty::S32, high, 24u32)
+            }
+            _ => x,
+        }
+    }
+
+    /// The bits of a value as another type of the same size.
+    pub(super) fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Checked<Value> {
+        if from.size_bytes() != to.size_bytes() || to == DType::Bool {
+            return refuse(
+                format!("bitcast {to}({from})"),
+                "the types differ in size, or the result is `bool`",
+            );
+        }
+        if from == to || from.size_bytes() == 16 {
+            return Ok(x);
+        }
+        let reg = self.reg(x);
+        let is_half = |d: DType| matches!(d, DType::F16 | DType::Bf16);
+        Ok(Value::In(match (from, to) {
+            (DType::Bool, _) => self.b.select(carrier(to), reg, 1u32, 0u32),
+            (DType::I8, _) => self.b.binary(Binary::And, Ty::B32, reg, 0xffu32),
+            (_, DType::I8) => self.wrapped(DType::I8, reg),
+            _ if is_half(from) && is_half(to) => reg,
+            _ if is_half(from) => self.b.convert(Ty::U32, Ty::U16, Rounding::None, reg),
+            _ if is_half(to) => self.b.convert(Ty::U16, Ty::U32, Rounding::None, reg),
+            _ => self.b.recast(carrier(to).class(), reg),
+        }))
+    }
+}

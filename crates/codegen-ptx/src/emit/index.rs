@@ -1,0 +1,183 @@
+//! Indices: sums in 32-bit arithmetic, which wraps, so that only results have to fit.
+
+use lowered_ir::ir::{Affine, Guard, Range, Var};
+use ptx_asm::{Binary, Cmp, Operand, Reg, Ty};
+
+use super::Emitter;
+use crate::refusal::{Checked, refuse};
+
+/// What a loop variable is at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Index {
+    Known(i64),
+    /// A signed number of 32 bits in a closed interval.
+    Computed(Reg, (i64, i64)),
+}
+
+/// Whether a guard holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Condition {
+    Known(bool),
+    Computed(Reg),
+}
+
+/// An index with what is known of it computed: what is added up when the code runs, and a number.
+#[derive(Clone, Debug)]
+pub(super) struct Split {
+    pub(super) terms: Affine,
+    pub(super) offset: i64,
+}
+
+/// Whether a number is one of 32 bits.
+pub(super) fn is_short(x: i64) -> bool {
+    i32::try_from(x).is_ok()
+}
+
+/// The index of an element in its array.
+pub(super) fn flat(index: &[Affine], dims: &[usize]) -> Affine {
+    index.iter().zip(dims).fold(Affine::constant(0), |flat, (i, &dim)| flat.times(dim as i64).plus(i))
+}
+
+impl Emitter<'_> {
+    /// What of an index is computed when the code runs, and the rest.
+    pub(super) fn split(&self, index: &Affine) -> Split {
+        let (mut terms, mut offset) = (Affine::constant(0), index.offset());
+        for &(var, factor) in index.terms() {
+            match self.variable(var).1 {
+                Index::Known(k) => offset = offset.wrapping_add(k.wrapping_mul(factor)),
+                Index::Computed(..) => terms.add_term(var, factor),
+            }
+        }
+        Split { terms, offset }
+    }
+
+    /// The index, if it is known while the code is written.
+    pub(super) fn known_index(&self, index: &Affine) -> Option<i64> {
+        let Split { terms, offset } = self.split(index);
+        terms.terms().is_empty().then_some(offset)
+    }
+
+    /// The terms that are computed, those of outer loops first, so that inner ones share their sums.
+    pub(super) fn terms(&self, index: &Affine) -> Vec<(Reg, i64)> {
+        let mut terms: Vec<(usize, Reg, i64)> = Vec::new();
+        for &(var, factor) in index.terms() {
+            if let (depth, Index::Computed(reg, _)) = self.variable(var) {
+                terms.push((depth, reg, factor));
+            }
+        }
+        terms.sort_by_key(|&(depth, ..)| depth);
+        terms.into_iter().map(|(_, reg, factor)| (reg, factor)).collect()
+    }
+
+    /// The sum of an index's terms, 32 bits of it; `None` if there are none.
+    pub(super) fn sum(&mut self, terms: &Affine) -> Option<Reg> {
+        self.terms(terms).into_iter().fold(None, |sum, (reg, factor)| {
+            Some(match (sum, factor as i32) {
+                (None, 1) => reg,
+                (None, factor) => self.b.index(Binary::Mul, Ty::S32, reg, factor),
+                (Some(sum), 1) => self.b.index(Binary::Add, Ty::S32, sum, reg),
+                (Some(sum), factor) => self.b.index_sum(reg, factor, sum),
+            })
+        })
+    }
+
+    /// The value of an index, 32 bits of it.
+    pub(super) fn index(&mut self, index: &Affine) -> Operand {
+        let Split { terms, offset } = self.split(index);
+        match (self.sum(&terms), offset as i32) {
+            (None, offset) => offset.into(),
+            (Some(sum), 0) => sum.into(),
+            (Some(sum), offset) => self.b.index(Binary::Add, Ty::S32, sum, offset).into(),
+        }
+    }
+
+    /// `start + unit * index` in 64 bits, whatever of it fits 32.
+    pub(super) fn wide_sum(&mut self, terms: &Affine, unit: i64, start: Operand) -> Operand {
+        self.terms(terms).into_iter().fold(start, |sum, (reg, factor)| {
+            let factor = factor.wrapping_mul(unit);
+            match i32::try_from(factor) {
+                Ok(factor) => self.b.index_sum_wide(reg, factor, sum).into(),
+                Err(_) => {
+                    let wide = self.b.index_widened(reg);
+                    let term = self.b.index(Binary::Mul, Ty::S64, wide, factor as u64);
+                    self.b.index(Binary::Add, Ty::S64, sum, term).into()
+                }
+            }
+        })
+    }
+
+    fn variable(&self, var: Var) -> (usize, Index) {
+        match var {
+            Var::Symbol(id) => {
+                let range = self.routine.symbol(id).range;
+                (0, Index::Computed(self.symbols[id.index()], (0, range.saturating_sub(1))))
+            }
+            Var::Loop(id) => {
+                let depth = self.order.iter().position(|&l| l == id).map_or(0, |at| at + 1);
+                (depth, self.vars[&id])
+            }
+        }
+    }
+
+    /// The least and the greatest value of an index.
+    pub(super) fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
+        index.bounds(|var| match self.variable(var).1 {
+            Index::Known(k) => (k, k),
+            Index::Computed(_, interval) => interval,
+        })
+    }
+
+    /// Whether all values of an index have 32 bits.
+    pub(super) fn fits(&self, index: &Affine) -> bool {
+        self.bounds(index).is_some_and(|(least, greatest)| is_short(least) && is_short(greatest))
+    }
+
+    /// An index as an operand of 64 bits.
+    pub(super) fn wide_index(&mut self, index: &Affine) -> Operand {
+        let Split { terms, offset } = self.split(index);
+        self.wide_sum(&terms, 1, Operand::Const(offset as u64))
+    }
+
+    /// Whether all ranges hold.
+    pub(super) fn guard(&mut self, guard: &Guard) -> Checked<Condition> {
+        let mut all = Condition::Known(true);
+        for range in guard {
+            all = match (all, self.range(range)?) {
+                (Condition::Known(true), other) | (other, Condition::Known(true)) => other,
+                (Condition::Known(false), _) | (_, Condition::Known(false)) => Condition::Known(false),
+                (Condition::Computed(a), Condition::Computed(b)) => {
+                    Condition::Computed(self.b.index(Binary::And, Ty::Pred, a, b))
+                }
+            };
+        }
+        Ok(all)
+    }
+
+    fn range(&mut self, range: &Range) -> Checked<Condition> {
+        let bounds = self.bounds(&range.index).filter(|&(a, b)| is_short(a) && is_short(b));
+        let Some((least, greatest)) = bounds else {
+            return refuse("a guard", "what it compares may exceed 32 bits, as which indices are computed");
+        };
+        if greatest < range.lo || least >= range.hi {
+            return Ok(Condition::Known(false));
+        }
+        let (above, below) = (least >= range.lo, greatest < range.hi);
+        let (lo, hi) = (range.lo as i32, range.hi as i32);
+        Ok(Condition::Computed(match (above, below) {
+            (true, true) => return Ok(Condition::Known(true)),
+            (false, true) => {
+                let index = self.index(&range.index);
+                self.b.index_compare(Cmp::Ge, Ty::S32, index, lo)
+            }
+            (true, false) => {
+                let index = self.index(&range.index);
+                self.b.index_compare(Cmp::Lt, Ty::S32, index, hi)
+            }
+            (false, false) => {
+                // What is below the range is a great number without its sign.
+                let from_lo = self.index(&range.index.plus_constant(range.lo.wrapping_neg()));
+                self.b.index_compare(Cmp::Lt, Ty::U32, from_lo, hi.wrapping_sub(lo))
+            }
+        }))
+    }
+}

@@ -1,0 +1,235 @@
+//! Declared locals where the plan puts them: in registers, or in arrays of the thread or the block.
+
+use codegen_core::threads::Home;
+use lowered_ir::ir::{Affine, Indices, LocalId, Space};
+use ptx_asm::{Array, Class, Guard, Operand, Reg, Stmt, Ty};
+use tnode::{DType, Scalar};
+
+use super::index::flat;
+use super::memory::Memory;
+use super::{Emitter, Value, carrier};
+use crate::builder::Builder;
+use crate::refusal::{Checked, refuse};
+
+/// What holds a local.
+#[derive(Clone, Debug)]
+pub(super) enum Storage {
+    /// The value of each element.
+    Values(Vec<Value>),
+    /// Registers for each element; four of them for lanes.
+    Variables(Vec<Vec<Reg>>),
+    /// An array.
+    Array(Memory),
+}
+
+/// Registers given out before a statement.
+pub(super) type Mark = [u32; Class::ALL.len()];
+
+impl Emitter<'_> {
+    /// Declares a local. It holds zeros, unless it is `overwritten` before anything reads it.
+    pub(super) fn declare(&mut self, local: LocalId, overwritten: bool) -> Checked {
+        let decl = self.locals[&local].clone();
+        let skipped = self.skipped(local);
+        let elements = decl.dims[skipped..].iter().product::<usize>();
+        let bytes = (elements.max(1) as u64).saturating_mul(decl.dtype.size_bytes() as u64);
+        let storage = match self.plan.homes.get(&local).copied().unwrap_or(Home::Values) {
+            Home::Values => Storage::Values(vec![Value::Known(Scalar::zero(decl.dtype)); elements]),
+            Home::Variables => Storage::Variables((0..elements).map(|_| self.zeroed(decl.dtype)).collect()),
+            Home::Array => Storage::Array(self.private_array(local, bytes, overwritten)?),
+            Home::Shared => Storage::Array(self.shared_array(local, bytes, overwritten)?),
+        };
+        self.storage.insert(local, storage);
+        Ok(())
+    }
+
+    /// How many dimensions of a local are the threads.
+    fn skipped(&self, local: LocalId) -> usize {
+        let dims = self.locals[&local].dims.len();
+        self.plan.thread_dims.get(&local).copied().unwrap_or(0).min(dims)
+    }
+
+    /// Registers that hold zeros. Where that is never seen, an assembler leaves it out.
+    fn zeroed(&mut self, dtype: DType) -> Vec<Reg> {
+        let count = if dtype == DType::U32x4 { 4 } else { 1 };
+        let class = carrier(dtype).class();
+        let zero = |e: &mut Self| match class {
+            Class::Pred => {
+                let nothing = e.b.mov(Class::B32, 0u32);
+                e.b.compare(ptx_asm::Cmp::Ne, Ty::U32, nothing, 0u32)
+            }
+            class => e.b.mov(class, Operand::Const(0)),
+        };
+        let registers: Vec<Reg> = (0..count).map(|_| zero(self)).collect();
+        self.variables.extend(&registers);
+        registers
+    }
+
+    fn private_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<Memory> {
+        if let Some(&Storage::Array(memory)) = self.storage.get(&local) {
+            // Declared before, in another repetition of a loop.
+            if !overwritten {
+                self.zero(memory, bytes.next_multiple_of(16));
+            }
+            return Ok(memory);
+        }
+        let (taken, most) = (total(&self.private), u64::from(self.setting.options.local_bytes));
+        if taken.saturating_add(bytes) > most {
+            return refuse(
+                format!("local {local}"),
+                format!("arrays take more than {most} bytes of each thread"),
+            );
+        }
+        let memory = Memory::Private(self.private.len() as u32);
+        self.private.push(array(bytes));
+        if !overwritten {
+            self.zero(memory, bytes.next_multiple_of(16));
+        }
+        Ok(memory)
+    }
+
+    fn shared_array(&mut self, local: LocalId, bytes: u64, overwritten: bool) -> Checked<Memory> {
+        let op = || format!("workgroup local {local}");
+        if !self.is_team {
+            return refuse(op(), "it stands in a kernel without workgroup loops");
+        }
+        if self.within {
+            return refuse(op(), "it is declared in a workgroup loop: declare it before");
+        }
+        if self.depth > 0 && !overwritten {
+            return refuse(op(), "it is declared in a loop, and would have to be zeroed each time");
+        }
+        let total = total(&self.shared).saturating_add(bytes.next_multiple_of(16));
+        let most = self.setting.caps.workgroups.map_or(0, |w| w.memory_bytes as u64);
+        if total > most {
+            return refuse(op(), format!("workgroup memory would take {total} bytes, there are {most}"));
+        }
+        let memory = Memory::Shared(self.shared.len() as u32);
+        self.shared.push(array(bytes));
+        if !overwritten {
+            self.zero_together(memory, bytes.div_ceil(16) as u32);
+        }
+        Ok(memory)
+    }
+
+    /// All threads of a block share in storing zeros, 16 bytes at a time. They have to meet before it is seen.
+    fn zero_together(&mut self, memory: Memory, pieces: u32) {
+        self.zeroing = true;
+        let threads = self.block_threads;
+        let start = self.element(memory, &Affine::constant(0), 1);
+        let thread = self.thread;
+        let write = |e: &mut Self, at: Reg| {
+            let zero = e.b.mov(Class::B32, 0u32);
+            let element = e.further(start, at, 16);
+            e.store_vector(element, Ty::B32, &[zero.into(); 4]);
+        };
+        if pieces == threads {
+            return write(self, thread);
+        }
+        let takes_part = self.b.index_compare(ptx_asm::Cmp::Lt, Ty::U32, thread, pieces);
+        self.open();
+        if pieces < threads {
+            write(self, thread);
+        } else {
+            let first = self.b.mov(Class::B32, thread);
+            self.counted(first, threads.into(), pieces.into(), write);
+        }
+        let then = self.close();
+        self.b.stmt(Stmt::If { guard: Guard::on(takes_part), then, otherwise: Vec::new() });
+    }
+
+    pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<Value> {
+        self.note_local_read(local);
+        let own = self.own_index(local, index);
+        match &self.storage[&local] {
+            Storage::Values(values) => Ok(values[self.known_element(local, &own)?]),
+            Storage::Variables(variables) => {
+                let registers = &variables[self.known_element(local, &own)?];
+                Ok(match registers.as_slice() {
+                    &[a, b, c, d] => Value::Lanes([a, b, c, d].map(Operand::from)),
+                    registers => Value::In(registers[0]),
+                })
+            }
+            &Storage::Array(memory) => Ok(self.load(memory, self.locals[&local].dtype, &own)),
+        }
+    }
+
+    /// Stores into a local. `mark` is from before the value was computed, if it was for this store alone.
+    pub(super) fn set_local(
+        &mut self,
+        local: LocalId,
+        index: &Indices,
+        value: Value,
+        mark: Option<&Mark>,
+    ) -> Checked {
+        let decl = &self.locals[&local];
+        if decl.space == Space::Workgroup && !self.within {
+            return refuse(
+                format!("a store to workgroup local {local}"),
+                "it stands outside of workgroup loops, where every thread of the workgroup would do it",
+            );
+        }
+        let dtype = decl.dtype;
+        let own = self.own_index(local, index);
+        match &self.storage[&local] {
+            &Storage::Array(memory) => self.store(memory, dtype, &own, value),
+            Storage::Values(_) => {
+                let at = self.known_element(local, &own)?;
+                let value = self.kept(value);
+                if let Some(Storage::Values(values)) = self.storage.get_mut(&local) {
+                    values[at] = value;
+                }
+            }
+            Storage::Variables(variables) => {
+                let registers = variables[self.known_element(local, &own)?].clone();
+                self.assign(&registers, value, mark);
+            }
+        }
+        Ok(())
+    }
+
+    fn assign(&mut self, registers: &[Reg], value: Value, mark: Option<&Mark>) {
+        if let &[_, _, _, _] = registers {
+            // All lanes are read before one is written.
+            let lanes = self.lanes(value).map(|lane| self.b.mov(Class::B32, lane));
+            for (&dst, src) in registers.iter().zip(lanes) {
+                self.b.push(ptx_asm::Inst::Move { dst, src: src.into() });
+            }
+            return;
+        }
+        let dst = registers[0];
+        if let (Value::In(from), Some(mark)) = (value, mark)
+            && Builder::is_younger(from, mark)
+            && from.class == dst.class
+            && self.b.retarget(from, dst)
+        {
+            return;
+        }
+        let src = self.operand(value);
+        if src != Operand::Reg(dst) {
+            self.b.push(ptx_asm::Inst::Move { dst, src });
+        }
+    }
+
+    /// The number of an element among those of the thread.
+    fn own_index(&self, local: LocalId, index: &Indices) -> Affine {
+        let skipped = self.skipped(local);
+        flat(&index[skipped.min(index.len())..], &self.locals[&local].dims[skipped..])
+    }
+
+    fn known_element(&self, local: LocalId, own: &Affine) -> Checked<usize> {
+        match self.known_index(own) {
+            Some(at) => Ok(at as usize),
+            None => {
+                refuse(format!("local {local}"), "its elements are registers, picked by what is not known")
+            }
+        }
+    }
+}
+
+fn total(arrays: &[Array]) -> u64 {
+    arrays.iter().map(|array| u64::from(array.bytes)).sum()
+}
+
+fn array(bytes: u64) -> Array {
+    Array { bytes: bytes.next_multiple_of(16) as u32, align: 16 }
+}

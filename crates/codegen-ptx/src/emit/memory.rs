@@ -1,0 +1,425 @@
+//! Elements of memory: addresses, loads and stores, for nodes and for arrays of the block and the thread.
+//!
+//! An address is a register and a constant. Elements whose indices differ by a constant share the register, so that equal accesses are
+//! found by comparing, and neighbours become vectors: loads where the loop along the neighbours is repeated in the code, stores where
+//! they [wait](super::pending) for each other.
+
+use std::collections::{BTreeMap, HashMap};
+
+use lowered_ir::ir::{Affine, NodeRef};
+use ptx_asm::{Base, Class, Cmp, Guard, Inst, Operand, Place, Reg, Regs, Rounding, Space, Ternary, Ty};
+use smallvec::smallvec;
+use tnode::DType;
+
+use super::index::{Split, is_short};
+use super::{Emitter, Value, carrier, constant};
+
+/// What the addresses of nodes and arrays are multiples of, at least.
+const ALIGNMENT: u32 = 16;
+
+/// Some memory that overlaps no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Memory {
+    Node(NodeRef),
+    /// An array of the block.
+    Shared(u32),
+    /// An array of the thread.
+    Private(u32),
+}
+
+impl Memory {
+    fn space(self) -> Space {
+        match self {
+            Memory::Node(_) => Space::Global,
+            Memory::Shared(_) => Space::Shared,
+            Memory::Private(_) => Space::Local,
+        }
+    }
+}
+
+/// Where an element is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Element {
+    pub(super) memory: Memory,
+    pub(super) base: Base,
+    /// Bytes behind the base.
+    pub(super) offset: i32,
+    /// What the base is a multiple of; a power of two.
+    pub(super) align: u32,
+}
+
+impl Element {
+    pub(super) fn place(self) -> Place {
+        Place { base: self.base, offset: self.offset }
+    }
+}
+
+/// Values of elements that registers hold, and that nobody else changes.
+#[derive(Debug, Default)]
+pub(super) struct Elements {
+    known: BTreeMap<Memory, HashMap<(Base, i32), Value>>,
+    /// What became known in each block that is open.
+    blocks: Vec<Vec<(Memory, (Base, i32))>>,
+}
+
+impl Elements {
+    pub(super) fn open(&mut self) {
+        self.blocks.push(Vec::new());
+    }
+
+    pub(super) fn close(&mut self) {
+        for (memory, key) in self.blocks.pop().unwrap_or_default() {
+            if let Some(known) = self.known.get_mut(&memory) {
+                known.remove(&key);
+            }
+        }
+    }
+
+    fn get(&self, element: Element) -> Option<Value> {
+        self.known.get(&element.memory)?.get(&(element.base, element.offset)).copied()
+    }
+
+    pub(super) fn insert(&mut self, memory: Memory, base: Base, offset: i32, value: Value) {
+        self.known.entry(memory).or_default().insert((base, offset), value);
+        if let Some(block) = self.blocks.last_mut() {
+            block.push((memory, (base, offset)));
+        }
+    }
+
+    /// An element is stored into: it may be any that is not known to be another one.
+    pub(super) fn forget(&mut self, element: Element) {
+        if let Some(known) = self.known.get_mut(&element.memory) {
+            known.retain(|&(base, offset), _| base == element.base && offset != element.offset);
+        }
+    }
+
+    fn forget_all(&mut self, memory: Memory) {
+        self.known.remove(&memory);
+    }
+
+    fn retain(&mut self, stays: impl Fn(Memory) -> bool) {
+        self.known.retain(|&memory, _| stays(memory));
+    }
+}
+
+/// The type that an element has in memory.
+pub(super) fn memory_type(dtype: DType) -> Ty {
+    match dtype {
+        DType::Bool | DType::U8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => Ty::U8,
+        DType::I8 => Ty::S8,
+        DType::U16 => Ty::U16,
+        DType::F16 | DType::Bf16 => Ty::B16,
+        DType::U32x4 => Ty::B32,
+        _ => carrier(dtype),
+    }
+}
+
+impl Emitter<'_> {
+    /// The element of some memory at an index.
+    pub(super) fn element(&mut self, memory: Memory, flat: &Affine, bytes: usize) -> Element {
+        let Split { terms, offset } = self.split(flat);
+        let size = bytes as i64;
+        let align = terms.terms().iter().fold(ALIGNMENT, |align, &(_, factor)| {
+            align.min(1 << factor.wrapping_mul(size).trailing_zeros().min(ALIGNMENT.trailing_zeros()))
+        });
+        let is_near = is_short(offset.wrapping_mul(size));
+        if is_near && (self.fits(&terms) || !matches!(memory, Memory::Node(_))) {
+            let base = self.base(memory, &terms, 0, size);
+            return Element { memory, base, offset: (offset * size) as i32, align };
+        }
+        // Only with the constant part does the sum fit.
+        let align = 1 << offset.wrapping_mul(size).trailing_zeros().min(align.trailing_zeros());
+        Element { memory, base: self.base(memory, &terms, offset, size), offset: 0, align }
+    }
+
+    /// The address of the element `terms + offset`.
+    fn base(&mut self, memory: Memory, terms: &Affine, offset: i64, size: i64) -> Base {
+        match memory {
+            Memory::Node(node) => {
+                let start = self.bases[node.index()];
+                if terms.terms().is_empty() && offset == 0 {
+                    return Base::Reg(start);
+                }
+                let whole = terms.plus_constant(offset);
+                let address = if self.fits(&whole) {
+                    let index = self.index(&whole);
+                    self.b.index_sum_wide(index, size as i32, start)
+                } else {
+                    let start = match offset.wrapping_mul(size) {
+                        0 => start,
+                        bytes => self.b.index(ptx_asm::Binary::Add, Ty::S64, start, bytes as u64),
+                    };
+                    match self.wide_sum(terms, size, start.into()) {
+                        Operand::Reg(reg) => reg,
+                        Operand::Const(_) => start,
+                    }
+                };
+                Base::Reg(address)
+            }
+            Memory::Shared(array) | Memory::Private(array) => {
+                let whole = terms.plus_constant(offset);
+                if whole.terms().is_empty() && offset == 0 {
+                    return Base::Array(array);
+                }
+                let index = self.index(&whole);
+                let start = self.array_address(memory, array);
+                Base::Reg(self.b.index_sum(index, size as i32, start))
+            }
+        }
+    }
+
+    fn array_address(&mut self, memory: Memory, array: u32) -> Reg {
+        let space = memory.space();
+        self.b.index_address(space, array)
+    }
+
+    /// An element further along: `at` steps of so many bytes.
+    pub(super) fn further(&mut self, element: Element, at: Reg, step: i64) -> Element {
+        let base = match (element.base, i32::try_from(step)) {
+            (Base::Array(array), _) => {
+                let start = self.array_address(element.memory, array);
+                self.b.index_sum(at, step as i32, start)
+            }
+            (Base::Reg(start), _) if start.class == Class::B32 => self.b.index_sum(at, step as i32, start),
+            (Base::Reg(start), Ok(step)) => self.b.index_sum_wide(at, step, start),
+            (Base::Reg(start), Err(_)) => {
+                let wide = self.b.index_widened(at);
+                let bytes = self.b.index(ptx_asm::Binary::Mul, Ty::S64, wide, step as u64);
+                self.b.index(ptx_asm::Binary::Add, Ty::S64, start, bytes)
+            }
+        };
+        Element { base: Base::Reg(base), align: 1, ..element }
+    }
+
+    /// As [`Emitter::further`], where the number may change later.
+    pub(super) fn gathered(&mut self, element: Element, at: Reg, step: i64) -> Element {
+        let Base::Reg(start) = element.base else { return self.further(element, at, step) };
+        let wide = |e: &mut Self| e.b.convert(Ty::S64, Ty::S32, Rounding::None, at);
+        let base = match i32::try_from(step) {
+            Ok(step) => self.b.ternary(
+                Ternary::MulAddWide,
+                Ty::S32,
+                Class::B64,
+                [at.into(), step.into(), start.into()],
+            ),
+            Err(_) => {
+                let (at, step) = (wide(self).into(), (step as u64).into());
+                self.b.ternary(Ternary::MulAdd, Ty::S64, Class::B64, [at, step, start.into()])
+            }
+        };
+        Element { base: Base::Reg(base), align: 1, ..element }
+    }
+
+    /// How many elements to read at once: those along a loop that is repeated in the code, if they begin where a vector may.
+    fn width(&self, flat: &Affine, size: i64) -> i64 {
+        let fits = |along: &super::Repeated, width: i64| {
+            let others = flat.terms().iter().filter(|(var, _)| *var != along.var.into());
+            along.lo % width == 0
+                && along.extent % width == 0
+                && flat.offset() % width == 0
+                && others.clone().all(|(_, factor)| factor % width == 0)
+        };
+        let along = self.repeated.iter().rev().filter(|l| flat.coefficient(l.var) == 1);
+        let widths = along.flat_map(|l| [4, 2].into_iter().filter(move |&w| w * size <= 16 && fits(l, w)));
+        widths.max().unwrap_or(1)
+    }
+
+    /// The value of an element.
+    pub(super) fn load(&mut self, memory: Memory, dtype: DType, flat: &Affine) -> Value {
+        let size = dtype.size_bytes();
+        let element = self.element(memory, flat, size);
+        if let Some(value) = self.pending.get(element).or_else(|| self.elements.get(element)) {
+            return value;
+        }
+        if size == 16 {
+            self.flush_for_read(element, 0, 0);
+            return self.load_lanes(element);
+        }
+        let bytes = size as i32;
+        let mut width = self.width(flat, size as i64) as i32;
+        if !element.align.is_multiple_of((width * bytes) as u32) {
+            width = 1;
+        }
+        let first = element.offset - element.offset.rem_euclid(width * bytes);
+        self.flush_for_read(element, first, width * bytes);
+        let values = self.load_run(Element { offset: first, ..element }, dtype, width);
+        for (offset, &value) in (first..).step_by(size).zip(&values) {
+            self.remember(element, offset, value);
+        }
+        values[((element.offset - first) / bytes) as usize]
+    }
+
+    /// An element's value is known from here on.
+    pub(super) fn remember(&mut self, element: Element, offset: i32, value: Value) {
+        match value {
+            Value::In(reg) => self.b.hold(reg),
+            Value::Lanes(_) | Value::Known(_) => {}
+        }
+        self.elements.insert(element.memory, element.base, offset, value);
+    }
+
+    fn load_run(&mut self, element: Element, dtype: DType, width: i32) -> Vec<Value> {
+        let ty = memory_type(dtype);
+        let dsts: Regs = (0..width).map(|_| self.b.reg(ty.class())).collect();
+        let inst = self.load_inst(element, ty, dsts.clone());
+        self.b.push(inst);
+        dsts.into_iter().map(|reg| self.loaded(dtype, reg)).collect()
+    }
+
+    fn load_lanes(&mut self, element: Element) -> Value {
+        let dsts: Regs = (0..4).map(|_| self.b.reg(Class::B32)).collect();
+        let inst = self.load_inst(element, Ty::B32, dsts.clone());
+        self.b.push(inst);
+        Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(Operand::from))
+    }
+
+    fn load_inst(&self, element: Element, ty: Ty, dsts: Regs) -> Inst {
+        let constant = self.is_constant(element.memory);
+        Inst::Load { space: element.memory.space(), ty, constant, dsts, from: element.place() }
+    }
+
+    /// Whether no thread writes the memory while the kernel runs.
+    fn is_constant(&self, memory: Memory) -> bool {
+        matches!(memory, Memory::Node(node) if !self.written.contains(&node))
+    }
+
+    /// The element where the predicate holds, else another value; memory is touched only where it holds.
+    pub(super) fn load_when(&mut self, pred: Reg, element: Element, dtype: DType, other: Value) -> Value {
+        self.flush_memory(element.memory);
+        if dtype == DType::U32x4 {
+            let others = self.lanes(other);
+            let dsts: Regs = others.into_iter().map(|lane| self.b.mov(Class::B32, lane)).collect();
+            let inst = self.load_inst(element, Ty::B32, dsts.clone());
+            self.b.when(Guard::on(pred), inst);
+            return Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(Operand::from));
+        }
+        let ty = memory_type(dtype);
+        let start = self.stored(dtype, other);
+        let dst = self.b.mov(ty.class(), start);
+        let inst = self.load_inst(element, ty, smallvec![dst]);
+        self.b.when(Guard::on(pred), inst);
+        self.loaded(dtype, dst)
+    }
+
+    /// What was read from memory, as its type's carrier.
+    fn loaded(&mut self, dtype: DType, raw: Reg) -> Value {
+        Value::In(match dtype {
+            DType::Bool => self.b.compare(Cmp::Ne, Ty::U16, raw, 0u32),
+            DType::I8 => self.b.convert(Ty::S32, Ty::S16, Rounding::None, raw),
+            DType::U8 | DType::U16 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
+                self.b.convert(Ty::U32, Ty::U16, Rounding::None, raw)
+            }
+            _ => raw,
+        })
+    }
+
+    /// A value as what is written to memory; not for lanes.
+    pub(super) fn stored(&mut self, dtype: DType, value: Value) -> Operand {
+        if let Value::Known(scalar) = value {
+            return match dtype {
+                DType::I8 => Operand::Const((scalar.bits() as u8 as i8) as u16 as u64),
+                _ => constant(scalar),
+            };
+        }
+        let reg = self.reg(value);
+        match dtype {
+            DType::Bool => self.b.select(Ty::U16, reg, 1u32, 0u32).into(),
+            DType::I8 => self.b.convert(Ty::S16, Ty::S32, Rounding::None, reg).into(),
+            DType::U8 | DType::U16 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
+                self.b.convert(Ty::U16, Ty::U32, Rounding::None, reg).into()
+            }
+            _ => reg.into(),
+        }
+    }
+
+    /// Stores a value into an element.
+    pub(super) fn store(&mut self, memory: Memory, dtype: DType, flat: &Affine, value: Value) {
+        let element = self.element(memory, flat, dtype.size_bytes());
+        if dtype == DType::U32x4 {
+            self.flush_memory(memory);
+            self.elements.forget_all(memory);
+            let lanes = self.lanes(value);
+            self.store_vector(element, Ty::B32, &lanes);
+            return;
+        }
+        self.elements.forget(element);
+        self.wait(element, dtype, value);
+    }
+
+    /// Stores where a predicate holds.
+    pub(super) fn store_when(&mut self, pred: Reg, element: Element, dtype: DType, value: Value) {
+        self.flush_memory(element.memory);
+        self.elements.forget_all(element.memory);
+        let guard = Guard::on(pred);
+        if dtype == DType::U32x4 {
+            let lanes = self.lanes(value).map(|lane| self.in_register(Ty::B32, lane));
+            let inst = store_inst(element, Ty::B32, lanes.into_iter().collect());
+            self.b.when(guard, inst);
+        } else {
+            let src = self.stored(dtype, value);
+            self.b.when(guard, store_inst(element, memory_type(dtype), smallvec![src]));
+        }
+    }
+
+    /// Stores neighbours at once.
+    pub(super) fn store_vector(&mut self, element: Element, ty: Ty, values: &[Operand]) {
+        let srcs = match values {
+            &[one] => smallvec![one],
+            several => several.iter().map(|&value| self.in_register(ty, value)).collect(),
+        };
+        self.b.push(store_inst(element, ty, srcs));
+    }
+
+    /// Vectors are made of registers.
+    fn in_register(&mut self, ty: Ty, operand: Operand) -> Operand {
+        match operand {
+            Operand::Reg(_) => operand,
+            Operand::Const(_) => self.b.mov(ty.class(), operand).into(),
+        }
+    }
+
+    /// Other threads may have written since: what all threads share is read again.
+    pub(super) fn forget_shared(&mut self) {
+        let written = self.written.clone();
+        self.elements.retain(|memory| match memory {
+            Memory::Node(node) => !written.contains(&node),
+            Memory::Shared(_) => false,
+            Memory::Private(_) => true,
+        });
+    }
+
+    /// What comes next runs again: what it stores may have been stored before it reads.
+    pub(super) fn forget_written(&mut self) {
+        let written = self.written.clone();
+        self.elements.retain(|memory| matches!(memory, Memory::Node(node) if !written.contains(&node)));
+    }
+
+    /// Sets all bytes of some memory to zero, by this thread alone.
+    pub(super) fn zero(&mut self, memory: Memory, bytes: u64) {
+        self.flush_memory(memory);
+        self.elements.forget_all(memory);
+        let whole = (bytes / 16) as i64;
+        let base = self.base(memory, &Affine::constant(0), 0, 1);
+        let start = Element { memory, base, offset: 0, align: ALIGNMENT };
+        let zero = self.b.mov(Class::B32, 0u32);
+        if whole <= 8 {
+            for at in 0..whole as i32 {
+                self.store_vector(Element { offset: 16 * at, ..start }, Ty::B32, &[zero.into(); 4]);
+            }
+        } else {
+            let first = self.b.mov(Class::B32, 0u32);
+            self.counted(first, 1u32.into(), (whole as u32).into(), |e, at| {
+                let element = e.further(start, at, 16);
+                e.store_vector(element, Ty::B32, &[zero.into(); 4]);
+            });
+        }
+        for at in whole as u64 * 16..bytes {
+            let element = self.element(memory, &Affine::constant(at as i64), 1);
+            self.store_vector(element, Ty::U8, &[Operand::Const(0)]);
+        }
+    }
+}
+
+fn store_inst(element: Element, ty: Ty, srcs: smallvec::SmallVec<[Operand; 4]>) -> Inst {
+    Inst::Store { space: element.memory.space(), ty, to: element.place(), srcs }
+}

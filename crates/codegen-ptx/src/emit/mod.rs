@@ -1,0 +1,331 @@
+//! From a kernel's loop IR to instructions.
+//!
+//! The emitter walks the statements once. Unrolled loops and the lanes of vector loops are repeated in the code, other loops become
+//! loops. Indices are 32-bit numbers where they fit, and become addresses with one multiplication; guards become predicates.
+
+mod convert;
+mod expr;
+mod index;
+mod locals;
+mod memory;
+mod narrow;
+mod ops;
+mod pending;
+mod remainder;
+mod stmt;
+mod threads;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use codegen_core::threads::{Grid, Meetings, Plan, PlanLimits, grid, plan};
+use codegen_core::{Caps, Kernel, PtxLaunch};
+use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
+use ptx_asm::{Array, Class, Inst, Operand, Reg, Rounding, Target, Ty};
+use tnode::{DType, Scalar};
+
+use crate::builder::Builder;
+use crate::options::PtxOptions;
+use crate::refusal::{Checked, refuse};
+use index::Index;
+use locals::Storage;
+use memory::Elements;
+use pending::Pending;
+
+/// The most statements a kernel may have: beyond, assemblers take minutes.
+const MAX_SIZE: usize = 1 << 17;
+
+/// How deep loops nest at most.
+const MAX_LOOP_DEPTH: usize = 100;
+
+/// What a kernel is compiled for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting<'k> {
+    pub(crate) target: Target,
+    pub(crate) caps: &'k Caps,
+    pub(crate) options: &'k PtxOptions,
+}
+
+/// A kernel's program, and how it is launched.
+#[derive(Debug)]
+pub(crate) struct Emitted {
+    pub(crate) kernel: ptx_asm::Kernel,
+    pub(crate) launch: PtxLaunch,
+}
+
+/// A number: known while the code is written, or in registers.
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    Known(Scalar),
+    /// As [`carrier`] says.
+    In(Reg),
+    /// Four lanes of 32 bits.
+    Lanes([Operand; 4]),
+}
+
+/// The type that instructions take values of a type for, and so the class of registers that hold them: narrow integers and what is
+/// only moved are held by words, extended to them.
+fn carrier(dtype: DType) -> Ty {
+    match dtype {
+        DType::Bool => Ty::Pred,
+        DType::I8 | DType::I32 => Ty::S32,
+        DType::U8 | DType::U16 | DType::U32 | DType::Fp8E5m2 | DType::Fp8E4m3fn | DType::U32x4 => Ty::U32,
+        DType::F16 => Ty::F16,
+        DType::Bf16 => Ty::Bf16,
+        DType::F32 => Ty::F32,
+        DType::F64 => Ty::F64,
+        DType::I64 => Ty::S64,
+        DType::U64 => Ty::U64,
+    }
+}
+
+/// A known number as an operand of instructions on its carrier; lanes are taken one by one.
+fn constant(scalar: Scalar) -> Operand {
+    match scalar.dtype() {
+        DType::I8 => Operand::from(i32::from(scalar.bits() as u8 as i8)),
+        _ => Operand::Const(scalar.bits() as u64),
+    }
+}
+
+/// A loop whose body is repeated in the code.
+#[derive(Clone, Copy, Debug)]
+struct Repeated {
+    var: LoopId,
+    lo: i64,
+    extent: i64,
+}
+
+/// The state of writing one kernel.
+struct Emitter<'k> {
+    b: Builder,
+    setting: Setting<'k>,
+    routine: &'k Routine,
+    locals: Locals,
+    plan: Plan,
+    /// The addresses of nodes.
+    bases: Vec<Reg>,
+    symbols: Vec<Reg>,
+    /// The nodes that the kernel stores into.
+    written: BTreeSet<NodeRef>,
+    /// Loop variables in scope.
+    vars: HashMap<LoopId, Index>,
+    /// Loops in scope, outermost first.
+    order: Vec<LoopId>,
+    /// Those of them that are repeated in the code.
+    repeated: Vec<Repeated>,
+    storage: HashMap<LocalId, Storage>,
+    /// Registers that are written more than once.
+    variables: HashSet<Reg>,
+    /// Arrays of the block, and of the thread.
+    shared: Vec<Array>,
+    private: Vec<Array>,
+    /// Elements of memory that registers hold.
+    elements: Elements,
+    /// Stores that wait for their neighbours.
+    pending: Pending,
+    /// Threads of a block.
+    block_threads: u32,
+    /// Whether an iteration of the grid is a block.
+    is_team: bool,
+    /// The thread's number in its block.
+    thread: Reg,
+    /// Whether statements are those of a workgroup loop.
+    within: bool,
+    /// Whether threads have to meet before shared memory holds zeros.
+    zeroing: bool,
+    meetings: Meetings<'k>,
+    /// Loops around the statement that is being written.
+    depth: usize,
+}
+
+/// Writes the program of a kernel.
+pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
+    let routine = &kernel.ir;
+    let grid = grid(&routine.body)?;
+    check_nodes(routine)?;
+    let (blocks, threads) = launch(&grid, setting)?;
+    let mut b = Builder::new();
+    let thread = b.special(ptx_asm::Special::Thread);
+    let mut emitter = Emitter {
+        b,
+        setting,
+        routine,
+        locals: routine.locals(),
+        plan: plan(routine, grid.body, PlanLimits::default()),
+        bases: Vec::new(),
+        symbols: Vec::new(),
+        written: written(routine),
+        vars: HashMap::new(),
+        order: Vec::new(),
+        repeated: Vec::new(),
+        storage: HashMap::new(),
+        variables: HashSet::new(),
+        shared: Vec::new(),
+        private: Vec::new(),
+        elements: Elements::default(),
+        pending: Pending::default(),
+        block_threads: threads,
+        is_team: grid.threads.is_some(),
+        thread,
+        within: false,
+        zeroing: false,
+        meetings: Meetings::of(routine),
+        depth: 0,
+    };
+    emitter.parameters();
+    emitter.grid(&grid)?;
+    Ok(emitter.finish(entry, blocks))
+}
+
+/// Blocks, and threads of each.
+fn launch(grid: &Grid<'_>, setting: Setting<'_>) -> Checked<(u32, u32)> {
+    let most = setting.caps.workgroups.map_or(1, |w| w.threads);
+    let (blocks, threads) = match grid.threads {
+        Some(threads) if threads > most => {
+            return refuse("workgroup loops", format!("they take {threads} threads, the most are {most}"));
+        }
+        Some(threads) => (grid.extent.max(1), threads),
+        None => {
+            let threads = alone(grid.extent, setting.options.threads.clamp(1, most));
+            (grid.extent.max(1).div_ceil(threads), threads)
+        }
+    };
+    if blocks > i32::MAX as u32 {
+        return refuse("a parallel loop", "it takes 2^31 blocks or more, a grid has fewer");
+    }
+    Ok((blocks, threads))
+}
+
+/// Iterations of threads that fill a large processor once, about.
+const FILLED: u32 = 1 << 15;
+
+/// Threads of a block where iterations are threads: half of what is wished for where there are few iterations, and no more warps than
+/// have something to do.
+fn alone(extent: u32, wished: u32) -> u32 {
+    let threads = if extent < FILLED { wished.div_ceil(2) } else { wished };
+    threads.min(extent.max(1).next_multiple_of(32))
+}
+
+/// Elements of a dimension are numbered by 31 bits, and so are symbols; whole nodes may have more.
+fn check_nodes(routine: &Routine) -> Checked {
+    for (node, decl) in routine.node_refs() {
+        let elements = decl.dims.iter().try_fold(decl.dtype.size_bytes(), |n, &d| n.checked_mul(d));
+        let is_short = |d: &usize| *d <= i32::MAX as usize;
+        if elements.is_none_or(|bytes| bytes > i64::MAX as usize) || !decl.dims.iter().all(is_short) {
+            return refuse(
+                format!("node {node}"),
+                "a dimension has 2^31 elements or more, indices have 32 bits: split it",
+            );
+        }
+    }
+    match routine.symbols.iter().find(|s| s.range > i64::from(i32::MAX)) {
+        None => Ok(()),
+        Some(symbol) => refuse(
+            format!("symbol @{}", symbol.name),
+            format!("its range is {}, indices have 32 bits", symbol.range),
+        ),
+    }
+}
+
+/// The nodes that some statement stores into.
+fn written(routine: &Routine) -> BTreeSet<NodeRef> {
+    let mut found = BTreeSet::new();
+    walk::each_stmt(&routine.body, &mut |stmt| {
+        if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
+            found.insert(*node);
+        }
+    });
+    found
+}
+
+impl Emitter<'_> {
+    /// Reads the parameters: the addresses of nodes, then the symbols' values.
+    fn parameters(&mut self) {
+        let (nodes, symbols) = (self.routine.nodes.len() as u32, self.routine.symbols.len() as u32);
+        let mut read = |param| self.b.value(Class::B64, |dst| Inst::Param { dst, param });
+        self.bases = (0..nodes).map(&mut read).collect();
+        let wide: Vec<Reg> = (nodes..nodes + symbols).map(read).collect();
+        let narrow = wide.into_iter().map(|reg| self.b.convert(Ty::U32, Ty::U64, Rounding::None, reg));
+        self.symbols = narrow.collect();
+    }
+
+    fn finish(mut self, entry: &str, blocks: u32) -> Emitted {
+        let body = self.close();
+        let launch =
+            PtxLaunch { entry: entry.into(), blocks, threads: self.block_threads, dynamic_shared_bytes: 0 };
+        let kernel = ptx_asm::Kernel {
+            name: entry.into(),
+            params: (self.bases.len() + self.symbols.len()) as u32,
+            shared: self.shared,
+            local: self.private,
+            threads: self.block_threads,
+            blocks_per_processor: None,
+            body,
+        };
+        Emitted { kernel, launch }
+    }
+
+    /// A value in a register of its carrier's class; not for lanes.
+    fn reg(&mut self, value: Value) -> Reg {
+        match value {
+            Value::In(reg) => reg,
+            Value::Known(scalar) if scalar.dtype() == DType::Bool => {
+                let truth = self.b.mov(Class::B32, scalar.bits() as u32);
+                self.b.compare(ptx_asm::Cmp::Ne, Ty::U32, truth, 0u32)
+            }
+            Value::Known(scalar) => self.b.mov(carrier(scalar.dtype()).class(), constant(scalar)),
+            Value::Lanes([first, ..]) => match first {
+                Operand::Reg(reg) => reg,
+                Operand::Const(_) => self.b.mov(Class::B32, first),
+            },
+        }
+    }
+
+    /// A value as an operand; truth values are registers.
+    fn operand(&mut self, value: Value) -> Operand {
+        match value {
+            Value::Known(scalar) if scalar.dtype() != DType::Bool => constant(scalar),
+            value => self.reg(value).into(),
+        }
+    }
+
+    /// The four lanes of a value.
+    fn lanes(&mut self, value: Value) -> [Operand; 4] {
+        match value {
+            Value::Lanes(lanes) => lanes,
+            Value::Known(scalar) => {
+                [0, 1, 2, 3].map(|lane| Operand::from((scalar.bits() >> (32 * lane)) as u32))
+            }
+            Value::In(reg) => [reg.into(); 4],
+        }
+    }
+
+    /// A value that stays as it is when variables change.
+    fn kept(&mut self, value: Value) -> Value {
+        let mut own = |reg: Reg| match self.variables.contains(&reg) {
+            true => self.b.mov(reg.class, reg),
+            false => reg,
+        };
+        match value {
+            Value::Known(_) => value,
+            Value::In(reg) => Value::In(own(reg)),
+            Value::Lanes(lanes) => Value::Lanes(lanes.map(|lane| match lane {
+                Operand::Reg(reg) => own(reg).into(),
+                Operand::Const(_) => lane,
+            })),
+        }
+    }
+
+    /// Opens a block: stores that wait do not wait for what is in it.
+    fn open(&mut self) {
+        self.flush();
+        self.b.open();
+        self.elements.open();
+    }
+
+    /// Closes the innermost block.
+    fn close(&mut self) -> ptx_asm::Block {
+        self.flush();
+        self.elements.close();
+        self.b.close()
+    }
+}

@@ -1,0 +1,180 @@
+//! Operations of the closed set L0 (the module documentation of `codegen_core::legalise`). Arithmetic rounds to nearest and contracts
+//! nothing, so it is that of the interpreter; what the instructions do otherwise, such as `max` of NaN, is written out.
+
+use lowered_ir::ir::{BinaryOp, UnaryOp};
+use ptx_asm::{Binary, Cmp, Operand, Reg, Rounding, Ty, Unary};
+use tnode::DType;
+
+use super::{Emitter, Value, carrier};
+use crate::refusal::{Checked, refuse};
+
+/// The type that a float is computed in.
+pub(super) fn computed_in(dtype: DType) -> Ty {
+    if dtype.is_float() && dtype != DType::F64 { Ty::F32 } else { carrier(dtype) }
+}
+
+impl Emitter<'_> {
+    pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Reg) -> Checked<Reg> {
+        self.check_arithmetic(&op, dtype)?;
+        if !dtype.is_float() {
+            return self.integer_unary(op, dtype, x);
+        }
+        let ty = computed_in(dtype);
+        let rounding = match op {
+            UnaryOp::Floor => Rounding::DownInteger,
+            UnaryOp::Trunc => Rounding::ZeroInteger,
+            _ => Rounding::NearestInteger,
+        };
+        let x = self.widened(dtype, Value::In(x));
+        let result = match op {
+            UnaryOp::Neg => self.b.unary(Unary::Neg, ty, x),
+            UnaryOp::Abs => self.b.unary(Unary::Abs, ty, x),
+            UnaryOp::Sqrt => self.b.unary(Unary::Sqrt, ty, x),
+            UnaryOp::Floor | UnaryOp::Trunc | UnaryOp::RoundEven => {
+                let x = self.operand_register(ty, x);
+                self.b.convert(ty, ty, rounding, x)
+            }
+            UnaryOp::Exp
+            | UnaryOp::Exp2
+            | UnaryOp::Log
+            | UnaryOp::Log2
+            | UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tanh => {
+                let why = "the device has no function as accurate, and the expansion does not reach this far";
+                return refuse(format!("`{op}` on {dtype}"), why);
+            }
+            UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => {
+                return refuse(format!("`{op}` on {dtype}"), "legalisation expands it");
+            }
+        };
+        Ok(self.rounded(dtype, result))
+    }
+
+    fn integer_unary(&mut self, op: UnaryOp, dtype: DType, x: Reg) -> Checked<Reg> {
+        let ty = carrier(dtype);
+        match op {
+            UnaryOp::Neg if dtype.is_signed() => Ok(self.b.unary(Unary::Neg, ty, x)),
+            UnaryOp::Neg if dtype.is_integer() => Ok(self.b.binary(Binary::Sub, ty, 0u32, x)),
+            UnaryOp::Abs if dtype.is_signed() => Ok(self.b.unary(Unary::Abs, ty, x)),
+            _ => refuse(format!("`{op}` on {dtype}"), "legalisation expands it"),
+        }
+    }
+
+    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Checked<Reg> {
+        if dtype == DType::Bool {
+            let (a, b) = (self.reg(a), self.reg(b));
+            return self.boolean(op, a, b);
+        }
+        self.check_arithmetic(&op, dtype)?;
+        if matches!(op, BinaryOp::Shl | BinaryOp::Shr) && !dtype.is_float() {
+            return Ok(self.shift(op, dtype, a, b));
+        }
+        let (a, b) = (self.widened(dtype, a), self.widened(dtype, b));
+        let ty = computed_in(dtype);
+        let result = match op {
+            BinaryOp::Add => self.b.binary(Binary::Add, ty, a, b),
+            BinaryOp::Sub => self.b.binary(Binary::Sub, ty, a, b),
+            BinaryOp::Mul => self.b.binary(Binary::Mul, ty, a, b),
+            BinaryOp::Div => self.b.binary(Binary::Div, ty, a, b),
+            BinaryOp::Rem if dtype.is_float() => self.float_remainder(ty, a, b),
+            BinaryOp::Rem => self.b.binary(Binary::Rem, ty, a, b),
+            BinaryOp::Max => self.greater_of(Cmp::Gt, ty, a, b),
+            BinaryOp::Min => self.greater_of(Cmp::Lt, ty, a, b),
+            BinaryOp::Lt => return Ok(self.b.compare(Cmp::Lt, ty, a, b)),
+            BinaryOp::Le => return Ok(self.b.compare(Cmp::Le, ty, a, b)),
+            BinaryOp::Eq => return Ok(self.b.compare(Cmp::Eq, ty, a, b)),
+            BinaryOp::Ne if dtype.is_float() => return Ok(self.b.compare(Cmp::NeOrNan, ty, a, b)),
+            BinaryOp::Ne => return Ok(self.b.compare(Cmp::Ne, ty, a, b)),
+            BinaryOp::BitAnd if !dtype.is_float() => self.b.binary(Binary::And, bits(ty), a, b),
+            BinaryOp::BitOr if !dtype.is_float() => self.b.binary(Binary::Or, bits(ty), a, b),
+            BinaryOp::BitXor if !dtype.is_float() => self.b.binary(Binary::Xor, bits(ty), a, b),
+            BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::Shl
+            | BinaryOp::Shr
+            | BinaryOp::Pow
+            | BinaryOp::ReluGate
+            | BinaryOp::Satur01Gate
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::Arg1
+            | BinaryOp::Arg2
+            | BinaryOp::Threefry
+            | BinaryOp::ThreefryCrypto
+            | BinaryOp::ThreefryLight => {
+                return refuse(format!("`{op}` on {dtype}"), "legalisation expands it");
+            }
+        };
+        Ok(self.rounded(dtype, result))
+    }
+
+    /// `a` where the comparison holds, else `b`: so a NaN in `a` is skipped and one in `b` kept. Integers have no NaN.
+    fn greater_of(&mut self, cmp: Cmp, ty: Ty, a: Operand, b: Operand) -> Reg {
+        if !ty.is_float() {
+            let op = if cmp == Cmp::Gt { Binary::Max } else { Binary::Min };
+            return self.b.binary(op, ty, a, b);
+        }
+        let is_greater = self.b.compare(cmp, ty, a, b);
+        self.b.select(ty, is_greater, a, b)
+    }
+
+    /// Amounts of shifts have 32 bits whatever is shifted; legalisation keeps them below the width.
+    fn shift(&mut self, op: BinaryOp, dtype: DType, x: Value, by: Value) -> Reg {
+        let ty = carrier(dtype);
+        let x = self.operand(x);
+        let by = match by {
+            Value::Known(by) => Operand::Const(by.bits() as u32 as u64),
+            by => {
+                let reg = self.reg(by);
+                match ty {
+                    Ty::S64 | Ty::U64 => self.b.convert(Ty::U32, Ty::U64, Rounding::None, reg).into(),
+                    _ => reg.into(),
+                }
+            }
+        };
+        match op {
+            BinaryOp::Shl => self.b.binary(Binary::ShiftLeft, bits(ty), x, by),
+            _ => self.b.binary(Binary::ShiftRight, ty, x, by),
+        }
+    }
+
+    fn boolean(&mut self, op: BinaryOp, a: Reg, b: Reg) -> Checked<Reg> {
+        let op = match op {
+            BinaryOp::BitAnd => Binary::And,
+            BinaryOp::BitOr => Binary::Or,
+            BinaryOp::BitXor | BinaryOp::Ne => Binary::Xor,
+            BinaryOp::Eq => {
+                let differ = self.b.binary(Binary::Xor, Ty::Pred, a, b);
+                return Ok(self.b.unary(Unary::Not, Ty::Pred, differ));
+            }
+            _ => return refuse(format!("`{op}` on bool"), "legalisation expands it"),
+        };
+        Ok(self.b.binary(op, Ty::Pred, a, b))
+    }
+
+    /// A truth value chosen by another one; instructions choose among numbers only.
+    pub(super) fn chosen_truth(&mut self, condition: Reg, then: Value, otherwise: Value) -> Reg {
+        let (then, otherwise) = (self.reg(then), self.reg(otherwise));
+        let chosen = self.b.binary(Binary::And, Ty::Pred, condition, then);
+        let not = self.b.unary(Unary::Not, Ty::Pred, condition);
+        let other = self.b.binary(Binary::And, Ty::Pred, not, otherwise);
+        self.b.binary(Binary::Or, Ty::Pred, chosen, other)
+    }
+
+    pub(super) fn operand_register(&mut self, ty: Ty, operand: Operand) -> Reg {
+        match operand {
+            Operand::Reg(reg) => reg,
+            Operand::Const(_) => self.b.mov(ty.class(), operand),
+        }
+    }
+}
+
+/// The bits of integers.
+fn bits(ty: Ty) -> Ty {
+    match ty {
+        Ty::S64 | Ty::U64 => Ty::B64,
+        _ => Ty::B32,
+    }
+}

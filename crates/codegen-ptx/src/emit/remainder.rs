@@ -1,0 +1,149 @@
+//! The remainder of floats, exactly: long division of the significands, several bits at a time.
+
+use ptx_asm::{Binary, Class, Cmp, Inst, Operand, Reg, Rounding, Ty};
+
+use super::Emitter;
+
+/// The layout of a float.
+#[derive(Clone, Copy)]
+struct Layout {
+    ty: Ty,
+    /// Its bits, as a number.
+    bits: Ty,
+    /// Bits of the stored significand.
+    mantissa: u32,
+    width: u32,
+    /// The exponent of 1, plus the stored significand's bits.
+    bias: u32,
+    infinity: u64,
+    nan: u64,
+}
+
+const SINGLE: Layout = Layout {
+    ty: Ty::F32,
+    bits: Ty::U32,
+    mantissa: 23,
+    width: 32,
+    bias: 150,
+    infinity: 0x7f80_0000,
+    nan: 0x7fc0_0000,
+};
+
+const DOUBLE: Layout = Layout {
+    ty: Ty::F64,
+    bits: Ty::U64,
+    mantissa: 52,
+    width: 64,
+    bias: 1075,
+    infinity: 0x7ff0_0000_0000_0000,
+    nan: 0x7ff8_0000_0000_0000,
+};
+
+impl Layout {
+    /// What logic is done on.
+    fn logic(self) -> Ty {
+        if self.width == 64 { Ty::B64 } else { Ty::B32 }
+    }
+}
+
+impl Emitter<'_> {
+    /// C's `fmod`: the sign of `a`, NaN where `a` is infinite or `b` is 0, `a` where `b` is infinite.
+    pub(super) fn float_remainder(&mut self, ty: Ty, a: Operand, b: Operand) -> Reg {
+        let format = if ty == Ty::F64 { DOUBLE } else { SINGLE };
+        let [a, b] = [a, b].map(|x| self.operand_register(ty, x));
+        let [bits_a, bits_b] = [a, b].map(|x| self.b.recast(format.bits.class(), x));
+        let sign = 1u64 << (format.width - 1);
+        let [size_a, size_b] =
+            [bits_a, bits_b].map(|x| self.b.binary(Binary::And, format.logic(), x, sign - 1));
+        let rest = self.rest(format, size_a, size_b);
+        let positive = self.scaled_back(format, rest, size_b);
+        let sign = self.b.binary(Binary::And, format.logic(), bits_a, sign);
+        let signed = self.b.binary(Binary::Or, format.logic(), positive, sign);
+        let is_less = self.b.compare(Cmp::Lt, format.bits, size_a, size_b);
+        let result = self.b.select(format.bits, is_less, bits_a, signed);
+        let invalid = self.has_no_remainder(format, size_a, size_b);
+        let result = self.b.select(format.bits, invalid, format.nan, result);
+        self.b.recast(ty.class(), result)
+    }
+
+    /// Whether `a` is infinite, `b` is 0, or either is NaN.
+    fn has_no_remainder(&mut self, format: Layout, size_a: Reg, size_b: Reg) -> Reg {
+        let is_zero = self.b.compare(Cmp::Eq, format.bits, size_b, Operand::Const(0));
+        let not_finite = self.b.compare(Cmp::Ge, format.bits, size_a, format.infinity);
+        let not_number = self.b.compare(Cmp::Gt, format.bits, size_b, format.infinity);
+        let either = self.b.binary(Binary::Or, Ty::Pred, is_zero, not_finite);
+        self.b.binary(Binary::Or, Ty::Pred, either, not_number)
+    }
+
+    /// The significand of the remainder, as a multiple of the last place of `b`; anything where `a` is the lesser.
+    fn rest(&mut self, format: Layout, size_a: Reg, size_b: Reg) -> Reg {
+        let [significand_a, significand_b] = [size_a, size_b].map(|x| self.significand(format, x));
+        let divisor = self.b.binary(Binary::Max, format.bits, significand_b, 1u64);
+        let [exponent_a, exponent_b] = [size_a, size_b].map(|x| self.exponent(format, x));
+        let rest = self.b.binary(Binary::Rem, format.bits, significand_a, divisor);
+        let left = self.b.binary(Binary::Sub, Ty::S32, exponent_a, exponent_b);
+        // As many bits as there is room for above the significand; none once nothing is left.
+        let room = format.width - format.mantissa - 1;
+        self.repeated_while(|e| {
+            let by = e.b.binary(Binary::Min, Ty::S32, left, room);
+            let by = e.b.binary(Binary::Max, Ty::S32, by, 0u32);
+            let moved = e.b.binary(Binary::ShiftLeft, format.logic(), rest, by);
+            let (op, ty) = (Binary::Rem, format.bits);
+            e.b.push(Inst::Binary { op, ty, dst: rest, a: moved.into(), b: divisor.into() });
+            let (op, ty) = (Binary::Sub, Ty::S32);
+            e.b.push(Inst::Binary { op, ty, dst: left, a: left.into(), b: room.into() });
+            e.b.compare(Cmp::Gt, Ty::S32, left, 0u32)
+        });
+        rest
+    }
+
+    /// The float that is `rest` last places of `b`, as bits.
+    fn scaled_back(&mut self, format: Layout, rest: Reg, size_b: Reg) -> Reg {
+        let exponent = self.exponent(format, size_b);
+        // Below 2²⁴, or 2⁵³, integers are floats, and these know their exponents.
+        let float = self.b.convert(format.ty, format.bits, Rounding::Nearest, rest);
+        let bits = self.b.recast(format.bits.class(), float);
+        let fraction = self.b.binary(Binary::And, format.logic(), bits, (1u64 << format.mantissa) - 1);
+        let own = self.upper(format, bits);
+        let sum = self.b.binary(Binary::Add, Ty::U32, own, exponent);
+        let is_normal = self.b.compare(Cmp::Gt, Ty::U32, sum, format.bias);
+        let field = self.b.binary(Binary::Sub, Ty::U32, sum, format.bias);
+        let field = match format.bits.class() {
+            Class::B64 => self.b.convert(Ty::U64, Ty::U32, Rounding::None, field),
+            _ => field,
+        };
+        let field = self.b.binary(Binary::ShiftLeft, format.logic(), field, format.mantissa);
+        let normal = self.b.binary(Binary::Or, format.logic(), field, fraction);
+        // The exponent is that of the smallest numbers here, or close to it.
+        let by = self.b.binary(Binary::Sub, Ty::U32, exponent, 1u32);
+        let by = self.b.binary(Binary::Min, Ty::U32, by, format.mantissa);
+        let subnormal = self.b.binary(Binary::ShiftLeft, format.logic(), rest, by);
+        let scaled = self.b.select(format.bits, is_normal, normal, subnormal);
+        let is_zero = self.b.compare(Cmp::Eq, format.bits, rest, Operand::Const(0));
+        self.b.select(format.bits, is_zero, Operand::Const(0), scaled)
+    }
+
+    /// The exponent field of a magnitude, 1 for subnormal numbers, whose last place is the same.
+    fn exponent(&mut self, format: Layout, size: Reg) -> Reg {
+        let field = self.upper(format, size);
+        self.b.binary(Binary::Max, Ty::U32, field, 1u32)
+    }
+
+    /// The bits above the significand, as a word.
+    fn upper(&mut self, format: Layout, bits: Reg) -> Reg {
+        let field = self.b.binary(Binary::ShiftRight, format.bits, bits, format.mantissa);
+        match format.bits.class() {
+            Class::B64 => self.b.convert(Ty::U32, Ty::U64, Rounding::None, field),
+            _ => field,
+        }
+    }
+
+    /// The significand of a magnitude, with its leading bit.
+    fn significand(&mut self, format: Layout, size: Reg) -> Reg {
+        let leading = 1u64 << format.mantissa;
+        let fraction = self.b.binary(Binary::And, format.logic(), size, leading - 1);
+        let whole = self.b.binary(Binary::Or, format.logic(), fraction, leading);
+        let is_normal = self.b.compare(Cmp::Ge, format.bits, size, leading);
+        self.b.select(format.bits, is_normal, whole, fraction)
+    }
+}

@@ -1,0 +1,206 @@
+//! Statements and loops.
+
+use codegen_core::threads;
+use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
+use ptx_asm::{Binary, Cmp, Guard, Inst, Operand, Reg, Ty};
+use tnode::DType;
+
+use super::index::{Index, flat, is_short};
+use super::memory::Memory;
+use super::{Emitter, MAX_LOOP_DEPTH, MAX_SIZE, Repeated};
+use crate::refusal::{Checked, refuse};
+
+impl<'k> Emitter<'k> {
+    pub(super) fn enter(&mut self, var: LoopId, index: Index) {
+        self.vars.insert(var, index);
+        self.order.push(var);
+    }
+
+    pub(super) fn leave(&mut self) {
+        if let Some(var) = self.order.pop() {
+            self.vars.remove(&var);
+        }
+    }
+
+    /// The statements of a block; `last` says that the kernel ends with it.
+    pub(super) fn block(&mut self, block: &'k [Stmt], last: bool) -> Checked {
+        if self.b.size() > MAX_SIZE {
+            return refuse("a kernel of this size", "less unrolling makes it smaller");
+        }
+        for (at, stmt) in block.iter().enumerate() {
+            match stmt {
+                Stmt::Declare { local, dims, .. } => {
+                    self.declare(*local, threads::overwrites_first(&block[at + 1..], *local, dims))?;
+                }
+                stmt => {
+                    self.meet_after_zeroing();
+                    self.stmt(stmt, last && at + 1 == block.len())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stmt(&mut self, stmt: &'k Stmt, last: bool) -> Checked {
+        match stmt {
+            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, (*lo, *hi), *kind, body, last),
+            Stmt::Set { node, index, value } => {
+                self.check_store(stmt)?;
+                let (value, dtype) = self.expr(value)?;
+                let flat = flat(index, &self.routine.node(*node).dims);
+                self.store(Memory::Node(*node), dtype, &flat, value);
+                Ok(())
+            }
+            Stmt::SetDynamic { op: Some(op), .. } => refuse(
+                format!("scatter {op}"),
+                "legalisation expands accumulating stores at computed indices",
+            ),
+            Stmt::SetDynamic { node, index, axis, at, op: None, value } => {
+                self.check_store(stmt)?;
+                let at = self.computed_index("scatter", *node, index, *axis, at)?;
+                let (value, dtype) = self.expr(value)?;
+                if let Some((element, inside)) = at {
+                    self.store_when(inside, element, dtype, value);
+                }
+                Ok(())
+            }
+            Stmt::SetLocal { local, index, value } => {
+                let mark = self.b.mark();
+                let (value, _) = self.expr(value)?;
+                self.set_local(*local, index, value, Some(&mark))
+            }
+            Stmt::Zero { node } => {
+                self.check_store(stmt)?;
+                let decl = self.routine.node(*node);
+                let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
+                self.zero(Memory::Node(*node), bytes as u64);
+                Ok(())
+            }
+            Stmt::Declare { local, .. } => self.declare(*local, false),
+            Stmt::Comment(_) => Ok(()),
+            Stmt::Log { .. } => {
+                refuse("log", "kernels on a device have no log; the interpreter and the native backends log")
+            }
+        }
+    }
+
+    /// In a kernel with workgroup loops, a store outside of them would be done by every thread.
+    fn check_store(&self, stmt: &Stmt) -> Checked {
+        let (Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }) = stmt else {
+            return Ok(());
+        };
+        match self.is_team && !self.within {
+            false => Ok(()),
+            true => refuse(
+                format!("a store to node {node}"),
+                "it stands outside of workgroup loops, where every thread of the workgroup would do it",
+            ),
+        }
+    }
+
+    fn looping(
+        &mut self,
+        stmt: &'k Stmt,
+        var: LoopId,
+        (lo, hi): (i64, Bound),
+        kind: LoopKind,
+        body: &'k [Stmt],
+        last: bool,
+    ) -> Checked {
+        if hi.limit <= lo {
+            return Ok(());
+        }
+        if kind == LoopKind::Workgroup {
+            return self.workgroup(stmt, last);
+        }
+        if self.plan.repeated.contains(&var) {
+            self.repeated.push(Repeated { var, lo, extent: hi.limit - lo });
+            for at in lo..hi.limit {
+                self.enter(var, Index::Known(at));
+                self.block(body, false)?;
+                self.leave();
+            }
+            self.repeated.pop();
+            return Ok(());
+        }
+        self.depth += 1;
+        if self.depth > MAX_LOOP_DEPTH {
+            return refuse("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
+        }
+        let before = self.meetings.pending();
+        // What is repeated is the loop as a whole.
+        let repeated = std::mem::take(&mut self.repeated);
+        self.serial(var, lo, hi, body)?;
+        self.repeated = repeated;
+        if hi.symbol.is_some() {
+            self.meetings.keep(&before);
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn serial(&mut self, var: LoopId, lo: i64, hi: Bound, body: &'k [Stmt]) -> Checked {
+        if !is_short(lo) || !is_short(hi.limit) {
+            return refuse("a loop", "its bounds exceed 32 bits, as which indices are computed");
+        }
+        let (first, limit) = (lo as i32, hi.limit as i32);
+        let mut result = Ok(());
+        let mut run = |e: &mut Self, end: Operand| {
+            let counter = e.b.mov(Ty::S32.class(), first);
+            e.counted(counter, 1i32.into(), end, |e, value| {
+                e.enter(var, Index::Computed(value, (lo, hi.limit - 1)));
+                result = e.block(body, false);
+                e.meet_before_repeating(body);
+                e.leave();
+            });
+        };
+        match hi.symbol {
+            None => run(self, limit.into()),
+            Some(symbol) => {
+                let value = self.symbols[symbol.index()];
+                let end = self.b.index(Binary::Min, Ty::S32, value, limit);
+                let runs = self.b.index_compare(Cmp::Gt, Ty::S32, end, first);
+                self.open();
+                run(self, end.into());
+                let then = self.close();
+                self.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(runs), then, otherwise: Vec::new() });
+            }
+        }
+        result
+    }
+
+    /// Counts from a value that is below the end up to it, in steps. The code in it is written once.
+    pub(super) fn counted(
+        &mut self,
+        counter: Reg,
+        step: Operand,
+        end: Operand,
+        body: impl FnOnce(&mut Self, Reg),
+    ) {
+        self.open();
+        self.forget_written();
+        body(self, counter);
+        self.flush();
+        self.b.push(Inst::Binary { op: Binary::Add, ty: Ty::S32, dst: counter, a: counter.into(), b: step });
+        let again = self.b.compare(Cmp::Lt, Ty::S32, counter, end);
+        let body = self.close();
+        self.b.stmt(ptx_asm::Stmt::Loop { body, again: Guard::on(again) });
+    }
+
+    /// As [`Emitter::counted`], of a number that `body` may change.
+    pub(super) fn repeated_while(&mut self, body: impl FnOnce(&mut Self) -> Reg) {
+        self.open();
+        self.forget_written();
+        let again = body(self);
+        let body = self.close();
+        self.b.stmt(ptx_asm::Stmt::Loop { body, again: Guard::on(again) });
+    }
+
+    /// Refuses what is not computed in the type: legalisation should have replaced it.
+    pub(super) fn check_arithmetic(&self, op: &dyn std::fmt::Display, dtype: DType) -> Checked {
+        if self.setting.caps.arithmetic.contains(dtype) && dtype != DType::U32x4 {
+            return Ok(());
+        }
+        refuse(format!("`{op}` on {dtype}"), "legalisation replaces it")
+    }
+}

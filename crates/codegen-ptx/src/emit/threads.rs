@@ -1,0 +1,169 @@
+//! Blocks and threads: which iteration each of them does, and barriers where threads meet.
+
+use codegen_core::threads::{self, Grid, Meet};
+use lowered_ir::ir::{LocalId, NodeRef, Stmt};
+use ptx_asm::{Binary, Cmp, Guard, Inst, Reg, Special, Ty};
+
+use super::Emitter;
+use super::index::{Index, is_short};
+use crate::refusal::{Checked, refuse};
+
+impl<'k> Emitter<'k> {
+    /// The grid: numbers blocks and threads, and runs the body for the iteration that is theirs.
+    pub(super) fn grid(&mut self, grid: &Grid<'k>) -> Checked {
+        if grid.extent == 0 {
+            return Ok(());
+        }
+        let block = self.b.special(Special::Block);
+        if self.is_team {
+            return self.iteration(grid, block);
+        }
+        let threads = self.block_threads;
+        let id = self.b.index_sum(block, threads, self.thread);
+        if grid.extent.is_multiple_of(threads) {
+            return self.iteration(grid, id);
+        }
+        let takes_part = self.b.index_compare(Cmp::Lt, Ty::U32, id, grid.extent);
+        self.when(takes_part, |e| e.iteration(grid, id))
+    }
+
+    /// What the threads do for which a predicate holds.
+    fn when(&mut self, pred: Reg, body: impl FnOnce(&mut Self) -> Checked) -> Checked {
+        self.open();
+        body(self)?;
+        let then = self.close();
+        self.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(pred), then, otherwise: Vec::new() });
+        Ok(())
+    }
+
+    /// The body with the grid's variables set for one iteration.
+    fn iteration(&mut self, grid: &Grid<'k>, number: Reg) -> Checked {
+        let extents: Vec<u32> = grid.axes.iter().map(|a| a.extent as u32).collect();
+        let digits = self.digits(number, &extents);
+        let mut within: Option<Reg> = None;
+        for (axis, digit) in grid.axes.iter().zip(digits) {
+            if !is_short(axis.lo) || !is_short(axis.lo + axis.extent) {
+                return refuse("a parallel loop", "its bounds exceed 32 bits, as which indices are computed");
+            }
+            let value = match digit {
+                None => self.b.mov(Ty::S32.class(), axis.lo as i32),
+                Some(digit) if axis.lo == 0 => digit,
+                Some(digit) => self.b.index(Binary::Add, Ty::S32, digit, axis.lo as i32),
+            };
+            if let Some(symbol) = axis.symbol {
+                let inside = self.b.index_compare(Cmp::Lt, Ty::S32, value, self.symbols[symbol.index()]);
+                within = Some(match within {
+                    None => inside,
+                    Some(others) => self.b.index(Binary::And, Ty::Pred, others, inside),
+                });
+            }
+            let index = match digit {
+                None => Index::Known(axis.lo),
+                Some(_) => Index::Computed(value, (axis.lo, axis.lo + axis.extent - 1)),
+            };
+            self.enter(axis.var, index);
+        }
+        match within {
+            None => self.block(grid.body, true),
+            Some(within) => self.when(within, |e| e.block(grid.body, true)),
+        }
+    }
+
+    /// A number's digits in a mixed radix, the last fastest; none for a digit that can only be 0.
+    fn digits(&mut self, number: Reg, extents: &[u32]) -> Vec<Option<Reg>> {
+        let mut digits = vec![None; extents.len()];
+        let mut rest = number;
+        let first = extents.iter().position(|&e| e > 1);
+        for (at, &extent) in extents.iter().enumerate().rev() {
+            if extent <= 1 {
+                continue;
+            }
+            if Some(at) == first {
+                digits[at] = Some(rest);
+                break;
+            }
+            digits[at] = Some(self.b.index(Binary::Rem, Ty::U32, rest, extent));
+            rest = self.b.index(Binary::Div, Ty::U32, rest, extent);
+        }
+        digits
+    }
+
+    /// An outermost workgroup loop, and the barriers around it; `last` says that the kernel ends with it.
+    pub(super) fn workgroup(&mut self, stmt: &'k Stmt, last: bool) -> Checked {
+        if self.within {
+            return refuse("nested workgroup loops", "one stands in a loop inside of another");
+        }
+        let before = self.meetings.before(stmt);
+        self.meet(before);
+        self.nest(stmt)?;
+        if !last {
+            let after = self.meetings.after(stmt);
+            self.meet(after);
+        }
+        Ok(())
+    }
+
+    fn nest(&mut self, stmt: &'k Stmt) -> Checked {
+        let nest = threads::nest(stmt)?;
+        let extents: Vec<u32> = nest.axes.iter().map(|&(_, extent)| extent).collect();
+        let digits = self.digits(self.thread, &extents);
+        for (&(var, extent), digit) in nest.axes.iter().zip(digits) {
+            self.enter(
+                var,
+                digit.map_or(Index::Known(0), |digit| Index::Computed(digit, (0, i64::from(extent) - 1))),
+            );
+        }
+        self.within = true;
+        if nest.threads == self.block_threads {
+            // Registers that are written in it are those of the thread, whether it is a block of its own or not.
+            self.block(nest.body, false)?;
+        } else {
+            let takes_part = self.b.index_compare(Cmp::Lt, Ty::U32, self.thread, nest.threads);
+            self.when(takes_part, |e| e.block(nest.body, false))?;
+        }
+        self.within = false;
+        nest.axes.iter().for_each(|_| self.leave());
+        Ok(())
+    }
+
+    fn meet(&mut self, meet: Meet) {
+        if meet.is_needed() {
+            self.barrier();
+        }
+    }
+
+    /// Before zeros that threads stored together are seen.
+    pub(super) fn meet_after_zeroing(&mut self) {
+        if std::mem::take(&mut self.zeroing) {
+            self.barrier();
+        }
+    }
+
+    fn barrier(&mut self) {
+        self.flush();
+        self.forget_shared();
+        self.b.push(Inst::Barrier { id: 0, threads: None });
+    }
+
+    /// A node is read by every thread alike.
+    pub(super) fn note_read(&mut self, node: NodeRef) {
+        if self.is_team && !self.within {
+            self.meetings.note_read(node);
+        }
+    }
+
+    /// As [`Emitter::note_read`], of a local that may be shared.
+    pub(super) fn note_local_read(&mut self, local: LocalId) {
+        if !self.within {
+            self.meetings.note_local_read(local);
+        }
+    }
+
+    /// At the end of a loop's body: threads meet if they have read what the next iteration writes.
+    pub(super) fn meet_before_repeating(&mut self, body: &[Stmt]) {
+        if !self.within {
+            let meet = self.meetings.before_repeating(body);
+            self.meet(meet);
+        }
+    }
+}

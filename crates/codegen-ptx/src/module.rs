@@ -1,0 +1,105 @@
+//! The codegen: kernels to one PTX file.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use codegen_core::{
+    Artifact, Caps, Codegen, CodegenError, Kernel, Listing, Payload, PtxLaunch, PtxModule, ScheduledRoutine,
+};
+use ptx_asm::{Module, Target};
+
+use crate::emit::{self, Setting};
+use crate::options::{PtxOptions, ptx_caps};
+use crate::refusal::{NAME, failed};
+
+/// The codegen for NVIDIA's processors.
+#[derive(Clone, Debug)]
+pub struct Ptx {
+    target: Target,
+    caps: Caps,
+    options: PtxOptions,
+}
+
+/// The codegen for a target, whose capabilities are [`ptx_caps`].
+pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
+    Ptx { target, caps: ptx_caps(target), options }
+}
+
+/// Kernels as a program, and how each is launched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// The program, which [`ptx_asm::check`] accepts.
+    pub module: Module,
+    /// One for each kernel, in order.
+    pub launches: Vec<PtxLaunch>,
+}
+
+impl Codegen for Ptx {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (NAME, &self.caps, &self.options, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        let Rendered { module, launches } = self.render(&routine.kernels)?;
+        let text = ptx_asm::print(&module).into();
+        let kernels = routine.kernels.iter().map(|k| k.abi.clone()).collect();
+        let payload = Arc::new(PtxModule { text, target: self.target.name().into(), launches });
+        Ok(Artifact { payload: Payload::Ptx(payload), kernels })
+    }
+
+    fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {
+        let rendered = self.render(std::slice::from_ref(kernel))?;
+        Ok(Listing { source: ptx_asm::print(&rendered.module), machine_code: String::new() })
+    }
+}
+
+impl Ptx {
+    /// Kernels as one program, for those who want more than its text.
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Unsupported`] where a kernel asks for what this codegen does not do, [`CodegenError::Failed`] where the program is
+    /// none, which is a bug.
+    pub fn render(&self, kernels: &[Kernel]) -> Result<Rendered, CodegenError> {
+        let setting = Setting { target: self.target, caps: &self.caps, options: &self.options };
+        let (mut programs, mut launches, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for kernel in kernels {
+            let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
+            let entry = entry(&kernel.abi.name, &mut names);
+            let emitted = emit::emit(kernel, &entry, setting)
+                .map_err(|refusal| refusal.of_kernel(NAME, &kernel.abi.name))?;
+            let module = Module { target: self.target, kernels: vec![emitted.kernel] };
+            ptx_asm::check(&module).map_err(|e| failed(&kernel.abi.name, "checking", e.to_string()))?;
+            programs.extend(module.kernels);
+            launches.push(emitted.launch);
+        }
+        Ok(Rendered { module: Module { target: self.target, kernels: programs }, launches })
+    }
+}
+
+/// A name for a kernel's entry point that no other has.
+fn entry(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let mut entry: String = name.chars().map(plain).collect();
+    if !entry.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        entry.insert(0, 'k');
+    }
+    let mut unique = entry.clone();
+    let mut count = 1;
+    while !taken.insert(unique.clone()) {
+        count += 1;
+        unique = format!("{entry}_{count}");
+    }
+    unique
+}

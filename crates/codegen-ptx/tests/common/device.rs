@@ -1,0 +1,160 @@
+//! Runs scheduled routines on the interpreter of programs, and compares every call with the interpreter of the IR.
+
+use codegen_core::{
+    Access, Codegen, CodegenError, Kernel, KernelCall, Param, ScheduleError, ScheduleOptions, ScheduledRoutine, Slot,
+    schedule,
+};
+use codegen_ptx::{Ptx, Rendered};
+use codegen_testkit::Outcome;
+use filetests::RunCase;
+use lowered_ir::interp::{self, Memory};
+use ptx_asm::interp::{Launch, Machine, Order, Region, Stats, run};
+use tnode::{DType, Scalar};
+
+/// What memory holds that nobody has written.
+const SOIL: u8 = 0xa5;
+
+/// Schedules a case, compiles it and runs it: every kernel must leave what the interpreter of the IR makes of it, bit for bit but for
+/// NaNs, and the nodes what the case expects.
+pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: Order) -> Outcome {
+    let scheduled = match schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()) {
+        Ok(scheduled) => scheduled,
+        Err(ScheduleError::Illegal(error)) => return Outcome::Skipped(error.to_string()),
+        Err(error) => return Outcome::Failed(error.to_string()),
+    };
+    match run_scheduled(codegen, &scheduled, case, order) {
+        Ok(nodes) => case.check(&nodes).map_or_else(Outcome::Failed, |()| Outcome::Passed),
+        Err(outcome) => outcome,
+    }
+}
+
+fn run_scheduled(
+    codegen: &Ptx,
+    scheduled: &ScheduledRoutine,
+    case: &RunCase,
+    order: Order,
+) -> Result<Vec<Vec<u8>>, Outcome> {
+    let rendered = codegen.render(&scheduled.kernels).map_err(|error| match error {
+        CodegenError::Unsupported { .. } => Outcome::Skipped(error.to_string()),
+        _ => Outcome::Failed(error.to_string()),
+    })?;
+    let mut device =
+        Device { nodes: case.inputs.clone(), temps: vec![SOIL; scheduled.temp_bytes()], scheduled, case };
+    for call in &scheduled.calls {
+        let kernel = &scheduled.kernels[call.kernel];
+        device.call(&rendered, call, order).map_err(|message| {
+            let ir = lowered_ir::text::print(&kernel.ir);
+            let module = ptx_asm::Module {
+                target: rendered.module.target,
+                kernels: vec![rendered.module.kernels[call.kernel].clone()],
+            };
+            Outcome::Failed(format!("{message}\n{ir}\n{}", ptx_asm::print(&module)))
+        })?;
+    }
+    Ok(device.nodes)
+}
+
+struct Device<'a> {
+    nodes: Vec<Vec<u8>>,
+    temps: Vec<u8>,
+    scheduled: &'a ScheduledRoutine,
+    case: &'a RunCase,
+}
+
+impl Device<'_> {
+    fn call(&mut self, rendered: &Rendered, call: &KernelCall, order: Order) -> Result<(), String> {
+        let kernel = &self.scheduled.kernels[call.kernel];
+        let bindings: Vec<i64> = call.bindings.iter().map(|s| self.case.bindings[s.index()]).collect();
+        let args: Vec<Vec<u8>> =
+            call.args.iter().zip(&kernel.abi.params).map(|(slot, param)| self.read(*slot, param)).collect();
+        let (found, _) = run_kernel(rendered, call.kernel, kernel, &args, &bindings, order)?;
+        let defined = defined(kernel, args, &bindings)?;
+        compare(kernel, &found, &defined)?;
+        for ((slot, param), bytes) in call.args.iter().zip(&kernel.abi.params).zip(defined) {
+            if !matches!(param, Param::Node { access: Access::Read, .. } | Param::MergeBuffer { .. }) {
+                self.write(*slot, &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, slot: Slot, param: &Param) -> Vec<u8> {
+        let (Param::Node { bytes, .. } | Param::MergeBuffer { bytes }) = *param else { return Vec::new() };
+        match slot {
+            _ if matches!(param, Param::Node { access: Access::Write, .. }) => vec![SOIL; bytes],
+            Slot::Node(node) => self.nodes[node.index()].clone(),
+            Slot::Temp(temp) => self.temps[self.scheduled.temps[temp.0 as usize].offset..][..bytes].to_vec(),
+            Slot::Merge(_) => self.case.merge.clone().unwrap_or_default(),
+        }
+    }
+
+    fn write(&mut self, slot: Slot, bytes: &[u8]) {
+        match slot {
+            Slot::Node(node) => self.nodes[node.index()].copy_from_slice(bytes),
+            Slot::Temp(temp) => {
+                self.temps[self.scheduled.temps[temp.0 as usize].offset..][..bytes.len()].copy_from_slice(bytes);
+            }
+            Slot::Merge(_) => {}
+        }
+    }
+}
+
+/// Runs a kernel on its arguments, and gives what is in memory then, and what was run.
+pub(crate) fn run_kernel(
+    rendered: &Rendered,
+    at: usize,
+    kernel: &Kernel,
+    args: &[Vec<u8>],
+    bindings: &[i64],
+    order: Order,
+) -> Result<(Vec<Vec<u8>>, Stats), String> {
+    let mut machine = Machine::new();
+    let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi.params[nth] {
+        // What is written whole is not read before.
+        Param::Node { access: Access::Write, .. } => machine.reserve(format!("p{nth}"), bytes.len()),
+        _ => machine.put(format!("p{nth}"), bytes.clone()),
+    };
+    let regions: Vec<Region> = args.iter().enumerate().map(&mut place).collect();
+    let params: Vec<u64> =
+        regions.iter().map(|r| r.address()).chain(bindings.iter().map(|&b| b as u64)).collect();
+    let launch = Launch::new(rendered.launches[at].blocks, &params);
+    let stats =
+        run(&rendered.module.kernels[at], &launch, &mut machine, order).map_err(|fault| fault.to_string())?;
+    for (nth, region) in regions.iter().enumerate() {
+        match kernel.abi.params[nth] {
+            Param::Node { access: Access::Write, .. } if !machine.is_written(*region) => {
+                return Err(format!("p{nth} is not written whole"));
+            }
+            Param::Node { access: Access::Read, .. } if machine.bytes(*region) != args[nth] => {
+                return Err(format!("p{nth} is changed, and only read by the IR"));
+            }
+            _ => {}
+        }
+    }
+    Ok((regions.into_iter().map(|r| machine.bytes(r).to_vec()).collect(), stats))
+}
+
+/// What the interpreter of the IR makes of a kernel's arguments.
+fn defined(kernel: &Kernel, args: Vec<Vec<u8>>, bindings: &[i64]) -> Result<Vec<Vec<u8>>, String> {
+    let merge = kernel.abi.params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
+    let mut memory = Memory { merge: merge.map(|at| args[at].clone()), nodes: args };
+    interp::run(&kernel.ir, &mut memory, bindings).map_err(|e| e.to_string())?;
+    Ok(memory.nodes)
+}
+
+fn compare(kernel: &Kernel, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<(), String> {
+    for ((node, decl), (found, defined)) in kernel.ir.node_refs().zip(found.iter().zip(defined)) {
+        let both = scalars(found, decl.dtype).zip(scalars(defined, decl.dtype)).enumerate();
+        let is_nan = |x: Scalar| x.dtype().is_float() && x.as_f64().is_nan();
+        for (at, (found, defined)) in both {
+            if found != defined && !(is_nan(found) && is_nan(defined)) {
+                return Err(format!("node {node}, element {at}: {found:?}, but by the IR {defined:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn scalars(bytes: &[u8], dtype: DType) -> impl Iterator<Item = Scalar> + '_ {
+    bytes.chunks_exact(dtype.size_bytes()).filter_map(move |chunk| Scalar::read(dtype, chunk))
+}

@@ -1,0 +1,27 @@
+//! What tests share: kernels as they are written, without the scheduler.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
+
+/// A routine as one kernel: what it declares is what it launches.
+pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
+    let routine = lowered_ir::text::parse(text).expect("the text is valid");
+    lowered_ir::verify::verify(&routine).expect("the routine is verified");
+    let ir = codegen_core::legalise(&routine, caps).expect("the target has the operations");
+    let node = |decl: &lowered_ir::ir::NodeDecl| Param::Node {
+        access: Access::ReadWrite,
+        bytes: decl.dims.iter().product::<usize>() * decl.dtype.size_bytes(),
+    };
+    let symbol = |symbol: &lowered_ir::ir::Symbol| Param::StaticIndex { range: symbol.range };
+    let params = ir.nodes.iter().map(node).chain(ir.symbols.iter().map(symbol)).collect();
+    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let abi = KernelAbi {
+        name: ir.name.clone(),
+        params,
+        launch,
+        scratch_bytes: 0,
+        log: [].into(),
+        cost: codegen_core::Cost::default(),
+    };
+    Kernel { ir, abi }
+}

@@ -1,0 +1,71 @@
+//! Programs compute what the interpreter of the IR computes: the corpus and random routines, run on the interpreter of programs, which also finds
+//! races, reads of what nobody wrote, and accesses outside of memory.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a failing test may panic, and reports are printed"
+)]
+
+#[path = "common/device.rs"]
+mod device;
+
+use codegen_ptx::{PtxOptions, Target, ptx};
+use codegen_testkit::{Outcome, Report};
+use filetests::RunCase;
+use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
+use lowered_ir::ir::Routine;
+use lowered_ir::pipeline::{self, optimize};
+use ptx_asm::interp::Order;
+
+#[test]
+fn the_corpus() {
+    let mut report = Report { subject: "PTX on its interpreter".into(), ..Report::default() };
+    for (case, target) in filetests::run_cases().zip(Target::ALL.into_iter().cycle()) {
+        let path = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path).to_owned();
+        for (variant, routine) in variants(&case.routine) {
+            let case = RunCase { routine, ..case.clone() };
+            let order = Order::Random { seed: case.line as u64 };
+            let outcome = device::run_case(&ptx(target, PtxOptions::default()), &case, order);
+            let name = format!("{}:{} {variant} for {}", path.display(), case.line, target.name());
+            report.outcomes.insert(name, outcome);
+        }
+    }
+    println!("{report}");
+    assert!(report.conforms() && report.passed() > 200, "{report}");
+}
+
+/// The routine optimised, and as it is written where it has memory for all nodes.
+fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
+    let optimised = optimize(routine.clone(), &pipeline::Settings::default()).ok();
+    let whole = routine.nodes.iter().all(|decl| !decl.mode.known_virtual()).then(|| routine.clone());
+    let variants = [("optimised", optimised.map(|o| o.routine)), ("as written", whole)];
+    variants.into_iter().filter_map(|(name, routine)| Some((name, routine?))).collect()
+}
+
+#[test]
+fn random_routines() {
+    let (mut passed, mut refused) = (0, 0);
+    for seed in 0..200u64 {
+        let (routine, bytes) = (routine_from_seed(seed, 512), bytes_of_seed(seed ^ 0x5eed, 4096));
+        let target = Target::ALL[seed as usize % 3];
+        for (variant, variant_of) in variants(&routine) {
+            let memory = memory_from_bytes(&routine, &bytes);
+            let case = RunCase {
+                path: format!("seed {seed}").into(),
+                line: 0,
+                inputs: memory.nodes,
+                merge: memory.merge,
+                bindings: bindings_from_bytes(&routine, &bytes),
+                expected: Vec::new(),
+                routine: variant_of,
+            };
+            match device::run_case(&ptx(target, PtxOptions::default()), &case, Order::Random { seed }) {
+                Outcome::Passed => passed += 1,
+                Outcome::Skipped(_) => refused += 1,
+                failed => panic!("seed {seed} {variant}: {failed:?}"),
+            }
+        }
+    }
+    println!("{passed} passed, {refused} refused");
+    assert!(passed > 150, "{passed} passed, {refused} refused");
+}

@@ -1,0 +1,106 @@
+//! What a few kernels look like.
+#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
+
+mod common;
+
+use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
+use expect_test::{ExpectFile, expect_file};
+
+fn check(text: &str, expected: &ExpectFile) {
+    let kernel = common::kernel(text, &ptx_caps(Target::Sm80));
+    let rendered = ptx(Target::Sm80, PtxOptions::default()).render(&[kernel]).unwrap();
+    let launch = &rendered.launches[0];
+    let how = format!("// {} blocks of {} threads\n", launch.blocks, launch.threads);
+    expected.assert_eq(&(how + &ptx_asm::print(&rendered.module)));
+}
+
+#[test]
+fn a_thread_per_iteration() {
+    let text = r#"
+routine @double fast {
+  node %0 "x" f32[1000] on_device
+  node %1 "y" f32[1000] on_device
+  for i0 in 0..1000 parallel {
+    %1[i0] := %0[i0] + %0[i0]
+  }
+}"#;
+    check(text, &expect_file!["text/double.ptx"]);
+}
+
+#[test]
+fn a_tree_in_shared_memory() {
+    let text = r#"
+routine @tree strict {
+  node %0 "x" f32[2, 8] on_device
+  node %1 "y" f32[2] on_device
+  for i0 in 0..2 parallel {
+    declare l0 f32[8] workgroup
+    declare l1 f32[8] thread
+    for i1 in 0..8 workgroup {
+      for i2 in 0..4 {
+        l1[i1] := l1[i1] + %0[i0, i1] * 2.0f32
+      }
+    }
+    for i3 in 0..8 workgroup {
+      l0[i3] := l1[i3]
+    }
+    for i4 in 0..1 workgroup {
+      %1[i0] := l0[i4] + l0[i4 + 1]
+    }
+  }
+}"#;
+    check(text, &expect_file!["text/tree.ptx"]);
+}
+
+#[test]
+fn narrow_elements() {
+    let text = r#"
+routine @narrow strict {
+  node %0 "x" i8[100] on_device
+  node %1 "y" bf16[100] on_device
+  node %2 "z" f16[100] on_device
+  for i0 in 0..100 parallel {
+    %0[i0] := convert i8(index i32(i0))
+    %1[99 - i0] := %1[99 - i0] * 0.5bf16
+    %2[i0] := convert f16(%1[99 - i0])
+  }
+}"#;
+    check(text, &expect_file!["text/narrow.ptx"]);
+}
+
+#[test]
+fn guards_symbols_and_computed_indices() {
+    let text = r#"
+routine @guards strict {
+  symbol @shift in 0..3
+  node %0 "x" f32[8] on_device
+  node %1 "at" i32[8] on_device
+  node %2 "y" f32[8] on_device
+  for i0 in 0..8 {
+    for i1 in 0..min(4, @shift) {
+      %2[i0] := guarded(0 <= i0 + @shift - 1 < 8, %0[i0 + @shift - 1], inff32)
+    }
+    scatter %2[{%1[i0]}] := gather(%0[{%1[i0]}], 0.5f32)
+  }
+}"#;
+    check(text, &expect_file!["text/guards.ptx"]);
+}
+
+#[test]
+fn neighbours_are_read_and_stored_as_vectors() {
+    let text = r#"
+routine @quads strict {
+  node %0 "a" f32[16, 8] on_device
+  node %1 "b" f32[8] on_device
+  node %2 "c" f32[16, 8] on_device
+  for i0 in 0..16 parallel {
+    for i1 in 0..2 parallel {
+      for i2 in 0..4 vector {
+        %2[i0, 4*i1 + i2] := %0[i0, 4*i1 + i2] * %1[4*i1 + i2] + %1[i1]
+        %2[i0, 4*i1 + i2] := %2[i0, 4*i1 + i2] + 1.0f32
+      }
+    }
+  }
+}"#;
+    check(text, &expect_file!["text/quads.ptx"]);
+}
