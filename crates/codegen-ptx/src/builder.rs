@@ -7,7 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use ptx_asm::{
-    Binary, Block, Class, Cmp, Guard, Inst, Operand, Reg, Rounding, Space, Special, Stmt, Ternary, Ty, Unary,
+    Binary, Block, Class, Cmp, Guard, Inst, Kernel, Operand, Reg, Rounding, Space, Special, Stmt, Ternary,
+    Ty, Unary,
 };
 
 /// Which instruction of indices.
@@ -26,9 +27,8 @@ type Key = (Op, [Operand; 3]);
 /// Instructions under construction.
 #[derive(Debug)]
 pub(crate) struct Builder {
-    /// Registers given out, by class.
-    counts: [u32; Class::ALL.len()],
-    /// Open blocks, the innermost last, each with the indices that are known in it.
+    code: ptx_asm::Builder,
+    /// What was written outside of each block that is open, the innermost last, and the indices that are known in the block.
     open: Vec<(Block, Vec<Key>)>,
     known: HashMap<Key, Reg>,
     /// Registers that somebody remembers, so that they stay as they are.
@@ -37,32 +37,34 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// With one block open.
-    pub(crate) fn new() -> Builder {
-        Builder {
-            counts: [0; Class::ALL.len()],
-            open: vec![(Block::new(), Vec::new())],
-            known: HashMap::new(),
-            held: HashSet::new(),
-            size: 0,
-        }
+    /// Of a kernel that does nothing yet.
+    pub(crate) fn new(code: ptx_asm::Builder) -> Builder {
+        Builder { code, open: Vec::new(), known: HashMap::new(), held: HashSet::new(), size: 0 }
     }
 
-    /// How many statements there are.
+    /// The kernel.
+    pub(crate) fn finish(self) -> Kernel {
+        self.code.finish()
+    }
+
+    /// To write instructions that share nothing.
+    pub(crate) fn code(&mut self) -> &mut ptx_asm::Builder {
+        &mut self.code
+    }
+
+    /// How many statements there are, but for those that share nothing.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
     /// A register that nobody has.
     pub(crate) fn reg(&mut self, class: Class) -> Reg {
-        let count = &mut self.counts[class as usize];
-        *count += 1;
-        Reg { class, number: *count - 1 }
+        self.code.register(class)
     }
 
     /// How many registers were given out; those of later numbers are younger.
     pub(crate) fn mark(&self) -> [u32; Class::ALL.len()] {
-        self.counts
+        self.code.handed_out()
     }
 
     /// Whether a register was given out after a mark.
@@ -85,22 +87,21 @@ impl Builder {
 
     pub(crate) fn stmt(&mut self, stmt: Stmt) {
         self.size += 1;
-        if let Some((block, _)) = self.open.last_mut() {
-            block.push(stmt);
-        }
+        self.code.append(stmt);
     }
 
     pub(crate) fn open(&mut self) {
-        self.open.push((Block::new(), Vec::new()));
+        let outside = self.code.begin();
+        self.open.push((outside, Vec::new()));
     }
 
     /// Closes the innermost block; what was made in it is forgotten.
     pub(crate) fn close(&mut self) -> Block {
-        let (block, keys) = self.open.pop().unwrap_or_default();
+        let (outside, keys) = self.open.pop().unwrap_or_default();
         for key in keys {
             self.known.remove(&key);
         }
-        block
+        self.code.end(outside)
     }
 
     /// The result of an instruction of a class, written by `make`.
@@ -241,8 +242,7 @@ impl Builder {
         if self.held.contains(&from) {
             return false;
         }
-        let last = self.open.last_mut().and_then(|(block, _)| block.last_mut());
-        match last {
+        match self.code.last_mut() {
             Some(Stmt::Inst(
                 Inst::Unary { dst, .. }
                 | Inst::Binary { dst, .. }

@@ -23,7 +23,7 @@ pub struct Ptx {
 
 /// The codegen for a target, whose capabilities are [`ptx_caps`].
 pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
-    Ptx { target, caps: ptx_caps(target), options }
+    Ptx { target, caps: ptx_caps(target, &options), options }
 }
 
 /// Kernels as a program, and how each is launched.

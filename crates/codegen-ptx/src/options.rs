@@ -10,20 +10,23 @@ pub struct PtxOptions {
     /// Threads of a block in kernels whose iterations are threads, a multiple of 32. Kernels of few iterations take half as many, so that
     /// more processors have some of them.
     pub threads: u32,
+    /// Whether products of 16-bit floats, where class `Fast` leaves the order of sums open, are taken to tensor cores by targets that have them
+    /// in a form that this codegen writes: from [`Target::Sm80`] on.
+    pub tensor_cores: bool,
     /// The most bytes of arrays that a thread may have in memory of its own; kernels that take more are refused.
     pub local_bytes: u32,
 }
 
 impl Default for PtxOptions {
-    /// 256 threads, and 64 KiB of arrays.
+    /// 256 threads, tensor cores, and 64 KiB of arrays.
     fn default() -> Self {
-        PtxOptions { threads: 256, local_bytes: 64 << 10 }
+        PtxOptions { threads: 256, tensor_cores: true, local_bytes: 64 << 10 }
     }
 }
 
 /// What the processors of a target have: arithmetic in all floats of 16 bits and more and all integers of 32 and 64, blocks of 1024
 /// threads with 48 KiB of shared memory.
-pub fn ptx_caps(target: Target) -> Caps {
+pub fn ptx_caps(target: Target, options: &PtxOptions) -> Caps {
     use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
     Caps {
         target: target.name().into(),
@@ -32,7 +35,7 @@ pub fn ptx_caps(target: Target) -> Caps {
         transcendental: false,
         vector_bytes: 16,
         vector_registers: 64,
-        contractions: false,
+        contractions: options.tensor_cores && target >= Target::Sm80,
         fma: true,
         l1_bytes: 64 << 10,
         l2_bytes: 4 << 20,

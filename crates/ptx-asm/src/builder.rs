@@ -70,6 +70,17 @@ impl Builder {
         (0..count).map(|_| self.register(class)).collect()
     }
 
+    /// How many registers of each class were handed out, in the order of [`Class::ALL`].
+    pub fn handed_out(&self) -> [u32; 6] {
+        self.registers
+    }
+
+    /// Bytes of the arrays that a block shares so far, and of those of each thread.
+    pub fn array_bytes(&self) -> (u64, u64) {
+        let total = |arrays: &[Array]| arrays.iter().map(|array| u64::from(array.bytes)).sum();
+        (total(&self.kernel.shared), total(&self.kernel.local))
+    }
+
     /// An array that a block shares: its position.
     pub fn shared(&mut self, bytes: u32, align: u32) -> u32 {
         self.kernel.shared.push(Array { bytes, align });
@@ -135,6 +146,11 @@ impl Builder {
     /// Appends a statement, such as one around a block that was written by [`Builder::nested`].
     pub fn append(&mut self, stmt: Stmt) {
         self.block.push(stmt);
+    }
+
+    /// The statement that was written last, of the block at hand.
+    pub fn last_mut(&mut self) -> Option<&mut Stmt> {
+        self.block.last_mut()
     }
 
     /// A value in a register: a new one, unless it is in one.

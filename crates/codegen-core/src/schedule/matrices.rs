@@ -47,6 +47,7 @@ impl Product {
         let sizes = [whole.num_rows(), whole.num_columns(), whole.num_products()];
         let half = matches!(self.left.dtype, DType::F16 | DType::Bf16);
         half && self.left.dtype == self.right.dtype
+            && whole.columns.len() == 1
             && sizes.iter().all(|&size| (LEAST..=MOST).contains(&size))
             && self.left.is_copied_in_runs(sizes[0], sizes[2])
             && self.right.is_copied_in_runs(sizes[1], sizes[2])

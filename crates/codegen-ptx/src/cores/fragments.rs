@@ -24,8 +24,8 @@ pub(super) struct Fragments {
     steps: u32,
     /// Fragments of 16 rows, and pairs of fragments of 8 columns.
     counts: [u32; 2],
-    /// The row and the column of this lane's first output in the tile.
-    output: [Reg; 2],
+    /// The row and the column of this lane's first output in the tile; the column is even.
+    pub(super) output: [Reg; 2],
 }
 
 impl Fragments {
@@ -61,13 +61,10 @@ impl Fragments {
         (self.counts[0] * self.counts[1] * 2) as usize
     }
 
-    /// The row and the column of output `n` of four, of a fragment.
-    pub(super) fn output(&self, b: &mut Builder, at: usize, n: usize, row: Reg, column: Reg) -> (Reg, Reg) {
+    /// How many rows and columns output `n` of four, of a fragment, lies behind the lane's first.
+    pub(super) fn offset(&self, at: usize, n: usize) -> (u32, u32) {
         let across = 2 * self.counts[1] as usize;
-        let down = SIDE * (at / across) as u32 + 8 * (n / 2) as u32;
-        let along = 8 * (at % across) as u32 + (n % 2) as u32;
-        let (row, column) = (b.add(Ty::U32, row, self.output[0]), b.add(Ty::U32, column, self.output[1]));
-        (b.add(Ty::U32, row, down), b.add(Ty::U32, column, along))
+        (SIDE * (at / across) as u32 + 8 * (n / 2) as u32, 8 * (at % across) as u32 + (n % 2) as u32)
     }
 
     /// Adds the products of a stage, in the slot at an offset, to the sums.

@@ -20,7 +20,7 @@ mod fragments; // the tile of a warp
 mod operand; // a factor in shared memory
 mod tile; // sizes
 
-use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Mma, Operand as Value, Reg, Special, Stmt, Ty};
+use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Mma, Operand as Value, Reg, Special, Ty};
 
 pub(crate) use self::operand::Matrix;
 pub(crate) use self::tile::Tile;
@@ -41,6 +41,16 @@ pub(crate) struct Product {
     pub(crate) mma: Mma,
 }
 
+/// Neighbouring outputs of a thread: of one row, one or two.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outputs {
+    /// The row is this many rows behind the one in the register.
+    pub(crate) row: (Reg, u32),
+    /// The first column is this many columns behind twice the number in the register.
+    pub(crate) column: (Reg, u32),
+    pub(crate) count: usize,
+}
+
 /// What is around the product: who knows the nodes.
 pub(crate) trait Surroundings {
     /// Where the kernel is written.
@@ -49,11 +59,14 @@ pub(crate) trait Surroundings {
     /// The addresses of the first elements of both factors, for the number of a product of the batch.
     fn bases(&mut self, batch: Reg) -> [Reg; 2];
 
-    /// What sums of neighbouring outputs begin with, if not with zeros: of a row, from a column on.
-    fn start(&mut self, row: Reg, column: Reg, count: usize) -> Option<Vec<Reg>>;
+    /// What the sums of outputs begin with, if not with zeros.
+    fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>>;
 
-    /// What becomes of the sums of neighbouring outputs.
-    fn finish(&mut self, row: Reg, column: Reg, sums: &[Reg]);
+    /// What becomes of the sums of outputs.
+    fn finish(&mut self, outputs: Outputs, sums: &[Reg]);
+
+    /// What threads do for which a predicate holds.
+    fn when(&mut self, pred: Reg, write: &mut dyn FnMut(&mut dyn Surroundings));
 }
 
 impl Product {
@@ -89,9 +102,8 @@ pub(crate) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile
     let b = around.builder();
     let mut copies = Copies { left: &mut left, right: &mut right, tile, window };
     pipeline(b, product, tile, &mut copies, &fragments, &sums);
-    each_pair(around, product, tile, &fragments, &place, &mut |around, row, column, at, pair| {
-        let values: Vec<Reg> = pair.map(|n| sums[at][n]).collect();
-        around.finish(row, column, &values);
+    each_output(around, product, tile, &fragments, &place, &mut |around, outputs, at, first| {
+        around.finish(outputs, &sums[at][first..first + outputs.count]);
     });
 }
 
@@ -137,21 +149,19 @@ fn start(
     let b = around.builder();
     let mut zeros = || [(); 4].map(|()| b.moved(Class::F32, 0_f32));
     let sums: Sums = (0..fragments.count()).map(|_| zeros()).collect();
-    each_pair(around, product, tile, fragments, place, &mut |around, row, column, at, pair| {
-        if let Some(values) = around.start(row, column, pair.len()) {
-            for (n, value) in pair.zip(values) {
-                around.builder().set(sums[at][n], value);
-            }
+    each_output(around, product, tile, fragments, place, &mut |around, outputs, at, first| {
+        for (n, value) in around.start(outputs).into_iter().flatten().enumerate() {
+            around.builder().set(sums[at][first + n], value);
         }
     });
     sums
 }
 
-/// Neighbouring outputs of a fragment that are done together: at which fragment, and which of its four.
-type Visit<'a> = dyn FnMut(&mut dyn Surroundings, Reg, Reg, usize, std::ops::Range<usize>) + 'a;
+/// Takes outputs that are done together, the fragment that they are of, and which of its four the first one is.
+type Visit<'a> = dyn FnMut(&mut dyn Surroundings, Outputs, usize, usize) + 'a;
 
 /// Visits the outputs of a thread, of which two in a row are neighbours, where they are outputs at all.
-fn each_pair(
+fn each_output(
     around: &mut dyn Surroundings,
     product: &Product,
     tile: &Tile,
@@ -161,30 +171,31 @@ fn each_pair(
 ) {
     let [rows, columns, _] = product.sizes;
     // Two neighbours are both outputs or neither, if the number of columns is even.
-    let width = if columns % 2 == 0 { 2 } else { 1 };
+    let count = if columns % 2 == 0 { 2 } else { 1 };
+    let b = around.builder();
+    let row = b.add(Ty::U32, place.row, fragments.output[0]);
+    let column = b.add(Ty::U32, place.column, fragments.output[1]);
+    let half = b.binary(Binary::ShiftRight, Ty::U32, column, 1_u32);
     for at in 0..fragments.count() {
-        for first in (0..4).step_by(width) {
+        for first in (0..4).step_by(count) {
             let b = around.builder();
-            let (row, column) = fragments.output(b, at, first, place.row, place.column);
-            let inside_rows = (rows % tile.rows != 0).then(|| b.compare(Cmp::Lt, Ty::U32, row, rows));
-            let inside_columns =
-                (columns % tile.columns != 0).then(|| b.compare(Cmp::Lt, Ty::U32, column, columns));
+            let (down, along) = fragments.offset(at, first);
+            let below = |b: &mut Builder, start, offset: u32, end: u32| {
+                b.compare(Cmp::Lt, Ty::S32, start, end as i32 - offset as i32)
+            };
+            let inside_rows = (rows % tile.rows != 0).then(|| below(b, row, down, rows));
+            let inside_columns = (columns % tile.columns != 0).then(|| below(b, column, along, columns));
             let inside = match (inside_rows, inside_columns) {
                 (Some(row), Some(column)) => Some(b.binary(Binary::And, Ty::Pred, row, column)),
                 (row, column) => row.or(column),
             };
-            guarded(around, inside, &mut |around| visit(around, row, column, at, first..first + width));
+            let outputs = Outputs { row: (row, down), column: (half, along), count };
+            match inside {
+                None => visit(around, outputs, at, first),
+                Some(inside) => around.when(inside, &mut |around| visit(around, outputs, at, first)),
+            }
         }
     }
-}
-
-/// Writes what threads do for which a predicate holds, if there is one.
-fn guarded(around: &mut dyn Surroundings, pred: Option<Reg>, write: &mut dyn FnMut(&mut dyn Surroundings)) {
-    let Some(pred) = pred else { return write(around) };
-    let outer = around.builder().begin();
-    write(around);
-    let then = around.builder().end(outer);
-    around.builder().append(Stmt::If { guard: Guard::on(pred), then, otherwise: Vec::new() });
 }
 
 /// What is copied for each stage.

@@ -165,7 +165,7 @@ impl Operand {
         let to = b.add(Ty::U32, window, self.to);
         for at in 0..self.count {
             let read = self.read(b, at);
-            let mut push = |b: &mut Builder, from| {
+            let push = |b: &mut Builder, from| {
                 let to = Place::at(to).plus((offset + at * self.step.1) as i32);
                 let copy = Inst::CopyAsync { bytes: CHUNK, to, from, read };
                 b.append(match when {

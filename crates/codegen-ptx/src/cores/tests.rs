@@ -2,9 +2,9 @@
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::interp::{Launch, Machine, Order, Stats, run};
-use ptx_asm::{Builder, Kernel, Mma, Module, Place, Reg, Space, Target, Ty, check, print};
+use ptx_asm::{Builder, Guard, Kernel, Mma, Module, Place, Reg, Space, Stmt, Target, Ty, check, print};
 
-use super::{Matrix, Product, Surroundings, Tile, emit};
+use super::{Matrix, Outputs, Product, Surroundings, Tile, emit};
 
 /// Stores sums as they are, into a matrix of `f32`.
 struct Plain {
@@ -15,9 +15,11 @@ struct Plain {
 }
 
 impl Plain {
-    fn address(&mut self, row: Reg, column: Reg) -> Place {
+    fn address(&mut self, outputs: Outputs) -> Place {
         let b = &mut self.b;
         let base = b.param(2);
+        let row = b.add(Ty::U32, outputs.row.0, outputs.row.1);
+        let column = b.mul_add(Ty::U32, outputs.column.0, 2_u32, outputs.column.1);
         let at = b.mul_add(Ty::U32, row, self.product.sizes[1], column);
         Place::at(b.mul_add_wide(Ty::U32, at, 4_u32, base))
     }
@@ -32,17 +34,24 @@ impl Surroundings for Plain {
         [self.b.param(0), self.b.param(1)]
     }
 
-    fn start(&mut self, row: Reg, column: Reg, count: usize) -> Option<Vec<Reg>> {
+    fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>> {
         if !self.accumulates {
             return None;
         }
-        let at = self.address(row, column);
-        Some(self.b.loads(Space::Global, Ty::F32, false, at, count).to_vec())
+        let at = self.address(outputs);
+        Some(self.b.loads(Space::Global, Ty::F32, false, at, outputs.count).to_vec())
     }
 
-    fn finish(&mut self, row: Reg, column: Reg, sums: &[Reg]) {
-        let at = self.address(row, column);
+    fn finish(&mut self, outputs: Outputs, sums: &[Reg]) {
+        let at = self.address(outputs);
         self.b.stores(Space::Global, Ty::F32, at, sums);
+    }
+
+    fn when(&mut self, pred: Reg, write: &mut dyn FnMut(&mut dyn Surroundings)) {
+        let outer = self.b.begin();
+        write(self);
+        let then = self.b.end(outer);
+        self.b.append(Stmt::If { guard: Guard::on(pred), then, otherwise: Vec::new() });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use codegen_core::threads::Home;
 use lowered_ir::ir::{Affine, Indices, LocalId, Space};
-use ptx_asm::{Array, Class, Guard, Operand, Reg, Stmt, Ty};
+use ptx_asm::{Class, Guard, Operand, Reg, Stmt, Ty};
 use tnode::{DType, Scalar};
 
 use super::index::flat;
@@ -72,15 +72,15 @@ impl Emitter<'_> {
             }
             return Ok(memory);
         }
-        let (taken, most) = (total(&self.private), u64::from(self.setting.options.local_bytes));
+        let taken = self.b.code().array_bytes().1;
+        let most = u64::from(self.setting.options.local_bytes);
         if taken.saturating_add(bytes) > most {
             return refuse(
                 format!("local {local}"),
                 format!("arrays take more than {most} bytes of each thread"),
             );
         }
-        let memory = Memory::Private(self.private.len() as u32);
-        self.private.push(array(bytes));
+        let memory = Memory::Private(self.b.code().local(whole(bytes), 16));
         if !overwritten {
             self.zero(memory, bytes.next_multiple_of(16));
         }
@@ -98,13 +98,12 @@ impl Emitter<'_> {
         if self.depth > 0 && !overwritten {
             return refuse(op(), "it is declared in a loop, and would have to be zeroed each time");
         }
-        let total = total(&self.shared).saturating_add(bytes.next_multiple_of(16));
+        let total = self.b.code().array_bytes().0.saturating_add(bytes.next_multiple_of(16));
         let most = self.setting.caps.workgroups.map_or(0, |w| w.memory_bytes as u64);
         if total > most {
             return refuse(op(), format!("workgroup memory would take {total} bytes, there are {most}"));
         }
-        let memory = Memory::Shared(self.shared.len() as u32);
-        self.shared.push(array(bytes));
+        let memory = Memory::Shared(self.b.code().shared(whole(bytes), 16));
         if !overwritten {
             self.zero_together(memory, bytes.div_ceil(16) as u32);
         }
@@ -226,10 +225,7 @@ impl Emitter<'_> {
     }
 }
 
-fn total(arrays: &[Array]) -> u64 {
-    arrays.iter().map(|array| u64::from(array.bytes)).sum()
-}
-
-fn array(bytes: u64) -> Array {
-    Array { bytes: bytes.next_multiple_of(16) as u32, align: 16 }
+/// Bytes that an array is given: vectors of zeros cover them.
+fn whole(bytes: u64) -> u32 {
+    bytes.next_multiple_of(16) as u32
 }

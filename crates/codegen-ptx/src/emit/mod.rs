@@ -11,6 +11,7 @@ mod memory;
 mod narrow;
 mod ops;
 mod pending;
+mod product;
 mod remainder;
 mod stmt;
 mod threads;
@@ -20,7 +21,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use codegen_core::threads::{Grid, Meetings, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
-use ptx_asm::{Array, Class, Inst, Operand, Reg, Rounding, Target, Ty};
+use ptx_asm::{Class, Inst, Operand, Reg, Rounding, Target, Ty};
 use tnode::{DType, Scalar};
 
 use crate::builder::Builder;
@@ -30,6 +31,7 @@ use index::Index;
 use locals::Storage;
 use memory::Elements;
 use pending::Pending;
+use product::Product;
 
 /// The most statements a kernel may have: beyond, assemblers take minutes.
 const MAX_SIZE: usize = 1 << 17;
@@ -115,9 +117,6 @@ struct Emitter<'k> {
     storage: HashMap<LocalId, Storage>,
     /// Registers that are written more than once.
     variables: HashSet<Reg>,
-    /// Arrays of the block, and of the thread.
-    shared: Vec<Array>,
-    private: Vec<Array>,
     /// Elements of memory that registers hold.
     elements: Elements,
     /// Stores that wait for their neighbours.
@@ -140,40 +139,27 @@ struct Emitter<'k> {
 /// Writes the program of a kernel.
 pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
     let routine = &kernel.ir;
-    let grid = grid(&routine.body)?;
     check_nodes(routine)?;
+    if setting.caps.contractions
+        && let Some(product) = Product::of(routine)
+    {
+        return product.emit(entry, setting);
+    }
+    let grid = grid(&routine.body)?;
     let (blocks, threads) = launch(&grid, setting)?;
-    let mut b = Builder::new();
-    let thread = b.special(ptx_asm::Special::Thread);
-    let mut emitter = Emitter {
-        b,
-        setting,
-        routine,
-        locals: routine.locals(),
-        plan: plan(routine, grid.body, PlanLimits::default()),
-        bases: Vec::new(),
-        symbols: Vec::new(),
-        written: written(routine),
-        vars: HashMap::new(),
-        order: Vec::new(),
-        repeated: Vec::new(),
-        storage: HashMap::new(),
-        variables: HashSet::new(),
-        shared: Vec::new(),
-        private: Vec::new(),
-        elements: Elements::default(),
-        pending: Pending::default(),
-        block_threads: threads,
-        is_team: grid.threads.is_some(),
-        thread,
-        within: false,
-        zeroing: false,
-        meetings: Meetings::of(routine),
-        depth: 0,
-    };
-    emitter.parameters();
+    let block = ThreadBlock { threads, is_team: grid.threads.is_some() };
+    let plan = plan(routine, grid.body, PlanLimits::default());
+    let mut emitter = Emitter::new(routine, entry, setting, block, plan);
     emitter.grid(&grid)?;
-    Ok(emitter.finish(entry, blocks))
+    Ok(emitter.finish(blocks))
+}
+
+/// A block as kernels are launched with it.
+#[derive(Clone, Copy, Debug)]
+struct ThreadBlock {
+    threads: u32,
+    /// Whether an iteration of the grid is a block.
+    is_team: bool,
 }
 
 /// Blocks, and threads of each.
@@ -237,7 +223,45 @@ fn written(routine: &Routine) -> BTreeSet<NodeRef> {
     found
 }
 
-impl Emitter<'_> {
+impl<'k> Emitter<'k> {
+    fn new(
+        routine: &'k Routine,
+        entry: &str,
+        setting: Setting<'k>,
+        block: ThreadBlock,
+        plan: Plan,
+    ) -> Emitter<'k> {
+        let params = (routine.nodes.len() + routine.symbols.len()) as u32;
+        let mut b = Builder::new(ptx_asm::Builder::new(entry, params, block.threads));
+        let thread = b.special(ptx_asm::Special::Thread);
+        let mut emitter = Emitter {
+            b,
+            setting,
+            routine,
+            locals: routine.locals(),
+            plan,
+            bases: Vec::new(),
+            symbols: Vec::new(),
+            written: written(routine),
+            vars: HashMap::new(),
+            order: Vec::new(),
+            repeated: Vec::new(),
+            storage: HashMap::new(),
+            variables: HashSet::new(),
+            elements: Elements::default(),
+            pending: Pending::default(),
+            block_threads: block.threads,
+            is_team: block.is_team,
+            thread,
+            within: false,
+            zeroing: false,
+            meetings: Meetings::of(routine),
+            depth: 0,
+        };
+        emitter.parameters();
+        emitter
+    }
+
     /// Reads the parameters: the addresses of nodes, then the symbols' values.
     fn parameters(&mut self) {
         let (nodes, symbols) = (self.routine.nodes.len() as u32, self.routine.symbols.len() as u32);
@@ -248,18 +272,14 @@ impl Emitter<'_> {
         self.symbols = narrow.collect();
     }
 
-    fn finish(mut self, entry: &str, blocks: u32) -> Emitted {
-        let body = self.close();
-        let launch =
-            PtxLaunch { entry: entry.into(), blocks, threads: self.block_threads, dynamic_shared_bytes: 0 };
-        let kernel = ptx_asm::Kernel {
-            name: entry.into(),
-            params: (self.bases.len() + self.symbols.len()) as u32,
-            shared: self.shared,
-            local: self.private,
-            threads: self.block_threads,
-            blocks_per_processor: None,
-            body,
+    fn finish(mut self, blocks: u32) -> Emitted {
+        self.flush();
+        let kernel = self.b.finish();
+        let launch = PtxLaunch {
+            entry: kernel.name.clone(),
+            blocks,
+            threads: kernel.threads,
+            dynamic_shared_bytes: kernel.dynamic_shared_bytes(),
         };
         Emitted { kernel, launch }
     }

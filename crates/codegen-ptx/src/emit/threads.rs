@@ -70,7 +70,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// A number's digits in a mixed radix, the last fastest; none for a digit that can only be 0.
-    fn digits(&mut self, number: Reg, extents: &[u32]) -> Vec<Option<Reg>> {
+    pub(super) fn digits(&mut self, number: Reg, extents: &[u32]) -> Vec<Option<Reg>> {
         let mut digits = vec![None; extents.len()];
         let mut rest = number;
         let first = extents.iter().position(|&e| e > 1);

@@ -1,0 +1,246 @@
+//! Kernels that are products of matrices: what [`cores`] needs to know of the nodes around them.
+//!
+//! Such a kernel is written as one thread per output. Here it is taken apart: factors become matrices, and what comes before and after the sum is
+//! written for each output of a thread, with the row and the column that it has.
+
+use codegen_core::schedule::canonical::{Arrays, Axis, Contraction};
+use codegen_core::schedule::matrices::{self, Matrix};
+use codegen_core::threads::{PlanLimits, plan};
+use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, walk};
+use ptx_asm::{Base, Binary, Guard, Mma, Reg, Ty};
+use tnode::{DType, Dims};
+
+use super::index::Index;
+use super::memory::Memory;
+use super::{Emitted, Emitter, Repeated, Setting, ThreadBlock, Value};
+use crate::cores::{self, Outputs, Surroundings, Tile};
+use crate::refusal::{Checked, Refusal, refuse};
+
+/// A product of matrices, and the routine of what is done for one output.
+pub(super) struct Product {
+    matrices: matrices::Product,
+    names: Names,
+    /// What is done for an output: the declaration of its sum, how that begins, what comes after.
+    declare: Block,
+    begin: Block,
+    after: Block,
+    /// The kernel with other statements: these, in a loop over the columns that are done together.
+    around: Routine,
+}
+
+/// Variables that stand for an output's place.
+#[derive(Clone, Copy)]
+struct Names {
+    /// Rows behind those that axes say.
+    row: LoopId,
+    /// Half of the first column, and how many columns behind that.
+    half: LoopId,
+    column: LoopId,
+}
+
+impl Product {
+    /// The product that a kernel is, if tensor cores take it.
+    pub(super) fn of(kernel: &Routine) -> Option<Product> {
+        let [stmt] = kernel.body.as_slice() else { return None };
+        let arrays = Arrays::of(kernel);
+        let contraction = Contraction::of(&serial(stmt), &arrays)?;
+        let matrices =
+            matrices::Product::of(contraction, &arrays).filter(matrices::Product::suits_tensor_cores)?;
+        let free = walk::loops_in(&kernel.body).last().map_or(0, |last| last.0 + 1);
+        let names = Names { row: LoopId(free), half: LoopId(free + 1), column: LoopId(free + 2) };
+        let contraction = &matrices.contraction;
+        let acc = contraction.acc;
+        let declare =
+            Stmt::Declare { local: acc, dtype: DType::F32, dims: Dims::new(), space: Space::Register };
+        let begin = contraction.start.iter().map(|start| Stmt::set_scalar(acc, start.clone())).collect();
+        let [declare, begin, after] = [vec![declare], begin, contraction.epilogue.clone()]
+            .map(|block| placed(block, contraction, &names));
+        let body = [&declare[..], &begin, &after].concat();
+        let (lo, hi) = (0, Bound::from(2));
+        let lanes = Stmt::For { var: names.column, lo, hi, kind: LoopKind::Unrolled, body };
+        let around = Routine { body: vec![lanes], ..kernel.clone() };
+        Some(Product { matrices, names, declare, begin, after, around })
+    }
+
+    /// Writes the kernel.
+    pub(super) fn emit(&self, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
+        let product = self.sizes();
+        let tile = Tile::of(&product);
+        let blocks = product.blocks(&tile);
+        if blocks > i32::MAX as u64 {
+            return refuse("a product of matrices", "it takes 2^31 blocks or more, a grid has fewer");
+        }
+        let plan = plan(&self.around, &self.around.body, PlanLimits::default());
+        let block = ThreadBlock { threads: tile.threads(), is_team: false };
+        let emitter = Emitter::new(&self.around, entry, setting, block, plan);
+        let mut writer = Writer { product: self, e: emitter, refused: None };
+        cores::emit(&mut writer, &product, &tile);
+        match writer.refused {
+            Some(refusal) => Err(refusal),
+            None => Ok(writer.e.finish(blocks as u32)),
+        }
+    }
+
+    fn sizes(&self) -> cores::Product {
+        let whole = &self.matrices.contraction;
+        let sizes = [whole.num_rows(), whole.num_columns(), whole.num_products()].map(|size| size as u32);
+        let matrix = |matrix: &Matrix, extent| cores::Matrix {
+            extent,
+            depth_contiguous: matrix.is_depth_contiguous(),
+            stride: if matrix.is_depth_contiguous() { matrix.side } else { matrix.depth } as u32,
+        };
+        cores::Product {
+            sizes,
+            batch: whole.batch.iter().map(|axis| axis.extent).product::<i64>() as u32,
+            left: matrix(&self.matrices.left, sizes[0]),
+            right: matrix(&self.matrices.right, sizes[1]),
+            mma: if self.matrices.left.dtype == DType::F16 { Mma::F16K16 } else { Mma::Bf16K16 },
+        }
+    }
+}
+
+/// The nest with serial loops alone, as contractions are recognised.
+fn serial(stmt: &Stmt) -> Stmt {
+    match stmt {
+        Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body } => {
+            let body = body.iter().map(serial).collect();
+            Stmt::For { var: *var, lo: *lo, hi: *hi, kind: LoopKind::Serial, body }
+        }
+        other => other.clone(),
+    }
+}
+
+/// What is done for an output, with variables for its place that are known in part while code is written.
+fn placed(mut block: Block, contraction: &Contraction, names: &Names) -> Block {
+    if let [column] = contraction.columns.as_slice() {
+        let place = Affine::term(names.half, 2).plus(&Affine::var(names.column));
+        walk::substitute(&mut block, column.var, &place);
+    }
+    if let [row] = contraction.rows.as_slice() {
+        walk::substitute(&mut block, row.var, &Affine::var(row.var).plus(&Affine::var(names.row)));
+    }
+    block
+}
+
+/// Writes what surrounds a product.
+struct Writer<'k> {
+    product: &'k Product,
+    e: Emitter<'k>,
+    /// The first refusal.
+    refused: Option<Refusal>,
+}
+
+impl<'k> Writer<'k> {
+    fn contraction(&self) -> &'k Contraction {
+        &self.product.matrices.contraction
+    }
+
+    fn note(&mut self, checked: Checked) {
+        if let Err(refusal) = checked {
+            self.refused.get_or_insert(refusal);
+        }
+    }
+
+    /// Does something for each of several neighbouring outputs, whose place the variables have.
+    fn each(&mut self, outputs: Outputs, mut write: impl FnMut(&mut Self, usize) -> Checked) {
+        let names = self.product.names;
+        let entered = self.enter_row(outputs.row);
+        let (half, first) = outputs.column;
+        let columns = self.contraction().num_columns();
+        self.e.enter(names.half, Index::Computed(half, (0, columns / 2)));
+        let count = outputs.count as i64;
+        self.e.repeated.push(Repeated { var: names.column, lo: i64::from(first), extent: count });
+        for n in 0..outputs.count {
+            self.e.enter(names.column, Index::Known(i64::from(first) + n as i64));
+            let checked = write(self, n);
+            self.note(checked);
+            self.e.leave();
+        }
+        self.e.repeated.pop();
+        (0..=entered).for_each(|_| self.e.leave());
+    }
+
+    /// Sets the variables of a row: how many.
+    fn enter_row(&mut self, (row, behind): (Reg, u32)) -> usize {
+        let rows = &self.contraction().rows;
+        let names = self.product.names;
+        if let [only] = rows.as_slice() {
+            self.e.enter(only.var, Index::Computed(row, (0, only.extent - 1)));
+            self.e.enter(names.row, Index::Known(i64::from(behind)));
+            return 2;
+        }
+        let number = self.e.b.index(Binary::Add, Ty::U32, row, behind);
+        self.enter_digits(number, rows)
+    }
+
+    /// Sets the variables of loops that make up a number.
+    fn enter_digits(&mut self, number: Reg, axes: &[Axis]) -> usize {
+        let extents: Vec<u32> = axes.iter().map(|axis| axis.extent as u32).collect();
+        let digits = self.e.digits(number, &extents);
+        for (axis, digit) in axes.iter().zip(digits) {
+            let index = digit.map_or(Index::Known(0), |digit| Index::Computed(digit, (0, axis.extent - 1)));
+            self.e.enter(axis.var, index);
+        }
+        axes.len()
+    }
+
+    /// The address of a factor's first element.
+    fn base(&mut self, matrix: &Matrix) -> Reg {
+        let element = self.e.element(Memory::Node(matrix.node), &matrix.base, matrix.dtype.size_bytes());
+        let Base::Reg(base) = element.base else { return self.e.bases[matrix.node.index()] };
+        match element.offset {
+            0 => base,
+            offset => self.e.b.index(Binary::Add, Ty::S64, base, i64::from(offset) as u64),
+        }
+    }
+
+    fn sum(&mut self, acc: LocalId) -> Checked<Reg> {
+        let value = self.e.get_local(acc, &Default::default())?;
+        Ok(self.e.reg(value))
+    }
+}
+
+impl Surroundings for Writer<'_> {
+    fn builder(&mut self) -> &mut ptx_asm::Builder {
+        // What waits was written before.
+        self.e.flush();
+        self.e.b.code()
+    }
+
+    fn bases(&mut self, batch: Reg) -> [Reg; 2] {
+        // The batch's variables stay set to the end.
+        let product = self.product;
+        self.enter_digits(batch, &product.matrices.contraction.batch);
+        [&product.matrices.left, &product.matrices.right].map(|matrix| self.base(matrix))
+    }
+
+    fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>> {
+        self.contraction().start.as_ref()?;
+        let (acc, product) = (self.contraction().acc, self.product);
+        let mut values = Vec::new();
+        self.each(outputs, |writer, _| {
+            writer.e.block(&product.declare, false)?;
+            writer.e.block(&product.begin, false)?;
+            values.push(writer.sum(acc)?);
+            Ok(())
+        });
+        Some(values)
+    }
+
+    fn finish(&mut self, outputs: Outputs, sums: &[Reg]) {
+        let (acc, product) = (self.contraction().acc, self.product);
+        self.each(outputs, |writer, n| {
+            writer.e.block(&product.declare, false)?;
+            writer.e.set_local(acc, &Default::default(), Value::In(sums[n]), None)?;
+            writer.e.block(&product.after, false)
+        });
+        self.e.flush();
+    }
+
+    fn when(&mut self, pred: Reg, write: &mut dyn FnMut(&mut dyn Surroundings)) {
+        self.e.open();
+        write(self);
+        let then = self.e.close();
+        self.e.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(pred), then, otherwise: Vec::new() });
+    }
+}
