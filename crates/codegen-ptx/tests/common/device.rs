@@ -1,8 +1,8 @@
 //! Runs scheduled routines on the interpreter of programs, and compares every call with the interpreter of the IR.
 
 use codegen_core::{
-    Access, Codegen, CodegenError, Kernel, KernelCall, Param, ScheduleError, ScheduleOptions, ScheduledRoutine, Slot,
-    schedule,
+    Access, Codegen, CodegenError, Kernel, KernelCall, Param, ScheduleError, ScheduleOptions,
+    ScheduledRoutine, Slot, schedule,
 };
 use codegen_ptx::{Ptx, Rendered};
 use codegen_testkit::Outcome;
@@ -92,7 +92,8 @@ impl Device<'_> {
         match slot {
             Slot::Node(node) => self.nodes[node.index()].copy_from_slice(bytes),
             Slot::Temp(temp) => {
-                self.temps[self.scheduled.temps[temp.0 as usize].offset..][..bytes.len()].copy_from_slice(bytes);
+                self.temps[self.scheduled.temps[temp.0 as usize].offset..][..bytes.len()]
+                    .copy_from_slice(bytes);
             }
             Slot::Merge(_) => {}
         }
