@@ -21,9 +21,11 @@ pub struct Ptx {
     options: PtxOptions,
 }
 
-/// The codegen for a target, whose capabilities are [`ptx_caps`].
+/// The codegen for a target, whose capabilities are [`ptx_caps`] but for what the options forbid.
 pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
-    Ptx { target, caps: ptx_caps(target, &options), options }
+    let mut caps = ptx_caps(target);
+    caps.contractions &= options.tensor_cores;
+    Ptx { target, caps, options }
 }
 
 /// Kernels as a program, and how each is launched.

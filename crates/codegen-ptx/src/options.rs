@@ -26,7 +26,7 @@ impl Default for PtxOptions {
 
 /// What the processors of a target have: arithmetic in all floats of 16 bits and more and all integers of 32 and 64, blocks of 1024
 /// threads with 48 KiB of shared memory.
-pub fn ptx_caps(target: Target, options: &PtxOptions) -> Caps {
+pub fn ptx_caps(target: Target) -> Caps {
     use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
     Caps {
         target: target.name().into(),
@@ -35,7 +35,7 @@ pub fn ptx_caps(target: Target, options: &PtxOptions) -> Caps {
         transcendental: false,
         vector_bytes: 16,
         vector_registers: 64,
-        contractions: options.tensor_cores && target >= Target::Sm80,
+        contractions: target >= Target::Sm80,
         fma: true,
         l1_bytes: 64 << 10,
         l2_bytes: 4 << 20,

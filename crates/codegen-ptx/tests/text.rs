@@ -7,7 +7,7 @@ use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 use expect_test::{ExpectFile, expect_file};
 
 fn check(text: &str, expected: &ExpectFile) {
-    let kernel = common::kernel(text, &ptx_caps(Target::Sm80, &PtxOptions::default()));
+    let kernel = common::kernel(text, &ptx_caps(Target::Sm80));
     let rendered = ptx(Target::Sm80, PtxOptions::default()).render(&[kernel]).unwrap();
     let launch = &rendered.launches[0];
     let how = format!("// {} blocks of {} threads\n", launch.blocks, launch.threads);
