@@ -13,6 +13,8 @@ mod inst; // what a thread can do
 mod print; // programs as text
 mod program; // kernels
 
+pub mod interp; // what kernels mean
+
 pub use crate::builder::Builder;
 pub use crate::check::{ProgramError, check};
 pub use crate::inst::{Atomic, Binary, Cmp, Inst, Mma, Rounding, Scope, Shuffle, Ternary, Ty, Unary, Vote};

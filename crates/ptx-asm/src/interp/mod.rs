@@ -1,0 +1,114 @@
+//! The interpreter: what kernels mean.
+//!
+//! It runs a kernel on a simulated device, small and strict rather than fast, and stops with a typed [`Fault`] where a program does what it
+//! may not, even if a processor would let it pass: accesses outside of an array or not aligned, reads of what nobody wrote, races, warps
+//! that are torn apart where they must act as one, barriers that not all reach. A code generator whose kernels run here with the
+//! right results, in every [`Order`] that is tried, relies on nothing that the language does not promise.
+//!
+//! ```
+//! use ptx_asm::interp::{Launch, Machine, Order, run};
+//! use ptx_asm::{Builder, Place, Space, Special, Ty};
+//!
+//! // y[thread] = 2 thread
+//! let mut b = Builder::new("double", 1, 64);
+//! let (y, thread) = (b.param(0), b.special(Special::Thread));
+//! let twice = b.add(Ty::U32, thread, thread);
+//! let at = b.mul_add_wide(Ty::U32, thread, 4_u32, y);
+//! b.store(Space::Global, Ty::U32, Place::at(at), twice);
+//!
+//! let mut machine = Machine::new();
+//! let y = machine.reserve("y", 64 * 4);
+//! let stats = run(&b.finish(), &Launch::new(1, &[y.address()]), &mut machine, Order::InTurn)?;
+//! assert_eq!(machine.bytes(y)[4 * 50..][..4], 100_u32.to_le_bytes());
+//! assert_eq!(stats.sectors("store.global"), 64 * 4 / 32); // each byte moved once
+//! # Ok::<(), ptx_asm::interp::Fault>(())
+//! ```
+//!
+//! # What it does not say
+//!
+//! Times. Bits of what the hardware approximates, or adds in an order of its own: see [`crate::Unary`] and [`crate::Mma`]. Whether a program is
+//! ordered by fences and atomic operations: only barriers count as order, so such programs are reported as races.
+
+mod flat; // a kernel as a list of steps
+mod machine; // the device's memory
+mod stats; // what a run did
+
+mod block; // the warps of a block, in some order
+mod registers; // what lanes hold
+mod warp; // a step of a warp
+
+mod arith; // operations on each lane
+mod convert; // numbers as other types
+mod float; // formats and rounding
+
+mod collective; // what lanes do together
+mod matrix; // matrices in fragments
+
+mod access; // loads, stores, atomic operations, copies
+mod arrays; // shared memory and each thread's own
+mod copies; // copies under way
+mod races; // which accesses are ordered
+
+mod fault; // what goes wrong
+
+#[cfg(test)]
+mod tests;
+
+pub use fault::{Access, Cause, Fault, Party, Site, SpaceName, Spot};
+pub use machine::{Machine, Region};
+pub use stats::{InstStats, Stats};
+
+use crate::program::Kernel;
+
+/// What a kernel is launched with. A block has as many threads as the kernel says.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// How many blocks.
+    pub blocks: u32,
+    /// The kernel's parameters.
+    pub params: &'a [u64],
+    /// How many instructions all warps together may run, so that loops without end are found.
+    pub limit: u64,
+}
+
+impl<'a> Launch<'a> {
+    /// So many blocks, and as many instructions as anything small needs.
+    pub fn new(blocks: u32, params: &'a [u64]) -> Launch<'a> {
+        Launch { blocks, params, limit: 1 << 32 }
+    }
+}
+
+/// In which order a run does what may be done in any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Blocks one after another; of a block the first warp, as far as it gets, then the next.
+    InTurn,
+    /// Blocks in an order drawn by chance; of a block, warps take turns of a few instructions as they are drawn; of an atomic instruction, so
+    /// do lanes. One seed gives one order.
+    Random {
+        /// What the draws come from.
+        seed: u64,
+    },
+}
+
+/// Runs a kernel. After a fault memory holds what was stored before it.
+///
+/// # Errors
+///
+/// [`Fault`]: the first thing that the kernel does and may not.
+pub fn run(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    machine: &mut Machine,
+    order: Order,
+) -> Result<Stats, Fault> {
+    let refuse = |cause| Fault { kernel: kernel.name.clone(), site: None, cause };
+    if launch.params.len() != kernel.params as usize {
+        let (expected, found) = (kernel.params, launch.params.len());
+        return Err(refuse(Box::new(Cause::Params { expected, found })));
+    }
+    let program = flat::Program::new(kernel).map_err(refuse)?;
+    let mut run = block::Run::new(&program, launch, access::Global::new(machine), order);
+    run.blocks()?;
+    Ok(Stats { insts: run.stats })
+}
