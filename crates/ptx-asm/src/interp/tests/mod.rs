@@ -6,6 +6,7 @@ mod collective;
 mod control;
 mod conversions;
 mod copies;
+mod kernels;
 mod matrices;
 mod memory;
 mod races;
