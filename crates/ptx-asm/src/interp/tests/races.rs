@@ -121,10 +121,10 @@ fn writing_what_others_still_read_is_found() {
     assert!(is_race(&cause(&k(false), 1)));
 }
 
-/// Readers at different times, of which a later meeting orders only the latest.
+/// Readers at different times, of which a later meeting orders only the latest; what is written then is all that was read, or a part.
 #[test]
 fn early_readers_are_not_forgotten() {
-    let k = |meet_early_reader: bool| {
+    let k = |meet_early_reader: bool, write: Ty| {
         kernel(96, |b| {
             let array = b.shared(4, 4);
             let thread = b.special(Special::Thread);
@@ -151,14 +151,15 @@ fn early_readers_are_not_forgotten() {
             b.when(two, |b| {
                 b.push(meet(1, 64));
                 b.push(meet(2, if meet_early_reader { 96 } else { 64 }));
-                b.store(Space::Shared, Ty::B32, Place::array(array), 8_u32);
+                let place = Place::array(array).plus(4 - write.bytes() as i32);
+                b.store(Space::Shared, write, place, 8_u32);
             });
         })
     };
-    words(&k(true), 1, 0);
-    // In some orders it is warp 0 that finds the write of warp 2.
-    for order in ORDERS {
-        let found = super::outcome(&k(false), 1, 0, order).expect_err("warp 0 was not met").cause;
+    for (order, write) in ORDERS.into_iter().flat_map(|order| [(order, Ty::B32), (order, Ty::B8)]) {
+        super::outcome(&k(true, write), 1, 0, order).expect("it is right");
+        // In some orders it is warp 0 that finds the write of warp 2.
+        let found = super::outcome(&k(false, write), 1, 0, order).expect_err("warp 0 was not met").cause;
         let ends = |other| matches!(other, Party::Warp(0 | 2));
         assert!(matches!(*found, Cause::Race { other, .. } if ends(other)), "{found:?}");
     }
@@ -187,6 +188,30 @@ fn lanes_that_store_at_one_address() {
         }
     });
     assert!(is_race(&cause(&twice, 1)));
+}
+
+/// Bytes of a word are different memory, also if the word was accessed whole before.
+#[test]
+fn bytes_of_a_word_are_apart() {
+    let k = |own: bool| {
+        kernel(4, |b| {
+            let array = b.shared(4, 4);
+            let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+            let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+            b.when(Guard::on(first), |b| b.store(Space::Shared, Ty::B32, Place::at(base), 0x0403_0201_u32));
+            b.barrier();
+            let at = b.add(Ty::U32, base, thread);
+            let old = b.load(Space::Shared, Ty::U8, false, Place::at(at));
+            b.store(Space::Shared, Ty::U8, Place::at(at), old);
+            let next = b.binary(Binary::Xor, Ty::B32, at, u32::from(!own));
+            let value = b.load(Space::Shared, Ty::U8, false, Place::at(next));
+            let zero = b.moved(crate::Class::B16, 0_u32);
+            let value = b.pack(crate::Class::B32, value, zero);
+            give(b, value);
+        })
+    };
+    assert_eq!(words(&k(true), 1, 4), [1, 2, 3, 4]);
+    assert!(matches!(cause(&k(false), 1), Cause::Race { spot, .. } if spot.byte == 1));
 }
 
 #[test]
