@@ -100,7 +100,7 @@ impl Contents {
 
     /// The first of these bytes that was never written.
     pub(super) fn unwritten(&self, at: usize, bytes: usize) -> Option<usize> {
-        (at..at + bytes).find(|&i| !self.written[i])
+        self.written[at..at + bytes].iter().position(|&written| !written).map(|i| at + i)
     }
 
     /// Writes bytes.

@@ -137,6 +137,6 @@ impl Memory {
         if self.written.is_empty() {
             return None;
         }
-        (at..at + bytes).find(|&i| !self.written[i])
+        self.written[at..at + bytes].iter().position(|&written| !written).map(|i| at + i)
     }
 }

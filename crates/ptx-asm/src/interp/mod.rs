@@ -7,23 +7,18 @@
 //!
 //! ```
 //! use ptx_asm::interp::{Launch, Machine, Order, run};
-//! use ptx_asm::{Binary, Class, Inst, Kernel, Place, Reg, Space, Special, Stmt, Ternary, Ty};
+//! use ptx_asm::{Builder, Place, Space, Special, Ty};
 //!
 //! // y[thread] = 2 thread
-//! let (y, thread, at) = (Reg { class: Class::B64, number: 0 }, Reg { class: Class::B32, number: 0 }, Reg { class: Class::B64, number: 1 });
-//! let twice = Reg { class: Class::B32, number: 1 };
-//! let body = vec![
-//!     Stmt::Inst(Inst::Param { dst: y, param: 0 }),
-//!     Stmt::Inst(Inst::Where { dst: thread, special: Special::Thread }),
-//!     Stmt::Inst(Inst::Binary { op: Binary::Add, ty: Ty::U32, dst: twice, a: thread.into(), b: thread.into() }),
-//!     Stmt::Inst(Inst::Ternary { op: Ternary::MulAddWide, ty: Ty::U32, dst: at, a: thread.into(), b: 4_u32.into(), c: y.into() }),
-//!     Stmt::Inst(Inst::Store { space: Space::Global, ty: Ty::U32, to: Place::at(at), srcs: [twice.into()].into_iter().collect() }),
-//! ];
-//! let kernel = Kernel { name: "double".into(), params: 1, threads: 64, body, ..Kernel::default() };
+//! let mut b = Builder::new("double", 1, 64);
+//! let (y, thread) = (b.param(0), b.special(Special::Thread));
+//! let twice = b.add(Ty::U32, thread, thread);
+//! let at = b.mul_add_wide(Ty::U32, thread, 4_u32, y);
+//! b.store(Space::Global, Ty::U32, Place::at(at), twice);
 //!
 //! let mut machine = Machine::new();
 //! let y = machine.reserve("y", 64 * 4);
-//! let stats = run(&kernel, &Launch::new(1, &[y.address()]), &mut machine, Order::InTurn)?;
+//! let stats = run(&b.finish(), &Launch::new(1, &[y.address()]), &mut machine, Order::InTurn)?;
 //! assert_eq!(machine.bytes(y)[4 * 50..][..4], 100_u32.to_le_bytes());
 //! assert_eq!(stats.sectors("store.global"), 64 * 4 / 32); // each byte moved once
 //! # Ok::<(), ptx_asm::interp::Fault>(())

@@ -129,14 +129,26 @@ pub(super) struct Conflict {
 #[derive(Debug)]
 pub(super) struct Shadow {
     /// Bytes in groups; groups that nobody accessed have nothing.
-    pages: Vec<Option<Box<[Cell; PAGE]>>>,
-    /// Earlier accesses of bytes that are not ordered before the latest; rare.
+    pages: Vec<Option<Page>>,
+    /// Earlier accesses that are not ordered before the latest, of the bytes of the cell that begins there; rare.
     more: HashMap<usize, Vec<(usize, Set)>>,
     /// Whether each block has memory of its own, so that it does not matter what blocks before did.
     per_block: bool,
 }
 
-const PAGE: usize = 64;
+/// What was done to some bytes beside each other.
+#[derive(Clone, Debug)]
+struct Page {
+    /// Bytes that one cell stands for: they were always accessed together.
+    grain: usize,
+    cells: Vec<Cell>,
+}
+
+/// Bytes of a page, a multiple of [`MOST`].
+const PAGE: usize = 128;
+
+/// The most bytes that are accessed together.
+const MOST: usize = 16;
 
 /// The kinds of accesses that race with this one.
 fn conflicting(access: Access) -> &'static [usize] {
@@ -173,7 +185,8 @@ impl Shadow {
         who: &Who,
         clocks: &Clocks,
     ) -> Result<(), Conflict> {
-        for at in at..at + bytes {
+        let grain = self.refine(at, bytes);
+        for at in (at..at + bytes).step_by(grain) {
             let cell = *self.cell(at, who.block);
             let more = if cell.more { self.more.get(&at).map_or(&[][..], |more| more) } else { &[] };
             if let Some((other, access)) = cell.conflict(more, access, who, clocks) {
@@ -186,7 +199,8 @@ impl Shadow {
     /// Remembers that `who` did this, after [`Self::check`].
     pub(super) fn mark(&mut self, at: usize, bytes: usize, access: Access, who: &Who, clocks: &Clocks) {
         let new = Set::one(who, clocks);
-        for at in at..at + bytes {
+        let grain = self.refine(at, bytes);
+        for at in (at..at + bytes).step_by(grain) {
             let cell = self.cell(at, who.block);
             cell.constant |= access == Access::Constant;
             if access == Access::Write {
@@ -211,10 +225,34 @@ impl Shadow {
         }
     }
 
-    /// What is known of a byte, once what other blocks did is what former ones did.
+    /// Makes cells so small that these bytes are some of them; how small. The bytes lie in one page, since they are aligned to the next
+    /// power of two, which is 16 at most.
+    fn refine(&mut self, at: usize, bytes: usize) -> usize {
+        let wanted = 1 << (at | bytes | MOST).trailing_zeros();
+        let first = at / PAGE * PAGE;
+        let page = self.pages[at / PAGE]
+            .get_or_insert_with(|| Page { grain: wanted, cells: vec![Cell::default(); PAGE / wanted] });
+        if page.grain <= wanted {
+            return page.grain;
+        }
+        let parts = page.grain / wanted;
+        for (i, _) in page.cells.iter().enumerate().filter(|(_, cell)| cell.more) {
+            let start = first + i * page.grain;
+            if let Some(more) = self.more.get(&start).cloned() {
+                let others = (1..parts).map(|part| (start + part * wanted, more.clone()));
+                self.more.extend(others);
+            }
+        }
+        page.cells = page.cells.iter().flat_map(|&cell| std::iter::repeat_n(cell, parts)).collect();
+        page.grain = wanted;
+        wanted
+    }
+
+    /// What is known of the bytes of a cell, after [`Self::refine`]; what other blocks did is then what former ones did.
     fn cell(&mut self, at: usize, block: u32) -> &mut Cell {
-        let page = self.pages[at / PAGE].get_or_insert_with(|| Box::new([Cell::default(); PAGE]));
-        let cell = &mut page[at % PAGE];
+        let empty = || Page { grain: 1, cells: vec![Cell::default(); PAGE] };
+        let page = self.pages[at / PAGE].get_or_insert_with(empty);
+        let cell = &mut page.cells[at % PAGE / page.grain];
         if cell.block != block + 1 {
             if std::mem::take(&mut cell.more) {
                 self.more.remove(&at);
