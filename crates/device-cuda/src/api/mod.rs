@@ -35,7 +35,7 @@ pub(crate) use self::{
     code::{Function, Grid, Module, Refusal},
     context::{Context, Gpu},
     memory::{Memory, Region},
-    queue::{Mark, Queue, Share},
+    queue::{Mark, Queue},
     staging::{Cutter, Piece, Staging},
 };
 
@@ -101,6 +101,7 @@ macro_rules! functions {
                 /// # Safety
                 ///
                 /// What the driver's manual asks of the arguments.
+                #[allow(dead_code, reason = "those that explain errors are called by address")]
                 unsafe fn $name(&self, $($arg: $type),*) -> Result<(), CallError> {
                     // SAFETY: the caller's promise is the one asked for.
                     let code = unsafe { (self.$name)($($arg),*) };
