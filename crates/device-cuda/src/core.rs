@@ -11,9 +11,8 @@ pub(crate) const NAME: &str = "cuda";
 
 /// Errors after which a context does nothing any more, by the driver's number: memory errors of the device, its loss, and everything
 /// that a kernel does wrong while it runs.
-const LOSSES: [u32; 21] = [
-    4, 46, 201, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 807, 810, 999,
-];
+const LOSSES: [u32; 21] =
+    [4, 46, 201, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 807, 810, 999];
 
 /// A device's context, whether it is lost, and memory for copies.
 #[derive(Debug)]
@@ -87,7 +86,8 @@ mod tests {
 
     #[test]
     fn what_a_kernel_does_wrong_loses_the_device_and_a_refusal_does_not() {
-        let error = |code| CallError { call: "cuTest", code, name: "NAME".to_owned(), text: "text".to_owned() };
+        let error =
+            |code| CallError { call: "cuTest", code, name: "NAME".to_owned(), text: "text".to_owned() };
         assert!([700, 719, 714, 214, 999].into_iter().all(|code| is_loss(&error(code))));
         assert!([1, 2, 218, 500, 600, 701, 704].into_iter().all(|code| !is_loss(&error(code))));
         assert!(LOSSES.is_sorted());

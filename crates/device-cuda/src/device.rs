@@ -154,6 +154,13 @@ impl CudaDevice {
     }
 }
 
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        // A stream and its pending events hold each other.
+        self.streams().iter().for_each(|stream| stream.drain());
+    }
+}
+
 impl fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CudaDevice")

@@ -41,7 +41,11 @@ impl Loader<'_> {
     ///
     /// Code for other devices or a newer driver, code that contradicts the artifact, code that the driver refuses, and kernels that
     /// take more than the device gives a block.
-    pub(crate) fn load(&self, artifact: &Artifact, code: &PtxModule) -> Result<Vec<Arc<Kernel>>, DriverError> {
+    pub(crate) fn load(
+        &self,
+        artifact: &Artifact,
+        code: &PtxModule,
+    ) -> Result<Vec<Arc<Kernel>>, DriverError> {
         self.core.alive()?;
         self.check_target(code)?;
         let (kernels, launches) = (artifact.kernels.len(), code.launches.len());
@@ -69,7 +73,8 @@ impl Loader<'_> {
                 format!("{} (compute capability {}.{})", code.target, capability.0, capability.1)
             }
             Some((major, minor)) if (major, minor) > newest => {
-                let (cuda, newest) = (format!("{}.{}", self.cuda.0, self.cuda.1), format!("{}.{}", newest.0, newest.1));
+                let (cuda, newest) =
+                    (format!("{}.{}", self.cuda.0, self.cuda.1), format!("{}.{}", newest.0, newest.1));
                 format!("PTX {major}.{minor} (its driver, for CUDA {cuda}, takes {newest})")
             }
             _ => return Ok(()),
@@ -78,7 +83,12 @@ impl Loader<'_> {
     }
 
     /// The code, as machine code that is kept on disk or as text.
-    fn module(&self, artifact: &Artifact, code: &PtxModule, entries: &[Entry]) -> Result<Module, DriverError> {
+    fn module(
+        &self,
+        artifact: &Artifact,
+        code: &PtxModule,
+        entries: &[Entry],
+    ) -> Result<Module, DriverError> {
         let _span = tracing::debug_span!("load", target = %code.target, kernels = entries.len()).entered();
         let context = &self.core.context;
         if let Some(cache) = self.cache {
@@ -93,7 +103,8 @@ impl Loader<'_> {
                 None => {}
             }
         }
-        Module::from_text(context, &code.text).map_err(|refusal| self.refused(artifact, code, entries, refusal))
+        Module::from_text(context, &code.text)
+            .map_err(|refusal| self.refused(artifact, code, entries, refusal))
     }
 
     /// The processor that machine code is for: this one, with what the target adds.
@@ -104,7 +115,13 @@ impl Loader<'_> {
     }
 
     /// A refusal with the kernel and the line that the driver's compiler names.
-    fn refused(&self, artifact: &Artifact, code: &PtxModule, entries: &[Entry], refusal: Refusal) -> DriverError {
+    fn refused(
+        &self,
+        artifact: &Artifact,
+        code: &PtxModule,
+        entries: &[Entry],
+        refusal: Refusal,
+    ) -> DriverError {
         let Refusal { error, log } = refusal;
         if let Some(lost) = self.core.loss(&error, String::new) {
             return lost;
@@ -123,12 +140,20 @@ impl Loader<'_> {
         let said = if log.is_empty() { String::new() } else { format!("; {log}") };
         let message = format!("{error}{}{said}", place.unwrap_or_default());
         if is_out_of_memory(&error) {
-            return DriverError::Platform { what: "compiling kernels", message: format!("`{kernel}`: {message}") };
+            return DriverError::Platform {
+                what: "compiling kernels",
+                message: format!("`{kernel}`: {message}"),
+            };
         }
         DriverError::CodeRefused { kernel, message }
     }
 
-    fn kernel(&self, module: &Arc<Module>, abi: &KernelAbi, launch: &PtxLaunch) -> Result<Kernel, DriverError> {
+    fn kernel(
+        &self,
+        module: &Arc<Module>,
+        abi: &KernelAbi,
+        launch: &PtxLaunch,
+    ) -> Result<Kernel, DriverError> {
         let refused = |error: CallError| {
             self.core.loss(&error, String::new).unwrap_or_else(|| DriverError::CodeRefused {
                 kernel: abi.name.clone(),

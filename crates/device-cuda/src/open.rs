@@ -50,7 +50,9 @@ pub enum OpenError {
         looked_for: Vec<String>,
     },
     /// The driver is from before CUDA 12, and does not have what is used here.
-    #[error("the NVIDIA driver is too old: it has no function `{symbol}`; install one for CUDA 12.0 or later")]
+    #[error(
+        "the NVIDIA driver is too old: it has no function `{symbol}`; install one for CUDA 12.0 or later"
+    )]
     NoSymbol {
         /// A function that it lacks.
         symbol: &'static str,

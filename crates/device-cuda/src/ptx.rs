@@ -83,7 +83,8 @@ odd";
     #[test]
     fn entry_points_are_found_with_their_parameters() {
         let found = entries(TEXT);
-        let names: Vec<_> = found.iter().map(|entry| (entry.name.as_str(), entry.line, entry.params)).collect();
+        let names: Vec<_> =
+            found.iter().map(|entry| (entry.name.as_str(), entry.line, entry.params)).collect();
         assert_eq!(names, [("add", 4, 3), ("none", 10, 0), ("", 11, 0)]);
         assert_eq!(entry_at(&found, 7).map(|entry| entry.name.as_str()), Some("add"));
         assert_eq!(entry_at(&found, 2), None);

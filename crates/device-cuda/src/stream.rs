@@ -208,9 +208,10 @@ impl Stream {
     ///
     /// The loss of the device, or the driver's refusal of an event.
     pub(crate) fn record(self: &Arc<Self>) -> Result<Arc<Event>, DriverError> {
-        self.core.alive()?;
         let mut state = lock(&self.state);
         self.land(&mut state);
+        // An event of a stream that was cleared by a loss would be one with nothing in front of it.
+        self.core.alive()?;
         if let Err(error) = state.close() {
             return Err(self.unmarked(&state, &error));
         }
@@ -374,7 +375,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl fmt::Display for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = lock(&self.state);
-        write!(f, "{}: {} tasks since the last event, {} events pending", self.name, state.open, state.queue.len())?;
+        write!(
+            f,
+            "{}: {} tasks since the last event, {} events pending",
+            self.name,
+            state.open,
+            state.queue.len()
+        )?;
         if let Some(why) = self.core.lost() {
             return write!(f, ", device lost: {why}");
         }

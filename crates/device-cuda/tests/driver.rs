@@ -38,7 +38,12 @@ fn read_from(driver: &CudaDevice, stream: &StreamHandle, from: Location, len: us
     landing.lock().unwrap().bytes().to_vec()
 }
 
-fn try_launch(driver: &CudaDevice, stream: &StreamHandle, bound: &BoundHandle, bindings: &[i64]) -> Result<(), DriverError> {
+fn try_launch(
+    driver: &CudaDevice,
+    stream: &StreamHandle,
+    bound: &BoundHandle,
+    bindings: &[i64],
+) -> Result<(), DriverError> {
     // SAFETY: the tasks of a test are on one stream, or ordered by waits; bindings are in range.
     unsafe { driver.launch(stream, bound, bindings) }
 }
@@ -105,7 +110,8 @@ fn copies_of_all_sizes_are_on_their_way_at_once() {
         let large = (20 << 20) + 7;
         driver.alloc_pool(PoolId(1), large).unwrap();
         driver.alloc_pool(PoolId(2), 4096 * 16).unwrap();
-        let pattern: Vec<u8> = (0..large as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let pattern: Vec<u8> =
+            (0..large as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         copy_in(&driver, &first, at(1, 0), &pattern);
         let mut landings = Vec::new();
         for i in 0..4096u32 {
@@ -169,7 +175,10 @@ fn launches_keep_their_bindings() {
         assert_eq!(found, expected);
     });
     let Some(notes) = notes else { return };
-    assert_eq!((notes.count("launch k_set 1 64 0"), notes.count("module ptx"), notes.count("unload")), (1000, 1, 1));
+    assert_eq!(
+        (notes.count("launch k_set 1 64 0"), notes.count("module ptx"), notes.count("unload")),
+        (1000, 1, 1)
+    );
     assert!((1..=8).contains(&notes.count("event 2")), "events serve again, and keep no time");
     assert_eq!(notes.count("event "), notes.count("event 2"));
 }
@@ -273,10 +282,10 @@ fn a_device_that_is_full_says_so_and_leaves_nothing_allocated() {
         driver.free_pool(PoolId(1));
         driver.alloc_pool(PoolId(2), 5000).unwrap();
         assert_eq!(driver.used_memory(), 5000);
-        assert_eq!(driver.alloc_pool(PoolId(3), usize::MAX).unwrap_err(), DriverError::OutOfMemory {
-            requested: usize::MAX,
-            used: 5000
-        });
+        assert_eq!(
+            driver.alloc_pool(PoolId(3), usize::MAX).unwrap_err(),
+            DriverError::OutOfMemory { requested: usize::MAX, used: 5000 }
+        );
     });
     let Some(notes) = notes else { return };
     assert_eq!((notes.count("allocate"), notes.count("free")), (2, 2));
@@ -327,7 +336,14 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(driver.kernel(&empty, 0).unwrap_err(), DriverError::NoSuchEntry { index: 0, kernels: 0 });
         let other = open(&Config::default());
         assert_eq!(other.kernel(&module, 0).unwrap_err(), DriverError::ForeignHandle { what: "module" });
-        assert!(driver.host_task(&stream, device_runtime::HostTask { name: "f".to_owned(), run: Box::new(|| Ok(())) }).is_err());
+        assert!(
+            driver
+                .host_task(
+                    &stream,
+                    device_runtime::HostTask { name: "f".to_owned(), run: Box::new(|| Ok(())) }
+                )
+                .is_err()
+        );
     });
 }
 
@@ -361,7 +377,11 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         assert_eq!(driver.sync(&event), Err(error.clone()));
         assert_eq!(driver.is_done(&event), Err(error.clone()));
         driver.wait(&streams[1], &event, After::Data).unwrap();
-        assert_eq!(try_launch(&driver, &streams[1], &good, &[]), Err(error.clone()), "it builds on a failure");
+        assert_eq!(
+            try_launch(&driver, &streams[1], &good, &[]),
+            Err(error.clone()),
+            "it builds on a failure"
+        );
         let landing = landing(4);
         // SAFETY: nothing is handed over.
         assert_eq!(unsafe { driver.copy_out(&streams[1], at(1, 0), &landing, 0, 4) }, Err(error.clone()));

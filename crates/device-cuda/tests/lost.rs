@@ -22,7 +22,8 @@ fn is_lost(error: &Error) -> bool {
 /// A routine of a good kernel and one that strays.
 fn straying(x: &tnode::TensorNode) -> Arc<codegen_core::Code> {
     let kernels = [count("good"), stray("stray")];
-    let calls = (0..2).map(|kernel| KernelCall { kernel, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] });
+    let calls =
+        (0..2).map(|kernel| KernelCall { kernel, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] });
     many_kernels("work", from_ref(x), &[], artifact(&kernels), calls.collect(), vec![])
 }
 
@@ -30,12 +31,14 @@ fn fails_everything() {
     let driver = open(&Config::default());
     let device = device(&driver);
     let (x, y) = (node("x", 1), node("y", 1));
-    let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();
-    let context = context.init_from_host(&y, &array(&[5])).unwrap();
+    let root = context(&device).init_from_host(&x, &array(&[1])).unwrap();
+    let context = root.init_from_host(&y, &array(&[5])).unwrap();
+    drop(root);
     let other = context.on_stream(&device.new_stream().unwrap()).unwrap();
     let before = context.stream().all_work().unwrap();
     before.sync().unwrap();
-    let good = context.link(&code("good", &[(&y, Access::ReadWrite)], &[], 1, &count("c").body), from_ref(&y));
+    let good =
+        context.link(&code("good", &[(&y, Access::ReadWrite)], &[], 1, &count("c").body), from_ref(&y));
     let good = good.unwrap();
     let routine = context.link(&straying(&x), from_ref(&x)).unwrap();
     let pending = routine.run(&[]).unwrap();
@@ -63,7 +66,7 @@ fn fails_everything() {
         other.stream().all_work().unwrap_err(),
         device.new_stream().unwrap_err(),
         context.stream().reset().unwrap_err(),
-        context.link(&straying(&node("w", 1)), from_ref(&node("w", 1))).unwrap_err(),
+        context.link(&straying(&y), from_ref(&y)).unwrap_err(),
     ] {
         assert!(is_lost(&error), "{error}");
     }

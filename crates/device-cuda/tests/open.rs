@@ -4,7 +4,10 @@
 
 mod support;
 
-use std::{fs, path::{Path, PathBuf}};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use device_cuda::{Config, CudaDevice, OpenError, devices};
 use device_runtime::{Driver, DriverError, StreamStrategy};
@@ -23,14 +26,18 @@ fn without_a_driver_the_names_looked_for_are_listed() {
         assert_eq!(error, listed);
         let text = error.to_string();
         assert!(text.starts_with("found no NVIDIA driver (looked for libcuda.so, "), "{text}");
-        assert!(text.contains(" libcuda.so.1,") && text.ends_with("set LD_LIBRARY_PATH to where it is"), "{text}");
+        assert!(
+            text.contains(" libcuda.so.1,") && text.ends_with("set LD_LIBRARY_PATH to where it is"),
+            "{text}"
+        );
     });
 }
 
 /// Some library of the system, which is no driver.
 fn other_library() -> PathBuf {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let found = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("libc.so"));
+    let found =
+        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("libc.so"));
     PathBuf::from(found.unwrap())
 }
 
@@ -48,7 +55,10 @@ fn a_library_that_lacks_functions_is_an_old_driver() {
 fn a_driver_without_devices() {
     on_fake("init=100", || {
         let text = "the NVIDIA driver has no device: cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected";
-        assert_eq!((error(0).to_string(), devices().unwrap_err().to_string()), (text.to_owned(), text.to_owned()));
+        assert_eq!(
+            (error(0).to_string(), devices().unwrap_err().to_string()),
+            (text.to_owned(), text.to_owned())
+        );
     });
 }
 
@@ -80,7 +90,9 @@ fn an_error_without_a_name() {
 fn an_ordinal_beyond_the_devices_lists_them() {
     on_fake("devices=2 memory=1048576", || {
         let error = error(2);
-        assert!(matches!(&error, OpenError::NoSuchDevice { ordinal: 2, found } if *found == devices().unwrap()));
+        assert!(
+            matches!(&error, OpenError::NoSuchDevice { ordinal: 2, found } if *found == devices().unwrap())
+        );
         assert_eq!(
             error.to_string(),
             "there is no CUDA device 2; there are 2: 0: Fake 0 (compute capability 9.0, 1 MiB); 1: Fake 1 (compute capability 9.0, 1 MiB)"

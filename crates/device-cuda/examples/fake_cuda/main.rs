@@ -15,9 +15,7 @@ use std::{
 
 use crate::{
     ptx::{Complaint, Program},
-    world::{
-        Function, INVALID_HANDLE, INVALID_VALUE, Module, Stream, Task, log, number, setting, world,
-    },
+    world::{Function, INVALID_HANDLE, INVALID_VALUE, Module, Stream, Task, log, number, setting, world},
 };
 
 mod ptx; // kernels
@@ -225,7 +223,12 @@ extern "C" fn cuMemPoolSetAccess(pool: Handle, map: *const c_int, count: usize) 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: Handle, stream: Handle) -> Answer {
+extern "C" fn cuMemAllocFromPoolAsync(
+    address: *mut u64,
+    bytes: usize,
+    pool: Handle,
+    stream: Handle,
+) -> Answer {
     let allocate = || {
         let device = current()?;
         let mut world = world();
@@ -563,10 +566,18 @@ const NAMES: [(u32, &CStr, &CStr); 14] = [
     (701, c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", c"too many resources requested for launch"),
     (704, c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled"),
     (719, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
-    (803, c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", c"system has unsupported display driver / cuda driver combination"),
+    (
+        803,
+        c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        c"system has unsupported display driver / cuda driver combination",
+    ),
 ];
 
-fn named(code: c_uint, place: *mut *const c_char, choose: impl Fn(&(u32, &'static CStr, &'static CStr)) -> &'static CStr) -> Answer {
+fn named(
+    code: c_uint,
+    place: *mut *const c_char,
+    choose: impl Fn(&(u32, &'static CStr, &'static CStr)) -> &'static CStr,
+) -> Answer {
     let found = NAMES.iter().find(|(number, ..)| *number == code);
     found.map_or(INVALID_VALUE, |found| answer(put(place, choose(found).as_ptr())))
 }

@@ -40,8 +40,23 @@ pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
 pub(crate) const LAUNCH_FAILED: u32 = 719;
 
 const KNOWN: [&str; 17] = [
-    "ld.param.u64", "mov.u32", "mad.lo.u32", "mul.lo.u32", "add.u32", "xor.b32", "and.b32", "mul.wide.u32", "add.u64",
-    "cvt.u32.u64", "setp.ge.u32", "setp.ne.u32", "bra", "ret", "trap", "ld.global.u32", "st.global.u32",
+    "ld.param.u64",
+    "mov.u32",
+    "mad.lo.u32",
+    "mul.lo.u32",
+    "add.u32",
+    "xor.b32",
+    "and.b32",
+    "mul.wide.u32",
+    "add.u64",
+    "cvt.u32.u64",
+    "setp.ge.u32",
+    "setp.ne.u32",
+    "bra",
+    "ret",
+    "trap",
+    "ld.global.u32",
+    "st.global.u32",
 ];
 
 impl Program {
@@ -114,7 +129,13 @@ impl Entry {
     }
 
     /// Runs all threads, one after the other.
-    pub(crate) fn run(&self, blocks: u32, threads: u32, params: &[u64], memory: &mut impl Reach) -> Result<(), u32> {
+    pub(crate) fn run(
+        &self,
+        blocks: u32,
+        threads: u32,
+        params: &[u64],
+        memory: &mut impl Reach,
+    ) -> Result<(), u32> {
         for block in 0..blocks {
             for thread in 0..threads {
                 Thread { entry: self, special: [thread, threads, block], params, registers: HashMap::new() }

@@ -84,12 +84,33 @@ pub(crate) struct Function {
 
 /// What a stream does.
 pub(crate) enum Task {
-    Launch { entry: Entry, blocks: u32, threads: u32, params: Vec<u64> },
-    Zero { to: u64, bytes: usize },
+    Launch {
+        entry: Entry,
+        blocks: u32,
+        threads: u32,
+        params: Vec<u64>,
+    },
+    Zero {
+        to: u64,
+        bytes: usize,
+    },
     /// Host memory by its address.
-    Upload { to: u64, from: usize, bytes: usize },
-    Download { to: usize, from: u64, bytes: usize },
-    Copy { to: u64, from: u64, bytes: usize, peers: bool },
+    Upload {
+        to: u64,
+        from: usize,
+        bytes: usize,
+    },
+    Download {
+        to: usize,
+        from: u64,
+        bytes: usize,
+    },
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: usize,
+        peers: bool,
+    },
     Free(u64),
     Record(u64, u64),
     Wait(u64, u64),
@@ -98,7 +119,8 @@ pub(crate) enum Task {
 /// A setting of the environment: `FAKE_CUDA` has words like `memory=1000`.
 pub(crate) fn setting(name: &str) -> Option<String> {
     let settings = env::var("FAKE_CUDA").unwrap_or_default();
-    let found = settings.split_whitespace().filter_map(|word| word.split_once('=')).find(|(key, _)| *key == name);
+    let found =
+        settings.split_whitespace().filter_map(|word| word.split_once('=')).find(|(key, _)| *key == name);
     found.map(|(_, value)| value.to_owned())
 }
 
@@ -142,7 +164,11 @@ impl World {
 
     /// Bytes of a device's allocations.
     pub(crate) fn used(&self, device: u64) -> u64 {
-        self.memory.values().filter(|block| block.device == device).map(|block| block.bytes.len() as u64).sum()
+        self.memory
+            .values()
+            .filter(|block| block.device == device)
+            .map(|block| block.bytes.len() as u64)
+            .sum()
     }
 
     pub(crate) fn allocate(&mut self, device: u64, pool: Option<u64>, bytes: usize) -> Result<u64, u32> {
@@ -198,7 +224,9 @@ impl World {
     /// Runs a task of some stream that can run one; whether there was one.
     pub(crate) fn step(&mut self) -> bool {
         let ready = |stream: &Stream| match stream.tasks.front() {
-            Some(Task::Wait(event, ticket)) => self.events.get(event).is_none_or(|event| event.reached >= *ticket),
+            Some(Task::Wait(event, ticket)) => {
+                self.events.get(event).is_none_or(|event| event.reached >= *ticket)
+            }
             front => front.is_some(),
         };
         let ready: Vec<u64> = self.streams.iter().filter(|(_, it)| ready(it)).map(|(id, _)| *id).collect();
@@ -223,7 +251,10 @@ impl World {
     fn end(&mut self, device: u64, error: u32) {
         log(&format!("lost {error}"));
         self.contexts.entry(device).or_default().error.get_or_insert(error);
-        self.streams.values_mut().filter(|stream| stream.device == device).for_each(|stream| stream.tasks.clear());
+        self.streams
+            .values_mut()
+            .filter(|stream| stream.device == device)
+            .for_each(|stream| stream.tasks.clear());
     }
 
     fn run(&mut self, device: u64, task: Task) -> Result<(), u32> {
@@ -243,7 +274,8 @@ impl World {
             }
             Task::Copy { to, from, bytes, peers } => {
                 let holder = |world: &World, at| world.block(at).map_or(device, |(_, block)| block.device);
-                let (writer, reader) = if peers { (holder(self, to), holder(self, from)) } else { (device, device) };
+                let (writer, reader) =
+                    if peers { (holder(self, to), holder(self, from)) } else { (device, device) };
                 let values = self.bytes(reader, from, bytes)?.to_vec();
                 self.bytes(writer, to, bytes).map(|bytes| bytes.copy_from_slice(&values))
             }
@@ -281,7 +313,9 @@ impl World {
         let events = self.events.values().filter(|event| event.device == device).count();
         let modules = self.modules.values().filter(|module| module.device == device).count();
         let pools = self.pools.values().filter(|(owner, _)| *owner == device).count();
-        log(&format!("left {allocations} allocations {streams} streams {events} events {modules} modules {pools} pools"));
+        log(&format!(
+            "left {allocations} allocations {streams} streams {events} events {modules} modules {pools} pools"
+        ));
         self.memory.retain(|_, block| block.device != device);
         self.streams.retain(|_, stream| stream.device != device);
         self.contexts.remove(&device);

@@ -10,8 +10,9 @@ use std::{
 };
 
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdevice_attribute, CUmemAccessDesc, CUmemAccess_flags, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation,
-    CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CUstream_flags,
+    CUcontext, CUdevice, CUdevice_attribute, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType,
+    CUmemAllocationType, CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
+    CUstream, CUstream_flags,
 };
 
 use super::{Api, CallError, queue::SpareEvent};
@@ -106,7 +107,8 @@ impl Context {
         let mut raw = ptr::null_mut();
         // SAFETY: a place for the handle, which is given back when the value is dropped.
         unsafe { api.cuDevicePrimaryCtxRetain(&raw mut raw, gpu.raw)? };
-        let mut context = Context { api, gpu, raw, home: ptr::null_mut(), pool: None, spare: Mutex::default() };
+        let mut context =
+            Context { api, gpu, raw, home: ptr::null_mut(), pool: None, spare: Mutex::default() };
         context.enter()?;
         context.home = context.new_stream()?;
         if gpu.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0 {

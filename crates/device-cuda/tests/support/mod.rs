@@ -20,7 +20,7 @@ use device_runtime::{Context, Device, Driver, Location, PoolId};
 use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
 use tnode::{DType, HostArray, TensorNode};
 
-/// Set for the processes in which the tests run.
+/// Set for the processes in which the tests run, to the settings of the part that they run.
 const CHILD: &str = "DEVICE_CUDA_TEST_CHILD";
 
 /// Set where tests that need no faults shall run on the machine's own driver.
@@ -43,8 +43,11 @@ pub fn on_fake(settings: &str, test: impl FnOnce()) -> Option<Notes> {
 
 /// Runs a test with a library, whatever it is, in the place of the driver's.
 pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option<Notes> {
-    if env::var_os(CHILD).is_some() {
-        test();
+    if let Some(chosen) = env::var_os(CHILD) {
+        // A test may have several parts; each is a process.
+        if chosen == settings {
+            test();
+        }
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +58,7 @@ pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option
     let test = thread::current().name().unwrap().to_owned();
     let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", &test, "--nocapture"])
-        .env(CHILD, "1")
+        .env(CHILD, settings)
         .env("LD_LIBRARY_PATH", folder.path())
         .env("FAKE_CUDA", settings)
         .env("FAKE_CUDA_LOG", &notes)
@@ -100,7 +103,8 @@ impl Notes {
     fn check(&self) {
         assert_eq!(self.count("pin "), self.count("unpin "), "{:?}", self.0);
         let left = "left 0 allocations 0 streams 0 events 0 modules 0 pools";
-        let is_clean = self.count("left") == self.count(left) && (self.count("context") == 0) == (self.count("left") == 0);
+        let is_clean = self.count("left") == self.count(left)
+            && (self.count("context") == 0) == (self.count("left") == 0);
         assert!(is_clean || self.count("lost") > 0, "{:?}", self.0);
     }
 }
@@ -208,7 +212,8 @@ impl Kernel {
         text += "    mov.u32 %r0, %ctaid.x;\n    mov.u32 %r1, %ntid.x;\n    mov.u32 %r2, %tid.x;\n";
         text += "    mad.lo.u32 %r3, %r0, %r1, %r2;\n";
         text += &format!("    setp.ge.u32 %p0, %r3, {};\n    @%p0 ret;\n", self.threads);
-        text + &self.body.lines().map(|line| format!("    {}\n", line.trim())).collect::<String>() + "    ret;\n}\n"
+        text + &self.body.lines().map(|line| format!("    {}\n", line.trim())).collect::<String>()
+            + "    ret;\n}\n"
     }
 }
 
