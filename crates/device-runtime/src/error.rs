@@ -183,6 +183,18 @@ pub enum DriverError {
         /// How many the device runs.
         limit: u64,
     },
+    /// A kernel whose workgroups take more than the device gives one.
+    #[error("kernel `{kernel}`: {needed} {what}, the device gives a workgroup {limit}")]
+    TooLarge {
+        /// Which kernel.
+        kernel: String,
+        /// What it takes: registers, threads, bytes of shared memory.
+        what: &'static str,
+        /// How much of it.
+        needed: usize,
+        /// What the device gives.
+        limit: usize,
+    },
     /// The codegen made no text for the memory that a kernel is bound to.
     #[error(transparent)]
     Codegen(#[from] CodegenError),

@@ -1,0 +1,341 @@
+//! What there is on the machine that the library pretends to be part of: devices, memory, streams, events, code.
+//!
+//! Tasks wait in their streams until somebody synchronises or asks, and then run in an order that the seed decides, as far as streams and
+//! waits leave it open: whoever relies on more is found out. Memory that is freed is gone, and fresh memory is full of garbage.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    env,
+    fs::OpenOptions,
+    io::Write,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use crate::ptx::{Entry, ILLEGAL_ADDRESS, Reach};
+
+/// Where device memory begins. Nothing of the process is there.
+const FIRST_ADDRESS: u64 = 0x7000_0000_0000_0000;
+
+/// What fresh memory is full of.
+const GARBAGE: u8 = 0xa5;
+
+pub(crate) const INVALID_VALUE: u32 = 1;
+pub(crate) const OUT_OF_MEMORY: u32 = 2;
+pub(crate) const INVALID_HANDLE: u32 = 400;
+
+/// The machine.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) contexts: BTreeMap<u64, Context>,
+    memory: BTreeMap<u64, Block>,
+    next_address: u64,
+    next_handle: u64,
+    pub(crate) streams: BTreeMap<u64, Stream>,
+    pub(crate) events: BTreeMap<u64, Event>,
+    pub(crate) modules: BTreeMap<u64, Module>,
+    pub(crate) functions: BTreeMap<u64, Function>,
+    /// Each with its device and the devices that reach it.
+    pub(crate) pools: BTreeMap<u64, (u64, BTreeSet<u64>)>,
+    random: u64,
+}
+
+/// A device's context, by its device.
+#[derive(Default)]
+pub(crate) struct Context {
+    pub(crate) owners: u32,
+    /// The error that ended it.
+    pub(crate) error: Option<u32>,
+    pub(crate) peers: BTreeSet<u64>,
+}
+
+/// An allocation.
+struct Block {
+    device: u64,
+    pool: Option<u64>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+pub(crate) struct Stream {
+    pub(crate) device: u64,
+    pub(crate) tasks: VecDeque<Task>,
+}
+
+/// How often it was recorded, and which of those was reached.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Event {
+    pub(crate) device: u64,
+    pub(crate) recorded: u64,
+    pub(crate) reached: u64,
+}
+
+pub(crate) struct Module {
+    pub(crate) device: u64,
+    pub(crate) entries: Vec<Entry>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Function {
+    pub(crate) device: u64,
+    pub(crate) module: u64,
+    pub(crate) entry: Entry,
+    pub(crate) most_dynamic: u32,
+}
+
+/// What a stream does.
+pub(crate) enum Task {
+    Launch {
+        entry: Entry,
+        blocks: u32,
+        threads: u32,
+        params: Vec<u64>,
+    },
+    Zero {
+        to: u64,
+        bytes: usize,
+    },
+    /// Host memory by its address.
+    Upload {
+        to: u64,
+        from: usize,
+        bytes: usize,
+    },
+    Download {
+        to: usize,
+        from: u64,
+        bytes: usize,
+    },
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: usize,
+        peers: bool,
+    },
+    Free(u64),
+    Record(u64, u64),
+    Wait(u64, u64),
+}
+
+/// A setting of the environment: `FAKE_CUDA` has words like `memory=1000`.
+pub(crate) fn setting(name: &str) -> Option<String> {
+    let settings = env::var("FAKE_CUDA").unwrap_or_default();
+    let found =
+        settings.split_whitespace().filter_map(|word| word.split_once('=')).find(|(key, _)| *key == name);
+    found.map(|(_, value)| value.to_owned())
+}
+
+pub(crate) fn number(name: &str, default: u64) -> u64 {
+    setting(name).and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// Adds a line to the file that `FAKE_CUDA_LOG` names.
+pub(crate) fn log(line: &str) {
+    let Some(path) = env::var_os("FAKE_CUDA_LOG") else { return };
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+}
+
+pub(crate) fn world() -> MutexGuard<'static, World> {
+    static WORLD: OnceLock<Mutex<World>> = OnceLock::new();
+    let made = WORLD.get_or_init(|| {
+        let random = number("seed", 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let (next_address, next_handle) = (FIRST_ADDRESS, 0x1000);
+        Mutex::new(World { random, next_address, next_handle, ..World::default() })
+    });
+    made.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World {
+    pub(crate) fn handle(&mut self) -> u64 {
+        self.next_handle += 8;
+        self.next_handle
+    }
+
+    /// # Errors
+    ///
+    /// The error that ended the device's context.
+    pub(crate) fn healthy(&self, device: u64) -> Result<(), u32> {
+        match self.contexts.get(&device) {
+            Some(Context { error: Some(error), .. }) => Err(*error),
+            Some(_) => Ok(()),
+            None => Err(201),
+        }
+    }
+
+    /// Bytes of a device's allocations.
+    pub(crate) fn used(&self, device: u64) -> u64 {
+        self.memory
+            .values()
+            .filter(|block| block.device == device)
+            .map(|block| block.bytes.len() as u64)
+            .sum()
+    }
+
+    pub(crate) fn allocate(&mut self, device: u64, pool: Option<u64>, bytes: usize) -> Result<u64, u32> {
+        if self.used(device) + bytes as u64 > number("memory", 1 << 30) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let address = self.next_address;
+        self.next_address += (bytes as u64).next_multiple_of(256) + 256;
+        self.memory.insert(address, Block { device, pool, bytes: vec![GARBAGE; bytes] });
+        log(&format!("allocate {bytes}"));
+        Ok(address)
+    }
+
+    pub(crate) fn free(&mut self, address: u64) -> Result<(), u32> {
+        let block = self.memory.remove(&address).ok_or(INVALID_VALUE)?;
+        log(&format!("free {}", block.bytes.len()));
+        Ok(())
+    }
+
+    pub(crate) fn push(&mut self, stream: u64, task: Task) -> Result<(), u32> {
+        let queue = self.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?;
+        queue.tasks.push_back(task);
+        if setting("order").as_deref() == Some("eager") {
+            while self.step() {}
+        }
+        Ok(())
+    }
+
+    /// Runs what is in front of an event, if it can.
+    pub(crate) fn reach(&mut self, event: u64) -> Result<(), u32> {
+        loop {
+            let Event { device, recorded, reached } = *self.events.get(&event).ok_or(INVALID_HANDLE)?;
+            self.healthy(device)?;
+            if reached >= recorded {
+                return Ok(());
+            }
+            assert!(self.step(), "an event that nobody will reach");
+        }
+    }
+
+    /// Runs what is in a stream.
+    pub(crate) fn drain(&mut self, stream: u64) -> Result<(), u32> {
+        loop {
+            let Stream { device, tasks } = self.streams.get(&stream).ok_or(INVALID_HANDLE)?;
+            self.healthy(*device)?;
+            if tasks.is_empty() {
+                return Ok(());
+            }
+            assert!(self.step(), "a task that nobody will run");
+        }
+    }
+
+    /// Runs a task of some stream that can run one; whether there was one.
+    pub(crate) fn step(&mut self) -> bool {
+        let ready = |stream: &Stream| match stream.tasks.front() {
+            Some(Task::Wait(event, ticket)) => {
+                self.events.get(event).is_none_or(|event| event.reached >= *ticket)
+            }
+            front => front.is_some(),
+        };
+        let ready: Vec<u64> = self.streams.iter().filter(|(_, it)| ready(it)).map(|(id, _)| *id).collect();
+        if ready.is_empty() {
+            return false;
+        }
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let stream = ready[(self.random >> 33) as usize % ready.len()];
+        let (device, task) = match self.streams.get_mut(&stream) {
+            Some(stream) => (stream.device, stream.tasks.pop_front()),
+            None => return false,
+        };
+        if let Some(Err(error)) = task.map(|task| self.run(device, task)) {
+            self.end(device, error);
+        }
+        true
+    }
+
+    /// Ends a context: nothing more runs on it.
+    fn end(&mut self, device: u64, error: u32) {
+        log(&format!("lost {error}"));
+        self.contexts.entry(device).or_default().error.get_or_insert(error);
+        self.streams
+            .values_mut()
+            .filter(|stream| stream.device == device)
+            .for_each(|stream| stream.tasks.clear());
+    }
+
+    fn run(&mut self, device: u64, task: Task) -> Result<(), u32> {
+        match task {
+            Task::Launch { entry, blocks, threads, params } => {
+                entry.run(blocks, threads, &params, &mut Seen { world: self, device })
+            }
+            Task::Zero { to, bytes } => self.bytes(device, to, bytes).map(|bytes| bytes.fill(0)),
+            Task::Upload { to, from, bytes } => {
+                let values = crate::host_bytes(from, bytes).to_vec();
+                self.bytes(device, to, bytes).map(|bytes| bytes.copy_from_slice(&values))
+            }
+            Task::Download { to, from, bytes } => {
+                let values = self.bytes(device, from, bytes)?.to_vec();
+                crate::host_bytes(to, bytes).copy_from_slice(&values);
+                Ok(())
+            }
+            Task::Copy { to, from, bytes, peers } => {
+                let holder = |world: &World, at| world.block(at).map_or(device, |(_, block)| block.device);
+                let (writer, reader) =
+                    if peers { (holder(self, to), holder(self, from)) } else { (device, device) };
+                let values = self.bytes(reader, from, bytes)?.to_vec();
+                self.bytes(writer, to, bytes).map(|bytes| bytes.copy_from_slice(&values))
+            }
+            Task::Free(address) => self.free(address),
+            Task::Record(event, ticket) => {
+                self.events.entry(event).and_modify(|event| event.reached = event.reached.max(ticket));
+                Ok(())
+            }
+            Task::Wait(..) => Ok(()),
+        }
+    }
+
+    fn block(&self, address: u64) -> Option<(u64, &Block)> {
+        self.memory.range(..=address).next_back().map(|(begin, block)| (*begin, block))
+    }
+
+    /// Memory, if it is there and the device reaches it.
+    fn bytes(&mut self, device: u64, address: u64, bytes: usize) -> Result<&mut [u8], u32> {
+        let (begin, block) = self.block(address).ok_or(ILLEGAL_ADDRESS)?;
+        let peers = |device: u64| self.contexts.get(&device).map(|context| &context.peers);
+        let reaches = block.device == device
+            || match block.pool {
+                Some(pool) => self.pools.get(&pool).is_some_and(|(_, who)| who.contains(&device)),
+                None => peers(device).is_some_and(|peers| peers.contains(&block.device)),
+            };
+        let at = (address - begin) as usize;
+        let block = self.memory.get_mut(&begin).filter(|_| reaches).ok_or(ILLEGAL_ADDRESS)?;
+        block.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..bytes)).ok_or(ILLEGAL_ADDRESS)
+    }
+
+    /// The context's last owner is gone: so is all that was made in it, which should be nothing.
+    pub(crate) fn forget(&mut self, device: u64) {
+        let allocations = self.memory.values().filter(|block| block.device == device).count();
+        let streams = self.streams.values().filter(|stream| stream.device == device).count();
+        let events = self.events.values().filter(|event| event.device == device).count();
+        let modules = self.modules.values().filter(|module| module.device == device).count();
+        let pools = self.pools.values().filter(|(owner, _)| *owner == device).count();
+        log(&format!(
+            "left {allocations} allocations {streams} streams {events} events {modules} modules {pools} pools"
+        ));
+        self.memory.retain(|_, block| block.device != device);
+        self.streams.retain(|_, stream| stream.device != device);
+        self.contexts.remove(&device);
+    }
+}
+
+/// Memory as a device's kernels see it.
+struct Seen<'a> {
+    world: &'a mut World,
+    device: u64,
+}
+
+impl Reach for Seen<'_> {
+    fn load(&mut self, address: u64) -> Option<u32> {
+        let bytes = self.world.bytes(self.device, address, 4).ok()?;
+        bytes.try_into().ok().map(u32::from_le_bytes)
+    }
+
+    fn store(&mut self, address: u64, value: u32) -> Option<()> {
+        self.world.bytes(self.device, address, 4).ok()?.copy_from_slice(&value.to_le_bytes());
+        Some(())
+    }
+}

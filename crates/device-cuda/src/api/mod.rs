@@ -1,0 +1,233 @@
+//! NVIDIA's driver as a safe interface: all unsafe code of the crate, but for the signatures of `Driver`.
+//!
+//! cudarc finds the library and has its types. The functions are looked up here, all of them when the first device is opened, so
+//! that a driver without one of them is an error and not a panic of the first call. They are declared to return a plain number,
+//! since newer drivers have error codes that an enumeration of older ones does not.
+//!
+//! Invariants relied on:
+//! * handles are used only while what they stand for exists: each type here owns its handle and a share of its [`Context`];
+//! * the context of a handle is current on the thread that uses it ([`Context::enter`], first in every method), and the driver
+//!   takes calls from any thread;
+//! * memory that a task uses is alive until the task is done: [`Queue`] holds shares of it until the event behind the task is;
+//! * a range of host memory that the processor copies from or to is nobody else's until then: [`staging::Piece`];
+//! * the code of an artifact stays within its parameters, as `docs/abi.md` says of compiled kernels. The number of parameters is
+//!   checked when it is loaded, and the driver is told how long the list is.
+#![allow(unsafe_code, reason = "calls NVIDIA's driver, a library without types")]
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    fmt, ptr,
+    sync::OnceLock,
+};
+
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
+    CUjit_option, CUmemAccessDesc, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
+};
+
+mod code; // modules and functions
+mod context; // a device, ready for work
+mod memory; // memory of a device
+mod queue; // tasks in order, with what they use
+mod staging; // host memory that a device copies from and to
+
+pub(crate) use self::{
+    code::{Function, Grid, Module, Refusal},
+    context::{Context, Gpu},
+    memory::{Memory, Region},
+    queue::{Mark, Queue},
+    staging::{Cutter, Piece, Staging},
+};
+
+/// A call that the driver refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallError {
+    /// The function.
+    pub(crate) call: &'static str,
+    /// The driver's number.
+    pub(crate) code: u32,
+    /// Its name for that.
+    pub(crate) name: String,
+    /// What it says about it.
+    pub(crate) text: String,
+}
+
+impl CallError {
+    /// The error without the function's name.
+    pub(crate) fn message(&self) -> String {
+        format!("{} ({}): {}", self.name, self.code, self.text)
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.message())
+    }
+}
+
+/// Why there is no driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LoadError {
+    /// No library of any of these names.
+    NoLibrary(Vec<String>),
+    /// A library without this function.
+    NoSymbol(&'static str),
+}
+
+/// Declares the functions: a table of their addresses, and for each a method that turns its answer into a result.
+macro_rules! functions {
+    ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {
+        /// The functions of the driver.
+        #[allow(non_snake_case, reason = "the names are the driver's")]
+        pub(crate) struct Api {
+            $($name: unsafe extern "C" fn($($type),*) -> c_uint,)*
+        }
+
+        #[allow(non_snake_case, reason = "the names are the driver's")]
+        #[allow(clippy::too_many_arguments, reason = "the signatures are the driver's")]
+        impl Api {
+            /// # Safety
+            ///
+            /// There is a driver's library.
+            unsafe fn look_up() -> Result<Api, LoadError> {
+                $(
+                    // SAFETY: there is a library; its function of this name has this signature, and returns a number.
+                    let $name = unsafe { symbol(stringify!($name))? };
+                )*
+                Ok(Api { $($name),* })
+            }
+
+            $(
+                /// # Safety
+                ///
+                /// What the driver's manual asks of the arguments.
+                #[allow(dead_code, reason = "those that explain errors are called by address")]
+                unsafe fn $name(&self, $($arg: $type),*) -> Result<(), CallError> {
+                    // SAFETY: the caller's promise is the one asked for.
+                    let code = unsafe { (self.$name)($($arg),*) };
+                    if code == 0 { Ok(()) } else { Err(self.error(stringify!($name), code)) }
+                }
+            )*
+        }
+    };
+}
+
+functions! {
+    cuInit(flags: c_uint);
+    cuDriverGetVersion(version: *mut c_int);
+    cuDeviceGetCount(count: *mut c_int);
+    cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
+    cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice);
+    cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
+    cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice);
+    cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice);
+    cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+    cuCtxSetCurrent(context: CUcontext);
+    cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
+    cuMemPoolCreate(pool: *mut CUmemoryPool, props: *const CUmemPoolProps);
+    cuMemPoolDestroy(pool: CUmemoryPool);
+    cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize);
+    cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+    cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize);
+    cuMemAllocFromPoolAsync(address: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream);
+    cuMemFreeAsync(address: CUdeviceptr, stream: CUstream);
+    cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
+    cuMemFree_v2(address: CUdeviceptr);
+    cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint);
+    cuMemFreeHost(memory: *mut c_void);
+    cuMemsetD8Async(dst: CUdeviceptr, value: u8, bytes: usize, stream: CUstream);
+    cuMemcpyHtoDAsync_v2(dst: CUdeviceptr, src: *const c_void, bytes: usize, stream: CUstream);
+    cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: CUdeviceptr, bytes: usize, stream: CUstream);
+    cuMemcpyDtoDAsync_v2(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize, stream: CUstream);
+    cuMemcpyPeerAsync(
+        dst: CUdeviceptr, dst_context: CUcontext, src: CUdeviceptr, src_context: CUcontext, bytes: usize,
+        stream: CUstream,
+    );
+    cuStreamCreate(stream: *mut CUstream, flags: c_uint);
+    cuStreamDestroy_v2(stream: CUstream);
+    cuStreamSynchronize(stream: CUstream);
+    cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+    cuEventCreate(event: *mut CUevent, flags: c_uint);
+    cuEventDestroy_v2(event: CUevent);
+    cuEventRecord(event: CUevent, stream: CUstream);
+    cuEventQuery(event: CUevent);
+    cuEventSynchronize(event: CUevent);
+    cuModuleLoadDataEx(
+        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut CUjit_option,
+        values: *mut *mut c_void,
+    );
+    cuModuleUnload(module: CUmodule);
+    cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    cuFuncGetAttribute(value: *mut c_int, attribute: CUfunction_attribute, function: CUfunction);
+    cuFuncSetAttribute(function: CUfunction, attribute: CUfunction_attribute, value: c_int);
+    cuLaunchKernel(
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void,
+    );
+    cuGetErrorName(code: c_uint, text: *mut *const c_char);
+    cuGetErrorString(code: c_uint, text: *mut *const c_char);
+}
+
+impl Api {
+    /// The driver of this machine, started.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it lacks a function. Both last as long as the process.
+    pub(crate) fn get() -> Result<&'static Api, LoadError> {
+        static API: OnceLock<Result<Api, LoadError>> = OnceLock::new();
+        API.get_or_init(Api::load).as_ref().map_err(Clone::clone)
+    }
+
+    fn load() -> Result<Api, LoadError> {
+        // SAFETY: opens libraries by the driver's names, which run nothing of note when they are opened.
+        if !unsafe { sys::is_culib_present() } {
+            let names = ["cuda", "nvcuda"].into_iter().flat_map(cudarc::get_lib_name_candidates);
+            return Err(LoadError::NoLibrary(names.collect()));
+        }
+        // SAFETY: there is one.
+        unsafe { Api::look_up() }
+    }
+
+    /// What the driver says of a number.
+    fn error(&self, call: &'static str, code: u32) -> CallError {
+        let words = |function: unsafe extern "C" fn(c_uint, *mut *const c_char) -> c_uint| {
+            let mut text = ptr::null();
+            // SAFETY: the pointer is written before the function returns 0; what it points to is static and ends in a zero.
+            let known = unsafe { function(code, &raw mut text) } == 0 && !text.is_null();
+            // SAFETY: as above.
+            known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        };
+        let name = words(self.cuGetErrorName).unwrap_or_else(|| "an error without a name".to_owned());
+        let text = words(self.cuGetErrorString).unwrap_or_else(|| "no description".to_owned());
+        CallError { call, code, name, text }
+    }
+
+    /// A number that the driver writes.
+    fn number<T: Default>(
+        &self,
+        write: impl FnOnce(&Self, *mut T) -> Result<(), CallError>,
+    ) -> Result<T, CallError> {
+        let mut value = T::default();
+        write(self, &raw mut value)?;
+        Ok(value)
+    }
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NVIDIA's driver")
+    }
+}
+
+/// The address of a function.
+///
+/// # Safety
+///
+/// There is a driver's library, and `F` is the type of its function of that name.
+unsafe fn symbol<F: Copy>(name: &'static str) -> Result<F, LoadError> {
+    // SAFETY: the caller's promise. The library is never closed, so a copy of the address stays good.
+    let found = unsafe { sys::culib().get::<F>(name.as_bytes()) };
+    found.map(|symbol| *symbol).map_err(|_| LoadError::NoSymbol(name))
+}

@@ -1,0 +1,144 @@
+//! What a device holds and computes, from its attributes; and which code a driver takes.
+
+use codegen_core::{Caps, Workgroups};
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use tnode::DType;
+
+use crate::api::{CallError, Gpu};
+
+/// Where pools and nodes in them begin: allocations do.
+pub(crate) const ALIGNMENT: usize = 256;
+
+/// What a device has, of which something depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    /// Major and minor.
+    pub(crate) capability: (u32, u32),
+    pub(crate) multiprocessors: usize,
+    /// Threads of a block.
+    pub(crate) threads: usize,
+    /// Registers of a block.
+    pub(crate) registers: usize,
+    /// Blocks of a launch.
+    pub(crate) blocks: usize,
+    /// Bytes of shared memory that a block's code may declare.
+    pub(crate) shared: usize,
+    /// Bytes of shared memory that a block may be launched with.
+    pub(crate) most_shared: usize,
+    pub(crate) l2: usize,
+    /// Engines that copy while kernels run.
+    pub(crate) copy_engines: usize,
+    /// Whether memory is allocated in the order of streams.
+    pub(crate) pools: bool,
+}
+
+impl Attributes {
+    pub(crate) fn of(gpu: &Gpu) -> Result<Attributes, CallError> {
+        let capability = |attribute| gpu.attribute(attribute).map(|value| u32::try_from(value).unwrap_or(0));
+        let shared = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?;
+        let optin = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        Ok(Attributes {
+            capability: (
+                capability(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                capability(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            multiprocessors: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            threads: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            registers: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK)?,
+            blocks: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+            shared,
+            most_shared: optin.max(shared),
+            l2: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            copy_engines: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT)?,
+            pools: gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
+        })
+    }
+}
+
+/// What the device computes with code for a target.
+pub(crate) fn caps(attributes: &Attributes, target: &str) -> Caps {
+    use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
+    Caps {
+        target: target.to_owned(),
+        storage: DType::ALL.into_iter().collect(),
+        arithmetic: [Bool, I32, U32, I64, U64, F16, Bf16, F32, F64, U32x4].into_iter().collect(),
+        transcendental: false,
+        vector_bytes: 16,
+        vector_registers: 64,
+        contractions: false,
+        fma: true,
+        l1_bytes: attributes.shared,
+        l2_bytes: attributes.l2,
+        threads: 1,
+        alignment: ALIGNMENT,
+        index: DType::I32,
+        workgroups: Some(Workgroups {
+            threads: u32::try_from(attributes.threads).unwrap_or(u32::MAX),
+            memory_bytes: attributes.shared,
+        }),
+    }
+}
+
+/// The oldest processors that there is code for.
+pub(crate) const OLDEST: (u32, u32) = (7, 0);
+
+/// The target of code for a device of a compute capability, and the version of PTX that has it.
+pub(crate) fn target(capability: (u32, u32)) -> Option<(&'static str, (u32, u32))> {
+    match capability {
+        // What `sm_90a` adds works on this capability alone.
+        (9, 0) => Some(("sm_90a", (8, 0))),
+        (8.., _) => Some(("sm_80", (7, 0))),
+        (7, _) => Some(("sm_70", (6, 0))),
+        _ => None,
+    }
+}
+
+/// Whether a device of a compute capability runs code for a target.
+pub(crate) fn runs(capability: (u32, u32), target: &str) -> bool {
+    let (major, minor) = capability;
+    let Some(number) = target.strip_prefix("sm_") else { return false };
+    let only_this = number.strip_suffix(['a', 'f']);
+    let Ok(number) = only_this.unwrap_or(number).parse::<u32>() else { return false };
+    let own = major * 10 + minor;
+    if only_this.is_some() { number == own } else { number <= own }
+}
+
+/// The newest version of PTX that a driver of a CUDA version takes.
+pub(crate) fn language(cuda: (u32, u32)) -> (u32, u32) {
+    match cuda {
+        (..=9, _) => (6, 0),
+        (10, minor) => (6, 3 + minor.min(2)),
+        (11, minor) => (7, minor.min(8)),
+        (12, minor @ ..=5) => (8, minor),
+        (12, minor) => (8, minor.min(9) - 1),
+        (major, minor) => (major - 4, minor),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_follow_compute_capabilities() {
+        let name = |capability| target(capability).map(|(name, _)| name);
+        assert_eq!(name((6, 1)), None);
+        assert_eq!([name((7, 0)), name((7, 5))], [Some("sm_70"); 2]);
+        assert_eq!([name((8, 0)), name((8, 9)), name((10, 0)), name((12, 1))], [Some("sm_80"); 4]);
+        assert_eq!(name((9, 0)), Some("sm_90a"));
+    }
+
+    #[test]
+    fn devices_run_older_code_and_no_code_for_one_capability_alone() {
+        assert!(runs((9, 0), "sm_90a") && runs((9, 0), "sm_80") && runs((8, 6), "sm_80"));
+        assert!(!runs((8, 0), "sm_90a") && !runs((10, 0), "sm_90a") && !runs((7, 5), "sm_80"));
+        assert!(!runs((9, 0), "gfx90a") && !runs((9, 0), "sm_") && !runs((9, 0), "sm_x"));
+    }
+
+    #[test]
+    fn drivers_take_the_language_of_their_version() {
+        let versions = [(10, 2), (11, 8), (12, 0), (12, 5), (12, 6), (12, 8), (13, 0), (13, 1)];
+        let languages = [(6, 5), (7, 8), (8, 0), (8, 5), (8, 5), (8, 7), (9, 0), (9, 1)];
+        assert_eq!(versions.map(language), languages);
+    }
+}

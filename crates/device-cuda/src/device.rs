@@ -1,0 +1,427 @@
+//! The device as a [`Driver`].
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, OnceLock, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use codegen_core::{Artifact, Caps, Payload};
+use device_runtime::{
+    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
+    PoolHandle, PoolId, StreamHandle, StreamStrategy,
+};
+use tnode::HostArray;
+
+use crate::{
+    api::{Memory, Region},
+    caps::{self, ALIGNMENT, Attributes},
+    core::{Core, NAME, is_out_of_memory},
+    cubin::Cache,
+    event::Event,
+    kernel::{Bound, Kernel, Loader, memory_params},
+    open::{self, DeviceInfo, OpenError},
+    stream::{Stream, lock},
+};
+
+/// The most streams that are suggested: more make no kernel of ours faster.
+const MOST_STREAMS: usize = 8;
+
+/// What may be chosen about a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Which device, by its position in [`devices`](crate::devices).
+    pub ordinal: u32,
+    /// Bytes that pools may occupy together; no limit by default.
+    pub memory_limit: Option<usize>,
+    /// A folder that keeps machine code from process to process; none by default. Whoever can write there decides what runs on the
+    /// device. It takes an assembler; the driver keeps code of its own, whether there is one or not.
+    pub code_folder: Option<PathBuf>,
+    /// The assembler; by default the `ptxas` of `PATH`.
+    pub assembler: Option<PathBuf>,
+}
+
+/// A device of NVIDIA's. One process may have several; those of one position share a context, and its loss.
+pub struct CudaDevice {
+    info: DeviceInfo,
+    attributes: Attributes,
+    caps: Caps,
+    /// The CUDA version of the driver.
+    cuda: (u32, u32),
+    core: Arc<Core>,
+    cache: Option<Cache>,
+    memory_limit: Option<usize>,
+    strategy: OnceLock<StreamStrategy>,
+    used: Arc<AtomicUsize>,
+    pools: Mutex<BTreeMap<PoolId, Arc<Memory>>>,
+    streams: Mutex<Vec<Weak<Stream>>>,
+}
+
+impl CudaDevice {
+    /// Opens a device.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]: no driver, an old one, no such device (with a list of those there are), an old one, or the driver's refusal.
+    pub fn open(config: &Config) -> Result<CudaDevice, OpenError> {
+        let opened = open::open(config.ordinal)?;
+        tracing::debug!(device = %opened.info, target = opened.target, cuda = ?opened.cuda, "opened");
+        let folder = config.code_folder.as_deref();
+        Ok(CudaDevice {
+            caps: caps::caps(&opened.attributes, opened.target),
+            info: opened.info,
+            attributes: opened.attributes,
+            cuda: opened.cuda,
+            core: Core::new(opened.context),
+            cache: folder.and_then(|folder| Cache::new(folder, config.assembler.as_deref())),
+            memory_limit: config.memory_limit,
+            strategy: OnceLock::new(),
+            used: Arc::default(),
+            pools: Mutex::default(),
+            streams: Mutex::default(),
+        })
+    }
+
+    /// Which device it is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The newest version of PTX that its driver takes: major and minor.
+    pub fn language(&self) -> (u32, u32) {
+        caps::language(self.cuda)
+    }
+
+    fn memory(&self, pool: PoolId) -> Result<Arc<Memory>, DriverError> {
+        lock(&self.pools).get(&pool).cloned().ok_or(DriverError::NoSuchPool { pool })
+    }
+
+    fn region(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
+        let memory = self.memory(at.pool)?;
+        Region::new(&memory, at.offset, bytes).ok_or_else(|| DriverError::OutOfBounds {
+            what: at.pool.to_string(),
+            offset: at.offset,
+            bytes,
+            size: memory.bytes,
+        })
+    }
+
+    /// Memory for a pool, within the limit.
+    fn allocate(&self, bytes: usize) -> Result<Arc<Memory>, DriverError> {
+        self.core.alive()?;
+        let limit = self.memory_limit.unwrap_or(usize::MAX);
+        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
+            .map_err(|used| DriverError::OutOfMemory { requested: bytes, used })?;
+        let memory = Memory::new(&self.core.context, bytes, &self.used);
+        memory.map(Arc::new).map_err(|error| match is_out_of_memory(&error) {
+            true => DriverError::OutOfMemory { requested: bytes, used: self.used.load(Ordering::Relaxed) },
+            false => self.core.platform(error),
+        })
+    }
+
+    /// The streams that somebody holds.
+    fn streams(&self) -> Vec<Arc<Stream>> {
+        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A stream of this device.
+    fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>, DriverError> {
+        let stream: &Arc<Stream> = handle.get()?;
+        self.own(&stream.core, "stream")?;
+        Ok(stream)
+    }
+
+    /// An event of this device.
+    fn event<'a>(&self, handle: &'a EventHandle) -> Result<&'a Event, DriverError> {
+        let event: &Event = handle.get()?;
+        self.own(&event.stream.core, "event")?;
+        Ok(event)
+    }
+
+    fn own(&self, core: &Arc<Core>, what: &'static str) -> Result<(), DriverError> {
+        if Arc::ptr_eq(core, &self.core) { Ok(()) } else { Err(DriverError::ForeignHandle { what }) }
+    }
+
+    fn unreachable(&self) -> DriverError {
+        DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" }
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        // A stream and its pending events hold each other.
+        self.streams().iter().for_each(|stream| stream.drain());
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDevice")
+            .field("device", &self.info.to_string())
+            .field("used_memory", &self.used)
+            .field("staging", &self.core.staging)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A loaded artifact, or what of one a handle stands for, and the device it is loaded on.
+struct Own<T> {
+    core: Arc<Core>,
+    it: T,
+}
+
+#[allow(
+    unsafe_code,
+    reason = "implements the unsafe methods of `Driver`, which ask for an order of tasks; whatever their order, the memory of the process is safe"
+)]
+impl Driver for CudaDevice {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn static_properties(&self) -> Vec<(&'static str, String)> {
+        let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+        let limit = self.memory_limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+        let Attributes { capability, multiprocessors, threads, registers, .. } = self.attributes;
+        vec![
+            ("device", self.info.name.clone()),
+            ("ordinal", self.info.ordinal.to_string()),
+            ("compute_capability", version(capability)),
+            ("target", self.caps.target.clone()),
+            ("cuda", version(self.cuda)),
+            ("ptx", version(self.language())),
+            ("memory_bytes", self.info.memory_bytes.to_string()),
+            ("multiprocessors", multiprocessors.to_string()),
+            ("threads_per_block", threads.to_string()),
+            ("registers_per_block", registers.to_string()),
+            ("shared_bytes_per_block", self.attributes.most_shared.to_string()),
+            ("l2_bytes", self.attributes.l2.to_string()),
+            ("copy_engines", self.attributes.copy_engines.to_string()),
+            ("memory_pools", self.attributes.pools.to_string()),
+            ("keeps_machine_code", self.cache.is_some().to_string()),
+            ("alignment_bytes", ALIGNMENT.to_string()),
+            ("memory_limit_bytes", limit),
+        ]
+    }
+
+    fn initialize(&self, strategy: StreamStrategy) {
+        self.strategy.get_or_init(|| strategy);
+    }
+
+    fn is_initialized(&self) -> bool {
+        self.strategy.get().is_some()
+    }
+
+    fn suggested_num_streams(&self) -> usize {
+        match self.strategy.get().copied().unwrap_or_default() {
+            StreamStrategy::OnlyDevicesParallel => 1,
+            StreamStrategy::ForParallelCopying => 1 + self.attributes.copy_engines.clamp(1, 2),
+            StreamStrategy::MostParallelStreams => self.attributes.multiprocessors.clamp(1, MOST_STREAMS),
+        }
+    }
+
+    fn used_memory(&self) -> usize {
+        // What is done holds its memory until somebody looks.
+        self.streams().iter().for_each(|stream| stream.advance());
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn debug_info(&self, stream: &StreamHandle) -> String {
+        let used = self.used.load(Ordering::Relaxed);
+        let info = |stream: &Arc<Stream>| format!("{stream}; {used} bytes in use; {:?}", self.core.staging);
+        self.stream(stream).map_or_else(|error| error.to_string(), info)
+    }
+
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
+        let memory = self.allocate(bytes).or_else(|error| {
+            if !matches!(error, DriverError::OutOfMemory { .. }) {
+                return Err(error);
+            }
+            // Tasks that are not done may hold memory that was freed: there is room after them.
+            self.streams().iter().for_each(|stream| stream.drain());
+            self.core.context.settle_memory().map_err(|error| self.core.platform(error))?;
+            self.allocate(bytes)
+        })?;
+        let replaced = lock(&self.pools).insert(pool, memory);
+        drop(replaced);
+        Ok(())
+    }
+
+    fn free_pool(&self, pool: PoolId) {
+        let freed = lock(&self.pools).remove(&pool);
+        // Freed outside of the lock, since giving memory back may take a while.
+        drop(freed);
+    }
+
+    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
+        Ok(PoolHandle::from(self.memory(pool)? as Arc<dyn Any + Send + Sync>))
+    }
+
+    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
+        let memory = memory.share::<Memory>().map_err(|_| self.unreachable())?;
+        self.core.alive()?;
+        let reached = memory.is_reached_by(&self.core.context);
+        if !reached.map_err(|error| self.core.platform(error))? {
+            return Err(self.unreachable());
+        }
+        lock(&self.pools).insert(pool, memory);
+        Ok(())
+    }
+
+    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
+        self.core.alive()?;
+        let stream = Stream::new(name, &self.core)?;
+        let mut streams = lock(&self.streams);
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(&stream));
+        Ok(StreamHandle::new(stream))
+    }
+
+    fn drop_stream(&self, stream: StreamHandle) {
+        if let Ok(stream) = self.stream(&stream) {
+            stream.drain();
+        }
+    }
+
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
+        let stream = self.stream(stream)?;
+        stream.drain();
+        self.core.alive()?;
+        stream.forgive();
+        Ok(())
+    }
+
+    fn is_idle(&self, stream: &StreamHandle) -> bool {
+        self.stream(stream).is_ok_and(|stream| stream.is_idle())
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
+        let payload = match &artifact.payload {
+            Payload::Ptx(code) => {
+                let Self { core, attributes, cuda, cache, .. } = self;
+                let loader = Loader { core, attributes, cuda: *cuda, cache: cache.as_ref() };
+                let it = loader.load(artifact, code)?;
+                return Ok(ModuleHandle::new(Own { core: Arc::clone(core), it }));
+            }
+            Payload::Host(_) => "host",
+            Payload::Shader(_) => "shader",
+            _ => "other",
+        };
+        Err(DriverError::UnsupportedPayload { driver: self.name().to_owned(), payload: payload.to_owned() })
+    }
+
+    fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
+        let Own { core, it: kernels } = module.get::<Own<Vec<Arc<Kernel>>>>()?;
+        self.own(core, "module")?;
+        let kernel = kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: kernels.len() })?;
+        Ok(KernelHandle::new(Own { core: Arc::clone(core), it: Arc::clone(kernel) }))
+    }
+
+    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
+        let Own { core, it: kernel } = kernel.get::<Own<Arc<Kernel>>>()?;
+        self.own(core, "kernel")?;
+        let sizes: Vec<usize> = memory_params(&kernel.abi).map(|(_, bytes)| bytes).collect();
+        if sizes.len() != args.len() {
+            let (name, expected, found) = (kernel.abi.name.clone(), sizes.len(), args.len());
+            return Err(DriverError::Arity { kernel: name, what: "memory parameters", expected, found });
+        }
+        let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
+        let regions = regions.collect::<Result<_, _>>()?;
+        core.alive()?;
+        let it = Arc::new(Bound::new(Arc::clone(kernel), regions)?);
+        Ok(BoundHandle::new(Own { core: Arc::clone(core), it }))
+    }
+
+    unsafe fn launch(
+        &self,
+        stream: &StreamHandle,
+        kernel: &BoundHandle,
+        bindings: &[i64],
+    ) -> Result<(), DriverError> {
+        let Own { core, it: bound } = kernel.get::<Own<Arc<Bound>>>()?;
+        self.own(core, "bound kernel")?;
+        self.stream(stream)?.launch(bound, bindings)
+    }
+
+    unsafe fn memset_zero(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        let region = self.region(dst, bytes)?;
+        self.stream(stream)?.zero(&region)
+    }
+
+    unsafe fn copy_in(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        src: &Arc<HostArray>,
+        src_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        let region = self.region(dst, bytes)?;
+        self.stream(stream)?.copy_in(&region, src, src_offset)
+    }
+
+    unsafe fn copy_out(
+        &self,
+        stream: &StreamHandle,
+        src: Location,
+        dst: &HostLanding,
+        dst_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        let region = self.region(src, bytes)?;
+        self.stream(stream)?.copy_out(&region, dst, dst_offset)
+    }
+
+    unsafe fn copy(
+        &self,
+        stream: &StreamHandle,
+        dst: Location,
+        src: Location,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        let (dst, src) = (self.region(dst, bytes)?, self.region(src, bytes)?);
+        if dst.overlaps(&src) {
+            return Err(DriverError::Overlap { kernel: "copy".to_owned(), first: 0, second: 1 });
+        }
+        self.stream(stream)?.copy(&dst, &src)
+    }
+
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
+        let event = self.stream(stream)?.record()?;
+        Ok(EventHandle::from(event as Arc<dyn Any + Send + Sync>))
+    }
+
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
+        // The event may be another device's of this driver.
+        self.stream(stream)?.wait(event.get::<Event>()?, after)
+    }
+
+    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
+        let event = self.event(event)?;
+        if event.outcome().is_none() {
+            event.stream.advance();
+        }
+        event.outcome().map_or(Ok(false), |outcome| outcome.clone().map(|()| true))
+    }
+
+    fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
+        let event = self.event(event)?;
+        event.stream.sync(event)
+    }
+}

@@ -1,0 +1,287 @@
+//! Kernels: a text to functions of the device, and functions bound to memory.
+
+use std::sync::Arc;
+
+use codegen_core::{Access, Artifact, KernelAbi, Param, PtxLaunch, PtxModule};
+use cudarc::driver::sys::CUfunction_attribute as Attribute;
+use device_runtime::DriverError;
+
+use crate::{
+    api::{CallError, Function, Grid, Module, Refusal, Region},
+    caps::{self, Attributes},
+    core::{Core, NAME, is_out_of_memory},
+    cubin::Cache,
+    ptx::{self, Entry},
+};
+
+/// A block's registers are given out in units of so many for each of its threads.
+const REGISTER_UNIT: usize = 8;
+
+/// What loading code depends on.
+pub(crate) struct Loader<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) attributes: &'a Attributes,
+    /// The CUDA version of the driver.
+    pub(crate) cuda: (u32, u32),
+    pub(crate) cache: Option<&'a Cache>,
+}
+
+/// A kernel of a loaded artifact.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) abi: KernelAbi,
+    function: Function,
+    grid: Grid,
+}
+
+impl Loader<'_> {
+    /// The kernels of an artifact.
+    ///
+    /// # Errors
+    ///
+    /// Code for other devices or a newer driver, code that contradicts the artifact, code that the driver refuses, and kernels that
+    /// take more than the device gives a block.
+    pub(crate) fn load(
+        &self,
+        artifact: &Artifact,
+        code: &PtxModule,
+    ) -> Result<Vec<Arc<Kernel>>, DriverError> {
+        self.core.alive()?;
+        self.check_target(code)?;
+        let (kernels, launches) = (artifact.kernels.len(), code.launches.len());
+        if kernels != launches {
+            let message = format!("the artifact has {kernels} kernels, and launches of {launches}");
+            return Err(DriverError::Platform { what: "loading PTX", message });
+        }
+        if artifact.kernels.is_empty() {
+            return Ok(Vec::new());
+        }
+        let entries = ptx::entries(&code.text);
+        for (abi, launch) in artifact.kernels.iter().zip(&code.launches) {
+            check_entry(abi, launch, &entries)?;
+        }
+        let module = Arc::new(self.module(artifact, code, &entries)?);
+        let kernels = artifact.kernels.iter().zip(&code.launches);
+        kernels.map(|(abi, launch)| self.kernel(&module, abi, launch).map(Arc::new)).collect()
+    }
+
+    fn check_target(&self, code: &PtxModule) -> Result<(), DriverError> {
+        let capability = self.attributes.capability;
+        let newest = caps::language(self.cuda);
+        let payload = match ptx::version(&code.text) {
+            _ if !caps::runs(capability, &code.target) => {
+                format!("{} (compute capability {}.{})", code.target, capability.0, capability.1)
+            }
+            Some((major, minor)) if (major, minor) > newest => {
+                let (cuda, newest) =
+                    (format!("{}.{}", self.cuda.0, self.cuda.1), format!("{}.{}", newest.0, newest.1));
+                format!("PTX {major}.{minor} (its driver, for CUDA {cuda}, takes {newest})")
+            }
+            _ => return Ok(()),
+        };
+        Err(DriverError::UnsupportedPayload { driver: NAME.to_owned(), payload })
+    }
+
+    /// The code, as machine code that is kept on disk or as text.
+    fn module(
+        &self,
+        artifact: &Artifact,
+        code: &PtxModule,
+        entries: &[Entry],
+    ) -> Result<Module, DriverError> {
+        let _span = tracing::debug_span!("load", target = %code.target, kernels = entries.len()).entered();
+        let context = &self.core.context;
+        if let Some(cache) = self.cache {
+            let processor = self.processor(&code.target);
+            let cubin = cache.get(&code.text, &processor, self.cuda);
+            match cubin.map(|cubin| Module::from_cubin(context, &cubin)) {
+                Some(Ok(module)) => return Ok(module),
+                Some(Err(refusal)) => {
+                    tracing::warn!(error = %refusal.error, "machine code refused; the driver compiles the text");
+                    cache.forget(&code.text, &processor, self.cuda);
+                }
+                None => {}
+            }
+        }
+        Module::from_text(context, &code.text)
+            .map_err(|refusal| self.refused(artifact, code, entries, refusal))
+    }
+
+    /// The processor that machine code is for: this one, with what the target adds.
+    fn processor(&self, target: &str) -> String {
+        let (major, minor) = self.attributes.capability;
+        let suffix = target.chars().last().filter(char::is_ascii_lowercase);
+        format!("sm_{major}{minor}{}", suffix.map(String::from).unwrap_or_default())
+    }
+
+    /// A refusal with the kernel and the line that the driver's compiler names.
+    fn refused(
+        &self,
+        artifact: &Artifact,
+        code: &PtxModule,
+        entries: &[Entry],
+        refusal: Refusal,
+    ) -> DriverError {
+        let Refusal { error, log } = refusal;
+        if let Some(lost) = self.core.loss(&error, String::new) {
+            return lost;
+        }
+        let line = ptx::line_in(&log);
+        let place = line.and_then(|line| {
+            let text = code.text.lines().nth(line.checked_sub(1)?)?;
+            Some(format!("; line {line}: `{}`", text.trim()))
+        });
+        let entry = line.and_then(|line| ptx::entry_at(entries, line));
+        let at = entry.and_then(|entry| code.launches.iter().position(|launch| launch.entry == entry.name));
+        let kernel = match at.and_then(|at| artifact.kernels.get(at)) {
+            Some(abi) => abi.name.clone(),
+            None => artifact.kernels.iter().map(|abi| abi.name.as_str()).collect::<Vec<_>>().join("`, `"),
+        };
+        let said = if log.is_empty() { String::new() } else { format!("; {log}") };
+        let message = format!("{error}{}{said}", place.unwrap_or_default());
+        if is_out_of_memory(&error) {
+            return DriverError::Platform {
+                what: "compiling kernels",
+                message: format!("`{kernel}`: {message}"),
+            };
+        }
+        DriverError::CodeRefused { kernel, message }
+    }
+
+    fn kernel(
+        &self,
+        module: &Arc<Module>,
+        abi: &KernelAbi,
+        launch: &PtxLaunch,
+    ) -> Result<Kernel, DriverError> {
+        let refused = |error: CallError| {
+            self.core.loss(&error, String::new).unwrap_or_else(|| DriverError::CodeRefused {
+                kernel: abi.name.clone(),
+                message: error.to_string(),
+            })
+        };
+        let function = Function::new(module, &launch.entry).map_err(refused)?;
+        self.check_size(&function, abi, launch, refused)?;
+        let declared = function.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES).map_err(refused)?;
+        let shared_bytes = launch.shared_bytes.saturating_sub(declared);
+        if launch.shared_bytes as usize > self.attributes.shared {
+            function.allow_shared(shared_bytes).map_err(refused)?;
+        }
+        let grid = Grid { blocks: launch.blocks, threads: launch.threads, shared_bytes };
+        Ok(Kernel { abi: abi.clone(), function, grid })
+    }
+
+    /// Whether the device has a block of that size, and as many of them.
+    fn check_size(
+        &self,
+        function: &Function,
+        abi: &KernelAbi,
+        launch: &PtxLaunch,
+        refused: impl Fn(CallError) -> DriverError + Copy,
+    ) -> Result<(), DriverError> {
+        let Attributes { registers: most, blocks, most_shared, .. } = *self.attributes;
+        if launch.blocks as usize > blocks {
+            let (kernel, groups, limit) = (abi.name.clone(), u64::from(launch.blocks), blocks as u64);
+            return Err(DriverError::TooManyGroups { kernel, groups, limit });
+        }
+        let attribute = |attribute| function.attribute(attribute).map_err(refused);
+        let registers = attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)? as usize;
+        let threads = attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)? as usize;
+        let taken = registers.next_multiple_of(REGISTER_UNIT) * launch.threads as usize;
+        let sizes = [
+            ("registers", taken, most),
+            ("threads", launch.threads as usize, threads),
+            ("bytes of shared memory", launch.shared_bytes as usize, most_shared),
+        ];
+        match sizes.into_iter().find(|(_, needed, limit)| needed > limit) {
+            Some((what, needed, limit)) => {
+                Err(DriverError::TooLarge { kernel: abi.name.clone(), what, needed, limit })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether the text has the entry point, with a parameter for each of the artifact's.
+fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[Entry]) -> Result<(), DriverError> {
+    let Some(entry) = entries.iter().find(|entry| entry.name == launch.entry) else {
+        let message = format!("its PTX has no entry point `{}`", launch.entry);
+        return Err(DriverError::CodeRefused { kernel: abi.name.clone(), message });
+    };
+    let (kernel, expected, found) = (abi.name.clone(), abi.params.len(), entry.params);
+    if expected == found {
+        return Ok(());
+    }
+    Err(DriverError::Arity { kernel, what: "parameters in its PTX", expected, found })
+}
+
+/// A kernel with its memory fixed.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    kernel: Arc<Kernel>,
+    /// One region per memory parameter; they keep it alive.
+    regions: Vec<Region>,
+    static_indices: usize,
+}
+
+impl Bound {
+    /// Binds a kernel to one region per memory parameter, which are of the right sizes.
+    ///
+    /// # Errors
+    ///
+    /// Written memory that overlaps another parameter.
+    pub(crate) fn new(kernel: Arc<Kernel>, regions: Vec<Region>) -> Result<Bound, DriverError> {
+        check_overlap(&kernel.abi, &regions)?;
+        let static_indices = kernel.abi.params.len() - regions.len();
+        Ok(Bound { kernel, regions, static_indices })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.kernel.abi.name
+    }
+
+    pub(crate) fn function(&self) -> &Function {
+        &self.kernel.function
+    }
+
+    pub(crate) fn grid(&self) -> Grid {
+        self.kernel.grid
+    }
+
+    /// What a launch hands over: addresses, then static indices.
+    ///
+    /// # Errors
+    ///
+    /// A wrong number of bindings.
+    pub(crate) fn params(&self, bindings: &[i64]) -> Result<smallvec::SmallVec<[u64; 16]>, DriverError> {
+        let (expected, found) = (self.static_indices, bindings.len());
+        if expected != found {
+            let kernel = self.name().to_owned();
+            return Err(DriverError::Arity { kernel, what: "bindings", expected, found });
+        }
+        let bindings = bindings.iter().map(|value| value.cast_unsigned());
+        Ok(self.regions.iter().map(Region::address).chain(bindings).collect())
+    }
+}
+
+/// Access and size in bytes of each memory parameter.
+pub(crate) fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = (Access, usize)> {
+    abi.params.iter().filter_map(|param| match *param {
+        Param::Node { access, bytes } => Some((access, bytes)),
+        Param::MergeBuffer { bytes } => Some((Access::Read, bytes)),
+        Param::StaticIndex { .. } => None,
+    })
+}
+
+fn check_overlap(abi: &KernelAbi, regions: &[Region]) -> Result<(), DriverError> {
+    let accesses: Vec<Access> = memory_params(abi).map(|(access, _)| access).collect();
+    for second in 0..regions.len() {
+        for first in 0..second {
+            let written = accesses[first] != Access::Read || accesses[second] != Access::Read;
+            if written && regions[first].overlaps(&regions[second]) {
+                return Err(DriverError::Overlap { kernel: abi.name.clone(), first, second });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! What a text in PTX says about itself: its version, its entry points, and which of them a line is in.
+//!
+//! This is no parser: it finds what is looked for in texts that an assembler accepts, and finds nothing in others.
+
+/// An entry point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    /// The line of its name, from 1 on.
+    pub(crate) line: usize,
+    /// How many parameters it has.
+    pub(crate) params: usize,
+}
+
+/// The entry points of a text, in order.
+pub(crate) fn entries(text: &str) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    // Whether the last one's parameters are being counted.
+    let mut counting = false;
+    for (line, code) in (1..).zip(text.lines().map(without_comment)) {
+        let mut rest = code;
+        if let Some((_, behind)) = code.split_once(".entry") {
+            let behind = behind.trim_start();
+            let end = behind.find(|c: char| !is_name(c)).unwrap_or(behind.len());
+            entries.push(Entry { name: behind[..end].to_owned(), line, params: 0 });
+            (rest, counting) = (&behind[end..], true);
+        }
+        if let (true, Some(entry)) = (counting, entries.last_mut()) {
+            let end = rest.find([')', '{']);
+            entry.params += rest[..end.unwrap_or(rest.len())].matches(".param").count();
+            counting = end.is_none();
+        }
+    }
+    entries
+}
+
+/// The version of the language that a text is in.
+pub(crate) fn version(text: &str) -> Option<(u32, u32)> {
+    let line = text.lines().map(without_comment).find_map(|line| line.trim().strip_prefix(".version"))?;
+    let (major, minor) = line.trim().split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The first line of a text that an assembler's message names.
+pub(crate) fn line_in(log: &str) -> Option<usize> {
+    log.match_indices("line ").find_map(|(at, word)| {
+        let number = &log[at + word.len()..];
+        let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+        number[..end].parse().ok()
+    })
+}
+
+/// The entry point that a line is in.
+pub(crate) fn entry_at(entries: &[Entry], line: usize) -> Option<&Entry> {
+    entries.iter().rev().find(|entry| entry.line <= line)
+}
+
+fn without_comment(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "// .entry no
+.version 8.0
+.target sm_80
+.visible .entry add(.param .u64 p0, .param .u64 p1,
+    .param .u64 p2) // .param
+{
+    ld.param.u64 %rd1, [p0];
+    ret;
+}
+.entry none() { ret; }
+.visible .entry
+odd";
+
+    #[test]
+    fn entry_points_are_found_with_their_parameters() {
+        let found = entries(TEXT);
+        let names: Vec<_> =
+            found.iter().map(|entry| (entry.name.as_str(), entry.line, entry.params)).collect();
+        assert_eq!(names, [("add", 4, 3), ("none", 10, 0), ("", 11, 0)]);
+        assert_eq!(entry_at(&found, 7).map(|entry| entry.name.as_str()), Some("add"));
+        assert_eq!(entry_at(&found, 2), None);
+        assert!(entries("").is_empty());
+    }
+
+    #[test]
+    fn versions_and_lines_are_read() {
+        assert_eq!(version(TEXT), Some((8, 0)));
+        assert_eq!(version("// .version 7.0\n.version 12.10"), Some((12, 10)));
+        assert_eq!([version(""), version(".version x.1"), version(".version 8")], [None; 3]);
+        let log = "ptxas application ptx input, line 7; error   : Arguments mismatch for instruction 'ld'";
+        assert_eq!(line_in(log), Some(7));
+        assert_eq!([line_in("no line at all"), line_in("")], [None; 2]);
+    }
+}

@@ -1,0 +1,396 @@
+//! Streams: tasks handed to the device as they come, and events behind them.
+//!
+//! # Failures
+//!
+//! A task that the driver refuses fails its stream: later ones are not handed over, and events behind it carry the failure. They are
+//! reached no sooner than the tasks in front of them, so that who overwrites what those use waits for them. What goes wrong *while*
+//! a task runs takes the whole context with it: the device is lost, and everything on it that is not known to be done fails with that.
+//!
+//! # Progress
+//!
+//! The device needs nobody to make progress. That something is done is noticed by whoever looks: at an event, at whether the stream is
+//! idle, at the memory in use, or by recording the next event. Host arrays are filled then, and memory is let go.
+//!
+//! # Locks
+//!
+//! The lock of a stream's state is held while tasks are handed over or looked at, never while anybody waits for the device, and never two
+//! at once. Under it the locks of landing arrays, staging and spare events are taken for a moment.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use device_runtime::{After, DriverError, Failure, HostLanding};
+use tnode::HostArray;
+
+use crate::{
+    api::{CallError, Cutter, Mark, Piece, Queue, Region},
+    core::{Core, lost_error},
+    event::Event,
+    kernel::Bound,
+};
+
+/// So many tasks are handed over without an event behind them before one is put there, so that what they use is let go in time.
+const MOST_OPEN: usize = 256;
+
+/// So many kernels are named in the message of a loss.
+const MOST_NAMED: usize = 4;
+
+/// An in-order queue of tasks.
+pub(crate) struct Stream {
+    pub(crate) name: Arc<str>,
+    pub(crate) core: Arc<Core>,
+    state: Mutex<State>,
+}
+
+struct State {
+    queue: Queue<Arc<Event>>,
+    cutter: Cutter,
+    /// Tasks since the last mark.
+    open: usize,
+    /// The first failure since the stream was made or reset.
+    failure: Option<Failure>,
+}
+
+impl Stream {
+    /// # Errors
+    ///
+    /// The driver's refusal of a stream.
+    pub(crate) fn new(name: &str, core: &Arc<Core>) -> Result<Arc<Stream>, DriverError> {
+        let queue = Queue::new(&core.context).map_err(|error| core.platform(error))?;
+        let state = State { queue, cutter: Cutter::new(&core.staging), open: 0, failure: None };
+        Ok(Arc::new(Stream { name: name.into(), core: Arc::clone(core), state: Mutex::new(state) }))
+    }
+
+    /// Runs a kernel with the values of its static indices.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::zero`], and a wrong number of bindings.
+    pub(crate) fn launch(&self, bound: &Arc<Bound>, bindings: &[i64]) -> Result<(), DriverError> {
+        let params = bound.params(bindings)?;
+        self.hand_over(bound.name(), |state| {
+            state.queue.launch(bound.function(), bound.grid(), &params, Arc::clone(bound) as Arc<_>)
+        })
+    }
+
+    /// Fills with zeros.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the stream, the driver's refusal, or the loss of the device.
+    pub(crate) fn zero(&self, dst: &Region) -> Result<(), DriverError> {
+        self.unless_empty(dst, || self.hand_over("zero", |state| state.queue.zero(dst)))
+    }
+
+    /// Copies within the device, or from another one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::zero`].
+    pub(crate) fn copy(&self, dst: &Region, src: &Region) -> Result<(), DriverError> {
+        self.unless_empty(dst, || self.hand_over("copy", |state| state.queue.copy(dst, src)))
+    }
+
+    /// Copies from a host array, from a byte on. The bytes are read before this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::zero`], and a range outside of the array.
+    pub(crate) fn copy_in(&self, dst: &Region, src: &HostArray, offset: usize) -> Result<(), DriverError> {
+        check_array(src, offset, dst.bytes())?;
+        let bytes = &src.bytes()[offset..offset + dst.bytes()];
+        self.by_pieces("copy from host", bytes.len(), |state, at, mut piece| {
+            let part = dst.part(at, piece.bytes());
+            piece.fill(&bytes[at..at + part.bytes()]);
+            state.queue.upload(&part, piece)
+        })
+    }
+
+    /// Copies to a host array, from a byte on, which is filled when somebody sees that it is done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::copy_in`].
+    pub(crate) fn copy_out(&self, src: &Region, dst: &HostLanding, offset: usize) -> Result<(), DriverError> {
+        check_array(&lock(dst), offset, src.bytes())?;
+        self.by_pieces("copy to host", src.bytes(), |state, at, piece| {
+            state.queue.download(&src.part(at, piece.bytes()), piece, dst, offset + at)
+        })
+    }
+
+    fn unless_empty(
+        &self,
+        region: &Region,
+        task: impl FnOnce() -> Result<(), DriverError>,
+    ) -> Result<(), DriverError> {
+        if region.bytes() > 0 { task() } else { self.healthy(&lock(&self.state)) }
+    }
+
+    /// Hands pieces of a copy over, each with how many bytes are in front of it; waits for the stream's tasks while it has as many
+    /// bytes on their way as it may have.
+    fn by_pieces(
+        &self,
+        name: &str,
+        bytes: usize,
+        mut hand_over: impl FnMut(&mut State, usize, Piece) -> Result<(), CallError>,
+    ) -> Result<(), DriverError> {
+        self.healthy(&lock(&self.state))?;
+        let mut done = 0;
+        while done < bytes {
+            let mut awaited = None;
+            self.hand_over(name, |state| {
+                let Some(piece) = state.cutter.cut(bytes - done)? else {
+                    awaited = state.first_mark()?;
+                    return Ok(());
+                };
+                let count = piece.bytes();
+                hand_over(state, done, piece)?;
+                done += count;
+                Ok(())
+            })?;
+            if let Some(mark) = awaited {
+                self.wait_for(&mark);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a task over, unless the stream has failed; if the driver refuses it, the stream fails.
+    fn hand_over(
+        &self,
+        name: &str,
+        task: impl FnOnce(&mut State) -> Result<(), CallError>,
+    ) -> Result<(), DriverError> {
+        let mut state = lock(&self.state);
+        self.healthy(&state)?;
+        let handed_over = task(&mut state).and_then(|()| state.count());
+        handed_over.map_err(|error| self.refused(&mut state, name, &error))
+    }
+
+    /// # Errors
+    ///
+    /// The loss of the device, or the failure of the stream.
+    fn healthy(&self, state: &State) -> Result<(), DriverError> {
+        self.core.alive()?;
+        state.failure.as_ref().map_or(Ok(()), |failure| Err(DriverError::Failed(failure.clone())))
+    }
+
+    /// Fails the stream with a task that was refused.
+    fn refused(&self, state: &mut State, name: &str, error: &CallError) -> DriverError {
+        if let Some(lost) = self.core.loss(error, || self.pending(state)) {
+            return lost;
+        }
+        let failure = Failure::new(Arc::clone(&self.name), name, error.to_string());
+        DriverError::Failed(state.failure.get_or_insert(failure).clone())
+    }
+
+    /// The kernels that may be to blame for a loss that this stream saw.
+    fn pending(&self, state: &State) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        for bound in state.queue.pending().filter_map(|share| share.downcast_ref::<Bound>()) {
+            if !names.contains(&bound.name()) {
+                names.push(bound.name());
+            }
+        }
+        let more = if names.len() > MOST_NAMED { " and others" } else { "" };
+        names.truncate(MOST_NAMED);
+        match names.is_empty() {
+            true => format!(" (seen by {})", self.name),
+            false => format!(" (seen by {}, where `{}`{more} ran or waited)", self.name, names.join("`, `")),
+        }
+    }
+
+    /// An event behind everything handed over so far.
+    ///
+    /// # Errors
+    ///
+    /// The loss of the device, or the driver's refusal of an event.
+    pub(crate) fn record(self: &Arc<Self>) -> Result<Arc<Event>, DriverError> {
+        let mut state = lock(&self.state);
+        self.land(&mut state);
+        // An event of a stream that was cleared by a loss would be one with nothing in front of it.
+        self.core.alive()?;
+        if let Err(error) = state.close() {
+            return Err(self.unmarked(&state, &error));
+        }
+        let failure = state.failure.clone();
+        let Some((mark, watchers)) = state.queue.last() else { return Ok(Event::new(self, None, failure)) };
+        let event = Event::new(self, Some(Arc::clone(mark)), failure);
+        watchers.push(Arc::clone(&event));
+        Ok(event)
+    }
+
+    /// Makes later tasks wait for another stream's event, and fail with it if they build on it.
+    ///
+    /// # Errors
+    ///
+    /// The loss of the device; an event of another device that the driver cannot wait for.
+    pub(crate) fn wait(&self, event: &Event, after: After) -> Result<(), DriverError> {
+        self.core.alive()?;
+        if std::ptr::eq(self, &*event.stream) {
+            return Ok(());
+        }
+        let lost = event.stream.core.alive().err();
+        let mut state = lock(&self.state);
+        if let (None, None, Some(mark)) = (event.outcome(), &lost, &event.mark) {
+            let waited = state.queue.wait(mark).and_then(|()| state.count());
+            if let Err(error) = waited {
+                if !Arc::ptr_eq(&self.core, &event.stream.core) {
+                    return Err(DriverError::ForeignHandle { what: "event" });
+                }
+                return Err(self.unmarked(&state, &error));
+            }
+        }
+        if let (After::Data, Some(error)) = (after, event.error().or(lost)) {
+            let failure = match error {
+                DriverError::Failed(failure) => failure,
+                other => Failure::new(Arc::clone(&event.stream.name), "event", other.to_string()),
+            };
+            state.failure.get_or_insert(failure);
+        }
+        Ok(())
+    }
+
+    fn unmarked(&self, state: &State, error: &CallError) -> DriverError {
+        let lost = self.core.loss(error, || self.pending(state));
+        lost.unwrap_or_else(|| crate::core::platform(error))
+    }
+
+    /// Notices what is done without waiting.
+    pub(crate) fn advance(&self) {
+        let mut state = lock(&self.state);
+        if self.core.lost().is_none()
+            && let Err(error) = state.close()
+        {
+            // Whoever hands over the next task is told, if it is no loss.
+            let _ = self.core.loss(&error, || self.pending(&state));
+        }
+        self.land(&mut state);
+    }
+
+    /// Waits until an event of this stream has an outcome.
+    pub(crate) fn sync(&self, event: &Event) -> Result<(), DriverError> {
+        loop {
+            if let Some(outcome) = event.outcome() {
+                return outcome.clone();
+            }
+            match &event.mark {
+                Some(mark) => self.wait_for(mark),
+                None => event.reach(),
+            }
+        }
+    }
+
+    /// Waits until everything handed over is done, or lost.
+    pub(crate) fn drain(&self) {
+        loop {
+            self.advance();
+            let first = lock(&self.state).queue.first().cloned();
+            let Some(mark) = first else { return };
+            self.wait_for(&mark);
+        }
+    }
+
+    /// Waits for a mark, and notices what is done then.
+    fn wait_for(&self, mark: &Mark) {
+        let waited = if self.core.lost().is_none() { mark.sync() } else { Ok(()) };
+        let mut state = lock(&self.state);
+        if let Err(error) = waited {
+            self.lose(&state, &error);
+        }
+        self.land(&mut state);
+    }
+
+    /// Forgets the failure.
+    pub(crate) fn forgive(&self) {
+        lock(&self.state).failure = None;
+    }
+
+    /// Whether everything handed over is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.advance();
+        let state = lock(&self.state);
+        state.queue.len() == 0 && !state.queue.is_open()
+    }
+
+    /// Takes off what is done and tells the events behind it; if the device is lost, everything.
+    fn land(&self, state: &mut State) {
+        while self.core.lost().is_none() {
+            match state.queue.retire() {
+                Ok(Some(events)) => events.iter().for_each(|event| event.reach()),
+                Ok(None) => return,
+                Err(error) => self.lose(state, &error),
+            }
+        }
+        if let Some(why) = self.core.lost() {
+            state.open = 0;
+            state.queue.abandon().iter().for_each(|event| event.lose(lost_error(why)));
+        }
+    }
+
+    /// What does not even tell whether it is done is lost, whatever the driver calls it.
+    fn lose(&self, state: &State, error: &CallError) {
+        self.core.lose(format!("{error}{}", self.pending(state)));
+    }
+}
+
+impl State {
+    /// Counts a task, and marks it if many have none.
+    fn count(&mut self) -> Result<(), CallError> {
+        self.open += 1;
+        if self.open >= MOST_OPEN { self.close() } else { Ok(()) }
+    }
+
+    /// Puts a mark behind the open tasks, if there are any.
+    fn close(&mut self) -> Result<(), CallError> {
+        self.open = 0;
+        if self.queue.is_open() { self.queue.close() } else { Ok(()) }
+    }
+
+    /// The first mark, made if there is none; none if nothing is on its way.
+    fn first_mark(&mut self) -> Result<Option<Arc<Mark>>, CallError> {
+        if self.queue.first().is_none() {
+            self.close()?;
+        }
+        Ok(self.queue.first().cloned())
+    }
+}
+
+fn check_array(array: &HostArray, offset: usize, bytes: usize) -> Result<(), DriverError> {
+    let size = array.size_bytes();
+    if offset.checked_add(bytes).is_some_and(|end| end <= size) {
+        return Ok(());
+    }
+    Err(DriverError::OutOfBounds { what: "host array".to_owned(), offset, bytes, size })
+}
+
+/// Locks; our values are never half-written by a panic elsewhere.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What goes on in it, for people.
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = lock(&self.state);
+        write!(
+            f,
+            "{}: {} tasks since the last event, {} events pending",
+            self.name,
+            state.open,
+            state.queue.len()
+        )?;
+        if let Some(why) = self.core.lost() {
+            return write!(f, ", device lost: {why}");
+        }
+        state.failure.as_ref().map_or(Ok(()), |failure| write!(f, ", {failure}"))
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}

@@ -1,0 +1,418 @@
+//! The driver itself: copies of any bytes, launches, waits, memory, refusals, failures.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(unsafe_code, reason = "each test hands its tasks to one stream, or waits in between")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use codegen_core::{Access, Artifact, Payload, host::HostModule};
+use device_cuda::{Config, CudaDevice};
+use device_runtime::{After, BoundHandle, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle};
+use support::*;
+use tnode::{DType, HostArray};
+
+fn stream(driver: &CudaDevice, id: u32) -> StreamHandle {
+    driver.new_stream(&format!("cuda:0:{id}")).unwrap()
+}
+
+fn bytes(values: &[u8]) -> Arc<HostArray> {
+    Arc::new(HostArray::from_slice(values, [values.len()]).unwrap())
+}
+
+fn landing(len: usize) -> HostLanding {
+    Arc::new(Mutex::new(HostArray::zeros(DType::U8, [len]).unwrap()))
+}
+
+fn copy_in(driver: &CudaDevice, stream: &StreamHandle, to: Location, values: &[u8]) {
+    // SAFETY: the tasks of a test are on one stream, or ordered by waits.
+    unsafe { driver.copy_in(stream, to, &bytes(values), 0, values.len()).unwrap() };
+}
+
+fn read_from(driver: &CudaDevice, stream: &StreamHandle, from: Location, len: usize) -> Vec<u8> {
+    let landing = landing(len);
+    // SAFETY: the tasks of a test are on one stream, or ordered by waits.
+    unsafe { driver.copy_out(stream, from, &landing, 0, len).unwrap() };
+    driver.sync(&driver.record(stream).unwrap()).unwrap();
+    landing.lock().unwrap().bytes().to_vec()
+}
+
+fn try_launch(
+    driver: &CudaDevice,
+    stream: &StreamHandle,
+    bound: &BoundHandle,
+    bindings: &[i64],
+) -> Result<(), DriverError> {
+    // SAFETY: the tasks of a test are on one stream, or ordered by waits; bindings are in range.
+    unsafe { driver.launch(stream, bound, bindings) }
+}
+
+fn launch(driver: &CudaDevice, stream: &StreamHandle, bound: &BoundHandle, bindings: &[i64]) {
+    try_launch(driver, stream, bound, bindings).unwrap();
+}
+
+fn bind(driver: &CudaDevice, kernel: Kernel, args: &[Location]) -> Result<BoundHandle, DriverError> {
+    let module = driver.load(&artifact(&[kernel]))?;
+    driver.bind(&driver.kernel(&module, 0).unwrap(), args)
+}
+
+#[test]
+fn any_bytes_go_anywhere() {
+    on_device(|| {
+        let driver = open(&Config::default());
+        let stream = stream(&driver, 0);
+        (1..=2).for_each(|pool| driver.alloc_pool(PoolId(pool), 64).unwrap());
+        let mut model = [(1..=64).collect::<Vec<u8>>(), (101..=164).collect()];
+        copy_in(&driver, &stream, at(1, 0), &model[0]);
+        copy_in(&driver, &stream, at(2, 0), &model[1]);
+        let mut random = Numbers::new(7);
+        for _ in 0..300 {
+            let (pool, other) = (random.below(2), random.below(2));
+            let len = random.below(12);
+            let (to, from) = (random.below(64 - len), random.below(64 - len));
+            let (dst, src) = (at(pool as u32 + 1, to), at(other as u32 + 1, from));
+            match random.below(4) {
+                0 => {
+                    let values: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
+                    copy_in(&driver, &stream, dst, &values);
+                    model[pool][to..to + len].copy_from_slice(&values);
+                }
+                1 => {
+                    // SAFETY: all tasks are on one stream.
+                    unsafe { driver.memset_zero(&stream, dst, len).unwrap() };
+                    model[pool][to..to + len].fill(0);
+                }
+                2 => assert_eq!(read_from(&driver, &stream, dst, len), model[pool][to..to + len]),
+                _ => {
+                    // SAFETY: all tasks are on one stream.
+                    let copied = unsafe { driver.copy(&stream, dst, src, len) };
+                    let overlaps = pool == other && len > 0 && to < from + len && from < to + len;
+                    assert_eq!(copied.is_err(), overlaps);
+                    if !overlaps {
+                        let values = model[other][from..from + len].to_vec();
+                        model[pool][to..to + len].copy_from_slice(&values);
+                    }
+                }
+            }
+        }
+        assert_eq!(read_from(&driver, &stream, at(1, 0), 64), model[0]);
+        assert_eq!(read_from(&driver, &stream, at(2, 0), 64), model[1]);
+    });
+}
+
+/// Many small copies at once, and one of more bytes than a stream may have on their way: pieces are not used again too early.
+#[test]
+fn copies_of_all_sizes_are_on_their_way_at_once() {
+    let notes = on_device(|| {
+        let driver = open(&Config::default());
+        let (first, second) = (stream(&driver, 0), stream(&driver, 1));
+        let large = (20 << 20) + 7;
+        driver.alloc_pool(PoolId(1), large).unwrap();
+        driver.alloc_pool(PoolId(2), 4096 * 16).unwrap();
+        let pattern: Vec<u8> =
+            (0..large as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        copy_in(&driver, &first, at(1, 0), &pattern);
+        let mut landings = Vec::new();
+        for i in 0..4096u32 {
+            let place = at(2, i as usize * 16);
+            copy_in(&driver, &second, place, &[i.to_le_bytes(), (!i).to_le_bytes()].concat());
+            let landing = landing(8);
+            // SAFETY: behind the copy before it, on one stream.
+            unsafe { driver.copy_out(&second, place, &landing, 0, 8).unwrap() };
+            landings.push(landing);
+        }
+        let event = driver.record(&second).unwrap();
+        assert!(read_from(&driver, &first, at(1, 0), large) == pattern);
+        driver.sync(&event).unwrap();
+        for (i, landing) in (0u32..).zip(&landings) {
+            assert_eq!(landing.lock().unwrap().bytes(), [i.to_le_bytes(), (!i).to_le_bytes()].concat());
+        }
+    });
+    let Some(notes) = notes else { return };
+    assert!(notes.count("pin 4194304") <= 6, "four of the one stream and few of the other");
+}
+
+#[test]
+fn parts_of_arrays_are_copied() {
+    on_device(|| {
+        let driver = open(&Config::default());
+        let stream = stream(&driver, 0);
+        driver.alloc_pool(PoolId(1), 16).unwrap();
+        let array = bytes(&[1, 2, 3, 4, 5, 6, 7]);
+        let landing: HostLanding = Arc::new(Mutex::new((*bytes(&[9; 6])).clone()));
+        // SAFETY: all tasks are on one stream.
+        let outside = unsafe {
+            driver.copy_in(&stream, at(1, 3), &array, 2, 4).unwrap();
+            driver.copy_out(&stream, at(1, 4), &landing, 1, 3).unwrap();
+            [
+                driver.copy_in(&stream, at(1, 0), &array, 4, 4).unwrap_err(),
+                driver.copy_in(&stream, at(1, 13), &array, 0, 4).unwrap_err(),
+                driver.copy_out(&stream, at(1, 0), &landing, 4, 3).unwrap_err(),
+                driver.memset_zero(&stream, at(1, usize::MAX), 2).unwrap_err(),
+            ]
+        };
+        assert!(outside.iter().all(|error| matches!(error, DriverError::OutOfBounds { .. })), "{outside:?}");
+        driver.sync(&driver.record(&stream).unwrap()).unwrap();
+        assert_eq!(landing.lock().unwrap().bytes(), [9, 4, 5, 6, 9, 9]);
+    });
+}
+
+#[test]
+fn launches_keep_their_bindings() {
+    let notes = on_device(|| {
+        let driver = open(&Config::default());
+        let stream = stream(&driver, 0);
+        driver.alloc_pool(PoolId(1), 4000).unwrap();
+        let body = write(0, "%r10", "%r11");
+        let kernel = Kernel::new("set", &[(Access::Write, 4000)], 1, &body).with_symbols(2);
+        let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
+        for i in 0..1000 {
+            launch(&driver, &stream, &bound, &[i, 3 * i + 1]);
+        }
+        let found = read_from(&driver, &stream, at(1, 0), 4000);
+        let expected: Vec<u8> = (0..1000u32).flat_map(|i| (3 * i + 1).to_le_bytes()).collect();
+        assert_eq!(found, expected);
+    });
+    let Some(notes) = notes else { return };
+    assert_eq!(
+        (notes.count("launch k_set 1 64 0"), notes.count("module ptx"), notes.count("unload")),
+        (1000, 1, 1)
+    );
+    assert!((1..=8).contains(&notes.count("event 2")), "events serve again, and keep no time");
+    assert_eq!(notes.count("event "), notes.count("event 2"));
+}
+
+fn waits_order_streams() {
+    let driver = open(&Config::default());
+    let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
+    driver.alloc_pool(PoolId(1), 4).unwrap();
+    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+    let kernels = [step("two", 2), step("three", 3), step("five", 5)];
+    let kernels = kernels.map(|kernel| bind(&driver, kernel, &[at(1, 0)]).unwrap());
+    let mut model = 0u32;
+    let mut random = Numbers::new(3);
+    let mut last = driver.record(&streams[0]).unwrap();
+    for _ in 0..300 {
+        let (stream, kernel) = (random.below(3), random.below(3));
+        driver.wait(&streams[stream], &last, After::Data).unwrap();
+        launch(&driver, &streams[stream], &kernels[kernel], &[]);
+        last = driver.record(&streams[stream]).unwrap();
+        model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
+    }
+    driver.wait(&streams[0], &last, After::Data).unwrap();
+    assert_eq!(read_from(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
+    while !streams.iter().all(|stream| driver.is_idle(stream)) {}
+}
+
+#[test]
+fn waits_order_streams_without_waiting() {
+    on_device(waits_order_streams);
+}
+
+#[test]
+fn waits_order_streams_in_every_order() {
+    for seed in 2..8 {
+        on_fake(&format!("seed={seed}"), waits_order_streams);
+    }
+}
+
+#[test]
+fn waits_order_streams_that_run_at_once() {
+    on_fake("order=eager", waits_order_streams);
+}
+
+#[test]
+fn looking_at_events_notices_what_is_done() {
+    on_device(|| {
+        let driver = open(&Config::default());
+        let stream = stream(&driver, 0);
+        driver.alloc_pool(PoolId(1), 4).unwrap();
+        let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+        let mut events = Vec::new();
+        for _ in 0..40 {
+            launch(&driver, &stream, &bound, &[]);
+            events.push(driver.record(&stream).unwrap());
+        }
+        while !driver.is_done(&events[39]).unwrap() {
+            std::thread::yield_now();
+        }
+        assert!(events.iter().all(|event| driver.is_done(event).unwrap()));
+        assert!(driver.is_done(&driver.record(&stream).unwrap()).unwrap(), "nothing is left to wait for");
+    });
+}
+
+fn memory_returns() {
+    let driver = open(&Config { memory_limit: Some(1000), ..Config::default() });
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 600).unwrap();
+    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+    launch(&driver, &stream, &bound, &[]);
+    driver.free_pool(PoolId(1));
+    let error = driver.alloc_pool(PoolId(2), 600).unwrap_err();
+    assert_eq!(error, DriverError::OutOfMemory { requested: 600, used: 600 }, "the bound kernel has it");
+    launch(&driver, &stream, &bound, &[]);
+    drop(bound);
+    driver.alloc_pool(PoolId(2), 600).unwrap();
+    assert_eq!(driver.used_memory(), 600, "the pending tasks were waited for");
+    driver.alloc_pool(PoolId(3), 0).unwrap();
+    [2, 3].into_iter().for_each(|pool| driver.free_pool(PoolId(pool)));
+    assert_eq!(driver.used_memory(), 0);
+    assert!(driver.debug_info(&stream).contains("0 bytes in use"), "{}", driver.debug_info(&stream));
+}
+
+#[test]
+fn memory_that_pending_tasks_hold_is_waited_for() {
+    on_device(memory_returns);
+}
+
+#[test]
+fn memory_without_pools_is_waited_for() {
+    on_fake("pools=0", memory_returns);
+}
+
+#[test]
+fn a_device_that_is_full_says_so_and_leaves_nothing_allocated() {
+    let notes = on_fake("memory=5000", || {
+        let driver = open(&Config::default());
+        driver.alloc_pool(PoolId(1), 3000).unwrap();
+        let error = driver.alloc_pool(PoolId(2), 3000).unwrap_err();
+        assert_eq!(error.to_string(), "out of device memory: 3000 bytes requested, 3000 in use");
+        assert_eq!(driver.used_memory(), 3000);
+        driver.free_pool(PoolId(1));
+        driver.alloc_pool(PoolId(2), 5000).unwrap();
+        assert_eq!(driver.used_memory(), 5000);
+        assert_eq!(
+            driver.alloc_pool(PoolId(3), usize::MAX).unwrap_err(),
+            DriverError::OutOfMemory { requested: usize::MAX, used: 5000 }
+        );
+    });
+    let Some(notes) = notes else { return };
+    assert_eq!((notes.count("allocate"), notes.count("free")), (2, 2));
+}
+
+#[test]
+fn tasks_that_nobody_looks_at_let_go_of_what_they_used() {
+    on_fake("order=eager", || {
+        let driver = open(&Config::default());
+        let stream = stream(&driver, 0);
+        for _ in 0..3 {
+            driver.alloc_pool(PoolId(1), 4).unwrap();
+            let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+            (0..1000).for_each(|_| launch(&driver, &stream, &bound, &[]));
+            driver.free_pool(PoolId(1));
+            drop(bound);
+            assert_eq!(driver.used_memory(), 0);
+        }
+        let events = driver.debug_info(&stream);
+        assert!(events.starts_with("cuda:0:0: 0 tasks since the last event, 0 events pending"), "{events}");
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    on_device(|| {
+        let driver = open(&Config::default());
+        driver.alloc_pool(PoolId(1), 1024).unwrap();
+        let host = Artifact { payload: Payload::Host(HostModule::interpreted(vec![])), kernels: vec![] };
+        let error = driver.load(&host).unwrap_err();
+        assert_eq!(error.to_string(), "device `cuda` does not load host artifacts");
+        let copy = || {
+            let body = read("%r4", 0, "%r3") + &write(1, "%r3", "%r4");
+            Kernel::new("copy", &[(Access::Read, 8), (Access::Write, 8)], 2, &body)
+        };
+        let error = |args: &[Location]| bind(&driver, copy(), args).unwrap_err();
+        assert!(matches!(error(&[at(1, 0)]), DriverError::Arity { expected: 2, found: 1, .. }));
+        assert!(matches!(error(&[at(1, 0), at(2, 0)]), DriverError::NoSuchPool { pool: PoolId(2) }));
+        assert!(matches!(error(&[at(1, 0), at(1, 1020)]), DriverError::OutOfBounds { .. }));
+        assert!(matches!(error(&[at(1, 0), at(1, 4)]), DriverError::Overlap { first: 0, second: 1, .. }));
+        let bound = bind(&driver, copy(), &[at(1, 0), at(1, 256)]).unwrap();
+        let stream = stream(&driver, 0);
+        let error = try_launch(&driver, &stream, &bound, &[1]).unwrap_err();
+        assert!(matches!(error, DriverError::Arity { what: "bindings", expected: 0, found: 1, .. }));
+        let module = driver.load(&artifact(&[copy()])).unwrap();
+        assert_eq!(driver.kernel(&module, 1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
+        let empty = driver.load(&artifact(&[])).unwrap();
+        assert_eq!(driver.kernel(&empty, 0).unwrap_err(), DriverError::NoSuchEntry { index: 0, kernels: 0 });
+        let other = open(&Config::default());
+        assert_eq!(other.kernel(&module, 0).unwrap_err(), DriverError::ForeignHandle { what: "module" });
+        assert!(
+            driver
+                .host_task(
+                    &stream,
+                    device_runtime::HostTask { name: "f".to_owned(), run: Box::new(|| Ok(())) }
+                )
+                .is_err()
+        );
+    });
+}
+
+#[test]
+fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
+    on_fake("", || {
+        let driver = open(&Config::default());
+        (1..=2).for_each(|pool| driver.alloc_pool(PoolId(pool), 4).unwrap());
+        let streams: Vec<_> = (0..4).map(|id| stream(&driver, id)).collect();
+        let good = bind(&driver, count("good"), &[at(1, 0)]).unwrap();
+        let bad = bind(&driver, count("refused"), &[at(2, 0)]).unwrap();
+        copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+        let before = driver.record(&streams[0]).unwrap();
+        launch(&driver, &streams[0], &good, &[]);
+        let error = try_launch(&driver, &streams[0], &bad, &[]).unwrap_err();
+        let DriverError::Failed(failure) = &error else { panic!("{error}") };
+        assert_eq!((failure.stream(), failure.task()), ("cuda:0:0", "refused"));
+        assert_eq!(
+            failure.message(),
+            "cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested for launch"
+        );
+        let event = driver.record(&streams[0]).unwrap();
+        assert_eq!(try_launch(&driver, &streams[0], &good, &[]), Err(error.clone()));
+        assert!(driver.debug_info(&streams[0]).contains("`refused` failed on cuda:0:0"));
+
+        // Order holds behind a failure: the launch in front of it is done before this one begins.
+        driver.wait(&streams[2], &event, After::Order).unwrap();
+        assert!(driver.is_done(&event) != Ok(true), "it is not done, or done by failing");
+        assert_eq!(read_from(&driver, &streams[2], at(1, 0), 4), [1, 0, 0, 0]);
+        assert_eq!(driver.sync(&before), Ok(()));
+        assert_eq!(driver.sync(&event), Err(error.clone()));
+        assert_eq!(driver.is_done(&event), Err(error.clone()));
+        driver.wait(&streams[1], &event, After::Data).unwrap();
+        assert_eq!(
+            try_launch(&driver, &streams[1], &good, &[]),
+            Err(error.clone()),
+            "it builds on a failure"
+        );
+        let landing = landing(4);
+        // SAFETY: nothing is handed over.
+        assert_eq!(unsafe { driver.copy_out(&streams[1], at(1, 0), &landing, 0, 4) }, Err(error.clone()));
+        // SAFETY: nothing is handed over.
+        assert_eq!(unsafe { driver.memset_zero(&streams[1], at(1, 0), 0) }, Err(error.clone()));
+        assert_eq!(driver.is_done(&driver.record(&streams[1]).unwrap()), Err(error));
+
+        driver.reset_stream(&streams[0]).unwrap();
+        driver.reset_stream(&streams[1]).unwrap();
+        launch(&driver, &streams[0], &good, &[]);
+        driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), After::Data).unwrap();
+        assert_eq!(read_from(&driver, &streams[1], at(1, 0), 4), [2, 0, 0, 0]);
+    });
+}
+
+#[test]
+fn events_outlive_their_streams_and_pools() {
+    on_device(|| {
+        let driver = open(&Config::default());
+        driver.alloc_pool(PoolId(1), 4).unwrap();
+        let first = stream(&driver, 0);
+        copy_in(&driver, &first, at(1, 0), &[7, 0, 0, 0]);
+        let event = driver.record(&first).unwrap();
+        driver.drop_stream(first);
+        assert!(driver.is_done(&event).unwrap());
+        let second = stream(&driver, 1);
+        driver.wait(&second, &event, After::Data).unwrap();
+        assert_eq!(read_from(&driver, &second, at(1, 0), 4), [7, 0, 0, 0]);
+        driver.free_pool(PoolId(1));
+        // SAFETY: nothing is handed over.
+        let freed = unsafe { driver.memset_zero(&second, at(1, 0), 4) };
+        assert_eq!(freed, Err(DriverError::NoSuchPool { pool: PoolId(1) }));
+    });
+}

@@ -1,0 +1,169 @@
+//! Finding devices, and the one line that says why there is none.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use device_cuda::{Config, CudaDevice, OpenError, devices};
+use device_runtime::{Driver, DriverError, StreamStrategy};
+use support::*;
+use tnode::DType;
+
+fn error(ordinal: u32) -> OpenError {
+    CudaDevice::open(&Config { ordinal, ..Config::default() }).unwrap_err()
+}
+
+#[test]
+fn without_a_driver_the_names_looked_for_are_listed() {
+    on_library(Path::new("/nonexistent"), "", || {
+        let listed = devices().unwrap_err();
+        let error = error(0);
+        assert_eq!(error, listed);
+        let text = error.to_string();
+        assert!(text.starts_with("found no NVIDIA driver (looked for libcuda.so, "), "{text}");
+        assert!(
+            text.contains(" libcuda.so.1,") && text.ends_with("set LD_LIBRARY_PATH to where it is"),
+            "{text}"
+        );
+    });
+}
+
+/// Some library of the system, which is no driver.
+fn other_library() -> PathBuf {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let found =
+        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("libc.so"));
+    PathBuf::from(found.unwrap())
+}
+
+#[test]
+fn a_library_that_lacks_functions_is_an_old_driver() {
+    on_library(&other_library(), "", || {
+        assert_eq!(
+            error(0).to_string(),
+            "the NVIDIA driver is too old: it has no function `cuInit`; install one for CUDA 12.0 or later"
+        );
+    });
+}
+
+#[test]
+fn a_driver_without_devices() {
+    on_fake("init=100", || {
+        let text = "the NVIDIA driver has no device: cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected";
+        assert_eq!(
+            (error(0).to_string(), devices().unwrap_err().to_string()),
+            (text.to_owned(), text.to_owned())
+        );
+    });
+}
+
+#[test]
+fn a_driver_that_counts_none() {
+    on_fake("devices=0", || assert_eq!(error(0).to_string(), "the NVIDIA driver has no device"));
+}
+
+#[test]
+fn a_driver_that_does_not_start() {
+    on_fake("init=803", || {
+        assert_eq!(
+            error(0).to_string(),
+            "the NVIDIA driver does not start: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported display driver / cuda driver combination"
+        );
+    });
+}
+
+/// Numbers that no table has, as newer drivers bring.
+#[test]
+fn an_error_without_a_name() {
+    on_fake("init=977", || {
+        let text = "the NVIDIA driver does not start: cuInit: an error without a name (977): no description";
+        assert_eq!(error(0).to_string(), text);
+    });
+}
+
+#[test]
+fn an_ordinal_beyond_the_devices_lists_them() {
+    on_fake("devices=2 memory=1048576", || {
+        let error = error(2);
+        assert!(
+            matches!(&error, OpenError::NoSuchDevice { ordinal: 2, found } if *found == devices().unwrap())
+        );
+        assert_eq!(
+            error.to_string(),
+            "there is no CUDA device 2; there are 2: 0: Fake 0 (compute capability 9.0, 1 MiB); 1: Fake 1 (compute capability 9.0, 1 MiB)"
+        );
+        let second = CudaDevice::open(&Config { ordinal: 1, ..Config::default() }).unwrap();
+        assert_eq!(*second.info(), devices().unwrap()[1]);
+    });
+}
+
+#[test]
+fn a_processor_that_is_too_old() {
+    on_fake("capability=61", || {
+        assert_eq!(
+            error(0).to_string(),
+            "CUDA device 0: Fake 0 (compute capability 6.1, 1024 MiB) is too old: compute capability 7.0 is needed"
+        );
+    });
+}
+
+#[test]
+fn a_driver_that_is_too_old_for_the_processor() {
+    on_fake("version=11080", || {
+        assert_eq!(
+            error(0).to_string(),
+            "the NVIDIA driver (CUDA 11.8) takes PTX 7.8, and code for sm_90a, for CUDA device 0: Fake 0 (compute capability 9.0, 1024 MiB), is PTX 8.0; install a newer driver"
+        );
+    });
+}
+
+#[test]
+fn capabilities_and_facts_are_the_devices() {
+    let notes = on_fake("capability=86 version=13010", || {
+        let driver = open(&Config::default());
+        let caps = driver.caps();
+        assert_eq!((caps.target.as_str(), caps.alignment, caps.l2_bytes), ("sm_80", 256, 50 << 20));
+        let groups = caps.workgroups.unwrap();
+        assert_eq!((groups.threads, groups.memory_bytes), (1024, 48 << 10));
+        assert!(caps.arithmetic.contains(DType::Bf16) && !caps.arithmetic.contains(DType::U8));
+        let facts = properties(&driver);
+        let expected = [
+            ("device", "Fake 0"),
+            ("compute_capability", "8.6"),
+            ("cuda", "13.1"),
+            ("ptx", "9.1"),
+            ("multiprocessors", "132"),
+            ("shared_bytes_per_block", "232448"),
+            ("memory_pools", "true"),
+            ("keeps_machine_code", "false"),
+        ];
+        assert!(expected.iter().all(|(name, value)| facts[name] == *value), "{facts:?}");
+        assert_eq!((driver.name(), driver.language()), ("cuda", (9, 1)));
+        assert_eq!((driver.is_initialized(), driver.suggested_num_streams()), (false, 1));
+        driver.initialize(StreamStrategy::ForParallelCopying);
+        driver.initialize(StreamStrategy::MostParallelStreams);
+        assert_eq!((driver.is_initialized(), driver.suggested_num_streams()), (true, 3));
+    });
+    let Some(notes) = notes else { return };
+    // Freed memory is kept for the next allocation; streams wait for no other.
+    assert_eq!((notes.count("pool attribute 4 268435456"), notes.count("stream 1")), (1, 1));
+}
+
+#[test]
+fn several_devices_of_one_processor() {
+    on_fake("devices=2", || {
+        let (first, second) = (open(&Config::default()), open(&Config { ordinal: 1, ..Config::default() }));
+        let again = open(&Config::default());
+        let stream = first.new_stream("cuda:0:0").unwrap();
+        for other in [&second, &again] {
+            assert_eq!(other.record(&stream).unwrap_err(), DriverError::ForeignHandle { what: "stream" });
+        }
+        drop(first);
+        assert!(again.new_stream("cuda:0:1").is_ok(), "the context has another owner");
+    });
+}

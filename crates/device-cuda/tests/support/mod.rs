@@ -1,0 +1,336 @@
+//! A driver made for tests, in a process of its own per test; and nodes and hand-written kernels.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    thread,
+};
+
+use codegen_core::{
+    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, PtxLaunch, PtxModule,
+    ScheduledRoutine, Slot, Temp,
+};
+use device_cuda::{Config, CudaDevice};
+use device_runtime::{Context, Device, Driver, Location, PoolId};
+use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
+use tnode::{DType, HostArray, TensorNode};
+
+/// Set for the processes in which the tests run, to the settings of the part that they run.
+const CHILD: &str = "DEVICE_CUDA_TEST_CHILD";
+
+/// Set where tests that need no faults shall run on the machine's own driver.
+const REAL: &str = "DEVICE_CUDA_TEST_REAL";
+
+/// Runs a test on the fake driver, in this state, and gives what the driver noted about it; nothing in the process that runs it, and
+/// where the machine's own driver is to be tested.
+pub fn on_device(test: impl FnOnce()) -> Option<Notes> {
+    if env::var_os(REAL).is_some() {
+        test();
+        return None;
+    }
+    on_fake("", test)
+}
+
+/// Runs a test on the fake driver with settings that its front page explains.
+pub fn on_fake(settings: &str, test: impl FnOnce()) -> Option<Notes> {
+    on_library(&fake(), settings, test)
+}
+
+/// Runs a test with a library, whatever it is, in the place of the driver's.
+pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option<Notes> {
+    if let Some(chosen) = env::var_os(CHILD) {
+        // A test may have several parts; each is a process.
+        if chosen == settings {
+            test();
+        }
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    if library.exists() {
+        std::os::unix::fs::symlink(library, folder.path().join("libcuda.so")).unwrap();
+    }
+    let notes = folder.path().join("notes");
+    let test = thread::current().name().unwrap().to_owned();
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", &test, "--nocapture"])
+        .env(CHILD, settings)
+        .env("LD_LIBRARY_PATH", folder.path())
+        .env("FAKE_CUDA", settings)
+        .env("FAKE_CUDA_LOG", &notes)
+        .env("DEVICE_CUDA_TEST_FOLDER", folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success() && said.contains("1 passed"),
+        "{test} on `{settings}`: {said}{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+    let notes = Notes(fs::read_to_string(notes).unwrap_or_default().lines().map(str::to_owned).collect());
+    notes.check();
+    Some(notes)
+}
+
+/// A folder of the test's own, in the process that runs it.
+pub fn folder() -> PathBuf {
+    PathBuf::from(env::var_os("DEVICE_CUDA_TEST_FOLDER").unwrap())
+}
+
+/// The fake driver, which `cargo test` builds with the examples.
+fn fake() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    let target = test.parent().and_then(Path::parent).unwrap();
+    let fake = target.join("examples/libfake_cuda.so");
+    assert!(fake.exists(), "{} is missing: `cargo build -p device-cuda --example fake_cuda`", fake.display());
+    fake
+}
+
+/// What the fake driver noted.
+pub struct Notes(Vec<String>);
+
+impl Notes {
+    /// How many notes begin with these words.
+    pub fn count(&self, words: &str) -> usize {
+        self.0.iter().filter(|note| note.starts_with(words)).count()
+    }
+
+    /// Whatever was made is gone, unless a loss came between.
+    fn check(&self) {
+        assert_eq!(self.count("pin "), self.count("unpin "), "{:?}", self.0);
+        let left = "left 0 allocations 0 streams 0 events 0 modules 0 pools";
+        let is_clean = self.count("left") == self.count(left)
+            && (self.count("context") == 0) == (self.count("left") == 0);
+        assert!(is_clean || self.count("lost") > 0, "{:?}", self.0);
+    }
+}
+
+pub fn open(config: &Config) -> Arc<CudaDevice> {
+    Arc::new(CudaDevice::open(config).unwrap())
+}
+
+pub fn device(driver: &Arc<CudaDevice>) -> Device {
+    Device::new(Arc::clone(driver) as Arc<_>, 0)
+}
+
+pub fn context(device: &Device) -> Context {
+    Context::new(&device.new_stream().unwrap())
+}
+
+/// A node of `i32` elements.
+pub fn node(name: &str, len: usize) -> TensorNode {
+    TensorNode::builder(name).dims([len]).dtype(DType::I32).build().unwrap()
+}
+
+pub fn array(values: &[i32]) -> HostArray {
+    HostArray::from_slice(values, [values.len()]).unwrap()
+}
+
+pub fn values(context: &Context, node: &TensorNode) -> Vec<i32> {
+    context.to_host(node).unwrap().as_slice().unwrap().to_vec()
+}
+
+pub fn at(pool: u32, offset: usize) -> Location {
+    Location { pool: PoolId(pool), offset }
+}
+
+pub fn symbol(name: &str, range: i64) -> Symbol {
+    Symbol { name: name.to_owned(), range }
+}
+
+/// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, its
+/// static indices in `%r10` and so on; `%r4` to `%r9` and `%p1` to `%p3` are free.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    pub name: String,
+    pub params: Vec<(Access, usize)>,
+    pub symbols: usize,
+    pub threads: u32,
+    /// Bytes of shared memory that it declares, and that it takes.
+    pub shared: (u32, u32),
+    pub body: String,
+}
+
+/// Threads of a block.
+pub const BLOCK: u32 = 64;
+
+impl Kernel {
+    pub fn new(name: &str, params: &[(Access, usize)], threads: u32, body: &str) -> Kernel {
+        let (name, params, body) = (name.to_owned(), params.to_vec(), body.to_owned());
+        Kernel { name, params, symbols: 0, threads, shared: (0, 0), body }
+    }
+
+    pub fn with_symbols(self, symbols: usize) -> Kernel {
+        Kernel { symbols, ..self }
+    }
+
+    pub fn with_shared(self, declared: u32, taken: u32) -> Kernel {
+        Kernel { shared: (declared, taken), ..self }
+    }
+
+    pub fn abi(&self) -> KernelAbi {
+        let memory = self.params.iter().map(|&(access, bytes)| Param::Node { access, bytes });
+        let params = memory.chain((0..self.symbols).map(|_| Param::StaticIndex { range: 1 << 20 })).collect();
+        KernelAbi {
+            name: self.name.clone(),
+            params,
+            launch: Launch { extent: self.threads.into(), grain: 1, threads: 1 },
+            scratch_bytes: 0,
+            log: [].into(),
+            cost: Cost::default(),
+        }
+    }
+
+    fn entry(&self) -> String {
+        format!("k_{}", self.name)
+    }
+
+    fn launch(&self) -> PtxLaunch {
+        let blocks = self.threads.div_ceil(BLOCK).max(1);
+        PtxLaunch { entry: self.entry(), blocks, threads: BLOCK, shared_bytes: self.shared.1 }
+    }
+
+    fn ptx(&self) -> String {
+        let memory = self.params.len();
+        let params: Vec<String> =
+            (0..memory + self.symbols).map(|param| format!("    .param .u64 p{param}")).collect();
+        let mut text = format!(".visible .entry {}(\n{}\n)\n{{\n", self.entry(), params.join(",\n"));
+        text += "    .reg .pred %p<4>;\n    .reg .b32 %r<32>;\n    .reg .b64 %d<32>;\n";
+        if self.shared.0 > 0 {
+            text += &format!("    .shared .align 4 .b8 room[{}];\n", self.shared.0);
+        }
+        for param in 0..memory + self.symbols {
+            text += &format!("    ld.param.u64 %d{param}, [p{param}];\n");
+        }
+        for symbol in 0..self.symbols {
+            text += &format!("    cvt.u32.u64 %r{}, %d{};\n", 10 + symbol, memory + symbol);
+        }
+        text += "    mov.u32 %r0, %ctaid.x;\n    mov.u32 %r1, %ntid.x;\n    mov.u32 %r2, %tid.x;\n";
+        text += "    mad.lo.u32 %r3, %r0, %r1, %r2;\n";
+        text += &format!("    setp.ge.u32 %p0, %r3, {};\n    @%p0 ret;\n", self.threads);
+        text + &self.body.lines().map(|line| format!("    {}\n", line.trim())).collect::<String>()
+            + "    ret;\n}\n"
+    }
+}
+
+/// Reads an element into a register.
+pub fn read(to: &str, param: usize, index: &str) -> String {
+    format!("{}ld.global.u32 {to}, [%d31];\n", place(param, index))
+}
+
+/// Writes a register to an element.
+pub fn write(param: usize, index: &str, from: &str) -> String {
+    format!("{}st.global.u32 [%d31], {from};\n", place(param, index))
+}
+
+fn place(param: usize, index: &str) -> String {
+    format!("mov.u32 %r31, {index};\nmul.wide.u32 %d30, %r31, 4;\nadd.u64 %d31, %d{param}, %d30;\n")
+}
+
+/// Adds one to its only element.
+pub fn count(name: &str) -> Kernel {
+    let body = read("%r4", 0, "0") + "add.u32 %r4, %r4, 1;\n" + &write(0, "0", "%r4");
+    Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body)
+}
+
+/// Multiplies its only element and adds one.
+pub fn step(name: &str, factor: u32) -> Kernel {
+    let body = read("%r4", 0, "0") + &format!("mad.lo.u32 %r4, %r4, {factor}, 1;\n") + &write(0, "0", "%r4");
+    Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body)
+}
+
+/// Does what no processor forgives: writes where nothing is.
+pub fn stray(name: &str) -> Kernel {
+    let body = "mov.u32 %r4, 7;\nmul.wide.u32 %d31, %r4, 4;\nst.global.u32 [%d31], %r4;";
+    Kernel::new(name, &[(Access::ReadWrite, 4)], 1, body)
+}
+
+/// The text of kernels.
+pub fn text(kernels: &[Kernel]) -> String {
+    let kernels: Vec<String> = kernels.iter().map(Kernel::ptx).collect();
+    format!(".version 7.0\n.target sm_70\n.address_size 64\n{}", kernels.join(""))
+}
+
+pub fn module(kernels: &[Kernel]) -> PtxModule {
+    let launches = kernels.iter().map(Kernel::launch).collect();
+    PtxModule { text: text(kernels).into(), target: "sm_70".to_owned(), launches }
+}
+
+pub fn artifact(kernels: &[Kernel]) -> Artifact {
+    artifact_of(kernels, module(kernels))
+}
+
+pub fn artifact_of(kernels: &[Kernel], module: PtxModule) -> Artifact {
+    Artifact { payload: Payload::Ptx(Arc::new(module)), kernels: kernels.iter().map(Kernel::abi).collect() }
+}
+
+/// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.
+pub fn code(
+    name: &str,
+    uses: &[(&TensorNode, Access)],
+    symbols: &[Symbol],
+    threads: u32,
+    body: &str,
+) -> Arc<Code> {
+    let params: Vec<_> = uses.iter().map(|(node, access)| (*access, node.size_bytes().unwrap())).collect();
+    let kernel = Kernel::new(name, &params, threads, body).with_symbols(symbols.len());
+    let call = KernelCall {
+        kernel: 0,
+        args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
+        bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
+    };
+    let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
+    many_kernels(name, &nodes, symbols, artifact(&[kernel]), vec![call], vec![])
+}
+
+/// Code of anything.
+pub fn many_kernels(
+    name: &str,
+    nodes: &[TensorNode],
+    symbols: &[Symbol],
+    artifact: Artifact,
+    calls: Vec<KernelCall>,
+    temps: Vec<Temp>,
+) -> Arc<Code> {
+    let decl = |node: &TensorNode| NodeDecl {
+        name: node.name(),
+        dtype: node.dtype(),
+        dims: node.dims().unwrap(),
+        mode: node.mode(),
+    };
+    let schedule = ScheduledRoutine {
+        name: name.to_owned(),
+        symbols: symbols.to_vec(),
+        nodes: nodes.iter().map(decl).collect(),
+        kernels: vec![],
+        calls,
+        temps,
+        overwritten: vec![],
+    };
+    Arc::new(Code { schedule, artifact })
+}
+
+/// Facts of a device by name.
+pub fn properties(driver: &CudaDevice) -> BTreeMap<&'static str, String> {
+    driver.static_properties().into_iter().collect()
+}
+
+/// A small generator of numbers, the same in every run.
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new(seed: u64) -> Numbers {
+        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % bound
+    }
+}
