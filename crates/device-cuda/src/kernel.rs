@@ -161,10 +161,11 @@ impl Loader<'_> {
             })
         };
         let function = Function::new(module, &launch.entry).map_err(refused)?;
-        self.check_size(&function, abi, launch, refused)?;
         let declared = function.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES).map_err(refused)?;
-        let shared_bytes = launch.shared_bytes.saturating_sub(declared);
-        if launch.shared_bytes as usize > self.attributes.shared {
+        let shared_bytes = launch.dynamic_shared_bytes;
+        let shared_total = declared.saturating_add(shared_bytes) as usize;
+        self.check_size(&function, abi, launch, shared_total, refused)?;
+        if shared_total > self.attributes.shared {
             function.allow_shared(shared_bytes).map_err(refused)?;
         }
         let grid = Grid { blocks: launch.blocks, threads: launch.threads, shared_bytes };
@@ -177,6 +178,7 @@ impl Loader<'_> {
         function: &Function,
         abi: &KernelAbi,
         launch: &PtxLaunch,
+        shared_total: usize,
         refused: impl Fn(CallError) -> DriverError + Copy,
     ) -> Result<(), DriverError> {
         let Attributes { registers: most, blocks, most_shared, .. } = *self.attributes;
@@ -191,7 +193,7 @@ impl Loader<'_> {
         let sizes = [
             ("registers", taken, most),
             ("threads", launch.threads as usize, threads),
-            ("bytes of shared memory", launch.shared_bytes as usize, most_shared),
+            ("bytes of shared memory", shared_total, most_shared),
         ];
         match sizes.into_iter().find(|(_, needed, limit)| needed > limit) {
             Some((what, needed, limit)) => {

@@ -191,7 +191,12 @@ impl Kernel {
 
     fn launch(&self) -> PtxLaunch {
         let blocks = self.threads.div_ceil(BLOCK).max(1);
-        PtxLaunch { entry: self.entry(), blocks, threads: BLOCK, shared_bytes: self.shared.1 }
+        PtxLaunch {
+            entry: self.entry(),
+            blocks,
+            threads: BLOCK,
+            dynamic_shared_bytes: self.shared.1 - self.shared.0,
+        }
     }
 
     fn ptx(&self) -> String {
