@@ -68,6 +68,7 @@ const BACKENDS: &[Entry] = &[
         open: interpreter,
     },
     Entry { name: "wgpu", about: "a GPU through Vulkan or what else the platform has", open: wgpu },
+    Entry { name: "cuda", about: "NVIDIA's GPUs", open: cuda },
 ];
 
 impl Backend {
@@ -337,4 +338,38 @@ fn wgpu(settings: &Settings) -> Result<Halves, OpenError> {
 #[cfg(not(feature = "wgpu"))]
 fn wgpu(_: &Settings) -> Result<Halves, OpenError> {
     Err(OpenError::NotBuilt { what: "backend for GPUs", feature: "wgpu" })
+}
+
+/// PTX and NVIDIA's GPUs: so many devices, from one on, which are of the first one's family.
+#[cfg(feature = "cuda")]
+fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
+    let folder = Some(&settings.cuda_code_folder).filter(|folder| !folder.is_empty());
+    let open = |ordinal| {
+        let config =
+            device_cuda::Config { ordinal, code_folder: folder.map(Into::into), ..Default::default() };
+        let driver = device_cuda::CudaDevice::open(&config)?;
+        driver.initialize(settings.stream_strategy());
+        Ok(driver)
+    };
+    let first = settings.cuda_device;
+    let drivers: Vec<device_cuda::CudaDevice> = (0..settings.num_devices.max(1) as u32)
+        .map(|nth| open(first.saturating_add(nth)))
+        .collect::<Result<_, OpenError>>()?;
+    let least = drivers.iter().map(|driver| driver.info().capability).min().unwrap_or_default();
+    let same = drivers.iter().all(|driver| driver.info().capability == least);
+    let target = match codegen_ptx::Target::for_device(least.0, least.1) {
+        // What only one family has is of no use to others.
+        Some(codegen_ptx::Target::Sm90a) if !same => codegen_ptx::Target::Sm80,
+        Some(target) => target,
+        None => codegen_ptx::Target::Sm70,
+    };
+    let options = codegen_ptx::PtxOptions { tensor_cores: settings.tensor_cores, ..Default::default() };
+    let devices =
+        drivers.into_iter().zip(0..).map(|(driver, ordinal)| Device::new(Arc::new(driver), ordinal));
+    Ok((Arc::new(codegen_ptx::ptx(target, options)), devices.collect()))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_: &Settings) -> Result<Halves, OpenError> {
+    Err(OpenError::NotBuilt { what: "backend for NVIDIA's GPUs", feature: "cuda" })
 }

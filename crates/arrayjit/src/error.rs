@@ -31,6 +31,10 @@ pub enum OpenError {
     /// The device did not start.
     #[error(transparent)]
     Device(#[from] device_runtime::Error),
+    /// NVIDIA's driver or a device of it is not there, or too old.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cuda(#[from] device_cuda::OpenError),
     /// No GPU adapter fits; the message lists those there are.
     #[cfg(feature = "wgpu")]
     #[error(transparent)]

@@ -47,6 +47,7 @@
 //!
 //! * `cranelift` (default): native code for this processor.
 //! * `wgpu`: GPUs, through Vulkan or what else the platform has.
+//! * `cuda`: NVIDIA's GPUs.
 #![forbid(unsafe_code)]
 
 pub mod parallel; // work divided over streams

@@ -18,15 +18,22 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter` or `wgpu`.
+    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter`, `wgpu` or `cuda`.
     pub backend: String,
     /// The adapter of the backend `wgpu`: its position, part of its name or its driver's, or nothing for the best there is.
     pub wgpu_adapter: String,
+    /// The device of the backend `cuda`, or the first of them: its position.
+    pub cuda_device: u32,
+    /// The folder where the backend `cuda` keeps machine code from process to process, if there is an assembler; empty for none.
+    pub cuda_code_folder: String,
+    /// Whether the backend `cuda` takes products of 16-bit floats, of routines of class `fast`, to tensor cores, which add in an order of
+    /// their own.
+    pub tensor_cores: bool,
     /// Where kernels run that the backend's code generator refuses: `auto`, a backend of the CPU by name, or `none`.
     pub fallback: FallbackTo,
     /// Threads that compute: stream workers and their helpers together; 0 means one per core.
     pub threads: usize,
-    /// How many devices a backend of the CPU has, each with its own memory and threads.
+    /// How many devices a backend of the CPU has, each with its own memory and threads; or how many the backend `cuda` takes.
     pub num_devices: usize,
     /// Whether runs upload the host arrays that lag, and reading a host array downloads what devices have computed.
     pub automatic_host_transfers: bool,
@@ -176,6 +183,9 @@ impl Default for Settings {
         Settings {
             backend: "multicore".into(),
             wgpu_adapter: String::new(),
+            cuda_device: 0,
+            cuda_code_folder: String::new(),
+            tensor_cores: true,
             fallback: FallbackTo::Auto,
             threads: 0,
             num_devices: 1,
