@@ -1,0 +1,152 @@
+//! Products of 16-bit floats go to tensor cores with what is around them, and give what the IR says: in whole numbers, of which sums are exact in
+//! any order.
+
+#[path = "common/device.rs"]
+#[allow(dead_code, reason = "each test uses a part")]
+mod device;
+
+use codegen_core::{Codegen, ScheduleOptions, schedule};
+use codegen_ptx::{PtxOptions, Target, ptx};
+use codegen_testkit::Outcome;
+use filetests::RunCase;
+use lowered_ir::pipeline::{self, optimize};
+use ptx_asm::interp::Order;
+use tnode::{DType, Scalar};
+
+/// A routine, and whether it is one kernel that multiplies on tensor cores.
+struct Program {
+    text: String,
+    on_cores: bool,
+}
+
+/// `c[i, j] := …` from the product of `a` and `b`, which are of a type and lie as their indices say.
+fn program(dtype: &str, dims: [&str; 3], sizes: [i64; 4], [a, b, c]: [&str; 3], after: &str) -> String {
+    let [dims_a, dims_b, dims_c] = dims;
+    let [batch, rows, columns, depth] = sizes;
+    format!(
+        "routine @product fast {{
+           node %0 \"a\" {dtype}{dims_a} on_device
+           node %1 \"b\" {dtype}{dims_b} on_device
+           node %2 \"c\" f32{dims_c} on_device
+           node %3 \"bias\" f32[{columns}] on_device
+           for i3 in 0..{batch} {{
+             for i0 in 0..{rows} {{
+               for i1 in 0..{columns} {{
+                 for i2 in 0..{depth} {{
+                   %2[{c}] := %2[{c}] + convert f32(%0[{a}]) * convert f32(%1[{b}])
+                 }}
+               }}
+             }}
+           }}
+           {after}
+         }}"
+    )
+}
+
+fn run(program: &Program, target: Target) {
+    let routine = lowered_ir::text::parse(&program.text).unwrap_or_else(|e| panic!("{e}\n{}", program.text));
+    let routine = optimize(routine, &pipeline::Settings::default()).expect("it is optimised").routine;
+    let inputs = routine.nodes.iter().map(|decl| {
+        let elements = decl.dims.iter().product::<usize>();
+        let value = |at: usize| Scalar::from_f64(decl.dtype, (at * 7919 % 13) as f64 - 6.0);
+        (0..elements).flat_map(|at| bytes(value(at))).collect()
+    });
+    let case = RunCase {
+        path: "a product".into(),
+        line: 0,
+        inputs: inputs.collect(),
+        merge: None,
+        bindings: Vec::new(),
+        expected: Vec::new(),
+        routine,
+    };
+    let codegen = ptx(target, PtxOptions::default());
+    let scheduled = schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let rendered = codegen.render(&scheduled.kernels).unwrap_or_else(|e| panic!("{e}"));
+    let text = ptx_asm::print(&rendered.module);
+    assert_eq!(text.contains("mma.sync"), program.on_cores, "{}\n{text}", program.text);
+    assert!(!program.on_cores || rendered.launches.len() == 1, "{text}");
+    let outcome = device::run_case(&codegen, &case, Order::Random { seed: 5 });
+    assert!(matches!(outcome, Outcome::Passed), "{}\n{outcome:?}", program.text);
+}
+
+fn bytes(value: Scalar) -> Vec<u8> {
+    value.bits().to_le_bytes()[..value.dtype().size_bytes()].to_vec()
+}
+
+const PLAIN: [&str; 3] = ["i0, i2", "i2, i1", "i0, i1"];
+
+#[test]
+fn both_types_on_every_target() {
+    for dtype in ["bf16", "f16"] {
+        for target in Target::ALL {
+            let text = program(dtype, ["[48, 64]", "[64, 40]", "[48, 40]"], [1, 48, 40, 64], PLAIN, "");
+            run(&Program { text, on_cores: target >= Target::Sm80 }, target);
+        }
+    }
+}
+
+#[test]
+fn what_follows_is_done_in_registers() {
+    let after = "for i4 in 0..80 { for i5 in 0..72 { %2[i4, i5] := relu(%2[i4, i5] + %3[i5]) } }";
+    let text =
+        program("bf16", ["[80, 32]", "[32, 72]", "[80, 72]"], [1, 80, 72, 32], PLAIN, after);
+    run(&Program { text, on_cores: true }, Target::Sm80);
+}
+
+#[test]
+fn sums_begin_at_zero_or_with_what_is_there() {
+    let text = program("f16", ["[32, 48]", "[48, 64]", "[32, 64]"], [1, 32, 64, 48], PLAIN, "");
+    run(&Program { text: text.clone(), on_cores: true }, Target::Sm80);
+    let zeroed = text.replace("for i3 in 0..1 {", "zero %2\n for i3 in 0..1 {");
+    run(&Program { text: zeroed, on_cores: true }, Target::Sm80);
+}
+
+#[test]
+fn batches_and_transposed_factors() {
+    let dims = ["[3, 32, 24]", "[3, 40, 32]", "[3, 24, 40]"];
+    let indices = ["i3, i2, i0", "i3, i1, i2", "i3, i0, i1"];
+    let text = program("bf16", dims, [3, 24, 40, 32], indices, "");
+    run(&Program { text, on_cores: true }, Target::Sm90a);
+}
+
+#[test]
+fn rows_of_two_loops() {
+    // One factor for all of the batch: its loop is a part of the rows.
+    let dims = ["[4, 24, 32]", "[32, 40]", "[4, 24, 40]"];
+    let indices = ["i3, i0, i2", "i2, i1", "i3, i0, i1"];
+    let text = program("bf16", dims, [4, 24, 40, 32], indices, "");
+    run(&Program { text, on_cores: true }, Target::Sm80);
+}
+
+#[test]
+fn what_suits_no_tensor_core_is_multiplied_all_the_same() {
+    // An odd depth, sums in the class that fixes their order, and other types.
+    let odd = program("bf16", ["[32, 33]", "[33, 32]", "[32, 32]"], [1, 32, 32, 33], PLAIN, "");
+    run(&Program { text: odd, on_cores: false }, Target::Sm80);
+    let whole = program("bf16", ["[32, 32]", "[32, 32]", "[32, 32]"], [1, 32, 32, 32], PLAIN, "");
+    run(&Program { text: whole.replace("fast", "strict"), on_cores: false }, Target::Sm80);
+    let single = whole.replace("convert f32", "").replace("bf16", "f32");
+    run(&Program { text: single, on_cores: false }, Target::Sm80);
+}
+
+#[test]
+fn tensor_cores_may_be_forbidden() {
+    let text = program("bf16", ["[32, 32]", "[32, 32]", "[32, 32]"], [1, 32, 32, 32], PLAIN, "");
+    let routine = lowered_ir::text::parse(&text).expect("a routine");
+    let options = PtxOptions { tensor_cores: false, ..PtxOptions::default() };
+    let codegen = ptx(Target::Sm90a, options);
+    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let rendered = codegen.render(&scheduled.kernels).expect("rendered");
+    assert!(!ptx_asm::print(&rendered.module).contains("mma.sync"));
+}
+
+#[test]
+fn sixteen_bits_are_what_is_meant() {
+    // The inputs of these tests are exact in every type used, or the comparisons would prove little.
+    for dtype in [DType::Bf16, DType::F16] {
+        for whole in -6..=6 {
+            assert_eq!(Scalar::from_f64(dtype, f64::from(whole)).as_f64(), f64::from(whole));
+        }
+    }
+}
