@@ -63,7 +63,7 @@ use crate::program::Kernel;
 /// What a kernel is launched with. A block has as many threads as the kernel says.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// How many blocks.
+    /// How many blocks; at least 1.
     pub blocks: u32,
     /// The kernel's parameters.
     pub params: &'a [u64],
@@ -106,6 +106,9 @@ pub fn run(
     if launch.params.len() != kernel.params as usize {
         let (expected, found) = (kernel.params, launch.params.len());
         return Err(refuse(Box::new(Cause::Params { expected, found })));
+    }
+    if launch.blocks == 0 {
+        return Err(refuse(Box::new(Cause::Malformed("a launch of 0 blocks".into()))));
     }
     let program = flat::Program::new(kernel).map_err(refuse)?;
     let mut run = block::Run::new(&program, launch, access::Global::new(machine), order);

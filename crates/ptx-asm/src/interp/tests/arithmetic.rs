@@ -316,17 +316,30 @@ fn fused_products_of_f16_are_the_nearest() {
 /// A sum whose parts lie further apart than an `f64` is wide.
 #[test]
 fn what_lies_far_below_breaks_ties() {
-    let tie = 1.0 + 2_f64.powi(-8); // between two `bf16`, of which 1 is even
-    for (c, expected) in [(2_f64.powi(-130), 1.0 + 2_f64.powi(-7)), (-(2_f64.powi(-130)), 1.0), (0.0, 1.0)] {
-        let (a, b) = (tie / (1.0 + 2_f64.powi(-8)), 1.0 + 2_f64.powi(-8));
-        let found = BF16.encode(crate::interp::float::add_odd(a * b, c), Direction::Nearest);
-        assert_eq!(BF16.decode(found), expected, "{c}");
+    let (ulp, far) = (2_f64.powi(-7), 2_f64.powi(-130));
+    let half = ulp / 2.0;
+    for sign in [1.0, -1.0] {
+        for (c, expected) in [(far, 1.0 + ulp), (-far, 1.0), (0.0, 1.0)] {
+            // 1 + ulp / 2 is in the middle between 1, which is even, and the next `bf16`.
+            let sum = crate::interp::float::add_odd(sign * (1.0 + half), sign * c);
+            assert_eq!(BF16.decode(BF16.encode(sum, Direction::Nearest)), sign * expected, "{sign} {c}");
+            // 1 + 3 ulp / 2 is so above an odd one.
+            let sum = crate::interp::float::add_odd(sign * (1.0 + 3.0 * half), sign * c);
+            let expected = if c < 0.0 { 1.0 + ulp } else { 1.0 + 2.0 * ulp };
+            assert_eq!(BF16.decode(BF16.encode(sum, Direction::Nearest)), sign * expected, "{sign} {c}");
+        }
+        // Through the operation: a product that is such a middle, and what decides far below it. (1 + 2 ulp) · 97 / 128 is no `bf16`.
+        let (a, b) = (sign * (1.0 + 2.0 * ulp), 97.0 / 128.0);
+        let product = a * b;
+        let (below, above) = (BF16.encode(product, Direction::Down), BF16.encode(product, Direction::Up));
+        let (below, above) = (BF16.decode(below), BF16.decode(above));
+        let middle = (below + above) / 2.0;
+        let rest = BF16.decode(BF16.encode(middle - product, Direction::Nearest));
+        assert_eq!(product + rest, middle);
+        let found = BF16.decode(fma(BF16, a, b, rest));
+        assert!(found == below || found == above);
+        assert_eq!(BF16.encode(found, Direction::Nearest) & 1, 0, "a tie");
     }
-    // The same through the operation: 2⁻⁴ (1 + 2⁻⁷) · 2⁴ has nothing to round, a tie has.
-    let half_ulp = 2_f64.powi(-8);
-    assert_eq!(BF16.decode(fma(BF16, half_ulp, 1.0, 1.0)), 1.0);
-    let above = fma(BF16, half_ulp * (1.0 + 2_f64.powi(-7)), 1.0, 1.0);
-    assert_eq!(BF16.decode(above), 1.0 + 2_f64.powi(-7));
 }
 
 #[test]

@@ -144,6 +144,32 @@ fn groups_are_waited_for_in_order() {
     assert!(matches!(cause(&k(2), Order::InTurn), Cause::UnderWay { .. }));
 }
 
+/// What a block did not wait for is nothing to the next one.
+#[test]
+fn copies_end_with_their_block() {
+    let k = kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let (at, block) = (own_word(b, array), b.special(Special::Block));
+        let first = b.compare(Cmp::Eq, Ty::U32, block, 0_u32);
+        b.when(Guard::on(first), |b| {
+            begin(b, at, None);
+            commit(b);
+        });
+        b.when(Guard::not(first), |b| {
+            b.store(Space::Shared, Ty::B32, Place::at(at), block);
+            wait(b, 0);
+            let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+            let same = b.compare(Cmp::Eq, Ty::U32, value, block);
+            // Only if it is not: where there is no memory.
+            let nowhere = b.moved(Class::B64, 0_u64);
+            b.when(Guard::not(same), |b| b.store(Space::Global, Ty::B32, Place::at(nowhere), value));
+        });
+    });
+    let mut machine = Machine::new();
+    let x = machine.put("x", vec![1; 256]);
+    run(&k, &Launch::new(2, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");
+}
+
 #[test]
 fn what_is_not_read_is_zero() {
     let k = |read: u32, outside: bool| {
@@ -226,6 +252,26 @@ fn copies_race_like_stores() {
         let found = cause(&k(false), order);
         assert!(matches!(found, Cause::Race { .. } | Cause::UnderWay { .. }), "{found:?}");
     }
+    // So is one from what another thread wrote.
+    let from_written = kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let at = own_word(b, array);
+        let (thread, x) = (b.special(Special::Thread), b.param(0));
+        let other = b.binary(Binary::Xor, Ty::B32, thread, 1_u32);
+        let place = b.mul_add_wide(Ty::U32, other, 4_u32, x);
+        b.store(Space::Global, Ty::B32, Place::at(place), 1_u32);
+        begin(b, at, None);
+    });
+    assert!(matches!(cause(&from_written, Order::InTurn), Cause::Race { .. }));
+    let from_nothing = super::cause(
+        &kernel(1, |b| {
+            let array = b.shared(4, 16);
+            let x = b.param(0);
+            b.push(Inst::CopyAsync { bytes: 4, to: Place::array(array), from: Place::at(x), read: None });
+        }),
+        1,
+    );
+    assert!(matches!(from_nothing, Cause::Uninitialised { .. }));
     // Its destination and source are checked like others.
     let k = |bytes: u32, to: i32, from: i32| {
         kernel(1, |b| {

@@ -188,6 +188,18 @@ fn rows_of_matrices_are_checked() {
     super::words(&k(0, true), 1, 0);
     // What a lane wrote itself, others get.
     assert!(matches!(cause(&k(0, false), 1), Cause::Race { .. }));
+    // So is what several wrote alike.
+    let alike = kernel(32, |b| {
+        let array = b.shared(16 * 8, 16);
+        let (lane, base) = (b.special(Special::Lane), b.address(Space::Shared, array));
+        let row = b.binary(crate::Binary::And, Ty::B32, lane, 7_u32);
+        let row = b.mul_add(Ty::U32, row, 16_u32, base);
+        let zero = b.moved(Class::B32, 0_u32);
+        b.stores(Space::Shared, Ty::B32, Place::at(row), &[zero; 4]);
+        let dsts = b.registers(Class::B32, 1);
+        b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::at(row) });
+    });
+    assert!(matches!(cause(&alike, 1), Cause::Race { .. }));
     assert!(matches!(cause(&k(8, true), 1), Cause::Misaligned { align: 16, .. }));
     assert!(matches!(cause(&k(16, true), 1), Cause::OutOfBounds { .. }));
     let missing = kernel(32, |b| {

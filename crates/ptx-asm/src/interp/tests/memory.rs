@@ -85,6 +85,43 @@ fn accesses_stay_within_one_array() {
     }
 }
 
+/// One byte too far is too far.
+#[test]
+fn arrays_end_after_their_last_byte() {
+    for space in [Space::Shared, Space::Local] {
+        let k = |offset: i32| {
+            kernel(1, |b| {
+                let array = if space == Space::Shared { b.shared(7, 1) } else { b.local(7, 1) };
+                let value = constant(b, Class::B16, 1);
+                b.store(space, Ty::U8, Place::array(array).plus(offset), value);
+            })
+        };
+        words(&k(6), 1, 0);
+        for offset in [7, -1] {
+            assert!(matches!(cause(&k(offset), 1), Cause::OutOfBounds { .. }), "{space:?} {offset}");
+        }
+    }
+}
+
+#[test]
+fn halves_are_packed_and_unpacked() {
+    let k = kernel(1, |b| {
+        let whole = b.moved(Class::B64, 0x8765_4321_fedc_ba98_u64);
+        let [low, high] = b.unpack(Class::B32, whole);
+        let swapped = b.pack(Class::B64, high, low);
+        // A register keeps as many bits as it has.
+        let zero = b.moved(Class::B32, 0_u32);
+        let low = b.pack(Class::B64, low, zero);
+        let [quarter, other] = b.unpack(Class::B16, high);
+        let turned = b.pack(Class::B32, other, quarter);
+        let out = b.param(0);
+        b.store(Space::Global, Ty::B64, Place::at(out), swapped);
+        b.store(Space::Global, Ty::B64, Place::at(out).plus(8), low);
+        b.store(Space::Global, Ty::B32, Place::at(out).plus(16), turned);
+    });
+    assert_eq!(words(&k, 1, 5), [0x8765_4321, 0xfedc_ba98, 0xfedc_ba98, 0, 0x4321_8765]);
+}
+
 /// Addresses computed in 32 bits are those of no region.
 #[test]
 fn regions_cross_the_32_bits() {
@@ -174,6 +211,22 @@ fn memory_of_blocks_and_threads_is_theirs() {
         );
     });
     assert!(matches!(cause(&shared, 2), Cause::Uninitialised { .. }));
+
+    let in_first = kernel(1, |b| {
+        let array = b.local(4, 4);
+        let block = b.special(Special::Block);
+        let first = b.compare(crate::Cmp::Eq, Ty::U32, block, 0_u32);
+        let store = crate::Inst::Store {
+            space: Space::Local,
+            ty: Ty::B32,
+            to: Place::array(array),
+            srcs: smallvec![1_u32.into()],
+        };
+        b.push_when(crate::Guard::on(first), store);
+        b.load(Space::Local, Ty::B32, false, Place::array(array));
+    });
+    assert!(super::outcome(&in_first, 1, 0, Order::InTurn).is_ok());
+    assert!(matches!(cause(&in_first, 2), Cause::Uninitialised { .. }));
 
     let local = kernel(64, |b| {
         let array = b.local(8, 4);

@@ -102,10 +102,36 @@ fn launches_have_to_fit() {
     let mut machine = Machine::new();
     let fault = run(&kernel(32, |_| ()), &Launch::new(1, &[]), &mut machine, Order::InTurn);
     assert_eq!(*fault.expect_err("no parameter").cause, Cause::Params { expected: 1, found: 0 });
+    assert!(matches!(cause(&kernel(32, |_| ()), 0), Cause::Malformed(_)));
     assert!(matches!(cause(&kernel(0, |_| ()), 1), Cause::Malformed(_)));
     assert!(matches!(cause(&kernel(1025, |_| ()), 1), Cause::Malformed(_)));
     let huge = kernel(32, |b| b.set(Reg { class: Class::F32, number: u32::MAX }, 0_u32));
     assert!(matches!(cause(&huge, 1), Cause::Malformed(_)));
+}
+
+/// Who comes last, of all threads, is drawn; by one seed always the same.
+#[test]
+fn a_seed_gives_an_order() {
+    let k = kernel(64, |b| {
+        let (out, i) = (b.param(0), index(b));
+        let operands = [i.into()].into_iter().collect();
+        let (space, op, ty) = (Space::Global, crate::Atomic::Exchange, Ty::B32);
+        b.push(crate::Inst::Atomic { space, op, ty, dst: None, at: Place::at(out), operands });
+    });
+    let last = |order| {
+        let mut machine = Machine::new();
+        let out = machine.put("out", vec![0; 4]);
+        run(&k, &Launch::new(4, &[out.address()]), &mut machine, order).expect("it is right");
+        words_of(&machine, out)[0]
+    };
+    assert_eq!(last(Order::InTurn), 255);
+    let by_seed: Vec<u32> = (0..32).map(|seed| last(Order::Random { seed })).collect();
+    assert_eq!(by_seed, (0..32).map(|seed| last(Order::Random { seed })).collect::<Vec<u32>>());
+    // Other blocks, other warps and other lanes, among so many draws.
+    for part in [64, 32, 1] {
+        let parts: Vec<u32> = by_seed.iter().map(|thread| thread / part % 2).collect();
+        assert!(parts.contains(&0) && parts.contains(&1), "{by_seed:?}");
+    }
 }
 
 #[test]

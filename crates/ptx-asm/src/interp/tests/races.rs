@@ -121,6 +121,38 @@ fn writing_what_others_still_read_is_found() {
     assert!(is_race(&cause(&k(false), 1)));
 }
 
+/// Warps 0 and 1 read at the same time; who writes has met one of them, or both.
+#[test]
+fn every_reader_counts() {
+    let k = |met: [u32; 2]| {
+        kernel(96, |b| {
+            let array = b.shared(4, 4);
+            let thread = b.special(Special::Thread);
+            let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+            let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, warp, value));
+            let warps: [Guard; 3] = std::array::from_fn(|i| is(b, i as u32));
+            b.when(warps[2], |b| b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32));
+            b.barrier();
+            for &reader in &warps[..2] {
+                b.when(reader, |b| {
+                    b.load(Space::Shared, Ty::B32, false, Place::array(array));
+                });
+            }
+            for (i, reader) in met.into_iter().enumerate() {
+                b.when(warps[reader as usize], |b| b.push(meet(1 + i as u32, 64)));
+                b.when(warps[2], |b| b.push(meet(1 + i as u32, 64)));
+            }
+            b.when(warps[2], |b| b.store(Space::Shared, Ty::B32, Place::array(array), 8_u32));
+        })
+    };
+    for met in [[0, 1], [1, 0]] {
+        words(&k(met), 1, 0);
+    }
+    for met in [[0, 0], [1, 1]] {
+        assert!(is_race(&cause(&k(met), 1)));
+    }
+}
+
 /// Readers at different times, of which a later meeting orders only the latest; what is written then is all that was read, or a part.
 #[test]
 fn early_readers_are_not_forgotten() {
@@ -180,6 +212,17 @@ fn lanes_that_store_at_one_address() {
     };
     assert_eq!(words(&k(true), 1, 32), [9; 32]);
     assert!(matches!(cause(&k(false), 1), Cause::Clash { lanes: [0, 1], .. }));
+    // None of them alone has stored it, not even the last one.
+    let own = kernel(32, |b| {
+        let array = b.shared(4, 4);
+        let lane = b.special(Special::Lane);
+        b.store(Space::Shared, Ty::B32, Place::array(array), 9_u32);
+        let last = b.compare(Cmp::Eq, Ty::U32, lane, 31_u32);
+        b.when(Guard::on(last), |b| {
+            b.load(Space::Shared, Ty::B32, false, Place::array(array));
+        });
+    });
+    assert!(matches!(cause(&own, 1), Cause::Race { other: Party::Warp(0), .. }));
     // Two instructions are two stores, even of the same.
     let twice = kernel(32, |b| {
         let array = b.shared(4, 4);
@@ -303,6 +346,34 @@ fn atomic_operations_race_with_others_only() {
 }
 
 #[test]
+fn stores_race_with_atomic_operations() {
+    let k = |store_first: bool| {
+        kernel(2, |b| {
+            let at = b.param(0);
+            let thread = b.special(Special::Thread);
+            let first = Guard::on(b.compare(Cmp::Eq, Ty::U32, thread, 0_u32));
+            let (space, op, ty) = (Space::Global, Atomic::Exchange, Ty::B32);
+            let operands = smallvec![1_u32.into()];
+            let exchange = Inst::Atomic { space, op, ty, dst: None, at: Place::at(at), operands };
+            if store_first {
+                b.when(first, |b| b.store(space, ty, Place::at(at), 0_u32));
+            }
+            b.push(exchange);
+            if !store_first {
+                b.when(first, |b| b.store(space, ty, Place::at(at), 0_u32));
+            }
+        })
+    };
+    for store_first in [false, true] {
+        let mut machine = Machine::new();
+        let x = machine.put("x", vec![0; 4]);
+        let launch = [x.address()];
+        let fault = run(&k(store_first), &Launch::new(1, &launch), &mut machine, Order::InTurn);
+        assert!(is_race(&fault.expect_err("thread 1 updates, thread 0 stores").cause));
+    }
+}
+
+#[test]
 fn constants_are_written_by_nobody() {
     let k = |read_first: bool| {
         kernel(1, |b| {
@@ -327,6 +398,21 @@ fn constants_are_written_by_nobody() {
         let fault = run(&k(read_first), &Launch::new(blocks, &launch), &mut machine, Order::InTurn);
         assert!(matches!(*fault.expect_err("a constant").cause, Cause::NotConstant { .. }));
     }
+    // Nor are they updated, by the thread that reads them neither.
+    let updated = kernel(1, |b| {
+        let at = b.param(0);
+        let (space, op, ty) = (Space::Global, Atomic::Exchange, Ty::B32);
+        let operands = smallvec![1_u32.into()];
+        b.push(Inst::Atomic { space, op, ty, dst: None, at: Place::at(at), operands });
+        b.load(space, ty, true, Place::at(at));
+    });
+    let mut machine = Machine::new();
+    let x = machine.put("x", vec![0; 4]);
+    let fault = run(&updated, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn);
+    assert!(matches!(
+        *fault.expect_err("a constant").cause,
+        Cause::NotConstant { other: Party::Thread(0), .. }
+    ));
     // What a launch before wrote is constant.
     let mut machine = Machine::new();
     let x = machine.reserve("x", 4);
