@@ -84,13 +84,20 @@ fn products() {
 
 #[test]
 fn rows() {
-    let softmax = "top[r] :max= x[r,c]\ne[r,c] := exp(x[r,c] - top[r])\nsum[r] :+= e[r,c]\ny[r,c] := e[r,c] / sum[r]";
+    let softmax =
+        "top[r] :max= x[r,c]\ne[r,c] := exp(x[r,c] - top[r])\nsum[r] :+= e[r,c]\ny[r,c] := e[r,c] / sum[r]";
     for (rows, columns) in [(3usize, 300usize), (2, 1000), (300, 33)] {
         let whole = [rows, columns];
         let row = [rows];
         check(
             softmax,
-            &[("x", &whole, F32), ("top", &row, F32), ("e", &whole, F32), ("sum", &row, F32), ("y", &whole, F32)],
+            &[
+                ("x", &whole, F32),
+                ("top", &row, F32),
+                ("e", &whole, F32),
+                ("sum", &row, F32),
+                ("y", &whole, F32),
+            ],
         );
     }
     let norm = "mean[r] :+= x[r,c] / 200\nvar[r] :+= (x[r,c] - mean[r]) * (x[r,c] - mean[r]) / 200

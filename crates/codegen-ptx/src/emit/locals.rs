@@ -138,7 +138,6 @@ impl Emitter<'_> {
     }
 
     pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<Value> {
-        self.note_local_read(local);
         let own = self.own_index(local, index);
         match &self.storage[&local] {
             Storage::Values(values) => Ok(values[self.known_element(local, &own)?]),

@@ -17,7 +17,7 @@ mod threads;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use codegen_core::threads::{Grid, Meetings, Plan, PlanLimits, grid, plan};
+use codegen_core::threads::{Fused, Grid, MeetingPlaces, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Array, Class, Inst, Operand, Reg, Rounding, Target, Ty};
@@ -132,7 +132,8 @@ struct Emitter<'k> {
     within: bool,
     /// Whether threads have to meet before shared memory holds zeros.
     zeroing: bool,
-    meetings: Meetings<'k>,
+    /// Where the threads of a block meet.
+    meetings: MeetingPlaces,
     /// Loops around the statement that is being written.
     depth: usize,
 }
@@ -143,6 +144,10 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
     let grid = grid(&routine.body)?;
     check_nodes(routine)?;
     let (blocks, threads) = launch(&grid, setting)?;
+    let meetings = match grid.threads {
+        Some(_) => MeetingPlaces::of(routine, &Fused::default()),
+        None => MeetingPlaces::default(),
+    };
     let mut b = Builder::new();
     let thread = b.special(ptx_asm::Special::Thread);
     let mut emitter = Emitter {
@@ -168,7 +173,7 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
         thread,
         within: false,
         zeroing: false,
-        meetings: Meetings::of(routine),
+        meetings,
         depth: 0,
     };
     emitter.parameters();
