@@ -119,6 +119,10 @@ impl Search<'_> {
                 stmt => {
                     let mut own = State::new();
                     these.iter().for_each(|stmt| self.accesses(stmt, &mut Vec::new(), &mut own));
+                    if these.len() > 1 {
+                        // Which thread does what of them is its business who writes them as one.
+                        own = own.into_iter().map(|access| Access { by: By::Anyone, ..access }).collect();
+                    }
                     if state.iter().any(|before| own.iter().any(|now| now.conflicts(before))) {
                         self.places.before.insert(stmt);
                         state.clear();
@@ -208,7 +212,9 @@ impl Search<'_> {
             return None;
         }
         let dims = || index.iter().enumerate().filter(|(dim, _)| Some(*dim) != computed);
-        threads.iter().map(|&thread| dims().find_map(|(dim, index)| self.digit(dim, index, thread))).collect()
+        // Loops of one iteration say nothing: it is the first thread that does it.
+        let several = threads.iter().filter(|thread| self.ranges.get(&Var::Loop(**thread)) != Some(&(0, 0)));
+        several.map(|&thread| dims().find_map(|(dim, index)| self.digit(dim, index, thread))).collect()
     }
 
     /// The digit of an index that is a thread's variable: what else the index is made of is either below the digit or above it.
@@ -278,6 +284,8 @@ mod tests {
         assert_eq!(places(&shifted), [1]);
         let fewer = body.replace("i3 in 0..16", "i3 in 0..8");
         assert_eq!(places(&fewer), [1]);
+        let one = "for i1 in 0..1 workgroup { l0[5] := %0[i1] } for i2 in 0..1 workgroup { %1[i2] := l0[5] }";
+        assert_eq!(places(one), [0usize; 0]);
     }
 
     #[test]

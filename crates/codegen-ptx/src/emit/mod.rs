@@ -14,10 +14,11 @@ mod pending;
 mod remainder;
 mod stmt;
 mod threads;
+mod tree;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use codegen_core::threads::{Fused, Grid, MeetingPlaces, Plan, PlanLimits, grid, plan};
+use codegen_core::threads::{Grid, MeetingPlaces, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Array, Class, Inst, Operand, Reg, Rounding, Target, Ty};
@@ -26,10 +27,12 @@ use tnode::{DType, Scalar};
 use crate::builder::Builder;
 use crate::options::PtxOptions;
 use crate::refusal::{Checked, refuse};
+use crate::trees::Trees;
 use index::Index;
 use locals::Storage;
 use memory::Elements;
 use pending::Pending;
+use tree::Handed;
 
 /// The most statements a kernel may have: beyond, assemblers take minutes.
 const MAX_SIZE: usize = 1 << 17;
@@ -134,6 +137,9 @@ struct Emitter<'k> {
     zeroing: bool,
     /// Where the threads of a block meet.
     meetings: MeetingPlaces,
+    /// Rounds that the first warp does, and the results of the last one.
+    trees: Trees<'k>,
+    handed: Option<Handed>,
     /// Loops around the statement that is being written.
     depth: usize,
 }
@@ -144,9 +150,13 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
     let grid = grid(&routine.body)?;
     check_nodes(routine)?;
     let (blocks, threads) = launch(&grid, setting)?;
-    let meetings = match grid.threads {
-        Some(_) => MeetingPlaces::of(routine, &Fused::default()),
-        None => MeetingPlaces::default(),
+    let (trees, meetings) = match grid.threads {
+        Some(threads) => {
+            let trees = Trees::of(routine, threads);
+            let meetings = MeetingPlaces::of(routine, &trees.fused);
+            (trees, meetings)
+        }
+        None => Default::default(),
     };
     let mut b = Builder::new();
     let thread = b.special(ptx_asm::Special::Thread);
@@ -174,6 +184,8 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
         within: false,
         zeroing: false,
         meetings,
+        trees,
+        handed: None,
         depth: 0,
     };
     emitter.parameters();

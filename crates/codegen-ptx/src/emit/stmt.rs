@@ -27,15 +27,22 @@ impl<'k> Emitter<'k> {
         if self.b.size() > MAX_SIZE {
             return refuse("a kernel of this size", "less unrolling makes it smaller");
         }
-        for (at, stmt) in block.iter().enumerate() {
-            match stmt {
-                Stmt::Declare { local, dims, .. } => {
-                    self.declare(*local, threads::overwrites_first(&block[at + 1..], *local, dims))?;
+        let mut at = 0;
+        while let Some(stmt) = block.get(at) {
+            at += 1;
+            if let Stmt::Declare { local, dims, .. } = stmt {
+                if !self.trees.fused.hidden.contains(local) {
+                    self.declare(*local, threads::overwrites_first(&block[at..], *local, dims))?;
                 }
-                stmt => {
-                    self.meet_before(stmt);
-                    self.stmt(stmt)?;
+                continue;
+            }
+            self.meet_before(stmt);
+            match self.rounds(stmt) {
+                Some(rounds) => {
+                    self.tree(&rounds)?;
+                    at += rounds.len() - 1;
                 }
+                None => self.stmt(stmt)?,
             }
         }
         Ok(())

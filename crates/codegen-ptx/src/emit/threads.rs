@@ -28,7 +28,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// What the threads do for which a predicate holds.
-    fn when(&mut self, pred: Reg, body: impl FnOnce(&mut Self) -> Checked) -> Checked {
+    pub(super) fn when(&mut self, pred: Reg, body: impl FnOnce(&mut Self) -> Checked) -> Checked {
         self.open();
         body(self)?;
         let then = self.close();
