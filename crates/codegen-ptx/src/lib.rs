@@ -39,6 +39,8 @@
 mod options; // what may be chosen
 mod refusal; // what is not supported
 
+mod trees; // rounds that a warp does
+
 mod builder; // instructions under construction
 mod cores; // products of matrices on tensor cores
 mod emit; // loop IR -> instructions

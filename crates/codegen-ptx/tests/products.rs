@@ -89,8 +89,7 @@ fn both_types_on_every_target() {
 #[test]
 fn what_follows_is_done_in_registers() {
     let after = "for i4 in 0..80 { for i5 in 0..72 { %2[i4, i5] := relu(%2[i4, i5] + %3[i5]) } }";
-    let text =
-        program("bf16", ["[80, 32]", "[32, 72]", "[80, 72]"], [1, 80, 72, 32], PLAIN, after);
+    let text = program("bf16", ["[80, 32]", "[32, 72]", "[80, 72]"], [1, 80, 72, 32], PLAIN, after);
     run(&Program { text, on_cores: true }, Target::Sm80);
 }
 

@@ -7,18 +7,21 @@
 //! * [`nest`]: which iteration of nested workgroup loops a thread does;
 //! * [`plan`]: which loops are repeated in the code, and which locals can be registers because of that;
 //! * [`overwrites_first`]: whether the zeros that a local is declared with are ever seen;
-//! * [`Meetings`]: where threads of a workgroup have to wait for each other.
+//! * [`MeetingPlaces`]: where threads of a workgroup have to wait for each other. [`Meetings`] answers it during the walk, for languages whose
+//!   barriers say which memory they are for, and more often than needed.
 //!
 //! What a code generator does not do it says by a [`Refusal`], which becomes [`CodegenError::Unsupported`](crate::CodegenError::Unsupported).
 
 mod launch;
 mod meet;
+mod places;
 mod plan;
 mod refusal;
 mod scan;
 
 pub use launch::{Axis, Grid, Nest, grid, has_workgroup_loops, nest, sole};
 pub use meet::{Meet, Meetings, Touched};
+pub use places::{Fused, MeetingPlaces};
 pub use plan::{Home, Plan, PlanLimits, plan};
 pub use refusal::{Checked, Refusal, refuse};
 pub use scan::overwrites_first;

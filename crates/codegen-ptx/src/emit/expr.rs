@@ -97,7 +97,6 @@ impl Emitter<'_> {
     }
 
     fn get(&mut self, node: NodeRef, index: &Indices) -> Typed {
-        self.note_read(node);
         let decl = self.routine.node(node);
         let flat = flat(index, &decl.dims);
         (self.load(Memory::Node(node), decl.dtype, &flat), decl.dtype)
@@ -112,7 +111,6 @@ impl Emitter<'_> {
             Condition::Known(true) => return Ok(self.get(node, index)),
             Condition::Computed(condition) => condition,
         };
-        self.note_read(node);
         let flat = flat(index, &decl.dims);
         let element = self.element(Memory::Node(node), &flat, decl.dtype.size_bytes());
         Ok((self.load_when(condition, element, decl.dtype, other), decl.dtype))
@@ -130,7 +128,6 @@ impl Emitter<'_> {
         let at = self.computed_index("gather", node, index, axis, at)?;
         let (other, _) = self.expr(otherwise)?;
         let Some((element, inside)) = at else { return Ok((other, dtype)) };
-        self.note_read(node);
         Ok((self.load_when(inside, element, dtype, other), dtype))
     }
 

@@ -49,7 +49,7 @@ impl Emitter<'_> {
     }
 
     /// Registers that hold zeros. Where that is never seen, an assembler leaves it out.
-    fn zeroed(&mut self, dtype: DType) -> Vec<Reg> {
+    pub(super) fn zeroed(&mut self, dtype: DType) -> Vec<Reg> {
         let count = if dtype == DType::U32x4 { 4 } else { 1 };
         let class = carrier(dtype).class();
         let zero = |e: &mut Self| match class {
@@ -137,7 +137,9 @@ impl Emitter<'_> {
     }
 
     pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<Value> {
-        self.note_local_read(local);
+        if let Some(value) = self.handed(local, index) {
+            return Ok(value);
+        }
         let own = self.own_index(local, index);
         match &self.storage[&local] {
             Storage::Values(values) => Ok(values[self.known_element(local, &own)?]),
@@ -186,7 +188,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn assign(&mut self, registers: &[Reg], value: Value, mark: Option<&Mark>) {
+    pub(super) fn assign(&mut self, registers: &[Reg], value: Value, mark: Option<&Mark>) {
         if let &[_, _, _, _] = registers {
             // All lanes are read before one is written.
             let lanes = self.lanes(value).map(|lane| self.b.mov(Class::B32, lane));

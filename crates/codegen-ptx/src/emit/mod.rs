@@ -15,10 +15,11 @@ mod product;
 mod remainder;
 mod stmt;
 mod threads;
+mod tree;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use codegen_core::threads::{Grid, Meetings, Plan, PlanLimits, grid, plan};
+use codegen_core::threads::{Grid, MeetingPlaces, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Class, Inst, Operand, Reg, Rounding, Target, Ty};
@@ -27,11 +28,13 @@ use tnode::{DType, Scalar};
 use crate::builder::Builder;
 use crate::options::PtxOptions;
 use crate::refusal::{Checked, refuse};
+use crate::trees::Trees;
 use index::Index;
 use locals::Storage;
 use memory::Elements;
 use pending::Pending;
 use product::Product;
+use tree::Handed;
 
 /// The most statements a kernel may have: beyond, assemblers take minutes.
 const MAX_SIZE: usize = 1 << 17;
@@ -131,7 +134,11 @@ struct Emitter<'k> {
     within: bool,
     /// Whether threads have to meet before shared memory holds zeros.
     zeroing: bool,
-    meetings: Meetings<'k>,
+    /// Where the threads of a block meet.
+    meetings: MeetingPlaces,
+    /// Rounds that the first warp does, and the results of the last one.
+    trees: Trees<'k>,
+    handed: Option<Handed>,
     /// Loops around the statement that is being written.
     depth: usize,
 }
@@ -150,6 +157,10 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
     let block = ThreadBlock { threads, is_team: grid.threads.is_some() };
     let plan = plan(routine, grid.body, PlanLimits::default());
     let mut emitter = Emitter::new(routine, entry, setting, block, plan);
+    if let Some(threads) = grid.threads {
+        emitter.trees = Trees::of(routine, threads);
+        emitter.meetings = MeetingPlaces::of(routine, &emitter.trees.fused);
+    }
     emitter.grid(&grid)?;
     Ok(emitter.finish(blocks))
 }
@@ -255,7 +266,9 @@ impl<'k> Emitter<'k> {
             thread,
             within: false,
             zeroing: false,
-            meetings: Meetings::of(routine),
+            meetings: MeetingPlaces::default(),
+            trees: Trees::default(),
+            handed: None,
             depth: 0,
         };
         emitter.parameters();

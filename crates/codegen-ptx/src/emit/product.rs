@@ -219,8 +219,8 @@ impl Surroundings for Writer<'_> {
         let (acc, product) = (self.contraction().acc, self.product);
         let mut values = Vec::new();
         self.each(outputs, |writer, _| {
-            writer.e.block(&product.declare, false)?;
-            writer.e.block(&product.begin, false)?;
+            writer.e.block(&product.declare)?;
+            writer.e.block(&product.begin)?;
             values.push(writer.sum(acc)?);
             Ok(())
         });
@@ -230,9 +230,9 @@ impl Surroundings for Writer<'_> {
     fn finish(&mut self, outputs: Outputs, sums: &[Reg]) {
         let (acc, product) = (self.contraction().acc, self.product);
         self.each(outputs, |writer, n| {
-            writer.e.block(&product.declare, false)?;
+            writer.e.block(&product.declare)?;
             writer.e.set_local(acc, &Default::default(), Value::In(sums[n]), None)?;
-            writer.e.block(&product.after, false)
+            writer.e.block(&product.after)
         });
         self.e.flush();
     }

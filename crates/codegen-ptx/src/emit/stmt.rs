@@ -22,28 +22,35 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The statements of a block; `last` says that the kernel ends with it.
-    pub(super) fn block(&mut self, block: &'k [Stmt], last: bool) -> Checked {
+    /// The statements of a block.
+    pub(super) fn block(&mut self, block: &'k [Stmt]) -> Checked {
         if self.b.size() > MAX_SIZE {
             return refuse("a kernel of this size", "less unrolling makes it smaller");
         }
-        for (at, stmt) in block.iter().enumerate() {
-            match stmt {
-                Stmt::Declare { local, dims, .. } => {
-                    self.declare(*local, threads::overwrites_first(&block[at + 1..], *local, dims))?;
+        let mut at = 0;
+        while let Some(stmt) = block.get(at) {
+            at += 1;
+            if let Stmt::Declare { local, dims, .. } = stmt {
+                if !self.trees.fused.hidden.contains(local) {
+                    self.declare(*local, threads::overwrites_first(&block[at..], *local, dims))?;
                 }
-                stmt => {
-                    self.meet_after_zeroing();
-                    self.stmt(stmt, last && at + 1 == block.len())?;
+                continue;
+            }
+            self.meet_before(stmt);
+            match self.rounds(stmt) {
+                Some(rounds) => {
+                    self.tree(&rounds)?;
+                    at += rounds.len() - 1;
                 }
+                None => self.stmt(stmt)?,
             }
         }
         Ok(())
     }
 
-    fn stmt(&mut self, stmt: &'k Stmt, last: bool) -> Checked {
+    fn stmt(&mut self, stmt: &'k Stmt) -> Checked {
         match stmt {
-            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, (*lo, *hi), *kind, body, last),
+            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, (*lo, *hi), *kind, body),
             Stmt::Set { node, index, value } => {
                 self.check_store(stmt)?;
                 let (value, dtype) = self.expr(value)?;
@@ -105,19 +112,18 @@ impl<'k> Emitter<'k> {
         (lo, hi): (i64, Bound),
         kind: LoopKind,
         body: &'k [Stmt],
-        last: bool,
     ) -> Checked {
         if hi.limit <= lo {
             return Ok(());
         }
         if kind == LoopKind::Workgroup {
-            return self.workgroup(stmt, last);
+            return self.workgroup(stmt);
         }
         if self.plan.repeated.contains(&var) {
             self.repeated.push(Repeated { var, lo, extent: hi.limit - lo });
             for at in lo..hi.limit {
                 self.enter(var, Index::Known(at));
-                self.block(body, false)?;
+                self.block(body)?;
                 self.leave();
             }
             self.repeated.pop();
@@ -127,14 +133,10 @@ impl<'k> Emitter<'k> {
         if self.depth > MAX_LOOP_DEPTH {
             return refuse("a nest of loops", format!("it is deeper than {MAX_LOOP_DEPTH}"));
         }
-        let before = self.meetings.pending();
         // What is repeated is the loop as a whole.
         let repeated = std::mem::take(&mut self.repeated);
         self.serial(var, lo, hi, body)?;
         self.repeated = repeated;
-        if hi.symbol.is_some() {
-            self.meetings.keep(&before);
-        }
         self.depth -= 1;
         Ok(())
     }
@@ -149,8 +151,7 @@ impl<'k> Emitter<'k> {
             let counter = e.b.mov(Ty::S32.class(), first);
             e.counted(counter, 1i32.into(), end, |e, value| {
                 e.enter(var, Index::Computed(value, (lo, hi.limit - 1)));
-                result = e.block(body, false);
-                e.meet_before_repeating(body);
+                result = e.block(body);
                 e.leave();
             });
         };

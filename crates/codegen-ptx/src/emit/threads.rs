@@ -1,7 +1,7 @@
 //! Blocks and threads: which iteration each of them does, and barriers where threads meet.
 
-use codegen_core::threads::{self, Grid, Meet};
-use lowered_ir::ir::{LocalId, NodeRef, Stmt};
+use codegen_core::threads::{self, Grid};
+use lowered_ir::ir::Stmt;
 use ptx_asm::{Binary, Cmp, Guard, Inst, Reg, Special, Ty};
 
 use super::Emitter;
@@ -28,7 +28,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// What the threads do for which a predicate holds.
-    fn when(&mut self, pred: Reg, body: impl FnOnce(&mut Self) -> Checked) -> Checked {
+    pub(super) fn when(&mut self, pred: Reg, body: impl FnOnce(&mut Self) -> Checked) -> Checked {
         self.open();
         body(self)?;
         let then = self.close();
@@ -64,8 +64,8 @@ impl<'k> Emitter<'k> {
             self.enter(axis.var, index);
         }
         match within {
-            None => self.block(grid.body, true),
-            Some(within) => self.when(within, |e| e.block(grid.body, true)),
+            None => self.block(grid.body),
+            Some(within) => self.when(within, |e| e.block(grid.body)),
         }
     }
 
@@ -88,22 +88,11 @@ impl<'k> Emitter<'k> {
         digits
     }
 
-    /// An outermost workgroup loop, and the barriers around it; `last` says that the kernel ends with it.
-    pub(super) fn workgroup(&mut self, stmt: &'k Stmt, last: bool) -> Checked {
+    /// An outermost workgroup loop.
+    pub(super) fn workgroup(&mut self, stmt: &'k Stmt) -> Checked {
         if self.within {
             return refuse("nested workgroup loops", "one stands in a loop inside of another");
         }
-        let before = self.meetings.before(stmt);
-        self.meet(before);
-        self.nest(stmt)?;
-        if !last {
-            let after = self.meetings.after(stmt);
-            self.meet(after);
-        }
-        Ok(())
-    }
-
-    fn nest(&mut self, stmt: &'k Stmt) -> Checked {
         let nest = threads::nest(stmt)?;
         let extents: Vec<u32> = nest.axes.iter().map(|&(_, extent)| extent).collect();
         let digits = self.digits(self.thread, &extents);
@@ -116,54 +105,23 @@ impl<'k> Emitter<'k> {
         self.within = true;
         if nest.threads == self.block_threads {
             // Registers that are written in it are those of the thread, whether it is a block of its own or not.
-            self.block(nest.body, false)?;
+            self.block(nest.body)?;
         } else {
             let takes_part = self.b.index_compare(Cmp::Lt, Ty::U32, self.thread, nest.threads);
-            self.when(takes_part, |e| e.block(nest.body, false))?;
+            self.when(takes_part, |e| e.block(nest.body))?;
         }
         self.within = false;
         nest.axes.iter().for_each(|_| self.leave());
         Ok(())
     }
 
-    fn meet(&mut self, meet: Meet) {
-        if meet.is_needed() {
-            self.barrier();
-        }
-    }
-
-    /// Before zeros that threads stored together are seen.
-    pub(super) fn meet_after_zeroing(&mut self) {
-        if std::mem::take(&mut self.zeroing) {
-            self.barrier();
-        }
-    }
-
-    fn barrier(&mut self) {
-        self.flush();
-        self.forget_shared();
-        self.b.push(Inst::Barrier { id: 0, threads: None });
-    }
-
-    /// A node is read by every thread alike.
-    pub(super) fn note_read(&mut self, node: NodeRef) {
-        if self.is_team && !self.within {
-            self.meetings.note_read(node);
-        }
-    }
-
-    /// As [`Emitter::note_read`], of a local that may be shared.
-    pub(super) fn note_local_read(&mut self, local: LocalId) {
-        if !self.within {
-            self.meetings.note_local_read(local);
-        }
-    }
-
-    /// At the end of a loop's body: threads meet if they have read what the next iteration writes.
-    pub(super) fn meet_before_repeating(&mut self, body: &[Stmt]) {
-        if !self.within {
-            let meet = self.meetings.before_repeating(body);
-            self.meet(meet);
+    /// Before a statement that the threads of a block have to meet for.
+    pub(super) fn meet_before(&mut self, stmt: &Stmt) {
+        let zeroing = std::mem::take(&mut self.zeroing);
+        if zeroing || self.meetings.is_before(stmt) {
+            self.flush();
+            self.forget_shared();
+            self.b.push(Inst::Barrier { id: 0, threads: None });
         }
     }
 }

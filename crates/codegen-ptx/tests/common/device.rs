@@ -136,7 +136,7 @@ pub(crate) fn run_kernel(
 }
 
 /// What the interpreter of the IR makes of a kernel's arguments.
-fn defined(kernel: &Kernel, args: Vec<Vec<u8>>, bindings: &[i64]) -> Result<Vec<Vec<u8>>, String> {
+pub(crate) fn defined(kernel: &Kernel, args: Vec<Vec<u8>>, bindings: &[i64]) -> Result<Vec<Vec<u8>>, String> {
     let merge = kernel.abi.params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
     let mut memory = Memory { merge: merge.map(|at| args[at].clone()), nodes: args };
     interp::run(&kernel.ir, &mut memory, bindings).map_err(|e| e.to_string())?;
