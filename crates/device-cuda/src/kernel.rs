@@ -14,8 +14,9 @@ use crate::{
     ptx::{self, Entry},
 };
 
-/// A block's registers are given out in units of so many for each of its threads.
+/// A block's registers are given out in units of so many for each of its threads, and to whole warps.
 const REGISTER_UNIT: usize = 8;
+const WARP: u32 = 32;
 
 /// What loading code depends on.
 pub(crate) struct Loader<'a> {
@@ -189,7 +190,8 @@ impl Loader<'_> {
         let attribute = |attribute| function.attribute(attribute).map_err(refused);
         let registers = attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)? as usize;
         let threads = attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)? as usize;
-        let taken = registers.next_multiple_of(REGISTER_UNIT) * launch.threads as usize;
+        let in_warps = launch.threads.next_multiple_of(WARP) as usize;
+        let taken = registers.next_multiple_of(REGISTER_UNIT) * in_warps;
         let sizes = [
             ("registers", taken, most),
             ("threads", launch.threads as usize, threads),

@@ -54,7 +54,7 @@
 //! * `Lost`: a kernel did something that the processor does not forgive, such as reaching an address that is nobody's, or the
 //!   processor itself failed. NVIDIA's driver says so some time later, and of everything on the device; the message has the stream
 //!   that saw it first and the kernels that were on it. Everything that is not done fails with it, on every stream. Drop all that was
-//!   made for the device, and open it again.
+//!   made for the device, and open it again; where the driver refuses that, it takes a new process.
 //!
 //! # Promises
 //!

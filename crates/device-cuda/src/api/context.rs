@@ -161,20 +161,31 @@ impl Context {
         if !self.gpu.reaches(&other.gpu)? {
             return Ok(false);
         }
-        self.enter()?;
-        // SAFETY: the other context lives as long as its value. It being enabled already is what was wanted.
-        match unsafe { self.api.cuCtxEnablePeerAccess(other.raw, 0) } {
-            Err(error) if error.name != "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" => return Err(error),
-            _ => {}
+        match other.pool {
+            Some(pool) => self.reach_pool(pool)?,
+            None => self.reach_all(other)?,
         }
-        let Some(pool) = other.pool else { return Ok(true) };
+        Ok(true)
+    }
+
+    /// Lets this device reach everything that is allocated from another one's pool.
+    fn reach_pool(&self, pool: CUmemoryPool) -> Result<(), CallError> {
         let access = CUmemAccessDesc {
             location: self.gpu.location(),
             flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };
-        // SAFETY: one description, of this device; the pool lives as long as the other context.
-        unsafe { self.api.cuMemPoolSetAccess(pool, &raw const access, 1)? };
-        Ok(true)
+        // SAFETY: one description, of this device; whoever has memory of the pool has a share of the context that owns it.
+        unsafe { self.api.cuMemPoolSetAccess(pool, &raw const access, 1) }
+    }
+
+    /// Lets this device reach everything that is allocated without a pool on another one.
+    fn reach_all(&self, other: &Context) -> Result<(), CallError> {
+        self.enter()?;
+        // SAFETY: the other context lives as long as its value.
+        match unsafe { self.api.cuCtxEnablePeerAccess(other.raw, 0) } {
+            Err(error) if error.name == "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" => Ok(()),
+            answer => answer,
+        }
     }
 
     /// Waits until memory that was freed is there for the next allocation.

@@ -56,6 +56,7 @@ pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option
     }
     let notes = folder.path().join("notes");
     let test = thread::current().name().unwrap().to_owned();
+    assert_ne!(test, "main", "tests on one thread do not know their names: use two (--test-threads=2)");
     let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", &test, "--nocapture"])
         .env(CHILD, settings)
