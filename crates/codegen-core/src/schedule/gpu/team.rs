@@ -38,7 +38,10 @@ pub(super) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
 
 fn is_worth(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> bool {
     let count = rows.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
-    let columns = rows.iter().any(|row| nest::lane_score(body, row.var) > 0);
+    // Rows are beside each other if what their loops go through is: where only results are, threads beside each other would read memory
+    // far apart.
+    let loops: Block = body.iter().filter(|stmt| matches!(stmt, Stmt::For { .. })).cloned().collect();
+    let columns = rows.iter().any(|row| nest::lane_score(&loops, row.var) > 0);
     widest(gpu, body) >= WORTH_SHARING && !(columns && count >= MANY_COLUMNS)
 }
 
