@@ -73,6 +73,7 @@ impl<'k> Emitter<'k> {
     pub(super) fn digits(&mut self, number: Reg, extents: &[u32]) -> Vec<Option<Reg>> {
         let mut digits = vec![None; extents.len()];
         let mut rest = number;
+        let mut below = extents.iter().fold(1u64, |all, &extent| all.saturating_mul(extent.into()));
         let first = extents.iter().position(|&e| e > 1);
         for (at, &extent) in extents.iter().enumerate().rev() {
             if extent <= 1 {
@@ -82,10 +83,33 @@ impl<'k> Emitter<'k> {
                 digits[at] = Some(rest);
                 break;
             }
-            digits[at] = Some(self.b.index(Binary::Rem, Ty::U32, rest, extent));
-            rest = self.b.index(Binary::Div, Ty::U32, rest, extent);
+            let (quotient, remainder) = self.divided(rest, extent, below);
+            digits[at] = Some(remainder);
+            (rest, below) = (quotient, below / u64::from(extent));
         }
         digits
+    }
+
+    /// A number that is below another one, divided by a constant: the quotient and the remainder. Assemblers leave a division by a constant
+    /// to twenty instructions for divisions by anything.
+    ///
+    /// With `s` the least for which `by <= 2^s`, and `m` the least integer above `2^(31 + s) / by`, the quotient of any `n < 2^31` is
+    /// `n m / 2^(31 + s)` cut off: `m by` exceeds `2^(31 + s)` by `by` at most, so the error is below `n / 2^31 / by`, less than what the
+    /// fraction of a quotient lacks to 1. `m` has 32 bits, unless `by` is a power of two.
+    fn divided(&mut self, number: Reg, by: u32, below: u64) -> (Reg, Reg) {
+        if by.is_power_of_two() {
+            let quotient = self.b.index(Binary::ShiftRight, Ty::U32, number, by.trailing_zeros());
+            return (quotient, self.b.index(Binary::And, Ty::B32, number, by - 1));
+        }
+        if below > 1 << 31 {
+            let quotient = self.b.index(Binary::Div, Ty::U32, number, by);
+            return (quotient, self.b.index(Binary::Rem, Ty::U32, number, by));
+        }
+        let shift = by.next_power_of_two().trailing_zeros();
+        let factor = ((1u64 << (31 + shift)) / u64::from(by) + 1) as u32;
+        let high = self.b.index(Binary::MulHigh, Ty::U32, number, factor);
+        let quotient = self.b.index(Binary::ShiftRight, Ty::U32, high, shift - 1);
+        (quotient, self.b.index_sum(quotient, by.wrapping_neg(), number))
     }
 
     /// An outermost workgroup loop.
