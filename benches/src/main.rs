@@ -10,6 +10,8 @@ mod check; // results against other results
 mod contest; // timing in turns
 mod device; // what is measured
 mod machine; // what the machine can do
+#[cfg(test)]
+mod machine_code; // what cases become on processors that are not here
 mod measure; // a case from check to figures
 #[path = "../../crates/arrayjit/examples/digits/network.rs"]
 mod network;

@@ -23,8 +23,8 @@ const RUST: [&str; 4] = ["gemm", "matrixmultiply", "ndarray", "candle-core"];
 pub(crate) fn run(args: &Args) -> Result<()> {
     let peers = peers(&args.rest);
     let mut features: Vec<&str> = RUST.into_iter().filter(|name| is_asked(&peers, name)).collect();
-    if value(&args.rest, "--backend") == Some("wgpu") {
-        features.push("wgpu");
+    if let Some(backend @ ("wgpu" | "cuda")) = value(&args.rest, "--backend") {
+        features.push(backend);
     }
     let manifest = xtask::root().join("Cargo.toml");
     let mut command = Command::new("cargo");

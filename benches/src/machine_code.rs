@@ -1,0 +1,97 @@
+//! What the cases become on NVIDIA's processors, as far as that can be known without one: registers, shared memory and machine instructions of
+//! every kernel, in golden files. A change of code quality shows in review.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arrayjit::{Backend, Settings};
+use codegen_core::{Payload, PtxModule};
+use codegen_ptx::{PtxOptions, Target, ptx};
+use codegen_testkit::assembler::{Assembled, CudaTools};
+use codegen_testkit::gpu;
+use device_runtime::{Device, NullDevice};
+use expect_test::{ExpectFile, expect_file};
+
+use crate::{case::Case, cases};
+
+/// Registers that a thread has at most.
+const MOST_REGISTERS: u32 = 255;
+
+#[test]
+fn kernels_for_sm_70() {
+    check("kernels_for_sm_70", Target::Sm70, &expect_file!["../ptx/sm_70.txt"]);
+}
+
+#[test]
+fn kernels_for_sm_80() {
+    check("kernels_for_sm_80", Target::Sm80, &expect_file!["../ptx/sm_80.txt"]);
+}
+
+#[test]
+fn kernels_for_sm_90a() {
+    check("kernels_for_sm_90a", Target::Sm90a, &expect_file!["../ptx/sm_90a.txt"]);
+}
+
+fn check(test: &str, target: Target, golden: &ExpectFile) {
+    let Some(tools) = gpu::or_skip(test, CudaTools::find()) else { return };
+    let mut text = String::new();
+    for case in cases::all() {
+        let modules = modules(&case, target);
+        assert!(!modules.is_empty(), "{} has no kernel", case.name);
+        for module in modules {
+            let kernels = tools
+                .assemble(&module.text, target.name())
+                .unwrap_or_else(|said| panic!("{}: {said}\n{}", case.name, module.text));
+            if let Ok(folder) = std::env::var("DUMP_PTX") {
+                std::fs::write(format!("{folder}/{}-{}.ptx", case.name, target.name()), &*module.text)
+                    .unwrap();
+            }
+            for (launch, (name, made)) in
+                module.launches.iter().map(|launch| (launch, (&launch.entry, &kernels[&launch.entry])))
+            {
+                let what = format!("{} {name} for {}: {made:?}", case.name, target.name());
+                assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
+                assert!(made.registers <= MOST_REGISTERS, "{what}");
+                assert_eq!(made.count("LDL") + made.count("STL"), 0, "{what}");
+                let (blocks, threads) = (launch.blocks, launch.threads);
+                let _ = writeln!(
+                    text,
+                    "{} {name}: {blocks} x {threads} threads, {} registers\n   {}",
+                    case.name,
+                    made.registers,
+                    histogram(made)
+                );
+            }
+        }
+    }
+    golden.assert_eq(&text);
+}
+
+/// The PTX of a case.
+fn modules(case: &Case, target: Target) -> Vec<Arc<PtxModule>> {
+    let codegen = Arc::new(ptx(target, PtxOptions::default()));
+    let device = Device::new(Arc::new(NullDevice::new()), 0);
+    let backend = Backend::from_parts("ptx", codegen, device, Settings::default());
+    let nodes: Vec<_> = case.nodes.iter().map(|node| node.build().expect("a node")).collect();
+    let compiled = backend.compile(&case.text, &nodes).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    assert!(compiled.fallbacks().is_empty(), "{} falls back", case.name);
+    let module = |payload: &Payload| match payload {
+        Payload::Ptx(module) => Arc::clone(module),
+        other => panic!("{}: {other:?}", case.name),
+    };
+    compiled.codes().map(|code| module(&code.artifact.payload)).collect()
+}
+
+/// How often instructions stand in a kernel, modifiers aside.
+fn histogram(made: &Assembled) -> String {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for (opcode, count) in &made.opcodes {
+        let name = opcode.split('.').next().unwrap_or(opcode);
+        // Padding, of which there is more or less for no reason of ours.
+        if name != "NOP" {
+            *counts.entry(name).or_default() += count;
+        }
+    }
+    counts.iter().fold(String::new(), |text, (name, count)| format!("{text} {name} {count}"))
+}
