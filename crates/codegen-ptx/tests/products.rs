@@ -2,7 +2,6 @@
 //! any order.
 
 #[path = "common/device.rs"]
-#[allow(dead_code, reason = "each test uses a part")]
 mod device;
 
 use codegen_core::{Codegen, ScheduleOptions, schedule};

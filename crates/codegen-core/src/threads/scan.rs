@@ -1,18 +1,19 @@
 //! Facts about statements that code generators need before they reach them.
 
-use lowered_ir::ir::{Affine, Bound, Expr, LocalId, LoopId, Stmt, walk};
+use lowered_ir::ir::{Affine, Bound, Expr, LocalId, LoopId, Stmt, Var, walk};
 
 /// Whether the first of these statements that mentions a local stores into each of its elements and reads none: a nest whose
-/// loops are its dimensions.
+/// loops run over its dimensions, in other loops or not.
 pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let mut loops: Vec<(LoopId, i64)> = Vec::new();
+    // How many of them have more in their bodies, which might read what the store has not reached yet.
+    let mut shared = 0;
     let mut block = rest;
     loop {
         let mut mentioning = block.iter().filter(|stmt| mentions(stmt, local));
         let Some(stmt) = mentioning.next() else { return loops.is_empty() };
-        // In a loop, statements behind the store might read what it has not reached yet.
-        if !loops.is_empty() && mentioning.next().is_some() {
-            return false;
+        if mentioning.next().is_some() {
+            shared = loops.len();
         }
         match stmt {
             Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, body, .. } if *limit > 0 => {
@@ -20,21 +21,34 @@ pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
                 block = body;
             }
             Stmt::SetLocal { local: set, index, value } => {
-                return *set == local && !reads(value, local) && covers(index, dims, &loops);
+                return *set == local && !reads(value, local) && covers(index, dims, &loops[shared..]);
             }
             _ => return false,
         }
     }
 }
 
-/// Whether an index runs over all elements: each dimension is a loop of its own.
+/// Whether an index runs over all elements: each dimension is a number whose digits are loops of its own.
 fn covers(index: &[Affine], dims: &[usize], loops: &[(LoopId, i64)]) -> bool {
-    let runs_over = |(i, &dim): (&Affine, &usize)| {
-        dim == 1 && i.as_constant() == Some(0)
-            || loops.iter().any(|&(var, limit)| *i == Affine::var(var) && limit == dim as i64)
-    };
     let once = |var: LoopId| index.iter().filter(|i| i.mentions(var)).count() <= 1;
-    index.iter().zip(dims).all(runs_over) && loops.iter().all(|&(var, _)| once(var))
+    index.iter().zip(dims).all(|(i, &dim)| runs_over(i, dim as i64, loops))
+        && loops.iter().all(|&(var, _)| once(var))
+}
+
+/// Whether an index has each value of `0..dim`, as a number in a mixed radix.
+fn runs_over(index: &Affine, dim: i64, loops: &[(LoopId, i64)]) -> bool {
+    let digit = |&(var, factor): &(Var, i64)| {
+        let &(_, limit) = loops.iter().find(|(id, _)| Var::Loop(*id) == var)?;
+        Some((factor, limit))
+    };
+    let Some(mut digits) = index.terms().iter().map(digit).collect::<Option<Vec<(i64, i64)>>>() else {
+        return false;
+    };
+    digits.sort_unstable();
+    let reach = digits
+        .into_iter()
+        .try_fold(1i64, |reach, (factor, limit)| reach.checked_mul(limit).filter(|_| factor == reach));
+    index.offset() == 0 && reach == Some(dim)
 }
 
 fn mentions(stmt: &Stmt, local: LocalId) -> bool {
@@ -52,4 +66,35 @@ fn reads(value: &Expr, local: LocalId) -> bool {
         found |= matches!(e, Expr::GetLocal { local: read, .. } if *read == local);
     });
     found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    /// Whether the zeros of the only local, of 4 by 6 elements, are never seen.
+    fn is_overwritten(body: &str) -> bool {
+        let text = format!(
+            "routine @r strict {{ node %0 \"x\" f32[64] on_device declare l0 f32[4, 6] stack {body} }}"
+        );
+        let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        lowered_ir::verify::verify(&routine).unwrap_or_else(|e| panic!("{e}"));
+        overwrites_first(&routine.body[1..], LocalId(0), &[4, 6])
+    }
+
+    #[test]
+    fn nests_that_store_every_element() {
+        let read = "for i8 in 0..4 { %0[i8] := l0[i8, i8] }";
+        let all = "for i0 in 0..4 { for i1 in 0..2 { for i2 in 0..3 { l0[i0, 3*i1 + i2] := %0[i0] } } }";
+        assert!(is_overwritten(&format!("{all} {read}")));
+        assert!(is_overwritten(&format!("for i9 in 0..5 {{ {all} {read} }}")));
+        assert!(!is_overwritten(&format!("{read} {all}")));
+        // The last column, every other column, a column in each iteration.
+        assert!(!is_overwritten(&all.replace("0..3", "0..2")));
+        assert!(!is_overwritten(&all.replace("3*i1 + i2", "2*i1 + i2")));
+        let each = "for i1 in 0..6 { for i0 in 0..4 { l0[i0, i1] := %0[i0] } %0[i1] := l0[0, 5] }";
+        assert!(!is_overwritten(each));
+    }
 }

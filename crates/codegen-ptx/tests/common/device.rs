@@ -1,4 +1,5 @@
 //! Runs scheduled routines on the interpreter of programs, and compares every call with the interpreter of the IR.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use codegen_core::{
     Access, Codegen, CodegenError, Kernel, KernelCall, Param, ScheduleError, ScheduleOptions,
