@@ -457,6 +457,47 @@ fn events_behind_waits_and_failures_keep_the_order() {
     }
 }
 
+/// Each thread has a stream, and all look at everything all the time.
+fn threads_use_one_device() {
+    let driver = open(&Config::default());
+    let events = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for id in 1..=4 {
+            let (driver, events) = (&driver, &events);
+            scope.spawn(move || {
+                let stream = stream(driver, id);
+                driver.alloc_pool(PoolId(id), 4).unwrap();
+                let bound = bind(driver, count("count"), &[at(id, 0)]).unwrap();
+                copy_in(driver, &stream, at(id, 0), &[0; 4]);
+                for round in 1..=25u8 {
+                    launch(driver, &stream, &bound, &[]);
+                    let event = driver.record(&stream).unwrap();
+                    let seen = events.lock().unwrap().last().cloned();
+                    events.lock().unwrap().push(event);
+                    if let Some(seen) = seen {
+                        driver.wait(&stream, &seen, After::Data).unwrap();
+                        driver.sync(&seen).unwrap();
+                    }
+                    assert_eq!(read_from(driver, &stream, at(id, 0), 4), [round, 0, 0, 0]);
+                    assert!(driver.used_memory() >= 4);
+                }
+                driver.free_pool(PoolId(id));
+                drop(bound);
+                driver.drop_stream(stream);
+            });
+        }
+    });
+    let events = events.into_inner().unwrap();
+    assert!(events.len() == 100 && events.iter().all(|event| driver.is_done(event).unwrap()));
+    assert_eq!(driver.used_memory(), 0);
+}
+
+#[test]
+fn many_threads_use_one_device() {
+    on_device(threads_use_one_device);
+    on_fake("order=eager pools=0", threads_use_one_device);
+}
+
 #[test]
 fn events_outlive_their_streams_and_pools() {
     on_device(|| {
