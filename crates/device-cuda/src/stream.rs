@@ -166,7 +166,11 @@ impl Stream {
         let mut state = lock(&self.state);
         self.healthy(&state)?;
         let handed_over = task(&mut state).and_then(|()| state.count());
-        handed_over.map_err(|error| self.refused(&mut state, name, &error))
+        handed_over.map_err(|error| self.refused(&mut state, name, &error))?;
+        if !state.queue.is_open() {
+            self.land(&mut state);
+        }
+        Ok(())
     }
 
     /// # Errors

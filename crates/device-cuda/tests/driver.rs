@@ -271,6 +271,33 @@ fn memory_without_pools_is_waited_for() {
     on_fake("pools=0", memory_returns);
 }
 
+/// What any task uses stays until it is done, whatever is freed meanwhile.
+fn tasks_own_what_they_use() {
+    let driver = open(&Config::default());
+    let stream = stream(&driver, 0);
+    for _ in 0..20 {
+        (1..=3).for_each(|pool| driver.alloc_pool(PoolId(pool), 64).unwrap());
+        let landing = landing(4);
+        copy_in(&driver, &stream, at(1, 0), &[1, 2, 3, 4]);
+        // SAFETY: all tasks are on one stream.
+        unsafe {
+            driver.memset_zero(&stream, at(3, 0), 64).unwrap();
+            driver.copy(&stream, at(2, 8), at(1, 0), 4).unwrap();
+            driver.copy_out(&stream, at(2, 8), &landing, 0, 4).unwrap();
+        }
+        (1..=3).for_each(|pool| driver.free_pool(PoolId(pool)));
+        driver.sync(&driver.record(&stream).unwrap()).unwrap();
+        assert_eq!(landing.lock().unwrap().bytes(), [1, 2, 3, 4]);
+    }
+    assert_eq!(driver.used_memory(), 0);
+}
+
+#[test]
+fn memory_that_is_freed_outlives_the_tasks_that_use_it() {
+    on_device(tasks_own_what_they_use);
+    on_fake("pools=0", tasks_own_what_they_use);
+}
+
 #[test]
 fn a_device_that_is_full_says_so_and_leaves_nothing_allocated() {
     let notes = on_fake("memory=5000", || {
@@ -304,8 +331,13 @@ fn tasks_that_nobody_looks_at_let_go_of_what_they_used() {
             drop(bound);
             assert_eq!(driver.used_memory(), 0);
         }
-        let events = driver.debug_info(&stream);
-        assert!(events.starts_with("cuda:0:0: 0 tasks since the last event, 0 events pending"), "{events}");
+        let info = driver.debug_info(&stream);
+        assert!(info.starts_with("cuda:0:0: 0 tasks since the last event, 0 events pending"), "{info}");
+        driver.alloc_pool(PoolId(1), 4).unwrap();
+        let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+        (0..1000).for_each(|_| launch(&driver, &stream, &bound, &[]));
+        let info = driver.debug_info(&stream);
+        assert!(info.starts_with("cuda:0:0: 232 tasks since the last event, 0 events pending"), "{info}");
     });
 }
 
@@ -395,6 +427,75 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), After::Data).unwrap();
         assert_eq!(read_from(&driver, &streams[1], at(1, 0), 4), [2, 0, 0, 0]);
     });
+}
+
+/// An event behind nothing but a wait, and one behind a failure, are reached no sooner than what is in front of them.
+fn events_keep_order() {
+    let driver = open(&Config::default());
+    let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
+    driver.alloc_pool(PoolId(1), 4).unwrap();
+    let good = bind(&driver, count("good"), &[at(1, 0)]).unwrap();
+    let bad = bind(&driver, count("refused"), &[at(1, 0)]).unwrap();
+    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+    let launch_many = || (0..50).for_each(|_| launch(&driver, &streams[0], &good, &[]));
+    launch_many();
+    driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), After::Data).unwrap();
+    let waited = driver.record(&streams[1]).unwrap();
+    driver.wait(&streams[2], &waited, After::Data).unwrap();
+    assert_eq!(read_from(&driver, &streams[2], at(1, 0), 4), [50, 0, 0, 0]);
+
+    launch_many();
+    assert!(try_launch(&driver, &streams[0], &bad, &[]).is_err());
+    driver.wait(&streams[2], &driver.record(&streams[0]).unwrap(), After::Order).unwrap();
+    assert_eq!(read_from(&driver, &streams[2], at(1, 0), 4), [100, 0, 0, 0]);
+}
+
+#[test]
+fn events_behind_waits_and_failures_keep_the_order() {
+    for seed in 1..4 {
+        on_fake(&format!("seed={seed}"), events_keep_order);
+    }
+}
+
+/// Each thread has a stream, and all look at everything all the time.
+fn threads_use_one_device() {
+    let driver = open(&Config::default());
+    let events = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for id in 1..=4 {
+            let (driver, events) = (&driver, &events);
+            scope.spawn(move || {
+                let stream = stream(driver, id);
+                driver.alloc_pool(PoolId(id), 4).unwrap();
+                let bound = bind(driver, count("count"), &[at(id, 0)]).unwrap();
+                copy_in(driver, &stream, at(id, 0), &[0; 4]);
+                for round in 1..=25u8 {
+                    launch(driver, &stream, &bound, &[]);
+                    let event = driver.record(&stream).unwrap();
+                    let seen = events.lock().unwrap().last().cloned();
+                    events.lock().unwrap().push(event);
+                    if let Some(seen) = seen {
+                        driver.wait(&stream, &seen, After::Data).unwrap();
+                        driver.sync(&seen).unwrap();
+                    }
+                    assert_eq!(read_from(driver, &stream, at(id, 0), 4), [round, 0, 0, 0]);
+                    assert!(driver.used_memory() >= 4);
+                }
+                driver.free_pool(PoolId(id));
+                drop(bound);
+                driver.drop_stream(stream);
+            });
+        }
+    });
+    let events = events.into_inner().unwrap();
+    assert!(events.len() == 100 && events.iter().all(|event| driver.is_done(event).unwrap()));
+    assert_eq!(driver.used_memory(), 0);
+}
+
+#[test]
+fn many_threads_use_one_device() {
+    on_device(threads_use_one_device);
+    on_fake("order=eager pools=0", threads_use_one_device);
 }
 
 #[test]

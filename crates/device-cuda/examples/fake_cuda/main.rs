@@ -236,6 +236,7 @@ extern "C" fn cuMemAllocFromPoolAsync(
             return Err(INVALID_HANDLE);
         }
         let made = world.allocate(device, Some(pool), bytes)?;
+        world.push(stream, Task::Allocate(made))?;
         put(address, made)
     };
     answer(allocate())

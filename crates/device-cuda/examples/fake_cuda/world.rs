@@ -52,6 +52,8 @@ pub(crate) struct Context {
 struct Block {
     device: u64,
     pool: Option<u64>,
+    /// Whether the stream that allocates it has come that far.
+    is_there: bool,
     bytes: Vec<u8>,
 }
 
@@ -111,6 +113,7 @@ pub(crate) enum Task {
         bytes: usize,
         peers: bool,
     },
+    Allocate(u64),
     Free(u64),
     Record(u64, u64),
     Wait(u64, u64),
@@ -177,7 +180,8 @@ impl World {
         }
         let address = self.next_address;
         self.next_address += (bytes as u64).next_multiple_of(256) + 256;
-        self.memory.insert(address, Block { device, pool, bytes: vec![GARBAGE; bytes] });
+        self.memory
+            .insert(address, Block { device, pool, is_there: pool.is_none(), bytes: vec![GARBAGE; bytes] });
         log(&format!("allocate {bytes}"));
         Ok(address)
     }
@@ -279,6 +283,10 @@ impl World {
                 let values = self.bytes(reader, from, bytes)?.to_vec();
                 self.bytes(writer, to, bytes).map(|bytes| bytes.copy_from_slice(&values))
             }
+            Task::Allocate(address) => {
+                self.memory.entry(address).and_modify(|block| block.is_there = true);
+                Ok(())
+            }
             Task::Free(address) => self.free(address),
             Task::Record(event, ticket) => {
                 self.events.entry(event).and_modify(|event| event.reached = event.reached.max(ticket));
@@ -302,7 +310,8 @@ impl World {
                 None => peers(device).is_some_and(|peers| peers.contains(&block.device)),
             };
         let at = (address - begin) as usize;
-        let block = self.memory.get_mut(&begin).filter(|_| reaches).ok_or(ILLEGAL_ADDRESS)?;
+        let block =
+            self.memory.get_mut(&begin).filter(|block| reaches && block.is_there).ok_or(ILLEGAL_ADDRESS)?;
         block.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..bytes)).ok_or(ILLEGAL_ADDRESS)
     }
 

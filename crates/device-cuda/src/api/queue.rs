@@ -13,11 +13,15 @@ use std::{
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 use device_runtime::HostLanding;
+use smallvec::SmallVec;
 
 use super::{CallError, Context, Function, Grid, Piece, Region};
 
 /// Something that a task uses.
 pub(crate) type Share = Arc<dyn Any + Send + Sync>;
+
+/// Who wants to know when a mark is reached: one, unless events are recorded with nothing between them.
+pub(crate) type Watchers<E> = SmallVec<[E; 1]>;
 
 /// A point in a stream's work.
 pub(crate) struct Mark {
@@ -102,7 +106,8 @@ impl Landing {
 struct Tasks {
     /// Whether there is any task, be it one that uses nothing.
     any: bool,
-    shares: Vec<Share>,
+    /// One for a launch, two for a copy: no allocation where each task has an event.
+    shares: SmallVec<[Share; 2]>,
     uploads: Vec<Piece>,
     landings: Vec<Landing>,
 }
@@ -111,7 +116,7 @@ struct Tasks {
 struct Closed<E> {
     mark: Arc<Mark>,
     tasks: Tasks,
-    watchers: Vec<E>,
+    watchers: Watchers<E>,
 }
 
 /// A stream. `E` is what its user wants back when a mark is reached.
@@ -246,12 +251,12 @@ impl<E> Queue<E> {
         // SAFETY: both live, and are of one context.
         unsafe { self.context.api.cuEventRecord(mark.raw, self.raw)? };
         let tasks = std::mem::take(&mut self.open);
-        self.closed.push_back(Closed { mark, tasks, watchers: Vec::new() });
+        self.closed.push_back(Closed { mark, tasks, watchers: Watchers::new() });
         Ok(())
     }
 
     /// The last mark, with a place for who wants to know when it is reached; none if everything that is closed is done.
-    pub(crate) fn last(&mut self) -> Option<(&Arc<Mark>, &mut Vec<E>)> {
+    pub(crate) fn last(&mut self) -> Option<(&Arc<Mark>, &mut Watchers<E>)> {
         self.closed.back_mut().map(|closed| (&closed.mark, &mut closed.watchers))
     }
 
@@ -276,7 +281,7 @@ impl<E> Queue<E> {
     }
 
     /// Takes the first mark off if it is reached: fills host arrays, lets go of what the tasks used, and gives back the watchers.
-    pub(crate) fn retire(&mut self) -> Result<Option<Vec<E>>, CallError> {
+    pub(crate) fn retire(&mut self) -> Result<Option<Watchers<E>>, CallError> {
         self.context.enter()?;
         let Some(first) = self.closed.front() else { return Ok(None) };
         if !first.mark.is_done()? {

@@ -57,10 +57,13 @@ pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option
     let notes = folder.path().join("notes");
     let test = thread::current().name().unwrap().to_owned();
     assert_ne!(test, "main", "tests on one thread do not know their names: use two (--test-threads=2)");
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let paths = [folder.path().to_path_buf()].into_iter().chain(env::split_paths(&paths));
     let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", &test, "--nocapture"])
         .env(CHILD, settings)
         .env("LD_LIBRARY_PATH", folder.path())
+        .env("PATH", env::join_paths(paths).unwrap())
         .env("FAKE_CUDA", settings)
         .env("FAKE_CUDA_LOG", &notes)
         .env("DEVICE_CUDA_TEST_FOLDER", folder.path())
@@ -77,17 +80,24 @@ pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option
     Some(notes)
 }
 
-/// A folder of the test's own, in the process that runs it.
+/// A folder of the test's own, in the process that runs it. Programs are looked for there first.
 pub fn folder() -> PathBuf {
     PathBuf::from(env::var_os("DEVICE_CUDA_TEST_FOLDER").unwrap())
 }
 
-/// The fake driver, which `cargo test` builds with the examples.
+/// The fake driver, which `cargo test` builds with the examples, unless it is told to build some tests alone.
 fn fake() -> PathBuf {
     let test = env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();
     let fake = target.join("examples/libfake_cuda.so");
-    assert!(fake.exists(), "{} is missing: `cargo build -p device-cuda --example fake_cuda`", fake.display());
+    let sources = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/fake_cuda")).unwrap();
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let newest = sources.filter_map(|source| changed(&source.unwrap().path())).max();
+    assert!(
+        changed(&fake) >= newest,
+        "{} is missing or old: `cargo build -p device-cuda --example fake_cuda`",
+        fake.display()
+    );
     fake
 }
 
