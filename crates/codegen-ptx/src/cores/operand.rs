@@ -123,10 +123,10 @@ impl Operand {
             inside: vec![None; count as usize],
             ragged: None,
         };
-        if matrix.extent % side.extent != 0 {
+        if !matrix.extent.is_multiple_of(side.extent) {
             operand.inside = operand.rows_inside(b, matrix, row, lines, first, chunk);
         }
-        if depth % side.depth != 0 {
+        if !depth.is_multiple_of(side.depth) {
             let elements = CHUNK / ELEMENT;
             operand.ragged = Some(match matrix.depth_contiguous {
                 true => {
