@@ -343,7 +343,7 @@ fn exists(inst: &Inst) -> bool {
         Inst::Store { ty, srcs, .. } => fits(*ty, srcs.len()),
         Inst::Atomic { space, op, ty, operands, .. } => {
             let values = vec![1; operands.len()];
-            *space != Space::Local && arith::atomic(*op, *ty, 1, &values).is_some()
+            *space != Space::Local && arith::atomic(*op, *ty, *space, 1, &values).is_some()
         }
         Inst::Barrier { id, threads } => *id < 16 && *threads != Some(7),
         Inst::Shuffle { width, .. } => width.is_power_of_two() && *width <= 32,
