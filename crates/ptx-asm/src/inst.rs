@@ -318,7 +318,7 @@ pub enum Unary {
     Sqrt,
     /// `1 / x`, rounded to nearest: `F32`, `F64`.
     Recip,
-    /// `2^x` to 2 ulp, about: `F32`. Subnormals are zeros, as with the other approximations.
+    /// `2^x` to 2 ulp, about: `F32`. Subnormals are zeros, as with the other approximations but one.
     Exp2Approx,
     /// `log2 x` to 2⁻²² absolutely, near 1: `F32`.
     Log2Approx,
@@ -326,7 +326,7 @@ pub enum Unary {
     SinApprox,
     /// To 2⁻²⁰ absolutely, near 0: `F32`.
     CosApprox,
-    /// To 2⁻¹¹ relatively: `F32`, from 7.5 on, so not on [`crate::Target::Sm70`].
+    /// To 2⁻¹¹ relatively, subnormals kept: `F32`, from 7.5 on, so not on [`crate::Target::Sm70`].
     TanhApprox,
     /// `1 / √x` to 2 ulp, about: `F32`.
     RsqrtApprox,
@@ -380,7 +380,7 @@ pub enum Ternary {
     MulAdd,
     /// `a * b + c` where `c` and the result are twice as wide: `U32`, `S32`.
     MulAddWide,
-    /// Byte `i` of the result is byte `c >> 4 i & 7` of `b : a`: `B32`.
+    /// Byte `i` of the result is byte `c >> 4 i & 7` of `b : a`, where `c & 8888₁₆` is 0: `B32`.
     Permute,
     /// The high half of `(b : a) << (c mod 32)`: `B32`.
     FunnelLeft,
@@ -446,7 +446,7 @@ pub enum Rounding {
 /// How an atomic operation combines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Atomic {
-    /// `U32`, `S32`, `U64`, `F32`, `F64`.
+    /// `U32`, `S32`, `U64`, `F32`, `F64`. Of `F32` in global memory, subnormals are zeros.
     Add,
     /// Signed and unsigned integers.
     Min,

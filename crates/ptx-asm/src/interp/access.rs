@@ -346,7 +346,7 @@ impl Run<'_> {
             self.mark(shared, &who, located, bytes, Access::Atomic);
             let old = little_endian(&self.peek(shared, located, bytes)[..bytes as usize]);
             let given: smallvec::SmallVec<[u64; 2]> = values.iter().map(|values| values[lane]).collect();
-            let Some(new) = arith::atomic(op, ty, old, &given) else {
+            let Some(new) = arith::atomic(op, ty, space, old, &given) else {
                 return malformed(format!("no atomic {op:?} of {ty:?} with {} operands", given.len()))
                     .at(lane);
             };

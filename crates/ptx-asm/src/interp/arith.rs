@@ -8,6 +8,7 @@
 
 use super::float::{self, Direction, Format};
 use crate::inst::{Atomic, Binary, Cmp, Ternary, Ty, Unary};
+use crate::program::Space;
 
 /// How many bits an operand has; 1 for predicates.
 pub(super) fn width(ty: Ty) -> u32 {
@@ -94,13 +95,15 @@ pub(super) fn unary(op: Unary, ty: Ty, a: u64) -> Option<u64> {
 
 /// Functions that the hardware approximates, on `f32`.
 fn approximation(op: Unary, x: f32) -> Option<u64> {
+    if op == Unary::TanhApprox {
+        return Some(from_f32(f64::from(x).tanh() as f32)); // the one that keeps subnormals
+    }
     let x = f64::from(flush(x));
     let y = match op {
         Unary::Exp2Approx => x.exp2(),
         Unary::Log2Approx => x.log2(),
         Unary::SinApprox => x.sin(),
         Unary::CosApprox => x.cos(),
-        Unary::TanhApprox => x.tanh(),
         Unary::RsqrtApprox => 1.0 / x.sqrt(),
         Unary::RecipApprox => 1.0 / x,
         Unary::SqrtApprox => x.sqrt(),
@@ -236,7 +239,8 @@ pub(super) fn ternary(op: Ternary, ty: Ty, a: u64, b: u64, c: u64) -> Option<u64
         Ternary::MulAddWide if matches!(ty, Ty::U32 | Ty::S32) => {
             Some(binary_bits(Binary::MulWide, ty, a, b)?.wrapping_add(c))
         }
-        Ternary::Permute if ty == Ty::B32 => Some(permute(a, b, c)),
+        // The fourth bit of a choice means something on the hardware that the operation does not have.
+        Ternary::Permute if ty == Ty::B32 && c & 0x8888 == 0 => Some(permute(a, b, c)),
         Ternary::FunnelLeft if ty == Ty::B32 => Some(cut(pair(a, b) << (c & 31) >> 32, 32)),
         Ternary::FunnelRight if ty == Ty::B32 => Some(cut(pair(a, b) >> (c & 31), 32)),
         Ternary::Logic(table) if ty == Ty::B32 => Some(logic(table, a, b, c)),
@@ -301,13 +305,16 @@ pub(super) fn compare(cmp: Cmp, ty: Ty, a: u64, b: u64) -> Option<bool> {
     })
 }
 
-/// What an atomic operation leaves in memory that held `old`.
-pub(super) fn atomic(op: Atomic, ty: Ty, old: u64, operands: &[u64]) -> Option<u64> {
+/// What an atomic operation leaves in memory that held `old`. Sums of `f32` in global memory have no subnormals.
+pub(super) fn atomic(op: Atomic, ty: Ty, space: Space, old: u64, operands: &[u64]) -> Option<u64> {
     let &b = operands.first()?;
     if width(ty) < 32 || (operands.len() == 2) != (op == Atomic::CompareSwap) {
         return None;
     }
     match op {
+        Atomic::Add if ty == Ty::F32 && space == Space::Global => {
+            Some(from_f32(flush(flush(to_f32(old)) + flush(to_f32(b)))))
+        }
         Atomic::Add => binary(Binary::Add, ty, old, b),
         Atomic::Min if !ty.is_float() => binary(Binary::Min, ty, old, b),
         Atomic::Max if !ty.is_float() => binary(Binary::Max, ty, old, b),

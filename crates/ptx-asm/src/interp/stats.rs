@@ -71,7 +71,8 @@ impl Stats {
 
 impl InstStats {
     pub(super) fn new(inst: &Inst) -> InstStats {
-        let (opcode, inst) = (opcode(inst), format!("{inst:?}"));
+        let text = format!("{inst:?}");
+        let (opcode, inst) = (opcode(inst, &text), text);
         InstStats { opcode, inst, warps: 0, threads: 0, bytes: 0, sectors: 0, conflicts: 0 }
     }
 
@@ -157,8 +158,8 @@ fn passes(mask: u32, addresses: &Lanes, bytes: u32) -> u64 {
     banks.into_iter().max().unwrap_or(0)
 }
 
-/// What an instruction is called in statistics.
-fn opcode(inst: &Inst) -> String {
+/// What an instruction is called in statistics; `text` is all of it.
+fn opcode(inst: &Inst, text: &str) -> String {
     let name = match inst {
         Inst::Unary { op, ty, .. } => format!("{op:?}.{ty:?}"),
         Inst::Binary { op, ty, .. } => format!("{op:?}.{ty:?}"),
@@ -172,7 +173,7 @@ fn opcode(inst: &Inst) -> String {
         Inst::Load { space, .. } => format!("Load.{}", space_name(*space)),
         Inst::Store { space, .. } => format!("Store.{}", space_name(*space)),
         Inst::Atomic { space, .. } => format!("Atomic.{}", space_name(*space)),
-        _ => variant(inst),
+        _ => text.chars().take_while(|c| c.is_alphanumeric()).collect(),
     };
     name.to_lowercase()
 }
@@ -183,9 +184,4 @@ fn space_name(space: Space) -> &'static str {
         Space::Shared => "shared",
         Space::Local => "local",
     }
-}
-
-/// The name of the variant.
-fn variant(inst: &Inst) -> String {
-    format!("{inst:?}").chars().take_while(|c| c.is_alphanumeric()).collect()
 }

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::interp::arith::{atomic, binary, compare, cut, signed, ternary, unary, width};
 use crate::interp::float::{BF16, Direction, F16, F32, F64, Format, fma};
-use crate::{Atomic, Binary, Cmp, Ternary, Ty, Unary};
+use crate::{Atomic, Binary, Cmp, Space, Ternary, Ty, Unary};
 
 /// Numbers with something special, and others.
 fn numbers(seed: u64) -> Vec<u64> {
@@ -143,6 +143,7 @@ fn bits_are_counted_and_moved() {
     assert_eq!(unary(Unary::Not, Ty::Pred, 0), Some(1));
     assert_eq!(binary(Binary::Xor, Ty::Pred, 1, 1), Some(0));
     assert_eq!(ternary(Ternary::Permute, Ty::B32, 0x3322_1100, 0x7766_5544, 0x7054), Some(0x7700_5544));
+    assert_eq!(ternary(Ternary::Permute, Ty::B32, 0, 0, 0x0800), None);
     assert_eq!(unary(Unary::CountOnes, Ty::B16, 1), None);
 }
 
@@ -228,6 +229,8 @@ fn approximations_are_near_and_flush() {
     assert_eq!(call(Unary::RsqrtApprox, -0.0), f32::NEG_INFINITY);
     assert_eq!(call(Unary::SqrtApprox, 16.0), 4.0);
     assert_eq!(call(Unary::TanhApprox, 0.5), 0.5_f64.tanh() as f32);
+    assert_eq!(call(Unary::TanhApprox, 1e-40), 1e-40);
+    assert_eq!(call(Unary::SinApprox, 1e-40), 0.0);
     assert_eq!(call(Unary::SinApprox, 0.5), 0.5_f64.sin() as f32);
     assert_eq!(call(Unary::CosApprox, 0.5), 0.5_f64.cos() as f32);
     assert!(call(Unary::SinApprox, f32::INFINITY).is_nan());
@@ -397,13 +400,22 @@ fn directed(format: Format, value: f64) {
 
 #[test]
 fn atomic_operations_have_their_types() {
-    assert_eq!(
-        atomic(Atomic::Add, Ty::F64, 1.5_f64.to_bits(), &[2.0_f64.to_bits()]),
-        Some(3.5_f64.to_bits())
-    );
-    assert_eq!(atomic(Atomic::Min, Ty::F32, 0, &[0]), None);
-    assert_eq!(atomic(Atomic::Add, Ty::U16, 0, &[0]), None);
-    assert_eq!(atomic(Atomic::CompareSwap, Ty::B32, 0, &[0]), None);
-    assert_eq!(atomic(Atomic::Exchange, Ty::B32, 0, &[0, 0]), None);
+    let (half, two) = (1.5_f64.to_bits(), 2.0_f64.to_bits());
+    assert_eq!(atomic(Atomic::Add, Ty::F64, Space::Global, half, &[two]), Some(3.5_f64.to_bits()));
+    assert_eq!(atomic(Atomic::Min, Ty::F32, Space::Global, 0, &[0]), None);
+    assert_eq!(atomic(Atomic::Add, Ty::U16, Space::Global, 0, &[0]), None);
+    assert_eq!(atomic(Atomic::CompareSwap, Ty::B32, Space::Global, 0, &[0]), None);
+    assert_eq!(atomic(Atomic::Exchange, Ty::B32, Space::Global, 0, &[0, 0]), None);
+    // Subnormals are kept in shared memory only.
+    let tiny = u64::from(1e-40_f32.to_bits());
+    let minus = 1 << 31;
+    for (space, old, by, sum) in [
+        (Space::Shared, tiny, tiny, u64::from((1e-40_f32 + 1e-40).to_bits())),
+        (Space::Global, tiny, tiny, 0),
+        (Space::Global, tiny | minus, minus, minus),
+        (Space::Global, u64::from(1_f32.to_bits()), tiny, u64::from(1_f32.to_bits())),
+    ] {
+        assert_eq!(atomic(Atomic::Add, Ty::F32, space, old, &[by]), Some(sum), "{space:?}");
+    }
     assert_eq!(signed(0xff, 8), -1);
 }

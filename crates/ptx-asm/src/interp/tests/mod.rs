@@ -10,6 +10,7 @@ mod kernels;
 mod matrices;
 mod memory;
 mod races;
+mod robust;
 mod statistics;
 
 use super::{Cause, Fault, Launch, Machine, Order, Region, Stats, run};
