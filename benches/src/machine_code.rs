@@ -40,16 +40,10 @@ fn check(test: &str, target: Target, golden: &ExpectFile) {
         let modules = modules(&case, target);
         assert!(!modules.is_empty(), "{} has no kernel", case.name);
         for module in modules {
-            let kernels = tools
-                .assemble(&module.text, target.name())
-                .unwrap_or_else(|said| panic!("{}: {said}\n{}", case.name, module.text));
-            if let Ok(folder) = std::env::var("DUMP_PTX") {
-                std::fs::write(format!("{folder}/{}-{}.ptx", case.name, target.name()), &*module.text)
-                    .unwrap();
-            }
-            for (launch, (name, made)) in
-                module.launches.iter().map(|launch| (launch, (&launch.entry, &kernels[&launch.entry])))
-            {
+            let made = tools.assemble(&module.text, target.name());
+            let made = made.unwrap_or_else(|said| panic!("{}: {said}\n{}", case.name, module.text));
+            for launch in &module.launches {
+                let (name, made) = (&launch.entry, &made[&launch.entry]);
                 let what = format!("{} {name} for {}: {made:?}", case.name, target.name());
                 assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
                 assert!(made.registers <= MOST_REGISTERS, "{what}");

@@ -18,7 +18,7 @@ use lowered_ir::pipeline::{self, optimize};
 use ptx_asm::interp::Order;
 
 #[test]
-fn the_corpus() {
+fn the_corpus_in_any_order_of_warps() {
     let mut report = Report { subject: "PTX on its interpreter".into(), ..Report::default() };
     for (case, target) in filetests::run_cases().zip(Target::ALL.into_iter().cycle()) {
         let path = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path).to_owned();
@@ -43,7 +43,7 @@ fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
 }
 
 #[test]
-fn random_routines() {
+fn random_routines_in_any_order_of_warps() {
     let (mut passed, mut refused) = (0, 0);
     for seed in 0..200u64 {
         let (routine, bytes) = (routine_from_seed(seed, 512), bytes_of_seed(seed ^ 0x5eed, 4096));

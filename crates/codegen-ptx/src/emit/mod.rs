@@ -161,13 +161,16 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
         emitter.trees = Trees::of(routine, threads);
         emitter.meetings = MeetingPlaces::of(routine, &emitter.trees.fused);
     }
-    emitter.b.code().blocks_per_processor((THREADS / threads.next_multiple_of(32)).max(1));
+    emitter.b.code().blocks_per_processor((THREADS / threads.next_multiple_of(32)).clamp(1, BLOCKS));
     emitter.grid(&grid)?;
     Ok(emitter.finish(blocks))
 }
 
 /// Threads that a multiprocessor should have room for. That leaves each of them 64 registers; told nothing, assemblers may take 32, and spill.
 const THREADS: u32 = 1024;
+
+/// Blocks that every processor has room for, however small they are.
+const BLOCKS: u32 = 16;
 
 /// A block as kernels are launched with it.
 #[derive(Clone, Copy, Debug)]

@@ -1,3 +1,5 @@
+//! What the checker refuses, and what it lets pass.
+
 use smallvec::smallvec;
 
 use crate::{
