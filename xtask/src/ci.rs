@@ -112,7 +112,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new(
             "lints",
             5,
-            "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu --quiet -- -D warnings",
+            "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cuda --quiet -- -D warnings",
         ),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
