@@ -19,8 +19,9 @@ use wgpu::{ErrorFilter, Limits, PollType, SubmissionIndex};
 
 use crate::adapter::Opened;
 
-/// How long a wait goes without looking whether the device is lost.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a wait goes without looking whether the device is lost. Longer than kernels take: where a wait ends before what it waits for, and
+/// another thread sees that done in the next moment, wgpu 30 panics over a queue that is empty too early.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Polls without waiting are at least this far apart: each costs as much as recording several tasks.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
