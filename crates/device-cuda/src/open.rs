@@ -44,7 +44,11 @@ impl fmt::Display for DeviceInfo {
 #[non_exhaustive]
 pub enum OpenError {
     /// The driver's library is nowhere.
-    #[error("found no NVIDIA driver (looked for {}); install one, or set LD_LIBRARY_PATH to where it is", looked_for.join(", "))]
+    #[error(
+        "found no NVIDIA driver (looked for {} and {} other names); install one, or set LD_LIBRARY_PATH to where it is",
+        looked_for.iter().find(|name| name.ends_with(".so.1")).or(looked_for.first()).map_or("nothing", String::as_str),
+        looked_for.len().saturating_sub(1)
+    )]
     NoDriver {
         /// The names it may have.
         looked_for: Vec<String>,

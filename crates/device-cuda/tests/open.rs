@@ -19,17 +19,14 @@ fn error(ordinal: u32) -> OpenError {
 }
 
 #[test]
-fn without_a_driver_the_names_looked_for_are_listed() {
+fn without_a_driver_the_name_looked_for_is_said() {
     on_library(Path::new("/nonexistent"), "", || {
         let listed = devices().unwrap_err();
         let error = error(0);
         assert_eq!(error, listed);
         let text = error.to_string();
-        assert!(text.starts_with("found no NVIDIA driver (looked for libcuda.so, "), "{text}");
-        assert!(
-            text.contains(" libcuda.so.1,") && text.ends_with("set LD_LIBRARY_PATH to where it is"),
-            "{text}"
-        );
+        assert!(text.starts_with("found no NVIDIA driver (looked for libcuda.so.1 and "), "{text}");
+        assert!(text.ends_with("set LD_LIBRARY_PATH to where it is"), "{text}");
     });
 }
 
