@@ -4,7 +4,7 @@
 //! an instruction leaves in a mask register is spread over lanes after it. Shapes are those of AVX2 with `z` for 512 bits, and: `kd…` and `kq…` compare into
 //! a mask register, which is spread over lanes of 32 or 64 bits; `blendv`, `blend`, `loadk` and `storek` take one, from a vector or a constant.
 //!
-//! None of this has run on such a processor so far; tests decode it.
+//! Tests decode it everywhere, and run it where the processor has it.
 
 use iced_x86::Code;
 

@@ -12,6 +12,9 @@ use crate::program::{Element, Memory, Place, Type, Value};
 /// The largest part of an offset that instructions hold; the rest is the stream's.
 const OFFSETS: i64 = 1 << 30;
 
+/// Bytes of the part of a register that instructions pick elements from by number.
+const LANE: u32 = 16;
+
 impl Lower<'_> {
     /// The address of a place, so many bytes on.
     pub(super) fn address(&mut self, place: &Place, plus: i64, bytes: u32) -> Address {
@@ -125,9 +128,20 @@ impl Lower<'_> {
         if size >= 4 {
             return self.note_load(addresses, size);
         }
+        let (low, high) = addresses.split_at(addresses.len().min((LANE / size) as usize));
+        let low = self.load_lane(low, size);
+        if high.is_empty() {
+            return low;
+        }
+        let high = self.load_lane(high, size);
+        self.emit_imm(Machine::InsertHigh, &[low, high], 1)
+    }
+
+    /// Elements of less than four bytes that are apart, as many as instructions put into a register one by one.
+    fn load_lane(&mut self, addresses: &[Address], size: u32) -> Reg {
         let insert = if size == 2 { Machine::Insert16 } else { Machine::Insert8 };
         let mut result = self.constant32(0);
-        for (lane, address) in addresses.into_iter().enumerate() {
+        for (lane, &address) in addresses.iter().enumerate() {
             result = self.read(insert, &[result, Reg::MEMORY], lane as u16, address);
         }
         result
@@ -269,8 +283,14 @@ impl Lower<'_> {
             return self.note_store(stored, addresses, size);
         }
         let extract = if size == 2 { Machine::Extract16 } else { Machine::Extract8 };
-        for (lane, address) in addresses.into_iter().enumerate() {
-            self.write(extract, &[stored], lane as u16, address);
+        for (half, addresses) in addresses.chunks((LANE / size) as usize).enumerate() {
+            let from = match half {
+                0 => stored,
+                half => self.emit_imm(Machine::ExtractHigh, &[stored], half as u16),
+            };
+            for (lane, &address) in addresses.iter().enumerate() {
+                self.write(extract, &[from], lane as u16, address);
+            }
         }
     }
 
