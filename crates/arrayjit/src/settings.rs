@@ -173,7 +173,7 @@ pub enum Vector {
     /// 256-bit vectors. An error on machines without AVX2.
     #[serde(rename = "avx2")]
     Avx2,
-    /// 512-bit vectors, never run by this project's tests yet. An error on machines without AVX-512.
+    /// 512-bit vectors. An error on machines without AVX-512.
     #[serde(rename = "avx512")]
     Avx512,
 }
