@@ -46,15 +46,20 @@ impl Product {
         let whole = &self.contraction;
         let sizes = [whole.num_rows(), whole.num_columns(), whole.num_products()];
         let half = matches!(self.left.dtype, DType::F16 | DType::Bf16);
+        let batch = whole.batch.iter().try_fold(1, |all: i64, axis| all.checked_mul(axis.extent));
+        let strides = [&self.left, &self.right].map(|matrix| matrix.side.max(matrix.depth));
         half && self.left.dtype == self.right.dtype
             && whole.columns.len() == 1
+            && batch.is_some_and(|batch| batch <= MOST)
+            && strides.iter().all(|&stride| stride <= MOST)
             && sizes.iter().all(|&size| (LEAST..=MOST).contains(&size))
             && self.left.is_copied_in_runs(sizes[0], sizes[2])
             && self.right.is_copied_in_runs(sizes[1], sizes[2])
     }
 }
 
-/// Rows, columns or products below which a tile is mostly empty, and above which positions need more than 31 bits.
+/// Rows, columns or products below which a tile is mostly empty; and what these, strides and batches may be at most, so that 32 bits hold what
+/// is made of them.
 const LEAST: i64 = 16;
 const MOST: i64 = 1 << 24;
 
@@ -166,6 +171,8 @@ mod tests {
         assert!(!ragged.expect("matrices").suits_tensor_cores());
         let every_other = product(["[64, 64]", "[32, 48]", "[64, 48]"], [64, 48, 32], "i0, 2*i2", "i2, i1");
         assert!(!every_other.expect("matrices").suits_tensor_cores());
+        let far = product(["[64, 32]", "[32, 33554432]", "[64, 48]"], [64, 48, 32], "i0, i2", "i2, i1");
+        assert!(!far.expect("matrices").suits_tensor_cores());
         let small = product(["[8, 32]", "[32, 48]", "[8, 48]"], [8, 48, 32], "i0, i2", "i2, i1");
         assert!(!small.expect("matrices").suits_tensor_cores());
     }
