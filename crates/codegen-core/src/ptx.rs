@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tnode::DType;
+
 /// The kernels of an artifact as one PTX file. `docs/abi.md` has the parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxModule {
@@ -24,4 +26,42 @@ pub struct PtxLaunch {
     pub threads: u32,
     /// Bytes of shared memory that the launch gives to each block, besides what the text declares; beyond 48 KiB the kernel has to be told.
     pub dynamic_shared_bytes: u32,
+    /// How many neighbouring blocks run side by side and reach each other's shared memory, as the text says too; 1 if each is alone.
+    pub cluster: u32,
+    /// Tensors whose tiles the copy engine moves: the kernel's last parameters, behind the numbers.
+    pub maps: Vec<TensorMap>,
+}
+
+/// Part of a node as a tensor of which whole tiles are copied. What of a tile lies outside is read as zeros.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorMap {
+    /// The parameter that is the node's address.
+    pub param: u32,
+    /// Bytes from there to the first element; a multiple of 16.
+    pub offset: u64,
+    /// What the elements are.
+    pub dtype: DType,
+    /// How many elements there are along each axis, the innermost first: one to five axes, each of 1 to 2³² elements. Those of the innermost
+    /// are neighbours in memory.
+    pub sizes: Vec<u64>,
+    /// Bytes from an element to the next along each axis but the innermost: multiples of 16 below 2⁴⁰.
+    pub strides: Vec<u64>,
+    /// Elements of a tile along each axis, 1 to 256; along the innermost a multiple of 16 bytes, and no more than what `swizzle` exchanges.
+    pub tile: Vec<u32>,
+    /// In which order a tile lies in shared memory.
+    pub swizzle: TileSwizzle,
+}
+
+/// The order of 16-byte chunks in a tile's lines in shared memory: chunk `c` of line `l` lies at `c` exchanged by some bits of `l`, so that what lies
+/// below each other falls into different banks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TileSwizzle {
+    /// As they come.
+    None,
+    /// Lines of 32 bytes: `c ^ (l / 4 mod 2)`.
+    Bytes32,
+    /// Lines of 64 bytes: `c ^ (l / 2 mod 4)`.
+    Bytes64,
+    /// Lines of 128 bytes: `c ^ (l mod 8)`.
+    Bytes128,
 }

@@ -300,6 +300,8 @@ impl<'k> Emitter<'k> {
             blocks,
             threads: kernel.threads,
             dynamic_shared_bytes: kernel.dynamic_shared_bytes(),
+            cluster: 1,
+            maps: Vec::new(),
         };
         Emitted { kernel, launch }
     }

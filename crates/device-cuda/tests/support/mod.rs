@@ -207,6 +207,8 @@ impl Kernel {
             blocks,
             threads: BLOCK,
             dynamic_shared_bytes: self.shared.1 - self.shared.0,
+            cluster: 1,
+            maps: Vec::new(),
         }
     }
 
