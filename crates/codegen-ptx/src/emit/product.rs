@@ -7,13 +7,13 @@ use codegen_core::schedule::canonical::{Arrays, Axis, Contraction};
 use codegen_core::schedule::matrices::{self, Matrix};
 use codegen_core::threads::{PlanLimits, plan};
 use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, walk};
-use ptx_asm::{Base, Binary, Guard, Mma, Reg, Ty};
+use ptx_asm::{Base, Binary, Mma, Reg, Ty};
 use tnode::{DType, Dims};
 
 use super::index::Index;
 use super::memory::Memory;
 use super::{Emitted, Emitter, Repeated, Setting, ThreadBlock, Value};
-use crate::cores::{self, Outputs, Surroundings, Tile};
+use crate::cores::{self, Outputs, Surroundings, warps};
 use crate::refusal::{Checked, Refusal, refuse};
 
 /// A product of matrices, and the routine of what is done for one output.
@@ -65,8 +65,8 @@ impl Product {
     /// Writes the kernel.
     pub(super) fn emit(&self, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
         let product = self.sizes();
-        let tile = Tile::of(&product);
-        let blocks = product.blocks(&tile);
+        let tile = warps::Tile::of(&product);
+        let blocks = tile.blocks(&product);
         if blocks > i32::MAX as u64 {
             return refuse("a product of matrices", "it takes 2^31 blocks or more, a grid has fewer");
         }
@@ -74,7 +74,7 @@ impl Product {
         let block = ThreadBlock { threads: tile.threads(), is_team: false };
         let emitter = Emitter::new(&self.around, entry, setting, block, plan);
         let mut writer = Writer { product: self, e: emitter, refused: None };
-        cores::emit(&mut writer, &product, &tile);
+        warps::emit(&mut writer, &product, &tile);
         match writer.refused {
             Some(refusal) => Err(refusal),
             None => Ok(writer.e.finish(blocks as u32)),
@@ -207,10 +207,13 @@ impl Surroundings for Writer<'_> {
         self.e.b.code()
     }
 
-    fn bases(&mut self, batch: Reg) -> [Reg; 2] {
-        // The batch's variables stay set to the end.
+    fn batch(&mut self, number: Reg) {
         let product = self.product;
-        self.enter_digits(batch, &product.matrices.contraction.batch);
+        self.enter_digits(number, &product.matrices.contraction.batch);
+    }
+
+    fn bases(&mut self) -> [Reg; 2] {
+        let product = self.product;
         [&product.matrices.left, &product.matrices.right].map(|matrix| self.base(matrix))
     }
 
@@ -237,10 +240,13 @@ impl Surroundings for Writer<'_> {
         self.e.flush();
     }
 
-    fn when(&mut self, pred: Reg, write: &mut dyn FnMut(&mut dyn Surroundings)) {
+    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> ptx_asm::Block {
+        let depth = self.e.order.len();
         self.e.open();
         write(self);
-        let then = self.e.close();
-        self.e.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(pred), then, otherwise: Vec::new() });
+        while self.e.order.len() > depth {
+            self.e.leave();
+        }
+        self.e.close()
     }
 }

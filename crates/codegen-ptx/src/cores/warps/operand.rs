@@ -7,18 +7,8 @@
 
 use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Place, Reg, Stmt, Ty};
 
+use super::Matrix;
 use super::tile::{ELEMENT, Side};
-
-/// A factor in memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Matrix {
-    /// How many rows, or columns.
-    pub(crate) extent: u32,
-    /// Whether products are neighbours; rows, or columns, are if not.
-    pub(crate) depth_contiguous: bool,
-    /// Elements from one row to the next if products are neighbours, else from one product to the next.
-    pub(crate) stride: u32,
-}
 
 /// Bytes that are copied at a time.
 const CHUNK: u32 = 16;

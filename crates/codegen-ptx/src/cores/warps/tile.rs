@@ -1,6 +1,6 @@
 //! How large tiles are.
 
-use super::Product;
+use crate::cores::{Product, place};
 
 /// A block's tile of the outputs, and how it is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,18 @@ pub(super) const ELEMENT: u32 = 2;
 impl Tile {
     /// The largest tile of which there are enough, or the smallest.
     pub(crate) fn of(product: &Product) -> Tile {
-        let enough = |tile: &&Tile| product.blocks(tile) >= BLOCKS;
+        let enough = |tile: &&Tile| tile.blocks(product) >= BLOCKS;
         *TILES.iter().find(enough).unwrap_or(&TILES[TILES.len() - 1])
+    }
+
+    /// Rows and columns.
+    pub(super) fn sizes(&self) -> [u32; 2] {
+        [self.rows, self.columns]
+    }
+
+    /// How many blocks compute a product.
+    pub(crate) fn blocks(&self, product: &Product) -> u64 {
+        place::count(product, self.sizes())
     }
 
     /// Threads of a block.

@@ -2,9 +2,10 @@
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::interp::{Launch, Machine, Order, Stats, run};
-use ptx_asm::{Builder, Guard, Kernel, Mma, Module, Place, Reg, Space, Stmt, Target, Ty, check, print};
+use ptx_asm::{Block, Builder, Kernel, Mma, Module, Place, Reg, Space, Target, Ty, check, print};
 
-use super::{Matrix, Outputs, Product, Surroundings, Tile, emit};
+use super::{Tile, emit};
+use crate::cores::{Matrix, Outputs, Product, Surroundings};
 
 /// Stores sums as they are, into a matrix of `f32`.
 struct Plain {
@@ -30,7 +31,9 @@ impl Surroundings for Plain {
         &mut self.b
     }
 
-    fn bases(&mut self, _batch: Reg) -> [Reg; 2] {
+    fn batch(&mut self, _number: Reg) {}
+
+    fn bases(&mut self) -> [Reg; 2] {
         [self.b.param(0), self.b.param(1)]
     }
 
@@ -47,11 +50,10 @@ impl Surroundings for Plain {
         self.b.stores(Space::Global, Ty::F32, at, sums);
     }
 
-    fn when(&mut self, pred: Reg, write: &mut dyn FnMut(&mut dyn Surroundings)) {
+    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> Block {
         let outer = self.b.begin();
         write(self);
-        let then = self.b.end(outer);
-        self.b.append(Stmt::If { guard: Guard::on(pred), then, otherwise: Vec::new() });
+        self.b.end(outer)
     }
 }
 
@@ -64,9 +66,10 @@ fn product(sizes: [u32; 3], depth_contiguous: [bool; 2]) -> Product {
     Product { sizes, batch: 1, left: matrix(0), right: matrix(1), mma: Mma::Bf16K16 }
 }
 
-fn kernel(product: Product, tile: &Tile, accumulates: bool) -> Kernel {
-    let mut plain = Plain { b: Builder::new("product", 3, tile.threads()), product, accumulates };
-    emit(&mut plain, &product, tile);
+fn kernel(product: &Product, tile: &Tile, accumulates: bool) -> Kernel {
+    let mut plain =
+        Plain { b: Builder::new("product", 3, tile.threads()), product: product.clone(), accumulates };
+    emit(&mut plain, product, tile);
     plain.b.finish()
 }
 
@@ -91,7 +94,7 @@ fn factor(extent: u32, depth: u32, depth_contiguous: bool) -> Vec<u8> {
 
 /// Runs a product and compares it with one in whole numbers.
 fn multiply(product: Product, tile: &Tile, accumulates: bool, order: Order) -> Stats {
-    let kernel = kernel(product, tile, accumulates);
+    let kernel = kernel(&product, tile, accumulates);
     let module = Module { target: Target::Sm80, kernels: vec![kernel] };
     check(&module).unwrap_or_else(|error| panic!("{error}"));
     let [rows, columns, depth] = product.sizes;
@@ -101,7 +104,7 @@ fn multiply(product: Product, tile: &Tile, accumulates: bool, order: Order) -> S
     let before: Vec<u8> = (0..rows * columns).flat_map(|_| 7_f32.to_le_bytes()).collect();
     let sums = machine.put("sums", before);
     let params = [left.address(), right.address(), sums.address()];
-    let launch = Launch::new(product.blocks(tile) as u32, &params);
+    let launch = Launch::new(tile.blocks(&product) as u32, &params);
     let stats =
         run(&module.kernels[0], &launch, &mut machine, order).unwrap_or_else(|fault| panic!("{fault}"));
     let found = machine.bytes(sums).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
@@ -183,7 +186,7 @@ fn a_fragment_that_is_loaded_is_multiplied_often() {
     for target in [Target::Sm80, Target::Sm90a] {
         for (tile, contiguous) in [(LARGE, [true, false]), (LARGE, [false, true]), (MIXED, [true, true])] {
             let product = product([4096, 4096, 4096], contiguous);
-            let module = Module { target, kernels: vec![kernel(product, &tile, true)] };
+            let module = Module { target, kernels: vec![kernel(&product, &tile, true)] };
             let made = tools.assemble(&print(&module), target.name()).unwrap_or_else(|said| panic!("{said}"));
             let made = &made["product"];
             let what = format!("{} {tile:?} {contiguous:?}: {made:?}", target.name());

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 use super::operand::Layout;
 use super::tile::Tile;
-use super::{Product, Sums};
+use crate::cores::Product;
+use crate::cores::outputs::{Held, Sums};
 
 /// Products of one instruction.
 const DEPTH: u32 = 16;
@@ -24,8 +25,6 @@ pub(super) struct Fragments {
     steps: u32,
     /// Fragments of 16 rows, and pairs of fragments of 8 columns.
     counts: [u32; 2],
-    /// The row and the column of this lane's first output in the tile; the column is even.
-    pub(super) output: [Reg; 2],
 }
 
 impl Fragments {
@@ -35,7 +34,7 @@ impl Fragments {
         tile: &Tile,
         thread: Reg,
         window: Reg,
-    ) -> Fragments {
+    ) -> (Fragments, Held) {
         let lane = b.binary(Binary::And, Ty::B32, thread, 31_u32);
         let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
         let across = tile.warps[1];
@@ -52,19 +51,11 @@ impl Fragments {
         let right = Loads::new(b, right, lane, column, right_window, counts[1], Order::DepthFirst);
         let group = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
         let place = b.binary(Binary::And, Ty::B32, lane, 3_u32);
-        let output = [b.add(Ty::U32, row, group), b.mul_add(Ty::U32, place, 2_u32, column)];
-        Fragments { left, right, mma: product.mma, steps: tile.depth / DEPTH, counts, output }
-    }
-
-    /// How many fragments of sums there are.
-    pub(super) fn count(&self) -> usize {
-        (self.counts[0] * self.counts[1] * 2) as usize
-    }
-
-    /// How many rows and columns output `n` of four, of a fragment, lies behind the lane's first.
-    pub(super) fn offset(&self, at: usize, n: usize) -> (u32, u32) {
-        let across = 2 * self.counts[1] as usize;
-        (SIDE * (at / across) as u32 + 8 * (n / 2) as u32, 8 * (at % across) as u32 + (n % 2) as u32)
+        let first = [b.add(Ty::U32, row, group), b.mul_add(Ty::U32, place, 2_u32, column)];
+        let down = (0..counts[0]).map(|at| SIDE * at);
+        let fragments = down.flat_map(|down| (0..2 * counts[1]).map(move |at| [down, 8 * at])).collect();
+        let held = Held { first, fragments, tile: tile.sizes() };
+        (Fragments { left, right, mma: product.mma, steps: tile.depth / DEPTH, counts }, held)
     }
 
     /// Adds the products of a stage, in the slot at an offset, to the sums.

@@ -1,0 +1,48 @@
+//! Which block has which tile: groups of rows of tiles, and in a group column after column, so that blocks which run at about the same time find what
+//! they share in the second-level cache.
+
+use ptx_asm::{Binary, Builder, Reg, Ty};
+
+use super::Product;
+
+/// A tile of the outputs.
+pub(super) struct Place {
+    /// The number of its product in the batch.
+    pub(super) batch: Reg,
+    /// Its first row.
+    pub(super) row: Reg,
+    /// Its first column.
+    pub(super) column: Reg,
+}
+
+/// Rows of tiles in a group.
+const GROUP: u32 = 8;
+
+/// How many tiles of these rows and columns there are.
+pub(super) fn count(product: &Product, tile: [u32; 2]) -> u64 {
+    let [rows, columns] = tiles(product, tile).map(u64::from);
+    rows * columns * u64::from(product.batch)
+}
+
+/// The tile of a number.
+pub(super) fn place(b: &mut Builder, product: &Product, tile: [u32; 2], number: Reg) -> Place {
+    let [rows, columns] = tiles(product, tile);
+    let each = rows * columns;
+    let batch = b.binary(Binary::Div, Ty::U32, number, each);
+    let number = b.binary(Binary::Rem, Ty::U32, number, each);
+    let group = b.binary(Binary::Div, Ty::U32, number, GROUP * columns);
+    let within = b.binary(Binary::Rem, Ty::U32, number, GROUP * columns);
+    let first = b.binary(Binary::Mul, Ty::U32, group, GROUP);
+    let left = b.binary(Binary::Sub, Ty::U32, rows, first);
+    let height = b.binary(Binary::Min, Ty::U32, left, GROUP);
+    let (column, row) =
+        (b.binary(Binary::Div, Ty::U32, within, height), b.binary(Binary::Rem, Ty::U32, within, height));
+    let row = b.add(Ty::U32, first, row);
+    let row = b.binary(Binary::Mul, Ty::U32, row, tile[0]);
+    let column = b.binary(Binary::Mul, Ty::U32, column, tile[1]);
+    Place { batch, row, column }
+}
+
+fn tiles(product: &Product, tile: [u32; 2]) -> [u32; 2] {
+    [product.sizes[0].div_ceil(tile[0]), product.sizes[1].div_ceil(tile[1])]
+}

@@ -1,0 +1,117 @@
+//! Products by single warps: `mma` with copies that run ahead.
+//!
+//! ```text
+//! each block has a tile of the outputs, each of its warps a part of that, in registers
+//!   copy the first stages of both factors to shared memory, without waiting
+//!   for each stage {
+//!     wait for its copies; all threads meet; begin the copies of the stage after the last one that is under way
+//!     each warp: load fragments, multiply them, 16 products deep at a time
+//!   }
+//!   each thread: what comes after, for its outputs
+//! ```
+//!
+//! Copies take 16 bytes, which lie in shared memory in an order that lets neither they nor `ldmatrix` meet in a bank ([`operand`]). Rows and
+//! columns beyond the last whole tile are copied as zeros and not stored.
+//!
+//! The numbers behind the shapes are those of published kernels for these instructions: tiles of 128 by 128 with 64 by 64 for each warp make four
+//! multiplications of each fragment that is loaded, and four stages hide the time of memory.
+
+mod fragments; // the tile of a warp
+mod operand; // a factor in shared memory
+mod tile; // sizes
+
+use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Operand as Value, Reg, Space, Special, Ty};
+
+pub(crate) use self::tile::Tile;
+use self::{fragments::Fragments, operand::Operand};
+use super::outputs::Sums;
+use super::{Matrix, Product, Surroundings, place};
+
+/// Writes the body of the kernel.
+pub(crate) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile) {
+    let b = around.builder();
+    let thread = b.special(Special::Thread);
+    let block = b.special(Special::Block);
+    let place = place::place(b, product, tile.sizes(), block);
+    around.batch(place.batch);
+    let bases = around.bases();
+    let b = around.builder();
+    let shared = b.shared(tile.stages * tile.stage_bytes(), 128);
+    let window = b.address(Space::Shared, shared);
+    let [left, right] = tile.sides();
+    let mut left = Operand::new(b, &product.left, left, product.sizes[2], thread, place.row, bases[0]);
+    let mut right = Operand::new(b, &product.right, right, product.sizes[2], thread, place.column, bases[1]);
+    let (fragments, held) = Fragments::new(b, product, tile, thread, window);
+    let sums = held.start(around, product, &place);
+    let b = around.builder();
+    let mut copies = Copies { left: &mut left, right: &mut right, tile, window };
+    pipeline(b, product, tile, &mut copies, &fragments, &sums);
+    held.finish(around, product, &place, &sums);
+}
+
+/// What is copied for each stage.
+struct Copies<'a> {
+    left: &'a mut Operand,
+    right: &'a mut Operand,
+    tile: &'a Tile,
+    window: Reg,
+}
+
+impl Copies<'_> {
+    /// Begins the copies of the next stage into a slot, whose offset is given, of threads for which the guard holds.
+    fn issue(&mut self, b: &mut Builder, slot: Value, when: Option<Guard>) {
+        let to = b.add(Ty::U32, self.window, slot);
+        self.left.copy(b, to, 0, when);
+        self.right.copy(b, to, self.tile.left_bytes(), when);
+        b.push(Inst::CopyCommit);
+    }
+}
+
+/// Copies and multiplies, stage after stage.
+fn pipeline(
+    b: &mut Builder,
+    product: &Product,
+    tile: &Tile,
+    copies: &mut Copies<'_>,
+    fragments: &Fragments,
+    sums: &Sums,
+) {
+    let steps = product.sizes[2].div_ceil(tile.depth);
+    let (ahead, bytes) = (tile.stages - 1, tile.stage_bytes());
+    let end = tile.stages * bytes;
+    for stage in 0..ahead {
+        match stage < steps {
+            true => copies.issue(b, (stage * bytes).into(), None),
+            // Groups are counted, so one without copies stands for what is not there.
+            false => b.push(Inst::CopyCommit),
+        }
+    }
+    let (step, read, write) =
+        (b.moved(Class::B32, 0_u32), b.moved(Class::B32, 0_u32), b.moved(Class::B32, ahead * bytes));
+    b.repeat(|b| {
+        b.push(Inst::CopyWait { left: ahead - 1 });
+        b.barrier();
+        let more = (steps > ahead).then(|| b.compare(Cmp::Lt, Ty::S32, step, (steps - ahead) as i32));
+        match more {
+            Some(more) => copies.issue(b, write.into(), Some(Guard::on(more))),
+            None => b.push(Inst::CopyCommit),
+        }
+        fragments.multiply(b, read, sums);
+        advance(b, read, bytes, end);
+        advance(b, write, bytes, end);
+        let next = b.add(Ty::U32, step, 1_u32);
+        b.set(step, next);
+        Guard::on(b.compare(Cmp::Lt, Ty::U32, step, steps))
+    });
+}
+
+/// The offset of the next slot, of those in a ring.
+fn advance(b: &mut Builder, slot: Reg, bytes: u32, end: u32) {
+    let next = b.add(Ty::U32, slot, bytes);
+    let over = b.compare(Cmp::Eq, Ty::U32, next, end);
+    let next = b.select(Ty::B32, over, 0_u32, next);
+    b.set(slot, next);
+}
+
+#[cfg(test)]
+mod tests;
