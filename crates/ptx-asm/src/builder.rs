@@ -57,6 +57,17 @@ impl Builder {
         self.kernel.blocks_per_processor = Some(blocks);
     }
 
+    /// So many neighbouring blocks are a cluster.
+    pub fn cluster(&mut self, blocks: u32) {
+        self.kernel.cluster = blocks;
+    }
+
+    /// One more tensor map that the kernel is called with: its position.
+    pub fn tensor_map(&mut self) -> u32 {
+        self.kernel.maps += 1;
+        self.kernel.maps - 1
+    }
+
     /// A register that nothing is in.
     pub fn register(&mut self, class: Class) -> Reg {
         let count = &mut self.registers[class as usize];
@@ -184,6 +195,20 @@ impl Builder {
     pub fn param(&mut self, param: u32) -> Reg {
         let dst = self.register(Class::B64);
         self.push(Inst::Param { dst, param });
+        dst
+    }
+
+    /// The address of a tensor map.
+    pub fn map_address(&mut self, map: u32) -> Reg {
+        let dst = self.register(Class::B64);
+        self.push(Inst::Map { dst, map });
+        dst
+    }
+
+    /// Where a place in shared memory is in the memory of a block of the cluster.
+    pub fn map_shared(&mut self, at: Place, block: impl Into<Operand>) -> Reg {
+        let dst = self.register(Class::B32);
+        self.push(Inst::MapShared { dst, at, block: block.into() });
         dst
     }
 

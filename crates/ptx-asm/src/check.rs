@@ -1,13 +1,13 @@
 //! What makes a module one that assemblers take and that means something.
 //!
 //! 1. Kernels have different names; a name is a letter, then letters, digits and `_`.
-//! 2. A kernel has 1 to 1024 threads, at most 4 KiB of parameters; its arrays have a byte at least and an alignment that is a power of two, and those
+//! 2. A kernel has 1 to 1024 threads, at most 4 KiB of parameters, and where the target knows them tensor maps and clusters of up to 8 blocks; its arrays have a byte at least and an alignment that is a power of two, and those
 //!    of a block fit into a multiprocessor of the target.
 //! 3. Every instruction exists for its types and the target, and its operands are registers of the right class, or constants where the
 //!    language takes them. ([`types`])
 //! 4. Positions of parameters and arrays exist; a place in an array, if nothing is added to it, lies in it and is aligned.
 //! 5. A register is written on every path before it is read. What threads with a guard write alone does not count. ([`defined`])
-//! 6. All threads of a block reach a barrier, and all lanes of a warp what they do together. ([`uniform`])
+//! 6. All threads of a block reach a barrier, those of a cluster theirs, all warps of a warpgroup and all lanes of a warp what they do together. ([`uniform`])
 //! 7. Statements nest at most 256 deep.
 
 mod defined;
@@ -77,7 +77,7 @@ pub enum ProgramError {
         inst: Box<Inst>,
         /// The predicate that parts them, as it is printed.
         register: String,
-        /// Whom: "the threads of a block" or "the lanes of a warp".
+        /// Whom: "the threads of a cluster", "the threads of a block", "the warps of a warpgroup" or "the lanes of a warp".
         threads: &'static str,
     },
 }
@@ -119,7 +119,10 @@ fn limits(kernel: &Kernel, target: Target) -> Result<(), ProgramError> {
         Err(ProgramError::Limit { kernel: kernel.name.clone(), what, found, expected })
     };
     within("the number of threads", kernel.threads.into(), 1, 1024)?;
-    within("the number of parameters", kernel.params.into(), 0, 512)?;
+    within("the size of the parameters in bytes", kernel.param_bytes(), 0, 4096)?;
+    let most = |most: u64| if target >= Target::Sm90a { most } else { 0 };
+    within("the number of tensor maps", kernel.maps.into(), 0, most(31))?;
+    within("the blocks of a cluster", kernel.cluster.into(), 0, most(8).max(1))?;
     within("the depth of statements", depth(&kernel.body) as u64, 0, MAX_DEPTH as u64)?;
     within("the blocks of a multiprocessor", kernel.blocks_per_processor.unwrap_or(1).into(), 1, 32)?;
     for Array { bytes, align } in kernel.shared.iter().chain(&kernel.local) {

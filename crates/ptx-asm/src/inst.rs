@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 
 use crate::program::{Class, Operand, Place, Reg, Regs, Space, Special};
 
+mod registers; // which ones an instruction reads and writes
+
 /// What an instruction takes its operands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ty {
@@ -297,6 +299,143 @@ pub enum Inst {
         /// How many may be.
         left: u32,
     },
+    /// The address of a tensor map, one of the kernel's last parameters: what tile copies are told.
+    Map {
+        /// Class `B64`.
+        dst: Reg,
+        /// Its position among the maps.
+        map: u32,
+    },
+    /// Fetches a tensor map that will be needed soon.
+    MapPrefetch {
+        /// Its address.
+        map: Reg,
+    },
+    /// Makes a barrier of 8 bytes of shared memory, whose phases complete when so many arrivals have come and all bytes that were expected.
+    BarrierInit {
+        /// Where: shared memory, aligned to 8.
+        at: Place,
+        /// How many arrivals complete a phase: 1 to 2²⁰ - 1.
+        count: u32,
+    },
+    /// Barriers in memory that the thread made are known to the cluster and to copies behind its next meeting with others.
+    BarrierInitFence,
+    /// Arrives at a barrier in the block's memory: what the thread did before, those see who wait for the phase.
+    Arrive {
+        /// Where the barrier is.
+        at: Place,
+    },
+    /// Arrives at a barrier of some block of the cluster.
+    ArriveCluster {
+        /// Where: from an address that [`Inst::MapShared`] gave.
+        at: Place,
+    },
+    /// Arrives, after the phase was told to expect so many more bytes from copies.
+    ArriveExpect {
+        /// Where the barrier is.
+        at: Place,
+        /// How many bytes, less than 2²⁰.
+        bytes: u32,
+    },
+    /// Waits until a phase of a barrier is complete. Lanes wait each for itself.
+    BarrierWait {
+        /// Where the barrier is.
+        at: Place,
+        /// Class `B32`: 0 for the first phase, 1 for the second, and so on by turns. The phase before the first is complete.
+        parity: Reg,
+        /// Whether threads of other blocks arrive as well, whose work is to be seen.
+        cluster: bool,
+    },
+    /// Where a place in the block's shared memory is in another block's of the cluster, as the cluster says.
+    MapShared {
+        /// Class `B32`.
+        dst: Reg,
+        /// A place in shared memory.
+        at: Place,
+        /// The block's number in its cluster.
+        block: Operand,
+    },
+    /// All threads of the cluster meet, as those of a block at [`Inst::Barrier`].
+    ClusterBarrier,
+    /// What the thread did to shared memory before, copies of tiles and products of warpgroups see that are begun afterwards.
+    FenceAsync,
+    /// Copies a tile of a tensor into shared memory, of this block or of several of the cluster, while the thread goes on.
+    /// What lies outside of the tensor is zeros. All bytes of the tile complete on the barrier.
+    LoadTile {
+        /// The tensor map's address.
+        map: Reg,
+        /// The first element's place along each axis, innermost first: one to five signed 32-bit numbers.
+        at: SmallVec<[Operand; 4]>,
+        /// Where to: shared memory, aligned to 128.
+        to: Place,
+        /// The barrier, in the block's own memory.
+        barrier: Place,
+        /// Class `B16`: the blocks of the cluster that get it, bit by bit, each at the same place, completing on the barrier at the same place.
+        multicast: Option<Reg>,
+    },
+    /// Copies a tile from shared memory into a tensor while the thread goes on. What lies outside of the tensor is left out.
+    StoreTile {
+        /// The tensor map's address.
+        map: Reg,
+        /// The first element's place along each axis, innermost first.
+        at: SmallVec<[Operand; 4]>,
+        /// From where: shared memory, aligned to 128.
+        from: Place,
+    },
+    /// What the thread's tile stores since the last one of these are is a group.
+    StoreTileCommit,
+    /// Waits until at most so many of the thread's groups of tile stores, the latest, are under way.
+    StoreTileWait {
+        /// How many may be.
+        left: u32,
+        /// Whether it is enough that their sources have been read.
+        read: bool,
+    },
+    /// Gives registers of the warpgroup's threads back, or takes some, once there are as many. The kernel has to say
+    /// [`crate::Kernel::blocks_per_processor`].
+    SetMaxRegisters {
+        /// How many each thread has then: 24 to 256, a multiple of 8.
+        count: u32,
+        /// Whether that is more than before.
+        increase: bool,
+    },
+    /// What the warpgroup's threads wrote into registers before, products see that follow.
+    WarpgroupFence,
+    /// `d = a b`, or `d += a b`, on a matrix of 64 rows that the four warps of a warpgroup hold, while the threads go on. Row `16 w + l / 4` is held by lane `l`
+    /// of warp `w`: its columns `8 j + 2 (l mod 4)` and the next in registers `4 j` and `4 j + 1`, those of row `+ 8` in the two that follow. The depth is 32 bytes:
+    /// 16 elements, of `tf32` 8.
+    WarpgroupMma {
+        /// Type of the factors: `F16`, `Bf16`, or `F32` for `tf32`.
+        factor: Ty,
+        /// Columns of the sums: 8 to 256, a multiple of 8.
+        columns: u32,
+        /// The sums: half as many registers of class `F32` as there are columns.
+        d: Regs,
+        /// Class `B64`: where the left factor is in shared memory, as the hardware's descriptors say.
+        a: Reg,
+        /// Class `B64`: where the right factor is.
+        b: Reg,
+        /// Whether of the left and of the right factor rows and columns, not the depth, are innermost: of 16-bit factors alone.
+        transposed: [bool; 2],
+        /// Class `Pred`: whether the products are added to `d`, which is overwritten otherwise.
+        accumulate: Reg,
+    },
+    /// What the warpgroup's products since the last one of these are is a group.
+    WarpgroupCommit,
+    /// Waits until at most so many of the warpgroup's groups of products, the latest, are under way. Before, nobody touches their sums.
+    WarpgroupWait {
+        /// How many may be: at most 7.
+        left: u32,
+    },
+    /// The opposite of [`Inst::LoadMatrix`]: 8×8 matrices of 16-bit elements into shared memory.
+    StoreMatrix {
+        /// Whether columns and rows change places.
+        transposed: bool,
+        /// One, two or four of class `B32`.
+        from: Regs,
+        /// Where this lane's row is: 16 bytes, aligned.
+        to: Place,
+    },
 }
 
 /// Operations on one operand.
@@ -551,97 +690,6 @@ impl Mma {
     pub fn registers(self) -> (usize, usize, usize) {
         match self {
             Mma::F16K16 | Mma::Bf16K16 | Mma::Tf32K8 => (4, 2, 4),
-        }
-    }
-}
-
-impl Inst {
-    /// Calls `f` with every register that is mentioned.
-    pub fn each_register(&self, f: &mut dyn FnMut(Reg)) {
-        let mut found = Regs::new();
-        self.registers(&mut |reg| found.push(reg), &mut |_| ());
-        self.registers(&mut |_| (), &mut |reg| found.push(reg));
-        found.into_iter().for_each(f);
-    }
-
-    /// Calls `read` with every register that is read, then `write` with every one that is written.
-    pub fn registers(&self, read: &mut dyn FnMut(Reg), write: &mut dyn FnMut(Reg)) {
-        let mut operands = |operands: &[Operand]| {
-            for operand in operands {
-                if let Operand::Reg(reg) = operand {
-                    read(*reg);
-                }
-            }
-        };
-        match self {
-            Inst::Move { dst, src } | Inst::Unary { dst, src, .. } => {
-                operands(&[*src]);
-                write(*dst);
-            }
-            Inst::Where { dst, .. } | Inst::Address { dst, .. } | Inst::Param { dst, .. } => write(*dst),
-            Inst::Pack { dst, halves } => {
-                halves.iter().for_each(|&half| read(half));
-                write(*dst);
-            }
-            Inst::Unpack { halves, src } => {
-                read(*src);
-                halves.iter().for_each(|&half| write(half));
-            }
-            Inst::Binary { dst, a, b, .. } | Inst::Compare { dst, a, b, .. } => {
-                operands(&[*a, *b]);
-                write(*dst);
-            }
-            Inst::Ternary { dst, a, b, c, .. } => {
-                operands(&[*a, *b, *c]);
-                write(*dst);
-            }
-            Inst::Select { dst, a, b, pred, .. } => {
-                operands(&[*a, *b, Operand::Reg(*pred)]);
-                write(*dst);
-            }
-            Inst::Convert { dst, src, .. } | Inst::Vote { dst, src, .. } => {
-                read(*src);
-                write(*dst);
-            }
-            Inst::ConvertPair { dst, halves, .. } => {
-                operands(halves);
-                write(*dst);
-            }
-            Inst::Load { dsts, from, .. } | Inst::LoadMatrix { dsts, from, .. } => {
-                from.register().into_iter().for_each(read);
-                dsts.iter().for_each(|&dst| write(dst));
-            }
-            Inst::Store { to, srcs, .. } => {
-                operands(srcs);
-                to.register().into_iter().for_each(read);
-            }
-            Inst::Atomic { dst, at, operands: values, .. } => {
-                operands(values);
-                at.register().into_iter().for_each(read);
-                dst.iter().for_each(|&dst| write(dst));
-            }
-            Inst::Shuffle { dst, src, lane, .. } => {
-                operands(&[Operand::Reg(*src), *lane]);
-                write(*dst);
-            }
-            Inst::Mma { d, a, b, c, .. } => {
-                a.iter().chain(b).chain(c).for_each(|&reg| read(reg));
-                d.iter().for_each(|&reg| write(reg));
-            }
-            Inst::CopyAsync { to, from, read: size, .. } => {
-                to.register().into_iter().chain(from.register()).chain(*size).for_each(read);
-            }
-            Inst::Barrier { .. } | Inst::Fence(_) | Inst::CopyCommit | Inst::CopyWait { .. } => {}
-        }
-    }
-}
-
-impl Place {
-    /// The register it is computed from.
-    fn register(self) -> Option<Reg> {
-        match self.base {
-            crate::program::Base::Reg(reg) => Some(reg),
-            crate::program::Base::Array(_) => None,
         }
     }
 }

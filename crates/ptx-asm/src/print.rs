@@ -3,6 +3,8 @@
 //! One line per instruction, blocks indented, registers numbered within their class. Arithmetic on floats says how it rounds: what does not, an
 //! assembler may fuse. Arrays of a block lie in one array, statically declared as long as the language allows that ([`Kernel::shared_bytes`]).
 
+mod hopper; // what 9.0 alone has
+
 use std::fmt::{self, Write};
 
 use crate::inst::{Atomic, Binary, Cmp, Inst, Mma, Rounding, Scope, Shuffle, Ternary, Ty, Unary, Vote};
@@ -36,12 +38,16 @@ fn module_text(out: &mut String, module: &Module) -> fmt::Result {
 const DYNAMIC: &str = "dynamic_shared";
 
 fn kernel_text(out: &mut String, kernel: &Kernel) -> fmt::Result {
-    let params: Vec<String> =
-        (0..kernel.params).map(|at| format!("    .param .b64 {}_{at}", kernel.name)).collect();
+    let number = |at| format!("    .param .b64 {}_{at}", kernel.name);
+    let map = |at| format!("    .param .align 64 .b8 {}[128]", hopper::map_name(kernel, at));
+    let params: Vec<String> = (0..kernel.params).map(number).chain((0..kernel.maps).map(map)).collect();
     writeln!(out, ".visible .entry {}(\n{}\n)", kernel.name, params.join(",\n"))?;
     writeln!(out, ".maxntid {}, 1, 1", kernel.threads)?;
     if let Some(blocks) = kernel.blocks_per_processor {
         writeln!(out, ".minnctapersm {blocks}")?;
+    }
+    if kernel.cluster > 1 {
+        writeln!(out, ".reqnctapercluster {}, 1, 1\n.explicitcluster", kernel.cluster)?;
     }
     out.push_str("{\n");
     for (class, count) in Class::ALL.into_iter().zip(counts(kernel)) {
@@ -143,7 +149,12 @@ impl Printer<'_> {
         match stmt {
             Stmt::Inst(inst) => {
                 let text = self.inst(inst);
-                self.line(&format!("{text};"))
+                // Braces end by themselves.
+                let end = if matches!(inst, Inst::BarrierWait { .. }) { "" } else { ";" };
+                self.line(&format!("{text}{end}"))
+            }
+            Stmt::When(guard, inst) if hopper::is_several(inst) => {
+                self.branch(*guard, &[Stmt::Inst(inst.clone())], &[])
             }
             Stmt::When(guard, inst) => {
                 let text = self.inst(inst);
@@ -309,14 +320,69 @@ impl Printer<'_> {
             }
             Inst::CopyCommit => "cp.async.commit_group".into(),
             Inst::CopyWait { left } => format!("cp.async.wait_group {left}"),
+            Inst::Map { dst, map } => hopper::map_address(*dst, &hopper::map_name(self.kernel, *map)),
+            Inst::MapPrefetch { map } => format!("prefetch.tensormap [{}]", reg(*map)),
+            Inst::BarrierInit { at, count } => {
+                format!("mbarrier.init.shared::cta.b64 {}, {count}", self.place(Space::Shared, *at))
+            }
+            Inst::BarrierInitFence => "fence.mbarrier_init.release.cluster".into(),
+            Inst::Arrive { at } => {
+                format!("mbarrier.arrive.shared::cta.b64 _, {}", self.place(Space::Shared, *at))
+            }
+            Inst::ArriveCluster { at } => {
+                let at = self.place(Space::Shared, *at);
+                format!("mbarrier.arrive.release.cluster.shared::cluster.b64 _, {at}")
+            }
+            Inst::ArriveExpect { at, bytes } => {
+                let at = self.place(Space::Shared, *at);
+                format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, {at}, {bytes}")
+            }
+            Inst::BarrierWait { at, parity, cluster } => {
+                hopper::wait(&self.place(Space::Shared, *at), *parity, *cluster)
+            }
+            Inst::MapShared { dst, at, block } => {
+                let (at, block) = (self.address(Space::Shared, *at), operand(Ty::U32, *block));
+                format!("mapa.shared::cluster.u32 {}, {at}, {block}", reg(*dst))
+            }
+            Inst::ClusterBarrier => {
+                "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned".into()
+            }
+            Inst::FenceAsync => "fence.proxy.async.shared::cta".into(),
+            Inst::LoadTile { map, at, to, barrier, multicast } => {
+                let places = [to, barrier].map(|&place| self.place(Space::Shared, place));
+                hopper::load_tile(*map, at, places, *multicast)
+            }
+            Inst::StoreTile { map, at, from } => {
+                hopper::store_tile(*map, at, &self.place(Space::Shared, *from))
+            }
+            Inst::StoreTileCommit => "cp.async.bulk.commit_group".into(),
+            Inst::StoreTileWait { left, read: false } => format!("cp.async.bulk.wait_group {left}"),
+            Inst::StoreTileWait { left, read: true } => format!("cp.async.bulk.wait_group.read {left}"),
+            Inst::SetMaxRegisters { count, increase } => {
+                format!("setmaxnreg.{}.sync.aligned.u32 {count}", if *increase { "inc" } else { "dec" })
+            }
+            Inst::WarpgroupFence => "wgmma.fence.sync.aligned".into(),
+            Inst::WarpgroupCommit => "wgmma.commit_group.sync.aligned".into(),
+            Inst::WarpgroupWait { left } => format!("wgmma.wait_group.sync.aligned {left}"),
+            Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate } => {
+                hopper::product(*factor, *columns, d, [*a, *b, *accumulate], *transposed)
+            }
+            Inst::StoreMatrix { transposed, from, to } => {
+                let transposed = if *transposed { ".trans" } else { "" };
+                let kind = format!("m8n8.x{}{transposed}.shared.b16", from.len());
+                format!("stmatrix.sync.aligned.{kind} {}, {}", self.place(Space::Shared, *to), list(from))
+            }
         }
     }
 
     fn place(&self, space: Space, place: Place) -> String {
+        format!("[{}]", self.address(space, place))
+    }
+
+    fn address(&self, space: Space, place: Place) -> String {
         match place.base {
-            Base::Array(array) => format!("[{}]", self.array(space, array, place.offset)),
-            Base::Reg(base) if place.offset == 0 => format!("[{}]", reg(base)),
-            Base::Reg(base) => format!("[{}+{}]", reg(base), place.offset),
+            Base::Array(array) => self.array(space, array, place.offset),
+            Base::Reg(base) => with_offset(&reg(base), i64::from(place.offset)),
         }
     }
 
@@ -462,6 +528,7 @@ fn special_name(special: Special) -> &'static str {
         Special::Block => "%ctaid.x",
         Special::Blocks => "%nctaid.x",
         Special::Lane => "%laneid",
+        Special::ClusterBlock => "%cluster_ctarank",
     }
 }
 

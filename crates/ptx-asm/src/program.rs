@@ -49,6 +49,10 @@ pub struct Kernel {
     pub threads: u32,
     /// Blocks that should find room on one multiprocessor at once, if that is to limit registers.
     pub blocks_per_processor: Option<u32>,
+    /// How many neighbouring blocks run side by side and reach each other's shared memory: a cluster. 0 or 1 if each is alone.
+    pub cluster: u32,
+    /// How many tensor maps it is called with, behind the numbers.
+    pub maps: u32,
     /// What each thread does.
     pub body: Block,
 }
@@ -150,6 +154,8 @@ pub enum Special {
     Blocks,
     /// The thread's number in its warp.
     Lane,
+    /// The block's number in its cluster.
+    ClusterBlock,
 }
 
 /// Which memory.
@@ -230,6 +236,12 @@ impl Kernel {
     /// Where each array of the block lies in the one that holds them all.
     pub fn shared_layout(&self) -> Vec<u32> {
         self.layout().0
+    }
+
+    /// Bytes of the parameters.
+    pub(crate) fn param_bytes(&self) -> u64 {
+        let numbers = 8 * u64::from(self.params);
+        if self.maps == 0 { numbers } else { numbers.next_multiple_of(64) + 128 * u64::from(self.maps) }
     }
 
     /// Bytes of shared memory that a block takes.

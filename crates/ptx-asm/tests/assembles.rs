@@ -4,8 +4,8 @@ use std::slice;
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{
-    Atomic, Binary, Builder, Class, Cmp, Inst, Kernel, Mma, Module, Operand, Place, Reg, Rounding, Scope,
-    Shuffle, Space, Special, Target, Ternary, Ty, Unary, Vote, check, print,
+    Atomic, Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Mma, Module, Operand, Place, Reg, Rounding,
+    Scope, Shuffle, Space, Special, Target, Ternary, Ty, Unary, Vote, check, print,
 };
 use smallvec::smallvec;
 
@@ -150,6 +150,64 @@ fn others() -> Vec<Inst> {
     found
 }
 
+/// What 9.0 alone has.
+fn hopper() -> Vec<Inst> {
+    let [b16, b32, b64, pred] =
+        [Class::B16, Class::B32, Class::B64, Class::Pred].map(|class| register(class, 0));
+    let mut found = vec![
+        Inst::Where { dst: b32, special: Special::ClusterBlock },
+        Inst::Map { dst: b64, map: 1 },
+        Inst::MapPrefetch { map: b64 },
+        Inst::BarrierInitFence,
+        Inst::ClusterBarrier,
+        Inst::FenceAsync,
+        Inst::StoreTileCommit,
+        Inst::WarpgroupFence,
+        Inst::WarpgroupCommit,
+        Inst::ArriveCluster { at: Place::at(b32).plus(8) },
+    ];
+    for at in [Place::array(0), Place::array(1).plus(128), Place::at(b32), Place::at(b32).plus(-8)] {
+        found.push(Inst::BarrierInit { at, count: 3 });
+        found.push(Inst::Arrive { at });
+        found.push(Inst::ArriveExpect { at, bytes: (1 << 20) - 1 });
+        found.extend([false, true].map(|cluster| Inst::BarrierWait { at, parity: b32, cluster }));
+        found.extend([1_u32.into(), b32.into()].map(|block| Inst::MapShared { dst: b32, at, block }));
+        for axes in 1..=5 {
+            let place: Vec<Operand> = (0..axes).map(|n| register(Class::B32, n % 4).into()).collect();
+            for multicast in [None, Some(b16)] {
+                let place = place.clone().into();
+                found.push(Inst::LoadTile { map: b64, at: place, to: at, barrier: at, multicast });
+            }
+            found.push(Inst::StoreTile { map: b64, at: place.into(), from: at });
+        }
+        let place = smallvec![Operand::from(-3_i32), b32.into()];
+        found.push(Inst::StoreTile { map: b64, at: place, from: at });
+        for count in [1, 2, 4] {
+            for transposed in [false, true] {
+                let from = (0..count).map(|n| register(Class::B32, n)).collect();
+                found.push(Inst::StoreMatrix { transposed, from, to: at });
+            }
+        }
+    }
+    for read in [false, true] {
+        found.extend([0, 3].map(|left| Inst::StoreTileWait { left, read }));
+    }
+    for increase in [false, true] {
+        found.extend([24, 40, 232, 256].map(|count| Inst::SetMaxRegisters { count, increase }));
+    }
+    found.extend([0, 1, 7].map(|left| Inst::WarpgroupWait { left }));
+    for factor in [Ty::F16, Ty::Bf16, Ty::F32] {
+        for columns in [8, 16, 24, 64, 128, 192, 248, 256] {
+            for transposed in [[false, false], [false, true], [true, false], [true, true]] {
+                let d = (0..columns / 2).map(|n| register(Class::F32, n)).collect();
+                let [a, b] = [b64, register(Class::B64, 1)];
+                found.push(Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate: pred });
+            }
+        }
+    }
+    found
+}
+
 fn register(class: Class, number: u32) -> Reg {
     Reg { class, number }
 }
@@ -170,6 +228,30 @@ fn with(name: String, insts: &[Inst]) -> Kernel {
     b.finish()
 }
 
+/// The same for what 9.0 has: registers for all sums, tensor maps, a block in a cluster of two.
+fn with_hopper(name: String, guarded: bool, insts: &[Inst]) -> Kernel {
+    let mut b = Builder::new(name, 2, 128);
+    b.cluster(2);
+    b.blocks_per_processor(1);
+    for class in Class::ALL {
+        for _ in 0..if class == Class::F32 { 128 } else { 4 } {
+            b.moved(class, 0_u32);
+        }
+    }
+    for _ in 0..2 {
+        b.tensor_map();
+        b.shared(1024, 128);
+    }
+    for inst in insts {
+        if guarded {
+            b.push_when(Guard::on(register(Class::Pred, 1)), inst.clone());
+        } else {
+            b.push(inst.clone());
+        }
+    }
+    b.finish()
+}
+
 #[test]
 fn what_is_accepted_assembles() {
     let Some(tools) = gpu::or_skip("what_is_accepted_assembles", CudaTools::find()) else { return };
@@ -184,6 +266,36 @@ fn what_is_accepted_assembles() {
         if let Err(said) = tools.accepts(&print(&module), target.name()) {
             panic!("{}: {said}", target.name());
         }
+    }
+}
+
+#[test]
+fn what_only_hopper_has_assembles_there() {
+    let Some(tools) = gpu::or_skip("what_only_hopper_has_assembles_there", CudaTools::find()) else { return };
+    let module = |target, kernels| Module { target, kernels };
+    let mut accepted = Vec::new();
+    for inst in hopper() {
+        let alone = with_hopper("alone".into(), false, slice::from_ref(&inst));
+        for older in [Target::Sm70, Target::Sm80] {
+            let kernel = Kernel { cluster: 1, maps: 0, ..alone.clone() };
+            let refused = check(&module(older, vec![kernel])).expect_err("it is of 9.0 alone").to_string();
+            let is_about_target =
+                refused.ends_with(&format!("it takes sm_90a, the target is {}", older.name()));
+            assert!(is_about_target, "{refused}");
+        }
+        if check(&module(Target::Sm90a, vec![alone])).is_ok() {
+            accepted.push(inst);
+        }
+    }
+    // All but tf32 with the depth outermost, and what is not aligned.
+    assert!(accepted.len() > 180, "only {} instructions", accepted.len());
+    let kernels = accepted.chunks(32).enumerate().flat_map(|(at, insts)| {
+        [false, true].map(|guarded| with_hopper(format!("kernel{at}_{guarded}"), guarded, insts))
+    });
+    let module = module(Target::Sm90a, kernels.collect());
+    assert_eq!(check(&module), Ok(()));
+    if let Err(said) = tools.accepts(&print(&module), "sm_90a") {
+        panic!("{said}");
     }
 }
 

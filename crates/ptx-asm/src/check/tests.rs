@@ -1,5 +1,7 @@
 //! What the checker refuses, and what it lets pass.
 
+mod hopper;
+
 use smallvec::smallvec;
 
 use crate::{

@@ -1,9 +1,11 @@
 //! Which instructions there are: operations, types, registers, targets.
 
+mod hopper; // those of 9.0 alone
+
 use super::{ProgramError, wrong};
 use crate::inst::{Atomic, Binary, Cmp, Inst, Rounding, Ternary, Ty, Unary, Vote};
 use crate::print::reg;
-use crate::program::{Array, Base, Class, Guard, Kernel, Operand, Place, Reg, Space, Stmt, Target};
+use crate::program::{Array, Base, Class, Guard, Kernel, Operand, Place, Reg, Space, Special, Stmt, Target};
 
 pub(super) fn check(kernel: &Kernel, target: Target) -> Result<(), ProgramError> {
     block(&Checker { kernel, target }, &kernel.body)
@@ -58,7 +60,12 @@ impl Checker<'_> {
                 Operand::Reg(src) => same("bits", src.class.bits(), dst.class.bits()),
                 Operand::Const(_) => Ok(()),
             },
-            Inst::Where { dst, .. } => class(*dst, Class::B32),
+            Inst::Where { dst, special } => {
+                if *special == Special::ClusterBlock {
+                    self.from(Target::Sm90a)?;
+                }
+                class(*dst, Class::B32)
+            }
             Inst::Address { dst, space, array } => {
                 class(*dst, Class::B32)?;
                 self.array(*space, *array).map(|_| ())
@@ -192,6 +199,56 @@ impl Checker<'_> {
                 read.iter().try_for_each(|&read| class(read, Class::B32))
             }
             Inst::CopyCommit | Inst::CopyWait { .. } => self.from(Target::Sm80),
+            Inst::Map { dst, map } => self.map(*dst, *map),
+            Inst::MapPrefetch { map } => self.of_hopper(*map, Class::B64),
+            Inst::BarrierInit { at, count } => {
+                self.barrier(*at)?;
+                within("arrivals", *count, 1, hopper::MOST_OF_BARRIER)
+            }
+            Inst::Arrive { at } => self.barrier(*at),
+            Inst::ArriveCluster { at } => match at.base {
+                Base::Reg(_) => self.barrier(*at),
+                Base::Array(_) => Err("expected an address that the cluster gave".into()),
+            },
+            Inst::ArriveExpect { at, bytes } => {
+                self.barrier(*at)?;
+                within("bytes", *bytes, 0, hopper::MOST_OF_BARRIER)
+            }
+            Inst::BarrierWait { at, parity, .. } => {
+                self.barrier(*at)?;
+                class(*parity, Class::B32)
+            }
+            Inst::MapShared { dst, at, block } => {
+                self.of_hopper(*dst, Class::B32)?;
+                self.place(Space::Shared, *at, 1)?;
+                operands(Ty::U32, &[*block])
+            }
+            Inst::LoadTile { map, at, to, barrier, multicast } => {
+                self.tile(*map, at, *to)?;
+                self.barrier(*barrier)?;
+                multicast.iter().try_for_each(|&mask| class(mask, Class::B16))
+            }
+            Inst::StoreTile { map, at, from } => self.tile(*map, at, *from),
+            Inst::SetMaxRegisters { count, .. } => self.set_max_registers(*count),
+            Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate } => {
+                self.product((*factor, *columns, *transposed), d, [*a, *b, *accumulate])
+            }
+            Inst::WarpgroupFence | Inst::WarpgroupCommit => self.warpgroups(),
+            Inst::WarpgroupWait { left } => {
+                self.warpgroups()?;
+                within("groups", *left, 0, 7)
+            }
+            Inst::StoreMatrix { from, to, .. } => {
+                self.from(Target::Sm90a)?;
+                self.place(Space::Shared, *to, 16)?;
+                vector(from.len())?;
+                from.iter().try_for_each(|&src| class(src, Class::B32))
+            }
+            Inst::BarrierInitFence
+            | Inst::ClusterBarrier
+            | Inst::FenceAsync
+            | Inst::StoreTileCommit
+            | Inst::StoreTileWait { .. } => self.from(Target::Sm90a),
         }
     }
 
@@ -308,6 +365,11 @@ impl Checker<'_> {
     }
 
     fn place(&self, space: Space, place: Place, bytes: u32) -> Found {
+        self.aligned(space, place, bytes, bytes)
+    }
+
+    /// A place of so many bytes that is aligned so.
+    fn aligned(&self, space: Space, place: Place, bytes: u32, align: u32) -> Found {
         match (place.base, space) {
             (Base::Reg(base), Space::Global) => class(base, Class::B64),
             (Base::Reg(base), Space::Shared | Space::Local) => class(base, Class::B32),
@@ -319,8 +381,8 @@ impl Checker<'_> {
                     let from = place.offset;
                     return Err(format!("bytes {from}..{end} of an array of {}", array.bytes));
                 }
-                if !place.offset.unsigned_abs().is_multiple_of(bytes) || !array.align.is_multiple_of(bytes) {
-                    return Err(format!("expected an alignment of {bytes} bytes"));
+                if !place.offset.unsigned_abs().is_multiple_of(align) || !array.align.is_multiple_of(align) {
+                    return Err(format!("expected an alignment of {align} bytes"));
                 }
                 Ok(())
             }
@@ -365,6 +427,13 @@ fn class(found: Reg, expected: Class) -> Found {
 
 fn same(what: &str, found: u32, expected: u32) -> Found {
     if found == expected { Ok(()) } else { Err(format!("{found} {what}, expected {expected}")) }
+}
+
+fn within(what: &str, found: u32, least: u32, most: u32) -> Found {
+    if (least..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(format!("{found} {what}, expected {least} to {most}"))
 }
 
 fn vector(count: usize) -> Found {

@@ -1,29 +1,51 @@
 //! That what threads do together, all of them do.
 //!
-//! A register is alike in a block, alike in each warp, or in neither: the most that its definitions say, found by iterating until nothing changes.
-//! What differs between threads comes from their numbers, from atomics, and from control flow that differs; a load is as alike as its address, which
-//! holds of memory that nobody changes meanwhile. The number of a warp, `thread / 32`, is alike in the warp, and so is what lanes tell each other.
+//! A register is alike in a cluster of blocks, in a block, in each warpgroup of four warps, in each warp, or in none: the most that its definitions say, found by
+//! iterating until nothing changes. What differs between threads comes from their numbers, from atomics, and from control flow that differs; a load is as
+//! alike as its address, which holds of memory that nobody changes meanwhile. What lanes tell each other is alike in the warp, and so is what of a
+//! thread's number is the same for 32 neighbours; see [`numbers`].
 
-use std::collections::{HashMap, HashSet};
+mod numbers; // what threads compute from their numbers
 
+use std::collections::HashMap;
+
+use self::numbers::Numbers;
 use super::ProgramError;
-use crate::inst::{Binary, Inst, Shuffle};
+use crate::inst::{Inst, Shuffle};
 use crate::print::reg;
 use crate::program::{Base, Guard, Kernel, Operand, Place, Reg, Space, Special, Stmt};
 
 /// Who has the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alike {
+    Cluster,
     Block,
+    Warpgroup,
     Warp,
     Nobody,
 }
 
+impl Alike {
+    /// Who has alike what is alike for so many neighbouring threads, from multiples of as many on.
+    fn of_neighbours(threads: u32) -> Alike {
+        match threads {
+            128.. => Alike::Warpgroup,
+            32.. => Alike::Warp,
+            _ => Alike::Nobody,
+        }
+    }
+}
+
 pub(super) fn check(kernel: &Kernel) -> Result<(), ProgramError> {
-    let mut uniformity = Uniformity { numbers: thread_numbers(&kernel.body), ..Uniformity::default() };
+    let mut uniformity = Uniformity {
+        threads: Numbers::of(&kernel.body, Special::Thread),
+        blocks: Numbers::of(&kernel.body, Special::Block),
+        cluster: kernel.cluster.max(1),
+        ..Uniformity::default()
+    };
     loop {
         uniformity.changed = false;
-        uniformity.block(&kernel.body, Alike::Block);
+        uniformity.block(&kernel.body, Alike::Cluster);
         if !uniformity.changed {
             break;
         }
@@ -34,25 +56,29 @@ pub(super) fn check(kernel: &Kernel) -> Result<(), ProgramError> {
 #[derive(Default)]
 struct Uniformity {
     known: HashMap<Reg, Alike>,
-    /// Registers that hold the thread's number in its block and nothing else.
-    numbers: HashSet<Reg>,
+    /// What is computed from the thread's number in its block.
+    threads: Numbers,
+    /// What is computed from the block's number.
+    blocks: Numbers,
+    /// How many blocks a cluster has.
+    cluster: u32,
     changed: bool,
 }
 
 impl Uniformity {
     fn of(&self, reg: Reg) -> Alike {
-        self.known.get(&reg).copied().unwrap_or(Alike::Block)
+        self.known.get(&reg).copied().unwrap_or(Alike::Cluster)
     }
 
     fn place(&self, place: Place) -> Alike {
         match place.base {
             Base::Reg(reg) => self.of(reg),
-            Base::Array(_) => Alike::Block,
+            Base::Array(_) => Alike::Cluster,
         }
     }
 
     fn raise(&mut self, reg: Reg, to: Alike) {
-        let known = self.known.entry(reg).or_insert(Alike::Block);
+        let known = self.known.entry(reg).or_insert(Alike::Cluster);
         if to > *known {
             *known = to;
             self.changed = true;
@@ -81,50 +107,37 @@ impl Uniformity {
     }
 
     fn inst(&mut self, inst: &Inst, flow: Alike) {
-        let mut alike = Alike::Block;
+        let mut alike = Alike::Cluster;
         inst.registers(&mut |reg| alike = alike.max(self.of(reg)), &mut |_| ());
         let result = match inst {
             Inst::Where { special: Special::Thread | Special::Lane, .. } => Alike::Nobody,
-            Inst::Atomic { .. } | Inst::LoadMatrix { .. } | Inst::Mma { .. } => Alike::Nobody,
-            Inst::Load { space: Space::Local, .. } => Alike::Nobody,
+            Inst::Where { special: Special::Block | Special::ClusterBlock, .. } if self.cluster > 1 => {
+                Alike::Block
+            }
+            Inst::Atomic { .. }
+            | Inst::LoadMatrix { .. }
+            | Inst::Mma { .. }
+            | Inst::WarpgroupMma { .. }
+            | Inst::Load { space: Space::Local, .. } => Alike::Nobody,
+            Inst::Load { space: Space::Shared, from, .. } => self.place(*from).max(Alike::Block),
             Inst::Load { from, .. } => self.place(*from),
             Inst::Vote { .. } => alike.min(Alike::Warp),
             Inst::Shuffle { mode: Shuffle::Index, lane: Operand::Const(_), width: 32, .. } => {
                 alike.min(Alike::Warp)
             }
-            // Of a thread's number all but the lane.
-            Inst::Binary {
-                op: Binary::ShiftRight, a: Operand::Reg(a), b: Operand::Const(5..=31), ..
-            } if self.numbers.contains(a) => Alike::Warp,
-            _ => alike,
+            _ => alike.min(self.of_numbers(inst)),
         };
         inst.registers(&mut |_| (), &mut |reg| self.raise(reg, result.max(flow)));
     }
-}
 
-/// The registers that nothing but the thread's number is written into.
-fn thread_numbers(body: &[Stmt]) -> HashSet<Reg> {
-    let (mut numbers, mut others) = (HashSet::new(), HashSet::new());
-    each_inst(body, &mut |inst| {
-        let is_number = matches!(inst, Inst::Where { special: Special::Thread, .. });
-        let into = if is_number { &mut numbers } else { &mut others };
-        inst.registers(&mut |_| (), &mut |reg| {
-            into.insert(reg);
-        });
-    });
-    &numbers - &others
-}
-
-fn each_inst(block: &[Stmt], f: &mut dyn FnMut(&Inst)) {
-    for stmt in block {
-        match stmt {
-            Stmt::Inst(inst) | Stmt::When(_, inst) => f(inst),
-            Stmt::If { then, otherwise, .. } => {
-                each_inst(then, f);
-                each_inst(otherwise, f);
-            }
-            Stmt::Loop { body, .. } => each_inst(body, f),
-            Stmt::Comment(_) => {}
+    /// What an instruction's result is if all that it has from the thread, or the block, is its number.
+    fn of_numbers(&self, inst: &Inst) -> Alike {
+        if let Some(threads) = self.threads.alike(inst) {
+            return Alike::of_neighbours(threads);
+        }
+        match self.blocks.alike(inst) {
+            Some(blocks) if blocks.is_multiple_of(self.cluster) => Alike::Cluster,
+            _ => Alike::Nobody,
         }
     }
 }
@@ -168,11 +181,18 @@ fn reached(
     guards: &[Guard],
 ) -> Result<(), ProgramError> {
     let (most, threads) = match inst {
+        Inst::ClusterBarrier => (Alike::Cluster, "the threads of a cluster"),
         Inst::Barrier { threads: None, .. } => (Alike::Block, "the threads of a block"),
+        Inst::SetMaxRegisters { .. }
+        | Inst::WarpgroupFence
+        | Inst::WarpgroupMma { .. }
+        | Inst::WarpgroupCommit
+        | Inst::WarpgroupWait { .. } => (Alike::Warpgroup, "the warps of a warpgroup"),
         Inst::Barrier { threads: Some(_), .. }
         | Inst::Shuffle { .. }
         | Inst::Vote { .. }
         | Inst::LoadMatrix { .. }
+        | Inst::StoreMatrix { .. }
         | Inst::Mma { .. } => (Alike::Warp, "the lanes of a warp"),
         _ => return Ok(()),
     };

@@ -226,6 +226,7 @@ impl Run<'_> {
                     Special::Block => u64::from(block),
                     Special::Blocks => u64::from(self.blocks),
                     Special::Lane => lane as u64,
+                    Special::ClusterBlock => 0,
                 });
                 each.set(dst, &values)
             }
