@@ -325,7 +325,8 @@ pub enum Inst {
         /// Where the barrier is.
         at: Place,
     },
-    /// Arrives at a barrier of some block of the cluster.
+    /// Arrives at a barrier of some block of the cluster. Threads of that block see what copies and products did that have completed before; of ordinary
+    /// stores they need not know, for that is what takes a fence of the whole device.
     ArriveCluster {
         /// Where: from an address that [`Inst::MapShared`] gave.
         at: Place,

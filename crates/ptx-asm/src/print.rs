@@ -331,7 +331,7 @@ impl Printer<'_> {
             }
             Inst::ArriveCluster { at } => {
                 let at = self.place(Space::Shared, *at);
-                format!("mbarrier.arrive.release.cluster.shared::cluster.b64 _, {at}")
+                format!("mbarrier.arrive.shared::cluster.b64 _, {at}")
             }
             Inst::ArriveExpect { at, bytes } => {
                 let at = self.place(Space::Shared, *at);
