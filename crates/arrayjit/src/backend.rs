@@ -343,6 +343,7 @@ fn wgpu(_: &Settings) -> Result<Halves, OpenError> {
 /// PTX and NVIDIA's GPUs: so many devices, from one on, which are of the first one's family.
 #[cfg(feature = "cuda")]
 fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
+    use crate::settings::TensorCores;
     let folder = Some(&settings.cuda_code_folder).filter(|folder| !folder.is_empty());
     let open = |ordinal| {
         let config =
@@ -363,7 +364,16 @@ fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
         Some(target) => target,
         None => codegen_ptx::Target::Sm70,
     };
-    let options = codegen_ptx::PtxOptions { tensor_cores: settings.tensor_cores, ..Default::default() };
+    let tensor_cores = match settings.tensor_cores {
+        TensorCores::Off => codegen_ptx::TensorCores::Off,
+        TensorCores::Warps => codegen_ptx::TensorCores::Warps,
+        TensorCores::Auto => codegen_ptx::TensorCores::Auto,
+    };
+    let options = codegen_ptx::PtxOptions {
+        tensor_cores,
+        approximate_functions: settings.approximate_functions,
+        ..Default::default()
+    };
     let devices =
         drivers.into_iter().zip(0..).map(|(driver, ordinal)| Device::new(Arc::new(driver), ordinal));
     Ok((Arc::new(codegen_ptx::ptx(target, options)), devices.collect()))

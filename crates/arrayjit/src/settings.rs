@@ -26,9 +26,11 @@ pub struct Settings {
     pub cuda_device: u32,
     /// The folder where the backend `cuda` keeps machine code from process to process, if there is an assembler; empty for none.
     pub cuda_code_folder: String,
-    /// Whether the backend `cuda` takes products of 16-bit floats, of routines of class `fast`, to tensor cores, which add in an order of
-    /// their own.
-    pub tensor_cores: bool,
+    /// Which tensor cores the backend `cuda` uses for products of 16-bit floats in routines of class `fast`: they add in an order of their own.
+    pub tensor_cores: TensorCores,
+    /// Whether the backend `cuda` takes `exp`, `log`, `sin`, `cos`, `tanh` and their like of `f32` for the processor's approximations in routines of class
+    /// `fast`; `codegen_ptx::PtxOptions` has their accuracy.
+    pub approximate_functions: bool,
     /// Where kernels run that the backend's code generator refuses: `auto`, a backend of the CPU by name, or `none`.
     pub fallback: FallbackTo,
     /// Threads that compute: stream workers and their helpers together; 0 means one per core.
@@ -144,6 +146,19 @@ impl FallbackTo {
     }
 }
 
+/// Which instructions of tensor cores are used, of those that a device has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TensorCores {
+    /// None.
+    Off,
+    /// Those of single warps (`mma`), from compute capability 8.0 on.
+    Warps,
+    /// The fastest: those of four warps together (`wgmma`) on Hopper.
+    #[default]
+    Auto,
+}
+
 /// How many streams a device suggests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -185,7 +200,8 @@ impl Default for Settings {
             wgpu_adapter: String::new(),
             cuda_device: 0,
             cuda_code_folder: String::new(),
-            tensor_cores: true,
+            tensor_cores: TensorCores::Auto,
+            approximate_functions: false,
             fallback: FallbackTo::Auto,
             threads: 0,
             num_devices: 1,

@@ -11,8 +11,8 @@ pub struct Caps {
     pub storage: DTypeSet,
     /// Types with native arithmetic; the others are legalised to operations on these.
     pub arithmetic: DTypeSet,
-    /// Whether transcendental operations (`exp`, `tanh`, …) are native; where not, legalisation expands them.
-    pub transcendental: bool,
+    /// Who computes transcendental operations: `exp`, `tanh`, ….
+    pub transcendental: Transcendental,
     /// Bytes of a vector register; 0 where there are no vectors.
     pub vector_bytes: usize,
     /// Vector registers a kernel may use.
@@ -34,6 +34,18 @@ pub struct Caps {
     pub index: DType,
     /// Workgroups of threads that share memory, on GPUs. A target that has them gets kernels of parallel and workgroup loops.
     pub workgroups: Option<Workgroups>,
+}
+
+/// Who computes transcendental operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transcendental {
+    /// Legalisation expands them to the polynomials of [`lowered_ir::math`].
+    Expanded,
+    /// The target's own instructions, less accurate, compute `exp`, `exp2`, `log`, `log2`, `sin`, `cos` and `tanh` on `f32` in routines of class
+    /// `Fast`; the rest is expanded. The target says how accurate they are.
+    Approximate,
+    /// The target computes them as [`lowered_ir::eval`] does.
+    Native,
 }
 
 /// What a workgroup may have.

@@ -9,7 +9,7 @@ use lowered_ir::interp::{Buffer, Program};
 use tnode::{DType, Scalar};
 
 use crate::artifact::{Artifact, Param, Payload};
-use crate::caps::Caps;
+use crate::caps::{Caps, Transcendental};
 use crate::contract::{Codegen, CodegenError};
 use crate::host::{HostArg, HostModule, InterpretedKernel};
 use crate::kernel::{Kernel, ScheduledRoutine};
@@ -44,7 +44,7 @@ fn interpreter_caps() -> Caps {
         target: "interpreter".into(),
         storage: DType::ALL.into_iter().collect(),
         arithmetic: DType::ALL.into_iter().collect(),
-        transcendental: true,
+        transcendental: Transcendental::Native,
         vector_bytes: 0,
         vector_registers: 0,
         contractions: false,

@@ -58,7 +58,7 @@ mod shader; // kernels as text for GPUs // what they log
 pub mod interpreted; // the codegen that compiles nothing
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
-pub use caps::{Caps, DTypeSet, Workgroups};
+pub use caps::{Caps, DTypeSet, Transcendental, Workgroups};
 pub use contract::{Code, Codegen, CodegenError, Compiler, Listing, Renderer};
 pub use form::{FormError, check_form};
 pub use interpreted::Interpreted;

@@ -1,7 +1,7 @@
 //! Legalisation keeps every bit: the interpreter gives the same answer before and after, and after it only L0 is left.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use codegen_core::{Caps, DTypeSet, LegaliseError, legalise};
+use codegen_core::{Caps, DTypeSet, LegaliseError, Transcendental, legalise};
 use lowered_ir::interp::{Memory, run};
 use lowered_ir::ir::{
     Affine, BinaryOp, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range, Routine, Stmt, TernaryOp,
@@ -17,7 +17,7 @@ fn caps(target: &str, arithmetic: impl Fn(DType) -> bool) -> Caps {
         target: target.into(),
         storage: DType::ALL.into_iter().collect(),
         arithmetic: DType::ALL.into_iter().filter(|&d| arithmetic(d)).collect(),
-        transcendental: false,
+        transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
         contractions: false,
@@ -508,7 +508,7 @@ fn normal_fills_need_no_double() {
 #[test]
 fn native_transcendental_functions_stay() {
     let mut native = cpu();
-    native.transcendental = true;
+    native.transcendental = Transcendental::Native;
     let routine = map(&[(DType::F32, 4)], DType::F32, Expr::unary(UnaryOp::Tanh, operand(0)));
     assert_eq!(legalise(&routine, &native).unwrap().body, routine.body);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use codegen_core::{Caps, DTypeSet};
+use codegen_core::{Caps, DTypeSet, Transcendental};
 use tnode::DType;
 
 use crate::options::VectorWidth;
@@ -20,7 +20,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
         target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         storage: DType::ALL.into_iter().collect(),
         arithmetic: arithmetic(),
-        transcendental: false,
+        transcendental: Transcendental::Expanded,
         vector_bytes: if has_vectors() { width.bytes() } else { 0 },
         vector_registers: vector_registers(width),
         contractions: width.isa().is_some() && microkernels::Machine::detect().vectors,

@@ -48,5 +48,5 @@ mod emit; // loop IR -> instructions
 mod module; // the codegen
 
 pub use crate::module::{Ptx, Rendered, ptx};
-pub use crate::options::{PtxOptions, ptx_caps};
+pub use crate::options::{PtxOptions, TensorCores, ptx_caps};
 pub use ptx_asm::Target;

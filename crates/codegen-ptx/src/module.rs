@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use codegen_core::{
     Artifact, Caps, Codegen, CodegenError, Kernel, Listing, Payload, PtxLaunch, PtxModule, ScheduledRoutine,
+    Transcendental,
 };
 use ptx_asm::{Module, Target};
 
 use crate::emit::{self, Setting};
-use crate::options::{PtxOptions, ptx_caps};
+use crate::options::{PtxOptions, TensorCores, ptx_caps};
 use crate::refusal::{NAME, failed};
 
 /// The codegen for NVIDIA's processors.
@@ -24,7 +25,10 @@ pub struct Ptx {
 /// The codegen for a target, whose capabilities are [`ptx_caps`] but for what the options forbid.
 pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
     let mut caps = ptx_caps(target);
-    caps.contractions &= options.tensor_cores;
+    caps.contractions &= options.tensor_cores != TensorCores::Off;
+    if options.approximate_functions {
+        caps.transcendental = Transcendental::Approximate;
+    }
     Ptx { target, caps, options }
 }
 

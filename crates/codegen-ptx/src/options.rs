@@ -1,6 +1,6 @@
 //! What may be chosen, and what each family of processors can do.
 
-use codegen_core::{Caps, Workgroups};
+use codegen_core::{Caps, Transcendental, Workgroups};
 use ptx_asm::Target;
 use tnode::DType;
 
@@ -10,17 +10,47 @@ pub struct PtxOptions {
     /// Threads of a block in kernels whose iterations are threads, a multiple of 32. Kernels of few iterations take half as many, so that
     /// more processors have some of them.
     pub threads: u32,
-    /// Whether products of 16-bit floats, where class `Fast` leaves the order of sums open, are taken to tensor cores by targets that have them
-    /// in a form that this codegen writes: from [`Target::Sm80`] on.
-    pub tensor_cores: bool,
+    /// Which tensor cores take products of 16-bit floats, where class `Fast` leaves the order of sums open.
+    pub tensor_cores: TensorCores,
+    /// Whether `exp`, `exp2`, `log`, `log2`, `sin`, `cos` and `tanh` of `f32`, and of narrower floats, which are computed in it, are the processor's
+    /// approximations in class `Fast`. `pow` stays accurate.
+    ///
+    /// | Function | Off by at most | Instructions |
+    /// |---|---|---|
+    /// | `exp2` | 2 ulp | 1 |
+    /// | `exp` | 2 + 1.5 `|x|` ulp | 2 |
+    /// | `log2`, `log` | 4 ulp; 2⁻²¹ between ½ and 2 | 1, 2 |
+    /// | `sin`, `cos` | 2⁻²⁰ for `|x|` up to 1000, then in proportion to it | 5 |
+    /// | `tanh` | 2⁻¹⁰ of the result; 2⁻²¹ on [`Target::Sm70`], which has no instruction for it | 1, 5 |
+    ///
+    /// Arguments and results that are subnormal are zeros, but for `tanh`. The bounds of single instructions are NVIDIA's; the rest is what the steps
+    /// add.
+    pub approximate_functions: bool,
     /// The most bytes of arrays that a thread may have in memory of its own; kernels that take more are refused.
     pub local_bytes: u32,
 }
 
+/// Which instructions of tensor cores are used, of those that a target has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TensorCores {
+    /// None.
+    Off,
+    /// `mma`, by single warps: from [`Target::Sm80`] on.
+    Warps,
+    /// The fastest: `wgmma`, by four warps together, on [`Target::Sm90a`].
+    #[default]
+    Auto,
+}
+
 impl Default for PtxOptions {
-    /// 256 threads, tensor cores, and 64 KiB of arrays.
+    /// 256 threads, tensor cores, accurate functions, and 64 KiB of arrays.
     fn default() -> Self {
-        PtxOptions { threads: 256, tensor_cores: true, local_bytes: 64 << 10 }
+        PtxOptions {
+            threads: 256,
+            tensor_cores: TensorCores::Auto,
+            approximate_functions: false,
+            local_bytes: 64 << 10,
+        }
     }
 }
 
@@ -32,7 +62,7 @@ pub fn ptx_caps(target: Target) -> Caps {
         target: target.name().into(),
         storage: DType::ALL.into_iter().collect(),
         arithmetic: [Bool, I32, U32, I64, U64, F16, Bf16, F32, F64, U32x4].into_iter().collect(),
-        transcendental: false,
+        transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 64,
         contractions: target >= Target::Sm80,

@@ -5,7 +5,7 @@
 mod device;
 
 use codegen_core::{Codegen, ScheduleOptions, schedule};
-use codegen_ptx::{PtxOptions, Target, ptx};
+use codegen_ptx::{PtxOptions, Target, TensorCores, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::pipeline::{self, optimize};
@@ -132,7 +132,7 @@ fn what_suits_no_tensor_core_is_multiplied_all_the_same() {
 fn tensor_cores_may_be_forbidden() {
     let text = program("bf16", ["[32, 32]", "[32, 32]", "[32, 32]"], [1, 32, 32, 32], PLAIN, "");
     let routine = lowered_ir::text::parse(&text).expect("a routine");
-    let options = PtxOptions { tensor_cores: false, ..PtxOptions::default() };
+    let options = PtxOptions { tensor_cores: TensorCores::Off, ..PtxOptions::default() };
     let codegen = ptx(Target::Sm90a, options);
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(&scheduled.kernels).expect("rendered");

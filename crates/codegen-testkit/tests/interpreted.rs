@@ -1,7 +1,7 @@
 //! The interpreted code generator conforms: as a target of its own, in the place of one with vectors and threads, and behind
 //! a device.
 
-use codegen_core::{Caps, Codegen, Interpreted};
+use codegen_core::{Caps, Codegen, Interpreted, Transcendental};
 use codegen_testkit::{Agreement, conformance, run_corpus_on};
 use device_runtime::Device;
 use scheduler_multicore::{Config, Cpu, Inline};
@@ -19,7 +19,7 @@ fn vectors(vector_bytes: usize) -> Caps {
 fn narrow() -> Caps {
     use tnode::DType::{F32, F64, I32, I64, U8, U32, U64};
     let arithmetic = [F32, F64, I32, I64, U8, U32, U64].into_iter().collect();
-    Caps { arithmetic, transcendental: false, ..vectors(16) }
+    Caps { arithmetic, transcendental: Transcendental::Expanded, ..vectors(16) }
 }
 
 #[test]

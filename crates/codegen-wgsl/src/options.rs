@@ -1,6 +1,6 @@
 //! What may be chosen, and the capabilities of the least device.
 
-use codegen_core::{Caps, DTypeSet, Workgroups};
+use codegen_core::{Caps, DTypeSet, Transcendental, Workgroups};
 use tnode::DType;
 
 /// Choices of the codegen.
@@ -25,7 +25,7 @@ pub fn baseline_caps() -> Caps {
         target: "webgpu".into(),
         storage: DType::ALL.into_iter().collect::<DTypeSet>(),
         arithmetic: [DType::Bool, DType::I32, DType::U32, DType::F32, DType::U32x4].into_iter().collect(),
-        transcendental: false,
+        transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
         contractions: false,

@@ -1,6 +1,6 @@
 //! What a device holds and computes, from its attributes; and which code a driver takes.
 
-use codegen_core::{Caps, Workgroups};
+use codegen_core::{Caps, Transcendental, Workgroups};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use tnode::DType;
 
@@ -62,7 +62,7 @@ pub(crate) fn caps(attributes: &Attributes, target: &str) -> Caps {
         target: target.to_owned(),
         storage: DType::ALL.into_iter().collect(),
         arithmetic: [Bool, I32, U32, I64, U64, F16, Bf16, F32, F64, U32x4].into_iter().collect(),
-        transcendental: false,
+        transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 64,
         contractions: false,

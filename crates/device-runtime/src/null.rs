@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Param};
+use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Param, Transcendental};
 use tnode::{DType, HostArray};
 
 use crate::{
@@ -36,7 +36,7 @@ impl NullDevice {
             target: "null".to_owned(),
             storage: all,
             arithmetic: all,
-            transcendental: false,
+            transcendental: Transcendental::Expanded,
             vector_bytes: 0,
             vector_registers: 0,
             contractions: false,

@@ -1,6 +1,6 @@
 //! What an adapter holds and computes, from its limits and features.
 
-use codegen_core::{Caps, DTypeSet, Workgroups};
+use codegen_core::{Caps, DTypeSet, Transcendental, Workgroups};
 use tnode::DType;
 use wgpu::{Features, Limits};
 
@@ -18,7 +18,7 @@ pub(crate) fn caps(limits: &Limits, features: Features) -> Caps {
         target: "wgpu".to_owned(),
         storage: DType::ALL.into_iter().collect(),
         arithmetic: arithmetic(features),
-        transcendental: false,
+        transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
         contractions: false,

@@ -2,7 +2,7 @@
 
 use std::{any::Any, collections::BTreeMap, num::NonZero, sync::Arc as Shared};
 
-use codegen_core::{Access, Artifact, Caps, DTypeSet, KernelAbi, Payload, host::HostModule};
+use codegen_core::{Access, Artifact, Caps, DTypeSet, KernelAbi, Payload, Transcendental, host::HostModule};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, HostTask, KernelHandle, Location,
     Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
@@ -123,7 +123,7 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
         target: scheduler.name().to_owned(),
         storage: all,
         arithmetic: all,
-        transcendental: false,
+        transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
         contractions: false,

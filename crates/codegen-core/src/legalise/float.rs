@@ -1,10 +1,11 @@
 //! Operations on `f32` and `f64` that are not in L0, by their definition.
 
-use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
+use lowered_ir::ir::{BinaryOp, Expr, Numerics, UnaryOp};
 use lowered_ir::math::{build, single_computes_in_double};
 use tnode::DType;
 
 use super::{LegaliseError, Legaliser, constant};
+use crate::Transcendental;
 
 impl Legaliser<'_> {
     pub(super) fn float_unary(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
@@ -23,7 +24,12 @@ impl Legaliser<'_> {
     }
 
     fn transcendental(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
-        if self.caps.transcendental {
+        let is_native = match self.caps.transcendental {
+            Transcendental::Expanded => false,
+            Transcendental::Approximate => dtype == DType::F32 && self.routine.numerics == Numerics::Fast,
+            Transcendental::Native => true,
+        };
+        if is_native {
             return Ok(Expr::unary(op, x));
         }
         // On GPUs doubles are slow, and an fma of them that rounds twice would lose the reduction of a large angle.
@@ -60,7 +66,7 @@ impl Legaliser<'_> {
     }
 
     fn float_pow(&mut self, dtype: DType, a: Expr, b: Expr) -> Result<Expr, LegaliseError> {
-        if self.caps.transcendental {
+        if self.caps.transcendental == Transcendental::Native {
             return Ok(Expr::binary(BinaryOp::Pow, a, b));
         }
         if dtype == DType::F32 && !self.has_double() {

@@ -5,7 +5,7 @@
 //! A renderer's `match` runs over the closed set **L0**, all on types in [`Caps::arithmetic`]:
 //!
 //! * floats: `+ - * / %`, `fma`, `neg`, `abs`, `sqrt`, `floor`, `trunc`, `round_even`, `max`, `min`, comparisons. `%` is
-//!   exact, hence may be a library call. Transcendental operations only where [`Caps::transcendental`] says so, but for
+//!   exact, hence may be a library call. Transcendental operations only those that [`Caps::transcendental`] says, but for
 //!   `sin` and `cos` on `f64` as the last operand of a `where`: a library call ([`lowered_ir::math::unary_f64`]) for arguments
 //!   from 2⁴⁰ on, best made only where the condition fails;
 //! * integers: `+ - *`, `neg`, `abs`, `max`, `min`, comparisons, `bit_and`, `bit_or`, `bit_xor`; `shl` and `shr` by less than

@@ -40,9 +40,9 @@ use lowered_ir::ir::{NodeDecl, NodeRef, Numerics, Routine};
 use tnode::{DType, MemoryMode};
 
 use self::uses::Whole;
-use crate::Caps;
 use crate::kernel::ScheduledRoutine;
 use crate::legalise::{self, LegaliseError};
+use crate::{Caps, Transcendental};
 
 /// What the scheduler may decide; the defaults suit a machine with caches and few cores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -295,7 +295,7 @@ fn in_kernels(routine: Routine, whole: &Whole, caps: &Caps, options: &ScheduleOp
 
 /// Whether a target has nothing to legalise: an interpreter.
 fn has_everything(caps: &Caps) -> bool {
-    caps.transcendental
+    caps.transcendental == Transcendental::Native
         && DType::ALL.into_iter().all(|d| caps.storage.contains(d) && caps.arithmetic.contains(d))
 }
 

@@ -3,7 +3,7 @@
 use codegen_core::schedule::schedule_traced;
 use codegen_core::{
     Access, Caps, Codegen, FmaPolicy, Interpreted, Kernel, Param, ScheduleOptions, ScheduledRoutine, Slot,
-    Workgroups, check_form,
+    Transcendental, Workgroups, check_form,
 };
 use lowered_ir::interp::{self, Buffer, Memory, Program};
 use lowered_ir::ir::{NodeDecl, Numerics, Routine};
@@ -18,7 +18,7 @@ pub(super) fn cpu() -> Caps {
     Caps {
         target: "test".into(),
         arithmetic: native.collect(),
-        transcendental: false,
+        transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
         contractions: false,
@@ -36,7 +36,7 @@ pub(super) fn gpu() -> Caps {
     Caps {
         target: "gpu".into(),
         arithmetic: DType::ALL.into_iter().filter(|d| native.contains(d) || d.size_bytes() == 8).collect(),
-        transcendental: true,
+        transcendental: Transcendental::Native,
         workgroups: Some(WORKGROUPS),
         ..cpu()
     }

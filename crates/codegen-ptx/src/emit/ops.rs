@@ -5,7 +5,7 @@ use lowered_ir::ir::{BinaryOp, UnaryOp};
 use ptx_asm::{Binary, Cmp, Operand, Reg, Rounding, Ty, Unary};
 use tnode::DType;
 
-use super::{Emitter, Value, carrier};
+use super::{Emitter, Value, approximate, carrier};
 use crate::refusal::{Checked, refuse};
 
 /// The type that a float is computed in.
@@ -33,6 +33,10 @@ impl Emitter<'_> {
             UnaryOp::Floor | UnaryOp::Trunc | UnaryOp::RoundEven => {
                 let x = self.operand_register(ty, x);
                 self.b.convert(ty, ty, rounding, x)
+            }
+            op if self.setting.options.approximate_functions && ty == Ty::F32 && approximate::has(op) => {
+                let x = self.operand_register(ty, x);
+                approximate::emit(&mut self.b, self.setting.target, op, x)
             }
             UnaryOp::Exp
             | UnaryOp::Exp2

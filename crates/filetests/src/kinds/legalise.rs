@@ -4,7 +4,7 @@
 //! kernels for contractions. Where a file has `; run:` lines, the
 //! legal routine must give their results too.
 
-use codegen_core::{Caps, legalise};
+use codegen_core::{Caps, Transcendental, legalise};
 use lowered_ir::{text::print, verify::verify};
 use tnode::DType;
 
@@ -27,7 +27,12 @@ impl Legalise {
         let arithmetic = DType::ALL.into_iter().filter(|d| native(d) && *d != DType::U32x4);
         let arithmetic = arithmetic.filter(|d| !without.contains(d)).collect();
         let contractions = !contractions.is_empty();
-        let caps = Caps { arithmetic, transcendental: false, contractions, ..super::schedule::caps() };
+        let caps = Caps {
+            arithmetic,
+            transcendental: Transcendental::Expanded,
+            contractions,
+            ..super::schedule::caps()
+        };
         Ok(Legalise { caps })
     }
 

@@ -4,8 +4,8 @@
 //! `workgroups=256,16384` (threads and bytes of shared memory of a GPU).
 
 use codegen_core::{
-    Access, Caps, DTypeSet, Param, ScheduleOptions, ScheduledRoutine, Slot, Workgroups, check_form,
-    schedule::schedule_traced,
+    Access, Caps, DTypeSet, Param, ScheduleOptions, ScheduledRoutine, Slot, Transcendental, Workgroups,
+    check_form, schedule::schedule_traced,
 };
 use lowered_ir::{ir::Routine, text::print, verify::verify};
 use tnode::DType;
@@ -79,7 +79,7 @@ pub(super) fn caps() -> Caps {
         target: "filetests".into(),
         storage: every,
         arithmetic: every,
-        transcendental: true,
+        transcendental: Transcendental::Native,
         vector_bytes: 16,
         vector_registers: 16,
         contractions: false,
