@@ -7,15 +7,23 @@
 //!   each thread: what comes after, for its outputs
 //! ```
 //!
-//! There are two kinds of kernels. [`warps`] is for every processor with `cp.async`: all threads copy, and every warp multiplies for itself. The sums are in
-//! `f32`; the order in which a tensor core adds is its own.
+//! There are two kinds of kernels. [`warps`] are for every processor with `cp.async`: all threads copy, and every warp multiplies for itself.
+//! [`warpgroups`] are for Hopper: one thread tells the copy engine what to bring, four warps multiply together. The sums are in `f32`; the order in which
+//! a tensor core adds is its own.
 
 mod outputs; // the outputs of a thread
 mod place; // which block has which tile
 
-pub(crate) mod warps; // `mma` with `cp.async`
+mod warpgroups; // `wgmma` with the copy engine
+mod warps; // `mma` with `cp.async`
 
-use ptx_asm::{Block, Builder, Guard, Mma, Reg, Stmt};
+#[cfg(test)]
+mod plain; // products in whole numbers
+
+use ptx_asm::{Block, Builder, Guard, Reg, Stmt, Target, Ty};
+
+pub(crate) use self::warpgroups::Tensor;
+use crate::options::TensorCores;
 
 /// A product of two matrices, or of a batch of them.
 #[derive(Clone, Debug)]
@@ -28,8 +36,8 @@ pub(crate) struct Product {
     pub(crate) left: Matrix,
     /// The right factor: columns by depth.
     pub(crate) right: Matrix,
-    /// The instruction.
-    pub(crate) mma: Mma,
+    /// What the elements of both are: `F16` or `Bf16`.
+    pub(crate) element: Ty,
 }
 
 /// A factor in memory.
@@ -41,6 +49,87 @@ pub(crate) struct Matrix {
     pub(crate) depth_contiguous: bool,
     /// Elements from one row to the next if products are neighbours, else from one product to the next.
     pub(crate) stride: u32,
+    /// How it moves in the batch; nothing if that is no tensor that the copy engine could know beforehand.
+    pub(crate) batch: Option<Vec<BatchAxis>>,
+}
+
+/// A loop of the batch along which a factor moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchAxis {
+    pub(crate) extent: u32,
+    /// Elements from one to the next.
+    pub(crate) stride: u64,
+}
+
+/// How a product is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Warps(warps::Tile),
+    Warpgroups(warpgroups::Tile),
+}
+
+impl Method {
+    /// The fastest one that a target has for a product, of those that are allowed.
+    pub(crate) fn of(product: &Product, target: Target, allowed: TensorCores) -> Method {
+        let tile = warpgroups::Tile::of(product);
+        let has_warpgroups = target == Target::Sm90a && allowed == TensorCores::Auto;
+        match has_warpgroups && tile.tensors(product).is_some() {
+            true => Method::Warpgroups(tile),
+            false => Method::Warps(warps::Tile::of(product)),
+        }
+    }
+
+    /// Threads of a block.
+    pub(crate) fn threads(&self) -> u32 {
+        match self {
+            Method::Warps(tile) => tile.threads(),
+            Method::Warpgroups(tile) => tile.threads(),
+        }
+    }
+
+    /// How many blocks compute it.
+    pub(crate) fn blocks(&self, product: &Product) -> u64 {
+        match self {
+            Method::Warps(tile) => tile.blocks(product),
+            Method::Warpgroups(tile) => tile.blocks(product),
+        }
+    }
+
+    /// How many tiles there are, each of a block or of a cluster; 31 bits must hold it.
+    pub(crate) fn tiles(&self, product: &Product) -> u64 {
+        match self {
+            Method::Warps(tile) => tile.blocks(product),
+            Method::Warpgroups(tile) => tile.tiles(product),
+        }
+    }
+
+    /// The factors as tensors, for methods that copy them as such: the kernel's tensor maps.
+    pub(crate) fn tensors(&self, product: &Product) -> Option<[Tensor; 2]> {
+        match self {
+            Method::Warps(_) => None,
+            Method::Warpgroups(tile) => tile.tensors(product),
+        }
+    }
+
+    /// Says what the kernel is, besides its body.
+    pub(crate) fn declare(&self, b: &mut Builder, product: &Product) {
+        if let Method::Warpgroups(tile) = self {
+            b.cluster(tile.cluster);
+            // One block leaves its threads as many registers as there are.
+            b.blocks_per_processor(1);
+        }
+        for _ in self.tensors(product).into_iter().flatten() {
+            b.tensor_map();
+        }
+    }
+
+    /// Writes the body of the kernel.
+    pub(crate) fn emit(&self, around: &mut dyn Surroundings, product: &Product) {
+        match self {
+            Method::Warps(tile) => warps::emit(around, product, tile),
+            Method::Warpgroups(tile) => warpgroups::emit(around, product, tile),
+        }
+    }
 }
 
 /// Neighbouring outputs of a thread: of one row, one or two.
@@ -63,6 +152,9 @@ pub(crate) trait Surroundings {
 
     /// The addresses of the first elements of both factors.
     fn bases(&mut self) -> [Reg; 2];
+
+    /// Where in the batch that is, along the axes of each factor.
+    fn coordinates(&mut self) -> [Vec<Reg>; 2];
 
     /// What the sums of outputs begin with, if not with zeros.
     fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>>;

@@ -3,6 +3,7 @@
 //! The emitter walks the statements once. Unrolled loops and the lanes of vector loops are repeated in the code, other loops become
 //! loops. Indices are 32-bit numbers where they fit, and become addresses with one multiplication; guards become predicates.
 
+pub(crate) mod approximate;
 mod convert;
 mod expr;
 mod index;
@@ -20,7 +21,7 @@ mod tree;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codegen_core::threads::{Grid, MeetingPlaces, Plan, PlanLimits, grid, plan};
-use codegen_core::{Caps, Kernel, PtxLaunch};
+use codegen_core::{Caps, Kernel, PtxLaunch, TensorMap};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Class, Inst, Operand, Reg, Rounding, Target, Ty};
 use tnode::{DType, Scalar};
@@ -163,7 +164,7 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
     }
     emitter.b.code().blocks_per_processor((THREADS / threads.next_multiple_of(32)).clamp(1, BLOCKS));
     emitter.grid(&grid)?;
-    Ok(emitter.finish(blocks))
+    Ok(emitter.finish(blocks, Vec::new()))
 }
 
 /// Threads that a multiprocessor should have room for. That leaves each of them 64 registers; told nothing, assemblers may take 32, and spill.
@@ -292,7 +293,7 @@ impl<'k> Emitter<'k> {
         self.symbols = narrow.collect();
     }
 
-    fn finish(mut self, blocks: u32) -> Emitted {
+    fn finish(mut self, blocks: u32, maps: Vec<TensorMap>) -> Emitted {
         self.flush();
         let kernel = self.b.finish();
         let launch = PtxLaunch {
@@ -300,8 +301,8 @@ impl<'k> Emitter<'k> {
             blocks,
             threads: kernel.threads,
             dynamic_shared_bytes: kernel.dynamic_shared_bytes(),
-            cluster: 1,
-            maps: Vec::new(),
+            cluster: kernel.cluster.max(1),
+            maps,
         };
         Emitted { kernel, launch }
     }

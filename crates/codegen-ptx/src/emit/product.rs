@@ -6,14 +6,15 @@
 use codegen_core::schedule::canonical::{Arrays, Axis, Contraction};
 use codegen_core::schedule::matrices::{self, Matrix};
 use codegen_core::threads::{PlanLimits, plan};
-use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, walk};
-use ptx_asm::{Base, Binary, Mma, Reg, Ty};
+use codegen_core::{TensorMap, TileSwizzle};
+use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
+use ptx_asm::{Base, Binary, Class, Reg, Ty};
 use tnode::{DType, Dims};
 
 use super::index::Index;
 use super::memory::Memory;
 use super::{Emitted, Emitter, Repeated, Setting, ThreadBlock, Value};
-use crate::cores::{self, Outputs, Surroundings, warps};
+use crate::cores::{self, BatchAxis, Method, Outputs, Surroundings};
 use crate::refusal::{Checked, Refusal, refuse};
 
 /// A product of matrices, and the routine of what is done for one output.
@@ -65,20 +66,37 @@ impl Product {
     /// Writes the kernel.
     pub(super) fn emit(&self, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
         let product = self.sizes();
-        let tile = warps::Tile::of(&product);
-        let blocks = tile.blocks(&product);
-        if blocks > i32::MAX as u64 {
-            return refuse("a product of matrices", "it takes 2^31 blocks or more, a grid has fewer");
+        let method = Method::of(&product, setting.target, setting.options.tensor_cores);
+        if method.tiles(&product) > i32::MAX as u64 {
+            return refuse("a product of matrices", "it has 2^31 tiles or more, a grid has fewer blocks");
         }
         let plan = plan(&self.around, &self.around.body, PlanLimits::default());
-        let block = ThreadBlock { threads: tile.threads(), is_team: false };
+        let block = ThreadBlock { threads: method.threads(), is_team: false };
         let emitter = Emitter::new(&self.around, entry, setting, block, plan);
         let mut writer = Writer { product: self, e: emitter, refused: None };
-        warps::emit(&mut writer, &product, &tile);
+        let maps = self.maps(&method, &product);
+        method.declare(writer.e.b.code(), &product);
+        method.emit(&mut writer, &product);
         match writer.refused {
             Some(refusal) => Err(refusal),
-            None => Ok(writer.e.finish(blocks as u32)),
+            None => Ok(writer.e.finish(method.blocks(&product) as u32, maps)),
         }
+    }
+
+    /// The factors as the copy engine knows them.
+    fn maps(&self, method: &Method, product: &cores::Product) -> Vec<TensorMap> {
+        let matrices = [&self.matrices.left, &self.matrices.right];
+        let tensors = method.tensors(product).into_iter().flatten();
+        let map = |(tensor, matrix): (cores::Tensor, &Matrix)| TensorMap {
+            param: matrix.node.0,
+            offset: matrix.base.offset() as u64 * matrix.dtype.size_bytes() as u64,
+            dtype: matrix.dtype,
+            sizes: tensor.sizes,
+            strides: tensor.strides,
+            tile: tensor.tile,
+            swizzle: TileSwizzle::Bytes128,
+        };
+        tensors.zip(matrices).map(map).collect()
     }
 
     fn sizes(&self) -> cores::Product {
@@ -88,16 +106,34 @@ impl Product {
             extent,
             depth_contiguous: matrix.is_depth_contiguous(),
             stride: if matrix.is_depth_contiguous() { matrix.side } else { matrix.depth } as u32,
+            batch: self.batch(matrix).map(|axes| axes.into_iter().map(|(_, axis)| axis).collect()),
         };
         cores::Product {
             sizes,
             batch: whole.batch.iter().map(|axis| axis.extent).product::<i64>() as u32,
             left: matrix(&self.matrices.left, sizes[0]),
             right: matrix(&self.matrices.right, sizes[1]),
-            mma: if self.matrices.left.dtype == DType::F16 { Mma::F16K16 } else { Mma::Bf16K16 },
+            element: if self.matrices.left.dtype == DType::F16 { Ty::F16 } else { Ty::Bf16 },
         }
     }
+
+    /// The loops of the batch along which a factor moves; nothing if it is no tensor of at most five axes, or depends on a symbol.
+    fn batch(&self, matrix: &Matrix) -> Option<Vec<(LoopId, BatchAxis)>> {
+        let axes = &self.matrices.contraction.batch;
+        let axis = |&(var, stride): &(Var, i64)| {
+            let Var::Loop(var) = var else { return None };
+            let extent = axes.iter().find(|axis| axis.var == var)?.extent as u32;
+            let stride = u64::try_from(stride).ok().filter(|&stride| stride <= MOST_STRIDE)?;
+            Some((var, BatchAxis { extent, stride }))
+        };
+        let found: Option<Vec<_>> = matrix.base.terms().iter().map(axis).collect();
+        found.filter(|axes| axes.len() <= MOST_AXES && matrix.base.offset() >= 0)
+    }
 }
+
+/// Axes of the batch that a tensor has room for, and elements from one step along an axis to the next.
+const MOST_AXES: usize = 3;
+const MOST_STRIDE: u64 = 1 << 38;
 
 /// The nest with serial loops alone, as contractions are recognised.
 fn serial(stmt: &Stmt) -> Stmt {
@@ -194,6 +230,15 @@ impl<'k> Writer<'k> {
         }
     }
 
+    /// The number of an iteration of the batch.
+    fn coordinate(&mut self, var: LoopId) -> Reg {
+        match self.e.vars.get(&var) {
+            Some(&Index::Computed(reg, _)) => reg,
+            Some(&Index::Known(number)) => self.e.b.mov(Class::B32, number as i32),
+            None => self.e.b.mov(Class::B32, 0_u32),
+        }
+    }
+
     fn sum(&mut self, acc: LocalId) -> Checked<Reg> {
         let value = self.e.get_local(acc, &Default::default())?;
         Ok(self.e.reg(value))
@@ -215,6 +260,14 @@ impl Surroundings for Writer<'_> {
     fn bases(&mut self) -> [Reg; 2] {
         let product = self.product;
         [&product.matrices.left, &product.matrices.right].map(|matrix| self.base(matrix))
+    }
+
+    fn coordinates(&mut self) -> [Vec<Reg>; 2] {
+        let product = self.product;
+        [&product.matrices.left, &product.matrices.right].map(|matrix| {
+            let axes = product.batch(matrix).unwrap_or_default();
+            axes.into_iter().map(|(var, _)| self.coordinate(var)).collect()
+        })
     }
 
     fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>> {

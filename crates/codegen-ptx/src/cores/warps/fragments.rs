@@ -3,7 +3,7 @@
 //! A fragment is 16 by 8 outputs. `ldmatrix` loads four 8×8 matrices at once: of the left factor 16 rows by 16 products, of the right one two
 //! times 8 columns by 16 products. Lane `8 j + r` says where line `r` of matrix `j` is.
 
-use ptx_asm::{Binary, Builder, Class, Inst, Place, Reg, Regs, Ty};
+use ptx_asm::{Binary, Builder, Class, Inst, Mma, Place, Reg, Regs, Ty};
 use smallvec::SmallVec;
 
 use super::operand::Layout;
@@ -20,7 +20,7 @@ const SIDE: u32 = 16;
 pub(super) struct Fragments {
     left: Loads,
     right: Loads,
-    mma: ptx_asm::Mma,
+    mma: Mma,
     /// Stages of 16 products in a tile.
     steps: u32,
     /// Fragments of 16 rows, and pairs of fragments of 8 columns.
@@ -55,7 +55,8 @@ impl Fragments {
         let down = (0..counts[0]).map(|at| SIDE * at);
         let fragments = down.flat_map(|down| (0..2 * counts[1]).map(move |at| [down, 8 * at])).collect();
         let held = Held { first, fragments, tile: tile.sizes() };
-        (Fragments { left, right, mma: product.mma, steps: tile.depth / DEPTH, counts }, held)
+        let mma = if product.element == Ty::F16 { Mma::F16K16 } else { Mma::Bf16K16 };
+        (Fragments { left, right, mma, steps: tile.depth / DEPTH, counts }, held)
     }
 
     /// Adds the products of a stage, in the slot at an offset, to the sums.

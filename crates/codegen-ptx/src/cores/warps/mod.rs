@@ -22,13 +22,13 @@ mod tile; // sizes
 
 use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Operand as Value, Reg, Space, Special, Ty};
 
-pub(crate) use self::tile::Tile;
+pub(super) use self::tile::Tile;
 use self::{fragments::Fragments, operand::Operand};
 use super::outputs::Sums;
 use super::{Matrix, Product, Surroundings, place};
 
 /// Writes the body of the kernel.
-pub(crate) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile) {
+pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile) {
     let b = around.builder();
     let thread = b.special(Special::Thread);
     let block = b.special(Special::Block);

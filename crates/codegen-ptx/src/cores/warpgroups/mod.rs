@@ -1,0 +1,248 @@
+//! Products by warpgroups: `wgmma` on what the copy engine brings, with a role for each warpgroup.
+//!
+//! ```text
+//! each block has tiles of the outputs, one after another; it is a producer and one or two consumers of 128 threads each
+//!   the producer, a single thread:
+//!     for each tile, for each stage {
+//!       wait until the slot is empty; say how many bytes it will get; begin the copies of both factors' tiles
+//!     }
+//!   each consumer:
+//!     for each tile {
+//!       for each stage {
+//!         wait until the slot is full; begin its multiplications; wait for those of the stage before; that one's slot is empty
+//!       }
+//!       each thread: what comes after, for its outputs
+//!     }
+//! ```
+//!
+//! A slot holds a stage: a tile of each factor, [`DEPTH`](tile::DEPTH) products deep, in the order that the copy engine and `wgmma` agree on ([`operand`]).
+//! Two barriers in shared memory belong to it ([`ring`]): what arrives at *full* are the bytes of the copies, at *empty* the warps that have multiplied. While
+//! consumers write out a tile, the producer fills slots for the next one. Registers that the producer does not need go to the consumers.
+//!
+//! The two blocks of a cluster have tiles below each other, so that they multiply the same columns: each copies half of these into the shared
+//! memory of both.
+//!
+//! The design is that of the public kernels for this processor which reach the speed of the vendor's library: 128 by 256 outputs, two consumers, four stages,
+//! clusters of two, as many blocks as there are processors.
+
+mod operand; // a factor in shared memory
+mod ring; // slots and their barriers
+mod tile; // sizes
+
+#[cfg(test)]
+mod tests;
+
+use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Reg, Special, Stmt, Ty};
+
+pub(crate) use self::operand::Tensor;
+use self::operand::{Factor, Operand};
+use self::ring::{Cursor, Ring};
+pub(super) use self::tile::Tile;
+use super::outputs::{Held, Sums};
+use super::place::{self, Place};
+use super::{Product, Surroundings};
+
+/// Threads of a warpgroup.
+const WARPGROUP: u32 = 128;
+/// Registers of a thread that copies, and of one that multiplies, where there are two consumers: what 384 threads start with is divided anew.
+const REGISTERS: [u32; 2] = [24, 240];
+
+/// Writes the body of the kernel.
+pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile) {
+    let b = around.builder();
+    let thread = b.special(Special::Thread);
+    let ring = Ring::new(b, tile);
+    ring.initialize(b, tile, thread);
+    let block = Block::new(b, tile);
+    let copies = b.compare(Cmp::Lt, Ty::U32, thread, WARPGROUP);
+    let then = around.block(&mut |around| produce(around, product, tile, &ring, &block, thread));
+    let otherwise = around.block(&mut |around| consume(around, product, tile, &ring, &block, thread));
+    let b = around.builder();
+    b.append(Stmt::If { guard: Guard::on(copies), then, otherwise });
+    if tile.cluster > 1 {
+        // No block ends while the other may still reach its memory.
+        b.push(Inst::ClusterBarrier);
+    }
+}
+
+/// Where a block is.
+struct Block {
+    /// The number of its cluster; its own, if it is alone.
+    cluster: Reg,
+    /// Its number in the cluster.
+    rank: Option<Reg>,
+}
+
+impl Block {
+    fn new(b: &mut Builder, tile: &Tile) -> Block {
+        let block = b.special(Special::Block);
+        match tile.cluster {
+            1 => Block { cluster: block, rank: None },
+            size => Block {
+                cluster: b.binary(Binary::Div, Ty::U32, block, size),
+                rank: Some(b.special(Special::ClusterBlock)),
+            },
+        }
+    }
+
+    /// Writes what is done for each tile of the block.
+    fn each_tile(
+        &self,
+        around: &mut dyn Surroundings,
+        product: &Product,
+        tile: &Tile,
+        write: &mut dyn FnMut(&mut dyn Surroundings, &Place),
+    ) {
+        let clusters = (tile.blocks(product) / u64::from(tile.cluster)) as u32;
+        let all = place::count(product, tile.of_cluster()) as u32;
+        let b = around.builder();
+        let number = b.moved(Class::B32, self.cluster);
+        let mut again = None;
+        let body = around.block(&mut |around| {
+            let b = around.builder();
+            let mut place = place::place(b, product, tile.of_cluster(), number);
+            if let Some(rank) = self.rank {
+                place.row = b.mul_add(Ty::U32, rank, tile.rows(), place.row);
+            }
+            around.batch(place.batch);
+            write(around, &place);
+            let b = around.builder();
+            let next = b.add(Ty::U32, number, clusters);
+            b.set(number, next);
+            again = Some(Guard::on(b.compare(Cmp::Lt, Ty::U32, number, all)));
+        });
+        if let Some(again) = again {
+            around.builder().append(Stmt::Loop { body, again });
+        }
+    }
+}
+
+/// What the producer does.
+fn produce(
+    around: &mut dyn Surroundings,
+    product: &Product,
+    tile: &Tile,
+    ring: &Ring,
+    block: &Block,
+    thread: Reg,
+) {
+    let b = around.builder();
+    resize(b, tile, false);
+    let is_first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+    let then = around.block(&mut |around| {
+        let b = around.builder();
+        let [left, right] = [0, 1].map(|map| Operand::new(b, product, tile, map, block.rank));
+        // A barrier that nobody has arrived at yet is behind the phase before its first: slots are empty.
+        let cursor = Cursor::new(b, 1);
+        block.each_tile(around, product, tile, &mut |around, place| {
+            let coordinates = around.coordinates();
+            let b = around.builder();
+            let [first, second] = [place.row, place.column];
+            let depth = b.moved(Class::B32, 0_u32);
+            b.repeat(|b| {
+                let slot = ring.slot(b, &cursor);
+                ring.wait_empty(b, tile, &slot, &cursor);
+                ring.expect(b, &slot, tile.stage_bytes());
+                left.copy(b, &slot, [depth, first], &coordinates[0]);
+                right.copy(b, &slot, [depth, second], &coordinates[1]);
+                cursor.advance(b, tile.stages);
+                let next = b.add(Ty::U32, depth, tile::DEPTH);
+                b.set(depth, next);
+                Guard::on(b.compare(Cmp::Lt, Ty::U32, depth, product.sizes[2]))
+            });
+        });
+    });
+    let b = around.builder();
+    b.append(Stmt::If { guard: Guard::on(is_first), then, otherwise: Vec::new() });
+}
+
+/// What a consumer does.
+fn consume(
+    around: &mut dyn Surroundings,
+    product: &Product,
+    tile: &Tile,
+    ring: &Ring,
+    block: &Block,
+    thread: Reg,
+) {
+    let b = around.builder();
+    resize(b, tile, true);
+    let held = held(b, tile, thread);
+    let own = b.binary(Binary::ShiftRight, Ty::U32, thread, WARPGROUP.ilog2());
+    let consumer = b.binary(Binary::Sub, Ty::U32, own, 1_u32);
+    let factors = [0, 1].map(|at| Factor::new(b, product, tile, ring, at, consumer));
+    let releaser = ring.releaser(b, tile, thread);
+    let cursor = Cursor::new(b, 0);
+    let all = b.compare(Cmp::Eq, Ty::U32, thread, thread);
+    block.each_tile(around, product, tile, &mut |around, place| {
+        let sums = held.start(around, product, place);
+        let b = around.builder();
+        let before = b.moved(Class::B32, cursor.slot);
+        let step = b.moved(Class::B32, 0_u32);
+        b.repeat(|b| {
+            let slot = ring.slot(b, &cursor);
+            ring.wait_full(b, &slot, &cursor);
+            multiply(b, product, tile, &factors, &cursor, &sums, all);
+            b.push(Inst::WarpgroupWait { left: 1 });
+            let is_later = b.compare(Cmp::Gt, Ty::U32, step, 0_u32);
+            releaser.release(b, before, Some(is_later));
+            b.set(before, cursor.slot);
+            cursor.advance(b, tile.stages);
+            let next = b.add(Ty::U32, step, 1_u32);
+            b.set(step, next);
+            Guard::on(b.compare(Cmp::Lt, Ty::U32, step, product.sizes[2].div_ceil(tile::DEPTH)))
+        });
+        b.push(Inst::WarpgroupWait { left: 0 });
+        releaser.release(b, before, None);
+        held.finish(around, product, place, &sums);
+    });
+}
+
+/// Begins the multiplications of a stage.
+fn multiply(
+    b: &mut Builder,
+    product: &Product,
+    tile: &Tile,
+    factors: &[Factor; 2],
+    cursor: &Cursor,
+    sums: &Sums,
+    all: Reg,
+) {
+    let [left, right] = [0, 1].map(|at| factors[at].at(b, cursor.slot));
+    b.push(Inst::WarpgroupFence);
+    for step in 0..tile::DEPTH / operand::STEP {
+        let a = factors[0].step(b, left, step);
+        let of_b = factors[1].step(b, right, step);
+        b.push(Inst::WarpgroupMma {
+            factor: product.element,
+            columns: tile.columns,
+            d: sums.iter().flatten().copied().collect(),
+            a,
+            b: of_b,
+            transposed: [!product.left.depth_contiguous, !product.right.depth_contiguous],
+            accumulate: all,
+        });
+    }
+    b.push(Inst::WarpgroupCommit);
+}
+
+/// The outputs of a consumer's thread: of 64 rows each warp has 16.
+fn held(b: &mut Builder, tile: &Tile, thread: Reg) -> Held {
+    let lane = b.binary(Binary::And, Ty::B32, thread, 31_u32);
+    let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+    // Warps of consumers are those from the fifth on.
+    let warp = b.binary(Binary::Sub, Ty::U32, warp, WARPGROUP / 32);
+    let line = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
+    let pair = b.binary(Binary::And, Ty::B32, lane, 3_u32);
+    let row = b.mul_add(Ty::U32, warp, 16_u32, line);
+    let column = b.binary(Binary::ShiftLeft, Ty::B32, pair, 1_u32);
+    let fragments = (0..tile.columns / 8).map(|at| [0, 8 * at]).collect();
+    Held { first: [row, column], fragments, tile: tile.of_cluster() }
+}
+
+/// Gives registers to the consumers, where the threads of a block are too many to have as many as those need.
+fn resize(b: &mut Builder, tile: &Tile, consumes: bool) {
+    if tile.consumers > 1 {
+        b.push(Inst::SetMaxRegisters { count: REGISTERS[usize::from(consumes)], increase: consumes });
+    }
+}
