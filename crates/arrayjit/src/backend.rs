@@ -371,6 +371,7 @@ fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
     };
     let options = codegen_ptx::PtxOptions {
         tensor_cores,
+        tf32: settings.tf32,
         approximate_functions: settings.approximate_functions,
         ..Default::default()
     };

@@ -28,6 +28,8 @@ pub struct Settings {
     pub cuda_code_folder: String,
     /// Which tensor cores the backend `cuda` uses for products of 16-bit floats in routines of class `fast`: they add in an order of their own.
     pub tensor_cores: TensorCores,
+    /// Whether these take products of `f32` as well, cut off to `tf32`, which has 10 bits of mantissa.
+    pub tf32: bool,
     /// Whether the backend `cuda` takes `exp`, `log`, `sin`, `cos`, `tanh` and their like of `f32` for the processor's approximations in routines of class
     /// `fast`; `codegen_ptx::PtxOptions` has their accuracy.
     pub approximate_functions: bool,
@@ -201,6 +203,7 @@ impl Default for Settings {
             cuda_device: 0,
             cuda_code_folder: String::new(),
             tensor_cores: TensorCores::Auto,
+            tf32: false,
             approximate_functions: false,
             fallback: FallbackTo::Auto,
             threads: 0,

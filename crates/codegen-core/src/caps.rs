@@ -17,9 +17,9 @@ pub struct Caps {
     pub vector_bytes: usize,
     /// Vector registers a kernel may use.
     pub vector_registers: usize,
-    /// Whether contractions in canonical form ([`crate::schedule::canonical`]) have kernels of their own, so that the scheduler leaves them whole,
-    /// and legalisation the conversions of their factors.
-    pub contractions: bool,
+    /// Types of the factors of contractions in canonical form ([`crate::schedule::canonical`]) that have kernels of their own, so that the scheduler
+    /// leaves them whole, and legalisation the conversions of their factors. None where there are no such kernels.
+    pub contractions: DTypeSet,
     /// Whether fused multiply-add is a machine instruction (it is always exact, if need be through a slow call).
     pub fma: bool,
     /// Bytes of the innermost data cache.
@@ -70,8 +70,13 @@ impl DTypeSet {
         self.0 & (1 << dtype as u32) != 0
     }
 
+    /// Whether no type is in the set.
+    pub fn is_empty(self) -> bool {
+        self == DTypeSet::EMPTY
+    }
+
     /// The set with `dtype` added.
-    pub fn with(self, dtype: DType) -> DTypeSet {
+    pub const fn with(self, dtype: DType) -> DTypeSet {
         DTypeSet(self.0 | (1 << dtype as u32))
     }
 }

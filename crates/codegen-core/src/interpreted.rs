@@ -9,7 +9,7 @@ use lowered_ir::interp::{Buffer, Program};
 use tnode::{DType, Scalar};
 
 use crate::artifact::{Artifact, Param, Payload};
-use crate::caps::{Caps, Transcendental};
+use crate::caps::{Caps, DTypeSet, Transcendental};
 use crate::contract::{Codegen, CodegenError};
 use crate::host::{HostArg, HostModule, InterpretedKernel};
 use crate::kernel::{Kernel, ScheduledRoutine};
@@ -47,7 +47,7 @@ fn interpreter_caps() -> Caps {
         transcendental: Transcendental::Native,
         vector_bytes: 0,
         vector_registers: 0,
-        contractions: false,
+        contractions: DTypeSet::EMPTY,
         fma: true,
         l1_bytes: 32 << 10,
         l2_bytes: 512 << 10,

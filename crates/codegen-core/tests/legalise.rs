@@ -20,7 +20,7 @@ fn caps(target: &str, arithmetic: impl Fn(DType) -> bool) -> Caps {
         transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: false,
+        contractions: DTypeSet::EMPTY,
         fma: true,
         l1_bytes: 32 << 10,
         l2_bytes: 512 << 10,

@@ -76,7 +76,7 @@ impl Compiler for CraneliftCompiler {
         kernel: &Kernel,
         options: &Self::Options,
     ) -> Result<Listing, CodegenError> {
-        let parts = if caps.contractions { contract::parts_of(kernel) } else { None };
+        let parts = if caps.contractions.is_empty() { None } else { contract::parts_of(kernel) };
         let Some(parts) = parts else { return listing(&*tiled(kernel, caps)?, options) };
         let mut all = Listing::default();
         for (heading, part) in parts {
@@ -129,7 +129,7 @@ fn compile(
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
-    if caps.contractions {
+    if !caps.contractions.is_empty() {
         let part = &mut |part: &Kernel| compile_alone(&*tiled(part, caps)?, isa, options);
         if let Some(composed) = contract::compose(kernel, &machine(caps), vector::target(), part)? {
             tracing::debug!(kernel = kernel.abi.name, way = "contractions", "compiled");
@@ -147,7 +147,7 @@ fn machine(caps: &Caps) -> microkernels::Machine {
 
 /// The kernel, with contractions that nothing else takes cut into register tiles.
 fn tiled<'k>(kernel: &'k Kernel, caps: &Caps) -> Result<Cow<'k, Kernel>, CodegenError> {
-    if !caps.contractions || !adds_products(&kernel.ir.body) {
+    if caps.contractions.is_empty() || !adds_products(&kernel.ir.body) {
         return Ok(Cow::Borrowed(kernel));
     }
     let name = &kernel.abi.name;

@@ -5,7 +5,7 @@
 //! contractions may be read from narrower floats, where there are kernels for contractions.
 
 use codegen_core::schedule::canonical;
-use codegen_core::{CodegenError, Kernel};
+use codegen_core::{CodegenError, DTypeSet, Kernel};
 use lowered_ir::ir::{BinaryOp, Expr, Locals, Routine, Stmt, TernaryOp, UnaryOp, walk};
 use tnode::DType;
 
@@ -17,7 +17,7 @@ pub(crate) const NAME: &str = "cranelift";
 /// # Errors
 ///
 /// [`CodegenError::Unsupported`] naming the first operation that cannot.
-pub(crate) fn check(kernel: &Kernel, contractions: bool) -> Result<(), CodegenError> {
+pub(crate) fn check(kernel: &Kernel, contractions: DTypeSet) -> Result<(), CodegenError> {
     let routine = &kernel.ir;
     match refuse_block(routine, &routine.locals(), &routine.body, contractions) {
         None => Ok(()),
@@ -39,10 +39,10 @@ fn refuse_block(
     routine: &Routine,
     locals: &Locals,
     block: &[Stmt],
-    contractions: bool,
+    contractions: DTypeSet,
 ) -> Option<(String, &'static str)> {
     let refuse = |stmt: &Stmt| match stmt {
-        Stmt::For { body, .. } if contractions && canonical::widens(body, routine) => None,
+        Stmt::For { body, .. } if canonical::widens(body, routine, contractions) => None,
         Stmt::For { body, .. } => refuse_block(routine, locals, body, contractions),
         stmt => refuse_stmt(routine, locals, stmt)
             .or_else(|| stmt.values().into_iter().find_map(|value| refuse_value(routine, locals, value))),

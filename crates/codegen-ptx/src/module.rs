@@ -5,10 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use codegen_core::{
-    Artifact, Caps, Codegen, CodegenError, Kernel, Listing, Payload, PtxLaunch, PtxModule, ScheduledRoutine,
-    Transcendental,
+    Artifact, Caps, Codegen, CodegenError, DTypeSet, Kernel, Listing, Payload, PtxLaunch, PtxModule,
+    ScheduledRoutine, Transcendental,
 };
 use ptx_asm::{Module, Target};
+use tnode::DType;
 
 use crate::emit::{self, Setting};
 use crate::options::{PtxOptions, TensorCores, ptx_caps};
@@ -25,7 +26,13 @@ pub struct Ptx {
 /// The codegen for a target, whose capabilities are [`ptx_caps`] but for what the options forbid.
 pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
     let mut caps = ptx_caps(target);
-    caps.contractions &= options.tensor_cores != TensorCores::Off;
+    match options.tensor_cores {
+        TensorCores::Off => caps.contractions = DTypeSet::EMPTY,
+        _ if options.tf32 && !caps.contractions.is_empty() => {
+            caps.contractions = caps.contractions.with(DType::F32);
+        }
+        _ => {}
+    }
     if options.approximate_functions {
         caps.transcendental = Transcendental::Approximate;
     }

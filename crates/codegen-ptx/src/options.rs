@@ -1,6 +1,6 @@
 //! What may be chosen, and what each family of processors can do.
 
-use codegen_core::{Caps, Transcendental, Workgroups};
+use codegen_core::{Caps, DTypeSet, Transcendental, Workgroups};
 use ptx_asm::Target;
 use tnode::DType;
 
@@ -12,6 +12,9 @@ pub struct PtxOptions {
     pub threads: u32,
     /// Which tensor cores take products of 16-bit floats, where class `Fast` leaves the order of sums open.
     pub tensor_cores: TensorCores,
+    /// Whether tensor cores take products of `f32` as well, in class `Fast`: they cut factors off to `tf32`, which has 10 bits of mantissa instead of
+    /// 23, so that a product is off by 2⁻⁹ of itself at most. Sums are as accurate as others.
+    pub tf32: bool,
     /// Whether `exp`, `exp2`, `log`, `log2`, `sin`, `cos` and `tanh` of `f32`, and of narrower floats, which are computed in it, are the processor's
     /// approximations in class `Fast`. `pow` stays accurate.
     ///
@@ -48,11 +51,15 @@ impl Default for PtxOptions {
         PtxOptions {
             threads: 256,
             tensor_cores: TensorCores::Auto,
+            tf32: false,
             approximate_functions: false,
             local_bytes: 64 << 10,
         }
     }
 }
+
+/// Types of factors that tensor cores multiply exactly.
+const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
 
 /// What the processors of a target have: arithmetic in all floats of 16 bits and more and all integers of 32 and 64, blocks of 1024
 /// threads with 48 KiB of shared memory.
@@ -65,7 +72,7 @@ pub fn ptx_caps(target: Target) -> Caps {
         transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 64,
-        contractions: target >= Target::Sm80,
+        contractions: if target >= Target::Sm80 { HALVES } else { DTypeSet::EMPTY },
         fma: true,
         l1_bytes: 64 << 10,
         l2_bytes: 4 << 20,

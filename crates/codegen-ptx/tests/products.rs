@@ -43,6 +43,10 @@ fn program(dtype: &str, dims: [&str; 3], sizes: [i64; 4], [a, b, c]: [&str; 3], 
 }
 
 fn run(program: &Program, target: Target) {
+    run_with(program, target, PtxOptions::default());
+}
+
+fn run_with(program: &Program, target: Target, options: PtxOptions) {
     let routine = lowered_ir::text::parse(&program.text).unwrap_or_else(|e| panic!("{e}\n{}", program.text));
     let routine = optimize(routine, &pipeline::Settings::default()).expect("it is optimised").routine;
     let inputs = routine.nodes.iter().map(|decl| {
@@ -59,7 +63,7 @@ fn run(program: &Program, target: Target) {
         expected: Vec::new(),
         routine,
     };
-    let codegen = ptx(target, PtxOptions::default());
+    let codegen = ptx(target, options);
     let scheduled = schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(&scheduled.kernels).unwrap_or_else(|e| panic!("{e}"));
     let text = ptx_asm::print(&rendered.module);
@@ -137,6 +141,24 @@ fn tensor_cores_may_be_forbidden() {
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(&scheduled.kernels).expect("rendered");
     assert!(!ptx_asm::print(&rendered.module).contains("mma.sync"));
+}
+
+#[test]
+fn single_precision_is_multiplied_on_request() {
+    let options = PtxOptions { tf32: true, ..PtxOptions::default() };
+    let indices = [["i0, i2", "i1, i2", "i0, i1"], ["i2, i0", "i2, i1", "i0, i1"]];
+    for (dims, indices) in
+        [["[48, 64]", "[40, 64]", "[48, 40]"], ["[64, 48]", "[64, 40]", "[48, 40]"]].into_iter().zip(indices)
+    {
+        let text = program("f32", dims, [1, 48, 40, 64], indices, "").replace("convert f32", "");
+        run_with(&Program { text, on_cores: true }, Target::Sm80, options.clone());
+    }
+    // What is twice as wide is copied half as many at a time.
+    let dims = ["[48, 60]", "[60, 36]", "[48, 36]"];
+    let text = program("f32", dims, [1, 48, 36, 60], PLAIN, "").replace("convert f32", "");
+    run_with(&Program { text: text.clone(), on_cores: true }, Target::Sm90a, options.clone());
+    run_with(&Program { text: text.clone(), on_cores: false }, Target::Sm70, options.clone());
+    run_with(&Program { text: text.replace("fast", "strict"), on_cores: false }, Target::Sm80, options);
 }
 
 #[test]

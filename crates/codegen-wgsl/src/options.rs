@@ -28,7 +28,7 @@ pub fn baseline_caps() -> Caps {
         transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: false,
+        contractions: DTypeSet::EMPTY,
         // A device may round twice; products are contracted all the same, since it may do that by itself too.
         fma: true,
         l1_bytes: 16 << 10,

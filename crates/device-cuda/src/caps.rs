@@ -1,6 +1,6 @@
 //! What a device holds and computes, from its attributes; and which code a driver takes.
 
-use codegen_core::{Caps, Transcendental, Workgroups};
+use codegen_core::{Caps, DTypeSet, Transcendental, Workgroups};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use tnode::DType;
 
@@ -65,7 +65,7 @@ pub(crate) fn caps(attributes: &Attributes, target: &str) -> Caps {
         transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 64,
-        contractions: false,
+        contractions: DTypeSet::EMPTY,
         fma: true,
         l1_bytes: attributes.shared,
         l2_bytes: attributes.l2,

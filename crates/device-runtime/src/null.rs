@@ -39,7 +39,7 @@ impl NullDevice {
             transcendental: Transcendental::Expanded,
             vector_bytes: 0,
             vector_registers: 0,
-            contractions: false,
+            contractions: DTypeSet::EMPTY,
             fma: true,
             l1_bytes: 32 << 10,
             l2_bytes: 1 << 20,

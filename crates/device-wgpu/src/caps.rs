@@ -21,7 +21,7 @@ pub(crate) fn caps(limits: &Limits, features: Features) -> Caps {
         transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: false,
+        contractions: DTypeSet::EMPTY,
         fma: true,
         l1_bytes: limits.max_compute_workgroup_storage_size as usize,
         l2_bytes: 1 << 20,

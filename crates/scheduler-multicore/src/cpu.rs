@@ -126,7 +126,7 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
         transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: false,
+        contractions: DTypeSet::EMPTY,
         fma: true,
         l1_bytes: 32 << 10,
         l2_bytes: 1 << 20,

@@ -50,8 +50,8 @@ use lowered_ir::math::build;
 use lowered_ir::passes::effects::Effects;
 use tnode::{DType, Scalar};
 
-use crate::Caps;
 use crate::schedule::canonical;
+use crate::{Caps, DTypeSet};
 pub use error::LegaliseError;
 
 /// The routine in operations of L0, with the same answer bit for bit: on hosts with `f64` and `i64`. Elsewhere `sin`, `cos`
@@ -77,7 +77,7 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
 ///
 /// As [`legalise`].
 pub(crate) fn widen_factors(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
-    let caps = Caps { contractions: false, ..caps.clone() };
+    let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
     let locals = routine.locals();
     let mut legaliser =
         Legaliser { caps: &caps, routine, locals: &locals, fresh: routine.fresh(), steps: Block::new() };
@@ -175,7 +175,7 @@ impl Legaliser<'_> {
 
     fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt, LegaliseError> {
         Ok(match stmt {
-            Stmt::For { body, .. } if self.caps.contractions && canonical::widens(body, self.routine) => {
+            Stmt::For { body, .. } if canonical::widens(body, self.routine, self.caps.contractions) => {
                 stmt.clone()
             }
             Stmt::For { var, lo, hi, kind, body } => {

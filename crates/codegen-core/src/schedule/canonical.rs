@@ -29,6 +29,7 @@ use tnode::{DType, Dims};
 use super::access::{self, Ranges};
 use super::names::Names;
 use super::numerics::mentions;
+use crate::DTypeSet;
 
 /// One loop from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,11 +247,13 @@ pub fn adds_products(block: &[Stmt]) -> bool {
 }
 
 /// Whether a loop's body adds products of elements to a scalar, and converts some of them from a narrower float. Legalisation leaves
-/// these conversions to targets with kernels for contractions.
-pub fn widens(body: &[Stmt], routine: &Routine) -> bool {
+/// these conversions to targets with kernels for contractions of such types.
+pub fn widens(body: &[Stmt], routine: &Routine, kernels: DTypeSet) -> bool {
     let Some((_, left, right)) = product(body) else { return false };
     let factors = [left, right];
-    factors.iter().all(|factor| dtype(factor, &|node| routine.node(node).dtype) == Some(DType::F32))
+    let of = |factor: &Expr| dtype(factor, &|node| routine.node(node).dtype);
+    factors.iter().all(|factor| of(factor) == Some(DType::F32))
+        && factors.iter().all(|factor| of(read_of(factor)).is_some_and(|dtype| kernels.contains(dtype)))
         && factors.iter().any(|factor| matches!(factor, Expr::Convert { .. }))
 }
 

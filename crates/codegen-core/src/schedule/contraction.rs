@@ -54,7 +54,7 @@ struct Found {
 
 /// The nest whole, where the target has kernels for contractions; or as register tiles with these lanes, if it is a contraction.
 pub(super) fn tile(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names) -> Option<Block> {
-    if caps.contractions
+    if !caps.contractions.is_empty()
         && let Some(whole) = whole(nest, caps, names)
     {
         return Some(whole);

@@ -5,6 +5,7 @@ use lowered_ir::ir::{Affine, Expr, LoopId, NodeRef, Var};
 use tnode::DType;
 
 use super::canonical::{Arrays, Axis, Contraction, read_of};
+use crate::DTypeSet;
 
 /// A contraction of two matrices, or of a batch of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,14 +42,15 @@ impl Product {
         Some(Product { contraction, left, right })
     }
 
-    /// Whether tensor cores take it: 16-bit floats, summed in `f32`, that are copied 16 bytes at a time, and enough of them.
-    pub fn suits_tensor_cores(&self) -> bool {
+    /// Whether tensor cores for factors of some types take it: both of one of these types, summed in `f32`, copied 16 bytes at a time, and enough of
+    /// them.
+    pub fn suits_tensor_cores(&self, types: DTypeSet) -> bool {
         let whole = &self.contraction;
         let sizes = [whole.num_rows(), whole.num_columns(), whole.num_products()];
-        let half = matches!(self.left.dtype, DType::F16 | DType::Bf16);
         let batch = whole.batch.iter().try_fold(1, |all: i64, axis| all.checked_mul(axis.extent));
         let strides = [&self.left, &self.right].map(|matrix| matrix.side.max(matrix.depth));
-        half && self.left.dtype == self.right.dtype
+        types.contains(self.left.dtype)
+            && self.left.dtype == self.right.dtype
             && whole.columns.len() == 1
             && batch.is_some_and(|batch| batch <= MOST)
             && strides.iter().all(|&stride| stride <= MOST)
@@ -63,8 +65,8 @@ impl Product {
 const LEAST: i64 = 16;
 const MOST: i64 = 1 << 24;
 
-/// 16-bit elements that are copied at a time.
-const RUN: i64 = 8;
+/// Bytes that are copied at a time.
+const RUN: i64 = 16;
 
 impl Matrix {
     fn of(factor: &Expr, side: &[Axis], depth: &[Axis], arrays: &Arrays) -> Option<Matrix> {
@@ -81,7 +83,8 @@ impl Matrix {
     }
 
     fn is_copied_in_runs(&self, side: i64, depth: i64) -> bool {
-        let aligned = |stride: i64| stride % RUN == 0;
+        let run = RUN / self.dtype.size_bytes() as i64;
+        let aligned = |stride: i64| stride % run == 0;
         let contiguous = match self.is_depth_contiguous() {
             true => aligned(self.side) && aligned(depth),
             false => self.side == 1 && aligned(self.depth) && aligned(side),
@@ -123,6 +126,8 @@ mod tests {
 
     use super::*;
 
+    const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
+
     /// The product that the only nest of a routine is, with its loops over rows, columns and depth.
     fn product(dims: [&str; 3], loops: [i64; 3], left: &str, right: &str) -> Option<Product> {
         let [a, b, c] = dims;
@@ -154,7 +159,7 @@ mod tests {
         let found = found.expect("matrices");
         assert_eq!((found.left.side, found.left.depth), (32, 1));
         assert_eq!((found.right.side, found.right.depth), (1, 48));
-        assert!(found.suits_tensor_cores());
+        assert!(found.suits_tensor_cores(HALVES));
     }
 
     #[test]
@@ -162,18 +167,18 @@ mod tests {
         let found = product(["[32, 64]", "[48, 32]", "[64, 48]"], [64, 48, 32], "i2, i0", "i1, i2");
         let found = found.expect("matrices");
         assert_eq!((found.left.side, found.left.depth, found.right.side), (1, 64, 32));
-        assert!(found.suits_tensor_cores());
+        assert!(found.suits_tensor_cores(HALVES));
     }
 
     #[test]
     fn runs_that_are_not_aligned_do_not() {
         let ragged = product(["[64, 36]", "[36, 48]", "[64, 48]"], [64, 48, 36], "i0, i2", "i2, i1");
-        assert!(!ragged.expect("matrices").suits_tensor_cores());
+        assert!(!ragged.expect("matrices").suits_tensor_cores(HALVES));
         let every_other = product(["[64, 64]", "[32, 48]", "[64, 48]"], [64, 48, 32], "i0, 2*i2", "i2, i1");
-        assert!(!every_other.expect("matrices").suits_tensor_cores());
+        assert!(!every_other.expect("matrices").suits_tensor_cores(HALVES));
         let far = product(["[64, 32]", "[32, 33554432]", "[64, 48]"], [64, 48, 32], "i0, i2", "i2, i1");
-        assert!(!far.expect("matrices").suits_tensor_cores());
+        assert!(!far.expect("matrices").suits_tensor_cores(HALVES));
         let small = product(["[8, 32]", "[32, 48]", "[8, 48]"], [8, 48, 32], "i0, i2", "i2, i1");
-        assert!(!small.expect("matrices").suits_tensor_cores());
+        assert!(!small.expect("matrices").suits_tensor_cores(HALVES));
     }
 }

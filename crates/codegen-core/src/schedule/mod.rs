@@ -42,7 +42,7 @@ use tnode::{DType, MemoryMode};
 use self::uses::Whole;
 use crate::kernel::ScheduledRoutine;
 use crate::legalise::{self, LegaliseError};
-use crate::{Caps, Transcendental};
+use crate::{Caps, DTypeSet, Transcendental};
 
 /// What the scheduler may decide; the defaults suit a machine with caches and few cores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -238,7 +238,7 @@ pub fn schedule_traced(
 ///
 /// [`LegaliseError`], where a factor is of a type that the target cannot convert.
 pub fn tile_contractions(kernel: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
-    let caps = Caps { contractions: false, ..caps.clone() };
+    let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
     let mut tiled = kernel.clone();
     let mut names = names::Names::of(kernel);
     tiled.body = vectorize::vectorize(tiled.body, &caps, &mut names);

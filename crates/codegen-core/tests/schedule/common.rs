@@ -2,8 +2,8 @@
 
 use codegen_core::schedule::schedule_traced;
 use codegen_core::{
-    Access, Caps, Codegen, FmaPolicy, Interpreted, Kernel, Param, ScheduleOptions, ScheduledRoutine, Slot,
-    Transcendental, Workgroups, check_form,
+    Access, Caps, Codegen, DTypeSet, FmaPolicy, Interpreted, Kernel, Param, ScheduleOptions,
+    ScheduledRoutine, Slot, Transcendental, Workgroups, check_form,
 };
 use lowered_ir::interp::{self, Buffer, Memory, Program};
 use lowered_ir::ir::{NodeDecl, Numerics, Routine};
@@ -21,7 +21,7 @@ pub(super) fn cpu() -> Caps {
         transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: false,
+        contractions: DTypeSet::EMPTY,
         threads: 2,
         ..caps
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use codegen_core::legalise::legalise;
-use codegen_core::{Access, Caps, Cost, Kernel, KernelAbi, Launch, Param, ScheduleOptions, schedule};
+use codegen_core::{
+    Access, Caps, Cost, DTypeSet, Kernel, KernelAbi, Launch, Param, ScheduleOptions, schedule,
+};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
@@ -85,7 +87,7 @@ fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<(), Reas
 }
 
 fn legal(routine: &Routine) -> Routine {
-    let caps = Caps { contractions: false, ..host_caps(VectorWidth::Avx2) };
+    let caps = Caps { contractions: DTypeSet::EMPTY, ..host_caps(VectorWidth::Avx2) };
     legalise(routine, &caps).expect("the host stores and computes every type")
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Product {
     pub(crate) left: Matrix,
     /// The right factor: columns by depth.
     pub(crate) right: Matrix,
-    /// What the elements of both are: `F16` or `Bf16`.
+    /// What the elements of both are: `F16`, `Bf16`, or `F32`, which is cut off to `tf32`.
     pub(crate) element: Ty,
 }
 
@@ -72,7 +72,9 @@ impl Method {
     /// The fastest one that a target has for a product, of those that are allowed.
     pub(crate) fn of(product: &Product, target: Target, allowed: TensorCores) -> Method {
         let tile = warpgroups::Tile::of(product);
-        let has_warpgroups = target == Target::Sm90a && allowed == TensorCores::Auto;
+        // Theirs of `tf32` want the depth contiguous on both sides.
+        let has_warpgroups =
+            target == Target::Sm90a && allowed == TensorCores::Auto && product.element.bytes() == 2;
         match has_warpgroups && tile.tensors(product).is_some() {
             true => Method::Warpgroups(tile),
             false => Method::Warps(warps::Tile::of(product)),

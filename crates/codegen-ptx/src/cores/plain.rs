@@ -83,14 +83,15 @@ fn element(side: u32, depth: u32) -> i32 {
     (mixed.wrapping_mul(0xC2B2_AE35) >> 16) as i32 % 4
 }
 
-fn factor(extent: u32, depth: u32, depth_contiguous: bool) -> Vec<u8> {
+fn factor(element_type: Ty, extent: u32, depth: u32, depth_contiguous: bool) -> Vec<u8> {
     let (outer, inner) = if depth_contiguous { (extent, depth) } else { (depth, extent) };
     let mut bytes = Vec::new();
     for i in 0..outer {
         for j in 0..inner {
             let (side, depth) = if depth_contiguous { (i, j) } else { (j, i) };
-            let bits = (element(side, depth) as f32).to_bits() >> 16;
-            bytes.extend((bits as u16).to_le_bytes());
+            let bits = (element(side, depth) as f32).to_bits().to_le_bytes();
+            // The upper half of an `f32` is a `bf16`.
+            bytes.extend(if element_type == Ty::F32 { &bits[..] } else { &bits[2..] });
         }
     }
     bytes
@@ -104,8 +105,8 @@ pub(super) fn multiply(product: &Product, method: &Method, accumulates: bool, or
     check(&module).unwrap_or_else(|error| panic!("{error}"));
     let [rows, columns, depth] = product.sizes;
     let mut machine = Machine::new();
-    let left = machine.put("left", factor(rows, depth, product.left.depth_contiguous));
-    let right = machine.put("right", factor(columns, depth, product.right.depth_contiguous));
+    let left = machine.put("left", factor(product.element, rows, depth, product.left.depth_contiguous));
+    let right = machine.put("right", factor(product.element, columns, depth, product.right.depth_contiguous));
     let before: Vec<u8> = (0..rows * columns).flat_map(|_| 7_f32.to_le_bytes()).collect();
     let sums = machine.put("sums", before);
     let params = [left.address(), right.address(), sums.address()];

@@ -148,9 +148,7 @@ struct Emitter<'k> {
 pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
     let routine = &kernel.ir;
     check_nodes(routine)?;
-    if setting.caps.contractions
-        && let Some(product) = Product::of(routine)
-    {
+    if let Some(product) = Product::of(routine, setting.caps.contractions) {
         return product.emit(entry, setting);
     }
     let grid = grid(&routine.body)?;

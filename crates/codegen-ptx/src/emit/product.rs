@@ -6,7 +6,7 @@
 use codegen_core::schedule::canonical::{Arrays, Axis, Contraction};
 use codegen_core::schedule::matrices::{self, Matrix};
 use codegen_core::threads::{PlanLimits, plan};
-use codegen_core::{TensorMap, TileSwizzle};
+use codegen_core::{DTypeSet, TensorMap, TileSwizzle};
 use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
 use ptx_asm::{Base, Binary, Class, Reg, Ty};
 use tnode::{DType, Dims};
@@ -41,12 +41,12 @@ struct Names {
 
 impl Product {
     /// The product that a kernel is, if tensor cores take it.
-    pub(super) fn of(kernel: &Routine) -> Option<Product> {
+    pub(super) fn of(kernel: &Routine, types: DTypeSet) -> Option<Product> {
         let [stmt] = kernel.body.as_slice() else { return None };
         let arrays = Arrays::of(kernel);
         let contraction = Contraction::of(&serial(stmt), &arrays)?;
-        let matrices =
-            matrices::Product::of(contraction, &arrays).filter(matrices::Product::suits_tensor_cores)?;
+        let matrices = matrices::Product::of(contraction, &arrays)
+            .filter(|product| product.suits_tensor_cores(types))?;
         let free = walk::loops_in(&kernel.body).last().map_or(0, |last| last.0 + 1);
         let names = Names { row: LoopId(free), half: LoopId(free + 1), column: LoopId(free + 2) };
         let contraction = &matrices.contraction;
@@ -113,7 +113,11 @@ impl Product {
             batch: whole.batch.iter().map(|axis| axis.extent).product::<i64>() as u32,
             left: matrix(&self.matrices.left, sizes[0]),
             right: matrix(&self.matrices.right, sizes[1]),
-            element: if self.matrices.left.dtype == DType::F16 { Ty::F16 } else { Ty::Bf16 },
+            element: match self.matrices.left.dtype {
+                DType::F16 => Ty::F16,
+                DType::Bf16 => Ty::Bf16,
+                _ => Ty::F32,
+            },
         }
     }
 

@@ -4,7 +4,7 @@
 //! kernels for contractions. Where a file has `; run:` lines, the
 //! legal routine must give their results too.
 
-use codegen_core::{Caps, Transcendental, legalise};
+use codegen_core::{Caps, DTypeSet, Transcendental, legalise};
 use lowered_ir::{text::print, verify::verify};
 use tnode::DType;
 
@@ -26,7 +26,7 @@ impl Legalise {
         let native = |d: &DType| d.size_bytes() >= 4 || !d.is_float();
         let arithmetic = DType::ALL.into_iter().filter(|d| native(d) && *d != DType::U32x4);
         let arithmetic = arithmetic.filter(|d| !without.contains(d)).collect();
-        let contractions = !contractions.is_empty();
+        let contractions = if contractions.is_empty() { DTypeSet::EMPTY } else { super::schedule::FACTORS };
         let caps = Caps {
             arithmetic,
             transcendental: Transcendental::Expanded,

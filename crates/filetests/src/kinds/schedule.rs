@@ -36,7 +36,8 @@ impl Schedule {
             "grain" => self.options.grain_work = number()? as u64,
             "workgroups" => self.caps.workgroups = Some(workgroups(value)?),
             "fma" => self.caps.fma = value == "yes",
-            "contractions" => self.caps.contractions = value == "yes",
+            "contractions" if value == "yes" => self.caps.contractions = FACTORS,
+            "contractions" => self.caps.contractions = DTypeSet::EMPTY,
             "after" => self.after = Some(value.to_owned()),
             _ => return Err(format!("there is no setting `{name}`")),
         }
@@ -72,6 +73,10 @@ impl Kind for Schedule {
     }
 }
 
+/// Types of factors of contractions that stay whole where a file asks for that.
+pub(super) const FACTORS: DTypeSet =
+    DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16).with(DType::F32).with(DType::F64);
+
 /// A machine like none in particular, the same everywhere.
 pub(super) fn caps() -> Caps {
     let every: DTypeSet = DType::ALL.into_iter().collect();
@@ -82,7 +87,7 @@ pub(super) fn caps() -> Caps {
         transcendental: Transcendental::Native,
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: false,
+        contractions: DTypeSet::EMPTY,
         fma: true,
         l1_bytes: 32 << 10,
         l2_bytes: 1 << 20,

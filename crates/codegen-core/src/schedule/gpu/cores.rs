@@ -11,7 +11,7 @@ use super::{Gpu, parallel};
 
 /// The nest as one kernel, if the target has kernels for products of matrices and it is one.
 pub(super) fn whole(gpu: &Gpu, nest: &Nest) -> Option<Block> {
-    if !gpu.matrices || !gpu.fast {
+    if gpu.matrices.is_empty() || !gpu.fast {
         return None;
     }
     let block = nest::wrap(&nest.loops, nest.body.clone());
@@ -25,5 +25,5 @@ pub(super) fn whole(gpu: &Gpu, nest: &Nest) -> Option<Block> {
     let product = Product::of(contraction, &gpu.names.arrays(std::iter::empty()))?;
     let loops: Vec<Loop> =
         order.iter().filter_map(|var| nest.loops.iter().find(|l| l.var == *var)).copied().collect();
-    product.suits_tensor_cores().then(|| parallel(&loops, nest.body.clone()))
+    product.suits_tensor_cores(gpu.matrices).then(|| parallel(&loops, nest.body.clone()))
 }

@@ -36,7 +36,7 @@ use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Scalar};
 use super::names::Names;
 use super::nest::{self, Loop, Nest};
 use super::{access, is_local};
-use crate::caps::Workgroups;
+use crate::caps::{DTypeSet, Workgroups};
 use crate::form::check_form;
 
 pub(super) use join::join;
@@ -55,15 +55,15 @@ struct Gpu {
     workgroups: Workgroups,
     /// Whether accumulations may be reordered.
     fast: bool,
-    /// Whether the target has kernels of its own for products of matrices.
-    matrices: bool,
+    /// Types of factors for whose products of matrices the target has kernels of its own.
+    matrices: DTypeSet,
     /// The local nodes that nobody but the statement at hand mentions.
     owned: BTreeSet<NodeRef>,
 }
 
 /// Lets threads and workgroups share the work of every top-level nest. `matrices` says whether products of matrices that suit tensor cores
 /// stay whole.
-pub(super) fn distribute(routine: &mut Routine, workgroups: Workgroups, matrices: bool) {
+pub(super) fn distribute(routine: &mut Routine, workgroups: Workgroups, matrices: DTypeSet) {
     keep::in_registers(routine);
     let mut gpu = Gpu { matrices, ..Gpu::of(routine, workgroups) };
     let owners = access::owners(&routine.body);
@@ -84,7 +84,7 @@ impl Gpu {
         let fast = routine.numerics == Numerics::Fast;
         let owned = BTreeSet::new();
         let (names, nodes) = (Names::of(routine), routine.nodes.clone());
-        Gpu { names, nodes, workgroups, fast, matrices: false, owned }
+        Gpu { names, nodes, workgroups, fast, matrices: DTypeSet::EMPTY, owned }
     }
 
     fn statement(&mut self, stmt: Stmt) -> Block {

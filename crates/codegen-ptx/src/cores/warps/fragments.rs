@@ -1,9 +1,10 @@
 //! The part of a tile that a warp has: which of its elements lanes load, multiply and hold.
 //!
 //! A fragment is 16 by 8 outputs. `ldmatrix` loads four 8×8 matrices at once: of the left factor 16 rows by 16 products, of the right one two
-//! times 8 columns by 16 products. Lane `8 j + r` says where line `r` of matrix `j` is.
+//! times 8 columns by 16 products. Lane `8 j + r` says where line `r` of matrix `j` is. To `ldmatrix`, an element of 32 bits is two of 16 beside each other,
+//! so of these it loads half as many products; it cannot transpose them, and lanes load them one by one.
 
-use ptx_asm::{Binary, Builder, Class, Inst, Mma, Place, Reg, Regs, Ty};
+use ptx_asm::{Binary, Builder, Class, Inst, Mma, Place, Reg, Regs, Space, Ty};
 use smallvec::SmallVec;
 
 use super::operand::Layout;
@@ -11,8 +12,8 @@ use super::tile::Tile;
 use crate::cores::Product;
 use crate::cores::outputs::{Held, Sums};
 
-/// Products of one instruction.
-const DEPTH: u32 = 16;
+/// Bytes of the products of one instruction, of a row or column.
+const DEPTH_BYTES: u32 = 32;
 /// Rows of a fragment, and columns of two.
 const SIDE: u32 = 16;
 
@@ -21,7 +22,7 @@ pub(super) struct Fragments {
     left: Loads,
     right: Loads,
     mma: Mma,
-    /// Stages of 16 products in a tile.
+    /// Instructions along the depth of a tile.
     steps: u32,
     /// Fragments of 16 rows, and pairs of fragments of 8 columns.
     counts: [u32; 2],
@@ -43,7 +44,7 @@ impl Fragments {
         let along = b.binary(Binary::Rem, Ty::U32, warp, across);
         let row = b.binary(Binary::Mul, Ty::U32, down, of_warp[0]);
         let column = b.binary(Binary::Mul, Ty::U32, along, of_warp[1]);
-        let [left, right] = tile.sides();
+        let [left, right] = tile.sides(product.element.bytes());
         let (left, right) = (Layout::of(&product.left, left), Layout::of(&product.right, right));
         let right_window = b.add(Ty::U32, window, tile.left_bytes());
         let counts = of_warp.map(|side| side / SIDE);
@@ -55,8 +56,12 @@ impl Fragments {
         let down = (0..counts[0]).map(|at| SIDE * at);
         let fragments = down.flat_map(|down| (0..2 * counts[1]).map(move |at| [down, 8 * at])).collect();
         let held = Held { first, fragments, tile: tile.sizes() };
-        let mma = if product.element == Ty::F16 { Mma::F16K16 } else { Mma::Bf16K16 };
-        (Fragments { left, right, mma, steps: tile.depth / DEPTH, counts }, held)
+        let mma = match product.element {
+            Ty::F16 => Mma::F16K16,
+            Ty::Bf16 => Mma::Bf16K16,
+            _ => Mma::Tf32K8,
+        };
+        (Fragments { left, right, mma, steps: tile.depth_bytes / DEPTH_BYTES, counts }, held)
     }
 
     /// Adds the products of a stage, in the slot at an offset, to the sums.
@@ -95,6 +100,7 @@ struct Loads {
     /// Addresses in the first slot: if the depth is contiguous for each step of 16 products, else for each 16 rows or columns. Exchanged chunks
     /// make these differ in more than a constant.
     bases: Vec<Reg>,
+    order: Order,
 }
 
 impl Loads {
@@ -107,6 +113,9 @@ impl Loads {
         count: u32,
         order: Order,
     ) -> Loads {
+        if layout.is_read_in_words() {
+            return Loads { layout, bases: words(b, layout, lane, first, window), order };
+        }
         let line = b.binary(Binary::And, Ty::B32, lane, 7_u32);
         let low = bit(b, lane, 3);
         let high = bit(b, lane, 4);
@@ -132,7 +141,7 @@ impl Loads {
             let moved = b.binary(Binary::Xor, Ty::B32, base, 32 * n);
             b.add(Ty::U32, moved, window)
         };
-        Loads { layout, bases: (0..variants).map(variant).collect() }
+        Loads { layout, bases: (0..variants).map(variant).collect(), order }
     }
 
     /// The addresses in a slot.
@@ -140,11 +149,14 @@ impl Loads {
         self.bases.iter().map(|&base| b.add(Ty::U32, base, slot)).collect()
     }
 
-    /// Loads 16 products of 16 rows or columns.
+    /// Loads the products of an instruction, of 16 rows or columns.
     fn load(&self, b: &mut Builder, bases: &[Reg], step: u32, at: u32) -> Regs {
+        if self.layout.is_read_in_words() {
+            return self.load_words(b, bases, step, at);
+        }
         let (base, line) = match self.layout.depth_contiguous {
             true => (bases[step as usize], SIDE * at),
-            false => (bases[at as usize], DEPTH * step),
+            false => (bases[at as usize], DEPTH_BYTES / self.layout.element * step),
         };
         let from = Place::at(base).plus((line * self.layout.line_bytes()) as i32);
         let dsts = b.registers(Class::B32, 4);
@@ -152,6 +164,43 @@ impl Loads {
         b.push(Inst::LoadMatrix { transposed, dsts: dsts.clone(), from });
         dsts
     }
+
+    /// As [`Loads::load`], in the order of the four matrices, element by element.
+    fn load_words(&self, b: &mut Builder, bases: &[Reg], step: u32, at: u32) -> Regs {
+        let pitch = self.layout.line_bytes();
+        let lines = DEPTH_BYTES / self.layout.element;
+        let word = |number: u32| {
+            let (low, high) = (number % 2, number / 2);
+            let (side, depth) = if self.order == Order::SideFirst { (low, high) } else { (high, low) };
+            let base = bases[(2 * (at % 2) + side) as usize];
+            let line = step * lines + depth * lines / 2;
+            // 128 bytes are 32 rows or columns.
+            let from = Place::at(base).plus((line * pitch + at / 2 * 128) as i32);
+            b.load(Space::Shared, Ty::B32, false, from)
+        };
+        (0..4).map(word).collect()
+    }
+}
+
+/// Where a lane's first elements lie, of the first line: those of the first eight rows or columns, of the next eight, and of two times eight more. Exchanged
+/// chunks make these differ in more than a constant, and repeat after 32 rows or columns.
+fn words(b: &mut Builder, layout: Layout, lane: Reg, first: Reg, window: Reg) -> Vec<Reg> {
+    let own = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
+    let line = b.binary(Binary::And, Ty::B32, lane, 3_u32);
+    let swizzle = layout.swizzle(b, line);
+    // The warp begins at a multiple of 32.
+    let number = b.add(Ty::U32, first, own);
+    let chunk = b.binary(Binary::ShiftRight, Ty::B32, number, 2_u32);
+    let chunk = b.binary(Binary::Xor, Ty::B32, chunk, swizzle);
+    let word = b.binary(Binary::And, Ty::B32, number, 3_u32);
+    let start = b.mul_add(Ty::U32, chunk, 4_u32, word);
+    let start = b.binary(Binary::ShiftLeft, Ty::B32, start, 2_u32);
+    let base = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
+    let variant = |n: u32| {
+        let moved = b.binary(Binary::Xor, Ty::B32, base, 32 * n);
+        b.add(Ty::U32, moved, window)
+    };
+    (0..4).map(variant).collect()
 }
 
 fn bit(b: &mut Builder, of: Reg, number: u32) -> Reg {

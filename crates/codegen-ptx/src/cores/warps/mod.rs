@@ -5,7 +5,7 @@
 //!   copy the first stages of both factors to shared memory, without waiting
 //!   for each stage {
 //!     wait for its copies; all threads meet; begin the copies of the stage after the last one that is under way
-//!     each warp: load fragments, multiply them, 16 products deep at a time
+//!     each warp: load fragments, multiply them, 32 bytes of products at a time
 //!   }
 //!   each thread: what comes after, for its outputs
 //! ```
@@ -38,7 +38,7 @@ pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile
     let b = around.builder();
     let shared = b.shared(tile.stages * tile.stage_bytes(), 128);
     let window = b.address(Space::Shared, shared);
-    let [left, right] = tile.sides();
+    let [left, right] = tile.sides(product.element.bytes());
     let mut left = Operand::new(b, &product.left, left, product.sizes[2], thread, place.row, bases[0]);
     let mut right = Operand::new(b, &product.right, right, product.sizes[2], thread, place.column, bases[1]);
     let (fragments, held) = Fragments::new(b, product, tile, thread, window);
@@ -76,7 +76,7 @@ fn pipeline(
     fragments: &Fragments,
     sums: &Sums,
 ) {
-    let steps = product.sizes[2].div_ceil(tile.depth);
+    let steps = product.sizes[2].div_ceil(tile.depth(product.element.bytes()));
     let (ahead, bytes) = (tile.stages - 1, tile.stage_bytes());
     let end = tile.stages * bytes;
     for stage in 0..ahead {

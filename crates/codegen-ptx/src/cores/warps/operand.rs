@@ -3,12 +3,13 @@
 //! A tile is lines of 16-byte chunks: a line is a row (or column) if products are neighbours in memory, and a step of the depth if rows are. The
 //! threads of a block copy chunk after chunk. In its line, chunk `c` of line `l` lies at `c ^ s(l)`: `ldmatrix` reads eight lines at one
 //! chunk, which so fall into different banks. With 64 bytes to a line, two lines make up the 128 bytes of all banks and `s(l) = l / 2 mod 4`; with more,
-//! `s(l) = l mod 8`.
+//! `s(l) = l mod 8`. Elements of 32 bits that are not neighbours along the depth are read one by one, of four lines and eight of a line at a time, which is
+//! two chunks: there `s(l) = 2 l mod 8`.
 
 use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Place, Reg, Stmt, Ty};
 
 use super::Matrix;
-use super::tile::{ELEMENT, Side};
+use super::tile::Side;
 
 /// Bytes that are copied at a time.
 const CHUNK: u32 = 16;
@@ -19,16 +20,24 @@ pub(super) struct Layout {
     pub(super) depth_contiguous: bool,
     /// Chunks of a line.
     chunks: u32,
+    /// Bytes of an element.
+    pub(super) element: u32,
 }
 
 impl Layout {
     pub(super) fn of(matrix: &Matrix, side: Side) -> Layout {
         let along = if matrix.depth_contiguous { side.depth } else { side.extent };
-        Layout { depth_contiguous: matrix.depth_contiguous, chunks: along * ELEMENT / CHUNK }
+        let element = side.element;
+        Layout { depth_contiguous: matrix.depth_contiguous, chunks: along * element / CHUNK, element }
     }
 
     pub(super) fn line_bytes(&self) -> u32 {
         self.chunks * CHUNK
+    }
+
+    /// Whether lanes load single elements: `ldmatrix` transposes elements of 16 bits only.
+    pub(super) fn is_read_in_words(&self) -> bool {
+        !self.depth_contiguous && self.element == 4
     }
 
     /// What the chunks of a line are exchanged by, given the line's number or anything that equals it modulo 8.
@@ -37,6 +46,10 @@ impl Layout {
             4 => {
                 let half = b.binary(Binary::ShiftRight, Ty::B32, line, 1_u32);
                 b.binary(Binary::And, Ty::B32, half, 3_u32)
+            }
+            _ if self.is_read_in_words() => {
+                let double = b.binary(Binary::ShiftLeft, Ty::B32, line, 1_u32);
+                b.binary(Binary::And, Ty::B32, double, 6_u32)
             }
             _ => b.binary(Binary::And, Ty::B32, line, 7_u32),
         }
@@ -92,18 +105,19 @@ impl Operand {
         let swizzled = b.binary(Binary::Xor, Ty::B32, chunk, swizzle);
         let start = b.binary(Binary::Mul, Ty::U32, swizzled, CHUNK);
         let to = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
-        let stride = matrix.stride * ELEMENT;
+        let element = side.element;
+        let stride = matrix.stride * element;
         let bytes = b.binary(Binary::Mul, Ty::U32, chunk, CHUNK);
         let (row, along, next) = match matrix.depth_contiguous {
-            true => (b.add(Ty::U32, first, line), bytes, u64::from(side.depth * ELEMENT)),
+            true => (b.add(Ty::U32, first, line), bytes, u64::from(side.depth * element)),
             false => {
-                (line, b.mul_add(Ty::U32, first, ELEMENT, bytes), u64::from(side.depth) * u64::from(stride))
+                (line, b.mul_add(Ty::U32, first, element, bytes), u64::from(side.depth) * u64::from(stride))
             }
         };
         let from = b.mul_add_wide(Ty::U32, row, stride, base);
         let from = b.mul_add_wide(Ty::U32, along, 1_u32, from);
         let from = b.moved(Class::B64, from);
-        let count = side.extent * side.depth * ELEMENT / CHUNK / side.threads;
+        let count = side.extent * side.depth * element / CHUNK / side.threads;
         let mut operand = Operand {
             from,
             to,
@@ -114,10 +128,10 @@ impl Operand {
             ragged: None,
         };
         if !matrix.extent.is_multiple_of(side.extent) {
-            operand.inside = operand.rows_inside(b, matrix, row, lines, first, chunk);
+            operand.inside = operand.rows_inside(b, matrix, element, row, lines, first, chunk);
         }
         if !depth.is_multiple_of(side.depth) {
-            let elements = CHUNK / ELEMENT;
+            let elements = CHUNK / element;
             operand.ragged = Some(match matrix.depth_contiguous {
                 true => {
                     let at = b.binary(Binary::Mul, Ty::U32, chunk, elements);
@@ -134,6 +148,7 @@ impl Operand {
         &self,
         b: &mut Builder,
         matrix: &Matrix,
+        element: u32,
         row: Reg,
         lines: u32,
         first: Reg,
@@ -146,7 +161,7 @@ impl Operand {
             };
             return (0..self.count).map(inside).collect();
         }
-        let row = b.mul_add(Ty::U32, chunk, CHUNK / ELEMENT, first);
+        let row = b.mul_add(Ty::U32, chunk, CHUNK / element, first);
         vec![Some(b.compare(Cmp::Lt, Ty::U32, row, matrix.extent)); self.count as usize]
     }
 

@@ -2,7 +2,7 @@
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::interp::{Order, Stats};
-use ptx_asm::{Module, Target, print};
+use ptx_asm::{Module, Target, Ty, print};
 
 use super::Tile;
 use crate::cores::plain::{self, kernel, product};
@@ -12,9 +12,9 @@ fn multiply(product: Product, tile: &Tile, accumulates: bool, order: Order) -> S
     plain::multiply(&product, &Method::Warps(*tile), accumulates, order)
 }
 
-const SMALL: Tile = Tile { rows: 64, columns: 64, depth: 32, warps: [2, 2], stages: 4 };
-const LARGE: Tile = Tile { rows: 128, columns: 128, depth: 32, warps: [2, 2], stages: 4 };
-const MIXED: Tile = Tile { rows: 64, columns: 128, depth: 32, warps: [2, 2], stages: 3 };
+const SMALL: Tile = Tile { rows: 64, columns: 64, depth_bytes: 64, warps: [2, 2], stages: 4 };
+const LARGE: Tile = Tile { rows: 128, columns: 128, depth_bytes: 64, warps: [2, 2], stages: 4 };
+const MIXED: Tile = Tile { rows: 64, columns: 128, depth_bytes: 64, warps: [2, 2], stages: 3 };
 
 #[test]
 fn factors_may_lie_either_way() {
@@ -30,6 +30,24 @@ fn tiles_of_every_shape() {
     for tile in [LARGE, MIXED] {
         for contiguous in [[true, false], [false, true]] {
             multiply(product([128, 128, 64], contiguous), &tile, false, Order::Random { seed: 1 });
+        }
+    }
+}
+
+/// The product with factors of `f32`.
+fn single(sizes: [u32; 3], depth_contiguous: [bool; 2]) -> Product {
+    Product { element: Ty::F32, ..product(sizes, depth_contiguous) }
+}
+
+#[test]
+fn factors_of_32_bits_may_lie_either_way() {
+    for left in [true, false] {
+        for right in [true, false] {
+            multiply(single([64, 128, 48], [left, right]), &MIXED, true, Order::InTurn);
+            multiply(single([72, 40, 20], [left, right]), &SMALL, false, Order::Random { seed: 4 });
+            let stats = multiply(single([128, 128, 64], [left, right]), &LARGE, false, Order::InTurn);
+            assert_eq!(stats.conflicts(), 0, "{left} {right}");
+            assert_eq!(stats.sectors("copyasync") * 32, stats.bytes("copyasync"));
         }
     }
 }
@@ -88,9 +106,19 @@ fn a_fragment_that_is_loaded_is_multiplied_often() {
             assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
             let registers = if tile == LARGE { 232 } else { 168 };
             assert!(made.registers <= registers, "{what}");
+            let single = Product { element: Ty::F32, ..product };
+            let module = Module { target, kernels: vec![kernel(&single, &Method::Warps(tile), true)] };
+            let of_single =
+                tools.assemble(&print(&module), target.name()).unwrap_or_else(|said| panic!("{said}"));
+            let of_single = &of_single["product"];
+            assert_eq!((of_single.spilled_bytes, of_single.count("HMMA")), (0, made.count("HMMA")), "{what}");
             let [rows, columns] = tile.of_warp();
-            assert_eq!(made.count("HMMA"), (rows / 16 * columns / 8 * tile.depth / 16) as usize, "{what}");
-            let fragments = (rows / 16 + columns / 16) * tile.depth / 16;
+            assert_eq!(
+                made.count("HMMA"),
+                (rows / 16 * columns / 8 * tile.depth_bytes / 32) as usize,
+                "{what}"
+            );
+            let fragments = (rows / 16 + columns / 16) * tile.depth_bytes / 32;
             assert_eq!(made.count("LDSM"), fragments as usize, "{what}");
             assert!(made.count("HMMA") >= if tile == LARGE { 4 } else { 2 } * made.count("LDSM"), "{what}");
         }

@@ -9,8 +9,8 @@ pub(crate) struct Tile {
     pub(crate) rows: u32,
     /// Columns of the outputs.
     pub(crate) columns: u32,
-    /// Products of a stage.
-    pub(crate) depth: u32,
+    /// Bytes of the products of a stage, of a row or column.
+    pub(crate) depth_bytes: u32,
     /// Warps over the rows, and over the columns.
     pub(crate) warps: [u32; 2],
     /// Stages that shared memory holds.
@@ -19,16 +19,13 @@ pub(crate) struct Tile {
 
 /// From the largest, which loads each element least often. Whatever the size, a fragment is multiplied twice at least.
 const TILES: [Tile; 3] = [
-    Tile { rows: 128, columns: 128, depth: 32, warps: [2, 2], stages: 4 },
-    Tile { rows: 64, columns: 128, depth: 32, warps: [2, 2], stages: 4 },
-    Tile { rows: 64, columns: 64, depth: 32, warps: [2, 2], stages: 4 },
+    Tile { rows: 128, columns: 128, depth_bytes: 64, warps: [2, 2], stages: 4 },
+    Tile { rows: 64, columns: 128, depth_bytes: 64, warps: [2, 2], stages: 4 },
+    Tile { rows: 64, columns: 64, depth_bytes: 64, warps: [2, 2], stages: 4 },
 ];
 
 /// Blocks that give every multiprocessor of a large device something to do.
 const BLOCKS: u64 = 128;
-
-/// Bytes of an element of a factor.
-pub(super) const ELEMENT: u32 = 2;
 
 impl Tile {
     /// The largest tile of which there are enough, or the smallest.
@@ -53,8 +50,14 @@ impl Tile {
     }
 
     /// The sides of the factors' tiles.
-    pub(super) fn sides(&self) -> [Side; 2] {
-        [self.rows, self.columns].map(|extent| Side { extent, depth: self.depth, threads: self.threads() })
+    pub(super) fn sides(&self, element: u32) -> [Side; 2] {
+        let depth = self.depth(element);
+        [self.rows, self.columns].map(|extent| Side { extent, depth, threads: self.threads(), element })
+    }
+
+    /// Products of a stage, of elements of so many bytes.
+    pub(super) fn depth(&self, element: u32) -> u32 {
+        self.depth_bytes / element
     }
 
     /// Rows and columns of a warp.
@@ -63,12 +66,12 @@ impl Tile {
     }
 
     pub(super) fn left_bytes(&self) -> u32 {
-        self.rows * self.depth * ELEMENT
+        self.rows * self.depth_bytes
     }
 
     /// Bytes of both factors' tiles.
     pub(super) fn stage_bytes(&self) -> u32 {
-        self.left_bytes() + self.columns * self.depth * ELEMENT
+        self.left_bytes() + self.columns * self.depth_bytes
     }
 }
 
@@ -81,4 +84,6 @@ pub(super) struct Side {
     pub(super) depth: u32,
     /// Threads that copy it.
     pub(super) threads: u32,
+    /// Bytes of an element.
+    pub(super) element: u32,
 }
