@@ -2,11 +2,13 @@
 
 use super::arith;
 use super::block::{Run, Shared};
+use super::clocks::{SEVERAL, Who};
 use super::convert::extend;
 use super::copies::Copy;
 use super::fault::{Access, At, Cause, Check, Outcome, SpaceName, Spot, malformed};
 use super::machine::Machine;
-use super::races::{Conflict, SEVERAL, Shadow, Who};
+use super::proxy::Clash;
+use super::races::{Conflict, Shadow};
 use super::registers::{Lanes, lanes};
 use super::warp::Warp;
 use crate::inst::{Atomic, Ty};
@@ -22,7 +24,7 @@ pub(super) struct Global<'a> {
 
 impl<'a> Global<'a> {
     pub(super) fn new(machine: &'a mut Machine) -> Global<'a> {
-        let shadow = |i| Shadow::new(machine.region(i).bytes.len(), false);
+        let shadow = |i| Shadow::new(machine.region(i).bytes.len(), None);
         let shadows = (0..machine.len()).map(shadow).collect();
         Global { machine, shadows }
     }
@@ -31,9 +33,9 @@ impl<'a> Global<'a> {
 /// Bytes of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
-    space: Space,
-    /// The region of global memory, or the thread that local memory is of.
-    of: usize,
+    pub(super) space: Space,
+    /// The region of global memory, or the block of the cluster, or the thread of this block, whose memory it is.
+    pub(super) of: usize,
     /// The place of the first.
     pub(super) at: usize,
 }
@@ -63,7 +65,7 @@ impl Run<'_> {
     pub(super) fn locate(
         &self,
         space: Space,
-        thread: u32,
+        who: &Who,
         address: u64,
         bytes: u32,
         align: u32,
@@ -73,13 +75,13 @@ impl Run<'_> {
         }
         let (of, at) = match space {
             Space::Global => self.global.machine.locate(address, bytes)?,
-            Space::Shared => (0, self.program.shared.locate(address as u32, bytes)?),
-            Space::Local => (thread as usize, self.program.local.locate(address as u32, bytes)?),
+            Space::Shared => (who.rank as usize, self.program.shared.locate(address as u32, bytes)?),
+            Space::Local => (usize::from(who.thread), self.program.local.locate(address as u32, bytes)?),
         };
         Ok(Located { space, of, at })
     }
 
-    fn spot(&self, located: Located, at: usize) -> Spot {
+    pub(super) fn spot(&self, located: Located, at: usize) -> Spot {
         match located.space {
             Space::Global => self.global.machine.spot(located.of, at),
             Space::Shared => self.program.shared.spot(at),
@@ -96,15 +98,35 @@ impl Run<'_> {
         bytes: u32,
         access: Access,
     ) -> Check<()> {
+        let writes = access != Access::Read;
+        if located.space == Space::Shared {
+            self.no_barrier(shared, located, bytes)?;
+            let (memory, clocks) = (&shared.memories[located.of], &shared.clocks);
+            let found = memory.proxy.check(located.at, bytes as usize, writes, who, clocks);
+            found.map_err(|clash| self.clashes(located, access, clash))?;
+        }
+        self.ordered(shared, who, located, bytes, access)
+    }
+
+    /// Whether nothing that threads did themselves forbids the access.
+    pub(super) fn ordered(
+        &mut self,
+        shared: &mut Shared,
+        who: &Who,
+        located: Located,
+        bytes: u32,
+        access: Access,
+    ) -> Check<()> {
         let bytes = bytes as usize;
         let (at, of) = (located.at, located.of);
         let conflict = match located.space {
             Space::Global => self.global.shadows[of].check(at, bytes, access, who, &shared.clocks),
             Space::Shared => {
-                if let Some((byte, owner)) = shared.copies.owner(at, bytes) {
+                let memory = &mut shared.memories[of];
+                if let Some((byte, owner)) = memory.copies.owner(at, bytes) {
                     return Err(Box::new(Cause::UnderWay { spot: self.spot(located, byte), owner }));
                 }
-                shared.shadow.check(at, bytes, access, who, &shared.clocks)
+                memory.shadow.check(at, bytes, access, who, &shared.clocks)
             }
             Space::Local => Ok(()),
         };
@@ -114,13 +136,25 @@ impl Run<'_> {
         }
         let unwritten = match located.space {
             Space::Global => self.global.machine.region(of).unwritten(at, bytes),
-            Space::Shared => shared.contents.unwritten(at, bytes),
-            Space::Local => shared.local[of].unwritten(at, bytes),
+            Space::Shared => shared.memories[of].contents.unwritten(at, bytes),
+            Space::Local => shared.memories[who.rank as usize].local[of].unwritten(at, bytes),
         };
         match unwritten {
             Some(byte) => Err(Box::new(Cause::Uninitialised { spot: self.spot(located, byte) })),
             None => Ok(()),
         }
+    }
+
+    /// What copies of tiles and products forbid.
+    pub(super) fn clashes(&self, located: Located, access: Access, clash: Clash) -> Box<Cause> {
+        Box::new(match clash {
+            Clash::Written { at, thread } => Cause::UnderWay { spot: self.spot(located, at), owner: thread },
+            Clash::Read { at, by } => Cause::StillRead { spot: self.spot(located, at), by },
+            Clash::Race { at, other, other_access } => {
+                Cause::Race { spot: self.spot(located, at), access, other, other_access }
+            }
+            Clash::Unfenced { at, writer } => Cause::Unfenced { spot: self.spot(located, at), writer },
+        })
     }
 
     fn race(&self, located: Located, access: Access, conflict: Conflict) -> Box<Cause> {
@@ -143,18 +177,24 @@ impl Run<'_> {
         let (at, bytes) = (located.at, bytes as usize);
         match located.space {
             Space::Global => self.global.shadows[located.of].mark(at, bytes, access, who, &shared.clocks),
-            Space::Shared => shared.shadow.mark(at, bytes, access, who, &shared.clocks),
+            Space::Shared => {
+                let memory = &mut shared.memories[located.of];
+                memory.shadow.mark(at, bytes, access, who, &shared.clocks);
+                if self.program.is_asynchronous && access != Access::Read {
+                    memory.proxy.written(at, bytes, who);
+                }
+            }
             Space::Local => {}
         }
     }
 
     /// The bytes there, up to 16.
-    pub(super) fn peek(&self, shared: &Shared, located: Located, bytes: u32) -> [u8; 16] {
+    pub(super) fn peek(&self, shared: &Shared, who: &Who, located: Located, bytes: u32) -> [u8; 16] {
         let range = located.at..located.at + bytes as usize;
         let source = match located.space {
             Space::Global => &self.global.machine.region(located.of).bytes[range],
-            Space::Shared => &shared.contents.bytes[range],
-            Space::Local => &shared.local[located.of].bytes[range],
+            Space::Shared => &shared.memories[located.of].contents.bytes[range],
+            Space::Local => &shared.memories[who.rank as usize].local[located.of].bytes[range],
         };
         let mut data = [0; 16];
         data[..source.len()].copy_from_slice(source);
@@ -162,11 +202,11 @@ impl Run<'_> {
     }
 
     /// Puts bytes there.
-    fn poke(&mut self, shared: &mut Shared, located: Located, data: &[u8]) {
+    pub(super) fn poke(&mut self, shared: &mut Shared, who: &Who, located: Located, data: &[u8]) {
         match located.space {
             Space::Global => self.global.machine.write(located.of, located.at, data),
-            Space::Shared => shared.contents.write(located.at, data),
-            Space::Local => shared.local[located.of].write(located.at, data),
+            Space::Shared => shared.memories[located.of].contents.write(located.at, data),
+            Space::Local => shared.memories[who.rank as usize].local[located.of].write(located.at, data),
         }
     }
 
@@ -227,12 +267,11 @@ impl Run<'_> {
         self.count(inst, space, mask, &addresses, bytes);
         let mut values = [[0; 32]; 4];
         for lane in lanes(mask) {
-            let who = warp.who(shared.block, lane);
-            let located =
-                self.locate(space, u32::from(who.thread), addresses[lane], bytes, bytes).at(lane)?;
+            let who = warp.who(lane);
+            let located = self.locate(space, &who, addresses[lane], bytes, bytes).at(lane)?;
             self.allowed(shared, &who, located, bytes, access).at(lane)?;
             self.mark(shared, &who, located, bytes, access);
-            let data = self.peek(shared, located, bytes);
+            let data = self.peek(shared, &who, located, bytes);
             for (value, element) in values.iter_mut().zip(data.chunks(ty.bytes() as usize).take(dsts.len())) {
                 value[lane] = extend(ty, little_endian(element));
             }
@@ -265,21 +304,20 @@ impl Run<'_> {
         }
         let mut places = [None; 32];
         for lane in lanes(mask) {
-            let who = warp.who(shared.block, lane);
-            let located =
-                self.locate(space, u32::from(who.thread), addresses[lane], bytes, bytes).at(lane)?;
+            let who = warp.who(lane);
+            let located = self.locate(space, &who, addresses[lane], bytes, bytes).at(lane)?;
             self.allowed(shared, &who, located, bytes, Access::Write).at(lane)?;
             places[lane] = Some(located);
         }
         let together = self.clash(space, &addresses, mask, &places, &data, bytes)?;
         for lane in lanes(mask) {
             let Some(located) = places[lane] else { continue };
-            let mut who = warp.who(shared.block, lane);
+            let mut who = warp.who(lane);
             if together >> lane & 1 == 1 {
                 who.thread = SEVERAL;
             }
             self.mark(shared, &who, located, bytes, Access::Write);
-            self.poke(shared, located, &data[lane][..bytes as usize]);
+            self.poke(shared, &who, located, &data[lane][..bytes as usize]);
         }
         Ok(())
     }
@@ -339,18 +377,17 @@ impl Run<'_> {
             .collect::<Outcome<_>>()?;
         let mut before = [0; 32];
         for lane in self.some_order(mask) {
-            let who = warp.who(shared.block, lane);
-            let located =
-                self.locate(space, u32::from(who.thread), addresses[lane], bytes, bytes).at(lane)?;
+            let who = warp.who(lane);
+            let located = self.locate(space, &who, addresses[lane], bytes, bytes).at(lane)?;
             self.allowed(shared, &who, located, bytes, Access::Atomic).at(lane)?;
             self.mark(shared, &who, located, bytes, Access::Atomic);
-            let old = little_endian(&self.peek(shared, located, bytes)[..bytes as usize]);
+            let old = little_endian(&self.peek(shared, &who, located, bytes)[..bytes as usize]);
             let given: smallvec::SmallVec<[u64; 2]> = values.iter().map(|values| values[lane]).collect();
             let Some(new) = arith::atomic(op, ty, space, old, &given) else {
                 return malformed(format!("no atomic {op:?} of {ty:?} with {} operands", given.len()))
                     .at(lane);
             };
-            self.poke(shared, located, &new.to_le_bytes()[..bytes as usize]);
+            self.poke(shared, &who, located, &new.to_le_bytes()[..bytes as usize]);
             before[lane] = old;
         }
         if let Some(dst) = dst {
@@ -360,7 +397,7 @@ impl Run<'_> {
     }
 
     /// Lanes in the order in which their atomic operations happen: any one.
-    fn some_order(&mut self, mask: u32) -> smallvec::SmallVec<[usize; 32]> {
+    pub(super) fn some_order(&mut self, mask: u32) -> smallvec::SmallVec<[usize; 32]> {
         let mut order: smallvec::SmallVec<[usize; 32]> = lanes(mask).collect();
         if let Some(chance) = &mut self.chance {
             chance.shuffle(&mut order);
@@ -402,20 +439,19 @@ impl Run<'_> {
         if read > bytes {
             return Err(Box::new(Cause::CopySize { bytes, read }));
         }
-        let who = warp.who(shared.block, lane);
-        let thread = u32::from(who.thread);
-        let to = self.locate(Space::Shared, thread, to, bytes, bytes)?;
+        let who = warp.who(lane);
+        let to = self.locate(Space::Shared, &who, to, bytes, bytes)?;
         self.allowed(shared, &who, to, bytes, Access::Write)?;
         let mut copy = Copy { to: to.at, bytes, data: [0; 16], from: None };
         // A copy that reads nothing may come from anywhere.
         if read > 0 {
-            let from = self.locate(Space::Global, thread, from, read, bytes)?;
+            let from = self.locate(Space::Global, &who, from, read, bytes)?;
             self.allowed(shared, &who, from, read, Access::Read)?;
             self.mark(shared, &who, from, read, Access::Read);
-            copy.data = self.peek(shared, from, read);
+            copy.data = self.peek(shared, &who, from, read);
             copy.from = Some((from, read));
         }
-        shared.copies.begin(thread, copy);
+        shared.memories[who.rank as usize].copies.begin(u32::from(who.thread), copy);
         Ok(())
     }
 
@@ -428,8 +464,8 @@ impl Run<'_> {
         left: u32,
     ) -> Outcome<()> {
         for lane in lanes(mask) {
-            let who = warp.who(shared.block, lane);
-            for copy in shared.copies.finish(u32::from(who.thread), left) {
+            let who = warp.who(lane);
+            for copy in shared.memories[who.rank as usize].copies.finish(u32::from(who.thread), left) {
                 self.finish_copy(shared, &who, copy).at(lane)?;
             }
         }
@@ -438,13 +474,13 @@ impl Run<'_> {
 
     fn finish_copy(&mut self, shared: &mut Shared, who: &Who, copy: Copy) -> Check<()> {
         if let Some((from, read)) = copy.from
-            && self.peek(shared, from, read) != copy.data
+            && self.peek(shared, who, from, read) != copy.data
         {
             return Err(Box::new(Cause::SourceChanged { spot: self.spot(from, from.at) }));
         }
-        let to = Located { space: Space::Shared, of: 0, at: copy.to };
+        let to = Located { space: Space::Shared, of: who.rank as usize, at: copy.to };
         self.mark(shared, who, to, copy.bytes, Access::Write);
-        self.poke(shared, to, &copy.data[..copy.bytes as usize]);
+        self.poke(shared, who, to, &copy.data[..copy.bytes as usize]);
         Ok(())
     }
 }

@@ -124,6 +124,77 @@ pub enum Cause {
         /// The first byte of the source.
         spot: Spot,
     },
+    /// Shared memory is written that copies or products may still be reading.
+    #[error("{spot} is written while {by} may still be reading it")]
+    StillRead {
+        /// The byte.
+        spot: Spot,
+        /// Who reads.
+        by: Party,
+    },
+    /// Copies of tiles and products touch what a thread wrote without a fence since ([`crate::Inst::FenceAsync`]).
+    #[error("{spot} was written by {writer}, which has not fenced it for copies and products")]
+    Unfenced {
+        /// The byte.
+        spot: Spot,
+        /// Who wrote it.
+        writer: Party,
+    },
+    /// An ordinary access to a barrier in memory.
+    #[error("{spot} is part of a barrier")]
+    IsBarrier {
+        /// The first such byte.
+        spot: Spot,
+    },
+    /// There is no barrier where one is arrived at or waited for.
+    #[error("there is no barrier at {spot}: nobody made one")]
+    NoBarrier {
+        /// Where it should be.
+        spot: Spot,
+    },
+    /// A barrier is used in a way that it does not allow.
+    #[error("the barrier at {spot}: {what}")]
+    Barrier {
+        /// Where it is.
+        spot: Spot,
+        /// What is wrong.
+        what: String,
+    },
+    /// A tile copy or product that the hardware does not know.
+    #[error("{0}")]
+    Tile(String),
+    /// A register is touched that products may still be computing, or that they are to compute without a fence since the threads touched it.
+    #[error("{reg:?} is {what}")]
+    Accumulator {
+        /// The register.
+        reg: Reg,
+        /// What it lacks.
+        what: &'static str,
+    },
+    /// Warps of a warpgroup, or lanes of a warp, do not agree about what they do together.
+    #[error("a warpgroup does not act as one: {0}")]
+    Warpgroup(String),
+    /// Registers that are given back while there are less, or taken while there are more.
+    #[error("expected {} than {found} registers a thread, found {count}", if *increase { "more" } else { "less" })]
+    Registers {
+        /// How many there are.
+        found: u32,
+        /// How many there should be.
+        count: u32,
+        /// Whether that should be more.
+        increase: bool,
+    },
+    /// There is no such block in the cluster.
+    #[error("expected a block of the cluster below {blocks}, found {found}")]
+    ClusterBlock {
+        /// Its number.
+        found: u32,
+        /// How many blocks there are.
+        blocks: u32,
+    },
+    /// A block, or a warp, ends while something that it has to wait for may be under way.
+    #[error("the end comes before {0}")]
+    Outstanding(String),
     /// Something that whole warps do, done by a part of one.
     #[error("expected lanes {expected:#010x} of the warp together, found {active:#010x}")]
     PartialWarp {
@@ -208,6 +279,10 @@ pub enum Party {
     Warp(u32),
     /// Another block.
     Block(u32),
+    /// A copy of a tile that this thread began.
+    Tile(u32),
+    /// Products of the warpgroup that this warp is of.
+    Products(u32),
 }
 
 impl fmt::Display for Party {
@@ -216,6 +291,8 @@ impl fmt::Display for Party {
             Party::Thread(thread) => write!(f, "thread {thread}"),
             Party::Warp(warp) => write!(f, "warp {warp}"),
             Party::Block(block) => write!(f, "block {block}"),
+            Party::Tile(thread) => write!(f, "a tile copy of thread {thread}"),
+            Party::Products(warp) => write!(f, "a product of warp {warp}"),
         }
     }
 }

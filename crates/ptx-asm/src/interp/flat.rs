@@ -39,6 +39,10 @@ pub(super) struct Program<'k> {
     first: [u32; 7],
     pub(super) shared: Layout,
     pub(super) local: Layout,
+    /// Whether copies of tiles or products touch shared memory.
+    pub(super) is_asynchronous: bool,
+    /// Whether there are products of warpgroups.
+    pub(super) has_products: bool,
 }
 
 /// What a thread has room for here; far more than on any processor.
@@ -62,8 +66,14 @@ impl<'k> Program<'k> {
             first: [0; 7],
             shared: Layout::new(Space::Shared, &kernel.shared)?,
             local: Layout::new(Space::Local, &kernel.local)?,
+            is_asynchronous: false,
+            has_products: false,
         };
         program.block(&kernel.body);
+        let has = |found: fn(&Inst) -> bool| program.insts.iter().any(|inst| found(inst));
+        let has_tiles = has(|inst| matches!(inst, Inst::LoadTile { .. } | Inst::StoreTile { .. }));
+        program.has_products = has(|inst| matches!(inst, Inst::WarpgroupMma { .. }));
+        program.is_asynchronous = has_tiles || program.has_products;
         program.number_registers()?;
         Ok(program)
     }
@@ -71,6 +81,15 @@ impl<'k> Program<'k> {
     /// How many registers a thread has.
     pub(super) fn registers(&self) -> usize {
         self.first[Class::ALL.len()] as usize
+    }
+
+    /// Registers of a multiprocessor that a block has, and how many of them each thread has at first.
+    pub(super) fn register_pool(&self) -> u32 {
+        (64 << 10) / self.kernel.blocks_per_processor.unwrap_or(1).max(1)
+    }
+
+    pub(super) fn allowance(&self) -> u32 {
+        (self.register_pool() / self.kernel.threads).min(255) / 8 * 8
     }
 
     /// A register's place among all of a thread.

@@ -4,10 +4,10 @@
 
 use super::arith::cut;
 use super::block::{Run, Shared};
+use super::clocks::SEVERAL;
 use super::collective::whole;
 use super::fault::{Access, At, Outcome, malformed};
 use super::float::{BF16, F16, F32, Format};
-use super::races::SEVERAL;
 use super::registers::{Lanes, lanes};
 use super::warp::Warp;
 use crate::inst::Mma;
@@ -139,13 +139,12 @@ impl Run<'_> {
         let mut data = [[0; 16]; 32];
         for lane in lanes(rows) {
             // What one lane points at, others get.
-            let mut who = warp.who(shared.block, lane);
-            let located =
-                self.locate(Space::Shared, u32::from(who.thread), addresses[lane], 16, 16).at(lane)?;
+            let mut who = warp.who(lane);
+            let located = self.locate(Space::Shared, &who, addresses[lane], 16, 16).at(lane)?;
             who.thread = SEVERAL;
             self.allowed(shared, &who, located, 16, Access::Read).at(lane)?;
             self.mark(shared, &who, located, 16, Access::Read);
-            data[lane] = self.peek(shared, located, 16);
+            data[lane] = self.peek(shared, &who, located, 16);
         }
         for (&dst, rows) in dsts.iter().zip(data.chunks(8)) {
             let values = std::array::from_fn(|lane| held(rows, lane, transposed));
@@ -153,6 +152,52 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+impl Run<'_> {
+    /// [`crate::Inst::StoreMatrix`].
+    pub(super) fn store_matrix(
+        &mut self,
+        warp: &mut Warp,
+        shared: &mut Shared,
+        (inst, mask): (usize, u32),
+        transposed: bool,
+        from: &[Reg],
+        to: Place,
+    ) -> Outcome<()> {
+        whole(mask)?;
+        if !matches!(from.len(), 1 | 2 | 4) {
+            return malformed(format!("{} matrices", from.len())).at(0);
+        }
+        let rows = u32::MAX >> (32 - 8 * from.len());
+        let addresses = self.addresses(warp, rows, Space::Shared, to)?;
+        self.count(inst, Space::Shared, rows, &addresses, 16);
+        let matrices: Vec<_> =
+            self.fragment(warp, from)?.iter().map(|values| rows_of(values, transposed)).collect();
+        for lane in lanes(rows) {
+            // What one lane points at, others write; but it is one lane that fences and meets for all, so each has to.
+            let mut who = warp.who(lane);
+            let located = self.locate(Space::Shared, &who, addresses[lane], 16, 16).at(lane)?;
+            who.thread = SEVERAL;
+            self.allowed(shared, &who, located, 16, Access::Write).at(lane)?;
+            self.mark(shared, &who, located, 16, Access::Write);
+            self.poke(shared, &who, located, &matrices[lane / 8][lane % 8]);
+        }
+        Ok(())
+    }
+}
+
+/// The rows of a matrix of which lanes hold two elements each: the opposite of [`held`].
+fn rows_of(values: &Lanes, transposed: bool) -> [[u8; 16]; 8] {
+    let mut rows = [[0; 16]; 8];
+    for (lane, &value) in values.iter().enumerate() {
+        for (i, half) in [value as u16, (value >> 16) as u16].into_iter().enumerate() {
+            let (outer, inner) = (lane / 4, lane % 4 * 2 + i);
+            let (row, column) = if transposed { (inner, outer) } else { (outer, inner) };
+            rows[row][2 * column..2 * column + 2].copy_from_slice(&half.to_le_bytes());
+        }
+    }
+    rows
 }
 
 /// The two elements that a lane gets of a matrix.

@@ -26,8 +26,9 @@
 //!
 //! # What it does not say
 //!
-//! Times. Bits of what the hardware approximates, or adds in an order of its own: see [`crate::Unary`] and [`crate::Mma`]. Whether a program is
-//! ordered by fences and atomic operations: only barriers count as order, so such programs are reported as races.
+//! Times. How many registers a thread needs. Bits of what the hardware approximates, or adds in an order of its own: see [`crate::Unary`] and [`crate::Mma`]. Whether a program is
+//! ordered by fences and atomic operations: only barriers count as order, in memory or not, so such programs are reported as races. So are accesses of global memory that
+//! only a cluster's barriers order.
 
 mod flat; // a kernel as a list of steps
 mod machine; // the device's memory
@@ -44,9 +45,20 @@ mod float; // formats and rounding
 mod collective; // what lanes do together
 mod matrix; // matrices in fragments
 
+mod cluster; // blocks that run side by side
+mod mbarrier; // barriers in memory
+
+mod tensor; // which bytes a tile is
+mod tile; // copies of tiles
+
+mod descriptor; // where factors are
+mod warpgroup; // what four warps do together
+
 mod access; // loads, stores, atomic operations, copies
 mod arrays; // shared memory and each thread's own
+mod clocks; // what warps know of each other
 mod copies; // copies under way
+mod proxy; // what is done behind the threads' backs
 mod races; // which accesses are ordered
 
 mod fault; // what goes wrong
@@ -57,6 +69,7 @@ mod tests;
 pub use fault::{Access, Cause, Fault, Party, Site, SpaceName, Spot};
 pub use machine::{Machine, Region};
 pub use stats::{InstStats, Stats};
+pub use tensor::{Swizzle, TensorMap};
 
 use crate::program::Kernel;
 
@@ -67,6 +80,8 @@ pub struct Launch<'a> {
     pub blocks: u32,
     /// The kernel's parameters.
     pub params: &'a [u64],
+    /// Its tensor maps.
+    pub maps: &'a [TensorMap],
     /// How many instructions all warps together may run, so that loops without end are found.
     pub limit: u64,
 }
@@ -74,16 +89,22 @@ pub struct Launch<'a> {
 impl<'a> Launch<'a> {
     /// So many blocks, and as many instructions as anything small needs.
     pub fn new(blocks: u32, params: &'a [u64]) -> Launch<'a> {
-        Launch { blocks, params, limit: 1 << 32 }
+        Launch { blocks, params, maps: &[], limit: 1 << 32 }
+    }
+
+    /// With tensor maps.
+    #[must_use]
+    pub fn with_maps(self, maps: &'a [TensorMap]) -> Launch<'a> {
+        Launch { maps, ..self }
     }
 }
 
 /// In which order a run does what may be done in any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Blocks one after another; of a block the first warp, as far as it gets, then the next.
+    /// Blocks, or clusters, one after another; of a block the first warp, as far as it gets, then the next. Copies of tiles take as long as they can.
     InTurn,
-    /// Blocks in an order drawn by chance; of a block, warps take turns of a few instructions as they are drawn; of an atomic instruction, so
+    /// Blocks in an order drawn by chance, and so when copies of tiles are complete; of a block or cluster, warps take turns of a few instructions as they are drawn; of an atomic instruction, so
     /// do lanes. One seed gives one order.
     Random {
         /// What the draws come from.
@@ -107,9 +128,16 @@ pub fn run(
         let (expected, found) = (kernel.params, launch.params.len());
         return Err(refuse(Box::new(Cause::Params { expected, found })));
     }
-    if launch.blocks == 0 {
-        return Err(refuse(Box::new(Cause::Malformed("a launch of 0 blocks".into()))));
+    let cluster = kernel.cluster.max(1);
+    if launch.blocks == 0 || !launch.blocks.is_multiple_of(cluster) {
+        let what = format!("a launch of {} blocks, {cluster} to a cluster", launch.blocks);
+        return Err(refuse(Box::new(Cause::Malformed(what))));
     }
+    if launch.maps.len() != kernel.maps as usize {
+        let what = format!("expected {} tensor maps, found {}", kernel.maps, launch.maps.len());
+        return Err(refuse(Box::new(Cause::Malformed(what))));
+    }
+    launch.maps.iter().try_for_each(TensorMap::check).map_err(refuse)?;
     let program = flat::Program::new(kernel).map_err(refuse)?;
     let mut run = block::Run::new(&program, launch, access::Global::new(machine), order);
     run.blocks()?;

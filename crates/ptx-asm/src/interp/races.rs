@@ -1,90 +1,53 @@
 //! Races: accesses of one byte by two threads, one of them writing, that no barrier orders.
 //!
-//! Barriers are the only order between threads of a block, and nothing orders blocks of one launch; fences and what atomic operations
+//! Barriers are the only order between threads of a block or cluster, and nothing else orders blocks of one launch; fences and what atomic operations
 //! pass on are not understood, so a kernel that relies on them is reported. Atomic operations never race with each other.
 //!
-//! Every warp has a clock, which barriers advance, and knows how far the other clocks were when it last met them, directly or through
-//! others. An access bears the time of its warp; it is ordered before a later one of another thread if that thread's warp knows a later
-//! time of the first warp. Threads of one warp are ordered by barriers too: the warp's own clock has to have advanced.
+//! An access bears the time of its warp ([`Clocks`]); it is ordered before a later one of another thread if that thread's warp, or it alone, knows that time to be over, or
+//! knows that the thread arrived at a barrier in memory afterwards. Threads of one warp are ordered by barriers too: the warp's own clock has to have advanced.
 
 use std::collections::HashMap;
 
+use super::clocks::{Clocks, SEVERAL, Who};
 use super::fault::{Access, Party};
-
-/// Who does something.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Who {
-    pub(super) block: u32,
-    /// The thread's number in the block, or [`SEVERAL`].
-    pub(super) thread: u16,
-    pub(super) warp: u32,
-}
-
-/// Threads of a warp that do something together.
-pub(super) const SEVERAL: u16 = u16::MAX;
-
-/// What the warps of a block know of each other.
-#[derive(Debug)]
-pub(super) struct Clocks {
-    warps: usize,
-    /// Row by row: the last time of a warp (column) that this one (row) knows to be over.
-    over: Vec<u32>,
-}
-
-impl Clocks {
-    pub(super) fn new(warps: u32) -> Clocks {
-        let warps = warps as usize;
-        Clocks { warps, over: vec![0; warps * warps] }
-    }
-
-    fn over(&self, of: u32, known_to: u32) -> u32 {
-        self.over[known_to as usize * self.warps + of as usize]
-    }
-
-    /// The time that a warp's accesses bear.
-    fn now(&self, warp: u32) -> u32 {
-        self.over(warp, warp) + 1
-    }
-
-    /// These warps meet: what one did before, all know to be over.
-    pub(super) fn meet(&mut self, warps: &[u32]) {
-        let rows: Vec<usize> = warps.iter().map(|&warp| warp as usize * self.warps).collect();
-        for (row, &warp) in rows.iter().zip(warps) {
-            self.over[row + warp as usize] += 1;
-        }
-        for column in 0..self.warps {
-            let most = rows.iter().map(|row| self.over[row + column]).max().unwrap_or(0);
-            rows.iter().for_each(|row| self.over[row + column] = most);
-        }
-    }
-}
 
 /// Accesses of a byte at one time by threads of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Set {
+pub(super) struct Set {
     time: u32,
     /// The warps, bit by bit; 0 if there was no access.
     warps: u32,
     /// The thread, or [`SEVERAL`].
     thread: u16,
+    /// How often the thread had arrived alone.
+    turn: u16,
 }
 
 impl Set {
-    fn one(who: &Who, clocks: &Clocks) -> Set {
-        Set { time: clocks.now(who.warp), warps: 1 << who.warp, thread: who.thread }
+    pub(super) fn one(who: &Who, clocks: &Clocks) -> Set {
+        Set { time: clocks.now(who), warps: 1 << who.warp, thread: who.thread, turn: clocks.turn(who) }
     }
 
-    /// One that nothing orders before an access of `who` now.
+    /// Whether it is what this thread did.
+    pub(super) fn is_of(&self, who: &Who) -> bool {
+        self.warps == 1 << who.warp && self.thread == who.thread
+    }
+
+    /// One of block `rank` of the cluster that nothing orders before an access of `who` now.
     #[inline]
-    fn unordered(&self, who: &Who, clocks: &Clocks) -> Option<Party> {
-        if self.warps == 0 || self.thread == who.thread && who.thread != SEVERAL {
+    pub(super) fn unordered(&self, rank: u32, who: &Who, clocks: &Clocks) -> Option<Party> {
+        let same = self.thread == who.thread && who.thread != SEVERAL && who.rank == rank;
+        if self.warps == 0 || same {
             return None;
         }
         let mut warps = self.warps;
         while warps != 0 {
             let warp = warps.trailing_zeros();
-            if self.time > clocks.over(warp, who.warp) {
+            if self.time > clocks.over(clocks.row(rank, warp), who) {
                 let one = self.thread != SEVERAL;
+                if one && clocks.knows_turn(who, rank, self.thread, self.turn) {
+                    return None;
+                }
                 return Some(if one { Party::Thread(u32::from(self.thread)) } else { Party::Warp(warp) });
             }
             warps &= warps - 1;
@@ -132,8 +95,8 @@ pub(super) struct Shadow {
     pages: Vec<Option<Page>>,
     /// Earlier accesses that are not ordered before the latest, of the bytes of the cell that begins there; rare.
     more: HashMap<usize, Vec<(usize, Set)>>,
-    /// Whether each block has memory of its own, so that it does not matter what blocks before did.
-    per_block: bool,
+    /// The block whose memory it is and its number in its cluster; nothing of memory that all blocks have.
+    of: Option<(u32, u32)>,
 }
 
 /// What was done to some bytes beside each other.
@@ -172,8 +135,18 @@ fn access_of(kind: usize) -> Access {
 }
 
 impl Shadow {
-    pub(super) fn new(bytes: usize, per_block: bool) -> Shadow {
-        Shadow { pages: vec![None; bytes.div_ceil(PAGE)], more: HashMap::new(), per_block }
+    pub(super) fn new(bytes: usize, of: Option<(u32, u32)>) -> Shadow {
+        Shadow { pages: vec![None; bytes.div_ceil(PAGE)], more: HashMap::new(), of }
+    }
+
+    /// Another block has the memory now, so that it does not matter what those before did.
+    pub(super) fn pass_to(&mut self, block: u32, rank: u32) {
+        self.of = Some((block, rank));
+    }
+
+    /// The block whose accesses matter, and its number in its cluster.
+    fn home(&self, who: &Who) -> (u32, u32) {
+        self.of.unwrap_or((who.block, who.rank))
     }
 
     /// Whether `who` may do this to these bytes now.
@@ -185,11 +158,11 @@ impl Shadow {
         who: &Who,
         clocks: &Clocks,
     ) -> Result<(), Conflict> {
-        let grain = self.refine(at, bytes);
+        let (grain, (block, rank)) = (self.refine(at, bytes), self.home(who));
         for at in (at..at + bytes).step_by(grain) {
-            let cell = *self.cell(at, who.block);
+            let cell = *self.cell(at, block);
             let more = if cell.more { self.more.get(&at).map_or(&[][..], |more| more) } else { &[] };
-            if let Some((other, access)) = cell.conflict(more, access, who, clocks) {
+            if let Some((other, access)) = cell.conflict(more, access, (who, rank), clocks) {
                 return Err(Conflict { at, other, access });
             }
         }
@@ -201,6 +174,7 @@ impl Shadow {
         let new = Set::one(who, clocks);
         let grain = self.refine(at, bytes);
         for at in (at..at + bytes).step_by(grain) {
+            // Of shared memory, `who` is one of the block that has it.
             let cell = self.cell(at, who.block);
             cell.constant |= access == Access::Constant;
             if access == Access::Write {
@@ -212,11 +186,12 @@ impl Shadow {
                 continue;
             }
             let set = &mut cell.sets[kind(access)];
-            if *set == new || set.unordered(who, clocks).is_none() {
+            if *set == new || set.unordered(who.rank, who, clocks).is_none() {
                 *set = new;
             } else if set.time == new.time {
                 set.warps |= new.warps;
                 set.thread = if set.thread == new.thread { new.thread } else { SEVERAL };
+                set.turn = new.turn.max(set.turn);
             } else {
                 let old = std::mem::replace(set, new);
                 cell.more = true;
@@ -257,7 +232,7 @@ impl Shadow {
             if std::mem::take(&mut cell.more) {
                 self.more.remove(&at);
             }
-            if self.per_block {
+            if self.of.is_some() {
                 *cell = Cell::default();
             } else {
                 cell.retire();
@@ -286,7 +261,7 @@ impl Cell {
         &self,
         more: &[(usize, Set)],
         access: Access,
-        who: &Who,
+        (who, rank): (&Who, u32),
         clocks: &Clocks,
     ) -> Option<(Party, Option<Access>)> {
         if let Some(other) = self.not_constant(access) {
@@ -296,14 +271,14 @@ impl Cell {
             let found = if self.former >> kind & 1 == 1 {
                 Some(Party::Block(self.former_block - 1))
             } else {
-                self.sets[kind].unordered(who, clocks)
+                self.sets[kind].unordered(rank, who, clocks)
             };
             if let Some(other) = found {
                 return Some((other, Some(access_of(kind))));
             }
         }
         more.iter().find_map(|(kind, set)| {
-            let other = set.unordered(who, clocks).filter(|_| conflicting(access).contains(kind))?;
+            let other = set.unordered(rank, who, clocks).filter(|_| conflicting(access).contains(kind))?;
             Some((other, Some(access_of(*kind))))
         })
     }

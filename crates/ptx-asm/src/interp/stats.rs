@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::registers::{Lanes, lanes};
+use super::tensor::Piece;
 use crate::inst::Inst;
 use crate::program::Space;
 
@@ -86,6 +87,13 @@ impl InstStats {
     pub(super) fn global(&mut self, mask: u32, addresses: &Lanes, bytes: u32) {
         self.bytes += u64::from(mask.count_ones() * bytes);
         self.sectors += sectors(mask, addresses, bytes);
+    }
+
+    /// A tile of which these pieces lie in the tensor was copied; their order is that of addresses, line by line.
+    pub(super) fn tile(&mut self, pieces: &[Piece]) {
+        self.bytes += pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>();
+        let mut found: Vec<u64> = pieces.iter().map(|piece| piece.global / 32).collect();
+        self.sectors += distinct(&mut found);
     }
 
     /// Its lanes accessed shared memory, so many bytes each.

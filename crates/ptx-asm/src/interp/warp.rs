@@ -1,19 +1,24 @@
 //! A warp: where it is, which lanes are active, and what a step does.
 
-use super::access::Transfer;
+use super::access::{Located, Transfer};
 use super::arith;
 use super::block::{Meeting, Run, Shared};
+use super::clocks::Who;
 use super::convert;
 use super::fault::{At, Cause, Check, Outcome, malformed};
 use super::flat::{Program, Step};
-use super::races::Who;
 use super::registers::{Lanes, Registers, lanes};
+use super::tensor::map_address;
+use super::warpgroup::{Products, Shape};
 use crate::inst::Inst;
 use crate::program::{Guard, Operand, Reg, Space, Special};
 
 /// What a warp is.
 #[derive(Debug)]
 pub(super) struct Warp {
+    /// Its block's number, and the block's in its cluster.
+    pub(super) block: u32,
+    pub(super) rank: u32,
     /// Its number in the block.
     pub(super) number: u32,
     /// The lanes that there are: all, but for the last warp of some blocks.
@@ -24,9 +29,35 @@ pub(super) struct Warp {
     active: u32,
     stack: Vec<Frame>,
     pub(super) registers: Registers,
-    /// The barrier it waits at.
-    pub(super) waits: Option<Meeting>,
+    /// What it waits for.
+    pub(super) waits: Option<Wait>,
+    pub(super) products: Products,
+    /// How many registers each thread may use.
+    pub(super) allowance: u32,
     ended: bool,
+}
+
+/// What a warp waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Wait {
+    /// Others at a barrier of the block.
+    Meeting(Meeting),
+    /// All threads of the cluster.
+    Cluster,
+    /// Phases of barriers in memory.
+    Phases(Vec<Phase>),
+    /// So many registers a thread.
+    Registers(u32),
+}
+
+/// What a lane waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    pub(super) lane: usize,
+    pub(super) located: Located,
+    pub(super) parity: u32,
+    /// Whether the wait is for other blocks, too.
+    pub(super) cluster: bool,
 }
 
 /// A statement that lanes may part in.
@@ -39,22 +70,32 @@ struct Frame {
 }
 
 /// What comes of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Event {
     /// The warp goes on.
     Goes,
     /// It has come to a barrier.
     Meets(Meeting),
+    /// It has come to the barrier of the cluster.
+    MeetsCluster,
+    /// It waits for barriers in memory.
+    Waits(Vec<Phase>),
+    /// It wants each of its threads to have so many registers.
+    Takes(u32),
     /// It has ended.
     Ends,
 }
 
 impl Warp {
-    pub(super) fn new(program: &Program<'_>, number: u32, threads: u32) -> Warp {
+    /// Of a block, which has a number in its cluster.
+    pub(super) fn new(program: &Program<'_>, block: u32, rank: u32, number: u32) -> Warp {
+        let threads = program.kernel.threads;
         let count = (threads - number * 32).min(32);
         let present = u32::MAX >> (32 - count);
         let registers = Registers::new(program);
         Warp {
+            block,
+            rank,
             number,
             present,
             pc: 0,
@@ -62,12 +103,18 @@ impl Warp {
             stack: Vec::new(),
             registers,
             waits: None,
+            products: Products::default(),
+            allowance: program.allowance(),
             ended: false,
         }
     }
 
-    pub(super) fn is_ready(&self) -> bool {
-        !self.ended && self.waits.is_none()
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(super) fn is_at_cluster_barrier(&self) -> bool {
+        matches!(self.waits, Some(Wait::Cluster))
     }
 
     /// Goes on behind the barrier.
@@ -77,8 +124,9 @@ impl Warp {
     }
 
     /// A lane's thread.
-    pub(super) fn who(&self, block: u32, lane: usize) -> Who {
-        Who { block, thread: (self.number * 32) as u16 + lane as u16, warp: self.number }
+    pub(super) fn who(&self, lane: usize) -> Who {
+        let thread = (self.number * 32) as u16 + lane as u16;
+        Who { block: self.block, rank: self.rank, thread, warp: self.number }
     }
 }
 
@@ -150,8 +198,24 @@ impl Run<'_> {
         };
         if mask != 0 {
             self.stats[number].ran(mask);
-            if let Inst::Barrier { id, threads } = *inst {
-                return self.barrier(warp, mask, id, threads).at(mask.trailing_zeros() as usize);
+            if self.program.has_products {
+                warp.products.touch(self.program, inst).at(mask.trailing_zeros() as usize)?;
+            }
+            match *inst {
+                Inst::Barrier { id, threads } => {
+                    return self.barrier(warp, mask, id, threads).at(mask.trailing_zeros() as usize);
+                }
+                Inst::ClusterBarrier => {
+                    self.present(warp, mask).at(mask.trailing_zeros() as usize)?;
+                    return Ok(Event::MeetsCluster);
+                }
+                Inst::BarrierWait { at, parity, cluster } => {
+                    return self.wait(warp, shared, mask, at, (parity, cluster));
+                }
+                Inst::SetMaxRegisters { count, increase } => {
+                    return self.set_max_registers(warp, shared, (number, mask), (count, increase));
+                }
+                _ => {}
             }
             self.execute(warp, shared, mask, number, inst)?;
         }
@@ -166,10 +230,16 @@ impl Run<'_> {
         if id >= 16 || !(32..=most).contains(&threads) || !threads.is_multiple_of(32) {
             return malformed(format!("barrier {id} of {threads} threads, in a block of {most}"));
         }
-        if mask != warp.present {
-            return Err(Box::new(Cause::PartialWarp { active: mask, expected: warp.present }));
-        }
+        self.present(warp, mask)?;
         Ok(Event::Meets(Meeting { id, threads }))
+    }
+
+    /// Whether all lanes that there are have come.
+    fn present(&self, warp: &Warp, mask: u32) -> Check<()> {
+        if mask == warp.present {
+            return Ok(());
+        }
+        Err(Box::new(Cause::PartialWarp { active: mask, expected: warp.present }))
     }
 
     /// Does what an instruction that is no barrier says, for the lanes in the mask; there is at least one.
@@ -195,7 +265,7 @@ impl Run<'_> {
             }
             Inst::CopyCommit => {
                 for lane in lanes(mask) {
-                    shared.copies.commit(u32::from(warp.who(shared.block, lane).thread));
+                    shared.memories[warp.rank as usize].copies.commit(u32::from(warp.who(lane).thread));
                 }
                 Ok(())
             }
@@ -207,15 +277,60 @@ impl Run<'_> {
             Inst::LoadMatrix { transposed, dsts, from } => {
                 self.load_matrix(warp, shared, (number, mask), *transposed, dsts, *from)
             }
+            Inst::StoreMatrix { transposed, from, to } => {
+                self.store_matrix(warp, shared, (number, mask), *transposed, from, *to)
+            }
             Inst::Mma { shape, d, a, b, c } => self.mma(warp, mask, *shape, [d, a, b, c]),
+            Inst::BarrierInit { at, count } => self.init_barrier(warp, shared, mask, *at, *count),
+            Inst::BarrierInitFence => {
+                self.fence_barriers(warp, shared, mask);
+                Ok(())
+            }
+            Inst::Arrive { at } | Inst::ArriveCluster { at } => self.arrive(warp, shared, mask, *at, 0),
+            Inst::ArriveExpect { at, bytes } => self.arrive(warp, shared, mask, *at, *bytes),
+            Inst::MapShared { dst, at, block } => self.map_shared(warp, mask, *dst, *at, *block),
+            Inst::FenceAsync => {
+                let (first, last) = (warp.who(0).thread, 31 - mask.leading_zeros() as u16);
+                let proxy = &mut shared.memories[warp.rank as usize].proxy;
+                for lane in lanes(mask) {
+                    let thread = first + lane as u16;
+                    let whole = mask == warp.present && lane as u16 == last;
+                    proxy.fence(warp.number, thread..=thread, whole);
+                }
+                Ok(())
+            }
+            // Maps are checked when they are used.
+            Inst::MapPrefetch { .. } => Ok(()),
+            Inst::LoadTile { map, at, to, barrier, multicast } => {
+                self.load_tile(warp, shared, (number, mask), (*map, at), [*to, *barrier], *multicast)
+            }
+            Inst::StoreTile { map, at, from } => {
+                self.store_tile(warp, shared, (number, mask), (*map, at), *from)
+            }
+            Inst::StoreTileCommit => {
+                self.commit_stores(warp, shared, mask);
+                Ok(())
+            }
+            Inst::StoreTileWait { left, read } => {
+                self.wait_for_stores(warp, shared, mask, *left, *read);
+                Ok(())
+            }
+            Inst::WarpgroupFence | Inst::WarpgroupCommit | Inst::WarpgroupWait { .. } => {
+                self.order_products(warp, shared, (number, mask), inst)
+            }
+            Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate } => {
+                let shape = Shape { factor: *factor, columns: *columns, transposed: *transposed };
+                self.multiply(warp, shared, (number, mask), (shape, d), [*a, *b, *accumulate])
+            }
             // Order of memory is that of barriers alone; see the module about races.
             Inst::Fence(_) | Inst::Barrier { .. } => Ok(()),
-            _ => self.compute(warp, shared.block, mask, inst),
+            _ => self.compute(warp, mask, inst),
         }
     }
 
     /// Instructions that work on the registers of each lane alone.
-    fn compute(&self, warp: &mut Warp, block: u32, mask: u32, inst: &Inst) -> Outcome<()> {
+    fn compute(&self, warp: &mut Warp, mask: u32, inst: &Inst) -> Outcome<()> {
+        let (block, rank) = (warp.block, warp.rank);
         let mut each = Each { program: self.program, registers: &mut warp.registers, mask, inst };
         match *inst {
             Inst::Move { dst, src } => each.map(dst, [src], |[a]| Some(a)),
@@ -226,7 +341,7 @@ impl Run<'_> {
                     Special::Block => u64::from(block),
                     Special::Blocks => u64::from(self.blocks),
                     Special::Lane => lane as u64,
-                    Special::ClusterBlock => 0,
+                    Special::ClusterBlock => u64::from(rank),
                 });
                 each.set(dst, &values)
             }
@@ -245,6 +360,9 @@ impl Run<'_> {
                     malformed(format!("there is no parameter {param}")).at(mask.trailing_zeros() as usize)
                 }
             },
+            Inst::Map { dst, map } if map < self.program.kernel.maps => {
+                each.set(dst, &[map_address(map); 32])
+            }
             Inst::Pack { dst, halves } => {
                 let width = halves[0].class.bits();
                 let halves = halves.map(Operand::Reg);
