@@ -1,9 +1,9 @@
 //! Products of small numbers, which are exact in any order, on the interpreter: what tests of all methods share.
 
-use ptx_asm::interp::{Launch, Machine, Order, Stats, run};
+use ptx_asm::interp::{Launch, Machine, Order, Stats, Swizzle, TensorMap, run};
 use ptx_asm::{Block, Builder, Kernel, Module, Place, Reg, Space, Target, Ty, check};
 
-use super::{Matrix, Method, Outputs, Product, Surroundings};
+use super::{Matrix, Method, Outputs, Product, Surroundings, Tensor};
 
 /// Stores sums as they are, into a matrix of `f32`.
 pub(super) struct Plain {
@@ -97,6 +97,20 @@ fn factor(element_type: Ty, extent: u32, depth: u32, depth_contiguous: bool) -> 
     bytes
 }
 
+/// The factors as the interpreter's copy engine knows them.
+fn maps(product: &Product, method: &Method, addresses: [u64; 2]) -> Vec<TensorMap> {
+    let tensors = method.tensors(product).into_iter().flatten().zip(addresses);
+    let map = |(tensor, address): (Tensor, u64)| TensorMap {
+        address,
+        element: product.element.bytes(),
+        sizes: tensor.sizes,
+        strides: tensor.strides,
+        tile: tensor.tile,
+        swizzle: Swizzle::Bytes128,
+    };
+    tensors.map(map).collect()
+}
+
 /// Runs a product and compares it with one in whole numbers.
 pub(super) fn multiply(product: &Product, method: &Method, accumulates: bool, order: Order) -> Stats {
     let kernel = kernel(product, method, accumulates);
@@ -110,7 +124,8 @@ pub(super) fn multiply(product: &Product, method: &Method, accumulates: bool, or
     let before: Vec<u8> = (0..rows * columns).flat_map(|_| 7_f32.to_le_bytes()).collect();
     let sums = machine.put("sums", before);
     let params = [left.address(), right.address(), sums.address()];
-    let launch = Launch::new(method.blocks(product) as u32, &params);
+    let maps = maps(product, method, [left.address(), right.address()]);
+    let launch = Launch::new(method.blocks(product) as u32, &params).with_maps(&maps);
     let stats =
         run(&module.kernels[0], &launch, &mut machine, order).unwrap_or_else(|fault| panic!("{fault}"));
     let found = machine.bytes(sums).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));

@@ -3,13 +3,13 @@
 
 use codegen_core::{
     Access, Codegen, CodegenError, Kernel, KernelCall, Param, ScheduleError, ScheduleOptions,
-    ScheduledRoutine, Slot, schedule,
+    ScheduledRoutine, Slot, TileSwizzle, schedule,
 };
 use codegen_ptx::{Ptx, Rendered};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::interp::{self, Memory};
-use ptx_asm::interp::{Launch, Machine, Order, Region, Stats, run};
+use ptx_asm::interp::{Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
 use tnode::{DType, Scalar};
 
 /// What memory holds that nobody has written.
@@ -119,7 +119,9 @@ pub(crate) fn run_kernel(
     let regions: Vec<Region> = args.iter().enumerate().map(&mut place).collect();
     let params: Vec<u64> =
         regions.iter().map(|r| r.address()).chain(bindings.iter().map(|&b| b as u64)).collect();
-    let launch = Launch::new(rendered.launches[at].blocks, &params);
+    let launch = &rendered.launches[at];
+    let maps: Vec<TensorMap> = launch.maps.iter().map(|map| tensor(map, &params)).collect();
+    let launch = Launch::new(launch.blocks, &params).with_maps(&maps);
     let stats =
         run(&rendered.module.kernels[at], &launch, &mut machine, order).map_err(|fault| fault.to_string())?;
     for (nth, region) in regions.iter().enumerate() {
@@ -134,6 +136,23 @@ pub(crate) fn run_kernel(
         }
     }
     Ok((regions.into_iter().map(|r| machine.bytes(r).to_vec()).collect(), stats))
+}
+
+/// A tensor map as the interpreter has it.
+fn tensor(map: &codegen_core::TensorMap, params: &[u64]) -> TensorMap {
+    TensorMap {
+        address: params[map.param as usize] + map.offset,
+        element: map.dtype.size_bytes() as u32,
+        sizes: map.sizes.clone(),
+        strides: map.strides.clone(),
+        tile: map.tile.clone(),
+        swizzle: match map.swizzle {
+            TileSwizzle::None => Swizzle::None,
+            TileSwizzle::Bytes32 => Swizzle::Bytes32,
+            TileSwizzle::Bytes64 => Swizzle::Bytes64,
+            TileSwizzle::Bytes128 => Swizzle::Bytes128,
+        },
+    }
 }
 
 /// What the interpreter of the IR makes of a kernel's arguments.

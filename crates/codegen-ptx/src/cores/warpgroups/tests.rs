@@ -1,11 +1,95 @@
 //! Products by warpgroups, run and assembled.
 
 use codegen_testkit::{assembler::CudaTools, gpu};
-use ptx_asm::{Module, Target, print};
+use ptx_asm::interp::{Order, Stats};
+use ptx_asm::{Module, Target, Ty, print};
 
+use super::Tile;
 use super::tile::TILES;
-use crate::cores::Method;
-use crate::cores::plain::{kernel, product};
+use crate::cores::plain::{self, kernel, product};
+use crate::cores::{Method, Product};
+
+const SMALL: Tile = Tile { consumers: 1, columns: 64, stages: 3, cluster: 1 };
+const PAIR: Tile = Tile { consumers: 2, columns: 128, stages: 2, cluster: 2 };
+
+const EITHER_WAY: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
+
+fn multiply(product: &Product, tile: &Tile, accumulates: bool, order: Order) -> Stats {
+    plain::multiply(product, &Method::Warpgroups(*tile), accumulates, order)
+}
+
+#[test]
+fn factors_may_lie_either_way() {
+    for contiguous in EITHER_WAY {
+        multiply(&product([64, 64, 192], contiguous), &SMALL, false, Order::InTurn);
+        multiply(&product([64, 64, 192], contiguous), &SMALL, true, Order::Random { seed: 1 });
+    }
+}
+
+#[test]
+fn blocks_of_a_cluster_share_columns() {
+    for contiguous in EITHER_WAY {
+        multiply(&product([256, 128, 192], contiguous), &PAIR, true, Order::InTurn);
+        multiply(&product([256, 128, 192], contiguous), &PAIR, false, Order::Random { seed: 2 });
+    }
+}
+
+#[test]
+fn tiles_of_every_shape() {
+    for (tile, _) in TILES {
+        let [rows, columns] = tile.of_cluster();
+        multiply(&product([rows, columns, 128], [true, false]), &tile, false, Order::Random { seed: 3 });
+    }
+}
+
+#[test]
+fn edges_are_neither_read_nor_stored() {
+    for (sizes, contiguous) in [
+        ([72, 40, 40], [true, false]),
+        ([17, 19, 16], [true, true]),
+        ([72, 72, 24], [false, false]),
+        ([100, 65, 136], [true, true]),
+        ([304, 200, 72], [false, true]),
+    ] {
+        multiply(&product(sizes, contiguous), &SMALL, true, Order::Random { seed: 4 });
+        multiply(&product(sizes, contiguous), &PAIR, false, Order::InTurn);
+    }
+}
+
+#[test]
+fn any_order_gives_the_product() {
+    for seed in 0..6 {
+        multiply(&product([64, 128, 320], [true, false]), &SMALL, false, Order::Random { seed });
+        multiply(&product([256, 128, 256], [false, true]), &PAIR, true, Order::Random { seed });
+    }
+}
+
+#[test]
+fn a_block_has_several_tiles() {
+    // More tiles than processors: the ring goes on from tile to tile.
+    let sizes = [64 * 17, 64 * 9, 64];
+    multiply(&product(sizes, [true, false]), &SMALL, true, Order::Random { seed: 5 });
+}
+
+#[test]
+fn each_element_is_copied_once_for_a_cluster() {
+    let stats = multiply(&product([256, 128, 128], [true, false]), &PAIR, false, Order::InTurn);
+    // Rows of each block, and columns of both.
+    assert_eq!(stats.bytes("loadtile"), 2 * 128 * (256 + 128));
+    assert_eq!(stats.sectors("store.global") * 32, 4 * 256 * 128);
+}
+
+#[test]
+fn the_tile_with_the_fewest_empty_waves_is_taken() {
+    let of = |sizes| {
+        let tile = Tile::of(&product(sizes, [true, false]));
+        [tile.cluster, tile.rows(), tile.columns]
+    };
+    assert_eq!(of([8192, 8192, 8192]), [2, 128, 256]);
+    assert_eq!(of([2048, 2048, 2048]), [2, 128, 256]);
+    assert_eq!(of([1024, 1024, 1024]), [1, 64, 128]);
+    assert_eq!(of([128, 128, 4096]), [1, 64, 64]);
+}
 
 #[test]
 fn every_tile_assembles_without_spills() {
@@ -13,20 +97,22 @@ fn every_tile_assembles_without_spills() {
         return;
     };
     for (tile, _) in TILES {
-        for contiguous in [[true, true], [true, false], [false, true], [false, false]] {
-            let product = product([4096, 4096, 4096], contiguous);
-            let module = Module {
-                target: Target::Sm90a,
-                kernels: vec![kernel(&product, &Method::Warpgroups(tile), true)],
-            };
-            ptx_asm::check(&module).unwrap_or_else(|error| panic!("{error}"));
-            let text = print(&module);
-            std::fs::write("/tmp/p.ptx", &text).unwrap();
+        for (element, contiguous) in [(Ty::Bf16, [true, false]), (Ty::F16, [false, true])] {
+            let product = Product { element, ..product([4096, 4096, 4096], contiguous) };
+            let kernels = vec![kernel(&product, &Method::Warpgroups(tile), true)];
+            let text = print(&Module { target: Target::Sm90a, kernels });
             let made = tools.assemble(&text, "sm_90a").unwrap_or_else(|said| panic!("{said}"));
             let made = &made["product"];
             let what = format!("{tile:?} {contiguous:?}: {made:?}");
-            println!("{what}");
             assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
+            assert!(made.registers <= if tile.consumers == 2 { 168 } else { 128 }, "{what}");
+            // One instruction for every 16 products, none of which waits for the one before.
+            let count = |opcode: &str| made.opcodes.get(opcode).copied().unwrap_or(0);
+            assert_eq!((made.count("HGMMA"), count("WARPGROUP.ARRIVE")), (4, 1), "{what}");
+            assert_eq!(made.count("USETMAXREG"), if tile.consumers == 2 { 2 } else { 0 }, "{what}");
+            assert_eq!(count("UTMALDG.2D.MULTICAST") > 0, tile.cluster == 2, "{what}");
+            // Fences of the device are at the meetings of clusters, not in loops.
+            assert!(count("MEMBAR.ALL.GPU") <= 2, "{what}");
         }
     }
 }
