@@ -14,7 +14,7 @@ use std::{
 use codegen_core::{Artifact, Caps, Payload};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
 };
 use tnode::HostArray;
 
@@ -26,6 +26,7 @@ use crate::{
     event::Event,
     kernel::{Bound, Kernel, Loader, memory_params},
     open::{self, DeviceInfo, OpenError},
+    sequence::{LEAST_KERNELS, Sequence},
     stream::{Stream, lock},
 };
 
@@ -352,6 +353,29 @@ impl Driver for CudaDevice {
         let Own { core, it: bound } = kernel.get::<Own<Arc<Bound>>>()?;
         self.own(core, "bound kernel")?;
         self.stream(stream)?.launch(bound, bindings)
+    }
+
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+        let bound = kernels.iter().map(|kernel| {
+            let Own { core, it: bound } = kernel.get::<Own<Arc<Bound>>>()?;
+            self.own(core, "bound kernel")?;
+            Ok(Arc::clone(bound))
+        });
+        let bound = bound.collect::<Result<Vec<_>, DriverError>>()?;
+        self.core.alive()?;
+        let own = |it| SequenceHandle::new(Own { core: Arc::clone(&self.core), it });
+        Ok((bound.len() >= LEAST_KERNELS).then(|| own(Sequence::new(bound))))
+    }
+
+    unsafe fn launch_sequence(
+        &self,
+        stream: &StreamHandle,
+        sequence: &SequenceHandle,
+        bindings: &[i64],
+    ) -> Result<bool, DriverError> {
+        let Own { core, it: sequence } = sequence.get::<Own<Sequence>>()?;
+        self.own(core, "sequence of kernels")?;
+        self.stream(stream)?.launch_sequence(sequence, bindings)
     }
 
     unsafe fn memset_zero(

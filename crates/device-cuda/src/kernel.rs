@@ -18,6 +18,9 @@ use crate::{
 const REGISTER_UNIT: usize = 8;
 const WARP: u32 = 32;
 
+/// Words of a kernel's parameters.
+pub(crate) type Params = smallvec::SmallVec<[u64; 16]>;
+
 /// What loading code depends on.
 pub(crate) struct Loader<'a> {
     pub(crate) core: &'a Core,
@@ -252,19 +255,26 @@ impl Bound {
         self.kernel.grid
     }
 
-    /// What a launch hands over: addresses, then static indices.
-    ///
+    pub(crate) fn static_indices(&self) -> usize {
+        self.static_indices
+    }
+
     /// # Errors
     ///
     /// A wrong number of bindings.
-    pub(crate) fn params(&self, bindings: &[i64]) -> Result<smallvec::SmallVec<[u64; 16]>, DriverError> {
+    pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
         let (expected, found) = (self.static_indices, bindings.len());
-        if expected != found {
-            let kernel = self.name().to_owned();
-            return Err(DriverError::Arity { kernel, what: "bindings", expected, found });
+        if expected == found {
+            return Ok(());
         }
+        let kernel = self.name().to_owned();
+        Err(DriverError::Arity { kernel, what: "bindings", expected, found })
+    }
+
+    /// What a launch hands over: addresses, then the values of static indices.
+    pub(crate) fn params(&self, bindings: &[i64]) -> Params {
         let bindings = bindings.iter().map(|value| value.cast_unsigned());
-        Ok(self.regions.iter().map(Region::address).chain(bindings).collect())
+        self.regions.iter().map(Region::address).chain(bindings).collect()
     }
 }
 

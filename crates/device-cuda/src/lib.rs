@@ -62,6 +62,8 @@
 //! * Copies between host and device go through memory that the device reaches by itself, up to 16 MiB of a stream on their way at a time;
 //!   larger ones wait for their own stream. A host array is read before the copy's hand-over returns, and filled when somebody sees
 //!   that the copy is done.
+//! * A routine of several kernels that runs a second time is one task from then on, a graph of the driver's; what fails in it fails as if
+//!   its kernels had been launched one by one.
 //! * Memory goes back when the last task that uses it is done, without waiting for the device; [`device_runtime::Driver::used_memory`]
 //!   returns to zero. Waits between streams, of several devices too, are the device's.
 #![deny(unsafe_code)]
@@ -76,6 +78,7 @@ mod open; // which devices there are
 mod core; // what all streams share
 mod event; // points in a stream
 mod kernel; // text to functions bound to memory
+mod sequence; // kernels launched together, again and again
 mod stream; // tasks in order
 
 // Code.

@@ -113,7 +113,7 @@ impl Notes {
     /// Whatever was made is gone, unless a loss came between.
     fn check(&self) {
         assert_eq!(self.count("pin "), self.count("unpin "), "{:?}", self.0);
-        let left = "left 0 allocations 0 streams 0 events 0 modules 0 pools";
+        let left = "left 0 allocations 0 streams 0 events 0 modules 0 pools 0 graphs";
         let is_clean = self.count("left") == self.count(left)
             && (self.count("context") == 0) == (self.count("left") == 0);
         assert!(is_clean || self.count("lost") > 0, "{:?}", self.0);
