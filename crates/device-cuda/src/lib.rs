@@ -48,6 +48,8 @@
 //! When it runs, [`device_runtime::DriverError`] names the call and has the driver's own name, number and words for what is wrong:
 //!
 //! * `CodeRefused` has the kernel, the line of PTX, and what the driver's compiler said: a bug of a codegen.
+//! * `BadLaunch` has what a kernel's launch says of clusters and tensor maps and the device or the text does not allow: a bug of a codegen,
+//!   or code for another processor.
 //! * `TooLarge` and `TooManyGroups` have the kernel, and what it needs and the device gives.
 //! * `OutOfMemory` comes after everything that was freed was waited for. It leaves nothing allocated.
 //! * `Failed` is a task that the driver refused. Its stream works again after a reset.
@@ -78,6 +80,7 @@ mod open; // which devices there are
 mod core; // what all streams share
 mod event; // points in a stream
 mod kernel; // text to functions bound to memory
+mod maps; // tensors whose tiles kernels copy
 mod sequence; // kernels launched together, again and again
 mod stream; // tasks in order
 
@@ -88,6 +91,6 @@ mod ptx; // what a text says about itself
 mod api; // NVIDIA's driver as a safe interface
 
 pub use crate::{
-    device::{Config, CudaDevice},
-    open::{DeviceInfo, OpenError, devices},
+    device::CudaDevice,
+    open::{Config, DeviceInfo, OpenError, devices},
 };

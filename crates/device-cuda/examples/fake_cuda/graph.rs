@@ -3,12 +3,18 @@
 use std::ffi::{c_uint, c_void};
 
 use crate::{
-    Answer, Handle, answer, current, get, host_bytes, put,
+    Answer, Handle, answer, current, get, host_bytes,
+    ptx::Param,
+    put,
     world::{Function, INVALID_HANDLE, INVALID_VALUE, Task, World, log, setting, world},
 };
 
 const TOO_MANY_RESOURCES: u32 = 701;
 const NOT_SUPPORTED: u32 = 801;
+const INVALID_CLUSTER_SIZE: u32 = 912;
+
+/// Blocks of a cluster that every processor runs.
+const MOST_CLUSTER: u32 = 8;
 
 /// A kernel with what it is launched with.
 #[derive(Clone)]
@@ -55,13 +61,21 @@ fn launch(world: &World, device: u64, node: &NodeParams) -> Result<Launch, u32> 
     // A list of keys and values: where the parameters are, and where their size is.
     let [first, address, second, size, end] = get(extra.cast::<[usize; 5]>());
     let bytes = get(std::ptr::with_exposed_provenance::<usize>(size));
-    let listed = [first, second, end] == [1, 2, 0] && bytes == 8 * entry.params.len();
+    let listed = [first, second, end] == [1, 2, 0] && bytes == entry.param_bytes();
     let ([blocks, ..], [threads, ..]) = (blocks, threads);
     if *owner != device || !flat || !listed || blocks == 0 || threads == 0 || shared > *most_dynamic {
         return Err(INVALID_VALUE);
     }
     let words = host_bytes(address, bytes).chunks_exact(8);
-    let params = words.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
+    let params: Vec<u64> =
+        words.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
+    let is_map = |param: &&Param| param.bytes == crate::maps::BYTES;
+    if entry.params.iter().filter(is_map).any(|param| !crate::maps::is_map(&params[param.offset / 8..])) {
+        return Err(INVALID_VALUE);
+    }
+    if entry.cluster > MOST_CLUSTER || blocks % entry.cluster.max(1) != 0 {
+        return Err(INVALID_CLUSTER_SIZE);
+    }
     Ok(Launch { function, blocks, threads, shared, params })
 }
 

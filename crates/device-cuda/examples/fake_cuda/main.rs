@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod graph; // launches
+mod maps; // tensor maps
 mod ptx; // kernels
 mod world; // everything else
 
@@ -498,6 +499,8 @@ extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function:
         0 => (REGISTERS / registers.next_multiple_of(8) / 32 * 32).min(1024),
         1 => function.entry.shared.into(),
         4 => registers,
+        // Older processors know of no clusters.
+        11 if number("capability", 90) >= 90 => function.entry.cluster.into(),
         _ => return INVALID_VALUE,
     };
     answer(put(value, found as c_int))
@@ -516,7 +519,7 @@ extern "C" fn cuFuncSetAttribute(function: Handle, attribute: c_uint, value: c_i
 }
 
 /// The driver's names of its numbers.
-const NAMES: [(u32, &CStr, &CStr); 15] = [
+const NAMES: [(u32, &CStr, &CStr); 16] = [
     (1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
     (100, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected"),
@@ -536,6 +539,7 @@ const NAMES: [(u32, &CStr, &CStr); 15] = [
         c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
         c"system has unsupported display driver / cuda driver combination",
     ),
+    (912, c"CUDA_ERROR_INVALID_CLUSTER_SIZE", c"invalid cluster size"),
 ];
 
 fn named(
