@@ -4,7 +4,6 @@ use std::{
     any::Any,
     collections::BTreeMap,
     fmt,
-    path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicUsize, Ordering},
@@ -14,7 +13,7 @@ use std::{
 use codegen_core::{Artifact, Caps, Payload};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
 };
 use tnode::HostArray;
 
@@ -25,26 +24,13 @@ use crate::{
     cubin::Cache,
     event::Event,
     kernel::{Bound, Kernel, Loader, memory_params},
-    open::{self, DeviceInfo, OpenError},
+    open::{self, Config, DeviceInfo, OpenError},
+    sequence::{LEAST_KERNELS, Sequence},
     stream::{Stream, lock},
 };
 
 /// The most streams that are suggested: more make no kernel of ours faster.
 const MOST_STREAMS: usize = 8;
-
-/// What may be chosen about a device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Config {
-    /// Which device, by its position in [`devices`](crate::devices).
-    pub ordinal: u32,
-    /// Bytes that pools may occupy together; no limit by default.
-    pub memory_limit: Option<usize>,
-    /// A folder that keeps machine code from process to process; none by default. Whoever can write there decides what runs on the
-    /// device. It takes an assembler; the driver keeps code of its own, whether there is one or not.
-    pub code_folder: Option<PathBuf>,
-    /// The assembler; by default the `ptxas` of `PATH`.
-    pub assembler: Option<PathBuf>,
-}
 
 /// A device of NVIDIA's. One process may have several; those of one position share a context, and its loss.
 pub struct CudaDevice {
@@ -339,7 +325,7 @@ impl Driver for CudaDevice {
         let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
         let regions = regions.collect::<Result<_, _>>()?;
         core.alive()?;
-        let it = Arc::new(Bound::new(Arc::clone(kernel), regions)?);
+        let it = Arc::new(Bound::new(core, Arc::clone(kernel), regions)?);
         Ok(BoundHandle::new(Own { core: Arc::clone(core), it }))
     }
 
@@ -352,6 +338,29 @@ impl Driver for CudaDevice {
         let Own { core, it: bound } = kernel.get::<Own<Arc<Bound>>>()?;
         self.own(core, "bound kernel")?;
         self.stream(stream)?.launch(bound, bindings)
+    }
+
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+        let bound = kernels.iter().map(|kernel| {
+            let Own { core, it: bound } = kernel.get::<Own<Arc<Bound>>>()?;
+            self.own(core, "bound kernel")?;
+            Ok(Arc::clone(bound))
+        });
+        let bound = bound.collect::<Result<Vec<_>, DriverError>>()?;
+        self.core.alive()?;
+        let own = |it| SequenceHandle::new(Own { core: Arc::clone(&self.core), it });
+        Ok((bound.len() >= LEAST_KERNELS).then(|| own(Sequence::new(bound))))
+    }
+
+    unsafe fn launch_sequence(
+        &self,
+        stream: &StreamHandle,
+        sequence: &SequenceHandle,
+        bindings: &[i64],
+    ) -> Result<bool, DriverError> {
+        let Own { core, it: sequence } = sequence.get::<Own<Sequence>>()?;
+        self.own(core, "sequence of kernels")?;
+        self.stream(stream)?.launch_sequence(sequence, bindings)
     }
 
     unsafe fn memset_zero(

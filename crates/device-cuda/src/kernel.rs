@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Access, Artifact, KernelAbi, Param, PtxLaunch, PtxModule};
+use codegen_core::{Access, Artifact, KernelAbi, Param, PtxLaunch, PtxModule, TensorMap};
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use device_runtime::DriverError;
 
@@ -11,12 +11,20 @@ use crate::{
     caps::{self, Attributes},
     core::{Core, NAME, is_out_of_memory},
     cubin::Cache,
+    maps::{self, Encoded, check_capability, mismatch},
     ptx::{self, Entry},
 };
 
 /// A block's registers are given out in units of so many for each of its threads, and to whole warps.
 const REGISTER_UNIT: usize = 8;
 const WARP: u32 = 32;
+
+/// The most blocks of a cluster that every processor with clusters runs.
+const MOST_CLUSTER: u32 = 8;
+
+/// Words of a kernel's parameters; maps begin at multiples of so many.
+pub(crate) type Params = smallvec::SmallVec<[u64; 16]>;
+const MAP_ALIGNMENT: usize = 8;
 
 /// What loading code depends on.
 pub(crate) struct Loader<'a> {
@@ -33,6 +41,7 @@ pub(crate) struct Kernel {
     pub(crate) abi: KernelAbi,
     function: Function,
     grid: Grid,
+    maps: Vec<TensorMap>,
 }
 
 impl Loader<'_> {
@@ -60,6 +69,7 @@ impl Loader<'_> {
         let entries = ptx::entries(&code.text);
         for (abi, launch) in artifact.kernels.iter().zip(&code.launches) {
             check_entry(abi, launch, &entries)?;
+            maps::check(abi, launch, self.attributes.capability)?;
         }
         let module = Arc::new(self.module(artifact, code, &entries)?);
         let kernels = artifact.kernels.iter().zip(&code.launches);
@@ -166,11 +176,41 @@ impl Loader<'_> {
         let shared_bytes = launch.dynamic_shared_bytes;
         let shared_total = declared.saturating_add(shared_bytes) as usize;
         self.check_size(&function, abi, launch, shared_total, refused)?;
+        self.check_cluster(&function, abi, launch, refused)?;
         if shared_total > self.attributes.shared {
             function.allow_shared(shared_bytes).map_err(refused)?;
         }
         let grid = Grid { blocks: launch.blocks, threads: launch.threads, shared_bytes };
-        Ok(Kernel { abi: abi.clone(), function, grid })
+        Ok(Kernel { abi: abi.clone(), function, grid, maps: launch.maps.clone() })
+    }
+
+    /// Whether the blocks come in the clusters that the text asks for. A text that says how large they are needs nothing else in a
+    /// launch, and one that does not is launched without.
+    fn check_cluster(
+        &self,
+        function: &Function,
+        abi: &KernelAbi,
+        launch: &PtxLaunch,
+        refused: impl Fn(CallError) -> DriverError,
+    ) -> Result<(), DriverError> {
+        let PtxLaunch { cluster, blocks, .. } = *launch;
+        let expect = |holds: bool, what: &str, expected: String, found: u32| match holds {
+            true => Ok(()),
+            false => Err(mismatch(&abi.name, what, expected, found)),
+        };
+        let within = (1..=MOST_CLUSTER).contains(&cluster);
+        expect(within, "blocks of a cluster", format!("1 to {MOST_CLUSTER}"), cluster)?;
+        if cluster > 1 {
+            check_capability(&abi.name, "clusters", self.attributes.capability)?;
+        }
+        expect(blocks % cluster == 0, "blocks", format!("a multiple of the {cluster} of a cluster"), blocks)?;
+        if self.attributes.capability < maps::LEAST {
+            return Ok(());
+        }
+        // 0 where the text says nothing.
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
+        let required = function.attribute(attribute).map_err(refused)?.max(1);
+        expect(required == cluster, "blocks of a cluster", format!("{required}, as its PTX says"), cluster)
     }
 
     /// Whether the device has a block of that size, and as many of them.
@@ -206,13 +246,14 @@ impl Loader<'_> {
     }
 }
 
-/// Whether the text has the entry point, with a parameter for each of the artifact's.
+/// Whether the text has the entry point, with a parameter for each of the artifact's and each map.
 fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[Entry]) -> Result<(), DriverError> {
     let Some(entry) = entries.iter().find(|entry| entry.name == launch.entry) else {
         let message = format!("its PTX has no entry point `{}`", launch.entry);
         return Err(DriverError::CodeRefused { kernel: abi.name.clone(), message });
     };
-    let (kernel, expected, found) = (abi.name.clone(), abi.params.len(), entry.params);
+    let (kernel, expected) = (abi.name.clone(), abi.params.len() + launch.maps.len());
+    let found = entry.params;
     if expected == found {
         return Ok(());
     }
@@ -225,6 +266,8 @@ pub(crate) struct Bound {
     kernel: Arc<Kernel>,
     /// One region per memory parameter; they keep it alive.
     regions: Vec<Region>,
+    /// What the kernel's maps are for these regions.
+    maps: Vec<Encoded>,
     static_indices: usize,
 }
 
@@ -233,11 +276,19 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// Written memory that overlaps another parameter.
-    pub(crate) fn new(kernel: Arc<Kernel>, regions: Vec<Region>) -> Result<Bound, DriverError> {
+    /// Written memory that overlaps another parameter, memory of which no map can be made, and the driver's refusal of a map.
+    pub(crate) fn new(core: &Core, kernel: Arc<Kernel>, regions: Vec<Region>) -> Result<Bound, DriverError> {
         check_overlap(&kernel.abi, &regions)?;
+        let name = &kernel.abi.name;
+        let refused = |error: CallError| {
+            core.loss(&error, String::new).unwrap_or_else(|| DriverError::Platform {
+                what: "encoding a tensor map",
+                message: format!("`{name}`: {error}"),
+            })
+        };
+        let maps = maps::encoded(&core.context, name, &kernel.maps, &regions, refused)?;
         let static_indices = kernel.abi.params.len() - regions.len();
-        Ok(Bound { kernel, regions, static_indices })
+        Ok(Bound { kernel, regions, maps, static_indices })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -252,19 +303,31 @@ impl Bound {
         self.kernel.grid
     }
 
-    /// What a launch hands over: addresses, then static indices.
-    ///
+    pub(crate) fn static_indices(&self) -> usize {
+        self.static_indices
+    }
+
     /// # Errors
     ///
     /// A wrong number of bindings.
-    pub(crate) fn params(&self, bindings: &[i64]) -> Result<smallvec::SmallVec<[u64; 16]>, DriverError> {
+    pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
         let (expected, found) = (self.static_indices, bindings.len());
-        if expected != found {
-            let kernel = self.name().to_owned();
-            return Err(DriverError::Arity { kernel, what: "bindings", expected, found });
+        if expected == found {
+            return Ok(());
         }
+        let kernel = self.name().to_owned();
+        Err(DriverError::Arity { kernel, what: "bindings", expected, found })
+    }
+
+    /// What a launch hands over: addresses, then the values of static indices, then maps.
+    pub(crate) fn params(&self, bindings: &[i64]) -> Params {
         let bindings = bindings.iter().map(|value| value.cast_unsigned());
-        Ok(self.regions.iter().map(Region::address).chain(bindings).collect())
+        let mut params: Params = self.regions.iter().map(Region::address).chain(bindings).collect();
+        if !self.maps.is_empty() {
+            params.resize(params.len().next_multiple_of(MAP_ALIGNMENT), 0);
+            self.maps.iter().for_each(|map| params.extend_from_slice(map));
+        }
+        params
     }
 }
 

@@ -48,6 +48,8 @@
 //! When it runs, [`device_runtime::DriverError`] names the call and has the driver's own name, number and words for what is wrong:
 //!
 //! * `CodeRefused` has the kernel, the line of PTX, and what the driver's compiler said: a bug of a codegen.
+//! * `BadLaunch` has what a kernel's launch says of clusters and tensor maps and the device or the text does not allow: a bug of a codegen,
+//!   or code for another processor.
 //! * `TooLarge` and `TooManyGroups` have the kernel, and what it needs and the device gives.
 //! * `OutOfMemory` comes after everything that was freed was waited for. It leaves nothing allocated.
 //! * `Failed` is a task that the driver refused. Its stream works again after a reset.
@@ -62,6 +64,8 @@
 //! * Copies between host and device go through memory that the device reaches by itself, up to 16 MiB of a stream on their way at a time;
 //!   larger ones wait for their own stream. A host array is read before the copy's hand-over returns, and filled when somebody sees
 //!   that the copy is done.
+//! * A routine of several kernels that runs a second time is one task from then on, a graph of the driver's; what fails in it fails as if
+//!   its kernels had been launched one by one.
 //! * Memory goes back when the last task that uses it is done, without waiting for the device; [`device_runtime::Driver::used_memory`]
 //!   returns to zero. Waits between streams, of several devices too, are the device's.
 #![deny(unsafe_code)]
@@ -76,6 +80,8 @@ mod open; // which devices there are
 mod core; // what all streams share
 mod event; // points in a stream
 mod kernel; // text to functions bound to memory
+mod maps; // tensors whose tiles kernels copy
+mod sequence; // kernels launched together, again and again
 mod stream; // tasks in order
 
 // Code.
@@ -85,6 +91,6 @@ mod ptx; // what a text says about itself
 mod api; // NVIDIA's driver as a safe interface
 
 pub use crate::{
-    device::{Config, CudaDevice},
-    open::{DeviceInfo, OpenError, devices},
+    device::CudaDevice,
+    open::{Config, DeviceInfo, OpenError, devices},
 };

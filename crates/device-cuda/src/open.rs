@@ -1,12 +1,26 @@
 //! Finding devices: which there are, choosing one, and why not.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 use crate::{
     api::{Api, CallError, Context, Gpu, LoadError},
     caps::{self, Attributes},
     core::is_loss,
 };
+
+/// What may be chosen about a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Which device, by its position in [`devices`].
+    pub ordinal: u32,
+    /// Bytes that pools may occupy together; no limit by default.
+    pub memory_limit: Option<usize>,
+    /// A folder that keeps machine code from process to process; none by default. Whoever can write there decides what runs on the
+    /// device. It takes an assembler; the driver keeps code of its own, whether there is one or not.
+    pub code_folder: Option<PathBuf>,
+    /// The assembler; by default the `ptxas` of `PATH`.
+    pub assembler: Option<PathBuf>,
+}
 
 /// A device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@
 //! # Locks
 //!
 //! The lock of a stream's state is held while tasks are handed over or looked at, never while anybody waits for the device, and never two
-//! at once. Under it the locks of landing arrays, staging and spare events are taken for a moment.
+//! at once. Under it the locks of sequences, landing arrays, staging and spare events are taken for a moment.
 
 use std::{
     fmt,
@@ -25,10 +25,11 @@ use device_runtime::{After, DriverError, Failure, HostLanding};
 use tnode::HostArray;
 
 use crate::{
-    api::{CallError, Cutter, Mark, Piece, Queue, Region},
+    api::{CallError, Cutter, Launch, Mark, Piece, Queue, Region},
     core::{Core, lost_error},
     event::Event,
     kernel::Bound,
+    sequence::{Replay, Sequence},
 };
 
 /// So many tasks are handed over without an event behind them before one is put there, so that what they use is let go in time.
@@ -69,10 +70,30 @@ impl Stream {
     ///
     /// As [`Stream::zero`], and a wrong number of bindings.
     pub(crate) fn launch(&self, bound: &Arc<Bound>, bindings: &[i64]) -> Result<(), DriverError> {
-        let params = bound.params(bindings)?;
-        self.hand_over(bound.name(), |state| {
-            state.queue.launch(bound.function(), bound.grid(), &params, Arc::clone(bound) as Arc<_>)
-        })
+        bound.check(bindings)?;
+        let params = bound.params(bindings);
+        let launch = Launch { function: bound.function(), grid: bound.grid(), params: &params };
+        self.hand_over(bound.name(), |state| state.queue.launch(launch, Arc::clone(bound) as Arc<_>))
+    }
+
+    /// Runs all kernels of a sequence with the values of their static indices; `false` if none, since they are to be launched one by
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::launch`].
+    pub(crate) fn launch_sequence(
+        self: &Arc<Self>,
+        sequence: &Sequence,
+        bindings: &[i64],
+    ) -> Result<bool, DriverError> {
+        sequence.check(bindings)?;
+        let mut launched = false;
+        self.hand_over(sequence.name(), |state| {
+            launched = sequence.launch(self, &mut state.queue, bindings)?;
+            Ok(())
+        })?;
+        Ok(launched)
     }
 
     /// Fills with zeros.
@@ -193,9 +214,13 @@ impl Stream {
     /// The kernels that may be to blame for a loss that this stream saw.
     fn pending(&self, state: &State) -> String {
         let mut names: Vec<&str> = Vec::new();
-        for bound in state.queue.pending().filter_map(|share| share.downcast_ref::<Bound>()) {
-            if !names.contains(&bound.name()) {
-                names.push(bound.name());
+        for share in state.queue.pending() {
+            let one = share.downcast_ref::<Bound>();
+            let many = share.downcast_ref::<Replay>().map_or(&[][..], Replay::kernels);
+            for bound in many.iter().map(|bound| &**bound).chain(one) {
+                if !names.contains(&bound.name()) {
+                    names.push(bound.name());
+                }
             }
         }
         let more = if names.len() > MOST_NAMED { " and others" } else { "" };

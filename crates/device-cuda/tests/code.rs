@@ -240,12 +240,5 @@ fn machine_code_that_the_driver_refuses_is_forgotten() {
 /// The texts of the tests are PTX, if there is an assembler to say so.
 #[test]
 fn the_texts_are_ptx() {
-    let Some(assembler) = std::env::var_os("PTXAS") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let kernels = [count("count"), step("step", 3), stray("stray"), count("shared").with_shared(1024, 1024)];
-    let (text_path, made) = (folder.path().join("text.ptx"), folder.path().join("text.cubin"));
-    fs::write(&text_path, text(&kernels)).unwrap();
-    let mut command = std::process::Command::new(assembler);
-    let said = command.arg("-arch=sm_90").arg(&text_path).arg("-o").arg(&made).output().unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assembles(&[count("count"), step("step", 3), stray("stray"), count("shared").with_shared(1024, 1024)]);
 }

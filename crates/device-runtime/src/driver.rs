@@ -149,6 +149,38 @@ pub trait Driver: Send + Sync {
         bindings: &[i64],
     ) -> Result<(), DriverError>;
 
+    /// Makes kernels ready to be launched together, in this order, many times over; done once per link, as [`Driver::bind`]. None where
+    /// the device gains nothing by that, which is the default: the runtime launches them one by one.
+    ///
+    /// # Errors
+    ///
+    /// A kernel of another driver; a lost device.
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+        let _ = kernels;
+        Ok(None)
+    }
+
+    /// Enqueues all kernels of a sequence, each behind the one before, with the values of the first one's static indices, then the
+    /// second one's, and so on. `false` where that does not work out this time, for whatever reason: nothing was enqueued then, and the
+    /// runtime launches the kernels one by one, which says what is wrong with which.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Driver::launch`], of each of the kernels.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::launch`], and nothing was enqueued.
+    unsafe fn launch_sequence(
+        &self,
+        stream: &StreamHandle,
+        sequence: &SequenceHandle,
+        bindings: &[i64],
+    ) -> Result<bool, DriverError> {
+        let _ = (stream, sequence, bindings);
+        Ok(false)
+    }
+
     /// Enqueues zeroing `bytes` bytes.
     ///
     /// # Safety
@@ -405,4 +437,6 @@ handles! {
     KernelHandle "kernel";
     /// A driver's kernel with its memory fixed.
     BoundHandle "bound kernel";
+    /// Bound kernels that a driver launches together.
+    SequenceHandle "sequence of kernels";
 }

@@ -195,6 +195,18 @@ pub enum DriverError {
         /// What the device gives.
         limit: usize,
     },
+    /// A launch that contradicts itself, its code or the device: a defect of the codegen, or code for another device.
+    #[error("kernel `{kernel}`: {what}: expected {expected}, found {found}")]
+    BadLaunch {
+        /// Which kernel.
+        kernel: String,
+        /// What of its launch.
+        what: Box<str>,
+        /// What the device or the code takes.
+        expected: Box<str>,
+        /// What there is.
+        found: Box<str>,
+    },
     /// The codegen made no text for the memory that a kernel is bound to.
     #[error(transparent)]
     Codegen(#[from] CodegenError),

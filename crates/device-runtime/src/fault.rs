@@ -12,28 +12,26 @@ mod plan;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::{
     sync::{Arc, Mutex, OnceLock, Weak},
     thread,
-    time::Duration,
 };
 
-use codegen_core::{
-    Artifact, Caps, Cost, KernelAbi, Launch, Payload,
-    host::{HostArg, HostModule, InterpretedKernel},
-};
-use tnode::{HostArray, Scalar};
+use codegen_core::{Artifact, Caps};
+use tnode::HostArray;
 
 pub use self::plan::{FaultCounts, FaultPlan};
 use self::{
     plan::{Dice, Fault, Injector},
     stream::{Admission, Event, Stream},
+    work::{Bound, Kernel, Kind, Module, Sequence, delaying_kernel, facts},
 };
 use crate::{
     driver::{
         After, BoundHandle, Driver, EventHandle, HostLanding, HostTask, KernelHandle, Location, Mark,
-        ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
+        ModuleHandle, PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
     },
     error::{DriverError, Failure},
     pool::lock,
@@ -53,21 +51,6 @@ pub struct FaultDevice {
     streams: Mutex<Vec<Weak<Stream>>>,
     /// Set once the device is lost; shared with its streams, whose events fail then.
     lost: Arc<OnceLock<DriverError>>,
-}
-
-/// A module with its kernels' names, for failures to name them.
-struct Module(ModuleHandle, Vec<Arc<str>>);
-/// A kernel and its name.
-struct Kernel(KernelHandle, Arc<str>);
-/// A bound kernel and its name.
-struct Bound(BoundHandle, Arc<str>);
-
-/// Whether a task is one that a plan may slow down.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Launch,
-    /// Of so many bytes.
-    Copy(usize),
 }
 
 impl FaultDevice {
@@ -129,11 +112,12 @@ impl FaultDevice {
         self.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
     }
 
-    /// Hands a task over, or some of it, or nothing. `run` takes the driver's stream and how many of the bytes to do.
-    fn task(
+    /// Hands a task over, or some of it, or nothing. `run` takes the driver's stream and how many of the bytes or kernels to do;
+    /// `name` says what fails behind so many of them.
+    fn task<'n>(
         &self,
         stream: &StreamHandle,
-        name: &str,
+        name: impl Fn(usize) -> &'n str,
         kind: Kind,
         run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
     ) -> Result<(), DriverError> {
@@ -146,7 +130,7 @@ impl FaultDevice {
         let (loss, failure, slow) = (
             happens(Fault::Loss),
             happens(Fault::TaskFailure),
-            kind != Kind::Launch && happens(Fault::SlowCopy),
+            matches!(kind, Kind::Copy(_)) && happens(Fault::SlowCopy),
         );
         if loss {
             self.lose();
@@ -155,32 +139,26 @@ impl FaultDevice {
         if slow {
             self.slow_down(stream)?;
         }
-        let bytes = match kind {
-            Kind::Launch => 1,
-            Kind::Copy(bytes) => bytes,
-        };
         if failure {
-            return self.fail(stream, name, bytes, run);
+            return self.fail(stream, name, kind, run);
         }
-        run(&stream.inner, bytes)
+        run(&stream.inner, kind.whole())
     }
 
     /// Does nothing, a half, or all of a task, and fails the stream.
-    fn fail(
+    fn fail<'n>(
         &self,
         stream: &Stream,
-        name: &str,
-        bytes: usize,
+        name: impl Fn(usize) -> &'n str,
+        kind: Kind,
         run: impl FnOnce(&StreamHandle, usize) -> Result<(), DriverError>,
     ) -> Result<(), DriverError> {
-        // Whole elements and words, whatever they are.
-        let half = (bytes / 2) & !7;
-        let done = [0, half, bytes][stream.dice.below(3) as usize];
+        let done = [0, kind.half(), kind.whole()][stream.dice.below(3) as usize];
         if done > 0 {
             run(&stream.inner, done)?;
         }
         let failure = self.injector.failure(|number| {
-            Failure::new(stream.name.as_str(), name, format!("failure {number} that was injected"))
+            Failure::new(stream.name.as_str(), name(done), format!("failure {number} that was injected"))
         });
         stream.fail(&*self.inner, failure);
         Ok(())
@@ -197,29 +175,6 @@ impl FaultDevice {
             }
         }
     }
-}
-
-/// A kernel without parameters that sleeps.
-struct Sleep(Duration);
-
-impl InterpretedKernel for Sleep {
-    fn run(&self, _: &mut [HostArg<'_>], _: &[i64], _: &mut dyn FnMut(usize, &[Scalar])) {
-        thread::sleep(self.0);
-    }
-}
-
-fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<BoundHandle, DriverError> {
-    let abi = KernelAbi {
-        name: "delay".to_owned(),
-        params: vec![],
-        launch: Launch { extent: 1, grain: 1, threads: 1 },
-        scratch_bytes: 0,
-        log: [].into(),
-        cost: Cost::default(),
-    };
-    let module = HostModule::interpreted(vec![Box::new(Sleep(delay))]);
-    let module = driver.load(&Artifact { payload: Payload::Host(module), kernels: vec![abi] })?;
-    driver.bind(&driver.kernel(&module, 0)?, &[])
 }
 
 impl Driver for FaultDevice {
@@ -319,22 +274,22 @@ impl Driver for FaultDevice {
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
         self.alive()?;
-        let names = artifact.kernels.iter().map(|abi| abi.name.as_str().into()).collect();
-        Ok(ModuleHandle::new(Module(self.inner.load(artifact)?, names)))
+        let facts = artifact.kernels.iter().map(facts).collect();
+        Ok(ModuleHandle::new(Module(self.inner.load(artifact)?, facts)))
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
         self.alive()?;
-        let Module(inner, names) = module.get()?;
+        let Module(inner, facts) = module.get()?;
         let kernel = self.inner.kernel(inner, index)?;
-        let name = names.get(index).cloned().unwrap_or_else(|| "kernel".into());
-        Ok(KernelHandle::new(Kernel(kernel, name)))
+        let facts = facts.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: facts.len() })?;
+        Ok(KernelHandle::new(Kernel(kernel, facts.clone())))
     }
 
     fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
         self.alive()?;
-        let Kernel(inner, name) = kernel.get()?;
-        Ok(BoundHandle::new(Bound(self.inner.bind(inner, args)?, Arc::clone(name))))
+        let Kernel(inner, facts) = kernel.get()?;
+        Ok(BoundHandle::new(Bound(self.inner.bind(inner, args)?, facts.clone())))
     }
 
     unsafe fn launch(
@@ -343,11 +298,57 @@ impl Driver for FaultDevice {
         kernel: &BoundHandle,
         bindings: &[i64],
     ) -> Result<(), DriverError> {
-        let Bound(kernel, name) = kernel.get()?;
+        let Bound(kernel, (name, _)) = kernel.get()?;
         // SAFETY: the caller's promise is the one asked for.
-        self.task(stream, name, Kind::Launch, |stream, _| unsafe {
-            self.inner.launch(stream, kernel, bindings)
-        })
+        self.task(
+            stream,
+            |_| &**name,
+            Kind::Launch(1),
+            |stream, _| unsafe { self.inner.launch(stream, kernel, bindings) },
+        )
+    }
+
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+        self.alive()?;
+        let members = kernels.iter().map(|kernel| {
+            let Bound(kernel, facts) = kernel.get()?;
+            Ok((kernel.clone(), facts.clone()))
+        });
+        let members = members.collect::<Result<Vec<_>, DriverError>>()?;
+        let inner: Vec<BoundHandle> = members.iter().map(|(kernel, _)| kernel.clone()).collect();
+        let inner = self.inner.sequence(&inner)?;
+        Ok(inner.map(|inner| SequenceHandle::new(Sequence(inner, members))))
+    }
+
+    /// One task, of which the kernels in front of one that fails may have run.
+    unsafe fn launch_sequence(
+        &self,
+        stream: &StreamHandle,
+        sequence: &SequenceHandle,
+        bindings: &[i64],
+    ) -> Result<bool, DriverError> {
+        let Sequence(sequence, kernels) = sequence.get()?;
+        let name = |done: usize| kernels.get(done).or(kernels.last()).map_or("", |(_, (name, _))| &**name);
+        let mut together = true;
+        self.task(stream, name, Kind::Launch(kernels.len()), |stream, count| {
+            if count == kernels.len() {
+                // SAFETY: the caller's promise is the one asked for.
+                together = unsafe { self.inner.launch_sequence(stream, sequence, bindings)? };
+                return Ok(());
+            }
+            let mut rest = bindings;
+            for (kernel, (_, taken)) in &kernels[..count] {
+                let (own, behind) = rest.split_at_checked(*taken).unwrap_or((rest, &[]));
+                rest = behind;
+                // SAFETY: the caller's promise, for these kernels, is the one asked for.
+                if unsafe { self.inner.launch(stream, kernel, own) }.is_err() {
+                    // The task fails here as it is; nobody is to take it for one of which nothing was enqueued.
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(together)
     }
 
     unsafe fn memset_zero(
@@ -357,9 +358,12 @@ impl Driver for FaultDevice {
         bytes: usize,
     ) -> Result<(), DriverError> {
         // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
-        self.task(stream, "zero", Kind::Copy(bytes), |stream, bytes| unsafe {
-            self.inner.memset_zero(stream, dst, bytes)
-        })
+        self.task(
+            stream,
+            |_| "zero",
+            Kind::Copy(bytes),
+            |stream, bytes| unsafe { self.inner.memset_zero(stream, dst, bytes) },
+        )
     }
 
     unsafe fn copy_in(
@@ -371,9 +375,12 @@ impl Driver for FaultDevice {
         bytes: usize,
     ) -> Result<(), DriverError> {
         // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
-        self.task(stream, "copy from host", Kind::Copy(bytes), |stream, bytes| unsafe {
-            self.inner.copy_in(stream, dst, src, src_offset, bytes)
-        })
+        self.task(
+            stream,
+            |_| "copy from host",
+            Kind::Copy(bytes),
+            |stream, bytes| unsafe { self.inner.copy_in(stream, dst, src, src_offset, bytes) },
+        )
     }
 
     unsafe fn copy_out(
@@ -385,9 +392,12 @@ impl Driver for FaultDevice {
         bytes: usize,
     ) -> Result<(), DriverError> {
         // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
-        self.task(stream, "copy to host", Kind::Copy(bytes), |stream, bytes| unsafe {
-            self.inner.copy_out(stream, src, dst, dst_offset, bytes)
-        })
+        self.task(
+            stream,
+            |_| "copy to host",
+            Kind::Copy(bytes),
+            |stream, bytes| unsafe { self.inner.copy_out(stream, src, dst, dst_offset, bytes) },
+        )
     }
 
     unsafe fn copy(
@@ -398,9 +408,12 @@ impl Driver for FaultDevice {
         bytes: usize,
     ) -> Result<(), DriverError> {
         // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
-        self.task(stream, "copy", Kind::Copy(bytes), |stream, bytes| unsafe {
-            self.inner.copy(stream, dst, src, bytes)
-        })
+        self.task(
+            stream,
+            |_| "copy",
+            Kind::Copy(bytes),
+            |stream, bytes| unsafe { self.inner.copy(stream, dst, src, bytes) },
+        )
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
@@ -427,7 +440,7 @@ impl Driver for FaultDevice {
 
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
         let name = task.name.clone();
-        self.task(stream, &name, Kind::Launch, |stream, _| self.inner.host_task(stream, task))
+        self.task(stream, |_| &name, Kind::Launch(1), |stream, _| self.inner.host_task(stream, task))
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {

@@ -77,7 +77,7 @@ pub use crate::copy::MergeBufferUse;
 pub use crate::device::Device;
 pub use crate::driver::{
     After, BoundHandle, Driver, EventHandle, HostLanding, HostTask, KernelHandle, Location, Mark,
-    ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    ModuleHandle, PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
 };
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;

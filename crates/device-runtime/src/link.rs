@@ -26,7 +26,7 @@ use crate::{
     report::PoolItem,
     routine::{Calls, Routine, RoutineInner},
     sharing::{Candidates, Decided, decide_read, decide_write},
-    submit::{Call, Task, Use, in_order, submit},
+    submit::{Call, Kernels, Task, Use, in_order, submit},
 };
 
 /// What a routine does with one of its nodes.
@@ -471,11 +471,10 @@ fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result
     }
     match member.merge {
         Some(node) => Ok(Calls::Merging(Merging::new(node.clone(), open))),
-        None => open
-            .into_iter()
-            .map(|call| fixed(context, code, call))
-            .collect::<Result<_, _>>()
-            .map(Calls::Fixed),
+        None => {
+            let calls = open.into_iter().map(|call| fixed(context, code, call)).collect::<Result<_, _>>()?;
+            Kernels::new(driver, calls).map(Calls::Fixed).map_err(Error::driver(during))
+        }
     }
 }
 

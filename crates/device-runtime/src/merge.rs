@@ -15,7 +15,7 @@ use crate::{
     error::Error,
     pool::{Buffer, allocate_merge, lock},
     stream::Stream,
-    submit::Call,
+    submit::{Call, Kernels},
 };
 
 /// How many places a routine remembers its kernels bound to.
@@ -94,11 +94,11 @@ pub(crate) struct OpenCall {
     pub(crate) bindings: Vec<usize>,
 }
 
-/// The calls as bound to one source.
+/// The kernels as bound to one source.
 #[derive(Debug)]
 struct Bound {
     source: Weak<Buffer>,
-    calls: Arc<Vec<Call>>,
+    kernels: Arc<Kernels>,
 }
 
 impl Merging {
@@ -106,31 +106,32 @@ impl Merging {
         Merging { node, calls, bound: Mutex::default() }
     }
 
-    /// The calls with the source, which is at `at`, in place of the merge buffer.
+    /// The kernels with the source, which is at `at`, in place of the merge buffer.
     pub(crate) fn bound_to(
         &self,
         source: &Arc<Buffer>,
         at: Location,
         routine: &str,
         stream: &Stream,
-    ) -> Result<Arc<Vec<Call>>, Error> {
+    ) -> Result<Arc<Kernels>, Error> {
         let mut bound = lock(&self.bound);
         bound.retain(|bound| bound.source.strong_count() > 0);
         if let Some(bound) =
             bound.iter().find(|bound| std::ptr::eq(bound.source.as_ptr(), Arc::as_ptr(source)))
         {
-            return Ok(Arc::clone(&bound.calls));
+            return Ok(Arc::clone(&bound.kernels));
         }
         let calls = self.calls.iter().map(|call| call.bind(at, stream));
-        let calls = calls
+        let kernels = calls
             .collect::<Result<Vec<_>, _>>()
+            .and_then(|calls| Kernels::new(stream.device().driver(), calls))
             .map_err(Error::driver(|| format!("binding `{routine}` to {}", source.name())))?;
-        let calls = Arc::new(calls);
+        let kernels = Arc::new(kernels);
         if bound.len() == REMEMBERED {
             bound.remove(0);
         }
-        bound.push(Bound { source: Arc::downgrade(source), calls: Arc::clone(&calls) });
-        Ok(calls)
+        bound.push(Bound { source: Arc::downgrade(source), kernels: Arc::clone(&kernels) });
+        Ok(kernels)
     }
 }
 

@@ -13,7 +13,7 @@ use tnode::{DType, HostArray};
 use crate::{
     driver::{
         After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle, PoolId,
-        StreamHandle, StreamStrategy,
+        SequenceHandle, StreamHandle, StreamStrategy,
     },
     error::DriverError,
     pool::lock,
@@ -74,6 +74,14 @@ struct Event;
 struct Module(Vec<KernelAbi>);
 /// A kernel, bound or not: how it is called.
 struct Kernel(KernelAbi);
+/// Kernels that are launched together: the name of the first, and how many bindings all of them take.
+struct Sequence(String, usize);
+
+impl Kernel {
+    fn bindings(&self) -> usize {
+        self.0.params.iter().filter(|param| matches!(param, Param::StaticIndex { .. })).count()
+    }
+}
 
 #[allow(unsafe_code, reason = "implements the unsafe methods of `Driver`; does nothing unsafe in them")]
 impl Driver for NullDevice {
@@ -166,13 +174,26 @@ impl Driver for NullDevice {
         bindings: &[i64],
     ) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        let abi = &kernel.get::<Kernel>()?.0;
-        let expected = abi.params.iter().filter(|param| matches!(param, Param::StaticIndex { .. })).count();
-        if expected != bindings.len() {
-            let (kernel, found) = (abi.name.clone(), bindings.len());
-            return Err(DriverError::Arity { kernel, what: "bindings", expected, found });
-        }
-        Ok(())
+        let kernel = kernel.get::<Kernel>()?;
+        check_bindings(&kernel.0.name, kernel.bindings(), bindings)
+    }
+
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+        let kernels = kernels.iter().map(BoundHandle::get::<Kernel>).collect::<Result<Vec<_>, _>>()?;
+        let bindings = kernels.iter().map(|kernel| kernel.bindings()).sum();
+        let first = kernels.first().map(|first| first.0.name.clone());
+        Ok(first.map(|first| SequenceHandle::new(Sequence(first, bindings))))
+    }
+
+    unsafe fn launch_sequence(
+        &self,
+        stream: &StreamHandle,
+        sequence: &SequenceHandle,
+        bindings: &[i64],
+    ) -> Result<bool, DriverError> {
+        stream.get::<Stream>()?;
+        let Sequence(first, expected) = sequence.get()?;
+        check_bindings(first, *expected, bindings).map(|()| true)
     }
 
     unsafe fn memset_zero(
@@ -240,6 +261,14 @@ impl Driver for NullDevice {
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
         event.get::<Event>().map(drop)
     }
+}
+
+fn check_bindings(kernel: &str, expected: usize, bindings: &[i64]) -> Result<(), DriverError> {
+    let (kernel, found) = (kernel.to_owned(), bindings.len());
+    if expected == found {
+        return Ok(());
+    }
+    Err(DriverError::Arity { kernel, what: "bindings", expected, found })
 }
 
 fn check_array(array: &HostArray, offset: usize, bytes: usize) -> Result<(), DriverError> {

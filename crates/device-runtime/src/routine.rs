@@ -15,7 +15,7 @@ use crate::{
     merge::{Landing, Merging},
     pool::{Buffer, Pool},
     stream::Stream,
-    submit::{Call, Task, Use, in_order, submit},
+    submit::{Kernels, Task, Use, in_order, submit},
     transfer::Transfer,
 };
 
@@ -43,7 +43,7 @@ pub(crate) struct RoutineInner {
 /// The kernels of a routine, in order.
 pub(crate) enum Calls {
     /// With all memory fixed.
-    Fixed(Vec<Call>),
+    Fixed(Kernels),
     /// With the merge buffer's place open.
     Merging(Merging),
     /// None: a node is copied from another context, into the merge buffer or not.
@@ -101,7 +101,7 @@ impl Routine {
     pub fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
         self.check_bindings(bindings)?;
         match &self.0.calls {
-            Calls::Fixed(calls) => self.submit(&self.0.uses, calls, bindings),
+            Calls::Fixed(kernels) => self.submit(&self.0.uses, kernels, bindings),
             Calls::Merging(_) => self.run_landed(&*self.0.context.stream().landing()?, bindings),
             Calls::Transfer { node, source, into_merge_buffer } => {
                 let mode = if *into_merge_buffer { MergeBufferUse::Copy } else { MergeBufferUse::No };
@@ -130,15 +130,15 @@ impl Routine {
         bindings: &[i64],
     ) -> Result<Event, Error> {
         let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
-        let calls = merging.bound_to(source, at, &self.0.name, self.0.context.stream())?;
+        let kernels = merging.bound_to(source, at, &self.0.name, self.0.context.stream())?;
         let mut uses = self.0.uses.clone();
         if !uses.iter().any(|used| Arc::ptr_eq(&used.buffer, source)) {
             uses.push(Use::merged(source));
         }
-        self.submit(&in_order(uses), &calls, bindings)
+        self.submit(&in_order(uses), &kernels, bindings)
     }
 
-    fn submit(&self, uses: &[Use], calls: &[Call], bindings: &[i64]) -> Result<Event, Error> {
+    fn submit(&self, uses: &[Use], kernels: &Kernels, bindings: &[i64]) -> Result<Event, Error> {
         let routine = &*self.0;
         let stream = routine.context.stream();
         let _span =
@@ -146,7 +146,7 @@ impl Routine {
         routine.context.alive(|| format!("routine `{}`", routine.name))?;
         routine.context.bring(&routine.reads)?;
         let event =
-            submit(stream, uses, || format!("running `{}`", routine.name), &Task::Run(calls, bindings))?;
+            submit(stream, uses, || format!("running `{}`", routine.name), &Task::Run(kernels, bindings))?;
         routine.context.wrote(&routine.outputs, &event);
         routine.ran.set();
         Ok(event)

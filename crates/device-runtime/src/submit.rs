@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tnode::HostArray;
 
 use crate::{
-    driver::{BoundHandle, Driver, HostLanding, Location, Mark, StreamHandle},
+    driver::{BoundHandle, Driver, HostLanding, Location, Mark, SequenceHandle, StreamHandle},
     error::{DriverError, Error},
     event::Event,
     hazard::{Hazard, Hazards, Wait, Waits, failure_of},
@@ -50,7 +50,7 @@ pub(crate) fn in_order(mut uses: Vec<Use>) -> Vec<Use> {
 /// What is handed over.
 pub(crate) enum Task<'a> {
     /// Kernels in order, with the values of the routine's symbols, which are within their ranges.
-    Run(&'a [Call], &'a [i64]),
+    Run(&'a Kernels, &'a [i64]),
     /// Filling memory with zeros.
     Zero(Location, usize),
     /// Filling memory from a host array.
@@ -67,6 +67,49 @@ pub(crate) struct Call {
     pub(crate) kernel: BoundHandle,
     /// For each of its static indices, the position of the routine's symbol.
     pub(crate) bindings: Vec<usize>,
+}
+
+/// The kernels of a routine in order, ready to launch.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    calls: Vec<Call>,
+    /// All of them, where the driver launches them together.
+    sequence: Option<SequenceHandle>,
+}
+
+impl Kernels {
+    /// # Errors
+    ///
+    /// The loss of the device.
+    pub(crate) fn new(driver: &dyn Driver, calls: Vec<Call>) -> Result<Kernels, DriverError> {
+        let kernels: SmallVec<[BoundHandle; 8]> = calls.iter().map(|call| call.kernel.clone()).collect();
+        Ok(Kernels { sequence: driver.sequence(&kernels)?, calls })
+    }
+
+    /// Hands all kernels over, together or one by one.
+    fn launch(
+        &self,
+        driver: &dyn Driver,
+        stream: &StreamHandle,
+        symbols: &[i64],
+        begun: &mut bool,
+    ) -> Result<(), DriverError> {
+        let values = |call: &Call| call.bindings.iter().map(|&at| symbols[at]).collect::<SmallVec<[_; 8]>>();
+        if let Some(sequence) = &self.sequence {
+            let bindings: SmallVec<[i64; 32]> = self.calls.iter().flat_map(values).collect();
+            // SAFETY: `submit` ordered the routine's uses; `Routine::run` checked the ranges of the symbols.
+            if unsafe { driver.launch_sequence(stream, sequence, &bindings)? } {
+                *begun = true;
+                return Ok(());
+            }
+        }
+        for call in &self.calls {
+            // SAFETY: as above.
+            unsafe { driver.launch(stream, &call.kernel, &values(call))? };
+            *begun = true;
+        }
+        Ok(())
+    }
 }
 
 type Tables<'a> = SmallVec<[MutexGuard<'a, Hazards>; 32]>;
@@ -199,15 +242,7 @@ fn hand_over(
     begun: &mut bool,
 ) -> Result<(), DriverError> {
     match *task {
-        Task::Run(calls, symbols) => {
-            for call in calls {
-                let bindings: SmallVec<[i64; 8]> = call.bindings.iter().map(|&at| symbols[at]).collect();
-                // SAFETY: `submit` ordered the routine's uses; `Routine::run` checked the ranges of the symbols.
-                unsafe { driver.launch(stream, &call.kernel, &bindings)? };
-                *begun = true;
-            }
-            return Ok(());
-        }
+        Task::Run(kernels, symbols) => return kernels.launch(driver, stream, symbols, begun),
         // SAFETY: `submit` ordered this write of the buffer.
         Task::Zero(at, bytes) => unsafe { driver.memset_zero(stream, at, bytes)? },
         // SAFETY: `submit` ordered this write of the buffer.

@@ -170,3 +170,27 @@ fn devices_without_host_tasks_say_so() {
     let error = stream.schedule_task("errand", || Ok(())).unwrap_err();
     assert!(matches!(error, Error::Driver { source: DriverError::NoHostTasks { .. }, .. }));
 }
+
+#[test]
+fn a_sequence_takes_the_bindings_of_all_its_kernels() {
+    let driver = NullDevice::new();
+    let stream = driver.new_stream("null:0:0").unwrap();
+    let bound = |name: &str, indices: usize| {
+        let abi = KernelAbi {
+            name: name.to_owned(),
+            params: vec![Param::StaticIndex { range: 8 }; indices],
+            launch: Launch { extent: 1, grain: 1, threads: 1 },
+            scratch_bytes: 0,
+            log: [].into(),
+            cost: Cost::default(),
+        };
+        let artifact = Artifact { payload: Payload::Other(Arc::new(())), kernels: vec![abi] };
+        driver.bind(&driver.kernel(&driver.load(&artifact).unwrap(), 0).unwrap(), &[]).unwrap()
+    };
+    let sequence = driver.sequence(&[bound("first", 1), bound("second", 2)]).unwrap().unwrap();
+    // SAFETY: the device runs nothing.
+    let launch = |bindings: &[i64]| unsafe { driver.launch_sequence(&stream, &sequence, bindings) };
+    assert_eq!(launch(&[1, 2, 3]), Ok(true));
+    assert_eq!(launch(&[1, 2]).unwrap_err().to_string(), "kernel `first`: expected 3 bindings, found 2");
+    assert!(driver.sequence(&[]).unwrap().is_none(), "of nothing");
+}

@@ -18,6 +18,8 @@ use crate::{
     world::{Function, INVALID_HANDLE, INVALID_VALUE, Module, Stream, Task, log, number, setting, world},
 };
 
+mod graph; // launches
+mod maps; // tensor maps
 mod ptx; // kernels
 mod world; // everything else
 
@@ -497,6 +499,8 @@ extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function:
         0 => (REGISTERS / registers.next_multiple_of(8) / 32 * 32).min(1024),
         1 => function.entry.shared.into(),
         4 => registers,
+        // Older processors know of no clusters.
+        11 if number("capability", 90) >= 90 => function.entry.cluster.into(),
         _ => return INVALID_VALUE,
     };
     answer(put(value, found as c_int))
@@ -514,46 +518,8 @@ extern "C" fn cuFuncSetAttribute(function: Handle, attribute: c_uint, value: c_i
     0
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuLaunchKernel(
-    function: Handle,
-    blocks: c_uint,
-    blocks_y: c_uint,
-    blocks_z: c_uint,
-    threads: c_uint,
-    threads_y: c_uint,
-    threads_z: c_uint,
-    shared: c_uint,
-    stream: Handle,
-    params: *const c_void,
-    extra: *const usize,
-) -> Answer {
-    let launch = || {
-        let device = current()?;
-        let mut world = world();
-        let Function { device: owner, entry, most_dynamic, .. } =
-            world.functions.get(&function).ok_or(INVALID_HANDLE)?.clone();
-        let flat = [blocks_y, blocks_z, threads_y, threads_z] == [1; 4] && params.is_null();
-        // A list of keys and values: where the parameters are, and where their size is.
-        let [first, address, second, size, end] = get(extra.cast::<[usize; 5]>());
-        let bytes = get(std::ptr::with_exposed_provenance::<usize>(size));
-        let listed = [first, second, end] == [1, 2, 0] && bytes == 8 * entry.params.len();
-        if owner != device || !flat || !listed || blocks == 0 || threads == 0 || shared > most_dynamic {
-            return Err(INVALID_VALUE);
-        }
-        if entry.name.contains("refused") {
-            return Err(701);
-        }
-        let params = host_bytes(address, bytes).chunks_exact(8);
-        let params = params.map(|param| u64::from_le_bytes(param.try_into().unwrap_or_default())).collect();
-        log(&format!("launch {} {blocks} {threads} {shared}", entry.name));
-        world.push(stream, Task::Launch { entry, blocks, threads, params })
-    };
-    answer(launch())
-}
-
 /// The driver's names of its numbers.
-const NAMES: [(u32, &CStr, &CStr); 14] = [
+const NAMES: [(u32, &CStr, &CStr); 16] = [
     (1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
     (100, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected"),
@@ -567,11 +533,13 @@ const NAMES: [(u32, &CStr, &CStr); 14] = [
     (701, c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", c"too many resources requested for launch"),
     (704, c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled"),
     (719, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
+    (801, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
     (
         803,
         c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
         c"system has unsupported display driver / cuda driver combination",
     ),
+    (912, c"CUDA_ERROR_INVALID_CLUSTER_SIZE", c"invalid cluster size"),
 ];
 
 fn named(

@@ -11,11 +11,21 @@ pub(crate) struct Program {
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) name: String,
-    pub(crate) params: Vec<String>,
+    pub(crate) params: Vec<Param>,
     /// Bytes of shared memory that it declares.
     pub(crate) shared: u32,
+    /// Blocks of a cluster; 0 if it does not say.
+    pub(crate) cluster: u32,
     code: Vec<Inst>,
     labels: HashMap<String, usize>,
+}
+
+/// A parameter: 64 bits, or an array of bytes.
+#[derive(Clone)]
+pub(crate) struct Param {
+    name: String,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
 }
 
 #[derive(Clone)]
@@ -92,10 +102,29 @@ impl Entry {
     fn new(header: &str) -> Option<Entry> {
         let (_, rest) = header.split_once(".entry ")?;
         let (name, params) = rest.split_once('(')?;
-        let params = params.split(')').next()?.split(',').filter(|param| param.contains(".param"));
-        let params = params.filter_map(|param| param.split_whitespace().last().map(str::to_owned)).collect();
+        let (params, behind) = params.split_once(')')?;
+        let cluster = behind
+            .split_once(".reqnctapercluster")
+            .map_or(Some(0), |(_, width)| width.split_whitespace().next()?.parse().ok())?;
         let (name, code, labels) = (name.trim().to_owned(), Vec::new(), HashMap::new());
-        Some(Entry { name, params, shared: 0, code, labels })
+        let mut entry = Entry { name, params: Vec::new(), shared: 0, cluster, code, labels };
+        for param in params.split(',').filter(|param| param.contains(".param")) {
+            let declared = param.split_whitespace().last()?;
+            let (name, bytes) = match declared.split_once('[') {
+                Some((name, count)) => (name, count.strip_suffix(']')?.parse().ok()?),
+                None => (declared, 8),
+            };
+            let aligned = param.split_once(".align").map_or("8", |(_, behind)| behind);
+            let align: usize = aligned.split_whitespace().next()?.parse().ok()?;
+            let (name, offset) = (name.to_owned(), entry.param_bytes().next_multiple_of(align));
+            entry.params.push(Param { name, offset, bytes });
+        }
+        Some(entry)
+    }
+
+    /// Bytes of all parameters.
+    pub(crate) fn param_bytes(&self) -> usize {
+        self.params.last().map_or(0, |last| last.offset + last.bytes)
     }
 
     fn add(&mut self, line: &str) -> Result<(), String> {
@@ -189,8 +218,9 @@ impl<'a> Thread<'a> {
         let word = |at: usize| wide(at) as u32;
         match op {
             "ld.param.u64" => {
-                let param = self.entry.params.iter().position(|param| *param == args[1]);
-                param.map_or(0, |at| self.params[at])
+                let (name, offset) = args[1].split_once('+').unwrap_or((&args[1], "0"));
+                let param = self.entry.params.iter().find(|param| param.name == name);
+                param.map_or(0, |param| self.params[(param.offset + offset.parse().unwrap_or(0)) / 8])
             }
             "mul.wide.u32" => u64::from(word(1)) * u64::from(word(2)),
             "add.u64" => wide(1).wrapping_add(wide(2)),

@@ -11,7 +11,10 @@ use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use crate::ptx::{Entry, ILLEGAL_ADDRESS, Reach};
+use crate::{
+    graph::{Exec, Graph},
+    ptx::{Entry, ILLEGAL_ADDRESS, Reach},
+};
 
 /// Where device memory begins. Nothing of the process is there.
 const FIRST_ADDRESS: u64 = 0x7000_0000_0000_0000;
@@ -34,6 +37,8 @@ pub(crate) struct World {
     pub(crate) events: BTreeMap<u64, Event>,
     pub(crate) modules: BTreeMap<u64, Module>,
     pub(crate) functions: BTreeMap<u64, Function>,
+    pub(crate) graphs: BTreeMap<u64, Graph>,
+    pub(crate) execs: BTreeMap<u64, Exec>,
     /// Each with its device and the devices that reach it.
     pub(crate) pools: BTreeMap<u64, (u64, BTreeSet<u64>)>,
     random: u64,
@@ -87,6 +92,7 @@ pub(crate) struct Function {
 /// What a stream does.
 pub(crate) enum Task {
     Launch {
+        module: u64,
         entry: Entry,
         blocks: u32,
         threads: u32,
@@ -263,7 +269,9 @@ impl World {
 
     fn run(&mut self, device: u64, task: Task) -> Result<(), u32> {
         match task {
-            Task::Launch { entry, blocks, threads, params } => {
+            // Its code is gone, and something else may be there.
+            Task::Launch { module, .. } if !self.modules.contains_key(&module) => Err(ILLEGAL_ADDRESS),
+            Task::Launch { entry, blocks, threads, params, .. } => {
                 entry.run(blocks, threads, &params, &mut Seen { world: self, device })
             }
             Task::Zero { to, bytes } => self.bytes(device, to, bytes).map(|bytes| bytes.fill(0)),
@@ -322,8 +330,11 @@ impl World {
         let events = self.events.values().filter(|event| event.device == device).count();
         let modules = self.modules.values().filter(|module| module.device == device).count();
         let pools = self.pools.values().filter(|(owner, _)| *owner == device).count();
+        let graphs = self.graphs.values().filter(|graph| graph.device == device).count();
+        let execs = self.execs.values().filter(|exec| exec.device == device).count();
+        let graphs = graphs + execs;
         log(&format!(
-            "left {allocations} allocations {streams} streams {events} events {modules} modules {pools} pools"
+            "left {allocations} allocations {streams} streams {events} events {modules} modules {pools} pools {graphs} graphs"
         ));
         self.memory.retain(|_, block| block.device != device);
         self.streams.retain(|_, stream| stream.device != device);

@@ -157,3 +157,23 @@ impl Function {
         unsafe { context.api.cuFuncSetAttribute(self.raw, attribute, bytes) }
     }
 }
+
+/// Tells the driver where a launch's parameters are.
+pub(super) type List = *mut *mut c_void;
+
+/// Keys of such a list.
+const BUFFER_POINTER: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize;
+const BUFFER_SIZE: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize;
+
+/// Makes a call with a list of parameters, laid out as the code has them. The list lasts as long as the call.
+pub(super) fn listed<R>(params: &[u64], call: impl FnOnce(List) -> R) -> R {
+    let mut bytes = size_of_val(params);
+    let mut list: [*mut c_void; 5] = [
+        ptr::without_provenance_mut(BUFFER_POINTER),
+        params.as_ptr().cast_mut().cast(),
+        ptr::without_provenance_mut(BUFFER_SIZE),
+        (&raw mut bytes).cast(),
+        ptr::null_mut(),
+    ];
+    call(list.as_mut_ptr())
+}

@@ -21,22 +21,28 @@ use std::{
 };
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUjit_option, CUmemAccessDesc, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
+    self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUjit_option, CUmemAccessDesc,
+    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap, CUtensorMapDataType,
+    CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
 
 mod code; // modules and functions
 mod context; // a device, ready for work
+mod graph; // kernels that are launched together
 mod memory; // memory of a device
 mod queue; // tasks in order, with what they use
 mod staging; // host memory that a device copies from and to
+mod tensor; // tensors whose tiles a device copies
 
 pub(crate) use self::{
     code::{Function, Grid, Module, Refusal},
     context::{Context, Gpu},
+    graph::{Graph, Launch},
     memory::{Memory, Region},
     queue::{Mark, Queue},
     staging::{Cutter, Piece, Staging},
+    tensor::{MOST_AXES, element, encode},
 };
 
 /// A call that the driver refused.
@@ -165,6 +171,23 @@ functions! {
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void,
     );
+    cuTensorMapEncodeTiled(
+        map: *mut CUtensorMap, element: CUtensorMapDataType, axes: u32, address: *mut c_void, sizes: *const u64,
+        strides: *const u64, tile: *const u32, element_strides: *const u32, interleave: CUtensorMapInterleave,
+        swizzle: CUtensorMapSwizzle, promotion: CUtensorMapL2promotion, outside: CUtensorMapFloatOOBfill,
+    );
+    cuGraphCreate(graph: *mut CUgraph, flags: c_uint);
+    cuGraphDestroy(graph: CUgraph);
+    cuGraphAddKernelNode_v2(
+        node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode, count: usize,
+        params: *const CUDA_KERNEL_NODE_PARAMS,
+    );
+    cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+    cuGraphExecDestroy(exec: CUgraphExec);
+    cuGraphExecKernelNodeSetParams_v2(
+        exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS,
+    );
+    cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
     cuGetErrorName(code: c_uint, text: *mut *const c_char);
     cuGetErrorString(code: c_uint, text: *mut *const c_char);
 }

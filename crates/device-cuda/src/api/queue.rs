@@ -6,7 +6,6 @@
 use std::{
     any::Any,
     collections::VecDeque,
-    ffi::c_void,
     fmt, ptr,
     sync::{Arc, PoisonError},
 };
@@ -15,7 +14,7 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 use device_runtime::HostLanding;
 use smallvec::SmallVec;
 
-use super::{CallError, Context, Function, Grid, Piece, Region};
+use super::{CallError, Context, Graph, Grid, Launch, Piece, Region, code::listed};
 
 /// Something that a task uses.
 pub(crate) type Share = Arc<dyn Any + Send + Sync>;
@@ -137,28 +136,13 @@ impl<E> Queue<E> {
         Ok(Queue { context: Arc::clone(context), raw, open: Tasks::default(), closed: VecDeque::new() })
     }
 
-    /// Runs a kernel with parameters of 64 bits each; `share` owns the memory that they point to.
-    pub(crate) fn launch(
-        &mut self,
-        function: &Function,
-        grid: Grid,
-        params: &[u64],
-        share: Share,
-    ) -> Result<(), CallError> {
+    /// Runs a kernel; `share` owns it and the memory that its parameters point to.
+    pub(crate) fn launch(&mut self, launch: Launch<'_>, share: Share) -> Result<(), CallError> {
         self.context.enter()?;
-        let mut bytes = size_of_val(params);
-        let mut extra: [*mut c_void; 5] = [
-            ptr::without_provenance_mut(BUFFER_POINTER),
-            params.as_ptr().cast_mut().cast(),
-            ptr::without_provenance_mut(BUFFER_SIZE),
-            (&raw mut bytes).cast(),
-            ptr::null_mut(),
-        ];
-        let Grid { blocks, threads, shared_bytes } = grid;
-        let (none, extra) = (ptr::null_mut(), extra.as_mut_ptr());
+        let Launch { function, grid: Grid { blocks, threads, shared_bytes }, params } = launch;
         // SAFETY: the driver copies as many bytes of parameters as it is told, before it returns. The code stays within what they
         // point to, see the module; `share` keeps that, and the code, until the task is done.
-        unsafe {
+        listed(params, |list| unsafe {
             self.context.api.cuLaunchKernel(
                 function.raw(),
                 blocks,
@@ -169,10 +153,19 @@ impl<E> Queue<E> {
                 1,
                 shared_bytes,
                 self.raw,
-                none,
-                extra,
-            )?;
-        }
+                ptr::null_mut(),
+                list,
+            )
+        })?;
+        self.used([share]);
+        Ok(())
+    }
+
+    /// Runs a graph; `share` owns it and what its kernels use.
+    pub(crate) fn launch_graph(&mut self, graph: &Graph, share: Share) -> Result<(), CallError> {
+        self.context.enter()?;
+        // SAFETY: as for a kernel, of each of them; the graph is ready, and `share` keeps it until the task is done.
+        unsafe { self.context.api.cuGraphLaunch(graph.exec(), self.raw)? };
         self.used([share]);
         Ok(())
     }
@@ -303,10 +296,6 @@ impl<E> Queue<E> {
         self.open.shares.extend(shares);
     }
 }
-
-/// Keys of the list that tells the driver where a launch's parameters are.
-const BUFFER_POINTER: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize;
-const BUFFER_SIZE: usize = cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize;
 
 fn share(region: &Region) -> Share {
     Arc::clone(region.memory()) as Share

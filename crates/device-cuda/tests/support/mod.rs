@@ -13,7 +13,7 @@ use std::{
 
 use codegen_core::{
     Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, PtxLaunch, PtxModule,
-    ScheduledRoutine, Slot, Temp,
+    ScheduledRoutine, Slot, Temp, TensorMap,
 };
 use device_cuda::{Config, CudaDevice};
 use device_runtime::{Context, Device, Driver, Location, PoolId};
@@ -113,7 +113,7 @@ impl Notes {
     /// Whatever was made is gone, unless a loss came between.
     fn check(&self) {
         assert_eq!(self.count("pin "), self.count("unpin "), "{:?}", self.0);
-        let left = "left 0 allocations 0 streams 0 events 0 modules 0 pools";
+        let left = "left 0 allocations 0 streams 0 events 0 modules 0 pools 0 graphs";
         let is_clean = self.count("left") == self.count(left)
             && (self.count("context") == 0) == (self.count("left") == 0);
         assert!(is_clean || self.count("lost") > 0, "{:?}", self.0);
@@ -154,7 +154,7 @@ pub fn symbol(name: &str, range: i64) -> Symbol {
 }
 
 /// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, its
-/// static indices in `%r10` and so on; `%r4` to `%r9` and `%p1` to `%p3` are free.
+/// static indices in `%r10` and so on; `%r4` to `%r9` and `%p1` to `%p3` are free. Its tensor maps are the parameters `map0` and so on.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
@@ -163,6 +163,9 @@ pub struct Kernel {
     pub threads: u32,
     /// Bytes of shared memory that it declares, and that it takes.
     pub shared: (u32, u32),
+    /// Blocks of a cluster in its text, and in its launch.
+    pub cluster: (u32, u32),
+    pub maps: Vec<TensorMap>,
     pub body: String,
 }
 
@@ -172,7 +175,8 @@ pub const BLOCK: u32 = 64;
 impl Kernel {
     pub fn new(name: &str, params: &[(Access, usize)], threads: u32, body: &str) -> Kernel {
         let (name, params, body) = (name.to_owned(), params.to_vec(), body.to_owned());
-        Kernel { name, params, symbols: 0, threads, shared: (0, 0), body }
+        let (shared, cluster, maps) = ((0, 0), (1, 1), Vec::new());
+        Kernel { name, params, symbols: 0, threads, shared, cluster, maps, body }
     }
 
     pub fn with_symbols(self, symbols: usize) -> Kernel {
@@ -181,6 +185,15 @@ impl Kernel {
 
     pub fn with_shared(self, declared: u32, taken: u32) -> Kernel {
         Kernel { shared: (declared, taken), ..self }
+    }
+
+    pub fn with_cluster(self, declared: u32, launched: u32) -> Kernel {
+        Kernel { cluster: (declared, launched), ..self }
+    }
+
+    pub fn with_map(mut self, map: TensorMap) -> Kernel {
+        self.maps.push(map);
+        self
     }
 
     pub fn abi(&self) -> KernelAbi {
@@ -207,16 +220,21 @@ impl Kernel {
             blocks,
             threads: BLOCK,
             dynamic_shared_bytes: self.shared.1 - self.shared.0,
-            cluster: 1,
-            maps: Vec::new(),
+            cluster: self.cluster.1,
+            maps: self.maps.clone(),
         }
     }
 
     fn ptx(&self) -> String {
         let memory = self.params.len();
-        let params: Vec<String> =
-            (0..memory + self.symbols).map(|param| format!("    .param .u64 p{param}")).collect();
-        let mut text = format!(".visible .entry {}(\n{}\n)\n{{\n", self.entry(), params.join(",\n"));
+        let words = (0..memory + self.symbols).map(|param| format!("    .param .u64 p{param}"));
+        let maps = (0..self.maps.len()).map(|map| format!("    .param .align 64 .b8 map{map}[128]"));
+        let params: Vec<String> = words.chain(maps).collect();
+        let mut text = format!(".visible .entry {}(\n{}\n)\n", self.entry(), params.join(",\n"));
+        if self.cluster.0 > 1 {
+            text += &format!(".reqnctapercluster {}\n", self.cluster.0);
+        }
+        text += "{\n";
         text += "    .reg .pred %p<4>;\n    .reg .b32 %r<32>;\n    .reg .b64 %d<32>;\n";
         if self.shared.0 > 0 {
             text += &format!("    .shared .align 4 .b8 room[{}];\n", self.shared.0);
@@ -269,8 +287,13 @@ pub fn stray(name: &str) -> Kernel {
 
 /// The text of kernels.
 pub fn text(kernels: &[Kernel]) -> String {
+    let target = if kernels.iter().any(|kernel| kernel.cluster.0 > 1) {
+        "8.0\n.target sm_90"
+    } else {
+        "7.0\n.target sm_70"
+    };
     let kernels: Vec<String> = kernels.iter().map(Kernel::ptx).collect();
-    format!(".version 7.0\n.target sm_70\n.address_size 64\n{}", kernels.join(""))
+    format!(".version {target}\n.address_size 64\n{}", kernels.join(""))
 }
 
 pub fn module(kernels: &[Kernel]) -> PtxModule {
@@ -330,6 +353,17 @@ pub fn many_kernels(
         overwritten: vec![],
     };
     Arc::new(Code { schedule, artifact })
+}
+
+/// Whether an assembler takes kernels, if `PTXAS` says where there is one.
+pub fn assembles(kernels: &[Kernel]) {
+    let Some(assembler) = env::var_os("PTXAS") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (text_path, made) = (folder.path().join("text.ptx"), folder.path().join("text.cubin"));
+    fs::write(&text_path, text(kernels)).unwrap();
+    let mut command = Command::new(assembler);
+    let said = command.arg("-arch=sm_90").arg(&text_path).arg("-o").arg(&made).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
 }
 
 /// Facts of a device by name.

@@ -1,5 +1,9 @@
 //! Faults on a device that runs nothing.
 
+use std::time::Duration;
+
+use codegen_core::{Cost, KernelAbi, Launch, Param, Payload};
+
 use super::*;
 use crate::null::NullDevice;
 
@@ -14,6 +18,42 @@ const POOL: PoolId = PoolId(1);
 fn zero(device: &FaultDevice, stream: &StreamHandle) -> Result<(), DriverError> {
     // SAFETY: the device runs nothing.
     unsafe { device.memset_zero(stream, Location { pool: POOL, offset: 0 }, 64) }
+}
+
+/// Kernels as a sequence of a device, each of which takes a value.
+fn sequence(device: &FaultDevice, names: &[&str]) -> SequenceHandle {
+    let kernels = names.iter().map(|name| KernelAbi {
+        name: (*name).to_owned(),
+        params: vec![Param::StaticIndex { range: 8 }],
+        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        scratch_bytes: 0,
+        log: [].into(),
+        cost: Cost::default(),
+    });
+    let artifact = Artifact { payload: Payload::Other(Arc::new(())), kernels: kernels.collect() };
+    let module = device.load(&artifact).unwrap();
+    let bind = |at| device.bind(&device.kernel(&module, at).unwrap(), &[]).unwrap();
+    let bound: Vec<_> = (0..names.len()).map(bind).collect();
+    device.sequence(&bound).unwrap().unwrap()
+}
+
+#[test]
+fn a_sequence_fails_at_one_of_its_kernels() {
+    let names = ["first", "second", "third", "fourth"];
+    let mut failed = Vec::new();
+    for seed in 0..20 {
+        let device = faulty(FaultPlan::new(seed).task_failures(1.0));
+        let (stream, sequence) = (device.new_stream("a").unwrap(), sequence(&device, &names));
+        // SAFETY: the device runs nothing.
+        let launched = unsafe { device.launch_sequence(&stream, &sequence, &[1, 2, 3, 4]) };
+        assert_eq!(launched, Ok(true), "it was handed over, and fails later");
+        let failure = device.failures().remove(0);
+        assert_eq!(device.sync(&device.record(&stream).unwrap()), Err(DriverError::Failed(failure.clone())));
+        failed.push(failure.task().to_owned());
+    }
+    failed.sort_unstable();
+    failed.dedup();
+    assert_eq!(failed, ["first", "fourth", "third"], "behind none, all, and half of them");
 }
 
 /// What some hundred calls answer, in words.

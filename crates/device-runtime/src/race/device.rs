@@ -15,7 +15,7 @@ use super::world::{Mark, MemoryId, Touch, World};
 use crate::{
     driver::{
         After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-        PoolHandle, PoolId, StreamHandle, StreamStrategy,
+        PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
     },
     error::DriverError,
     null::NullDevice,
@@ -56,7 +56,9 @@ struct Event(usize, Mark);
 /// How the kernels of a module are called.
 struct Module(Vec<KernelAbi>);
 struct Kernel(KernelAbi);
-/// A kernel's name, what it accesses, and how many bindings it takes.
+/// Kernels that are launched together, or one by one if chance wants it.
+struct Sequence(Vec<BoundHandle>);
+/// A kernel's name, and what it accesses.
 struct Bound(String, Vec<Touch>);
 
 impl Machine {
@@ -199,6 +201,25 @@ impl Driver for Machine {
     ) -> Result<(), DriverError> {
         let Bound(name, touches) = kernel.get()?;
         self.task(stream, name, touches)
+    }
+
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+        Ok(Some(SequenceHandle::new(Sequence(kernels.to_vec()))))
+    }
+
+    unsafe fn launch_sequence(
+        &self,
+        stream: &StreamHandle,
+        sequence: &SequenceHandle,
+        bindings: &[i64],
+    ) -> Result<bool, DriverError> {
+        let together = self.world.lock().is_able();
+        let Sequence(kernels) = sequence.get()?;
+        for kernel in kernels.iter().filter(|_| together) {
+            // SAFETY: accesses no memory.
+            unsafe { self.launch(stream, kernel, bindings)? };
+        }
+        Ok(together)
     }
 
     unsafe fn memset_zero(

@@ -159,6 +159,11 @@ impl State {
         }
     }
 
+    /// Whether what may or may not work works this time.
+    pub(super) fn is_able(&mut self) -> bool {
+        self.random.bool()
+    }
+
     pub(super) fn record(&mut self, stream: usize) -> Mark {
         let state = &self.streams[stream];
         Mark { point: Point { stream, steps: state.steps.len() }, clock: state.clock.clone() }

@@ -1,0 +1,176 @@
+//! Tensor maps of a kernel: what its launch says of them, checked, and what the kernel gets.
+//!
+//! What does not depend on where memory lies is checked when code is loaded: a map that is wrong is a bug of a codegen, and found before
+//! anything is bound. Only one bound thing is left to check then, that the memory begins where the copy engine can begin.
+
+use std::fmt::Display;
+
+use codegen_core::{KernelAbi, PtxLaunch, TensorMap, TileSwizzle};
+use device_runtime::DriverError;
+
+use crate::{
+    api::{CallError, Context, MOST_AXES, Region, element, encode},
+    kernel::memory_params,
+};
+
+/// The first processors with a copy engine.
+pub(crate) const LEAST: (u32, u32) = (9, 0);
+
+/// What begins in memory, and steps there, does so at multiples of so many bytes.
+const UNIT: u64 = 16;
+const MOST_SIZE: u64 = 1 << 32;
+const MOST_STRIDE: u64 = (1 << 40) - UNIT;
+const MOST_TILE: u32 = 256;
+
+/// Words of a map as a parameter.
+pub(crate) type Encoded = [u64; 16];
+
+/// What is wrong with how a kernel is to be launched.
+pub(crate) fn mismatch(
+    kernel: &str,
+    what: impl Into<Box<str>>,
+    expected: impl Display,
+    found: impl Display,
+) -> DriverError {
+    let (kernel, what) = (kernel.to_owned(), what.into());
+    DriverError::BadLaunch {
+        kernel,
+        what,
+        expected: expected.to_string().into(),
+        found: found.to_string().into(),
+    }
+}
+
+/// Whether the device has what a feature of a launch needs.
+///
+/// # Errors
+///
+/// [`DriverError::BadLaunch`].
+pub(crate) fn check_capability(kernel: &str, what: &str, capability: (u32, u32)) -> Result<(), DriverError> {
+    if capability >= LEAST {
+        return Ok(());
+    }
+    let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+    let what = format!("the compute capability for {what}");
+    Err(mismatch(kernel, what, format!("{} or later", version(LEAST)), version(capability)))
+}
+
+/// Whether the maps of a launch are such as the copy engine takes, and stay within the kernel's memory.
+///
+/// # Errors
+///
+/// [`DriverError::BadLaunch`] and [`DriverError::OutOfBounds`].
+pub(crate) fn check(abi: &KernelAbi, launch: &PtxLaunch, capability: (u32, u32)) -> Result<(), DriverError> {
+    if launch.maps.is_empty() {
+        return Ok(());
+    }
+    check_capability(&abi.name, "tensor maps", capability)?;
+    let memory: Vec<usize> = memory_params(abi).map(|(_, bytes)| bytes).collect();
+    let maps = launch.maps.iter().enumerate();
+    maps.map(|(number, map)| Checked { kernel: &abi.name, number, map }).try_for_each(|it| it.check(&memory))
+}
+
+/// A map that is being checked.
+struct Checked<'a> {
+    kernel: &'a str,
+    number: usize,
+    map: &'a TensorMap,
+}
+
+impl Checked<'_> {
+    fn check(&self, memory: &[usize]) -> Result<(), DriverError> {
+        let TensorMap { param, offset, dtype, sizes, strides, tile, swizzle } = self.map;
+        let number = memory.len();
+        let Some(&bytes) = memory.get(*param as usize) else {
+            return Err(self.error("its memory parameter", format!("one of {number}"), param));
+        };
+        let axes = sizes.len();
+        self.expect((1..=MOST_AXES).contains(&axes), "axes", format!("1 to {MOST_AXES}"), axes)?;
+        self.expect(strides.len() + 1 == axes, "strides", axes - 1, strides.len())?;
+        self.expect(tile.len() == axes, "axes of the tile", axes, tile.len())?;
+        for (axis, (size, tile)) in sizes.iter().zip(tile).enumerate() {
+            let fits = (1..=MOST_SIZE).contains(size);
+            self.expect(fits, format!("the size of axis {axis}"), format!("1 to {MOST_SIZE}"), size)?;
+            let fits = (1..=MOST_TILE).contains(tile);
+            self.expect(fits, format!("the tile along axis {axis}"), format!("1 to {MOST_TILE}"), tile)?;
+        }
+        for (axis, stride) in (1..).zip(strides) {
+            let fits = stride % UNIT == 0 && *stride <= MOST_STRIDE;
+            let expected = format!("a multiple of {UNIT} up to {MOST_STRIDE}");
+            self.expect(fits, format!("the stride of axis {axis}"), expected, stride)?;
+        }
+        self.expect(offset % UNIT == 0, "the offset", format!("a multiple of {UNIT}"), offset)?;
+        self.expect(element(*dtype).is_some(), "elements", "a type of at most 8 bytes", dtype)?;
+        let line = u64::from(tile[0]) * dtype.size_bytes() as u64;
+        self.expect(line.is_multiple_of(UNIT), "bytes of a line", format!("a multiple of {UNIT}"), line)?;
+        let most = most_line(*swizzle);
+        self.expect(line <= most, "bytes of a line", format!("at most {most}, as it is swizzled"), line)?;
+        self.check_reach(bytes)
+    }
+
+    /// Whether the last element ends within the memory.
+    fn check_reach(&self, size: usize) -> Result<(), DriverError> {
+        let TensorMap { dtype, sizes, strides, offset, .. } = self.map;
+        let element = dtype.size_bytes() as u64;
+        let steps = sizes.iter().zip([&element].into_iter().chain(strides));
+        let last: u128 = steps.map(|(size, step)| u128::from(size - 1) * u128::from(*step)).sum();
+        let end = u128::from(*offset) + last + u128::from(element);
+        if end <= size as u128 {
+            return Ok(());
+        }
+        let what = format!("tensor map {} of kernel `{}`", self.number, self.kernel);
+        let bytes = usize::try_from(end - u128::from(*offset)).unwrap_or(usize::MAX);
+        let offset = usize::try_from(*offset).unwrap_or(usize::MAX);
+        Err(DriverError::OutOfBounds { what, offset, bytes, size })
+    }
+
+    fn expect(
+        &self,
+        holds: bool,
+        what: impl Display,
+        expected: impl Display,
+        found: impl Display,
+    ) -> Result<(), DriverError> {
+        if holds { Ok(()) } else { Err(self.error(what, expected, found)) }
+    }
+
+    fn error(&self, what: impl Display, expected: impl Display, found: impl Display) -> DriverError {
+        mismatch(self.kernel, format!("tensor map {}, {what}", self.number), expected, found)
+    }
+}
+
+/// The most bytes of a tile's line.
+fn most_line(swizzle: TileSwizzle) -> u64 {
+    match swizzle {
+        TileSwizzle::None => u64::MAX,
+        TileSwizzle::Bytes32 => 32,
+        TileSwizzle::Bytes64 => 64,
+        TileSwizzle::Bytes128 => 128,
+    }
+}
+
+/// The maps of a kernel for the regions that it is bound to.
+///
+/// # Errors
+///
+/// Memory that does not begin where it can, and what `refused` makes of the driver's refusal.
+pub(crate) fn encoded(
+    context: &Context,
+    kernel: &str,
+    maps: &[TensorMap],
+    regions: &[Region],
+    refused: impl Fn(CallError) -> DriverError,
+) -> Result<Vec<Encoded>, DriverError> {
+    let encoded = maps.iter().enumerate().map(|(number, map)| {
+        let it = Checked { kernel, number, map };
+        // Both were checked when the code was loaded.
+        let (Some(region), Some(element)) = (regions.get(map.param as usize), element(map.dtype)) else {
+            return Err(it.error("its memory parameter", format!("one of {}", regions.len()), map.param));
+        };
+        let beyond = region.address() % UNIT;
+        let expected = format!("a multiple of {UNIT} bytes");
+        it.expect(beyond == 0, "where its memory begins", expected, format!("{beyond} bytes beyond one"))?;
+        encode(context, region, map, element).map_err(&refused)
+    });
+    encoded.collect()
+}
