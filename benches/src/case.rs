@@ -1,6 +1,7 @@
 //! What a benchmark case is.
 
 use arrayjit::{DType, HostArray, MemoryMode, TensorNode};
+use half::bf16;
 use serde::Serialize;
 
 /// One case: a program, its inputs, and how its results are checked.
@@ -27,6 +28,8 @@ pub(crate) struct Case {
     pub(crate) tolerance: f64,
     /// Whether what is timed is the way from text to first result.
     pub(crate) is_latency: bool,
+    /// Whether it has so much to do that a GPU alone is asked, unless somebody names it.
+    pub(crate) is_large: bool,
 }
 
 /// Bytes of inputs read once and of outputs written once.
@@ -46,6 +49,7 @@ pub(crate) enum Operation {
     Bmm,
     Matvec,
     DenseRelu,
+    Copy,
     AxpyRelu,
     Gelu,
     Sum,
@@ -91,10 +95,15 @@ pub(crate) enum Init {
 /// Computes the expected outputs from the inputs.
 pub(crate) type Formula = Box<dyn Fn(&[Vec<f64>]) -> Vec<Vec<f64>>>;
 
+/// Computes some rows of the only output from the inputs: of all that its last axis holds, those of these numbers, in this order.
+pub(crate) type RowsFormula = Box<dyn Fn(&[&HostArray], &[usize]) -> Vec<f64>>;
+
 /// Where the expected outputs come from.
 pub(crate) enum Check {
     /// A formula over the inputs, in the order of [`Case::nodes`] with an initial value, in f64.
     Formula(Formula),
+    /// A formula for rows, in f64, of which some are looked at: where all of them take too long. See [`crate::sample`].
+    Rows(RowsFormula),
     /// The same program on the interpreter.
     Interpreter,
 }
@@ -121,6 +130,7 @@ impl Case {
             check: Check::Interpreter,
             tolerance: 1e-5,
             is_latency: false,
+            is_large: false,
         }
     }
 
@@ -137,6 +147,23 @@ impl Case {
     /// Checked by a formula.
     pub(crate) fn formulas(self, formula: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + 'static) -> Case {
         Case { check: Check::Formula(Box::new(formula)), ..self }
+    }
+
+    /// Too large to be checked whole: a formula gives the rows that are looked at.
+    pub(crate) fn by_rows(self, formula: impl Fn(&[&HostArray], &[usize]) -> Vec<f64> + 'static) -> Case {
+        Case { check: Check::Rows(Box::new(formula)), is_large: true, ..self }
+    }
+
+    /// With a tolerance, relative to the largest magnitude of the expected output.
+    pub(crate) fn tolerance(self, tolerance: f64) -> Case {
+        Case { tolerance, ..self }
+    }
+
+    /// The type of all inputs and outputs; none if they differ.
+    pub(crate) fn dtype(&self) -> Option<DType> {
+        let mut dtypes = self.nodes.iter().filter(|node| node.mode.is_none()).map(|node| node.dtype);
+        let first = dtypes.next()?;
+        dtypes.all(|dtype| dtype == first).then_some(first)
     }
 
     /// With nodes that the program updates in place: they are written as well.
@@ -159,6 +186,11 @@ impl Node {
     /// An `f32` input of random values.
     pub(crate) fn input(name: &'static str, dims: &[usize]) -> Node {
         Node::with(name, dims, Init::Random)
+    }
+
+    /// The same with elements of another type.
+    pub(crate) fn of(self, dtype: DType) -> Node {
+        Node { dtype, ..self }
     }
 
     /// An `f32` node with initial values.
@@ -200,7 +232,7 @@ impl Node {
         let mut rng = fastrand::Rng::with_seed(seed);
         let value = |rng: &mut fastrand::Rng| match (init, self.dtype) {
             (Init::Zeros, _) => 0.0,
-            (Init::Random, DType::F32) => 2.0 * rng.f32() - 1.0,
+            (Init::Random, DType::F32 | DType::Bf16) => 2.0 * rng.f32() - 1.0,
             (Init::Within(most), DType::F32) => most * (2.0 * rng.f32() - 1.0),
             (Init::Positive, DType::F32) => rng.f32(),
             _ => rng.u8(0..10).into(),
@@ -209,6 +241,10 @@ impl Node {
         let dims = self.dims.iter().copied();
         Ok(Some(match self.dtype {
             DType::U8 => HostArray::from_slice(&values.iter().map(|&v| v as u8).collect::<Vec<_>>(), dims)?,
+            DType::Bf16 => {
+                let values: Vec<bf16> = values.iter().map(|&v| bf16::from_f32(v)).collect();
+                HostArray::from_slice(&values, dims)?
+            }
             _ => HostArray::from_slice(&values, dims)?,
         }))
     }

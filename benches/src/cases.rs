@@ -2,6 +2,7 @@
 
 mod contractions; // products, attention and convolution
 mod elementwise; // chains of elementwise operations, one pass over memory
+mod large; // what keeps a GPU busy
 mod latency; // from text to first result
 mod reductions; // sums, and the transpose
 mod rows; // operations on each row of a matrix
@@ -17,5 +18,6 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(rows::all());
     cases.extend(training::all());
     cases.extend(latency::all());
+    cases.extend(large::all());
     cases
 }

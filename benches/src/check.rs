@@ -4,8 +4,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use arrayjit::{Backend, HostArray, Settings};
 
 use crate::{
-    case::{Case, Check},
+    case::{Case, Check, RowsFormula},
     ours::Ours,
+    sample,
 };
 
 /// Fails unless the outputs are what the formula or the interpreter says.
@@ -13,14 +14,31 @@ use crate::{
 /// # Errors
 ///
 /// The case, the output and the first element that is wrong.
-pub(crate) fn check(case: &Case, found: &[Vec<f64>], inputs: &[Option<HostArray>]) -> Result<()> {
-    let expected = match &case.check {
+pub(crate) fn check(case: &Case, found: &[HostArray], inputs: &[Option<HostArray>]) -> Result<()> {
+    let of_nodes = || inputs.iter().flatten();
+    let checked = match &case.check {
         Check::Formula(formula) => {
-            formula(&inputs.iter().flatten().map(HostArray::values).collect::<Vec<_>>())
+            let expected = formula(&of_nodes().map(HostArray::values).collect::<Vec<_>>());
+            compare(case, &values(found), &expected, case.tolerance)
         }
-        Check::Interpreter => interpreted(case, inputs)?,
+        Check::Rows(formula) => check_rows(case, formula, found, &of_nodes().collect::<Vec<_>>()),
+        Check::Interpreter => compare(case, &values(found), &interpreted(case, inputs)?, case.tolerance),
     };
-    compare(case, found, &expected).with_context(|| format!("case `{}`", case.name))
+    checked.with_context(|| format!("case `{}`", case.name))
+}
+
+/// Fails unless the rows of the only output that are looked at are what the formula says.
+fn check_rows(case: &Case, formula: &RowsFormula, found: &[HostArray], inputs: &[&HostArray]) -> Result<()> {
+    let [found] = found else { bail!("expected one output, found {}", found.len()) };
+    let (rows, columns) = (sample::chosen(case.name, sample::count(found)), sample::columns(found));
+    let place = |at: usize| format!("row {}, column {}", rows[at / columns], at % columns);
+    compare_one(&sample::rows(found, &rows), &formula(inputs, &rows), case.tolerance, place)
+        .with_context(|| format!("output `{}`", case.outputs[0]))
+}
+
+/// All elements of arrays.
+pub(crate) fn values(arrays: &[HostArray]) -> Vec<Vec<f64>> {
+    arrays.iter().map(HostArray::values).collect()
 }
 
 /// Fails unless all outputs are close to the expected ones.
@@ -28,22 +46,31 @@ pub(crate) fn check(case: &Case, found: &[Vec<f64>], inputs: &[Option<HostArray>
 /// # Errors
 ///
 /// The output and the first element that is wrong.
-pub(crate) fn compare(case: &Case, found: &[Vec<f64>], expected: &[Vec<f64>]) -> Result<()> {
+pub(crate) fn compare(case: &Case, found: &[Vec<f64>], expected: &[Vec<f64>], tolerance: f64) -> Result<()> {
     ensure!(found.len() == expected.len(), "expected {} outputs, found {}", expected.len(), found.len());
     for (name, (found, expected)) in case.outputs.iter().zip(found.iter().zip(expected)) {
-        compare_one(found, expected, case.tolerance).with_context(|| format!("output `{name}`"))?;
+        compare_one(found, expected, tolerance, element).with_context(|| format!("output `{name}`"))?;
     }
     Ok(())
 }
 
-fn compare_one(found: &[f64], expected: &[f64], tolerance: f64) -> Result<()> {
+fn element(at: usize) -> String {
+    format!("element {at}")
+}
+
+fn compare_one(
+    found: &[f64],
+    expected: &[f64],
+    tolerance: f64,
+    place: impl Fn(usize) -> String,
+) -> Result<()> {
     ensure!(found.len() == expected.len(), "expected {} values, found {}", expected.len(), found.len());
     let scale = expected.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(f64::MIN_POSITIVE);
     for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
         // Written so that a NaN fails.
         let is_close = (f - e).abs() <= tolerance * scale;
         if !is_close {
-            bail!("wrong result at element {i}: expected {e}, found {f}");
+            bail!("wrong result at {}: expected {e}, found {f}", place(i));
         }
     }
     Ok(())
@@ -53,7 +80,7 @@ fn interpreted(case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<Vec<f64>
     let backend = Backend::open_with("interpreter", Settings::default())?;
     let ours = Ours::prepare(&backend, case, inputs)?;
     ours.run_once()?;
-    ours.outputs()
+    Ok(values(&ours.outputs()?))
 }
 
 #[cfg(test)]
@@ -62,15 +89,15 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_is_wrong() {
-        assert!(compare_one(&[f64::NAN], &[1.0], 1e-5).is_err());
-        assert!(compare_one(&[1.0], &[f64::NAN], 1e-5).is_err());
-        assert!(compare_one(&[1.0, 0.0], &[1.0], 1e-5).is_err());
+        assert!(compare_one(&[f64::NAN], &[1.0], 1e-5, element).is_err());
+        assert!(compare_one(&[1.0], &[f64::NAN], 1e-5, element).is_err());
+        assert!(compare_one(&[1.0, 0.0], &[1.0], 1e-5, element).is_err());
     }
 
     #[test]
     fn differences_are_relative_to_the_largest_value() {
-        assert!(compare_one(&[1000.0, 0.009], &[1000.0, 0.0], 1e-5).is_ok());
-        let error = compare_one(&[1000.0, 0.011], &[1000.0, 0.0], 1e-5).unwrap_err().to_string();
+        assert!(compare_one(&[1000.0, 0.009], &[1000.0, 0.0], 1e-5, element).is_ok());
+        let error = compare_one(&[1000.0, 0.011], &[1000.0, 0.0], 1e-5, element).unwrap_err().to_string();
         assert!(error.contains("element 1"), "{error}");
     }
 }

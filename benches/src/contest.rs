@@ -9,10 +9,22 @@ use anyhow::Result;
 
 use crate::{measure::Effort, peers::Step};
 
-/// Microseconds that a sample should take, so that the clock and waking up do not show.
-const SAMPLE: f64 = 1500.0;
-/// Most runs in a sample.
-const MOST_RUNS: f64 = 256.0;
+/// What a sample is: runs in a row with one wait at the end, so that the clock, handing over and waking up do not show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Microseconds that it should take.
+    micros: f64,
+    /// Most runs.
+    most_runs: f64,
+}
+
+impl Sample {
+    /// On this machine's cores.
+    pub(crate) const HOST: Sample = Sample { micros: 1500.0, most_runs: 256.0 };
+    /// On a GPU, which somebody has to be told about and waited for: some tens of microseconds, of which less than a hundredth shows.
+    pub(crate) const GPU: Sample = Sample { micros: 10_000.0, most_runs: 2048.0 };
+}
+
 /// Fewest rounds.
 const FEWEST: usize = 9;
 /// Most rounds.
@@ -30,13 +42,16 @@ const REST: Duration = Duration::from_millis(8);
 pub(crate) fn times(
     contestants: &mut [Box<dyn Step + '_>],
     threads: usize,
+    sample: Sample,
     effort: Effort,
 ) -> Result<Vec<Vec<f64>>> {
     let mut times = vec![Vec::new(); contestants.len()];
     let rest = if threads == 1 || contestants.len() == 1 { Duration::ZERO } else { REST };
     let batches = match effort {
         Effort::Smoke => vec![1; contestants.len()],
-        Effort::Full => contestants.iter_mut().map(|step| batch(step.as_mut())).collect::<Result<_>>()?,
+        Effort::Full => {
+            contestants.iter_mut().map(|step| batch(step.as_mut(), sample)).collect::<Result<_>>()?
+        }
     };
     let (start, time) = (Instant::now(), TIME * contestants.len() as u32);
     loop {
@@ -52,9 +67,9 @@ pub(crate) fn times(
 }
 
 /// Runs per sample.
-fn batch(step: &mut dyn Step) -> Result<usize> {
+fn batch(step: &mut dyn Step, sample: Sample) -> Result<usize> {
     let one = (step.run(3)? * 1e6 / 3.0).max(0.01);
-    Ok((SAMPLE / one).clamp(1.0, MOST_RUNS) as usize)
+    Ok((sample.micros / one).clamp(1.0, sample.most_runs) as usize)
 }
 
 /// The value below which this part of the sorted values lies.
@@ -86,7 +101,7 @@ mod tests {
     fn contestants_take_turns() {
         let order = std::cell::RefCell::new(Vec::new());
         let mut steps: Vec<Box<dyn Step>> = vec![Box::new(Fixed(0.5, &order)), Box::new(Fixed(0.25, &order))];
-        let times = times(&mut steps, 1, Effort::Full).unwrap();
+        let times = times(&mut steps, 1, Sample::HOST, Effort::Full).unwrap();
         let order = order.borrow();
         assert!(times[0].len() >= FEWEST && times[0].len() == times[1].len());
         assert!(order.chunks_exact(2).all(|pair| pair == [0.5, 0.25]));

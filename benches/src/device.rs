@@ -32,16 +32,35 @@ pub(crate) struct Overhead {
 impl Measuree {
     /// The device of a backend.
     pub(crate) fn of(backend: &Backend) -> Measuree {
-        let properties = backend.device().driver().static_properties();
-        let property =
-            |name: &str| properties.iter().find(|(n, _)| *n == name).map(|(_, value)| value.clone());
-        let adapter = property("adapter").map_or_else(String::new, |adapter| format!(" ({adapter})"));
+        let model = property(backend, "adapter").or_else(|| property(backend, "device"));
+        let model = model.map_or_else(String::new, |model| format!(" ({model})"));
         Measuree {
-            name: backend.device().name() + &adapter,
-            software: property("software").is_some_and(|value| value == "true"),
+            name: backend.device().name() + &model,
+            software: property(backend, "software").is_some_and(|value| value == "true"),
             is_host: backend.codegen().caps().workgroups.is_none(),
         }
     }
+
+    /// Whether it is a processor of its own.
+    pub(crate) fn is_gpu(&self) -> bool {
+        !self.is_host && !self.software
+    }
+}
+
+/// Bytes of the device's own memory, where it says so.
+pub(crate) fn memory(backend: &Backend) -> Option<usize> {
+    property(backend, "memory_bytes")?.parse().ok()
+}
+
+/// The position of an NVIDIA GPU among those that its driver has.
+pub(crate) fn cuda_ordinal(backend: &Backend) -> Option<u32> {
+    property(backend, "cuda")?;
+    property(backend, "ordinal")?.parse().ok()
+}
+
+fn property(backend: &Backend, name: &str) -> Option<String> {
+    let properties = backend.device().driver().static_properties();
+    properties.into_iter().find_map(|(n, value)| (n == name).then_some(value))
 }
 
 impl fmt::Display for Measuree {

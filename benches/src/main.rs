@@ -8,6 +8,7 @@ mod case; // what a case is
 mod cases; // all cases
 mod check; // results against other results
 mod contest; // timing in turns
+mod copies; // what a GPU copies
 mod device; // what is measured
 mod machine; // what the machine can do
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod peers; // other programs for the same
 mod product; // a matrix product in f64
 mod reference; // kernels by hand
 mod report; // table, JSON, records
+mod sample; // rows of what is too large to be checked whole
 mod streams; // cases about streams
 
 use std::{path::PathBuf, process::ExitCode};
@@ -35,14 +37,14 @@ struct Cli {
     /// Which backend to measure
     #[arg(long, default_value = "multicore")]
     backend: String,
-    /// Only cases whose name contains one of these
+    /// Only cases whose name contains one of these; those that are for GPUs run on others only if this is their whole name
     #[arg(long, value_delimiter = ',')]
     filter: Vec<String>,
     /// Threads that compute; 0 means one per core
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Other programs to measure in the same run, in turns: some of hand, gemm, matrixmultiply, ndarray, candle-core, torch,
-    /// torch-compile and jax, or all
+    /// torch-compile and jax, or all; on an NVIDIA GPU, cublas
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
     /// Compare with the JSON of an earlier run
@@ -60,6 +62,12 @@ struct Cli {
     /// Check every case but time it once only
     #[arg(long)]
     smoke: bool,
+    /// Go on after a case that fails; the run fails at its end
+    #[arg(long)]
+    keep_going: bool,
+    /// Say what would be measured, and measure nothing
+    #[arg(long)]
+    describe: bool,
 }
 
 fn main() -> ExitCode {
@@ -75,52 +83,74 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<()> {
     let earlier = cli.against.as_deref().map(report::read).transpose()?;
     let backend = open(cli)?;
+    let measuree = Measuree::of(&backend);
+    if cli.describe {
+        println!("{measuree}");
+        return Ok(());
+    }
     let is_selected =
         |name: &str| cli.filter.is_empty() || cli.filter.iter().any(|part| name.contains(part.as_str()));
-    let selected: Vec<_> = cases::all().into_iter().filter(|case| is_selected(case.name)).collect();
+    let is_named = |name: &str| cli.filter.iter().any(|whole| whole == name);
+    let takes = |case: &case::Case| is_named(case.name) || !case.is_large || measuree.is_gpu();
+    let selected: Vec<_> =
+        cases::all().into_iter().filter(|case| is_selected(case.name) && takes(case)).collect();
     let streams: Vec<_> = streams::all().into_iter().filter(|case| is_selected(case.name)).collect();
     ensure!(
         selected.len() + streams.len() > 0,
-        "no case has a name that contains `{}`",
+        "no case for this device has a name that contains `{}`",
         cli.filter.join("`, `")
     );
-
-    let measuree = Measuree::of(&backend);
     if let Some(earlier) = &earlier {
         earlier.check_comparable(&measuree)?;
     }
     println!("{measuree}: {} thread(s)", cli.threads);
     let machine = measuree.is_host.then(|| machine::Machine::measure(cli.threads, cli.smoke));
     machine.iter().for_each(|machine| println!("{machine}"));
+    let plan = copies::Plan::of(device::memory(&backend));
+    let copies = measuree.is_gpu().then(|| copies::Copies::measure(&backend, &plan)).transpose()?;
+    copies.iter().for_each(|copies| println!("{copies}"));
     let overhead = Overhead::measure(&backend)?;
     println!("{overhead}");
-    let mut peers = peers::open(&cli.peers, cli.threads)?;
+    let mut peers = peers::open(&cli.peers, cli.threads, device::cuda_ordinal(&backend))?;
+    let sample = if measuree.is_host { contest::Sample::HOST } else { contest::Sample::GPU };
     let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
+    results.set_copies(copies.clone());
 
     println!("{}", results.heading());
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
     let limits = machine.as_ref().and_then(|machine| machine.of(cli.threads));
-    let setup = measure::Setup { backend: &backend, threads: cli.threads, limits, effort };
-    let mut report = |name, result| {
-        println!("{}", results.line(name, &result, earlier.as_ref()));
-        results.insert(name, result);
+    let copies = copies.as_ref();
+    let setup = measure::Setup { backend: &backend, threads: cli.threads, limits, copies, sample, effort };
+    let mut failures = Vec::new();
+    let mut report = |name: &str, result: Result<measure::Measured>| -> Result<()> {
+        match result {
+            Ok(measured) => {
+                println!("{}", results.line(name, &measured, earlier.as_ref()));
+                results.insert(name, measured);
+            }
+            Err(error) if cli.keep_going => {
+                println!("{name:<24} FAILED: {error:#}");
+                failures.push(name.to_owned());
+            }
+            Err(error) => return Err(error),
+        }
+        // After every case, so that a run that is stopped leaves what it measured.
+        cli.json.as_deref().map_or(Ok(()), |path| results.write(path))
     };
     for case in &selected {
-        report(case.name, measure::measure(&setup, case, &mut peers)?);
+        report(case.name, measure::measure(&setup, case, &mut peers))?;
     }
     for case in &streams {
-        report(case.name, streams::measure(&backend, case, effort)?);
+        report(case.name, streams::measure(&backend, case, effort))?;
     }
     print!("{}", results.summary());
-    if let Some(path) = &cli.json {
-        results.write(path)?;
-    }
     if let Some(path) = &cli.report {
         results.write_page(path)?;
     }
     if cli.record {
         println!("recorded in {}", results.record()?.display());
     }
+    ensure!(failures.is_empty(), "{} case(s) failed: {}", failures.len(), failures.join(", "));
     Ok(())
 }
 

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     arrays::{Array, Buffer},
-    case::Case,
+    case::{Case, Check},
     check,
-    contest::{self, median, quantile},
+    contest::{self, Sample, median, quantile},
+    copies::Copies,
     machine::{Limits, Peak},
     ours::Ours,
     peers::{Peer, Problem, Step},
@@ -36,6 +37,9 @@ pub(crate) struct Measured {
     /// Of products on one thread: operations per second over those of fused multiply-adds alone in the same round, the median over rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of_peak: Option<f64>,
+    /// On a GPU: the time that copying as many bytes takes, measured in the same run, over the median time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) of_copy: Option<f64>,
     /// Whether the result was verified; always true, since a wrong result fails the run.
     pub(crate) checked: bool,
     /// Floating-point operations of one run.
@@ -81,6 +85,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) threads: usize,
     /// What the cores can do that are measured, where it is cores.
     pub(crate) limits: Option<&'a Limits>,
+    /// What the device copies, where it is a GPU.
+    pub(crate) copies: Option<&'a Copies>,
+    pub(crate) sample: Sample,
     pub(crate) effort: Effort,
 }
 
@@ -115,11 +122,15 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
     for peer in peers {
         let name = peer.name();
         let context = || format!("case `{}` of peer `{name}`", case.name);
+        let known = case.operation.zip(case.dtype());
+        if !known.is_some_and(|(operation, dtype)| peer.takes(operation, dtype)) {
+            continue;
+        }
         let Some(problem) = problem(case, &inputs, &outputs).with_context(context)? else { continue };
         let Some(prepared) = peer.prepare(problem).with_context(context)? else { continue };
         let found: Vec<Vec<f64>> =
             prepared.outputs.iter().map(|output| output.iter().map(|&v| v.into()).collect()).collect();
-        check::compare(case, &found, &outputs).with_context(context)?;
+        check::compare(case, &found, &check::values(&outputs), apart(case)).with_context(context)?;
         contestants.push(prepared.step);
         entered.push((name, prepared.cold_ms));
     }
@@ -127,7 +138,7 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
     if has_peak {
         contestants.push(Box::new(Peak));
     }
-    let mut times = contest::times(&mut contestants, setup.threads, setup.effort)?;
+    let mut times = contest::times(&mut contestants, setup.threads, setup.sample, setup.effort)?;
     let of_peak = has_peak.then(|| {
         let at_peak = times[times.len() - 1].iter().map(|us| Peak::flops() / us);
         median(times[0].iter().zip(at_peak).map(|(us, peak)| case.flops / us / peak).collect())
@@ -146,6 +157,12 @@ pub(crate) fn measure(setup: &Setup, case: &Case, peers: &mut [Box<dyn Peer>]) -
     Ok(measured)
 }
 
+/// How far a peer's result may be from ours, relative to the largest magnitude. Of cases that are looked at in rows both may be off, each
+/// its own way, as elements of few bits are by rounding.
+fn apart(case: &Case) -> f64 {
+    if matches!(case.check, Check::Rows(_)) { 2.0 * case.tolerance } else { case.tolerance }
+}
+
 /// Whether it computes so much with what it reads and writes that arithmetic is what bounds it.
 fn is_product(case: &Case) -> bool {
     case.flops >= 4.0 * case.traffic.total()
@@ -155,22 +172,23 @@ fn is_product(case: &Case) -> bool {
 pub(crate) fn problem(
     case: &Case,
     inputs: &[Option<HostArray>],
-    outputs: &[Vec<f64>],
+    outputs: &[HostArray],
 ) -> Result<Option<Problem>> {
-    let Some(operation) = case.operation else { return Ok(None) };
+    let Some((operation, dtype)) = case.operation.zip(case.dtype()) else { return Ok(None) };
     let values = |array: &HostArray| array.values().iter().map(|&v| v as f32).collect::<Vec<f32>>();
     let named = |name: &str| case.nodes.iter().zip(inputs).find(|(node, _)| node.name == name);
     let input = |(node, array): (&crate::case::Node, &Option<HostArray>)| {
         let array = array.as_ref()?;
         Some(Array { dims: node.dims.clone(), values: Buffer::new(&values(array)) })
     };
-    let output = |(name, ours): (&&str, &Vec<f64>)| {
+    let output = |(name, ours): (&&str, &HostArray)| {
         let (node, init) = named(name).with_context(|| format!("no node `{name}`"))?;
-        let before = init.as_ref().map_or_else(|| vec![0.0; ours.len()], values);
+        let before = init.as_ref().map_or_else(|| vec![0.0; ours.num_values()], values);
         Ok(Array { dims: node.dims.clone(), values: Buffer::new(&before) })
     };
     Ok(Some(Problem {
         operation,
+        dtype,
         inputs: case.nodes.iter().zip(inputs).filter_map(input).collect(),
         outputs: case.outputs.iter().zip(outputs).map(output).collect::<Result<_>>()?,
     }))
@@ -186,7 +204,10 @@ fn latencies(setup: &Setup, case: &Case, inputs: &[Option<HostArray>]) -> Result
 fn measured(setup: &Setup, case: &Case, times: &mut [f64], cold_us: f64) -> Measured {
     times.sort_by(f64::total_cmp);
     let least = setup.limits.map_or(0.0, |limits| limits.least_us(case.flops, case.traffic));
-    summary(times, (case.flops, case.traffic.total()), least, cold_us)
+    let mut measured = summary(times, (case.flops, case.traffic.total()), least, cold_us);
+    let copying = setup.copies.and_then(|copies| copies.us(measured.bytes));
+    measured.of_copy = copying.map(|us| us / measured.us);
+    measured
 }
 
 pub(crate) fn peer_time(ours: &[f64], theirs: &[f64], cold_ms: Option<f64>) -> PeerTime {
@@ -208,6 +229,7 @@ pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, col
         spread: (quantile(times, 0.9) - quantile(times, 0.1)) / us,
         roofline: least / us,
         of_peak: None,
+        of_copy: None,
         checked: true,
         flops,
         bytes,

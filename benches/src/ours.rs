@@ -62,9 +62,9 @@ impl<'a> Ours<'a> {
     /// # Errors
     ///
     /// Whatever stops the transfer.
-    pub(crate) fn outputs(&self) -> Result<Vec<Vec<f64>>> {
+    pub(crate) fn outputs(&self) -> Result<Vec<HostArray>> {
         let context = self.routine.context();
-        self.outputs.iter().map(|node| Ok(context.to_host(node)?.values())).collect()
+        self.outputs.iter().map(|node| Ok(context.to_host(node)?)).collect()
     }
 }
 

@@ -6,6 +6,8 @@
 
 #[cfg(feature = "candle-core")]
 mod candle;
+#[cfg(feature = "cublas")]
+mod cublas;
 #[cfg(feature = "gemm")]
 mod gemm;
 #[cfg(target_arch = "x86_64")]
@@ -21,16 +23,19 @@ mod python;
 mod version;
 
 use anyhow::{Result, bail, ensure};
+use arrayjit::DType;
 
 use crate::{arrays::Array, case::Operation};
 
-/// Every peer by name.
+/// Every peer on this machine's cores by name; `cublas` is the one on a GPU.
 pub(crate) const NAMES: [&str; 8] =
     ["hand", "gemm", "matrixmultiply", "ndarray", "candle-core", "torch", "torch-compile", "jax"];
 
 /// A computation with its operands.
 pub(crate) struct Problem {
     pub(crate) operation: Operation,
+    /// The type of all its elements, whose values stand in `f32` here.
+    pub(crate) dtype: DType,
     /// The inputs in the order of the case.
     pub(crate) inputs: Vec<Array>,
     /// The outputs in the order of the case: with what they hold before, where they are updated.
@@ -39,8 +44,12 @@ pub(crate) struct Problem {
 
 /// Another program.
 pub(crate) trait Peer {
-    /// Its name, one of [`NAMES`].
+    /// Its name, one of [`NAMES`] or `cublas`.
     fn name(&self) -> &'static str;
+    /// Whether it may have an operation on elements of a type; whether it does, [`Peer::prepare`] says.
+    fn takes(&self, _operation: Operation, dtype: DType) -> bool {
+        dtype == DType::F32
+    }
     /// Its version; empty for our own.
     fn version(&self) -> &str;
     /// What it makes of a problem, after one call; `None` if it has no such operation.
@@ -70,15 +79,44 @@ pub(crate) trait Step {
     fn run(&mut self, count: usize) -> Result<f64>;
 }
 
-/// Opens the peers of a list.
+/// Opens the peers of a list; `device` is the position of the NVIDIA GPU that is measured, if it is one. A library of NVIDIA's that this
+/// machine lacks is said, and left out.
 ///
 /// # Errors
 ///
 /// Names that no peer has, peers that this program was built without, and Python that does not start.
-pub(crate) fn open(list: &[String], threads: usize) -> Result<Vec<Box<dyn Peer>>> {
-    let all = list.iter().any(|name| name == "all");
-    let names = if all { NAMES.map(String::from).to_vec() } else { list.to_vec() };
-    names.iter().map(|name| open_one(name, threads)).collect()
+pub(crate) fn open(list: &[String], threads: usize, device: Option<u32>) -> Result<Vec<Box<dyn Peer>>> {
+    let mut names: Vec<&str> = list.iter().map(String::as_str).filter(|name| *name != "all").collect();
+    if names.len() < list.len() {
+        names.retain(|name| !NAMES.contains(name));
+        names.extend(NAMES);
+    }
+    let opened = names.iter().map(|name| match *name {
+        "cublas" => open_cublas(device),
+        name => open_one(name, threads).map(Some),
+    });
+    opened.filter_map(Result::transpose).collect()
+}
+
+#[cfg(feature = "cublas")]
+fn open_cublas(device: Option<u32>) -> Result<Option<Box<dyn Peer>>> {
+    let Some(ordinal) = device else {
+        bail!("peer `cublas` needs an NVIDIA GPU to measure: `--backend cuda`")
+    };
+    match cublas::Cublas::open(ordinal)? {
+        Ok(peer) => Ok(Some(Box::new(peer))),
+        Err(missing) => {
+            println!("peer `cublas` is left out: {missing}");
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(not(feature = "cublas"))]
+fn open_cublas(_: Option<u32>) -> Result<Option<Box<dyn Peer>>> {
+    bail!(
+        "this program was built without `cublas`: `cargo xtask bench --backend cuda --peers cublas` builds it with it"
+    )
 }
 
 fn open_one(name: &str, threads: usize) -> Result<Box<dyn Peer>> {
@@ -100,7 +138,7 @@ fn open_one(name: &str, threads: usize) -> Result<Box<dyn Peer>> {
         _ => {
             ensure!(
                 NAMES.contains(&name),
-                "no peer is named `{name}`; expected some of {}",
+                "no peer is named `{name}`; expected some of {}, cublas",
                 NAMES.join(", ")
             );
             bail!(

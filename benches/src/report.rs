@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    copies::Copies,
     device::{Measuree, Overhead},
     machine::Machine,
     measure::Measured,
@@ -33,6 +34,9 @@ pub(crate) struct Report {
     /// What its cores can do, where it is cores that were measured.
     #[serde(default)]
     machine: Option<Machine>,
+    /// What it copies, where it is a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    copies: Option<Copies>,
     /// The peers that were measured, and their versions.
     #[serde(default)]
     peers: Vec<(String, String)>,
@@ -53,8 +57,13 @@ impl Report {
     ) -> Report {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into())).collect();
-        let (results, order) = (BTreeMap::new(), Vec::new());
-        Report { threads, commit: commit(), date, device, overhead, machine, peers, results, order }
+        let (results, order, copies) = (BTreeMap::new(), Vec::new(), None);
+        Report { threads, commit: commit(), date, device, overhead, machine, copies, peers, results, order }
+    }
+
+    /// Adds what a GPU was measured to copy.
+    pub(crate) fn set_copies(&mut self, copies: Option<Copies>) {
+        self.copies = copies;
     }
 
     /// Fails unless the report's figures may stand beside those of a device: hosts beside hosts, others beside themselves, and
@@ -115,7 +124,11 @@ fn cpu() -> Measuree {
     Measuree { name: "multicore:0".into(), software: false, is_host: true }
 }
 
+/// The commit of the repository around; where there is none, as beside an archive of programs, what the environment's `BENCH_COMMIT` says.
 fn commit() -> String {
+    if let Ok(commit) = std::env::var("BENCH_COMMIT") {
+        return commit;
+    }
     let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     let text = output
         .ok()

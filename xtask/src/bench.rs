@@ -11,7 +11,7 @@ use crate::peers_venv;
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE] [--report FILE]
-    /// [--record] [--smoke]`
+    /// [--record] [--smoke] [--keep-going] [--describe]`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
@@ -25,6 +25,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut features: Vec<&str> = RUST.into_iter().filter(|name| is_asked(&peers, name)).collect();
     if let Some(backend @ ("wgpu" | "cuda")) = value(&args.rest, "--backend") {
         features.push(backend);
+    }
+    // By its name alone: `all` are the peers on this machine's cores.
+    if peers.contains(&"cublas") {
+        features.push("cublas");
     }
     let manifest = xtask::root().join("Cargo.toml");
     let mut command = Command::new("cargo");

@@ -17,8 +17,8 @@ use xtask::gpu_tools::{
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the long checks: accuracy over long sweeps, many routines on the GPU, and fuzzing and the address sanitizer (both need a
-    /// nightly toolchain).
+    /// Add the long checks: accuracy over long sweeps, many routines on the GPU, the archive for machines with another GPU, and fuzzing
+    /// and the address sanitizer (both need a nightly toolchain).
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
@@ -112,7 +112,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new(
             "lints",
             5,
-            "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cuda --quiet -- -D warnings",
+            "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cublas --quiet -- -D warnings",
         ),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
@@ -145,6 +145,8 @@ fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
         "cargo test --release -p arrayjit --features wgpu --test wgpu -- random_routines --nocapture";
     let seeds = ("GPU_SEEDS", "1000".to_owned());
     stages.push(Stage::new("routines on the GPU", 10, routines).env(gpu.iter().cloned().chain([seeds])));
+    let archive = "cargo xtask gpu-archive --check";
+    stages.push(Stage::new("archive for a GPU", 15, archive));
     stages.push(
         Stage::new("address sanitizer", 10, sanitizer).env([("RUSTFLAGS", "-Zsanitizer=address".into())]),
     );

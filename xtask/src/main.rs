@@ -10,6 +10,7 @@ mod bless;
 mod ci;
 mod export_web;
 mod gpu;
+mod gpu_archive;
 mod lir;
 mod peers_venv;
 
@@ -33,6 +34,8 @@ enum Task {
     /// Bring what GPU tests need under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler, and Chromium on
     /// request.
     GpuTools(gpu::Args),
+    /// Pack the tests that need an NVIDIA GPU and the benchmarks, to run on a machine that has one and no Rust.
+    GpuArchive(gpu_archive::Args),
     /// Rewrite the expected texts of tests.
     Bless(bless::Args),
     /// Look at a `.lir` file: print, verify, transform or run its routines.
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Task::Ci(args) => ci::run(&args),
         Task::ExportWeb(args) => export_web::run(&args),
         Task::GpuTools(args) => gpu::run(&args),
+        Task::GpuArchive(args) => gpu_archive::run(&args),
         Task::Bless(args) => bless::run(&args),
         Task::Lir(args) => lir::run(&args),
     };

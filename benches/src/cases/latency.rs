@@ -28,6 +28,7 @@ fn compile_20op() -> Case {
         check: Check::Interpreter,
         tolerance: 1e-6,
         is_latency: true,
+        is_large: false,
     }
 }
 

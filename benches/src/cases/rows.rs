@@ -15,7 +15,7 @@ pub(super) fn all() -> Vec<Case> {
 }
 
 /// Softmax of each row.
-fn softmax(name: &'static str, rows: usize, columns: usize) -> Case {
+pub(super) fn softmax(name: &'static str, rows: usize, columns: usize) -> Case {
     let text = "top[r] :max= x[r,c]
         e[r,c] := exp(x[r,c] - top[r])
         sum[r] :+= e[r,c]
@@ -32,7 +32,7 @@ fn softmax(name: &'static str, rows: usize, columns: usize) -> Case {
         .formula(move |inputs| inputs[0].chunks_exact(columns).flat_map(softmax_row).collect())
 }
 
-fn softmax_row(row: &[f64]) -> Vec<f64> {
+pub(super) fn softmax_row(row: &[f64]) -> Vec<f64> {
     let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let exps: Vec<f64> = row.iter().map(|x| (x - top).exp()).collect();
     let sum: f64 = exps.iter().sum();
@@ -40,7 +40,7 @@ fn softmax_row(row: &[f64]) -> Vec<f64> {
 }
 
 /// Each row minus its mean over its standard deviation, scaled and shifted by column.
-fn layer_norm(name: &'static str, rows: usize, columns: usize) -> Case {
+pub(super) fn layer_norm(name: &'static str, rows: usize, columns: usize) -> Case {
     let text = format!(
         "sum[r] :+= x[r,c]
         mean[r] := sum[r] / {columns}
@@ -63,7 +63,7 @@ fn layer_norm(name: &'static str, rows: usize, columns: usize) -> Case {
     )
 }
 
-fn layer_norm_row(row: &[f64], scale: &[f64], shift: &[f64]) -> Vec<f64> {
+pub(super) fn layer_norm_row(row: &[f64], scale: &[f64], shift: &[f64]) -> Vec<f64> {
     let count = row.len() as f64;
     let mean = row.iter().sum::<f64>() / count;
     let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;

@@ -118,5 +118,6 @@ fn digits_step() -> Case {
         check: Check::Interpreter,
         tolerance: 1e-5,
         is_latency: false,
+        is_large: false,
     }
 }

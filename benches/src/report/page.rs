@@ -69,6 +69,9 @@ impl Report {
                 rows.push((format!("Limits, {} thread(s)", limits.threads), limits.to_string()));
             }
         }
+        if let Some(copies) = &self.copies {
+            rows.push(("Copies".into(), copies.to_string()));
+        }
         let peers = self.peers.iter().map(|(name, version)| format!("{name} {version}").trim().to_owned());
         rows.push(("Peers".into(), peers.collect::<Vec<_>>().join(", ")));
         rows.push(("Overhead".into(), self.overhead.to_string()));
@@ -78,8 +81,9 @@ impl Report {
 
     fn table(&self) -> String {
         let mut table = String::from(
-            "<table>\n<tr><th>case<th>median µs<th>best µs<th>cold ms<th>GFLOP/s<th>GB/s<th>spread<th>of roofline<th>of peak",
+            "<table>\n<tr><th>case<th>median µs<th>best µs<th>cold ms<th>GFLOP/s<th>GB/s<th>spread",
         );
+        table += if self.device.is_host { "<th>of roofline<th>of peak" } else { "<th>of copy<th>of cuBLAS" };
         for (peer, _) in &self.peers {
             let _ = write!(table, "<th>{peer} µs<th>ratio<th>cold");
         }
@@ -99,8 +103,9 @@ impl Report {
             m.gbps,
             100.0 * m.spread
         );
-        cells += &if m.roofline > 0.0 { format!("<td>{:.0} %", 100.0 * m.roofline) } else { "<td>".into() };
-        cells += &m.of_peak.map_or("<td>".into(), |part| format!("<td>{:.0} %", 100.0 * part));
+        for part in self.of_limits(m) {
+            cells += &part.map_or("<td>".into(), |part| format!("<td>{:.0} %", 100.0 * part));
+        }
         for (peer, _) in &self.peers {
             let Some(peer) = m.peers.get(peer) else {
                 cells += "<td><td><td>";

@@ -6,13 +6,18 @@ use super::{Report, geometric_mean};
 use crate::measure::{Measured, PeerTime};
 
 /// The columns that every table has.
-const HEADING: &str = "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread  of roofline  of peak";
+const HEADING: &str =
+    "case                        median us    best us   cold ms   GFLOP/s      GB/s  spread";
+/// The peer that stands for what a GPU computes at most.
+const YARDSTICK: &str = "cublas";
 
 impl Report {
-    /// The first line of the table.
+    /// The first line of the table. On cores the last two columns compare with their measured limits, elsewhere with the measured copy and with
+    /// cuBLAS.
     pub(crate) fn heading(&self) -> String {
         let peers = self.peers.iter().map(|(name, _)| format!(" {:>width$}", name, width = width(name)));
-        HEADING.to_owned() + &peers.collect::<String>()
+        let limits = if self.device.is_host { ["of roofline", "of peak"] } else { ["of copy", "of cublas"] };
+        format!("{HEADING} {:>12} {:>9}", limits[0], limits[1]) + &peers.collect::<String>()
     }
 
     /// One line of the table: under each peer, how many times as long as we it takes. With an earlier report, how many times
@@ -20,10 +25,11 @@ impl Report {
     pub(crate) fn line(&self, name: &str, m: &Measured, earlier: Option<&Report>) -> String {
         let ratio = earlier.and_then(|report| report.results.get(name)).map(|then| then.us / m.us);
         let ratio = ratio.map_or(String::new(), |r| format!("   {r:.2}x as fast as before"));
-        let roofline = if m.roofline > 0.0 { format!("{:.0}%", 100.0 * m.roofline) } else { "-".into() };
-        let peak = m.of_peak.map_or_else(|| "-".into(), |part| format!("{:.0}%", 100.0 * part));
+        let percent =
+            |part: Option<f64>| part.map_or_else(|| "-".into(), |part| format!("{:.0}%", 100.0 * part));
+        let [bandwidth, arithmetic] = self.of_limits(m).map(percent);
         let mut line = format!(
-            "{name:<24} {:>12.1} {:>10.1} {:>9.2} {:>9.2} {:>9.2} {:>6.0}% {roofline:>12} {peak:>8}",
+            "{name:<24} {:>12.1} {:>10.1} {:>9.2} {:>9.2} {:>9.2} {:>6.0}% {bandwidth:>12} {arithmetic:>9}",
             m.us,
             m.best_us,
             m.cold_ms,
@@ -36,6 +42,14 @@ impl Report {
             line += &format!(" {ratio:>width$}", width = width(peer));
         }
         line + &ratio
+    }
+
+    /// How near a case comes to what was measured of the device: in moving, and in computing.
+    pub(super) fn of_limits(&self, m: &Measured) -> [Option<f64>; 2] {
+        match self.device.is_host {
+            true => [(m.roofline > 0.0).then_some(m.roofline), m.of_peak],
+            false => [m.of_copy, m.peers.get(YARDSTICK).map(|peer| peer.ratio)],
+        }
     }
 
     /// What follows the table: how peers do on the whole, and what their compiling takes. Empty without peers.
@@ -69,4 +83,32 @@ impl Report {
 /// The width of a peer's column.
 fn width(name: &str) -> usize {
     name.len().max(7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Measuree, Overhead};
+
+    fn lines(is_host: bool, measured: &Measured) -> [String; 2] {
+        let device = Measuree { name: "a device".into(), software: false, is_host };
+        let mut report = Report::new(1, device, Overhead::default(), None, &[]);
+        report.peers = vec![("cublas".into(), "120500".into())];
+        [report.heading(), report.line("gemm_bf16_1024", measured, None)]
+    }
+
+    #[test]
+    fn gpus_are_compared_with_copies_and_cublas_and_cores_with_their_peak() {
+        let peer = PeerTime { us: 5.0, best_us: 5.0, ratio: 0.62, cold_ms: None, cold_ratio: None };
+        let peers = [("cublas".to_owned(), peer)].into();
+        let of_copy = Some(0.91);
+        let measured =
+            Measured { us: 10.0, roofline: 0.5, of_peak: Some(0.25), of_copy, peers, ..Measured::default() };
+        let [heading, line] = lines(false, &measured);
+        assert!(heading.contains("of copy") && heading.contains("of cublas"), "{heading}");
+        assert!(line.contains("91%") && line.contains("62%") && line.ends_with("0.62x"), "{line}");
+        assert_eq!(heading.len(), line.len(), "\n{heading}\n{line}");
+        let [heading, line] = lines(true, &measured);
+        assert!(heading.contains("of roofline") && line.contains("50%") && line.contains("25%"), "{line}");
+    }
 }

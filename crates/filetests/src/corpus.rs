@@ -9,7 +9,16 @@ use crate::{
 
 /// The folder of the corpus.
 pub fn corpus_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("lir")
+    repository().join("crates/filetests/lir")
+}
+
+/// The repository, whose files tests read. For tests that run where it is not, the environment's `ARRAYJIT_FILES` says where a copy of those
+/// files lies.
+pub fn repository() -> PathBuf {
+    match std::env::var_os("ARRAYJIT_FILES") {
+        Some(folder) => folder.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("")).into(),
+    }
 }
 
 /// Every file of the corpus, sorted by path. A file that cannot be read is left out.

@@ -44,6 +44,6 @@ mod values; // element lists and generators
 
 pub use case::{Expected, RunCase};
 pub use check_passes::check_passes;
-pub use corpus::{corpus, corpus_dir, run_cases};
+pub use corpus::{corpus, corpus_dir, repository, run_cases};
 pub use file::{Chunk, File, Section, TestLine};
 pub use golden::{Failure, Mode, check};

@@ -4,9 +4,14 @@
 //! adapter that is a program. There is one device for the whole process: opening one takes as long as many runs.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
-mod accuracy; // operations, in units of the last place
+mod baseline; // operations, with the types that every device has
 mod corpus; // every run of the corpus
+
+#[path = "../gpu/accuracy.rs"]
+mod accuracy; // operations, in units of the last place
+#[path = "../gpu/digits.rs"]
 mod digits; // the main job
+#[path = "../gpu/random.rs"]
 mod random; // routines drawn at random
 
 #[path = "../../examples/digits/data.rs"]
@@ -22,6 +27,7 @@ mod train;
 
 use std::sync::{Arc, OnceLock};
 
+use arrayjit::{Backend, Settings};
 use codegen_core::Codegen;
 use codegen_testkit::gpu::or_skip;
 use codegen_wgsl::{Wgsl, WgslOptions, wgsl};
@@ -38,6 +44,11 @@ struct Gpu {
 fn gpu(test: &str) -> Option<&'static Gpu> {
     static GPU: OnceLock<Result<Gpu, String>> = OnceLock::new();
     or_skip(test, GPU.get_or_init(open).as_ref())
+}
+
+/// The backend, or nothing on such a machine.
+fn backend(test: &str) -> Option<Backend> {
+    or_skip(test, Backend::open_with("wgpu", Settings::default()))
 }
 
 fn open() -> Result<Gpu, String> {

@@ -13,8 +13,8 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn random_routines_on_the_adapter() {
-    let Some(gpu) = gpu("random_routines_on_the_adapter") else { return };
+fn random_routines_on_the_gpu() {
+    let Some(gpu) = gpu("random_routines_on_the_gpu") else { return };
     let (mut close, mut skips, mut passed) = (Closeness::default(), BTreeMap::<String, usize>::new(), 0);
     let mut failures = Vec::new();
     for seed in 0..seeds() {

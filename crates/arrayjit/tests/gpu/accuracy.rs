@@ -1,13 +1,10 @@
-//! Operations of `f32` on the adapter against values of `f64`: the greatest distance, in units of the last place of the truth.
+//! Operations of `f32` on a GPU against values of `f64`: the greatest distance, in units of the last place of the truth.
 //!
-//! Bounds are what `codegen_testkit::bounds` grants a device, from the truth instead of from the interpreter's result. Operations
-//! run with the types that the adapter has, and with those that every WebGPU device has: there, what is computed in `f64` elsewhere
-//! has an expansion of its own.
+//! Bounds are what `codegen_testkit::bounds` grants a device, from the truth instead of from the interpreter's result.
 
 use std::sync::Arc;
 
 use codegen_core::{Code, Codegen, ScheduleOptions, schedule};
-use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
 use device_runtime::{Context, Device};
 use lowered_ir::text;
 use tnode::{DType, HostArray, TensorNode};
@@ -95,17 +92,10 @@ impl Points {
 #[test]
 fn operations_are_as_accurate_as_promised() {
     let Some(gpu) = gpu("operations_are_as_accurate_as_promised") else { return };
-    measure("with the adapter's types", gpu.codegen(), &gpu.device);
+    measure("with the device's types", gpu.codegen(), &gpu.device);
 }
 
-#[test]
-fn operations_without_wide_types_are_as_accurate() {
-    let Some(gpu) = gpu("operations_without_wide_types_are_as_accurate") else { return };
-    let codegen = wgsl(baseline_caps(), WgslOptions::default());
-    measure("with the types of every device", &codegen, &gpu.device);
-}
-
-fn measure(which: &str, codegen: &dyn Codegen, device: &Device) {
+pub(crate) fn measure(which: &str, codegen: &dyn Codegen, device: &Device) {
     let mut over = Vec::new();
     for operation in OPERATIONS {
         let mut random = fastrand::Rng::with_seed(7);

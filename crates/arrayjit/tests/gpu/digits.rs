@@ -1,12 +1,9 @@
-//! The main job on the adapter: the digits train to the accuracy of the CPU, and every kernel of it runs on the GPU.
-
-use std::path::Path;
+//! The main job on a GPU: the digits train to the accuracy of the CPU, and every kernel of it runs on the GPU.
 
 use arrayjit::{Backend, Settings};
-use codegen_testkit::gpu::or_skip;
 
 use crate::{
-    data,
+    backend, data,
     state::Network,
     streams::{self, SharedTraining},
     train::Training,
@@ -14,9 +11,9 @@ use crate::{
 
 /// The share of test images told right after so many epochs.
 fn accuracy(backend: &Backend, epochs: u32) -> f64 {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"));
+    let path = filetests::repository().join("data/digits.csv.gz");
     let mut rng = fastrand::Rng::with_seed(5);
-    let (train, test) = data::split(&data::load(path).unwrap(), &mut rng);
+    let (train, test) = data::split(&data::load(&path).unwrap(), &mut rng);
     let network = Network::new(train.count(), test.count()).unwrap();
     let training = Training::prepare(backend, &network, &train, &test, &mut rng).unwrap();
     let mut order: Vec<i64> = (0..training.batches()).collect();
@@ -31,8 +28,7 @@ fn accuracy(backend: &Backend, epochs: u32) -> f64 {
 
 #[test]
 fn the_digits_train_as_on_the_cpu() {
-    let backend = Backend::open_with("wgpu", Settings::default());
-    let Some(gpu) = or_skip("the_digits_train_as_on_the_cpu", backend) else { return };
+    let Some(gpu) = backend("the_digits_train_as_on_the_cpu") else { return };
     let cpu = Backend::open_with("inline", Settings::default()).unwrap();
     let (on_gpu, on_cpu) = (accuracy(&gpu, 20), accuracy(&cpu, 20));
     // Sums in other orders take the weights apart a little, and with them an image or two of 359.
@@ -43,12 +39,11 @@ fn the_digits_train_as_on_the_cpu() {
 /// Streams of a GPU are batches on one queue; the merges between them are kernels and copies like any others.
 #[test]
 fn the_digits_train_on_two_streams() {
-    let backend = Backend::open_with("wgpu", Settings::default());
-    let Some(gpu) = or_skip("the_digits_train_on_two_streams", backend) else { return };
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"));
+    let Some(gpu) = backend("the_digits_train_on_two_streams") else { return };
+    let path = filetests::repository().join("data/digits.csv.gz");
     let losses = |streams: usize| {
         let mut rng = fastrand::Rng::with_seed(5);
-        let (train, test) = data::split(&data::load(path).unwrap(), &mut rng);
+        let (train, test) = data::split(&data::load(&path).unwrap(), &mut rng);
         let network = Network::with_rows(train.count(), test.count(), streams::rows(streams)).unwrap();
         let training = SharedTraining::prepare(&gpu, &network, &train, &test, &mut rng, streams).unwrap();
         let order: Vec<i64> = (0..training.batches()).collect();

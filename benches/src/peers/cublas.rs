@@ -1,0 +1,146 @@
+//! NVIDIA's cuBLAS: products of matrices on the GPU that is measured.
+//!
+//! Both programs are timed alike: operands lie on the device, so many calls are given to a stream, and the clock stops when the host has
+//! waited for that stream once, at the end. cuBLAS has a stream of its own in the same context.
+//!
+//! Elements of f32 are multiplied in plain f32 (no TF32: the library's default, which the environment's `NVIDIA_TF32_OVERRIDE=1` would
+//! change), those of bf16 with sums in f32 throughout: reductions in fewer bits are switched off.
+
+mod api; // the two libraries as a safe interface
+mod layout; // products as the library wants them
+
+use std::{rc::Rc, time::Instant};
+
+use anyhow::{Context as _, Result};
+use arrayjit::DType;
+use half::bf16;
+
+use self::{
+    api::{Element, Library, Memory},
+    layout::Gemm,
+};
+use super::{Peer, Prepared, Problem, Step};
+use crate::{arrays::Array, case::Operation};
+
+pub(super) struct Cublas {
+    library: Rc<Library>,
+}
+
+impl Cublas {
+    /// The library on the GPU at a position; in the inner result, why there is no library.
+    ///
+    /// # Errors
+    ///
+    /// A driver or a library that is there and does not work.
+    pub(super) fn open(ordinal: u32) -> Result<Result<Cublas, String>> {
+        if let Err(missing) = api::probe() {
+            return Ok(Err(missing));
+        }
+        let library = Library::open(ordinal).context("opening cuBLAS")?;
+        Ok(Ok(Cublas { library: Rc::new(library) }))
+    }
+}
+
+impl Peer for Cublas {
+    fn name(&self) -> &'static str {
+        "cublas"
+    }
+
+    fn version(&self) -> &str {
+        &self.library.version
+    }
+
+    fn takes(&self, operation: Operation, dtype: DType) -> bool {
+        matches!(operation, Operation::Matmul | Operation::MatmulNt | Operation::Bmm)
+            && element(dtype).is_some()
+    }
+
+    fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
+        let dims: Vec<&[usize]> = problem.inputs.iter().map(|input| &input.dims[..]).collect();
+        let gemm = Gemm::of(problem.operation, &dims);
+        let (Some(gemm), Some(element)) = (gemm, element(problem.dtype)) else { return Ok(None) };
+        let place = |array: &Array| -> Result<Memory> {
+            let bytes = bytes(&array.values, element);
+            let memory = Memory::new(&self.library, bytes.len())?;
+            memory.upload(&bytes)?;
+            Ok(memory)
+        };
+        let operands = [place(&problem.inputs[0])?, place(&problem.inputs[1])?, place(&problem.outputs[0])?];
+        let step = Repeated { library: Rc::clone(&self.library), gemm, element, operands };
+        step.start()?;
+        step.library.wait()?;
+        let output = values(&step.operands[2].download()?, element);
+        Ok(Some(Prepared { step: Box::new(step), outputs: vec![output], cold_ms: None }))
+    }
+}
+
+fn element(dtype: DType) -> Option<Element> {
+    match dtype {
+        DType::F32 => Some(Element::F32),
+        DType::Bf16 => Some(Element::Bf16),
+        _ => None,
+    }
+}
+
+fn bytes(values: &[f32], element: Element) -> Vec<u8> {
+    match element {
+        Element::F32 => bytemuck::cast_slice(values).to_vec(),
+        // Values of bf16, so nothing is rounded.
+        Element::Bf16 => values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()).collect(),
+    }
+}
+
+fn values(bytes: &[u8], element: Element) -> Vec<f32> {
+    match element {
+        Element::F32 => bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect(),
+        Element::Bf16 => bytes.as_chunks().0.iter().map(|&b| bf16::from_le_bytes(b).into()).collect(),
+    }
+}
+
+struct Repeated {
+    library: Rc<Library>,
+    gemm: Gemm,
+    element: Element,
+    /// Both factors and the product.
+    operands: [Memory; 3],
+}
+
+impl Repeated {
+    fn start(&self) -> Result<()> {
+        let [a, b, c] = &self.operands;
+        self.library.multiply(&self.gemm, self.element, [a, b, c])
+    }
+}
+
+impl Step for Repeated {
+    fn run(&mut self, count: usize) -> Result<f64> {
+        self.start()?;
+        self.library.wait()?;
+        let start = Instant::now();
+        for _ in 0..count {
+            self.start()?;
+        }
+        self.library.wait()?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_the_library_is_told_so_in_one_line() {
+        // Where there is one, there is nothing to see here.
+        let Err(missing) = api::probe() else { return };
+        assert!(missing.starts_with("found no cuBLAS") && !missing.contains('\n'), "{missing}");
+    }
+
+    #[test]
+    fn elements_come_back() {
+        let numbers = [1.0, -2.5, 0.0, 384.0];
+        for element in [Element::F32, Element::Bf16] {
+            assert_eq!(values(&bytes(&numbers, element), element), numbers);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Every run of the corpus on the GPU, as written and optimised: within the bounds of what is computed; and how many of them in every bit, as
+//! the interpreter of PTX programs has them all.
+
+use codegen_testkit::{Agreement, run_corpus_on};
+
+use crate::gpu;
+
+#[test]
+fn the_corpus_on_the_gpu() {
+    let Some(gpu) = gpu("the_corpus_on_the_gpu") else { return };
+    let report = run_corpus_on(gpu.codegen(), &gpu.device, Agreement::Bounds);
+    println!("{report}");
+    assert!(report.conforms(), "{report}");
+    let (skipped, all) = (report.skipped().count(), report.outcomes.len());
+    assert!(skipped * 40 < all, "{skipped} of {all} runs are skipped\n{report}");
+}
+
+/// Every operation is made of some whose every bit the language fixes, but for sums on tensor cores.
+#[test]
+fn the_corpus_in_every_bit() {
+    let Some(gpu) = gpu("the_corpus_in_every_bit") else { return };
+    let report = run_corpus_on(gpu.codegen(), &gpu.device, Agreement::Bits);
+    println!("{report}");
+    let (failed, all) = (report.failed().count(), report.outcomes.len());
+    assert!(failed * 20 < all, "{failed} of {all} runs differ in some bit\n{report}");
+}

@@ -1,0 +1,12 @@
+//! Operations with those types alone that every WebGPU device has: what is computed in `f64` elsewhere has an expansion of its own.
+
+use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
+
+use crate::{accuracy::measure, gpu};
+
+#[test]
+fn operations_without_wide_types_are_as_accurate() {
+    let Some(gpu) = gpu("operations_without_wide_types_are_as_accurate") else { return };
+    let codegen = wgsl(baseline_caps(), WgslOptions::default());
+    measure("with the types of every device", &codegen, &gpu.device);
+}

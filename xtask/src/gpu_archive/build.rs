@@ -1,0 +1,84 @@
+//! Builds programs, in a profile that carries no symbols, and finds them by what Cargo says it made.
+
+use std::{
+    io::BufReader,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::{Artifact, Message, TargetKind};
+
+/// Programs by name.
+type Programs = Vec<(String, PathBuf)>;
+
+/// The tests of the driver, and those of the backend.
+const TESTS: [&str; 8] = ["code", "driver", "lost", "open", "peers", "suite", "cuda", "cuda_backend"];
+
+/// Tests that need a GPU.
+pub(super) fn tests() -> Result<Programs> {
+    let mut arguments =
+        vec!["test", "--no-run", "-p", "device-cuda", "-p", "arrayjit", "--features", "arrayjit/cuda"];
+    arguments.extend(TESTS.iter().flat_map(|name| ["--test", name]));
+    let tests = built(&arguments, |artifact| artifact.target.kind.contains(&TargetKind::Test))?;
+    ensure!(tests.len() == TESTS.len(), "expected {} tests, built {}", TESTS.len(), tests.len());
+    Ok(tests)
+}
+
+/// The benchmarks and the main job.
+pub(super) fn programs() -> Result<Programs> {
+    let arguments = [
+        "build",
+        "-p",
+        "benches",
+        "-p",
+        "arrayjit",
+        "--features",
+        "benches/cuda,benches/cublas,arrayjit/cuda",
+    ];
+    let arguments = [&arguments[..], &["--bin", "benches", "--example", "digits"]].concat();
+    built(&arguments, |artifact| ["benches", "digits"].contains(&artifact.target.name.as_str()))
+}
+
+/// The library that stands in for NVIDIA's driver in tests of what goes wrong.
+pub(super) fn driver() -> Result<Programs> {
+    built(&["build", "-p", "device-cuda", "--example", "fake_cuda"], |artifact| {
+        artifact.target.name == "fake_cuda"
+    })
+}
+
+/// Runs Cargo, and gives what it made of the targets that are wanted.
+fn built(arguments: &[&str], is_wanted: impl Fn(&Artifact) -> bool) -> Result<Programs> {
+    println!("cargo {}", arguments.join(" "));
+    let mut cargo = Command::new("cargo")
+        .args(arguments)
+        .args(["--quiet", "--profile", "gpu-archive", "--message-format", "json-render-diagnostics"])
+        .current_dir(xtask::root())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting cargo")?;
+    let output = cargo.stdout.take().context("a process without output")?;
+    let mut programs = Programs::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        let Message::CompilerArtifact(artifact) = message? else { continue };
+        if is_wanted(&artifact) {
+            programs.push(program(artifact)?);
+        }
+    }
+    let status = cargo.wait()?;
+    if !status.success() {
+        bail!("cargo {} ended with {status}", arguments.join(" "));
+    }
+    Ok(programs)
+}
+
+/// What is carried of a target, under the name that it has without Cargo's additions.
+fn program(artifact: Artifact) -> Result<(String, PathBuf)> {
+    match artifact.executable {
+        Some(path) => Ok((artifact.target.name, path.into())),
+        None => {
+            let path = artifact.filenames.into_iter().next().context("a target without a file")?;
+            Ok((path.file_name().context("a file without a name")?.to_owned(), path.into()))
+        }
+    }
+}

@@ -1,0 +1,88 @@
+#!/bin/sh
+# Runs the tests and the benchmarks of this archive on the NVIDIA GPU of this machine. README.md says more.
+#
+#   ./run.sh [PART ..]     parts: driver, backend, digits, bench; without any, all of them in this order
+#
+# Environment:
+#   OUT      where results go; ./out if it is not set
+#   BENCH    further arguments of the benchmark program, such as `--filter gemm,softmax`
+#   CUBLAS   the library to compare with, if it is not where the loader, CUDA's toolkit or Python's packages have it
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:-$PWD/out}
+mkdir -p "$out" || exit 1
+out=$(cd "$out" && pwd)
+BENCH_COMMIT=$(cat "$here/COMMIT")
+export REQUIRE_CUDA=1 DEVICE_CUDA_TEST_REAL=1 ARRAYJIT_FILES="$here/files" BENCH_COMMIT
+
+# Whatever follows would fail for this reason alone.
+if ! gpu=$("$here/bin/benches" --backend cuda --describe 2>&1); then
+    echo "run.sh: REQUIRE_CUDA=1, and ${gpu#error: }" >&2
+    exit 1
+fi
+echo "$gpu, commit $BENCH_COMMIT, results in $out"
+{ echo "$gpu"; date -u; nvidia-smi 2>&1; } >"$out/machine.txt"
+
+failed=
+# step NAME COMMAND ..: runs it, keeps what it says, and goes on.
+step() {
+    name=$1
+    shift
+    start=$(date +%s)
+    "$@" >"$out/$name.txt" 2>&1
+    status=$?
+    if [ $status -eq 0 ]; then said=ok; else said="FAILED with $status"; failed="$failed $name"; fi
+    echo "$name: $said, $(($(date +%s) - start)) s"
+}
+
+# The first of some files that is there.
+first() {
+    for file in "$@"; do
+        if [ -e "$file" ]; then echo "$file"; return; fi
+    done
+}
+
+# Puts cuBLAS where the benchmark program looks for it.
+find_cublas() {
+    packages=$(python3 -c 'import site; print(" ".join(site.getsitepackages() + [site.getusersitepackages()]))' 2>/dev/null)
+    found=${CUBLAS:-}
+    for folder in $packages; do
+        [ -n "$found" ] || found=$(first "$folder"/nvidia/cublas/lib/libcublas.so.* "$folder"/nvidia/cu*/lib/libcublas.so.*)
+    done
+    [ -n "$found" ] || found=$(first /usr/local/cuda/lib64/libcublas.so* /usr/local/cuda-*/lib64/libcublas.so* /usr/lib/x86_64-linux-gnu/libcublas.so*)
+    [ -n "$found" ] || return
+    mkdir -p "$out/lib"
+    ln -sf "$found" "$out/lib/libcublas.so"
+    LD_LIBRARY_PATH="$out/lib:$(dirname "$found")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    export LD_LIBRARY_PATH
+    echo "cuBLAS: $found"
+}
+
+tests() {
+    for test in "$@"; do
+        step "$test" "$here/tests/$test" --nocapture
+    done
+}
+
+for part in ${*:-driver backend digits bench}; do
+    case $part in
+        driver) tests open driver code suite peers lost ;;
+        backend) tests cuda_backend cuda ;;
+        digits) step digits "$here/bin/digits" --backend cuda --data "$here/files/data/digits.csv.gz" ;;
+        bench)
+            find_cublas
+            # shellcheck disable=SC2086
+            step bench "$here/bin/benches" --backend cuda --peers cublas --keep-going \
+                --json "$out/bench.json" --report "$out/bench.html" ${BENCH:-}
+            cat "$out/bench.txt"
+            ;;
+        *)
+            echo "run.sh: no part is named $part; expected driver, backend, digits or bench" >&2
+            exit 2
+            ;;
+    esac
+done
+if [ -n "$failed" ]; then
+    echo "run.sh: failed:$failed; what each said is in $out" >&2
+    exit 1
+fi
