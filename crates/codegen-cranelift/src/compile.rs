@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use codegen_core::contract::Pipeline;
 use codegen_core::schedule::canonical::adds_products;
 use codegen_core::schedule::tile_contractions;
-use codegen_core::{Artifact, Caps, CodegenError, Compiler, Kernel, KernelAbi, Listing, Payload};
+use codegen_core::{Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, Payload};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_module::ModuleError;
@@ -189,7 +189,7 @@ fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOp
 ///
 /// Those of rendering and compiling the kernel.
 pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, CodegenError> {
-    crate::support::check(kernel, false)?;
+    crate::support::check(kernel, DTypeSet::EMPTY)?;
     let isa = isa(options)?;
     let name = &kernel.abi.name;
     let of_way = || match Way::of(kernel, options) {

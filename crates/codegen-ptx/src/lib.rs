@@ -31,7 +31,8 @@
 //! * A verified, legalised kernel gives a program that [`ptx_asm::check`] accepts, or [`Unsupported`](codegen_core::CodegenError::Unsupported),
 //!   which names what is refused and why. Nothing panics.
 //! * A program computes what [`lowered_ir::interp`] computes of the kernel, bit for bit, but for which NaN an operation gives: arithmetic rounds to
-//!   nearest, nothing is contracted, and transcendental functions are the polynomials of [`lowered_ir::math`].
+//!   nearest, nothing is contracted, and transcendental functions are the polynomials of [`lowered_ir::math`]. [`PtxOptions`] has the exceptions, all of class
+//!   `Fast`: tensor cores add in an order of their own, and on request factors lose bits, and functions are approximate.
 //! * Memory is touched where the kernel's IR touches it, with one exception: neighbours that a repeated loop reads one after another are read at once.
 //! * All threads of a block reach every barrier.
 #![forbid(unsafe_code)]
