@@ -167,13 +167,14 @@ fn phases_follow_each_other() {
 
 #[test]
 fn what_barriers_do_not_allow() {
-    let k = |count: u32, write: fn(&mut Builder, Place)| {
+    type Write = fn(&mut Builder, Place);
+    let k = |count: u32, write: Write| {
         kernel(64, |b| {
             let at = barrier(b, count);
             only(b, 0, |b| write(b, at));
         })
     };
-    let broken: [(u32, fn(&mut Builder, Place)); 4] = [
+    let broken: [(u32, Write); 4] = [
         (1, |b, at| b.push(Inst::BarrierInit { at, count: 1 })),
         (2, |b, at| {
             b.push(Inst::ArriveExpect { at, bytes: (1 << 20) - 1 });
@@ -190,7 +191,7 @@ fn what_barriers_do_not_allow() {
         let found = cause(&k(count, write), 1);
         assert!(matches!(found, Cause::Barrier { .. }), "{found}");
     }
-    let touched: [fn(&mut Builder, Place); 2] = [
+    let touched: [Write; 2] = [
         |b, at| {
             b.load(Space::Shared, Ty::B32, false, at.plus(4));
         },
@@ -199,7 +200,7 @@ fn what_barriers_do_not_allow() {
     for write in touched {
         assert!(matches!(cause(&k(1, write), 1), Cause::IsBarrier { .. }));
     }
-    let none = |write: fn(&mut Builder, Place)| {
+    let none = |write: Write| {
         kernel(32, |b| {
             let at = Place::array(b.shared(16, 8));
             write(b, at);

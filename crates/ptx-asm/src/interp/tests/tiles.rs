@@ -51,12 +51,12 @@ impl Tensor {
         let mut place = within / self.element as usize;
         let mut left = line;
         let mut source = within % self.element as usize;
-        for axis in 0..self.tile.len() {
+        for (axis, (&tile, &at)) in self.tile.iter().zip(at).enumerate() {
             if axis > 0 {
-                place = left % self.tile[axis] as usize;
-                left /= self.tile[axis] as usize;
+                place = left % tile as usize;
+                left /= tile as usize;
             }
-            let index = i64::from(at[axis]) + place as i64;
+            let index = i64::from(at) + place as i64;
             let index = u64::try_from(index).ok().filter(|&index| index < self.sizes[axis])?;
             let stride = if axis == 0 { u64::from(self.element) } else { self.strides[axis - 1] };
             source += (index * stride) as usize;
