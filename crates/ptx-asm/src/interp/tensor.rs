@@ -41,7 +41,7 @@ pub(super) struct Piece {
     pub(super) bytes: u32,
 }
 
-/// The address in shared memory of generic kernels' parameters; no region of memory lies there.
+/// Where maps lie; no region of memory is as far.
 const MAPS: u64 = 1 << 60;
 const MAP_BYTES: u64 = 128;
 
@@ -92,7 +92,8 @@ impl TensorMap {
         let shape = (1..=5).contains(&axes) && self.tile.len() == axes && self.strides.len() + 1 == axes;
         let sizes = self.sizes.iter().all(|size| (1..=1 << 32).contains(size))
             && self.tile.iter().all(|tile| (1..=256).contains(tile));
-        let aligned = self.address % 16 == 0 && self.strides.iter().all(|stride| stride % 16 == 0);
+        let aligned =
+            [&[self.address], &self.strides[..]].concat().iter().all(|bytes| bytes.is_multiple_of(16));
         let line_fits = line.is_multiple_of(16)
             && (self.swizzle == Swizzle::None
                 || line <= self.swizzle.span() && self.bytes().is_multiple_of(self.swizzle.span()));
@@ -115,23 +116,24 @@ impl TensorMap {
     /// The pieces of a tile that lie in the tensor.
     pub(super) fn pieces(&self, at: &[i32]) -> Vec<Piece> {
         let lines: usize = self.tile[1..].iter().map(|&tile| tile as usize).product();
-        (0..lines).filter_map(|line| Some((line, self.line_address(line, at)?))).fold(
-            Vec::new(),
-            |mut pieces, (line, address)| {
+        let mut pieces = Vec::new();
+        for line in 0..lines {
+            if let Some(address) = self.line_address(line, at) {
                 self.line_pieces(line * self.line(), address, at[0], &mut pieces);
-                pieces
-            },
-        )
+            }
+        }
+        pieces
     }
 
     /// Where a line would begin whose first element is number 0; nothing for those outside.
     fn line_address(&self, mut line: usize, at: &[i32]) -> Option<u64> {
         let mut address = self.address;
-        for axis in 1..self.tile.len() {
-            let place = i64::from(at[axis]) + (line % self.tile[axis] as usize) as i64;
-            line /= self.tile[axis] as usize;
-            let place = u64::try_from(place).ok().filter(|&place| place < self.sizes[axis])?;
-            address += place * self.strides[axis - 1];
+        let axes = self.tile.iter().zip(&self.sizes).zip(at).skip(1).zip(&self.strides);
+        for (((&tile, &size), &at), &stride) in axes {
+            let place = i64::from(at) + (line % tile as usize) as i64;
+            line /= tile as usize;
+            let place = u64::try_from(place).ok().filter(|&place| place < size)?;
+            address += place * stride;
         }
         Some(address)
     }

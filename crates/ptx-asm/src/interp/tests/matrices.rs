@@ -169,6 +169,47 @@ fn matrices_from_shared_memory() {
     }
 }
 
+/// What is stored is what is loaded: both ways, both transposed, or one of them.
+#[test]
+fn matrices_into_shared_memory() {
+    for (count, ways) in [1, 2, 4].into_iter().flat_map(|n| [0, 1, 2, 3].map(|ways| (n, ways))) {
+        let (stored, loaded) = (ways & 1 == 1, ways & 2 == 2);
+        let k = |barrier: bool| {
+            kernel(32, |b| {
+                let array = b.shared(16 * 32, 16);
+                let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+                let row = b.mul_add(Ty::U32, thread, 16_u32, base);
+                let from: Regs = (0..count)
+                    .map(|i| {
+                        b.mul_add(Ty::U32, thread, 0x0002_0002_u32, 0x0001_0000 + 0x0100_0100 * i as u32)
+                    })
+                    .collect();
+                b.push(Inst::StoreMatrix { transposed: stored, from, to: Place::at(row) });
+                if barrier {
+                    b.barrier();
+                }
+                let dsts = b.registers(Class::B32, count);
+                b.push(Inst::LoadMatrix { transposed: loaded, dsts: dsts.clone(), from: Place::at(row) });
+                let out = b.param(0);
+                let at = b.mul_add_wide(Ty::U32, thread, 4 * count as u32, out);
+                b.stores(Space::Global, Ty::B32, Place::at(at), &dsts);
+            })
+        };
+        let found = super::words(&k(true), 1, 32 * count);
+        for (i, &word) in found.iter().enumerate() {
+            let (lane, matrix) = ((i / count) as u32, (i % count) as u32);
+            // Elements of a matrix are numbered row by row.
+            let element = |half: u32| {
+                let at = 2 * lane + half;
+                let at = if stored == loaded { at } else { at % 8 * 8 + at / 8 };
+                (at + 0x100 * matrix) & 0xffff
+            };
+            assert_eq!(word, element(0) | element(1) << 16, "{count} {ways} {lane}");
+        }
+        assert!(matches!(cause(&k(false), 1), Cause::Race { .. }));
+    }
+}
+
 #[test]
 fn rows_of_matrices_are_checked() {
     let k = |offset: i32, barrier: bool| {

@@ -2,16 +2,21 @@
 
 mod arithmetic;
 mod barriers;
+mod clusters;
 mod collective;
 mod control;
 mod conversions;
 mod copies;
 mod kernels;
 mod matrices;
+mod mbarriers;
 mod memory;
+mod pipeline;
+mod products;
 mod races;
 mod robust;
 mod statistics;
+mod tiles;
 
 use super::{Cause, Fault, Launch, Machine, Order, Region, Stats, run};
 use crate::{Builder, Class, Kernel, Operand, Place, Reg, Space, Special, Ty};
