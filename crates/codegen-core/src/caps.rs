@@ -55,6 +55,18 @@ pub struct Workgroups {
     pub threads: u32,
     /// Bytes of shared memory.
     pub memory_bytes: usize,
+    /// Registers of 32 bits in which a thread may keep values while it computes others: outputs, operands, elements on their way from
+    /// memory. 0 where nothing is known of them; then 16 outputs and 8 operands are what every target has room for.
+    pub registers: u32,
+    /// Threads that run in step, so that their accesses to shared memory meet; 1 where that is not known.
+    pub lanes: u32,
+}
+
+impl Workgroups {
+    /// Of a target that says nothing else about itself.
+    pub const fn new(threads: u32, memory_bytes: usize) -> Workgroups {
+        Workgroups { threads, memory_bytes, registers: 0, lanes: 1 }
+    }
 }
 
 /// A set of element types.

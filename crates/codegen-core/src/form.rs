@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Workgroups = Workgroups { threads: 64, memory_bytes: 256 };
+    const LIMITS: Workgroups = Workgroups::new(64, 256);
 
     /// The error of a kernel with this body, which must verify.
     fn error(body: &str) -> Option<String> {

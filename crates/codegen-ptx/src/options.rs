@@ -79,6 +79,12 @@ pub fn ptx_caps(target: Target) -> Caps {
         threads: 1,
         alignment: 256,
         index: DType::I32,
-        workgroups: Some(Workgroups { threads: 1024, memory_bytes: 48 << 10 }),
+        workgroups: Some(Workgroups {
+            threads: 1024,
+            memory_bytes: 48 << 10,
+            // Of 128, with which a multiprocessor has two blocks of 256 threads; the others are for addresses.
+            registers: 96,
+            lanes: 32,
+        }),
     }
 }

@@ -36,6 +36,6 @@ pub fn baseline_caps() -> Caps {
         threads: 1,
         alignment: 256,
         index: DType::I32,
-        workgroups: Some(Workgroups { threads: 256, memory_bytes: 16 << 10 }),
+        workgroups: Some(Workgroups::new(256, 16 << 10)),
     }
 }

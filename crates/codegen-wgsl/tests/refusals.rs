@@ -61,7 +61,7 @@ fn shared_memory_without_threads() {
 #[test]
 fn more_threads_than_there_are() {
     let body = "for i1 in 0..8 workgroup { for i2 in 0..8 workgroup { %1[8*i1 + i2] := 1.0f32 } }";
-    let few = Caps { workgroups: Some(Workgroups { threads: 32, memory_bytes: 1024 }), ..baseline_caps() };
+    let few = Caps { workgroups: Some(Workgroups::new(32, 1024)), ..baseline_caps() };
     check_by(few, body, "they take 64 threads, the most are 32");
 }
 

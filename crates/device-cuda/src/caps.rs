@@ -75,6 +75,9 @@ pub(crate) fn caps(attributes: &Attributes, target: &str) -> Caps {
         workgroups: Some(Workgroups {
             threads: u32::try_from(attributes.threads).unwrap_or(u32::MAX),
             memory_bytes: attributes.shared,
+            // Of 128, with which a multiprocessor has two blocks of 256 threads; the others are for addresses.
+            registers: 96,
+            lanes: 32,
         }),
     }
 }

@@ -28,13 +28,13 @@ pub(crate) fn caps(limits: &Limits, features: Features) -> Caps {
         threads: 1,
         alignment: alignment(limits),
         index: DType::I32,
-        workgroups: Some(Workgroups {
-            threads: limits
+        workgroups: Some(Workgroups::new(
+            limits
                 .max_compute_invocations_per_workgroup
                 .min(limits.max_compute_workgroup_size_x)
                 .min(MOST_THREADS),
-            memory_bytes: limits.max_compute_workgroup_storage_size as usize,
-        }),
+            limits.max_compute_workgroup_storage_size as usize,
+        )),
     }
 }
 

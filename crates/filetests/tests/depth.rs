@@ -71,7 +71,7 @@ fn the_deepest_routine_is_scheduled() {
 #[test]
 fn the_deepest_routines_are_scheduled_for_workgroups() {
     on_main_stack(|routine| {
-        let workgroups = Workgroups { threads: 256, memory_bytes: 16_384 };
+        let workgroups = Workgroups::new(256, 16_384);
         let caps = Caps { workgroups: Some(workgroups), ..Interpreted::new().caps().clone() };
         for routine in [routine, deep(2)] {
             let scheduled = schedule(&routine, &caps, &ScheduleOptions::default()).expect("schedules");

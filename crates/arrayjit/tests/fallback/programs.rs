@@ -216,7 +216,7 @@ fn like_a_gpu(caps: &mut Caps) {
     caps.arithmetic = DType::ALL.into_iter().filter(has).collect();
     caps.storage = DType::ALL.into_iter().filter(|dtype| has(dtype) || dtype.size_bytes() < 4).collect();
     caps.index = DType::I32;
-    caps.workgroups = Some(Workgroups { threads: 64, memory_bytes: 16 << 10 });
+    caps.workgroups = Some(Workgroups::new(64, 16 << 10));
 }
 
 /// What is in f64 runs on the CPU, but its nodes have memory on the device like others.

@@ -103,7 +103,7 @@ fn fallback_can_be_forbidden() {
 #[test]
 fn gpus_fall_back_to_native_code_of_the_cpu() {
     let gpu = |to| {
-        let groups = codegen_core::Workgroups { threads: 64, memory_bytes: 16 << 10 };
+        let groups = codegen_core::Workgroups::new(64, 16 << 10);
         with_caps("interpreter", settings(to), |caps| caps.workgroups = Some(groups), |_| None)
     };
     let name = |backend: &Backend| backend.fallback().unwrap().map(|to| to.name().to_owned());

@@ -1,10 +1,13 @@
 //! Facts about statements that code generators need before they reach them.
 
+use std::collections::BTreeMap;
+
 use lowered_ir::ir::{Affine, Bound, Expr, LocalId, LoopId, Stmt, Var, walk};
 
-/// Whether the first of these statements that mentions a local stores into each of its elements and reads none: a nest whose
-/// loops run over its dimensions, in other loops or not.
+/// Whether the first of these statements that mentions a local stores into each of its elements that is ever read, and reads none: a nest
+/// whose loops run over its dimensions, in other loops or not.
 pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
+    let dims = &read_dims(rest, local, dims);
     let mut loops: Vec<(LoopId, i64)> = Vec::new();
     // How many of them have more in their bodies, which might read what the store has not reached yet.
     let mut shared = 0;
@@ -35,7 +38,7 @@ fn covers(index: &[Affine], dims: &[usize], loops: &[(LoopId, i64)]) -> bool {
         && loops.iter().all(|&(var, _)| once(var))
 }
 
-/// Whether an index has each value of `0..dim`, as a number in a mixed radix.
+/// Whether an index has each value of `0..dim`, as a number in a mixed radix, and perhaps more.
 fn runs_over(index: &Affine, dim: i64, loops: &[(LoopId, i64)]) -> bool {
     let digit = |&(var, factor): &(Var, i64)| {
         let &(_, limit) = loops.iter().find(|(id, _)| Var::Loop(*id) == var)?;
@@ -48,7 +51,38 @@ fn runs_over(index: &Affine, dim: i64, loops: &[(LoopId, i64)]) -> bool {
     let reach = digits
         .into_iter()
         .try_fold(1i64, |reach, (factor, limit)| reach.checked_mul(limit).filter(|_| factor == reach));
-    index.offset() == 0 && reach == Some(dim)
+    index.offset() == 0 && reach.is_some_and(|reach| reach >= dim)
+}
+
+/// The dimensions of the part of a local that statements read, from its first element on.
+fn read_dims(block: &[Stmt], local: LocalId, dims: &[usize]) -> Vec<usize> {
+    let mut greatest = BTreeMap::new();
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::For { var, hi, .. } = stmt {
+            greatest.insert(Var::Loop(*var), hi.limit.saturating_sub(1));
+        }
+    });
+    let end = |index: &Affine| {
+        let terms = index.terms().iter().map(|(var, factor)| {
+            let most = greatest.get(var).filter(|_| *factor >= 0)?;
+            factor.checked_mul(*most)
+        });
+        let sum = terms.into_iter().try_fold(index.offset(), |sum, term| sum.checked_add(term?));
+        sum.and_then(|last| usize::try_from(last.checked_add(1)?).ok())
+    };
+    let mut read = vec![0; dims.len()];
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::GetLocal { local: of, index } = e
+                && *of == local
+            {
+                for ((read, index), &dim) in read.iter_mut().zip(index).zip(dims) {
+                    *read = end(index).unwrap_or(dim).min(dim).max(*read);
+                }
+            }
+        });
+    });
+    read
 }
 
 fn mentions(stmt: &Stmt, local: LocalId) -> bool {
@@ -91,9 +125,14 @@ mod tests {
         assert!(is_overwritten(&format!("{all} {read}")));
         assert!(is_overwritten(&format!("for i9 in 0..5 {{ {all} {read} }}")));
         assert!(!is_overwritten(&format!("{read} {all}")));
+        // What is beyond is not read, or is.
+        let some = "for i0 in 0..4 { for i1 in 0..5 { l0[i0, i1] := %0[i0] } }";
+        let last = read.replace("l0[i8, i8]", "l0[i8, i8 + 2]");
+        assert!(is_overwritten(&format!("{some} {read}")) && is_overwritten(&format!("{all} {last}")));
+        assert!(!is_overwritten(&format!("{some} {last}")));
         // The last column, every other column, a column in each iteration.
-        assert!(!is_overwritten(&all.replace("0..3", "0..2")));
-        assert!(!is_overwritten(&all.replace("3*i1 + i2", "2*i1 + i2")));
+        assert!(!is_overwritten(&format!("{} {read}", all.replace("0..3", "0..2"))));
+        assert!(!is_overwritten(&format!("{} {last}", all.replace("3*i1 + i2", "2*i1 + i2"))));
         let each = "for i1 in 0..6 { for i0 in 0..4 { l0[i0, i1] := %0[i0] } %0[i1] := l0[0, 5] }";
         assert!(!is_overwritten(each));
     }

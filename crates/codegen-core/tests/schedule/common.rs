@@ -28,7 +28,7 @@ pub(super) fn cpu() -> Caps {
 }
 
 /// What a workgroup of [`gpu`] may have.
-const WORKGROUPS: Workgroups = Workgroups { threads: 256, memory_bytes: 16_384 };
+const WORKGROUPS: Workgroups = Workgroups::new(256, 16_384);
 
 /// A GPU: 32-bit types, and the least that WebGPU promises of a workgroup.
 pub(super) fn gpu() -> Caps {
@@ -40,6 +40,12 @@ pub(super) fn gpu() -> Caps {
         workgroups: Some(WORKGROUPS),
         ..cpu()
     }
+}
+
+/// A GPU whose threads are known to have registers for large tiles.
+pub(super) fn large_gpu() -> Caps {
+    let workgroups = Workgroups { registers: 96, lanes: 32, ..Workgroups::new(1024, 48 << 10) };
+    Caps { workgroups: Some(workgroups), ..gpu() }
 }
 
 /// Everything that may be parallel is.
@@ -301,8 +307,13 @@ pub(super) fn check_gpu(case: &Case) -> ScheduledRoutine {
 
 /// Schedules for a GPU and checks every step; gives the schedule and what it computes.
 pub(super) fn on_gpu(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>) {
+    on(case, &gpu())
+}
+
+/// As [`on_gpu`], of another GPU.
+pub(super) fn on(case: &Case, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
     let mut bits = case.interpreted(&case.routine);
-    let schedule = schedule_traced(&case.routine, &gpu(), &ScheduleOptions::default(), &mut |step, after| {
+    let schedule = schedule_traced(&case.routine, caps, &ScheduleOptions::default(), &mut |step, after| {
         verified(step, after);
         let now = case.interpreted(after);
         if routine_is_fast(case) && matches!(step, "numerics" | "grid") {
@@ -313,7 +324,8 @@ pub(super) fn on_gpu(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>) {
     });
     let schedule = schedule.unwrap();
     for kernel in &schedule.kernels {
-        check_form(&kernel.ir, WORKGROUPS).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&kernel.ir)));
+        check_form(&kernel.ir, caps.workgroups.unwrap())
+            .unwrap_or_else(|e| panic!("{e}\n{}", text::print(&kernel.ir)));
     }
     assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", text::print(&case.routine));
     (schedule, bits)

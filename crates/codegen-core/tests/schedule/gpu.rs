@@ -1,8 +1,8 @@
 //! Schedules for workgroups: the numbers of kernels and threads, what they move, and the bits.
 
-use codegen_core::{Access, Param, ScheduleOptions, ScheduledRoutine, schedule};
+use codegen_core::{Access, Caps, Param, ScheduleOptions, ScheduledRoutine, check_form, schedule};
 
-use super::common::{Case, check_gpu, gpu, on_gpu, parse, steps};
+use super::common::{Case, check_gpu, gpu, large_gpu, on, on_gpu, parse, steps};
 
 /// The schedule, after a run of every step.
 fn scheduled(source: &str) -> ScheduledRoutine {
@@ -11,7 +11,17 @@ fn scheduled(source: &str) -> ScheduledRoutine {
 
 /// The schedule of what is too large for an interpreter to run often.
 fn planned(source: &str) -> ScheduledRoutine {
-    schedule(&parse(source), &gpu(), &ScheduleOptions::default()).unwrap()
+    planned_on(source, &gpu())
+}
+
+/// As [`planned`], on another GPU.
+fn planned_on(source: &str, caps: &Caps) -> ScheduledRoutine {
+    let schedule = schedule(&parse(source), caps, &ScheduleOptions::default()).unwrap();
+    for kernel in &schedule.kernels {
+        lowered_ir::verify::verify(&kernel.ir).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        check_form(&kernel.ir, caps.workgroups.unwrap()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    }
+    schedule
 }
 
 /// The extents of the kernels' parallel loops and the threads of their workgroups.
@@ -220,4 +230,69 @@ fn a_product_is_tiles_in_workgroups_with_what_comes_after_in_the_same_kernel() {
     // What is beyond the tiles has kernels of its own.
     let schedule = planned(&product(1, 130, 66, 16, false, "zero %2", "%2[i4, i5, i6]"));
     assert!(launches(&schedule).len() > 1);
+}
+
+/// Parts of `k` of all lengths, read ahead into the other half of what is staged.
+#[test]
+fn products_read_ahead_have_the_same_bits() {
+    let bias = "relu(%2[i4, i5, i6] + %3[i6])";
+    let caps = large_gpu();
+    for (m, n, k, transposed) in [
+        (16, 16, 16, false),
+        (16, 16, 32, false),
+        (32, 16, 39, false),
+        (16, 20, 65, true),
+        (17, 35, 48, false),
+        (20, 16, 57, true),
+    ] {
+        let start = if transposed { "" } else { "zero %2" };
+        let case = Case::filled(parse(&product(1, m, n, k, transposed, start, bias)));
+        let cpu = steps(&case).1;
+        assert!(on(&case, &caps).1 == cpu, "{m} × {n} × {k}: other bits than on a CPU");
+    }
+}
+
+#[test]
+fn large_tiles_are_for_many_outputs_and_short_epilogues() {
+    let relu = "relu(%2[i4, i5, i6])";
+    let first = |batch, m, n, k, after| {
+        let source = product(batch, m, n, k, false, "zero %2", after);
+        launches(&planned_on(&source, &large_gpu()))[0]
+    };
+    // 128 by 128, ragged, and as many as divide the sides.
+    assert_eq!(first(1, 1024, 2048, 64, relu), (8 * 16, 256));
+    assert_eq!(first(1, 1100, 2050, 33, relu), (8 * 16, 256));
+    assert_eq!(first(1, 1040, 2080, 9, relu), (10 * 20, 169));
+    assert_eq!(first(1, 16_384, 64, 64, relu), (128, 128));
+    assert_eq!(first(128, 128, 128, 8, relu), (128, 256));
+    // Too few of them, a side that is too narrow, an epilogue of many operations, parts of `k` that are short.
+    assert_eq!(first(1, 1024, 1024, 64, relu), (16 * 16, 256));
+    assert_eq!(first(1, 65_536, 40, 64, relu).1, 160);
+    assert_eq!(first(1, 1024, 2048, 64, "exp(%2[i4, i5, i6])"), (16 * 32, 256));
+    assert_eq!(first(1, 1024, 2048, 3, relu), (16 * 32, 256));
+    // Doubles take two registers each.
+    let doubles = product(1, 1024, 2048, 64, false, "zero %2", relu).replace("f32", "f64");
+    assert_eq!(launches(&planned_on(&doubles, &large_gpu()))[0], (16 * 32, 256));
+    // Where nothing is known of registers.
+    let source = product(1, 1024, 2048, 64, false, "zero %2", relu);
+    assert_eq!(launches(&planned(&source))[0], (16 * 32, 256));
+}
+
+/// Sizes drawn by chance: what is made is valid, and its tiles cover the outputs once.
+#[test]
+fn products_of_awkward_sizes_are_covered() {
+    let mut state = 7u64;
+    let mut draw = |most: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (1 + (state >> 33) % most) as usize
+    };
+    for _ in 0..60 {
+        let (batch, m, n, k) = (draw(3), draw(3000), draw(3000), draw(70));
+        let source = product(batch, m, n, k, draw(2) == 1, "zero %2", "%2[i4, i5, i6] + %3[i6]");
+        let schedule = planned_on(&source, &large_gpu());
+        let flops: u64 =
+            schedule.calls.iter().map(|call| schedule.kernels[call.kernel].abi.cost.flops as u64).sum();
+        let outputs = (batch * m * n) as u64;
+        assert_eq!(flops, outputs * (2 * k as u64 + 1), "{batch} × {m} × {n} × {k}");
+    }
 }

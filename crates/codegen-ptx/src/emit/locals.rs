@@ -43,7 +43,7 @@ impl Emitter<'_> {
     }
 
     /// How many dimensions of a local are the threads.
-    fn skipped(&self, local: LocalId) -> usize {
+    pub(super) fn skipped(&self, local: LocalId) -> usize {
         let dims = self.locals[&local].dims.len();
         self.plan.thread_dims.get(&local).copied().unwrap_or(0).min(dims)
     }

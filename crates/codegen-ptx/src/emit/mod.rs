@@ -20,7 +20,7 @@ mod tree;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use codegen_core::threads::{Grid, MeetingPlaces, Plan, PlanLimits, grid, plan};
+use codegen_core::threads::{Grid, Home, MeetingPlaces, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch, TensorMap};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Class, Inst, Operand, Reg, Rounding, Target, Ty};
@@ -160,13 +160,17 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
         emitter.trees = Trees::of(routine, threads);
         emitter.meetings = MeetingPlaces::of(routine, &emitter.trees.fused);
     }
-    emitter.b.code().blocks_per_processor((THREADS / threads.next_multiple_of(32)).clamp(1, BLOCKS));
+    let room = emitter.room();
+    emitter.b.code().blocks_per_processor((room / threads.next_multiple_of(32)).clamp(1, BLOCKS));
     emitter.grid(&grid)?;
     Ok(emitter.finish(blocks, Vec::new()))
 }
 
 /// Threads that a multiprocessor should have room for. That leaves each of them 64 registers; told nothing, assemblers may take 32, and spill.
 const THREADS: u32 = 1024;
+
+/// Registers in variables of a thread from which it is left 128.
+const MANY: usize = 8;
 
 /// Blocks that every processor has room for, however small they are.
 const BLOCKS: u32 = 16;
@@ -279,6 +283,19 @@ impl<'k> Emitter<'k> {
         };
         emitter.parameters();
         emitter
+    }
+
+    /// Threads that a multiprocessor should have room for: half as many where each keeps many values.
+    fn room(&self) -> u32 {
+        let kept = |(local, home): (&LocalId, &Home)| match self.locals.get(local) {
+            Some(decl) if *home == Home::Variables => {
+                let elements = decl.dims[self.skipped(*local)..].iter().product::<usize>();
+                elements * decl.dtype.size_bytes().div_ceil(4)
+            }
+            _ => 0,
+        };
+        let kept: usize = self.plan.homes.iter().map(kept).sum();
+        if kept < MANY { THREADS } else { THREADS / 2 }
     }
 
     /// Reads the parameters: the addresses of nodes, then the symbols' values.

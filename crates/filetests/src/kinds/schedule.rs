@@ -1,7 +1,8 @@
 //! `test schedule`: the section is the scheduled routine of each routine, or with `after=STEP` the routine after a step.
 //!
 //! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `contractions=yes`, `after=STEP`, `grain=N` (work per thread),
-//! `workgroups=256,16384` (threads and bytes of shared memory of a GPU).
+//! `workgroups=256,16384` (threads and bytes of shared memory of a GPU; behind them, where they are known, a thread's registers and the threads
+//! that run in step).
 
 use codegen_core::{
     Access, Caps, DTypeSet, Param, ScheduleOptions, ScheduledRoutine, Slot, Transcendental, Workgroups,
@@ -59,10 +60,17 @@ impl Schedule {
 }
 
 fn workgroups(value: &str) -> Result<Workgroups, String> {
-    let numbers = value.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    let (threads, memory_bytes) =
-        numbers.ok_or_else(|| format!("`{value}` is not of the form THREADS,BYTES"))?;
-    Ok(Workgroups { threads, memory_bytes })
+    let numbers: Option<Vec<usize>> = value.split(',').map(|number| number.parse().ok()).collect();
+    let short = |number: usize| u32::try_from(number).map_err(|e| e.to_string());
+    match numbers.as_deref() {
+        Some(&[threads, memory_bytes]) => Ok(Workgroups::new(short(threads)?, memory_bytes)),
+        Some(&[threads, memory_bytes, registers, lanes]) => Ok(Workgroups {
+            registers: short(registers)?,
+            lanes: short(lanes)?,
+            ..Workgroups::new(short(threads)?, memory_bytes)
+        }),
+        _ => Err(format!("`{value}` is not of the form THREADS,BYTES or THREADS,BYTES,REGISTERS,LANES")),
+    }
 }
 
 impl Kind for Schedule {

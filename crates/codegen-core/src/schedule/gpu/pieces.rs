@@ -20,9 +20,9 @@ pub(super) struct Shared {
 /// Iterations that the same threads run: whole rounds of every loop, or what is left of some.
 pub(super) struct Piece {
     /// Workgroup loops, the first outermost.
-    threads: Vec<Loop>,
+    pub(super) threads: Vec<Loop>,
     /// Rounds, in each thread.
-    rounds: Vec<Loop>,
+    pub(super) rounds: Vec<Loop>,
     /// The shared loops' variables by those of threads and rounds.
     index: Vec<(LoopId, Affine)>,
     /// The thread's number, as if every loop had all of its threads.

@@ -1,0 +1,131 @@
+//! Products of floats in large tiles: the bits of a block's outputs, and what it takes to compute them, counted.
+#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
+
+use codegen_core::{Codegen, ScheduleOptions, schedule};
+use codegen_ptx::{PtxOptions, Target, ptx};
+use ptx_asm::interp::{Launch, Machine, Order, Stats, run};
+
+/// Rows and columns of a large tile.
+const TILE: usize = 128;
+
+/// `c[m, n] := relu(a[m, k] · b[k, n] + bias[n])`, with operands as they are or transposed.
+struct Product {
+    m: usize,
+    n: usize,
+    k: usize,
+    transposed: [bool; 2],
+}
+
+impl Product {
+    fn text(&self) -> String {
+        let Product { m, n, k, transposed } = self;
+        let (a, a_at) = if transposed[0] { ([k, m], "i2, i0") } else { ([m, k], "i0, i2") };
+        let (b, b_at) = if transposed[1] { ([n, k], "i1, i2") } else { ([k, n], "i2, i1") };
+        format!(
+            "routine @product fast {{
+               node %0 \"a\" f32[{}, {}] on_device
+               node %1 \"b\" f32[{}, {}] on_device
+               node %2 \"c\" f32[{m}, {n}] on_device
+               node %3 \"bias\" f32[{n}] on_device
+               zero %2
+               for i0 in 0..{m} {{ for i1 in 0..{n} {{ for i2 in 0..{k} {{
+                 %2[i0, i1] := %2[i0, i1] + %0[{a_at}] * %1[{b_at}]
+               }} }} }}
+               for i3 in 0..{m} {{ for i4 in 0..{n} {{ %2[i3, i4] := relu(%2[i3, i4] + %3[i4]) }} }}
+             }}",
+            a[0], a[1], b[0], b[1]
+        )
+    }
+
+    /// The element of an operand at a row or column and a place in `k`.
+    fn at(&self, operand: usize, outer: usize, k: usize) -> usize {
+        match (operand, self.transposed[operand]) {
+            (0, false) | (1, true) => outer * self.k + k,
+            (0, true) => k * self.m + outer,
+            _ => k * self.n + outer,
+        }
+    }
+}
+
+fn values(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|at| ((at * 37 + seed * 11) % 101) as f32 / 16.0 - 3.0).collect()
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// Runs the first block, whose outputs must be the sums in the order of `k`, to the bit.
+fn first_block(product: &Product, order: Order) -> Stats {
+    let codegen = ptx(Target::Sm80, PtxOptions::default());
+    let routine = lowered_ir::text::parse(&product.text()).unwrap();
+    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let rendered = codegen.render(&scheduled.kernels).unwrap();
+    let call = &scheduled.calls[0];
+    assert_eq!(rendered.launches[call.kernel].threads, 256, "it is not the kernel of large tiles");
+    let Product { m, n, k, .. } = *product;
+    let nodes = [values(m * k, 0), values(k * n, 1), vec![0.0; m * n], values(n, 2)];
+    let mut machine = Machine::new();
+    let regions: Vec<_> = call
+        .args
+        .iter()
+        .map(|slot| match slot {
+            codegen_core::Slot::Node(node) => (node.index(), machine.put("p", bytes(&nodes[node.index()]))),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let params: Vec<u64> = regions.iter().map(|(_, region)| region.address()).collect();
+    let launch = Launch::new(1, &params);
+    let stats = run(&rendered.module.kernels[call.kernel], &launch, &mut machine, order);
+    let stats = stats.unwrap_or_else(|fault| panic!("{fault}"));
+    let output = regions.iter().find(|(node, _)| *node == 2).unwrap().1;
+    for (at, found) in machine.bytes(output).chunks_exact(4).enumerate() {
+        let (row, column) = (at / n, at % n);
+        let found = f32::from_le_bytes(found.try_into().unwrap());
+        let sum = |sum: f32, k: usize| {
+            nodes[0][product.at(0, row, k)].mul_add(nodes[1][product.at(1, column, k)], sum)
+        };
+        let expected = match row < TILE && column < TILE {
+            true => ((0..k).fold(0.0, sum) + nodes[3][column]).max(0.0),
+            false => 0.0,
+        };
+        assert_eq!(found.to_bits(), expected.to_bits(), "row {row}, column {column}");
+    }
+    stats
+}
+
+/// Lengths of `k` with one part, an even and an odd number of them, and some iterations left.
+#[test]
+fn every_bit_is_that_of_sums_in_order() {
+    for (nth, k) in [8, 12, 16, 24, 29, 32, 43].into_iter().enumerate() {
+        let transposed = [nth % 2 == 1, nth % 3 == 1];
+        first_block(&Product { m: 1024, n: 2048, k, transposed }, Order::Random { seed: k as u64 });
+    }
+    // Rows and columns beyond whole tiles.
+    let ragged = Product { m: 1029, n: 2051, k: 40, transposed: [false, true] };
+    first_block(&ragged, Order::Random { seed: 3 });
+}
+
+#[test]
+fn a_block_does_little_but_multiply() {
+    for transposed in [[false, false], [false, true], [true, false], [true, true]] {
+        let product = Product { m: 1024, n: 2048, k: 256, transposed };
+        let stats = first_block(&product, Order::InTurn);
+        let warps = 8;
+        let products = stats.count("fma.f32");
+        assert_eq!(products, (TILE * TILE * product.k / 32) as u64);
+        // For each iteration of `k` a thread reads four quads from shared memory for 64 products, and no lane waits for another's bank.
+        assert_eq!(stats.count("load.shared"), products / 16);
+        assert_eq!(stats.conflicts(), 0, "{transposed:?}");
+        // Threads meet once for each part.
+        assert_eq!(stats.count("barrier"), warps * product.k as u64 / 8);
+        // Every sector of memory that is touched is read and written whole, and once.
+        let staged = (2 * TILE * product.k + TILE * warps as usize) * 4 / 32;
+        assert!(stats.sectors("load.global") <= staged as u64, "{}", stats.sectors("load.global"));
+        assert_eq!(stats.sectors("store.global"), (TILE * TILE * 4 / 32) as u64);
+        // Copies between registers are for assemblers to leave out.
+        let all: u64 = stats.insts.iter().map(|inst| inst.warps).sum::<u64>() - stats.count("move");
+        let counts = stats.counts();
+        assert!(all * 100 <= products * 113, "{transposed:?}: {all} for {products} products: {counts:?}");
+    }
+}
