@@ -60,12 +60,14 @@ pub struct Workgroups {
     pub registers: u32,
     /// Threads that run in step, so that their accesses to shared memory meet; 1 where that is not known.
     pub lanes: u32,
+    /// Bytes of the narrowest elements of which a thread reads or writes several with one access.
+    pub element_bytes: usize,
 }
 
 impl Workgroups {
     /// Of a target that says nothing else about itself.
     pub const fn new(threads: u32, memory_bytes: usize) -> Workgroups {
-        Workgroups { threads, memory_bytes, registers: 0, lanes: 1 }
+        Workgroups { threads, memory_bytes, registers: 0, lanes: 1, element_bytes: 4 }
     }
 }
 

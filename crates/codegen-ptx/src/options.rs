@@ -85,6 +85,7 @@ pub fn ptx_caps(target: Target) -> Caps {
             // Of 128, with which a multiprocessor has two blocks of 256 threads; the others are for addresses.
             registers: 96,
             lanes: 32,
+            element_bytes: 2,
         }),
     }
 }

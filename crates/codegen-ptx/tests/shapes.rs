@@ -60,6 +60,14 @@ fn elements() {
     for dtype in [DType::F16, DType::Bf16, DType::F64, DType::I64, DType::U8, DType::I8, DType::Fp8E4m3fn] {
         check("y[i] := x[i] * x[i] + x[i]", &[("x", &[2048], dtype), ("y", &[2048], dtype)]);
     }
+    // Runs of eight in place, and of four of two types.
+    for dtype in [DType::F16, DType::Bf16] {
+        check("x[i] := x[i] * x[i] + b[i]", &[("x", &[4096], dtype), ("b", &[4096], dtype)]);
+        check(
+            "y[i,j] := x[i,j] * b[j]",
+            &[("x", &[32, 64], dtype), ("b", &[64], F32), ("y", &[32, 64], dtype)],
+        );
+    }
 }
 
 #[test]

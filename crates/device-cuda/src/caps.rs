@@ -78,6 +78,7 @@ pub(crate) fn caps(attributes: &Attributes, target: &str) -> Caps {
             // Of 128, with which a multiprocessor has two blocks of 256 threads; the others are for addresses.
             registers: 96,
             lanes: 32,
+            element_bytes: 2,
         }),
     }
 }

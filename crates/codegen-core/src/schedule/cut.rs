@@ -78,18 +78,18 @@ fn groups(body: &[Stmt]) -> Vec<Block> {
     groups
 }
 
-/// For each top-level declaration, one past the last statement that mentions the local.
+/// For each top-level declaration, one past the last statement that mentions the local. Legalised random draws declare thousands.
 fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
+    let mut ends = BTreeMap::new();
+    for (at, stmt) in body.iter().enumerate() {
+        let used = access::locals_used(std::slice::from_ref(stmt));
+        ends.extend(used.into_iter().map(|local| (local, at + 1)));
+    }
     let declared = body.iter().enumerate().filter_map(|(at, stmt)| match stmt {
-        Stmt::Declare { local, .. } => Some((at, *local)),
+        Stmt::Declare { local, .. } => Some((at, ends.get(local).copied().unwrap_or(0))),
         _ => None,
     });
-    let last_use = |local| body.iter().rposition(|stmt| mentions(stmt, local)).map_or(0, |at| at + 1);
-    declared.map(|(at, local)| (at, last_use(local))).collect()
-}
-
-fn mentions(stmt: &Stmt, local: LocalId) -> bool {
-    access::locals_used(std::slice::from_ref(stmt)).contains(&local)
+    declared.collect()
 }
 
 /// Ends a run of serial statements. Remarks alone make no kernel.

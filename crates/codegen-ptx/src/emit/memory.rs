@@ -17,6 +17,15 @@ use super::{Emitter, Value, carrier, constant};
 /// What the addresses of nodes and arrays are multiples of, at least.
 const ALIGNMENT: u32 = 16;
 
+/// How many elements an access may have, several of them.
+pub(super) const WIDTHS: [i64; 3] = [8, 4, 2];
+
+/// Whether accesses to elements of a size, in bytes, may have so many: of 16 bytes at most, and of four registers, which hold one element each, or
+/// two of 16 bits.
+pub(super) fn has_width(width: i64, size: i64) -> bool {
+    width * size <= 16 && (width <= 4 || size == 2)
+}
+
 /// Some memory that overlaps no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Memory {
@@ -220,7 +229,8 @@ impl Emitter<'_> {
                 && others.clone().all(|(_, factor)| factor % width == 0)
         };
         let along = self.repeated.iter().rev().filter(|l| flat.coefficient(l.var) == 1);
-        let widths = along.flat_map(|l| [4, 2].into_iter().filter(move |&w| w * size <= 16 && fits(l, w)));
+        let widths =
+            along.flat_map(|l| WIDTHS.into_iter().filter(move |&w| has_width(w, size) && fits(l, w)));
         widths.max().unwrap_or(1)
     }
 
@@ -260,10 +270,27 @@ impl Emitter<'_> {
 
     fn load_run(&mut self, element: Element, dtype: DType, width: i32) -> Vec<Value> {
         let ty = memory_type(dtype);
+        if width > 4 {
+            return self.load_words(element, dtype, width / 2);
+        }
         let dsts: Regs = (0..width).map(|_| self.b.reg(ty.class())).collect();
         let inst = self.load_inst(element, ty, dsts.clone());
         self.b.push(inst);
         dsts.into_iter().map(|reg| self.loaded(dtype, reg)).collect()
+    }
+
+    /// Elements of 16 bits, two in each word.
+    fn load_words(&mut self, element: Element, dtype: DType, words: i32) -> Vec<Value> {
+        let words: Regs = (0..words).map(|_| self.b.reg(Class::B32)).collect();
+        let inst = self.load_inst(element, Ty::B32, words.clone());
+        self.b.push(inst);
+        let mut values = Vec::new();
+        for src in words {
+            let halves = [self.b.reg(Class::B16), self.b.reg(Class::B16)];
+            self.b.push(Inst::Unpack { halves, src });
+            values.extend(halves.map(|half| self.loaded(dtype, half)));
+        }
+        values
     }
 
     fn load_lanes(&mut self, element: Element) -> Value {
@@ -365,9 +392,25 @@ impl Emitter<'_> {
     pub(super) fn store_vector(&mut self, element: Element, ty: Ty, values: &[Operand]) {
         let srcs = match values {
             &[one] => smallvec![one],
+            halves if halves.len() > 4 => return self.store_words(element, ty, halves),
             several => several.iter().map(|&value| self.in_register(ty, value)).collect(),
         };
         self.b.push(store_inst(element, ty, srcs));
+    }
+
+    /// Stores elements of 16 bits, two in each word.
+    fn store_words(&mut self, element: Element, ty: Ty, values: &[Operand]) {
+        let mut half = |value| match self.in_register(ty, value) {
+            Operand::Reg(reg) => reg,
+            Operand::Const(_) => self.b.mov(Class::B16, value),
+        };
+        let halves: Vec<Reg> = values.iter().map(|&value| half(value)).collect();
+        let word = |pair: &[Reg]| {
+            let halves = [pair[0], pair[1]];
+            self.b.value(Class::B32, |dst| Inst::Pack { dst, halves }).into()
+        };
+        let words = halves.chunks_exact(2).map(word).collect();
+        self.b.push(store_inst(element, Ty::B32, words));
     }
 
     /// Vectors are made of registers.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use ptx_asm::{Base, Operand};
 use tnode::DType;
 
-use super::memory::{Element, Memory, memory_type};
+use super::memory::{Element, Memory, WIDTHS, has_width, memory_type};
 use super::{Emitter, Value};
 
 /// Stores that wait, those of one memory at addresses that differ by constants.
@@ -34,12 +34,12 @@ impl Run {
         let bytes = self.dtype.size_bytes() as i32;
         let is_whole = |&width: &i32| {
             let size = width * bytes;
-            size <= 16
+            has_width(width.into(), bytes.into())
                 && self.align.is_multiple_of(size as u32)
                 && offset % size == 0
                 && (0..width).all(|nth| self.values.contains_key(&(offset + nth * bytes)))
         };
-        [4, 2].into_iter().find(is_whole).unwrap_or(1)
+        WIDTHS.map(|width| width as i32).into_iter().find(is_whole).unwrap_or(1)
     }
 }
 
@@ -73,7 +73,8 @@ impl Emitter<'_> {
         let Some(run) = self.pending.runs.get(&memory).filter(|run| !run.values.contains_key(&next)) else {
             return;
         };
-        let widest = (16 / run.dtype.size_bytes() as i32).min(4);
+        let size = run.dtype.size_bytes() as i64;
+        let widest = WIDTHS.into_iter().find(|&width| has_width(width, size)).unwrap_or(1) as i32;
         let whole: Vec<i32> =
             run.values.keys().copied().filter(|&first| run.width(first) == widest).collect();
         whole.into_iter().for_each(|first| self.write(memory, first, widest));

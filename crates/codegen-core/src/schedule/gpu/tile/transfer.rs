@@ -52,7 +52,8 @@ impl Transfer {
             Transfer { value, index, lanes: None, loops, pieces: Vec::new(), turned: lane != own };
         let mut shared = Shared { var: lane.var, extent: lane.hi.limit, threads: 1 };
         let is_wide = nest::lane_score(&elements, lane.var) > 0 && !access::has_no_lanes(&elements, lane.var);
-        if is_wide && lane.hi.limit % QUAD == 0 && width == 4 {
+        let has_wide = (gpu.workgroups.element_bytes..=4).contains(&width);
+        if is_wide && has_wide && lane.hi.limit % QUAD == 0 {
             let (quad, element) = (gpu.loop_of(lane.hi.limit / QUAD), gpu.names.loop_id());
             transfer.substitute(lane.var, &Affine::term(quad.var, QUAD).plus(&Affine::var(element)));
             transfer.lanes = Some(element);
