@@ -83,7 +83,7 @@ impl Sequence {
         match launched {
             Err(error) if !is_loss(&error) => {
                 tracing::warn!(%error, first = self.name(), "graph refused; its kernels are launched one by one");
-                (state.is_refused, state.replays) = (true, Vec::new());
+                state.is_refused = true;
                 Ok(false)
             }
             launched => launched.map(|()| true),
