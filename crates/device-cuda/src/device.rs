@@ -13,7 +13,7 @@ use std::{
 use codegen_core::{Artifact, Caps, Payload};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
+    PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy, check,
 };
 use tnode::HostArray;
 
@@ -23,7 +23,7 @@ use crate::{
     core::{Core, NAME, is_out_of_memory},
     cubin::Cache,
     event::Event,
-    kernel::{Bound, Kernel, Loader, memory_params},
+    kernel::{Bound, Kernel, Loader},
     open::{self, Config, DeviceInfo, OpenError},
     sequence::{LEAST_KERNELS, Sequence},
     stream::{Stream, lock},
@@ -317,11 +317,8 @@ impl Driver for CudaDevice {
     fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
         let Own { core, it: kernel } = kernel.get::<Own<Arc<Kernel>>>()?;
         self.own(core, "kernel")?;
-        let sizes: Vec<usize> = memory_params(&kernel.abi).map(|(_, bytes)| bytes).collect();
-        if sizes.len() != args.len() {
-            let (name, expected, found) = (kernel.abi.name.clone(), sizes.len(), args.len());
-            return Err(DriverError::Arity { kernel: name, what: "memory parameters", expected, found });
-        }
+        let sizes: Vec<usize> = check::memory_params(&kernel.abi).map(|(_, bytes)| bytes).collect();
+        check::count(&kernel.abi.name, "memory parameters", sizes.len(), args.len())?;
         let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
         let regions = regions.collect::<Result<_, _>>()?;
         core.alive()?;

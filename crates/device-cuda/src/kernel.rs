@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Access, Artifact, KernelAbi, Param, PtxLaunch, PtxModule, TensorMap};
+use codegen_core::{Artifact, KernelAbi, PtxLaunch, PtxModule, TensorMap};
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
-use device_runtime::DriverError;
+use device_runtime::{DriverError, check};
 
 use crate::{
     api::{CallError, Function, Grid, Module, Refusal, Region},
@@ -69,7 +69,7 @@ impl Loader<'_> {
         let entries = ptx::entries(&code.text);
         for (abi, launch) in artifact.kernels.iter().zip(&code.launches) {
             check_entry(abi, launch, &entries)?;
-            maps::check(abi, launch, self.attributes.capability)?;
+            maps::check_all(abi, launch, self.attributes.capability)?;
         }
         let module = Arc::new(self.module(artifact, code, &entries)?);
         let kernels = artifact.kernels.iter().zip(&code.launches);
@@ -252,12 +252,8 @@ fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[Entry]) -> Result
         let message = format!("its PTX has no entry point `{}`", launch.entry);
         return Err(DriverError::CodeRefused { kernel: abi.name.clone(), message });
     };
-    let (kernel, expected) = (abi.name.clone(), abi.params.len() + launch.maps.len());
-    let found = entry.params;
-    if expected == found {
-        return Ok(());
-    }
-    Err(DriverError::Arity { kernel, what: "parameters in its PTX", expected, found })
+    let expected = abi.params.len() + launch.maps.len();
+    check::count(&abi.name, "parameters in its PTX", expected, entry.params)
 }
 
 /// A kernel with its memory fixed.
@@ -278,7 +274,7 @@ impl Bound {
     ///
     /// Written memory that overlaps another parameter, memory of which no map can be made, and the driver's refusal of a map.
     pub(crate) fn new(core: &Core, kernel: Arc<Kernel>, regions: Vec<Region>) -> Result<Bound, DriverError> {
-        check_overlap(&kernel.abi, &regions)?;
+        check::overlap(&kernel.abi, |first, second| regions[first].overlaps(&regions[second]))?;
         let name = &kernel.abi.name;
         let refused = |error: CallError| {
             core.loss(&error, String::new).unwrap_or_else(|| DriverError::Platform {
@@ -311,12 +307,7 @@ impl Bound {
     ///
     /// A wrong number of bindings.
     pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
-        let (expected, found) = (self.static_indices, bindings.len());
-        if expected == found {
-            return Ok(());
-        }
-        let kernel = self.name().to_owned();
-        Err(DriverError::Arity { kernel, what: "bindings", expected, found })
+        check::count(self.name(), "bindings", self.static_indices, bindings.len())
     }
 
     /// What a launch hands over: addresses, then the values of static indices, then maps.
@@ -329,26 +320,4 @@ impl Bound {
         }
         params
     }
-}
-
-/// Access and size in bytes of each memory parameter.
-pub(crate) fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = (Access, usize)> {
-    abi.params.iter().filter_map(|param| match *param {
-        Param::Node { access, bytes } => Some((access, bytes)),
-        Param::MergeBuffer { bytes } => Some((Access::Read, bytes)),
-        Param::StaticIndex { .. } => None,
-    })
-}
-
-fn check_overlap(abi: &KernelAbi, regions: &[Region]) -> Result<(), DriverError> {
-    let accesses: Vec<Access> = memory_params(abi).map(|(access, _)| access).collect();
-    for second in 0..regions.len() {
-        for first in 0..second {
-            let written = accesses[first] != Access::Read || accesses[second] != Access::Read;
-            if written && regions[first].overlaps(&regions[second]) {
-                return Err(DriverError::Overlap { kernel: abi.name.clone(), first, second });
-            }
-        }
-    }
-    Ok(())
 }

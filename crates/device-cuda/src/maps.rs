@@ -6,12 +6,9 @@
 use std::fmt::Display;
 
 use codegen_core::{KernelAbi, PtxLaunch, TensorMap, TileSwizzle};
-use device_runtime::DriverError;
+use device_runtime::{DriverError, check};
 
-use crate::{
-    api::{CallError, Context, MOST_AXES, Region, element, encode},
-    kernel::memory_params,
-};
+use crate::api::{CallError, Context, MOST_AXES, Region, element, encode};
 
 /// The first processors with a copy engine.
 pub(crate) const LEAST: (u32, u32) = (9, 0);
@@ -60,12 +57,16 @@ pub(crate) fn check_capability(kernel: &str, what: &str, capability: (u32, u32))
 /// # Errors
 ///
 /// [`DriverError::BadLaunch`] and [`DriverError::OutOfBounds`].
-pub(crate) fn check(abi: &KernelAbi, launch: &PtxLaunch, capability: (u32, u32)) -> Result<(), DriverError> {
+pub(crate) fn check_all(
+    abi: &KernelAbi,
+    launch: &PtxLaunch,
+    capability: (u32, u32),
+) -> Result<(), DriverError> {
     if launch.maps.is_empty() {
         return Ok(());
     }
     check_capability(&abi.name, "tensor maps", capability)?;
-    let memory: Vec<usize> = memory_params(abi).map(|(_, bytes)| bytes).collect();
+    let memory: Vec<usize> = check::memory_params(abi).map(|(_, bytes)| bytes).collect();
     let maps = launch.maps.iter().enumerate();
     maps.map(|(number, map)| Checked { kernel: &abi.name, number, map }).try_for_each(|it| it.check(&memory))
 }

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use device_runtime::DriverError;
+use device_runtime::{DriverError, check};
 
 use crate::{
     api::{CallError, Graph, Launch, Queue},
@@ -54,12 +54,7 @@ impl Sequence {
     ///
     /// Another number of bindings than the kernels take together.
     pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
-        let (expected, found) = (self.bindings, bindings.len());
-        if expected == found {
-            return Ok(());
-        }
-        let kernel = self.name().to_owned();
-        Err(DriverError::Arity { kernel, what: "bindings for it and those behind it", expected, found })
+        check::count(self.name(), "bindings for it and those behind it", self.bindings, bindings.len())
     }
 
     /// Hands all kernels over to a stream. `false` if nothing was, since they are to be launched one by one.
@@ -83,7 +78,7 @@ impl Sequence {
         match launched {
             Err(error) if !is_loss(&error) => {
                 tracing::warn!(%error, first = self.name(), "graph refused; its kernels are launched one by one");
-                (state.is_refused, state.replays) = (true, Vec::new());
+                state.is_refused = true;
                 Ok(false)
             }
             launched => launched.map(|()| true),

@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use device_runtime::{After, DriverError, Failure, HostLanding};
+use device_runtime::{After, DriverError, Failure, HostLanding, check};
 use tnode::HostArray;
 
 use crate::{
@@ -120,8 +120,7 @@ impl Stream {
     ///
     /// As [`Stream::zero`], and a range outside of the array.
     pub(crate) fn copy_in(&self, dst: &Region, src: &HostArray, offset: usize) -> Result<(), DriverError> {
-        check_array(src, offset, dst.bytes())?;
-        let bytes = &src.bytes()[offset..offset + dst.bytes()];
+        let bytes = &src.bytes()[check::array_range(src, offset, dst.bytes())?];
         self.by_pieces("copy from host", bytes.len(), |state, at, mut piece| {
             let part = dst.part(at, piece.bytes());
             piece.fill(&bytes[at..at + part.bytes()]);
@@ -135,7 +134,7 @@ impl Stream {
     ///
     /// As [`Stream::copy_in`].
     pub(crate) fn copy_out(&self, src: &Region, dst: &HostLanding, offset: usize) -> Result<(), DriverError> {
-        check_array(&lock(dst), offset, src.bytes())?;
+        check::array_range(&lock(dst), offset, src.bytes())?;
         self.by_pieces("copy to host", src.bytes(), |state, at, piece| {
             state.queue.download(&src.part(at, piece.bytes()), piece, dst, offset + at)
         })
@@ -385,14 +384,6 @@ impl State {
         }
         Ok(self.queue.first().cloned())
     }
-}
-
-fn check_array(array: &HostArray, offset: usize, bytes: usize) -> Result<(), DriverError> {
-    let size = array.size_bytes();
-    if offset.checked_add(bytes).is_some_and(|end| end <= size) {
-        return Ok(());
-    }
-    Err(DriverError::OutOfBounds { what: "host array".to_owned(), offset, bytes, size })
 }
 
 /// Locks; our values are never half-written by a panic elsewhere.

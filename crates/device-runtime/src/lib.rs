@@ -44,6 +44,7 @@
 #![deny(unsafe_code)]
 
 // Below: what a device author implements.
+pub mod check; // what drivers check
 mod driver; // the Driver contract
 mod error; // what can go wrong, on both sides of it
 mod fault; // the driver that makes things go wrong

@@ -7,10 +7,11 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Param, Transcendental};
+use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Transcendental};
 use tnode::{DType, HostArray};
 
 use crate::{
+    check,
     driver::{
         After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle, PoolId,
         SequenceHandle, StreamHandle, StreamStrategy,
@@ -76,12 +77,6 @@ struct Module(Vec<KernelAbi>);
 struct Kernel(KernelAbi);
 /// Kernels that are launched together: the name of the first, and how many bindings all of them take.
 struct Sequence(String, usize);
-
-impl Kernel {
-    fn bindings(&self) -> usize {
-        self.0.params.iter().filter(|param| matches!(param, Param::StaticIndex { .. })).count()
-    }
-}
 
 #[allow(unsafe_code, reason = "implements the unsafe methods of `Driver`; does nothing unsafe in them")]
 impl Driver for NullDevice {
@@ -152,16 +147,8 @@ impl Driver for NullDevice {
 
     fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
         let abi = &kernel.get::<Kernel>()?.0;
-        let sizes = abi.params.iter().filter_map(|param| match param {
-            Param::Node { bytes, .. } | Param::MergeBuffer { bytes } => Some(*bytes),
-            Param::StaticIndex { .. } => None,
-        });
-        let expected = sizes.clone().count();
-        if expected != args.len() {
-            let (kernel, found) = (abi.name.clone(), args.len());
-            return Err(DriverError::Arity { kernel, what: "memory parameters", expected, found });
-        }
-        for (&at, bytes) in args.iter().zip(sizes) {
+        check::count(&abi.name, "memory parameters", check::memory_params(abi).count(), args.len())?;
+        for (&at, (_, bytes)) in args.iter().zip(check::memory_params(abi)) {
             self.check_range(at, bytes)?;
         }
         Ok(BoundHandle::new(Kernel(abi.clone())))
@@ -174,13 +161,13 @@ impl Driver for NullDevice {
         bindings: &[i64],
     ) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        let kernel = kernel.get::<Kernel>()?;
-        check_bindings(&kernel.0.name, kernel.bindings(), bindings)
+        let Kernel(abi) = kernel.get()?;
+        check::count(&abi.name, "bindings", check::static_indices(abi), bindings.len())
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
         let kernels = kernels.iter().map(BoundHandle::get::<Kernel>).collect::<Result<Vec<_>, _>>()?;
-        let bindings = kernels.iter().map(|kernel| kernel.bindings()).sum();
+        let bindings = kernels.iter().map(|kernel| check::static_indices(&kernel.0)).sum();
         let first = kernels.first().map(|first| first.0.name.clone());
         Ok(first.map(|first| SequenceHandle::new(Sequence(first, bindings))))
     }
@@ -193,7 +180,7 @@ impl Driver for NullDevice {
     ) -> Result<bool, DriverError> {
         stream.get::<Stream>()?;
         let Sequence(first, expected) = sequence.get()?;
-        check_bindings(first, *expected, bindings).map(|()| true)
+        check::count(first, "bindings", *expected, bindings.len()).map(|()| true)
     }
 
     unsafe fn memset_zero(
@@ -215,7 +202,7 @@ impl Driver for NullDevice {
         bytes: usize,
     ) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        check_array(src, src_offset, bytes)?;
+        check::array_range(src, src_offset, bytes)?;
         self.check_range(dst, bytes)
     }
 
@@ -228,7 +215,7 @@ impl Driver for NullDevice {
         bytes: usize,
     ) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        check_array(&lock(dst), dst_offset, bytes)?;
+        check::array_range(&lock(dst), dst_offset, bytes)?;
         self.check_range(src, bytes)
     }
 
@@ -261,20 +248,4 @@ impl Driver for NullDevice {
     fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
         event.get::<Event>().map(drop)
     }
-}
-
-fn check_bindings(kernel: &str, expected: usize, bindings: &[i64]) -> Result<(), DriverError> {
-    let (kernel, found) = (kernel.to_owned(), bindings.len());
-    if expected == found {
-        return Ok(());
-    }
-    Err(DriverError::Arity { kernel, what: "bindings", expected, found })
-}
-
-fn check_array(array: &HostArray, offset: usize, bytes: usize) -> Result<(), DriverError> {
-    let size = array.size_bytes();
-    if offset.checked_add(bytes).is_some_and(|end| end <= size) {
-        return Ok(());
-    }
-    Err(DriverError::OutOfBounds { what: "host array".to_owned(), offset, bytes, size })
 }

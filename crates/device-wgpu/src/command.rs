@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use device_runtime::{DriverError, HostLanding};
+use device_runtime::{DriverError, HostLanding, check};
 use smallvec::SmallVec;
 use tnode::HostArray;
 
@@ -33,10 +33,7 @@ impl Command {
     ///
     /// A wrong number of bindings, or one that 31 bits do not hold.
     pub(crate) fn launch(bound: Arc<Bound>, bindings: &[i64]) -> Result<Command, DriverError> {
-        if bound.static_indices != bindings.len() {
-            let (kernel, expected, found) = (bound.name.clone(), bound.static_indices, bindings.len());
-            return Err(DriverError::Arity { kernel, what: "bindings", expected, found });
-        }
+        check::count(&bound.name, "bindings", bound.static_indices, bindings.len())?;
         let index = |&value: &i64| {
             i32::try_from(value).map(|value| value as u32).map_err(|_| DriverError::Platform {
                 what: "launching a kernel",
@@ -56,7 +53,7 @@ impl Command {
     ///
     /// A range outside of the array.
     pub(crate) fn copy_in(dst: Region, src: Arc<HostArray>, offset: usize) -> Result<Command, DriverError> {
-        check_array(&src, offset, dst.bytes)?;
+        check::array_range(&src, offset, dst.bytes)?;
         Ok(Command::CopyIn(dst, src, offset))
     }
 
@@ -66,7 +63,7 @@ impl Command {
     ///
     /// A range outside of the array.
     pub(crate) fn copy_out(src: Region, dst: HostLanding, offset: usize) -> Result<Command, DriverError> {
-        check_array(&lock(&dst), offset, src.bytes)?;
+        check::array_range(&lock(&dst), offset, src.bytes)?;
         Ok(Command::CopyOut(src, dst, offset))
     }
 
@@ -111,12 +108,4 @@ impl Command {
             | Command::Copy(region, _) => region.bytes == 0,
         }
     }
-}
-
-fn check_array(array: &HostArray, offset: usize, bytes: usize) -> Result<(), DriverError> {
-    let size = array.size_bytes();
-    if offset.checked_add(bytes).is_some_and(|end| end <= size) {
-        return Ok(());
-    }
-    Err(DriverError::OutOfBounds { what: "host array".to_owned(), offset, bytes, size })
 }

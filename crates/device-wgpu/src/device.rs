@@ -9,7 +9,7 @@ use std::{
 use codegen_core::{Artifact, Caps, KernelAbi, Payload, ShaderModule};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolId, StreamHandle, StreamStrategy,
+    PoolId, StreamHandle, StreamStrategy, check,
 };
 use tnode::HostArray;
 use wgpu::Limits;
@@ -21,7 +21,7 @@ use crate::{
     core::Core,
     event::Event,
     gpu::{Gpu, lock},
-    kernel::{Bound, Kernel, memory_params},
+    kernel::{Bound, Kernel},
     slab::{Memory, Region, Slabs},
     stream::Stream,
     timing::{KernelTime, can_time},
@@ -316,11 +316,8 @@ impl Driver for WgpuDevice {
 
     fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
         let kernel: &Kernel = kernel.get()?;
-        let sizes: Vec<usize> = memory_params(&kernel.abi).map(|(_, bytes)| bytes).collect();
-        if sizes.len() != args.len() {
-            let (name, expected, found) = (kernel.abi.name.clone(), sizes.len(), args.len());
-            return Err(DriverError::Arity { kernel: name, what: "memory parameters", expected, found });
-        }
+        let sizes: Vec<usize> = check::memory_params(&kernel.abi).map(|(_, bytes)| bytes).collect();
+        check::count(&kernel.abi.name, "memory parameters", sizes.len(), args.len())?;
         let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
         let regions = regions.collect::<Result<_, _>>()?;
         let Core { gpu, pipelines, tables, .. } = &*self.core;

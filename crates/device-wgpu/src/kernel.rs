@@ -11,8 +11,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use codegen_core::{Access, KernelAbi, Param, Shader, ShaderModule};
-use device_runtime::DriverError;
+use codegen_core::{KernelAbi, Shader, ShaderModule};
+use device_runtime::{DriverError, check};
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor,
     BindGroupLayoutEntry, BindingResource, BindingType, BufferBinding, BufferBindingType, ComputePipeline,
@@ -205,7 +205,7 @@ impl Bound {
         regions: Vec<Region>,
     ) -> Result<Bound, DriverError> {
         let abi = &kernel.abi;
-        check_overlap(abi, &regions)?;
+        check::overlap(abi, |first, second| regions[first].overlaps(&regions[second]))?;
         let (numbers, slabs) = number_slabs(&regions);
         let limit = gpu.limits.max_storage_buffers_per_shader_stage as usize;
         if slabs.len() > limit {
@@ -240,15 +240,6 @@ fn refused(kernel: &str, objection: Objection) -> DriverError {
     }
 }
 
-/// Access and size in bytes of each memory parameter.
-pub(crate) fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = (Access, usize)> {
-    abi.params.iter().filter_map(|param| match *param {
-        Param::Node { access, bytes } => Some((access, bytes)),
-        Param::MergeBuffer { bytes } => Some((Access::Read, bytes)),
-        Param::StaticIndex { .. } => None,
-    })
-}
-
 /// Each region's slab, numbered in the order of first mention, and the slabs in that order.
 fn number_slabs(regions: &[Region]) -> (Vec<u32>, Vec<&wgpu::Buffer>) {
     let (mut ids, mut slabs) = (Vec::new(), Vec::new());
@@ -264,28 +255,12 @@ fn number_slabs(regions: &[Region]) -> (Vec<u32>, Vec<&wgpu::Buffer>) {
     (numbers.collect(), slabs)
 }
 
-fn check_overlap(abi: &KernelAbi, regions: &[Region]) -> Result<(), DriverError> {
-    let accesses: Vec<Access> = memory_params(abi).map(|(access, _)| access).collect();
-    for second in 0..regions.len() {
-        for first in 0..second {
-            let written = accesses[first] != Access::Read || accesses[second] != Access::Read;
-            if written && regions[first].overlaps(&regions[second]) {
-                return Err(DriverError::Overlap { kernel: abi.name.clone(), first, second });
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The table that the text expects is the one that launches fill in, and a device can bind it.
 fn check_table(abi: &KernelAbi, shader: &Shader, limits: &wgpu::Limits) -> Result<(), DriverError> {
-    let (expected, found) = (abi.params.len(), shader.table_words);
-    if expected != found {
-        let kernel = abi.name.clone();
-        return Err(DriverError::Arity { kernel, what: "words in the table of its text", expected, found });
-    }
+    let words = shader.table_words;
+    check::count(&abi.name, "words in the table of its text", abi.params.len(), words)?;
     let limit = limits.max_uniform_buffer_binding_size.min(TABLES_BYTES as u64);
-    let bytes = table_bytes(found);
+    let bytes = table_bytes(words);
     if bytes as u64 > limit {
         let message = format!("kernel `{}`: {bytes} bytes, the device binds {limit}", abi.name);
         return Err(DriverError::Platform { what: "binding a table of parameters", message });

@@ -201,6 +201,7 @@ extern "C" fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flag
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphExecDestroy(exec: Handle) -> Answer {
+    log("destroy");
     world().execs.remove(&exec).map_or(INVALID_HANDLE, |_| 0)
 }
 

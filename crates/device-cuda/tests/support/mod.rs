@@ -111,6 +111,11 @@ impl Notes {
         self.0.iter().filter(|note| note.starts_with(words)).count()
     }
 
+    /// What was noted before the first note that begins with these words.
+    pub fn until(&self, words: &str) -> Notes {
+        Notes(self.0.iter().take_while(|note| !note.starts_with(words)).cloned().collect())
+    }
+
     /// Whatever was made is gone, unless a loss came between.
     fn check(&self) {
         assert_eq!(self.count("pin "), self.count("unpin "), "{:?}", self.0);

@@ -3,12 +3,13 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use codegen_core::{
-    Artifact, Cost, KernelAbi, Launch, Param, Payload,
+    Artifact, Cost, KernelAbi, Launch, Payload,
     host::{HostArg, HostModule, InterpretedKernel},
 };
 use tnode::Scalar;
 
 use crate::{
+    check,
     driver::{BoundHandle, Driver, KernelHandle, ModuleHandle, SequenceHandle},
     error::DriverError,
 };
@@ -49,8 +50,7 @@ impl Kind {
 }
 
 pub(super) fn facts(abi: &KernelAbi) -> Facts {
-    let bindings = abi.params.iter().filter(|param| matches!(param, Param::StaticIndex { .. })).count();
-    (abi.name.as_str().into(), bindings)
+    (abi.name.as_str().into(), check::static_indices(abi))
 }
 
 /// A kernel without parameters that sleeps.

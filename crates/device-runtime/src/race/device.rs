@@ -8,11 +8,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use codegen_core::{Access, Artifact, Caps, KernelAbi, Param};
+use codegen_core::{Access, Artifact, Caps, KernelAbi};
 use tnode::HostArray;
 
 use super::world::{Mark, MemoryId, Touch, World};
 use crate::{
+    check,
     driver::{
         After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
         PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
@@ -180,15 +181,10 @@ impl Driver for Machine {
 
     fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
         let abi = &kernel.get::<Kernel>()?.0;
-        let params = abi.params.iter().filter_map(|param| match *param {
-            Param::Node { access, bytes } => Some((access, bytes)),
-            Param::MergeBuffer { bytes } => Some((Access::Read, bytes)),
-            Param::StaticIndex { .. } => None,
-        });
-        assert_eq!(params.clone().count(), args.len(), "one location per parameter");
+        assert_eq!(check::memory_params(abi).count(), args.len(), "one location per parameter");
         let touches = args
             .iter()
-            .zip(params)
+            .zip(check::memory_params(abi))
             .map(|(&at, (access, bytes))| self.touch(at, bytes, access != Access::Read));
         Ok(BoundHandle::new(Bound(abi.name.clone(), touches.collect::<Result<_, _>>()?)))
     }
