@@ -21,3 +21,33 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(large::all());
     cases
 }
+
+/// Whether a case has a name that contains one of these; all have if there are none.
+pub(crate) fn is_selected(name: &str, filter: &[String]) -> bool {
+    filter.is_empty() || filter.iter().any(|part| name.contains(part.as_str()))
+}
+
+/// The cases that are selected, in the order they run; large ones on an NVIDIA GPU, and elsewhere if somebody gives their whole name.
+pub(crate) fn selected(filter: &[String], on_gpu: bool) -> Vec<Case> {
+    let takes = |case: &Case| on_gpu || !case.is_large || filter.iter().any(|whole| whole == case.name);
+    all().into_iter().filter(|case| is_selected(case.name, filter) && takes(case)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(filter: &[&str], on_gpu: bool) -> Vec<&'static str> {
+        let filter: Vec<String> = filter.iter().map(|&part| part.to_owned()).collect();
+        selected(&filter, on_gpu).iter().map(|case| case.name).collect()
+    }
+
+    #[test]
+    fn large_cases_run_on_a_gpu_or_by_their_whole_name() {
+        assert_eq!(names(&["softmax"], false), ["softmax_1024x1024"]);
+        assert_eq!(names(&["softmax"], true), ["softmax_1024x1024", "softmax_8192x8192"]);
+        assert_eq!(names(&["softmax_8192x8192"], false), ["softmax_8192x8192"]);
+        assert!(selected(&[], false).iter().all(|case| !case.is_large));
+        assert_eq!(selected(&[], true).len(), all().len());
+    }
+}

@@ -37,7 +37,7 @@ struct Cli {
     /// Which backend to measure
     #[arg(long, default_value = "multicore")]
     backend: String,
-    /// Only cases whose name contains one of these; those that are for GPUs run on others only if this is their whole name
+    /// Only cases whose name contains one of these; those for NVIDIA's GPUs run elsewhere only if this is their whole name
     #[arg(long, value_delimiter = ',')]
     filter: Vec<String>,
     /// Threads that compute; 0 means one per core
@@ -88,13 +88,10 @@ fn run(cli: &Cli) -> Result<()> {
         println!("{measuree}");
         return Ok(());
     }
-    let is_selected =
-        |name: &str| cli.filter.is_empty() || cli.filter.iter().any(|part| name.contains(part.as_str()));
-    let is_named = |name: &str| cli.filter.iter().any(|whole| whole == name);
-    let takes = |case: &case::Case| is_named(case.name) || !case.is_large || measuree.is_gpu();
-    let selected: Vec<_> =
-        cases::all().into_iter().filter(|case| is_selected(case.name) && takes(case)).collect();
-    let streams: Vec<_> = streams::all().into_iter().filter(|case| is_selected(case.name)).collect();
+    let gpu = device::cuda_ordinal(&backend);
+    let selected = cases::selected(&cli.filter, gpu.is_some());
+    let is_selected = |case: &streams::StreamCase| cases::is_selected(case.name, &cli.filter);
+    let streams: Vec<_> = streams::all().into_iter().filter(is_selected).collect();
     ensure!(
         selected.len() + streams.len() > 0,
         "no case for this device has a name that contains `{}`",
@@ -111,7 +108,7 @@ fn run(cli: &Cli) -> Result<()> {
     copies.iter().for_each(|copies| println!("{copies}"));
     let overhead = Overhead::measure(&backend)?;
     println!("{overhead}");
-    let mut peers = peers::open(&cli.peers, cli.threads, device::cuda_ordinal(&backend))?;
+    let mut peers = peers::open(&cli.peers, cli.threads, gpu)?;
     let sample = if measuree.is_host { contest::Sample::HOST } else { contest::Sample::GPU };
     let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
     results.set_copies(copies.clone());

@@ -25,19 +25,13 @@ pub(super) fn tests() -> Result<Programs> {
     Ok(tests)
 }
 
-/// The benchmarks and the main job.
+/// The benchmarks and the main job: one after the other, as what examples need for tests is not for programs.
 pub(super) fn programs() -> Result<Programs> {
-    let arguments = [
-        "build",
-        "-p",
-        "benches",
-        "-p",
-        "arrayjit",
-        "--features",
-        "benches/cuda,benches/cublas,arrayjit/cuda",
-    ];
-    let arguments = [&arguments[..], &["--bin", "benches", "--example", "digits"]].concat();
-    built(&arguments, |artifact| ["benches", "digits"].contains(&artifact.target.name.as_str()))
+    let is = |name: &'static str| move |artifact: &Artifact| artifact.target.name == name;
+    let main_job = ["build", "-p", "arrayjit", "--features", "arrayjit/cuda", "--example", "digits"];
+    let mut programs = built(&main_job, is("digits"))?;
+    programs.extend(built(&["build", "-p", "benches", "--features", "benches/cublas"], is("benches"))?);
+    Ok(programs)
 }
 
 /// The library that stands in for NVIDIA's driver in tests of what goes wrong.

@@ -23,11 +23,10 @@ mod streams;
 #[path = "../../examples/digits/train.rs"]
 mod train;
 
-use std::sync::OnceLock;
+use std::{fmt::Display, io::Write as _, sync::OnceLock};
 
-use arrayjit::{Backend, Settings};
+use arrayjit::{Backend, OpenError, Settings};
 use codegen_core::Codegen;
-use codegen_testkit::gpu::or_skip;
 use device_runtime::Device;
 
 /// The first GPU, and a codegen for it.
@@ -44,22 +43,30 @@ impl Gpu {
 
 /// The device that tests share, or nothing on a machine without one.
 fn gpu(test: &str) -> Option<&'static Gpu> {
-    static GPU: OnceLock<Option<Gpu>> = OnceLock::new();
-    let open = || backend(test).map(|backend| Gpu { device: backend.device().clone(), backend });
-    match GPU.get_or_init(open) {
-        Some(gpu) => Some(gpu),
-        // The first test has said why.
-        None => or_skip(test, Err("there is no NVIDIA GPU")),
-    }
+    static GPU: OnceLock<Result<Gpu, OpenError>> = OnceLock::new();
+    let open = || open().map(|backend| Gpu { device: backend.device().clone(), backend });
+    or_skip(test, GPU.get_or_init(open).as_ref())
 }
 
 /// The backend, or nothing on such a machine.
 fn backend(test: &str) -> Option<Backend> {
-    let opened = Backend::open_with("cuda", Settings::default());
+    or_skip(test, open())
+}
+
+fn open() -> Result<Backend, OpenError> {
+    Backend::open_with("cuda", Settings::default())
+}
+
+/// What is there, or nothing. No tool that could be brought stands in for a GPU, so where tools are required this still is not.
+fn or_skip<T, E: Display>(test: &str, opened: Result<T, E>) -> Option<T> {
+    let required = std::env::var("REQUIRE_CUDA").is_ok_and(|value| value == "1");
     match opened {
-        Err(why) if std::env::var("REQUIRE_CUDA").is_ok_and(|value| value == "1") => {
-            panic!("{test} cannot run, and REQUIRE_CUDA is set: {why}")
+        Ok(there) => Some(there),
+        Err(why) if required => panic!("{test} cannot run, and REQUIRE_CUDA is set: {why}"),
+        Err(why) => {
+            // Past the capture of output, for people; that it cannot be written is no reason to fail.
+            let _ = writeln!(std::io::stderr(), "skip({test}): {why}");
+            None
         }
-        opened => or_skip(test, opened),
     }
 }
