@@ -126,7 +126,7 @@ fn random_routines_scheduled() {
         let Ok(scheduled) = schedule(&routine, &caps, &ScheduleOptions::default()) else { continue };
         let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);
         // Contractions of narrow floats are no programs before they are tiled.
-        let is_accepted = |kernel: &&Kernel| support::check(kernel, false).is_ok();
+        let is_accepted = |kernel: &&Kernel| support::check(kernel, DTypeSet::EMPTY).is_ok();
         for kernel in scheduled.kernels.iter().filter(is_accepted) {
             let (memory, bindings) =
                 (memory_from_bytes(&kernel.ir, &bytes), bindings_from_bytes(&kernel.ir, &bytes));
