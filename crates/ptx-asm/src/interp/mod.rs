@@ -99,6 +99,9 @@ impl<'a> Launch<'a> {
     }
 }
 
+/// The most blocks that a cluster has on any processor.
+const MOST_OF_CLUSTER: u32 = 16;
+
 /// In which order a run does what may be done in any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -129,7 +132,7 @@ pub fn run(
         return Err(refuse(Box::new(Cause::Params { expected, found })));
     }
     let cluster = kernel.cluster.max(1);
-    if launch.blocks == 0 || !launch.blocks.is_multiple_of(cluster) {
+    if launch.blocks == 0 || !launch.blocks.is_multiple_of(cluster) || cluster > MOST_OF_CLUSTER {
         let what = format!("a launch of {} blocks, {cluster} to a cluster", launch.blocks);
         return Err(refuse(Box::new(Cause::Malformed(what))));
     }

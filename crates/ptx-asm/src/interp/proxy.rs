@@ -100,11 +100,12 @@ impl Proxy {
         self.unfenced[at..at + bytes].fill(code);
     }
 
-    /// Threads of a warp, from the first to the last, fence what they wrote; all of them what they wrote together.
-    pub(super) fn fence(&mut self, warp: u32, threads: std::ops::RangeInclusive<u16>, whole: bool) {
-        for code in &mut self.unfenced {
-            let by_one = (1..WARP).contains(code) && threads.contains(&(*code - 1));
-            if by_one || whole && *code == WARP | warp as u16 {
+    /// Lanes of a warp fence what they wrote; all of them what they wrote together.
+    pub(super) fn fence(&mut self, warp: u32, mask: u32, whole: bool) {
+        let (first, together) = (warp as u16 * 32 + 1, WARP | warp as u16);
+        for code in self.unfenced.iter_mut().filter(|code| **code != 0) {
+            let lane = code.wrapping_sub(first);
+            if lane < 32 && mask >> lane & 1 == 1 || whole && *code == together {
                 *code = 0;
             }
         }

@@ -94,13 +94,25 @@ impl TensorMap {
             && self.tile.iter().all(|tile| (1..=256).contains(tile));
         let aligned =
             [&[self.address], &self.strides[..]].concat().iter().all(|bytes| bytes.is_multiple_of(16));
-        let line_fits = line.is_multiple_of(16)
+        let line_fits = sizes
+            && self.is_near()
+            && line.is_multiple_of(16)
             && (self.swizzle == Swizzle::None
                 || line <= self.swizzle.span() && self.bytes().is_multiple_of(self.swizzle.span()));
-        if shape && sizes && aligned && line_fits && matches!(self.element, 1 | 2 | 4 | 8) {
+        if shape && aligned && line_fits && matches!(self.element, 1 | 2 | 4 | 8) {
             return Ok(());
         }
         malformed(format!("no tensor map: {self:?}"))
+    }
+
+    /// Whether addresses of elements, and sizes of tiles, are numbers that can be computed with; the hardware's are smaller.
+    fn is_near(&self) -> bool {
+        let strides = self.strides.iter().all(|&stride| stride < 1 << 40) && self.element <= 8;
+        let tile = self.tile.iter().try_fold(8_u32, |bytes, &tile| bytes.checked_mul(tile));
+        // Few axes may be long at once.
+        let reach = self.strides.iter().zip(self.sizes.iter().skip(1));
+        let far = reach.map(|(&stride, &size)| u128::from(stride) * u128::from(size)).sum::<u128>();
+        strides && tile.is_some() && self.address < 1 << 60 && far < 1 << 60
     }
 
     /// Bytes of a tile's line.

@@ -290,13 +290,8 @@ impl Run<'_> {
             Inst::ArriveExpect { at, bytes } => self.arrive(warp, shared, mask, *at, *bytes),
             Inst::MapShared { dst, at, block } => self.map_shared(warp, mask, *dst, *at, *block),
             Inst::FenceAsync => {
-                let (first, last) = (warp.who(0).thread, 31 - mask.leading_zeros() as u16);
-                let proxy = &mut shared.memories[warp.rank as usize].proxy;
-                for lane in lanes(mask) {
-                    let thread = first + lane as u16;
-                    let whole = mask == warp.present && lane as u16 == last;
-                    proxy.fence(warp.number, thread..=thread, whole);
-                }
+                let memory = &mut shared.memories[warp.rank as usize];
+                memory.proxy.fence(warp.number, mask, mask == warp.present);
                 Ok(())
             }
             // Maps are checked when they are used.

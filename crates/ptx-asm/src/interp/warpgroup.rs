@@ -227,7 +227,8 @@ impl Run<'_> {
         (shape, d): (Shape, &Regs),
         operands: [Reg; 3],
     ) -> Outcome<()> {
-        if d.len() as u32 * 2 != shape.columns
+        if d.iter().any(|reg| reg.class != crate::Class::F32)
+            || d.len() as u32 * 2 != shape.columns
             || !(8..=256).contains(&shape.columns)
             || shape.columns % 8 != 0
         {

@@ -7,6 +7,7 @@ mod collective;
 mod control;
 mod conversions;
 mod copies;
+mod drawn;
 mod kernels;
 mod matrices;
 mod mbarriers;
