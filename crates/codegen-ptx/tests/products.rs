@@ -107,6 +107,20 @@ fn what_follows_is_done_in_registers() {
 }
 
 #[test]
+fn what_follows_may_be_stored_elsewhere() {
+    // The sum itself lives during the run alone: a scalar beside the one that products are added to.
+    let after = "for i4 in 0..80 { for i5 in 0..72 { %4[i4, i5] := convert bf16(%2[i4, i5] + %3[i5]) } }";
+    let text = program("bf16", ["[80, 32]", "[32, 72]", "[80, 72]"], [1, 80, 72, 32], PLAIN, after);
+    let text = text.replace("f32[80, 72] on_device", "f32[80, 72] local").replace(
+        "for i3",
+        "node %4 \"d\" bf16[80, 72] on_device
+           zero %2
+           for i3",
+    );
+    run_on_cores(&text);
+}
+
+#[test]
 fn sums_begin_at_zero_or_with_what_is_there() {
     let text = program("f16", ["[32, 48]", "[48, 64]", "[32, 64]"], [1, 32, 64, 48], PLAIN, "");
     run_on_cores(&text);

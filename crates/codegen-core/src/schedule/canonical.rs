@@ -4,7 +4,7 @@
 //! for batch…, rows…, columns… {
 //!   acc := start                         ; zero, or an element of an array
 //!   for depth… { acc := fma(left, right, acc) }
-//!   epilogue                             ; statements without loops
+//!   epilogue                             ; statements without loops, among scalars of its own
 //! }
 //! ```
 //!
@@ -148,7 +148,7 @@ impl Contraction {
             right,
             acc: inner.acc,
             start: inner.start.cloned(),
-            epilogue: inner.epilogue.to_vec(),
+            epilogue: inner.declared.into_iter().chain(inner.epilogue).cloned().collect(),
         })
     }
 
@@ -217,6 +217,8 @@ struct Inner<'a> {
     right: &'a Expr,
     acc: LocalId,
     start: Option<&'a Expr>,
+    /// Declarations of other scalars, which what comes after the sum uses.
+    declared: Vec<&'a Stmt>,
     epilogue: &'a [Stmt],
 }
 
@@ -225,8 +227,10 @@ impl<'a> Inner<'a> {
         let at = body.iter().position(|stmt| matches!(stmt, Stmt::For { .. }))?;
         let (depth, None, products) = outer_loops(&body[at])? else { return None };
         let (acc, left, right) = product(products)?;
-        let start = start(&body[..at], acc)?;
-        Some(Inner { depth, left, right, acc, start, epilogue: &body[at + 1..] })
+        let is_other = |stmt: &&Stmt| matches!(stmt, Stmt::Declare { local, dims, .. } if *local != acc && dims.is_empty());
+        let (declared, before): (Vec<&Stmt>, Vec<&Stmt>) = body[..at].iter().partition(is_other);
+        let start = start(&before, acc)?;
+        Some(Inner { depth, left, right, acc, start, declared, epilogue: &body[at + 1..] })
     }
 }
 
@@ -266,7 +270,7 @@ pub fn read_of(factor: &Expr) -> &Expr {
 }
 
 /// What a sum begins with: an element of a node, or nothing where it begins at zero.
-fn start(before: &[Stmt], acc: LocalId) -> Option<Option<&Expr>> {
+fn start<'a>(before: &[&'a Stmt], acc: LocalId) -> Option<Option<&'a Expr>> {
     let (declare, rest) = before.split_first()?;
     let declared = matches!(declare, Stmt::Declare { local, space: Space::Register, .. } if *local == acc);
     let first = match rest {
