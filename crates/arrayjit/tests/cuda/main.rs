@@ -65,7 +65,7 @@ fn or_skip<T, E: Display>(test: &str, opened: Result<T, E>) -> Option<T> {
         Err(why) if required => panic!("{test} cannot run, and REQUIRE_CUDA is set: {why}"),
         Err(why) => {
             // Past the capture of output, for people; that it cannot be written is no reason to fail.
-            let _ = writeln!(std::io::stderr(), "skip({test}): {why}");
+            let _ = std::io::stderr().write_all(format!("skip({test}): {why}\n").as_bytes());
             None
         }
     }
