@@ -1,6 +1,7 @@
 //! What `codegen-ptx` and `device-cuda` make together, on an NVIDIA GPU.
 //!
 //! On a machine without one every test is skipped, which is said; with `REQUIRE_CUDA=1` in the environment it fails.
+#![allow(clippy::result_large_err, reason = "the backend's errors, which nobody here keeps")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
 mod corpus; // every run of the corpus

@@ -128,7 +128,7 @@ impl Operand {
             ragged: None,
         };
         if !matrix.extent.is_multiple_of(side.extent) {
-            operand.inside = operand.rows_inside(b, matrix, element, row, lines, first, chunk);
+            operand.inside = operand.rows_inside(b, matrix, (row, lines), first, (chunk, CHUNK / element));
         }
         if !depth.is_multiple_of(side.depth) {
             let elements = CHUNK / element;
@@ -143,16 +143,15 @@ impl Operand {
         operand
     }
 
-    /// For each copy whether its rows exist; of a chunk of several, all do or none.
+    /// For each copy whether its rows exist; of a chunk of several, all do or none. The row comes with how many there are to that of the next copy, the
+    /// chunk with how many rows it has if these are neighbours.
     fn rows_inside(
         &self,
         b: &mut Builder,
         matrix: &Matrix,
-        element: u32,
-        row: Reg,
-        lines: u32,
+        (row, lines): (Reg, u32),
         first: Reg,
-        chunk: Reg,
+        (chunk, rows): (Reg, u32),
     ) -> Vec<Option<Reg>> {
         if matrix.depth_contiguous {
             let inside = |at: u32| {
@@ -161,7 +160,7 @@ impl Operand {
             };
             return (0..self.count).map(inside).collect();
         }
-        let row = b.mul_add(Ty::U32, chunk, CHUNK / element, first);
+        let row = b.mul_add(Ty::U32, chunk, rows, first);
         vec![Some(b.compare(Cmp::Lt, Ty::U32, row, matrix.extent)); self.count as usize]
     }
 
