@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests and the benchmarks of this archive on the NVIDIA GPU of this machine. README.md says more.
 #
-#   ./run.sh [PART ..]     parts: driver, backend, digits, bench; without any, all of them in this order
+#   ./run.sh [PART ..]     parts: driver, backend, digits, bench, warps; without any, all of them in this order
 #
 # Environment:
 #   OUT      where results go; ./out if it is not set
@@ -64,9 +64,9 @@ tests() {
     done
 }
 
-for part in ${*:-driver backend digits bench}; do
+for part in ${*:-driver backend digits bench warps}; do
     case $part in
-        driver) tests open driver code suite peers lost ;;
+        driver) tests open driver code sequence suite peers lost ;;
         backend) tests cuda_backend cuda ;;
         digits) step digits "$here/bin/digits" --backend cuda --data "$here/files/data/digits.csv.gz" ;;
         bench)
@@ -76,8 +76,14 @@ for part in ${*:-driver backend digits bench}; do
                 --json "$out/bench.json" --report "$out/bench.html" ${BENCH:-}
             cat "$out/bench.txt"
             ;;
+        warps)
+            find_cublas
+            step warps env ARRAYJIT_TENSOR_CORES=warps "$here/bin/benches" --backend cuda --filter gemm_bf16 \
+                --peers cublas --keep-going --json "$out/warps.json"
+            cat "$out/warps.txt"
+            ;;
         *)
-            echo "run.sh: no part is named $part; expected driver, backend, digits or bench" >&2
+            echo "run.sh: no part is named $part; expected driver, backend, digits, bench or warps" >&2
             exit 2
             ;;
     esac
