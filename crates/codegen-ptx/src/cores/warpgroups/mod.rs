@@ -55,14 +55,24 @@ pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile
     ring.initialize(b, tile, thread);
     let block = Block::new(b, tile);
     let copies = b.compare(Cmp::Lt, Ty::U32, thread, WARPGROUP);
-    let then = around.block(&mut |around| produce(around, product, tile, &ring, &block, thread));
-    let otherwise = around.block(&mut |around| consume(around, product, tile, &ring, &block, thread));
+    let roles = Roles { product, tile, ring, block, thread };
+    let then = around.block(&mut |around| roles.produce(around));
+    let otherwise = around.block(&mut |around| roles.consume(around));
     let b = around.builder();
     b.append(Stmt::If { guard: Guard::on(copies), then, otherwise });
     if tile.cluster > 1 {
         // No block ends while the other may still reach its memory.
         b.push(Inst::ClusterBarrier);
     }
+}
+
+/// What the warpgroups of a block know, whatever they do.
+struct Roles<'a> {
+    product: &'a Product,
+    tile: &'a Tile,
+    ring: Ring,
+    block: Block,
+    thread: Reg,
 }
 
 /// Where a block is.
@@ -84,24 +94,21 @@ impl Block {
             },
         }
     }
+}
 
+impl Roles<'_> {
     /// Writes what is done for each tile of the block.
-    fn each_tile(
-        &self,
-        around: &mut dyn Surroundings,
-        product: &Product,
-        tile: &Tile,
-        write: &mut dyn FnMut(&mut dyn Surroundings, &Place),
-    ) {
+    fn each_tile(&self, around: &mut dyn Surroundings, write: &mut dyn FnMut(&mut dyn Surroundings, &Place)) {
+        let Roles { product, tile, block, .. } = self;
         let clusters = (tile.blocks(product) / u64::from(tile.cluster)) as u32;
-        let all = place::count(product, tile.of_cluster()) as u32;
+        let all = tile.tiles(product) as u32;
         let b = around.builder();
-        let number = b.moved(Class::B32, self.cluster);
+        let number = b.moved(Class::B32, block.cluster);
         let mut again = None;
         let body = around.block(&mut |around| {
             let b = around.builder();
             let mut place = place::place(b, product, tile.of_cluster(), number);
-            if let Some(rank) = self.rank {
+            if let Some(rank) = block.rank {
                 place.row = b.mul_add(Ty::U32, rank, tile.rows(), place.row);
             }
             around.batch(place.batch);
@@ -115,115 +122,96 @@ impl Block {
             around.builder().append(Stmt::Loop { body, again });
         }
     }
-}
 
-/// What the producer does.
-fn produce(
-    around: &mut dyn Surroundings,
-    product: &Product,
-    tile: &Tile,
-    ring: &Ring,
-    block: &Block,
-    thread: Reg,
-) {
-    let b = around.builder();
-    resize(b, tile, false);
-    let is_first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
-    let then = around.block(&mut |around| {
+    /// What the producer does.
+    fn produce(&self, around: &mut dyn Surroundings) {
+        let Roles { product, tile, ring, block, thread } = self;
         let b = around.builder();
-        let [left, right] = [0, 1].map(|map| Operand::new(b, product, tile, map, block.rank));
-        // A barrier that nobody has arrived at yet is behind the phase before its first: slots are empty.
-        let cursor = Cursor::new(b, 1);
-        block.each_tile(around, product, tile, &mut |around, place| {
-            let coordinates = around.coordinates();
+        resize(b, tile, false);
+        let is_first = b.compare(Cmp::Eq, Ty::U32, *thread, 0_u32);
+        let then = around.block(&mut |around| {
             let b = around.builder();
-            let [first, second] = [place.row, place.column];
-            let depth = b.moved(Class::B32, 0_u32);
-            b.repeat(|b| {
-                let slot = ring.slot(b, &cursor);
-                ring.wait_empty(b, tile, &slot, &cursor);
-                ring.expect(b, &slot, tile.stage_bytes());
-                left.copy(b, &slot, [depth, first], &coordinates[0]);
-                right.copy(b, &slot, [depth, second], &coordinates[1]);
-                cursor.advance(b, tile.stages);
-                let next = b.add(Ty::U32, depth, tile::DEPTH);
-                b.set(depth, next);
-                Guard::on(b.compare(Cmp::Lt, Ty::U32, depth, product.sizes[2]))
+            let [left, right] = [0, 1].map(|map| Operand::new(b, product, tile, map, block.rank));
+            // A barrier that nobody has arrived at yet is behind the phase before its first: slots are empty.
+            let cursor = Cursor::new(b, 1);
+            self.each_tile(around, &mut |around, place| {
+                let coordinates = around.coordinates();
+                let b = around.builder();
+                let [first, second] = [place.row, place.column];
+                let depth = b.moved(Class::B32, 0_u32);
+                b.repeat(|b| {
+                    let slot = ring.slot(b, &cursor);
+                    ring.wait_empty(b, tile, &slot, &cursor);
+                    ring.expect(b, &slot, tile.stage_bytes());
+                    left.copy(b, &slot, [depth, first], &coordinates[0]);
+                    right.copy(b, &slot, [depth, second], &coordinates[1]);
+                    cursor.advance(b, tile.stages);
+                    let next = b.add(Ty::U32, depth, tile::DEPTH);
+                    b.set(depth, next);
+                    Guard::on(b.compare(Cmp::Lt, Ty::U32, depth, product.sizes[2]))
+                });
             });
         });
-    });
-    let b = around.builder();
-    b.append(Stmt::If { guard: Guard::on(is_first), then, otherwise: Vec::new() });
-}
-
-/// What a consumer does.
-fn consume(
-    around: &mut dyn Surroundings,
-    product: &Product,
-    tile: &Tile,
-    ring: &Ring,
-    block: &Block,
-    thread: Reg,
-) {
-    let b = around.builder();
-    resize(b, tile, true);
-    let held = held(b, tile, thread);
-    let own = b.binary(Binary::ShiftRight, Ty::U32, thread, WARPGROUP.ilog2());
-    let consumer = b.binary(Binary::Sub, Ty::U32, own, 1_u32);
-    let factors = [0, 1].map(|at| Factor::new(b, product, tile, ring, at, consumer));
-    let releaser = ring.releaser(b, tile, thread);
-    let cursor = Cursor::new(b, 0);
-    let all = b.compare(Cmp::Eq, Ty::U32, thread, thread);
-    block.each_tile(around, product, tile, &mut |around, place| {
-        let sums = held.start(around, product, place);
         let b = around.builder();
-        let before = b.moved(Class::B32, cursor.slot);
-        let step = b.moved(Class::B32, 0_u32);
-        b.repeat(|b| {
-            let slot = ring.slot(b, &cursor);
-            ring.wait_full(b, &slot, &cursor);
-            multiply(b, product, tile, &factors, &cursor, &sums, all);
-            b.push(Inst::WarpgroupWait { left: 1 });
-            let is_later = b.compare(Cmp::Gt, Ty::U32, step, 0_u32);
-            releaser.release(b, before, Some(is_later));
-            b.set(before, cursor.slot);
-            cursor.advance(b, tile.stages);
-            let next = b.add(Ty::U32, step, 1_u32);
-            b.set(step, next);
-            Guard::on(b.compare(Cmp::Lt, Ty::U32, step, product.sizes[2].div_ceil(tile::DEPTH)))
-        });
-        b.push(Inst::WarpgroupWait { left: 0 });
-        releaser.release(b, before, None);
-        held.finish(around, product, place, &sums);
-    });
-}
+        b.append(Stmt::If { guard: Guard::on(is_first), then, otherwise: Vec::new() });
+    }
 
-/// Begins the multiplications of a stage.
-fn multiply(
-    b: &mut Builder,
-    product: &Product,
-    tile: &Tile,
-    factors: &[Factor; 2],
-    cursor: &Cursor,
-    sums: &Sums,
-    all: Reg,
-) {
-    let [left, right] = [0, 1].map(|at| factors[at].at(b, cursor.slot));
-    b.push(Inst::WarpgroupFence);
-    for step in 0..tile::DEPTH / operand::STEP {
-        let a = factors[0].step(b, left, step);
-        let of_b = factors[1].step(b, right, step);
-        b.push(Inst::WarpgroupMma {
-            factor: product.element,
-            columns: tile.columns,
-            d: sums.iter().flatten().copied().collect(),
-            a,
-            b: of_b,
-            transposed: [!product.left.depth_contiguous, !product.right.depth_contiguous],
-            accumulate: all,
+    /// What a consumer does.
+    fn consume(&self, around: &mut dyn Surroundings) {
+        let Roles { product, tile, ring, thread, .. } = self;
+        let b = around.builder();
+        resize(b, tile, true);
+        let held = held(b, tile, *thread);
+        let own = b.binary(Binary::ShiftRight, Ty::U32, *thread, WARPGROUP.ilog2());
+        let consumer = b.binary(Binary::Sub, Ty::U32, own, 1_u32);
+        let factors = [0, 1].map(|at| Factor::new(b, product, tile, ring, at, consumer));
+        let releaser = ring.releaser(b, tile, *thread);
+        let cursor = Cursor::new(b, 0);
+        let all = b.compare(Cmp::Eq, Ty::U32, *thread, *thread);
+        self.each_tile(around, &mut |around, place| {
+            let sums = held.start(around, product, place);
+            let b = around.builder();
+            let before = b.moved(Class::B32, cursor.slot);
+            let step = b.moved(Class::B32, 0_u32);
+            b.repeat(|b| {
+                let slot = ring.slot(b, &cursor);
+                ring.wait_full(b, &slot, &cursor);
+                self.multiply(b, &factors, &cursor, &sums, all);
+                b.push(Inst::WarpgroupWait { left: 1 });
+                let is_later = b.compare(Cmp::Gt, Ty::U32, step, 0_u32);
+                releaser.release(b, before, Some(is_later));
+                b.set(before, cursor.slot);
+                cursor.advance(b, tile.stages);
+                let next = b.add(Ty::U32, step, 1_u32);
+                b.set(step, next);
+                Guard::on(b.compare(Cmp::Lt, Ty::U32, step, product.sizes[2].div_ceil(tile::DEPTH)))
+            });
+            b.push(Inst::WarpgroupWait { left: 0 });
+            releaser.release(b, before, None);
+            held.finish(around, product, place, &sums);
         });
     }
-    b.push(Inst::WarpgroupCommit);
+
+    /// Begins the multiplications of a stage.
+    fn multiply(&self, b: &mut Builder, factors: &[Factor; 2], cursor: &Cursor, sums: &Sums, all: Reg) {
+        let Roles { product, tile, .. } = self;
+        let [left, right] = [0, 1].map(|at| factors[at].at(b, cursor.slot));
+        b.push(Inst::WarpgroupFence);
+        for step in 0..tile::DEPTH / operand::STEP {
+            let a = factors[0].step(b, left, step);
+            let of_b = factors[1].step(b, right, step);
+            b.push(Inst::WarpgroupMma {
+                factor: product.element,
+                columns: tile.columns,
+                d: sums.iter().flatten().copied().collect(),
+                a,
+                b: of_b,
+                transposed: [!product.left.depth_contiguous, !product.right.depth_contiguous],
+                accumulate: all,
+            });
+        }
+        b.push(Inst::WarpgroupCommit);
+    }
 }
 
 /// The outputs of a consumer's thread: of 64 rows each warp has 16.
