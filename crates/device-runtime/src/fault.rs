@@ -299,11 +299,11 @@ impl Driver for FaultDevice {
         bindings: &[i64],
     ) -> Result<(), DriverError> {
         let Bound(kernel, (name, _)) = kernel.get()?;
-        // SAFETY: the caller's promise is the one asked for.
         self.task(
             stream,
             |_| &**name,
             Kind::Launch(1),
+            // SAFETY: the caller's promise is the one asked for.
             |stream, _| unsafe { self.inner.launch(stream, kernel, bindings) },
         )
     }
@@ -357,11 +357,11 @@ impl Driver for FaultDevice {
         dst: Location,
         bytes: usize,
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
         self.task(
             stream,
             |_| "zero",
             Kind::Copy(bytes),
+            // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
             |stream, bytes| unsafe { self.inner.memset_zero(stream, dst, bytes) },
         )
     }
@@ -374,11 +374,11 @@ impl Driver for FaultDevice {
         src_offset: usize,
         bytes: usize,
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
         self.task(
             stream,
             |_| "copy from host",
             Kind::Copy(bytes),
+            // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
             |stream, bytes| unsafe { self.inner.copy_in(stream, dst, src, src_offset, bytes) },
         )
     }
@@ -391,11 +391,11 @@ impl Driver for FaultDevice {
         dst_offset: usize,
         bytes: usize,
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
         self.task(
             stream,
             |_| "copy to host",
             Kind::Copy(bytes),
+            // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
             |stream, bytes| unsafe { self.inner.copy_out(stream, src, dst, dst_offset, bytes) },
         )
     }
@@ -407,11 +407,11 @@ impl Driver for FaultDevice {
         src: Location,
         bytes: usize,
     ) -> Result<(), DriverError> {
-        // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
         self.task(
             stream,
             |_| "copy",
             Kind::Copy(bytes),
+            // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
             |stream, bytes| unsafe { self.inner.copy(stream, dst, src, bytes) },
         )
     }
