@@ -26,7 +26,6 @@ pub(crate) const SPILL: usize = 8;
 ///
 /// The machine has AVX2, FMA and F16C. `from` is the address of position 0 of both axes. The elements within bounds may be read; at `to`, `width`
 /// elements per depth and [`SPILL`] more may be written. `outer` has between one and `width` positions; `width` is at most 16, two vectors.
-#[inline]
 pub(crate) unsafe fn panel<T: Real>(
     side: &Side,
     from: *const u8,
@@ -52,7 +51,6 @@ pub(crate) unsafe fn panel<T: Real>(
 /// # Safety
 ///
 /// As of [`panel`], for all slivers.
-#[inline]
 pub(crate) unsafe fn slivers<T: Real>(
     side: &Side,
     from: *const u8,

@@ -73,7 +73,6 @@ impl Plan {
     /// read and what it writes may be written, by nobody else during the call but for calls of other parts. Different bases do not
     /// overlap, unless nobody writes either. `scratch` points to [`Plan::scratch_bytes`] bytes, aligned to 64, that belong to this call.
     /// `begin ≤ end ≤ extent`.
-    #[inline]
     pub unsafe fn run(
         &self,
         args: *const *mut u8,
@@ -146,7 +145,6 @@ impl Plan {
         })
     }
 
-    #[inline]
     unsafe fn run_as<T: Real>(
         &self,
         args: *const *mut u8,
