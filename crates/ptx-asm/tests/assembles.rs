@@ -9,40 +9,18 @@ use ptx_asm::{
 };
 use smallvec::smallvec;
 
-const TYPES: [Ty; 19] = [
-    Ty::Pred,
-    Ty::B8,
-    Ty::B16,
-    Ty::B32,
-    Ty::B64,
-    Ty::U8,
-    Ty::U16,
-    Ty::U32,
-    Ty::U64,
-    Ty::S8,
-    Ty::S16,
-    Ty::S32,
-    Ty::S64,
-    Ty::F16,
-    Ty::F16x2,
-    Ty::Bf16,
-    Ty::Bf16x2,
-    Ty::F32,
-    Ty::F64,
-];
-
 /// Instructions that might exist, written by code that has registers of every class at hand.
 fn candidates() -> Vec<Inst> {
     let mut found = Vec::new();
-    for ty in TYPES {
+    for &ty in Ty::ALL {
         let operands = |b: Reg| [Operand::Reg(b), Operand::Const(3)];
         let r = register(ty.class(), 0);
-        for op in UNARY {
+        for &op in Unary::ALL {
             for dst in [r, register(Class::B32, 0)] {
                 found.push(Inst::Unary { op, ty, dst, src: r.into() });
             }
         }
-        for op in BINARY {
+        for &op in Binary::ALL {
             for b in operands(r).into_iter().chain(operands(register(Class::B32, 0))) {
                 for dst in [r, register(Class::B32, 0), register(Class::B64, 0)] {
                     found.push(Inst::Binary { op, ty, dst, a: r.into(), b });
@@ -58,7 +36,7 @@ fn candidates() -> Vec<Inst> {
             }
         }
         let pred = register(Class::Pred, 0);
-        for cmp in COMPARISONS {
+        for &cmp in Cmp::ALL {
             for b in operands(r) {
                 found.push(Inst::Compare { cmp, ty, dst: pred, a: r.into(), b });
             }
@@ -67,8 +45,8 @@ fn candidates() -> Vec<Inst> {
             found.push(Inst::Select { ty, dst: r, a, b: r.into(), pred });
             found.push(Inst::Move { dst: r, src: a });
         }
-        for from in TYPES {
-            for rounding in ROUNDINGS {
+        for &from in Ty::ALL {
+            for &rounding in Rounding::ALL {
                 let src = register(from.class(), 0);
                 found.push(Inst::Convert { to: ty, from, rounding, dst: r, src });
             }
@@ -89,7 +67,7 @@ fn candidates() -> Vec<Inst> {
                     found.push(Inst::Store { space, ty, to: place, srcs });
                 }
                 found.push(Inst::Store { space, ty, to: place, srcs: smallvec![Operand::Const(1)] });
-                for op in ATOMICS {
+                for &op in Atomic::ALL {
                     for dst in [None, Some(r)] {
                         for count in [1, 2] {
                             let operands = smallvec![r.into(); count];
@@ -317,43 +295,6 @@ fn shared_memory_beyond_the_static_limit() {
     assert_eq!(made["large"].count("LDS"), 1);
 }
 
-const UNARY: [Unary; 16] = [
-    Unary::Neg,
-    Unary::Abs,
-    Unary::Not,
-    Unary::CountOnes,
-    Unary::LeadingZeros,
-    Unary::Reverse,
-    Unary::Sqrt,
-    Unary::Recip,
-    Unary::Exp2Approx,
-    Unary::Log2Approx,
-    Unary::SinApprox,
-    Unary::CosApprox,
-    Unary::TanhApprox,
-    Unary::RsqrtApprox,
-    Unary::RecipApprox,
-    Unary::SqrtApprox,
-];
-
-const BINARY: [Binary; 15] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::MulHigh,
-    Binary::MulWide,
-    Binary::Div,
-    Binary::DivApprox,
-    Binary::Rem,
-    Binary::Min,
-    Binary::Max,
-    Binary::And,
-    Binary::Or,
-    Binary::Xor,
-    Binary::ShiftLeft,
-    Binary::ShiftRight,
-];
-
 const TERNARY: [Ternary; 7] = [
     Ternary::Fma,
     Ternary::MulAdd,
@@ -362,42 +303,4 @@ const TERNARY: [Ternary; 7] = [
     Ternary::FunnelLeft,
     Ternary::FunnelRight,
     Ternary::Logic(0x96),
-];
-
-const COMPARISONS: [Cmp; 12] = [
-    Cmp::Eq,
-    Cmp::Ne,
-    Cmp::Lt,
-    Cmp::Le,
-    Cmp::Gt,
-    Cmp::Ge,
-    Cmp::NeOrNan,
-    Cmp::LtOrNan,
-    Cmp::LeOrNan,
-    Cmp::GtOrNan,
-    Cmp::GeOrNan,
-    Cmp::IsNan,
-];
-
-const ROUNDINGS: [Rounding; 9] = [
-    Rounding::None,
-    Rounding::Nearest,
-    Rounding::Zero,
-    Rounding::Down,
-    Rounding::Up,
-    Rounding::NearestInteger,
-    Rounding::ZeroInteger,
-    Rounding::DownInteger,
-    Rounding::UpInteger,
-];
-
-const ATOMICS: [Atomic; 8] = [
-    Atomic::Add,
-    Atomic::Min,
-    Atomic::Max,
-    Atomic::And,
-    Atomic::Or,
-    Atomic::Xor,
-    Atomic::Exchange,
-    Atomic::CompareSwap,
 ];

@@ -12,66 +12,6 @@ struct Draw {
     chance: fastrand::Rng,
 }
 
-const TYPES: [Ty; 19] = [
-    Ty::Pred,
-    Ty::B8,
-    Ty::B16,
-    Ty::B32,
-    Ty::B64,
-    Ty::U8,
-    Ty::U16,
-    Ty::U32,
-    Ty::U64,
-    Ty::S8,
-    Ty::S16,
-    Ty::S32,
-    Ty::S64,
-    Ty::F16,
-    Ty::F16x2,
-    Ty::Bf16,
-    Ty::Bf16x2,
-    Ty::F32,
-    Ty::F64,
-];
-
-const UNARY: [Unary; 16] = [
-    Unary::Neg,
-    Unary::Abs,
-    Unary::Not,
-    Unary::CountOnes,
-    Unary::LeadingZeros,
-    Unary::Reverse,
-    Unary::Sqrt,
-    Unary::Recip,
-    Unary::Exp2Approx,
-    Unary::Log2Approx,
-    Unary::SinApprox,
-    Unary::CosApprox,
-    Unary::TanhApprox,
-    Unary::RsqrtApprox,
-    Unary::RecipApprox,
-    Unary::SqrtApprox,
-];
-
-const BINARY: [Binary; 16] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::MulHigh,
-    Binary::MulWide,
-    Binary::Div,
-    Binary::DivApprox,
-    Binary::Rem,
-    Binary::Min,
-    Binary::Max,
-    Binary::And,
-    Binary::Or,
-    Binary::Xor,
-    Binary::ShiftLeft,
-    Binary::ShiftRight,
-    Binary::Add,
-];
-
 const TERNARY: [Ternary; 7] = [
     Ternary::Fma,
     Ternary::MulAdd,
@@ -80,44 +20,6 @@ const TERNARY: [Ternary; 7] = [
     Ternary::FunnelLeft,
     Ternary::FunnelRight,
     Ternary::Logic(0x96),
-];
-
-const COMPARISONS: [Cmp; 12] = [
-    Cmp::Eq,
-    Cmp::Ne,
-    Cmp::Lt,
-    Cmp::Le,
-    Cmp::Gt,
-    Cmp::Ge,
-    Cmp::NeOrNan,
-    Cmp::LtOrNan,
-    Cmp::LeOrNan,
-    Cmp::GtOrNan,
-    Cmp::GeOrNan,
-    Cmp::IsNan,
-];
-
-const ROUNDINGS: [Rounding; 9] = [
-    Rounding::None,
-    Rounding::Nearest,
-    Rounding::Zero,
-    Rounding::Down,
-    Rounding::Up,
-    Rounding::NearestInteger,
-    Rounding::ZeroInteger,
-    Rounding::DownInteger,
-    Rounding::UpInteger,
-];
-
-const ATOMICS: [Atomic; 8] = [
-    Atomic::Add,
-    Atomic::Min,
-    Atomic::Max,
-    Atomic::And,
-    Atomic::Or,
-    Atomic::Xor,
-    Atomic::Exchange,
-    Atomic::CompareSwap,
 ];
 
 /// Registers of each class that are written first, and one more that is not.
@@ -179,7 +81,7 @@ impl Draw {
     }
 
     fn any_inst(&mut self) -> Inst {
-        let ty = self.one(&TYPES);
+        let ty = self.one(Ty::ALL);
         let [a, b, c] = [self.operand(ty), self.operand(ty), self.operand(ty)];
         let (dst, space, count) = (self.reg(ty.class()), self.space(), self.count());
         let (pred, word, other) = (self.reg(Class::Pred), self.reg(Class::B32), self.reg(Class::B32));
@@ -192,15 +94,15 @@ impl Draw {
             2 => Inst::Address { dst: word, space, array: 0 },
             3 => Inst::Pack { dst, halves: [word, other] },
             4 => Inst::Unpack { halves: [word, other], src: dst },
-            5 => Inst::Unary { op: self.one(&UNARY), ty, dst, src: a },
-            6..=8 => Inst::Binary { op: self.one(&BINARY), ty, dst, a, b },
+            5 => Inst::Unary { op: self.one(Unary::ALL), ty, dst, src: a },
+            6..=8 => Inst::Binary { op: self.one(Binary::ALL), ty, dst, a, b },
             9 | 10 => Inst::Ternary { op: self.one(&TERNARY), ty, dst, a, b, c },
-            11 => Inst::Compare { cmp: self.one(&COMPARISONS), ty, dst: pred, a, b },
+            11 => Inst::Compare { cmp: self.one(Cmp::ALL), ty, dst: pred, a, b },
             12 => Inst::Select { ty, dst, a, b, pred },
             13 => {
-                let from = self.one(&TYPES);
+                let from = self.one(Ty::ALL);
                 let src = self.reg(from.class());
-                Inst::Convert { to: ty, from, rounding: self.one(&ROUNDINGS), dst, src }
+                Inst::Convert { to: ty, from, rounding: self.one(Rounding::ALL), dst, src }
             }
             14 => Inst::ConvertPair { to: self.one(&[Ty::F16x2, Ty::Bf16x2]), dst: word, halves: [a, b] },
             15 | 16 => {
@@ -212,7 +114,7 @@ impl Draw {
                 Inst::Store { space, ty, to: self.place(space), srcs }
             }
             19 | 20 => {
-                let op = self.one(&ATOMICS);
+                let op = self.one(Atomic::ALL);
                 let operands = if op == Atomic::CompareSwap { vec![a, b] } else { vec![a] };
                 let dst = self.chance.bool().then_some(dst);
                 Inst::Atomic { space, op, ty, dst, at: self.place(space), operands: operands.into() }
