@@ -3,7 +3,8 @@
 //! # Should I be using this crate?
 //!
 //! Yes, if you write a code generator: one line makes a test of it. For a device, [`run_corpus_on`] is the test, and
-//! [`runtime_suite!`] for one that runs host code: streams, events, hazards, failures and memory, as [`runtime`] has them.
+//! [`runtime_suite!`] for one that runs host code: streams, events, hazards, failures and memory, as [`runtime`] has them; [`gpu_suite!`]
+//! for one whose kernels are in a language of its own, as [`gpu_runtime`] has them.
 //!
 //! # Example
 //!
@@ -28,6 +29,7 @@ mod corpus; // what is run, and what it is compared with
 mod device; // through a device's own transfers and launches
 mod generated; // routines drawn at random
 pub mod gpu; // an adapter, or skip
+pub mod gpu_runtime; // streams, hazards, memory of a driver with a language of its own
 mod host; // kernels of this process, called directly
 mod logged; // with every value logged
 mod report;

@@ -5,37 +5,16 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use codegen_core::{Access, Artifact, Payload, host::HostModule};
+use codegen_testkit::gpu_runtime::{copy_in, copy_out, landing};
 use device_cuda::{Config, CudaDevice};
-use device_runtime::{After, BoundHandle, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle};
+use device_runtime::{After, BoundHandle, Driver, DriverError, Location, PoolId, StreamHandle};
 use support::*;
-use tnode::{DType, HostArray};
 
 fn stream(driver: &CudaDevice, id: u32) -> StreamHandle {
     driver.new_stream(&format!("cuda:0:{id}")).unwrap()
-}
-
-fn bytes(values: &[u8]) -> Arc<HostArray> {
-    Arc::new(HostArray::from_slice(values, [values.len()]).unwrap())
-}
-
-fn landing(len: usize) -> HostLanding {
-    Arc::new(Mutex::new(HostArray::zeros(DType::U8, [len]).unwrap()))
-}
-
-fn copy_in(driver: &CudaDevice, stream: &StreamHandle, to: Location, values: &[u8]) {
-    // SAFETY: the tasks of a test are on one stream, or ordered by waits.
-    unsafe { driver.copy_in(stream, to, &bytes(values), 0, values.len()).unwrap() };
-}
-
-fn read_from(driver: &CudaDevice, stream: &StreamHandle, from: Location, len: usize) -> Vec<u8> {
-    let landing = landing(len);
-    // SAFETY: the tasks of a test are on one stream, or ordered by waits.
-    unsafe { driver.copy_out(stream, from, &landing, 0, len).unwrap() };
-    driver.sync(&driver.record(stream).unwrap()).unwrap();
-    landing.lock().unwrap().bytes().to_vec()
 }
 
 fn try_launch(
@@ -57,50 +36,6 @@ fn bind(driver: &CudaDevice, kernel: Kernel, args: &[Location]) -> Result<BoundH
     driver.bind(&driver.kernel(&module, 0).unwrap(), args)
 }
 
-#[test]
-fn any_bytes_go_anywhere() {
-    on_device(|| {
-        let driver = open(&Config::default());
-        let stream = stream(&driver, 0);
-        (1..=2).for_each(|pool| driver.alloc_pool(PoolId(pool), 64).unwrap());
-        let mut model = [(1..=64).collect::<Vec<u8>>(), (101..=164).collect()];
-        copy_in(&driver, &stream, at(1, 0), &model[0]);
-        copy_in(&driver, &stream, at(2, 0), &model[1]);
-        let mut random = Numbers::new(7);
-        for _ in 0..300 {
-            let (pool, other) = (random.below(2), random.below(2));
-            let len = random.below(12);
-            let (to, from) = (random.below(64 - len), random.below(64 - len));
-            let (dst, src) = (at(pool as u32 + 1, to), at(other as u32 + 1, from));
-            match random.below(4) {
-                0 => {
-                    let values: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
-                    copy_in(&driver, &stream, dst, &values);
-                    model[pool][to..to + len].copy_from_slice(&values);
-                }
-                1 => {
-                    // SAFETY: all tasks are on one stream.
-                    unsafe { driver.memset_zero(&stream, dst, len).unwrap() };
-                    model[pool][to..to + len].fill(0);
-                }
-                2 => assert_eq!(read_from(&driver, &stream, dst, len), model[pool][to..to + len]),
-                _ => {
-                    // SAFETY: all tasks are on one stream.
-                    let copied = unsafe { driver.copy(&stream, dst, src, len) };
-                    let overlaps = pool == other && len > 0 && to < from + len && from < to + len;
-                    assert_eq!(copied.is_err(), overlaps);
-                    if !overlaps {
-                        let values = model[other][from..from + len].to_vec();
-                        model[pool][to..to + len].copy_from_slice(&values);
-                    }
-                }
-            }
-        }
-        assert_eq!(read_from(&driver, &stream, at(1, 0), 64), model[0]);
-        assert_eq!(read_from(&driver, &stream, at(2, 0), 64), model[1]);
-    });
-}
-
 /// Many small copies at once, and one of more bytes than a stream may have on their way: pieces are not used again too early.
 #[test]
 fn copies_of_all_sizes_are_on_their_way_at_once() {
@@ -112,18 +47,18 @@ fn copies_of_all_sizes_are_on_their_way_at_once() {
         driver.alloc_pool(PoolId(2), 4096 * 16).unwrap();
         let pattern: Vec<u8> =
             (0..large as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        copy_in(&driver, &first, at(1, 0), &pattern);
+        copy_in(&*driver, &first, at(1, 0), &pattern);
         let mut landings = Vec::new();
         for i in 0..4096u32 {
             let place = at(2, i as usize * 16);
-            copy_in(&driver, &second, place, &[i.to_le_bytes(), (!i).to_le_bytes()].concat());
+            copy_in(&*driver, &second, place, &[i.to_le_bytes(), (!i).to_le_bytes()].concat());
             let landing = landing(8);
             // SAFETY: behind the copy before it, on one stream.
             unsafe { driver.copy_out(&second, place, &landing, 0, 8).unwrap() };
             landings.push(landing);
         }
         let event = driver.record(&second).unwrap();
-        assert!(read_from(&driver, &first, at(1, 0), large) == pattern);
+        assert!(copy_out(&*driver, &first, at(1, 0), large) == pattern);
         driver.sync(&event).unwrap();
         for (i, landing) in (0u32..).zip(&landings) {
             assert_eq!(landing.lock().unwrap().bytes(), [i.to_le_bytes(), (!i).to_le_bytes()].concat());
@@ -131,31 +66,6 @@ fn copies_of_all_sizes_are_on_their_way_at_once() {
     });
     let Some(notes) = notes else { return };
     assert!(notes.count("pin 4194304") <= 6, "four of the one stream and few of the other");
-}
-
-#[test]
-fn parts_of_arrays_are_copied() {
-    on_device(|| {
-        let driver = open(&Config::default());
-        let stream = stream(&driver, 0);
-        driver.alloc_pool(PoolId(1), 16).unwrap();
-        let array = bytes(&[1, 2, 3, 4, 5, 6, 7]);
-        let landing: HostLanding = Arc::new(Mutex::new((*bytes(&[9; 6])).clone()));
-        // SAFETY: all tasks are on one stream.
-        let outside = unsafe {
-            driver.copy_in(&stream, at(1, 3), &array, 2, 4).unwrap();
-            driver.copy_out(&stream, at(1, 4), &landing, 1, 3).unwrap();
-            [
-                driver.copy_in(&stream, at(1, 0), &array, 4, 4).unwrap_err(),
-                driver.copy_in(&stream, at(1, 13), &array, 0, 4).unwrap_err(),
-                driver.copy_out(&stream, at(1, 0), &landing, 4, 3).unwrap_err(),
-                driver.memset_zero(&stream, at(1, usize::MAX), 2).unwrap_err(),
-            ]
-        };
-        assert!(outside.iter().all(|error| matches!(error, DriverError::OutOfBounds { .. })), "{outside:?}");
-        driver.sync(&driver.record(&stream).unwrap()).unwrap();
-        assert_eq!(landing.lock().unwrap().bytes(), [9, 4, 5, 6, 9, 9]);
-    });
 }
 
 #[test]
@@ -170,7 +80,7 @@ fn launches_keep_their_bindings() {
         for i in 0..1000 {
             launch(&driver, &stream, &bound, &[i, 3 * i + 1]);
         }
-        let found = read_from(&driver, &stream, at(1, 0), 4000);
+        let found = copy_out(&*driver, &stream, at(1, 0), 4000);
         let expected: Vec<u8> = (0..1000u32).flat_map(|i| (3 * i + 1).to_le_bytes()).collect();
         assert_eq!(found, expected);
     });
@@ -187,21 +97,21 @@ fn waits_order_streams() {
     let driver = open(&Config::default());
     let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
     driver.alloc_pool(PoolId(1), 4).unwrap();
-    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+    copy_in(&*driver, &streams[0], at(1, 0), &[0; 4]);
     let kernels = [step("two", 2), step("three", 3), step("five", 5)];
     let kernels = kernels.map(|kernel| bind(&driver, kernel, &[at(1, 0)]).unwrap());
     let mut model = 0u32;
-    let mut random = Numbers::new(3);
+    let mut random = fastrand::Rng::with_seed(3);
     let mut last = driver.record(&streams[0]).unwrap();
     for _ in 0..300 {
-        let (stream, kernel) = (random.below(3), random.below(3));
+        let (stream, kernel) = (random.usize(..3), random.usize(..3));
         driver.wait(&streams[stream], &last, After::Data).unwrap();
         launch(&driver, &streams[stream], &kernels[kernel], &[]);
         last = driver.record(&streams[stream]).unwrap();
         model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
     }
     driver.wait(&streams[0], &last, After::Data).unwrap();
-    assert_eq!(read_from(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
+    assert_eq!(copy_out(&*driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
     while !streams.iter().all(|stream| driver.is_idle(stream)) {}
 }
 
@@ -278,7 +188,7 @@ fn tasks_own_what_they_use() {
     for _ in 0..20 {
         (1..=3).for_each(|pool| driver.alloc_pool(PoolId(pool), 64).unwrap());
         let landing = landing(4);
-        copy_in(&driver, &stream, at(1, 0), &[1, 2, 3, 4]);
+        copy_in(&*driver, &stream, at(1, 0), &[1, 2, 3, 4]);
         // SAFETY: all tasks are on one stream.
         unsafe {
             driver.memset_zero(&stream, at(3, 0), 64).unwrap();
@@ -387,7 +297,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         let streams: Vec<_> = (0..4).map(|id| stream(&driver, id)).collect();
         let good = bind(&driver, count("good"), &[at(1, 0)]).unwrap();
         let bad = bind(&driver, count("refused"), &[at(2, 0)]).unwrap();
-        copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+        copy_in(&*driver, &streams[0], at(1, 0), &[0; 4]);
         let before = driver.record(&streams[0]).unwrap();
         launch(&driver, &streams[0], &good, &[]);
         let error = try_launch(&driver, &streams[0], &bad, &[]).unwrap_err();
@@ -404,7 +314,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         // Order holds behind a failure: the launch in front of it is done before this one begins.
         driver.wait(&streams[2], &event, After::Order).unwrap();
         assert!(driver.is_done(&event) != Ok(true), "it is not done, or done by failing");
-        assert_eq!(read_from(&driver, &streams[2], at(1, 0), 4), [1, 0, 0, 0]);
+        assert_eq!(copy_out(&*driver, &streams[2], at(1, 0), 4), [1, 0, 0, 0]);
         assert_eq!(driver.sync(&before), Ok(()));
         assert_eq!(driver.sync(&event), Err(error.clone()));
         assert_eq!(driver.is_done(&event), Err(error.clone()));
@@ -425,7 +335,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
         driver.reset_stream(&streams[1]).unwrap();
         launch(&driver, &streams[0], &good, &[]);
         driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), After::Data).unwrap();
-        assert_eq!(read_from(&driver, &streams[1], at(1, 0), 4), [2, 0, 0, 0]);
+        assert_eq!(copy_out(&*driver, &streams[1], at(1, 0), 4), [2, 0, 0, 0]);
     });
 }
 
@@ -436,18 +346,18 @@ fn events_keep_order() {
     driver.alloc_pool(PoolId(1), 4).unwrap();
     let good = bind(&driver, count("good"), &[at(1, 0)]).unwrap();
     let bad = bind(&driver, count("refused"), &[at(1, 0)]).unwrap();
-    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+    copy_in(&*driver, &streams[0], at(1, 0), &[0; 4]);
     let launch_many = || (0..50).for_each(|_| launch(&driver, &streams[0], &good, &[]));
     launch_many();
     driver.wait(&streams[1], &driver.record(&streams[0]).unwrap(), After::Data).unwrap();
     let waited = driver.record(&streams[1]).unwrap();
     driver.wait(&streams[2], &waited, After::Data).unwrap();
-    assert_eq!(read_from(&driver, &streams[2], at(1, 0), 4), [50, 0, 0, 0]);
+    assert_eq!(copy_out(&*driver, &streams[2], at(1, 0), 4), [50, 0, 0, 0]);
 
     launch_many();
     assert!(try_launch(&driver, &streams[0], &bad, &[]).is_err());
     driver.wait(&streams[2], &driver.record(&streams[0]).unwrap(), After::Order).unwrap();
-    assert_eq!(read_from(&driver, &streams[2], at(1, 0), 4), [100, 0, 0, 0]);
+    assert_eq!(copy_out(&*driver, &streams[2], at(1, 0), 4), [100, 0, 0, 0]);
 }
 
 #[test]
@@ -468,7 +378,7 @@ fn threads_use_one_device() {
                 let stream = stream(driver, id);
                 driver.alloc_pool(PoolId(id), 4).unwrap();
                 let bound = bind(driver, count("count"), &[at(id, 0)]).unwrap();
-                copy_in(driver, &stream, at(id, 0), &[0; 4]);
+                copy_in(&**driver, &stream, at(id, 0), &[0; 4]);
                 for round in 1..=25u8 {
                     launch(driver, &stream, &bound, &[]);
                     let event = driver.record(&stream).unwrap();
@@ -478,7 +388,7 @@ fn threads_use_one_device() {
                         driver.wait(&stream, &seen, After::Data).unwrap();
                         driver.sync(&seen).unwrap();
                     }
-                    assert_eq!(read_from(driver, &stream, at(id, 0), 4), [round, 0, 0, 0]);
+                    assert_eq!(copy_out(&**driver, &stream, at(id, 0), 4), [round, 0, 0, 0]);
                     assert!(driver.used_memory() >= 4);
                 }
                 driver.free_pool(PoolId(id));
@@ -504,13 +414,13 @@ fn events_outlive_their_streams_and_pools() {
         let driver = open(&Config::default());
         driver.alloc_pool(PoolId(1), 4).unwrap();
         let first = stream(&driver, 0);
-        copy_in(&driver, &first, at(1, 0), &[7, 0, 0, 0]);
+        copy_in(&*driver, &first, at(1, 0), &[7, 0, 0, 0]);
         let event = driver.record(&first).unwrap();
         driver.drop_stream(first);
         assert!(driver.is_done(&event).unwrap());
         let second = stream(&driver, 1);
         driver.wait(&second, &event, After::Data).unwrap();
-        assert_eq!(read_from(&driver, &second, at(1, 0), 4), [7, 0, 0, 0]);
+        assert_eq!(copy_out(&*driver, &second, at(1, 0), 4), [7, 0, 0, 0]);
         driver.free_pool(PoolId(1));
         // SAFETY: nothing is handed over.
         let freed = unsafe { driver.memset_zero(&second, at(1, 0), 4) };

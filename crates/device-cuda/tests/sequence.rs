@@ -122,9 +122,9 @@ fn streams_take_turns() {
         context.link(&chain(&x, &kernels, 1), from_ref(&x)).unwrap()
     };
     let routines = [(link(&first, [2, 3]), [2, 3]), (link(&second, [5, 7]), [5, 7])];
-    let (mut model, mut random) = (1i32, Numbers::new(5));
+    let (mut model, mut random) = (1i32, fastrand::Rng::with_seed(5));
     for _ in 0..60 {
-        let ((routine, factors), symbol) = (&routines[random.below(2)], random.below(3) as i32);
+        let ((routine, factors), symbol) = (&routines[random.usize(..2)], random.usize(..3) as i32);
         drop(routine.run(&[symbol.into()]).unwrap());
         model = model.wrapping_mul(factors[0]).wrapping_add(symbol).wrapping_mul(factors[1]).wrapping_add(1);
     }

@@ -4,35 +4,18 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use codegen_core::{Access, Artifact, CodegenError, Payload, Shader, host::HostModule};
-use device_runtime::{After, BoundHandle, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle};
+use codegen_testkit::gpu_runtime::{copy_in, copy_out};
+use device_runtime::{After, BoundHandle, Driver, DriverError, Location, PoolId, StreamHandle};
 use device_wgpu::{AdapterChoice, Config, OpenError, WgpuDevice, adapters};
 use support::*;
-use tnode::{DType, HostArray};
 
 const ALIGNMENT: usize = 256;
 
 fn stream(driver: &WgpuDevice, id: u32) -> StreamHandle {
     driver.new_stream(&format!("wgpu:0:{id}")).unwrap()
-}
-
-fn bytes(values: &[u8]) -> Arc<HostArray> {
-    Arc::new(HostArray::from_slice(values, [values.len()]).unwrap())
-}
-
-fn copy_in(driver: &WgpuDevice, stream: &StreamHandle, to: Location, values: &[u8]) {
-    // SAFETY: the tasks of a test are on one stream, or ordered by waits.
-    unsafe { driver.copy_in(stream, to, &bytes(values), 0, values.len()).unwrap() };
-}
-
-fn read(driver: &WgpuDevice, stream: &StreamHandle, from: Location, len: usize) -> Vec<u8> {
-    let landing: HostLanding = Arc::new(Mutex::new(HostArray::zeros(DType::U8, [len]).unwrap()));
-    // SAFETY: the tasks of a test are on one stream, or ordered by waits.
-    unsafe { driver.copy_out(stream, from, &landing, 0, len).unwrap() };
-    driver.sync(&driver.record(stream).unwrap()).unwrap();
-    landing.lock().unwrap().bytes().to_vec()
 }
 
 fn launch(driver: &WgpuDevice, stream: &StreamHandle, bound: &BoundHandle, bindings: &[i64]) {
@@ -50,70 +33,6 @@ fn count(name: &str) -> Kernel {
 }
 
 #[test]
-fn any_bytes_go_anywhere() {
-    let Some(driver) = open(&Config::default()) else { return };
-    let stream = stream(&driver, 0);
-    (1..=2).for_each(|pool| driver.alloc_pool(PoolId(pool), 64).unwrap());
-    let mut model = [(1..=64).collect::<Vec<u8>>(), (101..=164).collect()];
-    copy_in(&driver, &stream, at(1, 0), &model[0]);
-    copy_in(&driver, &stream, at(2, 0), &model[1]);
-    let mut random = Numbers::new(7);
-    for _ in 0..150 {
-        let (pool, other) = (random.below(2), random.below(2));
-        let len = random.below(12);
-        let (to, from) = (random.below(64 - len), random.below(64 - len));
-        let (dst, src) = (at(pool as u32 + 1, to), at(other as u32 + 1, from));
-        match random.below(4) {
-            0 => {
-                let values: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
-                copy_in(&driver, &stream, dst, &values);
-                model[pool][to..to + len].copy_from_slice(&values);
-            }
-            1 => {
-                // SAFETY: all tasks are on one stream.
-                unsafe { driver.memset_zero(&stream, dst, len).unwrap() };
-                model[pool][to..to + len].fill(0);
-            }
-            2 => assert_eq!(read(&driver, &stream, dst, len), model[pool][to..to + len]),
-            _ => {
-                // SAFETY: all tasks are on one stream.
-                let copied = unsafe { driver.copy(&stream, dst, src, len) };
-                let overlaps = pool == other && len > 0 && to < from + len && from < to + len;
-                assert_eq!(copied.is_err(), overlaps);
-                if !overlaps {
-                    let values = model[other][from..from + len].to_vec();
-                    model[pool][to..to + len].copy_from_slice(&values);
-                }
-            }
-        }
-    }
-    assert_eq!(read(&driver, &stream, at(1, 0), 64), model[0]);
-    assert_eq!(read(&driver, &stream, at(2, 0), 64), model[1]);
-}
-
-#[test]
-fn parts_of_arrays_are_copied() {
-    let Some(driver) = open(&Config::default()) else { return };
-    let stream = stream(&driver, 0);
-    driver.alloc_pool(PoolId(1), 16).unwrap();
-    let array = bytes(&[1, 2, 3, 4, 5, 6, 7]);
-    let landing: HostLanding = Arc::new(Mutex::new((*bytes(&[9; 6])).clone()));
-    // SAFETY: all tasks are on one stream.
-    let outside = unsafe {
-        driver.copy_in(&stream, at(1, 3), &array, 2, 4).unwrap();
-        driver.copy_out(&stream, at(1, 4), &landing, 1, 3).unwrap();
-        [
-            driver.copy_in(&stream, at(1, 0), &array, 4, 4).unwrap_err(),
-            driver.copy_in(&stream, at(1, 13), &array, 0, 4).unwrap_err(),
-            driver.copy_out(&stream, at(1, 0), &landing, 4, 3).unwrap_err(),
-        ]
-    };
-    assert!(outside.iter().all(|error| matches!(error, DriverError::OutOfBounds { .. })), "{outside:?}");
-    driver.sync(&driver.record(&stream).unwrap()).unwrap();
-    assert_eq!(landing.lock().unwrap().bytes(), [9, 4, 5, 6, 9, 9]);
-}
-
-#[test]
 fn launches_join_few_batches_and_keep_their_bindings() {
     let Some(driver) = open(&Config::default()) else { return };
     let stream = stream(&driver, 0);
@@ -124,7 +43,7 @@ fn launches_join_few_batches_and_keep_their_bindings() {
     for i in 0..1000 {
         launch(&driver, &stream, &bound, &[i, 3 * i + 1]);
     }
-    let found = read(&driver, &stream, at(1, 0), 4000);
+    let found = copy_out(&*driver, &stream, at(1, 0), 4000);
     let expected: Vec<u8> = (0..1000u32).flat_map(|i| (3 * i + 1).to_le_bytes()).collect();
     assert_eq!(found, expected);
     let submissions = driver.submissions() - before;
@@ -136,24 +55,24 @@ fn waits_order_streams_without_waiting() {
     let Some(driver) = open(&Config::default()) else { return };
     let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
     driver.alloc_pool(PoolId(1), 4).unwrap();
-    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+    copy_in(&*driver, &streams[0], at(1, 0), &[0; 4]);
     let step = |name: &str, factor: u32| {
         let body = format!("w0(0u, r0(0u) * {factor}u + 1u);");
         bind(&driver, Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body), &[at(1, 0)]).unwrap()
     };
     let kernels = [step("two", 2), step("three", 3), step("five", 5)];
     let mut model = 0u32;
-    let mut random = Numbers::new(3);
+    let mut random = fastrand::Rng::with_seed(3);
     let mut last = driver.record(&streams[0]).unwrap();
     for _ in 0..300 {
-        let (stream, kernel) = (random.below(3), random.below(3));
+        let (stream, kernel) = (random.usize(..3), random.usize(..3));
         driver.wait(&streams[stream], &last, After::Data).unwrap();
         launch(&driver, &streams[stream], &kernels[kernel], &[]);
         last = driver.record(&streams[stream]).unwrap();
         model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
     }
     driver.wait(&streams[0], &last, After::Data).unwrap();
-    assert_eq!(read(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
+    assert_eq!(copy_out(&*driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
     assert!(streams.iter().all(|stream| driver.is_idle(stream)));
 }
 
@@ -186,10 +105,10 @@ fn pools_share_slabs_and_large_ones_have_their_own() {
         driver.alloc_pool(PoolId(pool), bytes).unwrap();
     }
     for (pool, bytes) in (1..).zip(sizes).filter(|(_, bytes)| *bytes > 0) {
-        copy_in(&driver, &stream, at(pool, bytes - 1), &[pool as u8]);
+        copy_in(&*driver, &stream, at(pool, bytes - 1), &[pool as u8]);
     }
     for (pool, bytes) in (1..).zip(sizes).filter(|(_, bytes)| *bytes > 0) {
-        assert_eq!(read(&driver, &stream, at(pool, bytes - 1), 1), [pool as u8]);
+        assert_eq!(copy_out(&*driver, &stream, at(pool, bytes - 1), 1), [pool as u8]);
     }
     assert_eq!(driver.used_memory(), sizes.iter().sum::<usize>());
     let error = driver.alloc_pool(PoolId(9), (8 << 20) + 1).unwrap_err();
@@ -228,9 +147,9 @@ fn a_kernel_reaches_several_slabs_and_no_more_than_the_device_binds() {
         [(Access::Read, 1 << 20), (Access::Read, 1 << 20), (Access::Read, 1 << 20), (Access::Write, 1 << 20)];
     let kernel = Kernel::new("sum", &params, 1 << 18, "w3(t, r0(t) + r1(t) + r2(t));");
     let bound = bind(&driver, kernel.clone(), &[at(1, 0), at(2, 0), at(3, 0), at(5, 0)]).unwrap();
-    (1..=3).for_each(|pool| copy_in(&driver, &stream, at(pool, (1 << 20) - 4), &[pool as u8, 0, 1, 0]));
+    (1..=3).for_each(|pool| copy_in(&*driver, &stream, at(pool, (1 << 20) - 4), &[pool as u8, 0, 1, 0]));
     launch(&driver, &stream, &bound, &[]);
-    assert_eq!(read(&driver, &stream, at(5, (1 << 20) - 8), 8), [0, 0, 0, 0, 6, 0, 3, 0]);
+    assert_eq!(copy_out(&*driver, &stream, at(5, (1 << 20) - 8), 8), [0, 0, 0, 0, 6, 0, 3, 0]);
 
     let params = [&params[..], &params[..1]].concat();
     let args: Vec<_> = (1..=5).map(|pool| at(pool, 0)).collect();
@@ -252,10 +171,10 @@ fn large_grids_are_split_over_dimensions() {
         driver.alloc_pool(PoolId(1), bytes).unwrap();
         // Each 32nd thread writes a word, so that all workgroups have to run.
         let body = "if t % 32u == 0u { w0(t / 32u, t + 1u); }";
-        let kernel = Kernel::new("fill", &[(Access::Write, bytes / 4 * 4)], threads as u64, body);
+        let kernel = Kernel::new("fill", &[(Access::Write, bytes / 4 * 4)], threads as u32, body);
         let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
         launch(&driver, &stream, &bound, &[]);
-        let found = read(&driver, &stream, at(1, 0), bytes / 4 * 4);
+        let found = copy_out(&*driver, &stream, at(1, 0), bytes / 4 * 4);
         let expected: Vec<u8> = (0..threads as u32 / 32).flat_map(|i| (32 * i + 1).to_le_bytes()).collect();
         assert!(found == expected, "{threads} threads");
         driver.free_pool(PoolId(1));
@@ -304,9 +223,9 @@ fn refused_code_names_the_kernel_and_the_line() {
     // The device goes on.
     let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
     let stream = stream(&driver, 0);
-    copy_in(&driver, &stream, at(1, 0), &[6, 0, 0, 0]);
+    copy_in(&*driver, &stream, at(1, 0), &[6, 0, 0, 0]);
     launch(&driver, &stream, &bound, &[]);
-    assert_eq!(read(&driver, &stream, at(1, 0), 4), [7, 0, 0, 0]);
+    assert_eq!(copy_out(&*driver, &stream, at(1, 0), 4), [7, 0, 0, 0]);
 }
 
 #[test]

@@ -11,14 +11,13 @@ use std::{
     thread,
 };
 
-use codegen_core::{
-    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, PtxLaunch, PtxModule,
-    ScheduledRoutine, Slot, Temp, TensorMap,
-};
+use codegen_core::{Access, Artifact, Code, KernelAbi, Payload, PtxLaunch, PtxModule, TensorMap};
+pub use codegen_testkit::gpu_runtime::hand_made::*;
+use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
 use device_cuda::{Config, CudaDevice};
-use device_runtime::{Context, Device, Driver, Location, PoolId};
-use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
-use tnode::{DType, HostArray, TensorNode};
+use device_runtime::{Device, Driver};
+use lowered_ir::ir::Symbol;
+use tnode::TensorNode;
 
 /// Set for the processes in which the tests run, to the settings of the part that they run.
 const CHILD: &str = "DEVICE_CUDA_TEST_CHILD";
@@ -134,33 +133,8 @@ pub fn device(driver: &Arc<CudaDevice>) -> Device {
     Device::new(Arc::clone(driver) as Arc<_>, 0)
 }
 
-pub fn context(device: &Device) -> Context {
-    Context::new(&device.new_stream().unwrap())
-}
-
-/// A node of `i32` elements.
-pub fn node(name: &str, len: usize) -> TensorNode {
-    TensorNode::builder(name).dims([len]).dtype(DType::I32).build().unwrap()
-}
-
-pub fn array(values: &[i32]) -> HostArray {
-    HostArray::from_slice(values, [values.len()]).unwrap()
-}
-
-pub fn values(context: &Context, node: &TensorNode) -> Vec<i32> {
-    context.to_host(node).unwrap().as_slice().unwrap().to_vec()
-}
-
-pub fn at(pool: u32, offset: usize) -> Location {
-    Location { pool: PoolId(pool), offset }
-}
-
-pub fn symbol(name: &str, range: i64) -> Symbol {
-    Symbol { name: name.to_owned(), range }
-}
-
 /// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, its
-/// static indices in `%r10` and so on; `%r4` to `%r9` and `%p1` to `%p3` are free. Its tensor maps are the parameters `map0` and so on.
+/// static indices in `%r10` and so on; `%r4` to `%r9`, `%r16` to `%r29` and `%p1` to `%p3` are free. Its tensor maps are the parameters `map0` and so on.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
@@ -203,16 +177,7 @@ impl Kernel {
     }
 
     pub fn abi(&self) -> KernelAbi {
-        let memory = self.params.iter().map(|&(access, bytes)| Param::Node { access, bytes });
-        let params = memory.chain((0..self.symbols).map(|_| Param::StaticIndex { range: 1 << 20 })).collect();
-        KernelAbi {
-            name: self.name.clone(),
-            params,
-            launch: Launch { extent: self.threads.into(), grain: 1, threads: 1 },
-            scratch_bytes: 0,
-            log: [].into(),
-            cost: Cost::default(),
-        }
+        abi(&self.name, &self.params, self.symbols, self.threads)
     }
 
     fn entry(&self) -> String {
@@ -323,42 +288,54 @@ pub fn code(
     threads: u32,
     body: &str,
 ) -> Arc<Code> {
-    let params: Vec<_> = uses.iter().map(|(node, access)| (*access, node.size_bytes().unwrap())).collect();
-    let kernel = Kernel::new(name, &params, threads, body).with_symbols(symbols.len());
-    let call = KernelCall {
-        kernel: 0,
-        args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
-        bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
-    };
-    let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
-    many_kernels(name, &nodes, symbols, artifact(&[kernel]), vec![call], vec![])
+    let kernel = Kernel::new(name, &params(uses), threads, body).with_symbols(symbols.len());
+    one_kernel(name, uses, symbols, artifact(&[kernel]))
 }
 
-/// Code of anything.
-pub fn many_kernels(
-    name: &str,
-    nodes: &[TensorNode],
-    symbols: &[Symbol],
-    artifact: Artifact,
-    calls: Vec<KernelCall>,
-    temps: Vec<Temp>,
-) -> Arc<Code> {
-    let decl = |node: &TensorNode| NodeDecl {
-        name: node.name(),
-        dtype: node.dtype(),
-        dims: node.dims().unwrap(),
-        mode: node.mode(),
+/// The machine's driver, or the one made for tests, for the suite.
+pub struct Cuda;
+
+impl Gpu for Cuda {
+    fn open(&self, memory_limit: Option<usize>) -> Option<(Arc<dyn Driver>, Device)> {
+        let driver = open(&Config { memory_limit, ..Config::default() });
+        let device = device(&driver);
+        Some((driver, device))
+    }
+
+    fn artifact(&self, kernels: &[gpu_runtime::Kernel]) -> Artifact {
+        let kernels: Vec<Kernel> = kernels.iter().map(written).collect();
+        artifact(&kernels)
+    }
+}
+
+/// A kernel of the suite in PTX.
+fn written(kernel: &gpu_runtime::Kernel) -> Kernel {
+    let store = |store: &Store| {
+        let value = compute(&store.value, 16);
+        let index = compute(&store.index, 17);
+        format!("{value}{index}{}", write(store.param, "%r17", "%r16"))
     };
-    let schedule = ScheduledRoutine {
-        name: name.to_owned(),
-        symbols: symbols.to_vec(),
-        nodes: nodes.iter().map(decl).collect(),
-        kernels: vec![],
-        calls,
-        temps,
-        overwritten: vec![],
+    let body: String = kernel.stores.iter().map(store).collect();
+    Kernel::new(&kernel.name, &kernel.params, kernel.threads, &body).with_symbols(kernel.symbols)
+}
+
+/// Computes a word into a register, with those behind it.
+fn compute(word: &Word, to: usize) -> String {
+    let both = |op: &str, a: &Word, b: &Word| {
+        let (first, second) = (compute(a, to), compute(b, to + 1));
+        format!("{first}{second}{op} %r{to}, %r{to}, %r{};\n", to + 1)
     };
-    Arc::new(Code { schedule, artifact })
+    match word {
+        Word::Const(number) => format!("mov.u32 %r{to}, {number};\n"),
+        Word::Thread => format!("mov.u32 %r{to}, %r3;\n"),
+        Word::Index(symbol) => format!("mov.u32 %r{to}, %r{};\n", 10 + symbol),
+        Word::Read(param, index) => {
+            compute(index, to) + &read(&format!("%r{to}"), *param, &format!("%r{to}"))
+        }
+        Word::Add(a, b) => both("add.u32", a, b),
+        Word::Mul(a, b) => both("mul.lo.u32", a, b),
+        Word::Xor(a, b) => both("xor.b32", a, b),
+    }
 }
 
 /// Whether an assembler takes kernels, if `PTXAS` says where there is one.
@@ -375,20 +352,4 @@ pub fn assembles(kernels: &[Kernel]) {
 /// Facts of a device by name.
 pub fn properties(driver: &CudaDevice) -> BTreeMap<&'static str, String> {
     driver.static_properties().into_iter().collect()
-}
-
-/// A small generator of numbers, the same in every run.
-pub struct Numbers(u64);
-
-impl Numbers {
-    pub fn new(seed: u64) -> Numbers {
-        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % bound
-    }
 }

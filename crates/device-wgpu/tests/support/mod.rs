@@ -9,15 +9,14 @@ use std::{
     thread,
 };
 
-use codegen_core::{
-    Access, Artifact, Code, CodegenError, Cost, KernelAbi, KernelCall, Launch, Param, Payload,
-    ScheduledRoutine, Shader, ShaderModule, Slot, Temp,
-};
+use codegen_core::{Access, Artifact, Code, CodegenError, KernelAbi, Payload, Shader, ShaderModule};
 use codegen_testkit::gpu::or_skip;
-use device_runtime::{Context, Device, Location, PoolId};
+pub use codegen_testkit::gpu_runtime::hand_made::*;
+use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
+use device_runtime::{Device, Driver};
 use device_wgpu::{Config, OpenError, WgpuDevice};
-use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
-use tnode::{DType, HostArray, TensorNode};
+use lowered_ir::ir::Symbol;
+use tnode::TensorNode;
 
 /// Opens a device, or skips the test where the machine has none.
 pub fn open(config: &Config) -> Option<Arc<WgpuDevice>> {
@@ -48,31 +47,6 @@ pub fn device(driver: &Arc<WgpuDevice>) -> Device {
     Device::with_pool_cap(Arc::clone(driver) as Arc<_>, 0, driver.pool_cap())
 }
 
-pub fn context(device: &Device) -> Context {
-    Context::new(&device.new_stream().unwrap())
-}
-
-/// A node of `i32` elements.
-pub fn node(name: &str, len: usize) -> TensorNode {
-    TensorNode::builder(name).dims([len]).dtype(DType::I32).build().unwrap()
-}
-
-pub fn array(values: &[i32]) -> HostArray {
-    HostArray::from_slice(values, [values.len()]).unwrap()
-}
-
-pub fn values(context: &Context, node: &TensorNode) -> Vec<i32> {
-    context.to_host(node).unwrap().as_slice().unwrap().to_vec()
-}
-
-pub fn at(pool: u32, offset: usize) -> Location {
-    Location { pool: PoolId(pool), offset }
-}
-
-pub fn symbol(name: &str, range: i64) -> Symbol {
-    Symbol { name: name.to_owned(), range }
-}
-
 /// A kernel in WGSL: `threads` threads, numbered `t`, run `body`. Parameter `p` is read by `rP(i)` and written by `wP(i, value)`, with
 /// words for elements; static index `s` is `iS`.
 #[derive(Clone, Debug)]
@@ -80,12 +54,12 @@ pub struct Kernel {
     pub name: String,
     pub params: Vec<(Access, usize)>,
     pub symbols: usize,
-    pub threads: u64,
+    pub threads: u32,
     pub body: String,
 }
 
 impl Kernel {
-    pub fn new(name: &str, params: &[(Access, usize)], threads: u64, body: &str) -> Kernel {
+    pub fn new(name: &str, params: &[(Access, usize)], threads: u32, body: &str) -> Kernel {
         let (name, params, body) = (name.to_owned(), params.to_vec(), body.to_owned());
         Kernel { name, params, symbols: 0, threads, body }
     }
@@ -95,16 +69,7 @@ impl Kernel {
     }
 
     pub fn abi(&self) -> KernelAbi {
-        let memory = self.params.iter().map(|&(access, bytes)| Param::Node { access, bytes });
-        let params = memory.chain((0..self.symbols).map(|_| Param::StaticIndex { range: 1 << 20 })).collect();
-        KernelAbi {
-            name: self.name.clone(),
-            params,
-            launch: Launch { extent: self.threads, grain: 1, threads: 1 },
-            scratch_bytes: 0,
-            log: [].into(),
-            cost: Cost::default(),
-        }
+        abi(&self.name, &self.params, self.symbols, self.threads)
     }
 
     fn shader(&self, slabs: &[u32]) -> Shader {
@@ -129,7 +94,7 @@ impl Kernel {
         }
         wgsl += "    let t = (g.x + n.x * (g.y + n.y * g.z)) * 64u + l;\n";
         wgsl += &format!("    if t >= {}u {{ return; }}\n    {}\n}}\n", self.threads, self.body);
-        Shader { wgsl, groups: self.threads.div_ceil(64), table_words: words }
+        Shader { wgsl, groups: self.threads.div_ceil(64).into(), table_words: words }
     }
 }
 
@@ -168,64 +133,53 @@ pub fn code(
     name: &str,
     uses: &[(&TensorNode, Access)],
     symbols: &[Symbol],
-    threads: u64,
+    threads: u32,
     body: &str,
 ) -> Arc<Code> {
-    let params: Vec<_> = uses.iter().map(|(node, access)| (*access, node.size_bytes().unwrap())).collect();
-    let kernel = Kernel::new(name, &params, threads, body).with_symbols(symbols.len());
-    let call = KernelCall {
-        kernel: 0,
-        args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
-        bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
-    };
-    let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
-    many_kernels(name, &nodes, symbols, artifact(vec![kernel]), vec![call], vec![])
+    let kernel = Kernel::new(name, &params(uses), threads, body).with_symbols(symbols.len());
+    one_kernel(name, uses, symbols, artifact(vec![kernel]))
 }
 
-/// Code of anything.
-pub fn many_kernels(
-    name: &str,
-    nodes: &[TensorNode],
-    symbols: &[Symbol],
-    artifact: Artifact,
-    calls: Vec<KernelCall>,
-    temps: Vec<Temp>,
-) -> Arc<Code> {
-    let decl = |node: &TensorNode| NodeDecl {
-        name: node.name(),
-        dtype: node.dtype(),
-        dims: node.dims().unwrap(),
-        mode: node.mode(),
-    };
-    let schedule = ScheduledRoutine {
-        name: name.to_owned(),
-        symbols: symbols.to_vec(),
-        nodes: nodes.iter().map(decl).collect(),
-        kernels: vec![],
-        calls,
-        temps,
-        overwritten: vec![],
-    };
-    Arc::new(Code { schedule, artifact })
+/// The machine's adapter, for the suite.
+pub struct Wgpu;
+
+impl Gpu for Wgpu {
+    fn open(&self, memory_limit: Option<usize>) -> Option<(Arc<dyn Driver>, Device)> {
+        let driver = open(&Config { memory_limit, ..Config::default() })?;
+        let device = device(&driver);
+        Some((driver, device))
+    }
+
+    fn device(&self) -> Option<Device> {
+        shared()
+    }
+
+    fn artifact(&self, kernels: &[gpu_runtime::Kernel]) -> Artifact {
+        artifact(kernels.iter().map(written).collect())
+    }
+}
+
+/// A kernel of the suite in WGSL.
+fn written(kernel: &gpu_runtime::Kernel) -> Kernel {
+    let store =
+        |store: &Store| format!("w{}({}, {}); ", store.param, computed(&store.index), computed(&store.value));
+    let body: String = kernel.stores.iter().map(store).collect();
+    Kernel::new(&kernel.name, &kernel.params, kernel.threads, &body).with_symbols(kernel.symbols)
+}
+
+fn computed(word: &Word) -> String {
+    match word {
+        Word::Const(number) => format!("{number}u"),
+        Word::Thread => "t".to_owned(),
+        Word::Index(symbol) => format!("i{symbol}"),
+        Word::Read(param, index) => format!("r{param}({})", computed(index)),
+        Word::Add(a, b) => format!("({} + {})", computed(a), computed(b)),
+        Word::Mul(a, b) => format!("({} * {})", computed(a), computed(b)),
+        Word::Xor(a, b) => format!("({} ^ {})", computed(a), computed(b)),
+    }
 }
 
 /// Facts of a device by name.
 pub fn properties(driver: &WgpuDevice) -> BTreeMap<&'static str, String> {
     device_runtime::Driver::static_properties(driver).into_iter().collect()
-}
-
-/// A small generator of numbers, the same in every run.
-pub struct Numbers(u64);
-
-impl Numbers {
-    pub fn new(seed: u64) -> Numbers {
-        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % bound
-    }
 }

@@ -1,0 +1,95 @@
+//! Nodes of 32-bit integers, and code around hand-written kernels.
+
+use std::sync::Arc;
+
+use codegen_core::{Access, Artifact, Code, KernelCall, ScheduledRoutine, Slot, Temp};
+use device_runtime::{Context, Device, Location, PoolId};
+use lowered_ir::ir::{NodeRef, Symbol, SymbolId};
+use tnode::{DType, HostArray, TensorNode};
+
+use super::Gpu;
+use super::kernels::{Kernel, Store};
+use crate::runtime::hand_made::decl;
+
+pub use super::kernels::abi;
+pub use crate::runtime::hand_made::{context, symbol};
+
+/// A node of `len` elements of type `i32`.
+pub fn node(name: &str, len: usize) -> TensorNode {
+    TensorNode::builder(name).dims([len]).dtype(DType::I32).build().unwrap()
+}
+
+/// Its values on the host.
+pub fn array(values: &[i32]) -> HostArray {
+    HostArray::from_slice(values, [values.len()]).unwrap()
+}
+
+/// The values of a node of `i32` elements, read back.
+pub fn values(context: &Context, node: &TensorNode) -> Vec<i32> {
+    context.to_host(node).unwrap().as_slice().unwrap().to_vec()
+}
+
+/// A place in a pool.
+pub fn at(pool: u32, offset: usize) -> Location {
+    Location { pool: PoolId(pool), offset }
+}
+
+/// A context on a new stream, with a node.
+pub(super) fn context_with(device: &Device, node: &TensorNode, start: &[i32]) -> Context {
+    context(device).init_from_host(node, &array(start)).unwrap()
+}
+
+/// Nodes as a kernel's memory parameters.
+pub fn params(uses: &[(&TensorNode, Access)]) -> Vec<(Access, usize)> {
+    uses.iter().map(|(node, access)| (*access, node.size_bytes().unwrap())).collect()
+}
+
+/// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.
+pub fn code(
+    gpu: &dyn Gpu,
+    name: &str,
+    uses: &[(&TensorNode, Access)],
+    symbols: &[Symbol],
+    threads: u32,
+    stores: Vec<Store>,
+) -> Arc<Code> {
+    let kernel = Kernel { symbols: symbols.len(), ..Kernel::new(name, &params(uses), threads, stores) };
+    one_kernel(name, uses, symbols, gpu.artifact(&[kernel]))
+}
+
+/// Code of an artifact's only kernel, on `uses` and with all `symbols`.
+pub fn one_kernel(
+    name: &str,
+    uses: &[(&TensorNode, Access)],
+    symbols: &[Symbol],
+    artifact: Artifact,
+) -> Arc<Code> {
+    let call = KernelCall {
+        kernel: 0,
+        args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
+        bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
+    };
+    let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
+    many_kernels(name, &nodes, symbols, artifact, vec![call], vec![])
+}
+
+/// Code of anything.
+pub fn many_kernels(
+    name: &str,
+    nodes: &[TensorNode],
+    symbols: &[Symbol],
+    artifact: Artifact,
+    calls: Vec<KernelCall>,
+    temps: Vec<Temp>,
+) -> Arc<Code> {
+    let schedule = ScheduledRoutine {
+        name: name.to_owned(),
+        symbols: symbols.to_vec(),
+        nodes: nodes.iter().map(decl).collect(),
+        kernels: vec![],
+        calls,
+        temps,
+        overwritten: vec![],
+    };
+    Arc::new(Code { schedule, artifact })
+}

@@ -1,0 +1,63 @@
+//! The runtime's suite, for drivers whose kernels are in a language of the device's: order, events, hazards, memory, copies.
+//!
+//! A scenario is a function that takes a [`Gpu`], and panics where its driver, or the runtime above it, breaks a promise. What kernels do is said
+//! as [`Kernel`]s, which the driver's tests write in its language. [`gpu_suite!`](crate::gpu_suite) makes a test of each scenario.
+#![allow(clippy::unwrap_used, reason = "a scenario is a test: it may panic")]
+
+use std::sync::Arc;
+
+use codegen_core::Artifact;
+use device_runtime::{Device, Driver};
+
+mod bytes; // copies
+pub mod hand_made; // nodes and code to test with
+mod kernels; // what they do
+mod memory; // what is allocated, and what is in it
+mod order; // tasks of streams
+mod programs; // random programs
+
+pub use bytes::*;
+pub use kernels::{Kernel, Store, Word};
+pub use memory::*;
+pub use order::*;
+pub use programs::*;
+
+/// What the suite asks of a driver's tests.
+pub trait Gpu {
+    /// A device that nobody else uses, with this much memory at most; none where the machine has none, which is said there.
+    fn open(&self, memory_limit: Option<usize>) -> Option<(Arc<dyn Driver>, Device)>;
+
+    /// A device for scenarios that do not look at its memory: one for all of them, where making one takes long.
+    fn device(&self) -> Option<Device> {
+        self.open(None).map(|(_, device)| device)
+    }
+
+    /// Kernels in the device's language.
+    fn artifact(&self, kernels: &[Kernel]) -> Artifact;
+}
+
+/// Makes a test of each scenario. `$run` is called in each test with what runs the scenario.
+#[macro_export]
+macro_rules! gpu_suite {
+    ($run:expr) => {
+        $crate::gpu_suite! { @tests $run,
+            a_kernel_adds_two_nodes
+            tasks_of_a_stream_run_in_order_with_their_own_bindings
+            many_threads_wait_for_one_event
+            dropping_everything_runs_what_is_pending
+            several_devices_of_one_processor_share_nothing
+            temporaries_carry_values_between_kernels
+            a_fresh_output_is_zero_where_nothing_wrote
+            padding_comes_back
+            values_of_every_type_and_length_come_back
+            memory_returns_to_zero_when_tasks_are_done
+            a_failed_link_leaves_nothing_allocated
+            any_bytes_go_anywhere
+            parts_of_arrays_are_copied
+            random_programs_equal_the_sequential_model
+        }
+    };
+    (@tests $run:expr, $($test:ident)*) => {
+        $(#[test] fn $test() { ($run)($crate::gpu_runtime::$test) })*
+    };
+}
