@@ -64,7 +64,7 @@ pub use form::{FormError, check_form};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};
-pub use log::LogSink;
+pub use log::{LogSink, Logging};
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
 pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};
 pub use shader::{Shader, ShaderModule};

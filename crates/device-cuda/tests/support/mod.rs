@@ -312,7 +312,7 @@ pub fn artifact(kernels: &[Kernel]) -> Artifact {
 }
 
 pub fn artifact_of(kernels: &[Kernel], module: PtxModule) -> Artifact {
-    Artifact { payload: Payload::Ptx(Arc::new(module)), kernels: kernels.iter().map(Kernel::abi).collect() }
+    Artifact::new(Payload::Ptx(Arc::new(module)), kernels.iter().map(Kernel::abi).collect())
 }
 
 /// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.
