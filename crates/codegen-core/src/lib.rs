@@ -51,9 +51,10 @@ pub mod contract; // what a codegen implements
 
 pub mod artifact; // what it hands to a device
 pub mod host; // calling kernels of this process
-mod log;
+mod log; // what they log
+pub mod log_buffer; // what those log that call nothing
 mod ptx; // kernels for NVIDIA's processors
-mod shader; // kernels as text for GPUs // what they log
+mod shader; // kernels as text for GPUs
 
 pub mod interpreted; // the codegen that compiles nothing
 

@@ -70,6 +70,11 @@ impl<'a> LogWriter<'a> {
         }
     }
 
+    /// Writes that there was no room for so many lines.
+    pub(crate) fn dropped(&mut self, lines: u64, bytes: usize) {
+        self.text.push_str(&format!("DROPPED: {lines} lines; the log of a run has room for {bytes} bytes\n"));
+    }
+
     /// Hands over what is left; a panic of the sink goes on here, where no compiled code is on the stack.
     pub(crate) fn finish(mut self) {
         self.flush();
