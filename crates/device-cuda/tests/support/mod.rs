@@ -227,6 +227,7 @@ impl Kernel {
             threads: BLOCK,
             dynamic_shared_bytes: self.shared.1 - self.shared.0,
             cluster: self.cluster.1,
+            log_bytes: 0,
             maps: self.maps.clone(),
         }
     }
