@@ -10,8 +10,9 @@ use tnode::Scalar;
 
 /// Takes the text of a log.
 ///
-/// Kernels call it while they run, on the thread that runs them, so it should be quick. If it panics, it is not called again for that
-/// call of a kernel, which runs to its end and then goes on panicking.
+/// The thread that runs a kernel calls it meanwhile; where the device has memory of its own, a thread that notices that a run is done. So it should
+/// be quick, and it may wait for nothing. If it panics, it is not called again for that call of a kernel, which runs to its end and then goes on
+/// panicking.
 pub trait LogSink: Send + Sync {
     /// Takes one or more whole lines, each with its line end.
     fn write(&self, lines: &str);

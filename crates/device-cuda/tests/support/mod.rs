@@ -17,7 +17,10 @@ use codegen_core::{
 };
 use device_cuda::{Config, CudaDevice};
 use device_runtime::{Context, Device, Driver, Location, PoolId};
-use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
+use lowered_ir::{
+    ir::{NodeDecl, NodeRef, Symbol, SymbolId},
+    log::LogLine,
+};
 use tnode::{DType, HostArray, TensorNode};
 
 /// Set for the processes in which the tests run, to the settings of the part that they run.
@@ -159,8 +162,8 @@ pub fn symbol(name: &str, range: i64) -> Symbol {
     Symbol { name: name.to_owned(), range }
 }
 
-/// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, its
-/// static indices in `%r10` and so on; `%r4` to `%r9` and `%p1` to `%p3` are free. Its tensor maps are the parameters `map0` and so on.
+/// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, that of its log
+/// behind them, its static indices in `%r10` and so on; `%r4` to `%r9` and `%p1` to `%p3` are free. Its tensor maps are the parameters `map0` and so on.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
@@ -172,6 +175,8 @@ pub struct Kernel {
     /// Blocks of a cluster in its text, and in its launch.
     pub cluster: (u32, u32),
     pub maps: Vec<TensorMap>,
+    /// The lines it logs, and the bytes of its log.
+    pub log: (Vec<LogLine>, u32),
     pub body: String,
 }
 
@@ -181,8 +186,8 @@ pub const BLOCK: u32 = 64;
 impl Kernel {
     pub fn new(name: &str, params: &[(Access, usize)], threads: u32, body: &str) -> Kernel {
         let (name, params, body) = (name.to_owned(), params.to_vec(), body.to_owned());
-        let (shared, cluster, maps) = ((0, 0), (1, 1), Vec::new());
-        Kernel { name, params, symbols: 0, threads, shared, cluster, maps, body }
+        let (shared, cluster, maps, log) = ((0, 0), (1, 1), Vec::new(), (Vec::new(), 0));
+        Kernel { name, params, symbols: 0, threads, shared, cluster, maps, log, body }
     }
 
     pub fn with_symbols(self, symbols: usize) -> Kernel {
@@ -202,6 +207,10 @@ impl Kernel {
         self
     }
 
+    pub fn with_log(self, lines: Vec<LogLine>, bytes: u32) -> Kernel {
+        Kernel { log: (lines, bytes), ..self }
+    }
+
     pub fn abi(&self) -> KernelAbi {
         let memory = self.params.iter().map(|&(access, bytes)| Param::Node { access, bytes });
         let params = memory.chain((0..self.symbols).map(|_| Param::StaticIndex { range: 1 << 20 })).collect();
@@ -210,7 +219,7 @@ impl Kernel {
             params,
             launch: Launch { extent: self.threads.into(), grain: 1, threads: 1 },
             scratch_bytes: 0,
-            log: [].into(),
+            log: self.log.0.clone().into(),
             cost: Cost::default(),
         }
     }
@@ -227,13 +236,13 @@ impl Kernel {
             threads: BLOCK,
             dynamic_shared_bytes: self.shared.1 - self.shared.0,
             cluster: self.cluster.1,
-            log_bytes: 0,
+            log_bytes: self.log.1,
             maps: self.maps.clone(),
         }
     }
 
     fn ptx(&self) -> String {
-        let memory = self.params.len();
+        let memory = self.params.len() + usize::from(self.log.1 > 0);
         let words = (0..memory + self.symbols).map(|param| format!("    .param .u64 p{param}"));
         let maps = (0..self.maps.len()).map(|map| format!("    .param .align 64 .b8 map{map}[128]"));
         let params: Vec<String> = words.chain(maps).collect();
