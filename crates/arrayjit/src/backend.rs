@@ -373,6 +373,7 @@ fn cuda(settings: &Settings) -> Result<Halves, OpenError> {
         tensor_cores,
         tf32: settings.tf32,
         approximate_functions: settings.approximate_functions,
+        log_bytes: settings.log_buffer_bytes,
         ..Default::default()
     };
     let devices =

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codegen_core::{Code, LogSink};
+use codegen_core::{Code, LogSink, Logging};
 use device_runtime::Context;
 use lowered_ir::{
     assign::{self, Assignments, text::TextError},
@@ -23,7 +23,7 @@ use crate::{
     error::CompileError,
     fallback::{self, DividedCode, Fallback},
     generate::{self, verified},
-    log::{LogFolder, Logging},
+    log::{LogFolder, logging_to},
     routine::Routine,
     settings::{Class, Settings},
 };
@@ -143,7 +143,7 @@ impl Compiled {
         logging: Option<&Logging>,
     ) -> Result<Routine, device_runtime::Error> {
         match &self.form {
-            Form::Whole(code) => context.link(&Logging::of(logging, code), &self.nodes).map(Routine::from),
+            Form::Whole(code) => context.link(&logging_to(logging, code), &self.nodes).map(Routine::from),
             Form::Divided(code) => code.link(context, &self.nodes, logging).map(Routine::divided),
         }
     }

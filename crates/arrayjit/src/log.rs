@@ -11,8 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use codegen_core::{Code, LogSink};
-use lowered_ir::log::LogStyle;
+use codegen_core::{Code, LogSink, Logging};
 
 /// The end of the name of every file this module makes or removes.
 const SUFFIX: &str = ".values.log";
@@ -52,20 +51,11 @@ impl LogFolder {
     }
 }
 
-/// Where routines log to, and how.
-#[derive(Clone)]
-pub(crate) struct Logging {
-    pub(crate) sink: Arc<dyn LogSink>,
-    pub(crate) style: LogStyle,
-}
-
-impl Logging {
-    /// The code, with its lines going where they should; as it was, if nowhere.
-    pub(crate) fn of(logging: Option<&Logging>, code: &Arc<Code>) -> Arc<Code> {
-        let Some(Logging { sink, style }) = logging else { return Arc::clone(code) };
-        let Code { schedule, artifact } = (**code).clone();
-        Arc::new(Code { schedule, artifact: artifact.logging_to(Arc::clone(sink), *style) })
-    }
+/// The code, with its lines going where they should; as it was, if nowhere.
+pub(crate) fn logging_to(logging: Option<&Logging>, code: &Arc<Code>) -> Arc<Code> {
+    let Some(logging) = logging else { return Arc::clone(code) };
+    let Code { schedule, artifact } = (**code).clone();
+    Arc::new(Code { schedule, artifact: artifact.logging_to(logging.clone()) })
 }
 
 /// Removes the logs in a folder, if there is one.

@@ -72,6 +72,8 @@ pub struct Settings {
     pub log_clean: bool,
     /// Whether logs round floats to five digits, so that those of different targets can be compared.
     pub log_rounded: bool,
+    /// The most bytes of device memory that one run of a routine logs to on the backend `cuda`; what has no room is counted.
+    pub log_buffer_bytes: u32,
     /// An intermediate node read more often than this at one position is computed once and kept.
     pub virtualize_max_visits: u64,
     /// Count those reads by running at most one more than this number of iterations of each loop, as the seed of this project did;
@@ -224,6 +226,7 @@ impl Default for Settings {
             log_folder: "arrayjit_logs".into(),
             log_clean: true,
             log_rounded: false,
+            log_buffer_bytes: 16 << 20,
             virtualize_max_visits: 1,
             virtualize_max_tracing_dim: 0,
             inline_scalar_constexprs: true,

@@ -2,7 +2,12 @@
 //! driver does, in `device-cuda`. With `REQUIRE_CUDA=1`, as on a machine with a GPU, it has to be there, and a program runs.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use arrayjit::{Backend, HostArray, OpenError, TensorNode};
+use std::sync::Arc;
+
+use arrayjit::{Backend, HostArray, OpenError, Settings, TensorNode};
+use codegen_core::{Codegen, Payload};
+use codegen_ptx::{PtxOptions, Target, ptx};
+use device_runtime::{Device, NullDevice};
 
 /// The backend; on machines without it, what is said of that.
 fn open() -> Result<Backend, String> {
@@ -22,6 +27,29 @@ fn what_is_missing_is_said_in_one_line() {
     let Err(text) = open() else { return };
     assert!(!text.is_empty() && !text.contains('\n'), "{text}");
     assert!(text.contains("NVIDIA") || text.contains("CUDA"), "{text}");
+}
+
+/// What logs is one kernel with a buffer for its log, and nothing of it falls back; what it logs is tested where buffers are, in `codegen-ptx`
+/// and `device-cuda`.
+#[test]
+fn what_logs_does_not_fall_back() {
+    let mut settings = Settings::default();
+    settings.log_values = true;
+    let device = Device::new(Arc::new(NullDevice::new()), 0);
+    for target in Target::ALL {
+        let codegen: Arc<dyn Codegen> = Arc::new(ptx(target, PtxOptions::default()));
+        let backend = Backend::from_parts("cuda", codegen, device.clone(), settings.clone());
+        let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([100]).build().unwrap());
+        let code = backend.compile("y[i] := tanh(x[i])", [&x, &y]).unwrap();
+        assert!(code.fallbacks().is_empty(), "{:?}", code.fallbacks());
+        let codes: Vec<_> = code.codes().collect();
+        let [code] = codes.as_slice() else { panic!("{} parts", codes.len()) };
+        let Payload::Ptx(module) = &code.artifact.payload else { panic!("no PTX") };
+        let [launch] = module.launches.as_slice() else { panic!("{:?}", module.launches) };
+        // A remark; for each of 100 iterations the number and an index of two words, the statement, and two indices and two values of a word.
+        assert_eq!((launch.blocks, launch.log_bytes), (1, 16 + 4 * (1 + 100 * (3 + 1 + 7))));
+        assert!(!code.artifact.kernels[0].log.is_empty());
+    }
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::{any::Any, sync::Arc};
 
-use lowered_ir::log::{LogLine, LogStyle};
+use lowered_ir::log::LogLine;
 
 use crate::host::HostModule;
-use crate::log::LogSink;
+use crate::log::Logging;
 use crate::ptx::PtxModule;
 use crate::shader::ShaderModule;
 
@@ -16,6 +16,8 @@ pub struct Artifact {
     pub payload: Payload,
     /// One entry per kernel, in the order of the scheduled routine.
     pub kernels: Vec<KernelAbi>,
+    /// Where the kernels log to that do. Whoever loads the code sees to it, in whatever way its kernels tell what they log.
+    pub logging: Option<Logging>,
 }
 
 /// The forms of code that devices load.
@@ -50,13 +52,24 @@ pub struct KernelAbi {
 }
 
 impl Artifact {
-    /// The same code, whose kernels log to a sink. Code that does not log, or does not run in this process, is as it was.
+    /// Code whose kernels log nowhere.
+    pub fn new(payload: Payload, kernels: Vec<KernelAbi>) -> Artifact {
+        Artifact { payload, kernels, logging: None }
+    }
+
+    /// The same code, whose kernels log to there.
     #[must_use]
-    pub fn logging_to(mut self, sink: Arc<dyn LogSink>, style: LogStyle) -> Artifact {
-        if let Payload::Host(module) = self.payload {
-            self.payload = Payload::Host(module.logging_to(sink, style));
-        }
+    pub fn logging_to(mut self, logging: Logging) -> Artifact {
+        self.logging = Some(logging);
         self
+    }
+
+    /// The kernels, if they run in this process, logging to where the artifact says.
+    pub fn host_module(&self) -> Option<HostModule> {
+        match &self.payload {
+            Payload::Host(module) => Some(module.clone().logging_to(self.logging.clone())),
+            _ => None,
+        }
     }
 }
 

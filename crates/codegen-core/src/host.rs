@@ -6,11 +6,11 @@
 
 use std::{any::Any, fmt, sync::Arc};
 
-use lowered_ir::log::{LogLine, LogStyle};
+use lowered_ir::log::LogLine;
 use tnode::Scalar;
 
 use crate::artifact::{Access, KernelAbi};
-use crate::log::{Destination, LogSink, LogWriter};
+use crate::log::{LogWriter, Logging};
 
 /// The native ABI of a kernel, version 1; see `docs/abi.md`.
 ///
@@ -76,7 +76,7 @@ pub struct HostModule {
     /// The lines of each kernel that logs.
     lines: Arc<[Arc<[LogLine]>]>,
     /// Where the lines go, if anywhere.
-    destination: Option<Destination>,
+    logging: Option<Logging>,
     /// Held only for its `Drop`, which frees the code.
     _owner: Arc<dyn Any + Send + Sync>,
 }
@@ -180,7 +180,7 @@ impl HostModule {
     }
 
     fn new(kernels: Arc<[HostKernel]>, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        HostModule { kernels, lines: Arc::new([]), destination: None, _owner: owner }
+        HostModule { kernels, lines: Arc::new([]), logging: None, _owner: owner }
     }
 
     /// The module with the lines that its kernels log, kernel by kernel. Those that log lines get a log to call.
@@ -190,17 +190,16 @@ impl HostModule {
         self
     }
 
-    /// The same kernels, logging to a sink.
-    #[must_use]
-    pub fn logging_to(mut self, sink: Arc<dyn LogSink>, style: LogStyle) -> Self {
-        self.destination = Some(Destination { sink, style });
+    /// The same kernels, logging to there.
+    pub(crate) fn logging_to(mut self, logging: Option<Logging>) -> Self {
+        self.logging = logging;
         self
     }
 
     /// What takes the records of a call of a kernel that logs.
     fn log_writer(&self, kernel: usize) -> Option<LogWriter<'_>> {
         let lines = self.lines.get(kernel).filter(|lines| !lines.is_empty())?;
-        Some(LogWriter::new(lines, self.destination.as_ref()))
+        Some(LogWriter::new(lines, self.logging.as_ref()))
     }
 
     /// How many kernels the module has.

@@ -77,7 +77,7 @@ impl Codegen for Interpreted {
         let kernels = routine.kernels.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
         let abis: Vec<_> = routine.kernels.iter().map(|kernel| kernel.abi.clone()).collect();
         let module = HostModule::interpreted(kernels).with_log_lines(&abis);
-        Ok(Artifact { payload: Payload::Host(module), kernels: abis })
+        Ok(Artifact::new(Payload::Host(module), abis))
     }
 }
 

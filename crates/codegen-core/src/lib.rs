@@ -51,9 +51,10 @@ pub mod contract; // what a codegen implements
 
 pub mod artifact; // what it hands to a device
 pub mod host; // calling kernels of this process
-mod log;
+mod log; // what they log
+pub mod log_buffer; // what those log that call nothing
 mod ptx; // kernels for NVIDIA's processors
-mod shader; // kernels as text for GPUs // what they log
+mod shader; // kernels as text for GPUs
 
 pub mod interpreted; // the codegen that compiles nothing
 
@@ -64,7 +65,7 @@ pub use form::{FormError, check_form};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};
-pub use log::LogSink;
+pub use log::{LogSink, Logging};
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
 pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};
 pub use shader::{Shader, ShaderModule};

@@ -28,6 +28,9 @@ pub struct PtxLaunch {
     pub dynamic_shared_bytes: u32,
     /// How many neighbouring blocks run side by side and reach each other's shared memory, as the text says too; 1 if each is alone.
     pub cluster: u32,
+    /// Bytes of the buffer that the kernel logs to, header included, as `docs/abi.md` has it; its address is the parameter behind the memory
+    /// parameters. 0 for a kernel that does not log, and has no such parameter.
+    pub log_bytes: u32,
     /// Tensors whose tiles the copy engine moves: the kernel's last parameters, behind the numbers.
     pub maps: Vec<TensorMap>,
 }

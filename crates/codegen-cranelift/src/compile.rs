@@ -67,7 +67,7 @@ impl Compiler for CraneliftCompiler {
         let compiled =
             workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
         let (code, kernels): (Vec<Compiled>, Vec<KernelAbi>) = compiled.into_iter().unzip();
-        Ok(Artifact { payload: Payload::Host(jit::host_module(code, &kernels)?), kernels })
+        Ok(Artifact::new(Payload::Host(jit::host_module(code, &kernels)?), kernels))
     }
 
     fn listing(

@@ -68,7 +68,7 @@ impl Codegen for Ptx {
         let text = ptx_asm::print(&module).into();
         let kernels = routine.kernels.iter().map(|k| k.abi.clone()).collect();
         let payload = Arc::new(PtxModule { text, target: self.target.name().into(), launches });
-        Ok(Artifact { payload: Payload::Ptx(payload), kernels })
+        Ok(Artifact::new(Payload::Ptx(payload), kernels))
     }
 
     fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {

@@ -31,6 +31,8 @@ pub struct PtxOptions {
     pub approximate_functions: bool,
     /// The most bytes of arrays that a thread may have in memory of its own; kernels that take more are refused.
     pub local_bytes: u32,
+    /// The most bytes of the buffer that a run of a kernel logs to; what has no room in it is counted.
+    pub log_bytes: u32,
 }
 
 /// Which instructions of tensor cores are used, of those that a target has.
@@ -46,7 +48,7 @@ pub enum TensorCores {
 }
 
 impl Default for PtxOptions {
-    /// 256 threads, tensor cores, accurate functions, and 64 KiB of arrays.
+    /// 256 threads, tensor cores, accurate functions, 64 KiB of arrays, and 16 MiB of a log.
     fn default() -> Self {
         PtxOptions {
             threads: 256,
@@ -54,6 +56,7 @@ impl Default for PtxOptions {
             tf32: false,
             approximate_functions: false,
             local_bytes: 64 << 10,
+            log_bytes: 16 << 20,
         }
     }
 }

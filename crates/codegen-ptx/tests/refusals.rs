@@ -65,7 +65,8 @@ fn loops_between_workgroup_loops() {
 
 #[test]
 fn logs() {
-    check("log \"x = \", %0[0]", "kernels on a device have no log");
+    let body = "for i0 in 0..4 workgroup { %1[i0] := 1.0f32 } log \"x = \", %0[0]";
+    check(body, "log: several threads run the kernel");
 }
 
 #[test]

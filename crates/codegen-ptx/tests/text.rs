@@ -28,6 +28,20 @@ routine @double fast {
 }
 
 #[test]
+fn a_line_of_a_log() {
+    let text = r#"
+routine @log strict {
+  symbol @n in 0..9
+  node %0 "x" f64[10] on_device
+  node %1 "y" i8[10] on_device
+  for i0 in 0..min(9, @n) {
+    log "x[", index i64(i0), "] = ", %0[i0], ", ", %1[i0] < 3i8, ", ", %1[9]
+  }
+}"#;
+    check(text, &expect_file!["text/log.ptx"]);
+}
+
+#[test]
 fn a_tree_in_shared_memory() {
     let text = r#"
 routine @tree strict {

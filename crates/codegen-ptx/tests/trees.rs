@@ -6,7 +6,7 @@ mod common;
 mod device;
 
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
-use ptx_asm::interp::{Order, Stats};
+use ptx_asm::interp::Order;
 use tnode::{DType, Scalar};
 
 /// Barriers and shuffles that stand in a program.
@@ -54,9 +54,9 @@ fn checked(text: &str, dtype: DType) -> String {
     }
     let args = vec![x, vec![0; 3 * dtype.size_bytes()]];
     let run = |seed| device::run_kernel(&rendered, 0, &kernel, &args, &[], Order::Random { seed });
-    let results: Vec<(Vec<Vec<u8>>, Stats)> = (0..3).map(|seed| run(seed).unwrap()).collect();
+    let results: Vec<device::Ran> = (0..3).map(|seed| run(seed).unwrap()).collect();
     let defined = device::defined(&kernel, args.clone(), &[]).unwrap();
-    results.iter().for_each(|(found, _)| assert_eq!(found, &defined));
+    results.iter().for_each(|found| assert_eq!(found.memory, defined));
     ptx_asm::print(&rendered.module)
 }
 

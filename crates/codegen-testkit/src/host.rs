@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "calling compiled code is what this module is for")]
 
 use codegen_core::{
-    Access, Artifact, Caps, KernelAbi, KernelCall, Param, Payload, ScheduledRoutine, Slot,
+    Access, Artifact, Caps, KernelAbi, KernelCall, Param, ScheduledRoutine, Slot,
     host::{HostModule, HostPtr},
 };
 use filetests::RunCase;
@@ -28,13 +28,13 @@ pub(crate) fn run(
     case: &RunCase,
     soil: u8,
 ) -> Result<Vec<Vec<u8>>, Outcome> {
-    let Payload::Host(module) = &artifact.payload else {
+    let Some(module) = artifact.host_module() else {
         return Err(Outcome::Skipped("compiled; the code does not run in this process".into()));
     };
     let mut memory = Memory::new(scheduled, caps, case, soil);
     for (position, call) in scheduled.calls.iter().enumerate() {
         let abi = artifact.kernels.get(call.kernel).ok_or_else(|| wrong(position, "has no kernel"))?;
-        memory.call(module, abi, call, case).map_err(|message| wrong(position, &message))?;
+        memory.call(&module, abi, call, case).map_err(|message| wrong(position, &message))?;
     }
     Ok(memory.nodes.iter().map(|node| node.bytes().to_vec()).collect())
 }

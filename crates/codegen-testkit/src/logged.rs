@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use codegen_core::{Artifact, Caps, Codegen, Interpreted, ScheduledRoutine, schedule_serial};
+use codegen_core::{Artifact, Caps, Codegen, Interpreted, Logging, ScheduledRoutine, schedule_serial};
 use filetests::RunCase;
 use lowered_ir::{log::LogStyle, passes::log::log_values, verify::verify};
 
@@ -44,7 +44,7 @@ fn collect(
     let lock = |log: &Mutex<String>| log.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let sink = Arc::clone(&log);
     let append = move |lines: &str| sink.lock().unwrap_or_else(PoisonError::into_inner).push_str(lines);
-    let artifact = artifact.logging_to(Arc::new(append), LogStyle::Exact);
+    let artifact = artifact.logging_to(Logging { sink: Arc::new(append), style: LogStyle::Exact });
     let nodes = host::run(scheduled, &artifact, caps, case, 0xa5)?;
     Ok((nodes, lock(&log)))
 }

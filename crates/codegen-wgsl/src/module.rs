@@ -54,7 +54,7 @@ impl Codegen for Wgsl {
             shaders.shader(at, &in_one_slab(kernel))?;
         }
         let kernels = routine.kernels.iter().map(|k| k.abi.clone()).collect();
-        Ok(Artifact { payload: Payload::Shader(Arc::new(shaders)), kernels })
+        Ok(Artifact::new(Payload::Shader(Arc::new(shaders)), kernels))
     }
 
     fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {

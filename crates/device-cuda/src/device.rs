@@ -112,6 +112,33 @@ impl CudaDevice {
         })
     }
 
+    /// Memory, if need be after what is on its way.
+    fn find_room(&self, bytes: usize) -> Result<Arc<Memory>, DriverError> {
+        self.allocate(bytes).or_else(|error| {
+            if !matches!(error, DriverError::OutOfMemory { .. }) {
+                return Err(error);
+            }
+            // Tasks that are not done may hold memory that was freed: there is room after them.
+            self.streams().iter().for_each(|stream| stream.drain());
+            self.core.context.settle_memory().map_err(|error| self.core.platform(error))?;
+            self.allocate(bytes)
+        })
+    }
+
+    /// What a kernel logs to, if it logs.
+    fn log_memory(&self, kernel: &Kernel) -> Result<Option<Region>, DriverError> {
+        if kernel.log_bytes == 0 {
+            return Ok(None);
+        }
+        let memory = self.find_room(kernel.log_bytes).map_err(|error| match error {
+            DriverError::OutOfMemory { requested, used } => {
+                DriverError::NoRoomForLog { kernel: kernel.abi.name.clone(), requested, used }
+            }
+            other => other,
+        })?;
+        Ok(Region::new(&memory, 0, kernel.log_bytes))
+    }
+
     /// The streams that somebody holds.
     fn streams(&self) -> Vec<Arc<Stream>> {
         lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
@@ -230,15 +257,7 @@ impl Driver for CudaDevice {
     }
 
     fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
-        let memory = self.allocate(bytes).or_else(|error| {
-            if !matches!(error, DriverError::OutOfMemory { .. }) {
-                return Err(error);
-            }
-            // Tasks that are not done may hold memory that was freed: there is room after them.
-            self.streams().iter().for_each(|stream| stream.drain());
-            self.core.context.settle_memory().map_err(|error| self.core.platform(error))?;
-            self.allocate(bytes)
-        })?;
+        let memory = self.find_room(bytes)?;
         let replaced = lock(&self.pools).insert(pool, memory);
         drop(replaced);
         Ok(())
@@ -322,7 +341,8 @@ impl Driver for CudaDevice {
         let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
         let regions = regions.collect::<Result<_, _>>()?;
         core.alive()?;
-        let it = Arc::new(Bound::new(core, Arc::clone(kernel), regions)?);
+        let log = self.log_memory(kernel)?;
+        let it = Arc::new(Bound::new(core, Arc::clone(kernel), regions, log)?);
         Ok(BoundHandle::new(Own { core: Arc::clone(core), it }))
     }
 
@@ -345,6 +365,10 @@ impl Driver for CudaDevice {
         });
         let bound = bound.collect::<Result<Vec<_>, DriverError>>()?;
         self.core.alive()?;
+        if bound.iter().any(|bound| bound.log().is_some()) {
+            // Each run of a log is cleared before its kernel, and copied behind it.
+            return Ok(None);
+        }
         let own = |it| SequenceHandle::new(Own { core: Arc::clone(&self.core), it });
         Ok((bound.len() >= LEAST_KERNELS).then(|| own(Sequence::new(bound))))
     }

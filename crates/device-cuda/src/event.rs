@@ -25,11 +25,7 @@ pub(crate) struct Event {
 
 impl Event {
     pub(crate) fn new(stream: &Arc<Stream>, mark: Option<Arc<Mark>>, failure: Option<Failure>) -> Arc<Event> {
-        let event = Event { stream: Arc::clone(stream), mark, failure, outcome: OnceLock::new() };
-        if event.mark.is_none() {
-            event.reach();
-        }
-        Arc::new(event)
+        Arc::new(Event { stream: Arc::clone(stream), mark, failure, outcome: OnceLock::new() })
     }
 
     /// The outcome, once it is known.

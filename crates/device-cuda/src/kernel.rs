@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Artifact, KernelAbi, PtxLaunch, PtxModule, TensorMap};
+use codegen_core::{Artifact, KernelAbi, Logging, PtxLaunch, PtxModule, TensorMap, log_buffer};
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use device_runtime::{DriverError, check};
 
@@ -13,6 +13,7 @@ use crate::{
     cubin::Cache,
     maps::{self, Encoded, check_capability, mismatch},
     ptx::{self, Entry},
+    stream::logs::LogBuffer,
 };
 
 /// A block's registers are given out in units of so many for each of its threads, and to whole warps.
@@ -42,6 +43,10 @@ pub(crate) struct Kernel {
     function: Function,
     grid: Grid,
     maps: Vec<TensorMap>,
+    /// Bytes of the buffer that it logs to; 0 if it logs nothing.
+    pub(crate) log_bytes: usize,
+    /// Where what it logs goes.
+    pub(crate) logging: Option<Logging>,
 }
 
 impl Loader<'_> {
@@ -73,7 +78,8 @@ impl Loader<'_> {
         }
         let module = Arc::new(self.module(artifact, code, &entries)?);
         let kernels = artifact.kernels.iter().zip(&code.launches);
-        kernels.map(|(abi, launch)| self.kernel(&module, abi, launch).map(Arc::new)).collect()
+        let logging = artifact.logging.as_ref();
+        kernels.map(|(abi, launch)| self.kernel(&module, abi, launch, logging).map(Arc::new)).collect()
     }
 
     fn check_target(&self, code: &PtxModule) -> Result<(), DriverError> {
@@ -164,6 +170,7 @@ impl Loader<'_> {
         module: &Arc<Module>,
         abi: &KernelAbi,
         launch: &PtxLaunch,
+        logging: Option<&Logging>,
     ) -> Result<Kernel, DriverError> {
         let refused = |error: CallError| {
             self.core.loss(&error, String::new).unwrap_or_else(|| DriverError::CodeRefused {
@@ -181,7 +188,8 @@ impl Loader<'_> {
             function.allow_shared(shared_bytes).map_err(refused)?;
         }
         let grid = Grid { blocks: launch.blocks, threads: launch.threads, shared_bytes };
-        Ok(Kernel { abi: abi.clone(), function, grid, maps: launch.maps.clone() })
+        let (abi, maps, log_bytes) = (abi.clone(), launch.maps.clone(), launch.log_bytes as usize);
+        Ok(Kernel { abi, function, grid, maps, log_bytes, logging: logging.cloned() })
     }
 
     /// Whether the blocks come in the clusters that the text asks for. A text that says how large they are needs nothing else in a
@@ -246,14 +254,28 @@ impl Loader<'_> {
     }
 }
 
-/// Whether the text has the entry point, with a parameter for each of the artifact's and each map.
+/// Whether the text has the entry point, with a parameter for each of the artifact's, for the log and for each map.
 fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[Entry]) -> Result<(), DriverError> {
     let Some(entry) = entries.iter().find(|entry| entry.name == launch.entry) else {
         let message = format!("its PTX has no entry point `{}`", launch.entry);
         return Err(DriverError::CodeRefused { kernel: abi.name.clone(), message });
     };
-    let expected = abi.params.len() + launch.maps.len();
+    check_log(abi, launch)?;
+    let expected = abi.params.len() + usize::from(launch.log_bytes > 0) + launch.maps.len();
     check::count(&abi.name, "parameters in its PTX", expected, entry.params)
+}
+
+/// Whether there is a buffer for the log if the kernel logs, and only then.
+fn check_log(abi: &KernelAbi, launch: &PtxLaunch) -> Result<(), DriverError> {
+    let header = log_buffer::HEADER_BYTES as u32;
+    match (abi.log.is_empty(), launch.log_bytes) {
+        (true, 0) => Ok(()),
+        (true, found) => Err(mismatch(&abi.name, "bytes of its log", "0, since it logs nothing", found)),
+        (false, found) if found < header => {
+            Err(mismatch(&abi.name, "bytes of its log", format!("{header} or more"), found))
+        }
+        (false, _) => Ok(()),
+    }
 }
 
 /// A kernel with its memory fixed.
@@ -265,15 +287,21 @@ pub(crate) struct Bound {
     /// What the kernel's maps are for these regions.
     maps: Vec<Encoded>,
     static_indices: usize,
+    log: Option<LogBuffer>,
 }
 
 impl Bound {
-    /// Binds a kernel to one region per memory parameter, which are of the right sizes.
+    /// Binds a kernel to one region per memory parameter, which are of the right sizes, and to one for its log if it logs.
     ///
     /// # Errors
     ///
     /// Written memory that overlaps another parameter, memory of which no map can be made, and the driver's refusal of a map.
-    pub(crate) fn new(core: &Core, kernel: Arc<Kernel>, regions: Vec<Region>) -> Result<Bound, DriverError> {
+    pub(crate) fn new(
+        core: &Core,
+        kernel: Arc<Kernel>,
+        regions: Vec<Region>,
+        log: Option<Region>,
+    ) -> Result<Bound, DriverError> {
         check::overlap(&kernel.abi, |first, second| regions[first].overlaps(&regions[second]))?;
         let name = &kernel.abi.name;
         let refused = |error: CallError| {
@@ -284,11 +312,20 @@ impl Bound {
         };
         let maps = maps::encoded(&core.context, name, &kernel.maps, &regions, refused)?;
         let static_indices = kernel.abi.params.len() - regions.len();
-        Ok(Bound { kernel, regions, maps, static_indices })
+        Ok(Bound { kernel, regions, maps, static_indices, log: log.map(LogBuffer::new) })
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.kernel.abi.name
+    }
+
+    pub(crate) fn kernel(&self) -> &Arc<Kernel> {
+        &self.kernel
+    }
+
+    /// Where it logs to, if it does.
+    pub(crate) fn log(&self) -> Option<&LogBuffer> {
+        self.log.as_ref()
     }
 
     pub(crate) fn function(&self) -> &Function {
@@ -310,10 +347,12 @@ impl Bound {
         check::count(self.name(), "bindings", self.static_indices, bindings.len())
     }
 
-    /// What a launch hands over: addresses, then the values of static indices, then maps.
+    /// What a launch hands over: addresses, that of the log behind them, then the values of static indices, then maps.
     pub(crate) fn params(&self, bindings: &[i64]) -> Params {
         let bindings = bindings.iter().map(|value| value.cast_unsigned());
-        let mut params: Params = self.regions.iter().map(Region::address).chain(bindings).collect();
+        let addresses = self.regions.iter().map(Region::address);
+        let addresses = addresses.chain(self.log.as_ref().map(LogBuffer::address));
+        let mut params: Params = addresses.chain(bindings).collect();
         if !self.maps.is_empty() {
             params.resize(params.len().next_multiple_of(MAP_ALIGNMENT), 0);
             self.maps.iter().for_each(|map| params.extend_from_slice(map));

@@ -51,7 +51,7 @@
 //! * `BadLaunch` has what a kernel's launch says of clusters and tensor maps and the device or the text does not allow: a bug of a codegen,
 //!   or code for another processor.
 //! * `TooLarge` and `TooManyGroups` have the kernel, and what it needs and the device gives.
-//! * `OutOfMemory` comes after everything that was freed was waited for. It leaves nothing allocated.
+//! * `OutOfMemory`, and for the log of a kernel `NoRoomForLog`, come after everything that was freed was waited for. They leave nothing allocated.
 //! * `Failed` is a task that the driver refused. Its stream works again after a reset.
 //! * `Lost`: a kernel did something that the processor does not forgive, such as reaching an address that is nobody's, or the
 //!   processor itself failed. NVIDIA's driver says so some time later, and of everything on the device; the message has the stream
@@ -66,6 +66,8 @@
 //!   that the copy is done.
 //! * A routine of several kernels that runs a second time is one task from then on, a graph of the driver's; what fails in it fails as if
 //!   its kernels had been launched one by one.
+//! * A run of a kernel that logs is done when its log has been told; logs of a stream come in the order of the runs, and no lock is held meanwhile.
+//!   A log that has not arrived when the device is lost is lost with it.
 //! * Memory goes back when the last task that uses it is done, without waiting for the device; [`device_runtime::Driver::used_memory`]
 //!   returns to zero. Waits between streams, of several devices too, are the device's.
 #![deny(unsafe_code)]

@@ -14,9 +14,8 @@ use device_runtime::{DriverError, check};
 use crate::{
     api::{CallError, Graph, Launch, Queue},
     core::{Core, is_loss},
-    event::Event,
     kernel::{Bound, Params},
-    stream::{Stream, lock},
+    stream::{Stream, lock, logs::Watcher},
 };
 
 /// So many kernels are worth a graph.
@@ -65,7 +64,7 @@ impl Sequence {
     pub(crate) fn launch(
         &self,
         stream: &Arc<Stream>,
-        queue: &mut Queue<Arc<Event>>,
+        queue: &mut Queue<Watcher>,
         bindings: &[i64],
     ) -> Result<bool, CallError> {
         let mut state = lock(&self.state);
@@ -126,7 +125,7 @@ impl Replay {
     }
 
     /// Runs it with bindings, of which those that are others than before are put into the graph.
-    fn launch(self: &Arc<Self>, queue: &mut Queue<Arc<Event>>, bindings: &[i64]) -> Result<(), CallError> {
+    fn launch(self: &Arc<Self>, queue: &mut Queue<Watcher>, bindings: &[i64]) -> Result<(), CallError> {
         let (graph, there) = &mut *lock(&self.graph);
         let own = shares(&self.kernels, bindings).zip(shares(&self.kernels, there));
         for (at, ((kernel, own), (_, before))) in own.enumerate() {

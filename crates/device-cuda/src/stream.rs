@@ -9,16 +9,17 @@
 //! # Progress
 //!
 //! The device needs nobody to make progress. That something is done is noticed by whoever looks: at an event, at whether the stream is
-//! idle, at the memory in use, or by recording the next event. Host arrays are filled then, and memory is let go.
+//! idle, at the memory in use, or by recording the next event. Host arrays are filled then, and memory is let go. What kernels [log](logs) is told by
+//! who looks at an event, at whether the stream is idle, or runs the next kernel that logs.
 //!
 //! # Locks
 //!
-//! The lock of a stream's state is held while tasks are handed over or looked at, never while anybody waits for the device, and never two
-//! at once. Under it the locks of sequences, landing arrays, staging and spare events are taken for a moment.
+//! The lock of a stream's state is held while tasks are handed over or looked at, never while anybody waits for the device or a log is told, and
+//! never two at once. In front of it comes the turn of a buffer for logs; under it the locks of sequences, landing arrays, staging and spare events are taken for a moment.
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use device_runtime::{After, DriverError, Failure, HostLanding, check};
@@ -26,11 +27,15 @@ use tnode::HostArray;
 
 use crate::{
     api::{CallError, Cutter, Launch, Mark, Piece, Queue, Region},
-    core::{Core, lost_error},
+    core::Core,
     event::Event,
     kernel::Bound,
     sequence::{Replay, Sequence},
 };
+
+pub(crate) mod logs; // what kernels log
+
+use logs::{Arrived, Watcher, is_telling};
 
 /// So many tasks are handed over without an event behind them before one is put there, so that what they use is let go in time.
 const MOST_OPEN: usize = 256;
@@ -43,15 +48,18 @@ pub(crate) struct Stream {
     pub(crate) name: Arc<str>,
     pub(crate) core: Arc<Core>,
     state: Mutex<State>,
+    /// Told when a log has been told.
+    told: Condvar,
 }
 
 struct State {
-    queue: Queue<Arc<Event>>,
+    queue: Queue<Watcher>,
     cutter: Cutter,
     /// Tasks since the last mark.
     open: usize,
     /// The first failure since the stream was made or reset.
     failure: Option<Failure>,
+    arrived: Arrived,
 }
 
 impl Stream {
@@ -60,8 +68,9 @@ impl Stream {
     /// The driver's refusal of a stream.
     pub(crate) fn new(name: &str, core: &Arc<Core>) -> Result<Arc<Stream>, DriverError> {
         let queue = Queue::new(&core.context).map_err(|error| core.platform(error))?;
-        let state = State { queue, cutter: Cutter::new(&core.staging), open: 0, failure: None };
-        Ok(Arc::new(Stream { name: name.into(), core: Arc::clone(core), state: Mutex::new(state) }))
+        let (cutter, arrived) = (Cutter::new(&core.staging), Arrived::default());
+        let state = Mutex::new(State { queue, cutter, open: 0, failure: None, arrived });
+        Ok(Arc::new(Stream { name: name.into(), core: Arc::clone(core), state, told: Condvar::new() }))
     }
 
     /// Runs a kernel with the values of its static indices.
@@ -71,9 +80,10 @@ impl Stream {
     /// As [`Stream::zero`], and a wrong number of bindings.
     pub(crate) fn launch(&self, bound: &Arc<Bound>, bindings: &[i64]) -> Result<(), DriverError> {
         bound.check(bindings)?;
-        let params = bound.params(bindings);
-        let launch = Launch { function: bound.function(), grid: bound.grid(), params: &params };
-        self.hand_over(bound.name(), |state| state.queue.launch(launch, Arc::clone(bound) as Arc<_>))
+        match bound.log() {
+            Some(log) => self.launch_logging(bound, log, bindings),
+            None => self.hand_over(bound.name(), |state| state.launch(bound, bindings)),
+        }
     }
 
     /// Runs all kernels of a sequence with the values of their static indices; `false` if none, since they are to be launched one by
@@ -244,9 +254,13 @@ impl Stream {
             return Err(self.unmarked(&state, &error));
         }
         let failure = state.failure.clone();
-        let Some((mark, watchers)) = state.queue.last() else { return Ok(Event::new(self, None, failure)) };
+        let Some((mark, watchers)) = state.queue.last() else {
+            let event = Event::new(self, None, failure);
+            state.arrived.add([Watcher::Event(Arc::clone(&event))]);
+            return Ok(event);
+        };
         let event = Event::new(self, Some(Arc::clone(mark)), failure);
-        watchers.push(Arc::clone(&event));
+        watchers.push(Watcher::Event(Arc::clone(&event)));
         Ok(event)
     }
 
@@ -286,8 +300,13 @@ impl Stream {
         lost.unwrap_or_else(|| crate::core::platform(error))
     }
 
-    /// Notices what is done without waiting.
+    /// Notices what is done without waiting, and tells logs.
     pub(crate) fn advance(&self) {
+        self.look();
+        self.tell();
+    }
+
+    fn look(&self) {
         let mut state = lock(&self.state);
         if self.core.lost().is_none()
             && let Err(error) = state.close()
@@ -299,24 +318,33 @@ impl Stream {
     }
 
     /// Waits until an event of this stream has an outcome.
+    ///
+    /// # Errors
+    ///
+    /// Its failure; [`DriverError::SelfWait`] while the thread tells a log, unless there is an outcome.
     pub(crate) fn sync(&self, event: &Event) -> Result<(), DriverError> {
         loop {
             if let Some(outcome) = event.outcome() {
                 return outcome.clone();
             }
-            match &event.mark {
-                Some(mark) => self.wait_for(mark),
-                None => event.reach(),
+            if is_telling() {
+                let (stream, doing) = (self.name.to_string(), "waiting for an event");
+                return Err(DriverError::SelfWait { stream, doing });
             }
+            if let Some(mark) = &event.mark {
+                self.wait_for(mark);
+            }
+            self.tell();
+            self.wait_until_told();
         }
     }
 
-    /// Waits until everything handed over is done, or lost.
+    /// Waits until everything handed over is done, or lost, and logs are told.
     pub(crate) fn drain(&self) {
         loop {
             self.advance();
             let first = lock(&self.state).queue.first().cloned();
-            let Some(mark) = first else { return };
+            let Some(mark) = first else { return self.wait_until_told() };
             self.wait_for(&mark);
         }
     }
@@ -333,28 +361,30 @@ impl Stream {
 
     /// Forgets the failure.
     pub(crate) fn forgive(&self) {
-        lock(&self.state).failure = None;
+        let mut state = lock(&self.state);
+        state.failure = None;
+        state.arrived.forgive();
     }
 
     /// Whether everything handed over is done.
     pub(crate) fn is_idle(&self) -> bool {
         self.advance();
         let state = lock(&self.state);
-        state.queue.len() == 0 && !state.queue.is_open()
+        state.queue.len() == 0 && !state.queue.is_open() && state.arrived.is_empty()
     }
 
-    /// Takes off what is done and tells the events behind it; if the device is lost, everything.
+    /// Takes off what is done and tells who watches it; if the device is lost, everything.
     fn land(&self, state: &mut State) {
         while self.core.lost().is_none() {
             match state.queue.retire() {
-                Ok(Some(events)) => events.iter().for_each(|event| event.reach()),
+                Ok(Some(watchers)) => state.arrived.add(watchers),
                 Ok(None) => return,
                 Err(error) => self.lose(state, &error),
             }
         }
         if let Some(why) = self.core.lost() {
             state.open = 0;
-            state.queue.abandon().iter().for_each(|event| event.lose(lost_error(why)));
+            state.queue.abandon().iter().for_each(|watcher| watcher.lose(why));
         }
     }
 
@@ -365,6 +395,12 @@ impl Stream {
 }
 
 impl State {
+    fn launch(&mut self, bound: &Arc<Bound>, bindings: &[i64]) -> Result<(), CallError> {
+        let params = bound.params(bindings);
+        let launch = Launch { function: bound.function(), grid: bound.grid(), params: &params };
+        self.queue.launch(launch, Arc::clone(bound) as Arc<_>)
+    }
+
     /// Counts a task, and marks it if many have none.
     fn count(&mut self) -> Result<(), CallError> {
         self.open += 1;

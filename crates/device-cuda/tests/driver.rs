@@ -256,7 +256,7 @@ fn what_does_not_fit_is_refused() {
     on_device(|| {
         let driver = open(&Config::default());
         driver.alloc_pool(PoolId(1), 1024).unwrap();
-        let host = Artifact { payload: Payload::Host(HostModule::interpreted(vec![])), kernels: vec![] };
+        let host = Artifact::new(Payload::Host(HostModule::interpreted(vec![])), vec![]);
         let error = driver.load(&host).unwrap_err();
         assert_eq!(error.to_string(), "device `cuda` does not load host artifacts");
         let copy = || {

@@ -59,6 +59,18 @@ pub enum DriverError {
         /// Bytes pools occupied already.
         used: usize,
     },
+    /// No room for what a kernel logs.
+    #[error(
+        "kernel `{kernel}`: out of device memory for its log: {requested} bytes requested, {used} in use"
+    )]
+    NoRoomForLog {
+        /// Which kernel.
+        kernel: String,
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes occupied already.
+        used: usize,
+    },
     /// Memory that the device cannot reach, or cannot let others reach.
     #[error("device `{driver}` does not share {what}")]
     NoPeerAccess {

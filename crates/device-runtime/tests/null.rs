@@ -48,10 +48,7 @@ fn code(x: &TensorNode, y: &TensorNode, bytes: usize) -> Arc<Code> {
         temps: vec![],
         overwritten: vec![],
     };
-    Arc::new(Code {
-        schedule,
-        artifact: Artifact { payload: Payload::Other(Arc::new(())), kernels: vec![abi] },
-    })
+    Arc::new(Code { schedule, artifact: Artifact::new(Payload::Other(Arc::new(())), vec![abi]) })
 }
 
 #[test]
@@ -184,7 +181,7 @@ fn a_sequence_takes_the_bindings_of_all_its_kernels() {
             log: [].into(),
             cost: Cost::default(),
         };
-        let artifact = Artifact { payload: Payload::Other(Arc::new(())), kernels: vec![abi] };
+        let artifact = Artifact::new(Payload::Other(Arc::new(())), vec![abi]);
         driver.bind(&driver.kernel(&driver.load(&artifact).unwrap(), 0).unwrap(), &[]).unwrap()
     };
     let sequence = driver.sequence(&[bound("first", 1), bound("second", 2)]).unwrap().unwrap();

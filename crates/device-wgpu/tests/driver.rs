@@ -181,7 +181,7 @@ fn large_grids_are_split_over_dimensions() {
     }
     let groups = |_: &[u32]| Ok(Shader { wgsl: String::new(), groups: 1 << 40, table_words: 1 });
     let abi = count("huge").abi();
-    let artifact = Artifact { payload: Payload::Shader(Arc::new(Texts(groups))), kernels: vec![abi] };
+    let artifact = Artifact::new(Payload::Shader(Arc::new(Texts(groups))), vec![abi]);
     driver.alloc_pool(PoolId(2), 4).unwrap();
     let module = driver.load(&artifact).unwrap();
     let error = driver.bind(&driver.kernel(&module, 0).unwrap(), &[at(2, 0)]).unwrap_err();
@@ -214,7 +214,7 @@ fn refused_code_names_the_kernel_and_the_line() {
     };
     let (answer, abi) = (unsupported.clone(), count("sums").abi());
     let texts = Texts(move |_: &[u32]| Err::<Shader, _>(answer.clone()));
-    let artifact = Artifact { payload: Payload::Shader(Arc::new(texts)), kernels: vec![abi] };
+    let artifact = Artifact::new(Payload::Shader(Arc::new(texts)), vec![abi]);
     let module = driver.load(&artifact).unwrap();
     let kernel = driver.kernel(&module, 0).unwrap();
     assert_eq!(driver.bind(&kernel, &[at(1, 0)]).unwrap_err(), DriverError::Codegen(unsupported));
@@ -232,7 +232,7 @@ fn refused_code_names_the_kernel_and_the_line() {
 fn what_does_not_fit_is_refused() {
     let Some(driver) = open(&Config::default()) else { return };
     driver.alloc_pool(PoolId(1), 1024).unwrap();
-    let host = Artifact { payload: Payload::Host(HostModule::interpreted(vec![])), kernels: vec![] };
+    let host = Artifact::new(Payload::Host(HostModule::interpreted(vec![])), vec![]);
     assert!(matches!(driver.load(&host), Err(DriverError::UnsupportedPayload { .. })));
     let copy = || Kernel::new("copy", &[(Access::Read, 8), (Access::Write, 8)], 2, "w1(t, r0(t));");
     let error = |args: &[Location]| bind(&driver, copy(), args).unwrap_err();

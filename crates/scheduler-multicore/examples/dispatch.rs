@@ -152,6 +152,6 @@ fn empty_routine(device: &Device, module: HostModule) -> Result<Routine, Box<dyn
         temps: vec![],
         overwritten: vec![],
     };
-    let artifact = Artifact { payload: Payload::Host(module), kernels: vec![abi] };
+    let artifact = Artifact::new(Payload::Host(module), vec![abi]);
     Ok(context.link(&Arc::new(Code { schedule, artifact }), &nodes)?)
 }

@@ -2,7 +2,7 @@
 
 use std::{any::Any, collections::BTreeMap, num::NonZero, sync::Arc as Shared};
 
-use codegen_core::{Access, Artifact, Caps, DTypeSet, KernelAbi, Payload, Transcendental, host::HostModule};
+use codegen_core::{Access, Artifact, Caps, DTypeSet, KernelAbi, Transcendental, host::HostModule};
 use device_runtime::{
     After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, HostTask, KernelHandle, Location,
     Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
@@ -259,11 +259,11 @@ impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        let Payload::Host(code) = &artifact.payload else {
+        let Some(code) = artifact.host_module() else {
             let (driver, payload) = (self.name().to_owned(), "non-host".to_owned());
             return Err(DriverError::UnsupportedPayload { driver, payload });
         };
-        Ok(ModuleHandle::new(Module { code: code.clone(), kernels: artifact.kernels.clone() }))
+        Ok(ModuleHandle::new(Module { code, kernels: artifact.kernels.clone() }))
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {

@@ -44,7 +44,7 @@ fn bind(
 ) -> Result<BoundHandle, DriverError> {
     let params = accesses.iter().map(|&access| Param::Node { access, bytes: 24 }).collect();
     let kernels: Vec<KernelAbi> = vec![abi("kernel", params)];
-    let artifact = Artifact { payload: Payload::Host(HostModule::interpreted(vec![body])), kernels };
+    let artifact = Artifact::new(Payload::Host(HostModule::interpreted(vec![body])), kernels);
     let module = driver.load(&artifact).unwrap();
     driver.bind(&driver.kernel(&module, 0).unwrap(), at)
 }

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use codegen_core::Code;
+use codegen_core::{Code, Logging};
 use device_runtime::{Context, Error, Event, Failure, Routine};
 use lowered_ir::ir::NodeRef;
 use tnode::{HostArray, MemoryMode, Sharing, TensorNode};
@@ -16,7 +16,7 @@ use super::{
     divide::Place,
     parts::{DividedCode, PartCode, Role},
 };
-use crate::{backend::Backend, log::Logging};
+use crate::{backend::Backend, log::logging_to};
 
 /// A linked routine of several parts.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl DividedCode {
             Linking { divided: self, nodes, context: context.clone(), side: self.fallback.context()? };
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
-            parts.push(linked.part(part, &Logging::of(logging, &part.code))?);
+            parts.push(linked.part(part, &logging_to(logging, &part.code))?);
         }
         let Linking { nodes, context, side, .. } = linked;
         let own = |node: &NodeRef| !self.shared.contains_key(node);

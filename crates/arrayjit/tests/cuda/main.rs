@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
 mod corpus; // every run of the corpus
+mod logs; // what routines log
 
 #[path = "../gpu/accuracy.rs"]
 mod accuracy; // operations, in units of the last place

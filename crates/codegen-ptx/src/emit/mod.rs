@@ -8,6 +8,7 @@ mod convert;
 mod expr;
 mod index;
 mod locals;
+mod log;
 mod memory;
 mod narrow;
 mod ops;
@@ -32,6 +33,7 @@ use crate::refusal::{Checked, refuse};
 use crate::trees::Trees;
 use index::Index;
 use locals::Storage;
+use log::{Buffer, Log};
 use memory::Elements;
 use pending::Pending;
 use product::Product;
@@ -110,6 +112,8 @@ struct Emitter<'k> {
     /// The addresses of nodes.
     bases: Vec<Reg>,
     symbols: Vec<Reg>,
+    /// Where it logs to, if it does.
+    log: Option<Log<'k>>,
     /// The nodes that the kernel stores into.
     written: BTreeSet<NodeRef>,
     /// Loop variables in scope.
@@ -152,10 +156,11 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
         return product.emit(entry, setting);
     }
     let grid = grid(&routine.body)?;
+    let buffer = Buffer::of(kernel, &grid, setting.options.log_bytes)?;
     let (blocks, threads) = launch(&grid, setting)?;
     let block = ThreadBlock { threads, is_team: grid.threads.is_some() };
     let plan = plan(routine, grid.body, PlanLimits::default());
-    let mut emitter = Emitter::new(routine, entry, setting, block, plan);
+    let mut emitter = Emitter::new(routine, entry, setting, block, plan, buffer);
     if let Some(threads) = grid.threads {
         emitter.trees = Trees::of(routine, threads);
         emitter.meetings = MeetingPlaces::of(routine, &emitter.trees.fused);
@@ -251,8 +256,9 @@ impl<'k> Emitter<'k> {
         setting: Setting<'k>,
         block: ThreadBlock,
         plan: Plan,
+        buffer: Option<Buffer<'k>>,
     ) -> Emitter<'k> {
-        let params = (routine.nodes.len() + routine.symbols.len()) as u32;
+        let params = (routine.nodes.len() + usize::from(buffer.is_some()) + routine.symbols.len()) as u32;
         let mut b = Builder::new(ptx_asm::Builder::new(entry, params, block.threads));
         let thread = b.special(ptx_asm::Special::Thread);
         let mut emitter = Emitter {
@@ -263,6 +269,7 @@ impl<'k> Emitter<'k> {
             plan,
             bases: Vec::new(),
             symbols: Vec::new(),
+            log: None,
             written: written(routine),
             vars: HashMap::new(),
             order: Vec::new(),
@@ -281,7 +288,7 @@ impl<'k> Emitter<'k> {
             handed: None,
             depth: 0,
         };
-        emitter.parameters();
+        emitter.parameters(buffer);
         emitter
     }
 
@@ -298,12 +305,17 @@ impl<'k> Emitter<'k> {
         if kept < MANY { THREADS } else { THREADS / 2 }
     }
 
-    /// Reads the parameters: the addresses of nodes, then the symbols' values.
-    fn parameters(&mut self) {
+    /// Reads the parameters: the addresses of nodes, that of the log if there is one, then the symbols' values.
+    fn parameters(&mut self, buffer: Option<Buffer<'k>>) {
         let (nodes, symbols) = (self.routine.nodes.len() as u32, self.routine.symbols.len() as u32);
+        let behind = nodes + u32::from(buffer.is_some());
         let mut read = |param| self.b.value(Class::B64, |dst| Inst::Param { dst, param });
         self.bases = (0..nodes).map(&mut read).collect();
-        let wide: Vec<Reg> = (nodes..nodes + symbols).map(read).collect();
+        let wide: Vec<Reg> = (behind..behind + symbols).map(&mut read).collect();
+        if let Some(buffer) = buffer {
+            let base = read(nodes);
+            self.begin_log(buffer, base);
+        }
         let narrow = wide.into_iter().map(|reg| self.b.convert(Ty::U32, Ty::U64, Rounding::None, reg));
         self.symbols = narrow.collect();
     }
@@ -317,6 +329,7 @@ impl<'k> Emitter<'k> {
             threads: kernel.threads,
             dynamic_shared_bytes: kernel.dynamic_shared_bytes(),
             cluster: kernel.cluster.max(1),
+            log_bytes: self.log.map_or(0, |log| log.buffer.bytes),
             maps,
         };
         Emitted { kernel, launch }

@@ -72,7 +72,7 @@ impl Product {
         }
         let plan = plan(&self.around, &self.around.body, PlanLimits::default());
         let block = ThreadBlock { threads: method.threads(), is_team: false };
-        let emitter = Emitter::new(&self.around, entry, setting, block, plan);
+        let emitter = Emitter::new(&self.around, entry, setting, block, plan, None);
         let mut writer = Writer { product: self, e: emitter, refused: None };
         let maps = self.maps(&method, &product);
         method.declare(writer.e.b.code(), &product);

@@ -85,9 +85,7 @@ impl<'k> Emitter<'k> {
             }
             Stmt::Declare { local, .. } => self.declare(*local, false),
             Stmt::Comment(_) => Ok(()),
-            Stmt::Log { .. } => {
-                refuse("log", "kernels on a device have no log; the interpreter and the native backends log")
-            }
+            Stmt::Log { parts } => self.log(stmt, parts),
         }
     }
 

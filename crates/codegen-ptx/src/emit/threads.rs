@@ -64,9 +64,11 @@ impl<'k> Emitter<'k> {
             self.enter(axis.var, index);
         }
         match within {
-            None => self.block(grid.body),
-            Some(within) => self.when(within, |e| e.block(grid.body)),
+            None => self.block(grid.body)?,
+            Some(within) => self.when(within, |e| e.block(grid.body))?,
         }
+        self.end_log();
+        Ok(())
     }
 
     /// A number's digits in a mixed radix, the last fastest; none for a digit that can only be 0.

@@ -1,14 +1,17 @@
 //! Runs scheduled routines on the interpreter of programs, and compares every call with the interpreter of the IR.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use std::sync::{Arc, Mutex};
+
 use codegen_core::{
-    Access, Codegen, CodegenError, Kernel, KernelCall, Param, ScheduleError, ScheduleOptions,
-    ScheduledRoutine, Slot, TileSwizzle, schedule,
+    Access, Codegen, CodegenError, Kernel, KernelCall, Logging, Param, ScheduleError, ScheduleOptions,
+    ScheduledRoutine, Slot, TileSwizzle, log_buffer, schedule, schedule_serial,
 };
 use codegen_ptx::{Ptx, Rendered};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::interp::{self, Memory};
+use lowered_ir::log::{LogLine, LogStyle};
 use ptx_asm::interp::{Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
 use tnode::{DType, Scalar};
 
@@ -24,23 +27,34 @@ pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: Order) -> Outcome {
         Err(error) => return Outcome::Failed(error.to_string()),
     };
     match run_scheduled(codegen, &scheduled, case, order) {
-        Ok(nodes) => case.check(&nodes).map_or_else(Outcome::Failed, |()| Outcome::Passed),
+        Ok((nodes, _)) => case.check(&nodes).map_or_else(Outcome::Failed, |()| Outcome::Passed),
         Err(outcome) => outcome,
     }
 }
 
+/// What a case logs, compiled as routines that log are. Memory is compared as by [`run_case`].
+pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: Order) -> Result<String, Outcome> {
+    let scheduled = schedule_serial(&case.routine, codegen.caps(), &mut |_, _| {});
+    let scheduled = scheduled.map_err(|error| match error {
+        ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
+        error => Outcome::Failed(error.to_string()),
+    })?;
+    run_scheduled(codegen, &scheduled, case, order).map(|(_, log)| log)
+}
+
+/// What is in the nodes then, and what was logged.
 fn run_scheduled(
     codegen: &Ptx,
     scheduled: &ScheduledRoutine,
     case: &RunCase,
     order: Order,
-) -> Result<Vec<Vec<u8>>, Outcome> {
+) -> Result<(Vec<Vec<u8>>, String), Outcome> {
     let rendered = codegen.render(&scheduled.kernels).map_err(|error| match error {
         CodegenError::Unsupported { .. } => Outcome::Skipped(error.to_string()),
         _ => Outcome::Failed(error.to_string()),
     })?;
-    let mut device =
-        Device { nodes: case.inputs.clone(), temps: vec![SOIL; scheduled.temp_bytes()], scheduled, case };
+    let (nodes, temps) = (case.inputs.clone(), vec![SOIL; scheduled.temp_bytes()]);
+    let mut device = Device { nodes, temps, log: String::new(), scheduled, case };
     for call in &scheduled.calls {
         let kernel = &scheduled.kernels[call.kernel];
         device.call(&rendered, call, order).map_err(|message| {
@@ -52,12 +66,13 @@ fn run_scheduled(
             Outcome::Failed(format!("{message}\n{ir}\n{}", ptx_asm::print(&module)))
         })?;
     }
-    Ok(device.nodes)
+    Ok((device.nodes, device.log))
 }
 
 struct Device<'a> {
     nodes: Vec<Vec<u8>>,
     temps: Vec<u8>,
+    log: String,
     scheduled: &'a ScheduledRoutine,
     case: &'a RunCase,
 }
@@ -68,9 +83,10 @@ impl Device<'_> {
         let bindings: Vec<i64> = call.bindings.iter().map(|s| self.case.bindings[s.index()]).collect();
         let args: Vec<Vec<u8>> =
             call.args.iter().zip(&kernel.abi.params).map(|(slot, param)| self.read(*slot, param)).collect();
-        let (found, _) = run_kernel(rendered, call.kernel, kernel, &args, &bindings, order)?;
+        let found = run_kernel(rendered, call.kernel, kernel, &args, &bindings, order)?;
         let defined = defined(kernel, args, &bindings)?;
-        compare(kernel, &found, &defined)?;
+        compare(kernel, &found.memory, &defined)?;
+        self.log += &text(&found.log, &kernel.abi.log);
         for ((slot, param), bytes) in call.args.iter().zip(&kernel.abi.params).zip(defined) {
             if !matches!(param, Param::Node { access: Access::Read, .. } | Param::MergeBuffer { .. }) {
                 self.write(*slot, &bytes);
@@ -101,7 +117,26 @@ impl Device<'_> {
     }
 }
 
-/// Runs a kernel on its arguments, and gives what is in memory then, and what was run.
+/// What a run of a kernel leaves behind.
+pub(crate) struct Ran {
+    /// The bytes of each memory parameter.
+    pub(crate) memory: Vec<Vec<u8>>,
+    /// Those of its log.
+    pub(crate) log: Vec<u8>,
+    /// What was run.
+    pub(crate) stats: Stats,
+}
+
+/// The text of a log.
+pub(crate) fn text(buffer: &[u8], lines: &[LogLine]) -> String {
+    let text = Arc::new(Mutex::new(String::new()));
+    let into = Arc::clone(&text);
+    let sink = Arc::new(move |lines: &str| into.lock().expect("nobody panics").push_str(lines));
+    log_buffer::write(buffer, lines, &Logging { sink, style: LogStyle::Exact });
+    std::mem::take(&mut *text.lock().expect("nobody panics"))
+}
+
+/// Runs a kernel on its arguments.
 pub(crate) fn run_kernel(
     rendered: &Rendered,
     at: usize,
@@ -109,7 +144,7 @@ pub(crate) fn run_kernel(
     args: &[Vec<u8>],
     bindings: &[i64],
     order: Order,
-) -> Result<(Vec<Vec<u8>>, Stats), String> {
+) -> Result<Ran, String> {
     let mut machine = Machine::new();
     let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi.params[nth] {
         // What is written whole is not read before.
@@ -117,9 +152,13 @@ pub(crate) fn run_kernel(
         _ => machine.put(format!("p{nth}"), bytes.clone()),
     };
     let regions: Vec<Region> = args.iter().enumerate().map(&mut place).collect();
-    let params: Vec<u64> =
-        regions.iter().map(|r| r.address()).chain(bindings.iter().map(|&b| b as u64)).collect();
     let launch = &rendered.launches[at];
+    // Only the header is cleared.
+    let mut log = vec![SOIL; launch.log_bytes as usize];
+    log.iter_mut().take(log_buffer::HEADER_BYTES).for_each(|byte| *byte = 0);
+    let log = (launch.log_bytes > 0).then(|| machine.put("log", log));
+    let memory = regions.iter().chain(&log).map(|region| region.address());
+    let params: Vec<u64> = memory.chain(bindings.iter().map(|&b| b as u64)).collect();
     let maps: Vec<TensorMap> = launch.maps.iter().map(|map| tensor(map, &params)).collect();
     let launch = Launch::new(launch.blocks, &params).with_maps(&maps);
     let stats =
@@ -135,7 +174,9 @@ pub(crate) fn run_kernel(
             _ => {}
         }
     }
-    Ok((regions.into_iter().map(|r| machine.bytes(r).to_vec()).collect(), stats))
+    let bytes = |region: Region| machine.bytes(region).to_vec();
+    let log = log.map(bytes).unwrap_or_default();
+    Ok(Ran { memory: regions.into_iter().map(bytes).collect(), log, stats })
 }
 
 /// A tensor map as the interpreter has it.

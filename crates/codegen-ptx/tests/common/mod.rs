@@ -14,13 +14,14 @@ pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     };
     let symbol = |symbol: &lowered_ir::ir::Symbol| Param::StaticIndex { range: symbol.range };
     let params = ir.nodes.iter().map(node).chain(ir.symbols.iter().map(symbol)).collect();
+    let log = lowered_ir::log::lines(&ir).into();
     let launch = Launch { extent: 1, grain: 1, threads: 1 };
     let abi = KernelAbi {
         name: ir.name.clone(),
         params,
         launch,
         scratch_bytes: 0,
-        log: [].into(),
+        log,
         cost: codegen_core::Cost::default(),
     };
     Kernel { ir, abi }

@@ -166,7 +166,7 @@ pub fn many_kernels(
         temps,
         overwritten: vec![],
     };
-    Arc::new(Code { schedule, artifact: Artifact { payload: Payload::Host(module), kernels } })
+    Arc::new(Code { schedule, artifact: Artifact::new(Payload::Host(module), kernels) })
 }
 
 /// A node of `i64` elements with a host array.

@@ -16,7 +16,7 @@ pub use codegen_testkit::gpu_runtime::hand_made::*;
 use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
 use device_cuda::{Config, CudaDevice};
 use device_runtime::{Device, Driver};
-use lowered_ir::ir::Symbol;
+use lowered_ir::{ir::Symbol, log::LogLine};
 use tnode::TensorNode;
 
 /// Set for the processes in which the tests run, to the settings of the part that they run.
@@ -133,8 +133,9 @@ pub fn device(driver: &Arc<CudaDevice>) -> Device {
     Device::new(Arc::clone(driver) as Arc<_>, 0)
 }
 
-/// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, its
-/// static indices in `%r10` and so on; `%r4` to `%r9`, `%r16` to `%r29` and `%p1` to `%p3` are free. Its tensor maps are the parameters `map0` and so on.
+/// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, that of its log
+/// behind them, its static indices in `%r10` and so on; `%r4` to `%r9`, `%r16` to `%r29` and `%p1` to `%p3` are free. Its tensor maps are the
+/// parameters `map0` and so on.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub name: String,
@@ -146,6 +147,8 @@ pub struct Kernel {
     /// Blocks of a cluster in its text, and in its launch.
     pub cluster: (u32, u32),
     pub maps: Vec<TensorMap>,
+    /// The lines it logs, and the bytes of its log.
+    pub log: (Vec<LogLine>, u32),
     pub body: String,
 }
 
@@ -155,8 +158,8 @@ pub const BLOCK: u32 = 64;
 impl Kernel {
     pub fn new(name: &str, params: &[(Access, usize)], threads: u32, body: &str) -> Kernel {
         let (name, params, body) = (name.to_owned(), params.to_vec(), body.to_owned());
-        let (shared, cluster, maps) = ((0, 0), (1, 1), Vec::new());
-        Kernel { name, params, symbols: 0, threads, shared, cluster, maps, body }
+        let (shared, cluster, maps, log) = ((0, 0), (1, 1), Vec::new(), (Vec::new(), 0));
+        Kernel { name, params, symbols: 0, threads, shared, cluster, maps, log, body }
     }
 
     pub fn with_symbols(self, symbols: usize) -> Kernel {
@@ -176,8 +179,13 @@ impl Kernel {
         self
     }
 
+    pub fn with_log(self, lines: Vec<LogLine>, bytes: u32) -> Kernel {
+        Kernel { log: (lines, bytes), ..self }
+    }
+
     pub fn abi(&self) -> KernelAbi {
-        abi(&self.name, &self.params, self.symbols, self.threads)
+        let abi = abi(&self.name, &self.params, self.symbols, self.threads);
+        KernelAbi { log: self.log.0.clone().into(), ..abi }
     }
 
     fn entry(&self) -> String {
@@ -192,12 +200,13 @@ impl Kernel {
             threads: BLOCK,
             dynamic_shared_bytes: self.shared.1 - self.shared.0,
             cluster: self.cluster.1,
+            log_bytes: self.log.1,
             maps: self.maps.clone(),
         }
     }
 
     fn ptx(&self) -> String {
-        let memory = self.params.len();
+        let memory = self.params.len() + usize::from(self.log.1 > 0);
         let words = (0..memory + self.symbols).map(|param| format!("    .param .u64 p{param}"));
         let maps = (0..self.maps.len()).map(|map| format!("    .param .align 64 .b8 map{map}[128]"));
         let params: Vec<String> = words.chain(maps).collect();
@@ -277,7 +286,7 @@ pub fn artifact(kernels: &[Kernel]) -> Artifact {
 }
 
 pub fn artifact_of(kernels: &[Kernel], module: PtxModule) -> Artifact {
-    Artifact { payload: Payload::Ptx(Arc::new(module)), kernels: kernels.iter().map(Kernel::abi).collect() }
+    Artifact::new(Payload::Ptx(Arc::new(module)), kernels.iter().map(Kernel::abi).collect())
 }
 
 /// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.

@@ -30,7 +30,7 @@ fn sequence(device: &FaultDevice, names: &[&str]) -> SequenceHandle {
         log: [].into(),
         cost: Cost::default(),
     });
-    let artifact = Artifact { payload: Payload::Other(Arc::new(())), kernels: kernels.collect() };
+    let artifact = Artifact::new(Payload::Other(Arc::new(())), kernels.collect());
     let module = device.load(&artifact).unwrap();
     let bind = |at| device.bind(&device.kernel(&module, at).unwrap(), &[]).unwrap();
     let bound: Vec<_> = (0..names.len()).map(bind).collect();

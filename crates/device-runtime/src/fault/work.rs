@@ -72,6 +72,6 @@ pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<Bo
         cost: Cost::default(),
     };
     let module = HostModule::interpreted(vec![Box::new(Sleep(delay))]);
-    let module = driver.load(&Artifact { payload: Payload::Host(module), kernels: vec![abi] })?;
+    let module = driver.load(&Artifact::new(Payload::Host(module), vec![abi]))?;
     driver.bind(&driver.kernel(&module, 0)?, &[])
 }

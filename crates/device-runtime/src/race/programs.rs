@@ -312,7 +312,7 @@ fn code(uses: &[(TensorNode, Access)], merge: Option<&TensorNode>, random: &mut 
         temps: (0..count - 1).map(temp).collect(),
         overwritten: vec![],
     };
-    Arc::new(Code { schedule, artifact: Artifact { payload: Payload::Other(Arc::new(())), kernels } })
+    Arc::new(Code { schedule, artifact: Artifact::new(Payload::Other(Arc::new(())), kernels) })
 }
 
 fn memory(access: Access) -> Param {

@@ -125,7 +125,7 @@ impl<F: Fn(&[u32]) -> Result<Shader, CodegenError> + Send + Sync> ShaderModule f
 
 pub fn artifact(kernels: Vec<Kernel>) -> Artifact {
     let abis = kernels.iter().map(Kernel::abi).collect();
-    Artifact { payload: Payload::Shader(Arc::new(Kernels(kernels))), kernels: abis }
+    Artifact::new(Payload::Shader(Arc::new(Kernels(kernels))), abis)
 }
 
 /// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.

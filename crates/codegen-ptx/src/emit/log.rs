@@ -1,0 +1,164 @@
+//! Logging: records in a buffer in global memory, as `docs/abi.md` has them under "Log buffers".
+//!
+//! One thread runs a kernel that logs. It keeps in registers how far the buffer is filled and how many lines had no room, and writes
+//! both to the header when it ends.
+
+use std::collections::HashMap;
+
+use codegen_core::Kernel;
+use codegen_core::log_buffer::{HEADER_BYTES, WORD_BYTES, most_bytes, record_words};
+use codegen_core::threads::Grid;
+use lowered_ir::ir::{LogPart, Stmt, walk};
+use lowered_ir::log::LogLine;
+use ptx_asm::{
+    Base, Binary, Block, Class, Cmp, Guard, Inst, Operand, Place, Reg, Rounding, Space, Ternary, Ty,
+};
+use smallvec::{SmallVec, smallvec};
+use tnode::{DType, Scalar};
+
+use super::{Emitter, Value};
+use crate::refusal::{Checked, refuse};
+
+/// What a kernel that logs is given for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffer<'k> {
+    lines: &'k [LogLine],
+    /// With the header.
+    pub(super) bytes: u32,
+}
+
+impl<'k> Buffer<'k> {
+    /// Room for all that the kernel can log, but no more than `most` bytes; none if it logs nothing.
+    pub(super) fn of(kernel: &'k Kernel, grid: &Grid<'_>, most: u32) -> Checked<Option<Buffer<'k>>> {
+        if kernel.abi.log.is_empty() {
+            return Ok(None);
+        }
+        if !grid.axes.is_empty() || grid.threads.is_some() {
+            return refuse("log", "several threads run the kernel, and their lines have no order");
+        }
+        let bytes = most_bytes(&kernel.ir).min(most.into()).max(HEADER_BYTES as u64) as u32;
+        Ok(Some(Buffer { lines: &kernel.abi.log, bytes }))
+    }
+}
+
+/// The log of the kernel that is being written.
+#[derive(Debug)]
+pub(super) struct Log<'k> {
+    pub(super) buffer: Buffer<'k>,
+    numbers: HashMap<*const Stmt, usize>,
+    /// Where the buffer is.
+    base: Reg,
+    /// Words of records so far.
+    used: Reg,
+    /// Words that records may have; 0 once there was no room for one.
+    limit: Reg,
+    /// Lines without room.
+    lost: Reg,
+}
+
+impl<'k> Emitter<'k> {
+    /// Begins the log in the buffer at an address.
+    pub(super) fn begin_log(&mut self, buffer: Buffer<'k>, base: Reg) {
+        let mut numbers = HashMap::new();
+        walk::each_stmt(&self.routine.body, &mut |stmt| {
+            if matches!(stmt, Stmt::Log { .. }) {
+                numbers.insert(std::ptr::from_ref(stmt), numbers.len());
+            }
+        });
+        let room = (buffer.bytes as usize - HEADER_BYTES) / WORD_BYTES;
+        let used = self.b.mov(Class::B32, 0u32);
+        let limit = self.b.mov(Class::B32, room as u32);
+        let lost = self.b.mov(Class::B64, Operand::Const(0));
+        self.log = Some(Log { buffer, numbers, base, used, limit, lost });
+    }
+
+    /// A statement that logs.
+    pub(super) fn log(&mut self, stmt: &Stmt, parts: &[LogPart]) -> Checked {
+        let mut record: Vec<Operand> = Vec::new();
+        for value in parts.iter().filter_map(LogPart::value) {
+            let (value, dtype) = self.expr(value)?;
+            record.extend(self.logged_words(dtype, value));
+        }
+        let Some(Log { buffer, ref numbers, base, used, limit, lost }) = self.log else {
+            return refuse("log", "the kernel's ABI has no lines");
+        };
+        let number = numbers.get(&std::ptr::from_ref(stmt)).copied().unwrap_or(usize::MAX);
+        let fitting = buffer.lines.get(number).is_some_and(|line| record_words(line) == 1 + record.len());
+        if !fitting {
+            return refuse("log", "the kernel's ABI has another line in its place");
+        }
+        record.insert(0, (number as u32).into());
+        let end = self.b.binary(Binary::Add, Ty::U32, used, record.len() as u32);
+        let fits = self.b.compare(Cmp::Le, Ty::U32, end, limit);
+        let then = self.inside(|e| {
+            let at = e.b.ternary(
+                Ternary::MulAddWide,
+                Ty::U32,
+                Class::B64,
+                [used.into(), (WORD_BYTES as u32).into(), base.into()],
+            );
+            for (word, offset) in record.into_iter().zip((HEADER_BYTES as i32..).step_by(WORD_BYTES)) {
+                e.store_word(at, offset, Ty::B32, word);
+            }
+            e.b.push(Inst::Move { dst: used, src: end.into() });
+        });
+        let otherwise = self.inside(|e| {
+            e.b.push(Inst::Move { dst: limit, src: 0u32.into() });
+            let (op, ty) = (Binary::Add, Ty::U64);
+            e.b.push(Inst::Binary { op, ty, dst: lost, a: lost.into(), b: Operand::Const(1) });
+        });
+        self.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(fits), then, otherwise });
+        Ok(())
+    }
+
+    /// The header, behind everything that the kernel logs.
+    pub(super) fn end_log(&mut self) {
+        if let Some(Log { base, used, lost, .. }) = self.log {
+            self.store_word(base, 0, Ty::B32, used.into());
+            self.store_word(base, 2 * WORD_BYTES as i32, Ty::B64, lost.into());
+        }
+    }
+
+    /// A block that touches nothing but the log, so that stores of elements may go on waiting.
+    fn inside(&mut self, write: impl FnOnce(&mut Self)) -> Block {
+        self.b.open();
+        write(self);
+        self.b.close()
+    }
+
+    fn store_word(&mut self, at: Reg, offset: i32, ty: Ty, word: Operand) {
+        let (space, to) = (Space::Global, Place { base: Base::Reg(at), offset });
+        self.b.push(Inst::Store { space, ty, to, srcs: smallvec![word] });
+    }
+
+    /// The bits of a value, zero-extended to words, the low one first.
+    fn logged_words(&mut self, dtype: DType, value: Value) -> SmallVec<[Operand; 4]> {
+        if dtype == DType::U32x4 {
+            return self.lanes(value).into();
+        }
+        if let Value::Known(scalar) = value {
+            return known_words(scalar);
+        }
+        let reg = self.reg(value);
+        let word = match dtype {
+            DType::Bool => self.b.select(Ty::B32, reg, 1u32, 0u32),
+            DType::I8 => self.b.binary(Binary::And, Ty::B32, reg, 0xffu32),
+            DType::F16 | DType::Bf16 => self.b.convert(Ty::U32, Ty::U16, Rounding::None, reg),
+            DType::F64 | DType::I64 | DType::U64 => return self.halves(reg),
+            _ => self.b.recast(Class::B32, reg),
+        };
+        smallvec![word.into()]
+    }
+
+    fn halves(&mut self, reg: Reg) -> SmallVec<[Operand; 4]> {
+        let src = self.b.recast(Class::B64, reg);
+        let halves = [self.b.reg(Class::B32), self.b.reg(Class::B32)];
+        self.b.push(Inst::Unpack { halves, src });
+        halves.into_iter().map(Operand::from).collect()
+    }
+}
+
+fn known_words(scalar: Scalar) -> SmallVec<[Operand; 4]> {
+    let words = codegen_core::log_buffer::value_words(scalar.dtype());
+    (0..words).map(|word| Operand::from((scalar.bits() >> (32 * word)) as u32)).collect()
+}
