@@ -40,7 +40,8 @@
 mod options; // what may be chosen
 mod refusal; // what is not supported
 
-mod trees; // rounds that a warp does
+mod trees; // reductions that warps do
+mod unroll; // several iterations at a time
 
 mod builder; // instructions under construction
 mod cores; // products of matrices on tensor cores

@@ -1,36 +1,65 @@
-//! Rounds of trees that one warp does: its lanes hand values to each other, so that nobody waits and nothing is stored in between.
+//! Rounds of trees that warps do: lanes hand values to each other, so that nobody waits and nothing is stored in between.
 //!
-//! The scheduler combines the results of threads in rounds: round `r` is a workgroup loop that stores `f(from[i], from[i + n], …)` into
-//! `to[i]`, with as many threads as there are results left. From the first round on that gives few enough results, they are all in the registers of the
-//! first warp, in lane `i mod 32` result `i`, and the next round finds what it combines in other lanes. Pairs stay as they are, so no bit
-//! changes.
+//! The scheduler combines the results of threads group by group, in rounds: after each thread has stored its result into `first[t]`,
+//! a round of workgroup loops stores `f(from[n g + i], from[n g + i + c], …)` into `to[m g + i]`, with `n` results of each group
+//! before it and `m` after. Where a group is a warp, or the only group is a part of one, the results are in registers, in lane `i` of warp
+//! `g` result `n g + i`, and the round finds what it combines in other lanes. Pairs stay as they are, so no bit changes.
 
 use std::collections::{BTreeMap, HashMap};
 
-use codegen_core::threads::{Fused, sole};
-use lowered_ir::ir::{Affine, Expr, LocalId, Locals, LoopId, LoopKind, Routine, Stmt, walk};
+use codegen_core::threads::{Fused, Nest, nest};
+use lowered_ir::ir::{Affine, Expr, LocalId, Locals, LoopId, LoopKind, Routine, Space, Stmt, walk};
 use tnode::DType;
 
 /// Lanes of a warp.
 pub(crate) const LANES: i64 = 32;
 
-/// The most results that a lane holds.
-const EACH: i64 = 4;
-
-/// A round: `to[var] := value` for `0..threads`, of elements `from[var + constant]`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Round<'k> {
-    pub(crate) var: LoopId,
+/// What threads hand to the first round: `to[t] := value`, of the nested loops' number `t`.
+#[derive(Clone, Debug)]
+pub(crate) struct First<'k> {
+    /// The loops, and how many iterations each has.
+    pub(crate) axes: Vec<(LoopId, u32)>,
     pub(crate) threads: i64,
     pub(crate) to: LocalId,
     pub(crate) value: &'k Expr,
-    from: LocalId,
 }
 
-/// Rounds of one warp, by the statement that is the first.
+/// A round: `to[left group + at] := value` for `at` in `0..left`, of elements `from[before group + at + constant]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round<'k> {
+    /// The loop over groups, where there are several.
+    pub(crate) group: Option<LoopId>,
+    pub(crate) groups: i64,
+    pub(crate) at: LoopId,
+    pub(crate) left: i64,
+    pub(crate) to: LocalId,
+    pub(crate) value: &'k Expr,
+}
+
+impl Round<'_> {
+    /// The index of a result, where groups have so many.
+    fn place(&self, each: i64) -> Affine {
+        let at = Affine::var(self.at);
+        self.group.map_or(at.clone(), |group| at.plus(&Affine::term(group, each)))
+    }
+
+    /// By how much an index of one of the results before, of which groups had so many, exceeds that of a result.
+    pub(crate) fn distance(&self, before: i64, index: &Affine) -> Option<i64> {
+        index.plus(&self.place(before).times(-1)).as_constant()
+    }
+}
+
+/// Values of threads and the rounds that combine them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree<'k> {
+    pub(crate) first: First<'k>,
+    pub(crate) rounds: Vec<Round<'k>>,
+}
+
+/// Trees of warps, by the statement that is the first.
 #[derive(Debug, Default)]
 pub(crate) struct Trees<'k> {
-    pub(crate) rounds: HashMap<*const Stmt, Vec<Round<'k>>>,
+    pub(crate) trees: HashMap<*const Stmt, Tree<'k>>,
     pub(crate) fused: Fused,
 }
 
@@ -73,8 +102,7 @@ impl Search {
     fn block<'k>(&self, block: &'k [Stmt], trees: &mut Trees<'k>) {
         let mut at = 0;
         while at < block.len() {
-            let rounds = self.rounds(&block[at..]);
-            if rounds.len() < 2 {
+            let Some(tree) = self.tree(&block[at..]) else {
                 if let Stmt::For { body, kind, .. } = &block[at]
                     && *kind != LoopKind::Workgroup
                 {
@@ -82,87 +110,109 @@ impl Search {
                 }
                 at += 1;
                 continue;
-            }
+            };
             let first = std::ptr::from_ref(&block[at]);
-            at += rounds.len();
-            trees.fused.runs.insert(first, rounds.len());
-            trees.fused.hidden.extend(rounds[..rounds.len() - 1].iter().map(|round| round.to));
-            trees.rounds.insert(first, rounds);
+            at += 1 + tree.rounds.len();
+            trees.fused.runs.insert(first, 1 + tree.rounds.len());
+            trees.fused.hidden.insert(tree.first.to);
+            trees.fused.hidden.extend(tree.rounds[..tree.rounds.len() - 1].iter().map(|round| round.to));
+            trees.trees.insert(first, tree);
         }
     }
 
-    /// The rounds that some statements begin with.
-    fn rounds<'k>(&self, block: &'k [Stmt]) -> Vec<Round<'k>> {
+    /// The tree that some statements begin with.
+    fn tree<'k>(&self, block: &'k [Stmt]) -> Option<Tree<'k>> {
+        let (first, rest) = block.split_first()?;
+        let first = self.first(first)?;
         let mut rounds: Vec<Round<'k>> = Vec::new();
-        for stmt in block {
-            let Some(next) = self.round(stmt) else { break };
-            let fits = rounds.last().is_none_or(|last| self.hands_on(last, &next));
-            if !fits {
+        for stmt in rest {
+            let Some(next) = self.round(stmt).filter(|next| self.hands_on(&first, rounds.last(), next))
+            else {
                 break;
-            }
+            };
             rounds.push(next);
         }
-        rounds
+        (!rounds.is_empty()).then_some(Tree { first, rounds })
+    }
+
+    fn first<'k>(&self, stmt: &'k Stmt) -> Option<First<'k>> {
+        let (Nest { axes, threads, .. }, index, to, value) = self.stores(stmt)?;
+        let number = axes.iter().fold(Affine::constant(0), |number, &(var, extent)| {
+            number.times(extent.into()).plus(&Affine::var(var))
+        });
+        let mut is_own = true;
+        walk::each_expr(value, &mut |e| is_own &= self.is_own(e));
+        let threads = i64::from(threads);
+        (is_own && *index == number && threads > 1).then_some(First { axes, threads, to, value })
+    }
+
+    /// Whether a thread computes this part of a value from its registers, whatever its number is.
+    fn is_own(&self, e: &Expr) -> bool {
+        match e {
+            Expr::GetLocal { local, .. } => {
+                self.locals.get(local).is_some_and(|decl| decl.space != Space::Workgroup)
+            }
+            e => is_arithmetic(e),
+        }
     }
 
     fn round<'k>(&self, stmt: &'k Stmt) -> Option<Round<'k>> {
-        let Stmt::For { var, lo: 0, hi, kind: LoopKind::Workgroup, body } = stmt else { return None };
-        let Stmt::SetLocal { local: to, index, value } = sole(body)? else { return None };
-        let threads = hi.limit;
-        let decl = self.locals.get(to)?;
-        let is_array = decl.space == lowered_ir::ir::Space::Workgroup && decl.dims.len() == 1;
-        let fits = (1..=EACH * LANES).contains(&threads) && is_array && decl.dtype != DType::U32x4;
-        let from = source(value, *var)?;
-        let own = index.len() == 1 && index[0] == Affine::var(*var);
-        (fits && own && from != *to).then_some(Round { var: *var, threads, to: *to, value, from })
+        let (Nest { axes, .. }, index, to, value) = self.stores(stmt)?;
+        let (group, groups, at, left) = match *axes.as_slice() {
+            [(at, left)] => (None, 1, at, left),
+            [(group, groups), (at, left)] => (Some(group), groups, at, left),
+            _ => return None,
+        };
+        let round = Round { group, groups: groups.into(), at, left: left.into(), to, value };
+        (*index == round.place(round.left)).then_some(round)
     }
 
-    /// Whether a round takes all its elements from the one before, nobody else does, and lanes find them.
-    fn hands_on(&self, last: &Round<'_>, next: &Round<'_>) -> bool {
-        let mut reads = 0;
-        let mut found = true;
-        each_constant(next.value, &mut |constant| {
-            reads += 1;
-            found &= constant + next.threads <= last.threads && is_found(constant, next.threads);
+    /// The parts of workgroup loops that store one element of a shared array.
+    fn stores<'k>(&self, stmt: &'k Stmt) -> Option<(Nest<'k>, &'k Affine, LocalId, &'k Expr)> {
+        let Stmt::For { kind: LoopKind::Workgroup, .. } = stmt else { return None };
+        let nest = nest(stmt).ok()?;
+        let Stmt::SetLocal { local, index, value } = codegen_core::threads::sole(nest.body)? else {
+            return None;
+        };
+        let decl = self.locals.get(local)?;
+        let is_array = decl.space == Space::Workgroup && decl.dtype != DType::U32x4;
+        let [index] = index.as_slice() else { return None };
+        is_array.then_some((nest, index, *local, value))
+    }
+
+    /// Whether a round takes all its elements from what was stored before, nobody else does, and lanes find them.
+    fn hands_on(&self, first: &First<'_>, last: Option<&Round<'_>>, next: &Round<'_>) -> bool {
+        let (from, before) = match last {
+            None => (first.to, first.threads / next.groups),
+            Some(last) => (last.to, last.left),
+        };
+        let (mut reads, mut found) = (0, true);
+        walk::each_expr(next.value, &mut |e| match e {
+            Expr::GetLocal { local, index } if *local == from => {
+                let distance = index.first().and_then(|index| next.distance(before, index));
+                found &= distance.is_some_and(|distance| distance >= 0 && distance + next.left <= before);
+                reads += 1;
+            }
+            e => found &= is_arithmetic(e),
         });
-        next.from == last.to && found && self.mentions.get(&last.to) == Some(&(1, reads))
+        let is_whole = first.threads == before * next.groups || last.is_some();
+        let in_warps = match next.groups {
+            1 => first.threads <= LANES,
+            groups => first.threads == groups * LANES,
+        };
+        let same_groups = last.is_none_or(|last| last.groups == next.groups);
+        found && is_whole && in_warps && same_groups && self.mentions.get(&from) == Some(&(1, reads))
     }
 }
 
-/// Whether lane `i` finds element `i + constant` in one lane's registers, for all `i` of so many.
-fn is_found(constant: i64, threads: i64) -> bool {
-    constant >= 0 && (constant % LANES == 0 || threads <= LANES - constant % LANES)
-}
-
-/// The local whose elements at `var + constant` are all that an expression reads, if there is one.
-fn source(value: &Expr, var: LoopId) -> Option<LocalId> {
-    let (mut from, mut is_round) = (None, true);
-    walk::each_expr(value, &mut |e| match e {
-        Expr::GetLocal { local, index } => {
-            let at = index.first().filter(|_| index.len() == 1);
-            is_round &= at.is_some_and(|at| constant_of(at, var).is_some());
-            is_round &= *from.get_or_insert(*local) == *local;
-        }
+fn is_arithmetic(e: &Expr) -> bool {
+    matches!(
+        e,
         Expr::Const(_)
-        | Expr::Unary { .. }
-        | Expr::Binary { .. }
-        | Expr::Ternary { .. }
-        | Expr::Convert { .. }
-        | Expr::Bitcast { .. } => {}
-        _ => is_round = false,
-    });
-    from.filter(|_| is_round)
-}
-
-/// The constant of `var + constant`.
-pub(crate) fn constant_of(index: &Affine, var: LoopId) -> Option<i64> {
-    index.plus_constant(-index.offset()).as_var().filter(|&v| v == var.into()).map(|_| index.offset())
-}
-
-fn each_constant(value: &Expr, f: &mut impl FnMut(i64)) {
-    walk::each_expr(value, &mut |e| {
-        if let Expr::GetLocal { index, .. } = e {
-            index.iter().for_each(|at| f(at.offset()));
-        }
-    });
+            | Expr::Unary { .. }
+            | Expr::Binary { .. }
+            | Expr::Ternary { .. }
+            | Expr::Convert { .. }
+            | Expr::Bitcast { .. }
+    )
 }

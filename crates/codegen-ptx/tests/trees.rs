@@ -14,15 +14,18 @@ fn count(text: &str) -> (usize, usize) {
     (text.matches("bar.sync").count(), text.matches("shfl.sync").count())
 }
 
-/// A reduction of 256 numbers by a block, in rounds of four; what stands between the rounds may differ.
+/// A reduction of 256 numbers by a block, in groups of 32 and rounds of four; what stands between the rounds may differ.
 fn tree(dtype: &str, between: &str) -> String {
     let round = |from: usize, to: usize, left: usize| {
+        let place = |constant: usize| format!("l{from}[{}*i1{to} + i2{to} + {constant}]", 4 * left);
         format!(
-            "for i{to} in 0..{left} workgroup {{
-               l{to}[i{to}] := l{from}[i{to}] + l{from}[i{to} + {}] + (l{from}[i{to} + {left}] + l{from}[i{to} + {}])
-             }}\n",
-            2 * left,
-            3 * left
+            "for i1{to} in 0..8 workgroup {{ for i2{to} in 0..{left} workgroup {{
+               l{to}[{left}*i1{to} + i2{to}] := {} + {} + ({} + {})
+             }} }}\n",
+            place(0),
+            place(2 * left),
+            place(left),
+            place(3 * left)
         )
     };
     format!(
@@ -31,16 +34,17 @@ fn tree(dtype: &str, between: &str) -> String {
            node %1 \"y\" {dtype}[3] on_device
            for i9 in 0..3 parallel {{
              declare l0 {dtype}[256] workgroup declare l1 {dtype}[64] workgroup declare l2 {dtype}[16] workgroup
-             declare l3 {dtype}[4] workgroup declare l4 {dtype}[1] workgroup
-             for i0 in 0..256 workgroup {{ l0[i0] := %0[i9, i0] }}
-             {}{}{between}{}{}
-             for i8 in 0..1 workgroup {{ %1[i9] := l4[0] }}
+             declare l3 {dtype}[8] workgroup declare l4 {dtype}[256] thread declare l5 {dtype}[] register
+             for i10 in 0..256 workgroup {{ l4[i10] := %0[i9, i10] }}
+             for i0 in 0..256 workgroup {{ l0[i0] := l4[i0] }}
+             {}{}{between}
+             for i5 in 0..8 workgroup {{ for i6 in 0..1 workgroup {{ l3[i5 + i6] := l2[2*i5 + i6] + l2[2*i5 + i6 + 1] }} }}
+             for i7 in 0..8 unrolled {{ l5 := l5 + l3[i7] }}
+             for i8 in 0..1 workgroup {{ %1[i9] := l5 }}
            }}
          }}",
-        round(0, 1, 64),
-        round(1, 2, 16),
-        round(2, 3, 4),
-        round(3, 4, 1)
+        round(0, 1, 8),
+        round(1, 2, 2)
     )
 }
 
@@ -61,18 +65,41 @@ fn checked(text: &str, dtype: DType) -> String {
 }
 
 #[test]
-fn few_results_stay_in_a_warp() {
-    // One meeting before the first warp takes over, one behind it; two values of the first round come from other lanes, of the others three each.
-    assert_eq!(count(&checked(&tree("f32", ""), DType::F32)), (2, 8));
-    assert_eq!(count(&checked(&tree("i32", ""), DType::I32)), (2, 8));
+fn results_stay_in_warps() {
+    // All meet once, behind the trees of all warps. Rounds of four take three values from other lanes, the last round one.
+    assert_eq!(count(&checked(&tree("f32", ""), DType::F32)), (1, 7));
+    assert_eq!(count(&checked(&tree("i32", ""), DType::I32)), (1, 7));
     // Halves of 64 bits travel one by one.
-    assert_eq!(count(&checked(&tree("f64", ""), DType::F64)), (2, 16));
-    assert_eq!(count(&checked(&tree("f16", ""), DType::F16)), (2, 8));
+    assert_eq!(count(&checked(&tree("f64", ""), DType::F64)), (1, 14));
+    assert_eq!(count(&checked(&tree("f16", ""), DType::F16)), (1, 7));
 }
 
 #[test]
 fn what_others_read_goes_through_memory() {
-    let text = tree("f32", "for i7 in 0..16 workgroup { l0[i7] := l2[15 - i7] }");
-    let (barriers, shuffles) = count(&checked(&text, DType::F32));
-    assert_eq!((barriers, shuffles), (3, 5), "the last two rounds, and the first two, are warps'");
+    let text = tree("f32", "for i99 in 0..16 workgroup { l0[i99] := l2[15 - i99] }");
+    // Two statements store into the first array: no tree begins with it.
+    assert_eq!(count(&checked(&text, DType::F32)), (4, 0));
+    // What the first round gives is another's as well: its own values come from lanes.
+    let text = tree("f32", "for i99 in 0..16 workgroup { l1[i99] := l2[15 - i99] }");
+    assert_eq!(count(&checked(&text, DType::F32)), (3, 3));
+}
+
+#[test]
+fn fewer_results_than_lanes_are_the_first_warps() {
+    let text = "routine @few strict {
+        node %0 \"x\" f32[3, 256] on_device
+        node %1 \"y\" f32[3] on_device
+        for i9 in 0..3 parallel {
+          declare l0 f32[8] workgroup declare l1 f32[2] workgroup declare l2 f32[1] workgroup
+          declare l4 f32[8] thread declare l5 f32[256] thread
+          for i10 in 0..256 workgroup { l5[i10] := %0[i9, i10] }
+          for i11 in 0..8 workgroup { l4[i11] := %0[i9, i11] }
+          for i0 in 0..8 workgroup { l0[i0] := l4[i0] }
+          for i1 in 0..2 workgroup { l1[i1] := l0[i1] + l0[i1 + 4] + (l0[i1 + 2] + l0[i1 + 6]) }
+          for i2 in 0..1 workgroup { l2[i2] := l1[i2] + l1[i2 + 1] }
+          for i8 in 0..1 workgroup { %1[i9] := l2[0] }
+        }
+      }";
+    // The result is read by the thread that has it, but which one that is is not known.
+    assert_eq!(count(&checked(text, DType::F32)), (1, 4));
 }

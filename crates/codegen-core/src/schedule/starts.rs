@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lowered_ir::ir::{Block, Expr, Indices, LoopId, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, Indices, NodeRef, Routine, Stmt, walk};
 use tnode::Scalar;
 
 use super::access::{self, Ranges};
+use super::nest;
 
 /// Applies the rewrite to the top-level statements.
 pub(super) fn propagate(routine: &mut Routine) {
@@ -41,8 +42,7 @@ fn fill(stmt: &Stmt, routine: &Routine) -> Option<(NodeRef, Scalar)> {
     if let Stmt::Zero { node } = stmt {
         return Some((*node, Scalar::zero(routine.node(*node).dtype)));
     }
-    let (_, block) = chain(stmt)?;
-    match block {
+    match nest::chain(stmt).1 {
         [Stmt::Set { node, value: Expr::Const(value), .. }]
             if access::overwrites(stmt, *node, routine.node(*node)) =>
         {
@@ -52,21 +52,9 @@ fn fill(stmt: &Stmt, routine: &Routine) -> Option<(NodeRef, Scalar)> {
     }
 }
 
-/// The loops of a nest from the outside in, as long as each holds just the next, and what the innermost holds.
-fn chain(stmt: &Stmt) -> Option<(Vec<LoopId>, &[Stmt])> {
-    let Stmt::For { var, body, .. } = stmt else { return None };
-    let mut loops = vec![*var];
-    let mut block: &Block = body;
-    while let [Stmt::For { var, body, .. }] = block.as_slice() {
-        loops.push(*var);
-        block = body;
-    }
-    Some((loops, block))
-}
-
 /// Whether every iteration reads at most the element of the node that it then writes, once, and no other iteration touches.
 fn reads_then_writes(stmt: &Stmt, node: NodeRef, ranges: &Ranges) -> bool {
-    let Some((loops, block)) = chain(stmt) else { return false };
+    let (loops, block) = nest::chain(stmt);
     let Some((at, index)) = store(block, node) else { return false };
     let touches = |block| access::touches(block).into_iter().filter(|t| t.node == node).collect::<Vec<_>>();
     let before = touches(&block[..=at]);

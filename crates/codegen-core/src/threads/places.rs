@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Var, walk};
 
+use super::launch::has_workgroup_loops;
+
 /// Statements of a kernel that are written as one, and locals that are not in memory because of that.
 #[derive(Debug, Default)]
 pub struct Fused {
@@ -112,7 +114,10 @@ impl Search<'_> {
             match stmt {
                 // Its iterations are those of different workgroups.
                 Stmt::For { kind: LoopKind::Parallel, body, .. } => self.block(body, state),
-                Stmt::For { hi, kind, body, .. } if *kind != LoopKind::Workgroup => {
+                // Without workgroup loops in it all threads run it alike, and have met before.
+                Stmt::For { hi, kind, body, .. }
+                    if *kind != LoopKind::Workgroup && has_workgroup_loops(body) =>
+                {
                     let may_be_skipped = hi.symbol.is_some();
                     self.repeated(body, state, may_be_skipped);
                 }
@@ -243,17 +248,25 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn threads_meet_once_for_a_loop_that_all_run() {
+        let body = "declare l2 f32[] register
+                    for i1 in 0..64 workgroup { l0[i1] := %0[i1] }
+                    for i2 in 0..4 unrolled { l2 := l2 + l0[i2] }";
+        let text = routine(body);
+        let mut loops = Vec::new();
+        walk::each_stmt(&text.body, &mut |stmt| {
+            loops.extend(matches!(stmt, Stmt::For { .. } | Stmt::SetLocal { .. }).then_some(stmt))
+        });
+        let places = MeetingPlaces::of(&text, &Fused::default());
+        let met: Vec<bool> = loops.into_iter().map(|stmt| places.is_before(stmt)).collect();
+        // The grid, the workgroup's loop and its store, the loop that all run and its step.
+        assert_eq!(met, [false, false, false, true, false]);
+    }
+
     /// Before which workgroup loops, counted in order, threads meet.
     fn places(body: &str) -> Vec<usize> {
-        let text = format!(
-            "routine @k fast {{
-               node %0 \"x\" f32[64] on_device
-               node %1 \"y\" f32[64] on_device
-               for i0 in 0..1 parallel {{ declare l0 f32[64] workgroup declare l1 f32[64] workgroup {body} }}
-             }}"
-        );
-        let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e}"));
-        lowered_ir::verify::verify(&routine).unwrap_or_else(|e| panic!("{e}"));
+        let routine = routine(body);
         let places = MeetingPlaces::of(&routine, &Fused::default());
         let (mut found, mut nth) = (Vec::new(), 0);
         walk::each_stmt(&routine.body, &mut |stmt| {
@@ -265,6 +278,20 @@ mod tests {
             }
         });
         found
+    }
+
+    /// The kernel with this body.
+    fn routine(body: &str) -> Routine {
+        let text = format!(
+            "routine @k fast {{
+               node %0 \"x\" f32[64] on_device
+               node %1 \"y\" f32[64] on_device
+               for i0 in 0..1 parallel {{ declare l0 f32[64] workgroup declare l1 f32[64] workgroup {body} }}
+             }}"
+        );
+        let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        lowered_ir::verify::verify(&routine).unwrap_or_else(|e| panic!("{e}"));
+        routine
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codegen_core::threads::{Grid, Home, MeetingPlaces, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch, TensorMap};
-use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Class, Inst, Operand, Reg, Rounding, Target, Ty};
 use tnode::{DType, Scalar};
 
@@ -31,6 +31,7 @@ use crate::builder::Builder;
 use crate::options::PtxOptions;
 use crate::refusal::{Checked, refuse};
 use crate::trees::Trees;
+use crate::unroll::unrolled;
 use index::Index;
 use locals::Storage;
 use log::{Buffer, Log};
@@ -141,20 +142,20 @@ struct Emitter<'k> {
     zeroing: bool,
     /// Where the threads of a block meet.
     meetings: MeetingPlaces,
-    /// Rounds that the first warp does, and the results of the last one.
+    /// Trees that warps do, and the results of the last round.
     trees: Trees<'k>,
-    handed: Option<Handed>,
+    handed: Option<Handed<'k>>,
     /// Loops around the statement that is being written.
     depth: usize,
 }
 
 /// Writes the program of a kernel.
 pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
-    let routine = &kernel.ir;
-    check_nodes(routine)?;
-    if let Some(product) = Product::of(routine, setting.caps.contractions) {
+    check_nodes(&kernel.ir)?;
+    if let Some(product) = Product::of(&kernel.ir, setting.caps.contractions) {
         return product.emit(entry, setting);
     }
+    let routine = &unrolled(&kernel.ir);
     let grid = grid(&routine.body)?;
     let buffer = Buffer::of(kernel, &grid, setting.options.log_bytes)?;
     let (blocks, threads) = launch(&grid, setting)?;
@@ -174,8 +175,8 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
 /// Threads that a multiprocessor should have room for. That leaves each of them 64 registers; told nothing, assemblers may take 32, and spill.
 const THREADS: u32 = 1024;
 
-/// Registers in variables of a thread from which it is left 128.
-const MANY: usize = 8;
+/// Registers of a thread's sums from which it is left 128; reductions have eight for a run.
+const MANY: usize = 9;
 
 /// Blocks that every processor has room for, however small they are.
 const BLOCKS: u32 = 16;
@@ -249,6 +250,20 @@ fn written(routine: &Routine) -> BTreeSet<NodeRef> {
     found
 }
 
+/// The locals that some statement stores into what it read from them.
+fn accumulators(routine: &Routine) -> BTreeSet<LocalId> {
+    let mut found = BTreeSet::new();
+    walk::each_stmt(&routine.body, &mut |stmt| {
+        let Stmt::SetLocal { local, value, .. } = stmt else { return };
+        walk::each_expr(value, &mut |e| {
+            if matches!(e, Expr::GetLocal { local: read, .. } if read == local) {
+                found.insert(*local);
+            }
+        });
+    });
+    found
+}
+
 impl<'k> Emitter<'k> {
     fn new(
         routine: &'k Routine,
@@ -292,17 +307,18 @@ impl<'k> Emitter<'k> {
         emitter
     }
 
-    /// Threads that a multiprocessor should have room for: half as many where each keeps many values.
+    /// Threads that a multiprocessor should have room for: half as many where each keeps many sums, which have company: what is added to
+    /// them. What threads hold for later is less than the registers that they have anyway.
     fn room(&self) -> u32 {
-        let kept = |(local, home): (&LocalId, &Home)| match self.locals.get(local) {
-            Some(decl) if *home == Home::Variables => {
+        let registers = |local: &LocalId| match (self.locals.get(local), self.plan.homes.get(local)) {
+            (Some(decl), Some(Home::Variables)) => {
                 let elements = decl.dims[self.skipped(*local)..].iter().product::<usize>();
                 elements * decl.dtype.size_bytes().div_ceil(4)
             }
             _ => 0,
         };
-        let kept: usize = self.plan.homes.iter().map(kept).sum();
-        if kept < MANY { THREADS } else { THREADS / 2 }
+        let most = accumulators(self.routine).iter().map(registers).max();
+        if most.is_some_and(|most| most >= MANY) { THREADS / 2 } else { THREADS }
     }
 
     /// Reads the parameters: the addresses of nodes, that of the log if there is one, then the symbols' values.

@@ -37,10 +37,10 @@ impl<'k> Emitter<'k> {
                 continue;
             }
             self.meet_before(stmt);
-            match self.rounds(stmt) {
-                Some(rounds) => {
-                    self.tree(&rounds)?;
-                    at += rounds.len() - 1;
+            match self.tree_at(stmt) {
+                Some(tree) => {
+                    self.tree(&tree)?;
+                    at += tree.rounds.len();
                 }
                 None => self.stmt(stmt)?,
             }

@@ -1,128 +1,114 @@
-//! Rounds of a tree in the first warp: [`crate::trees`] finds them.
+//! Trees that warps do: [`crate::trees`] finds them.
 
 use std::collections::HashMap;
 
-use lowered_ir::ir::{Indices, LocalId, LoopId, Stmt};
+use lowered_ir::ir::{Affine, Indices, LocalId, Stmt};
 use ptx_asm::{Binary, Class, Cmp, Inst, Operand, Reg, Rounding, Shuffle, Ty};
 use tnode::DType;
 
 use super::index::Index;
 use super::{Emitter, Value, carrier};
 use crate::refusal::Checked;
-use crate::trees::{LANES, Round, constant_of};
+use crate::trees::{First, LANES, Round, Tree};
 
-/// The results of a round: of lane `l`, value `n` is result `l + 32 n`.
+/// The results of a round, each in its lane.
 #[derive(Clone, Debug)]
-pub(super) struct Handed {
-    pub(super) local: LocalId,
-    values: Vec<Value>,
-    /// The variable of the round that takes them, and which of its results is computed.
-    var: LoopId,
-    nth: i64,
-    /// What was read from other lanes already, by its position.
+pub(super) struct Handed<'k> {
+    local: LocalId,
+    value: Value,
+    /// How many each group has.
+    each: i64,
+    /// The round that takes them.
+    round: Round<'k>,
+    /// What was read from other lanes already, by its distance.
     read: HashMap<i64, Value>,
 }
 
 impl<'k> Emitter<'k> {
-    /// The rounds that begin with a statement, if there are some.
-    pub(super) fn rounds(&self, stmt: &Stmt) -> Option<Vec<Round<'k>>> {
-        self.trees.rounds.get(&std::ptr::from_ref(stmt)).cloned()
+    /// The tree that begins with a statement, if one does.
+    pub(super) fn tree_at(&self, stmt: &Stmt) -> Option<Tree<'k>> {
+        self.trees.trees.get(&std::ptr::from_ref(stmt)).cloned()
     }
 
-    /// All rounds in the first warp.
-    pub(super) fn tree(&mut self, rounds: &[Round<'k>]) -> Checked {
+    /// A tree, in the warps whose threads have values.
+    pub(super) fn tree(&mut self, tree: &Tree<'k>) -> Checked {
         self.within = true;
-        if i64::from(self.block_threads) == LANES {
-            self.warp(rounds)?;
+        let threads = tree.first.threads.max(LANES) as u32;
+        if threads == self.block_threads {
+            self.warps(tree)?;
         } else {
-            let warp = self.b.index(Binary::ShiftRight, Ty::U32, self.thread, LANES.ilog2());
-            let is_first = self.b.index_compare(Cmp::Eq, Ty::U32, warp, 0u32);
-            self.when(is_first, |e| e.warp(rounds))?;
+            let takes_part = self.b.index_compare(Cmp::Lt, Ty::U32, self.thread, threads);
+            self.when(takes_part, |e| e.warps(tree))?;
         }
         self.within = false;
         Ok(())
     }
 
-    fn warp(&mut self, rounds: &[Round<'k>]) -> Checked {
-        let Some((last, before)) = rounds.split_last() else { return Ok(()) };
-        for (at, round) in before.iter().enumerate() {
-            let values = self.results(round, at == 0)?;
-            let (local, var) = (round.to, rounds[at + 1].var);
-            self.handed = Some(Handed { local, values, var, nth: 0, read: HashMap::new() });
+    fn warps(&mut self, tree: &Tree<'k>) -> Checked {
+        let Some(last) = tree.rounds.last() else { return Ok(()) };
+        let mut value = self.first(&tree.first)?;
+        let (mut local, mut each) = (tree.first.to, tree.first.threads / last.groups);
+        for &round in &tree.rounds {
+            self.handed = Some(Handed { local, value, each, round, read: HashMap::new() });
+            let (result, _) = self.expr(round.value)?;
+            value = self.kept(result);
+            (local, each) = (round.to, round.left);
         }
-        let values = self.results(last, false)?;
         self.handed = None;
-        for (nth, value) in (0..).zip(values) {
-            self.lane(last, nth, |e| {
-                e.set_local(last.to, &Indices::from_elem(last.var.into(), 1), value, None)
-            })?;
-        }
-        Ok(())
+        self.results(last, value)
     }
 
-    /// What a round gives, of each lane. Lanes beyond its threads have anything; if they would read memory for that, they do not.
-    fn results(&mut self, round: &Round<'k>, reads_memory: bool) -> Checked<Vec<Value>> {
-        let mut results = Vec::new();
-        for nth in 0..(round.threads + LANES - 1) / LANES {
-            if reads_memory && round.threads < (nth + 1) * LANES {
-                let registers = self.zeroed(self.locals[&round.to].dtype);
-                self.lane(round, nth, |e| {
-                    let (value, _) = e.expr(round.value)?;
-                    e.assign(&registers, value, None);
-                    Ok(())
-                })?;
-                results.push(Value::In(registers[0]));
-            } else {
-                if let Some(handed) = &mut self.handed {
-                    handed.nth = nth;
-                }
-                self.enter_lane(round, nth);
-                let value = self.expr(round.value).map(|(value, _)| self.kept(value));
-                self.leave();
-                results.push(value?);
-            }
+    /// What a thread hands to the first round. Threads that have no number hand on anything.
+    fn first(&mut self, first: &First<'k>) -> Checked<Value> {
+        let extents: Vec<u32> = first.axes.iter().map(|&(_, extent)| extent).collect();
+        let digits = self.digits(self.thread, &extents);
+        for (&(var, extent), digit) in first.axes.iter().zip(digits) {
+            let index = digit.map_or(Index::Known(0), |d| Index::Computed(d, (0, i64::from(extent) - 1)));
+            self.enter(var, index);
         }
-        Ok(results)
+        let (value, _) = self.expr(first.value)?;
+        first.axes.iter().for_each(|_| self.leave());
+        Ok(self.kept(value))
     }
 
-    /// The loop's variable is this lane's number, or a number of lanes further.
-    fn enter_lane(&mut self, round: &Round<'k>, nth: i64) {
-        let at = match nth {
-            0 => self.thread,
-            nth => self.b.index(Binary::Add, Ty::S32, self.thread, (nth * LANES) as i32),
-        };
-        self.enter(round.var, Index::Computed(at, (nth * LANES, round.threads - 1)));
-    }
-
-    /// What the lanes do that have such a result.
-    fn lane(&mut self, round: &Round<'k>, nth: i64, body: impl FnOnce(&mut Self) -> Checked) -> Checked {
-        let left = round.threads - nth * LANES;
-        if left >= LANES {
-            self.enter_lane(round, nth);
-            body(self)?;
-        } else {
-            let takes_part = self.b.index_compare(Cmp::Lt, Ty::U32, self.thread, left as u32);
-            self.enter_lane(round, nth);
-            self.when(takes_part, body)?;
+    /// Stores the results of the last round, by the first lanes of each warp.
+    fn results(&mut self, last: &Round<'k>, value: Value) -> Checked {
+        let (mut lane, mut group) = (self.thread, None);
+        if last.groups > 1 {
+            lane = self.b.index(Binary::And, Ty::B32, self.thread, (LANES - 1) as u32);
+            group = Some(self.b.index(Binary::ShiftRight, Ty::U32, self.thread, LANES.ilog2()));
         }
-        self.leave();
+        let mut entered = 1;
+        if let (Some(var), Some(warp)) = (last.group, group) {
+            self.enter(var, Index::Computed(warp, (0, last.groups - 1)));
+            entered += 1;
+        } else if let Some(var) = last.group {
+            self.enter(var, Index::Known(0));
+            entered += 1;
+        }
+        let at = if last.left == 1 { Index::Known(0) } else { Index::Computed(lane, (0, last.left - 1)) };
+        self.enter(last.at, at);
+        let stores = self.b.index_compare(Cmp::Lt, Ty::U32, lane, last.left as u32);
+        let index =
+            last.group.map_or(last.at.into(), |group| Affine::term(group, last.left).plus(&last.at.into()));
+        self.when(stores, |e| e.set_local(last.to, &Indices::from_elem(index, 1), value, None))?;
+        (0..entered).for_each(|_| self.leave());
         Ok(())
     }
 
     /// An element of the round before, from the lane that has it.
     pub(super) fn handed(&mut self, local: LocalId, index: &Indices) -> Option<Value> {
         let handed = self.handed.as_ref().filter(|handed| handed.local == local)?;
-        let at = constant_of(index.first()?, handed.var)? + LANES * handed.nth;
-        if let Some(&known) = handed.read.get(&at) {
+        let distance = handed.round.distance(handed.each, index.first()?)?;
+        if let Some(&known) = handed.read.get(&distance) {
             return Some(known);
         }
-        let value = handed.values.get((at / LANES) as usize).copied()?;
-        let dtype = self.locals[&local].dtype;
-        let value = match at % LANES {
+        let (value, dtype) = (handed.value, self.locals[&local].dtype);
+        let value = match distance {
             0 => value,
             distance => Value::In(self.shuffled(dtype, value, distance as u32)),
         };
-        self.handed.as_mut()?.read.insert(at, value);
+        self.handed.as_mut()?.read.insert(distance, value);
         Some(value)
     }
 

@@ -401,7 +401,9 @@ impl<'r> Checker<'r> {
         let threads: Vec<LoopId> = loops.map(|&(var, _)| var).collect();
         let is_own = |(at, &var): (usize, &LoopId)| {
             let extent = self.ranges.of(var.into()).hi + 1;
-            index.get(at) == Some(&Affine::var(var)) && decl.dims.get(at).is_some_and(|&d| d as i64 == extent)
+            // With fewer iterations of the outermost loop, the first threads take part.
+            let fits = |&dim: &usize| extent == dim as i64 || at == 0 && extent < dim as i64;
+            index.get(at) == Some(&Affine::var(var)) && decl.dims.get(at).is_some_and(fits)
         };
         let same_loops = *self.thread_loops.entry(local).or_insert(threads.len()) == threads.len();
         match !threads.is_empty() && same_loops && threads.iter().enumerate().all(is_own) {

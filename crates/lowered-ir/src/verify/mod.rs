@@ -62,7 +62,8 @@
 //! # Workgroups
 //!
 //! * **V24** A thread local is touched in workgroup loops only. Its first indices are the variables of all of them around, its first
-//!   dimensions their extents, and everywhere they are as many, so that each thread has a part of its own.
+//!   dimensions their extents (the first may be greater: then the first threads take part), and everywhere they are as many, so that
+//!   each thread has a part of its own.
 //! * **V25** A workgroup loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`].
 //!
 //! # Merge buffer

@@ -1,7 +1,7 @@
 //! Accumulations into a scalar local, as the step `numerics` leaves them: what trees of threads may reorder in class `Fast`.
 
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Expr, LocalId, LoopId, LoopKind, Space, Stmt, TernaryOp, Types, walk,
+    Affine, BinaryOp, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, TernaryOp, Types, walk,
 };
 use tnode::DType;
 
@@ -67,13 +67,15 @@ impl Chain {
         !reads_local(a) && !reads_local(b) && alone(a, b) && alone(b, a)
     }
 
-    /// The step with another accumulator.
-    pub(super) fn step_into(&self, acc: LocalId) -> Stmt {
+    /// The step with another accumulator, an element of an array or a scalar.
+    pub(super) fn step_into(&self, acc: LocalId, index: &Indices) -> Stmt {
         let value = walk::map_expr(self.step.clone(), &mut |e| match e {
-            Expr::GetLocal { local, .. } if local == self.acc => Expr::local(acc),
+            Expr::GetLocal { local, .. } if local == self.acc => {
+                Expr::GetLocal { local: acc, index: index.clone() }
+            }
             other => other,
         });
-        Stmt::set_scalar(acc, value)
+        Stmt::SetLocal { local: acc, index: index.clone(), value }
     }
 
     /// Takes a partial result into the accumulator.

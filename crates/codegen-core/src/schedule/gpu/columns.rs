@@ -7,6 +7,7 @@ use lowered_ir::ir::{Affine, Block, LocalId};
 
 use super::super::nest::{self, Loop, Nest};
 use super::chain::Reduction;
+use super::held::Held;
 use super::pieces::{Shared, pieces, power_of_two};
 use super::tree::Tree;
 use super::{FILLED, Gpu, element_of, parallel};
@@ -66,9 +67,10 @@ fn workgroup(
     let sharers = power_of_two((gpu.width() / columns).min(k.extent()?));
     let own = gpu.names.loop_id();
     let reduction = reduction.substituted(lane.var, &from.plus(&Affine::var(own)));
-    let column = Shared { var: own, extent: columns, threads: columns };
-    let shared = vec![Shared { var: k.var, extent: k.extent()?, threads: sharers }];
-    let tree = Tree { chain: &reduction.chain, shared, column: Some(column), context: reduction.context() };
+    let column = Shared::one_by_one(own, columns, columns);
+    let shared = vec![Shared::one_by_one(k.var, k.extent()?, sharers)];
+    let (column_of, context, held) = (Some(column), reduction.context(), &Held::default());
+    let tree = Tree { chain: &reduction.chain, shared, column: column_of, context, held };
     let partials = tree.emit(gpu);
     let mut body = partials.declare;
     body.extend(partials.run);

@@ -16,12 +16,14 @@ mod join; // which nests one kernel can do
 mod rows; // rows in shared memory
 mod stages; // long reductions as two nests
 mod team; // a workgroup per row
-mod threads;
-mod tile; // contractions // one thread per output, or per four
+mod threads; // one thread per output, or per run of neighbours
+mod tile; // contractions
 
 // What shapes use.
 mod chain; // accumulations
+mod held; // rows in registers
 mod pieces; // loops shared out among threads
+mod runs; // neighbours in one access
 mod tree; // partial results
 
 use std::collections::BTreeSet;

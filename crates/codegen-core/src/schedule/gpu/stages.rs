@@ -5,17 +5,20 @@
 
 use lowered_ir::ir::{Affine, Expr, Indices, NodeRef, Space, Stmt, walk};
 use smallvec::smallvec;
+use tnode::DType;
 
 use super::super::nest::{self, Loop, Nest};
 use super::super::numerics::{combined, nonzero_neutral};
-use super::Gpu;
 use super::chain::Reduction;
 use super::columns::{COLUMNS, column};
+use super::{FILLED, Gpu, runs};
 
 /// Workgroups that fill a GPU.
 pub(super) const GROUPS: i64 = 64;
 /// Elements that a workgroup reduces at a time: a few loads for each of its threads.
 const CHUNK: i64 = 4096;
+/// Rows of a chunk where threads take runs of columns.
+const ROWS: i64 = 32;
 /// Chunks at most: few enough for the second stage to be one round of threads.
 const CHUNKS: i64 = 256;
 
@@ -23,17 +26,33 @@ const CHUNKS: i64 = 256;
 pub(super) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
     let (outputs, rest) = gpu.independent(nest);
     let reduction = Reduction::of(nest, gpu).filter(|_| gpu.fast && rest.is_empty())?;
-    let beside = column(&outputs, &reduction).is_some();
+    let lane = column(&outputs, &reduction);
+    let beside = lane.is_some();
     let count = outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
     let groups = if beside { (count / COLUMNS).max(1) } else { count };
-    let each = if beside { CHUNK / COLUMNS } else { CHUNK };
-    let chunks = (reduction.chain.len() / each).min(CHUNKS).min(CHUNKS * GROUPS / groups);
+    let len = reduction.chain.len();
+    let each = match lane {
+        None => CHUNK,
+        Some(lane) if takes_runs(gpu, &reduction, lane, count * (len / ROWS).min(CHUNKS)) => ROWS,
+        Some(_) => CHUNK / COLUMNS,
+    };
+    let chunks = (len / each).min(CHUNKS).min(CHUNKS * GROUPS / groups);
     let k = reduction.chain.ks.iter().copied().find(|k| k.hi.limit >= chunks)?;
     if groups >= GROUPS || chunks < 2 {
         return None;
     }
     let mut split = Split { gpu, reduction: &reduction, outputs: &outputs, beside };
     Some(split.stages(k, k.extent()?, chunks))
+}
+
+/// Whether so many partial results, each the work of some threads' run of columns, fill a GPU.
+fn takes_runs(gpu: &Gpu, reduction: &Reduction, lane: Loop, results: i64) -> bool {
+    let elements = reduction.chain.as_block();
+    let sizes = runs::sizes(gpu, &elements, |index| index.mentions(lane.var));
+    runs::length(gpu, &sizes, DType::F32.size_bytes()).is_some_and(|run| {
+        let whole = lane.extent().is_some_and(|extent| extent % run == 0);
+        whole && results >= FILLED * run && runs::is_wide(gpu, &elements, lane.var, run)
+    })
 }
 
 /// Neighbouring chunks of one length.
@@ -92,7 +111,7 @@ impl Split<'_> {
         body.extend(nonzero_neutral(chain.op, chain.dtype).map(|start| Stmt::set_scalar(acc, start)));
         let in_chunk = |l: &Loop| if *l == k { Loop { hi: chunks.len.into(), ..k } } else { *l };
         let ks: Vec<Loop> = chain.ks.iter().map(in_chunk).collect();
-        let mut step = vec![chain.step_into(acc)];
+        let mut step = vec![chain.step_into(acc, &Indices::new())];
         let start = Affine::term(chunk.var, chunks.len).plus_constant(chunks.start);
         walk::substitute(&mut step, k.var, &start.plus(&Affine::var(k.var)));
         body.extend(nest::wrap(&ks, step));

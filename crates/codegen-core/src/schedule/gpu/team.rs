@@ -4,18 +4,23 @@
 //! `Fast` as a [`Tree`], a nest of independent iterations shared out among the threads, anything that computes locals alike in every
 //! thread, and single stores by one thread. A loop that none of these fits stays, with its body done like this.
 
-use lowered_ir::ir::{Affine, Block, LoopKind, Stmt};
+use lowered_ir::ir::{Block, LoopKind, Stmt, walk};
+use tnode::DType;
 
 use super::super::nest::{self, Loop, Nest};
 use super::chain::Chain;
+use super::held::{self, Held, Pass};
 use super::pieces::{Piece, Shared, pieces, power_of_two};
 use super::tree::Tree;
-use super::{Gpu, element_of, parallel, rows};
+use super::{Gpu, parallel, rows, runs};
 
 /// Iterations from which threads share a loop: below, a thread does them faster than threads meet.
 pub(super) const WORTH_SHARING: i64 = 32;
 /// Rows from which threads beside each other that each do a row of their own, in steps with the others, fill a GPU.
 const MANY_COLUMNS: i64 = 256;
+
+/// Threads of a workgroup at most, where it takes so many to hold a row.
+const WIDEST: i64 = 1024;
 
 /// Loops of a nest from which it is not worth asking what is independent within some of them.
 const DEEP: usize = 8;
@@ -27,8 +32,9 @@ pub(super) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     if !is_worth(gpu, &rows, &body) {
         return None;
     }
-    let width = gpu.width_for(widest(gpu, &body));
-    let mut team = Team { width, gpu, rows: &rows, declare: Block::new() };
+    let (share, passes) = share(gpu, &rows, &body);
+    let (held, declare) = Held::of(gpu, &body, &passes);
+    let mut team = Team { share, gpu, rows: &rows, held: &held, declare };
     let shared = team.block(&body)?;
     let body: Block = team.declare.into_iter().chain(shared).collect();
     let loops = if rows.is_empty() { vec![gpu.once()] } else { rows };
@@ -63,12 +69,102 @@ pub(super) fn widest(gpu: &Gpu, body: &[Stmt]) -> i64 {
     each.max().unwrap_or(1)
 }
 
+/// How the threads of a workgroup share loops.
+#[derive(Clone, Copy)]
+struct Share {
+    /// How many threads there are.
+    width: i64,
+    /// Neighbours in memory that a thread takes together, where they are enough for a group of threads that run in step.
+    run: i64,
+}
+
+/// How the threads of a workgroup share a body, and what of its statements they share.
+fn share(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> (Share, Vec<Option<Pass>>) {
+    let passes =
+        |share: Share| -> Vec<Option<Pass>> { body.iter().map(|stmt| share.pass(gpu, rows, stmt)).collect() };
+    let iterations = widest(gpu, body);
+    let in_runs = in_runs(gpu, body, iterations).map(|share| (share, passes(share)));
+    let has_runs =
+        |pass: &Option<Pass>| pass.iter().flat_map(|pass| &pass.shared).any(|shared| shared.run > 1);
+    in_runs.filter(|(_, passes)| passes.iter().any(has_runs)).unwrap_or_else(|| {
+        let share = Share { width: gpu.width_for(iterations), run: 1 };
+        (share, passes(share))
+    })
+}
+
+/// With runs, if the target has registers for them: with as many threads as it takes to hold a row.
+fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<Share> {
+    let inner = walk::loops_in(body);
+    let sizes = runs::sizes(gpu, body, |index| inner.iter().any(|&var| index.mentions(var)));
+    let run = runs::length(gpu, &sizes, DType::F64.size_bytes())?;
+    let words = sizes.into_iter().max()?.div_ceil(DType::F32.size_bytes()) as i64;
+    let each = held::registers(gpu).checked_div(words).filter(|&each| each >= run)?;
+    let holding = ((iterations + each - 1).max(1) / each).unsigned_abs().next_power_of_two() as i64;
+    let most = i64::from(gpu.workgroups.threads).min(WIDEST);
+    let width = gpu.width_for(iterations / run).max(if holding <= most { holding } else { 1 });
+    Some(Share { width, run })
+}
+
+impl Share {
+    /// What threads share of a statement.
+    fn pass(self, gpu: &Gpu, rows: &[Loop], stmt: &Stmt) -> Option<Pass> {
+        if let Some(chain) = Chain::of(stmt, gpu)
+            && let Some(shared) = self.chain(gpu, rows, &chain)
+        {
+            return Some(Pass { shared, body: chain.as_block() });
+        }
+        let nest = Nest::of(stmt)?;
+        let shared = self.map(gpu, &nest);
+        (!shared.is_empty()).then_some(Pass { shared, body: nest.body })
+    }
+
+    /// The loops of a chain that a tree shares, if it is worth one.
+    fn chain(self, gpu: &Gpu, rows: &[Loop], chain: &Chain) -> Option<Vec<Shared>> {
+        let shared = self.loops(gpu, &chain.ks, &chain.as_block(), true);
+        let threads: i64 = shared.iter().map(|shared| shared.threads).product();
+        let sequential = !gpu.fast || chain.is_contraction(rows);
+        (!sequential && threads >= 2 && chain.len() >= WORTH_SHARING).then_some(shared)
+    }
+
+    /// The independent loops of a nest that threads share.
+    fn map(self, gpu: &Gpu, nest: &Nest) -> Vec<Shared> {
+        self.loops(gpu, &gpu.independent(nest).0, &nest.body, false)
+    }
+
+    /// The loop that moves most accesses by one element, innermost, and if threads are left the longest other one.
+    fn loops(self, gpu: &Gpu, loops: &[Loop], body: &[Stmt], powers: bool) -> Vec<Shared> {
+        let threads = |extent: i64, most: i64, powers: bool| {
+            let threads = extent.min(most);
+            if powers { power_of_two(threads) } else { threads }
+        };
+        let known = loops.iter().filter_map(|l| Some((*l, l.extent()?))).filter(|(_, extent)| *extent > 1);
+        let known: Vec<(Loop, i64)> = known.collect();
+        let score = |(l, extent): &&(Loop, i64)| (nest::lane_score(body, l.var), *extent);
+        let Some(&(lane, extent)) = known.iter().max_by_key(score) else { return Vec::new() };
+        let run = self.run_along(gpu, body, lane, extent);
+        let inner = threads(extent / run, self.width, powers || run > 1);
+        let left = self.width / inner;
+        let longest = known.iter().filter(|(l, _)| *l != lane).max_by_key(|(_, extent)| *extent);
+        let outer =
+            longest.map(|&(l, extent)| Shared::one_by_one(l.var, extent, threads(extent, left, powers)));
+        let inner = Shared { var: lane.var, extent, threads: inner, run };
+        outer.filter(|outer| outer.threads > 1).into_iter().chain([inner]).collect()
+    }
+
+    fn run_along(self, gpu: &Gpu, body: &[Stmt], lane: Loop, extent: i64) -> i64 {
+        let is_long = extent >= self.run * i64::from(gpu.workgroups.lanes).max(WORTH_SHARING);
+        let fits = self.run > 1 && is_long && extent % self.run == 0;
+        let is_wide = runs::is_straight(body) && runs::is_wide(gpu, body, lane.var, self.run);
+        if fits && is_wide { self.run } else { 1 }
+    }
+}
+
 struct Team<'g> {
     gpu: &'g mut Gpu,
     rows: &'g [Loop],
-    /// Threads of the workgroup.
-    width: i64,
-    /// Shared arrays, declared at the top of the workgroup's body.
+    share: Share,
+    held: &'g Held,
+    /// Shared arrays and what threads have of their own, declared at the top of the workgroup's body.
     declare: Block,
 }
 
@@ -117,24 +213,19 @@ impl Team<'_> {
 
     /// A tree over the chain, whose result every thread then takes into its copy of the accumulator.
     fn reduction(&mut self, chain: &Chain) -> Option<Block> {
-        let shared = self.shared(&chain.ks, &chain.as_block(), true);
-        let threads: i64 = shared.iter().map(|shared| shared.threads).product();
-        let sequential = !self.gpu.fast || chain.is_contraction(self.rows);
-        if sequential || threads < 2 || chain.len() < WORTH_SHARING {
-            return None;
-        }
-        let tree = Tree { chain, shared, column: None, context: Block::new() };
-        let partials = tree.emit(self.gpu);
-        self.declare.extend(partials.declare);
-        let mut out = partials.run;
-        out.push(chain.take(element_of(partials.result, Affine::constant(0))));
+        let shared = self.share.chain(self.gpu, self.rows, chain)?;
+        let tree = Tree { chain, shared, column: None, context: Block::new(), held: self.held };
+        let mut partials = tree.emit(self.gpu);
+        self.declare.append(&mut partials.declare);
+        let mut out = std::mem::take(&mut partials.run);
+        out.extend(partials.take(chain, self.gpu));
         Some(out)
     }
 
     /// Independent iterations, shared out.
     fn map(&mut self, nest: &Nest) -> Option<Block> {
         let (free, rest) = self.gpu.independent(nest);
-        let shared = self.shared(&free, &nest.body, false);
+        let shared = self.share.map(self.gpu, nest);
         if shared.is_empty() {
             return None;
         }
@@ -143,26 +234,10 @@ impl Team<'_> {
         let body = nest::wrap(&others, nest.body.clone());
         let pieces = pieces(&shared, &mut self.gpu.names);
         let on_threads = |piece: &Piece| {
-            let block = piece.in_every_round(piece.renumbered(body.clone()));
+            let (block, kind) = self.held.in_registers(&shared, piece, body.clone());
+            let block = piece.in_every_round(piece.renumbered(block), kind);
             piece.on_threads(block, &mut self.gpu.names)
         };
         Some(pieces.iter().flat_map(on_threads).collect())
-    }
-
-    /// The loop that moves most accesses by one element, innermost, and if threads are left the longest other one.
-    fn shared(&self, loops: &[Loop], body: &[Stmt], powers: bool) -> Vec<Shared> {
-        let threads = |extent: i64, most: i64| {
-            let threads = extent.min(most);
-            if powers { power_of_two(threads) } else { threads }
-        };
-        let known = loops.iter().filter_map(|l| Some((*l, l.extent()?))).filter(|(_, extent)| *extent > 1);
-        let known: Vec<(Loop, i64)> = known.collect();
-        let score = |(l, extent): &&(Loop, i64)| (nest::lane_score(body, l.var), *extent);
-        let Some(&(lane, extent)) = known.iter().max_by_key(score) else { return Vec::new() };
-        let inner = Shared { var: lane.var, extent, threads: threads(extent, self.width) };
-        let left = self.width / inner.threads;
-        let longest = known.iter().filter(|(l, _)| *l != lane).max_by_key(|(_, extent)| *extent);
-        let outer = longest.map(|&(l, extent)| Shared { var: l.var, extent, threads: threads(extent, left) });
-        outer.filter(|outer| outer.threads > 1).into_iter().chain([inner]).collect()
     }
 }

@@ -50,14 +50,14 @@ impl Transfer {
         loops.retain(|l| *l != lane);
         let mut transfer =
             Transfer { value, index, lanes: None, loops, pieces: Vec::new(), turned: lane != own };
-        let mut shared = Shared { var: lane.var, extent: lane.hi.limit, threads: 1 };
+        let mut shared = Shared::one_by_one(lane.var, lane.hi.limit, 1);
         let is_wide = nest::lane_score(&elements, lane.var) > 0 && !access::has_no_lanes(&elements, lane.var);
         let has_wide = (gpu.workgroups.element_bytes..=4).contains(&width);
         if is_wide && has_wide && lane.hi.limit % QUAD == 0 {
             let (quad, element) = (gpu.loop_of(lane.hi.limit / QUAD), gpu.names.loop_id());
             transfer.substitute(lane.var, &Affine::term(quad.var, QUAD).plus(&Affine::var(element)));
             transfer.lanes = Some(element);
-            shared = Shared { var: quad.var, extent: quad.hi.limit, threads: 1 };
+            shared = Shared::one_by_one(quad.var, quad.hi.limit, 1);
         }
         shared.threads = shared.extent.min(threads);
         let mut all = vec![shared];
@@ -65,7 +65,7 @@ impl Transfer {
             transfer.loops.retain(|l| *l != longest);
             let extent = longest.hi.limit;
             let threads = extent.min(threads / shared.threads);
-            all.insert(0, Shared { var: longest.var, extent, threads });
+            all.insert(0, Shared::one_by_one(longest.var, extent, threads));
         }
         transfer.pieces = pieces(&all, &mut gpu.names);
         transfer
@@ -82,7 +82,7 @@ impl Transfer {
         let store = Stmt::SetLocal { local: array, index: self.index.clone(), value: self.value.clone() };
         let body = nest::wrap(&self.loops, self.in_lanes(store));
         let on_threads = |piece: &Piece| {
-            let block = piece.in_every_round(piece.renumbered(body.clone()));
+            let block = piece.in_every_round(piece.renumbered(body.clone()), LoopKind::Serial);
             piece.on_threads(block, names)
         };
         self.pieces.iter().flat_map(on_threads).collect()

@@ -1,0 +1,79 @@
+//! Innermost loops that read memory, several iterations at a time.
+//!
+//! `for i in lo..lo + u n { body(i) } = for o in 0..n { for k in 0..u unrolled { body(u o + k + lo) } }`. Assemblers repeat such loops
+//! too, but compute each repetition's 64-bit address anew, since the 32-bit index that it is made of might wrap. Here addresses of
+//! one iteration share their sum and differ by constants.
+
+use lowered_ir::ir::{Affine, Expr, Fresh, LoopId, LoopKind, Routine, Stmt, walk};
+
+/// The most iterations at a time.
+const TIMES: i64 = 8;
+/// The most values, roughly, that they compute.
+const VALUES: usize = 512;
+
+/// The routine with such loops.
+pub(crate) fn unrolled(routine: &Routine) -> Routine {
+    let (mut routine, mut fresh) = (routine.clone(), routine.fresh());
+    routine.body.iter_mut().for_each(|stmt| unroll(stmt, &mut fresh));
+    routine
+}
+
+fn unroll(stmt: &mut Stmt, fresh: &mut Fresh) {
+    let Stmt::For { var, lo, hi, kind, body } = stmt else { return };
+    body.iter_mut().for_each(|stmt| unroll(stmt, fresh));
+    if *kind != LoopKind::Serial || hi.symbol.is_some() || !is_innermost(body) || !reads_along(body, *var) {
+        return;
+    }
+    let (extent, each) = (hi.limit.saturating_sub(*lo), values(body));
+    let fits = |times: &i64| extent % times == 0 && each.saturating_mul(*times as usize) <= VALUES;
+    let Some(times) = (2..=TIMES).rev().find(fits).filter(|_| extent > 0) else { return };
+    let (outer, inner) = (fresh.loop_id(), fresh.loop_id());
+    let mut index = Affine::term(outer, times).plus_constant(*lo);
+    index.add_term(inner.into(), 1);
+    let mut body = std::mem::take(body);
+    walk::substitute(&mut body, *var, &index);
+    let body = vec![Stmt::looped(inner, times, LoopKind::Unrolled, body)];
+    *stmt = Stmt::serial(outer, extent / times, body);
+}
+
+/// Whether all loops in a block are repeated in the code.
+fn is_innermost(block: &[Stmt]) -> bool {
+    let mut innermost = true;
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::For { kind, .. } = stmt {
+            innermost &= matches!(kind, LoopKind::Unrolled | LoopKind::Vector);
+        }
+    });
+    innermost
+}
+
+/// Whether an element of a node is read whose index mentions the variable.
+fn reads_along(block: &[Stmt], var: LoopId) -> bool {
+    let mut found = false;
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::Get { index, .. } = e {
+                found |= index.iter().any(|i| i.mentions(var));
+            }
+        });
+    });
+    found
+}
+
+/// About how many values a block computes.
+fn values(block: &[Stmt]) -> usize {
+    let of = |stmt: &Stmt| {
+        let mut own = 1usize;
+        for value in stmt.values() {
+            walk::each_expr(value, &mut |_| own += 1);
+        }
+        match stmt {
+            Stmt::For { lo, hi, body, .. } => {
+                let times = hi.limit.saturating_sub(*lo).max(0) as usize;
+                own.saturating_add(values(body).saturating_mul(times))
+            }
+            _ => own,
+        }
+    };
+    block.iter().map(of).fold(0, usize::saturating_add)
+}

@@ -1,0 +1,229 @@
+//! Operations on rows read memory once and 16 bytes at a time, hold what they need again in registers, and meet once for each reduction.
+#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
+
+#[path = "common/device.rs"]
+mod device;
+
+use codegen_core::{Access, Codegen, Param, ScheduleOptions, schedule};
+use codegen_ptx::{PtxOptions, Target, ptx};
+use codegen_testkit::{assembler::CudaTools, gpu};
+use ptx_asm::interp::{Order, Stats};
+use tnode::{DType, Scalar};
+
+/// What became of a routine of one kernel.
+struct Run {
+    text: String,
+    stats: Stats,
+    threads: u32,
+    blocks: u32,
+}
+
+impl Run {
+    /// Loads and stores of global memory that a thread runs, on average, and sectors of memory that all do.
+    fn global(&self) -> [(f64, u64); 2] {
+        let threads = f64::from(self.threads * self.blocks);
+        let of = |kind: &str| {
+            let ran: u64 = self.stats.insts.iter().filter(|i| i.opcode == kind).map(|i| i.threads).sum();
+            (ran as f64 / threads, self.stats.sectors(kind))
+        };
+        [of("load.global"), of("store.global")]
+    }
+
+    fn barriers(&self) -> usize {
+        self.text.matches("bar.sync").count()
+    }
+}
+
+/// Runs the kernels of a routine in several orders of warps, each of which gives what the interpreter of the IR gives.
+fn runs(text: &str) -> Vec<Run> {
+    let codegen = ptx(Target::Sm90a, PtxOptions::default());
+    let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let rendered = codegen.render(&scheduled.kernels).unwrap();
+    let run = |(at, kernel): (usize, &codegen_core::Kernel)| {
+        let ir = lowered_ir::text::print(&kernel.ir);
+        lowered_ir::verify::verify(&kernel.ir).unwrap_or_else(|e| panic!("{e}\n{ir}"));
+        let fill = |(param, decl): (&Param, &lowered_ir::ir::NodeDecl)| {
+            let elements = decl.dims.iter().product::<usize>();
+            let mut bytes = vec![0; elements * decl.dtype.size_bytes()];
+            if !matches!(param, Param::Node { access: Access::Write, .. }) {
+                let each = bytes.chunks_exact_mut(decl.dtype.size_bytes()).enumerate();
+                each.for_each(|(at, e)| value(decl.dtype, at).write(e).unwrap());
+            }
+            bytes
+        };
+        let args: Vec<Vec<u8>> = kernel.abi.params.iter().zip(&kernel.ir.nodes).map(fill).collect();
+        let defined = device::defined(kernel, args.clone(), &[]).unwrap();
+        let run = |seed| device::run_kernel(&rendered, at, kernel, &args, &[], Order::Random { seed });
+        let results: Vec<(Vec<Vec<u8>>, Stats)> = (0..2).map(|seed| run(seed).unwrap()).collect();
+        results.iter().for_each(|(found, _)| assert!(*found == defined, "{ir}"));
+        let module = ptx_asm::Module {
+            target: rendered.module.target,
+            kernels: vec![rendered.module.kernels[at].clone()],
+        };
+        let (launch, stats) = (&rendered.launches[at], results[0].1.clone());
+        Run { text: ptx_asm::print(&module), stats, threads: launch.threads, blocks: launch.blocks }
+    };
+    scheduled.kernels.iter().enumerate().map(run).collect()
+}
+
+/// The only kernel.
+fn run(text: &str) -> Run {
+    let mut all = runs(text);
+    assert_eq!(all.len(), 1, "{text}");
+    all.pop().unwrap()
+}
+
+fn value(dtype: DType, at: usize) -> Scalar {
+    Scalar::from_f64(dtype, (at * 37 % 101) as f64 / 16.0 - 3.0)
+}
+
+fn softmax(dtype: &str, rows: usize, columns: usize) -> String {
+    let cast =
+        |to: &str, value: String| if dtype == "f32" { value } else { format!("convert {to}({value})") };
+    let x = |row: usize| cast("f32", format!("%0[i{row}, i{}]", row + 1));
+    format!(
+        "routine @softmax fast {{
+           node %0 \"x\" {dtype}[{rows}, {columns}] on_device
+           node %1 \"m\" f32[{rows}] local
+           node %2 \"e\" f32[{rows}, {columns}] local
+           node %3 \"s\" f32[{rows}] local
+           node %4 \"y\" {dtype}[{rows}, {columns}] on_device
+           for i0 in 0..{rows} {{ %1[i0] := -inff32 }}
+           for i1 in 0..{rows} {{ for i2 in 0..{columns} {{ %1[i1] := max({}, %1[i1]) }} }}
+           for i3 in 0..{rows} {{ for i4 in 0..{columns} {{ %2[i3, i4] := exp({} - %1[i3]) }} }}
+           zero %3
+           for i5 in 0..{rows} {{ for i6 in 0..{columns} {{ %3[i5] := %3[i5] + %2[i5, i6] }} }}
+           for i7 in 0..{rows} {{ for i8 in 0..{columns} {{ %4[i7, i8] := {} }} }}
+         }}",
+        x(1),
+        x(3),
+        cast(dtype, "%2[i7, i8] / %3[i7]".to_owned()),
+    )
+}
+
+#[test]
+fn a_row_is_read_once_and_written_once() {
+    let found = run(&softmax("f32", 3, 4096));
+    assert_eq!((found.blocks, found.threads), (3, 256), "{}", found.text);
+    // Four runs of four elements each; eight elements are a sector.
+    assert_eq!(found.global(), [(4.0, 3 * 4096 / 8), (4.0, 3 * 4096 / 8)], "{}", found.text);
+    assert_eq!((found.barriers(), found.text.matches("local").count()), (2, 0), "{}", found.text);
+}
+
+#[test]
+fn long_rows_take_more_threads_until_nobody_can_hold_them() {
+    let codegen = ptx(Target::Sm90a, PtxOptions::default());
+    for (columns, threads, loads) in [(16_384, 512, 8), (32_768, 1024, 8), (65_536, 256, 3 * 64)] {
+        let routine = lowered_ir::text::parse(&softmax("f32", 1024, columns)).unwrap();
+        let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+        let rendered = codegen.render(&scheduled.kernels).unwrap();
+        let text = ptx_asm::print(&rendered.module);
+        assert_eq!((rendered.launches.len(), rendered.launches[0].threads), (1, threads), "{columns}");
+        let found = text.matches("ld.global").count();
+        assert!(if loads > 8 { text.contains("bra") } else { found == loads }, "{columns}: {found}");
+    }
+}
+
+#[test]
+fn halves_are_held_by_eights_and_wide_floats_by_pairs() {
+    // The exponentials are floats of 4 bytes, so runs have four elements.
+    let found = run(&softmax("f16", 2, 2048));
+    assert_eq!(found.global(), [(2.0, 2 * 2048 / 16), (2.0, 2 * 2048 / 16)], "{}", found.text);
+    let scaled = |dtype: &str, columns: usize| {
+        format!(
+            "routine @scaled fast {{
+               node %0 \"x\" {dtype}[2, {columns}] on_device
+               node %1 \"s\" {dtype}[2] local
+               node %2 \"y\" {dtype}[2, {columns}] on_device
+               zero %1
+               for i1 in 0..2 {{ for i2 in 0..{columns} {{ %1[i1] := %1[i1] + %0[i1, i2] }} }}
+               for i7 in 0..2 {{ for i8 in 0..{columns} {{ %2[i7, i8] := %0[i7, i8] * %1[i7] }} }}
+             }}"
+        )
+    };
+    for (dtype, columns, each) in [("f16", 4096, 2.0), ("f64", 1024, 2.0), ("i32", 1024, 1.0)] {
+        let found = run(&scaled(dtype, columns));
+        let bytes = 2
+            * columns
+            * if dtype == "f16" {
+                2
+            } else if dtype == "f64" {
+                8
+            } else {
+                4
+            };
+        let sectors = bytes as u64 / 32;
+        assert_eq!(found.global(), [(each, sectors), (each, sectors)], "{dtype}: {}", found.text);
+    }
+    // Bytes are narrower than what there are wide accesses to.
+    let found = run(&scaled("u8", 1024));
+    assert_eq!(found.stats.bytes("load.global"), 2 * 1024, "{}", found.text);
+}
+
+#[test]
+fn several_rows_are_held_at_once() {
+    let found = run("routine @norms fast {
+           node %0 \"a\" f32[2, 2048] on_device
+           node %1 \"b\" f32[2, 2048] on_device
+           node %2 \"g\" f32[2048] on_device
+           node %3 \"s\" f32[2] local
+           node %4 \"t\" f32[2] local
+           node %5 \"y\" f32[2, 2048] on_device
+           zero %3
+           for i0 in 0..2 { for i1 in 0..2048 { %3[i0] := %3[i0] + %0[i0, i1] * %1[i0, i1] } }
+           zero %4
+           for i2 in 0..2 { for i3 in 0..2048 {
+             %4[i2] := %4[i2] + (%0[i2, i3] - %3[i2]) * (%0[i2, i3] - %3[i2])
+           } }
+           for i4 in 0..2 { for i5 in 0..2048 {
+             %5[i4, i5] := (%0[i4, i5] - %3[i4]) * %4[i4] * %2[i5] + %1[i4, i5]
+           } }
+         }");
+    // Two rows, and what scales them.
+    assert_eq!(found.global(), [(6.0, 3 * 2 * 2048 / 8), (2.0, 2 * 2048 / 8)], "{}", found.text);
+    assert_eq!(found.barriers(), 2, "{}", found.text);
+}
+
+#[test]
+fn sums_of_rows_read_runs_from_one_address() {
+    let found = run("routine @sums fast {
+           node %0 \"x\" f32[64, 8192] on_device
+           node %1 \"s\" f32[64] on_device
+           zero %1
+           for i0 in 0..64 { for i1 in 0..8192 { %1[i0] := %1[i0] + %0[i0, i1] } }
+         }");
+    assert_eq!(found.global()[0], (8.0, 64 * 8192 / 8), "{}", found.text);
+    assert_eq!((found.text.matches("mad.wide").count(), found.barriers()), (2, 1), "{}", found.text);
+}
+
+#[test]
+fn what_is_left_of_a_row_is_held_by_some_threads() {
+    for columns in [1000, 1028, 4 * 300 + 4, 1001] {
+        let found = run(&softmax("f32", 2, columns));
+        let [(_, read), (_, written)] = found.global();
+        let least = 2 * (columns as u64).div_ceil(8);
+        assert!((least..=least + 130).contains(&read), "{columns}: {read} sectors, least {least}");
+        assert!((least..=least + 130).contains(&written), "{columns}: {written} sectors");
+        let asked = found.stats.bytes("load.global");
+        assert_eq!(asked, 2 * 4 * columns as u64, "{columns}");
+    }
+}
+
+#[test]
+fn held_rows_leave_room_for_several_blocks() {
+    let Some(tools) = gpu::or_skip("assembling rows", CudaTools::find()) else { return };
+    let rows = [("f32", 8192), ("f32", 8188), ("f16", 8192), ("f32", 32_768)];
+    for (target, (dtype, columns)) in Target::ALL.into_iter().cycle().zip(rows) {
+        let codegen = ptx(target, PtxOptions::default());
+        let routine = lowered_ir::text::parse(&softmax(dtype, 1024, columns)).unwrap();
+        let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+        let rendered = codegen.render(&scheduled.kernels).unwrap();
+        let text = ptx_asm::print(&rendered.module);
+        for (name, made) in tools.assemble(&text, target.name()).unwrap() {
+            let what = format!("{dtype}[{columns}] {name} for {}: {made:?}", target.name());
+            assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
+            assert!(made.registers <= 64, "{what}");
+        }
+    }
+}
