@@ -55,13 +55,13 @@ fn runs(text: &str) -> Vec<Run> {
         let args: Vec<Vec<u8>> = kernel.abi.params.iter().zip(&kernel.ir.nodes).map(fill).collect();
         let defined = device::defined(kernel, args.clone(), &[]).unwrap();
         let run = |seed| device::run_kernel(&rendered, at, kernel, &args, &[], Order::Random { seed });
-        let results: Vec<(Vec<Vec<u8>>, Stats)> = (0..2).map(|seed| run(seed).unwrap()).collect();
-        results.iter().for_each(|(found, _)| assert!(*found == defined, "{ir}"));
+        let results: Vec<device::Ran> = (0..2).map(|seed| run(seed).unwrap()).collect();
+        results.iter().for_each(|ran| assert!(ran.memory == defined, "{ir}"));
         let module = ptx_asm::Module {
             target: rendered.module.target,
             kernels: vec![rendered.module.kernels[at].clone()],
         };
-        let (launch, stats) = (&rendered.launches[at], results[0].1.clone());
+        let (launch, stats) = (&rendered.launches[at], results[0].stats.clone());
         Run { text: ptx_asm::print(&module), stats, threads: launch.threads, blocks: launch.blocks }
     };
     scheduled.kernels.iter().enumerate().map(run).collect()
@@ -210,18 +210,51 @@ fn what_is_left_of_a_row_is_held_by_some_threads() {
     }
 }
 
+/// Each row minus its mean, over its deviation, scaled and shifted by column.
+fn layer_norm(rows: usize, columns: usize) -> String {
+    format!(
+        "routine @norm fast {{
+           node %0 \"x\" f32[{rows}, {columns}] on_device
+           node %1 \"m\" f32[{rows}] local
+           node %2 \"v\" f32[{rows}] local
+           node %3 \"g\" f32[{columns}] on_device
+           node %4 \"b\" f32[{columns}] on_device
+           node %5 \"y\" f32[{rows}, {columns}] on_device
+           zero %1
+           for i0 in 0..{rows} {{ for i1 in 0..{columns} {{ %1[i0] := %1[i0] + %0[i0, i1] * 0.001f32 }} }}
+           zero %2
+           for i2 in 0..{rows} {{ for i3 in 0..{columns} {{
+             %2[i2] := %2[i2] + (%0[i2, i3] - %1[i2]) * (%0[i2, i3] - %1[i2])
+           }} }}
+           for i4 in 0..{rows} {{ for i5 in 0..{columns} {{
+             %5[i4, i5] := (%0[i4, i5] - %1[i4]) * recip_sqrt(%2[i4] * 0.001f32 + 1e-5f32) * %3[i5] + %4[i5]
+           }} }}
+         }}"
+    )
+}
+
+#[test]
+fn a_row_to_be_normalised_is_read_once() {
+    let found = run(&layer_norm(2, 2048));
+    // The row, and two that scale and shift it.
+    assert_eq!(found.global(), [(6.0, 3 * 2 * 2048 / 8), (2.0, 2 * 2048 / 8)], "{}", found.text);
+    assert_eq!(found.barriers(), 2, "{}", found.text);
+}
+
 #[test]
 fn held_rows_leave_room_for_several_blocks() {
     let Some(tools) = gpu::or_skip("assembling rows", CudaTools::find()) else { return };
     let rows = [("f32", 8192), ("f32", 8188), ("f16", 8192), ("f32", 32_768)];
-    for (target, (dtype, columns)) in Target::ALL.into_iter().cycle().zip(rows) {
+    let softmaxes = rows.map(|(dtype, columns)| softmax(dtype, 1024, columns));
+    let norms = [8192, 32_768].map(|columns| layer_norm(1024, columns));
+    for (target, text) in Target::ALL.into_iter().cycle().zip(softmaxes.iter().chain(&norms)) {
         let codegen = ptx(target, PtxOptions::default());
-        let routine = lowered_ir::text::parse(&softmax(dtype, 1024, columns)).unwrap();
+        let routine = lowered_ir::text::parse(text).unwrap();
         let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
         let rendered = codegen.render(&scheduled.kernels).unwrap();
         let text = ptx_asm::print(&rendered.module);
         for (name, made) in tools.assemble(&text, target.name()).unwrap() {
-            let what = format!("{dtype}[{columns}] {name} for {}: {made:?}", target.name());
+            let what = format!("{name} for {}: {made:?}\n{text}", target.name());
             assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
             assert!(made.registers <= 64, "{what}");
         }

@@ -291,12 +291,17 @@ pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRo
 /// Schedules for a GPU in both classes: class `Strict` keeps its bits, class `Fast` those of integers, floats within bounds, and every
 /// kernel has the form that workgroups run. Gives the schedule of class `Fast`.
 pub(super) fn check_gpu(case: &Case) -> ScheduledRoutine {
+    check_on(case, &gpu())
+}
+
+/// As [`check_gpu`], on another GPU.
+pub(super) fn check_on(case: &Case, caps: &Caps) -> ScheduledRoutine {
     let mut case = case.clone();
     let written = case.interpreted(&case.routine);
     case.routine.numerics = Numerics::Strict;
-    assert!(on_gpu(&case).1 == written, "strict changes bits:\n{}", text::print(&case.routine));
+    assert!(on(&case, caps).1 == written, "strict changes bits:\n{}", text::print(&case.routine));
     case.routine.numerics = Numerics::Fast;
-    let (schedule, fast) = on_gpu(&case);
+    let (schedule, fast) = on(&case, caps);
     assert!(
         close(&fast, &written, &case.routine),
         "fast is far from strict:\n{}",

@@ -2,7 +2,7 @@
 
 use codegen_core::{Access, Caps, Param, ScheduleOptions, ScheduledRoutine, check_form, schedule};
 
-use super::common::{Case, check_gpu, gpu, large_gpu, on, on_gpu, parse, steps};
+use super::common::{Case, check_gpu, check_on, gpu, large_gpu, on, on_gpu, parse, steps};
 
 /// The schedule, after a run of every step.
 fn scheduled(source: &str) -> ScheduledRoutine {
@@ -58,6 +58,58 @@ fn softmax_is_one_kernel_that_reads_and_writes_each_element_once() {
         let passes = if columns < 32 { 4.0 } else { 2.0 };
         assert_eq!(schedule.kernels[0].abi.cost.bytes, passes * bytes, "{rows} × {columns}");
     }
+}
+
+#[test]
+fn rows_that_threads_hold_are_read_and_written_once() {
+    // Whole rounds of runs, what is left behind them, and rows that are not made of runs.
+    for (columns, threads) in [(128, 32), (512, 128), (1000, 128), (2052, 256), (1001, 256)] {
+        let schedule = check_on(&Case::filled(parse(&softmax(3, columns))), &large_gpu());
+        assert_eq!(launches(&schedule), [(3, threads)], "{columns}");
+        let kernel = &schedule.kernels[0];
+        assert_eq!(kernel.abi.cost.bytes, (2 * 3 * columns * 4) as f64, "{columns}");
+        let text = lowered_ir::text::print(&kernel.ir);
+        assert_eq!(
+            text.matches("%0[i0").count(),
+            if columns % 512 == 0 || columns == 128 { 1 } else { 2 },
+            "{text}"
+        );
+        assert!(!text.contains(&format!("[{columns}] workgroup")), "{text}");
+    }
+    // What is too short for runs, and too long for registers, is shared by threads.
+    for columns in [40, 36_000] {
+        let text = lowered_ir::text::print(&planned_on(&softmax(1024, columns), &large_gpu()).kernels[0].ir);
+        assert!(text.matches("%0[i0").count() > 2, "{text}");
+    }
+}
+
+#[test]
+fn sums_by_runs_are_close_to_those_in_order() {
+    for (rows, columns, axis) in [(3, 4096, 1), (3, 1036, 1), (1, 16_400, 1), (2, 65_536, 0)] {
+        check_on(&Case::filled(parse(&sums(rows, columns, axis, "f32"))), &large_gpu());
+    }
+    // Threads share both loops, and what is left of the inner one is other threads'.
+    let schedule = check_on(
+        &Case::filled(parse(
+            "routine @sums fast {
+               node %0 \"x\" f32[3, 6, 136] on_device
+               node %1 \"s\" f32[3] on_device
+               for i0 in 0..3 { for i1 in 0..6 { for i2 in 0..136 { %1[i0] := %1[i0] + %0[i0, i1, i2] } } }
+             }",
+        )),
+        &large_gpu(),
+    );
+    assert_eq!(launches(&schedule), [(3, 128)]);
+}
+
+#[test]
+fn sums_of_columns_take_runs_where_threads_are_left() {
+    let schedule = planned_on(&sums(4096, 1024, 0, "f32"), &large_gpu());
+    assert_eq!(launches(&schedule), [(128 * 256, 1), (32, 256)]);
+    let text = lowered_ir::text::print(&schedule.kernels[0].ir);
+    assert!(text.contains("for i2 in 0..32") && text.contains("vector"), "{text}");
+    // Fewer columns have a thread for each.
+    assert_eq!(launches(&planned_on(&sums(4096, 96, 0, "f32"), &large_gpu()))[0].1, 256);
 }
 
 #[test]
