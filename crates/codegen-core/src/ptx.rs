@@ -35,7 +35,7 @@ pub struct PtxLaunch {
     pub maps: Vec<TensorMap>,
 }
 
-/// Part of a node as a tensor of which whole tiles are copied. What of a tile lies outside is read as zeros.
+/// Part of a node as a tensor of which whole tiles are copied. What of a tile lies outside is read as zeros, and is not written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorMap {
     /// The parameter that is the node's address.

@@ -108,16 +108,46 @@ fn what_follows_is_done_in_registers() {
 
 #[test]
 fn what_follows_may_be_stored_elsewhere() {
-    // The sum itself lives during the run alone: a scalar beside the one that products are added to.
+    run_on_cores(&stored_elsewhere());
+}
+
+/// The sum itself lives during the run alone: a scalar beside the one that products are added to.
+fn stored_elsewhere() -> String {
     let after = "for i4 in 0..80 { for i5 in 0..72 { %4[i4, i5] := convert bf16(%2[i4, i5] + %3[i5]) } }";
     let text = program("bf16", ["[80, 32]", "[32, 72]", "[80, 72]"], [1, 80, 72, 32], PLAIN, after);
-    let text = text.replace("f32[80, 72] on_device", "f32[80, 72] local").replace(
+    text.replace("f32[80, 72] on_device", "f32[80, 72] local").replace(
         "for i3",
         "node %4 \"d\" bf16[80, 72] on_device
            zero %2
            for i3",
-    );
-    run_on_cores(&text);
+    )
+}
+
+/// What is written for a target, without running it.
+fn text_of(program: &str, target: Target) -> String {
+    let routine = lowered_ir::text::parse(program).expect("a routine");
+    let routine = optimize(routine, &pipeline::Settings::default()).expect("it is optimised").routine;
+    let codegen = ptx(target, PtxOptions::default());
+    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    ptx_asm::print(&codegen.render(&scheduled.kernels).expect("rendered").module)
+}
+
+#[test]
+fn results_leave_as_tiles_or_in_whole_lines() {
+    let text = stored_elsewhere();
+    let hopper = text_of(&text, Target::Sm90a);
+    assert!(hopper.contains("cp.async.bulk.tensor.2d.global") && !hopper.contains("st.global"), "{hopper}");
+    let ampere = text_of(&text, Target::Sm80);
+    let stores: Vec<&str> = ampere.lines().filter(|line| line.contains("st.global")).collect();
+    assert!(!stores.is_empty() && stores.iter().all(|line| line.contains("v4.b32")), "{ampere}");
+}
+
+#[test]
+fn results_of_batches_are_tiles_of_more_axes() {
+    let dims = ["[3, 32, 24]", "[3, 40, 32]", "[3, 24, 40]"];
+    let indices = ["i3, i2, i0", "i3, i1, i2", "i3, i0, i1"];
+    let text = program("bf16", dims, [3, 24, 40, 32], indices, "");
+    assert!(text_of(&text, Target::Sm90a).contains("cp.async.bulk.tensor.3d.global"));
 }
 
 #[test]

@@ -197,6 +197,8 @@ pub enum Inst {
         /// How many threads, a multiple of 32; the whole block if nothing is said.
         threads: Option<u32>,
     },
+    /// The lanes of the warp meet; what one did to memory before, all see behind it.
+    WarpBarrier,
     /// What the thread did to memory before is seen by whoever sees what it does afterwards.
     Fence(Scope),
     /// Every lane of the warp reads another lane's register. A lane whose partner lies outside keeps its own.

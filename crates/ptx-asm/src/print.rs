@@ -282,6 +282,7 @@ impl Printer<'_> {
             }
             Inst::Barrier { id, threads: None } => format!("bar.sync {id}"),
             Inst::Barrier { id, threads: Some(threads) } => format!("bar.sync {id}, {threads}"),
+            Inst::WarpBarrier => "bar.warp.sync 0xffffffff".into(),
             Inst::Fence(Scope::Block) => "fence.acq_rel.cta".into(),
             Inst::Fence(Scope::Device) => "fence.acq_rel.gpu".into(),
             Inst::Shuffle { mode, dst, src, lane, width } => {

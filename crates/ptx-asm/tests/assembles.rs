@@ -99,6 +99,7 @@ fn others() -> Vec<Inst> {
     }
     found.extend([(b32, f32), (f32, b32)].map(|(dst, src)| Inst::Move { dst, src: src.into() }));
     found.extend([None, Some(64)].map(|threads| Inst::Barrier { id: 3, threads }));
+    found.push(Inst::WarpBarrier);
     found.extend([Scope::Block, Scope::Device].map(Inst::Fence));
     for mode in [Shuffle::Up, Shuffle::Down, Shuffle::Xor, Shuffle::Index] {
         for (lane, width) in [(Operand::Const(1), 32), (b32.into(), 8)] {

@@ -1,7 +1,7 @@
 //! Contractions of matrices: those in [canonical form](super::canonical) whose factors move by one stride along the rows, by one along the
 //! columns, and by one along the depth. Matrix instructions take their operands so.
 
-use lowered_ir::ir::{Affine, Expr, LoopId, NodeRef, Var};
+use lowered_ir::ir::{Affine, Expr, Indices, LoopId, NodeRef, Stmt, Var, walk};
 use tnode::DType;
 
 use super::canonical::{Arrays, Axis, Contraction, read_of};
@@ -18,7 +18,7 @@ pub struct Product {
     pub right: Matrix,
 }
 
-/// A factor. Strides are in elements of its node.
+/// A factor, or where results are stored. Strides are in elements of its node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     /// The node.
@@ -27,7 +27,7 @@ pub struct Matrix {
     pub dtype: DType,
     /// From one row of the contraction, or column, to the next.
     pub side: i64,
-    /// From one product to the next.
+    /// From one product to the next; of results, from one column to the next.
     pub depth: i64,
     /// The first element: depends on the batch and on symbols.
     pub base: Affine,
@@ -60,6 +60,43 @@ impl Product {
     }
 }
 
+impl Product {
+    /// Where results go, in the order of the statements that store them, if they may be stored later and 16 bytes at a time: each into rows of a
+    /// node of its own, which nothing reads afterwards.
+    pub fn stores(&self, arrays: &Arrays) -> Option<Vec<Matrix>> {
+        let whole = &self.contraction;
+        let mut stores: Vec<Matrix> = Vec::new();
+        for stmt in &whole.epilogue {
+            let is_stored = |node: NodeRef| stores.iter().any(|store| store.node == node);
+            if reads(stmt, is_stored) {
+                return None;
+            }
+            match stmt {
+                Stmt::Set { node, .. } if is_stored(*node) => return None,
+                Stmt::Set { node, index, .. } => {
+                    let store = Matrix::at(*node, index, [&whole.rows, &whole.columns], arrays)?;
+                    stores.push(store);
+                }
+                Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
+                _ => return None,
+            }
+        }
+        let suits = |store: &Matrix| store.is_stored_in_runs(whole.num_columns());
+        (!stores.is_empty() && stores.iter().all(suits)).then_some(stores)
+    }
+}
+
+/// Whether a statement reads a node.
+fn reads(stmt: &Stmt, node: impl Fn(NodeRef) -> bool) -> bool {
+    let mut found = false;
+    walk::each_value(std::slice::from_ref(stmt), &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            found |= matches!(e, Expr::Get { node: read, .. } if node(*read));
+        });
+    });
+    found
+}
+
 /// Rows, columns or products below which a tile is mostly empty; and what these, strides and batches may be at most, so that 32 bits hold what
 /// is made of them.
 const LEAST: i64 = 16;
@@ -71,10 +108,15 @@ const RUN: i64 = 16;
 impl Matrix {
     fn of(factor: &Expr, side: &[Axis], depth: &[Axis], arrays: &Arrays) -> Option<Matrix> {
         let Expr::Get { node, index } = read_of(factor) else { return None };
-        let mut base = arrays.position(*node, index);
+        Matrix::at(*node, index, [side, depth], arrays)
+    }
+
+    /// The elements of a node at an index.
+    fn at(node: NodeRef, index: &Indices, [side, depth]: [&[Axis]; 2], arrays: &Arrays) -> Option<Matrix> {
+        let mut base = arrays.position(node, index);
         let side = stride(&mut base, side)?;
         let depth = stride(&mut base, depth)?;
-        Some(Matrix { node: *node, dtype: arrays.dtype(*node), side, depth, base })
+        Some(Matrix { node, dtype: arrays.dtype(node), side, depth, base })
     }
 
     /// Whether products beside each other are neighbours in memory; otherwise rows, or columns, are.
@@ -83,15 +125,28 @@ impl Matrix {
     }
 
     fn is_copied_in_runs(&self, side: i64, depth: i64) -> bool {
-        let run = RUN / self.dtype.size_bytes() as i64;
-        let aligned = |stride: i64| stride % run == 0;
+        let aligned = |elements| self.is_whole_runs(elements);
         let contiguous = match self.is_depth_contiguous() {
             true => aligned(self.side) && aligned(depth),
             false => self.side == 1 && aligned(self.depth) && aligned(side),
         };
-        contiguous
-            && aligned(self.base.offset())
-            && self.base.terms().iter().all(|&(_, stride)| aligned(stride))
+        contiguous && self.begins_in_runs()
+    }
+
+    /// Whether rows are stored in whole runs, of elements that are held as they are in memory.
+    fn is_stored_in_runs(&self, columns: i64) -> bool {
+        let is_plain = matches!(self.dtype, DType::F16 | DType::Bf16 | DType::F32);
+        let rows = self.depth == 1 && self.side <= MOST && self.is_whole_runs(self.side);
+        is_plain && rows && self.is_whole_runs(columns) && self.begins_in_runs()
+    }
+
+    fn begins_in_runs(&self) -> bool {
+        let mut terms = self.base.terms().iter();
+        self.is_whole_runs(self.base.offset()) && terms.all(|&(_, stride)| self.is_whole_runs(stride))
+    }
+
+    fn is_whole_runs(&self, elements: i64) -> bool {
+        elements % (RUN / self.dtype.size_bytes() as i64) == 0
     }
 }
 
@@ -168,6 +223,52 @@ mod tests {
         let found = found.expect("matrices");
         assert_eq!((found.left.side, found.left.depth, found.right.side), (1, 64, 32));
         assert!(found.suits_tensor_cores(HALVES));
+    }
+
+    /// The nodes and strides of what a product with some statements behind the sum stores later.
+    fn stores(columns: i64, after: &str) -> Option<Vec<(u32, i64)>> {
+        let text = format!(
+            "routine @product fast {{
+               node %0 \"a\" bf16[64, 32] on_device
+               node %1 \"b\" bf16[32, {columns}] on_device
+               node %2 \"c\" f32[64, {columns}] on_device
+               node %3 \"d\" bf16[64, {columns}] on_device
+               node %4 \"e\" i32[64, {columns}] on_device
+               for i0 in 0..64 {{
+                 for i1 in 0..{columns} {{
+                   declare l0 f32[] register
+                   for i2 in 0..32 {{
+                     l0 := fma(convert f32(%0[i0, i2]), convert f32(%1[i2, i1]), l0)
+                   }}
+                   {after}
+                 }}
+               }}
+             }}"
+        );
+        let routine = parse(&text).expect("it is a routine");
+        let arrays = Arrays::of(&routine);
+        let product = Product::of(Contraction::of(&routine.body[0], &arrays)?, &arrays)?;
+        let stores = product.stores(&arrays)?;
+        Some(stores.iter().map(|store| (store.node.0, store.side)).collect())
+    }
+
+    #[test]
+    fn results_are_stored_later_unless_something_reads_them() {
+        assert_eq!(stores(48, "%2[i0, i1] := l0"), Some(vec![(2, 48)]));
+        let both = "%2[i0, i1] := %2[i0, i1] + l0  %3[i0, i1] := convert bf16(l0)";
+        assert_eq!(stores(48, both), Some(vec![(2, 48), (3, 48)]));
+        let read = "%2[i0, i1] := l0  %3[i0, i1] := convert bf16(%2[i0, i1])";
+        assert_eq!(stores(48, read), None);
+        let twice = "%2[i0, i1] := l0  %2[i0, i1] := l0 + l0";
+        assert_eq!(stores(48, twice), None);
+    }
+
+    #[test]
+    fn results_are_stored_in_whole_runs_of_floats() {
+        assert_eq!(stores(44, "%2[i0, i1] := l0"), Some(vec![(2, 44)]));
+        assert_eq!(stores(44, "%3[i0, i1] := convert bf16(l0)"), None);
+        assert_eq!(stores(42, "%2[i0, i1] := l0"), None);
+        assert_eq!(stores(48, "%4[i0, i1] := convert i32(l0)"), None);
     }
 
     #[test]

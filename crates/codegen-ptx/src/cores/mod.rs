@@ -11,6 +11,7 @@
 //! [`warpgroups`] are for Hopper: one thread tells the copy engine what to bring, four warps multiply together. The sums are in `f32`; the order in which
 //! a tensor core adds is its own.
 
+mod boxes; // results in shared memory
 mod outputs; // the outputs of a thread
 mod place; // which block has which tile
 
@@ -38,6 +39,19 @@ pub(crate) struct Product {
     pub(crate) right: Matrix,
     /// What the elements of both are: `F16`, `Bf16`, or `F32`, which is cut off to `tf32`.
     pub(crate) element: Ty,
+    /// Where results go, if they may be stored 16 bytes at a time; else nothing.
+    pub(crate) stored: Vec<Stored>,
+}
+
+/// Where results go: rows of neighbours.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    /// What they are: `F32`, or `B16` for all floats of 16 bits.
+    pub(crate) element: Ty,
+    /// Elements from one row to the next.
+    pub(crate) stride: u32,
+    /// How it moves in the batch, as [`Matrix::batch`].
+    pub(crate) batch: Option<Vec<BatchAxis>>,
 }
 
 /// A factor in memory.
@@ -53,7 +67,7 @@ pub(crate) struct Matrix {
     pub(crate) batch: Option<Vec<BatchAxis>>,
 }
 
-/// A loop of the batch along which a factor moves.
+/// A loop of the batch along which a factor, or what is stored, moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchAxis {
     pub(crate) extent: u32,
@@ -75,7 +89,7 @@ impl Method {
         // Theirs of `tf32` want the depth contiguous on both sides.
         let has_warpgroups =
             target == Target::Sm90a && allowed == TensorCores::Auto && product.element.bytes() == 2;
-        match has_warpgroups && tile.tensors(product).is_some() {
+        match has_warpgroups && tile.factors(product).is_some() {
             true => Method::Warpgroups(tile),
             false => Method::Warps(warps::Tile::of(product)),
         }
@@ -105,10 +119,10 @@ impl Method {
         }
     }
 
-    /// The factors as tensors, for methods that copy them as such: the kernel's tensor maps.
-    pub(crate) fn tensors(&self, product: &Product) -> Option<[Tensor; 2]> {
+    /// The factors and where results go as tensors, for methods that copy them as such: the kernel's tensor maps.
+    pub(crate) fn tensors(&self, product: &Product) -> Vec<Tensor> {
         match self {
-            Method::Warps(_) => None,
+            Method::Warps(_) => Vec::new(),
             Method::Warpgroups(tile) => tile.tensors(product),
         }
     }
@@ -120,7 +134,7 @@ impl Method {
             // One block leaves its threads as many registers as there are.
             b.blocks_per_processor(1);
         }
-        for _ in self.tensors(product).into_iter().flatten() {
+        for _ in self.tensors(product) {
             b.tensor_map();
         }
     }
@@ -144,6 +158,15 @@ pub(crate) struct Outputs {
     pub(crate) count: usize,
 }
 
+/// Memory that a product reads or stores into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Left,
+    Right,
+    /// That of [`Product::stored`] with this number.
+    Stored(usize),
+}
+
 /// What is around the product: who knows the nodes.
 pub(crate) trait Surroundings {
     /// Where the kernel is written.
@@ -152,17 +175,20 @@ pub(crate) trait Surroundings {
     /// From here on, to the end of the block that is being written, everything is about the product of this number of the batch.
     fn batch(&mut self, number: Reg);
 
-    /// The addresses of the first elements of both factors.
-    fn bases(&mut self) -> [Reg; 2];
+    /// The address of the first element of some memory.
+    fn base(&mut self, of: Of) -> Reg;
 
-    /// Where in the batch that is, along the axes of each factor.
-    fn coordinates(&mut self) -> [Vec<Reg>; 2];
+    /// Where in the batch that is, along its axes.
+    fn coordinates(&mut self, of: Of) -> Vec<Reg>;
 
     /// What the sums of outputs begin with, if not with zeros.
     fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>>;
 
     /// What becomes of the sums of outputs.
     fn finish(&mut self, outputs: Outputs, sums: &[Reg]);
+
+    /// As [`Surroundings::finish`], but for the stores: what they would store, of each of [`Product::stored`] for all outputs.
+    fn results(&mut self, outputs: Outputs, sums: &[Reg]) -> Vec<Vec<Reg>>;
 
     /// What is written, as a block of its own.
     fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> Block;

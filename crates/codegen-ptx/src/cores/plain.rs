@@ -1,26 +1,28 @@
 //! Products of small numbers, which are exact in any order, on the interpreter: what tests of all methods share.
 
-use ptx_asm::interp::{Launch, Machine, Order, Stats, Swizzle, TensorMap, run};
-use ptx_asm::{Block, Builder, Kernel, Module, Place, Reg, Space, Target, Ty, check};
+use ptx_asm::interp::{Fault, Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
+use ptx_asm::{Block, Builder, Kernel, Module, Place, Reg, Rounding, Space, Target, Ty, check};
+use tnode::{DType, Scalar};
 
-use super::{Matrix, Method, Outputs, Product, Surroundings, Tensor};
+use super::{Matrix, Method, Of, Outputs, Product, Stored, Surroundings, Tensor};
 
-/// Stores sums as they are, into a matrix of `f32`.
+/// Stores sums as they are, into a matrix of each of some types.
 pub(super) struct Plain {
     b: Builder,
     product: Product,
-    /// Whether sums begin with what is there.
+    /// Whether sums begin with what is in the first matrix, which is of `f32`.
     accumulates: bool,
+    types: Vec<Ty>,
 }
 
 impl Plain {
-    fn address(&mut self, outputs: Outputs) -> Place {
+    fn address(&mut self, store: usize, outputs: Outputs) -> Place {
         let b = &mut self.b;
-        let base = b.param(2);
+        let base = b.param(2 + store as u32);
         let row = b.add(Ty::U32, outputs.row.0, outputs.row.1);
         let column = b.mul_add(Ty::U32, outputs.column.0, 2_u32, outputs.column.1);
         let at = b.mul_add(Ty::U32, row, self.product.sizes[1], column);
-        Place::at(b.mul_add_wide(Ty::U32, at, 4_u32, base))
+        Place::at(b.mul_add_wide(Ty::U32, at, self.types[store].bytes(), base))
     }
 }
 
@@ -31,25 +33,40 @@ impl Surroundings for Plain {
 
     fn batch(&mut self, _number: Reg) {}
 
-    fn bases(&mut self) -> [Reg; 2] {
-        [self.b.param(0), self.b.param(1)]
+    fn base(&mut self, of: Of) -> Reg {
+        self.b.param(match of {
+            Of::Left => 0,
+            Of::Right => 1,
+            Of::Stored(number) => 2 + number as u32,
+        })
     }
 
     fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>> {
         if !self.accumulates {
             return None;
         }
-        let at = self.address(outputs);
+        let at = self.address(0, outputs);
         Some(self.b.loads(Space::Global, Ty::F32, false, at, outputs.count).to_vec())
     }
 
     fn finish(&mut self, outputs: Outputs, sums: &[Reg]) {
-        let at = self.address(outputs);
-        self.b.stores(Space::Global, Ty::F32, at, sums);
+        for (store, values) in self.results(outputs, sums).iter().enumerate() {
+            let at = self.address(store, outputs);
+            self.b.stores(Space::Global, self.types[store], at, values);
+        }
     }
 
-    fn coordinates(&mut self) -> [Vec<Reg>; 2] {
-        [Vec::new(), Vec::new()]
+    fn results(&mut self, _outputs: Outputs, sums: &[Reg]) -> Vec<Vec<Reg>> {
+        let b = &mut self.b;
+        let mut as_type = |ty: Ty, sum| match ty {
+            Ty::F32 => sum,
+            _ => b.convert(Ty::Bf16, Ty::F32, Rounding::Nearest, sum),
+        };
+        self.types.iter().map(|&ty| sums.iter().map(|&sum| as_type(ty, sum)).collect()).collect()
+    }
+
+    fn coordinates(&mut self, _of: Of) -> Vec<Reg> {
+        Vec::new()
     }
 
     fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> Block {
@@ -66,12 +83,30 @@ pub(super) fn product(sizes: [u32; 3], depth_contiguous: [bool; 2]) -> Product {
         stride: if depth_contiguous[side] { sizes[2] } else { sizes[side] },
         batch: Some(Vec::new()),
     };
-    Product { sizes, batch: 1, left: matrix(0), right: matrix(1), element: Ty::Bf16 }
+    let (left, right) = (matrix(0), matrix(1));
+    stored(Product { sizes, batch: 1, left, right, element: Ty::Bf16, stored: Vec::new() }, &[Ty::F32])
+}
+
+/// A product that is stored as these types, if it may be as whole lines.
+pub(super) fn stored(product: Product, types: &[Ty]) -> Product {
+    let columns = product.sizes[1];
+    let is_whole = types.iter().all(|ty| (columns * ty.bytes()).is_multiple_of(16));
+    let store = |&element: &Ty| Stored { element, stride: columns, batch: Some(Vec::new()) };
+    Product { stored: types.iter().filter(|_| is_whole).map(store).collect(), ..product }
+}
+
+/// What it is stored as.
+fn types(product: &Product) -> Vec<Ty> {
+    match product.stored.as_slice() {
+        [] => vec![Ty::F32],
+        stored => stored.iter().map(|store| store.element).collect(),
+    }
 }
 
 pub(super) fn kernel(product: &Product, method: &Method, accumulates: bool) -> Kernel {
-    let builder = Builder::new("product", 3, method.threads());
-    let mut plain = Plain { b: builder, product: product.clone(), accumulates };
+    let types = types(product);
+    let builder = Builder::new("product", 2 + types.len() as u32, method.threads());
+    let mut plain = Plain { b: builder, product: product.clone(), accumulates, types };
     method.declare(&mut plain.b, product);
     method.emit(&mut plain, product);
     plain.b.finish()
@@ -97,12 +132,13 @@ fn factor(element_type: Ty, extent: u32, depth: u32, depth_contiguous: bool) -> 
     bytes
 }
 
-/// The factors as the interpreter's copy engine knows them.
-fn maps(product: &Product, method: &Method, addresses: [u64; 2]) -> Vec<TensorMap> {
-    let tensors = method.tensors(product).into_iter().flatten().zip(addresses);
-    let map = |(tensor, address): (Tensor, u64)| TensorMap {
+/// The factors, and where results go, as the interpreter's copy engine knows them.
+fn maps(product: &Product, method: &Method, addresses: &[u64]) -> Vec<TensorMap> {
+    let elements = [product.element; 2].into_iter().chain(types(product));
+    let tensors = method.tensors(product).into_iter().zip(elements).zip(addresses);
+    let map = |((tensor, element), &address): ((Tensor, Ty), &u64)| TensorMap {
         address,
-        element: product.element.bytes(),
+        element: element.bytes(),
         sizes: tensor.sizes,
         strides: tensor.strides,
         tile: tensor.tile,
@@ -113,27 +149,60 @@ fn maps(product: &Product, method: &Method, addresses: [u64; 2]) -> Vec<TensorMa
 
 /// Runs a product and compares it with one in whole numbers.
 pub(super) fn multiply(product: &Product, method: &Method, accumulates: bool, order: Order) -> Stats {
-    let kernel = kernel(product, method, accumulates);
-    let target = if method.tensors(product).is_some() { Target::Sm90a } else { Target::Sm80 };
+    let module = module(product, method, kernel(product, method, accumulates));
+    run_kernel(product, method, &module.kernels[0], accumulates, order)
+        .unwrap_or_else(|fault| panic!("{fault}"))
+}
+
+/// The kernel as a module that is checked.
+fn module(product: &Product, method: &Method, kernel: Kernel) -> Module {
+    let target = if method.tensors(product).is_empty() { Target::Sm80 } else { Target::Sm90a };
     let module = Module { target, kernels: vec![kernel] };
     check(&module).unwrap_or_else(|error| panic!("{error}"));
+    module
+}
+
+/// Runs a kernel of a product, and compares what it stores.
+pub(super) fn run_kernel(
+    product: &Product,
+    method: &Method,
+    kernel: &Kernel,
+    accumulates: bool,
+    order: Order,
+) -> Result<Stats, Fault> {
     let [rows, columns, depth] = product.sizes;
     let mut machine = Machine::new();
     let left = machine.put("left", factor(product.element, rows, depth, product.left.depth_contiguous));
     let right = machine.put("right", factor(product.element, columns, depth, product.right.depth_contiguous));
-    let before: Vec<u8> = (0..rows * columns).flat_map(|_| 7_f32.to_le_bytes()).collect();
-    let sums = machine.put("sums", before);
-    let params = [left.address(), right.address(), sums.address()];
-    let maps = maps(product, method, [left.address(), right.address()]);
+    let types = types(product);
+    let mut put = |&ty: &Ty| {
+        let before = (0..rows * columns).flat_map(|_| bytes(ty, if accumulates { 7.0 } else { 0.0 }));
+        machine.put("sums", before.collect::<Vec<u8>>())
+    };
+    let stored: Vec<Region> = types.iter().map(&mut put).collect();
+    let params: Vec<u64> = [left, right].iter().chain(&stored).map(|region| region.address()).collect();
+    let maps = maps(product, method, &params);
     let launch = Launch::new(method.blocks(product) as u32, &params).with_maps(&maps);
-    let stats =
-        run(&module.kernels[0], &launch, &mut machine, order).unwrap_or_else(|fault| panic!("{fault}"));
-    let found = machine.bytes(sums).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-    for (at, found) in found.enumerate() {
-        let (row, column) = (at as u32 / columns, at as u32 % columns);
-        let sum: i32 = (0..depth).map(|k| element(row, k) * element(column, k)).sum();
-        let expected = sum + if accumulates { 7 } else { 0 };
-        assert_eq!(found, expected as f32, "row {row}, column {column} of {product:?}");
+    let stats = run(kernel, &launch, &mut machine, order)?;
+    let expected: Vec<f32> = (0..rows * columns)
+        .map(|at| {
+            let (row, column) = (at / columns, at % columns);
+            let sum: i32 = (0..depth).map(|k| element(row, k) * element(column, k)).sum();
+            (sum + if accumulates { 7 } else { 0 }) as f32
+        })
+        .collect();
+    for (region, ty) in stored.into_iter().zip(types) {
+        let found = machine.bytes(region).chunks_exact(ty.bytes() as usize);
+        for (at, (found, &expected)) in (0..).zip(found.zip(&expected)) {
+            let (row, column) = (at / columns, at % columns);
+            assert_eq!(found, bytes(ty, expected), "row {row}, column {column} of {product:?}");
+        }
     }
-    stats
+    Ok(stats)
+}
+
+/// A number in memory.
+fn bytes(ty: Ty, number: f32) -> Vec<u8> {
+    let dtype = if ty == Ty::F32 { DType::F32 } else { DType::Bf16 };
+    Scalar::from_f64(dtype, number.into()).bits().to_le_bytes()[..ty.bytes() as usize].to_vec()
 }

@@ -361,6 +361,9 @@ impl Emitter<'_> {
 
     /// Stores a value into an element.
     pub(super) fn store(&mut self, memory: Memory, dtype: DType, flat: &Affine, value: Value) {
+        if self.results.is_some() {
+            return self.hand_over(dtype, value);
+        }
         let element = self.element(memory, flat, dtype.size_bytes());
         if dtype == DType::U32x4 {
             self.flush_memory(memory);
@@ -371,6 +374,18 @@ impl Emitter<'_> {
         }
         self.elements.forget(element);
         self.wait(element, dtype, value);
+    }
+
+    /// Gives what would be stored to whoever stores it, in a register that stays as it is.
+    fn hand_over(&mut self, dtype: DType, value: Value) {
+        let value = self.kept(value);
+        let class = memory_type(dtype).class();
+        let reg = match self.stored(dtype, value) {
+            Operand::Reg(reg) => reg,
+            known => self.b.mov(class, known),
+        };
+        self.b.hold(reg);
+        self.results.get_or_insert_default().push(reg);
     }
 
     /// Stores where a predicate holds.

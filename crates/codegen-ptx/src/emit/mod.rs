@@ -130,6 +130,8 @@ struct Emitter<'k> {
     elements: Elements,
     /// Stores that wait for their neighbours.
     pending: Pending,
+    /// What is stored, in the order of the stores, where someone else stores it.
+    results: Option<Vec<Reg>>,
     /// Threads of a block.
     block_threads: u32,
     /// Whether an iteration of the grid is a block.
@@ -293,6 +295,7 @@ impl<'k> Emitter<'k> {
             variables: HashSet::new(),
             elements: Elements::default(),
             pending: Pending::default(),
+            results: None,
             block_threads: block.threads,
             is_team: block.is_team,
             thread,

@@ -12,14 +12,16 @@ use ptx_asm::{Base, Binary, Class, Reg, Ty};
 use tnode::{DType, Dims};
 
 use super::index::Index;
-use super::memory::Memory;
+use super::memory::{Memory, memory_type};
 use super::{Emitted, Emitter, Repeated, Setting, ThreadBlock, Value};
-use crate::cores::{self, BatchAxis, Method, Outputs, Surroundings};
+use crate::cores::{self, BatchAxis, Method, Of, Outputs, Surroundings};
 use crate::refusal::{Checked, Refusal, refuse};
 
 /// A product of matrices, and the routine of what is done for one output.
 pub(super) struct Product {
     matrices: matrices::Product,
+    /// Where results go, if they may be stored later than they are computed.
+    stores: Vec<Matrix>,
     names: Names,
     /// What is done for an output: the declaration of its sum, how that begins, what comes after.
     declare: Block,
@@ -47,6 +49,7 @@ impl Product {
         let contraction = Contraction::of(&serial(stmt), &arrays)?;
         let matrices = matrices::Product::of(contraction, &arrays)
             .filter(|product| product.suits_tensor_cores(types))?;
+        let stores = matrices.stores(&arrays).unwrap_or_default();
         let free = walk::loops_in(&kernel.body).last().map_or(0, |last| last.0 + 1);
         let names = Names { row: LoopId(free), half: LoopId(free + 1), column: LoopId(free + 2) };
         let contraction = &matrices.contraction;
@@ -60,7 +63,7 @@ impl Product {
         let (lo, hi) = (0, Bound::from(2));
         let lanes = Stmt::For { var: names.column, lo, hi, kind: LoopKind::Unrolled, body };
         let around = Routine { body: vec![lanes], ..kernel.clone() };
-        Some(Product { matrices, names, declare, begin, after, around })
+        Some(Product { matrices, stores, names, declare, begin, after, around })
     }
 
     /// Writes the kernel.
@@ -83,10 +86,10 @@ impl Product {
         }
     }
 
-    /// The factors as the copy engine knows them.
+    /// The factors, and where results go, as the copy engine knows them.
     fn maps(&self, method: &Method, product: &cores::Product) -> Vec<TensorMap> {
-        let matrices = [&self.matrices.left, &self.matrices.right];
-        let tensors = method.tensors(product).into_iter().flatten();
+        let matrices = [&self.matrices.left, &self.matrices.right].into_iter().chain(&self.stores);
+        let tensors = method.tensors(product).into_iter();
         let map = |(tensor, matrix): (cores::Tensor, &Matrix)| TensorMap {
             param: matrix.node.0,
             offset: matrix.base.offset() as u64 * matrix.dtype.size_bytes() as u64,
@@ -118,10 +121,24 @@ impl Product {
                 DType::Bf16 => Ty::Bf16,
                 _ => Ty::F32,
             },
+            stored: self.stores.iter().map(|store| self.stored(store)).collect(),
         }
     }
 
-    /// The loops of the batch along which a factor moves; nothing if it is no tensor of at most five axes, or depends on a symbol.
+    fn stored(&self, store: &Matrix) -> cores::Stored {
+        let batch = self.batch(store).map(|axes| axes.into_iter().map(|(_, axis)| axis).collect());
+        cores::Stored { element: memory_type(store.dtype), stride: store.side as u32, batch }
+    }
+
+    fn matrix(&self, of: Of) -> &Matrix {
+        match of {
+            Of::Left => &self.matrices.left,
+            Of::Right => &self.matrices.right,
+            Of::Stored(number) => &self.stores[number],
+        }
+    }
+
+    /// The loops of the batch along which a factor, or what is stored, moves; nothing if it is no tensor of at most five axes, or depends on a symbol.
     fn batch(&self, matrix: &Matrix) -> Option<Vec<(LoopId, BatchAxis)>> {
         let axes = &self.matrices.contraction.batch;
         let axis = |&(var, stride): &(Var, i64)| {
@@ -224,8 +241,8 @@ impl<'k> Writer<'k> {
         axes.len()
     }
 
-    /// The address of a factor's first element.
-    fn base(&mut self, matrix: &Matrix) -> Reg {
+    /// The address of a matrix's first element.
+    fn first(&mut self, matrix: &Matrix) -> Reg {
         let element = self.e.element(Memory::Node(matrix.node), &matrix.base, matrix.dtype.size_bytes());
         let Base::Reg(base) = element.base else { return self.e.bases[matrix.node.index()] };
         match element.offset {
@@ -261,17 +278,14 @@ impl Surroundings for Writer<'_> {
         self.enter_digits(number, &product.matrices.contraction.batch);
     }
 
-    fn bases(&mut self) -> [Reg; 2] {
+    fn base(&mut self, of: Of) -> Reg {
         let product = self.product;
-        [&product.matrices.left, &product.matrices.right].map(|matrix| self.base(matrix))
+        self.first(product.matrix(of))
     }
 
-    fn coordinates(&mut self) -> [Vec<Reg>; 2] {
-        let product = self.product;
-        [&product.matrices.left, &product.matrices.right].map(|matrix| {
-            let axes = product.batch(matrix).unwrap_or_default();
-            axes.into_iter().map(|(var, _)| self.coordinate(var)).collect()
-        })
+    fn coordinates(&mut self, of: Of) -> Vec<Reg> {
+        let axes = self.product.batch(self.product.matrix(of)).unwrap_or_default();
+        axes.into_iter().map(|(var, _)| self.coordinate(var)).collect()
     }
 
     fn start(&mut self, outputs: Outputs) -> Option<Vec<Reg>> {
@@ -295,6 +309,21 @@ impl Surroundings for Writer<'_> {
             writer.e.block(&product.after)
         });
         self.e.flush();
+    }
+
+    fn results(&mut self, outputs: Outputs, sums: &[Reg]) -> Vec<Vec<Reg>> {
+        let (acc, product) = (self.contraction().acc, self.product);
+        let mut results = vec![Vec::new(); product.stores.len()];
+        self.each(outputs, |writer, n| {
+            writer.e.block(&product.declare)?;
+            writer.e.set_local(acc, &Default::default(), Value::In(sums[n]), None)?;
+            writer.e.results = Some(Vec::new());
+            let checked = writer.e.block(&product.after);
+            let found = writer.e.results.take().unwrap_or_default();
+            results.iter_mut().zip(found).for_each(|(results, found)| results.push(found));
+            checked
+        });
+        results
     }
 
     fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> ptx_asm::Block {

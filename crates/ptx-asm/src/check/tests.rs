@@ -134,19 +134,23 @@ fn barriers_stand_where_all_threads_come_by() {
 
 #[test]
 fn warps_may_part_from_each_other_but_not_within() {
-    let exchange = |shift: u32| {
+    let of_some = |shift: u32, meets: bool| {
         checked(Target::Sm70, |b| {
             let thread = b.special(Special::Thread);
             let part = b.binary(Binary::ShiftRight, Ty::U32, thread, shift);
             let first = b.compare(Cmp::Eq, Ty::U32, part, 0_u32);
             b.when(Guard::on(first), |b| {
-                let dst = b.register(Class::B32);
-                b.push(Inst::Shuffle { mode: Shuffle::Xor, dst, src: thread, lane: 1_u32.into(), width: 32 });
+                let (mode, dst) = (Shuffle::Xor, b.register(Class::B32));
+                let exchange = Inst::Shuffle { mode, dst, src: thread, lane: 1_u32.into(), width: 32 };
+                b.push(if meets { Inst::WarpBarrier } else { exchange });
             });
         })
     };
-    assert_eq!(exchange(5), Ok(()));
-    assert!(matches!(exchange(4), Err(ProgramError::Divergent { threads: "the lanes of a warp", .. })));
+    for meets in [false, true] {
+        assert_eq!(of_some(5, meets), Ok(()));
+        let found = of_some(4, meets);
+        assert!(matches!(found, Err(ProgramError::Divergent { threads: "the lanes of a warp", .. })));
+    }
 }
 
 #[test]

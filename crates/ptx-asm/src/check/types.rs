@@ -157,7 +157,7 @@ impl Checker<'_> {
                     _ => Ok(()),
                 }
             }
-            Inst::Fence(_) => Ok(()),
+            Inst::WarpBarrier | Inst::Fence(_) => Ok(()),
             Inst::Shuffle { dst, src, lane, width, .. } => {
                 if !width.is_power_of_two() || *width > 32 {
                     return Err(format!("a width of {width}, expected a power of two up to 32"));

@@ -189,6 +189,7 @@ fn reached(
         | Inst::WarpgroupCommit
         | Inst::WarpgroupWait { .. } => (Alike::Warpgroup, "the warps of a warpgroup"),
         Inst::Barrier { threads: Some(_), .. }
+        | Inst::WarpBarrier
         | Inst::Shuffle { .. }
         | Inst::Vote { .. }
         | Inst::LoadMatrix { .. }

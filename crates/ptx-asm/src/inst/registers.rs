@@ -108,6 +108,7 @@ impl Inst {
                 from.iter().copied().chain(to.register()).for_each(read);
             }
             Inst::Barrier { .. }
+            | Inst::WarpBarrier
             | Inst::Fence(_)
             | Inst::CopyCommit
             | Inst::CopyWait { .. }

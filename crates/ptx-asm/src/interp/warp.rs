@@ -317,6 +317,12 @@ impl Run<'_> {
                 let shape = Shape { factor: *factor, columns: *columns, transposed: *transposed };
                 self.multiply(warp, shared, (number, mask), (shape, d), [*a, *b, *accumulate])
             }
+            Inst::WarpBarrier => {
+                self.present(warp, mask).at(mask.trailing_zeros() as usize)?;
+                let row = shared.clocks.row(warp.rank, warp.number);
+                shared.clocks.meet(&[row]);
+                Ok(())
+            }
             // Order of memory is that of barriers alone; see the module about races.
             Inst::Fence(_) | Inst::Barrier { .. } => Ok(()),
             _ => self.compute(warp, mask, inst),

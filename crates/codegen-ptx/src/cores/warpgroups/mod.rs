@@ -11,7 +11,7 @@
 //!       for each stage {
 //!         wait until the slot is full; begin its multiplications; wait for those of the stage before; that one's slot is empty
 //!       }
-//!       each thread: what comes after, for its outputs
+//!       each thread: what comes after, for its outputs; each warp: lay out the results, and have the copy engine store them ([`shelf`])
 //!     }
 //! ```
 //!
@@ -27,8 +27,11 @@
 
 mod operand; // a factor in shared memory
 mod ring; // slots and their barriers
+mod shelf; // results on their way to memory
 mod tile; // sizes
 
+#[cfg(test)]
+mod mutants; // kernels that are wrong
 #[cfg(test)]
 mod tests;
 
@@ -37,10 +40,11 @@ use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Reg, Special, Stmt, Ty};
 pub(crate) use self::operand::Tensor;
 use self::operand::{Factor, Operand};
 use self::ring::{Cursor, Ring};
+use self::shelf::Shelf;
 pub(super) use self::tile::Tile;
 use super::outputs::{Held, Sums};
 use super::place::{self, Place};
-use super::{Product, Surroundings};
+use super::{Of, Product, Surroundings};
 
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
@@ -135,7 +139,7 @@ impl Roles<'_> {
             // A barrier that nobody has arrived at yet is behind the phase before its first: slots are empty.
             let cursor = Cursor::new(b, 1);
             self.each_tile(around, &mut |around, place| {
-                let coordinates = around.coordinates();
+                let coordinates = [Of::Left, Of::Right].map(|factor| around.coordinates(factor));
                 let b = around.builder();
                 let [first, second] = [place.row, place.column];
                 let depth = b.moved(Class::B32, 0_u32);
@@ -161,7 +165,10 @@ impl Roles<'_> {
         let Roles { product, tile, ring, thread, .. } = self;
         let b = around.builder();
         resize(b, tile, true);
-        let held = held(b, tile, *thread);
+        let lane = b.binary(Binary::And, Ty::B32, *thread, 31_u32);
+        let warp = warp(b, *thread);
+        let held = held(b, tile, lane, warp);
+        let shelf = Shelf::new(b, product, tile, lane, warp);
         let own = b.binary(Binary::ShiftRight, Ty::U32, *thread, WARPGROUP.ilog2());
         let consumer = b.binary(Binary::Sub, Ty::U32, own, 1_u32);
         let factors = [0, 1].map(|at| Factor::new(b, product, tile, ring, at, consumer));
@@ -188,8 +195,14 @@ impl Roles<'_> {
             });
             b.push(Inst::WarpgroupWait { left: 0 });
             releaser.release(b, before, None);
-            held.finish(around, product, place, &sums);
+            match &shelf {
+                None => held.finish(around, product, place, &sums),
+                Some(shelf) => shelf.finish(around, product, place, &held, &sums),
+            }
         });
+        if let Some(shelf) = shelf {
+            shelf.wait(around.builder(), 0);
+        }
     }
 
     /// Begins the multiplications of a stage.
@@ -214,18 +227,17 @@ impl Roles<'_> {
     }
 }
 
-/// The outputs of a consumer's thread: of 64 rows each warp has 16.
-fn held(b: &mut Builder, tile: &Tile, thread: Reg) -> Held {
-    let lane = b.binary(Binary::And, Ty::B32, thread, 31_u32);
+/// The number of a consumer's warp: those from the fifth on.
+fn warp(b: &mut Builder, thread: Reg) -> Reg {
     let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
-    // Warps of consumers are those from the fifth on.
-    let warp = b.binary(Binary::Sub, Ty::U32, warp, WARPGROUP / 32);
-    let line = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
-    let pair = b.binary(Binary::And, Ty::B32, lane, 3_u32);
-    let row = b.mul_add(Ty::U32, warp, 16_u32, line);
-    let column = b.binary(Binary::ShiftLeft, Ty::B32, pair, 1_u32);
+    b.binary(Binary::Sub, Ty::U32, warp, tile::WARPS)
+}
+
+/// The outputs of a consumer's thread: of 64 rows each warp has 16.
+fn held(b: &mut Builder, tile: &Tile, lane: Reg, warp: Reg) -> Held {
+    let corner = [b.binary(Binary::Mul, Ty::U32, warp, 16_u32), b.moved(Class::B32, 0_u32)];
     let fragments = (0..tile.columns / 8).map(|at| [0, 8 * at]).collect();
-    Held { first: [row, column], fragments, tile: tile.of_cluster() }
+    Held::new(b, lane, corner, fragments, tile.of_cluster())
 }
 
 /// Gives registers to the consumers, where the threads of a block are too many to have as many as those need.

@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::ring::{Ring, Slot};
 use super::tile::{DEPTH, ELEMENT, ROWS, Tile};
-use crate::cores::{Matrix, Product};
+use crate::cores::{BatchAxis, Matrix, Product};
 
 /// Bytes of a line.
 const LINE: u32 = 128;
@@ -18,7 +18,7 @@ const ELEMENTS: u32 = LINE / ELEMENT;
 /// Products of one instruction.
 pub(super) const STEP: u32 = 16;
 
-/// A factor as a tensor: how many elements there are along each axis, how many bytes from one to the next along all but the first, and the
+/// A factor, or where results go, as a tensor: how many elements there are along each axis, how many bytes from one to the next along all but the first, and the
 /// elements of what is copied at once. The batch's axes come last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tensor {
@@ -27,24 +27,36 @@ pub(crate) struct Tensor {
     pub(crate) tile: Vec<u32>,
 }
 
+impl Tensor {
+    /// Of elements of so many bytes: lines that are so many elements apart, and a batch of these.
+    pub(super) fn of(
+        element: u32,
+        sizes: [u32; 2],
+        stride: u32,
+        tile: [u32; 2],
+        batch: &[BatchAxis],
+    ) -> Tensor {
+        let bytes = |elements: u64| elements * u64::from(element);
+        let extents = batch.iter().map(|axis| u64::from(axis.extent));
+        let strides = batch.iter().map(|axis| bytes(axis.stride));
+        Tensor {
+            sizes: sizes.map(u64::from).into_iter().chain(extents).collect(),
+            strides: [bytes(stride.into())].into_iter().chain(strides).collect(),
+            tile: tile.into_iter().chain(batch.iter().map(|_| 1)).collect(),
+        }
+    }
+}
+
 impl Tile {
     /// The factors as tensors, if their batches can be axes.
-    pub(crate) fn tensors(&self, product: &Product) -> Option<[Tensor; 2]> {
+    pub(crate) fn factors(&self, product: &Product) -> Option<[Tensor; 2]> {
         let depth = product.sizes[2];
         let tensor = |matrix: &Matrix, at| {
-            let batch = matrix.batch.as_ref()?;
-            let (inner, outer, lines) = match matrix.depth_contiguous {
-                true => (depth, matrix.extent, self.lines(at)),
-                false => (matrix.extent, depth, DEPTH),
+            let (sizes, lines) = match matrix.depth_contiguous {
+                true => ([depth, matrix.extent], self.lines(at)),
+                false => ([matrix.extent, depth], DEPTH),
             };
-            let bytes = |stride: u32| u64::from(stride) * u64::from(ELEMENT);
-            let extents = batch.iter().map(|axis| u64::from(axis.extent));
-            let strides = batch.iter().map(|axis| axis.stride * u64::from(ELEMENT));
-            Some(Tensor {
-                sizes: [inner, outer].map(u64::from).into_iter().chain(extents).collect(),
-                strides: [bytes(matrix.stride)].into_iter().chain(strides).collect(),
-                tile: [ELEMENTS, lines].into_iter().chain(batch.iter().map(|_| 1)).collect(),
-            })
+            Some(Tensor::of(ELEMENT, sizes, matrix.stride, [ELEMENTS, lines], matrix.batch.as_ref()?))
         };
         Some([tensor(&product.left, 0)?, tensor(&product.right, 1)?])
     }

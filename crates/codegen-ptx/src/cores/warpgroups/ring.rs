@@ -5,14 +5,12 @@
 
 use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Operand as Value, Place, Reg, Space, Stmt, Ty};
 
-use super::tile::Tile;
+use super::tile::{Tile, WARPS};
 
 /// Bytes of a barrier.
 const BARRIER: u32 = 8;
 /// What the order of chunks repeats after.
 const ALIGN: u32 = 1024;
-/// Warps of a warpgroup.
-const WARPS: u32 = 4;
 
 /// The ring.
 pub(super) struct Ring {

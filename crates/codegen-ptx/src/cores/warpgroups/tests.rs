@@ -6,7 +6,7 @@ use ptx_asm::{Module, Target, Ty, print};
 
 use super::Tile;
 use super::tile::TILES;
-use crate::cores::plain::{self, kernel, product};
+use crate::cores::plain::{self, kernel, product, stored};
 use crate::cores::{Method, Product};
 
 const SMALL: Tile = Tile { consumers: 1, columns: 64, stages: 3, cluster: 1 };
@@ -69,6 +69,9 @@ fn a_block_has_several_tiles() {
     // More tiles than processors: the ring goes on from tile to tile.
     let sizes = [64 * 17, 64 * 9, 64];
     multiply(&product(sizes, [true, false]), &SMALL, true, Order::Random { seed: 5 });
+    // With one box of a warp, the next tile uses that of the one before.
+    let narrow = stored(product([64 * 17, 64 * 8 + 16, 64], [true, false]), &[Ty::B16]);
+    multiply(&narrow, &SMALL, false, Order::Random { seed: 6 });
 }
 
 #[test]
@@ -76,7 +79,44 @@ fn each_element_is_copied_once_for_a_cluster() {
     let stats = multiply(&product([256, 128, 128], [true, false]), &PAIR, false, Order::InTurn);
     // Rows of each block, and columns of both.
     assert_eq!(stats.bytes("loadtile"), 2 * 128 * (256 + 128));
-    assert_eq!(stats.sectors("store.global") * 32, 4 * 256 * 128);
+    assert_eq!(stats.sectors("storetile") * 32, 4 * 256 * 128);
+}
+
+/// What results may be stored as: each on its own, and several from the same sums.
+pub(super) const STORED: [&[Ty]; 4] =
+    [&[Ty::B16], &[Ty::F32], &[Ty::B16, Ty::F32], &[Ty::B16, Ty::B16, Ty::B16]];
+
+#[test]
+fn results_are_stored_as_tiles() {
+    for types in STORED {
+        let of = |sizes| stored(product(sizes, [true, false]), types);
+        for (tile, sizes) in [(SMALL, [128, 128, 64]), (PAIR, [512, 256, 64])] {
+            let stats = multiply(&of(sizes), &tile, false, Order::Random { seed: 7 });
+            let bytes: u32 = types.iter().map(|ty| ty.bytes()).sum();
+            assert_eq!(stats.bytes("storetile"), u64::from(bytes * sizes[0] * sizes[1]));
+            assert_eq!(stats.sectors("storetile") * 32, stats.bytes("storetile"));
+            assert_eq!((stats.count("store.global"), stats.conflicts()), (0, 0), "{types:?}");
+        }
+        multiply(&of([100, 72, 40]), &PAIR, false, Order::Random { seed: 8 });
+    }
+}
+
+#[test]
+fn what_is_no_whole_line_is_stored_at_once() {
+    let stats = multiply(&product([64, 66, 64], [true, true]), &SMALL, false, Order::InTurn);
+    assert_eq!((stats.count("storetile"), stats.count("store.global") > 0), (0, true));
+}
+
+#[test]
+fn every_tile_has_room_for_its_boxes() {
+    for (tile, _) in TILES {
+        for types in STORED {
+            let product = stored(product([4096, 4096, 4096], [true, false]), types);
+            let kernel = kernel(&product, &Method::Warpgroups(tile), false);
+            let most = Target::Sm90a.shared_bytes();
+            assert!(kernel.shared_bytes() <= most, "{tile:?} {types:?}: {}", kernel.shared_bytes());
+        }
+    }
 }
 
 #[test]
@@ -97,8 +137,11 @@ fn every_tile_assembles_without_spills() {
         return;
     };
     for (tile, _) in TILES {
-        for (element, contiguous) in [(Ty::Bf16, [true, false]), (Ty::F16, [false, true])] {
+        for (element, contiguous, results) in
+            [(Ty::Bf16, [true, false], Ty::B16), (Ty::F16, [false, true], Ty::F32)]
+        {
             let product = Product { element, ..product([4096, 4096, 4096], contiguous) };
+            let product = stored(product, &[results]);
             let kernels = vec![kernel(&product, &Method::Warpgroups(tile), true)];
             let text = print(&Module { target: Target::Sm90a, kernels });
             let made = tools.assemble(&text, "sm_90a").unwrap_or_else(|said| panic!("{said}"));
@@ -111,6 +154,11 @@ fn every_tile_assembles_without_spills() {
             assert_eq!((made.count("HGMMA"), count("WARPGROUP.ARRIVE")), (4, 1), "{what}");
             assert_eq!(made.count("USETMAXREG"), if tile.consumers == 2 { 2 } else { 0 }, "{what}");
             assert_eq!(count("UTMALDG.2D.MULTICAST") > 0, tile.cluster == 2, "{what}");
+            // Results leave in boxes of 16 rows and 128 bytes, of 16 bits four times 8 by 8 at a time.
+            let bytes = tile.columns * results.bytes();
+            assert_eq!((made.count("STG"), count("UTMASTG.2D")), (0, (bytes / 128) as usize), "{what}");
+            let matrices = if results == Ty::B16 { tile.columns / 16 } else { 0 };
+            assert_eq!(made.count("STSM"), matrices as usize, "{what}");
             // Fences of the device are at the meetings of clusters, not in loops.
             assert!(count("MEMBAR.ALL.GPU") <= 2, "{what}");
         }

@@ -34,6 +34,9 @@ pub(super) const DEPTH: u32 = 64;
 /// Bytes of an element of a factor.
 pub(super) const ELEMENT: u32 = 2;
 
+/// Warps of a warpgroup.
+pub(super) const WARPS: u32 = 4;
+
 /// Rows of a warpgroup.
 pub(super) const ROWS: u32 = 64;
 

@@ -50,12 +50,9 @@ impl Fragments {
         let counts = of_warp.map(|side| side / SIDE);
         let left = Loads::new(b, left, lane, row, window, counts[0], Order::SideFirst);
         let right = Loads::new(b, right, lane, column, right_window, counts[1], Order::DepthFirst);
-        let group = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
-        let place = b.binary(Binary::And, Ty::B32, lane, 3_u32);
-        let first = [b.add(Ty::U32, row, group), b.mul_add(Ty::U32, place, 2_u32, column)];
         let down = (0..counts[0]).map(|at| SIDE * at);
-        let fragments = down.flat_map(|down| (0..2 * counts[1]).map(move |at| [down, 8 * at])).collect();
-        let held = Held { first, fragments, tile: tile.sizes() };
+        let fragments = down.flat_map(|down| (0..2 * counts[1]).map(move |at| [down, 8 * at]));
+        let held = Held::new(b, lane, [row, column], fragments.collect(), tile.sizes());
         let mma = match product.element {
             Ty::F16 => Mma::F16K16,
             Ty::Bf16 => Mma::Bf16K16,

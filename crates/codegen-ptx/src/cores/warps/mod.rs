@@ -7,7 +7,7 @@
 //!     wait for its copies; all threads meet; begin the copies of the stage after the last one that is under way
 //!     each warp: load fragments, multiply them, 32 bytes of products at a time
 //!   }
-//!   each thread: what comes after, for its outputs
+//!   each thread: what comes after, for its outputs; each warp: store the results
 //! ```
 //!
 //! Copies take 16 bytes, which lie in shared memory in an order that lets neither they nor `ldmatrix` meet in a bank ([`operand`]). Rows and
@@ -17,6 +17,7 @@
 //! multiplications of each fragment that is loaded, and four stages hide the time of memory.
 
 mod fragments; // the tile of a warp
+mod lines; // results, line by line
 mod operand; // a factor in shared memory
 mod tile; // sizes
 
@@ -25,7 +26,7 @@ use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Operand as Value, Reg, Space, Sp
 pub(super) use self::tile::Tile;
 use self::{fragments::Fragments, operand::Operand};
 use super::outputs::Sums;
-use super::{Matrix, Product, Surroundings, place};
+use super::{Matrix, Of, Product, Surroundings, place};
 
 /// Writes the body of the kernel.
 pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile) {
@@ -34,7 +35,7 @@ pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile
     let block = b.special(Special::Block);
     let place = place::place(b, product, tile.sizes(), block);
     around.batch(place.batch);
-    let bases = around.bases();
+    let bases = [Of::Left, Of::Right].map(|factor| around.base(factor));
     let b = around.builder();
     let shared = b.shared(tile.stages * tile.stage_bytes(), 128);
     let window = b.address(Space::Shared, shared);
@@ -46,7 +47,10 @@ pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile
     let b = around.builder();
     let mut copies = Copies { left: &mut left, right: &mut right, tile, window };
     pipeline(b, product, tile, &mut copies, &fragments, &sums);
-    held.finish(around, product, &place, &sums);
+    match product.stored.is_empty() {
+        true => held.finish(around, product, &place, &sums),
+        false => lines::finish(around, product, tile, &place, (&held, &sums), (window, thread)),
+    }
 }
 
 /// What is copied for each stage.

@@ -5,7 +5,7 @@ use ptx_asm::interp::{Order, Stats};
 use ptx_asm::{Module, Target, Ty, print};
 
 use super::Tile;
-use crate::cores::plain::{self, kernel, product};
+use crate::cores::plain::{self, kernel, product, stored};
 use crate::cores::{Method, Product};
 
 fn multiply(product: Product, tile: &Tile, accumulates: bool, order: Order) -> Stats {
@@ -88,6 +88,27 @@ fn shared_memory_has_no_conflicts_and_global_memory_no_waste() {
         assert_eq!(stats.bytes("copyasync"), 2 * 2 * 128 * 128);
         assert_eq!(stats.sectors("copyasync") * 32, stats.bytes("copyasync"));
         assert_eq!(stats.sectors("store.global") * 32, 4 * 128 * 128);
+    }
+}
+
+#[test]
+fn results_are_stored_in_whole_lines() {
+    for types in [&[Ty::B16][..], &[Ty::F32], &[Ty::B16, Ty::F32], &[Ty::F32; 3]] {
+        let of = |sizes| stored(product(sizes, [true, false]), types);
+        let bytes: u32 = types.iter().map(|ty| ty.bytes()).sum();
+        for tile in [SMALL, MIXED, LARGE] {
+            let product = of([tile.rows, tile.columns, 32]);
+            let stats = multiply(product, &tile, false, Order::Random { seed: 5 });
+            let all = u64::from(bytes * tile.rows * tile.columns);
+            assert_eq!((stats.bytes("store.global"), stats.conflicts()), (all, 0), "{tile:?} {types:?}");
+            // Each sector is written once, and each lane writes 16 bytes.
+            assert_eq!(stats.sectors("store.global") * 32, all, "{tile:?} {types:?}");
+            assert_eq!(stats.count("store.global") * 32 * 16, all, "{tile:?} {types:?}");
+        }
+        for seed in 0..4 {
+            multiply(of([100, 72, 40]), &SMALL, false, Order::Random { seed });
+            multiply(of([72, 200, 16]), &LARGE, false, Order::Random { seed });
+        }
     }
 }
 

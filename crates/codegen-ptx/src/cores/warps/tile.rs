@@ -46,7 +46,12 @@ impl Tile {
 
     /// Threads of a block.
     pub(crate) fn threads(&self) -> u32 {
-        32 * self.warps[0] * self.warps[1]
+        32 * self.num_warps()
+    }
+
+    /// Warps of a block.
+    pub(super) fn num_warps(&self) -> u32 {
+        self.warps[0] * self.warps[1]
     }
 
     /// The sides of the factors' tiles.

@@ -1,7 +1,7 @@
 //! Barriers that go wrong.
 
 use super::{Cause, Order, cause, kernel, outcome, words};
-use crate::{Builder, Cmp, Guard, Inst, Special, Ty};
+use crate::{Binary, Builder, Cmp, Guard, Inst, Place, Space, Special, Ty};
 
 fn below(b: &mut Builder, limit: u32) -> Guard {
     let thread = b.special(Special::Thread);
@@ -64,6 +64,36 @@ fn warps_agree_on_how_many_meet() {
         let k = kernel(96, |b| b.push(Inst::Barrier { id, threads }));
         assert!(matches!(cause(&k, 1), Cause::Malformed(_)), "{id} {threads:?}");
     }
+}
+
+/// The lanes of a warp see what others of it did, those of other warps do not.
+#[test]
+fn lanes_meet_in_their_warp() {
+    let passed_on = |threads: u32, meets: bool, lane: u32| {
+        kernel(threads, |b| {
+            let array = b.shared(4 * threads, 4);
+            let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+            let own = b.mul_add(Ty::U32, thread, 4_u32, base);
+            b.store(Space::Shared, Ty::B32, Place::at(own), thread);
+            if meets {
+                b.push(Inst::WarpBarrier);
+            }
+            let other = b.binary(Binary::Xor, Ty::B32, thread, lane);
+            let at = b.mul_add(Ty::U32, other, 4_u32, base);
+            let found = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+            super::give(b, found);
+        })
+    };
+    let expected: Vec<u32> = (0..32).map(|lane| lane ^ 5).collect();
+    assert_eq!(words(&passed_on(32, true, 5), 1, 32), expected);
+    assert!(matches!(cause(&passed_on(32, false, 5), 1), Cause::Race { .. }));
+    let other_warp = outcome(&passed_on(64, true, 32), 1, 64, Order::Random { seed: 1 });
+    assert!(other_warp.is_err(), "{other_warp:?}");
+    let torn = kernel(32, |b| {
+        let some = below(b, 8);
+        b.when(some, |b| b.push(Inst::WarpBarrier));
+    });
+    assert_eq!(cause(&torn, 1), Cause::PartialWarp { active: 0xff, expected: u32::MAX });
 }
 
 /// A barrier is used again as soon as those that met have gone on.

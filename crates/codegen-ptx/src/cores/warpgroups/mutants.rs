@@ -1,0 +1,108 @@
+//! Kernels that store results too early, or write them where others are still to be read: the interpreter finds each of them.
+
+use ptx_asm::interp::Order;
+use ptx_asm::{Block, Guard, Inst, Kernel, Stmt};
+
+use super::Tile;
+use super::tests::STORED;
+use crate::cores::plain::{kernel, product, run_kernel, stored};
+use crate::cores::{Method, Product};
+
+/// Of four boxes' results of 16 bits, or eight of 32, in two boxes.
+const TILE: Tile = Tile { consumers: 1, columns: 256, stages: 2, cluster: 1 };
+
+/// A way to make a kernel wrong.
+type Mutation = fn(&mut Block);
+
+const MUTATIONS: [(&str, Mutation); 8] = [
+    ("no fence of a box", |block| leave_out(block, of_box, |inst| matches!(inst, Inst::FenceAsync))),
+    ("no meeting before a box is written", |block| leave_out_every_other(block, 0)),
+    ("no meeting before a box is stored", |block| leave_out_every_other(block, 1)),
+    ("no wait before a box is written", |block| leave_out(block, of_box, is_wait)),
+    ("no wait at the end", |block| leave_out(block, |block| !of_box(block), is_wait)),
+    ("no wait at all", |block| leave_out(block, |_| true, is_wait)),
+    ("a wait of others than the thread that stores", |block| {
+        turn(block, |stmt| match stmt {
+            Stmt::When(guard, inst) if is_wait(inst) => Some(guard),
+            _ => None,
+        });
+    }),
+    ("a store by others than the thread that waits", |block| {
+        turn(block, |stmt| match stmt {
+            Stmt::If { guard, then, .. } => {
+                matches!(then.first(), Some(Stmt::Inst(Inst::StoreTile { .. }))).then_some(guard)
+            }
+            _ => None,
+        });
+    }),
+];
+
+fn is_wait(inst: &Inst) -> bool {
+    matches!(inst, Inst::StoreTileWait { .. })
+}
+
+fn is_meeting(stmt: &Stmt) -> bool {
+    matches!(stmt, Stmt::Inst(Inst::WarpBarrier))
+}
+
+/// Whether a block is where boxes are written.
+fn of_box(block: &Block) -> bool {
+    block.iter().any(is_meeting)
+}
+
+/// Leaves instructions out of some blocks.
+fn leave_out(block: &mut Block, of: fn(&Block) -> bool, is_one: fn(&Inst) -> bool) {
+    if of(block) {
+        block.retain(|stmt| !matches!(stmt, Stmt::Inst(inst) | Stmt::When(_, inst) if is_one(inst)));
+    }
+}
+
+/// Leaves out the first meeting of each box, or the second.
+fn leave_out_every_other(block: &mut Block, which: usize) {
+    let mut number = 0;
+    block.retain(|stmt| {
+        number += usize::from(is_meeting(stmt));
+        !is_meeting(stmt) || number % 2 == which
+    });
+}
+
+/// Turns guards round.
+fn turn(block: &mut Block, find: fn(&mut Stmt) -> Option<&mut Guard>) {
+    block.iter_mut().filter_map(find).for_each(|guard| guard.when = !guard.when);
+}
+
+fn everywhere(block: &mut Block, mutation: Mutation) {
+    for stmt in &mut *block {
+        match stmt {
+            Stmt::If { then, otherwise, .. } => {
+                everywhere(then, mutation);
+                everywhere(otherwise, mutation);
+            }
+            Stmt::Loop { body, .. } => everywhere(body, mutation),
+            Stmt::Inst(_) | Stmt::When(..) | Stmt::Comment(_) => {}
+        }
+    }
+    mutation(block);
+}
+
+/// Whether the interpreter finds fault with a kernel, in some order.
+fn is_faulty(product: &Product, kernel: &Kernel) -> bool {
+    let orders = [Order::InTurn].into_iter().chain((0..4).map(|seed| Order::Random { seed }));
+    let method = Method::Warpgroups(TILE);
+    orders.into_iter().any(|order| run_kernel(product, &method, kernel, false, order).is_err())
+}
+
+#[test]
+fn wrong_orders_of_results_are_found() {
+    for types in STORED {
+        let product = stored(product([64, 256, 64], [true, false]), types);
+        let right = kernel(&product, &Method::Warpgroups(TILE), false);
+        assert!(!is_faulty(&product, &right), "{types:?}");
+        for (what, mutation) in MUTATIONS {
+            let mut wrong = right.clone();
+            everywhere(&mut wrong.body, mutation);
+            assert!(wrong != right, "{what}");
+            assert!(is_faulty(&product, &wrong), "{what}, of {types:?}");
+        }
+    }
+}
