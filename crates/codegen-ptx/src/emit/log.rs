@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use codegen_core::Kernel;
-use codegen_core::log_buffer::{HEADER_BYTES, WORD_BYTES, most_bytes, record_words};
+use codegen_core::log_buffer::{HEADER_BYTES, WORD_BYTES, most_bytes, record_words, value_words};
 use codegen_core::threads::Grid;
 use lowered_ir::ir::{LogPart, Stmt, walk};
 use lowered_ir::log::LogLine;
@@ -46,6 +46,12 @@ impl<'k> Buffer<'k> {
 pub(super) struct Log<'k> {
     pub(super) buffer: Buffer<'k>,
     numbers: HashMap<*const Stmt, usize>,
+    state: LogState,
+}
+
+/// How far the buffer is filled, in registers.
+#[derive(Clone, Copy, Debug)]
+struct LogState {
     /// Where the buffer is.
     base: Reg,
     /// Words of records so far.
@@ -54,6 +60,15 @@ pub(super) struct Log<'k> {
     limit: Reg,
     /// Lines without room.
     lost: Reg,
+}
+
+impl Log<'_> {
+    /// The number of a statement, if it logs a line with so many words of values.
+    fn number(&self, stmt: &Stmt, words: usize) -> Option<u32> {
+        let number = *self.numbers.get(&std::ptr::from_ref(stmt))?;
+        let line = self.buffer.lines.get(number)?;
+        (record_words(line) == 1 + words).then_some(number as u32)
+    }
 }
 
 impl<'k> Emitter<'k> {
@@ -69,34 +84,32 @@ impl<'k> Emitter<'k> {
         let used = self.b.mov(Class::B32, 0u32);
         let limit = self.b.mov(Class::B32, room as u32);
         let lost = self.b.mov(Class::B64, Operand::Const(0));
-        self.log = Some(Log { buffer, numbers, base, used, limit, lost });
+        self.log = Some(Log { buffer, numbers, state: LogState { base, used, limit, lost } });
     }
 
     /// A statement that logs.
     pub(super) fn log(&mut self, stmt: &Stmt, parts: &[LogPart]) -> Checked {
-        let mut record: Vec<Operand> = Vec::new();
+        let mut values = Vec::new();
         for value in parts.iter().filter_map(LogPart::value) {
             let (value, dtype) = self.expr(value)?;
-            record.extend(self.logged_words(dtype, value));
+            values.extend(self.logged_words(dtype, value));
         }
-        let Some(Log { buffer, ref numbers, base, used, limit, lost }) = self.log else {
-            return refuse("log", "the kernel's ABI has no lines");
-        };
-        let number = numbers.get(&std::ptr::from_ref(stmt)).copied().unwrap_or(usize::MAX);
-        let fitting = buffer.lines.get(number).is_some_and(|line| record_words(line) == 1 + record.len());
-        if !fitting {
+        let Some(log) = &self.log else { return refuse("log", "the kernel's ABI has no lines") };
+        let Some(number) = log.number(stmt, values.len()) else {
             return refuse("log", "the kernel's ABI has another line in its place");
-        }
-        record.insert(0, (number as u32).into());
+        };
+        self.append(log.state, [number.into()].into_iter().chain(values).collect());
+        Ok(())
+    }
+
+    /// Writes a record, or counts it if there is no room.
+    fn append(&mut self, state: LogState, record: Vec<Operand>) {
+        let LogState { base, used, limit, lost } = state;
         let end = self.b.binary(Binary::Add, Ty::U32, used, record.len() as u32);
         let fits = self.b.compare(Cmp::Le, Ty::U32, end, limit);
         let then = self.inside(|e| {
-            let at = e.b.ternary(
-                Ternary::MulAddWide,
-                Ty::U32,
-                Class::B64,
-                [used.into(), (WORD_BYTES as u32).into(), base.into()],
-            );
+            let place = [used.into(), (WORD_BYTES as u32).into(), base.into()];
+            let at = e.b.ternary(Ternary::MulAddWide, Ty::U32, Class::B64, place);
             for (word, offset) in record.into_iter().zip((HEADER_BYTES as i32..).step_by(WORD_BYTES)) {
                 e.store_word(at, offset, Ty::B32, word);
             }
@@ -108,12 +121,11 @@ impl<'k> Emitter<'k> {
             e.b.push(Inst::Binary { op, ty, dst: lost, a: lost.into(), b: Operand::Const(1) });
         });
         self.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(fits), then, otherwise });
-        Ok(())
     }
 
     /// The header, behind everything that the kernel logs.
     pub(super) fn end_log(&mut self) {
-        if let Some(Log { base, used, lost, .. }) = self.log {
+        if let Some(Log { state: LogState { base, used, lost, .. }, .. }) = self.log {
             self.store_word(base, 0, Ty::B32, used.into());
             self.store_word(base, 2 * WORD_BYTES as i32, Ty::B64, lost.into());
         }
@@ -159,6 +171,7 @@ impl<'k> Emitter<'k> {
 }
 
 fn known_words(scalar: Scalar) -> SmallVec<[Operand; 4]> {
-    let words = codegen_core::log_buffer::value_words(scalar.dtype());
-    (0..words).map(|word| Operand::from((scalar.bits() >> (32 * word)) as u32)).collect()
+    (0..value_words(scalar.dtype()))
+        .map(|word| Operand::from((scalar.bits() >> (32 * word)) as u32))
+        .collect()
 }
