@@ -13,8 +13,8 @@ use cargo_metadata::{Artifact, Message, TargetKind};
 type Programs = Vec<(String, PathBuf)>;
 
 /// The tests of the driver, and those of the backend.
-const TESTS: [&str; 9] =
-    ["code", "driver", "lost", "open", "peers", "sequence", "suite", "cuda", "cuda_backend"];
+const TESTS: [&str; 10] =
+    ["code", "driver", "logging", "lost", "open", "peers", "sequence", "suite", "cuda", "cuda_backend"];
 
 /// Tests that need a GPU.
 pub(super) fn tests() -> Result<Programs> {

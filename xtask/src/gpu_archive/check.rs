@@ -35,7 +35,7 @@ pub(super) fn check(archive: &Path) -> Result<()> {
         String::from_utf8_lossy(&output.stderr),
         texts(&out)?
     );
-    for test in ["open", "driver", "code", "sequence", "suite", "peers", "lost"] {
+    for test in ["open", "driver", "code", "sequence", "suite", "peers", "logging", "lost"] {
         let text = fs::read_to_string(out.join(test).with_extension("txt"))?;
         ensure!(text.contains("test result: ok") && text.contains(" 0 ignored"), "{test} said:\n{text}");
     }

@@ -66,7 +66,7 @@ tests() {
 
 for part in ${*:-driver backend digits bench warps}; do
     case $part in
-        driver) tests open driver code sequence suite peers lost ;;
+        driver) tests open driver code sequence suite peers logging lost ;;
         backend) tests cuda_backend cuda ;;
         digits) step digits "$here/bin/digits" --backend cuda --data "$here/files/data/digits.csv.gz" ;;
         bench)

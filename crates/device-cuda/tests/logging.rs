@@ -368,3 +368,8 @@ fn logs_of_any_size_are_copied_if_anybody_listens() {
     let Some(notes) = notes else { return };
     assert!(notes.count("pin 4194304") <= 4, "as many pieces as a stream may have");
 }
+
+#[test]
+fn the_kernels_that_log_assemble() {
+    assembles(&[counting("count")]);
+}
