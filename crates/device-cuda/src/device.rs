@@ -18,9 +18,9 @@ use device_runtime::{
 use tnode::HostArray;
 
 use crate::{
-    api::{Memory, Region},
+    api::Memory,
     caps::{self, ALIGNMENT, Attributes},
-    core::{Core, NAME, is_out_of_memory},
+    core::{Core, NAME},
     cubin::Cache,
     event::Event,
     kernel::{Bound, Kernel, Loader},
@@ -28,6 +28,8 @@ use crate::{
     sequence::{LEAST_KERNELS, Sequence},
     stream::{Stream, lock},
 };
+
+mod memory; // allocations
 
 /// The most streams that are suggested: more make no kernel of ours faster.
 const MOST_STREAMS: usize = 8;
@@ -81,62 +83,6 @@ impl CudaDevice {
     /// The newest version of PTX that its driver takes: major and minor.
     pub fn language(&self) -> (u32, u32) {
         caps::language(self.cuda)
-    }
-
-    fn memory(&self, pool: PoolId) -> Result<Arc<Memory>, DriverError> {
-        lock(&self.pools).get(&pool).cloned().ok_or(DriverError::NoSuchPool { pool })
-    }
-
-    fn region(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
-        let memory = self.memory(at.pool)?;
-        Region::new(&memory, at.offset, bytes).ok_or_else(|| DriverError::OutOfBounds {
-            what: at.pool.to_string(),
-            offset: at.offset,
-            bytes,
-            size: memory.bytes,
-        })
-    }
-
-    /// Memory for a pool, within the limit.
-    fn allocate(&self, bytes: usize) -> Result<Arc<Memory>, DriverError> {
-        self.core.alive()?;
-        let limit = self.memory_limit.unwrap_or(usize::MAX);
-        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
-            .map_err(|used| DriverError::OutOfMemory { requested: bytes, used })?;
-        let memory = Memory::new(&self.core.context, bytes, &self.used);
-        memory.map(Arc::new).map_err(|error| match is_out_of_memory(&error) {
-            true => DriverError::OutOfMemory { requested: bytes, used: self.used.load(Ordering::Relaxed) },
-            false => self.core.platform(error),
-        })
-    }
-
-    /// Memory, if need be after what is on its way.
-    fn find_room(&self, bytes: usize) -> Result<Arc<Memory>, DriverError> {
-        self.allocate(bytes).or_else(|error| {
-            if !matches!(error, DriverError::OutOfMemory { .. }) {
-                return Err(error);
-            }
-            // Tasks that are not done may hold memory that was freed: there is room after them.
-            self.streams().iter().for_each(|stream| stream.drain());
-            self.core.context.settle_memory().map_err(|error| self.core.platform(error))?;
-            self.allocate(bytes)
-        })
-    }
-
-    /// What a kernel logs to, if it logs.
-    fn log_memory(&self, kernel: &Kernel) -> Result<Option<Region>, DriverError> {
-        if kernel.log_bytes == 0 {
-            return Ok(None);
-        }
-        let memory = self.find_room(kernel.log_bytes).map_err(|error| match error {
-            DriverError::OutOfMemory { requested, used } => {
-                DriverError::NoRoomForLog { kernel: kernel.abi.name.clone(), requested, used }
-            }
-            other => other,
-        })?;
-        Ok(Region::new(&memory, 0, kernel.log_bytes))
     }
 
     /// The streams that somebody holds.

@@ -64,7 +64,7 @@
 //! * Copies between host and device go through memory that the device reaches by itself, up to 16 MiB of a stream on their way at a time;
 //!   larger ones wait for their own stream. A host array is read before the copy's hand-over returns, and filled when somebody sees
 //!   that the copy is done.
-//! * A routine of several kernels that runs a second time is one task from then on, a graph of the driver's; what fails in it fails as if
+//! * A routine of several kernels, of which none logs, is one task from its second run on, a graph of the driver's; what fails in it fails as if
 //!   its kernels had been launched one by one.
 //! * A run of a kernel that logs is done when its log has been told; logs of a stream come in the order of the runs, and no lock is held meanwhile.
 //!   A log that has not arrived when the device is lost is lost with it.

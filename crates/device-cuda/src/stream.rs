@@ -22,17 +22,17 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use device_runtime::{After, DriverError, Failure, HostLanding, check};
-use tnode::HostArray;
+use device_runtime::{After, DriverError, Failure};
 
 use crate::{
-    api::{CallError, Cutter, Launch, Mark, Piece, Queue, Region},
+    api::{CallError, Cutter, Launch, Mark, Queue},
     core::Core,
     event::Event,
     kernel::Bound,
     sequence::{Replay, Sequence},
 };
 
+mod copies; // zeros and copies
 pub(crate) mod logs; // what kernels log
 
 use logs::{Arrived, Watcher, is_telling};
@@ -104,87 +104,6 @@ impl Stream {
             Ok(())
         })?;
         Ok(launched)
-    }
-
-    /// Fills with zeros.
-    ///
-    /// # Errors
-    ///
-    /// The failure of the stream, the driver's refusal, or the loss of the device.
-    pub(crate) fn zero(&self, dst: &Region) -> Result<(), DriverError> {
-        self.unless_empty(dst, || self.hand_over("zero", |state| state.queue.zero(dst)))
-    }
-
-    /// Copies within the device, or from another one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Stream::zero`].
-    pub(crate) fn copy(&self, dst: &Region, src: &Region) -> Result<(), DriverError> {
-        self.unless_empty(dst, || self.hand_over("copy", |state| state.queue.copy(dst, src)))
-    }
-
-    /// Copies from a host array, from a byte on. The bytes are read before this returns.
-    ///
-    /// # Errors
-    ///
-    /// As [`Stream::zero`], and a range outside of the array.
-    pub(crate) fn copy_in(&self, dst: &Region, src: &HostArray, offset: usize) -> Result<(), DriverError> {
-        let bytes = &src.bytes()[check::array_range(src, offset, dst.bytes())?];
-        self.by_pieces("copy from host", bytes.len(), |state, at, mut piece| {
-            let part = dst.part(at, piece.bytes());
-            piece.fill(&bytes[at..at + part.bytes()]);
-            state.queue.upload(&part, piece)
-        })
-    }
-
-    /// Copies to a host array, from a byte on, which is filled when somebody sees that it is done.
-    ///
-    /// # Errors
-    ///
-    /// As [`Stream::copy_in`].
-    pub(crate) fn copy_out(&self, src: &Region, dst: &HostLanding, offset: usize) -> Result<(), DriverError> {
-        check::array_range(&lock(dst), offset, src.bytes())?;
-        self.by_pieces("copy to host", src.bytes(), |state, at, piece| {
-            state.queue.download(&src.part(at, piece.bytes()), piece, dst, offset + at)
-        })
-    }
-
-    fn unless_empty(
-        &self,
-        region: &Region,
-        task: impl FnOnce() -> Result<(), DriverError>,
-    ) -> Result<(), DriverError> {
-        if region.bytes() > 0 { task() } else { self.healthy(&lock(&self.state)) }
-    }
-
-    /// Hands pieces of a copy over, each with how many bytes are in front of it; waits for the stream's tasks while it has as many
-    /// bytes on their way as it may have.
-    fn by_pieces(
-        &self,
-        name: &str,
-        bytes: usize,
-        mut hand_over: impl FnMut(&mut State, usize, Piece) -> Result<(), CallError>,
-    ) -> Result<(), DriverError> {
-        self.healthy(&lock(&self.state))?;
-        let mut done = 0;
-        while done < bytes {
-            let mut awaited = None;
-            self.hand_over(name, |state| {
-                let Some(piece) = state.cutter.cut(bytes - done)? else {
-                    awaited = state.first_mark()?;
-                    return Ok(());
-                };
-                let count = piece.bytes();
-                hand_over(state, done, piece)?;
-                done += count;
-                Ok(())
-            })?;
-            if let Some(mark) = awaited {
-                self.wait_for(&mark);
-            }
-        }
-        Ok(())
     }
 
     /// Hands a task over, unless the stream has failed; if the driver refuses it, the stream fails.
