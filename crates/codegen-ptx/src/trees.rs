@@ -140,9 +140,11 @@ impl Search {
         let number = axes.iter().fold(Affine::constant(0), |number, &(var, extent)| {
             number.times(extent.into()).plus(&Affine::var(var))
         });
-        let mut is_own = true;
-        walk::each_expr(value, &mut |e| is_own &= self.is_own(e));
         let threads = i64::from(threads);
+        // Lanes that have no number must not read memory for what nobody takes.
+        let may_read = threads % LANES == 0;
+        let mut is_own = true;
+        walk::each_expr(value, &mut |e| is_own &= may_read && is_local(e) || self.is_own(e));
         (is_own && *index == number && threads > 1).then_some(First { axes, threads, to, value })
     }
 
@@ -203,6 +205,10 @@ impl Search {
         let same_groups = last.is_none_or(|last| last.groups == next.groups);
         found && is_whole && in_warps && same_groups && self.mentions.get(&from) == Some(&(1, reads))
     }
+}
+
+fn is_local(e: &Expr) -> bool {
+    matches!(e, Expr::GetLocal { .. })
 }
 
 fn is_arithmetic(e: &Expr) -> bool {

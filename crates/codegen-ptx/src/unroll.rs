@@ -27,6 +27,10 @@ fn unroll(stmt: &mut Stmt, fresh: &mut Fresh) {
     let (extent, each) = (hi.limit.saturating_sub(*lo), values(body));
     let fits = |times: &i64| extent % times == 0 && each.saturating_mul(*times as usize) <= VALUES;
     let Some(times) = (2..=TIMES).rev().find(fits).filter(|_| extent > 0) else { return };
+    if times == extent {
+        *kind = LoopKind::Unrolled;
+        return;
+    }
     let (outer, inner) = (fresh.loop_id(), fresh.loop_id());
     let mut index = Affine::term(outer, times).plus_constant(*lo);
     index.add_term(inner.into(), 1);

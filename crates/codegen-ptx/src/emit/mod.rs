@@ -23,7 +23,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codegen_core::threads::{Grid, Home, MeetingPlaces, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch, TensorMap};
-use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Class, Inst, Operand, Reg, Rounding, Target, Ty};
 use tnode::{DType, Scalar};
 
@@ -177,8 +177,8 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
 /// Threads that a multiprocessor should have room for. That leaves each of them 64 registers; told nothing, assemblers may take 32, and spill.
 const THREADS: u32 = 1024;
 
-/// Registers of a thread's sums from which it is left 128; reductions have eight for a run.
-const MANY: usize = 9;
+/// Registers in variables of a thread from which it is left 128.
+const MANY: usize = 8;
 
 /// Blocks that every processor has room for, however small they are.
 const BLOCKS: u32 = 16;
@@ -252,20 +252,6 @@ fn written(routine: &Routine) -> BTreeSet<NodeRef> {
     found
 }
 
-/// The locals that some statement stores into what it read from them.
-fn accumulators(routine: &Routine) -> BTreeSet<LocalId> {
-    let mut found = BTreeSet::new();
-    walk::each_stmt(&routine.body, &mut |stmt| {
-        let Stmt::SetLocal { local, value, .. } = stmt else { return };
-        walk::each_expr(value, &mut |e| {
-            if matches!(e, Expr::GetLocal { local: read, .. } if read == local) {
-                found.insert(*local);
-            }
-        });
-    });
-    found
-}
-
 impl<'k> Emitter<'k> {
     fn new(
         routine: &'k Routine,
@@ -310,18 +296,17 @@ impl<'k> Emitter<'k> {
         emitter
     }
 
-    /// Threads that a multiprocessor should have room for: half as many where each keeps many sums, which have company: what is added to
-    /// them. What threads hold for later is less than the registers that they have anyway.
+    /// Threads that a multiprocessor should have room for: half as many where each keeps many values.
     fn room(&self) -> u32 {
-        let registers = |local: &LocalId| match (self.locals.get(local), self.plan.homes.get(local)) {
-            (Some(decl), Some(Home::Variables)) => {
+        let kept = |(local, home): (&LocalId, &Home)| match self.locals.get(local) {
+            Some(decl) if *home == Home::Variables => {
                 let elements = decl.dims[self.skipped(*local)..].iter().product::<usize>();
                 elements * decl.dtype.size_bytes().div_ceil(4)
             }
             _ => 0,
         };
-        let most = accumulators(self.routine).iter().map(registers).max();
-        if most.is_some_and(|most| most >= MANY) { THREADS / 2 } else { THREADS }
+        let kept: usize = self.plan.homes.iter().map(kept).sum();
+        if kept < MANY { THREADS } else { THREADS / 2 }
     }
 
     /// Reads the parameters: the addresses of nodes, that of the log if there is one, then the symbols' values.

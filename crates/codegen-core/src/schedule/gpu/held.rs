@@ -58,7 +58,7 @@ struct Element {
 /// Registers that threads may hold elements in.
 pub(super) fn registers(gpu: &Gpu) -> i64 {
     // The others are for what is computed, and for the next loads.
-    i64::from(gpu.workgroups.registers / 3)
+    i64::from(gpu.workgroups.registers / 4)
 }
 
 impl Held {

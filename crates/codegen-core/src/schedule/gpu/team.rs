@@ -21,6 +21,8 @@ const MANY_COLUMNS: i64 = 256;
 
 /// Threads of a workgroup at most, where it takes so many to hold a row.
 const WIDEST: i64 = 1024;
+/// Registers that each of them needs for its elements, if more threads help.
+const FEW_REGISTERS: i64 = 16;
 
 /// Loops of a nest from which it is not worth asking what is independent within some of them.
 const DEEP: usize = 8;
@@ -98,11 +100,14 @@ fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<Share> {
     let sizes = runs::sizes(gpu, body, |index| inner.iter().any(|&var| index.mentions(var)));
     let run = runs::length(gpu, &sizes, DType::F64.size_bytes())?;
     let words = sizes.into_iter().max()?.div_ceil(DType::F32.size_bytes()) as i64;
-    let each = held::registers(gpu).checked_div(words).filter(|&each| each >= run)?;
-    let holding = ((iterations + each - 1).max(1) / each).unsigned_abs().next_power_of_two() as i64;
     let most = i64::from(gpu.workgroups.threads).min(WIDEST);
-    let width = gpu.width_for(iterations / run).max(if holding <= most { holding } else { 1 });
-    Some(Share { width, run })
+    let registers = held::registers(gpu);
+    // With fewer elements each, more threads fit a processor; rows that are too long for that take all the registers there are.
+    let threads = iterations.saturating_mul(words) / FEW_REGISTERS.min(registers.max(1));
+    let threads = power_of_two(2 * threads.max(1) - 1).min(most);
+    let holds = iterations.saturating_mul(words) <= threads.saturating_mul(registers);
+    let width = gpu.width_for(iterations / run).max(if holds { threads } else { 1 });
+    (registers >= run * words).then_some(Share { width, run })
 }
 
 impl Share {

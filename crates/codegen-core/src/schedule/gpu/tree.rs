@@ -141,8 +141,20 @@ impl Tree<'_> {
         all.run.extend(whole.on_threads(store, &mut gpu.names));
     }
 
-    /// Into `partials` after each piece, of which another thread may go on with the next.
+    /// Into an array after each piece, where another thread may go on with the next. Groups take them from there into `partials`.
     fn accumulate_together(&self, partials: LocalId, pieces: &[Piece], all: &mut Partials, gpu: &mut Gpu) {
+        let Some(whole) = pieces.first().filter(|_| self.groups(gpu) > 1) else {
+            return self.accumulate_into(partials, pieces, all, gpu);
+        };
+        let (together, declare) = array(gpu, self.chain, self.partials() * self.columns());
+        all.declare.push(declare);
+        self.accumulate_into(together, pieces, all, gpu);
+        let value = element_of(together, whole.slot.clone());
+        let store = vec![Stmt::SetLocal { local: partials, index: smallvec![whole.slot.clone()], value }];
+        all.run.extend(whole.on_threads(store, &mut gpu.names));
+    }
+
+    fn accumulate_into(&self, partials: LocalId, pieces: &[Piece], all: &mut Partials, gpu: &mut Gpu) {
         for (at, piece) in pieces.iter().enumerate() {
             let (acc, declare) = gpu.names.declare(self.chain.dtype, smallvec![], Space::Register);
             let place: Indices = smallvec![piece.slot.clone()];
