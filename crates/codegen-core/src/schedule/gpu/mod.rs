@@ -22,6 +22,7 @@ mod tile; // contractions // one thread per output, or per four
 // What shapes use.
 mod chain; // accumulations
 mod pieces; // loops shared out among threads
+mod transfer; // copies into shared memory
 mod tree; // partial results
 
 use std::collections::BTreeSet;
@@ -45,6 +46,8 @@ pub(super) use spill::spill;
 
 /// Threads that fill a GPU: from so many on, what each of them does matters more than to have more of them.
 const FILLED: i64 = 1 << 14;
+/// Elements of a wide access.
+const QUAD: i64 = 4;
 /// Threads of a workgroup at most, whatever the target allows: several workgroups share a processor, and hide each other's waits.
 const WIDTH: i64 = 256;
 
