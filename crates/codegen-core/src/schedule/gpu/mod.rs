@@ -18,6 +18,7 @@ mod stages; // long reductions as two nests
 mod team; // a workgroup per row
 mod threads;
 mod tile; // contractions // one thread per output, or per four
+mod turn; // what is read another way than it is written
 
 // What shapes use.
 mod chain; // accumulations
@@ -109,7 +110,8 @@ impl Gpu {
     }
 
     fn nest(&mut self, nest: &Nest) -> Block {
-        columns::distribute(self, nest)
+        turn::distribute(self, nest)
+            .or_else(|| columns::distribute(self, nest))
             .or_else(|| team::distribute(self, nest))
             .or_else(|| threads::distribute(self, nest))
             .unwrap_or_else(|| nest::wrap(&nest.loops, nest.body.clone()))

@@ -79,7 +79,7 @@ fn widest(gpu: &Gpu, body: &[Stmt], lane: LoopId) -> Option<usize> {
 }
 
 /// Whether the body is straight, and everything that moves with the lane is a run that begins at a multiple of its length.
-fn is_wide(gpu: &Gpu, body: &[Stmt], lane: LoopId, len: i64) -> bool {
+pub(super) fn is_wide(gpu: &Gpu, body: &[Stmt], lane: LoopId, len: i64) -> bool {
     let mut wide = true;
     walk::each_stmt(body, &mut |stmt| match stmt {
         Stmt::Set { node, index, .. } => wide &= is_run(gpu, *node, index, lane, len),
