@@ -350,12 +350,10 @@ pub enum Inst {
     },
     /// What the thread's tile stores since the last one of these are is a group.
     StoreTileCommit,
-    /// Waits until at most so many of the thread's groups of tile stores, the latest, are under way.
+    /// Waits until the sources of all the thread's groups of tile stores but so many, the latest, have been read.
     StoreTileWait {
-        /// How many may be.
+        /// How many may still be read.
         left: u32,
-        /// Whether it is enough that their sources have been read.
-        read: bool,
     },
     /// Gives registers of the warpgroup's threads back, or takes some, once there are as many. The kernel has to say
     /// [`crate::Kernel::blocks_per_processor`].
@@ -393,10 +391,8 @@ pub enum Inst {
         /// How many may be: at most 7.
         left: u32,
     },
-    /// The opposite of [`Inst::LoadMatrix`]: 8×8 matrices of 16-bit elements into shared memory.
+    /// The opposite of [`Inst::LoadMatrix`]: 8×8 matrices of 16-bit elements into shared memory, row by row.
     StoreMatrix {
-        /// Whether columns and rows change places.
-        transposed: bool,
         /// One, two or four of class `B32`.
         from: Regs,
         /// Where this lane's row is: 16 bytes, aligned.

@@ -361,8 +361,7 @@ impl Printer<'_> {
                 hopper::store_tile(*map, at, &self.place(Space::Shared, *from))
             }
             Inst::StoreTileCommit => "cp.async.bulk.commit_group".into(),
-            Inst::StoreTileWait { left, read: false } => format!("cp.async.bulk.wait_group {left}"),
-            Inst::StoreTileWait { left, read: true } => format!("cp.async.bulk.wait_group.read {left}"),
+            Inst::StoreTileWait { left } => format!("cp.async.bulk.wait_group.read {left}"),
             Inst::SetMaxRegisters { count, increase } => {
                 format!("setmaxnreg.{}.sync.aligned.u32 {count}", if *increase { "inc" } else { "dec" })
             }
@@ -372,9 +371,8 @@ impl Printer<'_> {
             Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate } => {
                 hopper::product(*factor, *columns, d, [*a, *b, *accumulate], *transposed)
             }
-            Inst::StoreMatrix { transposed, from, to } => {
-                let transposed = if *transposed { ".trans" } else { "" };
-                let kind = format!("m8n8.x{}{transposed}.shared.b16", from.len());
+            Inst::StoreMatrix { from, to } => {
+                let kind = format!("m8n8.x{}.shared.b16", from.len());
                 format!("stmatrix.sync.aligned.{kind} {}, {}", self.place(Space::Shared, *to), list(from))
             }
         }

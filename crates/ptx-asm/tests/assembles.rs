@@ -162,15 +162,11 @@ fn hopper() -> Vec<Inst> {
         let place = smallvec![Operand::from(-3_i32), b32.into()];
         found.push(Inst::StoreTile { map: b64, at: place, from: at });
         for count in [1, 2, 4] {
-            for transposed in [false, true] {
-                let from = (0..count).map(|n| register(Class::B32, n)).collect();
-                found.push(Inst::StoreMatrix { transposed, from, to: at });
-            }
+            let from = (0..count).map(|n| register(Class::B32, n)).collect();
+            found.push(Inst::StoreMatrix { from, to: at });
         }
     }
-    for read in [false, true] {
-        found.extend([0, 3].map(|left| Inst::StoreTileWait { left, read }));
-    }
+    found.extend([0, 3].map(|left| Inst::StoreTileWait { left }));
     for increase in [false, true] {
         found.extend([24, 40, 232, 256].map(|count| Inst::SetMaxRegisters { count, increase }));
     }

@@ -124,7 +124,7 @@ fn write_matrices(b: &mut Builder, first: Reg, part: &Part, number: u32) {
     for (at, pair) in (0..).zip(part.values.chunks(2)) {
         let from: Regs = pair.iter().flat_map(|values| words(b, values)).collect();
         let to = in_box(chunks(b, first, 2 * at), number);
-        b.push(Inst::StoreMatrix { transposed: false, from, to });
+        b.push(Inst::StoreMatrix { from, to });
     }
 }
 

@@ -238,7 +238,7 @@ impl Checker<'_> {
                 self.warpgroups()?;
                 within("groups", *left, 0, 7)
             }
-            Inst::StoreMatrix { from, to, .. } => {
+            Inst::StoreMatrix { from, to } => {
                 self.from(Target::Sm90a)?;
                 self.place(Space::Shared, *to, 16)?;
                 vector(from.len())?;

@@ -104,7 +104,7 @@ impl Inst {
                 d.iter().chain([a, b, accumulate]).for_each(|&reg| read(reg));
                 d.iter().for_each(|&reg| write(reg));
             }
-            Inst::StoreMatrix { from, to, .. } => {
+            Inst::StoreMatrix { from, to } => {
                 from.iter().copied().chain(to.register()).for_each(read);
             }
             Inst::Barrier { .. }

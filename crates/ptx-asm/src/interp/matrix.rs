@@ -161,7 +161,6 @@ impl Run<'_> {
         warp: &mut Warp,
         shared: &mut Shared,
         (inst, mask): (usize, u32),
-        transposed: bool,
         from: &[Reg],
         to: Place,
     ) -> Outcome<()> {
@@ -172,8 +171,7 @@ impl Run<'_> {
         let rows = u32::MAX >> (32 - 8 * from.len());
         let addresses = self.addresses(warp, rows, Space::Shared, to)?;
         self.count(inst, Space::Shared, rows, &addresses, 16);
-        let matrices: Vec<_> =
-            self.fragment(warp, from)?.iter().map(|values| rows_of(values, transposed)).collect();
+        let matrices: Vec<_> = self.fragment(warp, from)?.iter().map(rows_of).collect();
         for lane in lanes(rows) {
             // What one lane points at, others write; but it is one lane that fences and meets for all, so each has to.
             let mut who = warp.who(lane);
@@ -188,12 +186,11 @@ impl Run<'_> {
 }
 
 /// The rows of a matrix of which lanes hold two elements each: the opposite of [`held`].
-fn rows_of(values: &Lanes, transposed: bool) -> [[u8; 16]; 8] {
+fn rows_of(values: &Lanes) -> [[u8; 16]; 8] {
     let mut rows = [[0; 16]; 8];
     for (lane, &value) in values.iter().enumerate() {
         for (i, half) in [value as u16, (value >> 16) as u16].into_iter().enumerate() {
-            let (outer, inner) = (lane / 4, lane % 4 * 2 + i);
-            let (row, column) = if transposed { (inner, outer) } else { (outer, inner) };
+            let (row, column) = (lane / 4, lane % 4 * 2 + i);
             rows[row][2 * column..2 * column + 2].copy_from_slice(&half.to_le_bytes());
         }
     }

@@ -1,7 +1,7 @@
 //! Copies of tiles between global and shared memory.
 //!
 //! A copy into shared memory is complete when its bytes complete on a barrier, at any time after it began: the scheduler says when, by chance or as
-//! late as it can, when nobody can go on without. One into global memory is complete when its thread has waited for all of it.
+//! late as it can, when nobody can go on without. One into global memory is complete when its block has ended.
 //! What copies read is read when they begin, since nobody may change it meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -274,28 +274,14 @@ impl Run<'_> {
     }
 
     /// [`crate::Inst::StoreTileWait`].
-    pub(super) fn wait_for_stores(
-        &mut self,
-        warp: &Warp,
-        shared: &mut Shared,
-        mask: u32,
-        left: u32,
-        read: bool,
-    ) {
+    pub(super) fn wait_for_stores(&self, warp: &Warp, shared: &mut Shared, mask: u32, left: u32) {
         for lane in lanes(mask) {
-            let who = warp.who(lane);
-            self.stores_read(shared, &who, left);
-            let queue = shared.stores.queue(&who);
-            let over = queue.groups.len().saturating_sub(left as usize);
-            let done: Vec<_> = if read { Vec::new() } else { queue.groups.drain(..over).collect() };
-            for store in done.into_iter().flat_map(|(stores, _)| stores) {
-                self.finish_store(shared, &who, store);
-            }
+            self.stores_read(shared, &warp.who(lane), left);
         }
     }
 
     /// The sources of all but the last groups have been read, which the thread knows.
-    fn stores_read(&mut self, shared: &mut Shared, who: &Who, left: u32) {
+    fn stores_read(&self, shared: &mut Shared, who: &Who, left: u32) {
         let Shared { stores, clocks, memories, .. } = shared;
         let queue = stores.queue(who);
         let over = queue.groups.len().saturating_sub(left as usize);

@@ -277,9 +277,7 @@ impl Run<'_> {
             Inst::LoadMatrix { transposed, dsts, from } => {
                 self.load_matrix(warp, shared, (number, mask), *transposed, dsts, *from)
             }
-            Inst::StoreMatrix { transposed, from, to } => {
-                self.store_matrix(warp, shared, (number, mask), *transposed, from, *to)
-            }
+            Inst::StoreMatrix { from, to } => self.store_matrix(warp, shared, (number, mask), from, *to),
             Inst::Mma { shape, d, a, b, c } => self.mma(warp, mask, *shape, [d, a, b, c]),
             Inst::BarrierInit { at, count } => self.init_barrier(warp, shared, mask, *at, *count),
             Inst::BarrierInitFence => {
@@ -306,8 +304,8 @@ impl Run<'_> {
                 self.commit_stores(warp, shared, mask);
                 Ok(())
             }
-            Inst::StoreTileWait { left, read } => {
-                self.wait_for_stores(warp, shared, mask, *left, *read);
+            Inst::StoreTileWait { left } => {
+                self.wait_for_stores(warp, shared, mask, *left);
                 Ok(())
             }
             Inst::WarpgroupFence | Inst::WarpgroupCommit | Inst::WarpgroupWait { .. } => {

@@ -18,12 +18,14 @@ mod stages; // long reductions as two nests
 mod team; // a workgroup per row
 mod threads; // one thread per output, or per run of neighbours
 mod tile; // contractions
+mod turn; // what is read another way than it is written
 
 // What shapes use.
 mod chain; // accumulations
 mod held; // rows in registers
 mod pieces; // loops shared out among threads
 mod runs; // neighbours in one access
+mod transfer; // copies into shared memory
 mod tree; // partial results
 
 use std::collections::BTreeSet;
@@ -47,6 +49,8 @@ pub(super) use spill::spill;
 
 /// Threads that fill a GPU: from so many on, what each of them does matters more than to have more of them.
 const FILLED: i64 = 1 << 14;
+/// Elements of a wide access.
+const QUAD: i64 = 4;
 /// Threads of a workgroup at most, whatever the target allows: several workgroups share a processor, and hide each other's waits.
 const WIDTH: i64 = 256;
 
@@ -108,7 +112,8 @@ impl Gpu {
     }
 
     fn nest(&mut self, nest: &Nest) -> Block {
-        columns::distribute(self, nest)
+        turn::distribute(self, nest)
+            .or_else(|| columns::distribute(self, nest))
             .or_else(|| team::distribute(self, nest))
             .or_else(|| threads::distribute(self, nest))
             .unwrap_or_else(|| nest::wrap(&nest.loops, nest.body.clone()))

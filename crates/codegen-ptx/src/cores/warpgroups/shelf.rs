@@ -124,6 +124,6 @@ impl Shelf {
 
     /// Waits until at most so many boxes, the latest, are still to be read.
     pub(super) fn wait(&self, b: &mut Builder, left: u32) {
-        b.append(Stmt::When(self.tells, Inst::StoreTileWait { left, read: true }));
+        b.append(Stmt::When(self.tells, Inst::StoreTileWait { left }));
     }
 }

@@ -69,7 +69,7 @@ impl Drawn {
             },
             13 => Inst::StoreTile { map: self.wide(), at: at(self), from: self.place(1) },
             14 => Inst::StoreTileCommit,
-            15 => Inst::StoreTileWait { left: self.chance.u32(..2), read: self.chance.bool() },
+            15 => Inst::StoreTileWait { left: self.chance.u32(..2) },
             16 => Inst::SetMaxRegisters { count: self.one(&[24, 240, 256, 7]), increase: self.chance.bool() },
             17 => Inst::WarpgroupFence,
             18 => Inst::WarpgroupCommit,
@@ -85,7 +85,7 @@ impl Drawn {
             },
             _ => {
                 let from = (0..4).map(|_| self.word()).collect();
-                Inst::StoreMatrix { transposed: self.chance.bool(), from, to: self.place(1) }
+                Inst::StoreMatrix { from, to: self.place(1) }
             }
         }
     }

@@ -18,7 +18,6 @@ mod own; // which thread has what
 mod parts; // k, part by part
 mod product; // what is a contraction
 mod shape; // how large tiles are
-mod transfer; // copies into shared memory
 
 use lowered_ir::ir::{Affine, BinaryOp, Block, Expr, Indices, LocalId, Space, Stmt, walk};
 use smallvec::smallvec;

@@ -3,8 +3,8 @@
 use lowered_ir::ir::{Affine, Block, Indices, LoopId, LoopKind, Stmt};
 
 use super::super::super::nest::Loop;
-use super::super::Gpu;
-use super::shape::{QUAD, Side, Tile};
+use super::super::{Gpu, QUAD};
+use super::shape::{Side, Tile};
 
 /// How many threads that run in step lie beside each other: together they read 128 bytes of a row, which is all banks once.
 const BESIDE: i64 = 8;

@@ -13,9 +13,9 @@ use lowered_ir::ir::{Affine, Block, LocalId, LoopId, Space, Stmt, walk};
 use tnode::Dims;
 
 use super::super::super::nest::{self, Loop};
+use super::super::transfer::Transfer;
 use super::Tiler;
 use super::shape::{Side, Tile};
-use super::transfer::Transfer;
 
 /// Where a part is staged.
 #[derive(Clone, Copy)]

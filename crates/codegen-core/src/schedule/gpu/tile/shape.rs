@@ -4,13 +4,11 @@ use lowered_ir::ir::{BinaryOp, Expr, LoopId, LoopKind, UnaryOp, walk};
 use tnode::DType;
 
 use super::super::super::nest::Loop;
-use super::super::Gpu;
 use super::super::stages::GROUPS;
+use super::super::{Gpu, QUAD};
 use super::product::Product;
 use crate::threads::PlanLimits;
 
-/// Elements of a wide access.
-pub(super) const QUAD: i64 = 4;
 /// Threads below which a tile leaves a processor's lanes idle.
 const THREADS: i64 = 64;
 /// Threads of a large tile at least.

@@ -3,12 +3,11 @@
 use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, walk};
 use tnode::Dims;
 
-use super::super::super::access;
-use super::super::super::names::Names;
-use super::super::super::nest::{self, Loop};
-use super::super::Gpu;
-use super::super::pieces::{Piece, Shared, pieces};
-use super::shape::QUAD;
+use super::super::access;
+use super::super::names::Names;
+use super::super::nest::{self, Loop};
+use super::pieces::{Piece, Shared, pieces};
+use super::{Gpu, QUAD};
 
 /// A copy of a part of an operand: element `index` of a shared array is `value`, for all iterations of some loops.
 pub(super) struct Transfer {

@@ -1,0 +1,77 @@
+//! Nests that read another way than they write: their values, and what they take of memory, counted.
+
+#[path = "common/device.rs"]
+mod device;
+
+use codegen_core::{Codegen, KernelAbi, Param, ScheduleOptions, schedule};
+use codegen_ptx::{PtxOptions, Target, ptx};
+use ptx_asm::interp::{Order, Stats};
+use tnode::DType;
+
+/// `y[i, j] := x[j, i]` of some rows and columns of `y`.
+fn turned(dtype: DType, [rows, columns]: [usize; 2]) -> String {
+    format!(
+        "routine @turned fast {{
+           node %0 \"x\" {dtype}[{columns}, {rows}] on_device
+           node %1 \"y\" {dtype}[{rows}, {columns}] on_device
+           for i0 in 0..{rows} {{ for i1 in 0..{columns} {{ %1[i0, i1] := %0[i1, i0] }} }}
+         }}"
+    )
+}
+
+fn bytes(abi: &KernelAbi) -> Vec<usize> {
+    let bytes = |param: &Param| match param {
+        Param::Node { bytes, .. } | Param::MergeBuffer { bytes } => Some(*bytes),
+        _ => None,
+    };
+    abi.params.iter().filter_map(bytes).collect()
+}
+
+/// Runs each kernel on bytes that look like chance, and compares what it leaves.
+fn run(text: &str, order: Order) -> Vec<Stats> {
+    let codegen = ptx(Target::Sm80, PtxOptions::default());
+    let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let rendered = codegen.render(&scheduled.kernels).unwrap_or_else(|e| panic!("{e}"));
+    let each = scheduled.kernels.iter().enumerate().map(|(at, kernel)| {
+        let args: Vec<Vec<u8>> = bytes(&kernel.abi)
+            .into_iter()
+            .map(|bytes| (0..bytes).map(|at| ((at * 7919) >> 3) as u8 % 113).collect())
+            .collect();
+        let expected = device::defined(kernel, args.clone(), &[]).expect("it is defined");
+        let found = device::run_kernel(&rendered, at, kernel, &args, &[], order);
+        let found = found.unwrap_or_else(|message| panic!("{message}\n{text}"));
+        assert!(found.memory == expected, "kernel {at} of {text}");
+        found.stats
+    });
+    each.collect()
+}
+
+#[test]
+fn both_memories_are_touched_along_their_rows() {
+    for dtype in [DType::Bf16, DType::F32, DType::F64] {
+        let stats = run(&turned(dtype, [512, 256]), Order::Random { seed: 1 });
+        let [stats] = stats.as_slice() else { panic!("{dtype} takes {} kernels", stats.len()) };
+        let sectors = (512 * 256 * dtype.size_bytes() / 32) as u64;
+        assert_eq!(stats.sectors("load.global"), sectors, "{dtype}");
+        assert_eq!(stats.sectors("store.global"), sectors, "{dtype}");
+        // Of 2 bytes, columns that begin in the middle of a bank's word take a pass more: half of them, in writing and in reading.
+        let shared = stats.count("load.shared") + stats.count("store.shared");
+        let most = if dtype == DType::Bf16 { shared / 2 } else { 0 };
+        assert!(stats.conflicts() <= most, "{dtype}: {}", stats.conflicts());
+        if dtype == DType::F32 {
+            // Each lane has 16 bytes at a time.
+            assert_eq!(stats.count("load.global") * 128, 512 * 256);
+            assert_eq!(stats.count("store.global") * 128, 512 * 256);
+        }
+    }
+}
+
+#[test]
+fn what_lies_beyond_whole_tiles_is_turned_too() {
+    for (dtype, sizes) in [(DType::F32, [260, 257]), (DType::Bf16, [289, 320]), (DType::U8, [256, 300])] {
+        for seed in 0..3 {
+            run(&turned(dtype, sizes), Order::Random { seed });
+        }
+    }
+}
