@@ -51,6 +51,8 @@ struct Element {
     is_read: bool,
     /// The first and the last pass.
     passes: (usize, usize),
+    /// The loops of all of them. Others may look alike, and are not told apart otherwise: one that comes before the first pass, or that computes too much.
+    loops: Vec<LoopId>,
     /// Registers of a thread.
     registers: i64,
 }
@@ -94,7 +96,7 @@ impl Held {
 
     /// What a thread does for one position of a pass, with what is held in registers, and how it goes through rounds.
     pub(super) fn in_registers(&self, pass: &[Shared], piece: &Piece, block: Block) -> (Block, LoopKind) {
-        let own = |e: &&Element| pass.len() == 1 && is_alike(&e.shared, &pass[0]);
+        let own = |e: &&Element| pass.len() == 1 && e.loops.contains(&pass[0].var);
         let elements: Vec<&Element> = self.elements.iter().filter(own).collect();
         let mut out = Block::new();
         let mut block = block;
@@ -159,7 +161,10 @@ fn candidates(gpu: &Gpu, body: &[Stmt], passes: &[Option<Pass>]) -> Vec<Element>
         for (node, index) in positions(pass, shared.var) {
             let same = |e: &&mut Element| e.node == node && e.index == index && is_alike(&e.shared, &shared);
             match found.iter_mut().find(same) {
-                Some(element) => element.passes.1 = at,
+                Some(element) => {
+                    element.passes.1 = at;
+                    element.loops.push(shared.var);
+                }
                 None => found.push(Element {
                     node,
                     index,
@@ -167,6 +172,7 @@ fn candidates(gpu: &Gpu, body: &[Stmt], passes: &[Option<Pass>]) -> Vec<Element>
                     local: LocalId(u32::MAX),
                     is_read: !written.contains(&node),
                     passes: (at, at),
+                    loops: vec![shared.var],
                     registers: registers_of(gpu, node, &shared),
                 }),
             }
@@ -200,18 +206,33 @@ fn repeated(pass: &Pass) -> Option<Shared> {
     (values.saturating_mul(positions) <= REPEATED).then_some(shared)
 }
 
-/// The elements that a pass touches at its position, and at what is the same for the whole row.
+/// The elements that a pass reads or writes at its position, and at what is the same for the whole row. Reads under a guard touch memory, or do
+/// not, as they say.
 fn positions(pass: &Pass, var: LoopId) -> BTreeSet<(NodeRef, Indices)> {
     let inner = walk::loops_in(&pass.body);
-    let touches = access::touches(&pass.body).into_iter();
-    let indices = touches.filter_map(|t| Some((t.node, t.index?)));
-    let of_row = |index: &&Indices| {
+    let of_row = |index: &Indices| {
         index.iter().any(|i| i.mentions(var)) && !index.iter().any(|i| inner.iter().any(|&v| i.mentions(v)))
     };
-    let at_position = |index: &Indices| -> Indices {
-        index.iter().map(|i| i.substitute(var, &Affine::var(Held::POSITION))).collect()
+    let mut found = BTreeSet::new();
+    let mut note = |node: NodeRef, index: &Indices| {
+        if of_row(index) {
+            let at_position = |i: &Affine| i.substitute(var, &Affine::var(Held::POSITION));
+            found.insert((node, index.iter().map(at_position).collect()));
+        }
     };
-    indices.filter(|(_, index)| of_row(index)).map(|(node, index)| (node, at_position(index))).collect()
+    walk::each_stmt(&pass.body, &mut |stmt| {
+        if let Stmt::Set { node, index, .. } = stmt {
+            note(*node, index);
+        }
+    });
+    walk::each_value(&pass.body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::Get { node, index } = e {
+                note(*node, index);
+            }
+        });
+    });
+    found
 }
 
 /// Whether a node is the kernel's alone, and touched as this element only, in passes that are shared alike, a store first.
