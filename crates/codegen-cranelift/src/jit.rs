@@ -120,10 +120,11 @@ pub(crate) fn host_module(code: Vec<Compiled>, kernels: &[KernelAbi]) -> Result<
     }
     // `JITModule` may move between threads but not be shared; nobody but `drop` looks inside any more.
     let owner = Arc::new(Owner { _modules: Mutex::new(loader.modules), _programs: loader.programs });
+    // Vector programs access what the statements they are made of access, and call nothing. Steps do what the parts they were made of do, in the same
+    // order. `owner` keeps all functions mapped.
     // SAFETY: the kernels were verified, so they access elements proved in bounds, or checked, of their parameters and their scratch, write
     // what their statements write, and do not trap; they call only `helpers` and the log, which do not unwind, and those that
-    // log are told to the module in the same expression. Vector programs access what the statements they are made of access, and call
-    // nothing. Steps do what the parts they were made of do, in the same order. `owner` keeps all functions mapped.
+    // log are told to the module in the same expression. The rest is said above.
     Ok(unsafe { HostModule::native(native, owner) }.with_log_lines(kernels))
 }
 
