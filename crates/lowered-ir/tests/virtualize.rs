@@ -185,6 +185,19 @@ fn setters_that_disagree_are_refused() {
 fn a_recurrence_is_refused() {
     let what = "an element is computed from other elements of the node itself";
     refused(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] + 1.0f32 }}\n{USE}"), what);
+    let guarded = "guarded(0 <= i0 - 1 < 4, %2[i0 - 1], 0.0f32)";
+    refused(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := {guarded} + %0[i0] }}\n{USE}"), what);
+}
+
+/// Which of its own elements an element is computed from is not known, were it always the same one.
+#[test]
+fn a_computed_index_is_refused() {
+    let what = "it is accessed at a computed index";
+    let own = "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0] + gather(%2[{index i32(i0)}], 1.0f32) }";
+    refused(&format!("{own}\n{USE}"), what);
+    let used = "for i8 in 0..4 { %4[i8] := gather(%2[{index i32(i8)}], 1.0f32) }";
+    refused(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0] }}\n{used}"), what);
+    refused(&format!("zero %2\nfor i0 in 0..4 {{ scatter %2[{{index i32(i0)}}] := %0[i0] }}\n{USE}"), what);
 }
 
 #[test]

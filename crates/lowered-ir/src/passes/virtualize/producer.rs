@@ -178,13 +178,14 @@ fn keep_locals(stmt: Stmt, live: &BTreeSet<LocalId>) -> Option<Stmt> {
 
 /// Checks that the node's own values are read at the very element being computed.
 fn own_element_only(stmt: &Stmt, node: NodeRef, index: &Indices) -> Result<(), Refusal> {
-    let mut recurs = false;
+    let mut found = Ok(());
     walk::each_value(std::slice::from_ref(stmt), &mut |value| {
         walk::each_expr(value, &mut |part| match part {
-            Expr::Get { node: n, index: i } if *n == node => recurs |= i != index,
-            Expr::GetGuarded { node: n, .. } if *n == node => recurs = true,
+            Expr::Get { node: n, index: i } if *n == node && i != index => found = Err(Refusal::Recurrence),
+            Expr::GetGuarded { node: n, .. } if *n == node => found = Err(Refusal::Recurrence),
+            Expr::GetDynamic { node: n, .. } if *n == node => found = Err(Refusal::ComputedIndex),
             _ => {}
         });
     });
-    if recurs { Err(Refusal::Recurrence) } else { Ok(()) }
+    found
 }
