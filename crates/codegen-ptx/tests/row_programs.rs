@@ -138,7 +138,7 @@ impl Program {
         let value = self.work(&row, &column);
         let (rows, columns) = (self.rows, self.columns);
         let combined = match self.random.u8(..3) {
-            0 => format!("max({node}[{row}], {value})"),
+            0 => format!("max({value}, {node}[{row}])"),
             _ => format!("{node}[{row}] + {value}"),
         };
         match self.random.bool() {
@@ -200,7 +200,11 @@ impl Program {
 
 /// A value of so many operations that rounds of a pass are not repeated in the code.
 fn much(x: &str, dtype: &str) -> String {
-    (3..11).fold(x.to_owned(), |value, factor| format!("({value} * {factor}{dtype} + {value})"))
+    let polynomial = |from: usize| {
+        (from..from + 25).fold(x.to_owned(), |value, last| format!("({value} * {x} + {last}{dtype})"))
+    };
+    let terms: Vec<String> = (0..6).map(polynomial).collect();
+    format!("({})", terms.join(" + "))
 }
 
 /// A run of a routine on random bytes, and what it leaves as it is written.
@@ -247,7 +251,7 @@ fn after(first: &str, columns: usize) -> String {
            zero %2
            for i0 in 0..4 {{
              {first}
-             for i3 in 0..{columns} {{ %2[i0] := max(%2[i0], %0[i0, i3]) }}
+             for i3 in 0..{columns} {{ %2[i0] := max(%0[i0, i3], %2[i0]) }}
              for i4 in 0..{columns} {{ %3[i0, i4] := %0[i0, i4] + %2[i0] + %1[i0] }}
            }}
          }}"
