@@ -7,7 +7,7 @@ use lowered_ir::ir::{Affine, Block, LocalId};
 
 use super::super::nest::{self, Loop, Nest};
 use super::chain::Reduction;
-use super::held::Held;
+use super::phases::Pass;
 use super::pieces::{Shared, pieces, power_of_two};
 use super::tree::Tree;
 use super::{FILLED, Gpu, element_of, parallel};
@@ -69,8 +69,9 @@ fn workgroup(
     let reduction = reduction.substituted(lane.var, &from.plus(&Affine::var(own)));
     let column = Shared::one_by_one(own, columns, columns);
     let shared = vec![Shared::one_by_one(k.var, k.extent()?, sharers)];
-    let (column_of, context, held) = (Some(column), reduction.context(), &Held::default());
-    let tree = Tree { chain: &reduction.chain, shared, column: column_of, context, held };
+    let chain = &reduction.chain;
+    let pass = Pass::new(shared, chain.as_block());
+    let tree = Tree { chain, pass: &pass, column: Some(column), context: reduction.context() };
     let partials = tree.emit(gpu);
     let mut body = partials.declare;
     body.extend(partials.run);

@@ -19,6 +19,7 @@ use lowered_ir::ir::{
 
 use super::super::access;
 use super::Gpu;
+use super::phases::{Pass, Phase};
 use super::pieces::{Piece, Shared};
 use super::rows::is_guarded;
 
@@ -27,35 +28,32 @@ const REPEATED: usize = 3072;
 /// As how many values a transcendental function counts; angles and powers take more.
 const TRANSCENDENTAL: usize = 48;
 
-/// A loop that threads share, and what its iterations do.
-pub(super) struct Pass {
-    pub(super) shared: Vec<Shared>,
-    pub(super) body: Block,
-}
-
-/// What is held.
-#[derive(Default)]
-pub(super) struct Held {
-    elements: Vec<Element>,
+/// An element that a pass has in registers.
+pub(super) struct Hold {
+    node: NodeRef,
+    index: Indices,
+    local: LocalId,
+    /// Whether the pass reads it from memory first.
+    loads: bool,
 }
 
 /// Elements of a node, one for each position in the row.
 struct Element {
     node: NodeRef,
-    /// With [`Held::POSITION`] for the position.
+    /// With [`POSITION`] for the position.
     index: Indices,
     /// How the loop of the first pass is shared; others differ in the variable only.
     shared: Shared,
-    local: LocalId,
     /// Whether the first pass reads it from memory.
     is_read: bool,
-    /// The first and the last pass.
-    passes: (usize, usize),
-    /// The loops of all of them. Others may look alike, and are not told apart otherwise: one that comes before the first pass, or that computes too much.
-    loops: Vec<LoopId>,
+    /// The phases whose passes have it, the first first.
+    phases: Vec<usize>,
     /// Registers of a thread.
     registers: i64,
 }
+
+/// Stands for the position in a row.
+const POSITION: LoopId = LoopId(u32::MAX);
 
 /// Registers that threads may hold elements in.
 pub(super) fn registers(gpu: &Gpu) -> i64 {
@@ -63,61 +61,75 @@ pub(super) fn registers(gpu: &Gpu) -> i64 {
     i64::from(gpu.workgroups.registers / 4)
 }
 
-impl Held {
-    /// Stands for the position in a row.
-    const POSITION: LoopId = LoopId(u32::MAX);
-
-    /// What the passes of a workgroup's body hold, and its declarations; the passes are those of the body's statements.
-    pub(super) fn of(gpu: &mut Gpu, body: &[Stmt], passes: &[Option<Pass>]) -> (Held, Block) {
-        let (mut held, mut declare) = (Held::default(), Block::new());
-        for mut element in candidates(gpu, body, passes) {
-            if held.has_room(&element, registers(gpu)) {
-                let Shared { threads, run, .. } = element.shared;
-                let dims = [threads, element.shared.rounds(), run].map(|dim| dim as usize);
-                let dtype = gpu.names.node(element.node);
-                let (local, stmt) = gpu.names.declare(dtype, dims.into_iter().collect(), Space::Thread);
-                element.local = local;
-                declare.push(stmt);
-                held.elements.push(element);
-            }
+/// Has the phases of a workgroup's body hold what they can; what declares the registers.
+pub(super) fn hold(gpu: &mut Gpu, body: &[Stmt], phases: &mut [Phase]) -> Block {
+    let (mut held, mut declare) = (Vec::new(), Block::new());
+    for element in candidates(gpu, body, phases) {
+        if element.has_room(&held, registers(gpu)) {
+            let Shared { threads, run, .. } = element.shared;
+            let dims = [threads, element.shared.rounds(), run].map(|dim| dim as usize);
+            let dtype = gpu.names.node(element.node);
+            let (local, stmt) = gpu.names.declare(dtype, dims.into_iter().collect(), Space::Thread);
+            declare.push(stmt);
+            element.put(local, phases);
+            held.push(element);
         }
-        (held, declare)
+    }
+    declare
+}
+
+impl Element {
+    fn first(&self) -> usize {
+        self.phases.first().copied().unwrap_or_default()
     }
 
-    /// Whether there are registers for one more, in every pass and between passes.
-    fn has_room(&self, element: &Element, registers: i64) -> bool {
-        let (first, last) = element.passes;
-        (first..last).all(|pass| {
-            let lives = |e: &&Element| e.passes.0 <= pass && pass < e.passes.1;
-            let taken: i64 = self.elements.iter().filter(lives).map(|e| e.registers).sum();
-            taken + element.registers <= registers
+    fn last(&self) -> usize {
+        self.phases.last().copied().unwrap_or_default()
+    }
+
+    /// Whether there are registers for it besides the others, in every phase and between phases.
+    fn has_room(&self, others: &[Element], registers: i64) -> bool {
+        (self.first()..self.last()).all(|phase| {
+            let lives = |e: &&Element| e.first() <= phase && phase < e.last();
+            let taken: i64 = others.iter().filter(lives).map(|e| e.registers).sum();
+            taken + self.registers <= registers
         })
     }
 
-    /// What a thread does for one position of a pass, with what is held in registers, and how it goes through rounds.
-    pub(super) fn in_registers(&self, pass: &[Shared], piece: &Piece, block: Block) -> (Block, LoopKind) {
-        let own = |e: &&Element| pass.len() == 1 && e.loops.contains(&pass[0].var);
-        let elements: Vec<&Element> = self.elements.iter().filter(own).collect();
+    /// The index in a pass over a row.
+    fn index_in(&self, pass: &Pass) -> Indices {
+        let at = |i: &Affine| {
+            pass.shared.iter().fold(i.clone(), |i, l| i.substitute(POSITION, &Affine::var(l.var)))
+        };
+        self.index.iter().map(at).collect()
+    }
+
+    /// Lets the passes find it in `local`.
+    fn put(&self, local: LocalId, phases: &mut [Phase]) {
+        for &at in &self.phases {
+            let Some(pass) = phases[at].pass_mut() else { continue };
+            let (index, loads) = (self.index_in(pass), self.is_read && at == self.first());
+            pass.holds.push(Hold { node: self.node, index, local, loads });
+        }
+    }
+}
+
+impl Pass {
+    /// What a thread does for one position, with what is held in registers, and how it goes through rounds.
+    pub(super) fn in_registers(&self, piece: &Piece, mut block: Block) -> (Block, LoopKind) {
+        if self.holds.is_empty() {
+            return (block, LoopKind::Serial);
+        }
         let mut out = Block::new();
-        let mut block = block;
-        let mut found = false;
-        for element in elements {
-            let index: Indices = element
-                .index
-                .iter()
-                .map(|i| i.substitute(Held::POSITION, &Affine::var(pass[0].var)))
-                .collect();
-            if !replace(&mut block, element, &index, &piece.place()) {
-                continue;
-            }
-            found = true;
-            if element.is_read && element.shared.var == pass[0].var {
-                let value = Expr::Get { node: element.node, index };
-                out.push(Stmt::SetLocal { local: element.local, index: piece.place(), value });
+        for hold in &self.holds {
+            replace(&mut block, hold, &piece.place());
+            if hold.loads {
+                let value = Expr::Get { node: hold.node, index: hold.index.clone() };
+                out.push(Stmt::SetLocal { local: hold.local, index: piece.place(), value });
             }
         }
         out.extend(block);
-        (out, if found { LoopKind::Unrolled } else { LoopKind::Serial })
+        (out, LoopKind::Unrolled)
     }
 }
 
@@ -125,60 +137,51 @@ fn is_alike(a: &Shared, b: &Shared) -> bool {
     Shared { var: b.var, ..*a } == *b
 }
 
-/// Replaces an element by what holds it; gives whether it was there.
-fn replace(block: &mut Block, element: &Element, index: &Indices, place: &Indices) -> bool {
-    let mut found = false;
+/// Replaces an element by what holds it.
+fn replace(block: &mut Block, hold: &Hold, place: &Indices) {
     for stmt in block.iter_mut() {
         walk::map_own_values(stmt, &mut |value| {
             walk::map_expr(value, &mut |e| match e {
-                Expr::Get { node, index: at } if node == element.node && at == *index => {
-                    found = true;
-                    Expr::GetLocal { local: element.local, index: place.clone() }
+                Expr::Get { node, index } if node == hold.node && index == hold.index => {
+                    Expr::GetLocal { local: hold.local, index: place.clone() }
                 }
                 other => other,
             })
         });
         match stmt {
-            Stmt::For { body, .. } => found |= replace(body, element, index, place),
-            Stmt::Set { node, index: at, value } if *node == element.node && at == index => {
-                found = true;
-                *stmt = Stmt::SetLocal { local: element.local, index: place.clone(), value: value.clone() };
+            Stmt::For { body, .. } => replace(body, hold, place),
+            Stmt::Set { node, index, value } if *node == hold.node && *index == hold.index => {
+                *stmt = Stmt::SetLocal { local: hold.local, index: place.clone(), value: value.clone() };
             }
             _ => {}
         }
     }
-    found
 }
 
 /// The elements that could be held, those first that take the place of memory.
-fn candidates(gpu: &Gpu, body: &[Stmt], passes: &[Option<Pass>]) -> Vec<Element> {
+fn candidates(gpu: &Gpu, body: &[Stmt], phases: &[Phase]) -> Vec<Element> {
     let written = access::written(body);
     let mut found: Vec<Element> = Vec::new();
-    for (at, pass) in passes.iter().enumerate() {
-        let Some((pass, shared)) = pass.as_ref().and_then(|pass| Some((pass, repeated(pass)?))) else {
+    for (at, phase) in phases.iter().enumerate() {
+        let Some((pass, shared)) = phase.pass().and_then(|pass| Some((pass, repeated(pass)?))) else {
             continue;
         };
         for (node, index) in positions(pass, shared.var) {
             let same = |e: &&mut Element| e.node == node && e.index == index && is_alike(&e.shared, &shared);
             match found.iter_mut().find(same) {
-                Some(element) => {
-                    element.passes.1 = at;
-                    element.loops.push(shared.var);
-                }
+                Some(element) => element.phases.push(at),
                 None => found.push(Element {
                     node,
                     index,
                     shared,
-                    local: LocalId(u32::MAX),
                     is_read: !written.contains(&node),
-                    passes: (at, at),
-                    loops: vec![shared.var],
+                    phases: vec![at],
                     registers: registers_of(gpu, node, &shared),
                 }),
             }
         }
     }
-    found.retain(|e| e.passes.0 < e.passes.1 && (e.is_read || is_apart(gpu, body, passes, e)));
+    found.retain(|e| e.phases.len() > 1 && (e.is_read || is_apart(gpu, body, phases, e)));
     found.sort_by_key(|e| e.is_read);
     found
 }
@@ -216,7 +219,7 @@ fn positions(pass: &Pass, var: LoopId) -> BTreeSet<(NodeRef, Indices)> {
     let mut found = BTreeSet::new();
     let mut note = |node: NodeRef, index: &Indices| {
         if of_row(index) {
-            let at_position = |i: &Affine| i.substitute(var, &Affine::var(Held::POSITION));
+            let at_position = |i: &Affine| i.substitute(var, &Affine::var(POSITION));
             found.insert((node, index.iter().map(at_position).collect()));
         }
     };
@@ -235,27 +238,18 @@ fn positions(pass: &Pass, var: LoopId) -> BTreeSet<(NodeRef, Indices)> {
     found
 }
 
-/// Whether a node is the kernel's alone, and touched as this element only, in passes that are shared alike, a store first.
-fn is_apart(gpu: &Gpu, body: &[Stmt], passes: &[Option<Pass>], element: &Element) -> bool {
+/// Whether a node is the kernel's alone, and touched as this element only, in the passes that have it, a store first.
+fn is_apart(gpu: &Gpu, body: &[Stmt], phases: &[Phase], element: &Element) -> bool {
     let node = element.node;
-    let in_pass = |pass: &Pass| {
-        let all = access::touches(&pass.body).into_iter().filter(|t| t.node == node).count();
-        let Some(shared) = repeated(pass).filter(|shared| is_alike(shared, &element.shared)) else {
-            return all == 0;
-        };
-        let own = |index: &Indices| {
-            let at: Indices = element
-                .index
-                .iter()
-                .map(|i| i.substitute(Held::POSITION, &Affine::var(shared.var)))
-                .collect();
-            *index == at
-        };
-        access::touches(&pass.body).iter().filter(|t| t.node == node).all(|t| t.index.is_some_and(own))
+    let own_only = |pass: &Pass| {
+        let own = element.index_in(pass);
+        access::touches(&pass.body).iter().filter(|t| t.node == node).all(|t| t.index == Some(&own))
     };
-    let everywhere = body.iter().zip(passes).all(|(stmt, pass)| match pass {
-        Some(pass) => in_pass(pass),
-        None => !access::nodes(std::slice::from_ref(stmt)).contains(&node),
+    let everywhere = body.iter().zip(phases).enumerate().all(|(at, (stmt, phase))| {
+        match phase.pass().filter(|_| element.phases.contains(&at)) {
+            Some(pass) => own_only(pass),
+            None => !access::nodes(std::slice::from_ref(stmt)).contains(&node),
+        }
     });
     let stored_first = access::touches(body).iter().find(|t| t.node == node).is_some_and(|t| t.write);
     gpu.owned.contains(&node) && everywhere && stored_first && !is_guarded(body, node)

@@ -23,6 +23,7 @@ mod turn; // what is read another way than it is written
 // What shapes use.
 mod chain; // accumulations
 mod held; // rows in registers
+mod phases; // what a workgroup does, decided once
 mod pieces; // loops shared out among threads
 mod runs; // neighbours in one access
 mod transfer; // copies into shared memory

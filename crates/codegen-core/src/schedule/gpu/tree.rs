@@ -13,7 +13,7 @@ use tnode::Dims;
 use super::super::nest;
 use super::super::numerics::{combined, neutral, nonzero_neutral};
 use super::chain::Chain;
-use super::held::Held;
+use super::phases::Pass;
 use super::pieces::{Piece, Shared, pieces};
 use super::{Gpu, element_of};
 
@@ -32,14 +32,12 @@ pub(super) struct Partials {
 /// A chain shared out along some of its loops, for `columns` outputs beside each other.
 pub(super) struct Tree<'a> {
     pub(super) chain: &'a Chain,
-    /// The chain's loops that threads share; powers of two of them.
-    pub(super) shared: Vec<Shared>,
+    /// The chain's loops that threads share, powers of two of them, and what of the elements is in registers.
+    pub(super) pass: &'a Pass,
     /// An output loop with a thread per iteration, the innermost; every thread has a partial per column.
     pub(super) column: Option<Shared>,
     /// What the elements need to be computed.
     pub(super) context: Block,
-    /// What of the elements is in registers.
-    pub(super) held: &'a Held,
 }
 
 impl Partials {
@@ -66,7 +64,7 @@ impl Tree<'_> {
     }
 
     fn partials(&self) -> i64 {
-        self.shared.iter().map(|shared| shared.threads).product()
+        self.pass.shared.iter().map(|shared| shared.threads).product()
     }
 
     /// Groups of threads that run in step, none of which has several columns.
@@ -100,7 +98,7 @@ impl Tree<'_> {
 
     /// What threads accumulate into their places of `partials`.
     fn accumulate(&self, partials: LocalId, all: &mut Partials, gpu: &mut Gpu) {
-        let loops: Vec<Shared> = self.shared.iter().copied().chain(self.column).collect();
+        let loops: Vec<Shared> = self.pass.shared.iter().copied().chain(self.column).collect();
         let pieces = pieces(&loops, &mut gpu.names);
         let inner = |piece: &Piece| piece.threads[1..].iter().map(|l| l.hi).collect::<Vec<_>>();
         let Some((whole, rest)) = pieces.split_first() else { return };
@@ -114,7 +112,7 @@ impl Tree<'_> {
     /// In the threads, which are the first ones in every piece, and then into `partials`.
     fn accumulate_apart(&self, partials: LocalId, pieces: &[Piece], all: &mut Partials, gpu: &mut Gpu) {
         let Some(whole) = pieces.first() else { return };
-        let run = self.shared.last().map_or(1, |shared| shared.run);
+        let run = self.pass.shared.last().map_or(1, |shared| shared.run);
         let lanes = (run > 1).then_some(run);
         let dims: Dims =
             whole.threads.iter().map(|l| l.hi.limit).chain(lanes).map(|dim| dim as usize).collect();
@@ -176,9 +174,9 @@ impl Tree<'_> {
 
     /// The elements that a thread takes in, in all rounds of a piece.
     fn rounds(&self, piece: &Piece, step: Stmt) -> Block {
-        let is_shared = |var| self.shared.iter().any(|shared| shared.var == var);
+        let is_shared = |var| self.pass.shared.iter().any(|shared| shared.var == var);
         let others: Vec<_> = self.chain.ks.iter().copied().filter(|k| !is_shared(k.var)).collect();
-        let (step, kind) = self.held.in_registers(&self.shared, piece, vec![step]);
+        let (step, kind) = self.pass.in_registers(piece, vec![step]);
         nest::wrap(&others, piece.in_every_round(step, kind))
     }
 
