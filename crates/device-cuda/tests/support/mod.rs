@@ -52,6 +52,11 @@ pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option
     let folder = tempfile::tempdir().unwrap();
     if library.exists() {
         std::os::unix::fs::symlink(library, folder.path().join("libcuda.so")).unwrap();
+    } else {
+        // The loader stops at files that are no libraries, so the machine's own driver is not found behind them.
+        for name in ["libcuda.so", "libcuda.so.1"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
     }
     let notes = folder.path().join("notes");
     let test = thread::current().name().unwrap().to_owned();
