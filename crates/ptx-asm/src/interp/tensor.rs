@@ -24,11 +24,11 @@ pub struct TensorMap {
 pub enum Swizzle {
     /// None: tiles lie line after line.
     None,
-    /// Bit 4 by bit 7: lines of up to 32 bytes.
+    /// Bit 4 by bit 7: lines of 32 bytes.
     Bytes32,
-    /// Bits 4 and 5 by bits 7 and 8: lines of up to 64 bytes.
+    /// Bits 4 and 5 by bits 7 and 8: lines of 64 bytes.
     Bytes64,
-    /// Bits 4 to 6 by bits 7 to 9: lines of up to 128 bytes.
+    /// Bits 4 to 6 by bits 7 to 9: lines of 128 bytes.
     Bytes128,
 }
 
@@ -86,7 +86,7 @@ impl Swizzle {
 impl TensorMap {
     /// # Errors
     ///
-    /// [`Cause::Malformed`] for what the driver would refuse.
+    /// [`Cause::Malformed`] for what the driver would refuse, and for swizzled lines that are no whole ones.
     pub(super) fn check(&self) -> Check<()> {
         let (axes, line) = (self.sizes.len(), self.line());
         let shape = (1..=5).contains(&axes) && self.tile.len() == axes && self.strides.len() + 1 == axes;
@@ -94,11 +94,11 @@ impl TensorMap {
             && self.tile.iter().all(|tile| (1..=256).contains(tile));
         let aligned =
             [&[self.address], &self.strides[..]].concat().iter().all(|bytes| bytes.is_multiple_of(16));
+        // Shorter lines the driver takes, but gives each the room of a whole one.
         let line_fits = sizes
             && self.is_near()
             && line.is_multiple_of(16)
-            && (self.swizzle == Swizzle::None
-                || line <= self.swizzle.span() && self.bytes().is_multiple_of(self.swizzle.span()));
+            && (self.swizzle == Swizzle::None || line == self.swizzle.span());
         if shape && aligned && line_fits && matches!(self.element, 1 | 2 | 4 | 8) {
             return Ok(());
         }

@@ -274,6 +274,7 @@ fn loads_that_do_not_fit() {
     for wrong in [
         Tensor { strides: vec![200], ..rows([64, 8], Swizzle::Bytes128) },
         rows([128, 8], Swizzle::Bytes128),
+        rows([32, 8], Swizzle::Bytes128),
         rows([4, 8], Swizzle::None),
         Tensor { tile: vec![64], ..rows([64, 8], Swizzle::Bytes128) },
         rows([64, 257], Swizzle::Bytes128),
