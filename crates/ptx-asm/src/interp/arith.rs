@@ -44,6 +44,11 @@ fn from_f32(value: f32) -> u64 {
     if value.is_nan() { float::F32.nan() } else { u64::from(value.to_bits()) }
 }
 
+/// Whether it is a float and no number.
+fn is_nan(ty: Ty, bits: u64) -> bool {
+    Format::of(ty).is_some_and(|format| format.decode(bits).is_nan())
+}
+
 fn from_f64(value: f64) -> u64 {
     if value.is_nan() { float::F64.nan() } else { value.to_bits() }
 }
@@ -76,6 +81,8 @@ pub(super) fn unary(op: Unary, ty: Ty, a: u64) -> Option<u64> {
     let a = cut(a, bits);
     let sign = 1_u64 << (bits - 1);
     Some(match op {
+        // PTX leaves open which.
+        Unary::Neg | Unary::Abs if is_nan(ty, a) => Format::of(ty)?.nan(),
         Unary::Neg if ty.is_float() => a ^ sign,
         Unary::Abs if ty.is_float() => a & !sign,
         Unary::Neg if ty.is_signed() && bits >= 16 => cut(a.wrapping_neg(), bits),

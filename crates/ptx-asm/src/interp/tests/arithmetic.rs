@@ -200,6 +200,10 @@ fn the_lesser_and_the_greater() {
         }
         assert_eq!(unary(Unary::Neg, ty, plus), Some(minus));
         assert_eq!(unary(Unary::Abs, ty, minus), Some(plus));
+        let other_nan = (nan | minus) ^ 1;
+        for op in [Unary::Neg, Unary::Abs] {
+            assert_eq!(unary(op, ty, other_nan), Some(nan), "no program knows which NaN it is");
+        }
         let holds = |cmp, a, b| compare(cmp, ty, a, b).expect("it is there");
         assert!(holds(Cmp::Eq, plus, minus) && holds(Cmp::Lt, one, two) && holds(Cmp::IsNan, one, nan));
         for cmp in [Cmp::Eq, Cmp::Ne, Cmp::Lt, Cmp::Le, Cmp::Gt, Cmp::Ge] {
