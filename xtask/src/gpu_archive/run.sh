@@ -5,6 +5,7 @@
 #
 # Environment:
 #   OUT      where results go; ./out if it is not set
+#   LIMIT    seconds after which a step is ended; 1200 if it is not set
 #   BENCH    further arguments of the benchmark program, such as `--filter gemm,softmax`
 #   CUBLAS   the library to compare with, if it is not where the loader, CUDA's toolkit or Python's packages have it
 set -u
@@ -24,14 +25,19 @@ echo "$gpu, commit $BENCH_COMMIT, results in $out"
 { echo "$gpu"; date -u; nvidia-smi 2>&1; } >"$out/machine.txt"
 
 failed=
-# step NAME COMMAND ..: runs it, keeps what it says, and goes on.
+# step NAME COMMAND ..: runs it, keeps what it says, and goes on, also where it hangs, as kernels that wait for each other do.
 step() {
     name=$1
     shift
     start=$(date +%s)
-    "$@" >"$out/$name.txt" 2>&1
+    timeout --foreground -k 10 "${LIMIT:-1200}" "$@" >"$out/$name.txt" 2>&1
     status=$?
-    if [ $status -eq 0 ]; then said=ok; else said="FAILED with $status"; failed="$failed $name"; fi
+    case $status in
+        0) said=ok ;;
+        124 | 137) said="FAILED, ended after ${LIMIT:-1200} s" ;;
+        *) said="FAILED with $status" ;;
+    esac
+    [ $status -eq 0 ] || failed="$failed $name"
     echo "$name: $said, $(($(date +%s) - start)) s"
 }
 
