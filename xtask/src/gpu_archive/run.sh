@@ -39,6 +39,20 @@ step() {
     esac
     [ $status -eq 0 ] || failed="$failed $name"
     echo "$name: $said, $(($(date +%s) - start)) s"
+    return $status
+}
+
+# apart TEST: runs each test of a program in a process of its own. A device that is lost is lost to the whole process, so that one failure hides what
+# the tests behind it would have said.
+apart() {
+    count=0
+    bad=0
+    for one in $("$here/tests/$1" --list --format terse | sed -n 's/: test$//p'); do
+        count=$((count + 1))
+        echo "== $one"
+        timeout --foreground -k 10 "${LIMIT:-1200}" "$here/tests/$1" --exact "$one" --nocapture 2>&1 || bad=$((bad + 1))
+    done >"$out/$1-apart.txt"
+    echo "$1: by themselves, $bad of its $count tests fail"
 }
 
 # The first of some files that is there.
@@ -66,7 +80,7 @@ find_cublas() {
 
 tests() {
     for test in "$@"; do
-        step "$test" "$here/tests/$test" --nocapture
+        step "$test" "$here/tests/$test" --nocapture || apart "$test"
     done
 }
 
