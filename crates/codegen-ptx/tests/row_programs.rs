@@ -5,15 +5,13 @@
 
 #[path = "common/device.rs"]
 mod device;
+#[path = "common/programs.rs"]
+mod programs;
 
 use std::fmt::Write;
 
-use codegen_ptx::{PtxOptions, Target, ptx};
-use codegen_testkit::Outcome;
+use codegen_ptx::PtxOptions;
 use fastrand::Rng;
-use filetests::{Expected, RunCase};
-use lowered_ir::interp::Memory;
-use ptx_asm::interp::Order;
 
 /// A program that is being drawn: nodes of rows, of one element for each row, and of one for each column.
 struct Program {
@@ -207,34 +205,13 @@ fn much(x: &str, dtype: &str) -> String {
     format!("({})", terms.join(" + "))
 }
 
-/// A run of a routine on random bytes, and what it leaves as it is written.
-fn case(text: &str, seed: u64) -> RunCase {
-    let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
-    let mut inputs = Memory::zeroed(&routine).nodes;
-    let mut bytes = Rng::with_seed(!seed);
-    inputs.iter_mut().flatten().for_each(|byte| *byte = bytes.u8(..));
-    let bindings = Vec::new();
-    let (path, expected) = (format!("seed {seed}").into(), Vec::new());
-    let mut case = RunCase { path, line: 0, routine, inputs, merge: None, bindings, expected };
-    let nodes = case.interpret().unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
-    let named =
-        case.routine.node_refs().zip(nodes).filter(|((_, decl), _)| !decl.mode.known_not_materialized());
-    let expect = |((node, _), bytes)| Expected { node, bytes, tolerance: 0.0 };
-    case.expected = named.map(expect).collect();
-    case
-}
-
 fn check(text: &str, seed: u64) {
-    let target = Target::ALL[seed as usize % 3];
-    let codegen = ptx(target, PtxOptions::default());
-    let outcome = device::run_case(&codegen, &case(text, seed), Order::Random { seed });
-    assert!(matches!(outcome, Outcome::Passed), "seed {seed} for {}: {outcome:?}\n{text}", target.name());
+    programs::check(&programs::codegen(seed, PtxOptions::default()), text, seed);
 }
 
 #[test]
 fn programs_on_rows_are_what_is_written() {
-    let asked = std::env::var("GPU_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    for seed in 0..asked.unwrap_or(24) {
+    for seed in 0..programs::seeds(24) {
         check(&Program::new(seed).finish(), seed);
     }
 }
