@@ -953,3 +953,21 @@ fn programs_go_all_ways() {
     println!("{seen:?}");
     assert_eq!(seen.len(), WAYS, "{seen:?}");
 }
+
+/// What is left of the matrix has one thread for its row and several for its columns, so the store that follows has a loop of its own.
+#[test]
+fn a_store_follows_a_piece_of_several_threads() {
+    let text = "routine @tiles fast {
+                  node %0 \"x\" bf16[48, 64] on_device
+                  node %1 \"ids\" i32[48] on_device
+                  node %2 \"y\" f32[64, 16, 48] on_device
+                  node %3 \"first\" f32[64] on_device
+                  for i0 in 0..64 { for i1 in 0..16 { for i2 in 0..48 {
+                    %2[i0, i1, i2] := convert f32(gather(%0[{%1[i2] % 50i32}, i0], 1.0bf16))
+                  } } }
+                  for i3 in 0..64 { %3[i3] := convert f32(%0[0, i3]) }
+                }";
+    for target in Target::ALL {
+        programs::check(&ptx(target, PtxOptions::default()), text, 0);
+    }
+}

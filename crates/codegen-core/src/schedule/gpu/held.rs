@@ -241,16 +241,13 @@ fn positions(pass: &Pass, var: LoopId) -> BTreeSet<(NodeRef, Indices)> {
 /// Whether a node is the kernel's alone, and touched as this element only, in the passes that have it, a store first.
 fn is_apart(gpu: &Gpu, body: &[Stmt], phases: &[Phase], element: &Element) -> bool {
     let node = element.node;
-    let own_only = |pass: &Pass| {
-        let own = element.index_in(pass);
-        access::touches(&pass.body).iter().filter(|t| t.node == node).all(|t| t.index == Some(&own))
+    let everywhere = access::touches(body).into_iter().filter(|t| t.node == node);
+    let stored_first = everywhere.clone().next().is_some_and(|t| t.write);
+    let own = |pass: &Pass| {
+        let index = element.index_in(pass);
+        let is_own = |t: &access::Touch<'_>| t.node == node && t.index == Some(&index);
+        access::touches(&pass.body).iter().filter(|t| is_own(t)).count()
     };
-    let everywhere = body.iter().zip(phases).enumerate().all(|(at, (stmt, phase))| {
-        match phase.pass().filter(|_| element.phases.contains(&at)) {
-            Some(pass) => own_only(pass),
-            None => !access::nodes(std::slice::from_ref(stmt)).contains(&node),
-        }
-    });
-    let stored_first = access::touches(body).iter().find(|t| t.node == node).is_some_and(|t| t.write);
-    gpu.owned.contains(&node) && everywhere && stored_first && !is_guarded(body, node)
+    let owned: usize = element.phases.iter().filter_map(|&at| phases[at].pass()).map(own).sum();
+    gpu.owned.contains(&node) && stored_first && owned == everywhere.count() && !is_guarded(body, node)
 }

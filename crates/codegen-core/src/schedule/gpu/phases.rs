@@ -20,15 +20,15 @@ const FEW_REGISTERS: i64 = 16;
 /// What threads do with a statement.
 pub(super) enum Phase {
     /// They accumulate elements each, and a tree combines what they have.
-    Reduction(Chain, Pass),
+    Reduction(Box<Chain>, Pass),
     /// They share out independent iterations.
     Map(Pass),
     /// All of them go through a loop.
     Loop { var: LoopId, lo: i64, hi: Bound, phases: Vec<Phase> },
-    /// One of them stores something.
-    Single(Stmt),
+    /// One of them stores something, or several things behind each other.
+    Stores(Block),
     /// Each of them computes the same for itself.
-    Alike(Stmt),
+    Alike(Block),
 }
 
 /// Loops that threads share.
@@ -53,7 +53,7 @@ impl Phase {
     pub(super) fn pass(&self) -> Option<&Pass> {
         match self {
             Phase::Reduction(_, pass) | Phase::Map(pass) => Some(pass),
-            Phase::Loop { .. } | Phase::Single(_) | Phase::Alike(_) => None,
+            Phase::Loop { .. } | Phase::Stores(_) | Phase::Alike(_) => None,
         }
     }
 
@@ -61,7 +61,7 @@ impl Phase {
     pub(super) fn pass_mut(&mut self) -> Option<&mut Pass> {
         match self {
             Phase::Reduction(_, pass) | Phase::Map(pass) => Some(pass),
-            Phase::Loop { .. } | Phase::Single(_) | Phase::Alike(_) => None,
+            Phase::Loop { .. } | Phase::Stores(_) | Phase::Alike(_) => None,
         }
     }
 }
@@ -107,15 +107,24 @@ fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<Share> {
 impl Share {
     /// What threads do, in order.
     fn phases(self, gpu: &Gpu, rows: &[Loop], block: &[Stmt]) -> Option<Vec<Phase>> {
-        block.iter().map(|stmt| self.phase(gpu, rows, stmt)).collect()
+        let mut phases = Vec::new();
+        for stmt in block {
+            let mut phase = self.phase(gpu, rows, stmt)?;
+            if let (Phase::Stores(stores), Some(Phase::Stores(before))) = (&mut phase, phases.last_mut()) {
+                before.append(stores);
+            } else {
+                phases.push(phase);
+            }
+        }
+        Some(phases)
     }
 
     fn phase(self, gpu: &Gpu, rows: &[Loop], stmt: &Stmt) -> Option<Phase> {
         match stmt {
             Stmt::For { .. } => self.looped(gpu, rows, stmt),
-            Stmt::Set { .. } | Stmt::SetDynamic { .. } => Some(Phase::Single(stmt.clone())),
+            Stmt::Set { .. } | Stmt::SetDynamic { .. } => Some(Phase::Stores(vec![stmt.clone()])),
             Stmt::Declare { .. } | Stmt::SetLocal { .. } | Stmt::Comment(_) => {
-                Some(Phase::Alike(stmt.clone()))
+                Some(Phase::Alike(vec![stmt.clone()]))
             }
             Stmt::Zero { .. } | Stmt::Log { .. } => None,
         }
@@ -126,7 +135,7 @@ impl Share {
             && let Some(shared) = self.chain(gpu, rows, &chain)
         {
             let pass = Pass::new(shared, chain.as_block());
-            return Some(Phase::Reduction(chain, pass));
+            return Some(Phase::Reduction(Box::new(chain), pass));
         }
         if let Some(pass) = Nest::of(stmt).and_then(|nest| self.map(gpu, &nest)) {
             return Some(Phase::Map(pass));

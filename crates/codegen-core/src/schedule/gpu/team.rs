@@ -85,23 +85,14 @@ impl Team<'_> {
                     let (body, kind) = (self.phases(phases), LoopKind::Serial);
                     out.push(Stmt::For { var: *var, lo: *lo, hi: *hi, kind, body });
                 }
-                Phase::Single(stmt) => self.single(stmt, &mut out),
-                Phase::Alike(stmt) => out.push(stmt.clone()),
+                Phase::Stores(stores) => {
+                    let thread = self.gpu.names.loop_id();
+                    out.push(Stmt::looped(thread, 1, LoopKind::Workgroup, stores.clone()));
+                }
+                Phase::Alike(block) => out.extend(block.iter().cloned()),
             }
         }
         out
-    }
-
-    /// A store by one thread, together with the one before.
-    fn single(&mut self, stmt: &Stmt, out: &mut Block) {
-        if let Some(Stmt::For { hi, kind: LoopKind::Workgroup, body, .. }) = out.last_mut()
-            && hi.limit == 1
-        {
-            body.push(stmt.clone());
-            return;
-        }
-        let thread = self.gpu.names.loop_id();
-        out.push(Stmt::looped(thread, 1, LoopKind::Workgroup, vec![stmt.clone()]));
     }
 
     /// A tree over the chain, whose result every thread then takes into its copy of the accumulator.
