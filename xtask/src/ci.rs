@@ -144,8 +144,8 @@ fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let routines =
         "cargo test --release -p arrayjit --features wgpu --test wgpu -- random_routines --nocapture";
     let seeds = ("GPU_SEEDS", "1000".to_owned());
-    let rows = "cargo test --release -p codegen-ptx --test row_programs";
-    stages.push(Stage::new("rows as PTX", 10, rows).env([seeds.clone()]));
+    let rows = "cargo test --release -p codegen-ptx --test row_programs --test tile_programs";
+    stages.push(Stage::new("programs as PTX", 20, rows).env([seeds.clone()]));
     stages.push(Stage::new("routines on the GPU", 10, routines).env(gpu.iter().cloned().chain([seeds])));
     let archive = "cargo xtask gpu-archive --check";
     stages.push(Stage::new("archive for a GPU", 15, archive));
