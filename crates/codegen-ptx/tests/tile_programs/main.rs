@@ -1,0 +1,100 @@
+//! Random programs on matrices: whatever is turned, tiled, copied ahead or multiplied by tensor cores, results are those of the program as it is
+//! written.
+//!
+//! Numbers are integers, or floats that hold small whole numbers: of these every sum and product is exact, so that their order shows in nothing. Some
+//! programs are of class `Strict`: these have any floats, since their order is that in which they are written.
+//! `GPU_SEEDS` in the environment says how many programs, for long checks.
+#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
+
+#[path = "../common/device.rs"]
+mod device;
+#[path = "../common/programs.rs"]
+mod programs;
+
+mod contractions;
+mod extents;
+mod nests;
+mod program;
+mod values;
+
+use std::collections::BTreeMap;
+
+use codegen_core::{Codegen, ScheduleOptions, schedule};
+use codegen_ptx::{PtxOptions, Target, ptx};
+
+use program::Program;
+
+/// Runs the program of a seed.
+fn check(seed: u64) {
+    let (codegen, text) = Program::new(seed).finish();
+    programs::check(&codegen, &text, seed);
+}
+
+#[test]
+fn programs_on_matrices_are_what_is_written() {
+    for seed in 0..programs::seeds(8) {
+        check(seed);
+    }
+}
+
+/// How many ways there are.
+const WAYS: usize = 9;
+
+/// Which ways of their own the kernels of a program go.
+fn ways(seed: u64) -> Vec<&'static str> {
+    let (codegen, text) = Program::new(seed).finish();
+    let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let rendered = codegen.render(&scheduled.kernels).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+    let code = ptx_asm::print(&rendered.module);
+    let shared = |ir: &str| ir.matches(" workgroup\n").count();
+    let mut found = Vec::new();
+    for kernel in &scheduled.kernels {
+        let ir = lowered_ir::text::print(&kernel.ir);
+        let (shared, has_own) = (shared(&ir), ir.contains(" thread\n"));
+        found.extend(ir.contains("[32, 33] workgroup").then_some("turned"));
+        found.extend((has_own && shared == 2).then_some("tiles"));
+        found.extend((has_own && shared == 4).then_some("tiles read ahead"));
+    }
+    let signs = [
+        ("warps' products", "mma.sync"),
+        ("warps' copies", "cp.async.cg"),
+        ("warpgroups' products", "wgmma.mma_async"),
+        ("tiles of results", "cp.async.bulk.tensor.2d.global"),
+        ("trees", "shfl.sync"),
+    ];
+    found.extend(signs.into_iter().filter(|(_, sign)| code.contains(sign)).map(|(way, _)| way));
+    found.extend(rendered.launches.iter().any(|launch| launch.cluster > 1).then_some("clusters"));
+    found.extend(scheduled.nodes.iter().any(|node| node.name.starts_with("part")).then_some("stages"));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+#[test]
+fn programs_go_all_ways() {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for seed in 0..96 {
+        ways(seed).into_iter().for_each(|way| *seen.entry(way).or_default() += 1);
+    }
+    println!("{seen:?}");
+    assert_eq!(seen.len(), WAYS, "{seen:?}");
+}
+
+/// What is left of the matrix has one thread for its row and several for its columns, so the store that follows has a loop of its own.
+#[test]
+fn a_store_follows_a_piece_of_several_threads() {
+    let text = "routine @tiles fast {
+                  node %0 \"x\" bf16[48, 64] on_device
+                  node %1 \"ids\" i32[48] on_device
+                  node %2 \"y\" f32[64, 16, 48] on_device
+                  node %3 \"first\" f32[64] on_device
+                  for i0 in 0..64 { for i1 in 0..16 { for i2 in 0..48 {
+                    %2[i0, i1, i2] := convert f32(gather(%0[{%1[i2] % 50i32}, i0], 1.0bf16))
+                  } } }
+                  for i3 in 0..64 { %3[i3] := convert f32(%0[0, i3]) }
+                }";
+    for target in Target::ALL {
+        programs::check(&ptx(target, PtxOptions::default()), text, 0);
+    }
+}

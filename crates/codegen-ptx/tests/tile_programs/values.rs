@@ -1,0 +1,200 @@
+//! What a program reads and computes.
+
+use super::extents::Shape;
+use super::program::{Loop, Program};
+
+/// Floats up to here are whole in tensor cores, whatever these cut off.
+pub(crate) const NARROW: f64 = 1024.0;
+/// Sums of floats up to here are exact.
+pub(crate) const EXACT: f64 = (1 << 22) as f64;
+
+/// An array of the program.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) dims: Vec<usize>,
+    pub(crate) dtype: &'static str,
+    /// What its elements are between, if they are floats.
+    pub(crate) bound: f64,
+}
+
+/// An expression of the type that the program computes in.
+pub(crate) struct Value {
+    pub(crate) text: String,
+    pub(crate) bound: f64,
+}
+
+/// Where an array is read or stored along one dimension, which has so many elements.
+pub(crate) struct Place {
+    pub(crate) at: String,
+    pub(crate) dim: usize,
+    /// Whether that is inside for some iterations alone.
+    pub(crate) guarded: bool,
+}
+
+impl Program {
+    pub(crate) fn constant(&mut self, dtype: &str) -> String {
+        let number = if self.random.bool() { 0 } else { self.random.u8(1..4) };
+        if self.dtype == "f32" { format!("{number}.0{dtype}") } else { format!("{number}{dtype}") }
+    }
+
+    /// Where a dimension is read: at a loop of its extent mostly.
+    pub(crate) fn place(&mut self, dim: usize, loops: &[Loop], used: &mut Vec<String>) -> Place {
+        let plain = |at: String| Place { at, dim, guarded: false };
+        let same: Vec<&Loop> = loops.iter().filter(|l| l.extent == dim).collect();
+        let smaller: Vec<&Loop> = loops.iter().filter(|l| l.extent < dim).collect();
+        let any = self.random.choice(loops).cloned();
+        let kind = self.random.u8(..if self.shape == Shape::Tensor { 80 } else { 24 });
+        if kind == 0
+            && let Some(l) = self.random.choice(&same)
+        {
+            return plain(format!("{} - {}", dim - 1, l.var));
+        }
+        if kind == 1
+            && let [one, other, ..] = smaller[..]
+            && one.extent + other.extent - 1 <= dim
+        {
+            return plain(format!("{} + {}", one.var, other.var));
+        }
+        if kind == 2
+            && let Some(l) = &any
+        {
+            let shift = ["- 1", "+ 1", "- 3", "+ 4", "- 16"][self.random.usize(..5)];
+            return Place { at: format!("{} {shift}", l.var), dim, guarded: true };
+        }
+        if kind == 3
+            && let Some(l) = smaller.iter().find(|l| 2 * l.extent <= dim + 1)
+        {
+            return plain(format!("2*{}", l.var));
+        }
+        if kind == 4 {
+            return plain(self.symbol(dim));
+        }
+        let unused: Vec<&Loop> = same.iter().copied().filter(|l| !used.contains(&l.var)).collect();
+        if let Some(l) = self.random.choice(&unused).or(self.random.choice(&same)) {
+            used.push(l.var.clone());
+            return plain(l.var.clone());
+        }
+        if let Some(l) = self.random.choice(&smaller) {
+            let room = dim - l.extent;
+            return match self.random.u8(..3) {
+                0 => plain(format!("{} + {}", l.var, self.symbol(room + 1))),
+                _ => plain(format!("{} + {}", l.var, self.random.usize(..=room))),
+            };
+        }
+        match any.filter(|_| self.shape != Shape::Tensor && self.random.bool()) {
+            Some(l) => Place { at: l.var, dim, guarded: true },
+            None => plain(self.random.usize(..dim).to_string()),
+        }
+    }
+
+    /// An element of a node, as what the program computes in.
+    pub(crate) fn element(&mut self, node: &Node, places: &[Place]) -> Value {
+        let at: Vec<&str> = places.iter().map(|place| place.at.as_str()).collect();
+        let element = format!("{}[{}]", node.name, at.join(", "));
+        let guard = |place: &Place| format!("0 <= {} < {}, ", place.at, place.dim);
+        let guards: String = places.iter().filter(|place| place.guarded).map(guard).collect();
+        let element = match guards.as_str() {
+            "" => element,
+            _ => format!("guarded({guards}{element}, {})", self.constant(node.dtype)),
+        };
+        let text = match node.dtype == self.dtype {
+            true => element,
+            false => format!("convert {}({element})", self.dtype),
+        };
+        let value = Value { text, bound: node.bound.max(3.0) };
+        if value.bound > NARROW { self.clamped(value) } else { value }
+    }
+
+    pub(crate) fn clamped(&self, value: Value) -> Value {
+        match self.is_float() {
+            true => Value { text: format!("min(max({}, -3.0f32), 3.0f32)", value.text), bound: 3.0 },
+            false => value,
+        }
+    }
+
+    pub(crate) fn read(&mut self, node: &Node, loops: &[Loop]) -> Value {
+        let mut used = Vec::new();
+        let places: Vec<Place> = node.dims.iter().map(|&dim| self.place(dim, loops, &mut used)).collect();
+        self.element(node, &places)
+    }
+
+    /// A node that has much to do with some loops, if there is one.
+    pub(crate) fn related(&mut self, loops: &[Loop]) -> Option<Node> {
+        let related =
+            |node: &Node| node.dims.iter().filter(|&&d| loops.iter().any(|l| l.extent == d)).count();
+        let drawn: Vec<Node> = (0..3).filter_map(|_| self.random.choice(&self.nodes).cloned()).collect();
+        drawn.into_iter().max_by_key(|node| 2 * related(node) as i64 - node.dims.len() as i64)
+    }
+
+    /// An element of a node whose rows are along another loop.
+    pub(crate) fn turned(&mut self, loops: &[Loop]) -> Value {
+        let mut order = loops.to_vec();
+        order.rotate_right(1);
+        if order.len() > 2 && self.random.bool() {
+            order.swap(0, 1);
+        }
+        let dims: Vec<usize> = order.iter().map(|l| l.extent).collect();
+        let node = self.found(&dims);
+        let places: Vec<Place> =
+            order.iter().map(|l| Place { at: l.var.clone(), dim: l.extent, guarded: false }).collect();
+        self.element(&node, &places)
+    }
+
+    pub(crate) fn leaf(&mut self, loops: &[Loop]) -> Value {
+        if self.one_in(10) {
+            return Value { text: self.constant(self.dtype), bound: 3.0 };
+        }
+        if self.one_in(3) || (self.shape == Shape::Turned && self.random.bool()) {
+            // Turned, or as it is.
+            let mut dims: Vec<usize> = loops.iter().map(|l| l.extent).collect();
+            if self.random.bool() {
+                self.random.shuffle(&mut dims);
+            }
+            dims.truncate(3);
+            let node = self.found(&dims);
+            return self.read(&node, loops);
+        }
+        match self.related(loops) {
+            Some(node) => self.read(&node, loops),
+            None => Value { text: self.constant(self.dtype), bound: 3.0 },
+        }
+    }
+
+    pub(crate) fn value(&mut self, loops: &[Loop], depth: u32) -> Value {
+        if depth == 0 || self.one_in(3) {
+            return self.leaf(loops);
+        }
+        let [a, b] = [(); 2].map(|()| self.value(loops, depth - 1));
+        self.combined(a, b)
+    }
+
+    pub(crate) fn combined(&mut self, a: Value, b: Value) -> Value {
+        let (sum, product, most) = (a.bound + b.bound, a.bound * b.bound, a.bound.max(b.bound));
+        let (a, b) = (a.text, b.text);
+        match self.random.u8(..7) {
+            0 | 1 => Value { text: format!("({a} + {b})"), bound: sum },
+            2 => Value { text: format!("({a} - {b})"), bound: sum },
+            3 if product <= NARROW => Value { text: format!("({a} * {b})"), bound: product },
+            4 => Value { text: format!("where({a} < {b}, {b}, {a} + {b})"), bound: sum },
+            5 => Value { text: format!("min({a}, {b})"), bound: most },
+            _ => Value { text: format!("max({a}, {b})"), bound: most },
+        }
+    }
+
+    /// A value as it is stored in some type: floats that the type has.
+    pub(crate) fn as_stored(&mut self, value: Value, dtype: &str) -> Value {
+        let most = match dtype {
+            "bf16" => 256.0,
+            _ => NARROW,
+        };
+        let value = if self.is_float() && value.bound > most { self.clamped(value) } else { value };
+        // Signs of zeros are nobody's business.
+        let text = match self.is_float() && value.text.contains(' ') {
+            true => format!("({} + 0.0f32)", value.text),
+            false => value.text,
+        };
+        let text = if dtype == self.dtype { text } else { format!("convert {dtype}({text})") };
+        Value { text, bound: value.bound }
+    }
+}
