@@ -5,16 +5,17 @@
 //!
 //! * nodes are stored into in workgroup loops only;
 //! * workgroup and thread locals are declared directly in the innermost parallel loop, and workgroup ones fit into the memory;
-//! * nested workgroup loops have no more iterations than a workgroup has threads;
+//! * nested workgroup loops have nothing between them, and no more iterations than a workgroup has threads;
 //! * what a workgroup loop stores into is declared in it, or is memory that threads share or own: a local that all threads keep alike
 //!   stays alike;
 //! * nothing that all threads read alike is stored into by the next workgroup loop: some thread might be late to read it.
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Expr, LocalId, Locals, LoopKind, NodeRef, Routine, Space, Stmt, walk};
+use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, walk};
 
 use crate::caps::Workgroups;
+use crate::threads::nest;
 
 /// Why a kernel cannot run on a target with workgroups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +60,16 @@ pub enum FormError {
         kernel: String,
         /// The local.
         local: LocalId,
+    },
+    /// A workgroup loop stands beside other statements in one.
+    #[error(
+        "kernel `{kernel}`: a workgroup loop stands beside other statements in workgroup loop {var}, expected them directly in each other"
+    )]
+    Nested {
+        /// The kernel.
+        kernel: String,
+        /// The outermost loop's variable.
+        var: String,
     },
     /// Nested workgroup loops have too many iterations.
     #[error("kernel `{kernel}`: workgroup loops have {found} iterations, expected at most {expected}")]
@@ -183,7 +194,7 @@ impl Form<'_> {
         for stmt in block {
             self.note_reads(stmt);
             match stmt {
-                Stmt::For { kind: LoopKind::Workgroup, .. } => self.workgroup(stmt)?,
+                Stmt::For { kind: LoopKind::Workgroup, var, .. } => self.workgroup(*var, stmt)?,
                 Stmt::For { body, .. } => {
                     // What one iteration reads last, the next may store into first.
                     self.alike(body, false)?;
@@ -205,7 +216,10 @@ impl Form<'_> {
     }
 
     /// An outermost workgroup loop; the threads meet behind it.
-    fn workgroup(&mut self, stmt: &Stmt) -> Result<(), FormError> {
+    fn workgroup(&mut self, var: LoopId, stmt: &Stmt) -> Result<(), FormError> {
+        if nest(stmt).is_err() {
+            return Err(FormError::Nested { kernel: self.name(), var: var.to_string() });
+        }
         let (found, expected) = (threads(std::slice::from_ref(stmt)), self.limits.threads);
         if found > u64::from(expected) {
             return Err(FormError::Threads { kernel: self.name(), found, expected });
@@ -342,6 +356,10 @@ mod tests {
             (
                 "for i0 in 0..1 parallel { for i1 in 0..2 { declare l0 f32[2] workgroup for i2 in 0..2 workgroup { l0[i2] := 1.0f32 } } }",
                 "local l0",
+            ),
+            (
+                "for i0 in 0..1 parallel { for i1 in 0..2 workgroup { declare l0 f32[] register for i2 in 0..2 workgroup { %1[2*i1 + i2] := l0 } } }",
+                "workgroup loop i1",
             ),
             ("for i0 in 0..1 parallel { for i1 in 0..65 workgroup { %1[i1] := 0.0f32 } }", "65 iterations"),
             (
