@@ -17,7 +17,7 @@ use xtask::gpu_tools::{
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the long checks: accuracy over long sweeps, many routines on the GPU, the archive for machines with another GPU, and fuzzing
+    /// Add the long checks: accuracy over long sweeps, many random programs, many routines on the GPU, the archive for machines with another GPU, and fuzzing
     /// and the address sanitizer (both need a nightly toolchain).
     #[arg(long)]
     full: bool,
@@ -119,7 +119,10 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new("main job", 5, "cargo run --quiet --release -p arrayjit --example digits"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
-        Stage::new("tests", 12, "cargo test --workspace").env(gpu.iter().cloned()),
+        // Property tests draw the same cases every time, so that what fails here is the change at hand; the long checks draw new ones.
+        Stage::new("tests", 12, "cargo test --workspace")
+            .env(gpu.iter().cloned())
+            .env([("PROPTEST_RNG_SEED", "11".into())]),
     ]
 }
 
@@ -141,6 +144,8 @@ fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let mut stages = Vec::from(fuzz);
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     stages.push(Stage::new("accuracy", 10, accuracy).env([("ACCURACY", "full".into())]));
+    let properties = "cargo test --release -p filetests -p lowered-ir -p vector-asm -p microkernels -p tnode";
+    stages.push(Stage::new("property tests", 10, properties).env([("PROPTEST_CASES", "4000".into())]));
     let routines =
         "cargo test --release -p arrayjit --features wgpu --test wgpu -- random_routines --nocapture";
     let seeds = ("GPU_SEEDS", "1000".to_owned());
