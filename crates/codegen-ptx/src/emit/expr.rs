@@ -108,7 +108,12 @@ impl Emitter<'_> {
         let condition = match self.guard(guard)? {
             Condition::Known(false) => return Ok((other, decl.dtype)),
             _ if decl.dims.contains(&0) => return Ok((other, decl.dtype)),
-            Condition::Known(true) => return Ok(self.get(node, index)),
+            Condition::Known(true) if self.holds_throughout(guard) => return Ok(self.get(node, index)),
+            Condition::Known(true) => {
+                // A neighbour that a vector would read as well may be outside.
+                let flat = flat(index, &decl.dims);
+                return Ok((self.load_alone(Memory::Node(node), decl.dtype, &flat), decl.dtype));
+            }
             Condition::Computed(condition) => condition,
         };
         let flat = flat(index, &decl.dims);

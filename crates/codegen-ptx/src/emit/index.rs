@@ -153,6 +153,22 @@ impl Emitter<'_> {
         Ok(all)
     }
 
+    /// Whether all ranges hold in every repetition of the loops that are being repeated.
+    pub(super) fn holds_throughout(&self, guard: &Guard) -> bool {
+        let of = |var: Var| {
+            let repeated = self.repeated.iter().find(|repeated| Var::from(repeated.var) == var);
+            match (repeated, self.variable(var).1) {
+                (Some(repeated), _) => (repeated.lo, repeated.lo + repeated.extent - 1),
+                (None, Index::Known(k)) => (k, k),
+                (None, Index::Computed(_, interval)) => interval,
+            }
+        };
+        let holds = |range: &Range| {
+            range.index.bounds(of).is_some_and(|(least, greatest)| least >= range.lo && greatest < range.hi)
+        };
+        guard.iter().all(holds)
+    }
+
     fn range(&mut self, range: &Range) -> Checked<Condition> {
         let bounds = self.bounds(&range.index).filter(|&(a, b)| is_short(a) && is_short(b));
         let Some((least, greatest)) = bounds else {

@@ -234,8 +234,19 @@ impl Emitter<'_> {
         widths.max().unwrap_or(1)
     }
 
-    /// The value of an element.
+    /// The value of an element; of its neighbours as well, where the loop along them is repeated.
     pub(super) fn load(&mut self, memory: Memory, dtype: DType, flat: &Affine) -> Value {
+        let width = self.width(flat, dtype.size_bytes() as i64);
+        self.load_among(memory, dtype, flat, width as i32)
+    }
+
+    /// The value of an element, and nothing else of memory.
+    pub(super) fn load_alone(&mut self, memory: Memory, dtype: DType, flat: &Affine) -> Value {
+        self.load_among(memory, dtype, flat, 1)
+    }
+
+    /// The value of an element, one of so many that are read if their addresses allow it.
+    fn load_among(&mut self, memory: Memory, dtype: DType, flat: &Affine, mut width: i32) -> Value {
         let size = dtype.size_bytes();
         let element = self.element(memory, flat, size);
         if let Some(value) = self.pending.get(element).or_else(|| self.elements.get(element)) {
@@ -246,7 +257,6 @@ impl Emitter<'_> {
             return self.load_lanes(element);
         }
         let bytes = size as i32;
-        let mut width = self.width(flat, size as i64) as i32;
         if !element.align.is_multiple_of((width * bytes) as u32) {
             width = 1;
         }

@@ -98,3 +98,25 @@ fn a_store_follows_a_piece_of_several_threads() {
         programs::check(&ptx(target, PtxOptions::default()), text, 0);
     }
 }
+
+/// Of the four columns that a thread has, the first reads the last element of a window, and what a vector would read with it is not
+/// there.
+#[test]
+fn a_window_ends_within_a_vector() {
+    let text = "routine @tiles strict {
+                  node %0 \"a\" i64[64, 20, 2] on_device
+                  node %1 \"b\" i64[64, 25, 2] on_device
+                  node %2 \"y\" i64[64, 20, 25] on_device
+                  node %3 \"window\" i64[25] on_device
+                  zero %2
+                  for i0 in 0..64 { for i1 in 0..20 { for i2 in 0..25 { for i3 in 0..2 {
+                    %2[i0, i1, i2] := %2[i0, i1, i2] + %0[i0, i1, i3] * %1[i0, i2, i3]
+                  } } } }
+                  for i4 in 0..64 { for i5 in 0..20 { for i6 in 0..25 {
+                    %2[i4, i5, i6] := %2[i4, i5, i6] - guarded(0 <= i6 + 4 < 25, %3[i6 + 4], 0i64)
+                  } } }
+                }";
+    for target in Target::ALL {
+        programs::check(&ptx(target, PtxOptions::default()), text, 0);
+    }
+}
