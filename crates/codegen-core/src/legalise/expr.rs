@@ -38,8 +38,10 @@ impl Legaliser<'_> {
                 Ok((self.unary(*op, dtype, arg)?, dtype))
             }
             Expr::Binary { op, a, b } => {
-                let ((a, dtype), (b, _)) = (self.value(a)?, self.value(b)?);
-                Ok((self.binary(*op, dtype, a, b)?, op.result(dtype)))
+                let (first, dtype) = self.value(a)?;
+                // What is equal stays so: targets look for `x - x`, which locals of each part's own would hide.
+                let second = if a == b { first.clone() } else { self.value(b)?.0 };
+                Ok((self.binary(*op, dtype, first, second)?, op.result(dtype)))
             }
             Expr::Ternary { op, a, b, c } => self.ternary(*op, [a, b, c]),
             Expr::Convert { to, arg } => {
@@ -141,7 +143,12 @@ impl Legaliser<'_> {
                 Ok(Expr::binary(op, a, b))
             }
             _ if dtype.is_float() => {
-                let (a, b) = (self.widen(dtype, a)?, self.widen(dtype, b)?);
+                let (a, b) = if a == b {
+                    let wide = self.widen(dtype, a)?;
+                    (wide.clone(), wide)
+                } else {
+                    (self.widen(dtype, a)?, self.widen(dtype, b)?)
+                };
                 let result = self.float_binary(op, DType::F32, a, b)?;
                 if op.is_comparison() { Ok(result) } else { self.narrow(dtype, result) }
             }
