@@ -43,7 +43,9 @@ impl Emitter<'_> {
                 Ok((Operand::Computed(self.unary(*op, dtype, x)?), dtype))
             }
             Expr::Binary { op, a, b } => {
-                let ((a, dtype), (b, _)) = (self.expr(a)?, self.expr(b)?);
+                let (left, dtype) = self.expr(a)?;
+                // Computed twice, an operand would not be known to be the same, and is to compilers: see `at_zero`.
+                let (a, b) = (left, if a == b { left } else { self.expr(b)?.0 });
                 if let (Operand::Known(a), Operand::Known(b)) = (a, b) {
                     return Ok((Operand::Known(eval::binary(*op, a, b)), op.result(dtype)));
                 }

@@ -1,8 +1,9 @@
 //! What compilers of shaders take for a number though it is none: `x * 0`, `0 / x` and `x - x` are 0 to them, `x / x` is 1, and `x / 0`
 //! is whatever comes in handy, since their languages let them assume that there are no infinities and NaNs.
 //!
-//! Where such an operation is plain to see, its operand's bits are looked at as well, and constants are chosen by them. Zeros that a
-//! compiler finds by itself are not covered, nor is the sign of a zero.
+//! Where such an operation is plain to see, its operand's bits are looked at as well, and constants are chosen by them. A compiler also
+//! finds zeros by itself, as in an accumulator that begins with one: every divisor is therefore looked at, which is little beside a
+//! division. Products and differences are not, nor is the sign of a zero.
 
 use naga::BinaryOperator as Op;
 use tnode::{DType, Scalar};
@@ -38,14 +39,36 @@ impl Emitter<'_> {
                 let is_one = self.b.binary(Op::And, is_finite, is_divisor);
                 self.b.binary(Op::InclusiveOr, is_one, differ)
             }
+            Op::Divide if !self.b.is_literal(b) => return Some(self.quotient(dtype, a, b)),
             _ => return None,
         };
         let result = match op {
             Op::Divide if b_is_zero => self.infinity_of(dtype, a, b),
             _ => self.b.binary(op, a, b),
         };
+        Some(self.or_nan(dtype, is_valid, result))
+    }
+
+    /// `a / b`, by the bits where `b` is 0.
+    fn quotient(&mut self, dtype: DType, a: Value, b: Value) -> Value {
+        let (is_valid, infinity) = (self.is_divisor(a), self.infinity_of(dtype, a, b));
+        let by_zero = self.or_nan(dtype, is_valid, infinity);
+        let quotient = self.b.binary(Op::Divide, a, b);
+        let is_zero = self.has_no_magnitude(b);
+        self.b.select(is_zero, by_zero, quotient)
+    }
+
+    fn or_nan(&mut self, dtype: DType, is_valid: Value, result: Value) -> Value {
         let nan = self.known(Scalar::from_f64(dtype, f64::NAN));
-        Some(self.b.select(is_valid, result, nan))
+        self.b.select(is_valid, result, nan)
+    }
+
+    /// Whether a float is a zero of either sign.
+    fn has_no_magnitude(&mut self, x: Value) -> Value {
+        let Bits { ty, word, magnitude, .. } = self.bits_of(x);
+        let size = self.b.binary(Op::And, word, magnitude);
+        let zero = self.b.bits(ty, 0);
+        self.b.binary(Op::Equal, size, zero)
     }
 
     /// An infinity with the sign of `a / b`.

@@ -23,6 +23,6 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let i0_ = bitcast<i32>(id);
     let _e28 = u32(i0_);
     let _e32 = slab_0_[(at_0_ + _e28)];
-    let _e34 = slab_0_[(at_0_ + _e28)];
-    slab_1_[(at_1_ + _e28)] = bitcast<u32>((bitcast<f32>(_e32) + bitcast<f32>(_e34)));
+    let _e33 = bitcast<f32>(_e32);
+    slab_1_[(at_1_ + _e28)] = bitcast<u32>((_e33 + _e33));
 }
