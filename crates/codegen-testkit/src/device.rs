@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Code, Codegen};
+use codegen_core::{Code, Codegen, ScheduledRoutine, Slot};
 use device_runtime::{Context, Device, MergeBufferUse, Routine as Linked};
 use filetests::RunCase;
-use lowered_ir::ir::{Expr, NodeRef, Routine, walk};
+use lowered_ir::ir::{NodeRef, Routine};
 use tnode::{HostArray, MemoryMode, Reason, TensorNode, commit_modes};
 
 use crate::{
@@ -78,8 +78,8 @@ fn run_case(
     let (schedule, artifact) = compile_case(codegen, case)?;
     let defined = defined(codegen, &schedule, case)?;
     let nodes = nodes(case).map_err(|e| failed("making nodes", e))?;
+    let merged = case.merge.is_some().then(|| merged(&schedule)).flatten();
     let code = Arc::new(Code { schedule, artifact });
-    let merged = case.merge.is_some().then(|| merged(&case.routine)).flatten();
     let found = on_device(device, &code, case, &nodes, merged.map(|node| (node, How::Copied)));
     let found = found.map_err(|e| failed("running", e))?;
     if let Some(node) = merged {
@@ -96,17 +96,12 @@ fn run_case(
     }
 }
 
-/// The node that a routine reads the merge buffer as.
-fn merged(routine: &Routine) -> Option<NodeRef> {
-    let mut found = None;
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |expr| {
-            if let Expr::GetMerge { node, .. } = expr {
-                found = Some(*node);
-            }
-        });
-    });
-    found
+/// The node that a run reads from the merge buffer: none if what the routine reads there goes into no result.
+fn merged(schedule: &ScheduledRoutine) -> Option<NodeRef> {
+    schedule.calls.iter().flat_map(|call| &call.args).find_map(|slot| match slot {
+        Slot::Merge(node) => Some(*node),
+        Slot::Node(_) | Slot::Temp(_) => None,
+    })
 }
 
 /// How a run gets at what it merges.

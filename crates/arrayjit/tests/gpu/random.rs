@@ -1,6 +1,7 @@
-//! Routines drawn at random. `GPU_SEEDS` in the environment says how many, for long checks: every one is compiled.
+//! Routines drawn at random. `GPU_SEEDS` in the environment says how many, for long checks, or which, as in `936..937`: every one is
+//! compiled.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use codegen_testkit::{Agreement, Outcome, bounds::Closeness, run_generated_on};
 use filetests::generate::{bytes_of_seed, routine_from_seed};
@@ -8,8 +9,12 @@ use filetests::generate::{bytes_of_seed, routine_from_seed};
 use crate::gpu;
 
 /// A compiler of shaders takes some 30 ms for a kernel.
-fn seeds() -> u64 {
-    std::env::var("GPU_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60)
+fn seeds() -> Range<u64> {
+    let Ok(asked) = std::env::var("GPU_SEEDS") else { return 0..60 };
+    let (from, to) = asked.split_once("..").unwrap_or(("0", &asked));
+    let number =
+        |text: &str| text.parse().unwrap_or_else(|_| panic!("GPU_SEEDS is `{asked}`: a number, or A..B"));
+    number(from)..number(to)
 }
 
 #[test]
@@ -17,7 +22,9 @@ fn random_routines_on_the_gpu() {
     let Some(gpu) = gpu("random_routines_on_the_gpu") else { return };
     let (mut close, mut skips, mut passed) = (Closeness::default(), BTreeMap::<String, usize>::new(), 0);
     let mut failures = Vec::new();
-    for seed in 0..seeds() {
+    let seeds = seeds();
+    let count = seeds.clone().count();
+    for seed in seeds {
         let (routine, bytes) = (routine_from_seed(seed, 200), bytes_of_seed(seed ^ 0x5eed, 4096));
         match run_generated_on(gpu.codegen(), &gpu.device, &routine, &bytes, Agreement::Bounds) {
             Ok(more) => (close, passed) = (close.and(more), passed + 1),
@@ -25,8 +32,8 @@ fn random_routines_on_the_gpu() {
             Err(outcome) => failures.push(format!("seed {seed}: {outcome:?}")),
         }
     }
-    println!("{passed} of {} random routines: {close}", seeds());
+    println!("{passed} of {count} random routines: {close}");
     skips.iter().for_each(|(why, count)| println!("skip(random routine): {why} ({count})"));
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-    assert!(passed * 2 >= seeds(), "only {passed} of {} ran", seeds());
+    assert!(passed * 2 >= count, "only {passed} of {count} ran");
 }
