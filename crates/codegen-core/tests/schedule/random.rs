@@ -27,6 +27,7 @@ fn case(seed: u64, numerics: Numerics) -> Option<Case> {
 
 /// Every step of the scheduler on many routines. A test each for the two kinds of numerics, so that they run beside each other:
 /// no test of the workspace takes longer.
+#[allow(clippy::print_stdout, reason = "tests say which routine failed")]
 fn routines_keep_their_bits(numerics: Numerics) {
     let mut count = 0;
     for seed in 0..250 {
