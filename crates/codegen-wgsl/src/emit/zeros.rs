@@ -2,8 +2,8 @@
 //! is whatever comes in handy, since their languages let them assume that there are no infinities and NaNs.
 //!
 //! Where such an operation is plain to see, its operand's bits are looked at as well, and constants are chosen by them. A compiler also
-//! finds zeros by itself, as in an accumulator that begins with one: every divisor is therefore looked at, which is little beside a
-//! division. Products and differences are not, nor is the sign of a zero.
+//! finds zeros by itself, as in an accumulator that begins with one: every divisor is therefore looked at, by some
+//! eleven operations on words. Products and differences are not, nor is the sign of a zero.
 
 use naga::BinaryOperator as Op;
 use tnode::{DType, Scalar};
@@ -20,7 +20,7 @@ struct Bits {
 }
 
 impl Emitter<'_> {
-    /// `a op b` for floats, if one of them is the literal 0, or both look like one value.
+    /// `a op b` for floats, if one of them is the literal 0, or both look like one value, and every quotient by what is no literal.
     pub(super) fn at_zero(&mut self, op: Op, dtype: DType, a: Value, b: Value) -> Option<Value> {
         let (a_is_zero, b_is_zero, are_alike) =
             (self.b.is_zero(a), self.b.is_zero(b), self.b.looks_like(a, b));
@@ -54,7 +54,7 @@ impl Emitter<'_> {
         let (is_valid, infinity) = (self.is_divisor(a), self.infinity_of(dtype, a, b));
         let by_zero = self.or_nan(dtype, is_valid, infinity);
         let quotient = self.b.binary(Op::Divide, a, b);
-        let is_zero = self.has_no_magnitude(b);
+        let is_zero = self.has_bits_of_zero(b);
         self.b.select(is_zero, by_zero, quotient)
     }
 
@@ -64,7 +64,7 @@ impl Emitter<'_> {
     }
 
     /// Whether a float is a zero of either sign.
-    fn has_no_magnitude(&mut self, x: Value) -> Value {
+    fn has_bits_of_zero(&mut self, x: Value) -> Value {
         let Bits { ty, word, magnitude, .. } = self.bits_of(x);
         let size = self.b.binary(Op::And, word, magnitude);
         let zero = self.b.bits(ty, 0);
