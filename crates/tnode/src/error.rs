@@ -47,6 +47,14 @@ pub enum Error {
         /// The sizes.
         dims: Dims,
     },
+    /// More axes than [`MAX_RANK`](crate::MAX_RANK).
+    #[error("an array has at most {limit} axes, found {found}")]
+    TooManyAxes {
+        /// Number of axes.
+        found: usize,
+        /// Largest number of axes.
+        limit: usize,
+    },
     /// An element type was specified or settled already, differently.
     #[error("node {node}: element type is {how} as {present}, found {requested}")]
     DTypeConflict {

@@ -7,6 +7,9 @@ use crate::error::Error;
 /// Sizes of the axes, outermost first; row-major order everywhere.
 pub type Dims = SmallVec<[usize; 4]>;
 
+/// The largest number of axes of a node or a host array. The verifier of the loop IR has the same limit.
+pub const MAX_RANK: usize = 32;
+
 /// The margins of one axis, in elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AxisPadding {
@@ -66,8 +69,12 @@ impl Padding {
 /// The product of `dims`.
 ///
 /// # Errors
-/// When an array of 16-byte elements of that many would not fit the address space.
+/// When there are more than [`MAX_RANK`] axes, or an array of 16-byte elements of that many would not fit the
+/// address space.
 pub(crate) fn checked_elems(dims: &[usize]) -> Result<usize, Error> {
+    if dims.len() > MAX_RANK {
+        return Err(Error::TooManyAxes { found: dims.len(), limit: MAX_RANK });
+    }
     let too_large = || Error::TooLarge { dims: Dims::from_slice(dims) };
     // A zero axis empties the array, but the other axes must still be countable by index arithmetic.
     let extent = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1))).ok_or_else(too_large)?;

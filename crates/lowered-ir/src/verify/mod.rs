@@ -119,7 +119,7 @@ impl Default for Limits {
             node_bytes: 1 << 40,
             local_bytes: 1 << 30,
             register_elems: 1 << 12,
-            rank: 32,
+            rank: tnode::MAX_RANK,
             vector_extent: 1024,
             extent: 1 << 40,
         }
