@@ -100,7 +100,8 @@ impl Prepare {
         Prepare { is_done: events.into_iter().collect(), transfer: None }
     }
 
-    /// Waiting for an event, then a transfer that gives the newest values.
+    /// Waiting for an event, then a transfer that gives the newest values, in an array of the node's sizes (margins
+    /// included) and element type; readers get an error for any other.
     pub fn transfer(
         event: Event,
         transfer: impl Fn() -> Result<HostArray, Error> + Send + Sync + 'static,
@@ -139,15 +140,20 @@ impl Residence {
         Residence { array: Arc::new(array), read: None, write: None, not_lagging: BTreeSet::new() }
     }
 
-    fn do_read(&mut self, automatic: bool) -> Result<(), Error> {
-        let Some(prepared) = &self.read else { return Ok(()) };
-        prepared.sync()?;
-        if let (true, Some(transfer)) = (automatic, &prepared.transfer) {
-            self.array = Arc::new(transfer()?);
+    /// Brings the newest values. Callers of [`Host::update`] and [`Prepare::transfer`] hand over whole arrays, so
+    /// the array is checked here, where every use of it begins.
+    fn do_read(&mut self, node: &TensorNode, automatic: bool) -> Result<(), Error> {
+        if let Some(prepared) = &self.read {
+            prepared.sync()?;
+            if let (true, Some(transfer)) = (automatic, &prepared.transfer) {
+                let array = transfer()?;
+                check(node, &array)?;
+                self.array = Arc::new(array);
+            }
+            // Only now: after a failure the next reader is told the same.
+            self.read = None;
         }
-        // Only now: after a failure the next reader is told the same.
-        self.read = None;
-        Ok(())
+        check(node, &self.array)
     }
 
     fn do_write(&mut self, node: &TensorNode) -> Result<(), Error> {
@@ -228,10 +234,11 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// A node without array here, and the failure behind its values.
+    /// A node without array here, the failure behind its values, and an array that does not fit the node: what a
+    /// [`Prepare::transfer`] gave, or [`Host::update`] left.
     pub fn get(&self, node: &TensorNode) -> Result<Arc<HostArray>, Error> {
         self.with(node, |residence| {
-            residence.do_read(self.0.options.automatic_transfers)?;
+            residence.do_read(node, self.0.options.automatic_transfers)?;
             Ok(Arc::clone(&residence.array))
         })
     }
@@ -240,16 +247,20 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`Host::get`], and what `change` says.
+    /// As [`Host::get`], what `change` says, and an array of other sizes (margins included) or another element type
+    /// that `change` puts in the place of the node's. The node then has no values, and every use of its array is this
+    /// error, until [`Host::insert`] gives it another one.
     pub fn update<R>(
         &self,
         node: &TensorNode,
         change: impl FnOnce(&mut HostArray) -> Result<R, tnode::Error>,
     ) -> Result<R, Error> {
         self.with(node, |residence| {
-            residence.do_read(self.0.options.automatic_transfers)?;
+            residence.do_read(node, self.0.options.automatic_transfers)?;
             residence.do_write(node)?;
-            Ok(change(Arc::make_mut(&mut residence.array))?)
+            let result = change(Arc::make_mut(&mut residence.array))?;
+            check(node, &residence.array)?;
+            Ok(result)
         })
     }
 
@@ -325,7 +336,7 @@ impl Host {
     ///
     /// As [`Host::get`].
     pub fn do_read(&self, node: &TensorNode) -> Result<(), Error> {
-        self.with(node, |residence| residence.do_read(self.0.options.automatic_transfers))
+        self.with(node, |residence| residence.do_read(node, self.0.options.automatic_transfers))
     }
 
     /// Does what has to happen before the host writes the array: waits for devices that read it. All devices lag behind
@@ -383,7 +394,7 @@ impl Context {
     pub fn init_from_residence(&self, node: &TensorNode) -> Result<Context, Error> {
         let entry = self.residence(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
         let mut residence = enter(&entry, node)?;
-        residence.do_read(self.automatic())?;
+        residence.do_read(node, self.automatic())?;
         let context = self.init_filled(node, &residence.array)?;
         if let Some(buffer) = context.get(node) {
             uploaded(&mut residence, &buffer, None);
@@ -408,7 +419,7 @@ impl Context {
         node: &TensorNode,
         buffer: &Arc<Buffer>,
     ) -> Result<Transfer, Error> {
-        residence.do_read(self.automatic())?;
+        residence.do_read(node, self.automatic())?;
         let transfer = self.fill_from_host(node, &residence.array)?;
         let event = if let Transfer::Scheduled(event) = &transfer { Some(event.clone()) } else { None };
         uploaded(residence, buffer, event);

@@ -14,7 +14,7 @@ use crate::{
     event::Event,
     hazard::Hazard,
     order::{Scope, kept},
-    pool::{Buffer, allocate, lock},
+    pool::{Buffer, Holder, allocate, lock},
     submit::{Task, Use, submit},
 };
 
@@ -175,7 +175,11 @@ impl Context {
         })
     }
 
+    /// Schedules filling a node's memory.
     pub(crate) fn copy_in(&self, buffer: &Arc<Buffer>, array: &Arc<HostArray>) -> Result<Event, Error> {
+        if let Holder::Node(node) = &buffer.holder {
+            check(node, array)?;
+        }
         let _span = tracing::debug_span!("copy", node = %buffer.name(), from = "host", stream = %self.stream().name())
             .entered();
         let name = || format!("copying to node `{}`", buffer.name());

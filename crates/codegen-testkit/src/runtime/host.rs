@@ -3,8 +3,8 @@
 use std::slice::from_ref;
 
 use codegen_core::Access;
-use device_runtime::{Error, Host, HostOptions, MergeBufferUse};
-use tnode::{Hosted, MemoryMode, Reason};
+use device_runtime::{Error, Host, HostOptions, MergeBufferUse, Prepare};
+use tnode::{DType, HostArray, Hosted, MemoryMode, Reason};
 
 use super::{Make, Setup, hand_made::*, open};
 
@@ -107,6 +107,55 @@ pub fn modes_say_who_may_write(make: Make<'_>) {
     local.update_memory_mode(MemoryMode::Local, reason()).unwrap();
     assert!(matches!(host.insert(&local, array(&[1])), Err(Error::Node(_))));
     assert!(matches!(host.get(&local), Err(Error::NotHosted { .. })));
+}
+
+/// Whole arrays that a caller puts in place of a node's are checked before a device sees them.
+pub fn an_array_that_does_not_fit_its_node_is_refused(make: Make<'_>) {
+    let (device, host) = (open(make, &Setup::default()), Host::default());
+    let context = context(&device).with_host(&host);
+    let y = node("y", 16);
+    let other_type = HostArray::from_slice(&[1u8], [1]).unwrap();
+    let same_bytes = HostArray::from_slice(&[0f64; 16], [16]).unwrap();
+    for (misfit, is_shape) in
+        [(array(&[7; 32]), true), (array(&[7]), true), (other_type, true), (same_bytes, false)]
+    {
+        let x = resident(&host, "x", &[1; 16]);
+        let refused = |error: Error| match &error {
+            Error::Shape { node, expected, found, .. } => {
+                assert_eq!((is_shape, node.as_str()), (true, "x"));
+                assert_eq!((expected.as_slice(), found.as_slice()), (&[16][..], misfit.dims().as_slice()));
+            }
+            Error::ElementType { node, expected, found, .. } => {
+                assert_eq!((is_shape, node.as_str()), (false, "x"));
+                assert_eq!((*expected, *found), (DType::I64, misfit.dtype()));
+            }
+            _ => panic!("{error:?}"),
+        };
+        // Swapped before a link, before a run, and by a transfer of the user's.
+        let put = |array: &mut HostArray| {
+            *array = misfit.clone();
+            Ok(())
+        };
+        refused(host.update(&x, put).unwrap_err());
+        refused(host.get(&x).unwrap_err());
+        refused(double(&context, &x, &y).unwrap_err());
+        refused(context.init_from_residence(&x).unwrap_err());
+        assert_eq!(device.memory().live_bytes, 0);
+        host.insert(&x, array(&[1; 16])).unwrap();
+        let routine = double(&context, &x, &y).unwrap();
+        refused(host.update(&x, put).unwrap_err());
+        refused(routine.run(&[]).unwrap_err());
+        refused(routine.context().upload(&x).unwrap_err());
+        host.insert(&x, array(&[2; 16])).unwrap();
+        let misfit = misfit.clone();
+        let work = context.stream().all_work().unwrap();
+        host.prepare_read(&x, Prepare::transfer(work, move || Ok(misfit.clone()))).unwrap();
+        refused(host.get(&x).unwrap_err());
+        refused(routine.run(&[]).unwrap_err());
+        host.insert(&x, array(&[3; 16])).unwrap();
+        drop(routine.run(&[]).unwrap());
+        assert_eq!(values(routine.context(), &y), [6; 16]);
+    }
 }
 
 /// Copies make the host lag as runs do.

@@ -124,6 +124,7 @@ macro_rules! runtime_suite {
                 without_automatic_transfers_nothing_moves_by_itself
                 a_failed_writer_is_the_readers_error_until_the_host_writes
                 modes_say_who_may_write
+                an_array_that_does_not_fit_its_node_is_refused
                 copies_between_contexts_reach_the_host_as_well
                 random_programs_equal_the_sequential_model
                 random_programs_under_faults_give_the_model_or_the_cause
