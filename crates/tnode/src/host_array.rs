@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, Read};
 
 use aligned_vec::AVec;
+use smallvec::SmallVec;
 
 use crate::bytes::{self, ALIGN_BYTES, Bytes, allocate};
 use crate::dtype::DType;
@@ -161,14 +162,16 @@ impl HostArray {
     }
 
     /// The array whose elements are stored here in column-major order.
-    pub(crate) fn into_rows_first(mut self) -> HostArray {
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub(crate) fn into_rows_first(self) -> Result<HostArray, Error> {
         let size = self.dtype.size_bytes();
-        let stored = self.bytes.clone();
-        for n in 0..stored.len() / size {
-            let from = column_major_offset(n, &self.dims);
-            self.bytes[n * size..][..size].copy_from_slice(&stored[from * size..][..size]);
+        let mut bytes = allocate(self.bytes.len())?;
+        for from in offsets(&self.dims, &column_major_strides(&self.dims), 0) {
+            bytes.extend_from_slice(&self.bytes[from * size..][..size]);
         }
-        self
+        Ok(HostArray { bytes: bytes.into(), ..self })
     }
 
     /// Makes every non-zero bool a 1, since other bytes are no bools.
@@ -332,10 +335,9 @@ impl HostArray {
 
     /// Offsets in elements of all values, row-major.
     fn value_offsets(&self) -> impl Iterator<Item = usize> + use<> {
-        let inner = self.dims_without_padding();
-        let outer = self.dims.clone();
-        let margins: Dims = (0..inner.len()).map(|axis| self.left_margin(axis)).collect();
-        (0..inner.iter().product()).map(move |n| row_major_offset(n, &inner, &outer, &margins))
+        let strides = row_major_strides(&self.dims);
+        let first = strides.iter().enumerate().map(|(axis, stride)| self.left_margin(axis) * stride).sum();
+        offsets(&self.dims_without_padding(), &strides, first)
     }
 
     /// The element at an offset inside the array.
@@ -350,25 +352,43 @@ impl HostArray {
     }
 }
 
-/// Offset in an array of sizes `outer` of the `n`-th element of the box of sizes `inner` that begins at `start`.
-fn row_major_offset(n: usize, inner: &[usize], outer: &[usize], start: &[usize]) -> usize {
-    let (mut rest, mut offset, mut stride) = (n, 0, 1);
-    for axis in (0..inner.len()).rev() {
-        offset += (rest % inner[axis] + start[axis]) * stride;
-        rest /= inner[axis];
-        stride *= outer[axis];
-    }
-    offset
+/// Elements between neighbours along each axis, where the last axis is contiguous.
+fn row_major_strides(dims: &[usize]) -> Dims {
+    let mut strides: Dims = dims.iter().rev().scan(1, next_stride).collect();
+    strides.reverse();
+    strides
 }
 
-/// Offset in column-major order of the `n`-th element in row-major order.
-fn column_major_offset(n: usize, dims: &[usize]) -> usize {
-    let (mut rest, mut offset) = (n, 0);
-    for (axis, &size) in dims.iter().enumerate().rev() {
-        offset += rest % size * dims[..axis].iter().product::<usize>();
-        rest /= size;
-    }
-    offset
+/// Elements between neighbours along each axis, where the first axis is contiguous.
+fn column_major_strides(dims: &[usize]) -> Dims {
+    dims.iter().scan(1, next_stride).collect()
+}
+
+/// The stride of an axis, given the one of the axis inside of it. Sizes of 0 count as 1: products of the others may
+/// otherwise overflow.
+fn next_stride(next: &mut usize, size: &usize) -> Option<usize> {
+    Some(std::mem::replace(next, *next * (*size).max(1)))
+}
+
+/// Offsets of all elements of a box of sizes `dims`, row-major, whose first is at `first`: one addition for each
+/// element and for each axis that begins anew.
+fn offsets(dims: &[usize], strides: &[usize], first: usize) -> impl Iterator<Item = usize> + use<> {
+    let axes: SmallVec<[(usize, usize); 4]> = dims.iter().copied().zip(strides.iter().copied()).collect();
+    let mut index = Dims::from_elem(0, dims.len());
+    let mut offset = first;
+    (0..dims.iter().product()).map(move |_| {
+        let here = offset;
+        for (at, (size, stride)) in index.iter_mut().zip(&axes).rev() {
+            *at += 1;
+            offset += stride;
+            if *at < *size {
+                break;
+            }
+            offset -= *at * stride;
+            *at = 0;
+        }
+        here
+    })
 }
 
 /// Element type, sizes, margins and bits of all elements are equal.

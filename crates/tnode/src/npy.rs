@@ -1,6 +1,7 @@
 //! NumPy's `.npy` files and `.npz` archives.
 //!
-//! Values are stored without margins. `bf16`, the 8-bit floats and `u32x4` have no NumPy type and are refused; use
+//! Values are stored without margins. Arrays have at most [`MAX_RANK`](crate::MAX_RANK) axes; files with more are refused.
+//! `bf16`, the 8-bit floats and `u32x4` have no NumPy type and are refused; use
 //! [`safetensors`](mod@crate::safetensors) for the floats. Files come from anywhere, so sizes in headers are checked before they are
 //! believed and memory grows only as bytes arrive. Source: NumPy, *The NPY format*, versions 1 to 3.
 
@@ -23,7 +24,8 @@ const MAX_HEADER_BYTES: usize = 1 << 16;
 /// Reads one array.
 ///
 /// # Errors
-/// When reading fails, the header is no `.npy` header, the element type has no counterpart here, or data are missing.
+/// When reading fails, the header is no `.npy` header, the element type has no counterpart here, there are more
+/// than [`MAX_RANK`](crate::MAX_RANK) axes, data are missing, or memory is short.
 pub fn read(mut reader: impl Read) -> Result<HostArray, Error> {
     let header = Header::parse(&read_header(&mut reader)?)?;
     let len = checked_elems(&header.dims)? * header.dtype.size_bytes();
@@ -32,7 +34,7 @@ pub fn read(mut reader: impl Read) -> Result<HostArray, Error> {
         array.bytes_mut().chunks_exact_mut(header.dtype.size_bytes()).for_each(<[u8]>::reverse);
     }
     if header.columns_first {
-        array = array.into_rows_first();
+        array = array.into_rows_first()?;
     }
     array.normalize_bools();
     Ok(array)
@@ -109,7 +111,7 @@ fn read_header(reader: &mut impl Read) -> Result<String, Error> {
         version => return Err(malformed(format!("expected version 1, 2 or 3, found {version}"))),
     };
     if len as usize > MAX_HEADER_BYTES {
-        return Err(malformed(format!("a header of {len} bytes")));
+        return Err(malformed(format!("a header of {len} bytes, expected at most {MAX_HEADER_BYTES}")));
     }
     let mut header = vec![0; len as usize];
     reader.read_exact(&mut header).map_err(failed)?;

@@ -1,6 +1,7 @@
 //! The safetensors format: named arrays behind a JSON header.
 //!
-//! Values are stored without margins. Element types of the format without a counterpart here (such as `I16` and complex
+//! Values are stored without margins. Arrays have at most [`MAX_RANK`](crate::MAX_RANK) axes; files with more are
+//! refused. Element types of the format without a counterpart here (such as `I16` and complex
 //! numbers) are refused by name. The format has no `u32x4`: such an array is written as `U32` with a further axis of 4, and
 //! the metadata of the file has its name under `u32x4`, on a line of its own, so that it is read as it was.
 
@@ -22,7 +23,8 @@ const RANDOM_BITS: &str = "u32x4";
 /// Reads every array of a file's bytes, by name.
 ///
 /// # Errors
-/// When the bytes are not in the format, or an element type has no counterpart here.
+/// When the bytes are not in the format, an element type has no counterpart here, an array has more than
+/// [`MAX_RANK`](crate::MAX_RANK) axes, or memory is short.
 pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, Error> {
     let file = SafeTensors::deserialize(bytes).map_err(malformed)?;
     let random_bits = names_of_random_bits(bytes)?;

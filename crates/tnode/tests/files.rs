@@ -1,9 +1,9 @@
 //! `.npy`, `.npz` and safetensors: files that NumPy wrote, round trips, and files from nowhere good.
 
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 
 use proptest::prelude::*;
-use tnode::{DType, Error, HostArray, Padding, npy, safetensors};
+use tnode::{DType, Error, HostArray, MAX_RANK, Padding, npy, safetensors};
 
 fn read(bytes: &[u8]) -> HostArray {
     npy::read(bytes).expect("a file that NumPy wrote")
@@ -160,6 +160,56 @@ fn bad_npy_files_are_refused() {
     );
     let huge = npy::read(&npy_file(&header("(9999999999, 9999999999, 0)"), &[])[..]);
     assert!(matches!(huge, Err(Error::TooLarge { .. })));
+}
+
+/// The headers of 8,000 axes are small, and refused before anything is computed of them.
+#[test]
+fn files_of_too_many_axes_are_refused() {
+    let shape = |rank: usize| vec!["1"; rank].join(",");
+    let npy = |rank| {
+        let header = format!("{{'descr': '<f4', 'fortran_order': True, 'shape': ({},)}}", shape(rank));
+        npy_file(&header, &[0, 0, 0x80, 0x3f])
+    };
+    let safetensors = |rank: usize, dtype: &str, last: &str, bytes: usize| {
+        let header = format!(
+            r#"{{"a":{{"dtype":"{dtype}","shape":[{}{last}],"data_offsets":[0,{bytes}]}}}}"#,
+            shape(rank)
+        );
+        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; bytes]].concat()
+    };
+    let refused = |result: Result<(), Error>, rank: usize| match result {
+        Err(Error::TooManyAxes { found, limit: MAX_RANK }) => assert_eq!(found, rank),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(read(&npy(MAX_RANK)).dims().len(), MAX_RANK);
+    let kept = safetensors::read(&safetensors(MAX_RANK, "F32", "", 4)).expect("as many as there may be");
+    assert_eq!(kept["a"].dims().len(), MAX_RANK);
+    for rank in [MAX_RANK + 1, 8_000] {
+        refused(npy::read(&npy(rank)[..]).map(drop), rank);
+        let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        archive.start_file("x.npy", zip::write::SimpleFileOptions::default()).expect("memory");
+        archive.write_all(&npy(rank)).expect("memory");
+        refused(npy::read_npz(archive.finish().expect("memory")).map(drop), rank);
+        refused(safetensors::read(&safetensors(rank, "F32", "", 4)).map(drop), rank);
+    }
+    let message = npy::read(&npy(33)[..]).expect_err("refused").to_string();
+    assert_eq!(message, "an array has at most 32 axes, found 33");
+    // The axis that words of random bits have in a file is none of the array's.
+    let bits = HostArray::zeros(DType::U32x4, [1; MAX_RANK]).expect("small");
+    let file = safetensors::write([("bits", &bits)]).expect("all types");
+    assert_eq!(safetensors::read(&file).expect("our own")["bits"], bits);
+}
+
+/// The element at an index has the bits of the index in the other order.
+#[test]
+fn columns_of_many_axes_are_read_as_rows() {
+    let rank = 14;
+    let header =
+        format!("{{'descr': '<u2', 'fortran_order': True, 'shape': ({})}}", vec!["2"; rank].join(", "));
+    let stored: Vec<u8> = (0..1u16 << rank).flat_map(u16::to_le_bytes).collect();
+    let array = read(&npy_file(&header, &stored));
+    let expected: Vec<u16> = (0..1u16 << rank).map(|n| n.reverse_bits() >> (16 - rank)).collect();
+    assert_eq!(array.as_slice::<u16>().expect("u16"), expected);
 }
 
 proptest! {
