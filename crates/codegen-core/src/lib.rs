@@ -53,6 +53,7 @@ pub mod artifact; // what it hands to a device
 pub mod host; // calling kernels of this process
 mod log; // what they log
 pub mod log_buffer; // what those log that call nothing
+mod panic; // payloads of panics
 mod ptx; // kernels for NVIDIA's processors
 mod shader; // kernels as text for GPUs
 
@@ -66,6 +67,7 @@ pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
 pub use legalise::{LegaliseError, legalise};
 pub use log::{LogSink, Logging};
+pub use panic::panic_message;
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
 pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};
 pub use shader::{Shader, ShaderModule};

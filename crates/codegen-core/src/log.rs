@@ -8,6 +8,8 @@ use std::sync::Arc;
 use lowered_ir::log::{LogLine, LogStyle};
 use tnode::Scalar;
 
+use crate::panic::drop_payload;
+
 /// Takes the text of a log.
 ///
 /// The thread that runs a kernel calls it meanwhile; where the device has memory of its own, a thread that notices that a run is done. So it should
@@ -97,5 +99,9 @@ impl<'a> LogWriter<'a> {
 impl Drop for LogWriter<'_> {
     fn drop(&mut self) {
         self.flush();
+        // This may be the unwinding of another panic, which a second one would make an abort.
+        if let Some(panic) = self.panic.take() {
+            drop_payload(panic);
+        }
     }
 }

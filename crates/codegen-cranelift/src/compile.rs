@@ -3,7 +3,6 @@
 //! A kernel is compiled by the first way that takes it: as steps, if there are contractions in it ([`contract::compose`]); as a vector
 //! program by `vector-asm`; or by Cranelift, which takes every kernel and gets a module for each ([`Way::of`]).
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +10,9 @@ use std::sync::{Arc, OnceLock};
 use codegen_core::contract::Pipeline;
 use codegen_core::schedule::canonical::adds_products;
 use codegen_core::schedule::tile_contractions;
-use codegen_core::{Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, Payload};
+use codegen_core::{
+    Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, Payload, panic_message,
+};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use cranelift_module::ModuleError;
@@ -236,13 +237,9 @@ fn target(options: &CraneliftOptions) -> Result<OwnedTargetIsa, String> {
 /// Runs `f`; a panic, which would be a bug here or in Cranelift, becomes an error.
 fn guarded<T>(kernel: &str, f: impl FnOnce() -> Result<T, CodegenError>) -> Result<T, CodegenError> {
     // Nothing `f` shares with the outside is changed before it returns.
-    catch_unwind(AssertUnwindSafe(f))
-        .unwrap_or_else(|panic| Err(failed(kernel, "code generation", panic_message(&*panic))))
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    format!("panic: {}", text.unwrap_or("without message"))
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        Err(failed(kernel, "code generation", format!("panic: {}", panic_message(panic))))
+    })
 }
 
 /// What Cranelift's refusal means to the user.

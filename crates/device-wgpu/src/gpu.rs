@@ -5,7 +5,6 @@
 //! lost, whatever asks is told so, and nothing waits for it any more.
 
 use std::{
-    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -14,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use codegen_core::panic_message;
 use device_runtime::DriverError;
 use wgpu::{ErrorFilter, Limits, PollType, SubmissionIndex};
 
@@ -105,7 +105,7 @@ impl Gpu {
         if let Some(why) = self.lost() {
             return Err(Objection::Lost(why.to_owned()));
         }
-        let result = result.unwrap_or_else(|panic| Err(Objection::Refused(panic_message(&*panic))));
+        let result = result.unwrap_or_else(|panic| Err(Objection::Refused(panic_message(panic))));
         match errors.drain(..).flatten().next() {
             Some(wgpu::Error::OutOfMemory { .. }) => Err(Objection::OutOfMemory),
             Some(error) => Err(Objection::Refused(error.to_string().trim().to_owned())),
@@ -136,7 +136,7 @@ impl Gpu {
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(how))) {
             Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => {}
             Ok(Err(error)) => self.lose(&error.to_string()),
-            Err(panic) => self.lose(&panic_message(&*panic)),
+            Err(panic) => self.lose(&panic_message(panic)),
         }
     }
 }
@@ -154,9 +154,4 @@ impl Objection {
 
 pub(crate) fn lost_error(why: &str) -> DriverError {
     DriverError::Lost { driver: "wgpu".to_owned(), message: why.to_owned() }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())
 }

@@ -9,13 +9,12 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    sync::{
-        Condvar, Mutex, Ordering,
-        atomic::{AtomicU64, AtomicUsize},
-        spin_politely,
-    },
-    task::panic_message,
+use codegen_core::panic_message;
+
+use crate::sync::{
+    Condvar, Mutex, Ordering,
+    atomic::{AtomicU64, AtomicUsize},
+    spin_politely,
 };
 
 /// Parts per participating thread, so that unequal threads finish together.
@@ -130,7 +129,9 @@ impl Job {
         // AssertUnwindSafe: what a panicking kernel wrote is poisoned by the lane's failure, so nobody looks at it.
         let result = catch_unwind(AssertUnwindSafe(|| run(begin, end)));
         if let Err(panic) = result {
-            self.outcome.lock().panic.get_or_insert_with(|| panic_message(&*panic));
+            // Before the lock: the payload's destructor is the user's code.
+            let message = panic_message(panic);
+            self.outcome.lock().panic.get_or_insert(message);
         }
     }
 

@@ -1,10 +1,8 @@
 //! Tasks: what lanes run, and what becomes of the lane when one fails.
 
-use std::{
-    any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use codegen_core::panic_message;
 use device_runtime::{After, Failure, HostTask, Mark};
 
 use crate::{crew::Crew, event::EventState, lane::LaneState, raw::Work, sync::Arc, timeline};
@@ -84,7 +82,7 @@ impl Task {
                     lane.fail(failure);
                 }
             }
-            Step::Mark(mark) => timeline::mark(lane.stream(), &mark),
+            Step::Mark(mark) => guarded(lane, "a timeline's mark", || timeline::mark(lane.stream(), &mark)),
             Step::Work(work) => perform(work, lane, crew),
             Step::Host(task) => call(task, lane),
         }
@@ -94,15 +92,20 @@ impl Task {
 /// Does the work, unless the lane has failed, and drops it.
 fn perform(work: Work, lane: &LaneState, crew: &Crew) {
     if lane.failure().is_none() {
-        let _span = timeline::kernel(lane.stream(), &work);
-        // AssertUnwindSafe: what a panicking task wrote is poisoned by the lane's failure, so nobody looks at it.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.perform(crew))) {
-            lane.fail(Failure::new(lane.stream().clone(), work.name(), panic_message(&*panic)));
-        }
+        guarded(lane, work.name(), || {
+            let _span = timeline::kernel(lane.stream(), &work);
+            work.perform(crew);
+        });
     }
     // The last share of a module may be the task's, and dropping that is as much the module's code as running it.
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(work))) {
-        lane.fail(Failure::new(lane.stream().clone(), "dropping a task", panic_message(&*panic)));
+    guarded(lane, "dropping a task", || drop(work));
+}
+
+/// Runs code that may be a user's: a kernel, a destructor, a subscriber of `tracing`. Its panic fails the lane.
+fn guarded(lane: &LaneState, name: &str, body: impl FnOnce()) {
+    // AssertUnwindSafe: what a panicking task wrote is poisoned by the lane's failure, so nobody looks at it.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+        lane.fail(Failure::new(lane.stream().clone(), name, panic_message(panic)));
     }
 }
 
@@ -116,15 +119,9 @@ fn call(HostTask { name, run }: HostTask, lane: &LaneState) {
     }));
     let failed = match called {
         Ok(result) => result.err(),
-        Err(panic) => Some(panic_message(&*panic)),
+        Err(panic) => Some(panic_message(panic)),
     };
     if let Some(message) = failed {
         lane.fail(Failure::new(lane.stream().clone(), name, message));
     }
-}
-
-/// What a panic said.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())
 }

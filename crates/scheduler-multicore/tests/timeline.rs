@@ -10,7 +10,7 @@ use std::{
 };
 
 use codegen_core::Access;
-use device_runtime::{Driver, Mark};
+use device_runtime::{Driver, DriverError, Mark};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 use tracing::{
@@ -27,6 +27,7 @@ impl Listener {
     fn note(&self, what: &str, metadata: &Metadata<'_>, record: impl FnOnce(&mut dyn Visit)) {
         let mut line = Line(format!("{what} {}", metadata.target()));
         record(&mut line);
+        assert!(!line.0.contains("no luck"), "a listener that panics");
         self.0.lock().unwrap().push(line.0);
     }
 }
@@ -99,5 +100,11 @@ fn marks_and_kernels_are_told_in_order() {
         let lines = std::mem::take(&mut *listener.0.lock().unwrap());
         let lines: Vec<_> = lines.into_iter().filter(|line| !line.starts_with("event")).collect();
         assert_eq!(lines, [span.as_str(), "enter", "exit"]);
+        // Whoever listens is a user's code too.
+        let driver = device.driver();
+        let stream = driver.new_stream("a stream").unwrap();
+        driver.mark(&stream, Mark::Begin("no luck".into())).unwrap();
+        assert!(matches!(driver.sync(&driver.record(&stream).unwrap()), Err(DriverError::Failed(_))));
+        driver.drop_stream(stream);
     }
 }

@@ -1,6 +1,9 @@
 //! Functions of the host's among the tasks of a stream, and tasks that are combined.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    panic::panic_any,
+    sync::{Arc, Mutex},
+};
 
 use codegen_core::Access;
 use device_runtime::{Error, Task};
@@ -42,6 +45,36 @@ pub fn a_function_that_fails_or_panics_fails_its_stream(make: Make<'_>) {
         let failure = error.failure().unwrap();
         assert_eq!((failure.task(), failure.message()), ("errand", "no luck"));
         assert!(stream.schedule_task("late", || Ok(())).is_err());
+        stream.reset().unwrap();
+        stream.schedule_task("later", || Ok(())).unwrap().sync().unwrap();
+    }
+}
+
+/// A payload whose destructor panics, with another one of its kind.
+struct Nested;
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        panic_any(Nested);
+    }
+}
+
+/// What a task panics with is its own value, whose destructor may panic as well: the stream fails, its worker goes on.
+pub fn a_panic_whose_payload_panics_fails_the_stream_alone(make: Make<'_>) {
+    let device = open(make, &Setup::default());
+    let x = node("x", 1);
+    let bad = code("bad", &[(&x, Access::Write)], &[], |_, _| panic_any(Nested));
+    let routine = context(&device).link(&bad, &[x]).unwrap();
+    let stream = routine.context().stream().clone();
+    for is_kernel in [false, true] {
+        let run = || match is_kernel {
+            true => routine.run(&[]),
+            false => stream.schedule_task("bad", || panic_any(Nested)),
+        };
+        // On streams that run tasks at once, the failure is the error of the submission.
+        let error = run().and_then(|event| event.sync()).unwrap_err();
+        let failure = error.failure().unwrap();
+        assert_eq!((failure.task(), failure.message()), ("bad", "it panicked"));
         stream.reset().unwrap();
         stream.schedule_task("later", || Ok(())).unwrap().sync().unwrap();
     }

@@ -7,7 +7,6 @@
 //! A sink is code of others: no lock is held while it runs, and it may not wait. If it panics, the stream fails as if the kernel had.
 
 use std::{
-    any::Any,
     cell::Cell,
     collections::VecDeque,
     fmt,
@@ -15,7 +14,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use codegen_core::log_buffer::{self, HEADER_BYTES};
+use codegen_core::{
+    log_buffer::{self, HEADER_BYTES},
+    panic_message,
+};
 use device_runtime::{DriverError, Failure, HostLanding, run_task};
 use tnode::{DType, HostArray};
 
@@ -98,7 +100,7 @@ impl RunLog {
             run_task(|| log_buffer::write(bytes.bytes(), &self.kernel.abi.log, logging));
         }));
         TELLING.set(outside);
-        told.map_err(|panic| said(&*panic))
+        told.map_err(panic_message)
     }
 }
 
@@ -106,12 +108,6 @@ impl fmt::Debug for RunLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "log of `{}`", self.kernel.abi.name)
     }
-}
-
-/// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "its sink panicked".to_owned())
 }
 
 /// What the device is done with and those who wait do not know yet: a log that is to be told, and what is behind it.
