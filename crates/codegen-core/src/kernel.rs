@@ -32,7 +32,8 @@ pub struct ScheduledRoutine {
     /// Memory that lives during one run.
     pub temps: Vec<Temp>,
     /// The nodes, in order, of which a run writes every element before it reads any, if only by all calls together: nothing that they
-    /// held before can be seen in the run or after it. Others may be so too, where that is not found.
+    /// held before can be seen in the run or after it. Others may be so too, where that is not found. Nodes without elements
+    /// that the routine writes are among them, though no call touches them.
     pub overwritten: Vec<NodeRef>,
 }
 

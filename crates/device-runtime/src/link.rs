@@ -370,9 +370,10 @@ fn roles(code: &Code) -> Result<(Roles, BTreeSet<NodeRef>), Error> {
             }
         }
     }
-    // Some nodes are overwritten by several calls together.
+    // Some nodes are overwritten by several calls together, and those without elements by none.
     for node in &code.schedule.overwritten {
-        roles.entry(*node).and_modify(|role| role.first = Access::Write);
+        let role = roles.entry(*node).or_insert(Role { first: Access::Write, all: Access::Write });
+        role.first = Access::Write;
     }
     Ok((roles, merges))
 }

@@ -156,6 +156,7 @@ pub fn schedule_traced(
     let whole = Whole::of(&routine);
 
     // What is read of a local node is written, or zeroed, before: its memory may hold anything when a run begins.
+    normalize::remove_empty_zeros(&mut routine);
     locals::initialize(&mut routine, &whole);
     on_pass("locals", &routine);
 
@@ -264,6 +265,7 @@ pub fn schedule_serial(
         gpu::plain(&mut routine);
     }
     let whole = Whole::of(&routine);
+    normalize::remove_empty_zeros(&mut routine);
     locals::initialize(&mut routine, &whole);
     on_pass("locals", &routine);
     if !has_everything(caps) {

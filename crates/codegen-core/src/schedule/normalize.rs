@@ -1,6 +1,12 @@
 //! Brings loops to one form: constant bounds start at 0; a loop of no iteration is gone, one of one iteration is its body.
 
-use lowered_ir::ir::{Affine, Block, Bound, LoopKind, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, Bound, LoopKind, Routine, Stmt, walk};
+
+/// Removes `zero` of nodes without elements, for which no kernel is needed.
+pub(super) fn remove_empty_zeros(routine: &mut Routine) {
+    let Routine { nodes, body, .. } = routine;
+    body.retain(|stmt| !matches!(stmt, Stmt::Zero { node } if nodes[node.index()].dims.contains(&0)));
+}
 
 /// Rewrites every loop of the block, but for vector loops.
 ///

@@ -14,12 +14,14 @@
 //! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the parent, with the
 //!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
 //! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside this file.
+//! * A routine that writes nodes without elements begins with `zero` of each, so that it is known to write them.
 //! * A block's name and the end of it, and remarks, become comments.
 //!
 //! Lowering settles sizes and element types of the nodes and decides no memory mode.
 
 mod bounds;
 mod computed;
+mod empty;
 mod margins;
 mod random;
 mod step;
@@ -321,6 +323,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let mut ctx = step::Ctx { refs, views, margins, ranges: ranges.clone(), renumbering, fresh };
     let mut body = step::lower_steps(&assignments.steps, &mut ctx)?;
     margins::restore(&mut ctx, &mut body)?;
+    body.splice(0..0, empty::zeros(assignments, &ctx.views, |node| ctx.refs[node])?);
     let name = options.name.clone().unwrap_or_else(|| assignments.routine_name());
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();

@@ -289,10 +289,12 @@ impl Walker<'_> {
     }
 
     fn zero(&mut self, node: NodeRef) {
+        let dims = &self.routine.node(node).dims;
         let first = !self.nodes[node.index()].is_written();
-        self.remember_constexpr(node, first);
+        // A node without elements holds no constant: it is written for the sake of whoever reads it later.
+        self.remember_constexpr(node, first && !dims.contains(&0));
         self.recorded.push((node, self.written[node.index()].mark()));
-        self.written[node.index()].store_all(&self.routine.node(node).dims);
+        self.written[node.index()].store_all(dims);
         let access = self.access(None, false, false);
         self.nodes[node.index()].writes.push(access);
         self.nodes[node.index()].zeroed = true;

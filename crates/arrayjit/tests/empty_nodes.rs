@@ -1,0 +1,69 @@
+//! Nodes without elements: they have no values, and are written, read, linked on and merged like others.
+#![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
+
+use arrayjit::{Backend, Context, HostArray, MergeBufferUse, Settings, TensorNode};
+
+const BACKENDS: [&str; 3] = ["multicore", "inline", "interpreter"];
+
+fn node(name: &str, dims: &[usize]) -> TensorNode {
+    TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap()
+}
+
+fn empty(context: &Context, node: &TensorNode) {
+    let array = context.to_host(node).unwrap();
+    assert_eq!((array.num_values(), array.dims()), (0, &node.dims().unwrap()), "{}", node.name());
+}
+
+#[test]
+fn a_routine_writes_nodes_without_elements() {
+    for name in BACKENDS {
+        let backend = Backend::open_with(name, Settings::default()).unwrap();
+        let (x, y, z) = (node("x", &[0, 3]), node("y", &[0, 3]), node("z", &[2, 0]));
+        let (sum, total) = (node("sum", &[3]), node("total", &[0]));
+        let nodes = [&x, &y, &z, &sum, &total];
+        let context = backend.context().unwrap();
+        let context = context.init_from_host(&x, &HostArray::zeros(x.dtype(), [0, 3]).unwrap()).unwrap();
+        // Every kind of statement, in place and scattered as well.
+        let text = "y[i,j] := x[i,j] * 2; z[i,j] :+= 1; z[i,j] += 1; total[i] :+= x[i,j]; sum[j] :+= y[i,j]";
+        let routine = backend.compile(text, nodes).unwrap().link(&context).unwrap();
+        let outputs: Vec<String> = routine.outputs().iter().map(TensorNode::name).collect();
+        for written in ["z", "total", "sum"] {
+            assert!(outputs.iter().any(|name| name == written), "{name}: {outputs:?}");
+        }
+        routine.run(&[]).unwrap().sync().unwrap();
+        [&z, &total].into_iter().for_each(|node| empty(routine.context(), node));
+        assert_eq!(routine.context().to_host(&sum).unwrap().values(), [0.0; 3], "{name}");
+    }
+}
+
+/// What one routine writes another reads, on the same stream or through the merge buffer of another.
+#[test]
+fn nodes_without_elements_are_linked_on_and_merged() {
+    for name in BACKENDS {
+        let backend = Backend::open_with(name, Settings::default()).unwrap();
+        let (y, z, s) = (node("y", &[0, 3]), node("z", &[0, 3]), node("s", &[3]));
+        let write = backend.compile("y[i,j] := i + j", [&y]).unwrap();
+        let read = backend.compile("z[i,j] := y[i,j] + 1", [&y, &z]).unwrap();
+        let sum = backend.compile("s[j] :+= y[i,j]", [&y, &s]).unwrap();
+        let merge = backend.compile("y[i,j] += y.merge[i,j]", [&y]).unwrap();
+        let write = write.link(&backend.context().unwrap()).unwrap();
+        assert_eq!(write.outputs(), [y.clone()], "{name}");
+        write.run(&[]).unwrap().sync().unwrap();
+        empty(write.context(), &y);
+        let read = read.link(write.context()).unwrap();
+        let sum = sum.link(read.context()).unwrap();
+        read.run(&[]).unwrap();
+        sum.run(&[]).unwrap();
+        empty(sum.context(), &z);
+        assert_eq!(sum.context().to_host(&s).unwrap().values(), [0.0; 3], "{name}");
+
+        let other = backend.compile("y[i,j] := i", [&y]).unwrap().link(&backend.context().unwrap()).unwrap();
+        other.run(&[]).unwrap();
+        let merged = merge.link(other.context()).unwrap();
+        for mode in [MergeBufferUse::No, MergeBufferUse::Copy] {
+            merged.context().device_to_device(&y, mode, write.context()).unwrap().sync().unwrap();
+        }
+        merged.run(&[]).unwrap().sync().unwrap();
+        empty(merged.context(), &y);
+    }
+}
