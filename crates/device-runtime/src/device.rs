@@ -12,8 +12,8 @@ use tnode::TensorNode;
 
 use crate::{
     driver::{Driver, PoolId, StreamStrategy},
-    error::Error,
-    inside::lock_unless_inside,
+    error::{DriverError, Error},
+    inside::lock_unless_holding,
     pool::lock,
     report::{Account, MemoryReport, MemoryUse, PoolItem},
     sharing::Candidates,
@@ -167,8 +167,10 @@ impl Device {
     ///
     /// [`DriverError::SelfWait`] inside a task, while a link that may wait for the task decides.
     pub(crate) fn candidates(&self) -> Result<MutexGuard<'_, Candidates>, Error> {
-        lock_unless_inside(&self.0.candidates, || self.name())
-            .map_err(Error::driver(|| format!("deciding who shares nodes of {}", self.name())))
+        lock_unless_holding(&self.0.candidates).map_err(|_| {
+            let source = DriverError::SelfWait { stream: self.name(), doing: "waiting for a link" };
+            Error::Driver { during: format!("deciding who shares nodes of {}", self.name()), source }
+        })
     }
 
     pub(crate) fn pool_cap(&self) -> usize {

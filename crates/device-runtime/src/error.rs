@@ -382,6 +382,14 @@ pub enum Error {
         /// The context's stream.
         stream: String,
     },
+    /// A host array was asked for where waiting for it could be for ever.
+    #[error(
+        "node `{node}`: its host array is in use, and this thread has a host array already: call this outside of `Host::update` and of transfers"
+    )]
+    HostArrayInUse {
+        /// Which node.
+        node: String,
+    },
     /// Sizes differ.
     #[error("node `{node}`: {what} has sizes {found:?}, expected {expected:?}")]
     Shape {

@@ -5,15 +5,15 @@
 //! themselves, unless told not to: a run uploads the inputs that lag, and what a run has written is downloaded when the host
 //! reads it, once, however many runs there were.
 //!
-//! Invariants: a pending download is forgotten only when its values have arrived, or when the host's own take their place; an
-//! array that is being uploaded is not changed before that is done, and that of a constant node never, once a device has it. A
-//! pending download keeps the device memory it reads; [`Host::remove`] gives both up.
+//! An array that is being uploaded is not changed before that is done, and that of a constant node never, once a device has it.
+//! A pending download keeps the device memory it reads; [`Host::remove`] gives both up. `residence.rs` beside this file has what is
+//! known of each array.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -22,11 +22,10 @@ use tnode::{HostArray, Hosted, MemoryMode, Reason, Scalar, TensorNode};
 
 use crate::{
     context::Context,
-    driver::Location,
     error::Error,
     event::Event,
-    inside::lock_unless_inside,
     pool::{Buffer, lock},
+    residence::{Entered, Prepare, Residence, Version},
     transfer::{Transfer, check},
 };
 
@@ -68,103 +67,9 @@ pub struct Host(Arc<HostInner>);
 #[derive(Default)]
 struct HostInner {
     options: HostOptions,
-    nodes: Mutex<BTreeMap<TensorNode, Arc<Mutex<Residence>>>>,
+    nodes: Mutex<BTreeMap<TensorNode, Arc<Residence>>>,
     /// Whether there ever was an array: every run asks, and most programs have none.
     is_used: AtomicBool,
-}
-
-/// The array of one node.
-struct Residence {
-    array: Arc<HostArray>,
-    read: Option<Prepare>,
-    write: Option<Prepare>,
-    /// Device memory that is as new as the array, or newer.
-    not_lagging: BTreeSet<Place>,
-}
-
-/// Device memory: which device, and where.
-type Place = (u64, Location);
-
-/// What has to happen before the host reads, or writes, an array.
-pub struct Prepare {
-    is_done: Vec<Event>,
-    transfer: Option<Fetch>,
-}
-
-/// Brings the newest values.
-type Fetch = Arc<dyn Fn() -> Result<HostArray, Error> + Send + Sync>;
-
-impl Prepare {
-    /// Waiting for events.
-    pub fn wait(events: impl IntoIterator<Item = Event>) -> Prepare {
-        Prepare { is_done: events.into_iter().collect(), transfer: None }
-    }
-
-    /// Waiting for an event, then a transfer that gives the newest values, in an array of the node's sizes (margins
-    /// included) and element type; readers get an error for any other.
-    pub fn transfer(
-        event: Event,
-        transfer: impl Fn() -> Result<HostArray, Error> + Send + Sync + 'static,
-    ) -> Prepare {
-        Prepare { is_done: vec![event], transfer: Some(Arc::new(transfer)) }
-    }
-
-    /// Whether there is nothing to wait for.
-    pub fn is_done(&self) -> bool {
-        self.is_done.iter().all(Event::is_done)
-    }
-
-    /// This after what was to be done before: everything is waited for, in order, and the newest transfer counts.
-    fn after(mut self, before: Option<Prepare>) -> Prepare {
-        if let Some(before) = before {
-            let pending = before.is_done.into_iter().filter(|event| !event.is_done());
-            self.is_done = pending.chain(self.is_done).collect();
-        }
-        self
-    }
-
-    /// Waits. A failure of what is waited for is the transfer's to report: a failed reader is no concern of a writer.
-    fn sync(&self) -> Result<(), Error> {
-        for event in &self.is_done {
-            let waited = event.sync();
-            if !event.is_done() {
-                return waited;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Residence {
-    fn new(array: HostArray) -> Residence {
-        Residence { array: Arc::new(array), read: None, write: None, not_lagging: BTreeSet::new() }
-    }
-
-    /// Brings the newest values. Callers of [`Host::update`] and [`Prepare::transfer`] hand over whole arrays, so
-    /// the array is checked here, where every use of it begins.
-    fn do_read(&mut self, node: &TensorNode, automatic: bool) -> Result<(), Error> {
-        if let Some(prepared) = &self.read {
-            prepared.sync()?;
-            if let (true, Some(transfer)) = (automatic, &prepared.transfer) {
-                let array = transfer()?;
-                check(node, &array)?;
-                self.array = Arc::new(array);
-            }
-            // Only now: after a failure the next reader is told the same.
-            self.read = None;
-        }
-        check(node, &self.array)
-    }
-
-    fn do_write(&mut self, node: &TensorNode) -> Result<(), Error> {
-        if node.mode().known_constant() && !self.not_lagging.is_empty() {
-            return Err(Error::HostConstant { node: node.name() });
-        }
-        self.write.as_ref().map_or(Ok(()), Prepare::sync)?;
-        self.write = None;
-        self.not_lagging.clear();
-        Ok(())
-    }
 }
 
 impl Host {
@@ -189,23 +94,30 @@ impl Host {
         let entry = {
             let mut nodes = lock(&self.0.nodes);
             let Some(present) = nodes.get(node) else {
-                nodes.insert(node.clone(), Arc::new(Mutex::new(Residence::new(array))));
+                nodes.insert(node.clone(), Arc::new(Residence::new(array)));
                 self.0.is_used.store(true, Ordering::Release);
                 return Ok(());
             };
             Arc::clone(present)
         };
-        let mut residence = enter(&entry, node)?;
-        residence.do_write(node)?;
-        (residence.array, residence.read) = (Arc::new(array), None);
+        let mut entered = entry.enter(node)?;
+        entered.write()?;
+        entered.replace(array);
         Ok(())
     }
 
     /// Forgets a node's array, and what is pending for it; the array as it is, without a transfer.
-    pub fn remove(&self, node: &TensorNode) -> Option<Arc<HostArray>> {
-        let removed = lock(&self.0.nodes).remove(node)?;
-        let array = Arc::clone(&lock(&removed).array);
-        Some(array)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HostArrayInUse`] inside of a change or a transfer, and [`crate::DriverError::SelfWait`] inside a task, while
+    /// somebody has the array.
+    pub fn remove(&self, node: &TensorNode) -> Result<Option<Arc<HostArray>>, Error> {
+        let Some(entry) = self.entry(node) else { return Ok(None) };
+        let array = entry.enter(node)?.array();
+        // Dropped after the lock: it may be the last to hold device memory.
+        let removed = lock(&self.0.nodes).remove(node);
+        Ok(removed.map(|_| array))
     }
 
     /// Whether the node has an array here.
@@ -213,7 +125,7 @@ impl Host {
         lock(&self.0.nodes).contains_key(node)
     }
 
-    fn entry(&self, node: &TensorNode) -> Option<Arc<Mutex<Residence>>> {
+    fn entry(&self, node: &TensorNode) -> Option<Arc<Residence>> {
         // Acquire: whoever sees the first array put in finds it.
         if !self.0.is_used.load(Ordering::Acquire) {
             return None;
@@ -221,29 +133,40 @@ impl Host {
         lock(&self.0.nodes).get(node).cloned()
     }
 
+    fn known(&self, node: &TensorNode) -> Result<Arc<Residence>, Error> {
+        self.entry(node).ok_or_else(|| Error::NotHosted { node: node.name() })
+    }
+
     fn with<R>(
         &self,
         node: &TensorNode,
-        change: impl FnOnce(&mut Residence) -> Result<R, Error>,
+        change: impl FnOnce(&mut Entered<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let entry = self.entry(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
-        change(&mut *enter(&entry, node)?)
+        change(&mut self.known(node)?.enter(node)?)
+    }
+
+    /// The newest values of a node's array, and their version.
+    fn newest(&self, node: &TensorNode) -> Result<(Arc<HostArray>, Version), Error> {
+        self.with(node, |entered| {
+            let version = entered.read(self.0.options.automatic_transfers)?;
+            Ok((entered.array(), version))
+        })
     }
 
     /// The node's array, with the values that devices computed last.
     ///
     /// # Errors
     ///
-    /// A node without array here, the failure behind its values, and an array that does not fit the node: what a
+    /// A node without array here, the failure behind its values, an array that somebody has where the thread must not wait
+    /// ([`Error::HostArrayInUse`] inside of a change or a transfer, [`crate::DriverError::SelfWait`] inside a task), and an array that does not fit the node: what a
     /// [`Prepare::transfer`] gave, or [`Host::update`] left.
     pub fn get(&self, node: &TensorNode) -> Result<Arc<HostArray>, Error> {
-        self.with(node, |residence| {
-            residence.do_read(node, self.0.options.automatic_transfers)?;
-            Ok(Arc::clone(&residence.array))
-        })
+        Ok(self.newest(node)?.0)
     }
 
-    /// Changes the node's array in place, once nobody reads it; devices lag behind afterwards.
+    /// Changes the node's array in place, once nobody reads it; devices lag behind afterwards. While `change` runs, its thread
+    /// waits for no host array: calls that would have to are errors ([`Error::HostArrayInUse`]), as those that want this
+    /// array always are.
     ///
     /// # Errors
     ///
@@ -255,11 +178,11 @@ impl Host {
         node: &TensorNode,
         change: impl FnOnce(&mut HostArray) -> Result<R, tnode::Error>,
     ) -> Result<R, Error> {
-        self.with(node, |residence| {
-            residence.do_read(node, self.0.options.automatic_transfers)?;
-            residence.do_write(node)?;
-            let result = change(Arc::make_mut(&mut residence.array))?;
-            check(node, &residence.array)?;
+        self.with(node, |entered| {
+            entered.read(self.0.options.automatic_transfers)?;
+            entered.write()?;
+            let result = change(entered.array_mut()?)?;
+            entered.check()?;
             Ok(result)
         })
     }
@@ -336,7 +259,7 @@ impl Host {
     ///
     /// As [`Host::get`].
     pub fn do_read(&self, node: &TensorNode) -> Result<(), Error> {
-        self.with(node, |residence| residence.do_read(node, self.0.options.automatic_transfers))
+        self.newest(node).map(drop)
     }
 
     /// Does what has to happen before the host writes the array: waits for devices that read it. All devices lag behind
@@ -346,7 +269,7 @@ impl Host {
     ///
     /// A node without array here, and a constant that a device has.
     pub fn do_write(&self, node: &TensorNode) -> Result<(), Error> {
-        self.with(node, |residence| residence.do_write(node))
+        self.with(node, |entered| entered.write())
     }
 
     /// Adds what has to happen before the host reads the array next. What was to happen before is waited for too, but only the
@@ -356,10 +279,8 @@ impl Host {
     ///
     /// A node without array here.
     pub fn prepare_read(&self, node: &TensorNode, prepare: Prepare) -> Result<(), Error> {
-        self.with(node, |residence| {
-            residence.read = Some(prepare.after(residence.read.take()));
-            Ok(())
-        })
+        self.known(node)?.prepare_read(prepare);
+        Ok(())
     }
 
     /// Adds what has to happen before the host writes the array next.
@@ -368,18 +289,13 @@ impl Host {
     ///
     /// A node without array here.
     pub fn prepare_write(&self, node: &TensorNode, prepare: Prepare) -> Result<(), Error> {
-        self.with(node, |residence| {
-            residence.write = Some(prepare.after(residence.write.take()));
-            Ok(())
-        })
+        self.known(node)?.prepare_write(prepare);
+        Ok(())
     }
 
     /// The ids of the devices that have memory as new as the node's array, or newer; in order.
     pub fn devices_not_lagging_host(&self, node: &TensorNode) -> Vec<u64> {
-        let Some(entry) = self.entry(node) else { return Vec::new() };
-        let mut devices: Vec<u64> = lock(&entry).not_lagging.iter().map(|place| place.0).collect();
-        devices.dedup();
-        devices
+        self.entry(node).map_or_else(Vec::new, |entry| entry.devices_not_lagging())
     }
 }
 
@@ -392,13 +308,10 @@ impl Context {
     ///
     /// A context without host, a node without array there, and as [`Context::init_from_host`].
     pub fn init_from_residence(&self, node: &TensorNode) -> Result<Context, Error> {
-        let entry = self.residence(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
-        let mut residence = enter(&entry, node)?;
-        residence.do_read(node, self.automatic())?;
-        let context = self.init_filled(node, &residence.array)?;
-        if let Some(buffer) = context.get(node) {
-            uploaded(&mut residence, &buffer, None);
-        }
+        let host = self.host().ok_or_else(|| Error::NotHosted { node: node.name() })?;
+        let (array, version) = host.newest(node)?;
+        let context = self.init_filled(node, &array)?;
+        context.note_initial(node, version);
         Ok(context)
     }
 
@@ -410,19 +323,19 @@ impl Context {
     pub fn upload(&self, node: &TensorNode) -> Result<Transfer, Error> {
         let entry = self.residence(node).ok_or_else(|| Error::NotHosted { node: node.name() })?;
         let buffer = self.writable(node)?;
-        self.upload_from(&mut *enter(&entry, node)?, node, &buffer)
+        self.upload_from(&mut entry.enter(node)?, node, &buffer)
     }
 
     fn upload_from(
         &self,
-        residence: &mut Residence,
+        entered: &mut Entered<'_>,
         node: &TensorNode,
         buffer: &Arc<Buffer>,
     ) -> Result<Transfer, Error> {
-        residence.do_read(node, self.automatic())?;
-        let transfer = self.fill_from_host(node, &residence.array)?;
+        let version = entered.read(self.automatic())?;
+        let transfer = self.fill_from_host(node, &entered.array())?;
         let event = if let Transfer::Scheduled(event) = &transfer { Some(event.clone()) } else { None };
-        uploaded(residence, buffer, event);
+        entered.uploaded(buffer.order(), version, event);
         Ok(transfer)
     }
 
@@ -430,24 +343,25 @@ impl Context {
         self.host().is_some_and(|host| host.options().automatic_transfers)
     }
 
-    fn residence(&self, node: &TensorNode) -> Option<Arc<Mutex<Residence>>> {
+    fn residence(&self, node: &TensorNode) -> Option<Arc<Residence>> {
         self.host()?.entry(node)
     }
 
-    /// The node's host array for a link that has to give it memory, and whether the device may read it in place.
-    pub(crate) fn initial(&self, node: &TensorNode) -> Result<Option<(Arc<HostArray>, bool)>, Error> {
+    /// The node's host array for a link that has to give it memory.
+    pub(crate) fn initial(&self, node: &TensorNode) -> Result<Option<Initial>, Error> {
         let (Some(host), true) = (self.host(), self.automatic()) else { return Ok(None) };
         if !host.contains(node) {
             return Ok(None);
         }
         let in_place = host.options().use_host_memory && node.mode().known_constant();
-        Ok(Some((host.get(node)?, in_place)))
+        let (array, version) = host.newest(node)?;
+        Ok(Some(Initial { array, version, in_place }))
     }
 
-    /// Notes that a link has given the node memory with the values of its host array.
-    pub(crate) fn note_initial(&self, node: &TensorNode) {
+    /// Notes that the node was given memory with the values that its host array had at a version.
+    pub(crate) fn note_initial(&self, node: &TensorNode, version: Version) {
         if let (Some(entry), Some(buffer)) = (self.residence(node), self.get(node)) {
-            uploaded(&mut lock(&entry), &buffer, None);
+            entry.uploaded(buffer.order(), version, None);
         }
     }
 
@@ -459,9 +373,13 @@ impl Context {
         for node in reads {
             let Some(entry) = self.residence(node) else { continue };
             let Some(buffer) = self.get(node) else { continue };
-            let mut residence = enter(&entry, node)?;
-            if !buffer.read_only && !residence.not_lagging.contains(&buffer.order()) {
-                let _ = self.upload_from(&mut residence, node, &buffer)?;
+            if buffer.read_only || entry.is_not_lagging(&buffer.order()) {
+                continue;
+            }
+            let mut entered = entry.enter(node)?;
+            // Another thread may have done so meanwhile.
+            if !entry.is_not_lagging(&buffer.order()) {
+                let _ = self.upload_from(&mut entered, node, &buffer)?;
             }
         }
         Ok(())
@@ -475,32 +393,26 @@ impl Context {
         for node in written {
             let Some(entry) = self.residence(node) else { continue };
             let Some(buffer) = self.get(node) else { continue };
-            let mut residence = lock(&entry);
-            residence.not_lagging = BTreeSet::from([buffer.order()]);
+            let place = buffer.order();
             // Of a context that sees the node alone: this one has the host, which would keep itself.
             let context = Context::new(self.stream()).with([(node.clone(), buffer)]);
             let node = node.clone();
-            let fetch = Prepare::transfer(event.clone(), move || context.to_host(&node));
-            residence.read = Some(fetch.after(residence.read.take()));
+            entry.written(place, Prepare::transfer(event.clone(), move || context.to_host(&node)));
         }
     }
 }
 
-/// Locks what is known of a node's array, which whoever brings its values holds until they are there.
-///
-/// # Errors
-///
-/// [`crate::DriverError::SelfWait`] inside a task, while somebody else has the array.
-fn enter<'a>(entry: &'a Mutex<Residence>, node: &TensorNode) -> Result<MutexGuard<'a, Residence>, Error> {
-    let during = || format!("using the host array of `{}`", node.name());
-    lock_unless_inside(entry, || "a stream".to_owned()).map_err(Error::driver(during))
+/// What a link gives a node that only the host has.
+pub(crate) struct Initial {
+    pub(crate) array: Arc<HostArray>,
+    version: Version,
+    /// The device may read the array itself.
+    pub(crate) in_place: bool,
 }
 
-/// Device memory has got the array; the host may not write the array before that is done.
-fn uploaded(residence: &mut Residence, buffer: &Buffer, event: Option<Event>) {
-    residence.not_lagging.insert(buffer.order());
-    if let Some(event) = event {
-        residence.write = Some(Prepare::wait([event]).after(residence.write.take()));
+impl Initial {
+    pub(crate) fn version(&self) -> Version {
+        self.version
     }
 }
 

@@ -66,6 +66,7 @@ mod order; // classes of waits, which tests can leave out
 mod plan; // packing allocations into pools
 mod pool; // owned device memory
 mod report; // what lies where
+mod residence; // the host array of one node
 mod routine; // the linked callable
 mod sharing; // which streams use one buffer
 mod stream; // in-order queue on a device
@@ -85,11 +86,12 @@ pub use crate::event::Event;
 pub use crate::fault::{FaultCounts, FaultDevice, FaultPlan};
 pub use crate::frontier::Dependency;
 pub use crate::hazard::{Hazard, PendingUse};
-pub use crate::host::{Host, HostOptions, Prepare};
+pub use crate::host::{Host, HostOptions};
 pub use crate::inside::run_task;
 pub use crate::null::NullDevice;
 pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
 pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};
+pub use crate::residence::Prepare;
 pub use crate::routine::Routine;
 pub use crate::stream::{Stream, StreamId};
 pub use crate::task::Task;

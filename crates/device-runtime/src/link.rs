@@ -21,6 +21,7 @@ use crate::{
     error::Error,
     frontier::{Dependency, Frontier, Ran},
     hazard::writes,
+    host::Initial,
     merge::{Merging, OpenCall},
     pool::{Buffer, Pool, allocate, lock, wrap},
     report::PoolItem,
@@ -155,7 +156,7 @@ fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, E
         lock(&buffer.sharers).home = Some(context.stream().stream_id());
         candidates.offer(node, buffer);
     }
-    plan.initial.iter().for_each(|(node, ..)| context.note_initial(node));
+    plan.initial.iter().for_each(|(node, initial)| context.note_initial(node, initial.version()));
     for (node, decided) in &plan.decided {
         if let Some(buffer) = context.get(node) {
             decided.enter(&mut candidates, node, &buffer, context.stream());
@@ -175,8 +176,8 @@ struct Plan {
     adopted: Vec<(TensorNode, Arc<Buffer>)>,
     /// Nodes to allocate, with zeros.
     fresh: Vec<TensorNode>,
-    /// Nodes to allocate, with the values of their host arrays, which the device may read in place or not.
-    initial: Vec<(TensorNode, Arc<HostArray>, bool)>,
+    /// Nodes to allocate, with the values of their host arrays.
+    initial: Vec<(TensorNode, Initial)>,
     /// Sharing, entered at the end.
     decided: Vec<(TensorNode, Decided)>,
 }
@@ -274,7 +275,10 @@ impl Plan {
     ) -> Result<(), Error> {
         let matters = joint.role.first != Access::Write;
         match matters.then(|| context.initial(node)).transpose()?.flatten() {
-            Some((array, in_place)) => self.initial.push((node.clone(), array, in_place && is_only_read)),
+            Some(mut initial) => {
+                initial.in_place &= is_only_read;
+                self.initial.push((node.clone(), initial));
+            }
             None if joint.role.reads_first() => return Err(lacks(context, node, joint.first)),
             None => self.fresh.push(node.clone()),
         }
@@ -292,7 +296,7 @@ fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buf
     let device = context.stream().device();
     let mut made = Vec::new();
     let mut copied: Vec<(&TensorNode, &Arc<HostArray>)> = Vec::new();
-    for (node, array, in_place) in &plan.initial {
+    for (node, Initial { array, in_place, .. }) in &plan.initial {
         match in_place.then(|| wrap(device, node, array)).flatten() {
             Some(buffer) => made.push((node.clone(), buffer)),
             None => copied.push((node, array)),

@@ -59,7 +59,7 @@ impl Context {
     /// device's refusal.
     pub fn from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Transfer, Error> {
         check(node, array)?;
-        self.from_host_shared(node, &Arc::new(array.clone()))
+        self.from_host_shared(node, &Arc::new(array.try_clone()?))
     }
 
     /// As [`Context::from_host`], without copying the array on the host.
@@ -98,7 +98,7 @@ impl Context {
     /// type, and the device's refusal, after which nothing stays allocated.
     pub fn init_from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Context, Error> {
         check(node, array)?;
-        self.init_from_host_shared(node, &Arc::new(array.clone()))
+        self.init_from_host_shared(node, &Arc::new(array.try_clone()?))
     }
 
     /// As [`Context::init_from_host`], without copying the array on the host.

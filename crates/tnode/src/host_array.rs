@@ -104,6 +104,17 @@ impl HostArray {
         Ok(HostArray { padding: Some(padding), ..array })
     }
 
+    /// A copy. Unlike `clone`, which aborts the process where memory is short, this is an error then.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn try_clone(&self) -> Result<HostArray, Error> {
+        let mut bytes = allocate(self.bytes.len())?;
+        bytes.extend_from_slice(&self.bytes);
+        let (dims, padding) = (self.dims.clone(), self.padding.clone());
+        Ok(HostArray { dtype: self.dtype, dims, padding, bytes: bytes.into() })
+    }
+
     /// The same values under new sizes (without margins), copied inside new margins if there are any.
     ///
     /// # Errors

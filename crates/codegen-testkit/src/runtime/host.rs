@@ -1,10 +1,10 @@
 //! Host arrays in step with devices: transfers that happen by themselves, once, and only when they are needed.
 
-use std::slice::from_ref;
+use std::{slice::from_ref, sync::Barrier, thread};
 
 use codegen_core::Access;
 use device_runtime::{Error, Host, HostOptions, MergeBufferUse, Prepare};
-use tnode::{DType, HostArray, Hosted, MemoryMode, Reason};
+use tnode::{DType, HostArray, Hosted, MemoryMode, Reason, Scalar, TensorNode};
 
 use super::{Make, Setup, hand_made::*, open};
 
@@ -158,6 +158,93 @@ pub fn an_array_that_does_not_fit_its_node_is_refused(make: Make<'_>) {
     }
 }
 
+/// A thread that has a host array waits for none, neither for the same nor for another.
+pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
+    let (device, host) = (open(make, &Setup::default()), Host::default());
+    let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[2]));
+    let here = context(&device).with_host(&host);
+    let routine = double(&here, &x, &y).unwrap();
+    let back = double(routine.context(), &y, &x).unwrap();
+    host.set_values(&x, &[1.0]).unwrap();
+    let calls: [(&str, &dyn Fn() -> Result<(), Error>); 12] = [
+        ("get", &|| host.get(&x).map(drop)),
+        ("get_value", &|| host.get_value(&x, &[0]).map(drop)),
+        ("set_values", &|| host.set_values(&x, &[7.0])),
+        ("update", &|| host.update(&x, |_| Ok(()))),
+        ("insert", &|| host.insert(&x, array(&[7]))),
+        ("remove", &|| host.remove(&x).map(drop)),
+        ("do_read", &|| host.do_read(&x)),
+        ("do_write", &|| host.do_write(&x)),
+        ("upload", &|| routine.context().upload(&x).map(drop)),
+        ("init_from_residence", &|| here.init_from_residence(&x).map(drop)),
+        ("link", &|| double(&context(&device).with_host(&host), &x, &node("z", 1)).map(drop)),
+        ("run", &|| routine.run(&[]).map(drop)),
+    ];
+    let refused =
+        |error: Error| assert!(matches!(&error, Error::HostArrayInUse { node } if node == "x"), "{error}");
+    for (name, call) in calls {
+        let mut result = Ok(());
+        let change = |_: &mut HostArray| {
+            result = call();
+            Ok(())
+        };
+        host.update(&x, change).unwrap();
+        refused(result.expect_err(name));
+        // In a transfer as well.
+        let (at, inside) = (host.clone(), x.clone());
+        let work = here.stream().all_work().unwrap();
+        let asks = Prepare::transfer(work, move || at.get(&inside).map(|array| (*array).clone()));
+        host.prepare_read(&x, asks).unwrap();
+        refused(host.get(&x).unwrap_err());
+        host.insert(&x, array(&[1])).unwrap();
+    }
+    // What waits for no array goes on: another one that nobody has, and a run that writes this one.
+    host.update(&x, |changed| {
+        assert_eq!(host.get_values(&y).unwrap(), [2.0]);
+        assert!(host.devices_not_lagging_host(&x).is_empty());
+        changed.fill(Scalar::from_i64(DType::I64, 50));
+        drop(back.run(&[]).unwrap());
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(host.get_values(&x).unwrap(), [4.0], "the run was later than the change");
+    // Two threads with an array each that want the other's.
+    let both = Barrier::new(2);
+    let crossing = |mine: &TensorNode, other: &TensorNode| {
+        let mut result = None;
+        let change = |_: &mut HostArray| {
+            both.wait();
+            result = Some(host.get(other));
+            both.wait();
+            Ok(())
+        };
+        host.update(mine, change).unwrap();
+        matches!(result, Some(Err(Error::HostArrayInUse { .. })))
+    };
+    let crossed = thread::scope(|scope| {
+        let other = scope.spawn(|| crossing(&y, &x));
+        (crossing(&x, &y), other.join().unwrap())
+    });
+    assert_eq!(crossed, (true, true));
+}
+
+/// Values that become known while others are being brought are the newest afterwards.
+pub fn values_that_arrive_during_a_transfer_stay_the_newest(make: Make<'_>) {
+    let (device, host) = (open(make, &Setup::default()), Host::default());
+    let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[2]));
+    let here = context(&device).with_host(&host);
+    let routine = double(&here, &y, &x).unwrap();
+    let work = here.stream().all_work().unwrap();
+    let during = routine.clone();
+    let fetch = move || {
+        drop(during.run(&[])?);
+        Ok(array(&[7]))
+    };
+    host.prepare_read(&x, Prepare::transfer(work, fetch)).unwrap();
+    assert_eq!(host.get_values(&x).unwrap(), [7.0], "what was asked for");
+    assert_eq!(host.get_values(&x).unwrap(), [4.0], "what a run wrote meanwhile");
+}
+
 /// Copies make the host lag as runs do.
 pub fn copies_between_contexts_reach_the_host_as_well(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
@@ -166,6 +253,6 @@ pub fn copies_between_contexts_reach_the_host_as_well(make: Make<'_>) {
     let from = context(&device).init_from_host(&x, &array(&[8])).unwrap();
     let _ = to.device_to_device(&x, MergeBufferUse::No, &from).unwrap();
     assert_eq!(host.get_values(&x).unwrap(), [8.0]);
-    assert_eq!(host.remove(&x).unwrap().values(), [8.0]);
+    assert_eq!(host.remove(&x).unwrap().unwrap().values(), [8.0]);
     assert!(!host.contains(&x));
 }

@@ -126,6 +126,8 @@ macro_rules! runtime_suite {
                 a_failed_writer_is_the_readers_error_until_the_host_writes
                 modes_say_who_may_write
                 an_array_that_does_not_fit_its_node_is_refused
+                changes_of_host_arrays_wait_for_no_host_array
+                values_that_arrive_during_a_transfer_stay_the_newest
                 copies_between_contexts_reach_the_host_as_well
                 random_programs_equal_the_sequential_model
                 random_programs_under_faults_give_the_model_or_the_cause
