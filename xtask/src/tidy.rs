@@ -1,8 +1,10 @@
-//! Checks that the compiler does not make: the layer table, module docs, and that documents name things that exist.
+//! Checks that the compiler does not make: the layer table, module docs, messages of errors, and that documents name
+//! things that exist.
 //!
 //! Runs as a test (`xtask/tests/tidy.rs`), so `cargo test` is the whole gate.
 
 mod docs;
+mod errors;
 mod layers;
 mod modules;
 mod seed_map;
@@ -30,6 +32,7 @@ pub fn run() -> Result<()> {
 pub fn findings() -> Result<Vec<String>> {
     let mut findings = layers::check()?;
     findings.extend(modules::check()?);
+    findings.extend(errors::check()?);
     findings.extend(docs::check()?);
     findings.extend(seed_map::check()?);
     Ok(findings)

@@ -3,7 +3,7 @@
 use crate::settings::SettingsError;
 
 /// Why a backend could not be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// No backend has that name.
@@ -42,7 +42,7 @@ pub enum OpenError {
 }
 
 /// Why assignments were not compiled. Nothing has changed: no node's memory mode, no device memory.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
     /// The assignment text is wrong; the message points into it.

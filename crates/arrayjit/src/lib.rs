@@ -68,6 +68,15 @@ mod log; // files for the logs of routines
 
 mod error;
 
+tnode::debug_as_display!(
+    CompileError,
+    OpenError,
+    parallel::ParallelError,
+    parallel::ShardError,
+    settings::SettingsError,
+    trace::TraceError,
+);
+
 pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{
     Context, Device, Driver, Error as RunError, Event, Host, MemoryReport, MergeBufferUse, Stream, Transfer,

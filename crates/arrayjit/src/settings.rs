@@ -251,7 +251,7 @@ pub struct Loaded {
 }
 
 /// Why settings could not be loaded.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("settings: {0}")]
 pub struct SettingsError(#[from] config::ConfigError);
 

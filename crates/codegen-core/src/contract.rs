@@ -152,7 +152,7 @@ pub struct Code {
 }
 
 /// Why a codegen did not compile a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodegenError {
     /// The target cannot do it; another one may.

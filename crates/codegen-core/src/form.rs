@@ -18,7 +18,7 @@ use crate::caps::Workgroups;
 use crate::threads::nest;
 
 /// Why a kernel cannot run on a target with workgroups.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormError {
     /// A parallel loop stands beside or inside something else.

@@ -71,3 +71,5 @@ pub use panic::panic_message;
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
 pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};
 pub use shader::{Shader, ShaderModule};
+
+tnode::debug_as_display!(CodegenError, FormError, LegaliseError, ScheduleError);

@@ -96,3 +96,5 @@ pub use crate::{
     device::CudaDevice,
     open::{Config, DeviceInfo, OpenError, devices},
 };
+
+tnode::debug_as_display!(OpenError);

@@ -54,7 +54,7 @@ impl fmt::Display for DeviceInfo {
 }
 
 /// Why no device was opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The driver's library is nowhere.

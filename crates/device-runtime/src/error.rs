@@ -9,7 +9,7 @@ use tnode::DType;
 use crate::driver::PoolId;
 
 /// Why a task failed after it was handed over. Shared by everything that depends on the task; cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Failure(Arc<FailureParts>);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl fmt::Display for Failure {
 }
 
 /// What a driver reports.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
     /// No room for a pool.
@@ -249,7 +249,7 @@ pub enum DriverError {
 }
 
 /// What the runtime reports. Messages name the user's objects.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A routine reads a node before anything could have written it.

@@ -96,3 +96,5 @@ pub use crate::routine::Routine;
 pub use crate::stream::{Stream, StreamId};
 pub use crate::task::Task;
 pub use crate::transfer::Transfer;
+
+tnode::debug_as_display!(DriverError, Error, Failure, TooLarge);

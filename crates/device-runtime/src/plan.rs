@@ -10,7 +10,7 @@ pub struct PoolPlan {
 }
 
 /// An item that no pool can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("item {item} needs {bytes} bytes, more than a pool's {cap}")]
 pub struct TooLarge {
     /// Its position.

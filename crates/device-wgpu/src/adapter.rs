@@ -122,7 +122,7 @@ impl AdapterChoice {
 }
 
 /// Why no device was opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// No adapter is what was asked for.

@@ -66,3 +66,5 @@ pub use crate::{
     device::{Config, WgpuDevice},
     timing::KernelTime,
 };
+
+tnode::debug_as_display!(OpenError);

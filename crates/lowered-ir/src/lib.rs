@@ -65,3 +65,21 @@ pub mod passes; // loops -> better loops
 pub mod pipeline; // the passes in order
 
 mod caret; // showing a place in a text
+
+tnode::debug_as_display!(
+    assign::text::TextError,
+    assign::text::TextErrorKind,
+    assign::builder::BuildError,
+    indexing::IndexError,
+    indexing::einsum::SpecError,
+    indexing::einsum::SpecErrorKind,
+    interp::InterpError,
+    lower::LowerError,
+    passes::halves::LargeHalf,
+    passes::ModeError,
+    passes::Refusal,
+    pipeline::OptimizeError,
+    text::ParseError,
+    verify::VerifyError,
+    verify::Violation,
+);

@@ -54,3 +54,15 @@ pub use crate::contraction::{
 pub use crate::machine::Machine;
 pub use crate::matmul::{Matmul, MatmulError, MatmulShape, Scalar};
 pub use crate::plan::Plan;
+
+/// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {
+        $(impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        })+
+    };
+}
+debug_as_display!(MatmulError);

@@ -62,7 +62,7 @@ impl MatmulShape {
 }
 
 /// A product that cannot be computed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MatmulError {
     /// A slice that ends before the last element of a matrix.

@@ -21,7 +21,7 @@ use crate::print::reg;
 use crate::program::{Array, Kernel, Module, Reg, Stmt, Target};
 
 /// What is wrong with a module.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
     /// A name that entry points cannot have, or that two have.

@@ -22,3 +22,15 @@ pub use crate::print::print;
 pub use crate::program::{
     Array, Base, Block, Class, Guard, Kernel, Module, Operand, Place, Reg, Regs, Space, Special, Stmt, Target,
 };
+
+/// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {
+        $(impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        })+
+    };
+}
+debug_as_display!(ProgramError, interp::Cause, interp::Fault);

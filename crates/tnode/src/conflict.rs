@@ -9,7 +9,7 @@ use crate::decision::Decision;
 use crate::mode::MemoryMode;
 
 /// Two decisions about one node that cannot both hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ModeConflict {
     pub(crate) kind: ConflictKind,
     pub(crate) present: Option<MemoryMode>,

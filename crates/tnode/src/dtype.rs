@@ -169,7 +169,7 @@ impl fmt::Display for DType {
 }
 
 /// A text that is no element type.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no element type; expected one of {list}", list = token_list())]
 pub struct UnknownDType(pub String);
 

@@ -6,7 +6,7 @@ use crate::padding::Dims;
 use crate::predicates::ModeUndecided;
 
 /// A refused request; each message names the object, what was expected and what was found.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The sizes of a node were needed before they were settled.

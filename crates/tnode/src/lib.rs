@@ -69,7 +69,10 @@ mod render; // as text for people
 pub mod npy; // NumPy files
 pub mod safetensors; // safetensors files
 
+mod debug_as_display; // errors print their message
 mod error;
+
+debug_as_display!(Error, ModeConflict, ModeUndecided, UnknownDType, UnknownMemoryMode);
 
 pub use crate::builder::NodeBuilder;
 pub use crate::bytes::ALIGN_BYTES;

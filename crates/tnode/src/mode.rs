@@ -171,7 +171,7 @@ impl fmt::Display for MemoryMode {
 }
 
 /// A text that is no memory mode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no memory mode; expected one of {list}", list = MemoryMode::ALL.map(MemoryMode::token).join(", "))]
 pub struct UnknownMemoryMode(pub String);
 

@@ -156,7 +156,7 @@ impl ModeState {
 }
 
 /// A mode was needed before anything was decided about it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("memory mode is undecided, but needed because {reason}")]
 pub struct ModeUndecided {
     /// Why it was needed.

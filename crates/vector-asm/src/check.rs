@@ -5,7 +5,7 @@ use crate::program::{
 };
 
 /// What is wrong with a program.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
     /// A value that is not defined there, or not at all.

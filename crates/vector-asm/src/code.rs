@@ -73,7 +73,7 @@ impl Isa {
 }
 
 /// Why a program is not compiled. Other ways to run it exist; none of these is a mistake in the program but [`Refusal::Program`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// It is no program.

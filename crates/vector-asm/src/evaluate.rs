@@ -22,7 +22,7 @@ pub struct Machine {
 }
 
 /// Why a program cannot be evaluated on a machine.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
     /// It is no program.

@@ -76,3 +76,15 @@ pub use crate::program::{
     Binary, Comparison, Counter, Element, Index, Memory, Op, Place, Program, Range, Stmt, Type, Unary, Value,
     Variable,
 };
+
+/// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {
+        $(impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        })+
+    };
+}
+debug_as_display!(EvaluateError, ProgramError, Refusal);

@@ -28,7 +28,8 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Adds the Rust files below a folder.
+pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     if !folder.exists() {
         return Ok(());
     }

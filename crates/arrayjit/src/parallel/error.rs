@@ -5,7 +5,7 @@ use lowered_ir::assign::builder::BuildError;
 use crate::error::CompileError;
 
 /// Why a sum over streams, or data-parallel work, was not linked.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ParallelError {
     /// There is nobody to do the work.

@@ -3,7 +3,7 @@
 use tnode::{DType, HostArray};
 
 /// Why an array was not divided or put together.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardError {
     /// The first axis cannot be divided evenly.

@@ -81,7 +81,7 @@ enum State {
 }
 
 /// Why a timeline could not be begun or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
     /// The file.

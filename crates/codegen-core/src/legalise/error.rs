@@ -4,7 +4,7 @@ use lowered_ir::ir::NodeRef;
 use tnode::DType;
 
 /// The target lacks what an operation or a node needs.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LegaliseError {
     /// An operation has no steps that the target can do.

@@ -97,7 +97,7 @@ impl Default for ScheduleOptions {
 }
 
 /// Why a routine could not be scheduled.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
     /// A node without memory is still read or written: the optimiser has not inlined it.

@@ -22,7 +22,7 @@ use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 use crate::random::{Distribution, Scheme};
 
 /// Assignments that could not be built.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The sizes of a node are not settled.

@@ -161,7 +161,7 @@ pub struct Projections {
 pub type Indexed = (Dims, Projection);
 
 /// Projections that do not fit together.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
     /// Another number of indices than dimensions.

@@ -3,7 +3,7 @@
 use tnode::DType;
 
 /// Why a routine did not run, or stopped.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterpError {
     /// Not one buffer per node.

@@ -64,7 +64,7 @@ pub struct Lowered {
 }
 
 /// Why assignments have no loops. Messages name nodes and symbols as the user does.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum LowerError {
     /// Sizes are not settled, or something else about a node.

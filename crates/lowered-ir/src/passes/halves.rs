@@ -10,7 +10,7 @@ use crate::ir::{Block, Expr, Routine, Stmt, walk};
 use crate::text;
 
 /// A finite constant that is too large for comfort in its narrow type.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[error(
     "routine \"{routine}\": the constant {value} of type {dtype} in `{stmt}`, expected a magnitude below {cutoff}: use a type with \
      more range, or set half_constant_cutoff"

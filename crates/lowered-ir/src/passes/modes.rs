@@ -25,7 +25,7 @@ use super::trace;
 use super::virtualize::Refusal;
 
 /// A memory mode that the routine contradicts.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModeError {
     /// Somebody wants the node inlined, and it cannot be.

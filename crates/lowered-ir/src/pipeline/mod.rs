@@ -58,7 +58,7 @@ impl Optimized {
 }
 
 /// Why a routine cannot be optimised.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptimizeError {
     /// A memory mode and the routine contradict each other.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Why a text is not in the text form, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseError {
     /// The line, counted from 1.
     pub line: usize,

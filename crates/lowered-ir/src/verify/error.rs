@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A broken rule, with the routine and the place in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct VerifyError {
     /// The routine's name.
     pub routine: String,
@@ -36,7 +36,7 @@ pub enum Place {
 }
 
 /// How a rule is broken. The rules are listed in [the module](crate::verify).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// V1.

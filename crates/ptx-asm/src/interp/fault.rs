@@ -5,7 +5,7 @@ use std::fmt;
 use crate::program::{Reg, Space};
 
 /// Why a run stopped.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("kernel `{kernel}`{}: {cause}", site.as_ref().map(|site| format!(", {site}")).unwrap_or_default())]
 pub struct Fault {
     /// The kernel's name.
@@ -34,7 +34,7 @@ impl fmt::Display for Site {
 }
 
 /// What was wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
     /// What the checker of programs would have refused.

@@ -11,7 +11,6 @@ use crate::caret::Place;
 pub type Span = Range<usize>;
 
 /// What is wrong with a text, and where. Prints the message, the line and a caret under the place.
-#[derive(Debug)]
 pub struct TextError {
     kind: Box<TextErrorKind>,
     span: Span,
@@ -19,7 +18,7 @@ pub struct TextError {
 }
 
 /// What is wrong with a text.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TextErrorKind {
     /// The grammar wants something else here.

@@ -105,7 +105,7 @@ pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<Resolved, Spec
 }
 
 /// What is wrong with an einsum text, and where. Prints the message, the text and a caret under the place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SpecError {
     kind: Box<SpecErrorKind>,
     span: Range<usize>,
@@ -113,7 +113,7 @@ pub struct SpecError {
 }
 
 /// What is wrong with an einsum text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecErrorKind {
     /// The grammar wants something else here.

@@ -1,7 +1,7 @@
 //! Why a node cannot be inlined, in words.
 
 /// The reason that a node keeps its memory. The text completes "… cannot be virtual because".
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Nothing computes it.

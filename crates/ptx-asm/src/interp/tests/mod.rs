@@ -180,3 +180,37 @@ fn what_was_not_written_is_not_read() {
     });
     assert!(matches!(cause(&guard, 1), Cause::UnwrittenRegister { .. }));
 }
+
+/// The name of a cause's variant.
+fn variant_name(cause: &Cause) -> &'static str {
+    match cause {
+        Cause::Malformed(_) => "Malformed",
+        Cause::Params { .. } => "Params",
+        Cause::UnwrittenRegister { .. } => "UnwrittenRegister",
+        Cause::OutOfBounds { .. } => "OutOfBounds",
+        Cause::Misaligned { .. } => "Misaligned",
+        Cause::Uninitialised { .. } => "Uninitialised",
+        Cause::Race { .. } => "Race",
+        Cause::Clash { .. } => "Clash",
+        Cause::NotConstant { .. } => "NotConstant",
+        Cause::UnderWay { .. } => "UnderWay",
+        Cause::SourceChanged { .. } => "SourceChanged",
+        Cause::StillRead { .. } => "StillRead",
+        Cause::Unfenced { .. } => "Unfenced",
+        Cause::IsBarrier { .. } => "IsBarrier",
+        Cause::NoBarrier { .. } => "NoBarrier",
+        Cause::Barrier { .. } => "Barrier",
+        Cause::Tile(_) => "Tile",
+        Cause::Accumulator { .. } => "Accumulator",
+        Cause::Warpgroup(_) => "Warpgroup",
+        Cause::Registers { .. } => "Registers",
+        Cause::ClusterBlock { .. } => "ClusterBlock",
+        Cause::Outstanding(_) => "Outstanding",
+        Cause::PartialWarp { .. } => "PartialWarp",
+        Cause::ShuffleLane { .. } => "ShuffleLane",
+        Cause::CopySize { .. } => "CopySize",
+        Cause::BarrierSize { .. } => "BarrierSize",
+        Cause::Deadlock(_) => "Deadlock",
+        Cause::Limit(_) => "Limit",
+    }
+}
