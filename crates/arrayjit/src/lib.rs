@@ -3,7 +3,8 @@
 //! # Should I be using this crate?
 //!
 //! To compute with arrays: yes. It joins the layers below under backend names. To write a code generator, use `codegen-core`;
-//! to write a device, `device-runtime`; to work on the IR, `lowered-ir`. What a user needs of them is re-exported here.
+//! to write a device, `device-runtime`; to work on the IR, `lowered-ir`. What a user needs of them is re-exported here: nodes and
+//! host arrays with their files ([`npy`], [`safetensors`]), [`assign`] with parser and builders, contexts, events, [`Host`].
 //!
 //! # Example
 //!
@@ -79,12 +80,44 @@ tnode::debug_as_display!(
 
 pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{
-    Context, Device, Driver, Error as RunError, Event, Host, MemoryReport, MergeBufferUse, Stream, Transfer,
+    Context, Dependency, Device, Driver, DriverError, Error as RunError, Event, Failure, Hazard, Host,
+    HostOptions, Location, MemoryReport, MemoryUse, MergeBufferUse, PendingUse, Prepare, Stream, StreamId,
+    StreamStrategy, Task, Transfer,
 };
-pub use lowered_ir::{assign::Assignments, assign::text::TextError, ir::Numerics, ir::Symbol};
+pub use lowered_ir::{
+    assign, // assignments: data, text, builders
+    assign::{Assignments, builder::BuildError, text::TextError},
+    indexing, // projections and einsum text, for builders
+    ir,       // operations, for builders; the loop IR
+    ir::{Numerics, Symbol},
+    random, // distributions, for builders
+};
 pub use tnode::{
-    DType, Element, Error as TensorNodeError, HostArray, MemoryMode, NodeId, Padding, Reason, Scalar,
+    AxisPadding,
+    DType,
+    Decision,
+    Dims,
+    Element,
+    Error as TensorNodeError,
+    HostArray,
+    Hosted,
+    Label,
+    MemoryMode,
+    ModeConflict,
+    ModeState,
+    NodeBuilder,
+    NodeId,
+    Padding,
+    Reason,
+    Registry,
+    RenderOptions,
+    Scalar,
+    Sharing,
     TensorNode,
+    View,
+    WeakNode,
+    npy,         // NumPy files: .npy, .npz
+    safetensors, // safetensors files
 };
 
 pub use crate::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device_runtime::{Context, Error, Event};
+use device_runtime::{Context, Dependency, Error, Event, Task};
 use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
@@ -88,6 +88,40 @@ impl Routine {
         match &self.0 {
             Form::Whole(routine) => routine.run(bindings),
             Form::Divided(parts) => parts.run(bindings),
+        }
+    }
+
+    /// A task that schedules a run with these bindings, to be combined with others or run several times. Where
+    /// statements fall back, running it waits as [`Routine::run`] does: do not [`Task::enschedule`] it then.
+    ///
+    /// # Errors
+    ///
+    /// A wrong number of bindings or one outside its range.
+    pub fn schedule(&self, bindings: &[i64]) -> Result<Task, Error> {
+        match &self.0 {
+            Form::Whole(routine) => routine.schedule(bindings),
+            Form::Divided(parts) => {
+                parts.check_bindings(bindings)?;
+                let (parts, bindings) = (Arc::clone(parts), bindings.to_vec());
+                Ok(Task::new(self.name(), move || parts.run(&bindings).map(drop)))
+            }
+        }
+    }
+
+    /// The routines of its context's ancestry that were linked before it and use what it uses, where one of the two writes.
+    pub fn dependencies(&self) -> &[Dependency] {
+        match &self.0 {
+            Form::Whole(routine) => routine.dependencies(),
+            Form::Divided(parts) => parts.order().dependencies(),
+        }
+    }
+
+    /// Whether all [dependencies](Routine::dependencies) have run, so that the routine finds values it was linked
+    /// for. A run may be scheduled before that: it reads the values that are there.
+    pub fn can_run(&self) -> bool {
+        match &self.0 {
+            Form::Whole(routine) => routine.can_run(),
+            Form::Divided(parts) => parts.order().can_run(),
         }
     }
 

@@ -15,7 +15,10 @@ use std::{
 use codegen_core::Access;
 use tnode::TensorNode;
 
-use crate::hazard::{Hazard, reads, writes};
+use crate::{
+    context::Context,
+    hazard::{Hazard, reads, writes},
+};
 
 /// That a routine has run.
 #[derive(Debug)]
@@ -81,5 +84,48 @@ impl Frontier {
             last.readers.push(Arc::clone(ran));
         }
         dependencies
+    }
+}
+
+/// The dependencies of a routine of several linked parts, taken as one, and whether it has run.
+#[derive(Clone, Debug)]
+pub struct LinkOrder {
+    ran: Arc<Ran>,
+    dependencies: Vec<Dependency>,
+}
+
+impl LinkOrder {
+    /// As [`Routine::dependencies`](crate::Routine::dependencies), of the whole.
+    pub fn dependencies(&self) -> &[Dependency] {
+        &self.dependencies
+    }
+
+    /// As [`Routine::can_run`](crate::Routine::can_run), of the whole.
+    pub fn can_run(&self) -> bool {
+        self.dependencies.iter().all(Dependency::is_met)
+    }
+
+    /// Notes that the whole has run.
+    pub fn set_ran(&self) {
+        self.ran.set();
+    }
+}
+
+impl Context {
+    /// A child in which one routine stands for all that were linked since `before`: later routines depend on it and
+    /// not on its parts. `uses` has the access of the whole to each node, so also to nodes of parts on other devices.
+    pub fn as_one_routine<'n>(
+        &self,
+        before: &Context,
+        name: &str,
+        uses: impl IntoIterator<Item = (&'n TensorNode, Access)>,
+    ) -> (Context, LinkOrder) {
+        let ran = Ran::new(name);
+        let mut frontier = before.frontier().clone();
+        let mut dependencies = Vec::new();
+        for (node, access) in uses {
+            dependencies.extend(frontier.enter(node, access, &ran));
+        }
+        (self.linked([], Arc::new(frontier)), LinkOrder { ran, dependencies })
     }
 }

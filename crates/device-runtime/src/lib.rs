@@ -84,7 +84,7 @@ pub use crate::driver::{
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;
 pub use crate::fault::{FaultCounts, FaultDevice, FaultPlan};
-pub use crate::frontier::Dependency;
+pub use crate::frontier::{Dependency, LinkOrder};
 pub use crate::hazard::{Hazard, PendingUse};
 pub use crate::host::{Host, HostOptions};
 pub use crate::inside::run_task;

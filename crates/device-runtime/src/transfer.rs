@@ -222,8 +222,16 @@ fn cause(buffer: &Buffer, error: Error) -> Error {
 pub(crate) fn check(node: &TensorNode, array: &HostArray) -> Result<(), Error> {
     let (expected, found) = (node.dims()?, array.dims());
     if expected != *found {
+        let without_margins = node.padding().is_some() && *found == node.dims_without_padding()?;
+        let remedy =
+            if without_margins { ", which lacks margins (`HostArray::with_margins_of`)," } else { "" };
         let (expected, found) = (expected.to_vec(), found.to_vec());
-        return Err(Error::Shape { node: node.name(), what: "the host array".to_owned(), expected, found });
+        return Err(Error::Shape {
+            node: node.name(),
+            what: format!("the host array{remedy}"),
+            expected,
+            found,
+        });
     }
     if node.dtype() != array.dtype() {
         let (expected, found) = (node.dtype(), array.dtype());

@@ -128,6 +128,16 @@ pub enum Error {
         /// The number given.
         found: usize,
     },
+    /// An array of other sizes than the node that it is for.
+    #[error("node {node} has dimensions {expected:?} without margins, the array has {found:?}")]
+    ArrayDims {
+        /// The node's name.
+        node: String,
+        /// The node's sizes without padding.
+        expected: Dims,
+        /// The array's sizes without padding.
+        found: Dims,
+    },
     /// An index outside the array.
     #[error("index {index:?} is outside the dimensions {dims:?}")]
     OutOfBounds {

@@ -13,6 +13,7 @@ use crate::bytes::{self, ALIGN_BYTES, Bytes, allocate};
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::error::Error;
+use crate::node::TensorNode;
 use crate::padding::{Dims, Padding, checked_elems};
 use crate::scalar::Scalar;
 
@@ -138,6 +139,34 @@ impl HostArray {
             target.bytes[to * size..][..size].copy_from_slice(&self.bytes[from * size..][..size]);
         }
         Ok(target)
+    }
+}
+
+/// Arrays for nodes.
+impl HostArray {
+    /// A copy of the values inside the margins of a node, which transfers to the node take. The margins hold the
+    /// neutral value of the node's padding, or 0 if it declares none; margins of `self` are left out.
+    ///
+    /// ```
+    /// # use tnode::{HostArray, Padding, TensorNode};
+    /// let x = TensorNode::builder("x").dims([2]).padding(Padding::new([(1, 2)], Some(9.0))).build()?;
+    /// let padded = HostArray::from_slice(&[1f32, 2.0], [2])?.with_margins_of(&x)?;
+    /// assert_eq!(padded.as_slice::<f32>()?, [9.0, 1.0, 2.0, 9.0, 9.0]);
+    /// assert_eq!(padded.values(), [1.0, 2.0]);
+    /// # Ok::<(), tnode::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When sizes (without margins) or element type are not the node's, the node's sizes are not settled, or memory is short.
+    pub fn with_margins_of(&self, node: &TensorNode) -> Result<HostArray, Error> {
+        let (dims, found) = (node.dims_without_padding()?, self.dims_without_padding());
+        if dims != found {
+            return Err(Error::ArrayDims { node: node.name(), expected: dims, found });
+        }
+        if node.dtype() != self.dtype {
+            return Err(Error::ElementType { expected: node.dtype(), found: self.dtype });
+        }
+        self.with_reshape(dims, node.padding().cloned())
     }
 }
 

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use half::{bf16, f16};
 use proptest::prelude::*;
-use tnode::{ALIGN_BYTES, DType, Error, HostArray, Padding, RenderOptions, Scalar};
+use tnode::{ALIGN_BYTES, DType, Error, HostArray, Padding, RenderOptions, Scalar, TensorNode};
 
 fn range(dims: &[usize]) -> HostArray {
     let values: Vec<f32> = (0..dims.iter().product::<usize>()).map(|n| n as f32).collect();
@@ -302,4 +302,23 @@ proptest! {
             prop_assert_eq!(array.values().iter().position(|&x| x == -1.0), Some(n));
         }
     }
+}
+
+#[test]
+fn values_go_inside_the_margins_of_a_node() {
+    let padding = Padding::new([(1, 0), (0, 2)], Some(-1.0));
+    let builder = TensorNode::builder("x").dims([2, 3]).dtype(range(&[2, 3]).dtype());
+    let x = builder.padding(padding.clone()).build().expect("a small node");
+    let padded = range(&[2, 3]).with_margins_of(&x).expect("it fits");
+    assert_eq!((padded.dims(), padded.padding()), (&x.dims().expect("settled"), Some(&padding)));
+    assert_eq!(padded.values(), range(&[2, 3]).values());
+    let whole = HostArray::from_bytes(padded.dtype(), [3, 5], padded.bytes()).expect("the same bytes");
+    let margins = whole.values().iter().filter(|&&value| value == -1.0).count();
+    assert_eq!(margins, 3 * 5 - 2 * 3);
+    assert_eq!(padded.with_margins_of(&x).expect("margins are replaced"), padded);
+
+    let error = range(&[3, 2]).with_margins_of(&x).expect_err("other sizes");
+    assert!(error.to_string().contains("node x has dimensions [2, 3]"), "{error}");
+    let bytes = HostArray::zeros(DType::U8, [2, 3]).expect("small");
+    assert!(matches!(bytes.with_margins_of(&x), Err(Error::ElementType { found: DType::U8, .. })));
 }

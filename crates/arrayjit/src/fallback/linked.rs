@@ -5,10 +5,13 @@
 //! itself are scheduled as any routine is. When something fails on the way, all outputs of the routine are poisoned, as those of a
 //! routine whose kernel failed are: no reader sees values of an earlier run.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use codegen_core::{Code, Logging};
-use device_runtime::{Context, Error, Event, Failure, Routine};
+use codegen_core::{Access, Code, Logging};
+use device_runtime::{Context, Error, Event, Failure, LinkOrder, Routine};
 use lowered_ir::ir::NodeRef;
 use tnode::{HostArray, MemoryMode, Sharing, TensorNode};
 
@@ -32,6 +35,8 @@ pub(crate) struct LinkedParts {
     reads: Vec<TensorNode>,
     inputs: Vec<TensorNode>,
     outputs: Vec<TensorNode>,
+    /// Its dependencies, and whether it has run.
+    order: LinkOrder,
     /// Whether lines are logged, so that the order of parts can be observed.
     logs: bool,
 }
@@ -63,14 +68,17 @@ impl DividedCode {
         for part in &self.parts {
             parts.push(linked.part(part, &logging_to(logging, &part.code))?);
         }
-        let Linking { nodes, context, side, .. } = linked;
+        let Linking { nodes, context: with_parts, side, .. } = linked;
         let own = |node: &NodeRef| !self.shared.contains_key(node);
         let reads = sorted(&nodes, self.first_reads().into_iter().filter(own));
         let inputs = reads.iter().filter(|node| !node.mode().known_constant()).cloned().collect();
         let written = self.parts.iter().flat_map(|part| &part.roles).filter(|(_, role)| role.writes);
         let outputs = sorted(&nodes, written.map(|(&node, _)| node).filter(own));
+        let uses = self.uses().into_iter().filter(|(node, _)| own(node));
+        let uses = uses.filter_map(|(node, access)| Some((nodes.get(node.index())?, access)));
+        let (context, order) = with_parts.as_one_routine(context, &self.name, uses);
         let (name, backend, logs) = (self.name.clone(), self.own.clone(), logging.is_some());
-        Ok(LinkedParts { name, backend, context, side, parts, reads, inputs, outputs, logs })
+        Ok(LinkedParts { name, backend, context, side, parts, reads, inputs, outputs, order, logs })
     }
 
     /// The handles, with fresh ones for the local nodes that parts share.
@@ -100,6 +108,26 @@ impl DividedCode {
             }
         }
         reads
+    }
+
+    /// The access of all parts together to each node.
+    fn uses(&self) -> BTreeMap<NodeRef, Access> {
+        let mut uses = BTreeMap::new();
+        for (&node, &role) in self.parts.iter().flat_map(|part| &part.roles) {
+            let access = whole_use(uses.get(&node).copied(), role);
+            uses.insert(node, access);
+        }
+        uses
+    }
+}
+
+/// The access of the parts so far to a node, with a further part's.
+fn whole_use(before: Option<Access>, role: Role) -> Access {
+    match before {
+        None if role.writes && role.overwrites => Access::Write,
+        None | Some(Access::Read) if !role.writes => Access::Read,
+        Some(Access::Write) => Access::Write,
+        _ => Access::ReadWrite,
     }
 }
 
@@ -190,15 +218,23 @@ impl LinkedParts {
         self.parts.first().map(|part| &part.routine)
     }
 
+    /// Its dependencies, and whether it has run.
+    pub(crate) fn order(&self) -> &LinkOrder {
+        &self.order
+    }
+
+    /// What [`LinkedParts::run`] asks of its bindings.
+    pub(crate) fn check_bindings(&self, bindings: &[i64]) -> Result<(), Error> {
+        self.any_part().map_or(Ok(()), |part| part.check_bindings(bindings))
+    }
+
     /// Runs the parts in order; on return those on the fallback are done.
     ///
     /// # Errors
     ///
     /// As [`Routine::run`], and the failure of a part on the fallback or of one that it depends on; the outputs have no value then.
     pub(crate) fn run(&self, bindings: &[i64]) -> Result<Event, Error> {
-        if let Some(part) = self.any_part() {
-            part.check_bindings(bindings)?;
-        }
+        self.check_bindings(bindings)?;
         let _turn = self.backend.refuge().begin_run();
         for node in &self.reads {
             if let Some(failure) = self.context.failure(node) {
@@ -206,11 +242,13 @@ impl LinkedParts {
             }
         }
         let mut begun = false;
-        self.run_parts(bindings, &mut begun).inspect_err(|error| {
+        let event = self.run_parts(bindings, &mut begun).inspect_err(|error| {
             if begun {
                 self.fail(error);
             }
-        })
+        })?;
+        self.order.set_ran();
+        Ok(event)
     }
 
     /// `begun` tells whether some part may have run.

@@ -54,6 +54,37 @@ fn routines_share_contexts_with_others() {
     assert!((values(&last, &z)[0] - (128f64.sqrt().sqrt() + 256.0)).abs() < 1e-3);
 }
 
+/// Also by way of nodes that only the fallback touches, as `y` here.
+#[test]
+fn divided_routines_know_what_comes_before() {
+    let backend = backend();
+    let [x, y, z] = ["x", "y", "z"].map(|name| kept(name, &[6]));
+    let linked = |name: &str, text: &str, nodes: [&arrayjit::TensorNode; 2], context: &arrayjit::Context| {
+        backend.compile_named(name, text, nodes).unwrap().link(context).unwrap()
+    };
+    let root = linked("root", "y[i] := sqrt(x[i])", [&x, &y], &context(&backend, &[(&x, &[16.0; 6])]));
+    let rest = linked("rest", "z[i] := sqrt(y[i]) + 1\nz[i] += 1", [&y, &z], root.context());
+    let reset = linked("reset", "x[i] := z[i]", [&z, &x], rest.context());
+    let behind = |routine: &arrayjit::Routine| {
+        let one =
+            |d: &arrayjit::Dependency| format!("{:?} of {} behind {}", d.hazard, d.node.name(), d.routine());
+        routine.dependencies().iter().map(one).collect::<Vec<_>>()
+    };
+    assert!(root.whole().is_none() && rest.whole().is_none() && reset.whole().is_some());
+    assert_eq!(behind(&root), [""; 0]);
+    assert_eq!(behind(&rest), ["ReadAfterWrite of y behind root"]);
+    assert_eq!(behind(&reset), ["ReadAfterWrite of z behind rest", "WriteAfterRead of x behind root"]);
+    let tasks = [&root, &rest].map(|routine| routine.schedule(&[]).unwrap());
+    assert!(root.schedule(&[1]).is_err(), "it has no symbols");
+    assert_eq!([&root, &rest, &reset].map(arrayjit::Routine::can_run), [true, false, false]);
+    tasks[0].run().unwrap();
+    assert_eq!([&root, &rest, &reset].map(arrayjit::Routine::can_run), [true, true, false]);
+    tasks[1].run().unwrap();
+    assert!(reset.can_run());
+    reset.run(&[]).unwrap();
+    assert_eq!(values(&reset, &x), [4.0; 6]);
+}
+
 #[test]
 fn one_code_in_several_contexts() {
     let backend = backend();
