@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, OnceLock, Weak,
@@ -12,13 +11,13 @@ use std::{
 
 use codegen_core::{Artifact, Caps, Payload};
 use device_runtime::{
-    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy, check,
+    After, BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask,
+    KernelArgs, KernelHandle, LaunchTask, ModuleHandle, PoolHandle, PoolId, SequenceHandle, SequenceTask,
+    StreamHandle, StreamStrategy,
 };
-use tnode::HostArray;
 
 use crate::{
-    api::Memory,
+    api::{Memory, Region},
     caps::{self, ALIGNMENT, Attributes},
     core::{Core, NAME},
     cubin::Cache,
@@ -46,7 +45,6 @@ pub struct CudaDevice {
     memory_limit: Option<usize>,
     strategy: OnceLock<StreamStrategy>,
     used: Arc<AtomicUsize>,
-    pools: Mutex<BTreeMap<PoolId, Arc<Memory>>>,
     streams: Mutex<Vec<Weak<Stream>>>,
 }
 
@@ -70,7 +68,6 @@ impl CudaDevice {
             memory_limit: config.memory_limit,
             strategy: OnceLock::new(),
             used: Arc::default(),
-            pools: Mutex::default(),
             streams: Mutex::default(),
         })
     }
@@ -136,11 +133,10 @@ struct Own<T> {
     it: T,
 }
 
-#[allow(
-    unsafe_code,
-    reason = "implements the unsafe methods of `Driver`, which ask for an order of tasks; whatever their order, the memory of the process is safe"
-)]
-impl Driver for CudaDevice {
+#[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
+// SAFETY: `api` is a safe interface: kernels and copies reach memory of the device alone, in the order of their stream, which
+// keeps what its tasks use until they are done.
+unsafe impl Driver for CudaDevice {
     fn name(&self) -> &str {
         NAME
     }
@@ -202,32 +198,22 @@ impl Driver for CudaDevice {
         self.stream(stream).map_or_else(|error| error.to_string(), info)
     }
 
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
-        let memory = self.find_room(bytes)?;
-        let replaced = lock(&self.pools).insert(pool, memory);
-        drop(replaced);
-        Ok(())
+    fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
+        Ok(PoolHandle::from(self.find_room(bytes)? as Arc<dyn Any + Send + Sync>))
     }
 
-    fn free_pool(&self, pool: PoolId) {
-        let freed = lock(&self.pools).remove(&pool);
-        // Freed outside of the lock, since giving memory back may take a while.
-        drop(freed);
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+        memory.get::<Memory>().map(|_| memory.clone())
     }
 
-    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
-        Ok(PoolHandle::from(self.memory(pool)? as Arc<dyn Any + Send + Sync>))
-    }
-
-    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
-        let memory = memory.share::<Memory>().map_err(|_| self.unreachable())?;
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+        let reached = memory.get::<Memory>().map_err(|_| self.unreachable())?;
         self.core.alive()?;
-        let reached = memory.is_reached_by(&self.core.context);
+        let reached = reached.is_reached_by(&self.core.context);
         if !reached.map_err(|error| self.core.platform(error))? {
             return Err(self.unreachable());
         }
-        lock(&self.pools).insert(pool, memory);
-        Ok(())
+        Ok(memory.clone())
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
@@ -279,28 +265,20 @@ impl Driver for CudaDevice {
         Ok(KernelHandle::new(Own { core: Arc::clone(core), it: Arc::clone(kernel) }))
     }
 
-    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
-        let Own { core, it: kernel } = kernel.get::<Own<Arc<Kernel>>>()?;
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
+        let Own { core, it: kernel } = args.kernel().get::<Own<Arc<Kernel>>>()?;
         self.own(core, "kernel")?;
-        let sizes: Vec<usize> = check::memory_params(&kernel.abi).map(|(_, bytes)| bytes).collect();
-        check::count(&kernel.abi.name, "memory parameters", sizes.len(), args.len())?;
-        let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
-        let regions = regions.collect::<Result<_, _>>()?;
+        let regions = args.ranges().iter().map(Region::new).collect::<Result<_, _>>()?;
         core.alive()?;
         let log = self.log_memory(kernel)?;
         let it = Arc::new(Bound::new(core, Arc::clone(kernel), regions, log)?);
         Ok(BoundHandle::new(Own { core: Arc::clone(core), it }))
     }
 
-    unsafe fn launch(
-        &self,
-        stream: &StreamHandle,
-        kernel: &BoundHandle,
-        bindings: &[i64],
-    ) -> Result<(), DriverError> {
-        let Own { core, it: bound } = kernel.get::<Own<Arc<Bound>>>()?;
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
+        let Own { core, it: bound } = task.kernel().get::<Own<Arc<Bound>>>()?;
         self.own(core, "bound kernel")?;
-        self.stream(stream)?.launch(bound, bindings)
+        self.stream(stream)?.launch(bound, task.bindings())
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
@@ -319,63 +297,26 @@ impl Driver for CudaDevice {
         Ok((bound.len() >= LEAST_KERNELS).then(|| own(Sequence::new(bound))))
     }
 
-    unsafe fn launch_sequence(
-        &self,
-        stream: &StreamHandle,
-        sequence: &SequenceHandle,
-        bindings: &[i64],
-    ) -> Result<bool, DriverError> {
-        let Own { core, it: sequence } = sequence.get::<Own<Sequence>>()?;
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
+        let Own { core, it: sequence } = task.sequence().get::<Own<Sequence>>()?;
         self.own(core, "sequence of kernels")?;
-        self.stream(stream)?.launch_sequence(sequence, bindings)
+        self.stream(stream)?.launch_sequence(sequence, task.bindings())
     }
 
-    unsafe fn memset_zero(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let region = self.region(dst, bytes)?;
-        self.stream(stream)?.zero(&region)
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
+        self.stream(stream)?.zero(&Region::new(task.dst())?)
     }
 
-    unsafe fn copy_in(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: &Arc<HostArray>,
-        src_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let region = self.region(dst, bytes)?;
-        self.stream(stream)?.copy_in(&region, src, src_offset)
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
+        self.stream(stream)?.copy_in(&Region::new(task.dst())?, task.src())
     }
 
-    unsafe fn copy_out(
-        &self,
-        stream: &StreamHandle,
-        src: Location,
-        dst: &HostLanding,
-        dst_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let region = self.region(src, bytes)?;
-        self.stream(stream)?.copy_out(&region, dst, dst_offset)
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
+        self.stream(stream)?.copy_out(&Region::new(task.src())?, task.dst())
     }
 
-    unsafe fn copy(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let (dst, src) = (self.region(dst, bytes)?, self.region(src, bytes)?);
-        if dst.overlaps(&src) {
-            return Err(DriverError::Overlap { kernel: "copy".to_owned(), first: 0, second: 1 });
-        }
-        self.stream(stream)?.copy(&dst, &src)
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
+        self.stream(stream)?.copy(&Region::new(task.dst())?, &Region::new(task.src())?)
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {

@@ -291,18 +291,17 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Binds a kernel to one region per memory parameter, which are of the right sizes, and to one for its log if it logs.
+    /// Binds a kernel to one region per memory parameter, and to one for its log if it logs.
     ///
     /// # Errors
     ///
-    /// Written memory that overlaps another parameter, memory of which no map can be made, and the driver's refusal of a map.
+    /// The driver's refusal of a map.
     pub(crate) fn new(
         core: &Core,
         kernel: Arc<Kernel>,
         regions: Vec<Region>,
         log: Option<Region>,
     ) -> Result<Bound, DriverError> {
-        check::overlap(&kernel.abi, |first, second| regions[first].overlaps(&regions[second]))?;
         let name = &kernel.abi.name;
         let refused = |error: CallError| {
             core.loss(&error, String::new).unwrap_or_else(|| DriverError::Platform {
@@ -338,13 +337,6 @@ impl Bound {
 
     pub(crate) fn static_indices(&self) -> usize {
         self.static_indices
-    }
-
-    /// # Errors
-    ///
-    /// A wrong number of bindings.
-    pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
-        check::count(self.name(), "bindings", self.static_indices, bindings.len())
     }
 
     /// What a launch hands over: addresses, that of the log behind them, then the values of static indices, then maps.

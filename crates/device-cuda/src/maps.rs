@@ -1,7 +1,7 @@
 //! Tensor maps of a kernel: what its launch says of them, checked, and what the kernel gets.
 //!
-//! What does not depend on where memory lies is checked when code is loaded: a map that is wrong is a bug of a codegen, and found before
-//! anything is bound. Only one bound thing is left to check then, that the memory begins where the copy engine can begin.
+//! Maps are checked when code is loaded: a map that is wrong is a bug of a codegen, and found before anything is bound. Memory of
+//! a kernel begins at multiples of [`ALIGNMENT`](crate::caps::ALIGNMENT), where the copy engine can begin.
 
 use std::fmt::Display;
 
@@ -154,7 +154,7 @@ fn most_line(swizzle: TileSwizzle) -> u64 {
 ///
 /// # Errors
 ///
-/// Memory that does not begin where it can, and what `refused` makes of the driver's refusal.
+/// What `refused` makes of the driver's refusal.
 pub(crate) fn encoded(
     context: &Context,
     kernel: &str,
@@ -168,9 +168,6 @@ pub(crate) fn encoded(
         let (Some(region), Some(element)) = (regions.get(map.param as usize), element(map.dtype)) else {
             return Err(it.error("its memory parameter", format!("one of {}", regions.len()), map.param));
         };
-        let beyond = region.address() % UNIT;
-        let expected = format!("a multiple of {UNIT} bytes");
-        it.expect(beyond == 0, "where its memory begins", expected, format!("{beyond} bytes beyond one"))?;
         encode(context, region, map, element).map_err(&refused)
     });
     encoded.collect()

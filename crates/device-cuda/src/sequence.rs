@@ -9,8 +9,6 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use device_runtime::{DriverError, check};
-
 use crate::{
     api::{CallError, Graph, Launch, Queue},
     core::{Core, is_loss},
@@ -25,8 +23,6 @@ pub(crate) const LEAST_KERNELS: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Sequence {
     kernels: Arc<[Arc<Bound>]>,
-    /// Values that all kernels take.
-    bindings: usize,
     state: Mutex<State>,
 }
 
@@ -40,20 +36,12 @@ struct State {
 impl Sequence {
     /// Of at least one kernel.
     pub(crate) fn new(kernels: Vec<Arc<Bound>>) -> Sequence {
-        let bindings = kernels.iter().map(|kernel| kernel.static_indices()).sum();
-        Sequence { kernels: kernels.into(), bindings, state: Mutex::default() }
+        Sequence { kernels: kernels.into(), state: Mutex::default() }
     }
 
     /// The name of its first kernel.
     pub(crate) fn name(&self) -> &str {
         self.kernels.first().map_or("", |kernel| kernel.name())
-    }
-
-    /// # Errors
-    ///
-    /// Another number of bindings than the kernels take together.
-    pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
-        check::count(self.name(), "bindings for it and those behind it", self.bindings, bindings.len())
     }
 
     /// Hands all kernels over to a stream. `false` if nothing was, since they are to be launched one by one.

@@ -77,9 +77,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// As [`Stream::zero`], and a wrong number of bindings.
+    /// As [`Stream::zero`].
     pub(crate) fn launch(&self, bound: &Arc<Bound>, bindings: &[i64]) -> Result<(), DriverError> {
-        bound.check(bindings)?;
         match bound.log() {
             Some(log) => self.launch_logging(bound, log, bindings),
             None => self.hand_over(bound.name(), |state| state.launch(bound, bindings)),
@@ -97,7 +96,6 @@ impl Stream {
         sequence: &Sequence,
         bindings: &[i64],
     ) -> Result<bool, DriverError> {
-        sequence.check(bindings)?;
         let mut launched = false;
         self.hand_over(sequence.name(), |state| {
             launched = sequence.launch(self, &mut state.queue, bindings)?;

@@ -7,11 +7,11 @@ mod support;
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, slice::from_ref};
 
 use codegen_core::{Access, PtxModule};
-use device_cuda::{Config, CudaDevice};
+use device_cuda::Config;
 use device_runtime::{Driver, DriverError, PoolId};
 use support::*;
 
-fn refused(driver: &CudaDevice, kernels: &[Kernel], module: PtxModule) -> DriverError {
+fn refused(driver: &Direct, kernels: &[Kernel], module: PtxModule) -> DriverError {
     driver.load(&artifact_of(kernels, module)).unwrap_err()
 }
 

@@ -13,8 +13,8 @@ use std::{
 };
 
 use codegen_core::{Access, Artifact, KernelCall, LogSink, Logging, Slot};
-use device_cuda::{Config, CudaDevice};
-use device_runtime::{BoundHandle, Driver, DriverError, Error, EventHandle, PoolId, StreamHandle};
+use device_cuda::Config;
+use device_runtime::{BoundKernel, Driver, DriverError, Error, EventHandle, PoolId, StreamHandle};
 use lowered_ir::{
     ir::{NodeRef, SymbolId},
     log::{LogLine, LogStyle},
@@ -59,7 +59,7 @@ fn logging_to(artifact: Artifact, sink: impl LogSink + 'static) -> Artifact {
 }
 
 /// A driver with a zero in pool 1, and a stream.
-fn started(config: &Config) -> (Arc<CudaDevice>, StreamHandle) {
+fn started(config: &Config) -> (Direct, StreamHandle) {
     let driver = open(config);
     let stream = driver.new_stream("cuda:0:0").unwrap();
     driver.alloc_pool(PoolId(1), 4).unwrap();
@@ -68,22 +68,17 @@ fn started(config: &Config) -> (Arc<CudaDevice>, StreamHandle) {
     (driver, stream)
 }
 
-fn bind(driver: &CudaDevice, artifact: &Artifact) -> BoundHandle {
+fn bind(driver: &Direct, artifact: &Artifact) -> BoundKernel {
     let module = driver.load(artifact).unwrap();
     driver.bind(&driver.kernel(&module, 0).unwrap(), &[at(1, 0)]).unwrap()
 }
 
-fn launch(
-    driver: &CudaDevice,
-    stream: &StreamHandle,
-    bound: &BoundHandle,
-    n: i64,
-) -> Result<(), DriverError> {
+fn launch(driver: &Direct, stream: &StreamHandle, bound: &BoundKernel, n: i64) -> Result<(), DriverError> {
     // SAFETY: the tasks of a test are on one stream; bindings are in range.
     unsafe { driver.launch(stream, bound, &[n]) }
 }
 
-fn sync(driver: &CudaDevice, stream: &StreamHandle) -> Result<(), DriverError> {
+fn sync(driver: &Direct, stream: &StreamHandle) -> Result<(), DriverError> {
     driver.sync(&driver.record(stream)?)
 }
 
@@ -197,7 +192,7 @@ fn an_event_recorded_while_a_log_is_told_is_behind_it() {
     on_fake("order=eager", || {
         let (driver, stream) = started(&Config::default());
         let (log, recorded) = (Log::default(), Arc::new(OnceLock::<EventHandle>::new()));
-        let parts = (Arc::clone(&driver), Arc::new(stream));
+        let parts = (Arc::new(driver), Arc::new(stream));
         let sink = {
             let (log, recorded, (driver, stream)) = (log.clone(), Arc::clone(&recorded), parts.clone());
             move |lines: &str| {
@@ -222,8 +217,8 @@ fn an_event_recorded_while_a_log_is_told_is_behind_it() {
 fn a_sink_may_launch_what_logs_to_it() {
     on_device(|| {
         let (driver, stream) = started(&Config::default());
-        let (log, again) = (Log::default(), Arc::new(Mutex::new(None::<BoundHandle>)));
-        let parts = (Arc::clone(&driver), Arc::new(stream));
+        let (log, again) = (Log::default(), Arc::new(Mutex::new(None::<BoundKernel>)));
+        let parts = (Arc::new(driver), Arc::new(stream));
         let sink = {
             let (log, again, (driver, stream)) = (log.clone(), Arc::clone(&again), parts.clone());
             move |lines: &str| {

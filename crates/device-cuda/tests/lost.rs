@@ -114,7 +114,8 @@ fn readers_on_other_streams_are_told() {
 fn the_loss_of_a_device_concerns_no_other() {
     on_fake("devices=2", || {
         let (first, second) = (open(&Config::default()), open(&Config { ordinal: 1, ..Config::default() }));
-        let (first, second) = (device(&first), device_runtime::Device::new(second, 1));
+        let (first, second) =
+            (device(&first), device_runtime::Device::new(Arc::clone(second.driver()) as Arc<_>, 1));
         let x = node("x", 1);
         let one = context(&first).init_from_host(&x, &array(&[1])).unwrap();
         let two = context(&second).init_from_host(&x, &array(&[2])).unwrap();

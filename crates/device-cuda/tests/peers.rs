@@ -16,7 +16,7 @@ use support::*;
 fn two() -> [Device; 2] {
     [0, 1].map(|ordinal| {
         let driver = open(&Config { ordinal, ..Config::default() });
-        Device::new(driver as Arc<_>, ordinal as usize)
+        Device::new(Arc::clone(driver.driver()) as Arc<_>, ordinal as usize)
     })
 }
 
@@ -110,7 +110,7 @@ fn only_memory_that_is_reached_is_imported() {
         again.free_pool(PoolId(7));
         assert_eq!(first.used_memory(), 0);
         assert_eq!(first.export(PoolId(1)).unwrap_err(), DriverError::NoSuchPool { pool: PoolId(1) });
-        let host = device_runtime::PoolHandle::of_host(Arc::new(array(&[1])));
+        let host = device_runtime::SharedMemory::of_host(Arc::new(array(&[1])));
         assert!(matches!(first.import(PoolId(2), &host), Err(DriverError::NoPeerAccess { .. })));
         let null = NullDevice::new();
         let stream = first.new_stream("cuda:0:0").unwrap();

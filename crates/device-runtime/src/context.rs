@@ -194,7 +194,7 @@ impl Context {
 
     /// Where the node's memory is; the same in every run of the same program.
     pub fn location(&self, node: &TensorNode) -> Option<Location> {
-        self.get(node).map(|buffer| buffer.location)
+        self.get(node).map(|buffer| buffer.range.location())
     }
 
     /// What the merge buffer will hold when routines linked here run, where a transfer made as a routine says so.
@@ -240,8 +240,8 @@ impl Context {
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        let made = if buffer.read_only { ", the host's array itself" } else { "" };
-        text += &format!("{} bytes at {} of {}{made}\n", buffer.bytes, buffer.location, buffer.device.name());
+        let made = if buffer.range.is_writable() { "" } else { ", the host's array itself" };
+        text += &format!("{} of {}{made}\n", buffer.range, buffer.device.name());
         text += &lock(&buffer.sharers).explain(&buffer.device.name());
         let Ok(mut hazards) = buffer.table() else {
             return text + "a use of it is being handed over\n";
@@ -267,7 +267,7 @@ impl Context {
     /// The node's memory, which a task is to write.
     pub(crate) fn writable(&self, node: &TensorNode) -> Result<Arc<Buffer>, Error> {
         let buffer = self.buffer(node, "write")?;
-        if buffer.read_only {
+        if !buffer.range.is_writable() {
             return Err(Error::ReadOnly { node: node.name(), device: buffer.device.name() });
         }
         Ok(buffer)

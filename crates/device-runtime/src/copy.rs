@@ -153,7 +153,7 @@ impl Context {
             (Some(to), Some(from)) if Arc::ptr_eq(&to, &from) => {
                 Ok(Transfer::NothingToDo("both contexts see the same memory"))
             }
-            (Some(to), Some(_)) if to.bytes == 0 => Ok(NO_ELEMENTS),
+            (Some(to), Some(_)) if to.bytes() == 0 => Ok(NO_ELEMENTS),
             (Some(_), Some(from)) => {
                 let event = self.deliver(node, &self.writable(node)?, source, &from, false)?;
                 self.wrote(std::slice::from_ref(node), &event);
@@ -170,8 +170,8 @@ impl Context {
         source: &Context,
         from: &Arc<Buffer>,
     ) -> Result<Transfer, Error> {
-        let buffer = landing.room(self.stream(), from.bytes.max(1))?;
-        let transfer = match from.bytes {
+        let buffer = landing.room(self.stream(), from.bytes().max(1))?;
+        let transfer = match from.bytes() {
             0 => NO_ELEMENTS,
             _ => Transfer::Scheduled(self.deliver(node, &buffer, source, from, true)?),
         };
@@ -194,7 +194,7 @@ impl Context {
             routine.uses().iter().any(|used| Arc::ptr_eq(&used.buffer, from) && writes(used.access));
         let reached = from.seen_by(self.stream().device()).filter(|_| !written);
         if let Some(at) = reached {
-            return routine.run_merging(from, at, bindings);
+            return routine.run_merging(from, &at, bindings);
         }
         self.stream().device().count_copied_merge();
         let mut landing = self.stream().landing()?;
@@ -216,14 +216,16 @@ impl Context {
         )
         .entered();
         let name = || format!("copying {} to {}", held(from), self.stream().name());
+        // A merge buffer may be larger.
+        let place = to.range.first(from.bytes()).map_err(Error::driver(name))?;
         let Some(at) = from.seen_by(self.stream().device()) else {
             let array = Arc::new(source.land(node, from)?);
             let uses = [Use::new(to, Access::Write)];
-            return submit(self.stream(), &uses, name, &Task::CopyIn(to.location, &array));
+            return submit(self.stream(), &uses, name, &Task::CopyIn(&place, &array));
         };
         let read = if merged { Use::merged(from) } else { Use::new(from, Access::Read) };
         let uses = in_order(vec![Use::new(to, Access::Write), read]);
-        submit(self.stream(), &uses, name, &Task::Copy(to.location, at, from.bytes))
+        submit(self.stream(), &uses, name, &Task::Copy(&place, &at))
     }
 }
 

@@ -1,39 +1,58 @@
 //! The contract of a device: what the runtime asks of it, in some three dozen methods, of which a third have a default.
 //!
-//! A driver stands for one device. The runtime passes pool ids, offsets and the handles that the driver itself made; a
-//! handle is opaque to the runtime, so a driver puts into it whatever it likes.
+//! A driver stands for one device. The runtime passes the handles that the driver itself made; a handle is opaque to the
+//! runtime, so a driver puts into it whatever it likes.
 //!
 //! # What a driver owes
 //!
 //! * The tasks of one stream (launches, copies, fills, records, waits) take effect in the order they were handed over.
 //! * Handing over is asynchronous or not, as the driver likes; it may block while a queue is full, but not on other
 //!   streams' progress beyond the waits it was told to make.
-//! * Memory, code and host arrays that a pending task uses stay alive until the task is done, whatever is dropped or freed
+//! * Memory, code and host arrays that a pending task uses stay alive until the task is done, whatever is dropped
 //!   meanwhile.
 //! * The first failure of a stream fails every later task of it without running it, until the stream is reset.
 //! * All methods may be called from any thread.
+//!
+//! # What a driver may trust
+//!
+//! Arguments of a [checked type](crate::MemoryRange) hold what their type says: ranges lie in their memory, kernels have the
+//! memory that their artifact asks for, bindings are within their ranges, and conflicting tasks are ordered. A driver checks
+//! what nobody else can know: handles of other drivers, lost devices, and the limits of its device.
 
-use std::{
-    any::Any,
-    fmt,
-    sync::{Arc, Mutex},
-};
+use std::{any::Any, fmt, sync::Arc};
 
 use codegen_core::{Artifact, Caps};
 use tnode::HostArray;
 
-use crate::error::DriverError;
+use crate::{
+    checked::{CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask},
+    error::DriverError,
+};
 
 /// A device's implementation. See the [crate's front page](crate) for the division of duties.
 ///
-/// # Safety of the unsafe methods
+/// # Safety
 ///
-/// Those that hand a task to a stream are `unsafe` for one reason only: **ordering**. The caller guarantees that while the
-/// task runs no other task writes the bytes it reads, and no other task touches the bytes it writes; tasks are ordered by
-/// being on one stream or by [`Driver::wait`] on an event recorded behind the other. Bounds, handles, overlap and arity are
-/// the driver's to check.
-#[allow(unsafe_code, reason = "declares the unsafe methods; nothing here is called")]
-pub trait Driver: Send + Sync {
+/// Safe programs rely on an implementation for the absence of data races and of accesses outside of memory. It vouches that
+///
+/// * memory that [`alloc_pool`](Driver::alloc_pool) returns has as many bytes as were asked for, is initialised, and is nobody
+///   else's; [`import`](Driver::import) returns memory as long as the exported one;
+/// * all shares of a handle, and of the memory behind it, stay valid until the last is dropped and the last task that uses it
+///   is done;
+/// * a kernel handle stands for the kernel at its position of the artifact that was loaded, and a launch runs that kernel on
+///   the ranges it was bound to, once, and touches nothing else;
+/// * a task touches memory only after all tasks handed to its stream before it, and after every event that its stream was
+///   made to [wait](Driver::wait) for before it; an event is done only after everything that it was recorded behind;
+/// * a task that it is handed goes to that stream and nowhere else.
+///
+/// ```compile_fail,E0200
+/// struct Careless;
+/// impl device_runtime::Driver for Careless {
+///     // vouches for nothing
+/// }
+/// ```
+#[allow(unsafe_code, reason = "declares an unsafe trait; nothing unsafe happens here")]
+pub unsafe trait Driver: Send + Sync {
     /// The device's kind in one word, such as `multicore`.
     fn name(&self) -> &str;
 
@@ -58,35 +77,33 @@ pub trait Driver: Send + Sync {
     /// What goes on in a stream, for people; no stable format.
     fn debug_info(&self, stream: &StreamHandle) -> String;
 
-    /// Makes a pool of initialised bytes of any value, aligned to [`Caps::alignment`]. The runtime never reuses an id.
+    /// Makes a pool of initialised bytes of any value, aligned to [`Caps::alignment`]. `pool` is its name in messages. Its
+    /// memory is freed with the last share of the handle, or with the last task that uses it.
     ///
     /// # Errors
     ///
     /// [`DriverError::OutOfMemory`]; nothing is left allocated.
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError>;
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError>;
 
-    /// Forgets a pool. Tasks handed over before keep its memory alive until they are done.
-    fn free_pool(&self, pool: PoolId);
-
-    /// Lets other drivers of the process reach a pool: what comes out is for their [`Driver::import`]. The memory lives as long
-    /// as the handle, or a pool made of it.
+    /// Lets other drivers of the process reach a pool: the handle returned is for their [`Driver::import`]. The memory lives
+    /// as long as either handle, or an imported one.
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoPeerAccess`] where nobody else can reach the memory, which is the default; a pool that does not exist.
-    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
-        let _ = pool;
+    /// [`DriverError::NoPeerAccess`] where nobody else can reach the memory, which is the default.
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+        let _ = memory;
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "its pools" })
     }
 
-    /// Makes a pool of memory that is there already: what another driver exported, or a host array
-    /// ([`PoolHandle::of_host`]), which nothing will write. It takes no memory and is freed like any other.
+    /// Reaches memory that is there already: a pool that another driver exported, or a host array (the handle then holds a
+    /// [`HostArray`]), which no task will write. Takes no memory. Imports of one memory are the same handle, or are only read.
     ///
     /// # Errors
     ///
     /// [`DriverError::NoPeerAccess`] where the device cannot reach that memory, which is the default; the runtime copies then.
-    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
-        let _ = (pool, memory);
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+        let _ = memory;
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" })
     }
 
@@ -122,32 +139,22 @@ pub trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoSuchEntry`].
+    /// [`DriverError::NoSuchEntry`], a module of another driver.
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError>;
 
-    /// Fixes a kernel's memory: one location per memory parameter. Done once per link, so that launches resolve nothing.
+    /// Fixes a kernel's memory: one range per memory parameter. Done once per link, so that launches resolve nothing.
     ///
     /// # Errors
     ///
-    /// Where a pool does not exist, a range leaves its pool, written memory overlaps another parameter, or their number is
-    /// wrong.
-    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError>;
+    /// A kernel or memory of another driver, and limits of the device.
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError>;
 
     /// Enqueues the whole of a kernel (`0..extent`), with one value per static index.
     ///
-    /// # Safety
-    ///
-    /// The caller orders this task with all others that touch its memory; see the trait. Each binding is within its range.
-    ///
     /// # Errors
     ///
-    /// A failed stream, a wrong number of bindings, a queue that only the caller could drain.
-    unsafe fn launch(
-        &self,
-        stream: &StreamHandle,
-        kernel: &BoundHandle,
-        bindings: &[i64],
-    ) -> Result<(), DriverError>;
+    /// A failed stream, a queue that only the caller could drain.
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError>;
 
     /// Makes kernels ready to be launched together, in this order, many times over; done once per link, as [`Driver::bind`]. None where
     /// the device gains nothing by that, which is the default: the runtime launches them one by one.
@@ -160,95 +167,45 @@ pub trait Driver: Send + Sync {
         Ok(None)
     }
 
-    /// Enqueues all kernels of a sequence, each behind the one before, with the values of the first one's static indices, then the
-    /// second one's, and so on. `false` where that does not work out this time, for whatever reason: nothing was enqueued then, and the
-    /// runtime launches the kernels one by one, which says what is wrong with which.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Driver::launch`], of each of the kernels.
+    /// Enqueues all kernels of a sequence, each behind the one before. `false` where that does not work out this time, for
+    /// whatever reason: nothing was enqueued then, and the runtime launches the kernels one by one, which says what is wrong
+    /// with which.
     ///
     /// # Errors
     ///
     /// As [`Driver::launch`], and nothing was enqueued.
-    unsafe fn launch_sequence(
-        &self,
-        stream: &StreamHandle,
-        sequence: &SequenceHandle,
-        bindings: &[i64],
-    ) -> Result<bool, DriverError> {
-        let _ = (stream, sequence, bindings);
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
+        let _ = (stream, task);
         Ok(false)
     }
 
-    /// Enqueues zeroing `bytes` bytes.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders this task with all others that touch its memory; see the trait.
+    /// Enqueues filling memory with zeros.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`], and a range outside the pool.
-    unsafe fn memset_zero(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError>;
+    /// As [`Driver::launch`].
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError>;
 
-    /// Enqueues copying `bytes` bytes of a host array, from `src_offset` on. The task owns its share of the array.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders this task with all others that touch its memory; see the trait.
+    /// Enqueues copying a host array to memory. The task owns its share of the array.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`], and a range outside the pool or the array.
-    unsafe fn copy_in(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: &Arc<HostArray>,
-        src_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError>;
+    /// As [`Driver::launch`].
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError>;
 
-    /// Enqueues copying `bytes` bytes into a landing array, from `dst_offset` on. The host takes it after the event.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders this task with all others that touch its memory; see the trait.
+    /// Enqueues copying memory to a host array. The host takes the array after the event.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`], and a range outside the pool or the array.
-    unsafe fn copy_out(
-        &self,
-        stream: &StreamHandle,
-        src: Location,
-        dst: &HostLanding,
-        dst_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError>;
+    /// As [`Driver::launch`].
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError>;
 
-    /// Enqueues copying `bytes` bytes within the device; the ranges do not overlap.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders this task with all others that touch its memory; see the trait.
+    /// Enqueues copying within the device, or from memory that was imported.
     ///
     /// # Errors
     ///
-    /// As [`Driver::launch`], a range outside its pool, overlapping ranges.
-    unsafe fn copy(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError>;
+    /// As [`Driver::launch`].
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError>;
 
     /// Enqueues a function of the host's, which runs once, on a thread of the driver's choice.
     ///
@@ -369,9 +326,6 @@ impl fmt::Debug for HostTask {
     }
 }
 
-/// A host array that copies from the device arrive in.
-pub type HostLanding = Arc<Mutex<HostArray>>;
-
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident $what:literal;)*) => {$(
         $(#[$doc])*
@@ -419,15 +373,20 @@ macro_rules! handles {
 
 impl PoolHandle {
     /// A host array, for a driver that reads host memory in place.
-    pub fn of_host(array: Arc<HostArray>) -> PoolHandle {
+    pub(crate) fn of_host(array: Arc<HostArray>) -> PoolHandle {
         PoolHandle(array)
+    }
+
+    /// Whether both are shares of one value, and so of one memory.
+    pub fn is_same(&self, other: &PoolHandle) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 handles! {
     /// A driver's stream.
     StreamHandle "stream";
-    /// Memory that a driver lets others reach.
+    /// Memory of a driver, or what it lets others reach of it.
     PoolHandle "memory";
     /// A driver's event.
     EventHandle "event";

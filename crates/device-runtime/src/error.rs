@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 use codegen_core::CodegenError;
 use tnode::DType;
 
-use crate::driver::PoolId;
+use crate::driver::{Location, PoolId};
 
 /// Why a task failed after it was handed over. Shared by everything that depends on the task; cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub enum DriverError {
         /// The kind of handle.
         what: &'static str,
     },
-    /// A pool that was never made, or was freed.
+    /// A pool that a [`DirectDriver`](crate::DirectDriver) never made, or freed.
     #[error("{pool} does not exist")]
     NoSuchPool {
         /// Which one.
@@ -134,6 +134,62 @@ pub enum DriverError {
         first: usize,
         /// The other.
         second: usize,
+    },
+    /// Memory of a kernel that does not begin where the device needs it to.
+    #[error(
+        "kernel `{kernel}`: memory parameter {position} is at {at}, which is no multiple of {alignment} bytes"
+    )]
+    Misaligned {
+        /// Which kernel.
+        kernel: String,
+        /// Which parameter.
+        position: usize,
+        /// Where its memory begins.
+        at: Location,
+        /// What the device needs.
+        alignment: usize,
+    },
+    /// A copy whose source and destination have bytes in common.
+    #[error("a copy of {bytes} bytes from {from} to {to} overlaps itself")]
+    CopyOverlap {
+        /// Where the source begins.
+        from: Location,
+        /// Where the destination begins.
+        to: Location,
+        /// How much is copied.
+        bytes: usize,
+    },
+    /// A copy whose source and destination differ in size.
+    #[error("a copy to {expected} bytes at {to} from {found} bytes at {from}")]
+    CopySize {
+        /// Where the destination begins.
+        to: Location,
+        /// Its bytes.
+        expected: usize,
+        /// Where the source begins.
+        from: Location,
+        /// Its bytes.
+        found: usize,
+    },
+    /// A copy between memory and a host array of another size.
+    #[error("a copy between {expected} bytes at {at} and a host array of {found} bytes")]
+    ArraySize {
+        /// Where the memory begins.
+        at: Location,
+        /// Its bytes.
+        expected: usize,
+        /// The array's.
+        found: usize,
+    },
+    /// A static index beyond what its kernel was compiled for.
+    #[error("kernel `{kernel}`: a static index of {value} lies outside 0..{range}")]
+    BindingRange {
+        /// Which kernel.
+        kernel: String,
+        /// How many values the index has.
+        range: i64,
+        /// The value given.
+        value: i64,
     },
     /// Memory that may only be read, such as a host array used in place.
     #[error("{pool} may only be read: it is a host array that the device uses in place")]

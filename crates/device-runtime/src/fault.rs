@@ -4,9 +4,9 @@
 //! is handed over, from the seed and the stream's name, so a program that uses each stream from one thread has the same
 //! faults in every run.
 //!
-//! The unsafe code here hands on the promise about order that the caller gave: what goes to the driver inside is the caller's
-//! task, a part of it, or a kernel without memory.
-#![allow(unsafe_code, reason = "hands the promise about the order of tasks on to the driver inside")]
+//! What goes to the driver inside is the caller's task, a part of it, or a kernel without memory. Handles of memory, modules and
+//! kernels are those of the driver inside.
+#![allow(unsafe_code, reason = "implements `Driver`, and launches a kernel without memory")]
 
 mod plan;
 mod stream;
@@ -20,18 +20,20 @@ use std::{
 };
 
 use codegen_core::{Artifact, Caps};
-use tnode::HostArray;
 
 pub use self::plan::{FaultCounts, FaultPlan};
 use self::{
     plan::{Dice, Fault, Injector},
     stream::{Admission, Event, Stream},
-    work::{Bound, Kernel, Kind, Module, Sequence, delaying_kernel, facts},
+    work::{Kind, delaying_kernel},
 };
 use crate::{
+    checked::{
+        BoundKernel, CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask,
+    },
     driver::{
-        After, BoundHandle, Driver, EventHandle, HostLanding, HostTask, KernelHandle, Location, Mark,
-        ModuleHandle, PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
+        After, BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Mark, ModuleHandle, PoolHandle,
+        PoolId, SequenceHandle, StreamHandle, StreamStrategy,
     },
     error::{DriverError, Failure},
     pool::lock,
@@ -47,7 +49,7 @@ pub struct FaultDevice {
     /// Decides about what happens outside of streams.
     dice: Dice,
     /// A kernel that takes the plan's delay, where the driver inside runs host code.
-    delay: Option<BoundHandle>,
+    delay: Option<BoundKernel>,
     streams: Mutex<Vec<Weak<Stream>>>,
     /// Set once the device is lost; shared with its streams, whose events fail then.
     lost: Arc<OnceLock<DriverError>>,
@@ -167,8 +169,11 @@ impl FaultDevice {
     /// Makes the stream wait for a while before its next task; where it runs no host code, the caller waits instead.
     fn slow_down(&self, stream: &Stream) -> Result<(), DriverError> {
         match &self.delay {
-            // SAFETY: the kernel has no memory parameters, so no task conflicts with it, and no bindings.
-            Some(kernel) => unsafe { self.inner.launch(&stream.inner, kernel, &[]) },
+            Some(kernel) => {
+                // SAFETY: the kernel has no memory parameters, so no task conflicts with it.
+                let task = unsafe { LaunchTask::new(kernel, &[])? };
+                self.inner.launch(&stream.inner, task)
+            }
             None => {
                 thread::sleep(self.injector.plan.delay);
                 Ok(())
@@ -177,7 +182,9 @@ impl FaultDevice {
     }
 }
 
-impl Driver for FaultDevice {
+// SAFETY: memory, kernels and tasks are the driver's inside, which gets each task once, in whole or in part, on the stream it
+// is for, and every wait; an event is done only after the one inside.
+unsafe impl Driver for FaultDevice {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -215,7 +222,7 @@ impl Driver for FaultDevice {
         format!("{}{failure}{lost}", self.inner.debug_info(&stream.inner))
     }
 
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
         self.alive()?;
         if self.injector.happens(Fault::OutOfMemory, &self.dice) {
             return Err(DriverError::OutOfMemory { requested: bytes, used: self.used_memory() });
@@ -223,22 +230,18 @@ impl Driver for FaultDevice {
         self.inner.alloc_pool(pool, bytes)
     }
 
-    fn free_pool(&self, pool: PoolId) {
-        self.inner.free_pool(pool);
-    }
-
-    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         self.alive()?;
-        self.inner.export(pool)
+        self.inner.export(memory)
     }
 
-    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         self.alive()?;
         if self.injector.happens(Fault::RefusedPeer, &self.dice) {
             let driver = self.name().to_owned();
             return Err(DriverError::NoPeerAccess { driver, what: "memory of others, this time" });
         }
-        self.inner.import(pool, memory)
+        self.inner.import(memory)
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
@@ -274,74 +277,41 @@ impl Driver for FaultDevice {
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
         self.alive()?;
-        let facts = artifact.kernels.iter().map(facts).collect();
-        Ok(ModuleHandle::new(Module(self.inner.load(artifact)?, facts)))
+        self.inner.load(artifact)
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
         self.alive()?;
-        let Module(inner, facts) = module.get()?;
-        let kernel = self.inner.kernel(inner, index)?;
-        let facts = facts.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: facts.len() })?;
-        Ok(KernelHandle::new(Kernel(kernel, facts.clone())))
+        self.inner.kernel(module, index)
     }
 
-    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
         self.alive()?;
-        let Kernel(inner, facts) = kernel.get()?;
-        Ok(BoundHandle::new(Bound(self.inner.bind(inner, args)?, facts.clone())))
+        self.inner.bind(args)
     }
 
-    unsafe fn launch(
-        &self,
-        stream: &StreamHandle,
-        kernel: &BoundHandle,
-        bindings: &[i64],
-    ) -> Result<(), DriverError> {
-        let Bound(kernel, (name, _)) = kernel.get()?;
-        self.task(
-            stream,
-            |_| &**name,
-            Kind::Launch(1),
-            // SAFETY: the caller's promise is the one asked for.
-            |stream, _| unsafe { self.inner.launch(stream, kernel, bindings) },
-        )
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
+        let name = task.name();
+        self.task(stream, |_| name, Kind::Launch(1), |stream, _| self.inner.launch(stream, task))
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
         self.alive()?;
-        let members = kernels.iter().map(|kernel| {
-            let Bound(kernel, facts) = kernel.get()?;
-            Ok((kernel.clone(), facts.clone()))
-        });
-        let members = members.collect::<Result<Vec<_>, DriverError>>()?;
-        let inner: Vec<BoundHandle> = members.iter().map(|(kernel, _)| kernel.clone()).collect();
-        let inner = self.inner.sequence(&inner)?;
-        Ok(inner.map(|inner| SequenceHandle::new(Sequence(inner, members))))
+        self.inner.sequence(kernels)
     }
 
     /// One task, of which the kernels in front of one that fails may have run.
-    unsafe fn launch_sequence(
-        &self,
-        stream: &StreamHandle,
-        sequence: &SequenceHandle,
-        bindings: &[i64],
-    ) -> Result<bool, DriverError> {
-        let Sequence(sequence, kernels) = sequence.get()?;
-        let name = |done: usize| kernels.get(done).or(kernels.last()).map_or("", |(_, (name, _))| &**name);
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
+        let kernels = task.kernels();
+        let name = |done: usize| kernels.get(done).or(kernels.last()).map_or("", BoundKernel::name);
         let mut together = true;
         self.task(stream, name, Kind::Launch(kernels.len()), |stream, count| {
             if count == kernels.len() {
-                // SAFETY: the caller's promise is the one asked for.
-                together = unsafe { self.inner.launch_sequence(stream, sequence, bindings)? };
+                together = self.inner.launch_sequence(stream, task)?;
                 return Ok(());
             }
-            let mut rest = bindings;
-            for (kernel, (_, taken)) in &kernels[..count] {
-                let (own, behind) = rest.split_at_checked(*taken).unwrap_or((rest, &[]));
-                rest = behind;
-                // SAFETY: the caller's promise, for these kernels, is the one asked for.
-                if unsafe { self.inner.launch(stream, kernel, own) }.is_err() {
+            for launch in task.into_launches().take(count) {
+                if self.inner.launch(stream, launch).is_err() {
                     // The task fails here as it is; nobody is to take it for one of which nothing was enqueued.
                     break;
                 }
@@ -351,69 +321,34 @@ impl Driver for FaultDevice {
         Ok(together)
     }
 
-    unsafe fn memset_zero(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        self.task(
-            stream,
-            |_| "zero",
-            Kind::Copy(bytes),
-            // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
-            |stream, bytes| unsafe { self.inner.memset_zero(stream, dst, bytes) },
-        )
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
+        let kind = Kind::Copy(task.dst().bytes());
+        self.task(stream, |_| "zero", kind, |stream, bytes| self.inner.memset_zero(stream, task.up_to(bytes)))
     }
 
-    unsafe fn copy_in(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: &Arc<HostArray>,
-        src_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
+        let kind = Kind::Copy(task.dst().bytes());
         self.task(
             stream,
             |_| "copy from host",
-            Kind::Copy(bytes),
-            // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
-            |stream, bytes| unsafe { self.inner.copy_in(stream, dst, src, src_offset, bytes) },
+            kind,
+            |stream, bytes| self.inner.copy_in(stream, task.up_to(bytes)),
         )
     }
 
-    unsafe fn copy_out(
-        &self,
-        stream: &StreamHandle,
-        src: Location,
-        dst: &HostLanding,
-        dst_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
+        let kind = Kind::Copy(task.src().bytes());
         self.task(
             stream,
             |_| "copy to host",
-            Kind::Copy(bytes),
-            // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
-            |stream, bytes| unsafe { self.inner.copy_out(stream, src, dst, dst_offset, bytes) },
+            kind,
+            |stream, bytes| self.inner.copy_out(stream, task.up_to(bytes)),
         )
     }
 
-    unsafe fn copy(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        self.task(
-            stream,
-            |_| "copy",
-            Kind::Copy(bytes),
-            // SAFETY: the caller's promise, for these bytes or the first of them, is the one asked for.
-            |stream, bytes| unsafe { self.inner.copy(stream, dst, src, bytes) },
-        )
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
+        let kind = Kind::Copy(task.dst().bytes());
+        self.task(stream, |_| "copy", kind, |stream, bytes| self.inner.copy(stream, task.up_to(bytes)))
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {

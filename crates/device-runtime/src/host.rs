@@ -373,7 +373,7 @@ impl Context {
         for node in reads {
             let Some(entry) = self.residence(node) else { continue };
             let Some(buffer) = self.get(node) else { continue };
-            if buffer.read_only || entry.is_not_lagging(&buffer.order()) {
+            if !buffer.range.is_writable() || entry.is_not_lagging(&buffer.order()) {
                 continue;
             }
             let mut entered = entry.enter(node)?;

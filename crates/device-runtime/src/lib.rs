@@ -44,7 +44,9 @@
 #![deny(unsafe_code)]
 
 // Below: what a device author implements.
-pub mod check; // what drivers check
+pub mod check; // what a kernel's parameters are
+mod checked; // what drivers trust
+mod direct; // a driver by hand
 mod driver; // the Driver contract
 mod error; // what can go wrong, on both sides of it
 mod fault; // the driver that makes things go wrong
@@ -74,12 +76,17 @@ mod submit; // ordered hand-over of tasks to the driver
 mod task; // things to schedule, combined
 mod transfer; // host <-> device
 
+pub use crate::checked::{
+    BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostLanding, KernelArgs,
+    LaunchTask, LoadedKernel, LoadedModule, MemoryRange, SequenceTask, SharedMemory,
+};
 pub use crate::context::Context;
 pub use crate::copy::MergeBufferUse;
 pub use crate::device::Device;
+pub use crate::direct::DirectDriver;
 pub use crate::driver::{
-    After, BoundHandle, Driver, EventHandle, HostLanding, HostTask, KernelHandle, Location, Mark,
-    ModuleHandle, PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
+    After, BoundHandle, Driver, EventHandle, HostTask, KernelHandle, Location, Mark, ModuleHandle,
+    PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
 };
 pub use crate::error::{DriverError, Error, Failure};
 pub use crate::event::Event;

@@ -16,9 +16,10 @@ use lowered_ir::ir::{NodeDecl, NodeRef};
 use tnode::{HostArray, ModeState, TensorNode, commit_modes};
 
 use crate::{
+    checked::{LoadedModule, MemoryRange},
     context::Context,
-    driver::{BoundHandle, KernelHandle, Location, ModuleHandle},
-    error::Error,
+    driver::Driver,
+    error::{DriverError, Error},
     frontier::{Dependency, Frontier, Ran},
     hazard::writes,
     host::Initial,
@@ -230,7 +231,7 @@ impl Plan {
         candidates: &Candidates,
     ) -> Result<Decided, Error> {
         let present = context.get(node);
-        if present.as_ref().is_some_and(|buffer| buffer.read_only) {
+        if present.as_ref().is_some_and(|buffer| !buffer.range.is_writable()) {
             return Err(Error::ReadOnly { node: node.name(), device: context.stream().device().name() });
         }
         let shared = node.mode().known_shared_cross_streams();
@@ -305,12 +306,12 @@ fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buf
     let nodes: Vec<&TensorNode> = plan.fresh.iter().chain(copied.iter().map(|(node, _)| *node)).collect();
     let buffers = allocate(context.stream(), &nodes)?;
     let (zeroed, filled) = buffers.split_at(plan.fresh.len());
-    for buffer in zeroed.iter().filter(|buffer| buffer.bytes > 0) {
+    for buffer in zeroed.iter().filter(|buffer| buffer.bytes() > 0) {
         let name = || format!("zeroing node `{}`", buffer.name());
-        let task = Task::Zero(buffer.location, buffer.bytes);
+        let task = Task::Zero(&buffer.range);
         submit(context.stream(), &[Use::new(buffer, Access::Write)], name, &task)?;
     }
-    for (buffer, (_, array)) in filled.iter().zip(&copied).filter(|(buffer, _)| buffer.bytes > 0) {
+    for (buffer, (_, array)) in filled.iter().zip(&copied).filter(|(buffer, _)| buffer.bytes() > 0) {
         context.copy_in(buffer, array)?;
     }
     made.extend(nodes.into_iter().cloned().zip(buffers.iter().cloned()));
@@ -464,12 +465,13 @@ fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result
     let code = member.code;
     let driver = context.stream().device().driver();
     let during = || format!("loading `{}` on {}", code.schedule.name, context.stream().device().name());
-    let module = driver.load(&code.artifact).map_err(Error::driver(during))?;
+    let module = LoadedModule::load(driver, &code.artifact).map_err(Error::driver(during))?;
+    let linking = || format!("linking `{}`", code.schedule.name);
     let mut open = Vec::with_capacity(code.schedule.calls.len());
     for call in &code.schedule.calls {
         let args = call.args.iter().map(|slot| locate(context, member, temps, slot));
         open.push(OpenCall {
-            kernel: kernel(context, code, &module, call)?,
+            kernel: module.kernel(driver, call.kernel).map_err(Error::driver(linking))?,
             args: args.collect::<Result<_, _>>()?,
             bindings: call.bindings.iter().map(|symbol| symbol.index()).collect(),
         });
@@ -477,39 +479,26 @@ fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result
     match member.merge {
         Some(node) => Ok(Calls::Merging(Merging::new(node.clone(), open))),
         None => {
-            let calls = open.into_iter().map(|call| fixed(context, code, call)).collect::<Result<_, _>>()?;
+            let calls = open.iter().map(|call| fixed(driver, call)).collect::<Result<_, _>>();
+            let calls = calls.map_err(Error::driver(linking))?;
             Kernels::new(driver, calls).map(Calls::Fixed).map_err(Error::driver(during))
         }
     }
 }
 
-fn kernel(
-    context: &Context,
-    code: &Code,
-    module: &ModuleHandle,
-    call: &KernelCall,
-) -> Result<KernelHandle, Error> {
-    let driver = context.stream().device().driver();
-    driver.kernel(module, call.kernel).map_err(Error::driver(|| format!("linking `{}`", code.schedule.name)))
-}
-
 /// A call that reads no merge buffer.
-fn fixed(context: &Context, code: &Code, call: OpenCall) -> Result<Call, Error> {
-    let args: Vec<Location> = call.args.into_iter().flatten().collect();
-    let driver = context.stream().device().driver();
-    let kernel: BoundHandle = driver
-        .bind(&call.kernel, &args)
-        .map_err(Error::driver(|| format!("linking `{}`", code.schedule.name)))?;
-    Ok(Call { kernel, bindings: call.bindings })
+fn fixed(driver: &dyn Driver, call: &OpenCall) -> Result<Call, DriverError> {
+    let args: Vec<MemoryRange> = call.args.iter().flatten().cloned().collect();
+    Ok(Call { kernel: call.kernel.bind(driver, &args)?, bindings: call.bindings.clone() })
 }
 
-/// Where a slot's memory is; none for the merge buffer.
+/// A slot's memory; none for the merge buffer.
 fn locate(
     context: &Context,
     member: &Member<'_>,
     temps: Option<&Pool>,
     slot: &Slot,
-) -> Result<Option<Location>, Error> {
+) -> Result<Option<MemoryRange>, Error> {
     let schedule = &member.code.schedule;
     let invalid = || Error::InvalidCode {
         routine: schedule.name.clone(),
@@ -518,11 +507,12 @@ fn locate(
     match slot {
         Slot::Node(node) => {
             let buffer = member.handles.get(node).and_then(|handle| context.get(handle));
-            buffer.map(|buffer| Some(buffer.location)).ok_or_else(invalid)
+            buffer.map(|buffer| Some(buffer.range.clone())).ok_or_else(invalid)
         }
         Slot::Temp(temp) => {
             let temp = schedule.temps.get(temp.0 as usize).ok_or_else(invalid)?;
-            temps.map(|pool| Some(pool.at(temp.offset))).ok_or_else(invalid)
+            let range = temps.ok_or_else(invalid)?.range(temp.offset, temp.bytes);
+            range.map(Some).map_err(Error::driver(|| format!("linking `{}`", schedule.name)))
         }
         Slot::Merge(_) => Ok(None),
     }
@@ -533,7 +523,7 @@ fn uses(context: &Context, member: &Member<'_>) -> Vec<Use> {
     let mut uses: Vec<Use> = Vec::new();
     for (node, role) in &member.roles {
         let buffer = member.handles.get(node).and_then(|handle| context.get(handle));
-        let Some(buffer) = buffer.filter(|buffer| buffer.bytes > 0) else { continue };
+        let Some(buffer) = buffer.filter(|buffer| buffer.bytes() > 0) else { continue };
         let access = role.whole_run();
         match uses.iter_mut().find(|used| Arc::ptr_eq(&used.buffer, &buffer)) {
             Some(used) if used.access != access => used.access = Access::ReadWrite,

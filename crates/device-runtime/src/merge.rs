@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 use tnode::TensorNode;
 
 use crate::{
-    driver::{KernelHandle, Location},
-    error::Error,
+    checked::{LoadedKernel, MemoryRange},
+    driver::Driver,
+    error::{DriverError, Error},
     pool::{Buffer, allocate_merge, lock},
     stream::Stream,
     submit::{Call, Kernels},
@@ -35,12 +36,12 @@ impl Landing {
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.buffer.as_ref().map_or(0, |buffer| buffer.bytes)
+        self.buffer.as_ref().map_or(0, |buffer| buffer.bytes())
     }
 
     /// The buffer, at least so large. A larger one holds nothing yet.
     pub(crate) fn room(&mut self, stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, Error> {
-        if let Some(buffer) = self.buffer.as_ref().filter(|buffer| buffer.bytes >= bytes) {
+        if let Some(buffer) = self.buffer.as_ref().filter(|buffer| buffer.bytes() >= bytes) {
             return Ok(Arc::clone(buffer));
         }
         let larger = allocate_merge(stream, bytes)?;
@@ -87,9 +88,9 @@ pub(crate) struct Merging {
 /// One kernel of a routine, whose memory is known but for the merge buffer.
 #[derive(Debug)]
 pub(crate) struct OpenCall {
-    pub(crate) kernel: KernelHandle,
+    pub(crate) kernel: LoadedKernel,
     /// None stands for the merge buffer.
-    pub(crate) args: Vec<Option<Location>>,
+    pub(crate) args: Vec<Option<MemoryRange>>,
     /// As in [`Call`].
     pub(crate) bindings: Vec<usize>,
 }
@@ -106,11 +107,11 @@ impl Merging {
         Merging { node, calls, bound: Mutex::default() }
     }
 
-    /// The kernels with the source, which is at `at`, in place of the merge buffer.
+    /// The kernels with the source, which the device reaches as `at`, in place of the merge buffer.
     pub(crate) fn bound_to(
         &self,
         source: &Arc<Buffer>,
-        at: Location,
+        at: &MemoryRange,
         routine: &str,
         stream: &Stream,
     ) -> Result<Arc<Kernels>, Error> {
@@ -121,10 +122,11 @@ impl Merging {
         {
             return Ok(Arc::clone(&bound.kernels));
         }
-        let calls = self.calls.iter().map(|call| call.bind(at, stream));
+        let driver = stream.device().driver();
+        let calls = self.calls.iter().map(|call| call.bind(driver, at));
         let kernels = calls
             .collect::<Result<Vec<_>, _>>()
-            .and_then(|calls| Kernels::new(stream.device().driver(), calls))
+            .and_then(|calls| Kernels::new(driver, calls))
             .map_err(Error::driver(|| format!("binding `{routine}` to {}", source.name())))?;
         let kernels = Arc::new(kernels);
         if bound.len() == REMEMBERED {
@@ -136,9 +138,10 @@ impl Merging {
 }
 
 impl OpenCall {
-    fn bind(&self, merge: Location, stream: &Stream) -> Result<Call, crate::error::DriverError> {
-        let args: SmallVec<[Location; 8]> = self.args.iter().map(|arg| arg.unwrap_or(merge)).collect();
-        let kernel = stream.device().driver().bind(&self.kernel, &args)?;
+    /// The call with a source in place of the merge buffer.
+    pub(crate) fn bind(&self, driver: &dyn Driver, merge: &MemoryRange) -> Result<Call, DriverError> {
+        let args = self.args.iter().map(|arg| arg.as_ref().unwrap_or(merge).clone());
+        let kernel = self.kernel.bind(driver, &args.collect::<SmallVec<[_; 8]>>())?;
         Ok(Call { kernel, bindings: self.bindings.clone() })
     }
 }

@@ -1,23 +1,22 @@
 //! The driver that runs nothing: to test what stands on a driver, and to copy when you write one.
 //!
-//! It makes handles, counts memory and checks what it is told; values never exist, so what is copied out is zeros.
+//! It makes handles and counts memory; values never exist, so what is copied out is zeros.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock},
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Transcendental};
+use codegen_core::{Artifact, Caps, DTypeSet, Transcendental};
 use tnode::{DType, HostArray};
 
 use crate::{
-    check,
+    checked::{CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask},
     driver::{
-        After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle, PoolId,
+        After, BoundHandle, Driver, EventHandle, KernelHandle, ModuleHandle, PoolHandle, PoolId,
         SequenceHandle, StreamHandle, StreamStrategy,
     },
     error::DriverError,
-    pool::lock,
 };
 
 /// A device without memory or processors that accepts everything.
@@ -25,8 +24,8 @@ use crate::{
 pub struct NullDevice {
     caps: Caps,
     strategy: OnceLock<StreamStrategy>,
-    /// Sizes in bytes.
-    pools: Mutex<BTreeMap<PoolId, usize>>,
+    /// Bytes of all pools.
+    used: Arc<AtomicUsize>,
 }
 
 impl NullDevice {
@@ -49,15 +48,7 @@ impl NullDevice {
             index: DType::I64,
             workgroups: None,
         };
-        NullDevice { caps, strategy: OnceLock::new(), pools: Mutex::default() }
-    }
-
-    fn check_range(&self, at: Location, bytes: usize) -> Result<(), DriverError> {
-        let size = *lock(&self.pools).get(&at.pool).ok_or(DriverError::NoSuchPool { pool: at.pool })?;
-        if at.offset.checked_add(bytes).is_some_and(|end| end <= size) {
-            return Ok(());
-        }
-        Err(DriverError::OutOfBounds { what: at.pool.to_string(), offset: at.offset, bytes, size })
+        NullDevice { caps, strategy: OnceLock::new(), used: Arc::default() }
     }
 }
 
@@ -67,19 +58,30 @@ impl Default for NullDevice {
     }
 }
 
+/// A pool without bytes, which is counted until it is dropped.
+struct Pool {
+    bytes: usize,
+    used: Arc<AtomicUsize>,
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A stream: its name.
 struct Stream(String);
 /// An event, done from the beginning.
 struct Event;
-/// A module: how its kernels are called.
-struct Module(Vec<KernelAbi>);
-/// A kernel, bound or not: how it is called.
-struct Kernel(KernelAbi);
-/// Kernels that are launched together: the name of the first, and how many bindings all of them take.
-struct Sequence(String, usize);
+/// A module: how many kernels it has.
+struct Module(usize);
+/// A kernel, bound or not, or kernels that are launched together.
+struct Kernel;
 
-#[allow(unsafe_code, reason = "implements the unsafe methods of `Driver`; does nothing unsafe in them")]
-impl Driver for NullDevice {
+#[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
+// SAFETY: there is no memory that anything could touch.
+unsafe impl Driver for NullDevice {
     fn name(&self) -> &str {
         "null"
     }
@@ -105,20 +107,23 @@ impl Driver for NullDevice {
     }
 
     fn used_memory(&self) -> usize {
-        lock(&self.pools).values().sum()
+        self.used.load(Ordering::Relaxed)
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
         stream.get::<Stream>().map_or_else(|error| error.to_string(), |stream| format!("{}: idle", stream.0))
     }
 
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
-        lock(&self.pools).insert(pool, bytes);
-        Ok(())
+    fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        Ok(PoolHandle::new(Pool { bytes, used: Arc::clone(&self.used) }))
     }
 
-    fn free_pool(&self, pool: PoolId) {
-        lock(&self.pools).remove(&pool);
+    /// Host arrays, whose memory is not the device's.
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+        let unreachable = DriverError::NoPeerAccess { driver: "null".to_owned(), what: "memory of others" };
+        memory.get::<HostArray>().map_err(|_| unreachable)?;
+        Ok(PoolHandle::new(Pool { bytes: 0, used: Arc::clone(&self.used) }))
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
@@ -136,99 +141,58 @@ impl Driver for NullDevice {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        Ok(ModuleHandle::new(Module(artifact.kernels.clone())))
+        Ok(ModuleHandle::new(Module(artifact.kernels.len())))
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        let kernels = &module.get::<Module>()?.0;
-        let abi = kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels: kernels.len() })?;
-        Ok(KernelHandle::new(Kernel(abi.clone())))
-    }
-
-    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
-        let abi = &kernel.get::<Kernel>()?.0;
-        check::count(&abi.name, "memory parameters", check::memory_params(abi).count(), args.len())?;
-        for (&at, (_, bytes)) in args.iter().zip(check::memory_params(abi)) {
-            self.check_range(at, bytes)?;
+        let Module(kernels) = *module.get()?;
+        if index < kernels {
+            Ok(KernelHandle::new(Kernel))
+        } else {
+            Err(DriverError::NoSuchEntry { index, kernels })
         }
-        Ok(BoundHandle::new(Kernel(abi.clone())))
     }
 
-    unsafe fn launch(
-        &self,
-        stream: &StreamHandle,
-        kernel: &BoundHandle,
-        bindings: &[i64],
-    ) -> Result<(), DriverError> {
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
+        args.kernel().get::<Kernel>()?;
+        args.ranges().iter().try_for_each(|range| range.memory().get::<Pool>().map(drop))?;
+        Ok(BoundHandle::new(Kernel))
+    }
+
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        let Kernel(abi) = kernel.get()?;
-        check::count(&abi.name, "bindings", check::static_indices(abi), bindings.len())
+        task.kernel().get::<Kernel>().map(drop)
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
-        let kernels = kernels.iter().map(BoundHandle::get::<Kernel>).collect::<Result<Vec<_>, _>>()?;
-        let bindings = kernels.iter().map(|kernel| check::static_indices(&kernel.0)).sum();
-        let first = kernels.first().map(|first| first.0.name.clone());
-        Ok(first.map(|first| SequenceHandle::new(Sequence(first, bindings))))
+        kernels.iter().try_for_each(|kernel| kernel.get::<Kernel>().map(drop))?;
+        Ok((!kernels.is_empty()).then(|| SequenceHandle::new(Kernel)))
     }
 
-    unsafe fn launch_sequence(
-        &self,
-        stream: &StreamHandle,
-        sequence: &SequenceHandle,
-        bindings: &[i64],
-    ) -> Result<bool, DriverError> {
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
         stream.get::<Stream>()?;
-        let Sequence(first, expected) = sequence.get()?;
-        check::count(first, "bindings", *expected, bindings.len()).map(|()| true)
+        task.sequence().get::<Kernel>().map(|_| true)
     }
 
-    unsafe fn memset_zero(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        self.check_range(dst, bytes)
+        task.dst().memory().get::<Pool>().map(drop)
     }
 
-    unsafe fn copy_in(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: &Arc<HostArray>,
-        src_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        check::array_range(src, src_offset, bytes)?;
-        self.check_range(dst, bytes)
+        task.dst().memory().get::<Pool>().map(drop)
     }
 
-    unsafe fn copy_out(
-        &self,
-        stream: &StreamHandle,
-        src: Location,
-        dst: &HostLanding,
-        dst_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        check::array_range(&lock(dst), dst_offset, bytes)?;
-        self.check_range(src, bytes)
+        task.src().memory().get::<Pool>().map(drop)
     }
 
-    unsafe fn copy(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
         stream.get::<Stream>()?;
-        self.check_range(src, bytes)?;
-        self.check_range(dst, bytes)
+        task.src().memory().get::<Pool>()?;
+        task.dst().memory().get::<Pool>().map(drop)
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {

@@ -12,8 +12,9 @@ use std::{
 use tnode::{HostArray, TensorNode};
 
 use crate::{
+    checked::{MemoryRange, PoolMemory, SharedMemory},
     device::Device,
-    driver::{Location, PoolHandle, PoolId},
+    driver::Location,
     error::{DriverError, Error},
     hazard::Hazards,
     inside::lock_unless_inside,
@@ -32,7 +33,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(crate) struct Pool {
     device: Device,
-    id: PoolId,
+    memory: PoolMemory,
     /// Bytes that count as the device's; none where the memory is somebody else's.
     counted: usize,
     /// By device, the pool as that device reaches it; none where it cannot.
@@ -43,30 +44,34 @@ impl Pool {
     /// Allocates a pool; `items` are what will lie in it, for reports.
     pub(crate) fn new(device: &Device, bytes: usize, items: Vec<PoolItem>) -> Result<Arc<Pool>, DriverError> {
         let id = device.next_pool();
-        device.driver().alloc_pool(id, bytes)?;
+        let memory = PoolMemory::allocate(device.driver(), id, bytes)?;
         device.pool_made(id, bytes, items);
-        Ok(Pool::made(device, id, bytes))
+        Ok(Pool::made(device, memory, bytes))
     }
 
     /// Makes a pool of memory that exists, if the device can reach it.
-    pub(crate) fn import(device: &Device, memory: &PoolHandle) -> Result<Arc<Pool>, DriverError> {
-        let id = device.next_pool();
-        device.driver().import(id, memory)?;
-        Ok(Pool::made(device, id, 0))
+    pub(crate) fn import(device: &Device, memory: &SharedMemory) -> Result<Arc<Pool>, DriverError> {
+        let memory = PoolMemory::import(device.driver(), device.next_pool(), memory)?;
+        Ok(Pool::made(device, memory, 0))
     }
 
-    fn made(device: &Device, id: PoolId, counted: usize) -> Arc<Pool> {
-        Arc::new(Pool { device: device.clone(), id, counted, peers: Mutex::default() })
+    fn made(device: &Device, memory: PoolMemory, counted: usize) -> Arc<Pool> {
+        Arc::new(Pool { device: device.clone(), memory, counted, peers: Mutex::default() })
     }
 
-    pub(crate) fn at(&self, offset: usize) -> Location {
-        Location { pool: self.id, offset }
+    /// The bytes `offset..+bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::OutOfBounds`].
+    pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<MemoryRange, DriverError> {
+        self.memory.range(offset, bytes)
     }
 
     /// This pool as another device reaches it, if it does.
     fn seen_by(&self, device: &Device) -> Option<Arc<Pool>> {
         let import = || {
-            let memory = self.device.driver().export(self.id).ok()?;
+            let memory = self.memory.export(self.device.driver()).ok()?;
             Pool::import(device, &memory).ok()
         };
         lock(&self.peers).entry(device.device_id()).or_insert_with(import).clone()
@@ -75,8 +80,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.device.driver().free_pool(self.id);
-        self.device.pool_freed(self.id, self.counted);
+        self.device.pool_freed(self.memory.id(), self.counted);
     }
 }
 
@@ -104,12 +108,10 @@ impl Holder {
 pub(crate) struct Buffer {
     pub(crate) holder: Holder,
     pub(crate) device: Device,
-    pub(crate) location: Location,
-    pub(crate) bytes: usize,
+    /// All of its memory; only read where it is a host array itself.
+    pub(crate) range: MemoryRange,
     pub(crate) hazards: Mutex<Hazards>,
     pub(crate) sharers: Mutex<Sharers>,
-    /// Nothing may write it: it is the host's array itself.
-    pub(crate) read_only: bool,
     pool: Arc<Pool>,
 }
 
@@ -117,6 +119,11 @@ impl Buffer {
     /// The name in messages.
     pub(crate) fn name(&self) -> String {
         self.holder.name()
+    }
+
+    /// How large it is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.range.bytes()
     }
 
     /// The table of its uses.
@@ -130,15 +137,15 @@ impl Buffer {
 
     /// The key by which locks are taken in order.
     pub(crate) fn order(&self) -> (u64, Location) {
-        (self.device.device_id(), self.location)
+        (self.device.device_id(), self.range.location())
     }
 
-    /// Where another device reaches the memory, if it does.
-    pub(crate) fn seen_by(&self, device: &Device) -> Option<Location> {
+    /// The memory as another device reaches it, if it does.
+    pub(crate) fn seen_by(&self, device: &Device) -> Option<MemoryRange> {
         if *device == self.device {
-            return Some(self.location);
+            return Some(self.range.clone());
         }
-        Some(self.pool.seen_by(device)?.at(self.location.offset))
+        self.pool.seen_by(device)?.range(self.range.offset(), self.range.bytes()).ok()
     }
 }
 
@@ -165,17 +172,16 @@ pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc
     };
     let pools = plan.sizes.iter().enumerate().map(pool).collect::<Result<Vec<_>, _>>()?;
     let places = plan.places.iter().zip(nodes).zip(&items);
-    Ok(places
-        .map(|((&(pool, offset), node), &(bytes, _))| {
-            buffer(Holder::Node((*node).clone()), &pools[pool], offset, bytes, false)
-        })
-        .collect())
+    let made = places.map(|((&(pool, offset), node), &(bytes, _))| {
+        buffer(Holder::Node((*node).clone()), &pools[pool], offset, bytes)
+    });
+    made.collect::<Result<_, _>>().map_err(Error::driver(|| allocating(stream, nodes)))
 }
 
 /// A node's memory that is a host array itself, if the device reads such; nothing may write it.
 pub(crate) fn wrap(device: &Device, node: &TensorNode, array: &Arc<HostArray>) -> Option<Arc<Buffer>> {
-    let pool = Pool::import(device, &PoolHandle::of_host(Arc::clone(array))).ok()?;
-    Some(buffer(Holder::Node(node.clone()), &pool, 0, array.size_bytes(), true))
+    let pool = Pool::import(device, &SharedMemory::of_host(Arc::clone(array))).ok()?;
+    buffer(Holder::Node(node.clone()), &pool, 0, array.size_bytes()).ok()
 }
 
 /// Memory for a merge buffer of at least so many bytes.
@@ -187,22 +193,20 @@ pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer
         return Err(Error::NodeTooLarge { node: name, stream, bytes, cap });
     }
     let item = PoolItem { name: name.clone(), offset: 0, bytes };
-    let pool =
-        Pool::new(device, bytes, vec![item]).map_err(Error::driver(|| format!("allocating {name}")))?;
-    Ok(buffer(Holder::MergeBuffer(name), &pool, 0, bytes, false))
+    let made = Pool::new(device, bytes, vec![item])
+        .and_then(|pool| buffer(Holder::MergeBuffer(name.clone()), &pool, 0, bytes));
+    made.map_err(Error::driver(|| format!("allocating {name}")))
 }
 
-fn buffer(holder: Holder, pool: &Arc<Pool>, offset: usize, bytes: usize, read_only: bool) -> Arc<Buffer> {
-    Arc::new(Buffer {
+fn buffer(holder: Holder, pool: &Arc<Pool>, offset: usize, bytes: usize) -> Result<Arc<Buffer>, DriverError> {
+    Ok(Arc::new(Buffer {
         holder,
         device: pool.device.clone(),
-        location: pool.at(offset),
-        bytes,
+        range: pool.range(offset, bytes)?,
         hazards: Mutex::default(),
         sharers: Mutex::default(),
-        read_only,
         pool: Arc::clone(pool),
-    })
+    }))
 }
 
 fn allocating(stream: &Stream, nodes: &[&TensorNode]) -> String {

@@ -6,9 +6,9 @@ use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
 use crate::{
+    checked::MemoryRange,
     context::Context,
     copy::MergeBufferUse,
-    driver::Location,
     error::Error,
     event::Event,
     frontier::{Dependency, Ran},
@@ -119,14 +119,14 @@ impl Routine {
     pub(crate) fn run_landed(&self, landing: &Landing, bindings: &[i64]) -> Result<Event, Error> {
         let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };
         let buffer = landing.holding(&merging.node, &self.0.name, self.0.context.stream())?;
-        self.run_merging(buffer, buffer.location, bindings)
+        self.run_merging(buffer, &buffer.range, bindings)
     }
 
-    /// Runs on a source in place of the merge buffer; the device reaches it at `at`.
+    /// Runs on a source in place of the merge buffer; the device reaches it as `at`.
     pub(crate) fn run_merging(
         &self,
         source: &Arc<Buffer>,
-        at: Location,
+        at: &MemoryRange,
         bindings: &[i64],
     ) -> Result<Event, Error> {
         let Calls::Merging(merging) = &self.0.calls else { return self.run(bindings) };

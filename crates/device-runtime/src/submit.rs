@@ -1,9 +1,9 @@
 //! The hand-over of tasks to a driver, ordered against everything that uses the same buffers.
 //!
-//! This is the one module with unsafe code: the driver's task methods ask that conflicting tasks be ordered, and here they
-//! are. Invariants relied on: every task on a node's memory, or a merge buffer's, passes through [`submit`] with the uses it makes
+//! This is the one module of the runtime that makes [tasks](crate::checked), whose constructors ask that conflicting tasks be
+//! ordered, and here they are. Invariants relied on: every task on a node's memory, or a merge buffer's, passes through [`submit`] with the uses it makes
 //! of it; a routine's temporaries are used by its own stream alone, whose order suffices.
-#![allow(unsafe_code, reason = "vouches for the order that the driver's task methods rely on")]
+#![allow(unsafe_code, reason = "vouches for the order that tasks stand for")]
 
 use std::sync::{Arc, MutexGuard};
 
@@ -12,7 +12,11 @@ use smallvec::SmallVec;
 use tnode::HostArray;
 
 use crate::{
-    driver::{BoundHandle, Driver, HostLanding, Location, Mark, SequenceHandle, StreamHandle},
+    checked::{
+        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostLanding, LaunchTask,
+        MemoryRange, SequenceTask,
+    },
+    driver::{Driver, Mark, StreamHandle},
     error::{DriverError, Error},
     event::Event,
     hazard::{Hazard, Hazards, Wait, Waits, failure_of},
@@ -52,19 +56,19 @@ pub(crate) enum Task<'a> {
     /// Kernels in order, with the values of the routine's symbols, which are within their ranges.
     Run(&'a Kernels, &'a [i64]),
     /// Filling memory with zeros.
-    Zero(Location, usize),
+    Zero(&'a MemoryRange),
     /// Filling memory from a host array.
-    CopyIn(Location, &'a Arc<HostArray>),
-    /// Copying so many bytes to a host array.
-    CopyOut(Location, &'a HostLanding, usize),
-    /// Copying so many bytes to the first from the second place.
-    Copy(Location, Location, usize),
+    CopyIn(&'a MemoryRange, &'a Arc<HostArray>),
+    /// Copying memory to a host array.
+    CopyOut(&'a MemoryRange, &'a HostLanding),
+    /// Copying to the first from the second.
+    Copy(&'a MemoryRange, &'a MemoryRange),
 }
 
 /// One kernel of a routine, ready to launch.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(crate) kernel: BoundHandle,
+    pub(crate) kernel: BoundKernel,
     /// For each of its static indices, the position of the routine's symbol.
     pub(crate) bindings: Vec<usize>,
 }
@@ -74,7 +78,7 @@ pub(crate) struct Call {
 pub(crate) struct Kernels {
     calls: Vec<Call>,
     /// All of them, where the driver launches them together.
-    sequence: Option<SequenceHandle>,
+    sequence: Option<BoundSequence>,
 }
 
 impl Kernels {
@@ -82,8 +86,8 @@ impl Kernels {
     ///
     /// The loss of the device.
     pub(crate) fn new(driver: &dyn Driver, calls: Vec<Call>) -> Result<Kernels, DriverError> {
-        let kernels: SmallVec<[BoundHandle; 8]> = calls.iter().map(|call| call.kernel.clone()).collect();
-        Ok(Kernels { sequence: driver.sequence(&kernels)?, calls })
+        let kernels: SmallVec<[BoundKernel; 8]> = calls.iter().map(|call| call.kernel.clone()).collect();
+        Ok(Kernels { sequence: BoundSequence::new(driver, &kernels)?, calls })
     }
 
     /// Hands all kernels over, together or one by one.
@@ -97,15 +101,19 @@ impl Kernels {
         let values = |call: &Call| call.bindings.iter().map(|&at| symbols[at]).collect::<SmallVec<[_; 8]>>();
         if let Some(sequence) = &self.sequence {
             let bindings: SmallVec<[i64; 32]> = self.calls.iter().flat_map(values).collect();
-            // SAFETY: `submit` ordered the routine's uses; `Routine::run` checked the ranges of the symbols.
-            if unsafe { driver.launch_sequence(stream, sequence, &bindings)? } {
+            // SAFETY: `submit` made the stream wait for all that conflicts with the routine's uses, which are all memory that
+            // its kernels touch, but for temporaries, which no other stream has.
+            let task = unsafe { SequenceTask::new(sequence, &bindings)? };
+            if driver.launch_sequence(stream, task)? {
                 *begun = true;
                 return Ok(());
             }
         }
         for call in &self.calls {
-            // SAFETY: as above.
-            unsafe { driver.launch(stream, &call.kernel, &values(call))? };
+            let bindings = values(call);
+            // SAFETY: as above; of the sequence nothing was enqueued.
+            let task = unsafe { LaunchTask::new(&call.kernel, &bindings)? };
+            driver.launch(stream, task)?;
             *begun = true;
         }
         Ok(())
@@ -243,14 +251,26 @@ fn hand_over(
 ) -> Result<(), DriverError> {
     match *task {
         Task::Run(kernels, symbols) => return kernels.launch(driver, stream, symbols, begun),
-        // SAFETY: `submit` ordered this write of the buffer.
-        Task::Zero(at, bytes) => unsafe { driver.memset_zero(stream, at, bytes)? },
-        // SAFETY: `submit` ordered this write of the buffer.
-        Task::CopyIn(at, array) => unsafe { driver.copy_in(stream, at, array, 0, array.size_bytes())? },
-        // SAFETY: `submit` ordered this read of the buffer.
-        Task::CopyOut(at, landing, bytes) => unsafe { driver.copy_out(stream, at, landing, 0, bytes)? },
-        // SAFETY: `submit` ordered the write of the first buffer and the read of the second.
-        Task::Copy(to, from, bytes) => unsafe { driver.copy(stream, to, from, bytes)? },
+        Task::Zero(dst) => {
+            // SAFETY: `submit` ordered this write of the buffer.
+            let task = unsafe { FillTask::new(dst.clone())? };
+            driver.memset_zero(stream, task)?;
+        }
+        Task::CopyIn(dst, array) => {
+            // SAFETY: `submit` ordered this write of the buffer.
+            let task = unsafe { CopyInTask::new(dst.clone(), Arc::clone(array))? };
+            driver.copy_in(stream, task)?;
+        }
+        Task::CopyOut(src, landing) => {
+            // SAFETY: `submit` ordered this read of the buffer.
+            let task = unsafe { CopyOutTask::new(src.clone(), landing.clone())? };
+            driver.copy_out(stream, task)?;
+        }
+        Task::Copy(dst, src) => {
+            // SAFETY: `submit` ordered the write of the first buffer and the read of the second.
+            let task = unsafe { CopyTask::new(dst.clone(), src.clone())? };
+            driver.copy(stream, task)?;
+        }
     }
     *begun = true;
     Ok(())

@@ -3,12 +3,13 @@
 //! All of them are tasks of the context's stream, ordered like any other. A source array is owned by its task, so the host
 //! may do what it likes with its own; a result is handed out when it has arrived.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use codegen_core::Access;
 use tnode::{HostArray, TensorNode};
 
 use crate::{
+    checked::HostLanding,
     context::{Context, shown, without_memory},
     error::Error,
     event::Event,
@@ -83,7 +84,7 @@ impl Context {
     ) -> Result<Transfer, Error> {
         let buffer = self.writable(node)?;
         check(node, array)?;
-        if buffer.bytes == 0 {
+        if buffer.bytes() == 0 {
             return Ok(NO_ELEMENTS);
         }
         self.copy_in(&buffer, array).map(Transfer::Scheduled)
@@ -135,11 +136,11 @@ impl Context {
         }
         let shared = node.mode().known_shared_cross_streams();
         let found = if shared { self.stream().device().candidates()?.find(node) } else { None };
-        let buffer = match found.filter(|buffer| !buffer.read_only) {
+        let buffer = match found.filter(|buffer| buffer.range.is_writable()) {
             Some(buffer) => buffer,
             None => allocate(self.stream(), &[node])?.remove(0),
         };
-        if buffer.bytes > 0 {
+        if buffer.bytes() > 0 {
             fill(&buffer)?;
         }
         self.adopt(node, &buffer)?;
@@ -184,29 +185,30 @@ impl Context {
             .entered();
         let name = || format!("copying to node `{}`", buffer.name());
         let uses = [Use::new(buffer, Access::Write)];
-        submit(self.stream(), &uses, name, &Task::CopyIn(buffer.location, array))
+        submit(self.stream(), &uses, name, &Task::CopyIn(&buffer.range, array))
     }
 
     /// The values of a node's memory: waits for the copy, then takes what has landed.
     pub(crate) fn land(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<HostArray, Error> {
         let array = HostArray::zeros(node.dtype(), node.dims()?)?;
-        if buffer.bytes == 0 {
+        if buffer.bytes() == 0 {
             return Ok(array);
         }
         let _span =
             tracing::debug_span!("copy", node = %buffer.name(), to = "host", stream = %self.stream().name())
                 .entered();
         let name = || format!("copying from node `{}`", buffer.name());
-        let landing = Arc::new(Mutex::new(array));
+        let landing = HostLanding::new(array);
         let uses = [Use::new(buffer, Access::Read)];
-        let task = Task::CopyOut(buffer.location, &landing, buffer.bytes);
+        let task = Task::CopyOut(&buffer.range, &landing);
         let event = submit(self.stream(), &uses, name, &task).map_err(|error| cause(buffer, error))?;
         if kept(Hazard::ReadAfterWrite, Scope::Host) {
             event.sync().map_err(|error| cause(buffer, error))?;
         }
-        let empty = HostArray::zeros(node.dtype(), [0])?;
-        let landed = std::mem::replace(&mut *lock(&landing), empty);
-        Ok(landed)
+        match landing.take() {
+            Some(array) => Ok(array),
+            None => Ok(HostArray::zeros(node.dtype(), node.dims()?)?),
+        }
     }
 }
 

@@ -7,8 +7,7 @@ use codegen_core::{
     Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
 };
 use device_runtime::{
-    Context, Device, Driver, DriverError, Error, Location, MergeBufferUse, NullDevice, PoolId, StreamHandle,
-    Transfer,
+    Context, Device, Driver, DriverError, Error, MergeBufferUse, NullDevice, StreamHandle, Transfer,
 };
 use lowered_ir::ir::{NodeDecl, NodeRef};
 use tnode::{DType, HostArray, TensorNode};
@@ -142,23 +141,27 @@ fn texts_are_stable() {
 }
 
 #[test]
-fn foreign_handles_and_ranges_outside_are_refused() {
+fn foreign_handles_are_refused() {
     let null = NullDevice::new();
     let foreign = StreamHandle::new(0u8);
     assert_eq!(null.record(&foreign).unwrap_err(), DriverError::ForeignHandle { what: "stream" });
-    let stream = null.new_stream("null:0:0").unwrap();
-    null.alloc_pool(PoolId(1), 64).unwrap();
-    let zero = |pool, offset, bytes| {
-        // SAFETY: the driver runs nothing, so there is nothing to order.
-        #[allow(unsafe_code, reason = "calls the driver directly")]
-        unsafe {
-            null.memset_zero(&stream, Location { pool: PoolId(pool), offset }, bytes)
-        }
-    };
-    assert_eq!(zero(1, 32, 32), Ok(()));
-    assert_eq!(zero(2, 0, 1), Err(DriverError::NoSuchPool { pool: PoolId(2) }));
-    assert_eq!(zero(1, 33, 32).unwrap_err().to_string(), "pool 1: bytes 33..+32 lie outside its 64 bytes");
-    assert!(zero(1, usize::MAX, 2).is_err());
+}
+
+/// Their pools have the same numbers, and are two all the same.
+#[test]
+fn two_devices_of_one_driver_have_memory_of_their_own() {
+    let driver = Arc::new(NullDevice::new());
+    let [one, other] = [0, 1].map(|ordinal| Device::new(Arc::clone(&driver) as Arc<_>, ordinal));
+    let (x, y) = (node("x", 4), node("y", 8));
+    let [one, other] = [(&one, &x), (&other, &y)].map(|(device, node)| {
+        let zeros = HostArray::zeros(DType::F32, node.dims().unwrap()).unwrap();
+        Context::new(&device.new_stream().unwrap()).init_from_host(node, &zeros).unwrap()
+    });
+    assert_eq!(one.location(&x), other.location(&y));
+    assert_eq!(driver.used_memory(), 48);
+    drop(other);
+    assert_eq!(driver.used_memory(), 16);
+    assert_eq!(one.to_host(&x).unwrap().values(), [0.; 4]);
 }
 
 #[test]
@@ -166,28 +169,4 @@ fn devices_without_host_tasks_say_so() {
     let stream = Device::new(Arc::new(NullDevice::new()), 0).new_stream().unwrap();
     let error = stream.schedule_task("errand", || Ok(())).unwrap_err();
     assert!(matches!(error, Error::Driver { source: DriverError::NoHostTasks { .. }, .. }));
-}
-
-#[test]
-fn a_sequence_takes_the_bindings_of_all_its_kernels() {
-    let driver = NullDevice::new();
-    let stream = driver.new_stream("null:0:0").unwrap();
-    let bound = |name: &str, indices: usize| {
-        let abi = KernelAbi {
-            name: name.to_owned(),
-            params: vec![Param::StaticIndex { range: 8 }; indices],
-            launch: Launch { extent: 1, grain: 1, threads: 1 },
-            scratch_bytes: 0,
-            log: [].into(),
-            cost: Cost::default(),
-        };
-        let artifact = Artifact::new(Payload::Other(Arc::new(())), vec![abi]);
-        driver.bind(&driver.kernel(&driver.load(&artifact).unwrap(), 0).unwrap(), &[]).unwrap()
-    };
-    let sequence = driver.sequence(&[bound("first", 1), bound("second", 2)]).unwrap().unwrap();
-    // SAFETY: the device runs nothing.
-    let launch = |bindings: &[i64]| unsafe { driver.launch_sequence(&stream, &sequence, bindings) };
-    assert_eq!(launch(&[1, 2, 3]), Ok(true));
-    assert_eq!(launch(&[1, 2]).unwrap_err().to_string(), "kernel `first`: expected 3 bindings, found 2");
-    assert!(driver.sequence(&[]).unwrap().is_none(), "of nothing");
 }

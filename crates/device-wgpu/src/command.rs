@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use device_runtime::{DriverError, HostLanding, check};
+use device_runtime::{CopyInTask, DriverError, HostLanding};
 use smallvec::SmallVec;
-use tnode::HostArray;
 
-use crate::{gpu::lock, kernel::Bound, slab::Region};
+use crate::{kernel::Bound, slab::Region};
 
 /// One task of a stream.
 #[derive(Debug)]
@@ -18,10 +17,10 @@ pub(crate) enum Command {
     Launch(Arc<Bound>, SmallVec<[u32; 4]>),
     /// Fill with zeros.
     Zero(Region),
-    /// Copy from a host array, from a byte on.
-    CopyIn(Region, Arc<HostArray>, usize),
-    /// Copy to a landing array, from a byte on.
-    CopyOut(Region, HostLanding, usize),
+    /// Copy from a host array, which the task has.
+    CopyIn(Region, CopyInTask),
+    /// Copy to a landing array.
+    CopyOut(Region, HostLanding),
     /// Copy within the device: to, from.
     Copy(Region, Region),
 }
@@ -31,9 +30,8 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// A wrong number of bindings, or one that 31 bits do not hold.
+    /// A binding that 31 bits do not hold.
     pub(crate) fn launch(bound: Arc<Bound>, bindings: &[i64]) -> Result<Command, DriverError> {
-        check::count(&bound.name, "bindings", bound.static_indices, bindings.len())?;
         let index = |&value: &i64| {
             i32::try_from(value).map(|value| value as u32).map_err(|_| DriverError::Platform {
                 what: "launching a kernel",
@@ -45,38 +43,6 @@ impl Command {
         };
         let indices = bindings.iter().map(index).collect::<Result<_, _>>()?;
         Ok(Command::Launch(bound, indices))
-    }
-
-    /// Copying from a host array.
-    ///
-    /// # Errors
-    ///
-    /// A range outside of the array.
-    pub(crate) fn copy_in(dst: Region, src: Arc<HostArray>, offset: usize) -> Result<Command, DriverError> {
-        check::array_range(&src, offset, dst.bytes)?;
-        Ok(Command::CopyIn(dst, src, offset))
-    }
-
-    /// Copying to a landing array.
-    ///
-    /// # Errors
-    ///
-    /// A range outside of the array.
-    pub(crate) fn copy_out(src: Region, dst: HostLanding, offset: usize) -> Result<Command, DriverError> {
-        check::array_range(&lock(&dst), offset, src.bytes)?;
-        Ok(Command::CopyOut(src, dst, offset))
-    }
-
-    /// Copying within the device.
-    ///
-    /// # Errors
-    ///
-    /// Overlapping ranges.
-    pub(crate) fn copy(dst: Region, src: Region) -> Result<Command, DriverError> {
-        if dst.overlaps(&src) {
-            return Err(DriverError::Overlap { kernel: "copy".to_owned(), first: 0, second: 1 });
-        }
-        Ok(Command::Copy(dst, src))
     }
 
     /// What to call it in messages.

@@ -1,6 +1,7 @@
 //! The device as a [`Driver`].
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, OnceLock, Weak},
@@ -8,10 +9,9 @@ use std::{
 
 use codegen_core::{Artifact, Caps, KernelAbi, Payload, ShaderModule};
 use device_runtime::{
-    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-    PoolId, StreamHandle, StreamStrategy, check,
+    After, BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask,
+    KernelArgs, KernelHandle, LaunchTask, ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
 };
-use tnode::HostArray;
 use wgpu::Limits;
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     event::Event,
     gpu::{Gpu, lock},
     kernel::{Bound, Kernel},
-    slab::{Memory, Region, Slabs},
+    slab::{Region, Slabs},
     stream::Stream,
     timing::{KernelTime, can_time},
 };
@@ -63,7 +63,6 @@ pub struct WgpuDevice {
     slabs: Arc<Slabs>,
     memory_limit: Option<usize>,
     strategy: OnceLock<StreamStrategy>,
-    pools: Mutex<BTreeMap<PoolId, Arc<Memory>>>,
     streams: Mutex<Vec<Weak<Stream>>>,
 }
 
@@ -74,8 +73,18 @@ impl WgpuDevice {
     ///
     /// [`OpenError`]: no adapter like that (with a list of those there are), one that is too small, or a platform that refuses.
     pub fn open(config: &Config) -> Result<WgpuDevice, OpenError> {
+        WgpuDevice::open_with(config, |_| ())
+    }
+
+    /// Opens a device. `believe` may change the limits that are believed of it, so that tests make tasks that it refuses.
+    pub(crate) fn open_with(
+        config: &Config,
+        believe: impl FnOnce(&mut Limits),
+    ) -> Result<WgpuDevice, OpenError> {
         let opened = adapter::open(&config.adapter, |limits| config.lower(limits))?;
-        let gpu = Arc::new(Gpu::new(&opened));
+        let mut gpu = Gpu::new(&opened);
+        believe(&mut gpu.limits);
+        let gpu = Arc::new(gpu);
         let adapter = opened.info;
         let core = Core::new(Arc::clone(&gpu)).map_err(|objection| OpenError::Refused {
             adapter: Box::new(adapter.clone()),
@@ -88,7 +97,6 @@ impl WgpuDevice {
             core: Arc::new(core),
             memory_limit: config.memory_limit,
             strategy: OnceLock::new(),
-            pools: Mutex::default(),
             streams: Mutex::default(),
         })
     }
@@ -138,18 +146,6 @@ impl WgpuDevice {
         self.core.submissions()
     }
 
-    pub(crate) fn region(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
-        let memory = lock(&self.pools).get(&at.pool).cloned();
-        let memory = memory.ok_or(DriverError::NoSuchPool { pool: at.pool })?;
-        let size = memory.bytes;
-        Region::new(memory, at.offset, bytes).ok_or_else(|| DriverError::OutOfBounds {
-            what: at.pool.to_string(),
-            offset: at.offset,
-            bytes,
-            size,
-        })
-    }
-
     /// The streams that somebody holds.
     fn streams(&self) -> Vec<Arc<Stream>> {
         lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
@@ -191,16 +187,15 @@ struct Module {
 }
 
 /// A kernel with its memory fixed, and the device it is bound on.
-pub(crate) struct OwnBound {
-    pub(crate) core: Arc<Core>,
-    pub(crate) bound: Arc<Bound>,
+struct OwnBound {
+    core: Arc<Core>,
+    bound: Arc<Bound>,
 }
 
-#[allow(
-    unsafe_code,
-    reason = "implements the unsafe methods of `Driver`, which ask for an order of tasks; whatever their order, the platform keeps memory safe"
-)]
-impl Driver for WgpuDevice {
+#[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
+// SAFETY: wgpu's interface is safe, whatever the order of tasks and whatever a kernel does: no memory of the process is reached
+// but through it.
+unsafe impl Driver for WgpuDevice {
     fn name(&self) -> &str {
         "wgpu"
     }
@@ -250,7 +245,7 @@ impl Driver for WgpuDevice {
         self.stream(stream).map_or_else(|error| error.to_string(), info)
     }
 
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
         let memory = self.slabs.allocate(pool, bytes).or_else(|error| {
             if !matches!(error, DriverError::OutOfMemory { .. }) {
                 return Err(error);
@@ -259,14 +254,7 @@ impl Driver for WgpuDevice {
             self.streams().iter().for_each(|stream| stream.drain());
             self.slabs.allocate(pool, bytes)
         })?;
-        lock(&self.pools).insert(pool, memory);
-        Ok(())
-    }
-
-    fn free_pool(&self, pool: PoolId) {
-        let freed = lock(&self.pools).remove(&pool);
-        // Freed outside of the lock, since giving memory back may take a while.
-        drop(freed);
+        Ok(PoolHandle::from(memory as Arc<dyn Any + Send + Sync>))
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
@@ -314,72 +302,35 @@ impl Driver for WgpuDevice {
         Ok(KernelHandle::new(Kernel { code: Arc::clone(code), index, abi: abi.clone() }))
     }
 
-    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
-        let kernel: &Kernel = kernel.get()?;
-        let sizes: Vec<usize> = check::memory_params(&kernel.abi).map(|(_, bytes)| bytes).collect();
-        check::count(&kernel.abi.name, "memory parameters", sizes.len(), args.len())?;
-        let regions = args.iter().zip(sizes).map(|(&at, bytes)| self.region(at, bytes));
-        let regions = regions.collect::<Result<_, _>>()?;
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
+        let kernel: &Kernel = args.kernel().get()?;
+        let regions = args.ranges().iter().map(Region::new).collect::<Result<_, _>>()?;
         let Core { gpu, pipelines, tables, .. } = &*self.core;
         gpu.alive()?;
         let bound = Arc::new(Bound::new(gpu, pipelines, tables, kernel, regions)?);
         Ok(BoundHandle::new(OwnBound { core: Arc::clone(&self.core), bound }))
     }
 
-    unsafe fn launch(
-        &self,
-        stream: &StreamHandle,
-        kernel: &BoundHandle,
-        bindings: &[i64],
-    ) -> Result<(), DriverError> {
-        let OwnBound { core, bound } = kernel.get()?;
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
+        let OwnBound { core, bound } = task.kernel().get()?;
         self.own(core, "bound kernel")?;
-        self.stream(stream)?.push(Command::launch(Arc::clone(bound), bindings)?)
+        self.stream(stream)?.push(Command::launch(Arc::clone(bound), task.bindings())?)
     }
 
-    unsafe fn memset_zero(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let region = self.region(dst, bytes)?;
-        self.stream(stream)?.push(Command::Zero(region))
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
+        self.stream(stream)?.push(Command::Zero(Region::new(task.dst())?))
     }
 
-    unsafe fn copy_in(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: &Arc<HostArray>,
-        src_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let region = self.region(dst, bytes)?;
-        self.stream(stream)?.push(Command::copy_in(region, Arc::clone(src), src_offset)?)
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
+        self.stream(stream)?.push(Command::CopyIn(Region::new(task.dst())?, task))
     }
 
-    unsafe fn copy_out(
-        &self,
-        stream: &StreamHandle,
-        src: Location,
-        dst: &HostLanding,
-        dst_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let region = self.region(src, bytes)?;
-        self.stream(stream)?.push(Command::copy_out(region, Arc::clone(dst), dst_offset)?)
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
+        self.stream(stream)?.push(Command::CopyOut(Region::new(task.src())?, task.dst().clone()))
     }
 
-    unsafe fn copy(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let (dst, src) = (self.region(dst, bytes)?, self.region(src, bytes)?);
-        self.stream(stream)?.push(Command::copy(dst, src)?)
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
+        self.stream(stream)?.push(Command::Copy(Region::new(task.dst())?, Region::new(task.src())?))
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {

@@ -142,16 +142,15 @@ impl<'a> Encoding<'a> {
                 let zeros = self.scratch(region.bytes);
                 self.merge(region, &zeros, 0)?;
             }
-            Command::CopyIn(region, array, offset) => {
-                let bytes = &array.bytes()[*offset..offset + region.bytes];
+            Command::CopyIn(region, task) => {
                 let uploads = self.uploads.as_mut().expect("there is room for every upload of the batch");
-                let (at, buffer) = (uploads.add(bytes), uploads.buffer.clone());
+                let (at, buffer) = (uploads.add(task.src()), uploads.buffer.clone());
                 self.put(region, &buffer, at)?;
             }
-            Command::CopyOut(region, landing, offset) => {
+            Command::CopyOut(region, landing) => {
                 let landings =
                     self.landings.as_mut().expect("there is room for every read-back of the batch");
-                let (at, buffer) = (landings.add(region, landing, *offset), landings.buffer.clone());
+                let (at, buffer) = (landings.add(region, landing), landings.buffer.clone());
                 let (begin, bytes) = enclosing_words(region);
                 let slab = &region.slab().buffer;
                 self.outside_passes().copy_buffer_to_buffer(slab, begin, &buffer, at as u64, bytes);

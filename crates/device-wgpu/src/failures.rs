@@ -1,24 +1,27 @@
-//! Tests of tasks that fail after they were handed over. No caller can make one, so these tests reach inside.
+//! Tests of tasks that fail after they were handed over. No caller can make one, so the device of these tests believes that it
+//! runs more workgroups in a row than it does.
 
 #![allow(unsafe_code, reason = "the tasks of these tests are ordered by streams and waits")]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use codegen_core::{Access, CodegenError, Cost, KernelAbi, Launch, Param, Shader, ShaderModule};
-use codegen_testkit::gpu::or_skip;
-use device_runtime::{After, BoundHandle, Driver, DriverError, Location, PoolId, StreamHandle};
-use tnode::HostArray;
-
-use crate::{
-    core::Core,
-    device::{Config, OwnBound, WgpuDevice},
-    gpu::lock,
-    kernel::{Bound, Kernel},
+use codegen_core::{
+    Access, Artifact, CodegenError, Cost, KernelAbi, Launch, Param, Payload, Shader, ShaderModule,
 };
+use codegen_testkit::gpu::or_skip;
+use device_runtime::{
+    After, BoundKernel, DirectDriver, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle,
+};
+use tnode::{DType, HostArray};
 
-/// Adds one to a word.
+use crate::device::{Config, WgpuDevice};
+
+/// More workgroups in a row than any device runs.
+const MANY: u32 = 1 << 20;
+
+/// Adds one to a word in each of some workgroups.
 #[derive(Debug)]
-struct Increment;
+struct Increment(u32);
 
 impl ShaderModule for Increment {
     fn shader(&self, _: usize, _: &[u32]) -> Result<Shader, CodegenError> {
@@ -26,37 +29,37 @@ impl ShaderModule for Increment {
             @group(0) @binding(0) var<uniform> table: array<vec4<u32>, 1>;
             @group(0) @binding(1) var<storage, read_write> slab: array<u32>;
             @compute @workgroup_size(1) fn main() { slab[table[0].x] += 1u; }";
-        Ok(Shader { wgsl: wgsl.to_owned(), groups: 1, table_words: 1 })
+        Ok(Shader { wgsl: wgsl.to_owned(), groups: self.0.into(), table_words: 1 })
     }
 }
 
-fn open(test: &str) -> Option<WgpuDevice> {
-    or_skip(test, WgpuDevice::open(&Config::default()))
+fn open(test: &str) -> Option<DirectDriver<WgpuDevice>> {
+    let believe = |limits: &mut wgpu::Limits| limits.max_compute_workgroups_per_dimension = MANY;
+    let opened = WgpuDevice::open_with(&Config::default(), believe);
+    or_skip(test, opened).map(|device| DirectDriver::new(Arc::new(device)))
+}
+
+fn at(pool: u32) -> Location {
+    Location { pool: PoolId(pool), offset: 0 }
 }
 
 /// The kernel on the first word of a pool, with a grid that no device runs if it is `bad`.
-fn bound(device: &WgpuDevice, name: &str, pool: u32, bad: bool) -> BoundHandle {
+fn bound(device: &DirectDriver<WgpuDevice>, name: &str, pool: u32, bad: bool) -> BoundKernel {
     let params = vec![Param::Node { access: Access::ReadWrite, bytes: 4 }];
     let launch = Launch { extent: 1, grain: 1, threads: 1 };
     let (scratch_bytes, log, cost) = (0, [].into(), Cost::default());
     let abi = KernelAbi { name: name.to_owned(), params, launch, scratch_bytes, log, cost };
-    let kernel = Kernel { code: Arc::new(Increment), index: 0, abi };
-    let region = device.region(Location { pool: PoolId(pool), offset: 0 }, 4).unwrap();
-    let Core { gpu, pipelines, tables, .. } = &*device.core;
-    let mut bound = Bound::new(gpu, pipelines, tables, &kernel, vec![region]).unwrap();
-    if bad {
-        bound.grid = Some([u32::MAX, 1, 1]);
-    }
-    BoundHandle::new(OwnBound { core: Arc::clone(&device.core), bound: Arc::new(bound) })
+    let code = Increment(if bad { MANY } else { 1 });
+    let module = device.load(&Artifact::new(Payload::Shader(Arc::new(code)), vec![abi])).unwrap();
+    device.bind(&device.kernel(&module, 0).unwrap(), &[at(pool)]).unwrap()
 }
 
-fn read(device: &WgpuDevice, stream: &StreamHandle, pool: u32) -> Result<u32, DriverError> {
-    let landing = Arc::new(Mutex::new(HostArray::zeros(tnode::DType::U32, [1]).unwrap()));
+fn read(device: &DirectDriver<WgpuDevice>, stream: &StreamHandle, pool: u32) -> Result<u32, DriverError> {
+    let landing = HostLanding::new(HostArray::zeros(DType::U32, [1]).unwrap());
     // SAFETY: see the module.
-    unsafe { device.copy_out(stream, Location { pool: PoolId(pool), offset: 0 }, &landing, 0, 4)? };
+    unsafe { device.copy_out(stream, at(pool), &landing)? };
     device.sync(&device.record(stream)?)?;
-    let landed = lock(&landing).as_slice::<u32>().unwrap()[0];
-    Ok(landed)
+    Ok(landing.take().unwrap().as_slice::<u32>().unwrap()[0])
 }
 
 #[test]

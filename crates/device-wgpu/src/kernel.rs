@@ -183,7 +183,6 @@ pub(crate) struct Bound {
     pub(crate) assembled: Assembled,
     /// Where each memory parameter begins in its slab, in words.
     pub(crate) offsets: Vec<u32>,
-    pub(crate) static_indices: usize,
     /// Workgroups in each dimension; none at all where a kernel has nothing to do.
     pub(crate) grid: Option<[u32; 3]>,
     /// What the bindings point into.
@@ -191,11 +190,11 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Binds a kernel to one region per memory parameter, which are of the right sizes.
+    /// Binds a kernel to one region per memory parameter.
     ///
     /// # Errors
     ///
-    /// Written memory that overlaps another parameter, too many slabs or workgroups, and whatever the codegen or the
+    /// Too many slabs or workgroups, and whatever the codegen or the
     /// platform's compiler says of the text.
     pub(crate) fn new(
         gpu: &Gpu,
@@ -205,7 +204,6 @@ impl Bound {
         regions: Vec<Region>,
     ) -> Result<Bound, DriverError> {
         let abi = &kernel.abi;
-        check::overlap(abi, |first, second| regions[first].overlaps(&regions[second]))?;
         let (numbers, slabs) = number_slabs(&regions);
         let limit = gpu.limits.max_storage_buffers_per_shader_stage as usize;
         if slabs.len() > limit {
@@ -221,7 +219,6 @@ impl Bound {
             name: abi.name.clone(),
             assembled: assembled.map_err(|objection| refused(&abi.name, objection))?,
             offsets: regions.iter().map(|region| (region.begin() / 4) as u32).collect(),
-            static_indices: abi.params.len() - regions.len(),
             grid,
             _regions: regions,
         })

@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use device_runtime::{DriverError, PoolId};
+use device_runtime::{DriverError, MemoryRange, PoolId};
 use wgpu::{BufferDescriptor, BufferUsages};
 
 use crate::{
@@ -202,10 +202,11 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// The part of `memory` at `offset`, if it lies within.
-    pub(crate) fn new(memory: Arc<Memory>, offset: usize, bytes: usize) -> Option<Region> {
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes);
-        inside.then_some(Region { memory, offset, bytes })
+    /// # Errors
+    ///
+    /// Memory of another driver.
+    pub(crate) fn new(range: &MemoryRange) -> Result<Region, DriverError> {
+        Ok(Region { memory: range.memory().share()?, offset: range.offset(), bytes: range.bytes() })
     }
 
     pub(crate) fn slab(&self) -> &Arc<Slab> {
@@ -215,11 +216,6 @@ impl Region {
     /// Bytes from the slab's beginning.
     pub(crate) fn begin(&self) -> usize {
         self.memory.offset + self.offset
-    }
-
-    pub(crate) fn overlaps(&self, other: &Region) -> bool {
-        let apart = self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
-        Arc::ptr_eq(&self.memory, &other.memory) && self.bytes > 0 && other.bytes > 0 && !apart
     }
 
     /// Whether it is whole words, or would be if it went on into bytes that nobody has.

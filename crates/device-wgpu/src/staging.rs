@@ -6,7 +6,7 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages, BufferViewMut};
 use crate::{
     command::Command,
     encode::enclosing_words,
-    gpu::{Gpu, Objection, lock},
+    gpu::{Gpu, Objection},
     slab::Region,
 };
 
@@ -57,8 +57,6 @@ impl Uploads {
 #[derive(Debug)]
 struct Landing {
     array: HostLanding,
-    /// Bytes from the array's beginning.
-    offset: usize,
     bytes: usize,
     /// Where they are in the buffer.
     at: usize,
@@ -95,10 +93,10 @@ impl Landings {
     }
 
     /// Gives the place in the buffer where the words around a region are copied to.
-    pub(crate) fn add(&mut self, region: &Region, array: &HostLanding, offset: usize) -> usize {
+    pub(crate) fn add(&mut self, region: &Region, array: &HostLanding) -> usize {
         let place = self.used;
         let at = place + region.begin() % 4;
-        self.landings.push(Landing { array: array.clone(), offset, bytes: region.bytes, at });
+        self.landings.push(Landing { array: array.clone(), bytes: region.bytes, at });
         self.used += enclosing_words(region).1 as usize;
         place
     }
@@ -108,11 +106,8 @@ impl Landings {
         let mapped =
             self.buffer.get_mapped_range(..).map_err(|error| Objection::Refused(error.to_string()))?;
         for landing in &self.landings {
-            let mut array = lock(&landing.array);
-            // Checked when the command was made; should the array have been replaced since, nothing is copied.
-            if let Some(bytes) = array.bytes_mut().get_mut(landing.offset..landing.offset + landing.bytes) {
-                bytes.copy_from_slice(&mapped[landing.at..landing.at + landing.bytes]);
-            }
+            let arrived = &mapped[landing.at..landing.at + landing.bytes];
+            landing.array.fill(0, landing.bytes, |bytes| bytes.copy_from_slice(arrived));
         }
         let times = mapped[self.times..].chunks_exact(8);
         Ok(times.map(|time| u64::from_le_bytes(time.try_into().unwrap_or_default())).collect())

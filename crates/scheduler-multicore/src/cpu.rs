@@ -1,11 +1,12 @@
 //! The CPU as a driver: pools in host memory, kernels in this process, tasks on a scheduler's lanes.
 
-use std::{any::Any, collections::BTreeMap, num::NonZero, sync::Arc as Shared};
+use std::{any::Any, num::NonZero, sync::Arc as Shared};
 
-use codegen_core::{Access, Artifact, Caps, DTypeSet, KernelAbi, Transcendental, host::HostModule};
+use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Transcendental, host::HostModule};
 use device_runtime::{
-    After, BoundHandle, Driver, DriverError, EventHandle, HostLanding, HostTask, KernelHandle, Location,
-    Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle, StreamStrategy,
+    After, BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask,
+    HostTask, KernelArgs, KernelHandle, LaunchTask, Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle,
+    StreamStrategy,
 };
 use tnode::{DType, HostArray};
 
@@ -15,9 +16,9 @@ use crate::{
     lane::{Lane, Scheduler},
     multicore::Multicore,
     pages::ALIGNMENT,
-    raw::{Bound, Memory, Region, Work, memory_params},
+    raw::{Bound, Kernel, Memory, Work},
     spare::Spare,
-    sync::{Arc, Mutex, OnceLock, Ordering, atomic::AtomicUsize},
+    sync::{Arc, OnceLock, Ordering, atomic::AtomicUsize},
     task::Task,
 };
 
@@ -47,7 +48,6 @@ pub struct Cpu<S: Scheduler> {
     memory_limit: Option<usize>,
     strategy: OnceLock<StreamStrategy>,
     used: Arc<AtomicUsize>,
-    pools: Mutex<BTreeMap<PoolId, Shared<Memory>>>,
 }
 
 impl Cpu<Multicore> {
@@ -73,7 +73,6 @@ impl<S: Scheduler> Cpu<S> {
             memory_limit,
             strategy: OnceLock::new(),
             used: Arc::default(),
-            pools: Mutex::default(),
         }
     }
 
@@ -84,10 +83,6 @@ impl<S: Scheduler> Cpu<S> {
         Memory::zeroed(bytes, &self.used, limit).ok_or_else(refused)
     }
 
-    fn memory(&self, pool: PoolId) -> Result<Shared<Memory>, DriverError> {
-        self.pools.lock().get(&pool).cloned().ok_or(DriverError::NoSuchPool { pool })
-    }
-
     /// Memory that another device of the process exported, or a host array's.
     fn reach(&self, handle: &PoolHandle) -> Result<Shared<Memory>, DriverError> {
         let unreachable =
@@ -96,23 +91,6 @@ impl<S: Scheduler> Cpu<S> {
             Ok(memory) => Ok(memory),
             Err(_) => handle.share::<HostArray>().ok().and_then(Memory::of_host).ok_or(unreachable),
         }
-    }
-
-    /// The bytes that work is about to write.
-    fn writable(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
-        let region = self.region(at, bytes)?;
-        if region.memory().is_writable() { Ok(region) } else { Err(DriverError::ReadOnly { pool: at.pool }) }
-    }
-
-    fn region(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
-        let memory = self.memory(at.pool)?;
-        let size = memory.bytes();
-        Region::new(memory, at.offset, bytes).ok_or_else(|| DriverError::OutOfBounds {
-            what: at.pool.to_string(),
-            offset: at.offset,
-            bytes,
-            size,
-        })
     }
 }
 
@@ -162,18 +140,10 @@ struct Module {
     kernels: Vec<KernelAbi>,
 }
 
-/// A kernel of a loaded artifact.
-struct Kernel {
-    code: HostModule,
-    index: usize,
-    abi: KernelAbi,
-}
-
-#[allow(
-    unsafe_code,
-    reason = "implements the unsafe methods of `Driver` by handing their promise on to `raw`"
-)]
-impl<S: Scheduler> Driver for Cpu<S> {
+#[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
+// SAFETY: memory is `Memory`, which handles and tasks have shares of; lanes run what they are given in order, and a wait keeps
+// a lane from going on; an event is reached by the lane it was recorded on.
+unsafe impl<S: Scheduler> Driver for Cpu<S> {
     fn name(&self) -> &str {
         self.scheduler.name()
     }
@@ -213,26 +183,16 @@ impl<S: Scheduler> Driver for Cpu<S> {
         stream.get().map_or_else(|error: DriverError| error.to_string(), info)
     }
 
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
-        let memory = self.allocate(bytes)?;
-        self.pools.lock().insert(pool, memory);
-        Ok(())
+    fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
+        Ok(PoolHandle::from(self.allocate(bytes)? as Shared<dyn Any + Send + Sync>))
     }
 
-    fn free_pool(&self, pool: PoolId) {
-        let freed = self.pools.lock().remove(&pool);
-        // Freed outside of the lock, since giving pages back takes a while.
-        drop(freed);
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+        memory.get::<Memory>().map(|_| memory.clone())
     }
 
-    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
-        Ok(PoolHandle::from(self.memory(pool)? as Shared<dyn Any + Send + Sync>))
-    }
-
-    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
-        let memory = self.reach(memory)?;
-        self.pools.lock().insert(pool, memory);
-        Ok(())
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+        Ok(PoolHandle::from(self.reach(memory)? as Shared<dyn Any + Send + Sync>))
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
@@ -273,91 +233,32 @@ impl<S: Scheduler> Driver for Cpu<S> {
         Ok(KernelHandle::new(Kernel { code: module.code.clone(), index, abi: abi.clone() }))
     }
 
-    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
-        let kernel: &Kernel = kernel.get()?;
-        let region = |(&at, (access, bytes)): (&Location, (Access, usize))| match access {
-            Access::Read => self.region(at, bytes),
-            _ => self.writable(at, bytes),
-        };
-        let regions = args.iter().zip(memory_params(&kernel.abi)).map(region);
-        let regions = regions.collect::<Result<Vec<_>, _>>()?;
-        if regions.len() != args.len() {
-            let (name, expected) = (kernel.abi.name.clone(), regions.len());
-            return Err(DriverError::Arity {
-                kernel: name,
-                what: "memory parameters",
-                expected,
-                found: args.len(),
-            });
-        }
-        Bound::new(kernel.code.clone(), kernel.index, kernel.abi.clone(), regions).map(BoundHandle::new)
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
+        Bound::new(args).map(BoundHandle::new)
     }
 
-    unsafe fn launch(
-        &self,
-        stream: &StreamHandle,
-        kernel: &BoundHandle,
-        bindings: &[i64],
-    ) -> Result<(), DriverError> {
-        let stream: &Stream<S::Lane> = stream.get()?;
-        // SAFETY: the caller's promise is the one asked for.
-        stream.submit(unsafe { Work::launch(kernel.share()?, bindings)? })
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
+        stream.get::<Stream<S::Lane>>()?.submit(Work::launch(task)?)
     }
 
-    unsafe fn memset_zero(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
         let stream: &Stream<S::Lane> = stream.get()?;
-        let region = self.writable(dst, bytes)?;
-        if region.memory().is_pristine() {
+        if task.dst().memory().get::<Memory>()?.is_pristine() {
             return Ok(());
         }
-        // SAFETY: the caller's promise is the one asked for.
-        stream.submit(unsafe { Work::zero(region) })
+        stream.submit(Work::zero(task)?)
     }
 
-    unsafe fn copy_in(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: &Shared<HostArray>,
-        src_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let stream: &Stream<S::Lane> = stream.get()?;
-        let region = self.writable(dst, bytes)?;
-        // SAFETY: the caller's promise is the one asked for.
-        stream.submit(unsafe { Work::copy_in(region, Shared::clone(src), src_offset)? })
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
+        stream.get::<Stream<S::Lane>>()?.submit(Work::copy_in(task)?)
     }
 
-    unsafe fn copy_out(
-        &self,
-        stream: &StreamHandle,
-        src: Location,
-        dst: &HostLanding,
-        dst_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let stream: &Stream<S::Lane> = stream.get()?;
-        let region = self.region(src, bytes)?;
-        // SAFETY: the caller's promise is the one asked for.
-        stream.submit(unsafe { Work::copy_out(region, Shared::clone(dst), dst_offset)? })
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
+        stream.get::<Stream<S::Lane>>()?.submit(Work::copy_out(task)?)
     }
 
-    unsafe fn copy(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let stream: &Stream<S::Lane> = stream.get()?;
-        let (dst, src) = (self.writable(dst, bytes)?, self.region(src, bytes)?);
-        // SAFETY: the caller's promise is the one asked for.
-        stream.submit(unsafe { Work::copy(dst, src)? })
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
+        stream.get::<Stream<S::Lane>>()?.submit(Work::copy(task)?)
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {

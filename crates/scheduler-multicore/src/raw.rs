@@ -1,23 +1,25 @@
-//! Memory of pools, and the tasks that touch it: all of the crate's unsafe code but for the signatures of `Driver` and for
-//! where memory comes from (`pages`).
+//! Memory of pools, and the tasks that touch it: all of the crate's unsafe code but for the promise of `Driver` and for where
+//! memory comes from (`pages`).
 //!
 //! Invariants relied on:
-//! * a [`Memory`] is initialised, aligned and as long as it says until the last share of it is dropped; one that is not
-//!   writable is in no region that work writes (the driver asks before it makes the work);
-//! * a [`Region`] lies within its memory;
-//! * a [`Bound`] kernel's arguments are regions of as many bytes as its ABI says, and what it writes overlaps nothing else
-//!   that it uses (both checked when it is made);
-//! * [`Work`] is made only by `unsafe` constructors, whose callers vouch for the order of conflicting work, and is performed
-//!   at most once at a time.
+//! * a [`Memory`] is initialised, aligned and as long as it says until the last share of it is dropped;
+//! * a [`Region`] is a [`MemoryRange`] of such memory, so it lies within;
+//! * a [`Bound`] kernel's arguments are those of [`KernelArgs`]: as many bytes as its ABI says, and what it writes is writable
+//!   and overlaps nothing else that it uses;
+//! * [`Work`] is made only of the runtime's tasks, which are ordered against all conflicting ones, and is performed at most
+//!   once.
 #![allow(unsafe_code, reason = "host memory and compiled kernels are reached through raw pointers")]
 
-use std::{cell::Cell, fmt, ops::Range, ptr::NonNull, slice};
+use std::{cell::Cell, fmt, ptr::NonNull, slice};
 
 use codegen_core::{
-    Access, KernelAbi, Param,
+    Access, KernelAbi,
     host::{HostArgs, HostModule, HostPtr},
 };
-use device_runtime::{DriverError, HostLanding};
+use device_runtime::{
+    CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostLanding, KernelArgs, LaunchTask,
+    MemoryRange, check,
+};
 use smallvec::SmallVec;
 use tnode::HostArray;
 
@@ -88,17 +90,8 @@ impl Memory {
         }))
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether tasks may write it.
-    pub(crate) fn is_writable(&self) -> bool {
-        matches!(self.owner, Owner::Own(_))
-    }
-
     /// Notes that something is scheduled that writes the memory.
-    pub(crate) fn touch(&self) {
+    fn touch(&self) {
         self.touched.store(true, Ordering::Relaxed);
     }
 
@@ -133,23 +126,25 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// The part of `memory` at `offset`, if it lies within.
-    pub(crate) fn new(memory: Arc<Memory>, offset: usize, bytes: usize) -> Option<Region> {
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes);
-        inside.then_some(Region { memory, offset, bytes })
+    /// # Errors
+    ///
+    /// Memory of another driver.
+    fn new(range: &MemoryRange) -> Result<Region, DriverError> {
+        let memory: Arc<Memory> = range.memory().share()?;
+        let (offset, bytes) = (range.offset(), range.bytes());
+        debug_assert!(offset + bytes <= memory.bytes, "ranges lie in their memory");
+        Ok(Region { memory, offset, bytes })
     }
 
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    pub(crate) fn overlaps(&self, other: &Region) -> bool {
-        let apart = self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
-        Arc::ptr_eq(&self.memory, &other.memory) && self.bytes > 0 && other.bytes > 0 && !apart
+    /// As [`Region::new`], of memory that is to be written.
+    fn written(range: &MemoryRange) -> Result<Region, DriverError> {
+        let region = Region::new(range)?;
+        region.memory.touch();
+        Ok(region)
     }
 
     fn base(&self) -> *mut u8 {
-        // SAFETY: the offset is within the allocation, or one past its end.
+        // SAFETY: a range lies in its memory, so the offset is within the allocation, or one past its end.
         unsafe { self.memory.base.as_ptr().add(self.offset) }
     }
 
@@ -181,6 +176,13 @@ impl fmt::Debug for Region {
     }
 }
 
+/// A kernel of a loaded artifact.
+pub(crate) struct Kernel {
+    pub(crate) code: HostModule,
+    pub(crate) index: usize,
+    pub(crate) abi: KernelAbi,
+}
+
 /// A kernel with its memory fixed.
 pub(crate) struct Bound {
     module: HostModule,
@@ -198,39 +200,28 @@ unsafe impl Send for Bound {}
 unsafe impl Sync for Bound {}
 
 impl Bound {
-    /// Binds kernel `index` of a module, called as `abi` says, to one region per memory parameter.
-    ///
     /// # Errors
     ///
-    /// Another number of regions, regions of another size, or written memory that overlaps another parameter.
-    pub(crate) fn new(
+    /// A kernel or memory of another driver.
+    pub(crate) fn new(args: &KernelArgs<'_>) -> Result<Bound, DriverError> {
+        let Kernel { code, index, abi } = args.kernel().get()?;
+        let (mut regions, mut pointers) = (Vec::new(), Vec::new());
+        for (range, (access, bytes)) in args.ranges().iter().zip(check::memory_params(abi)) {
+            let region = if access == Access::Read { Region::new(range)? } else { Region::written(range)? };
+            pointers.push(HostPtr { base: region.base(), bytes, access });
+            regions.push(region);
+        }
+        Ok(Bound::of(code.clone(), *index, abi.clone(), pointers, regions))
+    }
+
+    fn of(
         module: HostModule,
         index: usize,
         abi: KernelAbi,
-        regions: Vec<Region>,
-    ) -> Result<Bound, DriverError> {
-        let accesses: Vec<Access> = memory_params(&abi).map(|(access, _)| access).collect();
-        check_count(&abi, "memory parameters", accesses.len(), regions.len())?;
-        for (region, (_, bytes)) in regions.iter().zip(memory_params(&abi)) {
-            if region.bytes != bytes {
-                let (what, size) = (format!("parameter of kernel `{}`", abi.name), region.bytes);
-                return Err(DriverError::OutOfBounds { what, offset: 0, bytes, size });
-            }
-        }
-        check_overlap(&abi, &accesses, &regions)?;
-        let written = regions.iter().zip(&accesses).filter(|(_, access)| **access != Access::Read);
-        written.for_each(|(region, _)| region.memory.touch());
-        let pointer = |(region, access): (&Region, Access)| HostPtr {
-            base: region.base(),
-            bytes: region.bytes,
-            access,
-        };
-        let args = HostArgs::new(regions.iter().zip(accesses).map(pointer).collect());
-        Ok(Bound { module, index, abi, args, pace: Pace::unknown(), _regions: regions })
-    }
-
-    fn static_indices(&self) -> usize {
-        self.abi.params.len() - self.args.len()
+        pointers: Vec<HostPtr>,
+        _regions: Vec<Region>,
+    ) -> Bound {
+        Bound { module, index, abi, args: HostArgs::new(pointers), pace: Pace::unknown(), _regions }
     }
 }
 
@@ -238,39 +229,6 @@ impl fmt::Debug for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.abi.name)
     }
-}
-
-/// Access and size in bytes of each memory parameter.
-pub(crate) fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = (Access, usize)> {
-    abi.params.iter().filter_map(|param| match *param {
-        Param::Node { access, bytes } => Some((access, bytes)),
-        Param::MergeBuffer { bytes } => Some((Access::Read, bytes)),
-        Param::StaticIndex { .. } => None,
-    })
-}
-
-fn check_count(
-    abi: &KernelAbi,
-    what: &'static str,
-    expected: usize,
-    found: usize,
-) -> Result<(), DriverError> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(DriverError::Arity { kernel: abi.name.clone(), what, expected, found })
-}
-
-fn check_overlap(abi: &KernelAbi, accesses: &[Access], regions: &[Region]) -> Result<(), DriverError> {
-    for second in 0..regions.len() {
-        for first in 0..second {
-            let written = accesses[first] != Access::Read || accesses[second] != Access::Read;
-            if written && regions[first].overlaps(&regions[second]) {
-                return Err(DriverError::Overlap { kernel: abi.name.clone(), first, second });
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A kernel about to run: bound memory and the values of its static indices.
@@ -294,9 +252,9 @@ impl Launch {
     pub(crate) fn run(&self, begin: u64, end: u64) {
         let bound = &*self.bound;
         with_scratch(bound.abi.scratch_bytes, |scratch| {
-            // SAFETY: `Bound::new` checked number, size and overlap of the memory, whose regions live as long as `bound`;
-            // `Work::launch` checked the number of bindings and its caller vouched for their ranges and for the order of
-            // conflicting work; the scratch is this call's alone; the crew asks for disjoint parts of `0..extent`.
+            // SAFETY: the memory is that of `KernelArgs`, of the right number, size, alignment and access, and apart, and its
+            // regions live as long as `bound`; bindings and order are those of a `LaunchTask`; the scratch is this call's
+            // alone; the crew asks for disjoint parts of `0..extent`.
             unsafe { bound.module.run(bound.index, &bound.args, &self.bindings, scratch, begin, end) }
         });
     }
@@ -310,77 +268,41 @@ pub(crate) enum Work {
     /// Fill with zeros.
     Zero(Region),
     /// Copy from a host array.
-    CopyIn(Region, Arc<HostArray>, usize),
+    CopyIn(Region, CopyInTask),
     /// Copy to a landing array.
-    CopyOut(Region, HostLanding, usize),
+    CopyOut(Region, HostLanding),
     /// Copy within the device.
     Copy(Region, Region),
 }
 
+/// Each is made of a task; what is handed to another driver's memory or code is an error.
 impl Work {
-    /// Running a kernel.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders the work with all other that touches the same memory; bindings are within their ranges.
-    pub(crate) unsafe fn launch(bound: Arc<Bound>, bindings: &[i64]) -> Result<Work, DriverError> {
-        check_count(&bound.abi, "bindings", bound.static_indices(), bindings.len())?;
-        Ok(Work::Launch(Launch { bound, bindings: bindings.into() }))
+    pub(crate) fn launch(task: LaunchTask<'_>) -> Result<Work, DriverError> {
+        let (bound, bindings) = (task.kernel().share()?, task.bindings().into());
+        Ok(Work::Launch(Launch { bound, bindings }))
     }
 
-    /// Filling with zeros.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders the work with all other that touches the same memory.
-    pub(crate) unsafe fn zero(dst: Region) -> Work {
-        dst.memory.touch();
-        Work::Zero(dst)
+    pub(crate) fn zero(task: FillTask) -> Result<Work, DriverError> {
+        Ok(Work::Zero(Region::written(task.dst())?))
     }
 
-    /// Copying from a host array, from `offset` on, as many bytes as the region has.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders the work with all other that touches the same memory.
-    pub(crate) unsafe fn copy_in(
-        dst: Region,
-        src: Arc<HostArray>,
-        offset: usize,
-    ) -> Result<Work, DriverError> {
-        array_range(&src, offset, dst.bytes)?;
-        dst.memory.touch();
-        Ok(Work::CopyIn(dst, src, offset))
+    pub(crate) fn copy_in(task: CopyInTask) -> Result<Work, DriverError> {
+        Ok(Work::CopyIn(Region::written(task.dst())?, task))
     }
 
-    /// Copying to a landing array, from `offset` on, as many bytes as the region has.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders the work with all other that touches the same memory.
-    pub(crate) unsafe fn copy_out(src: Region, dst: HostLanding, offset: usize) -> Result<Work, DriverError> {
-        array_range(&landed(&dst), offset, src.bytes)?;
-        Ok(Work::CopyOut(src, dst, offset))
+    pub(crate) fn copy_out(task: CopyOutTask) -> Result<Work, DriverError> {
+        Ok(Work::CopyOut(Region::new(task.src())?, task.dst().clone()))
     }
 
-    /// Copying within the device.
-    ///
-    /// # Safety
-    ///
-    /// The caller orders the work with all other that touches the same memory.
-    pub(crate) unsafe fn copy(dst: Region, src: Region) -> Result<Work, DriverError> {
-        if dst.overlaps(&src) {
-            return Err(DriverError::Overlap { kernel: "copy".to_owned(), first: 0, second: 1 });
-        }
-        dst.memory.touch();
-        Ok(Work::Copy(dst, src))
+    pub(crate) fn copy(task: CopyTask) -> Result<Work, DriverError> {
+        Ok(Work::Copy(Region::written(task.dst())?, Region::new(task.src())?))
     }
 
     /// A kernel without memory, which any code is.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn closure(run: impl Fn() + Send + Sync + 'static) -> Work {
         let module = HostModule::interpreted(vec![Box::new(tests::Closure(run))]);
-        let bound = Bound::new(module, 0, tests::abi(), Vec::new()).expect("there is no memory to be wrong");
+        let bound = Bound::of(module, 0, tests::abi(), Vec::new(), Vec::new());
         Work::Launch(Launch { bound: Arc::new(bound), bindings: SmallVec::new() })
     }
 
@@ -410,38 +332,21 @@ impl Work {
     pub(crate) fn perform(&self, crew: &Crew) {
         match self {
             Work::Launch(launch) => launch.bound.pace.run(|| crew.run(launch)),
-            // SAFETY: the constructor's caller ordered this write.
+            // SAFETY: the task is ordered, and writes this.
             Work::Zero(dst) => unsafe { dst.as_mut_slice() }.fill(0),
-            Work::CopyIn(dst, src, offset) => {
-                let Ok(range) = array_range(src, *offset, dst.bytes) else { return };
-                // SAFETY: the constructor's caller ordered this write.
-                unsafe { dst.as_mut_slice() }.copy_from_slice(&src.bytes()[range]);
+            Work::CopyIn(dst, task) => {
+                // SAFETY: the task is ordered, and writes this.
+                unsafe { dst.as_mut_slice() }.copy_from_slice(task.src());
             }
-            Work::CopyOut(src, dst, offset) => {
-                let mut array = landed(dst);
-                // The array was checked when the work was made; should it have been replaced since, nothing is copied.
-                let Ok(range) = array_range(&array, *offset, src.bytes) else { return };
-                // SAFETY: the constructor's caller ordered this read.
-                array.bytes_mut()[range].copy_from_slice(unsafe { src.as_slice() });
-            }
+            Work::CopyOut(src, landing) => landing.fill(0, src.bytes, |bytes| {
+                // SAFETY: the task is ordered, and reads this.
+                bytes.copy_from_slice(unsafe { src.as_slice() });
+            }),
             Work::Copy(dst, src) => {
-                // SAFETY: the constructor's caller ordered both, and they do not overlap.
+                // SAFETY: the task is ordered, writes the first and reads the second, and they do not overlap.
                 unsafe { dst.as_mut_slice().copy_from_slice(src.as_slice()) }
             }
         }
-    }
-}
-
-fn landed(landing: &HostLanding) -> std::sync::MutexGuard<'_, HostArray> {
-    landing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// The bytes `offset..+bytes` of an array, if they lie within.
-fn array_range(array: &HostArray, offset: usize, bytes: usize) -> Result<Range<usize>, DriverError> {
-    let size = array.size_bytes();
-    match offset.checked_add(bytes) {
-        Some(end) if end <= size => Ok(offset..end),
-        _ => Err(DriverError::OutOfBounds { what: "host array".to_owned(), offset, bytes, size }),
     }
 }
 

@@ -12,23 +12,26 @@ use std::{
 
 use codegen_core::{Access, Artifact, KernelAbi, Param, Payload, host::HostModule};
 use device_runtime::{
-    After, BoundHandle, Driver, DriverError, EventHandle, Location, NullDevice, PoolHandle, PoolId,
-    StreamHandle,
+    After, BoundKernel, Device, DirectDriver, Driver, DriverError, EventHandle, HostLanding, Location,
+    NullDevice, PoolHandle, PoolId, SharedMemory, StreamHandle,
 };
 use scheduler_multicore::{Config, Cpu};
-use support::{Body, abi, array, body, read, write};
+use support::{Body, abi, array, body, node, read, write};
 use tnode::{DType, HostArray};
 
-fn multicore() -> Arc<dyn Driver> {
-    Arc::new(Cpu::multicore(Config { threads: 2, ..Config::default() }))
+/// A driver of any kind, by hand.
+type Direct = DirectDriver<dyn Driver>;
+
+fn multicore() -> Direct {
+    DirectDriver::new(Arc::new(Cpu::multicore(Config { threads: 2, ..Config::default() })))
 }
 
-fn inline() -> Arc<dyn Driver> {
-    Arc::new(Cpu::inline(Config::default()))
+fn inline() -> Direct {
+    DirectDriver::new(Arc::new(Cpu::inline(Config::default())))
 }
 
 /// Every pair of devices, of equal and of different kinds.
-fn pairs() -> [[Arc<dyn Driver>; 2]; 4] {
+fn pairs() -> [[Direct; 2]; 4] {
     [[multicore(), multicore()], [multicore(), inline()], [inline(), multicore()], [inline(), inline()]]
 }
 
@@ -37,11 +40,11 @@ fn start(pool: u32) -> Location {
 }
 
 fn bind(
-    driver: &dyn Driver,
+    driver: &Direct,
     accesses: &[Access],
     body: Body,
     at: &[Location],
-) -> Result<BoundHandle, DriverError> {
+) -> Result<BoundKernel, DriverError> {
     let params = accesses.iter().map(|&access| Param::Node { access, bytes: 24 }).collect();
     let kernels: Vec<KernelAbi> = vec![abi("kernel", params)];
     let artifact = Artifact::new(Payload::Host(HostModule::interpreted(vec![body])), kernels);
@@ -49,20 +52,19 @@ fn bind(
     driver.bind(&driver.kernel(&module, 0).unwrap(), at)
 }
 
-fn launch(driver: &dyn Driver, stream: &StreamHandle, kernel: &BoundHandle) -> EventHandle {
+fn launch(driver: &Direct, stream: &StreamHandle, kernel: &BoundKernel) -> EventHandle {
     // SAFETY: the tests order conflicting tasks by streams and waits.
     unsafe { driver.launch(stream, kernel, &[]).unwrap() };
     driver.record(stream).unwrap()
 }
 
 /// What a pool holds at its beginning.
-fn read_back(driver: &dyn Driver, stream: &StreamHandle, pool: u32) -> Vec<i64> {
-    let landing = Arc::new(Mutex::new(HostArray::zeros(DType::I64, [3]).unwrap()));
+fn read_back(driver: &Direct, stream: &StreamHandle, pool: u32) -> Vec<i64> {
+    let landing = HostLanding::new(HostArray::zeros(DType::I64, [3]).unwrap());
     // SAFETY: the stream's order and its waits suffice.
-    unsafe { driver.copy_out(stream, start(pool), &landing, 0, 24).unwrap() };
+    unsafe { driver.copy_out(stream, start(pool), &landing).unwrap() };
     driver.sync(&driver.record(stream).unwrap()).unwrap();
-    let values = landing.lock().unwrap();
-    values.as_slice().unwrap().to_vec()
+    landing.take().unwrap().as_slice().unwrap().to_vec()
 }
 
 #[test]
@@ -84,8 +86,8 @@ fn a_device_reads_and_writes_what_another_exports() {
             passed.wait();
             write(&mut args[0]).copy_from_slice(&[1, 2, 3]);
         });
-        let fill = bind(&*first, &[Access::Write], fill, &[start(1)]).unwrap();
-        let filled = launch(&*first, &streams[0], &fill);
+        let fill = bind(&first, &[Access::Write], fill, &[start(1)]).unwrap();
+        let filled = launch(&first, &streams[0], &fill);
 
         // An inline device waits where it is told to wait, which must not keep the other from going on.
         let opener = (first.name() != "inline").then(|| {
@@ -96,21 +98,21 @@ fn a_device_reads_and_writes_what_another_exports() {
         });
         second.wait(&streams[1], &filled, After::Data).unwrap();
         let double = body(|args, _| write(&mut args[0]).iter_mut().for_each(|value| *value *= 2));
-        let double = bind(&*second, &[Access::ReadWrite], double, &[start(7)]).unwrap();
-        let doubled = launch(&*second, &streams[1], &double);
+        let double = bind(&second, &[Access::ReadWrite], double, &[start(7)]).unwrap();
+        let doubled = launch(&second, &streams[1], &double);
         first.wait(&streams[0], &doubled, After::Data).unwrap();
-        assert_eq!(read_back(&*first, &streams[0], 1), [2, 4, 6], "{names}");
+        assert_eq!(read_back(&first, &streams[0], 1), [2, 4, 6], "{names}");
         opener.map(|thread| thread.join().unwrap());
 
         // A copy from one device's pool to the other's own.
         second.alloc_pool(PoolId(8), 24).unwrap();
         // SAFETY: the stream waited for everything before.
         unsafe { second.copy(&streams[1], start(8), start(7), 24).unwrap() };
-        assert_eq!(read_back(&*second, &streams[1], 8), [2, 4, 6], "{names}");
+        assert_eq!(read_back(&second, &streams[1], 8), [2, 4, 6], "{names}");
 
         first.free_pool(PoolId(1));
         assert_eq!(first.used_memory(), 64, "{names}: somebody still has a share");
-        assert_eq!(read_back(&*second, &streams[1], 7), [2, 4, 6], "{names}: which lives on");
+        assert_eq!(read_back(&second, &streams[1], 7), [2, 4, 6], "{names}: which lives on");
         drop((fill, double));
         second.free_pool(PoolId(7));
         second.free_pool(PoolId(8));
@@ -124,8 +126,8 @@ fn failures_cross_devices_with_data_and_not_with_order() {
     for [first, second] in pairs() {
         first.alloc_pool(PoolId(1), 24).unwrap();
         let streams = [first.new_stream("first").unwrap(), second.new_stream("second").unwrap()];
-        let bad = bind(&*first, &[Access::Write], body(|_, _| panic!("no luck")), &[start(1)]).unwrap();
-        let event = launch(&*first, &streams[0], &bad);
+        let bad = bind(&first, &[Access::Write], body(|_, _| panic!("no luck")), &[start(1)]).unwrap();
+        let event = launch(&first, &streams[0], &bad);
         second.wait(&streams[1], &event, After::Order).unwrap();
         second.sync(&second.record(&streams[1]).unwrap()).unwrap();
         second.wait(&streams[1], &event, After::Data).unwrap();
@@ -140,7 +142,7 @@ fn failures_cross_devices_with_data_and_not_with_order() {
 fn a_host_array_is_read_in_place_and_never_written() {
     for driver in [multicore(), inline()] {
         let host = Arc::new(array(&[5, 6, 7]));
-        driver.import(PoolId(1), &PoolHandle::of_host(Arc::clone(&host))).unwrap();
+        driver.import(PoolId(1), &SharedMemory::of_host(Arc::clone(&host))).unwrap();
         driver.alloc_pool(PoolId(2), 24).unwrap();
         assert_eq!(driver.used_memory(), 24, "the array's bytes are the host's");
         let stream = driver.new_stream("s").unwrap();
@@ -151,14 +153,14 @@ fn a_host_array_is_read_in_place_and_never_written() {
             *seen.lock().unwrap() = at;
             write(&mut args[1]).copy_from_slice(&values.iter().map(|value| value + 1).collect::<Vec<_>>());
         });
-        let sum = bind(&*driver, &[Access::Read, Access::Write], sum, &[start(1), start(2)]).unwrap();
-        launch(&*driver, &stream, &sum);
-        assert_eq!(read_back(&*driver, &stream, 2), [6, 7, 8]);
+        let sum = bind(&driver, &[Access::Read, Access::Write], sum, &[start(1), start(2)]).unwrap();
+        launch(&driver, &stream, &sum);
+        assert_eq!(read_back(&driver, &stream, 2), [6, 7, 8]);
         assert_eq!(*same.lock().unwrap(), address, "in place");
 
         let read_only = DriverError::ReadOnly { pool: PoolId(1) };
         for access in [Access::Write, Access::WritePart, Access::ReadWrite] {
-            let error = bind(&*driver, &[access], body(|_, _| ()), &[start(1)]).unwrap_err();
+            let error = bind(&driver, &[access], body(|_, _| ()), &[start(1)]).unwrap_err();
             assert_eq!(error, read_only);
         }
         let source = Arc::new(array(&[0, 0, 0]));
@@ -166,14 +168,14 @@ fn a_host_array_is_read_in_place_and_never_written() {
         let refused = unsafe {
             [
                 driver.memset_zero(&stream, start(1), 24),
-                driver.copy_in(&stream, start(1), &source, 0, 24),
+                driver.copy_in(&stream, start(1), &source),
                 driver.copy(&stream, start(1), start(2), 24),
             ]
         };
         assert!(refused.into_iter().all(|answer| answer == Err(read_only.clone())));
         // SAFETY: ordered by the stream.
         unsafe { driver.copy(&stream, start(2), start(1), 24).unwrap() };
-        assert_eq!(read_back(&*driver, &stream, 2), [5, 6, 7]);
+        assert_eq!(read_back(&driver, &stream, 2), [5, 6, 7]);
         driver.free_pool(PoolId(1));
         drop(sum);
         assert_eq!(Arc::strong_count(&host), 1, "given back with the pool");
@@ -182,15 +184,31 @@ fn a_host_array_is_read_in_place_and_never_written() {
     }
 }
 
+/// Both count their pools from one, and neither reaches the other's.
+#[test]
+fn two_devices_of_one_driver_have_memory_of_their_own() {
+    let driver = Arc::new(Cpu::inline(Config::default()));
+    let devices = [0, 1].map(|ordinal| Device::new(Arc::clone(&driver) as Arc<_>, ordinal));
+    let nodes = [node("x", 3), node("y", 2)];
+    let [first, second] = [0, 1].map(|at| support::context(&devices[at]));
+    let first = first.init_from_host(&nodes[0], &array(&[1, 2, 3])).unwrap();
+    let second = second.init_from_host(&nodes[1], &array(&[10, 20])).unwrap();
+    assert_eq!(first.location(&nodes[0]), second.location(&nodes[1]));
+    assert_eq!(first.to_host(&nodes[0]).unwrap(), array(&[1, 2, 3]));
+    drop(second);
+    assert_eq!(first.to_host(&nodes[0]).unwrap(), array(&[1, 2, 3]));
+    drop(first);
+    assert_eq!(driver.used_memory(), 0);
+}
+
 #[test]
 fn what_cannot_be_reached_is_refused() {
     let driver = inline();
     assert_eq!(driver.export(PoolId(1)).unwrap_err(), DriverError::NoSuchPool { pool: PoolId(1) });
-    let error = driver.import(PoolId(1), &PoolHandle::new("somebody else's memory")).unwrap_err();
+    let error = driver.driver().import(&PoolHandle::new("somebody else's memory")).unwrap_err();
     assert!(matches!(error, DriverError::NoPeerAccess { .. }), "{error}");
     let null = NullDevice::new();
-    null.alloc_pool(PoolId(1), 8).unwrap();
-    assert!(null.export(PoolId(1)).is_err());
+    assert!(null.export(&null.alloc_pool(PoolId(1), 8).unwrap()).is_err());
     let stream = driver.new_stream("s").unwrap();
     let foreign = null.record(&null.new_stream("n").unwrap()).unwrap();
     let error = driver.wait(&stream, &foreign, After::Order).unwrap_err();

@@ -53,7 +53,6 @@ macro_rules! gpu_suite {
             memory_returns_to_zero_when_tasks_are_done
             a_failed_link_leaves_nothing_allocated
             any_bytes_go_anywhere
-            parts_of_arrays_are_copied
             random_programs_equal_the_sequential_model
         }
     };

@@ -8,6 +8,8 @@ use std::{
     },
 };
 
+use device_runtime::{DriverError, MemoryRange};
+
 use super::{CallError, Context};
 
 /// An allocation. It is freed with its last share, so whoever has tasks pending keeps one.
@@ -88,10 +90,17 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// The part of `memory` at `offset`, if it lies within.
-    pub(crate) fn new(memory: &Arc<Memory>, offset: usize, bytes: usize) -> Option<Region> {
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes);
-        inside.then(|| Region { memory: Arc::clone(memory), offset, bytes })
+    /// # Errors
+    ///
+    /// Memory of another driver.
+    pub(crate) fn new(range: &MemoryRange) -> Result<Region, DriverError> {
+        Ok(Region { memory: range.memory().share()?, offset: range.offset(), bytes: range.bytes() })
+    }
+
+    /// All of a memory.
+    pub(crate) fn whole(memory: Arc<Memory>) -> Region {
+        let bytes = memory.bytes;
+        Region { memory, offset: 0, bytes }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -107,11 +116,6 @@ impl Region {
         let offset = offset.min(self.bytes);
         let bytes = bytes.min(self.bytes - offset);
         Region { memory: Arc::clone(&self.memory), offset: self.offset + offset, bytes }
-    }
-
-    pub(crate) fn overlaps(&self, other: &Region) -> bool {
-        let apart = self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
-        Arc::ptr_eq(&self.memory, &other.memory) && self.bytes > 0 && other.bytes > 0 && !apart
     }
 
     /// Where it begins, for tasks. It stays in the crate.

@@ -92,11 +92,7 @@ struct Landing {
 impl Landing {
     /// The task that wrote the piece is done.
     fn land(&self) {
-        let mut array = self.array.lock().unwrap_or_else(PoisonError::into_inner);
-        // Checked when the task was made; should the array have been replaced since, nothing is copied.
-        if let Some(bytes) = array.bytes_mut().get_mut(self.offset..self.offset + self.piece.bytes()) {
-            self.piece.read(bytes);
-        }
+        self.array.fill(self.offset, self.piece.bytes(), |bytes| self.piece.read(bytes));
     }
 }
 
@@ -204,7 +200,7 @@ impl<E> Queue<E> {
         let dst = piece.address().cast();
         // SAFETY: so many bytes are in both, and the queue keeps both until the task is done.
         unsafe { self.context.api.cuMemcpyDtoHAsync_v2(dst, src.address(), bytes, self.raw)? };
-        self.open.landings.push(Landing { piece, array: Arc::clone(array), offset });
+        self.open.landings.push(Landing { piece, array: array.clone(), offset });
         self.used([share(src)]);
         Ok(())
     }

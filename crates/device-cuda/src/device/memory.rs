@@ -1,32 +1,17 @@
-//! Memory: pools and their parts, what kernels log to.
+//! Memory: of pools, and what kernels log to.
 
 use std::sync::{Arc, atomic::Ordering};
 
-use device_runtime::{DriverError, Location, PoolId};
+use device_runtime::DriverError;
 
 use super::CudaDevice;
 use crate::{
     api::{Memory, Region},
     core::is_out_of_memory,
     kernel::Kernel,
-    stream::lock,
 };
 
 impl CudaDevice {
-    pub(super) fn memory(&self, pool: PoolId) -> Result<Arc<Memory>, DriverError> {
-        lock(&self.pools).get(&pool).cloned().ok_or(DriverError::NoSuchPool { pool })
-    }
-
-    pub(super) fn region(&self, at: Location, bytes: usize) -> Result<Region, DriverError> {
-        let memory = self.memory(at.pool)?;
-        Region::new(&memory, at.offset, bytes).ok_or_else(|| DriverError::OutOfBounds {
-            what: at.pool.to_string(),
-            offset: at.offset,
-            bytes,
-            size: memory.bytes,
-        })
-    }
-
     /// Memory for a pool, within the limit.
     fn allocate(&self, bytes: usize) -> Result<Arc<Memory>, DriverError> {
         self.core.alive()?;
@@ -66,6 +51,6 @@ impl CudaDevice {
             }
             other => other,
         })?;
-        Ok(Region::new(&memory, 0, kernel.log_bytes))
+        Ok(Some(Region::whole(memory)))
     }
 }

@@ -1,7 +1,6 @@
 //! Zeros, and copies within the device and between it and the host.
 
-use device_runtime::{DriverError, HostLanding, check};
-use tnode::HostArray;
+use device_runtime::{DriverError, HostLanding};
 
 use super::{State, Stream, lock};
 use crate::api::{CallError, Piece, Region};
@@ -25,13 +24,12 @@ impl Stream {
         self.unless_empty(dst, || self.hand_over("copy", |state| state.queue.copy(dst, src)))
     }
 
-    /// Copies from a host array, from a byte on. The bytes are read before this returns.
+    /// Copies from the host. The bytes are read before this returns.
     ///
     /// # Errors
     ///
-    /// As [`Stream::zero`], and a range outside of the array.
-    pub(crate) fn copy_in(&self, dst: &Region, src: &HostArray, offset: usize) -> Result<(), DriverError> {
-        let bytes = &src.bytes()[check::array_range(src, offset, dst.bytes())?];
+    /// As [`Stream::zero`].
+    pub(crate) fn copy_in(&self, dst: &Region, bytes: &[u8]) -> Result<(), DriverError> {
         self.by_pieces("copy from host", bytes.len(), |state, at, mut piece| {
             let part = dst.part(at, piece.bytes());
             piece.fill(&bytes[at..at + part.bytes()]);
@@ -39,15 +37,14 @@ impl Stream {
         })
     }
 
-    /// Copies to a host array, from a byte on, which is filled when somebody sees that it is done.
+    /// Copies to a host array, which is filled when somebody sees that it is done.
     ///
     /// # Errors
     ///
-    /// As [`Stream::copy_in`].
-    pub(crate) fn copy_out(&self, src: &Region, dst: &HostLanding, offset: usize) -> Result<(), DriverError> {
-        check::array_range(&lock(dst), offset, src.bytes())?;
+    /// As [`Stream::zero`].
+    pub(crate) fn copy_out(&self, src: &Region, dst: &HostLanding) -> Result<(), DriverError> {
         self.by_pieces("copy to host", src.bytes(), |state, at, piece| {
-            state.queue.download(&src.part(at, piece.bytes()), piece, dst, offset + at)
+            state.queue.download(&src.part(at, piece.bytes()), piece, dst, at)
         })
     }
 

@@ -93,7 +93,7 @@ impl RunLog {
     /// What the sink panicked with.
     fn tell(&self) -> Result<(), String> {
         let Some(logging) = &self.kernel.logging else { return Ok(()) };
-        let bytes = lock(&self.bytes);
+        let Some(bytes) = self.bytes.take() else { return Ok(()) };
         let outside = TELLING.replace(true);
         // AssertUnwindSafe: the text is gone afterwards, and what else the sink has is its own.
         let told = catch_unwind(AssertUnwindSafe(|| {
@@ -194,7 +194,7 @@ impl Stream {
             return Ok(());
         }
         let bytes = landing(log.region.bytes())?;
-        self.copy_out(&log.region, &bytes, 0)?;
+        self.copy_out(&log.region, &bytes)?;
         self.watch(RunLog { kernel: Arc::clone(kernel), bytes })
     }
 
@@ -243,5 +243,5 @@ fn landing(bytes: usize) -> Result<HostLanding, DriverError> {
     let array = HostArray::zeros(DType::U8, [bytes]);
     let array =
         array.map_err(|error| DriverError::Platform { what: "copying a log", message: error.to_string() })?;
-    Ok(Arc::new(Mutex::new(array)))
+    Ok(HostLanding::new(array))
 }

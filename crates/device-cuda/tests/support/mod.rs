@@ -15,7 +15,7 @@ use codegen_core::{Access, Artifact, Code, KernelAbi, Payload, PtxLaunch, PtxMod
 pub use codegen_testkit::gpu_runtime::hand_made::*;
 use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
 use device_cuda::{Config, CudaDevice};
-use device_runtime::{Device, Driver};
+use device_runtime::{Device, DirectDriver, Driver};
 use lowered_ir::{ir::Symbol, log::LogLine};
 use tnode::TensorNode;
 
@@ -130,12 +130,15 @@ impl Notes {
     }
 }
 
-pub fn open(config: &Config) -> Arc<CudaDevice> {
-    Arc::new(CudaDevice::open(config).unwrap())
+/// A device, to be driven by hand.
+pub type Direct = DirectDriver<CudaDevice>;
+
+pub fn open(config: &Config) -> Direct {
+    DirectDriver::new(Arc::new(CudaDevice::open(config).unwrap()))
 }
 
-pub fn device(driver: &Arc<CudaDevice>) -> Device {
-    Device::new(Arc::clone(driver) as Arc<_>, 0)
+pub fn device(driver: &Direct) -> Device {
+    Device::new(Arc::clone(driver.driver()) as Arc<_>, 0)
 }
 
 /// A kernel in PTX: `threads` threads, numbered `%r3`, run `body`. The addresses of its memory parameters are in `%d0` and so on, that of its log
@@ -313,7 +316,7 @@ impl Gpu for Cuda {
     fn open(&self, memory_limit: Option<usize>) -> Option<(Arc<dyn Driver>, Device)> {
         let driver = open(&Config { memory_limit, ..Config::default() });
         let device = device(&driver);
-        Some((driver, device))
+        Some((Arc::clone(driver.driver()) as Arc<_>, device))
     }
 
     fn artifact(&self, kernels: &[gpu_runtime::Kernel]) -> Artifact {

@@ -5,23 +5,25 @@ use std::time::Duration;
 use codegen_core::{Cost, KernelAbi, Launch, Param, Payload};
 
 use super::*;
-use crate::null::NullDevice;
+use crate::{checked::BoundSequence, direct::DirectDriver, driver::Location, null::NullDevice};
 
-fn faulty(plan: FaultPlan) -> FaultDevice {
-    let device = FaultDevice::new(Arc::new(NullDevice::new()), plan);
-    device.inner.alloc_pool(POOL, 64).unwrap();
+fn faulty(plan: FaultPlan) -> DirectDriver<FaultDevice> {
+    let device = DirectDriver::new(Arc::new(FaultDevice::new(Arc::new(NullDevice::new()), plan)));
+    device.set_active(false);
+    device.alloc_pool(POOL, 64).unwrap();
+    device.set_active(true);
     device
 }
 
 const POOL: PoolId = PoolId(1);
 
-fn zero(device: &FaultDevice, stream: &StreamHandle) -> Result<(), DriverError> {
+fn zero(device: &DirectDriver<FaultDevice>, stream: &StreamHandle) -> Result<(), DriverError> {
     // SAFETY: the device runs nothing.
     unsafe { device.memset_zero(stream, Location { pool: POOL, offset: 0 }, 64) }
 }
 
 /// Kernels as a sequence of a device, each of which takes a value.
-fn sequence(device: &FaultDevice, names: &[&str]) -> SequenceHandle {
+fn sequence(device: &DirectDriver<FaultDevice>, names: &[&str]) -> BoundSequence {
     let kernels = names.iter().map(|name| KernelAbi {
         name: (*name).to_owned(),
         params: vec![Param::StaticIndex { range: 8 }],

@@ -1,6 +1,6 @@
-//! What a device with faults hands to the driver inside: kernels with what is known of them, and how much of a task may be done.
+//! How much of a task may be done when it fails, and the kernel that takes a while.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use codegen_core::{
     Artifact, Cost, KernelAbi, Launch, Payload,
@@ -9,20 +9,10 @@ use codegen_core::{
 use tnode::Scalar;
 
 use crate::{
-    check,
-    driver::{BoundHandle, Driver, KernelHandle, ModuleHandle, SequenceHandle},
+    checked::{BoundKernel, LoadedModule},
+    driver::Driver,
     error::DriverError,
 };
-
-/// What failures and sequences have to know of a kernel: its name, and how many bindings it takes.
-pub(super) type Facts = (Arc<str>, usize);
-
-/// A module with its kernels' facts.
-pub(super) struct Module(pub(super) ModuleHandle, pub(super) Vec<Facts>);
-pub(super) struct Kernel(pub(super) KernelHandle, pub(super) Facts);
-pub(super) struct Bound(pub(super) BoundHandle, pub(super) Facts);
-/// Kernels that are launched together, and each of them, since one may fail.
-pub(super) struct Sequence(pub(super) SequenceHandle, pub(super) Vec<(BoundHandle, Facts)>);
 
 /// Whether a task is one that a plan may slow down, and what of it may have been done when it fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,10 +39,6 @@ impl Kind {
     }
 }
 
-pub(super) fn facts(abi: &KernelAbi) -> Facts {
-    (abi.name.as_str().into(), check::static_indices(abi))
-}
-
 /// A kernel without parameters that sleeps.
 struct Sleep(Duration);
 
@@ -62,7 +48,7 @@ impl InterpretedKernel for Sleep {
     }
 }
 
-pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<BoundHandle, DriverError> {
+pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<BoundKernel, DriverError> {
     let abi = KernelAbi {
         name: "delay".to_owned(),
         params: vec![],
@@ -72,6 +58,6 @@ pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<Bo
         cost: Cost::default(),
     };
     let module = HostModule::interpreted(vec![Box::new(Sleep(delay))]);
-    let module = driver.load(&Artifact::new(Payload::Host(module), vec![abi]))?;
-    driver.bind(&driver.kernel(&module, 0)?, &[])
+    let module = LoadedModule::load(driver, &Artifact::new(Payload::Host(module), vec![abi]))?;
+    module.kernel(driver, 0)?.bind(driver, &[])
 }

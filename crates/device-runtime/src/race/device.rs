@@ -1,26 +1,26 @@
 //! The driver whose tasks do nothing but access memory.
 
-#![allow(unsafe_code, reason = "implements the unsafe methods of `Driver`; does nothing unsafe in them")]
+#![allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
 
-use std::{
-    collections::BTreeMap,
-    ops::Range,
-    sync::{Arc, Mutex},
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use codegen_core::{Access, Artifact, Caps, KernelAbi};
-use tnode::HostArray;
 
 use super::world::{Mark, MemoryId, Touch, World};
 use crate::{
     check,
+    checked::{
+        CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, MemoryRange, SequenceTask,
+    },
     driver::{
-        After, BoundHandle, Driver, EventHandle, HostLanding, KernelHandle, Location, ModuleHandle,
-        PoolHandle, PoolId, SequenceHandle, StreamHandle, StreamStrategy,
+        After, BoundHandle, Driver, EventHandle, KernelHandle, ModuleHandle, PoolHandle, PoolId,
+        SequenceHandle, StreamHandle, StreamStrategy,
     },
     error::DriverError,
     null::NullDevice,
-    pool::lock,
 };
 
 /// What devices of a world know of each other.
@@ -40,14 +40,23 @@ pub(super) struct Machine {
     peers: Peers,
     /// For what has nothing to do with order.
     null: NullDevice,
-    pools: Mutex<BTreeMap<PoolId, Pool>>,
+    /// Bytes of its own pools.
+    used: Arc<AtomicUsize>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Pool {
     memory: MemoryId,
-    bytes: usize,
-    imported: bool,
+    /// Its bytes, and where they are counted; none where it is somebody else's.
+    counted: Option<(usize, Arc<AtomicUsize>)>,
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some((bytes, used)) = &self.counted {
+            used.fetch_sub(*bytes, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A stream, by its number in the world.
@@ -58,28 +67,19 @@ struct Event(usize, Mark);
 struct Module(Vec<KernelAbi>);
 struct Kernel(KernelAbi);
 /// Kernels that are launched together, or one by one if chance wants it.
-struct Sequence(Vec<BoundHandle>);
+struct Sequence;
 /// A kernel's name, and what it accesses.
 struct Bound(String, Vec<Touch>);
 
 impl Machine {
     pub(super) fn new(world: &World, number: usize, peers: Peers) -> Machine {
-        Machine { world: world.clone(), number, peers, null: NullDevice::new(), pools: Mutex::default() }
+        Machine { world: world.clone(), number, peers, null: NullDevice::new(), used: Arc::default() }
     }
 
-    fn pool(&self, pool: PoolId) -> Result<Pool, DriverError> {
-        lock(&self.pools).get(&pool).copied().ok_or(DriverError::NoSuchPool { pool })
-    }
-
-    fn touch(&self, at: Location, bytes: usize, writes: bool) -> Result<Touch, DriverError> {
-        let pool = self.pool(at.pool)?;
-        let range = at.offset..at.offset + bytes;
-        if range.end > pool.bytes {
-            let what = at.pool.to_string();
-            return Err(DriverError::OutOfBounds { what, offset: at.offset, bytes, size: pool.bytes });
-        }
-        assert!(!(writes && pool.imported), "memory of others is not written");
-        Ok(Touch { memory: pool.memory, range, writes })
+    fn touch(range: &MemoryRange, writes: bool) -> Result<Touch, DriverError> {
+        let pool: &Pool = range.memory().get()?;
+        assert!(!writes || pool.counted.is_some(), "memory of others is not written");
+        Ok(Touch { memory: pool.memory, range: range.offset()..range.offset() + range.bytes(), writes })
     }
 
     fn task(&self, stream: &StreamHandle, name: &str, touches: &[Touch]) -> Result<(), DriverError> {
@@ -92,12 +92,8 @@ impl Machine {
     }
 }
 
-fn whole(array: &HostArray, offset: usize, bytes: usize) -> Range<usize> {
-    assert!(offset + bytes <= array.size_bytes(), "a copy leaves its array");
-    offset..offset + bytes
-}
-
-impl Driver for Machine {
+// SAFETY: there is no memory that anything could touch.
+unsafe impl Driver for Machine {
     fn name(&self) -> &str {
         "race"
     }
@@ -123,34 +119,26 @@ impl Driver for Machine {
     }
 
     fn used_memory(&self) -> usize {
-        lock(&self.pools).values().filter(|pool| !pool.imported).map(|pool| pool.bytes).sum()
+        self.used.load(Ordering::Relaxed)
     }
 
     fn debug_info(&self, _stream: &StreamHandle) -> String {
         String::new()
     }
 
-    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<(), DriverError> {
+    fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
         let memory = self.world.lock().memory(format!("{pool} of device {}", self.number));
-        lock(&self.pools).insert(pool, Pool { memory, bytes, imported: false });
-        Ok(())
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        Ok(PoolHandle::new(Pool { memory, counted: Some((bytes, Arc::clone(&self.used))) }))
     }
 
-    fn free_pool(&self, pool: PoolId) {
-        lock(&self.pools).remove(&pool);
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+        if self.peers.memory { Ok(memory.clone()) } else { Err(self.refusal("its pools")) }
     }
 
-    fn export(&self, pool: PoolId) -> Result<PoolHandle, DriverError> {
-        if !self.peers.memory {
-            return Err(self.refusal("its pools"));
-        }
-        Ok(PoolHandle::new(self.pool(pool)?))
-    }
-
-    fn import(&self, pool: PoolId, memory: &PoolHandle) -> Result<(), DriverError> {
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let Ok(memory) = memory.get::<Pool>() else { return Err(self.refusal("host arrays")) };
-        lock(&self.pools).insert(pool, Pool { imported: true, ..*memory });
-        Ok(())
+        Ok(PoolHandle::new(Pool { memory: memory.memory, counted: None }))
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
@@ -179,91 +167,53 @@ impl Driver for Machine {
         Ok(KernelHandle::new(Kernel(abi.clone())))
     }
 
-    fn bind(&self, kernel: &KernelHandle, args: &[Location]) -> Result<BoundHandle, DriverError> {
-        let abi = &kernel.get::<Kernel>()?.0;
-        assert_eq!(check::memory_params(abi).count(), args.len(), "one location per parameter");
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
+        let abi = &args.kernel().get::<Kernel>()?.0;
         let touches = args
+            .ranges()
             .iter()
             .zip(check::memory_params(abi))
-            .map(|(&at, (access, bytes))| self.touch(at, bytes, access != Access::Read));
+            .map(|(range, (access, _))| Machine::touch(range, access != Access::Read));
         Ok(BoundHandle::new(Bound(abi.name.clone(), touches.collect::<Result<_, _>>()?)))
     }
 
-    unsafe fn launch(
-        &self,
-        stream: &StreamHandle,
-        kernel: &BoundHandle,
-        _bindings: &[i64],
-    ) -> Result<(), DriverError> {
-        let Bound(name, touches) = kernel.get()?;
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
+        let Bound(name, touches) = task.kernel().get()?;
         self.task(stream, name, touches)
     }
 
-    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
-        Ok(Some(SequenceHandle::new(Sequence(kernels.to_vec()))))
+    fn sequence(&self, _kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+        Ok(Some(SequenceHandle::new(Sequence)))
     }
 
-    unsafe fn launch_sequence(
-        &self,
-        stream: &StreamHandle,
-        sequence: &SequenceHandle,
-        bindings: &[i64],
-    ) -> Result<bool, DriverError> {
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
         let together = self.world.lock().is_able();
-        let Sequence(kernels) = sequence.get()?;
-        for kernel in kernels.iter().filter(|_| together) {
-            // SAFETY: accesses no memory.
-            unsafe { self.launch(stream, kernel, bindings)? };
+        task.sequence().get::<Sequence>()?;
+        for launch in task.into_launches().filter(|_| together) {
+            self.launch(stream, launch)?;
         }
         Ok(together)
     }
 
-    unsafe fn memset_zero(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        self.task(stream, "zero", &[self.touch(dst, bytes, true)?])
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
+        self.task(stream, "zero", &[Machine::touch(task.dst(), true)?])
     }
 
-    unsafe fn copy_in(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: &Arc<HostArray>,
-        src_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let range = whole(src, src_offset, bytes);
-        let landed = self.world.lock().landed(src);
-        let read = landed.map(|memory| Touch { memory, range, writes: false });
-        let write = self.touch(dst, bytes, true)?;
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
+        let landed = self.world.lock().landed(task.array());
+        let read = landed.map(|memory| Touch { memory, range: 0..task.src().len(), writes: false });
+        let write = Machine::touch(task.dst(), true)?;
         self.task(stream, "copy from host", &read.into_iter().chain([write]).collect::<Vec<_>>())
     }
 
-    unsafe fn copy_out(
-        &self,
-        stream: &StreamHandle,
-        src: Location,
-        dst: &HostLanding,
-        dst_offset: usize,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        let range = whole(&lock(dst), dst_offset, bytes);
-        let memory = self.world.lock().landing(dst);
-        let write = Touch { memory, range, writes: true };
-        self.task(stream, "copy to host", &[self.touch(src, bytes, false)?, write])
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
+        let memory = self.world.lock().landing(task.dst());
+        let write = Touch { memory, range: 0..task.src().bytes(), writes: true };
+        self.task(stream, "copy to host", &[Machine::touch(task.src(), false)?, write])
     }
 
-    unsafe fn copy(
-        &self,
-        stream: &StreamHandle,
-        dst: Location,
-        src: Location,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
-        self.task(stream, "copy", &[self.touch(src, bytes, false)?, self.touch(dst, bytes, true)?])
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
+        self.task(stream, "copy", &[Machine::touch(task.src(), false)?, Machine::touch(task.dst(), true)?])
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {

@@ -1,11 +1,14 @@
 //! The detector on programs by hand, the runtime's proof, and the proof that the proof would fail.
 
+use std::sync::Arc;
+
 use super::{
     device::{Machine, Peers},
     programs::Shape,
     world::World,
 };
 use crate::{
+    direct::DirectDriver,
     driver::{After, Driver, EventHandle, Location, PoolId, StreamHandle},
     error::DriverError,
     hazard::Hazard::{self, *},
@@ -24,13 +27,13 @@ const BRISK: u64 = 3;
 /// Two devices by hand: what each stream does is told to the drivers.
 struct ByHand {
     world: World,
-    devices: [Machine; 2],
+    devices: [DirectDriver<Machine>; 2],
 }
 
 impl ByHand {
     fn new(peers: Peers) -> ByHand {
         let world = World::new(BRISK);
-        let devices = [0, 1].map(|number| Machine::new(&world, number, peers));
+        let devices = [0, 1].map(|number| DirectDriver::new(Arc::new(Machine::new(&world, number, peers))));
         devices.iter().for_each(|device| device.alloc_pool(PoolId(1), 64).unwrap());
         ByHand { world, devices }
     }

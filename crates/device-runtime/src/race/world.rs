@@ -13,7 +13,7 @@ use super::{
     clock::{Clock, HOST, Thread},
     memory::{Access, Memory, Race},
 };
-use crate::{driver::HostLanding, pool::lock};
+use crate::{checked::HostLanding, pool::lock};
 
 /// Everything there is, shared by the devices of a program.
 #[derive(Clone, Debug)]
@@ -122,12 +122,12 @@ impl State {
 
     /// The landing array of a copy. The array may move elsewhere, its bytes stay.
     pub(super) fn landing(&mut self, landing: &HostLanding) -> MemoryId {
-        let address = lock(landing).bytes().as_ptr() as usize;
+        let address = landing.address().expect("nobody has taken the array");
         if let Some((memory, _)) = self.landings.get(&address) {
             return *memory;
         }
         let memory = self.memory("a landing array".to_owned());
-        self.landings.insert(address, (memory, Arc::clone(landing)));
+        self.landings.insert(address, (memory, landing.clone()));
         memory
     }
 

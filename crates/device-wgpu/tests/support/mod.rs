@@ -13,16 +13,16 @@ use codegen_core::{Access, Artifact, Code, CodegenError, KernelAbi, Payload, Sha
 use codegen_testkit::gpu::or_skip;
 pub use codegen_testkit::gpu_runtime::hand_made::*;
 use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
-use device_runtime::{Device, Driver};
+use device_runtime::{Device, DirectDriver, Driver};
 use device_wgpu::{Config, OpenError, WgpuDevice};
 use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
-/// Opens a device, or skips the test where the machine has none.
-pub fn open(config: &Config) -> Option<Arc<WgpuDevice>> {
+/// Opens a device, to be driven by hand; or skips the test where the machine has none.
+pub fn open(config: &Config) -> Option<DirectDriver<WgpuDevice>> {
     match WgpuDevice::open(config) {
         Err(error @ OpenError::NoAdapter { .. }) => or_skip(&test(), Err(error)),
-        opened => Some(Arc::new(opened.unwrap())),
+        opened => Some(DirectDriver::new(Arc::new(opened.unwrap()))),
     }
 }
 
@@ -43,8 +43,8 @@ pub fn shared() -> Option<Device> {
     or_skip(&test(), device.clone().ok_or("no adapter"))
 }
 
-pub fn device(driver: &Arc<WgpuDevice>) -> Device {
-    Device::with_pool_cap(Arc::clone(driver) as Arc<_>, 0, driver.pool_cap())
+pub fn device(driver: &DirectDriver<WgpuDevice>) -> Device {
+    Device::with_pool_cap(Arc::clone(driver.driver()) as Arc<_>, 0, driver.pool_cap())
 }
 
 /// A kernel in WGSL: `threads` threads, numbered `t`, run `body`. Parameter `p` is read by `rP(i)` and written by `wP(i, value)`, with
@@ -147,7 +147,7 @@ impl Gpu for Wgpu {
     fn open(&self, memory_limit: Option<usize>) -> Option<(Arc<dyn Driver>, Device)> {
         let driver = open(&Config { memory_limit, ..Config::default() })?;
         let device = device(&driver);
-        Some((driver, device))
+        Some((Arc::clone(driver.driver()) as Arc<_>, device))
     }
 
     fn device(&self) -> Option<Device> {

@@ -1,0 +1,235 @@
+//! Kernels on their way from an artifact to launches: loaded, then bound to memory, each with how it is called.
+
+use std::sync::Arc;
+
+use codegen_core::{Access, Artifact, KernelAbi, Param};
+use smallvec::SmallVec;
+
+use super::MemoryRange;
+use crate::{
+    check,
+    driver::{BoundHandle, Driver, KernelHandle, ModuleHandle, SequenceHandle},
+    error::DriverError,
+};
+
+/// An artifact that a driver loaded, with how its kernels are called.
+#[derive(Debug)]
+pub struct LoadedModule {
+    handle: ModuleHandle,
+    kernels: Vec<KernelAbi>,
+}
+
+impl LoadedModule {
+    pub(crate) fn load(
+        driver: &(impl Driver + ?Sized),
+        artifact: &Artifact,
+    ) -> Result<LoadedModule, DriverError> {
+        Ok(LoadedModule { handle: driver.load(artifact)?, kernels: artifact.kernels.clone() })
+    }
+
+    /// The kernel at a position of the artifact.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::NoSuchEntry`], and the driver's refusal.
+    pub(crate) fn kernel(
+        &self,
+        driver: &(impl Driver + ?Sized),
+        index: usize,
+    ) -> Result<LoadedKernel, DriverError> {
+        let kernels = self.kernels.len();
+        let abi = self.kernels.get(index).ok_or(DriverError::NoSuchEntry { index, kernels })?;
+        Ok(LoadedKernel { handle: driver.kernel(&self.handle, index)?, abi: abi.clone() })
+    }
+}
+
+/// A kernel of an artifact that a driver loaded, with how it is called.
+#[derive(Debug)]
+pub struct LoadedKernel {
+    handle: KernelHandle,
+    abi: KernelAbi,
+}
+
+impl LoadedKernel {
+    /// How it is called.
+    pub fn abi(&self) -> &KernelAbi {
+        &self.abi
+    }
+
+    /// Fixes its memory: one range per memory parameter, at least as long as the parameter.
+    ///
+    /// # Errors
+    ///
+    /// What [`KernelArgs`] would not prove, and the driver's refusal.
+    pub(crate) fn bind(
+        &self,
+        driver: &(impl Driver + ?Sized),
+        ranges: &[MemoryRange],
+    ) -> Result<BoundKernel, DriverError> {
+        let args = KernelArgs::new(self, driver.caps().alignment, ranges)?;
+        let indices = self.abi.params.iter().filter_map(|param| match param {
+            Param::StaticIndex { range } => Some(*range),
+            Param::Node { .. } | Param::MergeBuffer { .. } => None,
+        });
+        let call = KernelCall { name: self.abi.name.clone(), indices: indices.collect() };
+        Ok(BoundKernel { handle: driver.bind(&args)?, call: Arc::new(call) })
+    }
+}
+
+/// A kernel with a range for each of its memory parameters: as many, each as long as the parameter says and aligned to
+/// [`Caps::alignment`](codegen_core::Caps::alignment); written ones are writable and overlap no other.
+#[derive(Debug)]
+pub struct KernelArgs<'a> {
+    kernel: &'a KernelHandle,
+    ranges: SmallVec<[MemoryRange; 8]>,
+}
+
+impl<'a> KernelArgs<'a> {
+    pub(crate) fn new(
+        kernel: &'a LoadedKernel,
+        alignment: usize,
+        ranges: &[MemoryRange],
+    ) -> Result<KernelArgs<'a>, DriverError> {
+        let abi = &kernel.abi;
+        let params: SmallVec<[(Access, usize); 8]> = check::memory_params(abi).collect();
+        check::count(&abi.name, "memory parameters", params.len(), ranges.len())?;
+        let mut checked = SmallVec::new();
+        for (position, (range, &(access, bytes))) in ranges.iter().zip(&params).enumerate() {
+            if access != Access::Read {
+                range.check_writable()?;
+            }
+            if !range.offset().is_multiple_of(alignment) {
+                let (kernel, at) = (abi.name.clone(), range.location());
+                return Err(DriverError::Misaligned { kernel, position, at, alignment });
+            }
+            checked.push(range.first(bytes).map_err(|_| too_short(abi, position, range, bytes))?);
+        }
+        check_overlap(abi, &params, &checked)?;
+        Ok(KernelArgs { kernel: &kernel.handle, ranges: checked })
+    }
+
+    /// The kernel. The ranges were checked against what its artifact says of it.
+    pub fn kernel(&self) -> &'a KernelHandle {
+        self.kernel
+    }
+
+    /// One range per memory parameter, exactly as long.
+    pub fn ranges(&self) -> &[MemoryRange] {
+        &self.ranges
+    }
+}
+
+fn too_short(abi: &KernelAbi, position: usize, range: &MemoryRange, bytes: usize) -> DriverError {
+    let what = format!("memory parameter {position} of kernel `{}` at {}", abi.name, range.location());
+    DriverError::OutOfBounds { what, offset: 0, bytes, size: range.bytes() }
+}
+
+/// Whether no memory that a kernel writes is another parameter's too.
+fn check_overlap(
+    abi: &KernelAbi,
+    params: &[(Access, usize)],
+    ranges: &[MemoryRange],
+) -> Result<(), DriverError> {
+    let writes = |position: usize| params[position].0 != Access::Read;
+    for second in 0..ranges.len() {
+        for first in 0..second {
+            if (writes(first) || writes(second)) && ranges[first].overlaps(&ranges[second]) {
+                return Err(DriverError::Overlap { kernel: abi.name.clone(), first, second });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How launches of a bound kernel are checked.
+#[derive(Debug)]
+struct KernelCall {
+    name: String,
+    /// Per static index, the end of its range.
+    indices: Vec<i64>,
+}
+
+/// A kernel with its memory fixed. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct BoundKernel {
+    handle: BoundHandle,
+    call: Arc<KernelCall>,
+}
+
+impl BoundKernel {
+    pub(crate) fn handle(&self) -> &BoundHandle {
+        &self.handle
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.call.name
+    }
+
+    /// How many values a launch takes.
+    pub(crate) fn static_indices(&self) -> usize {
+        self.call.indices.len()
+    }
+
+    /// Whether a launch gets one value per static index, each within its range.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::Arity`] and [`DriverError::BindingRange`].
+    pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
+        let indices = &self.call.indices;
+        if indices.len() != bindings.len() {
+            return check::count(&self.call.name, "bindings", indices.len(), bindings.len());
+        }
+        let outside = |(end, value): &(&i64, &i64)| !(0..**end).contains(*value);
+        match indices.iter().zip(bindings).find(outside) {
+            None => Ok(()),
+            Some((&range, &value)) => {
+                Err(DriverError::BindingRange { kernel: self.call.name.clone(), range, value })
+            }
+        }
+    }
+}
+
+/// Kernels that a driver launches together, in order.
+#[derive(Debug)]
+pub struct BoundSequence {
+    handle: SequenceHandle,
+    kernels: Vec<BoundKernel>,
+}
+
+impl BoundSequence {
+    /// None where the driver gains nothing by that.
+    pub(crate) fn new(
+        driver: &(impl Driver + ?Sized),
+        kernels: &[BoundKernel],
+    ) -> Result<Option<BoundSequence>, DriverError> {
+        let handles: SmallVec<[BoundHandle; 8]> =
+            kernels.iter().map(|kernel| kernel.handle.clone()).collect();
+        let sequence = driver.sequence(&handles)?;
+        Ok(sequence.map(|handle| BoundSequence { handle, kernels: kernels.to_vec() }))
+    }
+
+    pub(crate) fn handle(&self) -> &SequenceHandle {
+        &self.handle
+    }
+
+    pub(crate) fn kernels(&self) -> &[BoundKernel] {
+        &self.kernels
+    }
+
+    /// As [`BoundKernel::check`], of the values of the first kernel, then the second one's, and so on.
+    pub(crate) fn check(&self, bindings: &[i64]) -> Result<(), DriverError> {
+        let expected = self.kernels.iter().map(BoundKernel::static_indices).sum();
+        if expected != bindings.len() {
+            let first = self.kernels.first().map_or("", BoundKernel::name);
+            return check::count(first, "bindings for it and those behind it", expected, bindings.len());
+        }
+        let mut rest = bindings;
+        for kernel in &self.kernels {
+            let (own, behind) = rest.split_at(kernel.static_indices());
+            kernel.check(own)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Memory of a driver with its size, and ranges that lie in it.
+
+use std::{fmt, sync::Arc};
+
+use tnode::HostArray;
+
+use crate::{
+    driver::{Driver, Location, PoolHandle, PoolId},
+    error::DriverError,
+};
+
+/// A driver's memory with its size, which the driver vouches for.
+#[derive(Debug)]
+pub(crate) struct PoolMemory {
+    id: PoolId,
+    handle: PoolHandle,
+    bytes: usize,
+    is_writable: bool,
+}
+
+/// Memory that one driver lets others of the process reach, or that the host lets drivers read, with its size.
+#[derive(Clone, Debug)]
+pub struct SharedMemory {
+    handle: PoolHandle,
+    bytes: usize,
+    is_writable: bool,
+}
+
+impl SharedMemory {
+    /// A host array, which drivers that reach host memory read in place. No task may write it.
+    pub fn of_host(array: Arc<HostArray>) -> SharedMemory {
+        let bytes = array.size_bytes();
+        SharedMemory { handle: PoolHandle::of_host(array), bytes, is_writable: false }
+    }
+}
+
+impl PoolMemory {
+    /// Allocates.
+    pub(crate) fn allocate(
+        driver: &(impl Driver + ?Sized),
+        id: PoolId,
+        bytes: usize,
+    ) -> Result<PoolMemory, DriverError> {
+        let handle = driver.alloc_pool(id, bytes)?;
+        Ok(PoolMemory { id, handle, bytes, is_writable: true })
+    }
+
+    /// Lets others reach the memory, if the driver does.
+    pub(crate) fn export(&self, driver: &(impl Driver + ?Sized)) -> Result<SharedMemory, DriverError> {
+        let handle = driver.export(&self.handle)?;
+        Ok(SharedMemory { handle, bytes: self.bytes, is_writable: self.is_writable })
+    }
+
+    /// Reaches memory that exists, if the driver does.
+    pub(crate) fn import(
+        driver: &(impl Driver + ?Sized),
+        id: PoolId,
+        memory: &SharedMemory,
+    ) -> Result<PoolMemory, DriverError> {
+        let handle = driver.import(&memory.handle)?;
+        Ok(PoolMemory { id, handle, bytes: memory.bytes, is_writable: memory.is_writable })
+    }
+
+    pub(crate) fn id(&self) -> PoolId {
+        self.id
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes `offset..+bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::OutOfBounds`].
+    pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<MemoryRange, DriverError> {
+        if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            let (what, size) = (self.id.to_string(), self.bytes);
+            return Err(DriverError::OutOfBounds { what, offset, bytes, size });
+        }
+        let (pool, memory, is_writable) = (self.id, self.handle.clone(), self.is_writable);
+        Ok(MemoryRange { pool, memory, offset, bytes, is_writable })
+    }
+}
+
+/// A range of bytes that lies in memory of a driver, which it keeps alive.
+#[derive(Clone, Debug)]
+pub struct MemoryRange {
+    pool: PoolId,
+    memory: PoolHandle,
+    offset: usize,
+    bytes: usize,
+    is_writable: bool,
+}
+
+impl MemoryRange {
+    /// The handle that the driver gave out for the memory.
+    pub fn memory(&self) -> &PoolHandle {
+        &self.memory
+    }
+
+    /// Bytes from the memory's beginning.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The pool by name, and the range's beginning in it.
+    pub fn location(&self) -> Location {
+        Location { pool: self.pool, offset: self.offset }
+    }
+
+    /// Whether tasks may write it: a host array that a driver uses in place is only read.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// Whether both have a byte in common.
+    pub fn overlaps(&self, other: &MemoryRange) -> bool {
+        let apart = self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
+        self.bytes > 0 && other.bytes > 0 && !apart && self.memory.is_same(&other.memory)
+    }
+
+    /// Its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::OutOfBounds`] where it has fewer.
+    pub(crate) fn first(&self, bytes: usize) -> Result<MemoryRange, DriverError> {
+        if bytes > self.bytes {
+            let (what, offset, size) = (self.to_string(), 0, self.bytes);
+            return Err(DriverError::OutOfBounds { what, offset, bytes, size });
+        }
+        Ok(MemoryRange { bytes, ..self.clone() })
+    }
+
+    /// Its first bytes, or all where it has fewer.
+    pub(crate) fn up_to(self, bytes: usize) -> MemoryRange {
+        MemoryRange { bytes: bytes.min(self.bytes), ..self }
+    }
+
+    /// # Errors
+    ///
+    /// [`DriverError::ReadOnly`].
+    pub(crate) fn check_writable(&self) -> Result<(), DriverError> {
+        if self.is_writable { Ok(()) } else { Err(DriverError::ReadOnly { pool: self.pool }) }
+    }
+}
+
+impl fmt::Display for MemoryRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {}", self.bytes, self.location())
+    }
+}
