@@ -23,12 +23,12 @@ use crate::{
     pool::lock,
 };
 
-/// A driver with pools by number, for its tests and for whoever needs tasks without contexts.
+/// A driver with numbered pools, for tests of drivers and for tasks without contexts.
 ///
-/// Everything is checked as the runtime checks it, and the errors are the runtime's. One thing is left to the caller of the
-/// unsafe methods, which the runtime does for contexts: **order**. While a task runs, no other task writes the bytes it reads,
-/// and no other task touches the bytes it writes; tasks are ordered by being on one stream of this driver, or by
-/// [`Driver::wait`] on an event recorded behind the other.
+/// Everything is checked as the runtime checks it, and the errors are the runtime's. One thing is left to the
+/// caller of the unsafe methods, which the runtime does for contexts: **order**. While a task runs, no other
+/// task writes the bytes it reads, and no other task touches the bytes it writes; tasks are ordered by being
+/// on one stream of this driver, or by [`Driver::wait`] on an event recorded behind the other.
 ///
 /// Streams, events and facts are the driver's own: it dereferences to it.
 ///
@@ -58,7 +58,7 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         DirectDriver { driver, pools: Mutex::default() }
     }
 
-    /// The driver.
+    /// The driver that is driven.
     pub fn driver(&self) -> &Arc<D> {
         &self.driver
     }
@@ -137,8 +137,9 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// [`DriverError::Arity`], [`DriverError::NoSuchPool`], [`DriverError::OutOfBounds`], [`DriverError::Misaligned`],
-    /// [`DriverError::Overlap`], [`DriverError::ReadOnly`], and as [`Driver::bind`].
+    /// [`DriverError::Arity`], [`DriverError::NoSuchPool`], [`DriverError::OutOfBounds`],
+    /// [`DriverError::Misaligned`], [`DriverError::Overlap`], [`DriverError::ReadOnly`], and as
+    /// [`Driver::bind`].
     pub fn bind(&self, kernel: &LoadedKernel, places: &[Location]) -> Result<BoundKernel, DriverError> {
         let abi = kernel.abi();
         check::count(&abi.name, "memory parameters", check::memory_params(abi).count(), places.len())?;
@@ -176,8 +177,8 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
         BoundSequence::new(&*self.driver, kernels)
     }
 
-    /// Enqueues all kernels of a sequence with the values of the first one's static indices, then the second one's, and so on.
-    /// `false` where nothing was enqueued.
+    /// Enqueues all kernels of a sequence with the values of the first one's static indices, then the second
+    /// one's, and so on. `false` where nothing was enqueued.
     ///
     /// # Safety
     ///
@@ -265,7 +266,8 @@ impl<D: Driver + ?Sized> DirectDriver<D> {
     ///
     /// # Errors
     ///
-    /// As [`DirectDriver::range`], [`DriverError::ReadOnly`], [`DriverError::CopyOverlap`], and as [`Driver::copy`].
+    /// As [`DirectDriver::range`], [`DriverError::ReadOnly`], [`DriverError::CopyOverlap`], and as
+    /// [`Driver::copy`].
     pub unsafe fn copy(
         &self,
         stream: &StreamHandle,

@@ -1,23 +1,27 @@
-//! The contract of a device: what the runtime asks of it, in some three dozen methods, of which a third have a default.
+//! The contract of a device: what the runtime asks of it, in some three dozen methods, of which a third have
+//! a default.
 //!
-//! A driver stands for one device. The runtime passes the handles that the driver itself made; a handle is opaque to the
-//! runtime, so a driver puts into it whatever it likes.
+//! A driver stands for one device. The runtime passes the handles that the driver itself made; a handle is
+//! opaque to the runtime, so a driver puts into it whatever it likes.
 //!
 //! # What a driver owes
 //!
-//! * The tasks of one stream (launches, copies, fills, records, waits) take effect in the order they were handed over.
-//! * Handing over is asynchronous or not, as the driver likes; it may block while a queue is full, but not on other
-//!   streams' progress beyond the waits it was told to make.
-//! * Memory, code and host arrays that a pending task uses stay alive until the task is done, whatever is dropped
-//!   meanwhile.
-//! * The first failure of a stream fails every later task of it without running it, until the stream is reset.
+//! * The tasks of one stream (launches, copies, fills, records, waits) take effect in the order they were
+//!   handed over.
+//! * Handing over is asynchronous or not, as the driver likes; it may block while a queue is full, but not on
+//!   other streams' progress beyond the waits it was told to make.
+//! * Memory, code and host arrays that a pending task uses stay alive until the task is done, whatever is
+//!   dropped meanwhile.
+//! * The first failure of a stream fails every later task of it without running it, until the stream is
+//!   reset.
 //! * All methods may be called from any thread.
 //!
 //! # What a driver may trust
 //!
-//! Arguments of a [checked type](crate::MemoryRange) hold what their type says: ranges lie in their memory, kernels have the
-//! memory that their artifact asks for, bindings are within their ranges, and conflicting tasks are ordered. A driver checks
-//! what nobody else can know: handles of other drivers, lost devices, and the limits of its device.
+//! A value of a [checked type](crate::MemoryRange) is the proof of its checks: ranges lie in their memory, kernels
+//! get the memory that their ABI asks for, bindings are within their ranges, and conflicting tasks are ordered. A
+//! driver checks facts that the runtime cannot know: handles of other drivers, lost devices, and the limits of its
+//! device.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -33,16 +37,19 @@ use crate::{
 ///
 /// # Safety
 ///
-/// Safe programs rely on an implementation for the absence of data races and of accesses outside of memory. It vouches that
+/// Safe programs rely on an implementation for the absence of data races and of accesses outside of memory.
+/// It vouches that
 ///
-/// * memory that [`alloc_pool`](Driver::alloc_pool) returns has as many bytes as were asked for, is initialised, and is nobody
-///   else's; [`import`](Driver::import) returns memory as long as the exported one;
-/// * all shares of a handle, and of the memory behind it, stay valid until the last is dropped and the last task that uses it
-///   is done;
-/// * a kernel handle stands for the kernel at its position of the artifact that was loaded, and a launch runs that kernel on
-///   the ranges it was bound to, once, and touches nothing else;
-/// * a task touches memory only after all tasks handed to its stream before it, and after every event that its stream was
-///   made to [wait](Driver::wait) for before it; an event is done only after everything that it was recorded behind;
+/// * memory that [`alloc_pool`](Driver::alloc_pool) returns has as many bytes as were asked for, is aligned,
+///   initialised, and is nobody else's; [`import`](Driver::import) returns memory as long as the exported
+///   one;
+/// * all shares of a handle, and of the memory behind it, stay valid until the last is dropped and the last
+///   task that uses it is done;
+/// * a kernel handle stands for the kernel at its position of the artifact that was loaded, and a launch runs
+///   that kernel on the ranges it was bound to, once, and touches nothing else;
+/// * a task touches memory only after all tasks handed to its stream before it, and after every event that
+///   its stream was made to [wait](Driver::wait) for before it; an event is done only after everything that
+///   it was recorded behind;
 /// * a task that it is handed goes to that stream and nowhere else.
 ///
 /// ```compile_fail,E0200
@@ -77,16 +84,16 @@ pub unsafe trait Driver: Send + Sync {
     /// What goes on in a stream, for people; no stable format.
     fn debug_info(&self, stream: &StreamHandle) -> String;
 
-    /// Makes a pool of initialised bytes of any value, aligned to [`Caps::alignment`]. `pool` is its name in messages. Its
-    /// memory is freed with the last share of the handle, or with the last task that uses it.
+    /// Makes a pool of initialised bytes of any value, aligned to [`Caps::alignment`]. `pool` is its name in
+    /// messages. Its memory is freed with the last share of the handle, or with the last task that uses it.
     ///
     /// # Errors
     ///
     /// [`DriverError::OutOfMemory`]; nothing is left allocated.
     fn alloc_pool(&self, pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError>;
 
-    /// Lets other drivers of the process reach a pool: the handle returned is for their [`Driver::import`]. The memory lives
-    /// as long as either handle, or an imported one.
+    /// Lets other drivers of the process reach a pool: the handle returned is for their [`Driver::import`].
+    /// The memory lives as long as either handle, or an imported one.
     ///
     /// # Errors
     ///
@@ -96,12 +103,14 @@ pub unsafe trait Driver: Send + Sync {
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "its pools" })
     }
 
-    /// Reaches memory that is there already: a pool that another driver exported, or a host array (the handle then holds a
-    /// [`HostArray`]), which no task will write. Takes no memory. Imports of one memory are the same handle, or are only read.
+    /// Reaches memory that is there already: a pool that another driver exported, or a host array (the handle
+    /// then holds a [`HostArray`]), which no task will write. Takes no memory. Imports of one memory are the
+    /// same handle, or are only read.
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoPeerAccess`] where the device cannot reach that memory, which is the default; the runtime copies then.
+    /// [`DriverError::NoPeerAccess`] where the device cannot reach that memory, which is the default; the
+    /// runtime copies then.
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let _ = memory;
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" })
@@ -117,8 +126,8 @@ pub unsafe trait Driver: Send + Sync {
     /// Ends a stream after its pending tasks. May wait for them.
     fn drop_stream(&self, stream: StreamHandle);
 
-    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Its events are done then, and say so:
-    /// one that failed before has failed.
+    /// Waits until the stream is idle and forgets its failure, so that it takes tasks again. Its events are
+    /// done then, and say so: one that failed before has failed.
     ///
     /// # Errors
     ///
@@ -142,7 +151,8 @@ pub unsafe trait Driver: Send + Sync {
     /// [`DriverError::NoSuchEntry`], a module of another driver.
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError>;
 
-    /// Fixes a kernel's memory: one range per memory parameter. Done once per link, so that launches resolve nothing.
+    /// Fixes a kernel's memory: one range per memory parameter. Done once per link, so that launches resolve
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -156,8 +166,9 @@ pub unsafe trait Driver: Send + Sync {
     /// A failed stream, a queue that only the caller could drain.
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError>;
 
-    /// Makes kernels ready to be launched together, in this order, many times over; done once per link, as [`Driver::bind`]. None where
-    /// the device gains nothing by that, which is the default: the runtime launches them one by one.
+    /// Makes kernels ready to be launched together, in this order, many times over; done once per link, as
+    /// [`Driver::bind`]. None where the device gains nothing by that, which is the default: the runtime
+    /// launches them one by one.
     ///
     /// # Errors
     ///
@@ -167,9 +178,9 @@ pub unsafe trait Driver: Send + Sync {
         Ok(None)
     }
 
-    /// Enqueues all kernels of a sequence, each behind the one before. `false` where that does not work out this time, for
-    /// whatever reason: nothing was enqueued then, and the runtime launches the kernels one by one, which says what is wrong
-    /// with which.
+    /// Enqueues all kernels of a sequence, each behind the one before. `false` where that does not work out
+    /// this time, for whatever reason: nothing was enqueued then, and the runtime launches the kernels one by
+    /// one, which says what is wrong with which.
     ///
     /// # Errors
     ///
@@ -211,7 +222,8 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DriverError::NoHostTasks`] where streams run kernels and copies alone, which is the default; as [`Driver::launch`].
+    /// [`DriverError::NoHostTasks`] where streams run kernels and copies alone, which is the default; as
+    /// [`Driver::launch`].
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
         let _ = (stream, task);
         Err(DriverError::NoHostTasks { driver: self.name().to_owned() })
@@ -228,11 +240,12 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`Driver::record`]; [`DriverError::ForeignHandle`] for an event of another driver that the stream cannot wait for, after
-    /// which the runtime waits on the caller's thread.
+    /// As [`Driver::record`]; [`DriverError::ForeignHandle`] for an event of another driver that the stream
+    /// cannot wait for, after which the runtime waits on the caller's thread.
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError>;
 
-    /// Marks a place in the stream's work, for a timeline; called only while somebody listens. By default nothing happens.
+    /// Marks a place in the stream's work, for a timeline; called only while somebody listens. By default
+    /// nothing happens.
     ///
     /// # Errors
     ///

@@ -2,17 +2,18 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To bring a new device to arrayjit: implement [`Driver`] ([`NullDevice`] is the one to copy) and you are done. To see what a
-//! program does when things go wrong: put a [`FaultDevice`] around its driver. To run compiled code without the `arrayjit`
-//! facade: yes. To compute something: use `arrayjit`.
+//! To bring a new device to arrayjit: implement [`Driver`] ([`NullDevice`] is the one to copy) and you are done; a
+//! [`DirectDriver`] calls it in tests. To see what a program does when things go wrong: put a [`FaultDevice`] around its driver.
+//! To run compiled code without the `arrayjit` facade: yes. To compute something: use `arrayjit`.
 //!
 //! # Who does what
 //!
 //! | The runtime (this crate) | The driver (yours) |
 //! |---|---|
-//! | decides what is allocated where, and names it ([`PoolId`], [`Location`]) | owns the bytes; **base addresses never leave it** |
+//! | decides what is allocated where, and names it ([`PoolId`], [`Location`]) | owns the bytes and gives out handles of them; **base addresses never leave it** |
 //! | orders every hazard (read after write, write after read, write after write) between streams and the host | runs the tasks of one stream in order, and waits where it is told to |
-//! | checks bindings, sizes, element types, contexts; names the user's objects in errors | checks handles, bounds and overlap; reports in [`DriverError`] |
+//! | checks, once, whatever it hands over: bounds, overlap, alignment, sizes, bindings, memory that is only read; values of [checked types](MemoryRange) are the proof | trusts that; checks handles of other drivers, the limits of its device, and whether that is lost; reports in [`DriverError`] |
+//! | checks element types, shapes, contexts; names the user's objects in errors | |
 //! | remembers which event last wrote and read each buffer | keeps memory, code and arguments alive until the tasks that use them are done |
 //! | turns a failed event into an error of the reader | records the first failure of a stream and gives it to every later event |
 //!

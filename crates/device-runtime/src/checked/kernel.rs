@@ -1,4 +1,5 @@
-//! Kernels on their way from an artifact to launches: loaded, then bound to memory, each with how it is called.
+//! Kernels on their way from an artifact to launches: loaded, then bound to memory, each with how it is
+//! called.
 
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl LoadedKernel {
     ///
     /// # Errors
     ///
-    /// What [`KernelArgs`] would not prove, and the driver's refusal.
+    /// As [`KernelArgs::new`], and the driver's refusal.
     pub(crate) fn bind(
         &self,
         driver: &(impl Driver + ?Sized),
@@ -76,8 +77,9 @@ impl LoadedKernel {
     }
 }
 
-/// A kernel with a range for each of its memory parameters: as many, each as long as the parameter says and aligned to
-/// [`Caps::alignment`](codegen_core::Caps::alignment); written ones are writable and overlap no other.
+/// A kernel with a range for each of its memory parameters: as many, each as long as the parameter says and
+/// aligned to [`Caps::alignment`](codegen_core::Caps::alignment); written ones are writable and overlap no
+/// other.
 #[derive(Debug)]
 pub struct KernelArgs<'a> {
     kernel: &'a KernelHandle,
@@ -85,6 +87,10 @@ pub struct KernelArgs<'a> {
 }
 
 impl<'a> KernelArgs<'a> {
+    /// # Errors
+    ///
+    /// [`DriverError::Arity`], [`DriverError::ReadOnly`], [`DriverError::Misaligned`],
+    /// [`DriverError::OutOfBounds`] and [`DriverError::Overlap`].
     pub(crate) fn new(
         kernel: &'a LoadedKernel,
         alignment: usize,
@@ -108,7 +114,7 @@ impl<'a> KernelArgs<'a> {
         Ok(KernelArgs { kernel: &kernel.handle, ranges: checked })
     }
 
-    /// The kernel. The ranges were checked against what its artifact says of it.
+    /// The kernel's handle. The ranges were checked against the ABI that its artifact has for it.
     pub fn kernel(&self) -> &'a KernelHandle {
         self.kernel
     }

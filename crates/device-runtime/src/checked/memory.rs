@@ -18,7 +18,8 @@ pub(crate) struct PoolMemory {
     is_writable: bool,
 }
 
-/// Memory that one driver lets others of the process reach, or that the host lets drivers read, with its size.
+/// Memory that one driver lets others of the process reach, or that the host lets drivers read, with its
+/// size.
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
     handle: PoolHandle,

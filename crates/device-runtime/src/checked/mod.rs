@@ -1,9 +1,9 @@
 //! Checked arguments: the types that the runtime hands to a driver, and that a driver trusts.
 //!
-//! A value of these types is the proof of its checks. Their fields are private and only the runtime makes them, each with one
-//! constructor that checks:
+//! A value of these types is the proof of its checks. Their fields are private and only the runtime makes
+//! them, each with one constructor that checks:
 //!
-//! | Type | What it proves |
+//! | Type | Proof |
 //! |---|---|
 //! | [`MemoryRange`] | the range lies in memory that the driver made or imported; whether tasks may write it |
 //! | [`KernelArgs`] | one range per memory parameter, as long as the parameter and aligned; written ranges are writable and overlap no other |
@@ -12,13 +12,14 @@
 //!
 //! # Order
 //!
-//! A task proves one thing more: it is **ordered against all conflicting tasks**. While a task runs that was handed to the
-//! stream it was made for, no other task writes the bytes it reads, and no other task touches the bytes it writes. Tasks are
-//! ordered by being on one stream, or by [`Driver::wait`](crate::Driver::wait) on an event recorded behind the other. No check
-//! can establish that for a single task, so the constructors of tasks are unsafe: the runtime calls them where it has made the
-//! stream wait (`submit`), everybody else through [`DirectDriver`](crate::DirectDriver).
+//! A task proves one thing more: it is **ordered against all conflicting tasks**. While a task runs that was
+//! handed to the stream it was made for, no other task writes the bytes it reads, and no other task touches the
+//! bytes it writes. Two tasks are ordered if they are on one stream, or if the stream of the later one
+//! [waits](crate::Driver::wait) for an event that was recorded behind the earlier one. No check can establish
+//! that for a single task, so the constructors of tasks are unsafe. The runtime calls them in `submit`, where it
+//! has made the stream wait; everybody else goes through [`DirectDriver`](crate::DirectDriver).
 //!
-//! A task is consumed by the method that it is handed to, and cannot be cloned, so one proof starts one task.
+//! The method that a task is handed to consumes it, and a task cannot be cloned, so one proof starts one task.
 //!
 //! Nobody else can make one, or change one:
 //!
@@ -30,7 +31,8 @@
 //! ```
 //!
 //! ```compile_fail,E0599
-//! fn twice(driver: &dyn device_runtime::Driver, stream: &device_runtime::StreamHandle, task: device_runtime::FillTask) {
+//! use device_runtime::{Driver, FillTask, StreamHandle};
+//! fn twice(driver: &dyn Driver, stream: &StreamHandle, task: FillTask) {
 //!     drop(driver.memset_zero(stream, task.clone()));
 //!     drop(driver.memset_zero(stream, task));
 //! }

@@ -42,7 +42,7 @@ impl<'a> LaunchTask<'a> {
         self.kernel.handle()
     }
 
-    /// The kernel's name.
+    /// The name of the kernel, for messages.
     pub fn name(&self) -> &'a str {
         self.kernel.name()
     }
@@ -93,8 +93,8 @@ impl<'a> SequenceTask<'a> {
         self.sequence.kernels()
     }
 
-    /// The same as one launch per kernel, which are to be handed to the same stream in this order; trailing ones may be left
-    /// out.
+    /// The same as one launch per kernel, which are to be handed to the same stream in this order; trailing
+    /// ones may be left out.
     pub fn into_launches(self) -> impl Iterator<Item = LaunchTask<'a>> {
         let mut rest = self.bindings;
         self.sequence.kernels().iter().map(move |kernel| {
@@ -129,14 +129,15 @@ impl FillTask {
         &self.dst
     }
 
-    /// The same of at most so many bytes from the beginning.
+    /// Shortens the task to its first `bytes` bytes, if it has more.
     #[must_use]
     pub fn up_to(self, bytes: usize) -> FillTask {
         FillTask { dst: self.dst.up_to(bytes) }
     }
 }
 
-/// Copying a host array to memory, which is writable and as long as the array. The task owns its share of the array.
+/// Copying a host array to memory, which is writable and as long as the array. The task owns its share of the
+/// array.
 #[derive(Debug)]
 pub struct CopyInTask {
     dst: MemoryRange,
@@ -162,7 +163,7 @@ impl CopyInTask {
         &self.dst
     }
 
-    /// What is written: exactly as many bytes.
+    /// The bytes to write, as many as the range has.
     pub fn src(&self) -> &[u8] {
         // The array was as long when the task was made, and is not changed while it is shared.
         &self.src.bytes()[..self.dst.bytes()]
@@ -173,7 +174,7 @@ impl CopyInTask {
         &self.src
     }
 
-    /// The same of at most so many bytes from the beginning.
+    /// Shortens the task to its first `bytes` bytes, if it has more.
     #[must_use]
     pub fn up_to(self, bytes: usize) -> CopyInTask {
         CopyInTask { dst: self.dst.up_to(bytes), src: self.src }
@@ -210,7 +211,7 @@ impl CopyOutTask {
         &self.dst
     }
 
-    /// The same of at most so many bytes from the beginning.
+    /// Shortens the task to its first `bytes` bytes, if it has more.
     #[must_use]
     pub fn up_to(self, bytes: usize) -> CopyOutTask {
         CopyOutTask { src: self.src.up_to(bytes), dst: self.dst }
@@ -255,7 +256,7 @@ impl CopyTask {
         &self.src
     }
 
-    /// The same of at most so many bytes from the beginning.
+    /// Shortens the task to its first `bytes` bytes, if it has more.
     #[must_use]
     pub fn up_to(self, bytes: usize) -> CopyTask {
         CopyTask { dst: self.dst.up_to(bytes), src: self.src.up_to(bytes) }
@@ -269,8 +270,8 @@ fn check_array(range: &MemoryRange, array: usize) -> Result<(), DriverError> {
     Err(DriverError::ArraySize { at: range.location(), expected: range.bytes(), found: array })
 }
 
-/// A host array that a copy from a device arrives in. It keeps its size until the host takes it. Cheap to clone; clones are the
-/// same array.
+/// A host array that a copy from a device arrives in. It keeps its size until the host takes it. Cheap to
+/// clone; clones are the same array.
 #[derive(Clone)]
 pub struct HostLanding {
     array: Arc<Mutex<Option<HostArray>>>,
@@ -289,7 +290,8 @@ impl HostLanding {
         self.bytes
     }
 
-    /// Lets `fill` write `bytes` bytes from `offset` on, for drivers; not where the array is shorter, or taken.
+    /// Lets `fill` write `bytes` bytes from `offset` on, for drivers; not where the array is shorter, or
+    /// taken.
     pub fn fill(&self, offset: usize, bytes: usize, fill: impl FnOnce(&mut [u8])) {
         if let Some(array) = &mut *lock(&self.array)
             && let Some(bytes) = array.bytes_mut().get_mut(offset..offset.saturating_add(bytes))
@@ -298,7 +300,7 @@ impl HostLanding {
         }
     }
 
-    /// The array, once; what arrives later goes nowhere.
+    /// Takes the array, once. Bytes that arrive later are dropped.
     pub fn take(&self) -> Option<HostArray> {
         lock(&self.array).take()
     }
