@@ -31,6 +31,17 @@ pub(crate) fn allocate(len: usize) -> Result<Growing, Error> {
     Ok(bytes)
 }
 
+/// So many zeros.
+pub(crate) fn zeros(len: usize) -> Result<Growing, Error> {
+    const CHUNK: &[u8] = &[0; 4096];
+    let mut bytes = allocate(len)?;
+    // By chunks: builds without optimisation fill large arrays byte by byte otherwise.
+    while bytes.len() < len {
+        bytes.extend_from_slice(&CHUNK[..CHUNK.len().min(len - bytes.len())]);
+    }
+    Ok(bytes)
+}
+
 impl From<Growing> for Bytes {
     fn from(bytes: Growing) -> Bytes {
         LIVE.fetch_add(bytes.len(), Ordering::Relaxed);

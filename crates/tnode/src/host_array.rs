@@ -42,9 +42,7 @@ impl HostArray {
     pub fn zeros(dtype: DType, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, Error> {
         let dims: Dims = dims.into_iter().collect();
         let len = checked_elems(&dims)? * dtype.size_bytes();
-        let mut bytes = allocate(len)?;
-        bytes.resize(len, 0);
-        Ok(HostArray { dtype, dims, padding: None, bytes: bytes.into() })
+        Ok(HostArray { dtype, dims, padding: None, bytes: bytes::zeros(len)?.into() })
     }
 
     /// An array of zeros with margins, which hold the neutral value (zero if there is none); `dims` are without margins.

@@ -1,0 +1,85 @@
+//! Want of host memory is an error that names the size, and what fits afterwards works.
+//!
+//! A child process with a limited address space runs the body, since running out of memory concerns a whole process.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod support;
+
+use std::{env, process::Command};
+
+use device_runtime::{Context, Device, DriverError, Error, Host};
+use scheduler_multicore::{Config, Cpu};
+use support::{context, device};
+use tnode::{DType, HostArray, TensorNode};
+
+const CHILD: &str = "ARRAYJIT_TEST_OUT_OF_MEMORY";
+const ARRAY_BYTES: usize = 64 << 20;
+const LIMIT_KIB: usize = 768 << 10;
+
+fn large(name: &str) -> TensorNode {
+    TensorNode::builder(name).dims([ARRAY_BYTES]).dtype(DType::U8).build().unwrap()
+}
+
+fn is_out_of_memory(error: &Error) -> bool {
+    match error {
+        Error::Node(error) => matches!(**error, tnode::Error::OutOfMemory { bytes: ARRAY_BYTES }),
+        Error::Driver { source: DriverError::OutOfMemory { requested: ARRAY_BYTES, .. }, .. } => true,
+        _ => false,
+    }
+}
+
+/// Repeats something that takes memory until there is none; what it took is kept meanwhile.
+fn until_out_of_memory<T>(device: &Device, mut take: impl FnMut() -> Result<T, Error>) {
+    let mut taken = Vec::new();
+    let error = loop {
+        match take() {
+            Ok(more) => taken.push(more),
+            Err(error) => break error,
+        }
+        assert!(taken.len() < LIMIT_KIB * 1024 / ARRAY_BYTES, "the address space is limited");
+    };
+    assert!(is_out_of_memory(&error), "{error}");
+    drop(taken);
+    // Copies that are not made yet hold arrays and memory.
+    device.sync().unwrap();
+}
+
+fn exhaust() {
+    let device = device(Cpu::multicore(Config::default()));
+    let empty: Context = context(&device);
+    let array = HostArray::zeros(DType::U8, [ARRAY_BYTES]).unwrap();
+    let shared = std::sync::Arc::new(HostArray::zeros(DType::U8, [ARRAY_BYTES]).unwrap());
+    let x = large("x");
+    for _ in 0..2 {
+        until_out_of_memory(&device, || empty.init_from_host(&x, &array));
+        until_out_of_memory(&device, || empty.init_from_host_shared(&x, &shared));
+        let present = empty.init_from_host_shared(&x, &shared).unwrap();
+        until_out_of_memory(&device, || present.to_host(&x));
+        until_out_of_memory(&device, || Ok(array.try_clone()?));
+        present.from_host(&x, &array).unwrap().sync().unwrap();
+        // Changing an array that somebody else has copies it.
+        let host = Host::default();
+        host.insert(&x, array.try_clone().unwrap()).unwrap();
+        until_out_of_memory(&device, || {
+            let held = host.get(&x)?;
+            host.update(&x, |array| array.set(&[0], tnode::Scalar::from_i64(DType::U8, 1)))?;
+            Ok(held)
+        });
+        host.set_value(&x, &[1], 1.0).unwrap();
+    }
+    assert_eq!(device.memory().live_bytes, 0);
+}
+
+#[test]
+fn want_of_memory_is_an_error() {
+    if env::var_os(CHILD).is_some() {
+        return exhaust();
+    }
+    let this = env::current_exe().unwrap();
+    let limited =
+        format!("ulimit -v {LIMIT_KIB} && exec \"$0\" --exact want_of_memory_is_an_error --nocapture");
+    let child = Command::new("sh").args(["-c", &limited]).arg(this).env(CHILD, "1").output().unwrap();
+    let told = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{}: {told}", child.status);
+}
