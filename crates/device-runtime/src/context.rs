@@ -5,7 +5,6 @@
 //! children and routines still see stays.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex,
@@ -13,6 +12,7 @@ use std::{
     },
 };
 
+use rpds::RedBlackTreeMapSync;
 use tnode::TensorNode;
 
 use crate::{
@@ -26,7 +26,8 @@ use crate::{
     stream::Stream,
 };
 
-type Buffers = BTreeMap<TensorNode, Arc<Buffer>>;
+/// Contexts of a chain share all but the paths to what each adds.
+type Buffers = RedBlackTreeMapSync<TensorNode, Arc<Buffer>>;
 
 /// An immutable map from nodes to memory, for work on one stream. Cheap to clone; memory is freed with the last context or
 /// routine that sees it.
@@ -37,14 +38,14 @@ struct ContextInner {
     stream: Stream,
     parent: Option<Context>,
     /// Own entries and all ancestors'; empty once finalised.
-    buffers: Mutex<Arc<Buffers>>,
+    buffers: Mutex<Buffers>,
     finalized: AtomicBool,
     /// What the merge buffer will hold when routines of this context run, where that is known.
     merge_node: Option<TensorNode>,
     /// The host arrays that runs keep in step.
     host: Option<Host>,
     /// The routines linked last.
-    frontier: Arc<Frontier>,
+    frontier: Frontier,
 }
 
 /// Ends a chain of ancestors one by one, however long it is.
@@ -63,11 +64,11 @@ impl Context {
         Context(Arc::new(ContextInner {
             stream: stream.clone(),
             parent: None,
-            buffers: Mutex::default(),
+            buffers: Mutex::new(Buffers::new_sync()),
             finalized: AtomicBool::new(false),
             merge_node: None,
             host: None,
-            frontier: Arc::default(),
+            frontier: Frontier::default(),
         }))
     }
 
@@ -80,7 +81,7 @@ impl Context {
             finalized: AtomicBool::new(false),
             merge_node: self.0.merge_node.clone(),
             host: self.0.host.clone(),
-            frontier: Arc::clone(&self.0.frontier),
+            frontier: self.0.frontier.clone(),
         };
         change(&mut child);
         Context(Arc::new(child))
@@ -88,19 +89,19 @@ impl Context {
 
     /// A child that sees also `more` buffers, which are of nodes this context lacks.
     pub(crate) fn with(&self, more: impl IntoIterator<Item = (TensorNode, Arc<Buffer>)>) -> Context {
-        self.linked(more, Arc::clone(&self.0.frontier))
+        self.linked(more, self.0.frontier.clone())
     }
 
     /// A child that sees also `more` buffers, and in which routines were linked.
     pub(crate) fn linked(
         &self,
         more: impl IntoIterator<Item = (TensorNode, Arc<Buffer>)>,
-        frontier: Arc<Frontier>,
+        frontier: Frontier,
     ) -> Context {
-        let mut buffers = Buffers::clone(&self.buffers());
-        buffers.extend(more);
+        let mut buffers = self.buffers();
+        more.into_iter().for_each(|(node, buffer)| buffers.insert_mut(node, buffer));
         self.child(|child| {
-            child.buffers = Mutex::new(Arc::new(buffers));
+            child.buffers = Mutex::new(buffers);
             child.frontier = frontier;
         })
     }
@@ -156,7 +157,7 @@ impl Context {
     pub fn finalize(&self) {
         if !self.0.finalized.swap(true, Ordering::Relaxed) {
             // Dropped after the lock: freeing takes a while.
-            let given_up = std::mem::take(&mut *lock(&self.0.buffers));
+            let given_up = std::mem::replace(&mut *lock(&self.0.buffers), Buffers::new_sync());
             drop(given_up);
         }
     }
@@ -178,8 +179,8 @@ impl Context {
         &self.0.frontier
     }
 
-    fn buffers(&self) -> Arc<Buffers> {
-        Arc::clone(&lock(&self.0.buffers))
+    fn buffers(&self) -> Buffers {
+        lock(&self.0.buffers).clone()
     }
 
     /// Whether the node has memory here.

@@ -4,15 +4,13 @@
 //! dependencies are those of its nodes' entries that it conflicts with. They are about having run at all: the order of the runs
 //! themselves is kept by hazards, for whatever order the caller chose, so nothing here stops a run.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use codegen_core::Access;
+use rpds::{ListSync, RedBlackTreeMapSync};
 use tnode::TensorNode;
 
 use crate::{
@@ -60,29 +58,40 @@ impl Dependency {
     }
 }
 
-/// The routines linked last, by node.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Frontier(BTreeMap<TensorNode, Last>);
+/// The routines linked last, by node. Cheap to clone: what clones have in common they share.
+#[derive(Clone, Debug)]
+pub(crate) struct Frontier(RedBlackTreeMapSync<TensorNode, Last>);
 
-#[derive(Clone, Debug, Default)]
+/// A node's last writer, and those that read it since, the last first.
+#[derive(Clone, Debug)]
 struct Last {
     writer: Option<Arc<Ran>>,
-    readers: Vec<Arc<Ran>>,
+    readers: ListSync<Arc<Ran>>,
+}
+
+impl Default for Frontier {
+    fn default() -> Frontier {
+        Frontier(RedBlackTreeMapSync::new_sync())
+    }
 }
 
 impl Frontier {
     /// Enters a routine's use of a node; answers what it comes after.
     pub(crate) fn enter(&mut self, node: &TensorNode, access: Access, ran: &Arc<Ran>) -> Vec<Dependency> {
-        let last = self.0.entry(node.clone()).or_default();
+        let nobody = || Last { writer: None, readers: ListSync::new_sync() };
+        let last = self.0.get(node).cloned().unwrap_or_else(nobody);
         let on = |hazard, on: &Arc<Ran>| Dependency { node: node.clone(), hazard, on: Arc::clone(on) };
         let write = if reads(access) { Hazard::ReadAfterWrite } else { Hazard::WriteAfterWrite };
         let mut dependencies: Vec<_> = last.writer.iter().map(|writer| on(write, writer)).collect();
-        if writes(access) {
+        let now = if writes(access) {
+            let first = dependencies.len();
             dependencies.extend(last.readers.iter().map(|reader| on(Hazard::WriteAfterRead, reader)));
-            *last = Last { writer: Some(Arc::clone(ran)), readers: Vec::new() };
+            dependencies[first..].reverse();
+            Last { writer: Some(Arc::clone(ran)), readers: ListSync::new_sync() }
         } else {
-            last.readers.push(Arc::clone(ran));
-        }
+            Last { readers: last.readers.push_front(Arc::clone(ran)), ..last }
+        };
+        self.0.insert_mut(node.clone(), now);
         dependencies
     }
 }

@@ -149,7 +149,7 @@ fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, E
     let seen = plan.adopted.into_iter().chain(allocated.iter().cloned());
     let mut frontier = context.frontier().clone();
     let places: Vec<_> = members.iter().map(|member| enter(&mut frontier, member)).collect();
-    let context = context.linked(seen, Arc::new(frontier));
+    let context = context.linked(seen, frontier);
     let routines = members.iter().zip(places).map(|(member, place)| resolve(&context, member, place));
     let routines = routines.collect::<Result<Vec<_>, _>>()?;
     commit_modes(&modes(&plan.decided))?;
