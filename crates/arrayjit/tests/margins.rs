@@ -93,3 +93,28 @@ fn a_hidden_layer_with_margins() {
         assert_eq!(routine.context().to_host(&z).expect("in the context").values(), pool, "{name}");
     }
 }
+
+/// Elements with computed indices are inside, so a routine that fills the node needs no values from before.
+#[test]
+fn computed_indices_into_a_node_that_is_filled() {
+    for (name, neutral) in BACKENDS.iter().flat_map(|name| [None, Some(0.0), Some(-7.0)].map(|n| (*name, n)))
+    {
+        let backend =
+            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+        let ids = TensorNode::builder("ids").dims([4]).dtype(DType::I8).build().expect("small");
+        let padding = Padding::new([(1, 2)], neutral);
+        let counts = TensorNode::builder("counts").dims([3]).padding(padding).build().expect("small");
+        let found = node("found", &[4]);
+        let text = "counts[ids[i]] :+= 1 + 0 * i\nfound[i] := counts[ids[i]]";
+        let code = backend.compile(text, [&ids, &counts, &found]).expect("a valid text");
+        let mut array = HostArray::zeros(DType::I8, [4]).expect("small");
+        array.set_values(&[2.0, -1.0, 0.0, 2.0]).expect("as many");
+        let context = backend.context().expect("a stream").init_from_host(&ids, &array).expect("memory");
+        let routine = code.link(&context).expect("the routine fills `counts`");
+        for run in 0..2 {
+            routine.run(&[]).expect("scheduled").sync().expect("ran");
+            let got = routine.context().to_host(&found).expect("in the context").values();
+            assert_eq!(got, [2.0, 0.0, 1.0, 2.0], "{name} {neutral:?} run {run}");
+        }
+    }
+}

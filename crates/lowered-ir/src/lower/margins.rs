@@ -13,14 +13,18 @@
 //!   before it reads them, and at its end if the value is not the 0 of fresh memory;
 //! * where it does not, anything.
 //!
+//! An element with a computed index is never in the margins, but the loop IR does not say so. In a routine that fills the
+//! node they are therefore set before such an access, so that no value from before the routine is needed.
+//!
 //! Merge buffers have the margins of the array they are a copy of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{Scalar, TensorNode};
 
 use super::LowerError;
 use super::bounds::{Layout, layout};
+use super::computed::computed_axis;
 use super::step::{Ctx, Loops, nest};
 use crate::assign::{self, Accum, AccumOp, Assignments, Operand};
 use crate::indexing::{AxisIndex, extent};
@@ -33,19 +37,21 @@ pub(super) struct Margins {
     held: BTreeMap<TensorNode, Option<Scalar>>,
     /// The operation that accumulates the values of each virtual node.
     readers: BTreeMap<TensorNode, AccumOp>,
+    /// The nodes that the routine gives all their values.
+    filled: BTreeSet<TensorNode>,
 }
 
 impl Margins {
     /// What is known before the first step.
     pub(super) fn new(assignments: &Assignments) -> Margins {
-        let filled = assignments.embedded_nodes();
+        let filled: BTreeSet<TensorNode> = assignments.embedded_nodes().into_iter().collect();
         let held = |node: TensorNode| {
             node.padding()?;
             let known = if filled.contains(&node) { None } else { declared(&node) };
             Some((node, known))
         };
         let held = assignments.nodes().into_iter().filter_map(held).collect();
-        Margins { held, readers: readers(assignments) }
+        Margins { held, readers: readers(assignments), filled }
     }
 
     /// The operation for whose sake an accumulation reads its operands.
@@ -93,7 +99,31 @@ pub(super) fn prepare(accums: &[Accum], ctx: &mut Ctx, block: &mut Block) -> Res
             set(node, needed, ctx, block)?;
         }
     }
+    for accum in accums {
+        for node in with_computed_index(accum) {
+            let is_unknown = ctx.margins.held.get(node) == Some(&None);
+            if is_unknown && ctx.margins.filled.contains(node) {
+                set(node, declared(node).unwrap_or(Scalar::zero(node.dtype())), ctx, block)?;
+            }
+        }
+    }
     Ok(())
+}
+
+/// The nodes of which an element with a computed index is read or written.
+fn with_computed_index(accum: &Accum) -> impl Iterator<Item = &TensorNode> {
+    let is_computed = |projection: &[AxisIndex]| computed_axis(projection).is_some();
+    let target = is_computed(accum.projections.project_lhs()).then_some(&accum.lhs);
+    let operands = accum.operands().zip(accum.projections.project_rhs());
+    let read = operands.filter(move |(_, projection)| is_computed(projection)).filter_map(|(operand, _)| {
+        match operand {
+            Operand::Node(node) | Operand::Padded { node, .. } => Some(node),
+            Operand::MergeBuffer(_) | Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. } => {
+                None
+            }
+        }
+    });
+    target.into_iter().chain(read)
 }
 
 /// Puts back what margins hold between routines.
