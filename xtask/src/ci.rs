@@ -133,7 +133,7 @@ fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     }
     let seconds = args.fuzz_seconds;
     let minutes = u64::from(seconds).div_ceil(60) + 5;
-    let fuzz = ["parse", "assignments", "verified", "optimised", "compiled"].map(|target| {
+    let fuzz = ["parse", "assignments", "verified", "optimised", "compiled", "differential"].map(|target| {
         let command = format!(
             "cargo +nightly fuzz run {target} fuzz/corpus/{target} fuzz/seeds -- -max_total_time={seconds} -timeout=20"
         );

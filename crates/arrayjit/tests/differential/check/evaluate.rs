@@ -1,0 +1,430 @@
+//! The meaning of programs, by nested loops over whole index spaces.
+
+use tnode::DType;
+
+use super::accumulate::{combine, neutral};
+use super::format;
+use super::program::{
+    Access, Accumulation, Affine, Assign, Axis, Binary, Expr, Number, Program, Statement, Unary, Var,
+};
+use super::types::Types;
+use super::value::{self, Class, Value};
+
+/// More candidates for an index than this make its element unknown.
+const MAX_CANDIDATES: i128 = 64;
+
+/// The state of a program's nodes, and what changes it.
+pub(crate) struct Evaluator<'p> {
+    program: &'p Program,
+    class: Class,
+    /// The possible values of each node's elements, margins left out.
+    pub(crate) memory: Vec<Vec<Value>>,
+    /// Whether class fast may turn sums of products into gathers somewhere.
+    has_one_hot: bool,
+}
+
+/// One statement with the values of symbols.
+struct Scope<'s> {
+    assign: &'s Assign,
+    symbols: &'s [i64],
+    /// The value of each letter.
+    letters: Vec<i64>,
+    /// The letters of concatenated axes that run; the others of these axes do not.
+    running: &'s [usize],
+    written: DType,
+    types: Types<'s>,
+}
+
+impl<'p> Evaluator<'p> {
+    /// The nodes as the host initialises them.
+    pub(crate) fn new(program: &'p Program, class: Class) -> Evaluator<'p> {
+        let memory = program.nodes.iter().map(|node| match &node.data {
+            Some(data) => data.iter().map(|&bits| Value::decode(node.dtype, bits)).collect(),
+            None => vec![Value::anything(node.dtype); node.dims.iter().product()],
+        });
+        let mut has_one_hot = false;
+        let mut visit = |e: &Expr| {
+            has_one_hot |= matches!(e, Expr::Binary(Binary::Eq | Binary::Ne, _) | Expr::Where(_));
+        };
+        for statement in program.routines.iter().flatten() {
+            if let Statement::Assign(assign) = statement {
+                assign.values.iter().for_each(|value| value.walk(&mut visit));
+            }
+        }
+        Evaluator { program, class, memory: memory.collect(), has_one_hot }
+    }
+
+    /// Runs one routine with these values of all symbols.
+    pub(crate) fn run(&mut self, routine: usize, symbols: &[i64]) {
+        for statement in &self.program.routines[routine] {
+            match statement {
+                Statement::Assign(assign) => self.assign(assign, symbols),
+                Statement::Offsets { node } => {
+                    let dtype = self.program.nodes[*node].dtype;
+                    for (at, element) in (0..).zip(&mut self.memory[*node]) {
+                        *element = Value::integer(at).convert(DType::I64, dtype);
+                    }
+                }
+                Statement::Values { node, values } => {
+                    let dtype = self.program.nodes[*node].dtype;
+                    for (element, number) in self.memory[*node].iter_mut().zip(values) {
+                        *element = literal(*number, dtype);
+                    }
+                }
+                Statement::Slice { node, source, symbol } => {
+                    let count = self.memory[*node].len();
+                    let (from, to) = (self.program.nodes[*source].dtype, self.program.nodes[*node].dtype);
+                    let start = symbols[*symbol] as usize * count;
+                    let part = &self.memory[*source][start..start + count];
+                    self.memory[*node] = part.iter().map(|value| value.convert(from, to)).collect();
+                }
+            }
+        }
+    }
+
+    fn assign(&mut self, assign: &Assign, symbols: &[i64]) {
+        let mut reached: Vec<Vec<Vec<Value>>> =
+            assign.targets.iter().map(|target| vec![Vec::new(); self.memory[target.node].len()]).collect();
+        let mut unknown = vec![false; assign.targets.len()];
+        for running in parts(assign) {
+            let (target, value) = single_part(assign, &running);
+            let written = self.program.nodes[assign.targets[target].node].dtype;
+            let mut scope = Scope {
+                assign,
+                symbols,
+                letters: vec![0; assign.letters.len()],
+                running: &running,
+                written,
+                types: Types { program: self.program, written },
+            };
+            let (outer, inner) = assign.loops();
+            let runs = |letter: &usize| !is_concatenated(assign, *letter) || running.contains(letter);
+            let loops: Vec<usize> = outer.into_iter().chain(inner).filter(runs).collect();
+            self.nest(&mut scope, &loops, &mut |this, scope| {
+                let value = this.stored(scope, &assign.values[value]);
+                match this.place(scope, &assign.targets[target]) {
+                    Place::Element(at) => reached[target][at].push(value),
+                    Place::Outside => {}
+                    Place::Unknown => unknown[target] = true,
+                }
+            });
+        }
+        for (target, (reached, unknown)) in assign.targets.iter().zip(reached.iter().zip(unknown)) {
+            self.store(assign, target.node, reached, unknown);
+        }
+    }
+
+    /// Runs the body for every combination of the letters' values, the last letter innermost.
+    fn nest(&self, scope: &mut Scope<'_>, loops: &[usize], body: &mut dyn FnMut(&Evaluator<'p>, &Scope<'_>)) {
+        let Some((&letter, rest)) = loops.split_first() else { return body(self, scope) };
+        for value in 0..scope.assign.letters[letter].extent {
+            scope.letters[letter] = value as i64;
+            self.nest(scope, rest, body);
+        }
+    }
+
+    /// Combines the values that reached each element with it.
+    fn store(&mut self, assign: &Assign, node: usize, reached: &[Vec<Value>], unknown: bool) {
+        let dtype = self.program.nodes[node].dtype;
+        for (element, values) in self.memory[node].iter_mut().zip(reached) {
+            let gathered = self.has_one_hot;
+            let all = |old| combine(self.class, assign.op, dtype, old, values, gathered);
+            *element = match (assign.op, assign.starts, values.as_slice()) {
+                _ if unknown => Value::anything(dtype),
+                (Accumulation::Store, _, _) => values.last().copied().unwrap_or(*element),
+                // Where one value reaches each element it is stored; else it is combined with the neutral element, which
+                // leaves it as it is but for NaN and the sign of zeros.
+                (Accumulation::Sub, true, [value]) => {
+                    let negated = value::unary(self.class, Unary::Neg, dtype, *value);
+                    all(neutral(assign.op, dtype)).hull(negated)
+                }
+                (Accumulation::Div, true, [value]) => {
+                    let inverse = value::unary(self.class, Unary::Recip, dtype, *value);
+                    if dtype.is_float() {
+                        all(neutral(assign.op, dtype)).hull(inverse)
+                    } else {
+                        all(neutral(assign.op, dtype))
+                    }
+                }
+                (op, true, [value]) => all(neutral(op, dtype)).hull(*value),
+                (op, true, _) => all(neutral(op, dtype)),
+                (_, false, _) => all(*element),
+            };
+        }
+    }
+
+    /// The value of an expression in the type of the node written.
+    fn stored(&self, scope: &Scope<'_>, expr: &Expr) -> Value {
+        if let Expr::Read(access) = expr
+            && access.is_computed()
+            && access.pad.is_none()
+        {
+            // Alone, it gives outside the element that changes nothing.
+            let outside = neutral(scope.assign.op, scope.written);
+            return self.read(scope, access, outside, scope.written);
+        }
+        let (value, dtype) = self.value(scope, expr, scope.written);
+        value.convert(dtype, scope.written)
+    }
+
+    /// The value of an expression and its type, in a context that wants a type.
+    fn value(&self, scope: &Scope<'_>, expr: &Expr, wanted: DType) -> (Value, DType) {
+        let class = self.class;
+        match expr {
+            Expr::Number(number) => {
+                let dtype = scope.types.of(expr).within(wanted);
+                (literal(*number, dtype), dtype)
+            }
+            Expr::Var(var) => (Value::integer(scope.var(*var).into()), DType::I32),
+            Expr::Size(letter) => (Value::integer(scope.assign.letters[*letter].extent as i128), DType::I32),
+            Expr::Read(access) => {
+                let dtype = self.program.nodes[access.node].dtype;
+                (self.read(scope, access, Value::integer(0).convert(DType::I32, dtype), dtype), dtype)
+            }
+            Expr::Cast(dtype, a) => {
+                let (value, from) = self.value(scope, a, *dtype);
+                (value.convert(from, *dtype), *dtype)
+            }
+            Expr::Unary(op, a) => {
+                let dtype = scope.types.operands(expr, wanted);
+                (value::unary(class, *op, dtype, self.operand(scope, a, dtype)), dtype)
+            }
+            Expr::Binary(op, args) => {
+                let dtype = scope.types.operands(expr, wanted);
+                let [a, b] = [0, 1].map(|at| self.operand(scope, &args[at], dtype));
+                let result = if op.is_comparison() { DType::Bool } else { dtype };
+                (value::binary(class, *op, dtype, a, b), result)
+            }
+            Expr::Where(args) => {
+                let dtype = scope.types.operands(expr, wanted);
+                let (condition, _) = self.value(scope, &args[0], DType::Bool);
+                let [then, otherwise] = [1, 2].map(|at| self.operand(scope, &args[at], dtype));
+                let value = match condition.truth() {
+                    (false, _) => then,
+                    (true, false) => otherwise,
+                    (true, true) => then.hull(otherwise),
+                };
+                (value, dtype)
+            }
+            Expr::Fma(args) => {
+                let dtype = scope.types.operands(expr, wanted);
+                let [a, b, c] = [0, 1, 2].map(|at| self.operand(scope, &args[at], dtype));
+                (value::fma(class, dtype, a, b, c), dtype)
+            }
+        }
+    }
+
+    fn operand(&self, scope: &Scope<'_>, expr: &Expr, dtype: DType) -> Value {
+        let (value, from) = self.value(scope, expr, dtype);
+        value.convert(from, dtype)
+    }
+
+    /// An element in the type `to`; `outside` is its value, in that type, where a computed index is outside.
+    fn read(&self, scope: &Scope<'_>, access: &Access, outside: Value, to: DType) -> Value {
+        let node = &self.program.nodes[access.node];
+        let padded = |number: Number| literal(number, node.dtype).convert(node.dtype, to);
+        let outside = access.pad.map_or(outside, padded);
+        let mut element = 0;
+        let mut computed = None;
+        for (axis, &size) in access.axes.iter().zip(&node.dims) {
+            element *= size;
+            computed = computed.map(|(stride, range)| (stride * size, range));
+            match axis {
+                Axis::Computed(expr) => computed = Some((1, (self.index(scope, expr), size))),
+                axis => match scope.affine(axis) {
+                    at if at >= 0 && (at as usize) < size => element += at as usize,
+                    _ if access.pad.is_some() => return outside,
+                    _ => return self.margin(scope, access.node).convert(node.dtype, to),
+                },
+            }
+        }
+        let at = |element: usize| self.memory[access.node][element].convert(node.dtype, to);
+        let Some((stride, ((low, high), size))) = computed else { return at(element) };
+        if high - low >= MAX_CANDIDATES {
+            return Value::anything(to);
+        }
+        let candidate = |index: i128| match usize::try_from(index) {
+            Ok(index) if index < size => at(element + index * stride),
+            _ => outside,
+        };
+        (low..=high).map(candidate).reduce(Value::hull).unwrap_or(outside)
+    }
+
+    /// What a statement reads in the margins of a node.
+    fn margin(&self, scope: &Scope<'_>, node: usize) -> Value {
+        let node = &self.program.nodes[node];
+        match (scope.assign.op, node.neutral) {
+            (Accumulation::Store, Some(neutral)) => {
+                if node.dtype.is_float() {
+                    Value::float(format::round(node.dtype, neutral))
+                } else {
+                    Value::integer(neutral as i128)
+                }
+            }
+            (op, _) => neutral(op, node.dtype),
+        }
+    }
+
+    /// The range of a computed index.
+    fn index(&self, scope: &Scope<'_>, expr: &Expr) -> (i128, i128) {
+        self.value(scope, expr, DType::I32).0.integers()
+    }
+
+    /// The element that a target's index reaches.
+    fn place(&self, scope: &Scope<'_>, target: &Access) -> Place {
+        let mut element = 0;
+        for (axis, &size) in target.axes.iter().zip(&self.program.nodes[target.node].dims) {
+            let at = match axis {
+                Axis::Computed(expr) => match self.index(scope, expr) {
+                    (low, high) if low != high => return Place::Unknown,
+                    (at, _) if at < 0 || at >= size as i128 => return Place::Outside,
+                    (at, _) => at as usize,
+                },
+                axis => scope.affine(axis) as usize,
+            };
+            element = element * size + at;
+        }
+        Place::Element(element)
+    }
+}
+
+/// Where a value goes.
+enum Place {
+    Element(usize),
+    Outside,
+    Unknown,
+}
+
+impl Scope<'_> {
+    fn var(&self, var: Var) -> i64 {
+        match var {
+            Var::Letter(letter) => self.letters[letter],
+            Var::Symbol(symbol) => self.symbols[symbol],
+        }
+    }
+
+    fn affine(&self, axis: &Axis) -> i64 {
+        match axis {
+            Axis::Affine(Affine { terms, offset }) => {
+                terms.iter().map(|&(factor, var)| factor * self.var(var)).sum::<i64>() + offset
+            }
+            Axis::Concat(letters) => {
+                let before = letters.iter().take_while(|letter| !self.running.contains(letter));
+                let start: usize = before.map(|&letter| self.assign.letters[letter].extent).sum();
+                let running = letters.iter().find(|letter| self.running.contains(letter));
+                start as i64 + running.map_or(0, |&letter| self.letters[letter])
+            }
+            Axis::Computed(_) => unreachable!("not affine"),
+        }
+    }
+}
+
+impl Access {
+    pub(crate) fn is_computed(&self) -> bool {
+        self.axes.iter().any(|axis| matches!(axis, Axis::Computed(_)))
+    }
+}
+
+fn literal(number: Number, dtype: DType) -> Value {
+    let float = |value: f64| Value::Float(value::rounded(dtype, value::Interval::exactly(value)));
+    match number {
+        Number::Integer(value) if dtype.is_float() => float(value as f64),
+        Number::Integer(value) => Value::integer(value.into()),
+        Number::Fraction(value) => float(value),
+        Number::Infinity => float(f64::INFINITY),
+        Number::Nan => float(f64::NAN),
+    }
+}
+
+fn is_concatenated(assign: &Assign, letter: usize) -> bool {
+    groups(assign).iter().any(|group| group.contains(&letter))
+}
+
+/// The letters of each concatenated axis.
+fn groups(assign: &Assign) -> Vec<Vec<usize>> {
+    let mut groups = Vec::new();
+    let mut add = |access: &Access| {
+        let concatenated = access.axes.iter().filter_map(|axis| match axis {
+            Axis::Concat(letters) => Some(letters.clone()),
+            _ => None,
+        });
+        groups.extend(concatenated);
+    };
+    assign.targets.iter().for_each(&mut add);
+    for value in &assign.values {
+        value.walk(&mut |e| {
+            if let Expr::Read(access) = e {
+                add(access);
+            }
+        });
+    }
+    groups
+}
+
+/// The sets of letters of concatenated axes that run together.
+fn parts(assign: &Assign) -> Vec<Vec<usize>> {
+    let groups = groups(assign);
+    let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
+    for group in &groups {
+        let extended = sets.iter().flat_map(|set| {
+            group.iter().map(|&letter| {
+                let mut set = set.clone();
+                if !set.contains(&letter) {
+                    set.push(letter);
+                }
+                set
+            })
+        });
+        sets = extended.collect();
+    }
+    sets.retain(|set| groups.iter().all(|group| group.iter().filter(|l| set.contains(l)).count() == 1));
+    sets.iter_mut().for_each(|set| set.sort_unstable());
+    sets.sort();
+    sets.dedup();
+    sets
+}
+
+/// The one target and the one value all of whose letters run.
+fn single_part(assign: &Assign, running: &[usize]) -> (usize, usize) {
+    let stops = |e: &Expr| match e {
+        Expr::Var(Var::Letter(letter)) => is_concatenated(assign, *letter) && !running.contains(letter),
+        _ => false,
+    };
+    let target = assign.targets.iter().position(|target| {
+        let mut runs = true;
+        target.walk(&mut |e| runs &= !stops(e) || in_running_axis(target, e, running));
+        runs
+    });
+    let value = assign.values.iter().position(|value| {
+        let mut stopped = 0;
+        let mut excused = 0;
+        value.walk(&mut |e| {
+            stopped += usize::from(stops(e));
+            if let Expr::Read(access) = e {
+                excused += excused_letters(access, running);
+            }
+        });
+        stopped == excused
+    });
+    (target.unwrap_or(0), value.unwrap_or(0))
+}
+
+/// Whether the letter belongs to a concatenated axis of which another letter runs.
+fn in_running_axis(access: &Access, e: &Expr, running: &[usize]) -> bool {
+    let Expr::Var(Var::Letter(letter)) = e else { return false };
+    access.axes.iter().any(|axis| match axis {
+        Axis::Concat(letters) => letters.contains(letter) && letters.iter().any(|l| running.contains(l)),
+        _ => false,
+    })
+}
+
+/// How many letters of concatenated axes do not run while another letter of their axis does.
+fn excused_letters(access: &Access, running: &[usize]) -> usize {
+    let of_axis = |axis: &Axis| match axis {
+        Axis::Concat(letters) if letters.iter().any(|l| running.contains(l)) => {
+            letters.iter().filter(|l| !running.contains(l)).count()
+        }
+        _ => 0,
+    };
+    access.axes.iter().map(of_axis).sum()
+}

@@ -1,0 +1,197 @@
+//! Element types as number formats: rounding, bit patterns and ranges, by their definitions.
+
+use tnode::DType;
+
+/// A float format narrower than `f32`, or `f32` itself.
+struct Format {
+    /// Bits of the significand, the leading one included.
+    precision: i32,
+    /// The exponent of the least normal number.
+    least_exponent: i32,
+    /// The bits of the exponent field.
+    exponent_bits: u32,
+    largest: f64,
+    has_infinity: bool,
+}
+
+fn format(dtype: DType) -> Format {
+    let make = |precision, least_exponent, exponent_bits, largest, has_infinity| Format {
+        precision,
+        least_exponent,
+        exponent_bits,
+        largest,
+        has_infinity,
+    };
+    match dtype {
+        DType::F16 => make(11, -14, 5, 65504.0, true),
+        DType::Bf16 => make(8, -126, 8, 255.0 * 2f64.powi(120), true),
+        DType::Fp8E5m2 => make(3, -14, 5, 57344.0, true),
+        DType::Fp8E4m3fn => make(4, -6, 4, 448.0, false),
+        DType::F32 => make(24, -126, 8, f64::from(f32::MAX), true),
+        _ => make(53, -1022, 11, f64::MAX, true),
+    }
+}
+
+/// Bits of the significand.
+pub(crate) fn precision(dtype: DType) -> i32 {
+    format(dtype).precision
+}
+
+/// The largest finite value.
+pub(crate) fn largest(dtype: DType) -> f64 {
+    format(dtype).largest
+}
+
+/// The least positive normal value.
+pub(crate) fn least_normal(dtype: DType) -> f64 {
+    2f64.powi(format(dtype).least_exponent)
+}
+
+/// The distance between the value and its neighbours in the format.
+pub(crate) fn ulp(dtype: DType, value: f64) -> f64 {
+    let Format { precision, least_exponent, .. } = format(dtype);
+    scale(1.0, exponent(value).max(least_exponent) - (precision - 1))
+}
+
+/// Whether values of the type are floats narrower than `f32`, which compute in `f32`.
+pub(crate) fn is_narrow(dtype: DType) -> bool {
+    dtype.is_float() && precision(dtype) < 24
+}
+
+/// The exponent of the leading bit of a finite value; far below every format for 0.
+pub(crate) fn exponent(value: f64) -> i32 {
+    match ((value.to_bits() >> 52) & 0x7ff) as i32 {
+        0 => -1080,
+        field => field - 1023,
+    }
+}
+
+/// `value · 2^power`
+pub(crate) fn scale(value: f64, power: i32) -> f64 {
+    let half = power / 2;
+    value * 2f64.powi(half) * 2f64.powi(power - half)
+}
+
+/// The nearest value of the type, ties to even.
+pub(crate) fn round(dtype: DType, value: f64) -> f64 {
+    match dtype {
+        DType::F64 => value,
+        DType::F32 => f64::from(value as f32),
+        _ => {
+            let Format { precision, least_exponent, largest, has_infinity, .. } = format(dtype);
+            let outside = if has_infinity { f64::INFINITY.copysign(value) } else { f64::NAN };
+            if value.is_infinite() {
+                return outside;
+            }
+            if value.is_nan() || value == 0.0 {
+                return value;
+            }
+            let unit = exponent(value).max(least_exponent) - (precision - 1);
+            let rounded = scale(scale(value, -unit).round_ties_even(), unit);
+            if rounded.abs() > largest { outside } else { rounded }
+        }
+    }
+}
+
+/// The nearest value of the type to an integer.
+pub(crate) fn round_integer(dtype: DType, value: i128) -> f64 {
+    // To 60 bits towards zero, with the last bit set if something was lost, so that rounding again is right.
+    let magnitude = value.unsigned_abs();
+    let excess = (128 - magnitude.leading_zeros()).saturating_sub(52);
+    let kept = magnitude >> excess;
+    let lost = magnitude & ((1u128 << excess) - 1) != 0;
+    let odd = scale((kept * 2 + u128::from(lost)) as f64, excess as i32 - 1);
+    if dtype == DType::F64 {
+        return value as f64;
+    }
+    round(dtype, if value < 0 { -odd } else { odd })
+}
+
+/// The value of a float's bit pattern.
+pub(crate) fn decode(dtype: DType, bits: u64) -> f64 {
+    match dtype {
+        DType::F64 => f64::from_bits(bits),
+        DType::F32 => f64::from(f32::from_bits(bits as u32)),
+        _ => {
+            let Format { precision, least_exponent, exponent_bits, has_infinity, .. } = format(dtype);
+            let mantissa_bits = precision as u32 - 1;
+            let mantissa = bits & ((1 << mantissa_bits) - 1);
+            let field = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
+            let top = (1 << exponent_bits) - 1;
+            let is_negative = (bits >> (mantissa_bits + exponent_bits)) & 1 == 1;
+            let value = if has_infinity && field == top {
+                if mantissa == 0 { f64::INFINITY } else { f64::NAN }
+            } else if !has_infinity && field == top && mantissa == (1 << mantissa_bits) - 1 {
+                f64::NAN
+            } else if field == 0 {
+                scale(mantissa as f64, least_exponent - mantissa_bits as i32)
+            } else {
+                let whole = mantissa | (1 << mantissa_bits);
+                scale(whole as f64, field as i32 - 1 + least_exponent - mantissa_bits as i32)
+            };
+            if is_negative { -value } else { value }
+        }
+    }
+}
+
+/// The bit pattern of a value of the type; floats are rounded first.
+pub(crate) fn encode(dtype: DType, value: f64) -> u64 {
+    match dtype {
+        DType::F64 => value.to_bits(),
+        DType::F32 => u64::from((value as f32).to_bits()),
+        _ if dtype.is_float() => {
+            // The formats have few values: the one that decodes to this is looked for.
+            let value = round(dtype, value);
+            let is_it = |bits: &u64| {
+                let found = decode(dtype, *bits);
+                found.to_bits() == value.to_bits() || found.is_nan() && value.is_nan()
+            };
+            (0..1u64 << (8 * dtype.size_bytes())).find(is_it).unwrap_or(0)
+        }
+        _ => (wrap(dtype, value as i128) as u64) & mask(dtype),
+    }
+}
+
+fn mask(dtype: DType) -> u64 {
+    u64::MAX >> (64 - 8 * dtype.size_bytes() as u32)
+}
+
+/// The value of an integer's bit pattern.
+pub(crate) fn decode_integer(dtype: DType, bits: u64) -> i128 {
+    if dtype == DType::Bool { i128::from(bits & 1) } else { wrap(dtype, i128::from(bits & mask(dtype))) }
+}
+
+/// The least and greatest value of an integer type or `bool`.
+pub(crate) fn range(dtype: DType) -> (i128, i128) {
+    let bits = 8 * dtype.size_bytes() as u32;
+    match dtype {
+        DType::Bool => (0, 1),
+        DType::I8 | DType::I32 | DType::I64 => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+        _ => (0, (1i128 << bits) - 1),
+    }
+}
+
+/// Bits of an integer type.
+pub(crate) fn width(dtype: DType) -> u32 {
+    if dtype == DType::Bool { 1 } else { 8 * dtype.size_bytes() as u32 }
+}
+
+/// The value modulo 2^width; any but 0 is the `bool` 1.
+pub(crate) fn wrap(dtype: DType, value: i128) -> i128 {
+    if dtype == DType::Bool {
+        return i128::from(value != 0);
+    }
+    let (low, high) = range(dtype);
+    let modulus = high - low + 1;
+    (value - low).rem_euclid(modulus) + low
+}
+
+/// A float as an integer: truncated, at the nearest end of the range if outside, 0 for NaN.
+pub(crate) fn saturate(dtype: DType, value: f64) -> i128 {
+    if dtype == DType::Bool {
+        return i128::from(value != 0.0);
+    }
+    let (low, high) = range(dtype);
+    // The cast truncates, saturates and maps NaN to 0.
+    (value as i128).clamp(low, high)
+}

@@ -1,0 +1,247 @@
+//! Programs on backends, compared with what the evaluator allows.
+
+use std::sync::OnceLock;
+
+use arrayjit::settings::{Class as SettingsClass, Settings, Vector};
+use arrayjit::{Backend, Context, HostArray, MemoryMode, Padding, Routine, TensorNode};
+
+use super::evaluate::Evaluator;
+use super::program::{Mode, Node, Program};
+use super::value::{Class, Value};
+
+/// What comparing one program found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Report {
+    /// Runs of the program that were compared.
+    pub(crate) runs: u64,
+    /// Configurations that rejected the program as a mistake of its author.
+    pub(crate) rejected: u64,
+    /// Elements that were compared with a single value.
+    pub(crate) exact: u64,
+    /// Elements that were compared with an interval.
+    pub(crate) bounded: u64,
+    /// Elements about which the evaluator says nothing.
+    pub(crate) skipped: u64,
+}
+
+impl Report {
+    pub(crate) fn add(&mut self, other: Report) {
+        self.runs += other.runs;
+        self.rejected += other.rejected;
+        self.exact += other.exact;
+        self.bounded += other.bounded;
+        self.skipped += other.skipped;
+    }
+}
+
+/// A backend with its settings.
+struct Configuration {
+    name: &'static str,
+    class: Class,
+    backend: Backend,
+}
+
+fn configurations() -> &'static [Configuration] {
+    static ALL: OnceLock<Vec<Configuration>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let backends = [
+            ("inline", Vector::None),
+            ("inline", Vector::Bits128),
+            ("multicore", Vector::Avx2),
+            ("interpreter", Vector::Auto),
+        ];
+        let mut all = Vec::new();
+        for class in [Class::Strict, Class::Fast] {
+            for (name, vector) in backends {
+                let numerics =
+                    if class == Class::Strict { SettingsClass::Strict } else { SettingsClass::Fast };
+                let mut settings = Settings::default();
+                (settings.numerics, settings.vector) = (numerics, vector);
+                (settings.threads, settings.cache) = (2, false);
+                // Machines without such vectors are compared without them.
+                if let Ok(backend) = Backend::open_with(name, settings) {
+                    all.push(Configuration { name, class, backend });
+                }
+            }
+        }
+        all
+    })
+}
+
+/// Runs the program on every configuration.
+///
+/// # Errors
+///
+/// A result that the evaluator does not allow, or a failure that is not a mistake of the program's author.
+pub(crate) fn check(program: &Program) -> Result<Report, String> {
+    let mut report = Report::default();
+    let expected = [Class::Strict, Class::Fast].map(|class| evaluate(program, class));
+    for configuration in configurations() {
+        let vector = configuration.backend.settings().vector;
+        let at = format!("{} {vector:?} {:?}", configuration.name, configuration.class);
+        match run(program, &expected[configuration.class as usize], configuration) {
+            Ok(one) => report.add(one),
+            Err(Failure::Rejected(message)) if message.contains("this is a bug") => {
+                return Err(format!("{at}: {message}\n{program}"));
+            }
+            Err(Failure::Rejected(message)) => {
+                if std::env::var_os("DIFFERENTIAL_REJECTED").is_some() {
+                    println!("{at}: {message}\n{program}");
+                }
+                report.rejected += 1;
+            }
+            Err(Failure::Wrong(message)) => return Err(format!("{at}: {message}\n{program}")),
+        }
+    }
+    Ok(report)
+}
+
+enum Failure {
+    /// The compiler said no.
+    Rejected(String),
+    /// Something that must not happen.
+    Wrong(String),
+}
+
+fn wrong(step: &'static str) -> impl Fn(arrayjit::RunError) -> Failure {
+    move |error| Failure::Wrong(format!("{step}: {error}"))
+}
+
+/// The possible values of all nodes after each routine of each round.
+type Expected = Vec<Vec<Vec<Value>>>;
+
+fn evaluate(program: &Program, class: Class) -> Expected {
+    let mut evaluator = Evaluator::new(program, class);
+    let mut after = Vec::new();
+    for symbols in &program.rounds {
+        for routine in 0..program.routines.len() {
+            evaluator.run(routine, symbols);
+            after.push(evaluator.memory.clone());
+        }
+    }
+    after
+}
+
+fn run(program: &Program, expected: &Expected, configuration: &Configuration) -> Result<Report, Failure> {
+    let Configuration { backend, class, .. } = configuration;
+    let nodes: Vec<TensorNode> = program.nodes.iter().map(handle).collect();
+    let compile = |routine| backend.compile(&program.text(routine), &nodes);
+    let compiled: Vec<_> = (0..program.routines.len())
+        .map(compile)
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::Rejected(error.to_string()))?;
+    let mut context = backend.context().map_err(wrong("context"))?;
+    for (node, handle) in program.nodes.iter().zip(&nodes) {
+        let used = compiled.iter().any(|code| code.nodes().contains(handle));
+        if let Some(data) = &node.data
+            && used
+            && !handle.mode().known_virtual()
+        {
+            context = context.init_from_host(handle, &array(node, data)).map_err(wrong("init_from_host"))?;
+        }
+    }
+    let mut routines: Vec<Routine> = Vec::new();
+    for code in &compiled {
+        let routine = code.link(&context).map_err(wrong("link"))?;
+        context = routine.context().clone();
+        routines.push(routine);
+    }
+    let mut report = Report::default();
+    for (round, symbols) in program.rounds.iter().enumerate() {
+        for (at, routine) in routines.iter().enumerate() {
+            let bindings: Vec<i64> =
+                routine.bindings().iter().map(|symbol| binding(program, symbols, &symbol.name)).collect();
+            let event = routine.run(&bindings).map_err(wrong("run"))?;
+            event.sync().map_err(|error| Failure::Wrong(format!("sync: {error}")))?;
+            let expected = &expected[round * routines.len() + at];
+            let found = compare(program, &nodes, &context, expected, *class);
+            report.add(found.map_err(|text| Failure::Wrong(format!("round {round} routine {at}: {text}")))?);
+        }
+    }
+    report.runs = 1;
+    Ok(report)
+}
+
+fn binding(program: &Program, symbols: &[i64], name: &str) -> i64 {
+    let at = program.symbols.iter().position(|symbol| symbol.name == name.trim_start_matches('@'));
+    at.map_or(0, |at| symbols[at])
+}
+
+fn padding(node: &Node) -> Option<Padding> {
+    (node.margin > 0)
+        .then(|| Padding::new(node.dims.iter().map(|_| (node.margin, node.margin)), node.neutral))
+}
+
+fn handle(node: &Node) -> TensorNode {
+    let builder = TensorNode::builder(node.name.as_str()).dims(node.dims.iter().copied()).dtype(node.dtype);
+    let builder = match node.mode {
+        Mode::Undecided => builder,
+        Mode::Materialized => builder.mode(MemoryMode::Materialized),
+        Mode::Virtual => builder.mode(MemoryMode::Virtual),
+    };
+    let builder = match padding(node) {
+        Some(padding) => builder.padding(padding),
+        None => builder,
+    };
+    builder.build().expect("a small node")
+}
+
+/// The offset of each element within an array with margins, row-major.
+fn offsets(node: &Node) -> Vec<usize> {
+    let mut offsets = vec![0];
+    for &size in &node.dims {
+        let whole = size + 2 * node.margin;
+        let axis = |&start: &usize| (0..size).map(move |at| start * whole + node.margin + at);
+        offsets = offsets.iter().flat_map(axis).collect();
+    }
+    offsets
+}
+
+fn array(node: &Node, data: &[u64]) -> HostArray {
+    let mut array = match padding(node) {
+        Some(padding) => HostArray::zeros_padded(node.dtype, node.dims.iter().copied(), padding),
+        None => HostArray::zeros(node.dtype, node.dims.iter().copied()),
+    }
+    .expect("a small array");
+    let size = node.dtype.size_bytes();
+    for (offset, bits) in offsets(node).into_iter().zip(data) {
+        array.bytes_mut()[offset * size..][..size].copy_from_slice(&bits.to_le_bytes()[..size]);
+    }
+    array
+}
+
+/// Compares the nodes that have memory.
+fn compare(
+    program: &Program,
+    nodes: &[TensorNode],
+    context: &Context,
+    expected: &[Vec<Value>],
+    class: Class,
+) -> Result<Report, String> {
+    let mut report = Report::default();
+    for ((node, handle), values) in program.nodes.iter().zip(nodes).zip(expected) {
+        if !context.contains(handle) || handle.view().is_some() {
+            continue;
+        }
+        let array = context.to_host(handle).map_err(|error| format!("to_host: {error}"))?;
+        let size = node.dtype.size_bytes();
+        for (at, (offset, value)) in offsets(node).into_iter().zip(values).enumerate() {
+            let mut bits = [0; 8];
+            bits[..size].copy_from_slice(&array.bytes()[offset * size..][..size]);
+            let bits = u64::from_le_bytes(bits);
+            if !value.contains(class, node.dtype, bits) {
+                let found = Value::decode(node.dtype, bits);
+                return Err(format!(
+                    "element {at} of {} is {found:?} ({bits:#x}), expected {value:?}",
+                    node.name
+                ));
+            }
+            match () {
+                () if value.is_single() => report.exact += 1,
+                () if value.is_anything(node.dtype) => report.skipped += 1,
+                () => report.bounded += 1,
+            }
+        }
+    }
+    Ok(report)
+}

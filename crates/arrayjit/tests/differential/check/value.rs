@@ -1,0 +1,783 @@
+//! Sets of possible values: what an element may hold, given what the numeric class leaves open.
+//!
+//! A value of which everything is determined is a set of one. Functions without exact definition, and roundings
+//! that class `fast` may leave out, make intervals, and operations on intervals contain the results on all their members.
+
+use tnode::DType;
+
+use super::format;
+use super::program::{Binary, Unary};
+
+/// The numeric class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Each operation is done as written.
+    Strict,
+    /// A product may stay unrounded on its way into a sum, reductions have any order, zeros either sign.
+    Fast,
+}
+
+/// The possible values of an element.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value {
+    /// The integers, or truth values 0 and 1, in a range.
+    Integer(i128, i128),
+    Float(Interval),
+}
+
+/// The floats from `low` to `high`, and NaN if `nan`; no numbers where `low` is greater. An interval of different ends that
+/// contains one zero contains both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interval {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) nan: bool,
+}
+
+const ONLY_NAN: Interval = Interval { low: f64::INFINITY, high: f64::NEG_INFINITY, nan: true };
+const ANYTHING: Interval = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, nan: true };
+
+impl Interval {
+    pub(crate) fn exactly(value: f64) -> Interval {
+        if value.is_nan() { ONLY_NAN } else { Interval { low: value, high: value, nan: false } }
+    }
+
+    /// The smallest interval with both ends; ends that are NaN stand for themselves.
+    pub(crate) fn between(a: f64, b: f64) -> Interval {
+        Interval::exactly(a).hull(Interval::exactly(b))
+    }
+
+    pub(crate) fn hull(self, other: Interval) -> Interval {
+        if !self.has_numbers() || !other.has_numbers() {
+            let numbers = if self.has_numbers() { self } else { other };
+            return Interval { nan: self.nan || other.nan, ..numbers };
+        }
+        let low = if self.low.total_cmp(&other.low).is_lt() { self.low } else { other.low };
+        let high = if self.high.total_cmp(&other.high).is_gt() { self.high } else { other.high };
+        Interval { low, high, nan: self.nan || other.nan }
+    }
+
+    pub(crate) fn has_numbers(self) -> bool {
+        self.low <= self.high
+    }
+
+    /// The one value, if there is only one.
+    pub(crate) fn single(self) -> Option<f64> {
+        match self.has_numbers() {
+            true if !self.nan && self.low.to_bits() == self.high.to_bits() => Some(self.low),
+            false if self.nan => Some(f64::NAN),
+            _ => None,
+        }
+    }
+
+    /// The single value, if it is a number.
+    pub(crate) fn number(self) -> Option<f64> {
+        self.single().filter(|value| !value.is_nan())
+    }
+
+    fn contains_zero(self) -> bool {
+        self.low <= 0.0 && self.high >= 0.0
+    }
+
+    /// The greatest magnitude of the numbers.
+    pub(crate) fn magnitude(self) -> f64 {
+        self.low.abs().max(self.high.abs())
+    }
+
+    /// Zeros of either sign where there is one zero.
+    fn with_both_zeros(self) -> Interval {
+        let low = if self.low == 0.0 { -0.0 } else { self.low };
+        let high = if self.high == 0.0 { 0.0 } else { self.high };
+        Interval { low, high, ..self }
+    }
+}
+
+impl Value {
+    pub(crate) fn integer(value: i128) -> Value {
+        Value::Integer(value, value)
+    }
+
+    pub(crate) fn float(value: f64) -> Value {
+        Value::Float(Interval::exactly(value))
+    }
+
+    /// Every value of the type.
+    pub(crate) fn anything(dtype: DType) -> Value {
+        if dtype.is_float() {
+            return Value::Float(ANYTHING);
+        }
+        let (low, high) = format::range(dtype);
+        Value::Integer(low, high)
+    }
+
+    /// The value of a bit pattern.
+    pub(crate) fn decode(dtype: DType, bits: u64) -> Value {
+        if dtype.is_float() {
+            Value::float(format::decode(dtype, bits))
+        } else {
+            Value::integer(format::decode_integer(dtype, bits))
+        }
+    }
+
+    pub(crate) fn hull(self, other: Value) -> Value {
+        match (self, other) {
+            (Value::Integer(a, b), Value::Integer(c, d)) => Value::Integer(a.min(c), b.max(d)),
+            (Value::Float(a), Value::Float(b)) => Value::Float(a.hull(b)),
+            _ => unreachable!("values of one type"),
+        }
+    }
+
+    pub(crate) fn interval(self) -> Interval {
+        match self {
+            Value::Float(interval) => interval,
+            Value::Integer(..) => unreachable!("a float"),
+        }
+    }
+
+    pub(crate) fn integers(self) -> (i128, i128) {
+        match self {
+            Value::Integer(low, high) => (low, high),
+            Value::Float(_) => unreachable!("an integer"),
+        }
+    }
+
+    pub(crate) fn is_single(self) -> bool {
+        match self {
+            Value::Integer(low, high) => low == high,
+            Value::Float(interval) => interval.single().is_some(),
+        }
+    }
+
+    /// Whether the element says next to nothing.
+    pub(crate) fn is_anything(self, dtype: DType) -> bool {
+        match self {
+            Value::Integer(low, high) => (low, high) == format::range(dtype),
+            Value::Float(Interval { low, high, .. }) => low.is_infinite() && high.is_infinite() && low < high,
+        }
+    }
+
+    /// Whether the element of this bit pattern is one of the values.
+    pub(crate) fn contains(self, class: Class, dtype: DType, bits: u64) -> bool {
+        match self {
+            Value::Integer(low, high) => {
+                let found = format::decode_integer(dtype, bits);
+                let is_truth_value = dtype != DType::Bool || bits & 0xff <= 1;
+                low <= found && found <= high && is_truth_value
+            }
+            Value::Float(interval) => {
+                let found = format::decode(dtype, bits);
+                if found.is_nan() {
+                    return interval.nan;
+                }
+                match interval.number() {
+                    Some(value) if class == Class::Strict => value.to_bits() == found.to_bits(),
+                    _ => interval.low <= found && found <= interval.high,
+                }
+            }
+        }
+    }
+
+    /// Whether it is true: `(can be false, can be true)`. NaN is not 0.
+    pub(crate) fn truth(self) -> (bool, bool) {
+        match self {
+            Value::Integer(low, high) => (low <= 0 && 0 <= high, (low, high) != (0, 0)),
+            Value::Float(i) => {
+                let zero = i.has_numbers() && i.contains_zero();
+                (zero, i.nan || i.has_numbers() && !(i.low == 0.0 && i.high == 0.0))
+            }
+        }
+    }
+
+    fn bool(can_be_false: bool, can_be_true: bool) -> Value {
+        Value::Integer(i128::from(!can_be_false), i128::from(can_be_true))
+    }
+
+    /// The value in another type.
+    pub(crate) fn convert(self, from: DType, to: DType) -> Value {
+        if from == to {
+            return self;
+        }
+        if to == DType::Bool {
+            let (can_be_false, can_be_true) = self.truth();
+            return Value::bool(can_be_false, can_be_true);
+        }
+        match self {
+            Value::Integer(low, high) if low == high && to.is_float() => {
+                Value::float(format::round_integer(to, low))
+            }
+            Value::Integer(low, high) if to.is_float() => {
+                let ends =
+                    Interval { low: (low as f64).next_down(), high: (high as f64).next_up(), nan: false };
+                Value::Float(rounded(to, ends))
+            }
+            Value::Integer(low, high) => {
+                let (wrapped_low, wrapped_high) = (format::wrap(to, low), format::wrap(to, high));
+                if wrapped_high - wrapped_low == high - low {
+                    Value::Integer(wrapped_low, wrapped_high)
+                } else {
+                    Value::anything(to)
+                }
+            }
+            Value::Float(interval) if to.is_float() => Value::Float(rounded(to, interval)),
+            Value::Float(interval) => {
+                let zero = interval.nan.then_some(Value::integer(0));
+                let numbers = interval.has_numbers().then(|| {
+                    Value::Integer(format::saturate(to, interval.low), format::saturate(to, interval.high))
+                });
+                match (zero, numbers) {
+                    (Some(zero), Some(numbers)) => zero.hull(numbers),
+                    (zero, numbers) => zero.or(numbers).unwrap_or(Value::anything(to)),
+                }
+            }
+        }
+    }
+}
+
+/// The interval with both ends rounded to the type.
+pub(crate) fn rounded(dtype: DType, interval: Interval) -> Interval {
+    if !interval.has_numbers() {
+        return interval;
+    }
+    let (low, high) = (format::round(dtype, interval.low), format::round(dtype, interval.high));
+    let ends = Interval::between(low, high);
+    let inside = if low.is_nan() != high.is_nan() {
+        // A format without infinities: NaN beyond the largest number.
+        let largest = format::largest(dtype);
+        ends.hull(Interval::exactly(if low.is_nan() { -largest } else { largest }))
+    } else if low.is_nan() && interval.low < 0.0 && interval.high > 0.0 {
+        ANYTHING
+    } else {
+        ends
+    };
+    Interval { nan: inside.nan || interval.nan, ..inside }
+}
+
+/// The interval of a result whose ends were computed in `f64`, of operands that may have more digits than the type.
+fn widened(dtype: DType, class: Class, low: f64, high: f64, nan: bool) -> Interval {
+    if low.is_nan() || high.is_nan() {
+        return ANYTHING;
+    }
+    let slack = match class {
+        Class::Strict => 0.0,
+        Class::Fast if dtype == DType::F64 => 0.0,
+        // Narrow types compute in `f32` first.
+        Class::Fast if format::is_narrow(dtype) => 2f64.powi(-22),
+        Class::Fast => 2f64.powi(-50),
+    };
+    let down = if low.is_finite() { low - low.abs() * slack } else { low };
+    let up = if high.is_finite() { high + high.abs() * slack } else { high };
+    let result = rounded(dtype, Interval { low: down, high: up, nan });
+    if class == Class::Fast { result.with_both_zeros() } else { result }
+}
+
+/// A result that may also go into the next operation before it is rounded: `exact`, which is off by at most `2^-52` of itself.
+fn unrounded(dtype: DType, exact: f64, is_exact: bool, result: f64) -> Interval {
+    if exact.is_nan() || result.is_nan() && exact.is_infinite() {
+        return Interval::exactly(result);
+    }
+    if is_exact && exact == result {
+        return Interval::exactly(result);
+    }
+    if exact.is_infinite() {
+        return Interval::between(f64::MAX.copysign(exact), exact);
+    }
+    let around = Interval::between(exact.next_down(), exact.next_up());
+    around.hull(Interval::exactly(result)).hull(Interval::exactly(format::round(dtype, exact)))
+}
+
+/// A unary operation on a value of the type, in it.
+pub(crate) fn unary(class: Class, op: Unary, dtype: DType, a: Value) -> Value {
+    match a {
+        Value::Integer(low, high) => integer_unary(op, dtype, low, high),
+        Value::Float(a) => Value::Float(float_unary(class, op, dtype, a)),
+    }
+}
+
+fn integer_unary(op: Unary, dtype: DType, low: i128, high: i128) -> Value {
+    let value = |x: i128| match op {
+        Unary::Neg if dtype == DType::Bool => x,
+        Unary::Neg => format::wrap(dtype, -x),
+        Unary::Abs => format::wrap(dtype, x.abs()),
+        Unary::Not => i128::from(x == 0),
+        Unary::Relu => x.max(0),
+        Unary::Satur01 => x.clamp(0, 1),
+        _ => x,
+    };
+    if low == high {
+        return Value::integer(value(low));
+    }
+    match op {
+        Unary::Neg | Unary::Abs => Value::anything(dtype),
+        Unary::Not => Value::Integer(0, 1),
+        _ => Value::Integer(value(low), value(high)),
+    }
+}
+
+fn float_unary(class: Class, op: Unary, dtype: DType, a: Interval) -> Interval {
+    if op == Unary::Not {
+        let (can_be_false, can_be_true) = Value::Float(a).truth();
+        return Interval {
+            low: if can_be_true { 0.0 } else { 1.0 },
+            high: f64::from(can_be_false),
+            nan: false,
+        };
+    }
+    let skips_nan = matches!(op, Unary::Relu | Unary::Satur01);
+    let numbers = if a.has_numbers() { Some(float_unary_on_numbers(class, op, dtype, a)) } else { None };
+    let of_nan = a.nan.then_some(if skips_nan { Interval::exactly(0.0) } else { ONLY_NAN });
+    match (numbers, of_nan) {
+        (Some(a), Some(b)) => a.hull(b),
+        (a, b) => a.or(b).unwrap_or(ANYTHING),
+    }
+}
+
+fn float_unary_on_numbers(class: Class, op: Unary, dtype: DType, a: Interval) -> Interval {
+    let Interval { low, high, .. } = a;
+    let monotone = |f: fn(f64) -> f64| {
+        if a.number().is_some() {
+            return Interval::exactly(format::round(dtype, f(low)));
+        }
+        widened(dtype, class, f(low), f(high), false)
+    };
+    match op {
+        Unary::Neg => Interval { low: -high, high: -low, nan: false },
+        Unary::Abs if low.is_sign_positive() => Interval { low, high, nan: false },
+        Unary::Abs if high.is_sign_negative() => Interval { low: -high, high: -low, nan: false },
+        Unary::Abs => Interval { low: 0.0, high: a.magnitude(), nan: false },
+        Unary::Relu => relu(low, high),
+        Unary::Satur01 => {
+            let Interval { low, high, .. } = relu(low, high);
+            Interval { low: low.min(1.0), high: high.min(1.0), nan: false }
+        }
+        Unary::Trunc => monotone(f64::trunc),
+        Unary::Floor => monotone(f64::floor),
+        Unary::RoundEven => monotone(f64::round_ties_even),
+        Unary::Sqrt if low >= 0.0 => monotone(f64::sqrt),
+        Unary::Sqrt if high < 0.0 => ONLY_NAN,
+        Unary::Sqrt => ANYTHING,
+        Unary::Recip => division(class, dtype, Interval::exactly(1.0), a),
+        Unary::RecipSqrt => recip_sqrt(class, dtype, a),
+        Unary::Sin | Unary::Cos => match a.number() {
+            Some(x) if x.is_infinite() => ONLY_NAN,
+            Some(x) if x == 0.0 && op == Unary::Sin => Interval::exactly(x),
+            Some(x) => approximate(dtype, if op == Unary::Sin { x.sin() } else { x.cos() }),
+            None => Interval { low: -1.0, high: 1.0, nan: a.magnitude().is_infinite() },
+        },
+        Unary::Tanh if a.number() == Some(0.0) => a,
+        Unary::Tanh => ends(a, |x| approximate(dtype, x.tanh())),
+        Unary::Exp => positive(ends(a, |x| approximate(dtype, x.exp()))),
+        Unary::Exp2 => positive(ends(a, |x| approximate(dtype, x.exp2()))),
+        Unary::Log | Unary::Log2 if high < 0.0 => ONLY_NAN,
+        Unary::Log | Unary::Log2 if low < 0.0 => ANYTHING,
+        Unary::Log => ends(a, |x| approximate(dtype, x.abs().ln())),
+        Unary::Log2 => ends(a, |x| approximate(dtype, x.abs().log2())),
+        Unary::Not => unreachable!("done before"),
+    }
+}
+
+/// `max(x, 0)`: of two zeros the second.
+fn relu(low: f64, high: f64) -> Interval {
+    let end = |x: f64| if x > 0.0 { x } else { 0.0 };
+    Interval { low: end(low), high: end(high), nan: false }
+}
+
+fn positive(a: Interval) -> Interval {
+    Interval { low: a.low.max(0.0), ..a }
+}
+
+/// The hull of a function's values at both ends; the function is monotone.
+fn ends(a: Interval, f: impl Fn(f64) -> Interval) -> Interval {
+    f(a.low).hull(f(a.high))
+}
+
+/// The values of a function without exact definition, given one that `f64` functions of the platform compute.
+fn approximate(dtype: DType, value: f64) -> Interval {
+    approximate_within(dtype, value, 2.0)
+}
+
+/// The same within units in the last place; narrow types compute in `f32`.
+fn approximate_within(dtype: DType, value: f64, ulps: f64) -> Interval {
+    if value.is_nan() || value.is_infinite() && dtype != DType::F64 && dtype != DType::F32 {
+        return rounded(dtype, Interval::exactly(value));
+    }
+    if value.is_infinite() {
+        // Near overflow the two may differ, by a few units.
+        return Interval::between(format::largest(dtype).copysign(value), value);
+    }
+    let (unit, platform) = match dtype {
+        DType::F64 => (format::ulp(DType::F64, value), 1.0),
+        _ => (format::ulp(DType::F32, value), 0.01),
+    };
+    let error = unit * (ulps + platform);
+    let around = rounded(dtype, Interval { low: value - error, high: value + error, nan: false });
+    // Beyond the largest value there is an infinity just above.
+    if around.high.abs().max(around.low.abs()) >= format::largest(dtype) {
+        return around.hull(rounded(dtype, Interval::exactly(value * (1.0 + 1e-12))));
+    }
+    around
+}
+
+fn recip_sqrt(class: Class, dtype: DType, a: Interval) -> Interval {
+    if a.high < 0.0 {
+        return ONLY_NAN;
+    }
+    if a.low < 0.0 {
+        return ANYTHING;
+    }
+    // Narrow types take both steps in `f32`.
+    let steps = if format::is_narrow(dtype) { DType::F32 } else { dtype };
+    let at = |x: f64| {
+        let root = format::round(steps, x.sqrt());
+        format::round(dtype, format::round(steps, 1.0 / root))
+    };
+    match a.number() {
+        Some(x) if class == Class::Strict || x == 0.0 => Interval::exactly(at(x)),
+        _ if a.contains_zero() => Interval { nan: false, ..ANYTHING },
+        // Class fast may keep digits of the quotient.
+        _ => {
+            let (low, high) = (at(a.high), at(a.low));
+            let (down, up) = (format::ulp(dtype, low), format::ulp(dtype, high));
+            Interval::between(low - down, high + up).hull(Interval::between(at(a.low), at(a.high)))
+        }
+    }
+}
+
+fn division(class: Class, dtype: DType, a: Interval, b: Interval) -> Interval {
+    if let (Some(x), Some(y)) = (a.single(), b.single()) {
+        let quotient = x / y;
+        let result = format::round(dtype, quotient);
+        if class == Class::Strict || y == 0.0 || y.is_infinite() || x.is_infinite() || x == 0.0 {
+            return Interval::exactly(result);
+        }
+        let is_exact = quotient.is_normal() && quotient.mul_add(y, -x) == 0.0;
+        return unrounded(dtype, quotient, is_exact, result);
+    }
+    if !a.has_numbers() || !b.has_numbers() {
+        return ONLY_NAN;
+    }
+    if b.contains_zero() {
+        return ANYTHING;
+    }
+    corners(class, dtype, a, b, |x, y| x / y)
+}
+
+/// Whether a zero of one may meet an infinity of the other.
+fn has_zero_by_infinity(a: Interval, b: Interval) -> bool {
+    a.contains_zero() && b.magnitude().is_infinite() || b.contains_zero() && a.magnitude().is_infinite()
+}
+
+fn corners(class: Class, dtype: DType, a: Interval, b: Interval, f: impl Fn(f64, f64) -> f64) -> Interval {
+    let all = [f(a.low, b.low), f(a.low, b.high), f(a.high, b.low), f(a.high, b.high)];
+    if all.iter().any(|corner| corner.is_nan()) || has_zero_by_infinity(a, b) {
+        return ANYTHING;
+    }
+    let (low, high) = all.iter().fold((all[0], all[0]), |(low, high), &x| (low.min(x), high.max(x)));
+    let result = widened(dtype, class, low, high, a.nan || b.nan);
+    match class {
+        Class::Strict => result.with_both_zeros(),
+        // Unrounded, or rounded.
+        Class::Fast => {
+            let outside = Interval { low: low.next_down(), high: high.next_up(), nan: false };
+            result.hull(outside).with_both_zeros()
+        }
+    }
+}
+
+/// A binary operation on values of the type; comparisons give `bool`, others the type.
+pub(crate) fn binary(class: Class, op: Binary, dtype: DType, a: Value, b: Value) -> Value {
+    match (a, b) {
+        (Value::Integer(..), Value::Integer(..)) => integer_binary(op, dtype, a.integers(), b.integers()),
+        _ if op.is_comparison() => comparison(op, a.interval(), b.interval()),
+        _ if op.is_logical() => {
+            let ((f, t), (g, u)) = (a.truth(), b.truth());
+            let both = match op {
+                Binary::And => (f || g, t && u),
+                _ => (f && g, t || u),
+            };
+            Value::Float(Interval { low: f64::from(!both.0), high: f64::from(both.1), nan: false })
+        }
+        _ => Value::Float(float_binary(class, op, dtype, a.interval(), b.interval())),
+    }
+}
+
+fn comparison(op: Binary, a: Interval, b: Interval) -> Value {
+    let (a, b, op) = match op {
+        Binary::Gt => (b, a, Binary::Lt),
+        Binary::Ge => (b, a, Binary::Le),
+        _ => (a, b, op),
+    };
+    let unordered = a.nan || b.nan;
+    let have_numbers = a.has_numbers() && b.has_numbers();
+    let (can, must) = match op {
+        Binary::Lt => (a.low < b.high, a.high < b.low),
+        Binary::Le => (a.low <= b.high, a.high <= b.low),
+        Binary::Eq | Binary::Ne => {
+            (a.low <= b.high && b.low <= a.high, a.low == b.high && a.high == b.low && a.low == a.high)
+        }
+        _ => unreachable!("a comparison"),
+    };
+    let (can_be_false, can_be_true) = (unordered || have_numbers && !must, have_numbers && can);
+    if op == Binary::Ne {
+        Value::bool(can_be_true, can_be_false)
+    } else {
+        Value::bool(can_be_false, can_be_true)
+    }
+}
+
+fn integer_binary(op: Binary, dtype: DType, a: (i128, i128), b: (i128, i128)) -> Value {
+    if a.0 == a.1 && b.0 == b.1 {
+        return Value::integer(integer_result(op, dtype, a.0, b.0));
+    }
+    let corner = |f: fn(i128, i128) -> i128| {
+        let all = [f(a.0, b.0), f(a.0, b.1), f(a.1, b.0), f(a.1, b.1)];
+        let (low, high) = all.iter().fold((all[0], all[0]), |(low, high), &x| (low.min(x), high.max(x)));
+        let (least, greatest) = format::range(dtype);
+        if dtype != DType::Bool && least <= low && high <= greatest {
+            Value::Integer(low, high)
+        } else {
+            Value::anything(dtype)
+        }
+    };
+    let float = |(low, high): (i128, i128)| Interval { low: low as f64, high: high as f64, nan: false };
+    match op {
+        Binary::Add => corner(|x, y| x + y),
+        Binary::Sub => corner(|x, y| x - y),
+        Binary::Mul if format::width(dtype) < 64 => corner(|x, y| x * y),
+        Binary::Max => Value::Integer(a.0.max(b.0), a.1.max(b.1)),
+        Binary::Min => Value::Integer(a.0.min(b.0), a.1.min(b.1)),
+        // As doubles, large integers may be equal that are not: an answer that leaves more open.
+        _ if op.is_comparison() => match comparison(op, float(a), float(b)) {
+            Value::Integer(low, high) if low == high && a.1 - a.0 < 1 << 50 && b.1 - b.0 < 1 << 50 => {
+                Value::Integer(low, high)
+            }
+            _ => Value::Integer(0, 1),
+        },
+        _ if op.is_logical() => Value::Integer(0, 1),
+        _ => Value::anything(dtype),
+    }
+}
+
+fn integer_result(op: Binary, dtype: DType, a: i128, b: i128) -> i128 {
+    let shift = (b.rem_euclid(i128::from(format::width(dtype)))) as u32;
+    let result = match op {
+        Binary::Add => a + b,
+        Binary::Sub => a - b,
+        Binary::Mul => a.wrapping_mul(b),
+        Binary::Div => a.checked_div(b).unwrap_or(0),
+        Binary::Rem => a.checked_rem(b).unwrap_or(0),
+        Binary::Lt => i128::from(a < b),
+        Binary::Le => i128::from(a <= b),
+        Binary::Gt => i128::from(a > b),
+        Binary::Ge => i128::from(a >= b),
+        Binary::Eq => i128::from(a == b),
+        Binary::Ne => i128::from(a != b),
+        Binary::Pow => integer_power(a, b),
+        Binary::Max => a.max(b),
+        Binary::Min => a.min(b),
+        Binary::ReluGate if a > 0 => b,
+        // No integer is between 0 and 1.
+        Binary::ReluGate | Binary::Satur01Gate => 0,
+        Binary::And => i128::from(a != 0 && b != 0),
+        Binary::Or => i128::from(a != 0 || b != 0),
+        Binary::BitAnd => a & b,
+        Binary::BitOr => a | b,
+        Binary::BitXor => a ^ b,
+        Binary::Shl => a << shift,
+        Binary::Shr => a >> shift,
+    };
+    if op.is_comparison() { result } else { format::wrap(dtype, result) }
+}
+
+/// Modulo 2^128, so modulo every width; a negative exponent gives the truncated quotient, 0 where there is none.
+fn integer_power(base: i128, exponent: i128) -> i128 {
+    if exponent < 0 {
+        return match base {
+            1 => 1,
+            -1 if exponent % 2 == 0 => 1,
+            -1 => -1,
+            _ => 0,
+        };
+    }
+    let (mut result, mut square, mut left) = (1i128, base, exponent as u128);
+    while left > 0 {
+        if left & 1 == 1 {
+            result = result.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        left >>= 1;
+    }
+    result
+}
+
+fn float_binary(class: Class, op: Binary, dtype: DType, a: Interval, b: Interval) -> Interval {
+    match op {
+        Binary::Max | Binary::Min => return extremum(class, op, a, b),
+        Binary::ReluGate | Binary::Satur01Gate => return gate(op, a, b),
+        Binary::Pow => return power(class, dtype, a, b),
+        Binary::Div => return division(class, dtype, a, b),
+        _ => {}
+    }
+    if let (Some(x), Some(y)) = (a.single(), b.single()) {
+        return single_result(class, op, dtype, x, y);
+    }
+    if !a.has_numbers() || !b.has_numbers() {
+        return ONLY_NAN;
+    }
+    // Infinities of different sign, or of one sign in a difference.
+    let (low, high) = if op == Binary::Sub { (-b.high, -b.low) } else { (b.low, b.high) };
+    let is_opposite = |x: f64, y: f64| x.is_infinite() && y == -x;
+    let no_sum =
+        matches!(op, Binary::Add | Binary::Sub) && (is_opposite(a.low, high) || is_opposite(a.high, low));
+    let nan = a.nan || b.nan || no_sum;
+    match op {
+        Binary::Add => widened(dtype, class, a.low + b.low, a.high + b.high, nan),
+        Binary::Sub => widened(dtype, class, a.low - b.high, a.high - b.low, nan),
+        Binary::Mul => corners(class, dtype, a, b, |x, y| x * y),
+        _ if b.contains_zero() || a.magnitude().is_infinite() => ANYTHING,
+        _ => {
+            let largest = a.magnitude();
+            Interval { low: -largest, high: largest, nan }
+        }
+    }
+}
+
+fn single_result(class: Class, op: Binary, dtype: DType, x: f64, y: f64) -> Interval {
+    let exact = match op {
+        Binary::Add => x + y,
+        Binary::Sub => x - y,
+        Binary::Mul => x * y,
+        _ => x % y,
+    };
+    let result = Interval::exactly(format::round(dtype, exact));
+    match op {
+        _ if class == Class::Strict => result,
+        Binary::Mul => {
+            let is_exact = exact == 0.0 && (x == 0.0 || y == 0.0)
+                || exact.is_infinite() && (x.is_infinite() || y.is_infinite())
+                || exact.is_normal() && x.mul_add(y, -exact) == 0.0;
+            unrounded(dtype, exact, is_exact, format::round(dtype, exact))
+        }
+        _ => result.with_both_zeros(),
+    }
+}
+
+/// `a > b ? a : b` and `a < b ? a : b`.
+fn extremum(class: Class, op: Binary, a: Interval, b: Interval) -> Interval {
+    if let (Some(x), Some(y)) = (a.single(), b.single()) {
+        let takes_first = if op == Binary::Max { x > y } else { x < y };
+        let result = Interval::exactly(if takes_first { x } else { y });
+        let are_zeros = x == 0.0 && y == 0.0;
+        return if class == Class::Fast && are_zeros { result.with_both_zeros() } else { result };
+    }
+    if !b.has_numbers() {
+        return ONLY_NAN;
+    }
+    if !a.has_numbers() {
+        return b;
+    }
+    let (low, high) = match op {
+        Binary::Max => (a.low.max(b.low), a.high.max(b.high)),
+        _ => (a.low.min(b.low), a.high.min(b.high)),
+    };
+    let numbers = Interval { low, high, nan: false }.with_both_zeros();
+    let skipped = if a.nan { numbers.hull(Interval { nan: false, ..b }) } else { numbers };
+    Interval { nan: b.nan, ..skipped }
+}
+
+/// `b` if the gate `a` is open, else 0.
+fn gate(op: Binary, a: Interval, b: Interval) -> Interval {
+    let limit = if op == Binary::ReluGate { f64::INFINITY } else { 1.0 };
+    let is_open = |x: f64| x > 0.0 && (op == Binary::ReluGate || x < limit);
+    let can_open = a.has_numbers() && a.high > 0.0 && (op == Binary::ReluGate || a.low < 1.0);
+    let must_open = a.has_numbers() && !a.nan && is_open(a.low) && is_open(a.high);
+    match (can_open, must_open) {
+        (_, true) => b,
+        (true, false) => b.hull(Interval::exactly(0.0)),
+        (false, false) => Interval::exactly(0.0),
+    }
+}
+
+fn power(class: Class, dtype: DType, a: Interval, b: Interval) -> Interval {
+    // Class fast multiplies for small constant exponents.
+    let ulps = if class == Class::Fast { 6.0 } else { 1.2 };
+    if let (Some(x), Some(y)) = (a.single(), b.single()) {
+        let result = x.powf(y);
+        let near = if y == 0.0 || x == 1.0 || result.is_nan() || result == 0.0 && x == 0.0 {
+            Interval::exactly(format::round(dtype, result))
+        } else if y == 1.0 || x.is_infinite() {
+            rounded(dtype, Interval::exactly(result))
+        } else {
+            approximate_within(dtype, result, ulps)
+        };
+        if class == Class::Strict {
+            return near;
+        }
+        // Products on the way may leave the range, or lose digits below it.
+        let products = y == y.trunc() && y.abs() <= 4.0;
+        let small = format::least_normal(dtype) * 16.0;
+        return match result.abs() {
+            _ if !products || result.is_nan() || x.is_infinite() || x == 0.0 => near,
+            magnitude if magnitude < small => near.hull(Interval { low: -small, high: small, nan: false }),
+            magnitude if magnitude > format::largest(dtype) / 16.0 => {
+                near.hull(Interval::exactly(format::round(dtype, f64::INFINITY.copysign(result))))
+            }
+            // The digits that narrow types lose.
+            _ if format::is_narrow(dtype) || dtype == DType::F32 => {
+                let error = result.abs() * scale_of(dtype);
+                near.hull(rounded(dtype, Interval { low: result - error, high: result + error, nan: false }))
+                    .hull(Interval::between(result, result))
+            }
+            _ => near,
+        };
+    }
+    if !a.has_numbers() || !b.has_numbers() || a.nan || b.nan || a.low <= 0.0 || class == Class::Fast {
+        return ANYTHING;
+    }
+    let all = [(a.low, b.low), (a.low, b.high), (a.high, b.low), (a.high, b.high)];
+    let corners = all.map(|(x, y)| approximate_within(dtype, x.powf(y), ulps));
+    corners.into_iter().reduce(Interval::hull).unwrap_or(ANYTHING)
+}
+
+fn scale_of(dtype: DType) -> f64 {
+    format::scale(6.0, -format::precision(dtype))
+}
+
+/// `a · b + c` with one rounding.
+pub(crate) fn fma(class: Class, dtype: DType, a: Value, b: Value, c: Value) -> Value {
+    if let (Value::Integer(..), Value::Integer(..)) = (a, b) {
+        return binary(class, Binary::Add, dtype, binary(class, Binary::Mul, dtype, a, b), c);
+    }
+    let (a, b, c) = (a.interval(), b.interval(), c.interval());
+    if let (Some(x), Some(y), Some(z)) = (a.single(), b.single(), c.single()) {
+        let result = match dtype {
+            DType::F64 => x.mul_add(y, z),
+            _ => f64::from((x as f32).mul_add(y as f32, z as f32)),
+        };
+        let result = Interval::exactly(format::round(dtype, result));
+        return Value::Float(if class == Class::Fast { result.with_both_zeros() } else { result });
+    }
+    let product = corners_unrounded(a, b);
+    let sum = if product.has_numbers() && c.has_numbers() {
+        if product.magnitude().is_infinite() && c.magnitude().is_infinite() {
+            return Value::anything(dtype);
+        }
+        let (low, high) = (product.low + c.low, product.high + c.high);
+        // In `f32` the single rounding of the definition is one of sums in `f64`, which have errors of their own.
+        widened(dtype, Class::Fast, low.next_down(), high.next_up(), product.nan || c.nan)
+    } else {
+        ONLY_NAN
+    };
+    Value::Float(sum)
+}
+
+fn corners_unrounded(a: Interval, b: Interval) -> Interval {
+    if !a.has_numbers() || !b.has_numbers() {
+        return ONLY_NAN;
+    }
+    let all = [a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high];
+    if all.iter().any(|corner| corner.is_nan()) || has_zero_by_infinity(a, b) {
+        return ANYTHING;
+    }
+    let (low, high) = all.iter().fold((all[0], all[0]), |(low, high), &x| (low.min(x), high.max(x)));
+    Interval { low: low.next_down(), high: high.next_up(), nan: a.nan || b.nan }
+}

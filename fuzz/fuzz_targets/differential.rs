@@ -1,0 +1,10 @@
+#![no_main]
+
+#[path = "../../crates/arrayjit/tests/differential/check/mod.rs"]
+mod check;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if let Err(error) = check::check(data) {
+        panic!("{error}");
+    }
+});
