@@ -46,6 +46,14 @@ pub struct NodeDecl {
     pub mode: ModeState,
 }
 
+impl NodeDecl {
+    /// The bytes that its elements take, one behind the other; none if a `usize` cannot hold their number, which the verifier excludes
+    /// on hosts of 64 bits.
+    pub fn size_bytes(&self) -> Option<usize> {
+        self.dims.iter().try_fold(self.dtype.size_bytes(), |bytes, &dim| bytes.checked_mul(dim))
+    }
+}
+
 /// The numeric class of a routine: what a compiler may do to its floating-point arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Numerics {

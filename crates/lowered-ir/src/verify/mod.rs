@@ -83,8 +83,10 @@ pub mod independence;
 mod ranges;
 mod tables;
 mod types;
+mod verified;
 
 pub use error::{Place, VerifyError, Violation};
+pub use verified::Verified;
 
 use ranges::{Interval, Ranges};
 
