@@ -77,6 +77,8 @@ pub struct HostModule {
     lines: Arc<[Arc<[LogLine]>]>,
     /// Where the lines go, if anywhere.
     logging: Option<Logging>,
+    /// Bytes of memory that the kernels' code takes.
+    code_bytes: usize,
     /// Held only for its `Drop`, which frees the code.
     _owner: Arc<dyn Any + Send + Sync>,
 }
@@ -180,7 +182,7 @@ impl HostModule {
     }
 
     fn new(kernels: Arc<[HostKernel]>, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        HostModule { kernels, lines: Arc::new([]), logging: None, _owner: owner }
+        HostModule { kernels, lines: Arc::new([]), logging: None, code_bytes: 0, _owner: owner }
     }
 
     /// The module with the lines that its kernels log, kernel by kernel. Those that log lines get a log to call.
@@ -188,6 +190,18 @@ impl HostModule {
     pub fn with_log_lines<'a>(mut self, kernels: impl IntoIterator<Item = &'a KernelAbi>) -> Self {
         self.lines = kernels.into_iter().map(|abi| Arc::clone(&abi.log)).collect();
         self
+    }
+
+    /// The module with the number of bytes that its kernels keep in memory, for caches that count them.
+    #[must_use]
+    pub fn with_code_bytes(mut self, bytes: usize) -> Self {
+        self.code_bytes = bytes;
+        self
+    }
+
+    /// How many bytes of memory the kernels' code takes, as whoever made the module says; 0 where nobody did.
+    pub fn code_bytes(&self) -> usize {
+        self.code_bytes
     }
 
     /// The same kernels, logging to there.

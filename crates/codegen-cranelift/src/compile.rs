@@ -1,7 +1,7 @@
 //! The second half: checked kernels to machine code, in parallel.
 //!
 //! A kernel is compiled by the first way that takes it: as steps, if there are contractions in it ([`contract::compose`]); as a vector
-//! program by `vector-asm`; or by Cranelift, which takes every kernel and gets a module for each ([`Way::of`]).
+//! program by `vector-asm`; or by Cranelift, which takes every kernel ([`Way::of`]). The code of all kernels is loaded together ([`jit`]).
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,6 @@ use codegen_core::{
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_module::ModuleError;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -25,6 +24,7 @@ use crate::disassemble;
 use crate::emit::{self, Emitted};
 use crate::jit::{self, Compiled};
 use crate::options::{CraneliftOptions, VectorWidth};
+use crate::relocate::{CraneliftCode, CraneliftError};
 use crate::render::{CheckedKernel, CraneliftRenderer};
 use crate::support::{NAME, failed};
 use crate::vector;
@@ -171,8 +171,8 @@ fn compile_alone(
         Way::Cranelift(reason) => {
             tracing::debug!(kernel = name, way = "cranelift", %reason, "compiled");
             let emitted = by_cranelift(kernel, isa, options);
-            let module = jit::load(name, emitted.func, isa.clone()).map_err(|e| refused(name, &e))?;
-            (Compiled::Module(Box::new(module)), emitted.scratch_bytes)
+            let code = CraneliftCode::compile(emitted.func, &**isa).map_err(|e| refused(name, &e))?;
+            (Compiled::Function(code), emitted.scratch_bytes)
         }
     };
     Ok((code, KernelAbi { scratch_bytes, ..kernel.abi.clone() }))
@@ -180,7 +180,7 @@ fn compile_alone(
 
 fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOptions) -> Emitted {
     let vectors = options.vector > VectorWidth::None && caps::has_vectors();
-    emit::emit(kernel, isa.default_call_conv(), vectors, jit::helper_id)
+    emit::emit(kernel, isa.default_call_conv(), vectors)
 }
 
 /// What [`CraneliftCompiler`] makes of a kernel, as text. A vector program: the program, and its instructions. Any other kernel: why it
@@ -202,7 +202,7 @@ pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, C
             let func = by_cranelift(kernel, &isa, options).func;
             let source = format!("; no vector program: {reason}\n{}", func.display());
             let machine_code =
-                jit::disassemble(func, &*isa).map_err(|e| failed(name, "code generation", e))?;
+                disassemble::cranelift(func, &*isa).map_err(|e| failed(name, "code generation", e))?;
             Ok(Listing { source, machine_code })
         }
     };
@@ -243,24 +243,18 @@ fn guarded<T>(kernel: &str, f: impl FnOnce() -> Result<T, CodegenError>) -> Resu
 }
 
 /// What Cranelift's refusal means to the user.
-fn refused(kernel: &str, error: &ModuleError) -> CodegenError {
+fn refused(kernel: &str, error: &CraneliftError) -> CodegenError {
     use cranelift_codegen::CodegenError::{CodeTooLarge, ImplLimitExceeded};
     match error {
-        ModuleError::Compilation(CodeTooLarge | ImplLimitExceeded) => CodegenError::Unsupported {
+        CraneliftError::Codegen(CodeTooLarge | ImplLimitExceeded) => CodegenError::Unsupported {
             codegen: NAME.into(),
             kernel: kernel.into(),
             op: "a kernel of this size".into(),
             why: format!("{error}; less unrolling would make it smaller"),
         },
-        ModuleError::Allocation { .. } => {
-            CodegenError::OutOfMemory { kernel: kernel.into(), bytes: PAGE_BYTES }
-        }
         _ => failed(kernel, "code generation", error.to_string()),
     }
 }
-
-/// The least that the system is asked for; how much it refused is not told.
-const PAGE_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -312,10 +306,9 @@ mod tests {
         let oldest =
             cranelift_codegen::isa::lookup(native.triple().clone()).expect("this machine is supported");
         let isa = oldest.finish(Flags::new(flags)).expect("the flags fit");
-        let func = emit::emit(&kernel, isa.default_call_conv(), false, jit::helper_id).func;
-        let loaded = jit::load("old", func, isa).expect("a supported kernel");
-        let module =
-            jit::host_module(vec![Compiled::Module(Box::new(loaded))], &[]).expect("memory for code");
+        let func = emit::emit(&kernel, isa.default_call_conv(), false).func;
+        let code = CraneliftCode::compile(func, &*isa).expect("a supported kernel");
+        let module = jit::host_module(vec![Compiled::Function(code)], &[]).expect("memory for code");
         let (mut x, mut y) = ([1.5f32, -1.5, -1.5, 2.5], [1.5f64, -1.5, -1.5, 2.5]);
         let access = Access::ReadWrite;
         let args = [

@@ -1,9 +1,21 @@
-//! The instructions of vector programs as text, for people.
+//! Machine instructions as text, for people.
 
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::Function;
+use cranelift_codegen::isa::TargetIsa;
 use iced_x86::{Decoder, DecoderOptions, Formatter, NasmFormatter};
 use vector_asm::Code;
 
-/// One instruction a line, after its offset from the function's beginning; constants are not shown.
+/// The machine instructions of a function that Cranelift compiles, in its own notation.
+pub(crate) fn cranelift(func: Function, isa: &dyn TargetIsa) -> Result<String, String> {
+    let mut context = Context::for_function(func);
+    context.set_disasm(true);
+    let code = context.compile(isa, &mut ControlPlane::default()).map_err(|e| e.inner.to_string())?;
+    Ok(code.vcode.clone().unwrap_or_default())
+}
+
+/// The instructions of a vector program. One instruction a line, after its offset from the function's beginning; constants are not shown.
 pub(crate) fn text(code: &Code) -> String {
     let mut decoder = Decoder::new(64, &code.bytes()[..code.instruction_bytes()], DecoderOptions::NONE);
     let mut formatter = NasmFormatter::new();

@@ -1,9 +1,9 @@
 //! Functions of this program that compiled kernels call: what the machine has no instructions for.
 //!
-//! They do not unwind, so they may be called from code without unwind tables. The same table holds what Cranelift itself
-//! calls on machines without rounding or fused instructions; without it those symbols would be looked up in the process.
+//! They do not unwind, so they may be called from code without unwind tables. Beside them are the functions that Cranelift itself
+//! calls on machines without rounding or fused instructions.
 
-use cranelift_codegen::ir::{Type, types};
+use cranelift_codegen::ir::{LibCall, Type, types};
 use lowered_ir::ir::UnaryOp;
 use lowered_ir::math;
 
@@ -28,15 +28,25 @@ impl Helper {
     pub(crate) const ALL: [Helper; 6] =
         [Helper::RemF32, Helper::RemF64, Helper::PowI64, Helper::PowU64, Helper::SinF64, Helper::CosF64];
 
-    /// The symbol.
-    pub(crate) fn name(self) -> &'static str {
+    /// The helper of a number, which is its position in [`Helper::ALL`] and how functions of Cranelift's IR refer to it.
+    pub(crate) fn from_number(number: u32) -> Option<Helper> {
+        Helper::ALL.get(number as usize).copied()
+    }
+
+    /// The number of the helper.
+    pub(crate) fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// Where its code is.
+    pub(crate) fn address(self) -> *const u8 {
         match self {
-            Helper::RemF32 => "rem_f32",
-            Helper::RemF64 => "rem_f64",
-            Helper::PowI64 => "pow_i64",
-            Helper::PowU64 => "pow_u64",
-            Helper::SinF64 => "sin_f64",
-            Helper::CosF64 => "cos_f64",
+            Helper::RemF32 => rem_f32 as *const u8,
+            Helper::RemF64 => rem_f64 as *const u8,
+            Helper::PowI64 => pow_i64 as *const u8,
+            Helper::PowU64 => pow_u64 as *const u8,
+            Helper::SinF64 => sin_f64 as *const u8,
+            Helper::CosF64 => cos_f64 as *const u8,
         }
     }
 
@@ -58,26 +68,21 @@ impl Helper {
     }
 }
 
-/// Every symbol a kernel can refer to, with its address.
-pub(crate) fn symbols() -> [(&'static str, *const u8); 16] {
-    [
-        (Helper::RemF32.name(), rem_f32 as *const u8),
-        (Helper::RemF64.name(), rem_f64 as *const u8),
-        (Helper::PowI64.name(), pow_i64 as *const u8),
-        (Helper::PowU64.name(), pow_u64 as *const u8),
-        (Helper::SinF64.name(), sin_f64 as *const u8),
-        (Helper::CosF64.name(), cos_f64 as *const u8),
-        ("fmaf", fma_f32 as *const u8),
-        ("fma", fma_f64 as *const u8),
-        ("ceilf", ceil_f32 as *const u8),
-        ("ceil", ceil_f64 as *const u8),
-        ("floorf", floor_f32 as *const u8),
-        ("floor", floor_f64 as *const u8),
-        ("truncf", trunc_f32 as *const u8),
-        ("trunc", trunc_f64 as *const u8),
-        ("nearbyintf", nearest_f32 as *const u8),
-        ("nearbyint", nearest_f64 as *const u8),
-    ]
+/// Where the code of a function is that Cranelift itself calls; `None` for those that kernels have no use for.
+pub(crate) fn library_function(called: LibCall) -> Option<*const u8> {
+    Some(match called {
+        LibCall::FmaF32 => fma_f32 as *const u8,
+        LibCall::FmaF64 => fma_f64 as *const u8,
+        LibCall::CeilF32 => ceil_f32 as *const u8,
+        LibCall::CeilF64 => ceil_f64 as *const u8,
+        LibCall::FloorF32 => floor_f32 as *const u8,
+        LibCall::FloorF64 => floor_f64 as *const u8,
+        LibCall::TruncF32 => trunc_f32 as *const u8,
+        LibCall::TruncF64 => trunc_f64 as *const u8,
+        LibCall::NearestF32 => nearest_f32 as *const u8,
+        LibCall::NearestF64 => nearest_f64 as *const u8,
+        _ => return None,
+    })
 }
 
 extern "C" fn rem_f32(a: f32, b: f32) -> f32 {
@@ -158,4 +163,17 @@ extern "C" fn nearest_f32(x: f32) -> f32 {
 
 extern "C" fn nearest_f64(x: f64) -> f64 {
     x.round_ties_even()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_positions() {
+        for helper in Helper::ALL {
+            assert_eq!(Helper::from_number(helper.number()), Some(helper));
+        }
+        assert_eq!(Helper::from_number(Helper::ALL.len() as u32), None);
+    }
 }

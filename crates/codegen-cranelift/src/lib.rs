@@ -58,8 +58,9 @@ mod helpers; // functions that kernels call
 
 mod compile; // kernels -> code, in parallel
 mod disassemble; // instructions as text
-mod jit; // code in memory: the crate's unsafe code
-mod perf_map; // names of kernels for profilers
+mod jit; // code to functions: the crate's unsafe code
+mod perf_map;
+mod relocate; // Cranelift's code, to be loaded anywhere // names of kernels for profilers
 
 pub use crate::caps::host_caps;
 pub use crate::compile::{CraneliftCompiler, cranelift, listing};

@@ -32,6 +32,11 @@ impl Plan {
         match self.never {}
     }
 
+    /// How many bytes of memory the plan's own code takes.
+    pub fn code_bytes(&self) -> usize {
+        match self.never {}
+    }
+
     /// Computes a part.
     ///
     /// # Safety

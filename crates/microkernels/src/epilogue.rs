@@ -29,7 +29,7 @@ pub(crate) struct Epilogue {
     /// Code for sums in scratch memory, by width, the widest first. Every number of columns that occurs without a generated tile is a sum of these.
     functions: Vec<(usize, Function)>,
     /// Holds the functions.
-    _code: ExecutableCode,
+    code: ExecutableCode,
     /// How the generated tiles read the factors.
     reading: Reading,
     batch: usize,
@@ -68,12 +68,17 @@ impl Epilogue {
             tiles: table,
             columns,
             functions,
-            _code: code,
+            code,
             reading: *reading,
             batch: what.batch.len(),
             bindings,
             args,
         })
+    }
+
+    /// How many bytes of memory the code takes.
+    pub(crate) fn code_bytes(&self) -> usize {
+        self.code.bytes()
     }
 
     /// How many words of scratch memory the code's bindings and base addresses take.

@@ -64,6 +64,11 @@ impl Plan {
         self.grain
     }
 
+    /// How many bytes of memory the plan's own code takes; 0 where there is none.
+    pub fn code_bytes(&self) -> usize {
+        self.product.epilogue.as_ref().map_or(0, Epilogue::code_bytes)
+    }
+
     /// Computes the part `begin..end` of [`Plan::extent`]: iterations of the outermost loop of the batch, rows, or columns, as [`Split`] says.
     /// The range does not matter if the split counts nothing, but for an empty one.
     ///

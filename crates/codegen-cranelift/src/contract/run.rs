@@ -39,6 +39,23 @@ pub(crate) enum Step {
     Part(usize),
 }
 
+impl Composite {
+    /// Bytes of memory for the code that the plans of contractions have loaded.
+    pub(crate) fn plan_bytes(&self) -> usize {
+        self.steps.iter().map(Step::plan_bytes).sum()
+    }
+}
+
+impl Step {
+    fn plan_bytes(&self) -> usize {
+        match self {
+            Step::Loop { steps, .. } => steps.iter().map(Step::plan_bytes).sum(),
+            Step::Contraction { plan, .. } => plan.code_bytes(),
+            Step::Part(_) => 0,
+        }
+    }
+}
+
 /// The arguments of one call.
 struct Call {
     args: [*mut u8; MOST],

@@ -40,11 +40,8 @@ pub(crate) struct Emitted {
     pub(crate) scratch_bytes: usize,
 }
 
-/// The number by which a function refers to a helper; see [`crate::jit`].
-pub(crate) type HelperId = fn(Helper) -> u32;
-
 /// Writes the function of a kernel that [`crate::support`] accepts. `vectors` allows vector instructions.
-pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool, helper_id: HelperId) -> Emitted {
+pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool) -> Emitted {
     let func = Function::with_name_signature(UserFuncName::user(0, 0), signature(call_conv));
     let (ssa, params) = Ssa::new(func);
     let routine = &kernel.ir;
@@ -65,7 +62,6 @@ pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool, helper_i
         lane: None,
         vectors,
         call_conv,
-        helper_id,
         helpers: HashMap::new(),
         lines_logged: scan::lines_logged(&routine.body),
     };
@@ -111,7 +107,6 @@ struct Emitter<'k> {
     lane: Option<LoopId>,
     vectors: bool,
     call_conv: CallConv,
-    helper_id: HelperId,
     helpers: HashMap<u32, FuncRef>,
     /// The number of each statement that logs, by its address in the routine.
     lines_logged: HashMap<*const Stmt, usize>,
@@ -125,16 +120,17 @@ impl Emitter<'_> {
     }
 
     fn callee(&mut self, helper: Helper) -> FuncRef {
-        let id = (self.helper_id)(helper);
-        match self.helpers.get(&id) {
+        let number = helper.number();
+        match self.helpers.get(&number) {
             Some(&callee) => callee,
-            None => self.import(helper, id),
+            None => self.import(helper, number),
         }
     }
 
-    fn import(&mut self, helper: Helper, id: u32) -> FuncRef {
+    /// Functions refer to helpers by their numbers; [`crate::relocate`] resolves them.
+    fn import(&mut self, helper: Helper, number: u32) -> FuncRef {
         let func = &mut self.ssa.func;
-        let name = func.declare_imported_user_function(UserExternalName::new(0, id));
+        let name = func.declare_imported_user_function(UserExternalName::new(0, number));
         let signature = func.import_signature(helper_signature(helper, self.call_conv));
         let callee = func.import_function(ExtFuncData {
             name: ExternalName::user(name),
@@ -142,7 +138,7 @@ impl Emitter<'_> {
             colocated: false,
             patchable: false,
         });
-        self.helpers.insert(id, callee);
+        self.helpers.insert(number, callee);
         callee
     }
 }

@@ -1,0 +1,60 @@
+//! Instructions that other processors have fetched before memory changed.
+//!
+//! A thread that calls new code got its address through a lock or an atomic, after the code was written. On
+//! x86-64 no more is needed: instruction caches are coherent. On other processors, clearing the caches leaves
+//! instructions in the pipelines, so every processor that runs this process has to synchronise its context
+//! once; Linux does that on request.
+
+use std::io;
+
+/// Waits until no processor that runs this process holds instructions fetched before the call.
+pub(crate) fn discard_fetched_instructions() -> io::Result<()> {
+    if cfg!(target_arch = "x86_64") { Ok(()) } else { synchronise_processors() }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn synchronise_processors() -> io::Result<()> {
+    // Elsewhere the system's own call for clearing instruction caches, which `clear-cache` makes, reaches all
+    // processors.
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "`membarrier` has no safe interface")]
+fn synchronise_processors() -> io::Result<()> {
+    let membarrier = |command: libc::c_int| {
+        // SAFETY: the system call takes integers and touches no memory of the process.
+        match unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } {
+            0.. => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    match membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) {
+        // The first time: a process announces that it uses the command.
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE)?;
+            membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE)
+        }
+        // Before Linux 4.16 there is a slow command alone, which does it on the way.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => membarrier(libc::MEMBARRIER_CMD_GLOBAL),
+        done => done,
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_synchronises_processors() {
+        for _ in 0..2 {
+            match synchronise_processors() {
+                Ok(()) => {}
+                // A sandbox may forbid the call.
+                Err(error) => {
+                    assert!(matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)), "{error}")
+                }
+            }
+        }
+    }
+}

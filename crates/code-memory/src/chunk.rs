@@ -1,0 +1,81 @@
+//! One mapping that holds the code of many owners. The crate's unsafe code, and the transitions between
+//! protections, stand here.
+//!
+//! Invariants it relies on and keeps:
+//!
+//! * A page is executable and not writable, but for the pages that [`Chunk::write`] is writing.
+//! * Pages that `write` is given belong to nobody else, so no code on them runs. [`crate::arena`] hands out
+//!   each page once until it is given back.
+#![allow(unsafe_code, reason = "mapping executable memory and writing code to it is what this module is for")]
+
+use std::{io, ops::Range};
+
+use region::{Allocation, Protection};
+
+use crate::barrier;
+
+/// Fills the bytes between and behind pieces of code: instructions that trap.
+const FILL: u8 = if cfg!(target_arch = "x86_64") { 0xcc } else { 0 };
+
+/// A mapping for code.
+pub(crate) struct Chunk {
+    memory: Allocation,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; `Allocation` is its address and length.
+unsafe impl Send for Chunk {}
+
+impl Chunk {
+    /// Maps at least `bytes` bytes, rounded up to whole pages.
+    pub(crate) fn map(bytes: usize) -> io::Result<Chunk> {
+        // The first page is written once while all pages are writable. From then on Linux accounts for all
+        // pages alike (`VM_ACCOUNT`, one `anon_vma`), so it merges ranges again that a change of protection
+        // has split.
+        let mut memory = region::alloc(bytes, Protection::READ_WRITE).map_err(io::Error::other)?;
+        let start: *mut u8 = memory.as_mut_ptr();
+        // SAFETY: the memory is mapped, writable and not empty, and nobody else knows its address.
+        unsafe { start.write(FILL) };
+        // SAFETY: the range is this mapping, in which nothing lies yet.
+        unsafe { region::protect(start, memory.len(), Protection::READ_EXECUTE) }
+            .map_err(io::Error::other)?;
+        Ok(Chunk { memory })
+    }
+
+    /// How many bytes are mapped.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// The address of a byte, for reading and running; `offset` is within the chunk.
+    pub(crate) fn address(&self, offset: usize) -> *const u8 {
+        self.memory.as_ptr::<u8>().wrapping_add(offset)
+    }
+
+    /// Fills whole pages with pieces of code, each at its offset from the beginning of the pages, and makes
+    /// them executable. On an error the pages hold no code and may be written again.
+    ///
+    /// # Panics
+    ///
+    /// If the pages are not within the chunk, or a piece not within the pages.
+    pub(crate) fn write(&mut self, pages: Range<usize>, pieces: &[(usize, &[u8])]) -> io::Result<()> {
+        let length = pages.len();
+        assert!(pages.start <= pages.end && pages.end <= self.memory.len(), "pages of the chunk");
+        let at = self.memory.as_mut_ptr::<u8>().wrapping_add(pages.start);
+        // SAFETY: the pages lie in this mapping, and by the invariants of this module no code on them runs.
+        unsafe { region::protect(at, length, Protection::READ_WRITE) }.map_err(io::Error::other)?;
+        // SAFETY: the pages are writable now, whole, and `&mut self` and the invariants say that nobody else
+        // refers to them.
+        let memory = unsafe { std::slice::from_raw_parts_mut(at, length) };
+        memory.fill(FILL);
+        for &(offset, code) in pieces {
+            memory[offset..offset + code.len()].copy_from_slice(code);
+        }
+        // SAFETY: the range is mapped and readable.
+        if !unsafe { clear_cache::clear_cache(at.cast_const(), at.wrapping_add(length).cast_const()) } {
+            return Err(io::Error::other("the instruction cache cannot be cleared"));
+        }
+        // SAFETY: as above; `memory` is not used any more.
+        unsafe { region::protect(at, length, Protection::READ_EXECUTE) }.map_err(io::Error::other)?;
+        barrier::discard_fetched_instructions()
+    }
+}

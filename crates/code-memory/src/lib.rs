@@ -1,0 +1,45 @@
+//! Executable memory of the process: machine code packed into few mappings and freed with its last owner.
+//!
+//! # Should I be using this crate?
+//!
+//! It is where `vector-asm` and `codegen-cranelift` put the code that they generate. Use it for generated
+//! code of your own, which must be position independent and final: relocations are resolved before the code
+//! is loaded.
+//!
+//! # How memory is organised
+//!
+//! Code lies in chunks of 1 MiB, each a single mapping of private anonymous memory. A chunk is divided into
+//! pages; loaded code takes whole pages, so a chunk at rest is readable and executable throughout and the
+//! system keeps one mapping for it (or for several chunks side by side), whatever the number of loaded codes.
+//! Pages are taken by best fit. Freed pages are used again; a chunk without code is unmapped.
+//!
+//! Code is written through the address where it runs, while its pages are readable and writable; then they
+//! become readable and executable. No page is ever writable and executable at once, and the protection of a
+//! page changes only while no code on it is loaded. A process made by `fork` has a copy of the code, as of
+//! all private memory. `docs/adr/0021-code-shares-mappings.md` compares this with the alternatives.
+//!
+//! # Example
+//!
+//! ```
+//! # #[cfg(target_arch = "x86_64")] {
+//! use code_memory::LoadedCode;
+//!
+//! // mov eax, 42; ret
+//! let code = LoadedCode::load(&[&[0xb8, 42, 0, 0, 0, 0xc3]])?;
+//! // SAFETY: the bytes are a whole function of this type, and `code` outlives the call.
+//! let function = unsafe { std::mem::transmute::<*const u8, extern "C" fn() -> u32>(code.address(0)) };
+//! assert_eq!(function(), 42);
+//! # }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod free_ranges; // which pages of a chunk are free
+
+mod chunk; // one mapping, and the changes of its protection: the unsafe code
+
+mod barrier; // other processors forget instructions that they fetched before
+
+mod arena; // all chunks, and code in them
+
+pub use crate::arena::{ALIGNMENT, CodeMemoryUsage, LoadedCode, usage};
