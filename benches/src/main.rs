@@ -154,6 +154,6 @@ fn run(cli: &Cli) -> Result<()> {
 fn open(cli: &Cli) -> Result<Backend> {
     let mut settings = Settings::load()?.settings;
     settings.threads = cli.threads;
-    settings.cache = false;
+    settings.code_cache_entries = 0;
     Ok(Backend::open_with(&cli.backend, settings)?)
 }

@@ -13,7 +13,7 @@ use scheduler_multicore::Cpu;
 use tnode::Pending;
 
 use crate::{
-    cache::CodeCache,
+    cache::{CacheLimits, CodeCache},
     debug::Watch,
     error::OpenError,
     fallback::Refuge,
@@ -139,7 +139,8 @@ impl Backend {
             automatic_transfers: settings.automatic_host_transfers,
             use_host_memory: settings.use_host_memory,
         });
-        let (cache, virtual_nodes, refuge) = Default::default();
+        let cache = CodeCache::new(CacheLimits::of_settings(&settings));
+        let (virtual_nodes, refuge) = Default::default();
         let _timeline = ProcessTimeline::begin(&settings.trace);
         let parts = Parts {
             name,

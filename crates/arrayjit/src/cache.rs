@@ -1,44 +1,158 @@
-//! Compiled code found again by content.
+//! Compiled code found again by content, the most recently used of it.
 //!
-//! The key is the scheduled routine's text with names removed, how its kernels are called, and the codegen's fingerprint: two
-//! programs that differ in names alone share code. How a kernel is called follows from its text but for the access to its nodes,
-//! about which the routine around it may tell more; an artifact that said what another routine's schedule says would make links
-//! depend on what was compiled before. Nothing is kept on disk: `docs/adr/0012-no-code-on-disk.md`.
+//! The key is the scheduled routine's text with names removed, how its kernels are called, and the codegen's
+//! fingerprint: two programs that differ in names alone share code. How a kernel is called follows from its
+//! text but for the access to its nodes, about which the routine around it may tell more; an artifact that
+//! said what another routine's schedule says would make links depend on what was compiled before. Nothing is
+//! kept on disk: `docs/adr/0012-no-code-on-disk.md`.
+//!
+//! The cache is bounded by a number of artifacts and of bytes ([`CacheLimits`]) and evicts the least recently
+//! used artifact. Evicted code is freed with the last routine that was linked from it; compiling the program
+//! again gives the same code.
 
-use std::{fmt::Write, sync::Arc};
+use std::{
+    fmt::Write,
+    mem::size_of,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use codegen_core::{Artifact, Codegen, CodegenError, ScheduledRoutine};
-use dashmap::DashMap;
+use codegen_core::{Artifact, Codegen, CodegenError, KernelAbi, Param, Payload, ScheduledRoutine};
 use lowered_ir::text;
+use lru::LruCache;
 
-/// The kernels compiled so far in this backend.
-#[derive(Debug, Default)]
+use crate::settings::Settings;
+
+/// The bounds of a cache; it keeps nothing if either is 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheLimits {
+    /// Artifacts.
+    pub(crate) entries: usize,
+    /// Bytes of artifacts and their keys.
+    pub(crate) bytes: usize,
+}
+
+impl CacheLimits {
+    pub(crate) fn of_settings(settings: &Settings) -> CacheLimits {
+        CacheLimits { entries: settings.code_cache_entries, bytes: settings.code_cache_bytes }
+    }
+
+    /// Whether nothing is ever kept.
+    fn are_zero(self) -> bool {
+        self.entries == 0 || self.bytes == 0
+    }
+}
+
+/// The kernels compiled in this backend, as far as there is room for them.
+#[derive(Debug)]
 pub(crate) struct CodeCache {
-    artifacts: DashMap<Arc<str>, Artifact>,
+    limits: CacheLimits,
+    kept: Mutex<KeptCode>,
+}
+
+/// The artifacts in a cache, in the order of use. They are within the limits whenever the lock is free.
+#[derive(Debug)]
+struct KeptCode {
+    entries: LruCache<Arc<str>, CacheEntry>,
+    /// The sum of the entries' bytes.
+    bytes: usize,
+    /// How many entries have made way for others.
+    evicted: u64,
+}
+
+#[derive(Debug)]
+struct CacheEntry {
+    artifact: Artifact,
+    /// Bytes of the artifact and of its key.
+    bytes: usize,
 }
 
 impl CodeCache {
+    /// A cache that holds nothing yet.
+    pub(crate) fn new(limits: CacheLimits) -> CodeCache {
+        let kept = KeptCode { entries: LruCache::unbounded(), bytes: 0, evicted: 0 };
+        CodeCache { limits, kept: Mutex::new(kept) }
+    }
+
     /// The artifact of a routine: found, or compiled and kept.
     pub(crate) fn compile(
         &self,
         codegen: &dyn Codegen,
         routine: &ScheduledRoutine,
     ) -> Result<Artifact, CodegenError> {
-        let key = key(codegen, routine);
-        if let Some(artifact) = self.artifacts.get(&*key) {
-            return Ok(artifact.clone());
+        if self.limits.are_zero() {
+            return codegen.compile(routine);
         }
-        // Compiled outside the map's lock: two threads may compile the same routine, and either result serves.
+        let key = key(codegen, routine);
+        if let Some(entry) = self.lock().entries.get(&*key) {
+            return Ok(entry.artifact.clone());
+        }
+        // Compiled without the lock: two threads may compile the same routine, and either result serves.
         let artifact = codegen.compile(routine)?;
-        self.artifacts.insert(key.into(), artifact.clone());
+        let evicted = self.lock().insert(key.into(), artifact.clone(), self.limits);
+        // Code is freed without the lock.
+        drop(evicted);
         Ok(artifact)
     }
 
     /// How many artifacts are kept.
     pub(crate) fn len(&self) -> usize {
-        self.artifacts.len()
+        self.lock().entries.len()
+    }
+
+    /// How many bytes are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// How many artifacts have made way for others.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.lock().evicted
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KeptCode> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl KeptCode {
+    /// Keeps an artifact, unless it is larger than the whole cache may be. Returns the entries that make way
+    /// for it.
+    fn insert(&mut self, key: Arc<str>, artifact: Artifact, limits: CacheLimits) -> Vec<CacheEntry> {
+        let bytes = key.len() + memory_bytes(&artifact, key.len());
+        if bytes > limits.bytes {
+            return Vec::new();
+        }
+        let mut removed = Vec::new();
+        if let Some(replaced) = self.entries.put(key, CacheEntry { artifact, bytes }) {
+            self.bytes -= replaced.bytes;
+            removed.push(replaced);
+        }
+        self.bytes += bytes;
+        while self.entries.len() > limits.entries || self.bytes > limits.bytes {
+            let Some((_, evicted)) = self.entries.pop_lru() else { break };
+            self.bytes -= evicted.bytes;
+            self.evicted += 1;
+            removed.push(evicted);
+        }
+        removed
+    }
+}
+
+/// Bytes of memory that an artifact keeps: its code, and how its kernels are called. Code that is kept as IR,
+/// such as the interpreter's, counts as a multiple of its text.
+fn memory_bytes(artifact: &Artifact, text_bytes: usize) -> usize {
+    let code = match &artifact.payload {
+        Payload::Host(module) => module.code_bytes(),
+        Payload::Ptx(module) => module.text.len(),
+        _ => 0,
+    };
+    let code = if code == 0 { IR_BYTES_PER_TEXT_BYTE * text_bytes } else { code };
+    let abi = |abi: &KernelAbi| size_of::<KernelAbi>() + abi.name.len() + size_of_val::<[Param]>(&abi.params);
+    code + artifact.kernels.iter().map(abi).sum::<usize>() + size_of::<CacheEntry>()
+}
+
+/// Bytes of IR in memory for each byte of its text.
+const IR_BYTES_PER_TEXT_BYTE: usize = 8;
 
 fn key(codegen: &dyn Codegen, routine: &ScheduledRoutine) -> String {
     let mut key = format!("{:016x}\n", codegen.fingerprint());
@@ -59,22 +173,63 @@ fn key(codegen: &dyn Codegen, routine: &ScheduledRoutine) -> String {
 
 #[cfg(test)]
 mod tests {
-    use codegen_core::{Access, Caps, Interpreted, Param, ScheduleOptions, schedule};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use codegen_core::{Access, Caps, Interpreted, ScheduleOptions, schedule};
+    use proptest::prelude::*;
 
     use super::*;
 
-    fn scheduled(text: &str) -> ScheduledRoutine {
-        let routine = text::parse(text).expect("the text is valid");
-        schedule(&routine, &caps(), &ScheduleOptions::default()).expect("it can be scheduled")
+    const ROOM: CacheLimits = CacheLimits { entries: 10, bytes: 1 << 20 };
+
+    /// The interpreter, with a count of the routines it compiles.
+    struct Counting(Interpreted, AtomicU64);
+
+    impl Codegen for Counting {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn caps(&self) -> &Caps {
+            self.0.caps()
+        }
+
+        fn fingerprint(&self) -> u64 {
+            self.0.fingerprint()
+        }
+
+        fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.compile(routine)
+        }
     }
 
-    fn caps() -> Caps {
-        Interpreted::new().caps().clone()
+    fn counting() -> Counting {
+        Counting(Interpreted::new(), AtomicU64::new(0))
+    }
+
+    fn scheduled(text: &str) -> ScheduledRoutine {
+        let routine = text::parse(text).expect("the text is valid");
+        schedule(&routine, Interpreted::new().caps(), &ScheduleOptions::default())
+            .expect("it can be scheduled")
+    }
+
+    /// A program of one digit, so that all have equally many bytes.
+    fn program(digit: usize) -> ScheduledRoutine {
+        assert!(digit < 10);
+        scheduled(&format!("routine @r {{\n  node %0 \"x\" f32[4]\n  %0[0] := {digit}.5f32\n}}"))
+    }
+
+    /// Compiles a program; whether it was in the cache.
+    fn is_cached(cache: &CodeCache, codegen: &Counting, digit: usize) -> bool {
+        let before = codegen.1.load(Ordering::Relaxed);
+        cache.compile(codegen, &program(digit)).expect("it compiles");
+        codegen.1.load(Ordering::Relaxed) == before
     }
 
     #[test]
     fn names_make_no_difference_and_access_does() {
-        let (codegen, cache) = (Interpreted::new(), CodeCache::default());
+        let (codegen, cache) = (Interpreted::new(), CodeCache::new(ROOM));
         let text =
             |name: &str| format!("routine @{name} {{\n  node %0 \"{name}\" f32[4]\n  %0[0] := 1.0f32\n}}");
         let first = scheduled(&text("a"));
@@ -87,5 +242,69 @@ mod tests {
         let artifact = cache.compile(&codegen, &other).expect("it compiles");
         assert_eq!(artifact.kernels[0].params, other.kernels[0].abi.params, "its own schedule's");
         assert_eq!(cache.len(), 2);
+    }
+
+    #[test]
+    fn the_least_recently_used_code_is_evicted() {
+        let (codegen, cache) = (counting(), CodeCache::new(CacheLimits { entries: 2, ..ROOM }));
+        assert!(!is_cached(&cache, &codegen, 1));
+        assert!(!is_cached(&cache, &codegen, 2));
+        assert!(is_cached(&cache, &codegen, 1), "used again");
+        assert!(!is_cached(&cache, &codegen, 3));
+        assert_eq!((cache.len(), cache.evicted()), (2, 1));
+        assert!(is_cached(&cache, &codegen, 1));
+        assert!(!is_cached(&cache, &codegen, 2), "evicted, and compiled again");
+    }
+
+    #[test]
+    fn bytes_are_bounded() {
+        let codegen = counting();
+        let one = CodeCache::new(ROOM);
+        is_cached(&one, &codegen, 0);
+        let bytes = one.bytes() * 7 / 2;
+        let cache = CodeCache::new(CacheLimits { bytes, ..ROOM });
+        for digit in 0..10 {
+            assert!(!is_cached(&cache, &codegen, digit));
+            assert!(cache.bytes() <= bytes);
+        }
+        assert_eq!((cache.len(), cache.evicted(), cache.bytes()), (3, 7, 3 * one.bytes()));
+        // An artifact larger than the cache evicts nothing.
+        let terms = (0..1000).map(|at| format!("  %0[{}] := {at}.5f32\n", at % 4)).collect::<String>();
+        let large = scheduled(&format!("routine @r {{\n  node %0 \"x\" f32[4]\n{terms}}}"));
+        cache.compile(&codegen, &large).expect("it compiles");
+        assert_eq!((cache.len(), cache.evicted()), (3, 7));
+    }
+
+    #[test]
+    fn limits_of_zero_keep_nothing() {
+        for limits in [CacheLimits { entries: 0, ..ROOM }, CacheLimits { bytes: 0, ..ROOM }] {
+            let (codegen, cache) = (counting(), CodeCache::new(limits));
+            assert!(!is_cached(&cache, &codegen, 1));
+            assert!(!is_cached(&cache, &codegen, 1));
+            assert_eq!((cache.len(), cache.bytes(), cache.evicted()), (0, 0, 0));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+        /// The cache agrees with a list in the order of use, and its count of bytes with its entries.
+        #[test]
+        fn the_most_recently_used_code_is_kept(
+            entries in 1..5usize,
+            uses in proptest::collection::vec(0..7usize, 0..60),
+        ) {
+            let (codegen, cache) = (counting(), CodeCache::new(CacheLimits { entries, ..ROOM }));
+            let mut recent: Vec<usize> = Vec::new();
+            for digit in uses {
+                prop_assert_eq!(is_cached(&cache, &codegen, digit), recent.contains(&digit));
+                recent.retain(|&other| other != digit);
+                recent.insert(0, digit);
+                recent.truncate(entries);
+                prop_assert_eq!(cache.len(), recent.len());
+                let kept = cache.lock();
+                prop_assert_eq!(kept.bytes, kept.entries.iter().map(|(_, entry)| entry.bytes).sum::<usize>());
+            }
+        }
     }
 }

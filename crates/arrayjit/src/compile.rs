@@ -286,9 +286,20 @@ impl Backend {
         compiled
     }
 
-    /// How many distinct routines the code cache holds.
+    /// How many distinct routines the code cache holds: [`Settings::code_cache_entries`] at most.
     pub fn cached_routines(&self) -> usize {
         self.cache().len()
+    }
+
+    /// How many bytes the code cache takes: [`Settings::code_cache_bytes`] at most.
+    pub fn cached_bytes(&self) -> usize {
+        self.cache().bytes()
+    }
+
+    /// How many routines the code cache has dropped to make room for others. If the number grows while the same programs are compiled
+    /// again and again, the cache is too small for them.
+    pub fn evicted_routines(&self) -> u64 {
+        self.cache().evicted()
     }
 }
 

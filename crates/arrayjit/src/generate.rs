@@ -30,11 +30,7 @@ pub(crate) fn schedule(
 
 /// The kernels compiled, or found among those compiled before.
 pub(crate) fn compile(backend: &Backend, schedule: &ScheduledRoutine) -> Result<Artifact, CompileError> {
-    Ok(if backend.settings().cache {
-        backend.cache().compile(backend.codegen(), schedule)?
-    } else {
-        backend.codegen().compile(schedule)?
-    })
+    Ok(backend.cache().compile(backend.codegen(), schedule)?)
 }
 
 /// Both in one.

@@ -90,8 +90,12 @@ pub struct Settings {
     /// Undecided intermediates above this size stay on the device after a run; below, or with 0, they live during the run alone, and
     /// have no memory where loops run in step.
     pub stack_threshold_in_bytes: usize,
-    /// Keep compiled code in the process, found again by content.
-    pub cache: bool,
+    /// How many compiled routines a backend keeps, found again by content: the most recently used. 0 for none. What is not kept is
+    /// freed with the last routine that was linked from it, and is compiled again when it is asked for again.
+    pub code_cache_entries: usize,
+    /// The most bytes that these take: machine code in whole pages, how kernels are called, and the text by which they are found. 0 for
+    /// no cache.
+    pub code_cache_bytes: usize,
 }
 
 /// The numeric class by name.
@@ -234,7 +238,8 @@ impl Default for Settings {
             inline_complex_computations: false,
             enable_device_only: true,
             stack_threshold_in_bytes: 0,
-            cache: true,
+            code_cache_entries: 4096,
+            code_cache_bytes: 256 << 20,
         }
     }
 }

@@ -1,0 +1,194 @@
+//! Programs that are compiled, run and dropped leave nothing behind: memory, mappings, nodes and the code
+//! cache stay bounded, whatever their number. `PROGRAMS` is how many are compiled, 2,000 by default; `cargo
+//! xtask ci --full` compiles 100,000. By itself in a process, and one test, because it measures the process.
+
+use std::error::Error;
+
+use arrayjit::{Backend, Context, DType, HostArray, Routine, Settings, TensorNode};
+use tnode::Registry;
+
+/// Far fewer than there are programs.
+const CACHED: usize = 200;
+/// Footprints are compared with the one after this number of programs.
+const WARM_UP: usize = 600;
+/// Elements of vectors; matrices are square.
+const LENGTH: usize = 20;
+const SIDE: usize = 8;
+/// The routine of every 37th program is kept to the end...
+const KEPT_EVERY: usize = 37;
+/// ... until there are 20.
+const KEPT: usize = 20;
+
+/// The inputs that all programs share.
+struct Inputs {
+    context: Context,
+    floats: TensorNode,
+    integers: TensorNode,
+    left: TensorNode,
+    right: TensorNode,
+}
+
+/// Assignment text with its nodes, the node that it writes and the values it should leave there. Programs of
+/// different numbers compile to different code.
+struct Program {
+    text: String,
+    nodes: Vec<TensorNode>,
+    output: TensorNode,
+    expected: Vec<f64>,
+}
+
+/// The memory, mappings and nodes of the process, and the code cache of a backend.
+#[derive(Clone, Copy, Debug, Default)]
+struct Footprint {
+    resident_bytes: usize,
+    mappings: usize,
+    nodes: usize,
+    cached: usize,
+    cached_bytes: usize,
+}
+
+impl Footprint {
+    fn of(backend: &Backend) -> Footprint {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let resident = read("/proc/self/status")
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        Footprint {
+            resident_bytes: resident.unwrap_or_default() << 10,
+            mappings: read("/proc/self/maps").lines().count(),
+            nodes: Registry::global().nodes().len(),
+            cached: backend.cached_routines(),
+            cached_bytes: backend.cached_bytes(),
+        }
+    }
+}
+
+fn node(name: &str, dtype: DType, dims: &[usize]) -> Result<TensorNode, Box<dyn Error>> {
+    Ok(TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build()?)
+}
+
+fn inputs(backend: &Backend) -> Result<Inputs, Box<dyn Error>> {
+    let floats = node("x", DType::F32, &[LENGTH])?;
+    let integers = node("n", DType::I64, &[LENGTH])?;
+    let [left, right] = [node("a", DType::F32, &[SIDE, SIDE])?, node("b", DType::F32, &[SIDE, SIDE])?];
+    let values: Vec<f32> = (0..LENGTH).map(|at| at as f32).collect();
+    let whole: Vec<i64> = (0..LENGTH).map(|at| 1000 * at as i64).collect();
+    let matrix: Vec<f32> = (0..SIDE * SIDE).map(|at| (at % 5) as f32).collect();
+    let context = backend
+        .context()?
+        .init_from_host(&floats, &HostArray::from_slice(&values, [LENGTH])?)?
+        .init_from_host(&integers, &HostArray::from_slice(&whole, [LENGTH])?)?
+        .init_from_host(&left, &HostArray::from_slice(&matrix, [SIDE, SIDE])?)?
+        .init_from_host(&right, &HostArray::from_slice(&matrix, [SIDE, SIDE])?)?;
+    Ok(Inputs { context, floats, integers, left, right })
+}
+
+/// Vector code, code by Cranelift, products of matrices with code for their epilogues, and virtual nodes take
+/// turns.
+fn program(inputs: &Inputs, number: usize) -> Result<Program, Box<dyn Error>> {
+    let value = number as f64;
+    let vector = || 0..LENGTH;
+    Ok(match number % 4 {
+        0 => {
+            let output = node("y", DType::F32, &[LENGTH])?;
+            Program {
+                text: format!("y[i] := x[i] * 3 + {number}"),
+                nodes: vec![inputs.floats.clone(), output.clone()],
+                output,
+                expected: vector().map(|at| 3.0 * at as f64 + value).collect(),
+            }
+        }
+        1 => {
+            let output = node("y", DType::I64, &[LENGTH])?;
+            Program {
+                text: format!("y[i] := n[i] / {}", number + 1),
+                nodes: vec![inputs.integers.clone(), output.clone()],
+                output,
+                expected: vector().map(|at| (1000 * at / (number + 1)) as f64).collect(),
+            }
+        }
+        2 => {
+            let [sum, output] =
+                [node("c", DType::F32, &[SIDE, SIDE])?, node("y", DType::F32, &[SIDE, SIDE])?];
+            let element = |row: usize, column: usize| {
+                let products = (0..SIDE).map(|at| ((row * SIDE + at) % 5) * ((at * SIDE + column) % 5));
+                products.sum::<usize>() as f64 * 2.0 + value
+            };
+            Program {
+                text: format!("c[i,j] :+= a[i,k] * b[k,j]; y[i,j] := c[i,j] * 2 + {number}"),
+                nodes: vec![inputs.left.clone(), inputs.right.clone(), sum, output.clone()],
+                output,
+                expected: (0..SIDE * SIDE).map(|at| element(at / SIDE, at % SIDE)).collect(),
+            }
+        }
+        _ => {
+            let [between, output] = [node("t", DType::F32, &[LENGTH])?, node("y", DType::F32, &[LENGTH])?];
+            Program {
+                text: format!("t[i] := x[i] + {number}; y[i] := t[i] - 1"),
+                nodes: vec![inputs.floats.clone(), between, output.clone()],
+                output,
+                expected: vector().map(|at| at as f64 + value - 1.0).collect(),
+            }
+        }
+    })
+}
+
+/// Compiles, links and runs a program, and compares its output.
+fn run(backend: &Backend, inputs: &Inputs, number: usize) -> Result<(Routine, Program), Box<dyn Error>> {
+    let program = program(inputs, number)?;
+    let compiled = backend.compile(&program.text, &program.nodes)?;
+    let routine = compiled.link(&inputs.context)?;
+    check(&routine, &program)?;
+    Ok((routine, program))
+}
+
+fn check(routine: &Routine, program: &Program) -> Result<(), Box<dyn Error>> {
+    routine.run(&[])?;
+    let found = routine.context().to_host(&program.output)?.values();
+    assert_eq!(found, program.expected, "{}", program.text);
+    Ok(())
+}
+
+#[test]
+fn many_programs_take_bounded_memory() -> Result<(), Box<dyn Error>> {
+    let programs: usize = std::env::var("PROGRAMS").map_or(Ok(2000), |number| number.parse())?;
+    let mut settings = Settings::default();
+    settings.code_cache_entries = CACHED;
+    settings.code_cache_bytes = 16 << 20;
+    let backend = Backend::open_with("inline", settings)?;
+    let inputs = inputs(&backend)?;
+    let mut kept = Vec::new();
+    let mut warm = Footprint::default();
+    for number in 0..programs {
+        let (routine, program) = run(&backend, &inputs, number)?;
+        if number % KEPT_EVERY == 0 && kept.len() < KEPT {
+            kept.push((routine, program));
+        }
+        if number == WARM_UP {
+            warm = Footprint::of(&backend);
+            println!("after {number} programs: {warm:?}");
+        }
+        if number > WARM_UP && number % 500 == 499 {
+            let now = Footprint::of(&backend);
+            if number % 10_000 == 9999 || number + 1 == programs {
+                println!("after {} programs: {now:?}", number + 1);
+            }
+            assert!(now.cached <= CACHED, "{now:?}");
+            assert!(now.cached_bytes <= backend.settings().code_cache_bytes, "{now:?}");
+            assert!(now.mappings <= warm.mappings + 32, "from {warm:?} to {now:?} at program {number}");
+            assert!(
+                now.resident_bytes <= warm.resident_bytes + (16 << 20),
+                "from {warm:?} to {now:?} at program {number}"
+            );
+            // The nodes of a virtual node's routine are forgotten with the next program.
+            assert!(now.nodes <= warm.nodes + 8, "from {warm:?} to {now:?} at program {number}");
+        }
+    }
+    assert!(backend.evicted_routines() as usize >= programs - CACHED);
+    // Evicted code lives as long as a routine of it, and compiled again it computes the same.
+    for (number, (routine, program)) in kept.iter().enumerate() {
+        check(routine, program)?;
+        run(&backend, &inputs, number * KEPT_EVERY)?;
+    }
+    Ok(())
+}
