@@ -64,7 +64,9 @@ pub mod lower; // assignments -> loops
 pub mod passes; // loops -> better loops
 pub mod pipeline; // the passes in order
 
-mod caret; // showing a place in a text
+mod source_span; // a place in a text, and how it is shown
+
+pub use source_span::SourceSpan;
 
 tnode::debug_as_display!(
     assign::text::TextError,
@@ -75,6 +77,7 @@ tnode::debug_as_display!(
     indexing::einsum::SpecErrorKind,
     interp::InterpError,
     lower::LowerError,
+    lower::LowerErrorKind,
     passes::halves::LargeHalf,
     passes::ModeError,
     passes::Refusal,

@@ -15,7 +15,7 @@
 use tnode::{Dims, TensorNode};
 
 pub use super::dynamic::{accumulate_at, gather, scatter};
-use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Rhs, Step};
+use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Origin, Random, Rhs, Step};
 use crate::indexing::einsum::{self, SpecError};
 use crate::indexing::{IndexError, Indexed, Projection, Projections, StaticSymbol, identity_projections};
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
@@ -80,9 +80,13 @@ pub(super) fn single(step: Step) -> Assignments {
     Assignments { symbols: Vec::new(), steps: vec![step] }
 }
 
+fn filled(node: &TensorNode, op: FetchOp) -> Step {
+    Step::Fetch { node: node.clone(), op, origin: Origin::default() }
+}
+
 /// Fills `node` with `op`.
 pub fn fetch(node: &TensorNode, op: FetchOp) -> Assignments {
-    single(Step::Fetch { node: node.clone(), op })
+    single(filled(node, op))
 }
 
 /// Fills `node` with one number.
@@ -94,7 +98,7 @@ pub fn constant(node: &TensorNode, value: f64) -> Assignments {
 pub fn embed_symbol(node: &TensorNode, symbol: &StaticSymbol) -> Assignments {
     let mut assignments = Assignments::default();
     let op = FetchOp::EmbedSymbol(assignments.symbol(symbol));
-    assignments.steps.push(Step::Fetch { node: node.clone(), op });
+    assignments.steps.push(filled(node, op));
     assignments
 }
 
@@ -102,7 +106,7 @@ pub fn embed_symbol(node: &TensorNode, symbol: &StaticSymbol) -> Assignments {
 pub fn slice(node: &TensorNode, of: &TensorNode, symbol: &StaticSymbol) -> Assignments {
     let mut assignments = Assignments::default();
     let op = FetchOp::Slice { index: assignments.symbol(symbol), of: of.clone() };
-    assignments.steps.push(Step::Fetch { node: node.clone(), op });
+    assignments.steps.push(filled(node, op));
     assignments
 }
 
@@ -118,7 +122,7 @@ pub fn random_at(node: &TensorNode, random: Random, symbols: &[StaticSymbol]) ->
     let random = symbols
         .iter()
         .fold(random, |random, symbol| random.part(KeyPart::Symbol(assignments.symbol(symbol))));
-    assignments.steps.push(Step::Fetch { node: node.clone(), op: FetchOp::Random(random) });
+    assignments.steps.push(filled(node, FetchOp::Random(random)));
     assignments
 }
 
@@ -216,6 +220,7 @@ pub fn accumulate(
         rhs,
         computed: Vec::new(),
         projections,
+        origin: Origin::default(),
     })))
 }
 
@@ -275,6 +280,7 @@ pub fn block(
         rhs: Rhs::Copy(operands[part.operands[0]].into()),
         computed: Vec::new(),
         projections: part.projections,
+        origin: Origin::default(),
     };
     let parts = einsum::resolve_parts(spec, &rhs?, &lhs?)?.into_iter().map(part).collect();
     Ok(single(Step::Concat(parts)))

@@ -3,7 +3,7 @@
 use tnode::{Dims, TensorNode};
 
 use super::builder::{BuildError, single};
-use super::{Accum, AccumOp, Assignments, Operand, Rhs, Step};
+use super::{Accum, AccumOp, Assignments, Operand, Origin, Rhs, Step};
 use crate::indexing::{AxisIndex, Indexed, Projection, Projections};
 
 /// `values[i.., b.., e..] := table[i.., ids[b..], e..]`, with the computed index on `axis` of the table: its elements at the
@@ -62,8 +62,8 @@ pub fn accumulate_at(
     computed: Vec<Operand>,
     projections: Projections,
 ) -> Assignments {
-    let lhs = lhs.clone();
-    single(Step::Accum(Box::new(Accum { init_neutral, op, lhs, rhs, computed, projections })))
+    let (lhs, origin) = (lhs.clone(), Origin::default());
+    single(Step::Accum(Box::new(Accum { init_neutral, op, lhs, rhs, computed, projections, origin })))
 }
 
 /// The product space and the accesses to each node.

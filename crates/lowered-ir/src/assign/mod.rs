@@ -8,6 +8,7 @@ mod analysis;
 pub mod builder;
 mod dynamic;
 mod op;
+mod origin;
 mod print;
 mod random;
 pub mod text;
@@ -16,6 +17,8 @@ use tnode::{DType, Scalar, TensorNode};
 
 pub(crate) use self::analysis::{each_step, identifier, mentioned, projections_into, written};
 pub use self::op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
+pub(crate) use self::origin::AccessPlace;
+pub use self::origin::Origin;
 pub(crate) use self::print::affine as affine_text;
 pub use self::random::{Drawn, KeyPart, Random};
 use crate::indexing::{Projections, StaticSymbol};
@@ -46,6 +49,8 @@ pub enum Step {
         node: TensorNode,
         /// With what.
         op: FetchOp,
+        /// Where in a text this stands.
+        origin: Origin,
     },
     /// A group of steps with a name. The outermost names make the name of the routine.
     Block {
@@ -65,6 +70,16 @@ impl Step {
             Step::Accum(accum) => std::slice::from_ref(accum),
             Step::Concat(parts) => parts,
             Step::Fetch { .. } | Step::Block { .. } | Step::Remark(_) => &[],
+        }
+    }
+
+    /// Where in a text the step itself stands.
+    pub fn origin(&self) -> &Origin {
+        match self {
+            Step::Accum(accum) => &accum.origin,
+            Step::Concat(parts) => parts.first().map_or(Origin::unknown(), |part| &part.origin),
+            Step::Fetch { origin, .. } => origin,
+            Step::Block { .. } | Step::Remark(_) => Origin::unknown(),
         }
     }
 }
@@ -88,6 +103,8 @@ pub struct Accum {
     pub computed: Vec<Operand>,
     /// The product space, and the indices of `lhs` and of each operand.
     pub projections: Projections,
+    /// Where in a text this stands.
+    pub origin: Origin,
 }
 
 impl Accum {

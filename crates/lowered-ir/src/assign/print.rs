@@ -28,7 +28,7 @@ fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], symbols: &[StaticSymbol], de
                 }
                 writeln!(f, "{:width$}# end", "", width = 2 * depth)
             }
-            Step::Fetch { node, op } => writeln!(f, "{} =: {};", node.name(), fetch(op, symbols)),
+            Step::Fetch { node, op, .. } => writeln!(f, "{} =: {};", node.name(), fetch(op, symbols)),
             Step::Remark(text) => writeln!(f, "# {text}"),
             Step::Block { name, steps: inner } => {
                 writeln!(f, "# \"{name}\";")?;

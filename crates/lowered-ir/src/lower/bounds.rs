@@ -2,16 +2,20 @@
 
 use tnode::{Dims, TensorNode};
 
-use super::LowerError;
 use super::computed::computed_axis;
+use super::error::LowerErrorKind;
 use super::view::Views;
-use crate::assign::{self, Accum, Assignments, FetchOp, Operand, Step};
+use super::{LowerError, mentions};
+use crate::SourceSpan;
+use crate::assign::{self, Accum, Assignments, FetchOp, Operand, Origin, Step};
 use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
 use crate::ir::{Affine, SymbolId, Var};
 
 /// One index into one axis of a node's memory, in coordinates without padding.
 pub(super) struct Position<'a> {
     node: &'a TensorNode,
+    /// The position of the operand; none for the node written.
+    operand: Option<usize>,
     axis: usize,
     index: Affine,
     min: i64,
@@ -44,23 +48,28 @@ pub(super) fn symbol_ranges(
     renumbering: &[SymbolId],
 ) -> Result<Vec<i64>, LowerError> {
     let mut solver = Solver { table, renumbering, limits: vec![None; table.len()] };
-    views.indexed().try_for_each(|(parent, symbol)| solver.slice(parent, *symbol))?;
+    let unlocated = Origin::unknown();
+    views.indexed().try_for_each(|(parent, symbol)| solver.slice(parent, *symbol, unlocated))?;
     let mut result = Ok(());
     assign::each_step(&assignments.steps, &mut |step| {
-        if let (Step::Fetch { op: FetchOp::Slice { index, of }, .. }, Ok(())) = (step, &result) {
-            result = solver.slice(of, *index);
+        if let (Step::Fetch { op: FetchOp::Slice { index, of }, origin, .. }, Ok(())) = (step, &result) {
+            result = solver.slice(of, *index, origin);
         }
         for accum in step.accums() {
             if result.is_ok() {
-                result = solver.accum(accum);
+                result = solver.accum(accum).map_err(|error| error.or_at(|| accum.origin.statement()));
             }
         }
     });
     result?;
-    let ranged = |(symbol, limit): (&StaticSymbol, Option<i64>)| match symbol.range.or(limit) {
-        Some(range) if range < 1 => Err(LowerError::SymbolEmpty { name: symbol.name.clone(), range }),
-        Some(range) => Ok(range),
-        None => Err(LowerError::SymbolUnranged { name: symbol.name.clone() }),
+    let ranged = |(symbol, limit): (&StaticSymbol, Option<i64>)| {
+        let name = symbol.name.clone();
+        let kind = match symbol.range.or(limit) {
+            Some(range) if range < 1 => LowerErrorKind::SymbolEmpty { name, range },
+            Some(range) => return Ok(range),
+            None => LowerErrorKind::SymbolUnranged { name },
+        };
+        Err(kind.at(mentions::of_symbol(assignments, &symbol.name)))
     };
     table.iter().zip(solver.limits).map(ranged).collect()
 }
@@ -81,14 +90,15 @@ impl Solver<'_> {
         if accum.projections.product_space().contains(&0) {
             return Ok(());
         }
-        positions.iter().try_for_each(|position| self.position(position, &accum.projections))
+        positions.iter().try_for_each(|position| self.position(position, &accum.projections, &accum.origin))
     }
 
     /// A symbol as the index of a node's first axis.
-    fn slice(&mut self, parent: &TensorNode, symbol: SymbolId) -> Result<(), LowerError> {
+    fn slice(&mut self, parent: &TensorNode, symbol: SymbolId, origin: &Origin) -> Result<(), LowerError> {
         let max = extent(parent.dims_without_padding()?.first().copied().unwrap_or(0));
-        let position = Position { node: parent, axis: 0, index: Affine::var(symbol), min: 0, max };
-        self.position(&position, &Projections::pointwise(&[], 0))
+        let index = Affine::var(symbol);
+        let position = Position { node: parent, operand: Some(0), axis: 0, index, min: 0, max };
+        self.position(&position, &Projections::pointwise(&[], 0), origin)
     }
 
     fn check_symbols(&self, accum: &Accum) -> Result<(), LowerError> {
@@ -99,11 +109,12 @@ impl Solver<'_> {
             for (var, _) in index.terms() {
                 match var {
                     Var::Symbol(id) if id.index() >= symbols => {
-                        return Err(LowerError::UnknownSymbol {
+                        return Err(LowerErrorKind::UnknownSymbol {
                             node: accum.lhs.name(),
                             symbol: id.0,
                             symbols,
-                        });
+                        }
+                        .into());
                     }
                     _ => {}
                 }
@@ -117,7 +128,12 @@ impl Solver<'_> {
         self.renumbering[id.index()].index()
     }
 
-    fn position(&mut self, position: &Position, projections: &Projections) -> Result<(), LowerError> {
+    fn position(
+        &mut self,
+        position: &Position,
+        projections: &Projections,
+        origin: &Origin,
+    ) -> Result<(), LowerError> {
         let mut open: Vec<SymbolId> = Vec::new();
         let bounds = position.index.bounds(|var| match var {
             Var::Loop(id) => (0, extent(projections.extent_of(id)) - 1),
@@ -129,9 +145,9 @@ impl Solver<'_> {
                 }
             },
         });
-        let (lo, hi) = bounds.ok_or_else(|| self.overflow(position))?;
+        let (lo, hi) = bounds.ok_or_else(|| self.overflow(position).at(position.place(origin)))?;
         if lo < position.min || hi >= position.max {
-            return Err(self.out_of_bounds(position, lo, hi));
+            return Err(self.out_of_bounds(position, lo, hi).at(position.place(origin)));
         }
         match open.as_slice() {
             [] => {}
@@ -141,7 +157,8 @@ impl Solver<'_> {
                 self.limits[at] = Some(self.limits[at].map_or(range, |known| known.min(range)));
             }
             [id, ..] => {
-                return Err(LowerError::SymbolUnranged { name: self.table[self.at(*id)].name.clone() });
+                let name = self.table[self.at(*id)].name.clone();
+                return Err(LowerErrorKind::SymbolUnranged { name }.at(position.place(origin)));
             }
         }
         Ok(())
@@ -154,19 +171,27 @@ impl Solver<'_> {
         })
     }
 
-    fn overflow(&self, position: &Position) -> LowerError {
+    fn overflow(&self, position: &Position) -> LowerErrorKind {
         let (node, index) = (position.node.name(), self.text(position));
-        LowerError::Overflow { node, axis: position.axis, index }
+        LowerErrorKind::Overflow { node, axis: position.axis, index }
     }
 
-    fn out_of_bounds(&self, position: &Position, lo: i64, hi: i64) -> LowerError {
+    fn out_of_bounds(&self, position: &Position, lo: i64, hi: i64) -> LowerErrorKind {
         let (node, index) = (position.node.name(), self.text(position));
         let Position { axis, min, max, .. } = *position;
-        LowerError::OutOfBounds { node, axis, index, lo, hi, min, max }
+        LowerErrorKind::OutOfBounds { node, axis, index, lo, hi, min, max }
     }
 }
 
 impl Position<'_> {
+    /// Where the index stands.
+    fn place(&self, origin: &Origin) -> Option<SourceSpan> {
+        match self.operand {
+            None => origin.target_index(self.axis),
+            Some(at) => origin.operand_index(at, self.axis),
+        }
+    }
+
     /// How many values from 0 a symbol with this coefficient may take when the rest of the index takes `lo..=hi`.
     fn largest_range(&self, coefficient: i64, lo: i64, hi: i64) -> i64 {
         let room = if coefficient > 0 { self.max - 1 - hi } else { lo - self.min };
@@ -180,18 +205,18 @@ fn positions(accum: &Accum) -> Result<Vec<Position<'_>>, LowerError> {
     let operands = accum.rhs.operands().len() + accum.computed.len();
     if operands != p.project_rhs().len() {
         let node = accum.lhs.name();
-        return Err(LowerError::Operands { node, operands, projections: p.project_rhs().len() });
+        return Err(LowerErrorKind::Operands { node, operands, projections: p.project_rhs().len() }.into());
     }
     let mut all = Vec::new();
-    // Only inside: a write to the margins would destroy what readers expect of them.
-    push_positions(&mut all, &accum.lhs, p.lhs_dims(), p.project_lhs(), false)?;
-    for ((operand, dims), projection) in accum.operands().zip(p.rhs_dims()).zip(p.project_rhs()) {
+    push_positions(&mut all, None, &accum.lhs, p.lhs_dims(), p.project_lhs())?;
+    let operands = accum.operands().zip(p.rhs_dims()).zip(p.project_rhs()).enumerate();
+    for (at, ((operand, dims), projection)) in operands {
         match operand {
             Operand::Node(node) | Operand::MergeBuffer(node) => {
-                push_positions(&mut all, node, dims, projection, true)?;
+                push_positions(&mut all, Some(at), node, dims, projection)?;
             }
             Operand::Padded { node, .. } if computed_axis(projection).is_some() => {
-                push_positions(&mut all, node, dims, projection, true)?;
+                push_positions(&mut all, Some(at), node, dims, projection)?;
             }
             Operand::Padded { node, .. } => check_dims(node, dims)?,
             Operand::Constant(_) | Operand::Index(_) | Operand::Random { .. } => {}
@@ -205,35 +230,38 @@ fn check_dims(node: &TensorNode, expected: &[usize]) -> Result<(), LowerError> {
     if found.as_slice() == expected {
         return Ok(());
     }
-    Err(LowerError::Dims { node: node.name(), found: found.to_vec(), expected: expected.to_vec() })
+    Err(LowerErrorKind::Dims { node: node.name(), found: found.to_vec(), expected: expected.to_vec() }.into())
 }
 
 fn push_positions<'a>(
     all: &mut Vec<Position<'a>>,
+    operand: Option<usize>,
     node: &'a TensorNode,
     dims: &[usize],
     projection: &[AxisIndex],
-    margins: bool,
 ) -> Result<(), LowerError> {
     check_dims(node, dims)?;
     let layout = layout(node)?;
     for (axis, index) in projection.iter().enumerate().filter(|(_, index)| index.computed().is_none()) {
         let (left, inner) = (layout.left[axis], extent(layout.inner[axis]));
-        let (min, max) = if margins { (-left, extent(layout.padded[axis]) - left) } else { (0, inner) };
-        all.push(Position { node, axis, index: index.affine(), min, max });
+        // Only reads may reach into margins: a write there would destroy what readers expect of them.
+        let (min, max) = match operand {
+            Some(_) => (-left, extent(layout.padded[axis]) - left),
+            None => (0, inner),
+        };
+        all.push(Position { node, operand, axis, index: index.affine(), min, max });
     }
     Ok(())
 }
 
-/// The values an index takes; the widest there are, if they are too large to compute.
+/// The values an index takes, unless they are too large to compute.
 pub(super) fn bounds_of(
     index: &Affine,
     projections: &Projections,
     range: impl Fn(SymbolId) -> i64,
-) -> (i64, i64) {
-    let bounds = index.bounds(|var| match var {
+) -> Option<(i64, i64)> {
+    index.bounds(|var| match var {
         Var::Loop(id) => (0, extent(projections.extent_of(id)).max(1) - 1),
         Var::Symbol(id) => (0, range(id) - 1),
-    });
-    bounds.unwrap_or((i64::MIN, i64::MAX))
+    })
 }

@@ -8,6 +8,7 @@ use tnode::{DType, Scalar, TensorNode};
 
 use super::LowerError;
 use super::bounds::layout;
+use super::error::LowerErrorKind;
 use super::step::Place;
 use crate::assign::Operand;
 use crate::indexing::{AxisIndex, extent};
@@ -56,7 +57,7 @@ impl Place<'_> {
     }
 
     fn refuse(&self, what: &'static str) -> Result<Expr, LowerError> {
-        Err(LowerError::NothingToCompute { node: self.accum.lhs.name(), what })
+        Err(LowerErrorKind::NothingToCompute { node: self.accum.lhs.name(), what }.into())
     }
 
     fn computed(
@@ -68,7 +69,7 @@ impl Place<'_> {
     ) -> Result<Element, LowerError> {
         let dtype = self.accum.operands().nth(by).map_or(DType::Bool, Operand::dtype);
         if !dtype.is_integer() {
-            return Err(LowerError::IndexType { node: node.name(), axis, dtype });
+            return Err(LowerErrorKind::IndexType { node: node.name(), axis, dtype }.into());
         }
         let layout = layout(node)?;
         let (left, inner, padded) = (layout.left[axis], layout.inner[axis], layout.padded[axis]);

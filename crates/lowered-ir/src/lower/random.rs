@@ -7,6 +7,7 @@ use tnode::{DType, Dims, TensorNode};
 
 use super::LowerError;
 use super::bounds::layout;
+use super::error::LowerErrorKind;
 use super::step::{Ctx, Loops, nest};
 use crate::assign::{Drawn, KeyPart, Random};
 use crate::indexing::{AxisIndex, extent, identity_projections, reflect_projection};
@@ -42,7 +43,7 @@ pub(super) fn fill_drawn(
     let Drawn { distribution, scheme, ref of } = *drawn;
     if of.dtype() != DType::U32x4 {
         let (op, dtype) = (distribution.token(), of.dtype());
-        return Err(LowerError::Type { node: of.name(), op, dtype });
+        return Err(LowerErrorKind::Type { node: of.name(), op, dtype }.into());
     }
     check_draws(node, drawn)?;
     let left = layout(of)?.left;
@@ -66,7 +67,7 @@ fn check_draws(node: &TensorNode, drawn: &Drawn) -> Result<(), LowerError> {
         return Ok(());
     }
     let (node, of, distribution) = (node.name(), drawn.of.name(), drawn.distribution.token());
-    Err(LowerError::DrawsShape { node, of, distribution, found, expected })
+    Err(LowerErrorKind::DrawsShape { node, of, distribution, found, expected }.into())
 }
 
 /// The key as an expression.
@@ -117,7 +118,7 @@ impl Filling<'_> {
         let dtype = self.node.dtype();
         if !self.distribution.has(dtype) {
             let op = self.distribution.token();
-            return Err(LowerError::Type { node: self.node.name(), op, dtype });
+            return Err(LowerErrorKind::Type { node: self.node.name(), op, dtype }.into());
         }
         let layout = layout(self.node)?;
         let mut dims = layout.inner.clone();

@@ -8,6 +8,8 @@ use tnode::{DType, MemoryMode, Scalar, TensorNode};
 use super::LowerError;
 use super::bounds::{bounds_of, layout};
 use super::computed::computed_axis;
+use super::error::LowerErrorKind;
+use super::limits;
 use super::margins::{self, Margins};
 use super::random;
 use super::view::Views;
@@ -21,6 +23,7 @@ use crate::ir::{
     Affine, Block, Expr, Fresh, Guard, Indices, LoopId, NodeRef, Range, Stmt, SymbolId, TernaryOp, Var,
 };
 use crate::random::{MAX_CELL, value};
+use crate::verify::Limits;
 
 /// What lowering knows while it walks the steps.
 pub(super) struct Ctx {
@@ -36,6 +39,8 @@ pub(super) struct Ctx {
     pub(super) renumbering: Vec<SymbolId>,
     /// Loop variables not used yet.
     pub(super) fresh: Fresh,
+    /// How many statements there are so far.
+    pub(super) statements: u64,
 }
 
 impl Ctx {
@@ -46,11 +51,17 @@ impl Ctx {
 
     /// The symbol of the routine, for an id that nothing has checked yet.
     pub(super) fn known_symbol(&self, id: SymbolId, node: &TensorNode) -> Result<SymbolId, LowerError> {
-        self.renumbering.get(id.index()).copied().ok_or_else(|| LowerError::UnknownSymbol {
-            node: node.name(),
-            symbol: id.0,
-            symbols: self.renumbering.len(),
+        self.renumbering.get(id.index()).copied().ok_or_else(|| {
+            let (node, symbols) = (node.name(), self.renumbering.len());
+            LowerErrorKind::UnknownSymbol { node, symbol: id.0, symbols }.into()
         })
+    }
+
+    /// Counts statements, of which a routine has not more than a limit.
+    fn count(&mut self, block: &Block) -> Result<(), LowerErrorKind> {
+        let max = Limits::default().statements;
+        self.statements = self.statements.saturating_add(limits::statements(block));
+        if self.statements > max { Err(LowerErrorKind::TooManyStatements { max }) } else { Ok(()) }
     }
 
     /// Where an element of a node is in memory: the array declared for it or its parent, and the indices there.
@@ -60,8 +71,13 @@ impl Ctx {
         (self.refs[&home], leading.chain(index).collect())
     }
 
-    /// The least and greatest value of an index of an assignment.
+    /// The least and greatest value of an index of an assignment; the widest there are, if they are too large to compute.
     pub(super) fn bounds(&self, index: &Affine, projections: &Projections) -> (i64, i64) {
+        self.exact_bounds(index, projections).unwrap_or((i64::MIN, i64::MAX))
+    }
+
+    /// The least and greatest value of an index of an assignment, unless they are too large to compute.
+    pub(super) fn exact_bounds(&self, index: &Affine, projections: &Projections) -> Option<(i64, i64)> {
         bounds_of(index, projections, |id| self.ranges[self.symbol(id).index()])
     }
 }
@@ -95,22 +111,43 @@ fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
     }
     let axis = accum.projections.uncovered_axis().unwrap_or(0);
     let size = accum.projections.lhs_dims().get(axis).copied().unwrap_or(1);
-    Err(LowerError::Uninitialised { node: accum.lhs.name(), axis, size })
+    let (node, fill) = (accum.lhs.name(), assignment_of(&accum.lhs, "0"));
+    let kind = LowerErrorKind::Uninitialised { node, axis, size, fill };
+    Err(kind.at(accum.origin.target_index(axis)))
+}
+
+/// The statement that gives every element of a node one value.
+pub(super) fn assignment_of(node: &TensorNode, value: &str) -> String {
+    let rank = node.dims_without_padding().map_or(0, |dims| dims.len());
+    let letters: Vec<String> = match rank {
+        0 => return format!("{} := {value}", node.name()),
+        1..=18 => (b'i'..).take(rank).map(|letter| char::from(letter).to_string()).collect(),
+        _ => (0..rank).map(|axis| format!("i{axis}")).collect(),
+    };
+    format!("{}[{}] := {value}", node.name(), letters.join(","))
 }
 
 pub(super) fn lower_steps(steps: &[Step], ctx: &mut Ctx) -> Result<Block, LowerError> {
     let mut block = Block::new();
     for step in steps {
+        let mut lowered = Block::new();
         match step {
-            Step::Accum(_) | Step::Concat(_) => lower_accums(step.accums(), ctx, &mut block)?,
-            Step::Fetch { node, op } => lower_fetch(node, op, ctx, &mut block)?,
-            Step::Remark(text) => block.push(Stmt::Comment(text.clone())),
+            Step::Accum(_) | Step::Concat(_) => lower_accums(step.accums(), ctx, &mut lowered)
+                .map_err(|error| error.or_at(|| step.origin().statement()))?,
+            Step::Fetch { node, op, origin } => {
+                lower_fetch(node, op, ctx, &mut lowered)
+                    .map_err(|error| error.or_at(|| origin.operand(0)))?;
+            }
+            Step::Remark(text) => lowered.push(Stmt::Comment(text.clone())),
             Step::Block { name, steps } => {
+                ctx.statements += 2;
                 block.push(Stmt::Comment(name.clone()));
                 block.extend(lower_steps(steps, ctx)?);
                 block.push(Stmt::Comment("end".to_owned()));
             }
         }
+        ctx.count(&lowered).map_err(|kind| kind.at(step.origin().statement()))?;
+        block.extend(lowered);
     }
     Ok(block)
 }
@@ -164,7 +201,7 @@ fn lower_accum(accum: &Accum, injective: bool, ctx: &mut Ctx, block: &mut Block)
 
 /// Refuses operations that the type in which they would compute does not have.
 fn check_types(accum: &Accum) -> Result<(), LowerError> {
-    let refuse = |op, dtype| Err(LowerError::Type { node: accum.lhs.name(), op, dtype });
+    let refuse = |op, dtype| Err(LowerErrorKind::Type { node: accum.lhs.name(), op, dtype }.into());
     let dtype = accum.rhs.operation_dtype();
     let random = |operand: &Operand| operand.dtype() == DType::U32x4;
     let (lhs, moved) = (accum.lhs.dtype(), accum.rhs.operands().iter().any(random));
@@ -321,11 +358,13 @@ impl Place<'_> {
     fn random(&self, random: &Random, dtype: DType, projection: &[AxisIndex]) -> Result<Expr, LowerError> {
         let node = &self.accum.lhs;
         if !random.distribution.has(dtype) {
-            return Err(LowerError::Type { node: node.name(), op: random.distribution.token(), dtype });
+            return Err(
+                LowerErrorKind::Type { node: node.name(), op: random.distribution.token(), dtype }.into()
+            );
         }
         if projection.len() > MAX_CELL {
             let (node, found) = (node.name(), projection.len());
-            return Err(LowerError::RandomIndices { node, found, limit: MAX_CELL });
+            return Err(LowerErrorKind::RandomIndices { node, found, limit: MAX_CELL }.into());
         }
         let word = |index: &AxisIndex| match self.index_value(std::slice::from_ref(index), DType::I32) {
             Expr::Const(value) => Expr::Const(Scalar::new(DType::U32, value.bits())),
@@ -407,7 +446,7 @@ fn fill_with(
 fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
     let dtype = node.dtype();
     if let (DType::U32x4, FetchOp::RangeOverOffsets | FetchOp::EmbedSymbol(_)) = (dtype, op) {
-        return Err(LowerError::Type { node: node.name(), op: "conversion", dtype });
+        return Err(LowerErrorKind::Type { node: node.name(), op: "conversion", dtype }.into());
     }
     match op {
         FetchOp::Constant(value) => fill(node, Scalar::from_f64(dtype, *value), ctx, block),
@@ -428,7 +467,9 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block
         FetchOp::EmbedDim { of, axis } => {
             let dims = of.dims_without_padding()?;
             let Some(&size) = dims.get(*axis) else {
-                return Err(LowerError::NoSuchAxis { node: of.name(), dims: dims.to_vec(), axis: *axis });
+                return Err(
+                    LowerErrorKind::NoSuchAxis { node: of.name(), dims: dims.to_vec(), axis: *axis }.into()
+                );
             };
             fill(node, Scalar::from_i64(dtype, extent(size)), ctx, block)
         }
@@ -443,12 +484,12 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block
 fn constant_fill(node: &TensorNode, values: &[f64], ctx: &Ctx, block: &mut Block) -> Result<(), LowerError> {
     if values.len() > CONSTANT_FILL_LIMIT {
         let (found, limit) = (values.len(), CONSTANT_FILL_LIMIT);
-        return Err(LowerError::FillTooLong { node: node.name(), found, limit });
+        return Err(LowerErrorKind::FillTooLong { node: node.name(), found, limit }.into());
     }
     let layout = layout(node)?;
     let expected: usize = layout.inner.iter().product();
     if values.len() != expected {
-        return Err(LowerError::FillLength { node: node.name(), expected, found: values.len() });
+        return Err(LowerErrorKind::FillLength { node: node.name(), expected, found: values.len() }.into());
     }
     for (offset, &value) in values.iter().enumerate() {
         let index = point_at(offset, &layout.inner, &layout.left);
@@ -469,7 +510,7 @@ fn copy_slice(
 ) -> Result<(), LowerError> {
     let (from, to) = (of.dtype(), node.dtype());
     if (from == DType::U32x4) != (to == DType::U32x4) {
-        return Err(LowerError::Type { node: node.name(), op: "conversion", dtype: DType::U32x4 });
+        return Err(LowerErrorKind::Type { node: node.name(), op: "conversion", dtype: DType::U32x4 }.into());
     }
     let left = layout(of)?.left;
     let symbol = ctx.symbol(index);

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use tnode::{MemoryMode, TensorNode, View};
 
 use super::LowerError;
+use super::error::LowerErrorKind;
 use crate::assign::{self, Accum, Assignments, FetchOp, Operand, Step};
 use crate::indexing::{AxisIndex, StaticSymbol};
 use crate::ir::{Affine, SymbolId};
@@ -36,8 +37,11 @@ impl Views {
         assignments.nodes().into_iter().for_each(|node| views.enter_recorded(node, assignments));
         let mut result = Ok(());
         assign::each_step(&assignments.steps, &mut |step| {
-            if let (Step::Fetch { node, op: FetchOp::Slice { of, index } }, Ok(())) = (step, &result) {
-                result = views.enter_slice(node, of, *index, assignments);
+            if let (Step::Fetch { node, op: FetchOp::Slice { of, index }, origin }, Ok(())) = (step, &result)
+            {
+                result = views
+                    .enter_slice(node, of, *index, assignments)
+                    .map_err(|error| error.or_at(|| origin.operand(0)));
             }
         });
         result.map(|()| views)
@@ -62,7 +66,7 @@ impl Views {
     ) -> Result<(), LowerError> {
         let Some(symbol) = assignments.symbols.get(index.index()) else {
             let symbols = assignments.symbols.len();
-            return Err(LowerError::UnknownSymbol { node: node.name(), symbol: index.0, symbols });
+            return Err(LowerErrorKind::UnknownSymbol { node: node.name(), symbol: index.0, symbols }.into());
         };
         check_shape(node, of)?;
         let requested = View { parent: of.clone(), symbol: symbol.name.clone() };
@@ -113,8 +117,8 @@ impl Views {
         for (accum, target) in
             accums.iter().flat_map(|accum| accums.iter().map(move |target| (accum, target)))
         {
-            let operands = accum.operands().zip(accum.projections.project_rhs());
-            for (operand, projection) in operands {
+            let operands = accum.operands().zip(accum.projections.project_rhs()).enumerate();
+            for (at, (operand, projection)) in operands {
                 let Some(node) = operand.node().filter(|node| **node != target.lhs) else { continue };
                 let written = self.located(&target.lhs, target.projections.project_lhs());
                 let read = self.located(node, projection);
@@ -124,7 +128,8 @@ impl Views {
                 let once = !accum.init_neutral && accum.projections.is_injective();
                 if read.0 == written.0 && !(own && once) {
                     let (node, target, home) = (node.name(), target.lhs.name(), read.0.name());
-                    return Err(LowerError::ReadThroughView { node, target, home });
+                    let kind = LowerErrorKind::ReadThroughView { node, target, home };
+                    return Err(kind.at(accum.origin.operand(at)));
                 }
             }
         }
@@ -154,7 +159,7 @@ fn check_shape(node: &TensorNode, of: &TensorNode) -> Result<(), LowerError> {
         return Ok(());
     }
     let (node, of) = (node.name(), of.name());
-    Err(LowerError::SliceShape { node, dims: dims.to_vec(), of, parent: parent.to_vec() })
+    Err(LowerErrorKind::SliceShape { node, dims: dims.to_vec(), of, parent: parent.to_vec() }.into())
 }
 
 /// Whether the two nodes allow it, whatever the program does.
@@ -171,7 +176,7 @@ fn is_made_once(node: &TensorNode, assignments: &Assignments) -> bool {
     let mut made: Option<&FetchOp> = None;
     let mut fits = !assignments.merge_nodes().contains(node);
     assign::each_step(&assignments.steps, &mut |step| match step {
-        Step::Fetch { node: target, op: op @ FetchOp::Slice { .. } } if target == node => {
+        Step::Fetch { node: target, op: op @ FetchOp::Slice { .. }, .. } if target == node => {
             fits &= made.is_none_or(|made| made == op);
             made = Some(op);
         }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::DType;
 
 use super::{
-    Limits, Place, VerifyError, Violation,
+    Limits, MAX_OFFSET_BYTES, Place, VerifyError, Violation,
     independence::{self, Array, Found, Loop},
     ranges::{Interval, Ranges},
     tables::{local_size, named_node},
@@ -348,7 +348,7 @@ impl<'r> Checker<'r> {
     fn steepness(&self, array: Array, index: &Indices) -> Checked {
         let mut stride = self.dtype(array).size_bytes() as u128;
         for (dim, (index, &size)) in index.iter().zip(self.shape(array).0).enumerate().rev() {
-            let steep = |factor: &i64| stride.saturating_mul(factor.unsigned_abs().into()) > 1 << 56;
+            let steep = |factor: &i64| stride.saturating_mul(factor.unsigned_abs().into()) > MAX_OFFSET_BYTES;
             let mut factors = index.terms().iter().map(|t| t.1).chain([index.offset()]);
             if let Some(found) = factors.find(steep) {
                 return Err(Violation::IndexTooSteep { array: self.named(array), dim, found });

@@ -18,6 +18,8 @@ pub(super) struct Statement {
     pub(super) rhs: Vec<Expr>,
     /// What fills the whole of the one target.
     pub(super) fetch: Option<Fetch>,
+    /// From the first value to the last, or what fills.
+    pub(super) rhs_span: Span,
     pub(super) constraints: Vec<Constraint>,
     pub(super) span: Span,
 }

@@ -7,6 +7,7 @@
 //! operation gets a node of its own, specified to be virtual, over the letters that occur in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 
@@ -14,7 +15,7 @@ use super::ast::Number;
 use super::error::{Located, Span, TextErrorKind};
 use super::resolve::{How, Read, Resolved, Tree, TreeKind};
 use super::types::{operand_type, type_of};
-use crate::assign::{Accum, AccumOp, Operand, Rhs, Step, identifier};
+use crate::assign::{AccessPlace, Accum, AccumOp, Operand, Origin, Rhs, Step, identifier};
 use crate::indexing::concat::{self, Component};
 use crate::indexing::{AxisIndex, Indexed, Projection, Projections, are_injective, axis_iterator};
 use crate::ir::{Affine, TernaryOp, Var};
@@ -23,7 +24,7 @@ use crate::ir::{Affine, TernaryOp, Var};
 pub(super) fn emit(
     statement: &Resolved,
     ranges: &[i64],
-    text: &str,
+    text: &Arc<str>,
     steps: &mut Vec<Step>,
 ) -> Result<(), Located> {
     let axes: Vec<Vec<usize>> = statement
@@ -42,7 +43,7 @@ pub(super) fn emit(
         check_reduction(statement, part)?;
         check_once(statement, part, &parts)?;
     }
-    let mut emitter = Emitter { ranges, text, steps };
+    let mut emitter = Emitter { ranges, text, statement: &statement.span, steps };
     let accum = |part: &Part| emitter.part(statement, part);
     let mut accums = parts.iter().map(accum).collect::<Result<Vec<Accum>, _>>()?;
     match (accums.pop(), accums.is_empty()) {
@@ -89,7 +90,7 @@ impl Part {
         used.extend(unused_letters(statement));
         let letters: Vec<usize> = used.into_iter().collect();
         // What computes an index does not matter to where the others reach.
-        let index = target.computed.as_ref().map(|_| (Dims::new(), Vec::new(), None));
+        let index = target.computed.as_ref().map(|_| Accessed::default());
         let writes = projections(ranges, &letters, target.accessed(0), Vec::from_iter(index), "target");
         Ok(Part { target, value, letters, writes })
     }
@@ -180,15 +181,35 @@ fn check_once(statement: &Resolved, part: &Part, all: &[Part]) -> Result<(), Loc
     refused.map_or(Ok(()), Err)
 }
 
-/// The dimensions and the indices, in letters of the statement, of an operand; and the axis whose index is computed, by the
-/// operand at that position.
-type Accessed = (Dims, Vec<Affine>, Option<(usize, usize)>);
+/// How an operand is indexed.
+#[derive(Default)]
+struct Accessed {
+    dims: Dims,
+    /// In letters of the statement.
+    index: Vec<Affine>,
+    /// The axis whose index is computed, and the position of the operand that computes it.
+    computed: Option<(usize, usize)>,
+    place: AccessPlace,
+}
+
+impl Accessed {
+    /// An operand without indices.
+    fn scalar(span: &Span) -> Accessed {
+        Accessed { place: AccessPlace { whole: span.clone(), indices: Vec::new() }, ..Accessed::default() }
+    }
+}
 
 impl Read {
     /// The access with its computed index, if it has one, by the operand at that position.
     fn accessed(&self, by: usize) -> Accessed {
-        let index = self.index.iter().map(|(index, _)| index.clone()).collect();
-        (self.dims.clone(), index, self.computed.as_ref().map(|computed| (computed.axis, by)))
+        let (index, indices) = self.index.iter().cloned().unzip();
+        let computed = self.computed.as_ref().map(|computed| (computed.axis, by));
+        Accessed {
+            dims: self.dims.clone(),
+            index,
+            computed,
+            place: AccessPlace { whole: self.span.clone(), indices },
+        }
     }
 }
 
@@ -213,7 +234,8 @@ impl Operands {
 
 struct Emitter<'a> {
     ranges: &'a [i64],
-    text: &'a str,
+    text: &'a Arc<str>,
+    statement: &'a Span,
     steps: &'a mut Vec<Step>,
 }
 
@@ -225,8 +247,15 @@ impl Emitter<'_> {
         let rhs = self.rhs(&part.value, lhs.dtype(), &mut operands)?;
         let written = self.accessed(&part.target, &mut operands)?;
         let (computed, operands) = operands.finish();
+        let origin = self.origin(&written, &operands);
         let projections = self.projections(&part.letters, written, operands, &part.value.span);
-        Ok(Accum { init_neutral: statement.init, op: statement.op, lhs, rhs, computed, projections })
+        Ok(Accum { init_neutral: statement.init, op: statement.op, lhs, rhs, computed, projections, origin })
+    }
+
+    /// Where the accesses of an accumulation stand.
+    fn origin(&self, written: &Accessed, operands: &[Accessed]) -> Origin {
+        let places = operands.iter().map(|operand| operand.place.clone()).collect();
+        Origin::new(self.text, self.statement.clone(), written.place.clone(), places)
     }
 
     /// The expression as one operation; `wanted` is the type of what has none, such as numbers.
@@ -279,20 +308,30 @@ impl Emitter<'_> {
         match &tree.kind {
             TreeKind::Number(number) => {
                 let value = self.number(*number, type_of(tree).or(wanted), &tree.span)?;
-                Ok((Operand::Constant(value), Default::default()))
+                Ok((Operand::Constant(value), Accessed::scalar(&tree.span)))
             }
             TreeKind::Index(index) => {
                 let dtype = self.index_type(index, wanted, &tree.span)?;
-                Ok((Operand::Index(dtype), (Dims::from_slice(&[1]), vec![index.clone()], None)))
+                let accessed = Accessed {
+                    dims: Dims::from_slice(&[1]),
+                    index: vec![index.clone()],
+                    ..Accessed::scalar(&tree.span)
+                };
+                Ok((Operand::Index(dtype), accessed))
             }
             TreeKind::Size(letter) => {
                 let dtype = self.index_type(&Affine::constant(self.ranges[*letter]), wanted, &tree.span)?;
-                Ok((Operand::Constant(Scalar::from_i64(dtype, self.ranges[*letter])), Default::default()))
+                let size = Scalar::from_i64(dtype, self.ranges[*letter]);
+                Ok((Operand::Constant(size), Accessed::scalar(&tree.span)))
             }
             TreeKind::Random(random, cell) => {
                 let dtype = type_of(tree).or(wanted);
-                let dims = Dims::from_elem(1, cell.len());
-                Ok((Operand::Random { random: Box::new(random.clone()), dtype }, (dims, cell.clone(), None)))
+                let accessed = Accessed {
+                    dims: Dims::from_elem(1, cell.len()),
+                    index: cell.clone(),
+                    ..Accessed::scalar(&tree.span)
+                };
+                Ok((Operand::Random { random: Box::new(random.clone()), dtype }, accessed))
             }
             TreeKind::Read(read) => self.read(read, operands),
             TreeKind::Cast(to, a) => self.virtual_node(tree, a, *to),
@@ -373,8 +412,10 @@ impl Emitter<'_> {
         let dims: Dims = letters.iter().map(|&k| usize::try_from(self.ranges[k]).unwrap_or(0)).collect();
         let node = self.make_node(whole, &dims, dtype)?;
         let index: Vec<Affine> = letters.iter().map(|&k| Affine::var(axis_iterator(k))).collect();
-        let projections =
-            self.projections(&letters, (dims.clone(), index.clone(), None), operands, &whole.span);
+        let accessed =
+            || Accessed { dims: dims.clone(), index: index.clone(), ..Accessed::scalar(&whole.span) };
+        let origin = self.origin(&accessed(), &operands);
+        let projections = self.projections(&letters, accessed(), operands, &whole.span);
         let lhs = node.clone();
         self.steps.push(Step::Accum(Box::new(Accum {
             init_neutral: false,
@@ -383,8 +424,10 @@ impl Emitter<'_> {
             rhs,
             computed,
             projections,
+            origin,
         })));
-        Ok((Operand::Node(node), (dims, index, None)))
+        let read = accessed();
+        Ok((Operand::Node(node), read))
     }
 
     fn make_node(&self, whole: &Tree, dims: &Dims, dtype: DType) -> Result<TensorNode, Located> {
@@ -421,12 +464,12 @@ fn projections(
             sum.plus(&Affine::term(var, coefficient))
         }))
     };
-    let indexed = |(dims, index, computed): Accessed| -> Indexed {
-        let mut projection: Projection = index.iter().map(renamed).collect();
-        if let Some((axis, by)) = computed {
+    let indexed = |accessed: Accessed| -> Indexed {
+        let mut projection: Projection = accessed.index.iter().map(renamed).collect();
+        if let Some((axis, by)) = accessed.computed {
             projection[axis] = AxisIndex::Computed(by);
         }
-        (dims, projection)
+        (accessed.dims, projection)
     };
     Projections::new(&axes, indexed(lhs), rhs.into_iter().map(indexed).collect(), source)
         .expect("ranks and computed indices were checked when names were resolved, and letters were collected from these indices")

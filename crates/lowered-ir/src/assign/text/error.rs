@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use tnode::{DType, Dims};
 
-use crate::caret::Place;
+use crate::SourceSpan;
 
 /// A range of bytes of the text.
 pub type Span = Range<usize>;
@@ -13,8 +14,7 @@ pub type Span = Range<usize>;
 /// What is wrong with a text, and where. Prints the message, the line and a caret under the place.
 pub struct TextError {
     kind: Box<TextErrorKind>,
-    span: Span,
-    place: Place,
+    span: SourceSpan,
 }
 
 /// What is wrong with a text.
@@ -314,9 +314,9 @@ fn near_names(near: &[String]) -> String {
 }
 
 impl TextError {
-    pub(super) fn new(located: Located, text: &str) -> TextError {
+    pub(super) fn new(located: Located, text: &Arc<str>) -> TextError {
         let Located { kind, span } = located;
-        TextError { kind, place: Place::new(text, &span), span }
+        TextError { kind, span: SourceSpan::new(text.clone(), span) }
     }
 
     /// What is wrong.
@@ -326,23 +326,23 @@ impl TextError {
 
     /// The place, in bytes of the text.
     pub fn span(&self) -> Span {
-        self.span.clone()
+        self.span.bytes()
     }
 
     /// The line, from 1.
     pub fn line(&self) -> usize {
-        self.place.line
+        self.span.line()
     }
 
     /// The column, in characters from 1.
     pub fn column(&self) -> usize {
-        self.place.column
+        self.span.column()
     }
 }
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}: {}\n{}", self.line(), self.column(), self.kind, self.place)
+        write!(f, "line {}, column {}: {}\n{}", self.line(), self.column(), self.kind, self.span)
     }
 }
 

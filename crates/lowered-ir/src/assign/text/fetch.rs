@@ -1,12 +1,14 @@
 //! Statements that fill a whole node from something that is no element: `y := offsets()`.
 
-use super::ast::{Access, Fetch};
-use super::error::{Located, TextErrorKind};
+use std::sync::Arc;
+
+use super::ast::{Access, Fetch, Statement};
+use super::error::{Located, Span, TextErrorKind};
 use super::lex::Token;
 use super::names::NodeNames;
 use super::parse::{Parsed, Parser};
 use super::random;
-use crate::assign::{Assignments, CONSTANT_FILL_LIMIT, Drawn, FetchOp, Step};
+use crate::assign::{AccessPlace, Assignments, CONSTANT_FILL_LIMIT, Drawn, FetchOp, Origin, Step};
 use crate::indexing::StaticSymbol;
 
 /// The functions that fill a node, with what stands between their brackets.
@@ -91,12 +93,20 @@ impl Parser<'_> {
     }
 }
 
+/// Where the node and the call of a statement that fills a node stand.
+pub(super) fn origin(text: &Arc<str>, statement: &Statement, target: &Access) -> Origin {
+    let place = |span: &Span| AccessPlace { whole: span.clone(), indices: Vec::new() };
+    let call = place(&statement.rhs_span);
+    Origin::new(text, statement.span.clone(), place(&target.span), vec![call])
+}
+
 /// The step of a statement that fills a node.
 pub(super) fn resolve(
     fetch: &Fetch,
     target: &Access,
     nodes: &NodeNames,
     assignments: &mut Assignments,
+    origin: Origin,
 ) -> Result<Step, Located> {
     let node = nodes.find(&target.name).map_err(|kind| kind.at(target.name_span.clone()))?;
     let op = match fetch {
@@ -131,5 +141,5 @@ pub(super) fn resolve(
             FetchOp::Slice { index: assignments.symbol(&StaticSymbol::open(symbol)), of }
         }
     };
-    Ok(Step::Fetch { node, op })
+    Ok(Step::Fetch { node, op, origin })
 }

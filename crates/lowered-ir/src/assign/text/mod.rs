@@ -32,6 +32,8 @@ mod ranges;
 mod resolve;
 mod types;
 
+use std::sync::Arc;
+
 use tnode::TensorNode;
 
 use self::ast::{Atom, Statement};
@@ -48,10 +50,11 @@ use crate::indexing::StaticSymbol;
 /// # Errors
 /// The first thing that is not in the grammar, does not fit the nodes, or stays ambiguous, with its place.
 pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
-    read(text, nodes).map_err(|located| TextError::new(located, text))
+    let text: Arc<str> = text.into();
+    read(&text, nodes).map_err(|located| TextError::new(located, &text))
 }
 
-fn read(text: &str, nodes: &[TensorNode]) -> Result<Assignments, Located> {
+fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, Located> {
     let Program { statements, symbols } = parse::program(text)?;
     let mut assignments = Assignments::default();
     let names = NodeNames::new(nodes);
@@ -62,7 +65,8 @@ fn read(text: &str, nodes: &[TensorNode]) -> Result<Assignments, Located> {
     for statement in &statements {
         if let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) {
             resolve::refuse_letters(statement)?;
-            let step = fetch::resolve(fetch, target, &names, &mut assignments)?;
+            let origin = fetch::origin(text, statement, target);
+            let step = fetch::resolve(fetch, target, &names, &mut assignments, origin)?;
             assignments.steps.extend([Step::Remark(on_one_line(&text[statement.span.clone()])), step]);
             continue;
         }
@@ -84,8 +88,8 @@ fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Resu
             Err(error::TextErrorKind::BadRange { name: format!("@{name}"), range, conflict }
                 .at(constraint.span.clone()))
         };
-        if range < 1 {
-            return refuse("leaves no value; expected at least 1".to_owned());
+        if let Some(conflict) = ranges::not_a_range(range) {
+            return refuse(conflict);
         }
         match assignments.symbols.iter().find(|symbol| symbol.name == *name).and_then(|symbol| symbol.range) {
             Some(other) if other != range => return refuse(format!("contradicts `@{name} < {other}`")),

@@ -135,16 +135,19 @@ impl Parser<'_> {
         let op_span = self.next().span;
         let is_whole =
             op == AccumOp::Assign && matches!(lhs.as_slice(), [target] if target.indices.is_empty());
+        let rhs_start = self.span().start;
         let (rhs, fetch) = match self.at_fetch() || self.at_random_fetch(is_whole) {
             true => (Vec::new(), Some(self.fetch(&lhs, op == AccumOp::Assign)?)),
             false => (self.list(Self::expr)?, None),
         };
+        let rhs_span = self.since(rhs_start);
         let constraints = if self.accept(&Token::Name("where".to_owned())).is_some() {
             self.list(Self::constraint)?
         } else {
             Vec::new()
         };
-        Ok(Statement { lhs, op, init, op_span, rhs, fetch, constraints, span: self.since(start) })
+        let span = self.since(start);
+        Ok(Statement { lhs, op, init, op_span, rhs, fetch, rhs_span, constraints, span })
     }
 
     fn target(&mut self) -> Parsed<Access> {

@@ -12,6 +12,7 @@ use super::resolve::{How, Read, Resolved};
 use crate::assign::Assignments;
 use crate::indexing::{axis_iterator, extent};
 use crate::ir::{Affine, Var};
+use crate::verify::Limits;
 
 /// The range of each letter of the statement.
 pub(super) fn letter_ranges(statement: &Resolved, text: &str) -> Result<Vec<i64>, Located> {
@@ -57,12 +58,24 @@ fn axes_range(statement: &Resolved, at: usize, text: &str) -> Result<Option<i64>
 fn declared_or(statement: &Resolved, at: usize, sized: Option<i64>) -> Result<Option<i64>, Located> {
     let letter = &statement.letters[at];
     match &letter.declared {
-        Some((range, span)) if *range < 1 => {
-            let (name, conflict) = (letter.name.clone(), "leaves no value; expected at least 1".to_owned());
-            Err(TextErrorKind::BadRange { name, range: *range, conflict }.at(span.clone()))
-        }
-        Some((range, _)) => Ok(Some(*range)),
+        Some((range, span)) => match not_a_range(*range) {
+            Some(conflict) => {
+                let name = letter.name.clone();
+                Err(TextErrorKind::BadRange { name, range: *range, conflict }.at(span.clone()))
+            }
+            None => Ok(Some(*range)),
+        },
         None => Ok(sized),
+    }
+}
+
+/// Why a letter or symbol cannot have so many values, if it cannot.
+pub(super) fn not_a_range(range: i64) -> Option<String> {
+    let max = Limits::default().extent;
+    match range {
+        ..1 => Some("leaves no value; expected at least 1".to_owned()),
+        _ if range > max => Some(format!("is too large; expected at most {max}")),
+        _ => None,
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Resolved {
     pub(super) op_span: Span,
     /// The values; one, unless axes are concatenated.
     pub(super) rhs: Vec<Tree>,
+    /// The whole statement.
+    pub(super) span: Span,
 }
 
 impl Resolved {
@@ -201,8 +203,8 @@ pub(super) fn resolve(
     let lhs = statement.lhs.iter().map(|target| names.read(target, How::Lhs)).collect::<Result<_, _>>()?;
     let rhs = statement.rhs.iter().map(|value| names.tree(value)).collect::<Result<_, _>>()?;
     let Names { letters, .. } = names;
-    let Statement { op, init, ref op_span, .. } = *statement;
-    Ok(Resolved { letters, lhs, op, init, op_span: op_span.clone(), rhs })
+    let Statement { op, init, ref op_span, ref span, .. } = *statement;
+    Ok(Resolved { letters, lhs, op, init, op_span: op_span.clone(), rhs, span: span.clone() })
 }
 
 /// Refuses ranges of letters in a statement that has none.

@@ -55,7 +55,7 @@ use std::ops::Range;
 use tnode::Dims;
 
 use super::Projections;
-use crate::caret::Place;
+use crate::SourceSpan;
 
 /// What an einsum text means for arrays of given dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +108,7 @@ pub fn resolve(spec: &str, rhs: &[Dims], lhs: &[usize]) -> Result<Resolved, Spec
 #[derive(Clone, PartialEq, Eq)]
 pub struct SpecError {
     kind: Box<SpecErrorKind>,
-    span: Range<usize>,
-    place: Place,
+    span: SourceSpan,
 }
 
 /// What is wrong with an einsum text.
@@ -230,7 +229,7 @@ impl SpecErrorKind {
 
 impl SpecError {
     fn new((kind, span): Located, spec: &str) -> SpecError {
-        SpecError { kind, place: Place::new(spec, &span), span }
+        SpecError { kind, span: SourceSpan::new(spec, span) }
     }
 
     /// What is wrong.
@@ -240,13 +239,13 @@ impl SpecError {
 
     /// The place, in bytes of the text.
     pub fn span(&self) -> Range<usize> {
-        self.span.clone()
+        self.span.bytes()
     }
 }
 
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "einsum text, column {}: {}\n{}", self.place.column, self.kind, self.place)
+        write!(f, "einsum text, column {}: {}\n{}", self.span.column(), self.kind, self.span)
     }
 }
 

@@ -1,0 +1,98 @@
+//! A place in a program's text, and the one way it is shown: the line it is on, with carets under it.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A range of bytes of a text, kept with the text, which its clones share.
+///
+/// Displays as the line it begins on, with carets under the part of it that lies on that line.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SourceSpan {
+    text: Arc<str>,
+    bytes: Range<usize>,
+}
+
+impl SourceSpan {
+    /// The bytes `bytes` of `text`; an end that is outside of it, or within a character, moves left to the next end of one.
+    pub fn new(text: impl Into<Arc<str>>, bytes: Range<usize>) -> SourceSpan {
+        let text = text.into();
+        let start = floor_boundary(&text, bytes.start);
+        let end = floor_boundary(&text, bytes.end).max(start);
+        SourceSpan { text, bytes: start..end }
+    }
+
+    /// The part of the text, line breaks included.
+    pub fn text(&self) -> &str {
+        self.text.get(self.bytes.clone()).unwrap_or_default()
+    }
+
+    /// The range of bytes.
+    pub fn bytes(&self) -> Range<usize> {
+        self.bytes.clone()
+    }
+
+    /// The line on which it begins, from 1.
+    pub fn line(&self) -> usize {
+        self.before().matches('\n').count() + 1
+    }
+
+    /// The column in which it begins, in characters from 1.
+    pub fn column(&self) -> usize {
+        self.before()[self.line_start()..].chars().count() + 1
+    }
+
+    fn before(&self) -> &str {
+        &self.text[..self.bytes.start]
+    }
+
+    fn line_start(&self) -> usize {
+        self.before().rfind('\n').map_or(0, |newline| newline + 1)
+    }
+}
+
+/// The greatest character boundary not after `at`.
+fn floor_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+impl fmt::Display for SourceSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line_start = self.line_start();
+        let line = self.text[line_start..].lines().next().unwrap_or_default();
+        let end = self.bytes.end.min(line_start + line.len());
+        let width = self.text.get(self.bytes.start..end).map_or(0, |part| part.chars().count()).max(1);
+        let number = self.line().to_string();
+        let margin = " ".repeat(number.len());
+        writeln!(f, "{number} | {}", line.replace('\t', " "))?;
+        write!(f, "{margin} | {}{}", " ".repeat(self.column() - 1), "^".repeat(width))
+    }
+}
+
+impl fmt::Debug for SourceSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{} {:?}", self.line(), self.column(), self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn carets_stay_on_the_line_and_count_characters() {
+        let shown = |text: &str, span: Range<usize>| SourceSpan::new(text, span).to_string();
+        assert_eq!(shown("a := b", 5..6), "1 | a := b\n  |      ^");
+        assert_eq!(shown("x\nαβ\ty\nz", 6..60), "2 | αβ y\n  |   ^^");
+        assert_eq!(shown("", 0..0), "1 | \n  | ^");
+        assert_eq!(shown("é", 1..2), "1 | é\n  | ^");
+    }
+
+    #[test]
+    fn the_part_and_its_place_can_be_asked_for() {
+        let span = SourceSpan::new("a := 1\n  b := αβ", 14..18);
+        assert_eq!((span.line(), span.column(), span.text(), span.bytes()), (2, 8, "αβ", 14..18));
+        assert_eq!(format!("{span:?}"), "2:8 \"αβ\"");
+        assert_eq!(SourceSpan::new("ab", Range { start: 2, end: 1 }).text(), "");
+    }
+}
