@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use lowered_ir::assign::AccumOp;
 use lowered_ir::assign::text::TextErrorKind;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
+use lowered_ir::lower::{LowerErrorKind, LowerOptions, lower};
 use tnode::DType;
 
 use super::case::{Case, Fill, Node, Role};
@@ -140,12 +141,19 @@ impl Writer {
         }
     }
 
-    /// Whether the last statement is one of those whose meaning would depend on the order of the loops. Everything else that
-    /// is wrong with it is a failure, and found later.
+    /// Whether the last statement is one of those whose meaning would depend on the order of the loops, or loses the values of
+    /// another. Everything else that is wrong with it is a failure, and found later.
     fn is_refused(&self) -> bool {
-        let error = self.case.parse(&self.case.handles()).err();
-        let kind = error.as_ref().map(|error| error.kind());
-        matches!(kind, Some(TextErrorKind::Overlap { .. } | TextErrorKind::SelfRead { .. }))
+        match self.case.parse(&self.case.handles()) {
+            Err(error) => {
+                matches!(error.kind(), TextErrorKind::Overlap { .. } | TextErrorKind::SelfRead { .. })
+            }
+            Ok(assignments) => {
+                let error = lower(&assignments, &LowerOptions::default()).err();
+                let kind = error.as_ref().map(|error| error.kind());
+                matches!(kind, Some(LowerErrorKind::LostValues { .. }))
+            }
+        }
     }
 
     fn operation(&self, c: &mut Choices<'_>) -> AccumOp {

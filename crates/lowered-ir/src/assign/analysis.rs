@@ -164,7 +164,7 @@ fn home(node: &TensorNode) -> TensorNode {
 }
 
 /// The node a step reads that is no operand.
-fn sliced(step: &Step) -> Option<&TensorNode> {
+pub(crate) fn sliced(step: &Step) -> Option<&TensorNode> {
     match step {
         Step::Fetch { op: FetchOp::Slice { of, .. } | FetchOp::Drawn(Drawn { of, .. }), .. } => Some(of),
         Step::Fetch { .. } | Step::Accum(_) | Step::Concat(_) | Step::Block { .. } | Step::Remark(_) => None,

@@ -15,11 +15,11 @@ pub mod text;
 
 use tnode::{DType, Scalar, TensorNode};
 
-pub(crate) use self::analysis::{each_step, identifier, mentioned, projections_into, written};
+pub(crate) use self::analysis::{each_step, identifier, mentioned, projections_into, sliced, written};
 pub use self::op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
 pub(crate) use self::origin::AccessPlace;
 pub use self::origin::Origin;
-pub(crate) use self::print::affine as affine_text;
+pub(crate) use self::print::{affine as affine_text, listing};
 pub use self::random::{Drawn, KeyPart, Random};
 use crate::indexing::{Projections, StaticSymbol};
 use crate::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};

@@ -16,6 +16,17 @@ impl fmt::Display for Assignments {
     }
 }
 
+/// The listing of one step, on one line.
+pub(crate) fn listing(step: &Step, symbols: &[StaticSymbol]) -> String {
+    match step {
+        Step::Fetch { node, op, .. } => format!("{} =: {}", node.name(), fetch(op, symbols)),
+        step => {
+            let listed = |accum| Accumulation { accum, symbols }.to_string();
+            step.accums().iter().map(listed).collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
 fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], symbols: &[StaticSymbol], depth: usize) -> fmt::Result {
     list.iter().try_for_each(|step| {
         write!(f, "{:width$}", "", width = 2 * depth)?;

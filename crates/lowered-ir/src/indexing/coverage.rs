@@ -3,7 +3,43 @@
 //! Both tests are sound and make no promise to find every positive: a `false` costs a redundant fill, never a result.
 
 use super::{AxisIndex, Projections, extent};
-use crate::ir::{LoopId, is_mixed_radix};
+use crate::ir::{Affine, LoopId, Var, is_mixed_radix};
+
+/// Indices of one axis: the values `lo..=hi`, each plus the value of `symbols`, which is one number in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AxisSpan {
+    pub(crate) symbols: Affine,
+    pub(crate) lo: i64,
+    pub(crate) hi: i64,
+}
+
+impl AxisSpan {
+    /// The indices of a whole axis.
+    pub(crate) fn whole(dim: usize) -> AxisSpan {
+        AxisSpan { symbols: Affine::constant(0), lo: 0, hi: extent(dim) - 1 }
+    }
+
+    /// The one index that a symbol has as its value.
+    pub(crate) fn at(var: impl Into<Var>) -> AxisSpan {
+        AxisSpan { symbols: Affine::var(var), lo: 0, hi: 0 }
+    }
+
+    /// Every index there is.
+    fn anywhere() -> AxisSpan {
+        AxisSpan { symbols: Affine::constant(0), lo: i64::MIN, hi: i64::MAX }
+    }
+
+    /// Whether the indices surely are among those of `other`, or those of `other` are all of an axis of that size.
+    pub(crate) fn is_within(&self, other: &AxisSpan, dim: usize) -> bool {
+        let is_whole = other.symbols.as_constant() == Some(0) && other.lo <= 0 && extent(dim) - 1 <= other.hi;
+        is_whole || (self.symbols == other.symbols && other.lo <= self.lo && self.hi <= other.hi)
+    }
+
+    /// Whether the two surely have no index in common.
+    pub(crate) fn is_apart(&self, other: &AxisSpan) -> bool {
+        self.symbols == other.symbols && (self.hi < other.lo || other.hi < self.lo)
+    }
+}
 
 impl Projections {
     /// Whether every element of the left-hand side is written. If false, the answer may be unknown instead.
@@ -64,6 +100,47 @@ impl Projections {
         self.project_lhs().iter().map(axis).collect()
     }
 
+    /// A box around the elements that indices of these projections reach, axis by axis.
+    pub(crate) fn outer_box(&self, indices: &[AxisIndex]) -> Vec<AxisSpan> {
+        let axis = |index: &AxisIndex| match index.computed() {
+            Some(_) => AxisSpan::anywhere(),
+            None => {
+                let (symbols, loops) = split_symbols(&index.affine());
+                let bounds = self.bounds_of(&AxisIndex::new(loops));
+                bounds.map_or_else(AxisSpan::anywhere, |(lo, hi)| AxisSpan { symbols, lo, hi })
+            }
+        };
+        indices.iter().map(axis).collect()
+    }
+
+    /// The box of the elements of the left-hand side that are written, if every element of it surely is.
+    pub(crate) fn inner_box(&self) -> Option<Vec<AxisSpan>> {
+        let mut seen: Vec<LoopId> = Vec::new();
+        let axis = |index: &AxisIndex| {
+            if index.computed().is_some() {
+                return None;
+            }
+            let loops = index.loop_terms();
+            let shared = loops.iter().any(|(id, _)| seen.contains(id));
+            seen.extend(loops.iter().map(|&(id, _)| id));
+            let (symbols, loops) = split_symbols(&index.affine());
+            let (lo, hi) = if shared { None } else { self.interval(&AxisIndex::new(loops)) }?;
+            Some(AxisSpan { symbols, lo, hi })
+        };
+        let writes = !self.product_space().contains(&0);
+        self.project_lhs().iter().map(axis).collect::<Option<_>>().filter(|_| writes)
+    }
+
+    /// Whether the two surely write the same elements: by equal indices over equal ranges.
+    pub(crate) fn writes_as(&self, other: &Projections) -> bool {
+        let known = |index: &AxisIndex| index.computed().is_none();
+        let same_extents = |index: &AxisIndex| {
+            index.loop_terms().iter().all(|&(id, _)| self.extent_of(id) == other.extent_of(id))
+        };
+        let (ours, theirs) = (self.project_lhs(), other.project_lhs());
+        ours == theirs && ours.iter().all(|index| known(index) && same_extents(index))
+    }
+
     /// Whether no element of the left-hand side is written by both: on some axis their indices have no value in common.
     fn is_disjoint(&self, other: &Projections) -> bool {
         let never_writes = |p: &Projections| p.product_space().contains(&0);
@@ -85,8 +162,8 @@ impl Projections {
     /// The least and greatest value of an index, with symbols at 0.
     fn bounds_of(&self, index: &AxisIndex) -> Option<(i64, i64)> {
         index.affine().bounds(|var| match var {
-            crate::ir::Var::Loop(id) => (0, extent(self.extent_of(id).max(1)) - 1),
-            crate::ir::Var::Symbol(_) => (0, 0),
+            Var::Loop(id) => (0, extent(self.extent_of(id).max(1)) - 1),
+            Var::Symbol(_) => (0, 0),
         })
     }
 
@@ -116,6 +193,18 @@ impl Projections {
             pinned.extend(ids);
         }
     }
+}
+
+/// The symbols of an index with their coefficients, and the rest of it.
+fn split_symbols(index: &Affine) -> (Affine, Affine) {
+    let (mut symbols, mut loops) = (Affine::constant(0), Affine::constant(index.offset()));
+    for &(var, coefficient) in index.terms() {
+        match var {
+            Var::Symbol(_) => symbols.add_term(var, coefficient),
+            Var::Loop(_) => loops.add_term(var, coefficient),
+        }
+    }
+    (symbols, loops)
 }
 
 /// Whether the values of an index are known before the routine runs.

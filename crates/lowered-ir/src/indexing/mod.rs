@@ -12,7 +12,7 @@ mod window;
 
 use std::fmt;
 
-pub(crate) use self::coverage::{are_injective, are_surjective};
+pub(crate) use self::coverage::{AxisSpan, are_injective, are_surjective};
 pub use self::window::Window;
 use smallvec::SmallVec;
 use tnode::Dims;

@@ -235,6 +235,20 @@ pub enum LowerErrorKind {
         /// A statement that would initialise it.
         fill: String,
     },
+    /// A statement without effect.
+    #[error(
+        "every value that {statement} stores in node {node} is overwritten by {by} before anything reads it; {remedy}"
+    )]
+    LostValues {
+        /// The node's name.
+        node: String,
+        /// The statement whose values are lost: `this statement` where a text shows it, else its listing.
+        statement: String,
+        /// The one that overwrites them: its line, or its listing.
+        by: String,
+        /// What to write instead.
+        remedy: String,
+    },
     /// A slice of other dimensions than its parent's but for the first.
     #[error("node {node} has dimensions {dims:?}, but a slice of {of} {parent:?} has {}", if parent.is_empty() { "no axis to be at".to_owned() } else { format!("{:?}", &parent[1..]) })]
     SliceShape {

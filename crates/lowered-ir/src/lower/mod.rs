@@ -15,6 +15,8 @@
 //!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
 //! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside this file.
 //! * A routine that writes nodes without elements begins with `zero` of each, so that it is known to write them.
+//! * A statement all of whose values are overwritten before anything reads them is refused; `lost_values.rs` beside this file
+//!   says which.
 //! * A block's name and the end of it, and remarks, become comments.
 //!
 //! Lowering settles sizes and element types of the nodes and decides no memory mode.
@@ -24,6 +26,7 @@ mod computed;
 mod empty;
 mod error;
 mod limits;
+mod lost_values;
 mod margins;
 mod mentions;
 mod random;
@@ -92,6 +95,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
         nodes.iter().enumerate().map(|(at, node)| (node.clone(), NodeRef(at as u32))).collect();
     let made = views.made(assignments);
     step::check_initialised(assignments, &views)?;
+    lost_values::check(assignments, &views)?;
     let margins = Margins::new(assignments);
     let fresh = Fresh::default();
     let mut ctx =
