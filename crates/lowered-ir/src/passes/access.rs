@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ir::{Affine, Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
 
 use super::cover::{Cuboid, Written};
-use super::ranges::Ranges;
+use super::ranges::{Ranges, alias};
 use super::solve::{Solution, Target, solve};
 
 /// One read or write of a node in the text of a routine.
@@ -100,25 +100,43 @@ impl std::ops::Index<NodeRef> for Facts {
 /// Analyses a verified routine.
 pub fn analyse(routine: &Routine) -> Facts {
     let ranges = Ranges::of(routine);
-    let mut walker = Walker {
-        routine,
-        ranges: &ranges,
-        nodes: vec![NodeFacts::default(); routine.nodes.len()],
-        written: vec![Written::default(); routine.nodes.len()],
-        recorded: Vec::new(),
-        stored: vec![Vec::new(); routine.nodes.len()],
-        aliases: ranges.clone(),
-        constexpr: BTreeSet::new(),
-        loops: Vec::new(),
-        position: 0,
-        top: 0,
-    };
-    for (top, stmt) in routine.body.iter().enumerate() {
-        walker.top = top;
-        walker.stmt(stmt);
-    }
+    let mut walker = Walker::new(routine, &ranges, None);
+    routine.body.iter().for_each(|stmt| walker.top_stmt(stmt));
     let nodes = walker.finish();
     Facts { nodes, ranges }
+}
+
+/// The facts of one node as far as some top-level statements tell them, one statement after another.
+pub(super) struct Follower<'a> {
+    walker: Walker<'a>,
+    node: NodeRef,
+}
+
+impl<'a> Follower<'a> {
+    /// Before the first statement. The routine's tables are asked, and not its body; `ranges` are those of all its loops.
+    pub(super) fn new(routine: &'a Routine, ranges: &'a Ranges, node: NodeRef) -> Follower<'a> {
+        Follower { walker: Walker::new(routine, ranges, Some(node)), node }
+    }
+
+    /// Takes note of the next statement.
+    pub(super) fn follow(&mut self, stmt: &Stmt) {
+        self.walker.top_stmt(stmt);
+    }
+
+    /// Every read so far.
+    pub(super) fn reads(&self) -> &[Access] {
+        &self.walker.facts(self.node).reads
+    }
+
+    /// Whether some read so far may see an element that these statements have not written before.
+    pub(super) fn reads_before_write(&self) -> bool {
+        self.walker.facts(self.node).read_before_write
+    }
+
+    /// Whether every element has been written by now.
+    pub(super) fn is_covered(&self) -> bool {
+        self.walker.settled(self.node)
+    }
 }
 
 /// A store that happens in every iteration of its loops, all of which run.
@@ -133,29 +151,69 @@ struct Stored {
 /// More stores of one node than this are not remembered.
 const MAX_STORES: usize = 64;
 
-/// The other name of a loop variable.
-fn alias(var: LoopId) -> LoopId {
-    LoopId(var.0 ^ (1 << 31))
-}
-
 struct Walker<'a> {
     routine: &'a Routine,
     ranges: &'a Ranges,
-    nodes: Vec<NodeFacts>,
-    written: Vec<Written>,
+    /// The one node that is looked at; none for all of them.
+    only: Option<NodeRef>,
+    /// What is known of each node that is looked at.
+    nodes: Vec<Known>,
     /// The nodes written inside the open loops, each with the number of patches before.
     recorded: Vec<(NodeRef, usize)>,
-    /// Stores that do happen, of each node.
-    stored: Vec<Vec<Stored>>,
-    /// The ranges, with those of the variables in `stored`.
-    aliases: Ranges,
-    constexpr: BTreeSet<NodeRef>,
     loops: Vec<LoopId>,
     position: usize,
     top: usize,
 }
 
-impl Walker<'_> {
+/// What is known of one node on the way.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    facts: NodeFacts,
+    written: Written,
+    /// Stores that do happen.
+    stored: Vec<Stored>,
+    /// Its one setter so far stores a constant expression.
+    constexpr: bool,
+}
+
+impl<'a> Walker<'a> {
+    fn new(routine: &'a Routine, ranges: &'a Ranges, only: Option<NodeRef>) -> Walker<'a> {
+        let count = if only.is_some() { 1 } else { routine.nodes.len() };
+        let nodes = vec![Known::default(); count];
+        Walker { routine, ranges, only, nodes, recorded: Vec::new(), loops: Vec::new(), position: 0, top: 0 }
+    }
+
+    fn top_stmt(&mut self, stmt: &Stmt) {
+        self.stmt(stmt);
+        self.top += 1;
+    }
+
+    /// Whether the node is looked at.
+    fn follows(&self, node: NodeRef) -> bool {
+        self.only.is_none_or(|only| only == node)
+    }
+
+    fn at(&self, node: NodeRef) -> usize {
+        if self.only.is_some() { 0 } else { node.index() }
+    }
+
+    fn known(&self, node: NodeRef) -> &Known {
+        &self.nodes[self.at(node)]
+    }
+
+    fn known_mut(&mut self, node: NodeRef) -> &mut Known {
+        let at = self.at(node);
+        &mut self.nodes[at]
+    }
+
+    fn facts(&self, node: NodeRef) -> &NodeFacts {
+        &self.known(node).facts
+    }
+
+    fn facts_mut(&mut self, node: NodeRef) -> &mut NodeFacts {
+        &mut self.known_mut(node).facts
+    }
+
     fn block(&mut self, block: &Block) {
         for stmt in block {
             self.stmt(stmt);
@@ -195,7 +253,7 @@ impl Walker<'_> {
             first.entry(node).or_insert(mark);
         }
         for (&node, &mark) in &first {
-            self.written[node.index()].leave(mark, var, info);
+            self.known_mut(node).written.leave(mark, var, info);
         }
         if !self.loops.is_empty() {
             self.recorded.extend(first);
@@ -203,24 +261,35 @@ impl Walker<'_> {
     }
 
     fn store(&mut self, node: NodeRef, index: &Indices, value: &Expr) {
-        let first = !self.nodes[node.index()].is_written();
-        let constant = first && self.is_constexpr(value);
-        self.remember_constexpr(node, constant);
-        self.recorded.push((node, self.written[node.index()].mark()));
-        self.written[node.index()].store(index);
+        if !self.follows(node) {
+            return;
+        }
+        let first = !self.facts(node).is_written();
+        self.known_mut(node).constexpr = first && self.is_constexpr(value);
+        self.write(node, |written| written.store(index));
         self.remember_store(node, index);
         let access = self.access(Some(index.clone()), false, false);
-        self.nodes[node.index()].writes.push(access);
+        self.facts_mut(node).writes.push(access);
+    }
+
+    /// Records elements that are surely written.
+    fn write(&mut self, node: NodeRef, record: impl FnOnce(&mut Written)) {
+        let mark = self.known(node).written.mark();
+        self.recorded.push((node, mark));
+        record(&mut self.known_mut(node).written);
     }
 
     /// A store at a computed index: nothing is surely written, and an accumulation reads what is there.
     fn scatter(&mut self, node: NodeRef, index: &Indices, axis: usize, accumulates: bool) {
-        self.remember_constexpr(node, false);
+        if !self.follows(node) {
+            return;
+        }
+        self.known_mut(node).constexpr = false;
         if accumulates {
             self.read_computed(node, index, axis, Some((node, index)));
         }
         let access = self.access(Some(index.clone()), true, false);
-        self.nodes[node.index()].writes.push(access);
+        self.facts_mut(node).writes.push(access);
     }
 
     /// A read at a computed index: of any element along the dimension `axis`, as often as the loops run.
@@ -231,18 +300,21 @@ impl Walker<'_> {
         axis: usize,
         target: Option<(NodeRef, &Indices)>,
     ) {
+        if !self.follows(node) {
+            return;
+        }
         let mut clip = self.clip(node, index, None);
         if let (Some(side), Some(&dim)) = (clip.get_mut(axis), self.routine.node(node).dims.get(axis)) {
             *side = (0, dim as i64);
         }
-        if !self.written[node.index()].covers_box(&clip) {
-            self.nodes[node.index()].read_before_write = true;
+        if !self.known(node).written.covers_box(&clip) {
+            self.facts_mut(node).read_before_write = true;
         }
         let accumulates = target.is_some_and(|(into, _)| into == node);
         let mut access = self.access(None, true, accumulates);
         access.into = target.map(|(node, _)| node);
         access.visits = access.loops.iter().fold(1, |all, &var| all.saturating_mul(extent(var, self.ranges)));
-        let facts = &mut self.nodes[node.index()];
+        let facts = self.facts_mut(node);
         if !accumulates {
             facts.visits = facts.visits.saturating_add(access.visits);
         }
@@ -251,25 +323,24 @@ impl Walker<'_> {
 
     fn remember_store(&mut self, node: NodeRef, index: &Indices) {
         let runs = |var: &LoopId| self.ranges.get(*var).is_some_and(|info| info.surely_runs());
-        let stored = &mut self.stored[node.index()];
-        if stored.len() == MAX_STORES || !self.loops.iter().all(runs) {
+        if self.known(node).stored.len() == MAX_STORES || !self.loops.iter().all(runs) {
             return;
         }
         let mut renamed = index.clone();
         for &var in &self.loops {
-            self.aliases.alias(var, alias(var));
             renamed.iter_mut().for_each(|i| *i = i.substitute(var, &Affine::var(alias(var))));
         }
-        stored.push(Stored { index: renamed, loops: self.loops.clone() });
+        let loops = self.loops.clone();
+        self.known_mut(node).stored.push(Stored { index: renamed, loops });
     }
 
     /// Whether one of the stores met so far has surely reached the element.
     fn is_stored(&self, node: NodeRef, index: &Indices, guard: Option<&Guard>) -> bool {
         let always = Guard::new();
-        self.stored[node.index()].iter().any(|store| {
+        self.known(node).stored.iter().any(|store| {
             let loops: Vec<LoopId> = store.loops.iter().copied().map(alias).collect();
             let target = Target { index: &store.index, loops: &loops };
-            let solution = solve(target, index, guard.unwrap_or(&always), &self.aliases);
+            let solution = solve(target, index, guard.unwrap_or(&always), self.ranges);
             matches!(solution, Ok(Some(s)) if s.conditions.is_empty() && s.kept.is_empty() && self.is_done(store, &s))
         })
     }
@@ -289,23 +360,17 @@ impl Walker<'_> {
     }
 
     fn zero(&mut self, node: NodeRef) {
-        let dims = &self.routine.node(node).dims;
-        let first = !self.nodes[node.index()].is_written();
-        // A node without elements holds no constant: it is written for the sake of whoever reads it later.
-        self.remember_constexpr(node, first && !dims.contains(&0));
-        self.recorded.push((node, self.written[node.index()].mark()));
-        self.written[node.index()].store_all(dims);
-        let access = self.access(None, false, false);
-        self.nodes[node.index()].writes.push(access);
-        self.nodes[node.index()].zeroed = true;
-    }
-
-    fn remember_constexpr(&mut self, node: NodeRef, constant: bool) {
-        if constant {
-            self.constexpr.insert(node);
-        } else {
-            self.constexpr.remove(&node);
+        if !self.follows(node) {
+            return;
         }
+        let dims = &self.routine.node(node).dims;
+        // A node without elements holds no constant: it is written for the sake of whoever reads it later.
+        self.known_mut(node).constexpr = !self.facts(node).is_written() && !dims.contains(&0);
+        self.write(node, |written| written.store_all(dims));
+        let access = self.access(None, false, false);
+        let facts = self.facts_mut(node);
+        facts.writes.push(access);
+        facts.zeroed = true;
     }
 
     /// Whether the value is made of constants and of nodes that hold such values.
@@ -313,7 +378,9 @@ impl Walker<'_> {
         let mut constant = true;
         walk::each_expr(value, &mut |part| {
             constant &= match part {
-                Expr::Get { node, .. } => self.constexpr.contains(node) && self.settled(*node),
+                Expr::Get { node, .. } => {
+                    self.follows(*node) && self.known(*node).constexpr && self.settled(*node)
+                }
                 Expr::Index { index, .. } => index.as_constant().is_some(),
                 Expr::GetGuarded { .. }
                 | Expr::GetDynamic { .. }
@@ -326,7 +393,7 @@ impl Walker<'_> {
     }
 
     fn settled(&self, node: NodeRef) -> bool {
-        self.written[node.index()].covers_box(&whole(self.routine, node))
+        self.known(node).written.covers_box(&whole(self.routine, node))
     }
 
     fn value(&mut self, value: &Expr, target: Option<(NodeRef, &Indices)>) {
@@ -334,7 +401,7 @@ impl Walker<'_> {
             Expr::Get { node, index } => self.read(*node, index, None, target),
             Expr::GetGuarded { guard, node, index, .. } => self.read(*node, index, Some(guard), target),
             Expr::GetDynamic { node, index, axis, .. } => self.read_computed(*node, index, *axis, None),
-            Expr::GetMerge { node, .. } => self.nodes[node.index()].merged = true,
+            Expr::GetMerge { node, .. } if self.follows(*node) => self.facts_mut(*node).merged = true,
             _ => {}
         });
     }
@@ -346,17 +413,19 @@ impl Walker<'_> {
         guard: Option<&Guard>,
         target: Option<(NodeRef, &Indices)>,
     ) {
+        if !self.follows(node) {
+            return;
+        }
         let clip = self.clip(node, index, guard);
-        if !self.written[node.index()].covers(index, &clip, self.ranges)
-            && !self.is_stored(node, index, guard)
+        if !self.known(node).written.covers(index, &clip, self.ranges) && !self.is_stored(node, index, guard)
         {
-            self.nodes[node.index()].read_before_write = true;
+            self.facts_mut(node).read_before_write = true;
         }
         let accumulates = target == Some((node, index));
         let mut access = self.access(Some(index.clone()), guard.is_some(), accumulates);
         access.into = target.map(|(node, _)| node);
         access.visits = visits_of(index, &access.loops, self.ranges);
-        let facts = &mut self.nodes[node.index()];
+        let facts = self.facts_mut(node);
         if !accumulates {
             facts.visits = facts.visits.saturating_add(access.visits);
         }
@@ -379,14 +448,15 @@ impl Walker<'_> {
         Access { position, top, loops, index, guarded, accumulates, into: None, visits: 0 }
     }
 
-    fn finish(mut self) -> Vec<NodeFacts> {
-        for (i, facts) in self.nodes.iter_mut().enumerate() {
-            let node = NodeRef(i as u32);
-            facts.covered = self.written[i].covers_box(&whole(self.routine, node));
-            facts.scalar_constexpr =
-                self.constexpr.contains(&node) && facts.covered && !facts.read_before_write && !facts.merged;
-        }
-        self.nodes
+    fn finish(self) -> Vec<NodeFacts> {
+        let routine = self.routine;
+        let finish = |(i, known): (usize, Known)| {
+            let Known { mut facts, written, constexpr, .. } = known;
+            facts.covered = written.covers_box(&whole(routine, NodeRef(i as u32)));
+            facts.scalar_constexpr = constexpr && facts.covered && !facts.read_before_write && !facts.merged;
+            facts
+        };
+        self.nodes.into_iter().enumerate().map(finish).collect()
     }
 }
 

@@ -25,7 +25,7 @@ use crate::ir::{Block, Expr, LocalId, NodeRef, Routine, Stmt, walk};
 use super::bind::Binder;
 use super::cost::{own_cost, work};
 use super::effects::Effects;
-use super::groups::group_at;
+use super::groups::{Group, Places, canonical};
 use super::virtualize::rename_locals;
 
 /// Expressions cheaper than this are repeated rather than bound.
@@ -82,35 +82,41 @@ impl Sharer<'_> {
 
 /// Drops each group that equals an earlier one of the block whose inputs have not changed since.
 fn share_groups(block: &mut Block, top: bool) {
+    if !block.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. })) {
+        return;
+    }
+    let stmts = std::mem::take(block);
+    let effects: Vec<Effects> = stmts.iter().map(|stmt| Effects::of(std::slice::from_ref(stmt))).collect();
+    let places = Places::of(effects.iter());
     let mut seen: HashMap<Block, Shared> = HashMap::new();
+    let mut kept = Kept::default();
+    let mut dropped = Dropped::default();
     let mut at = 0;
-    while at < block.len() {
-        let Some(group) = group_at(block, at) else {
+    while at < stmts.len() {
+        let group = places.group_at(&stmts, at, |range| dropped.effects(&effects[range]));
+        let Some(Group { local, range, effects: reads }) = group else {
+            kept.push(dropped.renamed(&stmts[at], &effects[at]), dropped.effects(&effects[at..=at]));
             at += 1;
             continue;
         };
-        let canonical = group.canonical(block);
+        let stmts_of: Block = range.clone().map(|i| dropped.renamed(&stmts[i], &effects[i])).collect();
+        let canonical = canonical(&stmts_of);
         let earlier = seen.get(&canonical).filter(|first| {
-            block.get(first.end..at).is_some_and(|between| {
-                unchanged(between, &first.effects)
-                    && (!top || pays(&block[group.range.clone()], between, first.local))
-            })
+            first.end <= at
+                && kept.is_unchanged(first.end, &first.effects)
+                && (!top || kept.foreign_work(first.end, first.local) <= u128::from(work(&stmts_of)))
         });
-        if let Some(first) = earlier.map(|first| first.local) {
-            block.drain(group.range.clone());
-            rename_locals(&mut block[at..], &BTreeMap::from([(group.local, first)]));
-            // Groups around the one that went end earlier now.
-            for outer in seen.values_mut().filter(|g| g.end > at) {
-                outer.end -= group.range.clone().count();
-            }
+        if let Some(first) = earlier {
+            dropped.names.insert(local, first.local);
+            range.clone().for_each(|_| kept.skip());
+            at = range.end() + 1;
             continue;
         }
-        seen.insert(
-            canonical,
-            Shared { local: group.local, end: group.range.end() + 1, effects: group.effects },
-        );
+        seen.insert(canonical, Shared { local, end: range.end() + 1, effects: reads });
+        kept.push(dropped.renamed(&stmts[at], &effects[at]), dropped.effects(&effects[at..=at]));
         at += 1;
     }
+    *block = kept.stmts;
 }
 
 /// A group that later equal ones may be dropped for.
@@ -121,19 +127,93 @@ struct Shared {
     effects: Effects,
 }
 
-/// Whether doing without the group saves more than the work of the statements that would have to run in its kernel.
-fn pays(group: &[Stmt], between: &[Stmt], local: LocalId) -> bool {
-    let foreign = between.iter().filter(|stmt| {
-        let effects = Effects::of(std::slice::from_ref(*stmt));
-        matches!(stmt, Stmt::For { .. }) && !effects.local_reads.contains(&local)
-    });
-    foreign.fold(0u64, |sum, stmt| sum.saturating_add(work(std::slice::from_ref(stmt)))) <= work(group)
+/// The locals of groups that were dropped, each with the one in its place.
+#[derive(Default)]
+struct Dropped {
+    names: BTreeMap<LocalId, LocalId>,
 }
 
-/// Whether the statements leave everything alone that a group with these effects reads.
-fn unchanged(between: &[Stmt], effects: &Effects) -> bool {
-    let between = Effects::of(between);
-    between.writes.is_disjoint(&effects.reads) && between.local_writes.is_disjoint(&effects.local_reads)
+impl Dropped {
+    fn renamed(&self, stmt: &Stmt, effects: &Effects) -> Stmt {
+        let mut stmt = stmt.clone();
+        if effects.local_reads.iter().any(|local| self.names.contains_key(local)) {
+            rename_locals(std::slice::from_mut(&mut stmt), &self.names);
+        }
+        stmt
+    }
+
+    /// The effects of the statements together, renamed.
+    fn effects(&self, each: &[Effects]) -> Effects {
+        let mut all = Effects::default();
+        each.iter().for_each(|effects| all.add(effects));
+        if all.local_reads.iter().any(|local| self.names.contains_key(local)) {
+            let new = |local: &LocalId| self.names.get(local).copied().unwrap_or(*local);
+            all.local_reads = all.local_reads.iter().map(new).collect();
+        }
+        all
+    }
+}
+
+/// The statements of a block that stay, with what is asked of those since some position.
+#[derive(Default)]
+struct Kept {
+    stmts: Block,
+    /// How many statements were kept before each of the block as it was.
+    before: Vec<usize>,
+    written: HashMap<NodeRef, usize>,
+    written_locals: HashMap<LocalId, usize>,
+    /// The work of the loops before each statement that is kept.
+    work: Vec<u128>,
+    all_work: u128,
+    /// The loops that read each local: their positions, and the work of those up to them.
+    readers: HashMap<LocalId, Vec<(usize, u128)>>,
+}
+
+impl Kept {
+    fn push(&mut self, stmt: Stmt, effects: Effects) {
+        let at = self.stmts.len();
+        self.before.push(at);
+        self.work.push(self.all_work);
+        self.written.extend(effects.writes.iter().map(|&node| (node, at)));
+        self.written_locals.extend(effects.local_writes.iter().map(|&local| (local, at)));
+        if matches!(stmt, Stmt::For { .. }) {
+            let own = u128::from(work(std::slice::from_ref(&stmt)));
+            self.all_work += own;
+            for local in effects.local_reads {
+                let readers = self.readers.entry(local).or_default();
+                readers.push((at, own + readers.last().map_or(0, |last| last.1)));
+            }
+        }
+        self.stmts.push(stmt);
+    }
+
+    /// Leaves the next statement out.
+    fn skip(&mut self) {
+        self.before.push(self.stmts.len());
+    }
+
+    /// Whether the statements from a position on leave everything alone that a group with these effects reads.
+    fn is_unchanged(&self, from: usize, effects: &Effects) -> bool {
+        let from = self.position(from);
+        let since = |at: &usize| *at >= from;
+        !effects.reads.iter().filter_map(|node| self.written.get(node)).any(since)
+            && !effects.local_reads.iter().filter_map(|local| self.written_locals.get(local)).any(since)
+    }
+
+    /// The work of the loops from a position on that would have to run in the kernel of a local but do not read it.
+    fn foreign_work(&self, from: usize, local: LocalId) -> u128 {
+        let from = self.position(from);
+        let all = self.all_work - self.work.get(from).copied().unwrap_or(self.all_work);
+        let readers = self.readers.get(&local).map_or(&[][..], Vec::as_slice);
+        let earlier = readers.partition_point(|&(at, _)| at < from);
+        let up_to = |count: usize| count.checked_sub(1).map_or(0, |last| readers[last].1);
+        all - (up_to(readers.len()) - up_to(earlier))
+    }
+
+    /// Where a position of the block as it was is among what was kept.
+    fn position(&self, at: usize) -> usize {
+        self.before.get(at).copied().unwrap_or(self.stmts.len())
+    }
 }
 
 /// A part of an expression: what it does, on which numbers, and the state of the memory it reads.

@@ -2,86 +2,125 @@
 //!
 //! Removed are stores to locals that are never read, stores to nodes that have no memory beyond this routine and are never
 //! read in it (virtual and local ones), declarations of locals that nothing mentions, loops with an empty constant range
-//! and loops whose body became empty, and stores that are overwritten before they are read. Removal is repeated until
-//! nothing changes, for the last reader of a value may itself be dead.
+//! and loops whose body became empty, and stores that are overwritten before they are read. What is
+//! read by such stores alone counts as never read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ir::{Expr, LocalId, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Block, LocalId, NodeRef, Routine, Stmt, walk};
 
 use super::effects::Effects;
 use super::overwritten::remove_overwritten;
 
 /// Removes statements without effect.
 pub fn remove_dead(routine: &mut Routine) {
-    while remove_once(routine) {}
+    remove_unread(routine);
     if remove_overwritten(routine) {
-        while remove_once(routine) {}
+        remove_unread(routine);
     }
 }
 
-/// What is still of use.
-struct Live {
-    /// Nodes that outlive the routine or are read for something else than their own value.
-    nodes: BTreeSet<NodeRef>,
-    /// Locals read for something else than their own value.
-    locals: BTreeSet<LocalId>,
-    /// Locals that some statement mentions.
+fn remove_unread(routine: &mut Routine) {
+    let body = without_idle_loops(std::mem::take(&mut routine.body));
+    let outlives = |node: NodeRef| !routine.node(node).mode.known_not_materialized();
+    let unread = Unread::of(&body, &outlives);
+    routine.body = body.into_iter().filter_map(|stmt| unread.without(stmt)).collect();
+}
+
+/// The block without loops that never run.
+fn without_idle_loops(block: Block) -> Block {
+    let kept = block.into_iter().filter(|stmt| !matches!(stmt, Stmt::For { lo, hi, .. } if hi.limit <= *lo));
+    let inside = |stmt| match stmt {
+        Stmt::For { var, lo, hi, kind, body } => {
+            Stmt::For { var, lo, hi, kind, body: without_idle_loops(body) }
+        }
+        other => other,
+    };
+    kept.map(inside).collect()
+}
+
+/// What a value is stored in, and what it is read from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Array {
+    Node(NodeRef),
+    Local(LocalId),
+}
+
+/// The arrays that nothing reads that matters.
+struct Unread {
+    arrays: BTreeSet<Array>,
+    /// Locals that something mentions that matters.
     mentioned: BTreeSet<LocalId>,
 }
 
-fn remove_once(routine: &mut Routine) -> bool {
-    let live = live(routine);
-    let mut changed = false;
-    let body = std::mem::take(&mut routine.body);
-    routine.body = body.into_iter().filter_map(|stmt| alive(stmt, &live, &mut changed)).collect();
-    changed
-}
-
-fn live(routine: &Routine) -> Live {
-    let outlives = routine.node_refs().filter(|(_, decl)| !decl.mode.known_not_materialized());
-    let mut nodes: BTreeSet<NodeRef> = outlives.map(|(node, _)| node).collect();
-    let mut locals = BTreeSet::new();
-    walk::each_stmt(&routine.body, &mut |stmt| {
-        let (own_node, own_local) = match stmt {
-            Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } => (Some(*node), None),
-            Stmt::SetLocal { local, .. } => (None, Some(*local)),
-            _ => (None, None),
-        };
-        for value in stmt.values() {
-            let reads = reads_of(value);
-            nodes.extend(reads.reads.into_iter().filter(|n| Some(*n) != own_node));
-            locals.extend(reads.local_reads.into_iter().filter(|l| Some(*l) != own_local));
+impl Unread {
+    fn of(body: &[Stmt], outlives: &impl Fn(NodeRef) -> bool) -> Unread {
+        // What the stores into each array read, but for the array itself: its own value is no reason to compute it.
+        let mut stores: BTreeMap<Array, Vec<Array>> = BTreeMap::new();
+        // How many statements read each array.
+        let mut readers: BTreeMap<Array, usize> = BTreeMap::new();
+        walk::each_stmt(body, &mut |stmt| {
+            let target = target(stmt);
+            let reads: Vec<Array> = reads_of(stmt).into_iter().filter(|read| Some(*read) != target).collect();
+            reads.iter().for_each(|&read| *readers.entry(read).or_default() += 1);
+            if let Some(target) = target {
+                stores.entry(target).or_default().extend(reads);
+            }
+        });
+        let matters = |array: &Array| matches!(array, Array::Node(node) if outlives(*node));
+        let is_read = |array: &Array| readers.get(array).is_some_and(|&count| count > 0);
+        let mut open: Vec<Array> =
+            stores.keys().filter(|array| !matters(array) && !is_read(array)).copied().collect();
+        let mut arrays = BTreeSet::new();
+        // What such stores read has a reader less each.
+        while let Some(array) = open.pop() {
+            arrays.insert(array);
+            for read in stores.remove(&array).into_iter().flatten() {
+                let count = readers.entry(read).or_default();
+                *count -= 1;
+                if *count == 0 && !matters(&read) && stores.contains_key(&read) {
+                    open.push(read);
+                }
+            }
         }
-    });
-    let effects = Effects::of(&routine.body);
-    let mentioned = effects.local_reads.union(&effects.local_writes).copied().collect();
-    Live { nodes, locals, mentioned }
+        let stored = stores.into_keys();
+        let read = readers.into_iter().filter(|(_, count)| *count > 0).map(|(array, _)| array);
+        let mentioned = stored.chain(read).filter_map(|array| match array {
+            Array::Local(local) => Some(local),
+            Array::Node(_) => None,
+        });
+        Unread { mentioned: mentioned.collect(), arrays }
+    }
+
+    /// What is left of the statement.
+    fn without(&self, stmt: Stmt) -> Option<Stmt> {
+        match stmt {
+            Stmt::For { var, lo, hi, kind, body } => {
+                let body: Block = body.into_iter().filter_map(|s| self.without(s)).collect();
+                let active = body.iter().any(|s| !matches!(s, Stmt::Comment(_) | Stmt::Declare { .. }));
+                active.then_some(Stmt::For { var, lo, hi, kind, body })
+            }
+            Stmt::Declare { local, .. } if !self.mentioned.contains(&local) => None,
+            other if target(&other).is_some_and(|target| self.arrays.contains(&target)) => None,
+            other => Some(other),
+        }
+    }
 }
 
-fn reads_of(value: &Expr) -> Effects {
+fn target(stmt: &Stmt) -> Option<Array> {
+    match stmt {
+        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
+            Some(Array::Node(*node))
+        }
+        Stmt::SetLocal { local, .. } => Some(Array::Local(*local)),
+        Stmt::For { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => None,
+    }
+}
+
+/// What the values of the statement itself read.
+fn reads_of(stmt: &Stmt) -> BTreeSet<Array> {
     let mut effects = Effects::default();
-    effects.read(value);
-    effects
-}
-
-fn alive(stmt: Stmt, live: &Live, changed: &mut bool) -> Option<Stmt> {
-    let kept = match stmt {
-        Stmt::For { lo, hi, .. } if hi.limit <= lo => None,
-        Stmt::For { var, lo, hi, kind, body } => {
-            let body: Vec<Stmt> = body.into_iter().filter_map(|s| alive(s, live, changed)).collect();
-            let active = body.iter().any(|s| !matches!(s, Stmt::Comment(_) | Stmt::Declare { .. }));
-            active.then_some(Stmt::For { var, lo, hi, kind, body })
-        }
-        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node }
-            if !live.nodes.contains(&node) =>
-        {
-            None
-        }
-        Stmt::SetLocal { local, .. } if !live.locals.contains(&local) => None,
-        Stmt::Declare { local, .. } if !live.mentioned.contains(&local) => None,
-        other => Some(other),
-    };
-    *changed |= kept.is_none();
-    kept
+    stmt.values().into_iter().for_each(|value| effects.read(value));
+    let nodes = effects.reads.into_iter().map(Array::Node);
+    nodes.chain(effects.local_reads.into_iter().map(Array::Local)).collect()
 }

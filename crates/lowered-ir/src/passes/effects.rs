@@ -34,6 +34,17 @@ impl Effects {
         effects
     }
 
+    /// The effects of both together.
+    pub fn add(&mut self, other: &Effects) {
+        self.reads.extend(&other.reads);
+        self.writes.extend(&other.writes);
+        self.local_reads.extend(&other.local_reads);
+        self.local_writes.extend(&other.local_writes);
+        self.declares.extend(&other.declares);
+        self.logs |= other.logs;
+        self.vars.extend(&other.vars);
+    }
+
     /// Adds what the statement does with the values it has.
     fn own(&mut self, stmt: &Stmt) {
         match stmt {

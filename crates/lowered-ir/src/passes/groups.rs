@@ -4,12 +4,16 @@
 //! it. It is *pure* if everything in between only declares and stores to locals declared within the group: then it can be
 //! moved, or dropped in favour of an equal one, as long as nothing it reads changes on the way.
 
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use crate::ir::{Block, Fresh, LocalId, Stmt};
 
 use super::effects::Effects;
 use super::virtualize::rename;
+
+/// Groups are no longer than this: what is computed in so many steps is found in parts.
+const MAX_LENGTH: usize = 256;
 
 /// A pure group: its local and where it stands in its block.
 pub(super) struct Group {
@@ -18,39 +22,62 @@ pub(super) struct Group {
     pub(super) effects: Effects,
 }
 
-/// The pure group that begins with the declaration at `at`, if there is one that stores something.
-pub(super) fn group_at(block: &[Stmt], at: usize) -> Option<Group> {
-    let Stmt::Declare { local, .. } = block.get(at)? else { return None };
-    let stores = |stmt: &Stmt| Effects::of(std::slice::from_ref(stmt)).local_writes.contains(local);
-    let last = at + block[at..].iter().rposition(stores)?;
-    let effects = Effects::of(&block[at..=last]);
-    let pure =
-        effects.writes.is_empty() && !effects.logs && effects.local_writes.is_subset(&effects.declares);
-    (pure && stays_inside(&block[at..=last], *local, &block[last + 1..])).then_some(Group {
-        local: *local,
-        range: at..=last,
-        effects,
-    })
+/// Where a block stores to each local and where it mentions it: groups are looked up, not searched for.
+pub(super) struct Places {
+    last_store: HashMap<LocalId, usize>,
+    last_mention: HashMap<LocalId, usize>,
 }
 
-/// Whether the rest of the block mentions none of the locals declared at the top of the group but its own.
-fn stays_inside(group: &[Stmt], own: LocalId, rest: &[Stmt]) -> bool {
-    let mut inner = group.iter().filter_map(|s| match s {
-        Stmt::Declare { local, .. } if *local != own => Some(*local),
-        _ => None,
-    });
-    let Some(first) = inner.next() else { return true };
-    let rest = Effects::of(rest);
-    let outside = |local: LocalId| !rest.local_reads.contains(&local) && !rest.local_writes.contains(&local);
-    outside(first) && inner.all(outside)
-}
-
-impl Group {
-    /// The statements with loops and locals renamed in order of appearance, so that equal groups are equal statements.
-    pub(super) fn canonical(&self, block: &[Stmt]) -> Block {
-        let mut stmts = block[self.range.clone()].to_vec();
-        // Far from any identifier in use.
-        rename(&mut stmts, &mut Fresh::starting_at(1 << 30));
-        stmts
+impl Places {
+    /// Those of a block with these effects, statement by statement.
+    pub(super) fn of<'a>(effects: impl Iterator<Item = &'a Effects>) -> Places {
+        let mut places = Places { last_store: HashMap::new(), last_mention: HashMap::new() };
+        for (at, effects) in effects.enumerate() {
+            places.last_store.extend(effects.local_writes.iter().map(|&local| (local, at)));
+            let mentioned = effects.local_reads.iter().chain(&effects.local_writes);
+            places.last_mention.extend(mentioned.map(|&local| (local, at)));
+        }
+        places
     }
+
+    /// The positions of the group that begins with the declaration at `at`, if that stores something.
+    fn range(&self, block: &[Stmt], at: usize) -> Option<(LocalId, RangeInclusive<usize>)> {
+        let Stmt::Declare { local, .. } = block.get(at)? else { return None };
+        let last = *self.last_store.get(local)?;
+        (last >= at && last - at < MAX_LENGTH).then_some((*local, at..=last))
+    }
+
+    /// The pure group that begins with the declaration at `at`, if there is one that stores something; `effects` are those of the
+    /// statements in a range.
+    pub(super) fn group_at(
+        &self,
+        block: &[Stmt],
+        at: usize,
+        effects: impl FnOnce(RangeInclusive<usize>) -> Effects,
+    ) -> Option<Group> {
+        let (local, range) = self.range(block, at)?;
+        let effects = effects(range.clone());
+        let pure =
+            effects.writes.is_empty() && !effects.logs && effects.local_writes.is_subset(&effects.declares);
+        (pure && self.stays_inside(&block[range.clone()], local, *range.end()))
+            .then_some(Group { local, range, effects })
+    }
+
+    /// Whether nothing after the group mentions the locals declared at the top of it but its own.
+    fn stays_inside(&self, group: &[Stmt], own: LocalId, last: usize) -> bool {
+        group.iter().all(|stmt| match stmt {
+            Stmt::Declare { local, .. } if *local != own => {
+                self.last_mention.get(local).is_none_or(|&mention| mention <= last)
+            }
+            _ => true,
+        })
+    }
+}
+
+/// The statements with loops and locals renamed in order of appearance, so that equal groups are equal statements.
+pub(super) fn canonical(group: &[Stmt]) -> Block {
+    let mut stmts = group.to_vec();
+    // Far from any identifier in use.
+    rename(&mut stmts, &mut Fresh::starting_at(1 << 30));
+    stmts
 }

@@ -15,15 +15,16 @@
 //! Besides, only loops that surely run are treated, so nothing is computed in vain. Only serial and unrolled loops are: the iterations of
 //! others share nothing but memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 
-use crate::ir::{Block, Expr, LocalId, LoopId, LoopKind, Routine, Stmt, Var, walk};
+use crate::ir::{Block, Expr, LocalId, LoopId, LoopKind, NodeRef, Routine, Stmt, Var, walk};
 
 use super::bind::Binder;
 use super::cost::{is_expensive, work};
 use super::cse::eliminate_common_groups;
 use super::effects::Effects;
-use super::groups::{Group, group_at};
+use super::groups::{Group, Places};
 use super::ranges::LoopInfo;
 
 /// Threads that a machine may have, roughly: what is repeated this often costs more than it gains to repeat it on all of them.
@@ -92,27 +93,93 @@ impl Hoister<'_> {
 
 /// Moves invariant groups of the body before the loop, until none is left; one may depend on another.
 fn lift_groups(var: LoopId, body: &mut Block, out: &mut Block, outermost: bool) {
-    while let Some(group) = movable(var, body, outermost) {
-        out.extend(body.drain(group.range));
+    while body.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. })) {
+        let before = out.len();
+        lift_groups_once(var, body, out, outermost);
+        if out.len() == before {
+            return;
+        }
     }
 }
 
-fn movable(var: LoopId, body: &Block, outermost: bool) -> Option<Group> {
-    let inside = Effects::of(body);
-    (0..body.len()).filter_map(|at| group_at(body, at)).find(|group| {
-        let effects = &group.effects;
-        let free = effects.local_reads.difference(&effects.declares);
-        is_worthwhile(&body[group.range.clone()])
-            && (!outermost || outweighs(&body[group.range.clone()], body))
-            && !effects.vars.contains(&Var::Loop(var))
-            && effects.reads.is_disjoint(&inside.writes)
-            && free.copied().all(|l| !inside.declares.contains(&l) && !inside.local_writes.contains(&l))
-    })
+/// Goes through the body once, so that what depends on a group follows it.
+fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: bool) {
+    let effects: Vec<Effects> = body.iter().map(|stmt| Effects::of(std::slice::from_ref(stmt))).collect();
+    let places = Places::of(effects.iter());
+    let mut inside = Inside::of(&effects, body);
+    let mut rest = Block::new();
+    let mut at = 0;
+    while at < body.len() {
+        let all = |range: RangeInclusive<usize>| {
+            let mut all = Effects::default();
+            effects[range].iter().for_each(|effects| all.add(effects));
+            all
+        };
+        let group = places.group_at(body, at, all);
+        match group.filter(|group| is_movable(group, &body[group.range.clone()], var, &inside, outermost)) {
+            Some(Group { range, .. }) => {
+                inside.remove(&effects[range.clone()], &body[range.clone()]);
+                out.extend(body[range.clone()].iter().cloned());
+                at = range.end() + 1;
+            }
+            None => {
+                rest.push(body[at].clone());
+                at += 1;
+            }
+        }
+    }
+    *body = rest;
+}
+
+/// What the body of a loop does, as far as it matters to what may leave it. Pure groups write no nodes.
+struct Inside {
+    writes: BTreeSet<NodeRef>,
+    /// In how many statements each local is declared or stored to.
+    locals: HashMap<LocalId, usize>,
+    work: u64,
+}
+
+impl Inside {
+    fn of(effects: &[Effects], body: &[Stmt]) -> Inside {
+        let mut inside = Inside { writes: BTreeSet::new(), locals: HashMap::new(), work: work(body) };
+        for effects in effects {
+            inside.writes.extend(&effects.writes);
+            for &local in effects.declares.iter().chain(&effects.local_writes) {
+                *inside.locals.entry(local).or_default() += 1;
+            }
+        }
+        inside
+    }
+
+    fn remove(&mut self, effects: &[Effects], stmts: &[Stmt]) {
+        for local in effects.iter().flat_map(|e| e.declares.iter().chain(&e.local_writes)) {
+            if let Some(count) = self.locals.get_mut(local) {
+                *count -= 1;
+            }
+        }
+        // Work that is too much to be counted stays so.
+        self.work = if self.work == u64::MAX { u64::MAX } else { self.work - work(stmts) };
+    }
+
+    /// Whether the body declares the local or stores to it.
+    fn changes(&self, local: LocalId) -> bool {
+        self.locals.get(&local).is_some_and(|&count| count > 0)
+    }
+}
+
+fn is_movable(group: &Group, stmts: &[Stmt], var: LoopId, inside: &Inside, outermost: bool) -> bool {
+    let effects = &group.effects;
+    let mut free = effects.local_reads.difference(&effects.declares);
+    is_worthwhile(stmts)
+        && (!outermost || outweighs(stmts, inside.work))
+        && !effects.vars.contains(&Var::Loop(var))
+        && effects.reads.is_disjoint(&inside.writes)
+        && free.all(|&local| !inside.changes(local))
 }
 
 /// Whether a group takes so much longer than the rest of its block that a single thread does better without it.
-fn outweighs(group: &[Stmt], body: &[Stmt]) -> bool {
-    let (own, all) = (work(group), work(body));
+fn outweighs(group: &[Stmt], all: u64) -> bool {
+    let own = work(group);
     own < u64::MAX && own / THREADS >= all - own
 }
 

@@ -12,12 +12,17 @@
 //! * Every read sees the bits it saw, and so does whoever reads the nodes after the run.
 //! * The nodes that the routine writes stay the same, for the later store stays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::ir::{Block, Indices, LocalId, NodeRef, Routine, Stmt, walk};
 
-use super::access;
+use super::access::Follower;
 use super::effects::Effects;
+use super::ranges::Ranges;
+
+/// So many of the next statements that mention a node are asked whether they overwrite it. Those that overwrite it at all nearly always
+/// are the next ones; what is not found out by then counts as read.
+const REACH: usize = 128;
 
 /// Removes the stores; whether there were any.
 pub(super) fn remove_overwritten(routine: &mut Routine) -> bool {
@@ -36,38 +41,57 @@ fn count(block: &[Stmt]) -> usize {
 
 /// Goes through the nodes; whether anything was removed.
 fn remove_overwritten_nodes(routine: &mut Routine) -> bool {
-    let effects: Vec<Effects> = routine.body.iter().map(|s| Effects::of(std::slice::from_ref(s))).collect();
-    let written: BTreeSet<NodeRef> = effects.iter().flat_map(|e| e.writes.iter().copied()).collect();
+    let ranges = Ranges::of(routine);
     let mut body: Vec<Option<Stmt>> = std::mem::take(&mut routine.body).into_iter().map(Some).collect();
-    let mut shell = routine.clone();
     let mut changed = false;
-    for node in written {
-        let mentions = |e: &Effects| e.writes.contains(&node) || e.reads.contains(&node);
-        let at: Vec<usize> = (0..effects.len()).filter(|&i| mentions(&effects[i])).collect();
-        for (k, &position) in at.iter().enumerate().rev().skip(1) {
-            let Some(stmt) = body[position].take() else { continue };
-            shell.body = at[k + 1..].iter().filter_map(|&i| body[i].clone()).collect();
-            let dead = effects[position].writes.contains(&node)
-                && is_overwritten_by(&shell, node)
-                && reads_into_itself(&mut shell, &stmt, node);
-            changed |= dead;
-            body[position] = if dead { without_stores(stmt, node) } else { Some(stmt) };
+    for (node, mentions) in mentions(&body) {
+        for (k, &(position, writes)) in mentions.iter().enumerate().rev().skip(1) {
+            if !writes {
+                continue;
+            }
+            let after = mentions[k + 1..].iter().filter_map(|&(at, _)| body[at].as_ref());
+            let dead = overwrite(after, Follower::new(routine, &ranges, node))
+                && body[position].as_ref().is_some_and(|stmt| {
+                    let mut own = Follower::new(routine, &ranges, node);
+                    own.follow(stmt);
+                    own.reads().iter().all(|read| read.into == Some(node))
+                });
+            if dead {
+                changed = true;
+                body[position] = body[position].take().and_then(|stmt| without_stores(stmt, node));
+            }
         }
     }
     routine.body = body.into_iter().flatten().collect();
     changed
 }
 
-/// Whether the routine surely writes every element of the node before it reads any.
-fn is_overwritten_by(routine: &Routine, node: NodeRef) -> bool {
-    let facts = &access::analyse(routine)[node];
-    facts.covered && !facts.read_before_write
+/// Each node that is written, with the positions of the statements that mention it, and whether they write it.
+fn mentions(body: &[Option<Stmt>]) -> BTreeMap<NodeRef, Vec<(usize, bool)>> {
+    let mut mentions: BTreeMap<NodeRef, Vec<(usize, bool)>> = BTreeMap::new();
+    for (at, stmt) in body.iter().enumerate() {
+        let Effects { reads, writes, .. } = Effects::of(stmt.as_slice());
+        for &node in reads.union(&writes) {
+            mentions.entry(node).or_default().push((at, writes.contains(&node)));
+        }
+    }
+    mentions.retain(|_, mentions| mentions.iter().any(|&(_, writes)| writes));
+    mentions
 }
 
-/// Whether the statement reads the node for nothing but its own stores to it.
-fn reads_into_itself(shell: &mut Routine, stmt: &Stmt, node: NodeRef) -> bool {
-    shell.body = vec![stmt.clone()];
-    access::analyse(shell)[node].reads.iter().all(|read| read.into == Some(node))
+/// Whether the statements surely write every element of the node before they read any: all that has to be known of them is how they
+/// begin.
+fn overwrite<'a>(stmts: impl Iterator<Item = &'a Stmt>, mut node: Follower<'_>) -> bool {
+    for stmt in stmts.take(REACH) {
+        node.follow(stmt);
+        if node.reads_before_write() {
+            return false;
+        }
+        if node.is_covered() {
+            return true;
+        }
+    }
+    false
 }
 
 /// What is left of the statement without its stores to the node; a loop that is left empty does no harm.
@@ -82,27 +106,69 @@ fn without_stores(stmt: Stmt, node: NodeRef) -> Option<Stmt> {
     }
 }
 
-/// A place that is stored to later in the block, before any read of it.
-#[derive(PartialEq)]
-enum Place {
-    Element(NodeRef, Indices),
-    Node(NodeRef),
-    Local(LocalId),
+/// What is stored to later in a block, before any read of it.
+#[derive(Default)]
+struct Later {
+    elements: BTreeMap<NodeRef, HashSet<Indices>>,
+    nodes: BTreeSet<NodeRef>,
+    locals: BTreeSet<LocalId>,
+}
+
+impl Later {
+    /// At the end of a block: its scalars are not read after it.
+    fn end_of(block: &[Stmt]) -> Later {
+        let declared = block.iter().filter_map(|stmt| match stmt {
+            Stmt::Declare { local, dims, .. } if dims.is_empty() => Some(*local),
+            _ => None,
+        });
+        Later { locals: declared.collect(), ..Later::default() }
+    }
+
+    /// Whether what the statement stores is stored to again before it is read.
+    fn overwrites(&self, stmt: &Stmt) -> bool {
+        match stmt {
+            Stmt::Set { node, index, .. } => {
+                self.nodes.contains(node) || self.elements.get(node).is_some_and(|e| e.contains(index))
+            }
+            Stmt::Zero { node } => self.nodes.contains(node),
+            Stmt::SetLocal { local, index, .. } if index.is_empty() => self.locals.contains(local),
+            _ => false,
+        }
+    }
+
+    /// Goes back to before the statement, which is kept.
+    fn pass(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Set { node, index, .. } => {
+                self.elements.entry(*node).or_default().insert(index.clone());
+            }
+            Stmt::Zero { node } => {
+                self.nodes.insert(*node);
+            }
+            Stmt::SetLocal { local, index, .. } if index.is_empty() => {
+                self.locals.insert(*local);
+            }
+            _ => {}
+        }
+        let effects = Effects::of(std::slice::from_ref(stmt));
+        for node in &effects.reads {
+            self.elements.remove(node);
+            self.nodes.remove(node);
+        }
+        for local in effects.local_reads.iter().chain(&effects.declares) {
+            self.locals.remove(local);
+        }
+    }
 }
 
 fn without_overwritten_elements(block: Block) -> Block {
-    let mut later: Vec<Place> = block.iter().filter_map(declared).collect();
+    let mut later = Later::end_of(&block);
     let mut kept = Block::new();
     for stmt in block.into_iter().rev() {
-        if is_overwritten(&stmt, &later) {
+        if later.overwrites(&stmt) {
             continue;
         }
-        later.extend(stored(&stmt));
-        let effects = Effects::of(std::slice::from_ref(&stmt));
-        later.retain(|place| match place {
-            Place::Element(node, _) | Place::Node(node) => !effects.reads.contains(node),
-            Place::Local(local) => !effects.local_reads.contains(local) && !effects.declares.contains(local),
-        });
+        later.pass(&stmt);
         kept.push(match stmt {
             Stmt::For { var, lo, hi, kind, body } => {
                 Stmt::For { var, lo, hi, kind, body: without_overwritten_elements(body) }
@@ -112,32 +178,4 @@ fn without_overwritten_elements(block: Block) -> Block {
     }
     kept.reverse();
     kept
-}
-
-/// A local declared in this block is not read after it.
-fn declared(stmt: &Stmt) -> Option<Place> {
-    match stmt {
-        Stmt::Declare { local, dims, .. } if dims.is_empty() => Some(Place::Local(*local)),
-        _ => None,
-    }
-}
-
-/// The place that a statement surely stores to.
-fn stored(stmt: &Stmt) -> Option<Place> {
-    match stmt {
-        Stmt::Set { node, index, .. } => Some(Place::Element(*node, index.clone())),
-        Stmt::Zero { node } => Some(Place::Node(*node)),
-        Stmt::SetLocal { local, index, .. } if index.is_empty() => Some(Place::Local(*local)),
-        _ => None,
-    }
-}
-
-fn is_overwritten(stmt: &Stmt, later: &[Place]) -> bool {
-    match stored(stmt) {
-        Some(Place::Element(node, index)) => {
-            later.contains(&Place::Node(node)) || later.contains(&Place::Element(node, index))
-        }
-        Some(place) => later.contains(&place),
-        None => false,
-    }
 }

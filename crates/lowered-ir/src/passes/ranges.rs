@@ -35,6 +35,14 @@ impl LoopInfo {
     }
 }
 
+/// Another name of a loop variable: it ranges over the same values. No routine has so many loops that it is taken.
+pub(super) fn alias(var: LoopId) -> LoopId {
+    LoopId(var.0 ^ ALIAS)
+}
+
+/// The bit that tells the two names of a variable apart.
+const ALIAS: u32 = 1 << 31;
+
 /// The loops of a routine and the ranges of its symbols.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
@@ -60,15 +68,15 @@ impl Ranges {
         });
     }
 
-    /// The loop of a variable, if there is one.
+    /// The loop of a variable, by either name, if there is one.
     pub fn get(&self, var: LoopId) -> Option<&LoopInfo> {
-        self.loops.get(&var)
+        self.loops.get(&LoopId(var.0 & !ALIAS))
     }
 
     /// The least and greatest value of a variable.
     pub fn of_var(&self, var: Var) -> (i64, i64) {
         match var {
-            Var::Loop(id) => self.loops.get(&id).map_or((i64::MIN, i64::MAX), |l| {
+            Var::Loop(id) => self.get(id).map_or((i64::MIN, i64::MAX), |l| {
                 let last =
                     l.hi.symbol
                         .and_then(|s| self.symbols.get(s.index()))
@@ -96,12 +104,5 @@ impl Ranges {
             bounds = (bounds.0.max(lo), bounds.1.min(hi));
         }
         Some(bounds)
-    }
-
-    /// Makes `alias` range over the same values as `var`.
-    pub(super) fn alias(&mut self, var: LoopId, alias: LoopId) {
-        if let Some(info) = self.loops.get(&var).copied() {
-            self.loops.insert(alias, info);
-        }
     }
 }
