@@ -19,6 +19,7 @@
 //! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] say that they have kernels for it, and the codegen finds it by
 //! this same function.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
@@ -67,35 +68,47 @@ pub struct Contraction {
 
 /// What is known of the arrays and variables of a routine.
 #[derive(Clone, Debug)]
-pub struct Arrays {
-    nodes: Vec<(DType, Dims)>,
-    ranges: Ranges,
+pub struct Arrays<'a> {
+    nodes: Cow<'a, [(DType, Dims)]>,
+    /// Those behind the nodes.
+    more: Vec<(DType, Dims)>,
+    ranges: Cow<'a, Ranges>,
 }
 
-impl Arrays {
+impl<'a> Arrays<'a> {
     /// Those of a routine.
-    pub fn of(routine: &Routine) -> Arrays {
+    pub fn of(routine: &Routine) -> Arrays<'static> {
         let nodes = routine.nodes.iter().map(|node| (node.dtype, node.dims.clone())).collect();
-        Arrays::new(nodes, Ranges::of(routine))
+        Arrays { nodes: Cow::Owned(nodes), more: Vec::new(), ranges: Cow::Owned(Ranges::of(routine)) }
     }
 
-    pub(super) fn new(nodes: Vec<(DType, Dims)>, ranges: Ranges) -> Arrays {
-        Arrays { nodes, ranges }
+    /// Nodes, and behind them others.
+    pub(super) fn new(
+        nodes: &'a [(DType, Dims)],
+        more: Vec<(DType, Dims)>,
+        ranges: &'a Ranges,
+    ) -> Arrays<'a> {
+        Arrays { nodes: Cow::Borrowed(nodes), more, ranges: Cow::Borrowed(ranges) }
     }
 
     /// With the nodes behind them that [`outer_locals_as_nodes`] makes of locals.
-    pub fn with_nodes(&self, more: impl Iterator<Item = (DType, Dims)>) -> Arrays {
-        Arrays { nodes: self.nodes.iter().cloned().chain(more).collect(), ranges: self.ranges.clone() }
+    pub fn with_nodes(&self, more: impl Iterator<Item = (DType, Dims)>) -> Arrays<'_> {
+        Arrays::new(&self.nodes, self.more.iter().cloned().chain(more).collect(), &self.ranges)
+    }
+
+    fn array(&self, node: NodeRef) -> &(DType, Dims) {
+        let at = node.index();
+        self.nodes.get(at).unwrap_or_else(|| &self.more[at - self.nodes.len()])
     }
 
     /// What a node's elements are.
     pub(super) fn dtype(&self, node: NodeRef) -> DType {
-        self.nodes[node.index()].0
+        self.array(node).0
     }
 
     /// The position of an element in its array, in elements: row-major.
     pub fn position(&self, node: NodeRef, index: &Indices) -> Affine {
-        let dims = &self.nodes[node.index()].1;
+        let dims = &self.array(node).1;
         index.iter().zip(dims).fold(Affine::constant(0), |at, (i, &dim)| at.times(dim as i64).plus(i))
     }
 }
@@ -107,7 +120,7 @@ impl Contraction {
         let inner = Inner::of(body)?;
         let independent =
             |axis: &Axis| access::independent(axis.var, std::slice::from_ref(stmt), &arrays.ranges);
-        let node_type = |node: NodeRef| arrays.nodes[node.index()].0;
+        let node_type = |node: NodeRef| arrays.dtype(node);
         let computes = |factor| matches!(dtype(factor, &node_type), Some(DType::F32 | DType::F64));
         if !computes(inner.left)
             || !computes(inner.right)

@@ -1,8 +1,9 @@
 //! Cuts a routine into kernels.
 //!
 //! A top-level parallel loop is a kernel of its own, so its iterations may run on several threads, and everything it
-//! depends on has run before. Statements between parallel loops run in sequence anyway and share one kernel. Statements
-//! from the declaration of a top-level local to its last use stay together. Kernels that are equal up to names are kept once.
+//! depends on has run before. Statements between parallel loops run in sequence anyway and share one kernel, or several where they are
+//! many: compiling a kernel takes more than twice as long as compiling its halves. Statements from the declaration of a top-level local to
+//! its last use stay together. Kernels that are equal up to names are kept once.
 
 use std::collections::BTreeMap;
 
@@ -24,18 +25,22 @@ use crate::{Caps, form};
 /// The most bytes of local nodes that a thread of a GPU keeps to itself.
 const PRIVATE_BYTES: usize = 256;
 
+/// A kernel with so many statements gets no more, unless all must be in one.
+pub(super) const STATEMENTS: usize = 512;
+
 /// The kernels of a routine and their calls; every memory argument is still a node or the merge buffer. `whole` is what was known
-/// of the routine before loops were tiled.
+/// of the routine before loops were tiled. A kernel with `limit` statements gets no more.
 pub(super) fn cut(
     routine: &Routine,
     whole: &Whole,
     caps: &Caps,
     options: &super::ScheduleOptions,
+    limit: usize,
 ) -> (Vec<Kernel>, Vec<KernelCall>) {
-    let mut groups = groups(&routine.body);
+    let mut groups = groups(&routine.body, limit);
     // Private memory of a GPU's thread is small.
-    let limit = if caps.workgroups.is_some() { PRIVATE_BYTES } else { usize::MAX };
-    stack::promote(&mut groups, routine, options.stack_bytes.min(limit));
+    let private = if caps.workgroups.is_some() { PRIVATE_BYTES } else { usize::MAX };
+    stack::promote(&mut groups, routine, options.stack_bytes.min(private));
     let spans = Spans::of(&groups);
     let mut kernels = Vec::new();
     let mut calls = Vec::new();
@@ -56,19 +61,26 @@ pub(super) fn cut(
 }
 
 /// Top-level statements by kernel.
-fn groups(body: &[Stmt]) -> Vec<Block> {
+fn groups(body: &[Stmt], limit: usize) -> Vec<Block> {
     let ends = span_ends(body);
     let mut groups: Vec<Block> = Vec::new();
     let mut run = Block::new();
     let mut until = 0;
+    let mut statements = 0;
     for (at, stmt) in body.iter().enumerate() {
+        if statements >= limit && at >= until {
+            close(&mut run, &mut groups);
+            statements = 0;
+        }
         until = until.max(ends.get(&at).copied().unwrap_or(0));
+        walk::each_stmt(std::slice::from_ref(stmt), &mut |_| statements += 1);
         if is_parallel(stmt) && at >= until {
             // A remark before a parallel loop has no place in the kernel before it.
             while let Some(Stmt::Comment(_)) = run.last() {
                 run.pop();
             }
             close(&mut run, &mut groups);
+            statements = 0;
             groups.push(vec![stmt.clone()]);
         } else {
             run.push(in_sequence(stmt.clone()));
@@ -222,18 +234,20 @@ fn scratch_bytes(body: &[Stmt], alignment: usize) -> usize {
 #[derive(Default)]
 struct KernelNames {
     nodes: Vec<(NodeRef, bool)>,
+    node_places: BTreeMap<(NodeRef, bool), u32>,
     symbols: Vec<SymbolId>,
+    symbol_places: BTreeMap<SymbolId, u32>,
     loops: BTreeMap<LoopId, LoopId>,
     locals: BTreeMap<LocalId, LocalId>,
 }
 
 impl rename::Renaming for KernelNames {
     fn node(&mut self, node: NodeRef, merge: bool) -> NodeRef {
-        NodeRef(position(&mut self.nodes, (node, merge)))
+        NodeRef(position(&mut self.nodes, &mut self.node_places, (node, merge)))
     }
 
     fn symbol(&mut self, symbol: SymbolId) -> SymbolId {
-        SymbolId(position(&mut self.symbols, symbol))
+        SymbolId(position(&mut self.symbols, &mut self.symbol_places, symbol))
     }
 
     fn loop_var(&mut self, var: LoopId) -> LoopId {
@@ -247,10 +261,10 @@ impl rename::Renaming for KernelNames {
     }
 }
 
-fn position<T: PartialEq>(known: &mut Vec<T>, item: T) -> u32 {
-    let at = known.iter().position(|k| *k == item).unwrap_or_else(|| {
-        known.push(item);
-        known.len() - 1
-    });
-    at as u32
+/// The place of an item in a list, at whose end it is put if it is new; `places` tells those of the items there.
+fn position<T: Copy + Ord>(list: &mut Vec<T>, places: &mut BTreeMap<T, u32>, item: T) -> u32 {
+    *places.entry(item).or_insert_with(|| {
+        list.push(item);
+        list.len() as u32 - 1
+    })
 }

@@ -229,7 +229,7 @@ pub fn schedule_traced(
         on_pass("legalise", &routine);
     }
 
-    Ok(in_kernels(routine, &whole, caps, options))
+    Ok(in_kernels(routine, &whole, caps, options, cut::STATEMENTS))
 }
 
 /// A kernel with its contractions as register tiles: for those which the target's kernels for contractions ([`canonical`]) do not take after
@@ -273,12 +273,19 @@ pub fn schedule_serial(
         on_pass("legalise", &routine);
     }
     let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
-    Ok(in_kernels(routine, &whole, caps, &options))
+    Ok(in_kernels(routine, &whole, caps, &options, usize::MAX))
 }
 
-fn in_kernels(routine: Routine, whole: &Whole, caps: &Caps, options: &ScheduleOptions) -> ScheduledRoutine {
-    // Each top-level parallel loop is a kernel, each run of other statements is one; a call waits for those before it.
-    let (kernels, mut calls) = cut::cut(&routine, whole, caps, options);
+/// A run of serial statements is one kernel, or several of about `limit` statements.
+fn in_kernels(
+    routine: Routine,
+    whole: &Whole,
+    caps: &Caps,
+    options: &ScheduleOptions,
+    limit: usize,
+) -> ScheduledRoutine {
+    // Each top-level parallel loop is a kernel by itself; a call waits for those before it.
+    let (kernels, mut calls) = cut::cut(&routine, whole, caps, options, limit);
 
     // Local nodes are bytes of the run's pool, shared where lives do not meet.
     let nodes = routine.nodes;

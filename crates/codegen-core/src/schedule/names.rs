@@ -35,9 +35,8 @@ impl Names {
     }
 
     /// The nodes, and behind them these locals as if they were nodes.
-    pub(super) fn arrays(&self, locals: impl Iterator<Item = LocalId>) -> Arrays {
-        let locals = locals.map(|local| self.locals[&local].clone());
-        Arrays::new(self.nodes.iter().cloned().chain(locals).collect(), self.ranges.clone())
+    pub(super) fn arrays(&self, locals: impl Iterator<Item = LocalId>) -> Arrays<'_> {
+        Arrays::new(&self.nodes, locals.map(|local| self.locals[&local].clone()).collect(), &self.ranges)
     }
 
     /// How many nodes there are.

@@ -3,7 +3,7 @@
 //! Condition: the node's mode is local, every place that touches it is in one kernel, that kernel is not split over
 //! threads (each thread would have its own copy), and no read of it is guarded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
     Affine, Block, Expr, Fresh, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk,
@@ -15,48 +15,59 @@ use super::{access, is_local, temps::node_bytes};
 /// Promotes what fits into `limit` bytes per kernel.
 pub(super) fn promote(groups: &mut [Block], routine: &Routine, limit: usize) {
     let mut fresh = routine.fresh();
-    for at in 0..groups.len() {
+    let mut owned: Vec<Vec<NodeRef>> = vec![Vec::new(); groups.len()];
+    for (node, owner) in owners(groups) {
+        if let Some(at) = owner.filter(|_| is_local(routine.node(node))) {
+            owned[at].push(node);
+        }
+    }
+    for (group, nodes) in groups.iter_mut().zip(owned) {
         let mut left = limit;
-        for node in candidates(groups, at, routine) {
+        for node in candidates(group, nodes) {
             let decl = routine.node(node);
             if let Some(rest) = left.checked_sub(node_bytes(decl)) {
                 left = rest;
-                promote_node(&mut groups[at], node, decl, &mut fresh);
+                promote_node(group, node, decl, &mut fresh);
             }
         }
     }
 }
 
-fn candidates(groups: &[Block], at: usize, routine: &Routine) -> Vec<NodeRef> {
-    if matches!(groups[at].as_slice(), [Stmt::For { kind: LoopKind::Parallel, .. }]) {
-        return Vec::new();
+/// The only group that touches each node, if there is only one.
+fn owners(groups: &[Block]) -> BTreeMap<NodeRef, Option<usize>> {
+    let mut owners = BTreeMap::new();
+    for (at, group) in groups.iter().enumerate() {
+        for node in access::nodes(group) {
+            owners.entry(node).and_modify(|owner| *owner = None).or_insert(Some(at));
+        }
     }
-    let elsewhere: BTreeSet<NodeRef> = groups
-        .iter()
-        .enumerate()
-        .filter(|(other, _)| *other != at)
-        .flat_map(|(_, group)| access::nodes(group))
-        .collect();
-    access::nodes(&groups[at])
-        .into_iter()
-        .filter(|&node| is_local(routine.node(node)) && !elsewhere.contains(&node))
-        .filter(|&node| !read_indirectly(&groups[at], node))
-        .collect()
+    owners
 }
 
-/// Whether a guarded read or a computed index reaches the node; locals have no such access.
-fn read_indirectly(group: &[Stmt], node: NodeRef) -> bool {
-    let mut found = false;
+/// Which of the local nodes that a group alone touches may move.
+fn candidates(group: &[Stmt], mut nodes: Vec<NodeRef>) -> Vec<NodeRef> {
+    if nodes.is_empty() || matches!(group, [Stmt::For { kind: LoopKind::Parallel, .. }]) {
+        return Vec::new();
+    }
+    let indirectly = read_indirectly(group);
+    nodes.retain(|node| !indirectly.contains(node));
+    nodes
+}
+
+/// The nodes that a guarded read or a computed index reaches; locals have no such access.
+fn read_indirectly(group: &[Stmt]) -> BTreeSet<NodeRef> {
+    let mut found = BTreeSet::new();
     walk::each_value(group, &mut |value| {
         walk::each_expr(value, &mut |e| {
-            found |= matches!(
-                e,
-                Expr::GetGuarded { node: read, .. } | Expr::GetDynamic { node: read, .. } if *read == node
-            );
+            if let Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } = e {
+                found.insert(*node);
+            }
         });
     });
     walk::each_stmt(group, &mut |stmt| {
-        found |= matches!(stmt, Stmt::SetDynamic { node: set, .. } if *set == node);
+        if let Stmt::SetDynamic { node, .. } = stmt {
+            found.insert(*node);
+        }
     });
     found
 }

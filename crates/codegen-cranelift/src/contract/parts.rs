@@ -72,7 +72,7 @@ enum Apart {
 struct Finder<'k> {
     routine: &'k Routine,
     locals: Locals,
-    arrays: Arrays,
+    arrays: Arrays<'static>,
     apart: BTreeMap<LoopId, Apart>,
 }
 

@@ -60,7 +60,7 @@ fn split(nest: &Contraction) -> Split {
 struct Spec<'a> {
     nest: &'a Contraction,
     routine: &'a Routine,
-    arrays: &'a Arrays,
+    arrays: &'a Arrays<'a>,
 }
 
 impl Spec<'_> {

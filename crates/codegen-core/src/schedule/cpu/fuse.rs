@@ -15,7 +15,8 @@
 //! * their contiguous axes are different loops, so that one of them would run across memory, or only one of them can be done in
 //!   lanes;
 //! * the innermost loop would stream through more arrays than a cache keeps apart, or need more registers for accumulators than
-//!   there are.
+//!   there are;
+//! * there are many statements in one body already.
 
 use std::collections::BTreeSet;
 
@@ -33,6 +34,9 @@ use crate::Caps;
 const REACH: usize = 32;
 /// Arrays that one innermost loop streams through at most.
 const STREAMS: usize = 12;
+/// Statements in the body of one loop, those in loops inside counted as one: whatever they share is in registers or the innermost cache
+/// long before, and it takes time to find out what may stand beside so many.
+const STATEMENTS: usize = 64;
 
 /// Fuses the statements of a routine wherever that is legal and pays.
 pub(in super::super) fn fuse(routine: &mut Routine, caps: &Caps) {
@@ -127,7 +131,7 @@ impl Fuser<'_> {
     /// Two loops as one, if they have one kind and extent, and that is legal and pays; the remarks stand between the two bodies.
     fn fused(&self, first: &Stmt, second: &Stmt, remarks: &[Placed], depth: usize) -> Option<Stmt> {
         let (a, b) = (loop_of(first)?, loop_of(second)?);
-        if (a.kind, a.extent) != (b.kind, b.extent) {
+        if (a.kind, a.extent) != (b.kind, b.extent) || a.body.len() + b.body.len() > STATEMENTS {
             return None;
         }
         let mut second_body = b.body.to_vec();

@@ -4,6 +4,8 @@
 //! a kernel of its own. Condition: of all that mentions the local that loop does most, and is worth several threads; it only stores; it
 //! then has independent iterations; and every element is written before it is read.
 
+use std::collections::BTreeSet;
+
 use lowered_ir::ir::{
     Affine, Block, Bound, Expr, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk,
 };
@@ -23,11 +25,29 @@ pub(in super::super) fn spill(routine: &mut Routine, options: &ScheduleOptions) 
         }
     }
     routine.body = body;
-    for local in arrays(&routine.body) {
+    for local in worthwhile(routine, options) {
         if let Some(spilled) = spilled(routine, local, options) {
             *routine = spilled;
         }
     }
+}
+
+/// The arrays that some statement does enough with.
+fn worthwhile(routine: &Routine, options: &ScheduleOptions) -> Vec<LocalId> {
+    let mut arrays = arrays(&routine.body);
+    if arrays.is_empty() {
+        return arrays;
+    }
+    let locals = routine.locals();
+    let mut used = BTreeSet::new();
+    for stmt in &routine.body {
+        let stmt = std::slice::from_ref(stmt);
+        if cost::work(stmt, routine, &locals) >= 2.0 * options.grain_work as f64 {
+            used.extend(Effects::of(stmt).locals);
+        }
+    }
+    arrays.retain(|local| used.contains(local));
+    arrays
 }
 
 /// The body of a loop of one iteration.
