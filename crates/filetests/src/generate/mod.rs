@@ -10,6 +10,7 @@
 mod arrays; // locals of several elements
 mod choices;
 mod expr;
+pub mod families; // programs of every size
 mod index;
 mod leaf;
 mod memory;

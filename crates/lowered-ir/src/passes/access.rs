@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::{Affine, Block, Expr, Guard, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk};
 
-use super::cover::{Cuboid, Written};
+use super::cover::{Cuboid, Left, Written};
 use super::ranges::{Ranges, alias};
 use super::solve::{Solution, Target, solve};
 
@@ -110,17 +110,21 @@ pub fn analyse(routine: &Routine) -> Facts {
 pub(super) struct Follower<'a> {
     walker: Walker<'a>,
     node: NodeRef,
+    /// What of the node has not been written.
+    left: Left,
 }
 
 impl<'a> Follower<'a> {
     /// Before the first statement. The routine's tables are asked, and not its body; `ranges` are those of all its loops.
     pub(super) fn new(routine: &'a Routine, ranges: &'a Ranges, node: NodeRef) -> Follower<'a> {
-        Follower { walker: Walker::new(routine, ranges, Some(node)), node }
+        let left = Left::of(whole(routine, node));
+        Follower { walker: Walker::new(routine, ranges, Some(node)), node, left }
     }
 
     /// Takes note of the next statement.
     pub(super) fn follow(&mut self, stmt: &Stmt) {
         self.walker.top_stmt(stmt);
+        self.left.shrink(&self.walker.known(self.node).written);
     }
 
     /// Every read so far.
@@ -135,7 +139,12 @@ impl<'a> Follower<'a> {
 
     /// Whether every element has been written by now.
     pub(super) fn is_covered(&self) -> bool {
-        self.walker.settled(self.node)
+        self.left.is_empty()
+    }
+
+    /// Whether it will never be known that every element has been written.
+    pub(super) fn is_never_covered(&self) -> bool {
+        !self.left.is_empty() && self.left.is_final()
     }
 }
 

@@ -76,15 +76,48 @@ impl Written {
 
     /// Whether every element of the box was surely written.
     pub fn covers_box(&self, target: &Cuboid) -> bool {
-        let mut left = vec![target.clone()];
-        for patch in &self.patches {
-            let Some(solid) = cuboid(patch) else { continue };
-            left = left.iter().flat_map(|piece| subtract(piece, &solid)).collect();
-            if left.len() > 4 * MAX_PATCHES {
-                return false;
+        let mut left = Left::of(target.clone());
+        left.shrink(self);
+        left.is_empty()
+    }
+}
+
+/// What of a box has not been written yet, as far as is known.
+#[derive(Clone, Debug)]
+pub(super) struct Left {
+    /// Boxes that do not meet; `None` if they are too many to be told.
+    pieces: Option<Vec<Cuboid>>,
+    /// How many patches have been taken away.
+    seen: usize,
+}
+
+impl Left {
+    /// All of the box.
+    pub(super) fn of(target: Cuboid) -> Left {
+        Left { pieces: Some(vec![target]), seen: 0 }
+    }
+
+    /// Takes away what was written since the last time; outside of loops, for there patches come and go.
+    pub(super) fn shrink(&mut self, written: &Written) {
+        for patch in written.patches.iter().skip(self.seen) {
+            let (Some(pieces), Some(solid)) = (&mut self.pieces, cuboid(patch)) else { continue };
+            *pieces = pieces.iter().flat_map(|piece| subtract(piece, &solid)).collect();
+            if pieces.len() > 4 * MAX_PATCHES {
+                self.pieces = None;
             }
         }
-        left.iter().all(|piece| piece.iter().any(|&(lo, hi)| lo >= hi))
+        self.seen = written.patches.len();
+    }
+
+    /// Whether nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        let vacant = |piece: &Cuboid| piece.iter().any(|&(lo, hi)| lo >= hi);
+        self.pieces.as_ref().is_some_and(|pieces| pieces.iter().all(vacant))
+    }
+
+    /// Whether something is left for ever, for no more patches are remembered.
+    pub(super) fn is_final(&self) -> bool {
+        self.pieces.is_none() || self.seen >= MAX_PATCHES
     }
 }
 

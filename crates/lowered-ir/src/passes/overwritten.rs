@@ -84,7 +84,7 @@ fn mentions(body: &[Option<Stmt>]) -> BTreeMap<NodeRef, Vec<(usize, bool)>> {
 fn overwrite<'a>(stmts: impl Iterator<Item = &'a Stmt>, mut node: Follower<'_>) -> bool {
     for stmt in stmts.take(REACH) {
         node.follow(stmt);
-        if node.reads_before_write() {
+        if node.reads_before_write() || node.is_never_covered() {
             return false;
         }
         if node.is_covered() {

@@ -117,7 +117,10 @@ impl OptimizeCtx {
         }
         let facts = access::analyse(&lowered.routine);
         let fresh = lowered.routine.fresh();
-        let mut import = Import { ctx: self, lowered, fresh, body: Block::new(), imported: Vec::new() };
+        let at = |(at, node): (usize, &TensorNode)| (node.clone(), NodeRef(at as u32));
+        let entries = lowered.nodes.iter().enumerate().map(at).collect();
+        let (body, done, imported) = (Block::new(), BTreeSet::new(), Vec::new());
+        let mut import = Import { ctx: self, lowered, entries, fresh, body, done, imported };
         for node in virtual_nodes {
             if facts[node].read_only() || facts[node].read_before_write {
                 import.node(node)?;
@@ -134,17 +137,43 @@ impl OptimizeCtx {
 struct Import<'a> {
     ctx: &'a OptimizeCtx,
     lowered: &'a mut Lowered,
+    /// Where each node of the routine's table is.
+    entries: BTreeMap<TensorNode, NodeRef>,
     fresh: Fresh,
     body: Block,
+    done: BTreeSet<NodeRef>,
     imported: Vec<(NodeRef, String)>,
 }
 
+/// What is left to do for a node.
+enum Open {
+    /// Its computation has to be found, with the virtual nodes that it reads.
+    Find(NodeRef),
+    /// Its computation is next in the body, by the routine's nodes and symbols.
+    Copy(Arc<Computation>, BTreeMap<NodeRef, NodeRef>, BTreeMap<SymbolId, SymbolId>),
+}
+
 impl Import<'_> {
-    /// Copies the computation of the node, after those of the virtual nodes that it reads.
+    /// Copies the computation of the node, after those of the virtual nodes that it reads, and so on: chains may be long.
     fn node(&mut self, node: NodeRef) -> Result<(), ModeError> {
-        if self.imported.iter().any(|(done, _)| *done == node) {
-            return Ok(());
+        let mut open = vec![Open::Find(node)];
+        while let Some(next) = open.pop() {
+            match next {
+                Open::Find(node) if self.done.contains(&node) => {}
+                Open::Find(node) => self.find(node, &mut open)?,
+                Open::Copy(computation, nodes, symbols) => {
+                    let mut body = computation.body.clone();
+                    rename(&mut body, &mut self.fresh);
+                    renumber(&mut body, &nodes, &symbols);
+                    self.body.append(&mut body);
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Finds the computation of the node, if there is one; `open` gets what is then to be done, the first last.
+    fn find(&mut self, node: NodeRef, open: &mut Vec<Open>) -> Result<(), ModeError> {
         let refused = |refusal, import: &Self| {
             let name = import.lowered.routine.node(node).name.clone();
             Err(ModeError::NotVirtual { node, name, refusal })
@@ -157,27 +186,25 @@ impl Import<'_> {
             }
             Some(Entry::Known(computation)) => Arc::clone(computation),
         };
+        self.done.insert(node);
         self.imported.push((node, computation.routine.clone()));
         let symbols = match self.symbols(&computation) {
             Ok(symbols) => symbols,
             Err(refusal) => return refused(refusal, self),
         };
         let mut nodes = BTreeMap::from([(computation.own, node)]);
+        let mut before = Vec::new();
         for (&inner, (handle, decl)) in &computation.inputs {
             if handle.mode().mode() == Some(MemoryMode::Local) {
                 let (input, routine) = (handle.name(), computation.routine.clone());
                 return refused(Refusal::InputLocal { input, routine }, self);
             }
             let input = self.table_entry(handle, decl);
-            if handle.mode().known_virtual() {
-                self.node(input)?;
-            }
+            before.extend(handle.mode().known_virtual().then_some(Open::Find(input)));
             nodes.insert(inner, input);
         }
-        let mut body = computation.body.clone();
-        rename(&mut body, &mut self.fresh);
-        renumber(&mut body, &nodes, &symbols);
-        self.body.append(&mut body);
+        open.push(Open::Copy(computation, nodes, symbols));
+        open.extend(before.into_iter().rev());
         Ok(())
     }
 
@@ -199,13 +226,11 @@ impl Import<'_> {
 
     /// The position of a node in the routine's table, where it is entered if need be.
     fn table_entry(&mut self, handle: &TensorNode, decl: &NodeDecl) -> NodeRef {
-        let known = self.lowered.nodes.iter().position(|node| node == handle);
-        let at = known.unwrap_or_else(|| {
+        *self.entries.entry(handle.clone()).or_insert_with(|| {
             self.lowered.nodes.push(handle.clone());
             self.lowered.routine.nodes.push(NodeDecl { mode: handle.mode(), ..decl.clone() });
-            self.lowered.nodes.len() - 1
-        });
-        NodeRef(at as u32)
+            NodeRef(self.lowered.nodes.len() as u32 - 1)
+        })
     }
 }
 

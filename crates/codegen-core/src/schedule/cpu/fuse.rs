@@ -118,6 +118,7 @@ impl Fuser<'_> {
             let turned = || interchange::like(&first.stmt, &next.stmt, &self.names);
             let fused = |next: &Stmt| self.fused(&first.stmt, next, remarks(out), depth);
             if shares
+                && !streams_too_much(first, next)
                 && (is_free || sinks())
                 && let Some(fused) = fused(&next.stmt).or_else(|| fused(&turned()?))
             {
@@ -212,6 +213,15 @@ struct Lanes {
     depth: usize,
     /// The loop, counted from outside, if one gains from it.
     at: Option<usize>,
+}
+
+/// Whether two loops without serial loops inside would stream through too many arrays as one.
+fn streams_too_much(first: &Placed, second: &Placed) -> bool {
+    let is_serial = |stmt: &Stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. });
+    let innermost = |placed: &Placed| loop_of(&placed.stmt).is_some_and(|l| !l.body.iter().any(is_serial));
+    innermost(first)
+        && innermost(second)
+        && first.effects.nodes.union(&second.effects.nodes).count() > STREAMS
 }
 
 /// The remarks at the end.

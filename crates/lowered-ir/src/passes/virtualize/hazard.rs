@@ -1,5 +1,7 @@
 //! Whether a computation may be moved from where it stands to a use: nothing it reads may change on the way.
 
+use std::collections::BTreeSet;
+
 use crate::ir::{Expr, Indices, LoopId, NodeRef, Stmt, walk};
 use crate::passes::access::visits_of;
 use crate::passes::ranges::Ranges;
@@ -12,6 +14,14 @@ use super::producer::Producer;
 pub(super) fn on_the_way(producer: &Producer, body: &Body, user: usize) -> Option<NodeRef> {
     let from = producer.setters.0;
     producer.inputs.iter().find(|&&input| body.is_written_between(input, from, user)).copied()
+}
+
+/// Whether one of the inputs is overwritten from the statement at `from` to before the one at `to`.
+pub(super) fn between(inputs: &BTreeSet<NodeRef>, body: &Body, from: usize, to: usize) -> bool {
+    if inputs.len() < to.saturating_sub(from) {
+        return inputs.iter().any(|&input| body.is_written_between(input, from, to));
+    }
+    (from..to).any(|top| !body.touches(top).writes.is_disjoint(inputs))
 }
 
 /// The first input that the using statement itself overwrites too early, if any; `stmts` are the statement with the

@@ -245,7 +245,7 @@ impl Emit<'_, '_> {
 }
 
 /// Deeper values are bound to a local, so that chains of virtual nodes do not pile up into ever deeper expressions.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 
 /// Turns statements that compute `local` into the shortest instance.
 ///

@@ -26,6 +26,7 @@
 
 mod alone;
 mod body;
+mod extend;
 mod hazard;
 mod inline;
 mod instantiate;
@@ -107,6 +108,9 @@ fn in_order(routine: &Routine, body: &Body, candidates: &[NodeRef]) -> Vec<NodeR
 
 /// Inlines one node everywhere and drops its setters, or leaves the body as it was.
 fn inline(body: &mut Body, node: NodeRef, ctx: &mut Context<'_>) -> Result<Computed, Refusal> {
+    if let Some(computed) = extend::extend(body, node, ctx) {
+        return Ok(computed);
+    }
     let producer = producer::extract(ctx.routine, body, node, ctx.ranges)?;
     let overwritten = hazard::on_the_way(&producer, body, usize::MAX);
     for (top, stmt) in inline::replace_uses(&producer, body, ctx)? {
