@@ -136,7 +136,7 @@ pub enum Error {
         /// The node's sizes without padding.
         expected: Dims,
         /// The array's sizes without padding.
-        found: Dims,
+        found: Vec<usize>,
     },
     /// An index outside the array.
     #[error("index {index:?} is outside the dimensions {dims:?}")]

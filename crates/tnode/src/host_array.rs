@@ -159,7 +159,7 @@ impl HostArray {
     pub fn with_margins_of(&self, node: &TensorNode) -> Result<HostArray, Error> {
         let (dims, found) = (node.dims_without_padding()?, self.dims_without_padding());
         if dims != found {
-            return Err(Error::ArrayDims { node: node.name(), expected: dims, found });
+            return Err(Error::ArrayDims { node: node.name(), expected: dims, found: found.to_vec() });
         }
         if node.dtype() != self.dtype {
             return Err(Error::ElementType { expected: node.dtype(), found: self.dtype });
