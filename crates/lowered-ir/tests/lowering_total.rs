@@ -52,19 +52,14 @@ fn every_operation_in_every_type() {
     }
 }
 
-/// Random bits are moved and generated from random bits, and bit operations are for integers.
+/// Random bits are moved, made of values of any type and generated, and bit operations are for integers.
 fn is_defined(op: AccumOp, lhs: DType, rhs: &Rhs) -> bool {
     let moves_bits = rhs.operands().iter().any(|operand| operand.dtype() == DType::U32x4);
     match rhs {
-        Rhs::Copy(_) if moves_bits || lhs == DType::U32x4 => {
-            op == AccumOp::Assign && moves_bits && lhs == DType::U32x4
-        }
-        Rhs::Binary(generator, operands) if generator.is_random() => {
-            let all = operands.iter().all(|operand| operand.dtype() == DType::U32x4);
-            op == AccumOp::Assign && all && lhs == DType::U32x4
-        }
+        Rhs::Copy(_) if moves_bits => op == AccumOp::Assign && lhs == DType::U32x4,
+        Rhs::Binary(generator, _) if generator.is_random() => op == AccumOp::Assign && lhs == DType::U32x4,
         Rhs::Binary(op, _) if op.is_bitwise() && rhs.operation_dtype().is_float() => false,
-        _ => !moves_bits && lhs != DType::U32x4,
+        _ => !moves_bits && (lhs != DType::U32x4 || op == AccumOp::Assign),
     }
 }
 

@@ -99,12 +99,14 @@ impl Scalar {
     /// * Integer to integer wraps.
     /// * Anything to float rounds to nearest even from the exact value, once; NaN becomes the quiet one with its sign.
     /// * Anything to bool is `!= 0` (so NaN is true); bool counts as 0 or 1.
-    /// * `u32x4` counts as the `u32` in its first lane; converting to it clears the other lanes.
+    /// * `u32x4` counts as the `u32` in its first lane; the bits of a value converted to it fill its first lanes, and
+    ///   the others are 0.
     pub fn convert(self, to: DType) -> Scalar {
         if self.dtype == to {
             return self;
         }
         match self.value() {
+            _ if to == DType::U32x4 => Scalar { dtype: to, bits: self.bits },
             Value::Integer { negative, magnitude } => Scalar::from_integer(to, negative, magnitude),
             Value::Float(x) => Scalar::from_f64(to, x),
         }

@@ -117,7 +117,7 @@ impl Accum {
     /// alone is accumulated, the neutral element of the accumulation, so that it adds nothing; else 0. Settles the node's type.
     pub fn outside(&self, at: usize) -> Scalar {
         match (self.operands().nth(at), &self.rhs) {
-            (Some(Operand::Padded { node, outside }), _) => outside.convert(node.dtype()),
+            (Some(Operand::Padded { node, outside }), _) => literal(*outside, node.dtype()),
             (Some(Operand::Node(node)), Rhs::Copy(_)) if at == 0 => self.op.neutral(node.dtype()),
             (Some(operand), _) => Scalar::zero(operand.dtype()),
             (None, _) => Scalar::zero(self.lhs.dtype()),
@@ -174,6 +174,14 @@ impl Rhs {
             Rhs::Ternary(op, [a, b, c]) => ternary_dtype(*op, a.dtype(), b.dtype(), c.dtype()),
         }
     }
+}
+
+/// A number of the program in another type: unlike a value, it becomes random bits by what it counts.
+pub(crate) fn literal(value: Scalar, to: DType) -> Scalar {
+    if to == DType::U32x4 && value.dtype().is_float() {
+        return Scalar::from_f64(to, value.as_f64());
+    }
+    value.convert(to)
 }
 
 /// Where a value comes from.

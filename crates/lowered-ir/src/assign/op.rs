@@ -140,8 +140,12 @@ pub fn unary_dtype(op: UnaryOp, operand: DType) -> DType {
 
 /// The type in which a binary operation computes; comparisons then give `bool`.
 ///
-/// The promotion of both operands, but arithmetic on two booleans is that of `i32`.
+/// The promotion of both operands, but arithmetic on two booleans is that of `i32`, and generators of random bits
+/// convert key and counter to `u32x4`.
 pub fn binary_dtype(op: BinaryOp, a: DType, b: DType) -> DType {
+    if op.is_random() {
+        return DType::U32x4;
+    }
     let promoted = a.promote(b);
     let logical = op.is_comparison() || op.is_bitwise() || matches!(op, BinaryOp::And | BinaryOp::Or);
     if promoted == DType::Bool && !logical { DType::I32 } else { promoted }

@@ -3,7 +3,7 @@
 //! The values of a chunk go through an array in registers, so that their stores are one loop over consecutive elements.
 
 use smallvec::SmallVec;
-use tnode::{DType, Dims, TensorNode};
+use tnode::{DType, Dims, Scalar, TensorNode};
 
 use super::LowerError;
 use super::bounds::layout;
@@ -11,7 +11,7 @@ use super::error::LowerErrorKind;
 use super::step::{Ctx, Loops, nest};
 use crate::assign::{Drawn, KeyPart, Random};
 use crate::indexing::{AxisIndex, extent, identity_projections, reflect_projection};
-use crate::ir::{Affine, Block, Expr, Indices, LoopKind, Space, Stmt, Var};
+use crate::ir::{Affine, BinaryOp, Block, Expr, Indices, LoopKind, Space, Stmt, Var};
 use crate::random::{Distribution, Number, Scheme, value};
 
 /// Sets every element to a value of the key's draws.
@@ -183,4 +183,24 @@ impl Filling<'_> {
         let (node, index) = ctx.element(self.node, index);
         Stmt::Set { node, index, value }
     }
+}
+
+/// The `u32x4` whose first lanes are the bits of a value: [`Scalar::convert`] in the IR, where `convert` is for numbers.
+pub(super) fn bits_in_lanes(value: Expr, from: DType) -> Expr {
+    let unsigned = match from.size_bytes() {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    };
+    let bits = if from == unsigned { value } else { Expr::bitcast(unsigned, value) };
+    let zero = Expr::Const(Scalar::zero(DType::U32));
+    let high = if unsigned == DType::U64 {
+        let width = Expr::Const(Scalar::from_i64(DType::U64, 32));
+        Expr::convert(DType::U32, Expr::binary(BinaryOp::Shr, bits.clone(), width))
+    } else {
+        zero.clone()
+    };
+    let low = if unsigned == DType::U32 { bits } else { Expr::convert(DType::U32, bits) };
+    Expr::Lanes(Box::new([low, high, zero.clone(), zero]))
 }

@@ -205,21 +205,15 @@ fn check_types(accum: &Accum) -> Result<(), LowerError> {
     let dtype = accum.rhs.operation_dtype();
     let random = |operand: &Operand| operand.dtype() == DType::U32x4;
     let (lhs, moved) = (accum.lhs.dtype(), accum.rhs.operands().iter().any(random));
-    let all_moved = accum.rhs.operands().iter().all(random);
     match &accum.rhs {
-        Rhs::Binary(op, _) if op.is_random() && (!all_moved || lhs != DType::U32x4) => {
-            return refuse(op.token(), if all_moved { lhs } else { dtype });
-        }
+        Rhs::Binary(op, _) if op.is_random() && lhs != DType::U32x4 => return refuse(op.token(), lhs),
         Rhs::Binary(op, _) if op.is_random() => {}
-        Rhs::Copy(_) if moved != (lhs == DType::U32x4) => return refuse("conversion", DType::U32x4),
+        Rhs::Copy(_) if moved && lhs != DType::U32x4 => return refuse("conversion", DType::U32x4),
         Rhs::Copy(_) => {}
         Rhs::Unary(op, _) if moved => return refuse(op.token(), DType::U32x4),
         Rhs::Binary(op, _) if moved => return refuse(op.token(), DType::U32x4),
         Rhs::Ternary(op, _) if moved => return refuse(op.token(), DType::U32x4),
         Rhs::Binary(op, _) if op.is_bitwise() && dtype.is_float() => return refuse(op.token(), dtype),
-        Rhs::Unary(..) | Rhs::Binary(..) | Rhs::Ternary(..) if lhs == DType::U32x4 => {
-            return refuse("conversion", lhs);
-        }
         Rhs::Unary(..) | Rhs::Binary(..) | Rhs::Ternary(..) => {}
     }
     match (accum.op, accum.lhs.dtype()) {
@@ -331,7 +325,7 @@ impl Place<'_> {
     ) -> Result<Expr, LowerError> {
         let layout = layout(node)?;
         let index = self.indices(node, projection)?;
-        let otherwise = Expr::Const(outside.convert(node.dtype()));
+        let otherwise = Expr::Const(assign::literal(outside, node.dtype()));
         let mut guard = Guard::new();
         for (axis, inner) in layout.inner.iter().map(|&dim| extent(dim)).enumerate() {
             let (lo, hi) = self.bounds(&projection[axis].affine());
@@ -399,7 +393,8 @@ fn embed(index: Affine, bounds: (i64, i64), to: DType) -> Expr {
 fn convert(value: Expr, from: DType, to: DType) -> Expr {
     match value {
         value if from == to => value,
-        Expr::Const(value) => Expr::Const(value.convert(to)),
+        Expr::Const(value) => Expr::Const(assign::literal(value, to)),
+        value if to == DType::U32x4 => random::bits_in_lanes(value, from),
         value => Expr::convert(to, value),
     }
 }
@@ -445,9 +440,6 @@ fn fill_with(
 
 fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut Ctx, block: &mut Block) -> Result<(), LowerError> {
     let dtype = node.dtype();
-    if let (DType::U32x4, FetchOp::RangeOverOffsets | FetchOp::EmbedSymbol(_)) = (dtype, op) {
-        return Err(LowerErrorKind::Type { node: node.name(), op: "conversion", dtype }.into());
-    }
     match op {
         FetchOp::Constant(value) => fill(node, Scalar::from_f64(dtype, *value), ctx, block),
         FetchOp::ConstantBits(bits) => fill(node, Scalar::new(dtype, *bits), ctx, block),
@@ -509,7 +501,7 @@ fn copy_slice(
     block: &mut Block,
 ) -> Result<(), LowerError> {
     let (from, to) = (of.dtype(), node.dtype());
-    if (from == DType::U32x4) != (to == DType::U32x4) {
+    if from == DType::U32x4 && to != DType::U32x4 {
         return Err(LowerErrorKind::Type { node: node.name(), op: "conversion", dtype: DType::U32x4 }.into());
     }
     let left = layout(of)?.left;
