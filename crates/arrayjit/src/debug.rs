@@ -49,9 +49,7 @@ impl Watch {
         });
         for kernel in &schedule.kernels {
             let cost = kernel.abi.cost;
-            self.tell(2, || {
-                format!("kernel {}: {} flops, {} bytes", kernel.abi.name, cost.flops, cost.bytes)
-            });
+            self.tell(2, || format!("kernel {}: {cost}", kernel.abi.name));
         }
         for kernel in schedule.kernels.iter().filter(|_| self.level >= 4) {
             let Ok(listing) = codegen.listing(kernel) else { continue };

@@ -1,6 +1,6 @@
 //! What a codegen hands to a device: compiled kernels and how to call them.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use lowered_ir::log::LogLine;
 
@@ -126,6 +126,21 @@ pub struct Launch {
 pub struct Cost {
     /// Floating-point operations; fma counts 2.
     pub flops: f64,
+    /// Operations on integers and booleans; the arithmetic of indices is not among them.
+    pub integer_ops: f64,
     /// Bytes of the distinct elements read plus those written.
     pub bytes: f64,
+}
+
+/// Only the operations that there are, and the bytes.
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.flops > 0.0 || self.integer_ops == 0.0 {
+            write!(f, "{} flops, ", self.flops)?;
+        }
+        if self.integer_ops > 0.0 {
+            write!(f, "{} integer operations, ", self.integer_ops)?;
+        }
+        write!(f, "{} bytes", self.bytes)
+    }
 }

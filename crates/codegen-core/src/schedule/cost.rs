@@ -1,12 +1,16 @@
-//! What a kernel costs: floating-point operations and distinct bytes, counted from its affine indices.
+//! What a kernel costs: operations and distinct bytes, counted from its affine indices.
 //!
 //! * **Flops**: additions, multiplications, divisions, comparisons, minima and square roots on float types count 1, fma
-//!   counts 2, a transcendental operation that is not expanded 16; selections, conversions and integer work count 0. A loop bounded by a symbol counts as if it ran to its limit.
+//!   counts 2, a transcendental operation that is not expanded 16; signs, selections and conversions count 0. A loop
+//!   bounded by a symbol counts as if it ran to its limit.
+//! * **Integer operations**: the same on integers and booleans, where signs and operations on bits count 1 as well.
+//!   The arithmetic of indices is left out.
 //! * **Bytes**: per parameter the distinct elements read plus the distinct elements written, times the element size. Distinct
 //!   elements of one index are exact where each loop variable occurs in one dimension and dimensions are mixed-radix numbers;
 //!   several indices into one node count as their sum, but never as more than their bounding box. Locals cost nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Add;
 
 use lowered_ir::ir::{
     Affine, BinaryOp, Expr, Indices, Locals, NodeRef, Routine, RoutineTypes, Stmt, TernaryOp, Types, UnaryOp,
@@ -21,17 +25,43 @@ use crate::artifact::Cost;
 pub(super) fn cost(routine: &Routine) -> Cost {
     let locals = routine.locals();
     let types = RoutineTypes { routine, locals: &locals };
-    Cost { flops: flops(&routine.body, &types), bytes: bytes(routine) }
+    let count = |of: fn(Operations) -> f64| operations(&routine.body, &types, of);
+    Cost { flops: count(|ops| ops.flops), integer_ops: count(|ops| ops.integer_ops), bytes: bytes(routine) }
 }
 
 /// The work of a block in arbitrary units: its flops plus one for each element loaded or stored, whatever the type.
 pub(super) fn work(block: &[Stmt], routine: &Routine, locals: &Locals) -> f64 {
     let types = RoutineTypes { routine, locals };
-    flops(block, &types) + accesses(block)
+    operations(block, &types, |ops| ops.flops) + accesses(block)
 }
 
-fn flops(block: &[Stmt], types: &impl Types) -> f64 {
-    total(block, &|value| typed_flops(value, types).1)
+/// Counts of operations, by the type in which they compute.
+#[derive(Clone, Copy, Default)]
+struct Operations {
+    flops: f64,
+    integer_ops: f64,
+}
+
+impl Operations {
+    fn on(dtype: DType, count: f64) -> Operations {
+        if dtype.is_float() {
+            Operations { flops: count, integer_ops: 0.0 }
+        } else {
+            Operations { flops: 0.0, integer_ops: count }
+        }
+    }
+}
+
+impl Add for Operations {
+    type Output = Operations;
+
+    fn add(self, other: Operations) -> Operations {
+        Operations { flops: self.flops + other.flops, integer_ops: self.integer_ops + other.integer_ops }
+    }
+}
+
+fn operations(block: &[Stmt], types: &impl Types, of: fn(Operations) -> f64) -> f64 {
+    total(block, &|value| of(typed_operations(value, types).1))
 }
 
 fn accesses(block: &[Stmt]) -> f64 {
@@ -53,48 +83,53 @@ fn accesses(block: &[Stmt]) -> f64 {
 fn total(block: &[Stmt], f: &impl Fn(&Expr) -> f64) -> f64 {
     let one = |stmt: &Stmt| match stmt {
         Stmt::For { lo, hi, body, .. } => (hi.limit - lo).max(0) as f64 * total(body, f),
-        _ => stmt.values().into_iter().map(f).sum(),
+        _ => sum(stmt.values().into_iter().map(f)),
     };
-    block.iter().map(one).sum()
+    sum(block.iter().map(one))
 }
 
-/// The type of an expression and its flops, in one walk.
-fn typed_flops(expr: &Expr, types: &impl Types) -> (DType, f64) {
-    let on = |dtype: DType, count: f64| if dtype.is_float() { count } else { 0.0 };
+/// The type of an expression and its operations, in one walk.
+fn typed_operations(expr: &Expr, types: &impl Types) -> (DType, Operations) {
+    let none = Operations::default();
     match expr {
         Expr::Unary { op, arg } => {
-            let (dtype, inner) = typed_flops(arg, types);
-            (dtype, inner + on(dtype, unary_flops(*op)))
+            let (dtype, inner) = typed_operations(arg, types);
+            (dtype, inner + Operations::on(dtype, unary_count(*op, dtype)))
         }
         Expr::Binary { op, a, b } => {
-            let ((dtype, fa), (_, fb)) = (typed_flops(a, types), typed_flops(b, types));
-            (op.result(dtype), fa + fb + on(dtype, binary_flops(*op)))
+            let ((dtype, in_a), (_, in_b)) = (typed_operations(a, types), typed_operations(b, types));
+            (op.result(dtype), in_a + in_b + Operations::on(dtype, binary_count(*op, dtype)))
         }
         Expr::Ternary { op, a, b, c } => {
-            let (ta, fa) = typed_flops(a, types);
-            let (tb, fb) = typed_flops(b, types);
-            let (_, fc) = typed_flops(c, types);
-            let own = if *op == TernaryOp::Where { 0.0 } else { on(ta, 2.0) };
-            (if *op == TernaryOp::Where { tb } else { ta }, fa + fb + fc + own)
+            let (of_a, in_a) = typed_operations(a, types);
+            let (of_b, in_b) = typed_operations(b, types);
+            let (_, in_c) = typed_operations(c, types);
+            match op {
+                TernaryOp::Where => (of_b, in_a + in_b + in_c),
+                TernaryOp::Fma | TernaryOp::Mul3 => (of_a, in_a + in_b + in_c + Operations::on(of_a, 2.0)),
+            }
         }
-        Expr::Convert { to, arg } | Expr::Bitcast { to, arg } => (*to, typed_flops(arg, types).1),
-        Expr::GetGuarded { node, otherwise, .. } => (types.node(*node), typed_flops(otherwise, types).1),
+        Expr::Convert { to, arg } | Expr::Bitcast { to, arg } => (*to, typed_operations(arg, types).1),
+        Expr::GetGuarded { node, otherwise, .. } => (types.node(*node), typed_operations(otherwise, types).1),
         Expr::GetDynamic { node, at, otherwise, .. } => {
-            (types.node(*node), typed_flops(at, types).1 + typed_flops(otherwise, types).1)
+            (types.node(*node), typed_operations(at, types).1 + typed_operations(otherwise, types).1)
         }
-        Expr::Lane { arg, .. } => (DType::U32, typed_flops(arg, types).1),
-        Expr::Lanes(lanes) => (DType::U32x4, lanes.iter().map(|lane| typed_flops(lane, types).1).sum()),
+        Expr::Lane { arg, .. } => (DType::U32, typed_operations(arg, types).1),
+        Expr::Lanes(lanes) => {
+            let inside = lanes.iter().map(|lane| typed_operations(lane, types).1);
+            (DType::U32x4, inside.fold(none, Operations::add))
+        }
         Expr::Const(_)
         | Expr::Index { .. }
         | Expr::Get { .. }
         | Expr::GetMerge { .. }
-        | Expr::GetLocal { .. } => (expr.dtype(types), 0.0),
+        | Expr::GetLocal { .. } => (expr.dtype(types), none),
     }
 }
 
-fn unary_flops(op: UnaryOp) -> f64 {
+fn unary_count(op: UnaryOp, dtype: DType) -> f64 {
     match op {
-        UnaryOp::Neg | UnaryOp::Abs => 0.0,
+        UnaryOp::Neg | UnaryOp::Abs if dtype.is_float() => 0.0,
         UnaryOp::Exp
         | UnaryOp::Exp2
         | UnaryOp::Log
@@ -107,8 +142,13 @@ fn unary_flops(op: UnaryOp) -> f64 {
     }
 }
 
-fn binary_flops(op: BinaryOp) -> f64 {
-    if op.is_bitwise() { 0.0 } else { 1.0 }
+fn binary_count(op: BinaryOp, dtype: DType) -> f64 {
+    if op.is_bitwise() && dtype.is_float() { 0.0 } else { 1.0 }
+}
+
+/// The sum; 0 of nothing, where the sum of no `f64` at all is −0.
+fn sum(counts: impl Iterator<Item = f64>) -> f64 {
+    counts.fold(0.0, f64::add)
 }
 
 fn bytes(routine: &Routine) -> f64 {
@@ -141,18 +181,16 @@ fn bytes(routine: &Routine) -> f64 {
     });
     let size = |node: NodeRef| routine.node(node).dtype.size_bytes() as f64;
     let elems = |node: NodeRef| routine.node(node).dims.iter().map(|&d| d as f64).product::<f64>();
-    let touched: f64 = indices
-        .iter()
-        .filter(|((node, write), _)| !(*write && whole.contains(node)))
-        .map(|((node, _), indices)| distinct(indices, &ranges).min(elems(*node)) * size(*node))
-        .sum();
-    touched + whole.iter().map(|&node| elems(node) * size(node)).sum::<f64>()
+    let in_parts = indices.iter().filter(|((node, write), _)| !(*write && whole.contains(node)));
+    let touched =
+        in_parts.map(|((node, _), indices)| distinct(indices, &ranges).min(elems(*node)) * size(*node));
+    sum(touched) + sum(whole.iter().map(|&node| elems(node) * size(node)))
 }
 
 /// How many elements a set of indices reaches.
 fn distinct(indices: &BTreeSet<&Indices>, ranges: &Ranges) -> f64 {
-    let sum: f64 = indices.iter().map(|index| image(index, ranges)).sum();
-    sum.min(bounding_box(indices, ranges))
+    let all = sum(indices.iter().map(|index| image(index, ranges)));
+    all.min(bounding_box(indices, ranges))
 }
 
 /// How many elements one index reaches.

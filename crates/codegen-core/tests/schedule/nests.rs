@@ -1,7 +1,7 @@
 //! What the scheduler makes of nests written by hand. `common` checks the bits after every step.
 
 use super::common::{Case, Trace, check, cpu, eager, parse, steps};
-use codegen_core::ScheduledRoutine;
+use codegen_core::{Cost, ScheduledRoutine};
 
 fn check_text(source: &str) -> (ScheduledRoutine, Trace) {
     check(&Case::filled(parse(source)))
@@ -368,6 +368,28 @@ fn costs_are_facts() {
     let bytes: f64 = schedule.kernels.iter().map(|k| k.abi.cost.bytes).sum();
     assert_eq!(flops, 2.0 * 64.0 * 32.0 * 16.0);
     assert_eq!(bytes, 4.0 * (64.0 * 16.0 + 16.0 * 32.0 + 64.0 * 32.0), "{}", trace.last().unwrap().1);
+}
+
+/// The cost of a routine that is one kernel: flops, integer operations and bytes as they are printed.
+fn printed_cost(body: &str) -> String {
+    let text = format!(
+        "routine @r fast {{\n  node %0 \"x\" i32[8] on_device\n  node %1 \"y\" f32[8] on_device\n{body}\n}}\n"
+    );
+    let (schedule, _) = check_text(&text);
+    let [kernel] = &schedule.kernels[..] else { panic!("one kernel") };
+    let Cost { flops, integer_ops, bytes } = kernel.abi.cost;
+    format!("{flops} {integer_ops} {bytes}")
+}
+
+#[test]
+fn costs_of_integer_kernels_are_counted() {
+    let over = |body: &str| printed_cost(&format!("  for i0 in 0..8 {{\n    {body}\n  }}"));
+    // A product, a sum, a sign, an operation on bits.
+    assert_eq!(over("%0[i0] := neg(%0[i0] * 3i32 + bit_and(%0[i0], 1i32))"), "0 32 64");
+    assert_eq!(over("%0[i0] := where(%0[i0] < 4i32, 1i32, 0i32)"), "0 8 64", "selections cost nothing");
+    assert_eq!(over("%1[i0] := neg(convert f32(%0[i0])) * 2.0f32"), "8 0 64", "nor do signs of floats");
+    assert_eq!(over("%0[i0] := 1i32"), "0 0 32", "nothing, and not minus nothing");
+    assert_eq!(printed_cost("  zero %1"), "0 0 32");
 }
 
 #[test]

@@ -120,10 +120,9 @@ fn text(scheduled: &ScheduledRoutine, workgroups: Option<Workgroups>) -> Result<
             }
         };
         text.push_str(&format!(
-            "; kernel {i}: extent {}, {shape}, {} flops, {} bytes\n{}",
+            "; kernel {i}: extent {}, {shape}, {}\n{}",
             launch.extent,
-            kernel.abi.cost.flops,
-            kernel.abi.cost.bytes,
+            kernel.abi.cost,
             print(&kernel.ir),
         ));
         for (position, param) in kernel.abi.params.iter().enumerate() {
