@@ -135,6 +135,6 @@ impl Context {
         for (node, access) in uses {
             dependencies.extend(frontier.enter(node, access, &ran));
         }
-        (self.linked([], Arc::new(frontier)), LinkOrder { ran, dependencies })
+        (self.linked([], frontier), LinkOrder { ran, dependencies })
     }
 }
