@@ -24,11 +24,14 @@ fn random_programs_agree_with_the_evaluator() {
         let bytes = bytes_of_seed(seed ^ 0xd1ff, 60 + seed as usize % 400);
         match check(&bytes) {
             Ok(one) => report.add(one),
-            Err(error) => failures.push(format!("seed {seed}: {error}")),
+            Err(error) => {
+                println!("seed {seed}: {error}");
+                failures.push(seed);
+            }
         }
     }
     println!("{report:?}");
-    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "seeds {failures:?}");
     // The comparison is worth something: most programs run, and most elements have one value.
     assert!(report.runs > 2 * report.rejected, "{report:?}");
     assert!(report.exact > report.bounded + report.skipped, "{report:?}");

@@ -280,7 +280,10 @@ impl<'p> Evaluator<'p> {
                     (at, _) if at < 0 || at >= size as i128 => return Place::Outside,
                     (at, _) => at as usize,
                 },
-                axis => scope.affine(axis) as usize,
+                axis => match scope.affine(axis) {
+                    at if at >= 0 && (at as usize) < size => at as usize,
+                    _ => return Place::Outside,
+                },
             };
             element = element * size + at;
         }
