@@ -39,6 +39,9 @@
 //! * `multicore`, `inline` and any number of threads give the same bits. [`settings::Class::Strict`] gives the bits of the text as
 //!   written, which is what the `interpreter` computes.
 //! * Every type is usable from any thread.
+//! * Programs that are compiled, run and dropped leave no memory behind but the code cache, which is bounded
+//!   ([`settings::Settings::code_cache_entries`], [`settings::Settings::code_cache_bytes`]). Code is freed with the
+//!   last routine that uses it.
 //!
 //! # Settings
 //!

@@ -18,7 +18,8 @@ pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(
     lap("verify lowered");
     let settings = pipeline::Settings::default();
     let optimized =
-        optimize_traced(lowered.routine, &settings, &mut |pass, _| lap(&format!("optimize: {pass}"))).unwrap();
+        optimize_traced(lowered.routine, &settings, &mut |pass, _| lap(&format!("optimize: {pass}")))
+            .unwrap();
     lap("optimize: inputs and outputs");
     verify(&optimized.routine).unwrap();
     lap("verify optimised");

@@ -59,8 +59,11 @@ impl Places {
         let effects = effects(range.clone());
         let pure =
             effects.writes.is_empty() && !effects.logs && effects.local_writes.is_subset(&effects.declares);
-        (pure && self.stays_inside(&block[range.clone()], local, *range.end()))
-            .then_some(Group { local, range, effects })
+        (pure && self.stays_inside(&block[range.clone()], local, *range.end())).then_some(Group {
+            local,
+            range,
+            effects,
+        })
     }
 
     /// Whether nothing after the group mentions the locals declared at the top of it but its own.

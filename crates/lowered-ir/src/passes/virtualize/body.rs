@@ -127,7 +127,9 @@ impl Body {
         user: usize,
         joined: impl FnOnce(Stmt, Stmt) -> Stmt,
     ) {
-        let (Some(first), Some(second)) = (self.stmts[setter].take(), self.stmts[user].take()) else { return };
+        let (Some(first), Some(second)) = (self.stmts[setter].take(), self.stmts[user].take()) else {
+            return;
+        };
         self.apart.entry(user).or_insert_with(|| second.clone());
         self.stmts[user] = Some(joined(first, second));
         self.writers.remove(&node);
