@@ -58,7 +58,7 @@ fn configurations() -> &'static [Configuration] {
                     if class == Class::Strict { SettingsClass::Strict } else { SettingsClass::Fast };
                 let mut settings = Settings::default();
                 (settings.numerics, settings.vector) = (numerics, vector);
-                (settings.threads, settings.cache) = (2, false);
+                (settings.threads, settings.code_cache_entries) = (2, 0);
                 // Machines without such vectors are compared without them.
                 if let Ok(backend) = Backend::open_with(name, settings) {
                     all.push(Configuration { name, class, backend });
