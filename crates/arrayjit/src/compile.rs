@@ -9,7 +9,7 @@ use std::{
 use codegen_core::{Code, LogSink, Logging};
 use device_runtime::Context;
 use lowered_ir::{
-    assign::{self, Assignments, text::TextError},
+    assign::{self, Assignments, Warning, text::TextError},
     ir,
     log::LogStyle,
     lower::{LowerOptions, lower},
@@ -34,6 +34,7 @@ pub struct Compiled {
     form: Form,
     nodes: Vec<TensorNode>,
     optimized: Arc<Optimized>,
+    warnings: Vec<Warning>,
     /// How and where linked routines log, if they do.
     logs: Option<(LogFolder, LogStyle)>,
 }
@@ -83,6 +84,12 @@ impl Compiled {
     pub fn explain(&self, node: &TensorNode) -> Option<String> {
         let at = self.nodes.iter().position(|n| n == node)?;
         Some(self.optimized.explain(ir::NodeRef(at as u32)))
+    }
+
+    /// What the program says that is legal and often a mistake: a quotient of integers stored in a node of floats, one random number
+    /// for all elements, values that nothing uses. With `debug` 1 or more they are printed.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// The nodes, by their position in the code's table: those of the assignments, then the inputs of virtual nodes that
@@ -226,7 +233,7 @@ impl Backend {
         // One loop nest per assignment; meaning is fixed here.
         let lowered = lower(assignments, &lower_options(self.settings()))?;
         verified("lowering", &lowered.routine)?;
-        let views = lowered.views.clone();
+        let (views, warnings) = (lowered.views.clone(), lowered.warnings.clone());
         watch.pass("lower", &lowered.routine);
         laps.end("lower");
 
@@ -237,7 +244,7 @@ impl Backend {
             pipeline::optimize_in(known, lowered, &settings, on_pass)?;
         verified("optimisation", &optimized.routine)?;
         laps.end("optimize");
-        Ok((Planned { optimized, nodes, views, took: laps.took }, changes))
+        Ok((Planned { optimized, nodes, views, warnings, took: laps.took }, changes))
     }
 
     /// Makes code of what was planned.
@@ -277,11 +284,12 @@ impl Backend {
 
     /// Tells what was compiled; its decisions are committed.
     pub(crate) fn finish(&self, planned: Planned, form: Form) -> Compiled {
-        let Planned { optimized, nodes, views, took } = planned;
+        let Planned { optimized, nodes, views, warnings, took } = planned;
         self.watch().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().log_rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
-        let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), logs };
+        let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), warnings, logs };
+        self.watch().warnings(compiled.name(), compiled.warnings());
         compiled.tell(self, &took);
         compiled
     }
@@ -308,6 +316,7 @@ pub(crate) struct Planned {
     optimized: Optimized,
     nodes: Vec<TensorNode>,
     views: Vec<(TensorNode, View)>,
+    warnings: Vec<Warning>,
     /// How long each stage took.
     took: Vec<(&'static str, Duration)>,
 }

@@ -4,7 +4,7 @@ use std::{fmt::Display, time::Duration};
 
 use codegen_core::{Codegen, ScheduledRoutine};
 use device_runtime::Device;
-use lowered_ir::{ir::Routine, text};
+use lowered_ir::{assign::Warning, ir::Routine, text};
 use tnode::TensorNode;
 
 use crate::fallback::Fallback;
@@ -55,6 +55,13 @@ impl Watch {
             let Ok(listing) = codegen.listing(kernel) else { continue };
             self.tell(4, || format!("code of {}:\n{}", kernel.abi.name, listing.source));
             self.tell(7, || format!("instructions of {}:\n{}", kernel.abi.name, listing.machine_code));
+        }
+    }
+
+    /// Level 1: what is legal in a routine and often a mistake.
+    pub(crate) fn warnings(&self, routine: &str, warnings: &[Warning]) {
+        for warning in warnings {
+            self.tell(1, || format!("routine {routine}, warning: {warning}"));
         }
     }
 

@@ -105,6 +105,14 @@ pub enum CompileError {
         /// Why not.
         source: Box<CompileError>,
     },
+    /// A stage needs more loops, statements or memory than a routine may have.
+    #[error("the routine is too large after {stage}: {error}; split it into several")]
+    TooLarge {
+        /// The stage.
+        stage: &'static str,
+        /// Which limit.
+        error: lowered_ir::verify::VerifyError,
+    },
     /// Our bug: a stage produced IR that does not verify.
     #[error("this is a bug in arrayjit: after {stage}, {error}")]
     Verify {

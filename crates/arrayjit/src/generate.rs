@@ -67,9 +67,12 @@ pub(crate) fn refusal(error: &CompileError) -> Option<Refusal> {
     }
 }
 
-/// Fails with our own bug if the IR a stage produced does not verify.
+/// Fails if the IR that a stage produced does not verify: with our own bug, or because the program is too large.
 pub(crate) fn verified(stage: &'static str, routine: &Routine) -> Result<(), CompileError> {
-    verify(routine).map_err(|error| CompileError::Verify { stage, error })
+    verify(routine).map_err(|error| match error.violation.is_limit() {
+        true => CompileError::TooLarge { stage, error },
+        false => CompileError::Verify { stage, error },
+    })
 }
 
 fn schedule_options(settings: &Settings) -> ScheduleOptions {

@@ -86,8 +86,8 @@ fn ranks_and_sizes() {
     let s = node("s", DType::F32, &[]);
     let letters: Vec<String> = (0..300).map(|at| format!("l{at}")).collect();
     let ranges: Vec<String> = letters.iter().map(|letter| format!("{letter} < 2")).collect();
-    let text = format!("s :+= 1 + {} where {}", letters.join(" + "), ranges.join(", "));
-    refused(&text, &[s], "300 letters");
+    let text = format!("s :+= pad(x, 0)[{}] where {}", letters.join(" + "), ranges.join(", "));
+    refused(&text, &[s, node("x", DType::F32, &[8])], "300 letters");
     let y = node("y", DType::F32, &[8]);
     let parts = ["@s"; 300].join(", ");
     refused(&format!("y := uniform(7, {parts}) where @s < 3"), &[y.clone()], "at most 64 numbers");

@@ -67,7 +67,7 @@ fn an_input_overwritten_since_is_named() {
     backend.compile_named("step", "x[i] := x[i] - t[i]", [&x, &t]).unwrap();
     assert_eq!(
         message(backend.compile_named("late", "y[i] := t[i]", [&t, &y])),
-        "routine \"late\": node %0 \"t\" is virtual, but cannot be because its input \"x\" was overwritten by routine \"step\" after it was computed; compute it again"
+        "routine \"late\": node %0 \"t\" is virtual, but cannot be because its input \"x\" was overwritten by routine \"step\" after it was computed; compute it again; specify `MemoryMode::Materialized` for it, or no mode"
     );
     // Computed again, it is there again; overwriting before the use in the same routine is refused like in any routine.
     backend.compile_named("define", "t[i] := x[i] + 1", [&x, &t]).unwrap();
@@ -107,7 +107,7 @@ fn an_input_that_is_local_to_its_routine_is_named() {
     backend.compile_named("first", text, [&x, &open, &t, &y]).unwrap();
     let local = message(backend.compile("y[i] := t[i] + 1", [&t, &y]));
     assert!(
-        local.ends_with("because routine \"first\" computes it from \"b\", which is local to that routine; make \"b\" materialized"),
+        local.contains("because routine \"first\" computes it from \"b\", which is local to that routine; specify `MemoryMode::Materialized` for \"b\""),
         "{local}"
     );
     // With memory of its own it can be carried.

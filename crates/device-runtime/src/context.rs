@@ -282,7 +282,8 @@ impl Context {
             return without_memory(node, access);
         }
         let hint = if node.mode().known_not_materialized() {
-            "it lives inside one routine and has no memory of its own"
+            "it lives inside one routine and has no memory of its own; specify `MemoryMode::Materialized` for it before the \
+             routine is compiled"
         } else {
             "initialise it (`init_from_host`) or link a routine that writes it, and use the context that gives"
         };

@@ -481,7 +481,10 @@ pub enum Error {
         access: &'static str,
     },
     /// A virtual node has no values anywhere.
-    #[error("node `{node}` is virtual: it is computed where it is used and has no memory to {access}")]
+    #[error(
+        "node `{node}` is virtual: it is computed where it is used and has no memory to {access}; specify \
+         `MemoryMode::Materialized` for it before the routine is compiled"
+    )]
     Virtual {
         /// Which node.
         node: String,

@@ -4,9 +4,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// How many characters of a line are shown.
+const SHOWN: usize = 240;
+
 /// A range of bytes of a text, kept with the text, which its clones share.
 ///
-/// Displays as the line it begins on, with carets under the part of it that lies on that line.
+/// Displays as the line it begins on, with carets under the part of it that lies on that line. Of a long line, the part around
+/// the beginning is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SourceSpan {
     text: Arc<str>,
@@ -62,10 +66,16 @@ impl fmt::Display for SourceSpan {
         let line = self.text[line_start..].lines().next().unwrap_or_default();
         let end = self.bytes.end.min(line_start + line.len());
         let width = self.text.get(self.bytes.start..end).map_or(0, |part| part.chars().count()).max(1);
+        let before = self.column() - 1;
+        let skipped = if line.chars().count() > SHOWN { before.saturating_sub(SHOWN / 2) } else { 0 };
+        let shown: String =
+            line.chars().map(|c| if c == '\t' { ' ' } else { c }).skip(skipped).take(SHOWN).collect();
+        let caret = before - skipped;
+        let width = width.min(shown.chars().count().saturating_sub(caret)).max(1);
         let number = self.line().to_string();
         let margin = " ".repeat(number.len());
-        writeln!(f, "{number} | {}", line.replace('\t', " "))?;
-        write!(f, "{margin} | {}{}", " ".repeat(self.column() - 1), "^".repeat(width))
+        writeln!(f, "{number} | {shown}")?;
+        write!(f, "{margin} | {}{}", " ".repeat(caret), "^".repeat(width))
     }
 }
 
@@ -86,6 +96,14 @@ mod tests {
         assert_eq!(shown("x\nαβ\ty\nz", 6..60), "2 | αβ y\n  |   ^^");
         assert_eq!(shown("", 0..0), "1 | \n  | ^");
         assert_eq!(shown("é", 1..2), "1 | é\n  | ^");
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_beginning() {
+        let text = "é".repeat(1000);
+        let shown = SourceSpan::new(text.as_str(), 1000..2000).to_string();
+        let expected = format!("1 | {}\n  | {}{}", "é".repeat(240), " ".repeat(120), "^".repeat(120));
+        assert_eq!(shown, expected);
     }
 
     #[test]

@@ -106,14 +106,14 @@ fn syntax() {
     check(
         "loss := max(1)",
         expect![[r#"
-        line 1, column 9: function `max` takes 2 arguments, found 1
-        1 | loss := max(1)
-          |         ^^^^^^"#]],
+            line 1, column 9: function `max` takes 2 arguments, found 1; the maximum over a letter is an accumulation, as in `y[i] :max= x[i,k]`
+            1 | loss := max(1)
+              |         ^^^^^^"#]],
     );
     check(
         "loss := sine(1)",
         expect![[r#"
-            line 1, column 9: unknown function `sine`; expected one of min, sin, size
+            line 1, column 9: unknown function `sine`; expected one of sin, size, min
             1 | loss := sine(1)
               |         ^^^^"#]],
     );
@@ -127,9 +127,9 @@ fn syntax() {
     check(
         "loss := pad(x, 0)",
         expect![[r#"
-        line 1, column 18: expected the indices `[..]` of the padded node, found the end of the text
-        1 | loss := pad(x, 0)
-          |                  ^"#]],
+            line 1, column 18: expected indices of the padded node, such as `[i]`, found the end of the text
+            1 | loss := pad(x, 0)
+              |                  ^"#]],
     );
     check(
         "loss += x[i,j] where i <= 3",
@@ -201,9 +201,9 @@ fn names() {
     check(
         "hid[b,h] := Bais[h]",
         expect![[r#"
-        line 1, column 13: unknown node `Bais`; expected one of a_twin, b_twin, bias, hid, k, key, label, loss
-        1 | hid[b,h] := Bais[h]
-          |             ^^^^"#]],
+            line 1, column 13: unknown node `Bais`; expected bias
+            1 | hid[b,h] := Bais[h]
+              |             ^^^^"#]],
     );
     check(
         "loss := q",
@@ -268,37 +268,37 @@ fn shapes() {
     check(
         "bias[h] := w1[h,h] where h < 5",
         expect![[r#"
-        line 1, column 15: index `h` takes values 0..=4, but axis 0 of node `w1` has 4 elements; `pad(w1, 0)[..]` reads 0 outside
-        1 | bias[h] := w1[h,h] where h < 5
-          |               ^"#]],
+            line 1, column 15: index `h` takes values 0..=4, but axis 0 of node `w1` has 4 elements; `pad(w1, 0)[h,h]` reads 0 outside
+            1 | bias[h] := w1[h,h] where h < 5
+              |               ^"#]],
     );
     check(
         "hid[b,h] := bias[h + 1]",
         expect![[r#"
-        line 1, column 18: index `h + 1` takes values 1..=6, but axis 0 of node `bias` has 6 elements; `pad(bias, 0)[..]` reads 0 outside
-        1 | hid[b,h] := bias[h + 1]
-          |                  ^^^^^"#]],
+            line 1, column 18: index `h + 1` takes values 1..=6, but axis 0 of node `bias` has 6 elements; `pad(bias, 0)[h + 1]` reads 0 outside
+            1 | hid[b,h] := bias[h + 1]
+              |                  ^^^^^"#]],
     );
     check(
         "hid[b,h] := bias[5 - h - b]",
         expect![[r#"
-        line 1, column 18: index `5 - h - b` takes values -7..=5, but axis 0 of node `bias` has 6 elements; `pad(bias, 0)[..]` reads 0 outside
-        1 | hid[b,h] := bias[5 - h - b]
-          |                  ^^^^^^^^^"#]],
+            line 1, column 18: index `5 - h - b` takes values -7..=5, but axis 0 of node `bias` has 6 elements; `pad(bias, 0)[5 - h - b]` reads 0 outside
+            1 | hid[b,h] := bias[5 - h - b]
+              |                  ^^^^^^^^^"#]],
     );
     check(
         "hid[b, 2*h] := 0",
         expect![[r#"
-        line 1, column 10: the range of letter `h` is open; expected it as an index of its own somewhere, or `where h < n`
-        1 | hid[b, 2*h] := 0
-          |          ^"#]],
+            line 1, column 10: the range of letter `h` is open; expected it as an index of its own somewhere, or a range as in `where h < 8`
+            1 | hid[b, 2*h] := 0
+              |          ^"#]],
     );
     check(
         "loss :max= x[2*o + p, j] where p < 2",
         expect![[r#"
-        line 1, column 16: the range of letter `o` is open; expected it as an index of its own somewhere, or `where o < n`
-        1 | loss :max= x[2*o + p, j] where p < 2
-          |                ^"#]],
+            line 1, column 16: the range of letter `o` is open; expected it as an index of its own somewhere, or a range as in `where o < 8`
+            1 | loss :max= x[2*o + p, j] where p < 2
+              |                ^"#]],
     );
     check(
         "bias[h] := bias[h] where h < 0",
@@ -324,9 +324,9 @@ fn shapes() {
     check(
         "bias[h + 9*@step] := 1",
         expect![[r#"
-        line 1, column 6: the range of letter `h` is open; expected it as an index of its own somewhere, or `where h < n`
-        1 | bias[h + 9*@step] := 1
-          |      ^"#]],
+            line 1, column 6: the range of letter `h` is open; expected it as an index of its own somewhere, or a range as in `where h < 8`
+            1 | bias[h + 9*@step] := 1
+              |      ^"#]],
     );
     check(
         "bias[h + @step] := 1 where @step < 2\nloss := @step where @step < 3",
@@ -338,9 +338,9 @@ fn shapes() {
     check(
         "loss += bias[@s] where @s < 7",
         expect![[r#"
-        line 1, column 14: index `@s` takes values 0..=6, but axis 0 of node `bias` has 6 elements; `pad(bias, 0)[..]` reads 0 outside
-        1 | loss += bias[@s] where @s < 7
-          |              ^^"#]],
+            line 1, column 14: index `@s` takes values 0..=6, but axis 0 of node `bias` has 6 elements; `pad(bias, 0)[@s]` reads 0 outside
+            1 | loss += bias[@s] where @s < 7
+              |              ^^"#]],
     );
 }
 

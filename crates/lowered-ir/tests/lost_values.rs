@@ -94,7 +94,7 @@ fn what_is_overwritten_whole_is_refused() {
     refused("y[0,i] := a[i]\ny[1,i] := b[i]\ny[0,i] := b[i]", [1, 3]);
     refused("y[0,i] := a[i]\ny[i,j] := b[j]", [1, 2]);
     refused("y[1,i] += a[i]\ny[1,j] := b[j]", [1, 2]);
-    refused("y[i,j] := x[i,j]\ny[i,j] *= 2\ny[i,j] := b[j]", [2, 3]);
+    refused("y[i,j] := z[i,j]\ny[i,j] *= 2\ny[i,j] := b[j]", [2, 3]);
     refused("s := 1\ns := 2", [1, 2]);
     // Part of an axis, and every second element of another.
     refused("x[i + 2, 1] := 1 where i < 3\nx[i + 1, j] := b[j] where i < 5", [1, 2]);

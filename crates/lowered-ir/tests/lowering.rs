@@ -69,23 +69,25 @@ fn a_reduction_fills_first() {
 
 #[test]
 fn what_is_written_once_is_stored() {
-    let (a, y) = (f32s("a", &[3]), f32s("y", &[3]));
+    let [a, y, z, w] = ["a", "y", "z", "w"].map(|label| f32s(label, &[3]));
     check(
-        "y[i] :+= a[i]; y[i] :-= a[i]; y[i] :max= a[i]",
-        &[&a, &y],
+        "y[i] :+= a[i]; z[i] :-= a[i]; w[i] :max= a[i]",
+        &[&a, &y, &z, &w],
         expect![[r#"
-        node %0 "a" f32[3]
-        node %1 "y" f32[3]
-        for i0 in 0..3 {
-          %1[i0] := %0[i0]
-        }
-        for i1 in 0..3 {
-          %1[i1] := neg(%0[i1])
-        }
-        for i2 in 0..3 {
-          %1[i2] := %0[i2]
-        }
-    "#]],
+            node %0 "a" f32[3]
+            node %1 "y" f32[3]
+            node %2 "z" f32[3]
+            node %3 "w" f32[3]
+            for i0 in 0..3 {
+              %1[i0] := %0[i0]
+            }
+            for i1 in 0..3 {
+              %2[i1] := neg(%0[i1])
+            }
+            for i2 in 0..3 {
+              %3[i2] := %0[i2]
+            }
+        "#]],
     );
     // Injective but not surjective: filled, then stored.
     let z = f32s("z", &[6]);
@@ -216,62 +218,72 @@ fn padding_shifts_and_guards() {
 #[test]
 fn fetches() {
     let registry = tnode::Registry::new();
-    let n = TensorNode::builder("n").id(7).dims([2, 3]).dtype(DType::I32).build_in(&registry).expect("small");
+    let [a, b, c, n, d, e, f] = ["a", "b", "c", "n", "d", "e", "f"].map(|label| {
+        let node =
+            TensorNode::builder(label).id(u64::from(label.as_bytes()[0])).dims([2, 3]).dtype(DType::I32);
+        node.build_in(&registry).expect("small")
+    });
     let all = [
-        builder::constant(&n, 0.0),
-        builder::constant(&n, 2.5),
-        builder::fetch(&n, FetchOp::ConstantBits(0xffff_fffe)),
+        builder::constant(&a, 0.0),
+        builder::constant(&b, 2.5),
+        builder::fetch(&c, FetchOp::ConstantBits(0xffff_fffe)),
         builder::fetch(&n, FetchOp::RangeOverOffsets),
-        builder::embed_symbol(&n, &StaticSymbol::ranged("step", 4)),
-        builder::fetch(&n, FetchOp::EmbedSelfId),
-        builder::fetch(&n, FetchOp::ConstantFill(vec![1., 2., 3., 4., 5., 6.])),
+        builder::embed_symbol(&d, &StaticSymbol::ranged("step", 4)),
+        builder::fetch(&e, FetchOp::EmbedSelfId),
+        builder::fetch(&f, FetchOp::ConstantFill(vec![1., 2., 3., 4., 5., 6.])),
     ];
     let all: Assignments = all.into_iter().collect();
     expect![[r#"
-        n =: 0;
-        n =: 2.5;
-        n =: bits(0xfffffffe);
+        a =: 0;
+        b =: 2.5;
+        c =: bits(0xfffffffe);
         n =: range_over_offsets;
-        n =: @step;
-        n =: self_id;
-        n =: [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        d =: @step;
+        e =: self_id;
+        f =: [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
     "#]]
     .assert_eq(&all.to_string());
     expect![[r#"
         symbol @step in 0..4
-        node %0 "n" i32[2, 3]
+        node %0 "a" i32[2, 3]
+        node %1 "b" i32[2, 3]
+        node %2 "c" i32[2, 3]
+        node %3 "n" i32[2, 3]
+        node %4 "d" i32[2, 3]
+        node %5 "e" i32[2, 3]
+        node %6 "f" i32[2, 3]
         zero %0
         for i0 in 0..2 {
           for i1 in 0..3 {
-            %0[i0, i1] := 2i32
+            %1[i0, i1] := 2i32
           }
         }
         for i2 in 0..2 {
           for i3 in 0..3 {
-            %0[i2, i3] := -2i32
+            %2[i2, i3] := -2i32
           }
         }
         for i4 in 0..2 {
           for i5 in 0..3 {
-            %0[i4, i5] := index i32(3*i4 + i5)
+            %3[i4, i5] := index i32(3*i4 + i5)
           }
         }
         for i6 in 0..2 {
           for i7 in 0..3 {
-            %0[i6, i7] := index i32(@step)
+            %4[i6, i7] := index i32(@step)
           }
         }
         for i8 in 0..2 {
           for i9 in 0..3 {
-            %0[i8, i9] := 7i32
+            %5[i8, i9] := 101i32
           }
         }
-        %0[0, 0] := 1i32
-        %0[0, 1] := 2i32
-        %0[0, 2] := 3i32
-        %0[1, 0] := 4i32
-        %0[1, 1] := 5i32
-        %0[1, 2] := 6i32
+        %6[0, 0] := 1i32
+        %6[0, 1] := 2i32
+        %6[0, 2] := 3i32
+        %6[1, 0] := 4i32
+        %6[1, 1] := 5i32
+        %6[1, 2] := 6i32
     "#]]
     .assert_eq(&body(&all));
     let mut machine = Machine::new(&builder::fetch(&n, FetchOp::RangeOverOffsets));
@@ -388,9 +400,18 @@ fn writes_that_leave_elements_without_a_value() {
     let result =
         |text: &str| lower(&parse(text, &nodes).expect("fits"), &LowerOptions::default()).map(|_| ());
     let refused = |text: &str| result(text).expect_err("refused").to_string();
-    expect!["node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[..] := 0`, or a materialized node, whose values stay"].assert_eq(&refused("y[0] := x[1]"));
-    expect!["node d: the assignment does not write all of axis 1 (size 4), and nothing initialises the node before; expected an initialisation such as `d[..] := 0`, or a materialized node, whose values stay"].assert_eq(&refused("d[i,i] := x[i]"));
-    expect!["node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[..] := 0`, or a materialized node, whose values stay"].assert_eq(&refused("y[2*@half + i] := x[i] where i < 2"));
+    expect![[r#"
+        line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[i] := 0`, or a node of `MemoryMode::Materialized`, whose values stay
+        1 | y[0] := x[1]
+          |   ^"#]].assert_eq(&refused("y[0] := x[1]"));
+    expect![[r#"
+        line 1, column 5: node d: the assignment does not write all of axis 1 (size 4), and nothing initialises the node before; expected an initialisation such as `d[i,j] := 0`, or a node of `MemoryMode::Materialized`, whose values stay
+        1 | d[i,i] := x[i]
+          |     ^"#]].assert_eq(&refused("d[i,i] := x[i]"));
+    expect![[r#"
+        line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[i] := 0`, or a node of `MemoryMode::Materialized`, whose values stay
+        1 | y[2*@half + i] := x[i] where i < 2
+          |   ^^^^^^^^^^^"#]].assert_eq(&refused("y[2*@half + i] := x[i] where i < 2"));
     // Initialised before, accumulated, read before, or kept from outside.
     result("y[i] := 0; y[0] := x[1]").expect("initialised");
     result("y[0] += x[1]").expect("accumulates");

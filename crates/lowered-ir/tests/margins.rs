@@ -239,7 +239,7 @@ fn readers_with_different_needs_get_their_values() {
 
 #[test]
 fn each_operation_has_its_neutral_element() {
-    let (y, n) = (f32s("y", &[4]), f32s("n", &[4]));
+    let [y, n, z] = ["y", "n", "z"].map(|label| f32s(label, &[4]));
     let x = padded("x", &[4], &[(1, 0)], None);
     for (op, expected) in
         [(":+=", "0.0f32"), ("-=", "0.0f32"), (":*=", "1.0f32"), (":min=", "inff32"), (":max=", "-inff32")]
@@ -255,7 +255,7 @@ fn each_operation_has_its_neutral_element() {
     assert!(plain(&x).contains("%0[0] := 0.0f32\n"));
     assert!(!plain(&padded("x", &[4], &[(1, 0)], Some(5.0))).contains("5.0f32"), "it holds that already");
     // Steps that need the same set them once, and reads of the values alone never.
-    let twice = body(&read("y[i] :+= x[i - 1]; n[i] :+= x[i - 1]; y[i] := x[i]", &[&x, &y, &n]));
+    let twice = body(&read("y[i] :+= x[i - 1]; n[i] :+= x[i - 1]; z[i] := x[i]", &[&x, &y, &n, &z]));
     assert_eq!(twice.matches("%0[0] :=").count(), 1, "{twice}");
     assert_eq!(body(&read("y[i] := x[i]", &[&x, &y])).matches("%0[0] :=").count(), 0);
 }

@@ -85,15 +85,15 @@ fn contradicted_modes_are_errors_that_name_the_node() {
     };
     assert_eq!(
         message("local", USE),
-        "routine \"t\": node %2 \"t\" is local, but read before this routine has set it; make it materialized"
+        "routine \"t\": node %2 \"t\" is local, but read before this routine has set it; specify `MemoryMode::Materialized` for it"
     );
     assert_eq!(
         message("virtual", "for i0 in 0..4 { %2[i0] := %2[i0] + 1.0f32 }"),
-        "routine \"t\": node %2 \"t\" is virtual, but cannot be because some elements are read before this routine has written them"
+        "routine \"t\": node %2 \"t\" is virtual, but cannot be because some elements are read before this routine has written them; specify `MemoryMode::Materialized` for it, or no mode"
     );
     assert_eq!(
         message("virtual", "for i0 in 0..4 { %4[i0] := merge %2[i0] }"),
-        "routine \"t\": node %2 \"t\" is virtual, but cannot be because its copy is read from the merge buffer, so another device has it in memory"
+        "routine \"t\": node %2 \"t\" is virtual, but cannot be because its copy is read from the merge buffer, so another device has it in memory; specify `MemoryMode::Materialized` for it, or no mode"
     );
 }
 

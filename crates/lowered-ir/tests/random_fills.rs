@@ -132,10 +132,16 @@ fn draws_in_a_node_are_made_values() {
     let short = f32s("short", &[2, 8]);
     let refused =
         |program: &Assignments| lower(program, &LowerOptions::default()).expect_err("refused").to_string();
-    expect!["node short: `uniform(bits)` takes a draw for each chunk of the last axis, so bits with dimensions [2, 2], found [2, 3]"]
+    expect![[r#"
+        line 1, column 10: node short: `uniform(bits)` takes a draw for each chunk of the last axis, so bits with dimensions [2, 2], found [2, 3]
+        1 | short := uniform(bits)
+          |          ^^^^^^^^^^^^^"#]]
         .assert_eq(&refused(&read("short := uniform(bits)", &[&bits, &short])));
-    expect!["assignment to node y: operation uniform is not defined for f32"]
-        .assert_eq(&refused(&read("short := uniform(y)", &[&y, &short])));
+    expect![[r#"
+        line 1, column 10: assignment to node y: operation uniform is not defined for f32
+        1 | short := uniform(y)
+          |          ^^^^^^^^^^"#]]
+    .assert_eq(&refused(&read("short := uniform(y)", &[&y, &short])));
 }
 
 #[test]
@@ -263,7 +269,7 @@ fn mistakes_are_shown_in_place() {
         1 | y := uniform(1, 2*@s)
           |                 ^^^^
 
-        line 1, column 20: the range of letter `j` is open; expected it as an index of its own somewhere, or `where j < n`
+        line 1, column 20: the range of letter `j` is open; expected it as an index of its own somewhere, or a range as in `where j < 8`
         1 | y[i] := uniform(1, j)
           |                    ^
 
@@ -279,7 +285,7 @@ fn mistakes_are_shown_in_place() {
         1 | y[i] := uniform(1, self_id())
           |                    ^^^^^^^^^
 
-        line 1, column 16: unknown function `unifrom`; expected one of uniform
+        line 1, column 16: unknown function `unifrom`; expected uniform
         1 | y[i] := x[i] * unifrom(1, i)
           |                ^^^^^^^
 

@@ -77,7 +77,7 @@ pub enum BuildError {
 
 /// One step as a program.
 pub(super) fn single(step: Step) -> Assignments {
-    Assignments { symbols: Vec::new(), steps: vec![step] }
+    Assignments { steps: vec![step], ..Assignments::default() }
 }
 
 fn filled(node: &TensorNode, op: FetchOp) -> Step {

@@ -12,6 +12,7 @@ mod origin;
 mod print;
 mod random;
 pub mod text;
+mod warning;
 
 use tnode::{DType, Scalar, TensorNode};
 
@@ -21,6 +22,7 @@ pub(crate) use self::origin::AccessPlace;
 pub use self::origin::Origin;
 pub(crate) use self::print::{affine as affine_text, listing};
 pub use self::random::{Drawn, KeyPart, Random};
+pub use self::warning::{Warning, WarningKind};
 use crate::indexing::{Projections, StaticSymbol};
 use crate::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 
@@ -33,6 +35,8 @@ pub struct Assignments {
     pub symbols: Vec<StaticSymbol>,
     /// What is done, in order.
     pub steps: Vec<Step>,
+    /// What reading the text found that is legal and often a mistake.
+    pub warnings: Vec<Warning>,
 }
 
 /// One step of a program.
@@ -283,6 +287,9 @@ pub enum FetchOp {
     Drawn(Drawn),
 }
 
+/// How the reason begins for which the node of a subexpression is virtual; the subexpression follows.
+pub(crate) const SUBEXPRESSION_REASON: &str = "it is the value of the subexpression ";
+
 /// The largest node that [`FetchOp::ConstantFill`] may fill, in elements: each becomes a statement.
 pub const CONSTANT_FILL_LIMIT: usize = 16;
 
@@ -312,6 +319,7 @@ impl Assignments {
         let renumbered: Vec<SymbolId> = next.symbols.iter().map(|symbol| self.symbol(symbol)).collect();
         renumber(&mut next.steps, &renumbered);
         self.steps.extend(next.steps);
+        self.warnings.extend(next.warnings);
         self
     }
 
@@ -321,6 +329,7 @@ impl Assignments {
         Assignments {
             symbols: self.symbols,
             steps: vec![Step::Block { name: name.into(), steps: self.steps }],
+            warnings: self.warnings,
         }
     }
 }

@@ -31,6 +31,7 @@ mod margins;
 mod mentions;
 mod random;
 mod step;
+mod unused;
 mod view;
 
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ use tnode::{TensorNode, View};
 pub use self::error::{LowerError, LowerErrorKind};
 use self::margins::Margins;
 use self::view::Views;
-use crate::assign::Assignments;
+use crate::assign::{Assignments, Warning};
 use crate::indexing::StaticSymbol;
 use crate::ir::{Fresh, NodeDecl, NodeRef, Numerics, Routine, Symbol, SymbolId};
 use crate::text::is_identifier;
@@ -69,6 +70,8 @@ pub struct Lowered {
     /// The nodes that this program makes views, which are not in the routine; for
     /// [`commit_decisions`](tnode::commit_decisions).
     pub views: Vec<(TensorNode, View)>,
+    /// What is legal and often a mistake: what reading the text found, then what lowering did.
+    pub warnings: Vec<Warning>,
 }
 
 /// Lowers a program.
@@ -108,7 +111,9 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
     let routine = Routine { name, numerics: options.numerics, symbols, nodes: decls, body };
-    Ok(Lowered { routine, nodes, merge, views: made })
+    let warnings =
+        assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();
+    Ok(Lowered { routine, nodes, merge, views: made, warnings })
 }
 
 fn routine_name(assignments: &Assignments, options: &LowerOptions) -> Result<String, LowerError> {

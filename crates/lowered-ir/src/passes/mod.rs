@@ -28,6 +28,7 @@ pub mod virtualize;
 
 use crate::ir::Routine;
 
+pub(crate) use modes::KEEP_IN_MEMORY;
 pub use modes::ModeError;
 pub use settings::Settings;
 pub use virtualize::Refusal;

@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{MemoryMode, ModeConflict, Reason};
 
+use crate::assign::SUBEXPRESSION_REASON;
+
 use crate::ir::{NodeDecl, NodeRef, Routine};
 
 use super::access::{Facts, NodeFacts};
@@ -29,7 +31,7 @@ use super::virtualize::Refusal;
 #[non_exhaustive]
 pub enum ModeError {
     /// Somebody wants the node inlined, and it cannot be.
-    #[error("node {node} \"{name}\" is virtual, but cannot be because {refusal}")]
+    #[error("node {node} \"{name}\" is virtual, but cannot be because {refusal}; {remedy}")]
     NotVirtual {
         /// The node.
         node: NodeRef,
@@ -37,9 +39,11 @@ pub enum ModeError {
         name: String,
         /// Why not.
         refusal: Refusal,
+        /// What to do about it.
+        remedy: &'static str,
     },
     /// The routine needs the node elsewhere than its mode allows.
-    #[error("node {node} \"{name}\" {conflict}")]
+    #[error("node {node} \"{name}\" {conflict}{}", conflict_remedy(conflict))]
     Conflict {
         /// The node.
         node: NodeRef,
@@ -49,7 +53,9 @@ pub enum ModeError {
         conflict: Box<ModeConflict>,
     },
     /// A node for this run of the routine alone is read, but this routine never sets what is read.
-    #[error("node {node} \"{name}\" is local, but read before this routine has set it; make it materialized")]
+    #[error(
+        "node {node} \"{name}\" is local, but read before this routine has set it; specify `MemoryMode::Materialized` for it"
+    )]
     LocalInput {
         /// The node.
         node: NodeRef,
@@ -263,7 +269,26 @@ fn check_virtual(nodes: &[NodeDecl], node: NodeRef, known: &NodeFacts) -> Result
 }
 
 fn not_virtual(nodes: &[NodeDecl], node: NodeRef, refusal: Refusal) -> ModeError {
-    ModeError::NotVirtual { node, name: nodes[node.index()].name.clone(), refusal }
+    let decl = &nodes[node.index()];
+    let of_subexpression =
+        |decision: &tnode::Decision| decision.reason.text().starts_with(SUBEXPRESSION_REASON);
+    let remedy = match decl.mode.chain().iter().any(of_subexpression) {
+        true => "assign that subexpression to a node of its own, in a statement before",
+        false => KEEP_IN_MEMORY,
+    };
+    ModeError::NotVirtual { node, name: decl.name.clone(), refusal, remedy }
+}
+
+/// What to do about a virtual node that cannot be one.
+pub(crate) const KEEP_IN_MEMORY: &str = "specify `MemoryMode::Materialized` for it, or no mode";
+
+/// What to do about a mode without memory that a routine contradicts.
+fn conflict_remedy(conflict: &ModeConflict) -> String {
+    let mode = conflict.present().map(|decision| decision.mode);
+    match mode {
+        Some(MemoryMode::Virtual | MemoryMode::Local) => format!("; {KEEP_IN_MEMORY}"),
+        _ => String::new(),
+    }
 }
 
 fn refine(nodes: &mut [NodeDecl], node: NodeRef, mode: MemoryMode, why: Reason) -> Result<(), ModeError> {

@@ -30,7 +30,7 @@ use crate::lower::Lowered;
 use crate::passes::access;
 use crate::passes::effects::Effects;
 use crate::passes::virtualize::{Computed, rename};
-use crate::passes::{ModeError, Refusal};
+use crate::passes::{KEEP_IN_MEMORY, ModeError, Refusal};
 
 /// The computations of virtual nodes that routines have left behind.
 #[derive(Clone, Debug, Default)]
@@ -176,7 +176,7 @@ impl Import<'_> {
     fn find(&mut self, node: NodeRef, open: &mut Vec<Open>) -> Result<(), ModeError> {
         let refused = |refusal, import: &Self| {
             let name = import.lowered.routine.node(node).name.clone();
-            Err(ModeError::NotVirtual { node, name, refusal })
+            Err(ModeError::NotVirtual { node, name, refusal, remedy: KEEP_IN_MEMORY })
         };
         let computation = match self.ctx.find(&self.lowered.nodes[node.index()]) {
             None => return Ok(()),

@@ -339,6 +339,13 @@ pub enum Violation {
     },
 }
 
+impl Violation {
+    /// Whether the routine is too large, rather than wrong.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Violation::TooLarge { .. } | Violation::TooDeep { .. } | Violation::TooMany { .. })
+    }
+}
+
 /// How much of a statement an error shows.
 const SHOWN: usize = 100;
 

@@ -1,8 +1,8 @@
 //! The assignment text as a tree, names not resolved yet.
 
-use tnode::DType;
+use tnode::{DType, Scalar};
 
-use super::error::Span;
+use super::error::{Located, Span, TextErrorKind};
 use crate::assign::AccumOp;
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 use crate::random::{Distribution, Scheme};
@@ -29,11 +29,21 @@ pub(super) struct Statement {
 pub(super) enum Fetch {
     Offsets,
     SelfId,
-    Values(Vec<Number>),
-    Bits(u128),
-    Slice { of: String, of_span: Span, symbol: String },
+    /// Each with its place.
+    Values(Vec<(Number, Span)>),
+    Bits(u128, Span),
+    Slice {
+        of: String,
+        of_span: Span,
+        symbol: String,
+    },
     Random(Draws),
-    Drawn { distribution: Distribution, scheme: Scheme, of: String, of_span: Span },
+    Drawn {
+        distribution: Distribution,
+        scheme: Scheme,
+        of: String,
+        of_span: Span,
+    },
 }
 
 /// `uniform(seed, ..)`: random numbers.
@@ -57,7 +67,7 @@ pub(super) enum DrawPart {
 #[derive(Debug)]
 pub(super) struct Constraint {
     pub(super) atom: Atom,
-    pub(super) limit: i64,
+    pub(super) limit: i128,
     pub(super) span: Span,
 }
 
@@ -130,10 +140,60 @@ pub(super) struct Expr {
     pub(super) depth: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// A number as the text writes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Number {
+    /// The nearest `f64`: infinite for digits beyond its range, as for `inf`.
     pub(super) value: f64,
-    pub(super) int: Option<i64>,
+    /// The value, if it is written as an integer.
+    pub(super) int: Option<i128>,
+    /// Whether it is written in digits.
+    pub(super) is_literal: bool,
+}
+
+impl Number {
+    /// The number of a name.
+    pub(super) fn named(name: &str) -> Option<Number> {
+        let value = match name {
+            "inf" => f64::INFINITY,
+            "nan" => f64::NAN,
+            _ => return None,
+        };
+        Some(Number { value, int: None, is_literal: false })
+    }
+
+    pub(super) fn negated(self) -> Number {
+        Number { value: -self.value, int: self.int.map(|int| -int), ..self }
+    }
+
+    /// The number in a type; an error at its place in the text if the type does not have it.
+    pub(super) fn checked(self, dtype: DType, text: &str, span: &Span) -> Result<Scalar, Located> {
+        self.in_type(dtype).ok_or_else(|| {
+            let value = text.get(span.clone()).unwrap_or_default().to_owned();
+            TextErrorKind::Literal { value, dtype }.at(span.clone())
+        })
+    }
+
+    /// The number in a type, if the type has it: integers exactly, others rounded, but not to an infinity.
+    fn in_type(self, dtype: DType) -> Option<Scalar> {
+        match self.int {
+            Some(int) if dtype == DType::Bool => Some(Scalar::from_i64(dtype, i64::from(int != 0))),
+            Some(int) if dtype == DType::U64 => {
+                Some(Scalar::new(dtype, u128::from(u64::try_from(int).ok()?)))
+            }
+            Some(int) if !dtype.is_float() => {
+                let int = i64::try_from(int).ok()?;
+                Some(Scalar::from_i64(dtype, int)).filter(|scalar| scalar.as_i64() == int)
+            }
+            None if !dtype.is_float() => None,
+            int => {
+                let exact = int.and_then(|int| i64::try_from(int).ok());
+                let scalar = exact
+                    .map_or_else(|| Scalar::from_f64(dtype, self.value), |int| Scalar::from_i64(dtype, int));
+                Some(scalar).filter(|scalar| !self.is_literal || scalar.as_f64().is_finite())
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -143,7 +203,8 @@ pub(super) enum ExprKind {
     Name(String),
     Symbol(String),
     Access(Box<Access>),
-    Pad(Box<Access>, Number),
+    /// With the value outside and its place.
+    Pad(Box<Access>, Number, Span),
     /// The extent of a letter.
     Size(String),
     Unary(UnaryOp, Box<Expr>),

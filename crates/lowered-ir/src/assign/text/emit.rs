@@ -14,19 +14,23 @@ use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 use super::ast::Number;
 use super::error::{Located, Span, TextErrorKind};
 use super::resolve::{How, Read, Resolved, Tree, TreeKind};
-use super::types::{operand_type, type_of};
-use crate::assign::{AccessPlace, Accum, AccumOp, Operand, Origin, Rhs, Step, identifier};
+use super::types::{is_widened, operand_type, type_of};
+use super::warn::Watched;
+use crate::assign::{
+    AccessPlace, Accum, AccumOp, Assignments, Operand, Origin, Rhs, SUBEXPRESSION_REASON, Step, identifier,
+};
 use crate::indexing::concat::{self, Component};
 use crate::indexing::{AxisIndex, Indexed, Projection, Projections, are_injective, axis_iterator};
 use crate::ir::{Affine, TernaryOp, Var};
 
-/// Appends the steps of a statement whose letters have these ranges.
+/// Appends the steps of a statement whose letters have these ranges, and warnings about it.
 pub(super) fn emit(
     statement: &Resolved,
     ranges: &[i64],
     text: &Arc<str>,
-    steps: &mut Vec<Step>,
+    assignments: &mut Assignments,
 ) -> Result<(), Located> {
+    let Assignments { steps, warnings, .. } = assignments;
     let axes: Vec<Vec<usize>> = statement
         .letters
         .iter()
@@ -42,8 +46,14 @@ pub(super) fn emit(
     for part in &parts {
         check_reduction(statement, part)?;
         check_once(statement, part, &parts)?;
+        let letters: Vec<&str> = collected(|into| part.target.letters(into))
+            .into_iter()
+            .map(|letter| statement.letters[letter].name.as_str())
+            .collect();
+        let repeats = part.letters.iter().any(|&letter| ranges[letter] > 1);
+        Watched { text, node: &part.target.node, letters: &letters, repeats, warnings }.value(&part.value);
     }
-    let mut emitter = Emitter { ranges, text, statement: &statement.span, steps };
+    let mut emitter = Emitter { ranges, text, statement: &statement.span, written: DType::F32, steps };
     let accum = |part: &Part| emitter.part(statement, part);
     let mut accums = parts.iter().map(accum).collect::<Result<Vec<Accum>, _>>()?;
     match (accums.pop(), accums.is_empty()) {
@@ -236,6 +246,8 @@ struct Emitter<'a> {
     ranges: &'a [i64],
     text: &'a Arc<str>,
     statement: &'a Span,
+    /// The type of the node that the present part writes.
+    written: DType,
     steps: &'a mut Vec<Step>,
 }
 
@@ -243,6 +255,7 @@ impl Emitter<'_> {
     /// The accumulation of one part; the nodes of its subexpressions come before.
     fn part(&mut self, statement: &Resolved, part: &Part) -> Result<Accum, Located> {
         let lhs = part.target.node.clone();
+        self.written = lhs.dtype();
         let mut operands = Operands::default();
         let rhs = self.rhs(&part.value, lhs.dtype(), &mut operands)?;
         let written = self.accessed(&part.target, &mut operands)?;
@@ -260,7 +273,7 @@ impl Emitter<'_> {
 
     /// The expression as one operation; `wanted` is the type of what has none, such as numbers.
     fn rhs(&mut self, tree: &Tree, wanted: DType, operands: &mut Operands) -> Result<Rhs, Located> {
-        let common = operand_type(tree, wanted);
+        let common = operand_type(tree, wanted, self.written);
         operands.arity = tree.children().len().max(1);
         match &tree.kind {
             TreeKind::Number(_)
@@ -270,6 +283,10 @@ impl Emitter<'_> {
             | TreeKind::Random(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
             TreeKind::Cast(to, a) if *to == wanted => self.rhs(a, wanted, operands),
             TreeKind::Cast(..) => Ok(Rhs::Copy(self.own_operand(tree, wanted, operands)?)),
+            TreeKind::Unary(op, a) if is_widened(*op, a) && common != DType::F32 => {
+                let (kind, span) = (TreeKind::Cast(common, a.clone()), a.span.clone());
+                Ok(Rhs::Unary(*op, self.own_operand(&Tree { kind, span }, common, operands)?))
+            }
             TreeKind::Unary(op, a) => Ok(Rhs::Unary(*op, self.own_operand(a, common, operands)?)),
             TreeKind::Binary(op, args) => {
                 let a = self.own_operand(&args[0], common, operands)?;
@@ -365,17 +382,7 @@ impl Emitter<'_> {
 
     /// A number in a type that has it.
     fn number(&self, number: Number, dtype: DType, span: &Span) -> Result<Scalar, Located> {
-        let scalar = match number.int {
-            Some(int) => Scalar::from_i64(dtype, int),
-            None => Scalar::from_f64(dtype, number.value),
-        };
-        let fits = match (dtype.is_float(), number.int) {
-            (true, _) => scalar.as_f64().is_finite() || !number.value.is_finite(),
-            (false, Some(int)) => scalar.as_i64() == int || dtype == DType::Bool,
-            (false, None) => false,
-        };
-        let value = || self.text.get(span.clone()).unwrap_or_default().to_owned();
-        if fits { Ok(scalar) } else { Err(TextErrorKind::Literal { value: value(), dtype }.at(span.clone())) }
+        number.checked(dtype, self.text, span)
     }
 
     /// `i32`, which must have all values of the index, unless `i64` is wanted.
@@ -433,7 +440,7 @@ impl Emitter<'_> {
     fn make_node(&self, whole: &Tree, dims: &Dims, dtype: DType) -> Result<TensorNode, Located> {
         let source = self.text.get(whole.span.clone()).unwrap_or_default();
         let source = source.split_whitespace().collect::<Vec<_>>().join(" ");
-        let reason = Reason::new(format!("it is the value of the subexpression `{source}`"));
+        let reason = Reason::new(format!("{SUBEXPRESSION_REASON}`{source}`"));
         let node = TensorNode::builder(identifier(&source)).dims(dims.iter().copied()).dtype(dtype);
         let node = node.mode_because(MemoryMode::Virtual, reason).build();
         node.map_err(|error| TextErrorKind::from(error).at(whole.span.clone()))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tnode::{DType, Dims};
 
+pub use super::synonyms::Synonym;
 use crate::SourceSpan;
 
 /// A range of bytes of the text.
@@ -40,7 +41,7 @@ pub enum TextErrorKind {
     UnknownNode {
         /// The name.
         name: String,
-        /// Similar names, or all there are.
+        /// Similar names, the nearest first; if there is none, all there are, or the nearest of many.
         near: Vec<String>,
     },
     /// A name that is nothing.
@@ -48,7 +49,7 @@ pub enum TextErrorKind {
     UnknownName {
         /// The name.
         name: String,
-        /// Similar node names, or all there are.
+        /// Similar node names, the nearest first; if there is none, all there are, or the nearest of many.
         near: Vec<String>,
     },
     /// A name that several nodes have.
@@ -68,15 +69,21 @@ pub enum TextErrorKind {
         name: String,
     },
     /// A name of no function.
-    #[error("unknown function `{name}`; {}", near_names(near))]
+    #[error("unknown function `{name}`{}", function_hint(near, *instead))]
     UnknownFunction {
         /// The name.
         name: String,
-        /// Similar names, or all there are.
+        /// Similar names, the nearest first.
         near: Vec<String>,
+        /// What the function is called or written as here, if it is known elsewhere.
+        instead: Option<Synonym>,
     },
     /// The wrong number of arguments.
-    #[error("function `{name}` takes {}, found {found}", counted(*expected, "argument", "arguments"))]
+    #[error(
+        "function `{name}` takes {}, found {found}{}",
+        counted(*expected, "argument", "arguments"),
+        instead.map(|synonym| format!("; {synonym}")).unwrap_or_default()
+    )]
     Arity {
         /// The function.
         name: String,
@@ -84,6 +91,8 @@ pub enum TextErrorKind {
         expected: usize,
         /// How many there are.
         found: usize,
+        /// What a call with so many is written as here, if functions of that name have them elsewhere.
+        instead: Option<Synonym>,
     },
     /// The wrong number of indices.
     #[error("node `{node}` has dimensions {dims:?}, expected {}, found {found}", counted(dims.len(), "index", "indices"))]
@@ -151,7 +160,7 @@ pub enum TextErrorKind {
     },
     /// A letter whose range does not follow from anything.
     #[error(
-        "the range of letter `{letter}` is open; expected it as an index of its own somewhere, or `where {letter} < n`"
+        "the range of letter `{letter}` is open; expected it as an index of its own somewhere, or a range as in `where {letter} < 8`"
     )]
     OpenRange {
         /// The letter.
@@ -163,7 +172,7 @@ pub enum TextErrorKind {
         /// The letter or symbol.
         name: String,
         /// The range.
-        range: i64,
+        range: i128,
         /// Why it cannot be.
         conflict: String,
     },
@@ -176,7 +185,7 @@ pub enum TextErrorKind {
     /// An index that leaves its array.
     #[error(
         "index `{index}` takes values {lo}..={hi}, but axis {axis} of node `{node}` has {size} elements{}",
-        if *is_read { format!("; `pad({node}, 0)[..]` reads 0 outside") } else { String::new() }
+        padded.as_ref().map(|padded| format!("; `{padded}` reads 0 outside")).unwrap_or_default()
     )]
     OutOfBounds {
         /// The index.
@@ -191,8 +200,8 @@ pub enum TextErrorKind {
         axis: usize,
         /// The size of that axis.
         size: usize,
-        /// Whether the node is read here.
-        is_read: bool,
+        /// The access that reads 0 outside, where one may.
+        padded: Option<String>,
     },
     /// A computed index that is no integer.
     #[error("the index of axis {axis} of node `{node}` is of type {dtype}, expected an integer type")]
@@ -279,6 +288,14 @@ pub enum TextErrorKind {
         /// The type.
         dtype: DType,
     },
+    /// An integer in a list of values that `f64` does not have.
+    #[error(
+        "{value} is not exact in a list of values, which is one of f64; assign it to its element, as in `y[0] := {value}`"
+    )]
+    Inexact {
+        /// The number.
+        value: String,
+    },
     /// Something about a node.
     #[error(transparent)]
     Node(#[from] tnode::Error),
@@ -309,7 +326,16 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 fn near_names(near: &[String]) -> String {
     match near {
         [] => "there are none".to_owned(),
+        [name] => format!("expected {name}"),
         names => format!("expected one of {}", names.join(", ")),
+    }
+}
+
+fn function_hint(near: &[String], instead: Option<Synonym>) -> String {
+    match (instead, near) {
+        (Some(synonym), _) => format!("; {synonym}"),
+        (None, []) => ", and none has a similar name".to_owned(),
+        (None, near) => format!("; {}", near_names(near)),
     }
 }
 
@@ -367,30 +393,4 @@ impl TextErrorKind {
     pub(super) fn at(self, span: Span) -> Located {
         Located { kind: Box::new(self), span }
     }
-}
-
-/// The names among `all` that `name` may be a misspelling of; if there is none, the first few of all.
-pub(super) fn near(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
-    let mut all: Vec<String> = all.into_iter().collect();
-    all.sort();
-    all.dedup();
-    let limit = 1 + name.chars().count() / 4;
-    let close = |other: &&String| distance(name, other) <= limit || other.eq_ignore_ascii_case(name);
-    let similar: Vec<String> = all.iter().filter(close).cloned().collect();
-    if similar.is_empty() { all.into_iter().take(8).collect() } else { similar }
-}
-
-/// The number of single-character edits from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, &y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::ast::{Access, Fetch, Statement};
+use tnode::{DType, Scalar};
+
+use super::ast::{Access, Fetch, Number, Statement};
 use super::error::{Located, Span, TextErrorKind};
 use super::lex::Token;
 use super::names::NodeNames;
@@ -12,13 +14,8 @@ use crate::assign::{AccessPlace, Assignments, CONSTANT_FILL_LIMIT, Drawn, FetchO
 use crate::indexing::StaticSymbol;
 
 /// The functions that fill a node, with what stands between their brackets.
-const FORMS: [(&str, &str); 5] = [
-    ("offsets", ""),
-    ("self_id", ""),
-    ("values", "1, 2.5, .."),
-    ("bits", "0x.."),
-    ("slice", "node, @symbol"),
-];
+const FORMS: [(&str, &str); 5] =
+    [("offsets", ""), ("self_id", ""), ("values", "1, 2.5"), ("bits", "0x7fc0"), ("slice", "x, @step")];
 
 /// An example of a statement with that function; empty if it fills no node.
 fn statement_form(name: &str) -> String {
@@ -62,7 +59,7 @@ impl Parser<'_> {
             "offsets" => Fetch::Offsets,
             "self_id" => Fetch::SelfId,
             "values" => Fetch::Values(self.list(Self::signed_number)?),
-            "bits" => Fetch::Bits(self.bits()?),
+            "bits" => self.bits()?,
             _ => self.slice()?,
         };
         self.expect(")")?;
@@ -70,14 +67,13 @@ impl Parser<'_> {
     }
 
     /// A bit pattern.
-    fn bits(&mut self) -> Parsed<u128> {
+    fn bits(&mut self) -> Parsed<Fetch> {
         let bits = match *self.peek() {
             Token::Bits(bits) => bits,
-            Token::Number { int: Some(int), .. } => u128::from(int.unsigned_abs()),
+            Token::Number(Number { int: Some(int), .. }) => int.unsigned_abs(),
             _ => return Err(self.expected("a bit pattern such as `0x7fc0`")),
         };
-        self.next();
-        Ok(bits)
+        Ok(Fetch::Bits(bits, self.next().span))
     }
 
     /// `node, @symbol`
@@ -104,6 +100,7 @@ pub(super) fn origin(text: &Arc<str>, statement: &Statement, target: &Access) ->
 pub(super) fn resolve(
     fetch: &Fetch,
     target: &Access,
+    text: &str,
     nodes: &NodeNames,
     assignments: &mut Assignments,
     origin: Origin,
@@ -121,13 +118,22 @@ pub(super) fn resolve(
                 let (node, limit) = (node.name(), CONSTANT_FILL_LIMIT);
                 return Err(TextErrorKind::Values { node, elements, found, limit }.at(target.span.clone()));
             }
-            FetchOp::ConstantFill(numbers.iter().map(|number| number.value).collect())
+            for (number, span) in numbers {
+                let value = number.checked(node.dtype(), text, span)?;
+                if !number.value.is_nan() && value != Scalar::from_f64(node.dtype(), number.value) {
+                    let value = text.get(span.clone()).unwrap_or_default().to_owned();
+                    return Err(TextErrorKind::Inexact { value }.at(span.clone()));
+                }
+            }
+            FetchOp::ConstantFill(numbers.iter().map(|(number, _)| number.value).collect())
         }
-        Fetch::Bits(bits) => {
+        Fetch::Bits(bits, span) => {
             let dtype = node.dtype();
-            if bits.checked_shr(8 * dtype.size_bytes() as u32).unwrap_or(0) != 0 {
+            // A truth value has two of the patterns of its byte.
+            let width = if dtype == DType::Bool { 1 } else { 8 * dtype.size_bytes() as u32 };
+            if bits.checked_shr(width).unwrap_or(0) != 0 {
                 let value = format!("{bits:#x}");
-                return Err(TextErrorKind::Literal { value, dtype }.at(target.span.clone()));
+                return Err(TextErrorKind::Literal { value, dtype }.at(span.clone()));
             }
             FetchOp::ConstantBits(*bits)
         }

@@ -3,6 +3,7 @@
 //! A newline is a token only where a statement can end: outside brackets, after something that can end a statement,
 //! and before a name that is not `where`. So statements may be broken after or before an operator.
 
+use super::ast::Number;
 use super::error::{Located, Span, TextErrorKind};
 use crate::assign::AccumOp;
 
@@ -12,12 +13,14 @@ pub(super) enum Token {
     Name(String),
     /// `@name`, without the sign.
     Symbol(String),
-    /// A number; `int` if it is written as an integer that fits.
-    Number { value: f64, int: Option<i64> },
+    Number(Number),
     /// A bit pattern, `0x..`.
     Bits(u128),
     /// `:=`, `+=`, `:max=` and so on.
-    Assign { op: AccumOp, init: bool },
+    Assign {
+        op: AccumOp,
+        init: bool,
+    },
     /// Any other sign.
     Sign(&'static str),
     /// The end of a statement: `;` or a newline.
@@ -131,7 +134,7 @@ impl<'a> Lexer<'a> {
 fn can_end(token: &Token) -> bool {
     match token {
         Token::Name(name) => name != "where",
-        Token::Symbol(_) | Token::Number { .. } | Token::Bits(_) | Token::Sign(")" | "]") => true,
+        Token::Symbol(_) | Token::Number(_) | Token::Bits(_) | Token::Sign(")" | "]") => true,
         Token::Assign { .. } | Token::Sign(_) | Token::End | Token::Eof => false,
     }
 }
@@ -189,7 +192,7 @@ fn number(rest: &str) -> (Token, usize) {
     }
     let value = rest[..end].parse().unwrap_or(f64::INFINITY);
     let int = if end == whole { rest[..end].parse().ok() } else { None };
-    (Token::Number { value, int }, end)
+    (Token::Number(Number { value, int, is_literal: true }), end)
 }
 
 /// The token for messages.

@@ -30,7 +30,9 @@ mod parse;
 mod random;
 mod ranges;
 mod resolve;
+mod synonyms;
 mod types;
+mod warn;
 
 use std::sync::Arc;
 
@@ -38,7 +40,7 @@ use tnode::TensorNode;
 
 use self::ast::{Atom, Statement};
 use self::error::Located;
-pub use self::error::{Span, TextError, TextErrorKind};
+pub use self::error::{Span, Synonym, TextError, TextErrorKind};
 use self::names::NodeNames;
 use self::parse::Program;
 use super::{Assignments, Step};
@@ -66,15 +68,15 @@ fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, Located> {
         if let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) {
             resolve::refuse_letters(statement)?;
             let origin = fetch::origin(text, statement, target);
-            let step = fetch::resolve(fetch, target, &names, &mut assignments, origin)?;
+            let step = fetch::resolve(fetch, target, text, &names, &mut assignments, origin)?;
             assignments.steps.extend([Step::Remark(on_one_line(&text[statement.span.clone()])), step]);
             continue;
         }
-        let resolved = resolve::resolve(statement, &names, &mut assignments)?;
+        let resolved = resolve::resolve(statement, text, &names, &mut assignments)?;
         let ranges = ranges::letter_ranges(&resolved, text)?;
         ranges::check_bounds(&resolved, &ranges, &assignments, text)?;
         assignments.steps.push(Step::Remark(on_one_line(&text[statement.span.clone()])));
-        emit::emit(&resolved, &ranges, text, &mut assignments.steps)?;
+        emit::emit(&resolved, &ranges, text, &mut assignments)?;
     }
     Ok(assignments)
 }
@@ -83,16 +85,13 @@ fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, Located> {
 fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Result<(), Located> {
     for constraint in &statement.constraints {
         let Atom::Symbol(name) = &constraint.atom else { continue };
-        let range = constraint.limit;
         let refuse = |conflict: String| {
-            Err(error::TextErrorKind::BadRange { name: format!("@{name}"), range, conflict }
-                .at(constraint.span.clone()))
+            let (name, range) = (format!("@{name}"), constraint.limit);
+            error::TextErrorKind::BadRange { name, range, conflict }.at(constraint.span.clone())
         };
-        if let Some(conflict) = ranges::not_a_range(range) {
-            return refuse(conflict);
-        }
+        let range = ranges::range_of(constraint.limit).map_err(refuse)?;
         match assignments.symbols.iter().find(|symbol| symbol.name == *name).and_then(|symbol| symbol.range) {
-            Some(other) if other != range => return refuse(format!("contradicts `@{name} < {other}`")),
+            Some(other) if other != range => return Err(refuse(format!("contradicts `@{name} < {other}`"))),
             _ => assignments.symbol(&StaticSymbol::ranged(name, range)),
         };
     }

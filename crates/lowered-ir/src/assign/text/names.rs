@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::TensorNode;
 
-use super::error::{TextErrorKind, near};
+use super::error::TextErrorKind;
 
 /// The nodes of a text by name: by the whole name first, else by the last part of the label.
 pub(super) struct NodeNames {
@@ -29,7 +29,7 @@ impl NodeNames {
         let Some(found) = self.whole.get(name).or_else(|| self.last.get(name)) else {
             return Err(TextErrorKind::UnknownNode {
                 name: name.to_owned(),
-                near: near(name, self.whole.keys().cloned()),
+                near: similar_or_nearest(name, self.whole.keys().cloned()),
             });
         };
         let mut nodes = found.iter();
@@ -45,4 +45,34 @@ impl NodeNames {
 
 fn described(node: &TensorNode) -> String {
     format!("{} (label {:?})", node.id(), node.label().join("."))
+}
+
+/// The names among `all` that `name` may be a misspelling of, the nearest first.
+pub(super) fn similar(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
+    let limit = 1 + name.chars().count() / 4;
+    let near = by_distance(name, all).into_iter().take_while(|(distance, _)| *distance <= limit);
+    near.map(|(_, name)| name).collect()
+}
+
+/// As [`similar`]; if there is none, all there are, or the nearest of many.
+fn similar_or_nearest(name: &str, all: impl IntoIterator<Item = String>) -> Vec<String> {
+    let all: Vec<String> = all.into_iter().collect();
+    match similar(name, all.iter().cloned()) {
+        near if !near.is_empty() => near,
+        _ if all.len() <= MAX_NAMES => all,
+        _ => by_distance(name, all).into_iter().take(MAX_NAMES).map(|(_, name)| name).collect(),
+    }
+}
+
+/// How many names an error lists.
+const MAX_NAMES: usize = 6;
+
+/// The names with the number of edits that make each of `name`, whatever the case, in order.
+fn by_distance(name: &str, all: impl IntoIterator<Item = String>) -> Vec<(usize, String)> {
+    let lower = name.to_lowercase();
+    let distance = |other: String| (strsim::osa_distance(&lower, &other.to_lowercase()), other);
+    let mut all: Vec<(usize, String)> = all.into_iter().map(distance).collect();
+    all.sort();
+    all.dedup();
+    all
 }

@@ -3,9 +3,9 @@
 use tnode::DType;
 
 use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Linear, Number, Statement};
-use super::error::{Located, Span, TextErrorKind, near};
+use super::error::{Located, Span, TextErrorKind};
 use super::lex::{Spanned, Token, describe, tokens};
-use super::{fetch, random};
+use super::{fetch, names, random, synonyms};
 use crate::assign::AccumOp;
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 
@@ -129,7 +129,7 @@ impl Parser<'_> {
         let lhs = self.list(Self::target)?;
         let Token::Assign { op, init } = *self.peek() else {
             let bare = lhs.last().is_none_or(|target| target.indices.is_empty());
-            let index = if bare { "indices `[..]` or " } else { "" };
+            let index = if bare { "indices such as `[i]`, or " } else { "" };
             return Err(self.expected(&format!("{index}one of {}", assignment_signs())));
         };
         let op_span = self.next().span;
@@ -176,7 +176,7 @@ impl Parser<'_> {
         };
         self.next();
         self.expect("<")?;
-        let Token::Number { int: Some(limit), .. } = *self.peek() else {
+        let Token::Number(Number { int: Some(limit), .. }) = *self.peek() else {
             return Err(self.expected("an integer"));
         };
         self.next();
@@ -274,8 +274,11 @@ impl Parser<'_> {
         let span = self.span();
         let atom = |atom| Linear { terms: vec![(atom, 1, span.clone())], offset: 0, span: span.clone() };
         let linear = match self.peek().clone() {
-            Token::Number { int: Some(offset), .. } => Linear { terms: vec![], offset, span },
-            Token::Number { int: None, .. } => {
+            Token::Number(Number { int: Some(offset), .. }) => match i64::try_from(offset) {
+                Ok(offset) => Linear { terms: vec![], offset, span },
+                Err(_) => return Err(TextErrorKind::NotAffine { found: "a number that overflows" }.at(span)),
+            },
+            Token::Number(_) => {
                 return Err(TextErrorKind::NotAffine { found: "a number that is no integer" }.at(span));
             }
             Token::Name(name) => {
@@ -352,10 +355,7 @@ impl Parser<'_> {
         let operand = self.deeper(Self::factor)?;
         let span = start..operand.span.end;
         match operand.kind {
-            ExprKind::Number(n) => {
-                let int = n.int.and_then(i64::checked_neg);
-                Ok(Expr { kind: ExprKind::Number(Number { value: -n.value, int }), span, depth: 1 })
-            }
+            ExprKind::Number(n) => Ok(Expr { kind: ExprKind::Number(n.negated()), span, depth: 1 }),
             _ => node(ExprKind::Unary(UnaryOp::Neg, Box::new(operand)), span),
         }
     }
@@ -363,9 +363,9 @@ impl Parser<'_> {
     fn primary(&mut self) -> Parsed<Expr> {
         let span = self.span();
         match self.peek().clone() {
-            Token::Number { value, int } => {
+            Token::Number(number) => {
                 self.next();
-                node(ExprKind::Number(Number { value, int }), span)
+                node(ExprKind::Number(number), span)
             }
             Token::Symbol(name) => {
                 self.next();
@@ -434,31 +434,29 @@ impl Parser<'_> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a node")) };
         let name_span = self.next().span;
         self.expect(",")?;
-        let outside = self.signed_number()?;
+        let (outside, outside_span) = self.signed_number()?;
         self.expect(")")?;
         if self.peek() != &Token::Sign("[") {
-            return Err(self.expected("the indices `[..]` of the padded node"));
+            return Err(self.expected("indices of the padded node, such as `[i]`"));
         }
         let mut access = self.access(name, name_span)?;
         access.span = self.since(start.start);
         let span = access.span.clone();
-        node(ExprKind::Pad(Box::new(access), outside), span)
+        node(ExprKind::Pad(Box::new(access), outside, outside_span), span)
     }
 
-    pub(super) fn signed_number(&mut self) -> Parsed<Number> {
+    /// A number, with its place.
+    pub(super) fn signed_number(&mut self) -> Parsed<(Number, Span)> {
+        let start = self.span().start;
         let negative = self.sign("-").is_some();
-        let (value, int) = match self.peek() {
-            Token::Number { value, int } => (*value, *int),
-            Token::Name(name) if name == "inf" => (f64::INFINITY, None),
-            Token::Name(name) if name == "nan" => (f64::NAN, None),
+        let named = |name: &str| Number::named(name).ok_or_else(|| self.expected("a number"));
+        let number = match self.peek() {
+            Token::Number(number) => *number,
+            Token::Name(name) => named(name)?,
             _ => return Err(self.expected("a number")),
         };
         self.next();
-        Ok(if negative {
-            Number { value: -value, int: int.and_then(i64::checked_neg) }
-        } else {
-            Number { value, int }
-        })
+        Ok((if negative { number.negated() } else { number }, self.since(start)))
     }
 }
 
@@ -493,7 +491,7 @@ pub(super) fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
         ExprKind::Binary(_, a, b) => a.depth.max(b.depth),
         ExprKind::Ternary(_, args) => args.iter().map(|arg| arg.depth).max().unwrap_or(0),
-        ExprKind::Access(access) | ExprKind::Pad(access, _) => {
+        ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
             access.computed().map(|index| index.depth).max().unwrap_or(0)
         }
         ExprKind::Number(_)
@@ -510,7 +508,10 @@ pub(super) fn node(kind: ExprKind, span: Span) -> Parsed<Expr> {
 
 fn call(name: String, args: Vec<Expr>, name_span: Span, span: Span) -> Parsed<Expr> {
     let found = args.len();
-    let arity = |expected| TextErrorKind::Arity { name: name.clone(), expected, found }.at(span.clone());
+    let arity = |expected| {
+        let instead = synonyms::of_call(&name, found);
+        TextErrorKind::Arity { name: name.clone(), expected, found, instead }.at(span.clone())
+    };
     let token = |op: &'static str| op == name;
     if let Some(&op) = UnaryOp::ALL.iter().find(|op| token(op.token())) {
         let [a] = exactly(args).ok_or_else(|| arity(1))?;
@@ -531,8 +532,8 @@ fn call(name: String, args: Vec<Expr>, name_span: Span, span: Span) -> Parsed<Ex
     if let Some(kind) = fetch::within_expression(&name) {
         return Err(kind.at(name_span));
     }
-    let near = near(&name, functions());
-    Err(TextErrorKind::UnknownFunction { name, near }.at(name_span))
+    let (near, instead) = (names::similar(&name, functions()), synonyms::of(&name));
+    Err(TextErrorKind::UnknownFunction { name, near, instead }.at(name_span))
 }
 
 fn exactly<const N: usize>(args: Vec<Expr>) -> Option<[Expr; N]> {

@@ -1,6 +1,8 @@
 //! Random numbers in the text: `uniform(seed, ..)`, as what fills a node and as values.
 
-use super::ast::{Atom, DrawPart, Draws, Expr, ExprKind, Fetch, Linear};
+use tnode::DType;
+
+use super::ast::{Atom, DrawPart, Draws, Expr, ExprKind, Fetch, Linear, Number};
 use super::error::{Located, Span, TextErrorKind};
 use super::lex::Token;
 use super::parse::{Parsed, Parser, node};
@@ -85,10 +87,14 @@ impl Parser<'_> {
 
     /// The seed and the arguments after it.
     fn draws(&mut self, distribution: Distribution, scheme: Scheme, seed: &str) -> Parsed<Draws> {
-        let Token::Number { int: Some(int), .. } = *self.peek() else { return Err(self.expected(seed)) };
-        self.next();
+        let Token::Number(Number { int: Some(int), .. }) = *self.peek() else {
+            return Err(self.expected(seed));
+        };
+        let span = self.next().span;
+        let seed = u64::try_from(int)
+            .map_err(|_| TextErrorKind::Literal { value: int.to_string(), dtype: DType::U64 }.at(span))?;
         self.close_scheme(scheme)?;
-        let mut draws = Draws { distribution, scheme, seed: int.unsigned_abs(), parts: Vec::new() };
+        let mut draws = Draws { distribution, scheme, seed, parts: Vec::new() };
         while self.peek() == &Token::Sign(",") {
             self.next();
             draws.parts.push(self.draw_part()?);

@@ -58,24 +58,20 @@ fn axes_range(statement: &Resolved, at: usize, text: &str) -> Result<Option<i64>
 fn declared_or(statement: &Resolved, at: usize, sized: Option<i64>) -> Result<Option<i64>, Located> {
     let letter = &statement.letters[at];
     match &letter.declared {
-        Some((range, span)) => match not_a_range(*range) {
-            Some(conflict) => {
-                let name = letter.name.clone();
-                Err(TextErrorKind::BadRange { name, range: *range, conflict }.at(span.clone()))
-            }
-            None => Ok(Some(*range)),
-        },
+        Some((range, span)) => range_of(*range).map(Some).map_err(|conflict| {
+            TextErrorKind::BadRange { name: letter.name.clone(), range: *range, conflict }.at(span.clone())
+        }),
         None => Ok(sized),
     }
 }
 
-/// Why a letter or symbol cannot have so many values, if it cannot.
-pub(super) fn not_a_range(range: i64) -> Option<String> {
+/// A number of values that a letter or symbol may have; else why it may not.
+pub(super) fn range_of(limit: i128) -> Result<i64, String> {
     let max = Limits::default().extent;
-    match range {
-        ..1 => Some("leaves no value; expected at least 1".to_owned()),
-        _ if range > max => Some(format!("is too large; expected at most {max}")),
-        _ => None,
+    match i64::try_from(limit) {
+        Ok(range) if (1..=max).contains(&range) => Ok(range),
+        _ if limit < 1 => Err("leaves no value; expected at least 1".to_owned()),
+        _ => Err(format!("is too large; expected at most {max}")),
     }
 }
 
@@ -145,15 +141,23 @@ pub(super) fn check_bounds(
             let (lo, hi) = index.bounds(|var| (0, last(var))).unwrap_or((i64::MIN, i64::MAX));
             if lo < min || hi > max || lo == i64::MIN || hi == i64::MAX {
                 let (node, size) = (read.node.name(), read.dims[axis]);
-                let index = text.get(span.clone()).unwrap_or_default().to_owned();
-                let is_read = matches!(read.how, How::Plain);
+                let index = super::on_one_line(text.get(span.clone()).unwrap_or_default());
+                let padded = padded(read, text).filter(|_| lo != i64::MIN && hi != i64::MAX);
                 return Err(
-                    TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, is_read }.at(span.clone())
+                    TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, padded }.at(span.clone())
                 );
             }
         }
     }
     Ok(())
+}
+
+/// The access that reads 0 outside instead, if one may.
+fn padded(read: &Read, text: &str) -> Option<String> {
+    let access = super::on_one_line(text.get(read.span.clone())?);
+    let (name, indices) = access.split_once('[')?;
+    let may = matches!(read.how, How::Plain) && read.computed.is_none();
+    may.then(|| format!("pad({}, 0)[{indices}", name.trim_end()))
 }
 
 /// The least and greatest index into an axis, margins included.

@@ -44,7 +44,7 @@ pub(super) struct Letter {
     /// The first mention.
     pub(super) span: Span,
     /// The range of a `where`, with its place.
-    pub(super) declared: Option<(i64, Span)>,
+    pub(super) declared: Option<(i128, Span)>,
     /// The letters that follow each other on a concatenated axis, which is a letter of its own; else none.
     pub(super) parts: Vec<usize>,
 }
@@ -190,6 +190,7 @@ impl Tree {
 /// Resolves one statement; symbols are entered into `assignments`.
 pub(super) fn resolve(
     statement: &Statement,
+    text: &str,
     nodes: &NodeNames,
     assignments: &mut Assignments,
 ) -> Result<Resolved, Located> {
@@ -198,7 +199,7 @@ pub(super) fn resolve(
     for value in &statement.rhs {
         each_access(value, &mut |access| enter_letters(access, &mut letters));
     }
-    let mut names = Names { nodes, letters, assignments };
+    let mut names = Names { text, nodes, letters, assignments };
     names.declare(statement)?;
     let lhs = statement.lhs.iter().map(|target| names.read(target, How::Lhs)).collect::<Result<_, _>>()?;
     let rhs = statement.rhs.iter().map(|value| names.tree(value)).collect::<Result<_, _>>()?;
@@ -253,7 +254,7 @@ fn concat_name(concat: &Concat) -> String {
 
 fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
     match &expr.kind {
-        ExprKind::Access(access) | ExprKind::Pad(access, _) => f(access),
+        ExprKind::Access(access) | ExprKind::Pad(access, ..) => f(access),
         ExprKind::Number(_)
         | ExprKind::Name(_)
         | ExprKind::Symbol(_)
@@ -272,7 +273,7 @@ fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &Span)) {
     match &expr.kind {
         ExprKind::Name(name) => f(name, &expr.span),
         ExprKind::Random(draws) => random::letters(draws).for_each(|(name, span)| f(name, span)),
-        ExprKind::Access(access) | ExprKind::Pad(access, _) => {
+        ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
             access.computed().for_each(|index| each_name(index, f));
         }
         ExprKind::Number(_) | ExprKind::Symbol(_) | ExprKind::Size(_) => {}
@@ -286,6 +287,7 @@ fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &Span)) {
 }
 
 struct Names<'a> {
+    text: &'a str,
     nodes: &'a NodeNames,
     letters: Vec<Letter>,
     assignments: &'a mut Assignments,
@@ -345,7 +347,7 @@ impl Names<'_> {
         let is_computed = |index: &Index| matches!(index, Index::Computed(_));
         let found = access.indices.iter().filter(|index| is_computed(index)).count();
         if found > 1 {
-            let access_text = access.name.clone() + "[..]";
+            let access_text = super::on_one_line(self.text.get(access.span.clone()).unwrap_or_default());
             return Err(TextErrorKind::SeveralComputed { access: access_text, found }.at(access.span.clone()));
         }
         let Some((axis, Index::Computed(value))) =
@@ -414,7 +416,11 @@ impl Names<'_> {
             ExprKind::Access(access) => {
                 TreeKind::Read(self.read(access, if access.merge { How::Merge } else { How::Plain })?)
             }
-            ExprKind::Pad(access, outside) => TreeKind::Read(self.read(access, How::Padded(*outside))?),
+            ExprKind::Pad(access, outside, span) => {
+                let read = self.read(access, How::Padded(*outside))?;
+                outside.checked(read.node.dtype(), self.text, span)?;
+                TreeKind::Read(read)
+            }
             ExprKind::Unary(op, a) => TreeKind::Unary(*op, Box::new(self.tree(a)?)),
             ExprKind::Binary(op, a, b) => TreeKind::Binary(*op, Box::new([self.tree(a)?, self.tree(b)?])),
             ExprKind::Ternary(op, args) => {
@@ -456,14 +462,13 @@ impl Names<'_> {
                 let access = Access { name, name_span, merge: false, indices: Vec::new(), span };
                 Ok(TreeKind::Read(self.read_node(node, &access, How::Plain)?))
             }
-            (None, Err(_)) if name == "inf" => {
-                Ok(TreeKind::Number(Number { value: f64::INFINITY, int: None }))
-            }
-            (None, Err(_)) if name == "nan" => Ok(TreeKind::Number(Number { value: f64::NAN, int: None })),
-            (None, Err(TextErrorKind::UnknownNode { name, near })) => {
-                Err(TextErrorKind::UnknownName { name, near }.at(span.clone()))
-            }
-            (None, Err(kind)) => Err(kind.at(span.clone())),
+            (None, Err(kind)) => match (Number::named(name), kind) {
+                (Some(number), _) => Ok(TreeKind::Number(number)),
+                (None, TextErrorKind::UnknownNode { name, near }) => {
+                    Err(TextErrorKind::UnknownName { name, near }.at(span.clone()))
+                }
+                (None, kind) => Err(kind.at(span.clone())),
+            },
         }
     }
 }
@@ -471,7 +476,7 @@ impl Names<'_> {
 /// Sums and integer multiples of letters and symbols are one index, whose value needs no computation.
 fn as_index(tree: &Tree) -> Option<Affine> {
     let constant = |tree: &Tree| match tree.kind {
-        TreeKind::Number(Number { int: Some(int), .. }) => Some(int),
+        TreeKind::Number(Number { int: Some(int), .. }) => i64::try_from(int).ok(),
         _ => None,
     };
     match &tree.kind {

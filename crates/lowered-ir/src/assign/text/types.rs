@@ -1,7 +1,8 @@
 //! Element types of expressions.
 //!
 //! Types go upwards: operands promote. Numbers have no type of their own; they take that of the other operand, or of the
-//! context. A number with a fraction next to integers makes the operation one of `f32`.
+//! context: the node written, or what a conversion converts to. A number with a fraction next to integers, and a function such as
+//! `exp` of them, makes the operation one of floats: of the larger of `f32` and the type of the context.
 
 use tnode::DType;
 
@@ -20,6 +21,8 @@ pub(super) enum Type {
     Integer,
     /// Made of numbers alone, with a fraction.
     Fraction,
+    /// Made of integer values, and of what makes floats of them.
+    Widened,
 }
 
 impl Type {
@@ -29,6 +32,7 @@ impl Type {
             Type::Of(dtype) => dtype,
             Type::Integer => wanted,
             Type::Fraction => float(wanted),
+            Type::Widened => float(wanted).promote(DType::F32),
         }
     }
 }
@@ -56,6 +60,7 @@ pub(super) fn type_of(tree: &Tree) -> Type {
 fn common_type(tree: &Tree) -> Type {
     match &tree.kind {
         TreeKind::Unary(op, a) => match type_of(a) {
+            Type::Of(dtype) if is_float_function(*op) && !dtype.is_float() => Type::Widened,
             Type::Of(dtype) => Type::Of(unary_dtype(*op, dtype)),
             Type::Integer if is_float_function(*op) => Type::Fraction,
             number => number,
@@ -76,6 +81,11 @@ fn common_type(tree: &Tree) -> Type {
     }
 }
 
+/// Whether an operand is an integer that the operation takes as a float.
+pub(super) fn is_widened(op: UnaryOp, operand: &Tree) -> bool {
+    is_float_function(op) && matches!(type_of(operand), Type::Of(dtype) if !dtype.is_float())
+}
+
 fn is_float_function(op: UnaryOp) -> bool {
     unary_dtype(op, DType::I32).is_float()
 }
@@ -88,17 +98,25 @@ fn join(op: BinaryOp, a: Type, b: Type) -> Type {
             Type::Of(DType::I32)
         }
         (Type::Of(dtype), Type::Integer) | (Type::Integer, Type::Of(dtype)) => Type::Of(dtype),
-        (Type::Of(dtype), Type::Fraction) | (Type::Fraction, Type::Of(dtype)) => Type::Of(float(dtype)),
+        (Type::Of(dtype), Type::Fraction) | (Type::Fraction, Type::Of(dtype)) if dtype.is_float() => {
+            Type::Of(dtype)
+        }
+        // Nothing is larger.
+        (Type::Of(DType::F64), _) | (_, Type::Of(DType::F64)) => Type::Of(DType::F64),
+        (Type::Of(_) | Type::Widened, _) | (_, Type::Of(_) | Type::Widened) => Type::Widened,
         (Type::Integer, Type::Integer) => Type::Integer,
         (Type::Fraction, _) | (_, Type::Fraction) => Type::Fraction,
     }
 }
 
-/// The type that the operands of an operation have, or are given if they have none.
-pub(super) fn operand_type(tree: &Tree, wanted: DType) -> DType {
+/// The type that the operands of an operation have, or are given if they have none: `wanted`, and of comparisons, whose result
+/// says nothing about what is compared, `i32` or floats as far as `written`, the type of the node written, needs them.
+pub(super) fn operand_type(tree: &Tree, wanted: DType, written: DType) -> DType {
     match &tree.kind {
-        // The result of a comparison says nothing about what is compared.
-        TreeKind::Binary(op, _) if op.is_comparison() => common_type(tree).or(DType::I32),
+        TreeKind::Binary(op, _) if op.is_comparison() => match common_type(tree) {
+            Type::Widened => Type::Widened.or(written),
+            common => common.or(DType::I32),
+        },
         _ => match common_type(tree) {
             Type::Integer if wanted == DType::Bool => DType::I32,
             common => common.or(wanted),

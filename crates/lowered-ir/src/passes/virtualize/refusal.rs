@@ -80,7 +80,7 @@ pub enum Refusal {
     },
     /// An input is not to be had outside the routine that computes it.
     #[error(
-        "routine \"{routine}\" computes it from \"{input}\", which is local to that routine; make \"{input}\" materialized"
+        "routine \"{routine}\" computes it from \"{input}\", which is local to that routine; specify `MemoryMode::Materialized` for \"{input}\""
     )]
     InputLocal {
         /// The input's name.
