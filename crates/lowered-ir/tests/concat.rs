@@ -324,3 +324,27 @@ fn parts_leave_no_gap() {
           |   ^^^"#]];
     check.assert_eq(&error.expect_err("two elements have no value").to_string());
 }
+
+#[test]
+fn an_axis_has_as_many_letters_as_a_statement_has_parts() {
+    let program = |letters: usize| {
+        let axis: Vec<String> = (0..letters).map(|k| format!("i{k}")).collect();
+        let (x, y) = (f32s("x", &[letters]), f32s("y", &[letters]));
+        let wheres: Vec<String> = axis.iter().map(|letter| format!("{letter} < 1")).collect();
+        let text = format!("y[{axis}] := x[{axis}] where {}", wheres.join(", "), axis = axis.join("^"));
+        parse(&text, &[x, y]).map_err(|error| error.to_string())
+    };
+    assert_eq!(program(256).map(|read| read.steps.last().map(|step| step.accums().len())), Ok(Some(256)));
+    let error = program(257).unwrap_err();
+    assert!(error.contains("more than 256 combinations of letters"), "{error}");
+}
+
+#[test]
+fn an_access_has_as_many_axes_as_a_node_may_have() {
+    let y = f32s("y", &[1]);
+    for axes in [tnode::MAX_RANK + 1, 16_000] {
+        let text = format!("y[{}] := 1", vec!["0"; axes].join(","));
+        let error = parse(&text, std::slice::from_ref(&y)).unwrap_err().to_string();
+        assert!(error.contains(&format!("an array has at most 32 axes, found {axes}")), "{error}");
+    }
+}

@@ -70,9 +70,10 @@ impl Assignments {
     /// The nodes written, in order of first write.
     pub fn written_nodes(&self) -> Vec<TensorNode> {
         let mut nodes: Vec<TensorNode> = Vec::new();
+        let mut seen = BTreeSet::new();
         each_step(&self.steps, &mut |step| {
             for node in written(step) {
-                if !nodes.contains(node) {
+                if seen.insert(node.clone()) {
                     nodes.push(node.clone());
                 }
             }
@@ -141,12 +142,13 @@ pub(crate) fn each_step<'a>(steps: &'a [Step], f: &mut impl FnMut(&'a Step)) {
 /// The nodes a step itself writes, each once.
 pub(crate) fn written(step: &Step) -> Vec<&TensorNode> {
     let mut nodes: Vec<&TensorNode> = Vec::new();
+    let mut seen = BTreeSet::new();
     let fetched = match step {
         Step::Fetch { node, .. } => Some(node),
         Step::Accum(_) | Step::Concat(_) | Step::Block { .. } | Step::Remark(_) => None,
     };
     for node in step.accums().iter().map(|accum| &accum.lhs).chain(fetched) {
-        if !nodes.contains(&node) {
+        if seen.insert(node) {
             nodes.push(node);
         }
     }

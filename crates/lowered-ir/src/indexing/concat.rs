@@ -47,10 +47,12 @@ pub(crate) fn components(sizes: &[i64], axes: &[Vec<usize>]) -> Option<Vec<Compo
         }
         partial = longer;
     }
+    let mut always = vec![true; sizes.len()];
+    axes.iter().flatten().for_each(|&letter| always[letter] = false);
     let live = |picked: &[(usize, i64)]| {
-        let runs =
-            |letter| !axes.iter().flatten().any(|&l| l == letter) || picked.iter().any(|p| p.0 == letter);
-        (0..sizes.len()).map(runs).collect()
+        let mut live = always.clone();
+        picked.iter().for_each(|&(letter, _)| live[letter] = true);
+        live
     };
     Some(partial.into_iter().map(|picked| Component { live: live(&picked), picked }).collect())
 }

@@ -238,7 +238,21 @@ pub(crate) fn are_injective(parts: &[&Projections]) -> bool {
 }
 
 fn are_disjoint(parts: &[&Projections]) -> bool {
+    if (0..parts.first().map_or(0, |part| part.project_lhs().len())).any(|axis| are_apart(parts, axis)) {
+        return true;
+    }
     parts.iter().enumerate().all(|(at, part)| parts[..at].iter().all(|other| part.is_disjoint(other)))
+}
+
+/// Whether the indices of one axis have no value in common, any two parts: in order of their least values, each ends before the next begins.
+fn are_apart(parts: &[&Projections], axis: usize) -> bool {
+    let values = |part: &&Projections| {
+        let index = part.project_lhs().get(axis).filter(|index| is_static(index))?;
+        part.bounds_of(index)
+    };
+    let Some(mut values) = parts.iter().map(values).collect::<Option<Vec<_>>>() else { return false };
+    values.sort_unstable();
+    values.windows(2).all(|pair| pair[0].1 < pair[1].0)
 }
 
 #[cfg(test)]

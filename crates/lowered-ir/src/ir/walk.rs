@@ -1,12 +1,30 @@
 //! Visiting and rewriting statements and expressions, so that a pass writes only the cases it is about.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use super::{Affine, Expr, Indices, LocalId, LoopId, Stmt, Var};
 
+thread_local! {
+    static VISITS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many statements and parts of expressions this thread has visited with the functions of this module: a measure of work that is the
+/// same on every machine, for tests. Counted where debug assertions are on; 0 elsewhere.
+pub fn visits() -> u64 {
+    VISITS.get()
+}
+
+fn count_visit() {
+    if cfg!(debug_assertions) {
+        VISITS.set(VISITS.get() + 1);
+    }
+}
+
 /// Calls `f` on every statement, outer before inner, in order.
 pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     for stmt in block {
+        count_visit();
         f(stmt);
         if let Stmt::For { body, .. } = stmt {
             each_stmt(body, f);
@@ -32,6 +50,7 @@ pub fn each_value<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Expr)) {
 
 /// Calls `f` on the expression and all its parts, outer before inner, left to right.
 pub fn each_expr<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Expr)) {
+    count_visit();
     f(expr);
     match expr {
         Expr::Const(_)
@@ -69,6 +88,7 @@ pub fn map_expr(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
 
 /// Rebuilds an expression from the images of its direct children.
 pub fn map_children(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
+    count_visit();
     let mut boxed = |e: Box<Expr>| Box::new(f(*e));
     match expr {
         Expr::Const(_)
@@ -104,6 +124,7 @@ pub fn map_values(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
 
 /// Rewrites every value that the statement itself evaluates with `f`.
 pub fn map_own_values(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
+    count_visit();
     for value in stmt.values_mut() {
         let old = std::mem::replace(value, placeholder());
         *value = f(old);

@@ -34,7 +34,7 @@ mod step;
 mod unused;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{TensorNode, View};
 
@@ -124,9 +124,10 @@ fn routine_name(assignments: &Assignments, options: &LowerOptions) -> Result<Str
 /// The nodes that have memory or are computed, in order of first mention: for a view, its parent.
 fn homes(assignments: &Assignments, views: &Views) -> Vec<TensorNode> {
     let mut nodes: Vec<TensorNode> = Vec::new();
+    let mut seen = BTreeSet::new();
     for node in assignments.nodes() {
         let (home, _) = views.home(&node);
-        if !nodes.contains(&home) {
+        if seen.insert(home.clone()) {
             nodes.push(home);
         }
     }
@@ -158,12 +159,15 @@ fn symbol_table(
 ) -> Result<(Vec<StaticSymbol>, Vec<SymbolId>), LowerError> {
     let mut table: Vec<StaticSymbol> = Vec::new();
     let place = |symbol: &StaticSymbol| mentions::of_symbol(assignments, &symbol.name);
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut enter = |symbol: &StaticSymbol| {
         limits::check_symbol(symbol).map_err(|kind| kind.at(place(symbol)))?;
-        let Some(at) = table.iter().position(|s| s.name == symbol.name) else {
+        let next = table.len();
+        let at = *places.entry(symbol.name.clone()).or_insert(next);
+        if at == next {
             table.push(symbol.clone());
-            return Ok(SymbolId(table.len() as u32 - 1));
-        };
+            return Ok(SymbolId(at as u32));
+        }
         match (table[at].range, symbol.range) {
             (Some(first), Some(second)) if first != second => {
                 let kind = LowerErrorKind::SymbolConflict { name: symbol.name.clone(), first, second };

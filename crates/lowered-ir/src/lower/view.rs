@@ -10,7 +10,7 @@
 //! A view that an earlier program made is recorded in its node ([`TensorNode::view`]) and is one in this program too.
 //! Nothing is recorded here: what this program makes is in [`Lowered::views`](super::Lowered::views).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 use tnode::{MemoryMode, TensorNode, View};
@@ -36,11 +36,12 @@ impl Views {
         let mut views = Views::default();
         assignments.nodes().into_iter().for_each(|node| views.enter_recorded(node, assignments));
         let mut result = Ok(());
+        let made_once = made_once(assignments);
         assign::each_step(&assignments.steps, &mut |step| {
             if let (Step::Fetch { node, op: FetchOp::Slice { of, index }, origin }, Ok(())) = (step, &result)
             {
                 result = views
-                    .enter_slice(node, of, *index, assignments)
+                    .enter_slice(node, of, *index, assignments, &made_once)
                     .map_err(|error| error.or_at(|| origin.operand(0)));
             }
         });
@@ -63,6 +64,7 @@ impl Views {
         of: &TensorNode,
         index: SymbolId,
         assignments: &Assignments,
+        made_once: &BTreeSet<TensorNode>,
     ) -> Result<(), LowerError> {
         let Some(symbol) = assignments.symbols.get(index.index()) else {
             let symbols = assignments.symbols.len();
@@ -77,7 +79,7 @@ impl Views {
             }
             Some(_) => Ok(()),
             None => {
-                if can_be_view(node, of) && is_made_once(node, assignments) {
+                if can_be_view(node, of) && made_once.contains(node) {
                     self.of.insert(node.clone(), (of.clone(), index));
                     self.fresh.push(node.clone());
                 }
@@ -170,17 +172,22 @@ fn can_be_view(node: &TensorNode, of: &TensorNode) -> bool {
     free && !padded && node.dtype() == of.dtype() && has_memory
 }
 
-/// Whether the first thing that a program does with the node is to make it a slice, always the same one, and its merge
-/// buffer is not read.
-fn is_made_once(node: &TensorNode, assignments: &Assignments) -> bool {
-    let mut made: Option<&FetchOp> = None;
-    let mut fits = !assignments.merge_nodes().contains(node);
-    assign::each_step(&assignments.steps, &mut |step| match step {
-        Step::Fetch { node: target, op: op @ FetchOp::Slice { .. }, .. } if target == node => {
-            fits &= made.is_none_or(|made| made == op);
-            made = Some(op);
+/// The nodes that a program first makes slices, always the same ones, and whose merge buffers it does not read.
+fn made_once(assignments: &Assignments) -> BTreeSet<TensorNode> {
+    let mut made: BTreeMap<&TensorNode, &FetchOp> = BTreeMap::new();
+    let mut others: BTreeSet<&TensorNode> = BTreeSet::new();
+    assign::each_step(&assignments.steps, &mut |step| {
+        let sliced = match step {
+            Step::Fetch { node, op: op @ FetchOp::Slice { .. }, .. } => Some((node, op)),
+            _ => None,
+        };
+        if let Some((node, op)) = sliced
+            && *made.entry(node).or_insert(op) != op
+        {
+            others.insert(node);
         }
-        step => fits &= made.is_some() || !assign::mentioned(step).any(|mentioned| mentioned == node),
+        others.extend(assign::mentioned(step).filter(|node| !made.contains_key(node)));
     });
-    fits
+    let merged = assignments.merge_nodes();
+    made.into_keys().filter(|node| !others.contains(node) && !merged.contains(node)).cloned().collect()
 }

@@ -1,5 +1,7 @@
 //! Rules V1 to V3 on the declarations of a routine.
 
+use std::collections::BTreeSet;
+
 use super::{Limits, Place, VerifyError, Violation};
 use crate::{
     ir::{LocalDecl, LocalId, NodeDecl, NodeRef, Routine, Space, Symbol, SymbolId},
@@ -10,9 +12,9 @@ use crate::{
 pub(super) fn check(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
     let at = |place: Place| move |violation| VerifyError::new(routine, place, violation);
     identifier(&routine.name).map_err(at(Place::Routine))?;
+    let mut names = BTreeSet::new();
     for (i, symbol) in routine.symbols.iter().enumerate() {
-        let before = &routine.symbols[..i];
-        check_symbol(symbol, before, limits).map_err(at(Place::Symbol(SymbolId(i as u32))))?;
+        check_symbol(symbol, &mut names, limits).map_err(at(Place::Symbol(SymbolId(i as u32))))?;
     }
     for (node, decl) in routine.node_refs() {
         node_size(node, decl, limits).map_err(at(Place::Node(node)))?;
@@ -26,9 +28,13 @@ fn identifier(name: &str) -> Result<(), Violation> {
 }
 
 /// V1 and V2.
-fn check_symbol(symbol: &Symbol, before: &[Symbol], limits: &Limits) -> Result<(), Violation> {
+fn check_symbol<'r>(
+    symbol: &'r Symbol,
+    before: &mut BTreeSet<&'r str>,
+    limits: &Limits,
+) -> Result<(), Violation> {
     identifier(&symbol.name)?;
-    if before.iter().any(|other| other.name == symbol.name) {
+    if !before.insert(&symbol.name) {
         return Err(Violation::SymbolTwice { name: symbol.name.clone() });
     }
     if !(1..=limits.extent).contains(&symbol.range) {

@@ -41,11 +41,13 @@ pub(super) fn emit(
         let limit = concat::MAX_COMPONENTS;
         return Err(TextErrorKind::TooManyParts { limit }.at(statement.op_span.clone()));
     };
-    let part = |component| Part::new(statement, component, ranges, text);
+    let sides = Sides::of(statement);
+    let part = |component| Part::new(statement, &sides, component, ranges, text);
     let parts = components.iter().map(part).collect::<Result<Vec<Part>, _>>()?;
+    let once = written_once(&parts);
     for part in &parts {
         check_reduction(statement, part)?;
-        check_once(statement, part, &parts)?;
+        check_once(statement, part, &once)?;
         let letters: Vec<&str> = collected(|into| part.target.letters(into))
             .into_iter()
             .map(|letter| statement.letters[letter].name.as_str())
@@ -76,13 +78,41 @@ struct Part {
     writes: Projections,
 }
 
+/// The targets and the values of a statement, each with its letters, and the letters that none has.
+struct Sides<'a> {
+    targets: Vec<(&'a Read, BTreeSet<usize>)>,
+    values: Vec<(&'a Tree, BTreeSet<usize>)>,
+    unused: Vec<usize>,
+}
+
+impl Sides<'_> {
+    fn of(statement: &Resolved) -> Sides<'_> {
+        let target = |read| (read, letters_of(read));
+        let value = |tree| (tree, collected(|into| Tree::letters(tree, into)));
+        Sides {
+            targets: statement.lhs.iter().map(target).collect(),
+            values: statement.rhs.iter().map(value).collect(),
+            unused: unused_letters(statement),
+        }
+    }
+}
+
+fn letters_of(read: &Read) -> BTreeSet<usize> {
+    collected(|into| read.letters(into))
+}
+
 impl Part {
     /// The only target and the only value of a component.
-    fn new(statement: &Resolved, component: &Component, ranges: &[i64], text: &str) -> Result<Part, Located> {
+    fn new(
+        statement: &Resolved,
+        sides: &Sides<'_>,
+        component: &Component,
+        ranges: &[i64],
+        text: &str,
+    ) -> Result<Part, Located> {
         let runs = |letters: &BTreeSet<usize>| letters.iter().all(|&letter| component.live[letter]);
-        let letters_of = |read: &Read| collected(|into| read.letters(into));
-        let targets = statement.lhs.iter().filter(|target| runs(&letters_of(target)));
-        let values = statement.rhs.iter().filter(|value| runs(&collected(|into| value.letters(into))));
+        let targets = sides.targets.iter().filter(|(_, letters)| runs(letters)).map(|(target, _)| *target);
+        let values = sides.values.iter().filter(|(_, letters)| runs(letters)).map(|(value, _)| *value);
         let ambiguous = |what, spans: Vec<Span>| {
             let letters = component.letters().iter().map(|&k| statement.letters[k].name.clone()).collect();
             let found =
@@ -97,7 +127,7 @@ impl Part {
         let (target, value) = (target.map(&place), value.map(&place));
         let mut used = letters_of(&target);
         value.letters(&mut used);
-        used.extend(unused_letters(statement));
+        used.extend(&sides.unused);
         let letters: Vec<usize> = used.into_iter().collect();
         // What computes an index does not matter to where the others reach.
         let index = target.computed.as_ref().map(|_| Accessed::default());
@@ -157,18 +187,31 @@ fn check_reduction(statement: &Resolved, part: &Part) -> Result<(), Located> {
     }
 }
 
+/// The targets of all parts, and whether no element of each is written twice.
+fn written_once(parts: &[Part]) -> BTreeMap<&TensorNode, bool> {
+    let mut writes: BTreeMap<&TensorNode, Vec<&Projections>> = BTreeMap::new();
+    for part in parts {
+        writes.entry(&part.target.node).or_default().push(&part.writes);
+    }
+    writes.into_iter().map(|(node, writes)| (node, are_injective(&writes))).collect()
+}
+
 /// A plain assignment stores one value per element, and a node may be read in a statement that writes it only at the
-/// element being written, once: else the value would depend on the order of the loops.
-fn check_once(statement: &Resolved, part: &Part, all: &[Part]) -> Result<(), Located> {
+/// element being written, once: else the value would depend on the order of the loops. `targets` tells of each target whether no element
+/// of it is written twice.
+fn check_once(
+    statement: &Resolved,
+    part: &Part,
+    targets: &BTreeMap<&TensorNode, bool>,
+) -> Result<(), Located> {
     let lhs = &part.target;
-    let same_node = all.iter().filter(|other| other.target.node == lhs.node);
-    let once = are_injective(&same_node.map(|other| &other.writes).collect::<Vec<_>>());
+    let once = targets[&lhs.node];
     if statement.op == AccumOp::Assign && !once {
         return Err(TextErrorKind::Overlap { node: lhs.node.name() }.at(lhs.span.clone()));
     }
     let mut refused: Option<Located> = None;
     let mut check = |read: &Read| {
-        let is_target = all.iter().any(|other| other.target.node == read.node);
+        let is_target = targets.contains_key(&read.node);
         if refused.is_some() || matches!(read.how, How::Merge) || !is_target {
             return;
         }

@@ -1,12 +1,13 @@
 //! From tokens to the tree, by recursive descent.
 
-use tnode::DType;
+use tnode::{DType, MAX_RANK};
 
 use super::ast::{Access, Atom, Concat, Constraint, Expr, ExprKind, Index, Linear, Number, Statement};
 use super::error::{Located, Span, TextErrorKind};
 use super::lex::{Spanned, Token, describe, tokens};
 use super::{fetch, names, random, synonyms};
 use crate::assign::AccumOp;
+use crate::indexing::concat::MAX_COMPONENTS;
 use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
 
 /// The deepest nesting of brackets and operations.
@@ -196,6 +197,10 @@ impl Parser<'_> {
                 return Err(self.expected("`,` or `]`"));
             }
         }
+        if indices.len() > MAX_RANK {
+            let many = tnode::Error::TooManyAxes { found: indices.len(), limit: MAX_RANK };
+            return Err(TextErrorKind::from(many).at(name_span));
+        }
         Ok(Access { name, merge, indices, span: self.since(name_span.start), name_span })
     }
 
@@ -211,7 +216,12 @@ impl Parser<'_> {
         while self.sign("^").is_some() {
             letters.push(self.letter()?);
         }
-        Ok(Index::Concat(Concat { letters, span: self.since(start) }))
+        let span = self.since(start);
+        // Each letter alone is a part of the statement.
+        if letters.len() > MAX_COMPONENTS {
+            return Err(TextErrorKind::TooManyParts { limit: MAX_COMPONENTS }.at(span));
+        }
+        Ok(Index::Concat(Concat { letters, span }))
     }
 
     /// Whether the index that begins here is computed: it has an access in it.
