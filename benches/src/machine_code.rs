@@ -40,9 +40,9 @@ fn check(test: &str, target: Target, golden: &ExpectFile) {
         let modules = modules(&case, target);
         assert!(!modules.is_empty(), "{} has no kernel", case.name);
         for module in modules {
-            let made = tools.assemble(&module.text, target.name());
-            let made = made.unwrap_or_else(|said| panic!("{}: {said}\n{}", case.name, module.text));
-            for launch in &module.launches {
+            let made = tools.assemble(module.text(), target.name());
+            let made = made.unwrap_or_else(|said| panic!("{}: {said}\n{}", case.name, module.text()));
+            for launch in module.launches() {
                 let (name, made) = (&launch.entry, &made[&launch.entry]);
                 let what = format!("{} {name} for {}: {made:?}", case.name, target.name());
                 assert_eq!((made.spilled_bytes, made.stack_bytes), (0, 0), "{what}");
@@ -74,7 +74,7 @@ fn modules(case: &Case, target: Target) -> Vec<Arc<PtxModule>> {
         Payload::Ptx(module) => Arc::clone(module),
         other => panic!("{}: {other:?}", case.name),
     };
-    compiled.codes().map(|code| module(&code.artifact.payload)).collect()
+    compiled.codes().map(|code| module(code.artifact().payload())).collect()
 }
 
 /// How often instructions stand in a kernel, modifiers aside.

@@ -116,8 +116,8 @@ fn every_stage(routine: &Routine) {
     let Ok(scheduled) = schedule(&optimized.routine, codegen.caps(), &ScheduleOptions::default()) else {
         return;
     };
-    for kernel in &scheduled.kernels {
-        verify(&kernel.ir).expect("scheduled kernels verify");
+    for kernel in scheduled.kernels() {
+        verify(kernel.ir()).expect("scheduled kernels verify");
     }
     if text::print(&optimized.routine).len() < MAX_TEXT {
         match codegen.compile(&scheduled) {

@@ -164,7 +164,7 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
             done.nodes.iter().zip(&routine.nodes).map(|(n, decl)| (n.clone(), decl.mode.clone())).collect();
         commit_decisions(&modes, &views)?;
         virtual_nodes.commit(done.changes);
-        codes.push(Code { schedule, artifact });
+        codes.push(Code::new(schedule, artifact)?);
     }
     Ok(codes)
 }

@@ -46,14 +46,14 @@ pub(crate) fn add_nodes(
     code: &Code,
     known: &BTreeMap<String, usize>,
 ) -> Result<Vec<Option<usize>>> {
-    let slots = code.schedule.calls.iter().flat_map(|call| &call.args);
+    let slots = code.schedule().calls().iter().flat_map(|call| &call.args);
     let touched = slots.filter_map(|slot| match slot {
         Slot::Node(node) => Some(node.index()),
         Slot::Merge(_) | Slot::Temp(_) => None,
     });
     let touched: BTreeSet<usize> = touched.collect();
     let mut nodes = Vec::new();
-    for (at, decl) in code.schedule.nodes.iter().enumerate() {
+    for (at, decl) in code.schedule().nodes().iter().enumerate() {
         nodes.push(match (known.get(&decl.name), touched.contains(&at)) {
             (Some(&node), _) => Some(node),
             (None, true) => Some(add_node(context, &decl.name, decl)?),
@@ -76,27 +76,27 @@ pub(crate) fn link(
     nodes: &[Option<usize>],
     merge: Option<usize>,
 ) -> Result<()> {
-    let schedule = &code.schedule;
-    let Payload::Shader(shaders) = &code.artifact.payload else {
-        return Err(anyhow!("routine @{} was compiled for something else than a browser", schedule.name));
+    let schedule = code.schedule();
+    let Payload::Shader(shaders) = code.artifact().payload() else {
+        return Err(anyhow!("routine @{} was compiled for something else than a browser", schedule.name()));
     };
     let temps = place(&mut context.slabs, schedule.temp_bytes());
-    let temps = temps.with_context(|| format!("placing the temporaries of @{}", schedule.name))?;
+    let temps = temps.with_context(|| format!("placing the temporaries of @{}", schedule.name()))?;
     let places: Vec<Place> =
         context.nodes.iter().map(|node| Place { slab: node.slab, offset: node.offset }).collect();
     let slot_place = |slot: &Slot| match *slot {
         Slot::Node(node) => places.get((*nodes.get(node.index())?)?).copied(),
         Slot::Merge(_) => merge.and_then(|at| places.get(at)).copied(),
         Slot::Temp(temp) => {
-            let temp = schedule.temps.get(temp.0 as usize)?;
+            let temp = schedule.temps().get(temp.0 as usize)?;
             Some(Place { offset: temps.offset + temp.offset, ..temps })
         }
     };
     let mut calls = Vec::new();
-    for call in &schedule.calls {
+    for call in schedule.calls() {
         let places: Option<Vec<Place>> = call.args.iter().map(slot_place).collect();
         let places =
-            places.with_context(|| format!("@{} uses memory that it was not given", schedule.name))?;
+            places.with_context(|| format!("@{} uses memory that it was not given", schedule.name()))?;
         let (slabs, numbered) = number(&places);
         let kernel = kernel(&**shaders, code, call, &numbered, slabs.len())?;
         calls.push(Call {
@@ -106,8 +106,8 @@ pub(crate) fn link(
             symbols: call.bindings.iter().map(|symbol| symbol.index()).collect(),
         });
     }
-    let symbols = schedule.symbols.iter().map(|symbol| symbol.name.clone()).collect();
-    context.routines.push(Routine { name: schedule.name.clone(), symbols, calls });
+    let symbols = schedule.symbols().iter().map(|symbol| symbol.name.clone()).collect();
+    context.routines.push(Routine { name: schedule.name().clone(), symbols, calls });
     Ok(())
 }
 
@@ -149,7 +149,7 @@ fn kernel(
     slabs: usize,
 ) -> Result<Kernel> {
     let shader = shaders.shader(call.kernel, numbered)?;
-    let abi = code.artifact.kernels.get(call.kernel).context("a call of a kernel that does not exist")?;
+    let abi = code.artifact().kernels().get(call.kernel).context("a call of a kernel that does not exist")?;
     let (wgsl, groups, table_words) = (shader.wgsl, shader.groups, shader.table_words);
     Ok(Kernel { name: abi.name.clone(), wgsl, groups, table_words, slabs })
 }

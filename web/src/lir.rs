@@ -94,7 +94,7 @@ struct Linked {
 fn add(page: &mut Page, cases: &[RunCase], codegen: &dyn Codegen) -> Result<()> {
     let routine = optimize(cases[0].routine.clone(), &pipeline::Settings::default())?.routine;
     let code = compile(&routine, codegen)?;
-    let mut context = Context { name: format!("@{}", code.schedule.name), ..Context::default() };
+    let mut context = Context { name: format!("@{}", code.schedule().name()), ..Context::default() };
     let nodes = add_nodes(&mut context, &code, &BTreeMap::new())?;
     let merge = cases.iter().find_map(|case| case.merge.as_ref());
     let merge = merge.map(|bytes| add_merge_buffer(&mut context, bytes.len())).transpose()?;
@@ -111,7 +111,7 @@ fn add(page: &mut Page, cases: &[RunCase], codegen: &dyn Codegen) -> Result<()> 
 fn compile(routine: &Routine, codegen: &dyn Codegen) -> Result<Code> {
     let schedule = schedule(routine, codegen.caps(), &ScheduleOptions::default())?;
     let artifact = codegen.compile(&schedule)?;
-    Ok(Code { schedule, artifact })
+    Ok(Code::new(schedule, artifact)?)
 }
 
 fn add_merge_buffer(context: &mut Context, bytes: usize) -> Result<usize> {

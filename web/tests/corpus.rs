@@ -110,8 +110,8 @@ fn render() -> Rendered {
 
 /// The kernels with their parameters in one slab, and in as many as browsers bind.
 fn add(kernels: &mut BTreeMap<String, Kernel>, name: &str, artifact: &Artifact) {
-    let Payload::Shader(shaders) = &artifact.payload else { panic!("{name}: no shaders") };
-    for (at, abi) in artifact.kernels.iter().enumerate() {
+    let Payload::Shader(shaders) = artifact.payload() else { panic!("{name}: no shaders") };
+    for (at, abi) in artifact.kernels().iter().enumerate() {
         let memory = abi.params.iter().filter(|param| !matches!(param, Param::StaticIndex { .. })).count();
         for most in [1, 8] {
             let numbered: Vec<u32> = (0..memory as u32).map(|parameter| parameter % most).collect();

@@ -141,14 +141,14 @@ impl KeptCode {
 /// Bytes of memory that an artifact keeps: its code, and how its kernels are called. Code that is kept as IR,
 /// such as the interpreter's, counts as a multiple of its text.
 fn memory_bytes(artifact: &Artifact, text_bytes: usize) -> usize {
-    let code = match &artifact.payload {
+    let code = match artifact.payload() {
         Payload::Host(module) => module.code_bytes(),
-        Payload::Ptx(module) => module.text.len(),
+        Payload::Ptx(module) => module.text().len(),
         _ => 0,
     };
     let code = if code == 0 { IR_BYTES_PER_TEXT_BYTE * text_bytes } else { code };
     let abi = |abi: &KernelAbi| size_of::<KernelAbi>() + abi.name.len() + size_of_val::<[Param]>(&abi.params);
-    code + artifact.kernels.iter().map(abi).sum::<usize>() + size_of::<CacheEntry>()
+    code + artifact.kernels().iter().map(abi).sum::<usize>() + size_of::<CacheEntry>()
 }
 
 /// Bytes of IR in memory for each byte of its text.
@@ -156,8 +156,8 @@ const IR_BYTES_PER_TEXT_BYTE: usize = 8;
 
 fn key(codegen: &dyn Codegen, routine: &ScheduledRoutine) -> String {
     let mut key = format!("{:016x}\n", codegen.fingerprint());
-    for kernel in &routine.kernels {
-        let mut ir = kernel.ir.clone();
+    for kernel in routine.kernels() {
+        let mut ir = (**kernel.ir()).clone();
         ir.name = "k".into();
         for node in &mut ir.nodes {
             node.name.clear();
@@ -166,7 +166,7 @@ fn key(codegen: &dyn Codegen, routine: &ScheduledRoutine) -> String {
             symbol.name = format!("s{i}");
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(key, "{:?} {:?}\n{}", kernel.abi.launch, kernel.abi.params, text::print(&ir));
+        let _ = writeln!(key, "{:?} {:?}\n{}", kernel.abi().launch, kernel.abi().params, text::print(&ir));
     }
     key
 }
@@ -175,7 +175,7 @@ fn key(codegen: &dyn Codegen, routine: &ScheduledRoutine) -> String {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use codegen_core::{Access, Caps, Interpreted, ScheduleOptions, schedule};
+    use codegen_core::{Access, Caps, Interpreted, Kernel, Param, ScheduleOptions, schedule};
     use proptest::prelude::*;
 
     use super::*;
@@ -236,11 +236,14 @@ mod tests {
         cache.compile(&codegen, &first).expect("it compiles");
         cache.compile(&codegen, &scheduled(&text("b"))).expect("it compiles");
         assert_eq!(cache.len(), 1, "names alone");
-        let mut other = first;
-        let Param::Node { access, .. } = &mut other.kernels[0].abi.params[0] else { panic!("a node") };
+        let mut parts = first.into_parts();
+        let (ir, mut abi) = parts.kernels.remove(0).into_parts();
+        let Param::Node { access, .. } = &mut abi.params[0] else { panic!("a node") };
         assert_eq!(std::mem::replace(access, Access::ReadWrite), Access::WritePart);
+        parts.kernels.push(Kernel::new(ir, abi).expect("it agrees with the IR"));
+        let other = ScheduledRoutine::new(parts).expect("its calls are as before");
         let artifact = cache.compile(&codegen, &other).expect("it compiles");
-        assert_eq!(artifact.kernels[0].params, other.kernels[0].abi.params, "its own schedule's");
+        assert_eq!(artifact.kernels()[0].params, other.kernels()[0].abi().params, "its own schedule's");
         assert_eq!(cache.len(), 2);
     }
 

@@ -51,14 +51,14 @@ impl Compiled {
     /// The routine's name.
     pub fn name(&self) -> &str {
         match &self.form {
-            Form::Whole(code) => &code.schedule.name,
+            Form::Whole(code) => code.schedule().name(),
             Form::Divided(code) => &code.name,
         }
     }
 
     /// The static symbols in binding order, each with its range.
     pub fn symbols(&self) -> &[ir::Symbol] {
-        self.codes().next().map_or(&[], |code| &code.schedule.symbols)
+        self.codes().next().map_or(&[], |code| code.schedule().symbols())
     }
 
     /// The code without its nodes: one, or, where statements fall back, one for each part, in the order in which they run.
@@ -139,7 +139,7 @@ impl Compiled {
         let watch = backend.watch();
         watch.times(self.name(), took);
         match &self.form {
-            Form::Whole(code) => watch.compiled(self.name(), backend.codegen(), &code.schedule),
+            Form::Whole(code) => watch.compiled(self.name(), backend.codegen(), code.schedule()),
             Form::Divided(code) => code.tell(),
         }
     }
@@ -265,7 +265,7 @@ impl Backend {
         laps.end("schedule");
         let compiled = scheduled.and_then(|schedule| {
             let artifact = generate::compile(self, &schedule)?;
-            Ok(Form::Whole(Arc::new(Code { schedule, artifact })))
+            Ok(Form::Whole(Arc::new(Code::new(schedule, artifact)?)))
         });
         laps.end("codegen");
 

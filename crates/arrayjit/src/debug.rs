@@ -44,17 +44,17 @@ impl Watch {
     pub(crate) fn compiled(&self, routine: &str, codegen: &dyn Codegen, schedule: &ScheduledRoutine) {
         self.tell(1, || {
             let (kernels, calls, temps) =
-                (schedule.kernels.len(), schedule.calls.len(), schedule.temp_bytes());
+                (schedule.kernels().len(), schedule.calls().len(), schedule.temp_bytes());
             format!("routine {routine}: {kernels} kernels, {calls} calls, {temps} temporary bytes")
         });
-        for kernel in &schedule.kernels {
-            let cost = kernel.abi.cost;
-            self.tell(2, || format!("kernel {}: {cost}", kernel.abi.name));
+        for kernel in schedule.kernels() {
+            let cost = kernel.abi().cost;
+            self.tell(2, || format!("kernel {}: {cost}", kernel.abi().name));
         }
-        for kernel in schedule.kernels.iter().filter(|_| self.level >= 4) {
+        for kernel in schedule.kernels().iter().filter(|_| self.level >= 4) {
             let Ok(listing) = codegen.listing(kernel) else { continue };
-            self.tell(4, || format!("code of {}:\n{}", kernel.abi.name, listing.source));
-            self.tell(7, || format!("instructions of {}:\n{}", kernel.abi.name, listing.machine_code));
+            self.tell(4, || format!("code of {}:\n{}", kernel.abi().name, listing.source));
+            self.tell(7, || format!("instructions of {}:\n{}", kernel.abi().name, listing.machine_code));
         }
     }
 

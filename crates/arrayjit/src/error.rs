@@ -63,6 +63,9 @@ pub enum CompileError {
     /// The code generator refused.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),
+    /// The code generator returned code of another routine, which is a bug of it.
+    #[error(transparent)]
+    Code(#[from] codegen_core::CodeError),
     /// The code generator refused, and the backend to fall back to does not open.
     #[error("what is refused cannot fall back: {source}")]
     FallbackOpen {

@@ -17,15 +17,11 @@ pub(crate) fn schedule(
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<ScheduledRoutine, CompileError> {
     let (caps, settings) = (backend.codegen().caps(), backend.settings());
-    let schedule = if settings.log_values {
+    Ok(if settings.log_values {
         schedule_serial(routine, caps, on_step)?
     } else {
         schedule_traced(routine, caps, &schedule_options(settings), on_step)?
-    };
-    for kernel in &schedule.kernels {
-        verified("scheduling", &kernel.ir)?;
-    }
-    Ok(schedule)
+    })
 }
 
 /// The kernels compiled, or found among those compiled before.
@@ -41,7 +37,7 @@ pub(crate) fn code(
 ) -> Result<Code, CompileError> {
     let schedule = schedule(backend, routine, on_step)?;
     let artifact = compile(backend, &schedule)?;
-    Ok(Code { schedule, artifact })
+    Ok(Code::new(schedule, artifact)?)
 }
 
 /// What a target does not do, and why not.

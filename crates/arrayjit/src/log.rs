@@ -54,8 +54,7 @@ impl LogFolder {
 /// The code, with its lines going where they should; as it was, if nowhere.
 pub(crate) fn logging_to(logging: Option<&Logging>, code: &Arc<Code>) -> Arc<Code> {
     let Some(logging) = logging else { return Arc::clone(code) };
-    let Code { schedule, artifact } = (**code).clone();
-    Arc::new(Code { schedule, artifact: artifact.logging_to(logging.clone()) })
+    Arc::new((**code).clone().logging_to(logging.clone()))
 }
 
 /// Removes the logs in a folder, if there is one.

@@ -47,8 +47,8 @@ fn step(backend: &Backend) -> Routine {
                 y[b,k] :+= relu(h[b,j]) * v[j,k]
                 s[0] :+= y[b,k]";
     let compiled = backend.compile(text, [x, w, v, &h, &y, &s]).unwrap();
-    let kernels = compiled.codes().flat_map(|code| &code.schedule.kernels);
-    let launches: Vec<_> = kernels.map(|kernel| kernel.abi.launch).collect();
+    let kernels = compiled.codes().flat_map(|code| code.schedule().kernels());
+    let launches: Vec<_> = kernels.map(|kernel| kernel.abi().launch).collect();
     assert!(launches.len() > 1, "{launches:?}");
     assert!(launches.iter().any(|launch| launch.extent / launch.grain > 1), "one may be split: {launches:?}");
     let mut context = backend.context().unwrap();

@@ -347,8 +347,8 @@ fn loop_ir_at_its_limits() {
                 let Ok(schedule) = schedule(&optimized.routine, &caps, &ScheduleOptions::default()) else {
                     continue;
                 };
-                for kernel in &schedule.kernels {
-                    lowered_ir::verify::verify(&kernel.ir).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                for kernel in schedule.kernels() {
+                    lowered_ir::verify::verify(kernel.ir()).unwrap_or_else(|e| panic!("{e}\n{text}"));
                 }
                 backend.codegen().compile(&schedule).map(|_| ()).unwrap_or_else(|e| panic!("{e}\n{text}"));
             }

@@ -25,8 +25,8 @@ fn decided(nodes: &[TensorNode]) -> Vec<(Option<MemoryMode>, Option<String>)> {
 
 /// The kernels of a routine.
 fn kernels(compiled: &Compiled) -> String {
-    let kernels = compiled.codes().flat_map(|code| &code.schedule.kernels);
-    kernels.map(|kernel| print(&kernel.ir)).collect()
+    let kernels = compiled.codes().flat_map(|code| code.schedule().kernels());
+    kernels.map(|kernel| print(kernel.ir())).collect()
 }
 
 /// A program of several statements, some of whose nodes are virtual.

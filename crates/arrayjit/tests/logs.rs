@@ -134,7 +134,7 @@ fn nothing_is_logged_unless_it_is_asked_for() {
     let backend = Backend::open_with("inline", Settings::default()).unwrap();
     let (x, y) = (node("x", DType::F32, &[2]), node("y", DType::F32, &[2]));
     let code = backend.compile("y[i] := x[i] + 1", [&x, &y]).unwrap();
-    assert!(code.codes().flat_map(|code| &code.artifact.kernels).all(|kernel| kernel.log.is_empty()));
+    assert!(code.codes().flat_map(|code| code.artifact().kernels()).all(|kernel| kernel.log.is_empty()));
     let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0, 2.0])).unwrap();
     let sink = Arc::new(|lines: &str| panic!("logged {lines}"));
     let routine = code.link_logging(&context, sink).unwrap();

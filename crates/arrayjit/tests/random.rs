@@ -59,8 +59,8 @@ fn fills_that_are_split_over_threads_have_the_same_bits() {
     let split = |threads| {
         let backend = backend("multicore", threads);
         let code = backend.compile(text, &nodes).expect("a valid text");
-        let mut kernels = code.codes().flat_map(|code| &code.schedule.kernels);
-        kernels.any(|kernel| kernel.abi.launch.extent > kernel.abi.launch.grain)
+        let mut kernels = code.codes().flat_map(|code| code.schedule().kernels());
+        kernels.any(|kernel| kernel.abi().launch.extent > kernel.abi().launch.grain)
     };
     assert!(split(2), "the program is too small to be split");
     let one = run(text, &nodes, &[], "inline", 1);
@@ -104,8 +104,8 @@ fn code_without_random_numbers_has_no_generator() {
     let compiled = |text: &str| {
         let backend = backend("inline", 1);
         let code = backend.compile(text, [&x, &y]).expect("a valid text");
-        let kernels = code.codes().flat_map(|code| &code.schedule.kernels);
-        kernels.map(|kernel| lowered_ir::text::print(&kernel.ir)).collect::<String>()
+        let kernels = code.codes().flat_map(|code| code.schedule().kernels());
+        kernels.map(|kernel| lowered_ir::text::print(kernel.ir())).collect::<String>()
     };
     let rotates = |text: &str| text.matches("bit_xor").count();
     let plain = compiled("y[i] := exp(x[i]) * 2");

@@ -23,8 +23,8 @@ fn run(threads: usize) -> (Vec<f64>, bool) {
     let y = TensorNode::builder("y").dims([203, 259]).mode(MemoryMode::Materialized).build().unwrap();
     let col = node("col", &[259]);
     let compiled = backend.compile(TEXT, [&a, &b, &c, &e, &row, &y, &col]).unwrap();
-    let mut kernels = compiled.codes().flat_map(|code| &code.schedule.kernels);
-    let is_split = kernels.any(|k| k.abi.launch.extent > k.abi.launch.grain);
+    let mut kernels = compiled.codes().flat_map(|code| code.schedule().kernels());
+    let is_split = kernels.any(|k| k.abi().launch.extent > k.abi().launch.grain);
 
     let mut rng = fastrand::Rng::with_seed(3);
     let mut context = backend.context().unwrap();

@@ -14,8 +14,8 @@ fn node(name: &str, size: usize) -> TensorNode {
 /// What the kernels do with memory, in the order of calls.
 fn accesses(compiled: &Compiled) -> Vec<Access> {
     let code = compiled.codes().next().unwrap();
-    let calls = code.schedule.calls.iter();
-    let params = calls.flat_map(|call| code.artifact.kernels[call.kernel].params.iter());
+    let calls = code.schedule().calls().iter();
+    let params = calls.flat_map(|call| code.artifact().kernels()[call.kernel].params.iter());
     let access = |param: &Param| match param {
         Param::Node { access, .. } => Some(*access),
         Param::MergeBuffer { .. } | Param::StaticIndex { .. } => None,

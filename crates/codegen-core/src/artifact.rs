@@ -2,22 +2,24 @@
 
 use std::{any::Any, fmt, sync::Arc};
 
+use lowered_ir::ir::Stmt;
 use lowered_ir::log::LogLine;
 
+use crate::form;
 use crate::host::HostModule;
 use crate::log::Logging;
 use crate::ptx::PtxModule;
 use crate::shader::ShaderModule;
 
 /// Compiled kernels, ready for a device to load. Cheap to clone.
+///
+/// Code that runs in this process, or reaches its memory, comes with the ABIs that its maker vouched for
+/// ([`HostModule::native`], [`PtxModule::new`]); nothing pairs it with others.
 #[derive(Clone, Debug)]
 pub struct Artifact {
-    /// The code.
-    pub payload: Payload,
-    /// One entry per kernel, in the order of the scheduled routine.
-    pub kernels: Vec<KernelAbi>,
-    /// Where the kernels log to that do. Whoever loads the code sees to it, in whatever way its kernels tell what they log.
-    pub logging: Option<Logging>,
+    payload: Payload,
+    kernels: Arc<[KernelAbi]>,
+    logging: Option<Logging>,
 }
 
 /// The forms of code that devices load.
@@ -30,7 +32,8 @@ pub enum Payload {
     Shader(Arc<dyn ShaderModule>),
     /// Text for NVIDIA's processors.
     Ptx(Arc<PtxModule>),
-    /// Anything a codegen and a device outside this project agree on.
+    /// Anything a codegen and a device outside this project agree on. A device that takes it vouches for the kernels, as every device does
+    /// for what it runs; code whose ABI it cannot check has to come in a type that only `unsafe` code makes.
     Other(Arc<dyn Any + Send + Sync>),
 }
 
@@ -52,9 +55,42 @@ pub struct KernelAbi {
 }
 
 impl Artifact {
-    /// Code whose kernels log nowhere.
-    pub fn new(payload: Payload, kernels: Vec<KernelAbi>) -> Artifact {
-        Artifact { payload, kernels, logging: None }
+    /// Kernels of this process, which log nowhere.
+    pub fn host(module: HostModule) -> Artifact {
+        let kernels = module.shared_abis();
+        Artifact { payload: Payload::Host(module), kernels, logging: None }
+    }
+
+    /// Shaders that log nowhere, one for each of the kernels. Devices check what shaders touch: a shader that does not follow the ABI gives
+    /// wrong values in memory of the device, and nothing worse.
+    pub fn shaders(module: Arc<dyn ShaderModule>, kernels: Vec<KernelAbi>) -> Artifact {
+        Artifact { payload: Payload::Shader(module), kernels: kernels.into(), logging: None }
+    }
+
+    /// Kernels for NVIDIA's processors, which log nowhere.
+    pub fn ptx(module: PtxModule) -> Artifact {
+        let kernels = module.abis().into();
+        Artifact { payload: Payload::Ptx(Arc::new(module)), kernels, logging: None }
+    }
+
+    /// What a codegen and a device outside this project agree on, with how its kernels are called.
+    pub fn other(payload: Arc<dyn Any + Send + Sync>, kernels: Vec<KernelAbi>) -> Artifact {
+        Artifact { payload: Payload::Other(payload), kernels: kernels.into(), logging: None }
+    }
+
+    /// The code.
+    pub fn payload(&self) -> &Payload {
+        &self.payload
+    }
+
+    /// How the kernels are called, in the order of the scheduled routine.
+    pub fn kernels(&self) -> &[KernelAbi] {
+        &self.kernels
+    }
+
+    /// Where the kernels log to that do. Whoever loads the code sees to it, in whatever way its kernels tell what they log.
+    pub fn logging(&self) -> Option<&Logging> {
+        self.logging.as_ref()
     }
 
     /// The same code, whose kernels log to there.
@@ -70,6 +106,25 @@ impl Artifact {
             Payload::Host(module) => Some(module.clone().logging_to(self.logging.clone())),
             _ => None,
         }
+    }
+}
+
+impl KernelAbi {
+    /// Access and size in bytes of each memory parameter, in order; merge buffers are read.
+    pub fn memory(&self) -> impl Iterator<Item = (Access, usize)> {
+        self.params.iter().filter_map(|param| match *param {
+            Param::Node { access, bytes } => Some((access, bytes)),
+            Param::MergeBuffer { bytes } => Some((Access::Read, bytes)),
+            Param::StaticIndex { .. } => None,
+        })
+    }
+
+    /// The end of the range of each static index, in order.
+    pub fn static_ranges(&self) -> impl Iterator<Item = i64> {
+        self.params.iter().filter_map(|param| match *param {
+            Param::StaticIndex { range } => Some(range),
+            Param::Node { .. } | Param::MergeBuffer { .. } => None,
+        })
     }
 }
 
@@ -119,6 +174,14 @@ pub struct Launch {
     /// Threads that run one iteration together: the greatest product of the extents of nested workgroup loops; 1 where there are
     /// none, so that iterations are threads.
     pub threads: u32,
+}
+
+impl Launch {
+    /// That of a kernel with this body, called whole.
+    pub fn whole(body: &[Stmt]) -> Launch {
+        let threads = form::threads(body).min(u64::from(u32::MAX)) as u32;
+        Launch { extent: 1, grain: 1, threads }
+    }
 }
 
 /// Symbolic counts of a kernel's work, for the roofline.

@@ -2,6 +2,10 @@
 
 use tnode::DType;
 
+/// The alignment in bytes that every base address of a kernel's memory has at least, whatever the target: of nodes, temporaries, merge
+/// buffers and scratch memory. Host code may rely on this much and no more.
+pub const BASE_ALIGNMENT: usize = 64;
+
 /// The capabilities of a target: legalisation and scheduling read nothing else about it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
@@ -28,7 +32,7 @@ pub struct Caps {
     pub l2_bytes: usize,
     /// Threads that one kernel may be split over.
     pub threads: usize,
-    /// Alignment of pools and scratch memory, in bytes.
+    /// Alignment of pools and scratch memory, in bytes; what is less than [`BASE_ALIGNMENT`] counts as that.
     pub alignment: usize,
     /// The type of computed indices: `i64` on hosts, `i32` where nodes have fewer than 2³¹ elements and that is the faster one.
     pub index: DType,

@@ -5,9 +5,10 @@
 //!
 //! # Who owes what
 //!
-//! *The caller* hands over kernels that [the verifier](lowered_ir::verify) accepts and that
-//! legalisation for the same [`Caps`] has passed over. *The codegen* answers `Ok`,
-//! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. What it returns follows `docs/abi.md`.
+//! *The caller* hands over kernels, which [the verifier](lowered_ir::verify) has accepted and whose ABIs agree with them
+//! ([`Kernel`]), and that legalisation for the same [`Caps`] has passed over. *The codegen* answers `Ok`,
+//! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. What it returns follows `docs/abi.md`: for code that
+//! can do harm it vouches in an `unsafe` constructor, and [`Code::new`](crate::Code::new) checks that it is called as the routine's kernels are.
 
 use std::{fmt, hash::Hash};
 
@@ -132,23 +133,17 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
-        let sources =
-            routine.kernels.iter().map(|k| self.renderer.render(&self.caps, k)).collect::<Result<_, _>>()?;
+        let sources = routine
+            .kernels()
+            .iter()
+            .map(|k| self.renderer.render(&self.caps, k))
+            .collect::<Result<_, _>>()?;
         self.compiler.compile(&self.caps, sources, &self.options)
     }
 
     fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {
         self.compiler.listing(&self.caps, kernel, &self.options)
     }
-}
-
-/// A compiled routine without a context: what is cached, and linked any number of times.
-#[derive(Clone, Debug)]
-pub struct Code {
-    /// The schedule the artifact was compiled from: slots, calls and temporaries.
-    pub schedule: ScheduledRoutine,
-    /// The compiled kernels.
-    pub artifact: Artifact,
 }
 
 /// Why a codegen did not compile a kernel.

@@ -6,7 +6,6 @@
 
 use std::{any::Any, fmt, sync::Arc};
 
-use lowered_ir::log::LogLine;
 use tnode::Scalar;
 
 use crate::artifact::{Access, KernelAbi};
@@ -73,8 +72,8 @@ pub struct KernelLog<'a> {
 #[derive(Clone)]
 pub struct HostModule {
     kernels: Arc<[HostKernel]>,
-    /// The lines of each kernel that logs.
-    lines: Arc<[Arc<[LogLine]>]>,
+    /// How each is called.
+    abis: Arc<[KernelAbi]>,
     /// Where the lines go, if anywhere.
     logging: Option<Logging>,
     /// Bytes of memory that the kernels' code takes.
@@ -164,32 +163,49 @@ impl fmt::Debug for NativeCode {
 }
 
 impl HostModule {
-    /// Wraps native kernels; `owner` keeps the code of their functions mapped for as long as any clone of the module lives. (An
-    /// object's own code and data are its own.)
+    /// Wraps native kernels, each with how it is called; `owner` keeps the code of their functions mapped for as long as any clone of the
+    /// module lives. (An object's own code and data are its own.)
+    ///
+    /// Safe code relies on this call alone: whatever it does with the module, the kernels are called as these ABIs say.
     ///
     /// # Safety
     ///
-    /// Each kernel, function or object, follows `docs/abi.md` for the [`crate::KernelAbi`] at the same position of the artifact: it touches
-    /// only the bytes its parameters name, with the access they name, does not unwind and does not trap. Kernels that log are
-    /// called only after [`HostModule::with_log_lines`] was told so.
-    pub unsafe fn native(kernels: Vec<NativeCode>, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        HostModule::new(kernels.into_iter().map(HostKernel::Native).collect(), owner)
+    /// Each kernel, function or object, follows `docs/abi.md` for the [`KernelAbi`] beside it, on this machine. Called with
+    ///
+    /// * valid memory of the bytes that its memory parameters state, at addresses that are multiples of
+    ///   [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT), and behind them, if [`KernelAbi::log`] has lines, the address of a [`KernelLog`],
+    /// * values within the ranges of its static indices,
+    /// * [`KernelAbi::scratch_bytes`] bytes of scratch memory, and
+    /// * a part of `0..launch.extent`,
+    ///
+    /// it touches only these bytes, with the access stated, does not unwind and does not trap; several parts of one call may run at a time.
+    pub unsafe fn native(kernels: Vec<(NativeCode, KernelAbi)>, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        HostModule::new(kernels, HostKernel::Native, owner)
     }
 
-    /// Wraps interpreted kernels.
-    pub fn interpreted(kernels: Vec<Box<dyn InterpretedKernel>>) -> Self {
-        HostModule::new(kernels.into_iter().map(HostKernel::Interpreted).collect(), Arc::new(()))
+    /// Wraps interpreted kernels, each with how it is called.
+    pub fn interpreted(kernels: Vec<(Box<dyn InterpretedKernel>, KernelAbi)>) -> Self {
+        HostModule::new(kernels, HostKernel::Interpreted, Arc::new(()))
     }
 
-    fn new(kernels: Arc<[HostKernel]>, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        HostModule { kernels, lines: Arc::new([]), logging: None, code_bytes: 0, _owner: owner }
+    fn new<K>(
+        kernels: Vec<(K, KernelAbi)>,
+        kind: impl Fn(K) -> HostKernel,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        let (kernels, abis): (Vec<_>, Vec<_>) =
+            kernels.into_iter().map(|(kernel, abi)| (kind(kernel), abi)).unzip();
+        let (kernels, abis) = (kernels.into(), abis.into());
+        HostModule { kernels, abis, logging: None, code_bytes: 0, _owner: owner }
     }
 
-    /// The module with the lines that its kernels log, kernel by kernel. Those that log lines get a log to call.
-    #[must_use]
-    pub fn with_log_lines<'a>(mut self, kernels: impl IntoIterator<Item = &'a KernelAbi>) -> Self {
-        self.lines = kernels.into_iter().map(|abi| Arc::clone(&abi.log)).collect();
-        self
+    /// How each kernel is called.
+    pub fn abis(&self) -> &[KernelAbi] {
+        &self.abis
+    }
+
+    pub(crate) fn shared_abis(&self) -> Arc<[KernelAbi]> {
+        Arc::clone(&self.abis)
     }
 
     /// The module with the number of bytes that its kernels keep in memory, for caches that count them.
@@ -212,7 +228,7 @@ impl HostModule {
 
     /// What takes the records of a call of a kernel that logs.
     fn log_writer(&self, kernel: usize) -> Option<LogWriter<'_>> {
-        let lines = self.lines.get(kernel).filter(|lines| !lines.is_empty())?;
+        let lines = self.abis.get(kernel).map(|abi| &abi.log).filter(|lines| !lines.is_empty())?;
         Some(LogWriter::new(lines, self.logging.as_ref()))
     }
 
@@ -236,11 +252,11 @@ impl HostModule {
     ///
     /// # Safety
     ///
-    /// For the duration of the call: every [`HostPtr`] is valid for its bytes and access, aligned to
-    /// [`crate::Caps::alignment`] or to its element type; written memory overlaps no other parameter and nobody else touches
-    /// it, but for other parts of the same split call; nobody writes read memory; `args`, `bindings` and the bytes of each
-    /// are as many as the kernel's [`crate::KernelAbi`] says; `scratch` is valid for its scratch bytes and
-    /// used by this call alone; `begin <= end <= extent`.
+    /// For the duration of the call: every [`HostPtr`] is valid for its bytes and access, and a multiple of
+    /// [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT); written memory overlaps no other parameter and nobody else touches
+    /// it, but for other parts of the same split call; nobody writes read memory; `args`, their bytes and access, and `bindings` are
+    /// those of the kernel's ABI in [`HostModule::abis`], the bindings within their ranges; `scratch` is aligned likewise, valid for the ABI's
+    /// scratch bytes and used by this call alone; `begin <= end <= extent`.
     pub unsafe fn run(
         &self,
         index: usize,
@@ -379,6 +395,11 @@ impl fmt::Debug for HostModule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::artifact::{Cost, Launch, Param};
+
+    /// Memory of one parameter, aligned as all is.
+    #[repr(align(64))]
+    struct Line([i64; 8]);
 
     /// Adds its `begin..end` elements of every argument but the last to the last, and its binding; counts calls in its scratch.
     struct Sum {
@@ -405,26 +426,40 @@ mod tests {
         }
     }
 
+    fn abi(terms: usize) -> KernelAbi {
+        let memory = Param::Node { access: Access::ReadWrite, bytes: 64 };
+        let index = Param::StaticIndex { range: 2000 };
+        KernelAbi {
+            name: "sum".to_owned(),
+            params: std::iter::repeat_n(memory, terms + 1).chain([index]).collect(),
+            launch: Launch { extent: 8, grain: 1, threads: 1 },
+            scratch_bytes: 1,
+            log: [].into(),
+            cost: Cost::default(),
+        }
+    }
+
     #[test]
     fn an_object_runs_on_parts_with_any_number_of_arguments() {
         let terms = 40;
-        let mut memory: Vec<[i64; 8]> = (0..=terms as i64).map(|arg| [arg; 8]).collect();
-        let pointer = |array: &mut [i64; 8]| HostPtr {
-            base: array.as_mut_ptr().cast(),
+        let mut memory: Vec<Line> = (0..=terms as i64).map(|arg| Line([arg; 8])).collect();
+        let pointer = |array: &mut Line| HostPtr {
+            base: array.0.as_mut_ptr().cast(),
             bytes: 64,
             access: Access::ReadWrite,
         };
         let args = HostArgs::new(memory.iter_mut().map(pointer).collect());
         assert_eq!((args.len(), args.is_empty()), (41, false));
         // SAFETY: `Sum` touches only what it was given.
-        let module =
-            unsafe { HostModule::native(vec![NativeCode::Object(Arc::new(Sum { terms }))], Arc::new(())) };
+        let module = unsafe {
+            HostModule::native(vec![(NativeCode::Object(Arc::new(Sum { terms })), abi(terms))], Arc::new(()))
+        };
         assert!(module.is_splittable(0));
         let mut calls = 0u8;
         for (begin, end) in [(5, 8), (0, 2)] {
             // SAFETY: every pointer is of a live array of 64 bytes, and nobody else looks at them.
             unsafe { module.run(0, &args, &[1000], &raw mut calls, begin, end) };
         }
-        assert_eq!((memory[terms], calls), ([1780, 1780, 40, 40, 40, 1780, 1780, 1780], 2));
+        assert_eq!((memory[terms].0, calls), ([1780, 1780, 40, 40, 40, 1780, 1780, 1780], 2));
     }
 }

@@ -8,11 +8,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use lowered_ir::interp::{Buffer, Program};
 use tnode::{DType, Scalar};
 
-use crate::artifact::{Artifact, Param, Payload};
+use crate::artifact::{Artifact, Param};
 use crate::caps::{Caps, DTypeSet, Transcendental};
 use crate::contract::{Codegen, CodegenError};
 use crate::host::{HostArg, HostModule, InterpretedKernel};
-use crate::kernel::{Kernel, ScheduledRoutine};
+use crate::kernel::Kernel;
+use crate::scheduled::ScheduledRoutine;
 
 /// Prepares scheduled kernels for the interpreter.
 #[derive(Clone, Debug)]
@@ -74,10 +75,9 @@ impl Codegen for Interpreted {
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
-        let kernels = routine.kernels.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
-        let abis: Vec<_> = routine.kernels.iter().map(|kernel| kernel.abi.clone()).collect();
-        let module = HostModule::interpreted(kernels).with_log_lines(&abis);
-        Ok(Artifact::new(Payload::Host(module), abis))
+        let prepared = |kernel: &Kernel| Ok((prepare(kernel)?, kernel.abi().clone()));
+        let kernels = routine.kernels().iter().map(prepared).collect::<Result<_, CodegenError>>()?;
+        Ok(Artifact::host(HostModule::interpreted(kernels)))
     }
 }
 
@@ -88,13 +88,13 @@ struct Prepared {
 }
 
 fn prepare(kernel: &Kernel) -> Result<Box<dyn InterpretedKernel>, CodegenError> {
-    let program = Program::new(&kernel.ir).map_err(|error| CodegenError::Failed {
-        kernel: kernel.abi.name.clone(),
+    let program = Program::new(kernel.ir()).map_err(|error| CodegenError::Failed {
+        kernel: kernel.abi().name.clone(),
         codegen: "interpreted".into(),
         stage: "preparation",
         message: error.to_string(),
     })?;
-    let merge = kernel.abi.params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
+    let merge = kernel.abi().params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
     Ok(Box::new(Prepared { program, merge }))
 }
 

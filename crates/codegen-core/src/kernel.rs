@@ -1,82 +1,326 @@
-//! Kernels and the scheduled routine they make up: still lowered IR, every bit determined.
+//! Kernels: lowered IR with every bit determined, and how it is called.
 
-use lowered_ir::ir::{NodeDecl, NodeRef, Routine, Symbol, SymbolId};
+use std::collections::BTreeSet;
 
-use crate::artifact::KernelAbi;
+use lowered_ir::{
+    ir::{Bound, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, Symbol, walk},
+    log,
+    verify::{Verified, VerifyError},
+};
+use tnode::{DType, Dims, ModeState};
 
-/// One kernel: a routine whose nodes are its parameters, in order.
+use crate::artifact::{Access, KernelAbi, Launch, Param};
+
+/// One kernel: a verified routine whose nodes are its parameters, in order, and an ABI that agrees with it.
+///
+/// Machine code is made from kernels alone, and relies on both halves, so neither can be changed: a pass takes a kernel apart with
+/// [`into_parts`](Kernel::into_parts) and makes another one.
 ///
 /// On hosts, if the body is a single parallel loop, the kernel may be called on sub-ranges of it; otherwise it runs whole. For
 /// targets with workgroups [`crate::check_form`] says which form it has.
 #[derive(Clone, Debug)]
 pub struct Kernel {
+    ir: Verified<Routine>,
+    abi: KernelAbi,
+}
+
+/// How a kernel's ABI and its IR disagree.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// There are more or fewer parameters than nodes and symbols.
+    #[error("kernel `{kernel}`: its ABI has {found} {what}, expected {expected} as in its IR")]
+    Count {
+        /// The kernel.
+        kernel: String,
+        /// `memory parameters` or `static indices`.
+        what: &'static str,
+        /// How many the IR has.
+        expected: usize,
+        /// How many the ABI has.
+        found: usize,
+    },
+    /// A static index stands before a memory parameter.
+    #[error("kernel `{kernel}`: parameter {position} is memory, expected all memory before static indices")]
+    Order {
+        /// The kernel.
+        kernel: String,
+        /// Where the memory parameter stands.
+        position: usize,
+    },
+    /// A node and its parameter have different sizes.
+    #[error("kernel `{kernel}`: the parameter of node {node} has {found} bytes, expected {expected}")]
+    Bytes {
+        /// The kernel.
+        kernel: String,
+        /// The node of the IR.
+        node: NodeRef,
+        /// What the node takes.
+        expected: usize,
+        /// What the parameter says.
+        found: usize,
+    },
+    /// The IR stores into a node that is declared to be read only.
+    #[error("kernel `{kernel}`: its parameter for node {node} is read only, and the IR writes the node")]
+    Access {
+        /// The kernel.
+        kernel: String,
+        /// The node of the IR.
+        node: NodeRef,
+    },
+    /// A node is read by `merge` and is no merge buffer, or is one and is touched otherwise.
+    #[error("kernel `{kernel}`: node {node} is {found}, and its parameter is {expected}")]
+    Merge {
+        /// The kernel.
+        kernel: String,
+        /// The node of the IR.
+        node: NodeRef,
+        /// What its parameter says.
+        expected: &'static str,
+        /// What the IR does.
+        found: &'static str,
+    },
+    /// A symbol and its static index have different ranges.
+    #[error("kernel `{kernel}`: the static index of @{symbol} is in 0..{found}, expected 0..{expected}")]
+    Range {
+        /// The kernel.
+        kernel: String,
+        /// The symbol's name.
+        symbol: String,
+        /// The range of the symbol.
+        expected: i64,
+        /// The range that the ABI states.
+        found: i64,
+    },
+    /// The range of launches is none of nested parallel loops around everything.
+    #[error("kernel `{kernel}`: it is launched over 0..{found}, expected an end among {expected:?}")]
+    Extent {
+        /// The kernel.
+        kernel: String,
+        /// The iterations of the loops, outermost alone, with the next one, and so on; 1 for a kernel that runs whole.
+        expected: Vec<u64>,
+        /// What the ABI states.
+        found: u64,
+    },
+    /// The number of threads is not that of the workgroup loops.
+    #[error("kernel `{kernel}`: {found} threads run an iteration, expected {expected}")]
+    Threads {
+        /// The kernel.
+        kernel: String,
+        /// The greatest product of the extents of nested workgroup loops.
+        expected: u32,
+        /// What the ABI states.
+        found: u32,
+    },
+    /// The lines that the kernel logs are not those of its statements.
+    #[error("kernel `{kernel}`: its ABI has {found} log lines, expected the {expected} of its statements")]
+    Log {
+        /// The kernel.
+        kernel: String,
+        /// How many statements log.
+        expected: usize,
+        /// How many lines the ABI has.
+        found: usize,
+    },
+    /// The verifier rejects the IR.
+    #[error(transparent)]
+    Invalid(#[from] VerifyError),
+}
+
+type Checked<T = ()> = Result<T, KernelError>;
+
+impl Kernel {
+    /// A kernel of verified IR, called as `abi` says.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError`], where the ABI promises other memory, ranges, iterations or log lines than the IR has. `scratch_bytes`, the
+    /// grain and the cost are estimates here; `Write` and `WritePart` are promises about values, which nothing checks.
+    pub fn new(ir: Verified<Routine>, abi: KernelAbi) -> Checked<Kernel> {
+        let kernel = Kernel { ir, abi };
+        kernel.check_params()?;
+        kernel.check_mentions()?;
+        kernel.check_launch()?;
+        Ok(kernel)
+    }
+
+    /// Verifies IR and makes a kernel of it: for passes that rewrite kernels.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Invalid`] where the verifier rejects the IR, and as [`Kernel::new`].
+    pub fn verified(ir: Routine, abi: KernelAbi) -> Checked<Kernel> {
+        Kernel::new(Verified::new(ir)?, abi)
+    }
+
+    /// A kernel about which only the ABI is known: code that is written by hand, not compiled. Its IR does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::Invalid`], where a parameter is larger than a node may be, and [`KernelError::Order`].
+    pub fn opaque(abi: KernelAbi) -> Checked<Kernel> {
+        let memory = abi.memory().enumerate().map(|(at, (_, bytes))| NodeDecl {
+            name: format!("p{at}"),
+            dtype: DType::U8,
+            dims: Dims::from_slice(&[bytes]),
+            mode: ModeState::undecided(),
+        });
+        let symbols =
+            abi.static_ranges().enumerate().map(|(at, range)| Symbol { name: format!("s{at}"), range });
+        let (nodes, symbols) = (memory.collect(), symbols.collect());
+        let body = match i64::try_from(abi.launch.extent) {
+            Ok(extent) if extent != 1 => vec![Stmt::looped(LoopId(0), extent, LoopKind::Parallel, vec![])],
+            _ => vec![],
+        };
+        let ir = Routine { name: "opaque".into(), numerics: Numerics::Strict, symbols, nodes, body };
+        let kernel = Kernel { ir: Verified::new(ir)?, abi };
+        kernel.check_params()?;
+        Ok(kernel)
+    }
+
     /// What it computes. Node `%i` is parameter `i`; symbols are those the body mentions. Interpretable as it stands.
-    pub ir: Routine,
+    pub fn ir(&self) -> &Verified<Routine> {
+        &self.ir
+    }
+
     /// How it is called.
-    pub abi: KernelAbi,
+    pub fn abi(&self) -> &KernelAbi {
+        &self.abi
+    }
+
+    /// Both halves.
+    pub fn into_parts(self) -> (Verified<Routine>, KernelAbi) {
+        (self.ir, self.abi)
+    }
+
+    /// How many iterations a host may divide a call into: those of the parallel loop that the body is; 1 where it is none.
+    pub fn host_extent(&self) -> u64 {
+        extents(&self.ir.body).first().copied().unwrap_or(1)
+    }
+
+    fn name(&self) -> String {
+        self.abi.name.clone()
+    }
+
+    /// Number, order, sizes and ranges of parameters.
+    fn check_params(&self) -> Checked {
+        let (memory, ranges): (Vec<_>, Vec<_>) =
+            (self.abi.memory().collect(), self.abi.static_ranges().collect());
+        self.count("memory parameters", self.ir.nodes.len(), memory.len())?;
+        self.count("static indices", self.ir.symbols.len(), ranges.len())?;
+        let late = |param: &Param| !matches!(param, Param::StaticIndex { .. });
+        if let Some(behind) = self.abi.params[memory.len()..].iter().position(late) {
+            return Err(KernelError::Order { kernel: self.name(), position: memory.len() + behind });
+        }
+        for ((node, decl), &(_, found)) in self.ir.node_refs().zip(&memory) {
+            // Verified nodes have sizes; on a target whose addresses are narrower, none is equal to any parameter's.
+            let expected = decl.size_bytes().unwrap_or(usize::MAX);
+            if expected != found {
+                return Err(KernelError::Bytes { kernel: self.name(), node, expected, found });
+            }
+        }
+        for (symbol, &found) in self.ir.symbols.iter().zip(&ranges) {
+            if symbol.range != found {
+                let (symbol, expected) = (symbol.name.clone(), symbol.range);
+                return Err(KernelError::Range { kernel: self.name(), symbol, expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, what: &'static str, expected: usize, found: usize) -> Checked {
+        match expected == found {
+            true => Ok(()),
+            false => Err(KernelError::Count { kernel: self.name(), what, expected, found }),
+        }
+    }
+
+    /// What the IR does with nodes is what their parameters say.
+    fn check_mentions(&self) -> Checked {
+        let mentions = Mentions::of(&self.ir.body);
+        for ((node, _), param) in self.ir.node_refs().zip(&self.abi.params) {
+            let merge = |expected, found| KernelError::Merge { kernel: self.name(), node, expected, found };
+            match param {
+                Param::MergeBuffer { .. } if mentions.touched.contains(&node) => {
+                    return Err(merge("a merge buffer", "touched by other than `merge`"));
+                }
+                Param::Node { .. } if mentions.merged.contains(&node) => {
+                    return Err(merge("no merge buffer", "read by `merge`"));
+                }
+                Param::Node { access: Access::Read, .. } if mentions.written.contains(&node) => {
+                    return Err(KernelError::Access { kernel: self.name(), node });
+                }
+                Param::Node { .. } | Param::MergeBuffer { .. } | Param::StaticIndex { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The range of launches, the threads of workgroups, and what is logged.
+    fn check_launch(&self) -> Checked {
+        let launch = self.abi.launch;
+        if launch.extent != 1 && !extents(&self.ir.body).contains(&launch.extent) {
+            let expected = extents(&self.ir.body);
+            let expected = if expected.is_empty() { vec![1] } else { expected };
+            return Err(KernelError::Extent { kernel: self.name(), expected, found: launch.extent });
+        }
+        let (expected, found) = (Launch::whole(&self.ir.body).threads, launch.threads);
+        if expected != found {
+            return Err(KernelError::Threads { kernel: self.name(), expected, found });
+        }
+        let lines = log::lines(&self.ir);
+        if *lines != *self.abi.log {
+            let (expected, found) = (lines.len(), self.abi.log.len());
+            return Err(KernelError::Log { kernel: self.name(), expected, found });
+        }
+        Ok(())
+    }
 }
 
-/// A routine cut into kernels: what a codegen compiles and a context links.
-#[derive(Clone, Debug)]
-pub struct ScheduledRoutine {
-    /// The routine's name.
-    pub name: String,
-    /// The routine's static symbols, in binding order.
-    pub symbols: Vec<Symbol>,
-    /// The routine's nodes; those that live in a context are what a link resolves.
-    pub nodes: Vec<NodeDecl>,
-    /// The kernels, each once.
-    pub kernels: Vec<Kernel>,
-    /// The calls, in order.
-    pub calls: Vec<KernelCall>,
-    /// Memory that lives during one run.
-    pub temps: Vec<Temp>,
-    /// The nodes, in order, of which a run writes every element before it reads any, if only by all calls together: nothing that they
-    /// held before can be seen in the run or after it. Others may be so too, where that is not found. Nodes without elements
-    /// that the routine writes are among them, though no call touches them.
-    pub overwritten: Vec<NodeRef>,
+/// The iterations of the parallel loops that nest around everything else: of the outermost, of the two outermost together, and so on.
+pub(crate) fn extents(mut body: &[Stmt]) -> Vec<u64> {
+    let mut extents = Vec::new();
+    let mut product = 1u64;
+    while let [Stmt::For { lo, hi, kind: LoopKind::Parallel, body: inner, .. }] = body
+        && let Bound { limit, symbol: None } = hi
+    {
+        product = product.saturating_mul(limit.saturating_sub(*lo).max(0).unsigned_abs());
+        extents.push(product);
+        body = inner;
+    }
+    extents
 }
 
-/// A call of a kernel with its parameters bound to the routine's slots.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct KernelCall {
-    /// Which kernel: a position in [`ScheduledRoutine::kernels`] and in the artifact's kernels.
-    pub kernel: usize,
-    /// One slot per memory parameter of the kernel (per node of its IR).
-    pub args: Vec<Slot>,
-    /// For each symbol of the kernel, the routine's symbol it is.
-    pub bindings: Vec<SymbolId>,
+/// The nodes that a body mentions, by what it does with them.
+#[derive(Default)]
+struct Mentions {
+    written: BTreeSet<NodeRef>,
+    /// Read by `merge`.
+    merged: BTreeSet<NodeRef>,
+    /// Read otherwise, or written.
+    touched: BTreeSet<NodeRef>,
 }
 
-/// What a memory parameter is bound to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Slot {
-    /// A node of the context.
-    Node(NodeRef),
-    /// Temporary memory of the run.
-    Temp(TempId),
-    /// The stream's merge buffer, holding a copy of the node.
-    Merge(NodeRef),
-}
-
-/// A temporary by its position in [`ScheduledRoutine::temps`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TempId(pub u32);
-
-/// Memory that lives from the first to the last of the calls that use it. Temporaries whose lives do not meet may share bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Temp {
-    /// Size in bytes.
-    pub bytes: usize,
-    /// Offset in the routine's temporary pool, planned from the lifetimes.
-    pub offset: usize,
-    /// The first and the last call that use it, as positions in [`ScheduledRoutine::calls`].
-    pub live: (usize, usize),
-}
-
-impl ScheduledRoutine {
-    /// Bytes of the pool that holds all temporaries.
-    pub fn temp_bytes(&self) -> usize {
-        self.temps.iter().map(|t| t.offset + t.bytes).max().unwrap_or(0)
+impl Mentions {
+    fn of(body: &[Stmt]) -> Mentions {
+        let mut mentions = Mentions::default();
+        walk::each_stmt(body, &mut |stmt| {
+            if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
+                mentions.written.insert(*node);
+            }
+        });
+        mentions.touched.clone_from(&mentions.written);
+        walk::each_value(body, &mut |value| {
+            walk::each_expr(value, &mut |expr| match expr {
+                Expr::GetMerge { node, .. } => {
+                    mentions.merged.insert(*node);
+                }
+                Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
+                    mentions.touched.insert(*node);
+                }
+                _ => {}
+            });
+        });
+        mentions
     }
 }

@@ -24,8 +24,8 @@
 //! let codegen = Interpreted::new();
 //! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
-//! assert_eq!(artifact.kernels.len(), 1);
-//! assert_eq!(artifact.kernels[0].params.len(), 2);
+//! assert_eq!(artifact.kernels().len(), 1);
+//! assert_eq!(artifact.kernels()[0].params.len(), 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -36,6 +36,8 @@
 //! * Kernels that reach a [`Renderer`] are verified, and made of what its [`Caps`] list.
 //! * A kernel names no node: equal computations on different nodes are one kernel.
 //! * The one unsafe step, calling compiled code, is [`host::HostModule::run`]; `docs/abi.md` says what it relies on.
+//! * Safe code cannot change what compiled code relies on: [`Kernel`], [`ScheduledRoutine`], [`Artifact`] and [`Code`] are checked when they
+//!   are made and cannot be altered, and native code comes with its ABI, for which an `unsafe` constructor vouches.
 #![deny(unsafe_code)]
 
 pub mod caps; // what a target can do
@@ -44,12 +46,14 @@ pub mod legalise; // down to what it can do
 pub mod schedule; // routine -> kernels in order
 
 pub mod form; // which kernels workgroups can run
-pub mod kernel;
-pub mod threads; // what those who write code for threads ask // what is compiled
+pub mod kernel; // what is compiled
+pub mod scheduled; // kernels, and the calls that bind them
+pub mod threads; // what those who write code for threads ask
 
 pub mod contract; // what a codegen implements
 
 pub mod artifact; // what it hands to a device
+pub mod code; // both halves of a compiled routine
 pub mod host; // calling kernels of this process
 mod log; // what they log
 pub mod log_buffer; // what those log that call nothing
@@ -60,16 +64,20 @@ mod shader; // kernels as text for GPUs
 pub mod interpreted; // the codegen that compiles nothing
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
-pub use caps::{Caps, DTypeSet, Transcendental, Workgroups};
-pub use contract::{Code, Codegen, CodegenError, Compiler, Listing, Renderer};
+pub use caps::{BASE_ALIGNMENT, Caps, DTypeSet, Transcendental, Workgroups};
+pub use code::{Code, CodeError, CodeMismatch};
+pub use contract::{Codegen, CodegenError, Compiler, Listing, Renderer};
 pub use form::{FormError, check_form};
 pub use interpreted::Interpreted;
-pub use kernel::{Kernel, KernelCall, ScheduledRoutine, Slot, Temp, TempId};
+pub use kernel::{Kernel, KernelError};
 pub use legalise::{LegaliseError, legalise};
 pub use log::{LogSink, Logging};
 pub use panic::panic_message;
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
 pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};
+pub use scheduled::{
+    KernelCall, RoutineError, RoutineParts, RoutineProblem, ScheduledRoutine, Slot, Temp, TempId,
+};
 pub use shader::{Shader, ShaderModule};
 
 tnode::debug_as_display!(CodegenError, FormError, LegaliseError, ScheduleError);

@@ -1,18 +1,53 @@
 //! Kernels in PTX: what a codegen for NVIDIA's processors hands to a device.
+#![allow(unsafe_code, reason = "whoever hands over a program vouches for what it touches")]
 
 use std::sync::Arc;
 
 use tnode::DType;
 
+use crate::artifact::KernelAbi;
+
 /// The kernels of an artifact as one PTX file. `docs/abi.md` has the parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PtxModule {
+    text: Arc<str>,
+    target: String,
+    launches: Vec<PtxLaunch>,
+    abis: Vec<KernelAbi>,
+}
+
+impl PtxModule {
+    /// Kernels as text, for the processor that its `.target` line names (`sm_80`), each with how it is launched and called.
+    ///
+    /// # Safety
+    ///
+    /// Each kernel follows `docs/abi.md` for its [`KernelAbi`]: launched as its [`PtxLaunch`] says, with addresses of memory of the bytes
+    /// stated and values within the ranges stated, it touches only these bytes, with the access stated, and ends. Such programs
+    /// address whatever the processor reaches, which may be memory of this process; no device checks what they touch.
+    pub unsafe fn new(text: Arc<str>, target: String, kernels: Vec<(PtxLaunch, KernelAbi)>) -> PtxModule {
+        let (launches, abis) = kernels.into_iter().unzip();
+        PtxModule { text, target, launches, abis }
+    }
+
     /// The text.
-    pub text: Arc<str>,
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
     /// The processor it is for, as its `.target` line says: `sm_80`.
-    pub target: String,
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
     /// How each kernel is launched, in the order of the artifact.
-    pub launches: Vec<PtxLaunch>,
+    pub fn launches(&self) -> &[PtxLaunch] {
+        &self.launches
+    }
+
+    /// How each kernel is called, in the order of the artifact.
+    pub fn abis(&self) -> &[KernelAbi] {
+        &self.abis
+    }
 }
 
 /// How a kernel is launched.

@@ -234,7 +234,7 @@ fn kernel(ir: Routine) -> Kernel {
         log: [].into(),
         cost: Cost::default(),
     };
-    Kernel { ir, abi }
+    Kernel::verified(ir, abi).expect("a valid kernel")
 }
 
 fn report(case: &Case, kernel: &Kernel, options: &CraneliftOptions) {
@@ -245,9 +245,9 @@ fn report(case: &Case, kernel: &Kernel, options: &CraneliftOptions) {
     };
     let artifact = compile();
     let compiling = best(Duration::from_millis(100), || drop(compile()));
-    let Payload::Host(module) = &artifact.payload else { unreachable!("this codegen makes host code") };
+    let Payload::Host(module) = artifact.payload() else { unreachable!("this codegen makes host code") };
     let mut memory: Vec<Vec<u128>> = kernel
-        .ir
+        .ir()
         .nodes
         .iter()
         .map(|n| {

@@ -85,28 +85,29 @@ fn prepare(case: &Case, width: VectorWidth) -> Ready {
     let caps = Caps { threads: 1, ..host_caps(width) };
     let schedule = schedule(&routine, &caps, &ScheduleOptions::default()).expect("the routine is valid");
     let artifact = codegen.compile(&schedule).expect("supported kernels");
-    let Payload::Host(module) = artifact.payload else { unreachable!("this codegen makes host code") };
+    let Payload::Host(module) = artifact.payload() else { unreachable!("this codegen makes host code") };
     let words = |bytes: usize| vec![u128::from_ne_bytes([0x3f; 16]); bytes / 16 + 8];
-    let nodes = schedule.nodes.iter().map(|n| n.dims.iter().product::<usize>() * n.dtype.size_bytes());
-    let mut memory: Vec<Vec<u128>> = nodes.chain(schedule.temps.iter().map(|t| t.bytes)).map(words).collect();
+    let nodes = schedule.nodes().iter().map(|n| n.dims.iter().product::<usize>() * n.dtype.size_bytes());
+    let mut memory: Vec<Vec<u128>> =
+        nodes.chain(schedule.temps().iter().map(|t| t.bytes)).map(words).collect();
     let bases: Vec<HostPtr> = memory.iter_mut().map(aligned).collect();
     let calls = calls(&schedule, &bases);
-    let scratch = words(artifact.kernels.iter().map(|k| k.scratch_bytes).max().unwrap_or(0) + 64);
+    let scratch = words(artifact.kernels().iter().map(|k| k.scratch_bytes).max().unwrap_or(0) + 64);
     let listing = |k| {
         let listing = codegen.listing(k).expect("a supported kernel");
         format!("; {width}\n{}\n{}", listing.source, listing.machine_code)
     };
-    let listings = schedule.kernels.iter().map(listing).collect();
+    let listings = schedule.kernels().iter().map(listing).collect();
     let way = |k| {
         let source = codegen.listing(k).expect("a supported kernel").source;
         let reason = source.lines().next().and_then(|line| line.strip_prefix("; no vector program: "));
         reason.map_or("program".into(), str::to_owned)
     };
     Ready {
-        module,
+        module: module.clone(),
         calls,
         scratch,
-        ways: schedule.kernels.iter().map(way).collect(),
+        ways: schedule.kernels().iter().map(way).collect(),
         listings,
         _memory: memory,
     }
@@ -121,13 +122,13 @@ fn aligned(words: &mut Vec<u128>) -> HostPtr {
 fn calls(schedule: &ScheduledRoutine, bases: &[HostPtr]) -> Vec<(usize, HostArgs, u64)> {
     let base = |slot: &Slot| match slot {
         Slot::Node(node) | Slot::Merge(node) => bases[node.index()],
-        Slot::Temp(temp) => bases[schedule.nodes.len() + temp.0 as usize],
+        Slot::Temp(temp) => bases[schedule.nodes().len() + temp.0 as usize],
     };
     let call = |call: &codegen_core::KernelCall| {
-        let extent = schedule.kernels[call.kernel].abi.launch.extent;
+        let extent = schedule.kernels()[call.kernel].abi().launch.extent;
         (call.kernel, HostArgs::new(call.args.iter().map(base).collect()), extent)
     };
-    schedule.calls.iter().map(call).collect()
+    schedule.calls().iter().map(call).collect()
 }
 
 fn cases() -> Vec<Case> {

@@ -11,7 +11,7 @@ use codegen_core::contract::Pipeline;
 use codegen_core::schedule::canonical::adds_products;
 use codegen_core::schedule::tile_contractions;
 use codegen_core::{
-    Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, Payload, panic_message,
+    Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, panic_message,
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
@@ -43,11 +43,17 @@ pub fn cranelift(
 ) -> Result<Pipeline<CraneliftRenderer, CraneliftCompiler>, CodegenError> {
     // Opening the codegen tells, not the first kernel.
     isa(&options)?;
-    if !options.vector.is_available() {
-        let message = format!("this machine has no vectors of the width `{}`", options.vector);
-        return Err(failed("", "target set-up", message));
-    }
+    check_width(&options)?;
     Ok(Pipeline::new(NAME, host_caps(options.vector), CraneliftRenderer, CraneliftCompiler, options))
+}
+
+/// Whether this machine has the vectors asked for: code with others would trap.
+fn check_width(options: &CraneliftOptions) -> Result<(), CodegenError> {
+    if options.vector.is_available() {
+        return Ok(());
+    }
+    let message = format!("this machine has no vectors of the width `{}`", options.vector);
+    Err(failed("", "target set-up", message))
 }
 
 impl Compiler for CraneliftCompiler {
@@ -61,14 +67,19 @@ impl Compiler for CraneliftCompiler {
         options: &CraneliftOptions,
     ) -> Result<Artifact, CodegenError> {
         let isa: Arc<dyn TargetIsa> = isa(options)?;
-        let one = |CheckedKernel(kernel): CheckedKernel| {
-            let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
-            guarded(&kernel.abi.name, || compile(&kernel, caps, &isa, options))
+        check_width(options)?;
+        let one = |CheckedKernel { kernel, contractions }: CheckedKernel| {
+            let _span = tracing::debug_span!("compile", kernel = kernel.abi().name).entered();
+            guarded(&kernel.abi().name, || {
+                if contractions != caps.contractions {
+                    crate::support::check(&kernel, caps.contractions)?;
+                }
+                compile(&kernel, caps, &isa, options)
+            })
         };
         let compiled =
             workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
-        let (code, kernels): (Vec<Compiled>, Vec<KernelAbi>) = compiled.into_iter().unzip();
-        Ok(Artifact::new(Payload::Host(jit::host_module(code, &kernels)?), kernels))
+        Ok(Artifact::host(jit::host_module(compiled)?))
     }
 
     fn listing(
@@ -77,7 +88,7 @@ impl Compiler for CraneliftCompiler {
         kernel: &Kernel,
         options: &Self::Options,
     ) -> Result<Listing, CodegenError> {
-        let parts = if caps.contractions.is_empty() { None } else { contract::parts_of(kernel) };
+        let parts = if caps.contractions.is_empty() { None } else { contract::parts_of(kernel)? };
         let Some(parts) = parts else { return listing(&*tiled(kernel, caps)?, options) };
         let mut all = Listing::default();
         for (heading, part) in parts {
@@ -133,7 +144,7 @@ fn compile(
     if !caps.contractions.is_empty() {
         let part = &mut |part: &Kernel| compile_alone(&*tiled(part, caps)?, isa, options);
         if let Some(composed) = contract::compose(kernel, &machine(caps), vector::target(), part)? {
-            tracing::debug!(kernel = kernel.abi.name, way = "contractions", "compiled");
+            tracing::debug!(kernel = kernel.abi().name, way = "contractions", "compiled");
             return Ok(composed);
         }
     }
@@ -148,12 +159,13 @@ fn machine(caps: &Caps) -> microkernels::Machine {
 
 /// The kernel, with contractions that nothing else takes cut into register tiles.
 fn tiled<'k>(kernel: &'k Kernel, caps: &Caps) -> Result<Cow<'k, Kernel>, CodegenError> {
-    if caps.contractions.is_empty() || !adds_products(&kernel.ir.body) {
+    if caps.contractions.is_empty() || !adds_products(&kernel.ir().body) {
         return Ok(Cow::Borrowed(kernel));
     }
-    let name = &kernel.abi.name;
-    let ir = tile_contractions(&kernel.ir, caps).map_err(|e| failed(name, "tiling", e.to_string()))?;
-    Ok(Cow::Owned(Kernel { ir, abi: kernel.abi.clone() }))
+    let name = &kernel.abi().name;
+    let ir = tile_contractions(kernel.ir(), caps).map_err(|e| failed(name, "tiling", e.to_string()))?;
+    let tiled = Kernel::verified(ir, kernel.abi().clone());
+    tiled.map(Cow::Owned).map_err(|e| failed(name, "tiling", e.to_string()))
 }
 
 /// Compiles one kernel by the first way that takes it whole.
@@ -162,7 +174,7 @@ fn compile_alone(
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
-    let name = &kernel.abi.name;
+    let name = &kernel.abi().name;
     let (code, scratch_bytes) = match Way::of(kernel, options) {
         Way::Vector(assembled) => {
             tracing::debug!(kernel = name, way = "vector", "compiled");
@@ -175,7 +187,7 @@ fn compile_alone(
             (Compiled::Function(code), emitted.scratch_bytes)
         }
     };
-    Ok((code, KernelAbi { scratch_bytes, ..kernel.abi.clone() }))
+    Ok((code, KernelAbi { scratch_bytes, ..kernel.abi().clone() }))
 }
 
 fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOptions) -> Emitted {
@@ -192,7 +204,7 @@ fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOp
 pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, CodegenError> {
     crate::support::check(kernel, DTypeSet::EMPTY)?;
     let isa = isa(options)?;
-    let name = &kernel.abi.name;
+    let name = &kernel.abi().name;
     let of_way = || match Way::of(kernel, options) {
         Way::Vector(assembled) => Ok(Listing {
             source: assembled.program.to_string(),
@@ -259,21 +271,25 @@ fn refused(kernel: &str, error: &CraneliftError) -> CodegenError {
 #[cfg(test)]
 mod tests {
     use codegen_core::host::HostPtr;
-    use codegen_core::{Access, Cost, Launch};
+    use codegen_core::{Access, Cost, Launch, Param};
 
     use super::*;
 
     fn kernel(text: &str) -> Kernel {
         let ir = lowered_ir::text::parse(text).expect("the text is valid");
+        let node = |node: &lowered_ir::ir::NodeDecl| Param::Node {
+            access: Access::ReadWrite,
+            bytes: node.size_bytes().expect("a small node"),
+        };
         let abi = KernelAbi {
             name: "test.k0".into(),
-            params: vec![],
+            params: ir.nodes.iter().map(node).collect(),
             launch: Launch { extent: 1, grain: 1, threads: 1 },
             scratch_bytes: 0,
             log: [].into(),
             cost: Cost::default(),
         };
-        Kernel { ir, abi }
+        Kernel::verified(ir, abi).expect("a valid kernel")
     }
 
     #[test]
@@ -307,8 +323,8 @@ mod tests {
             cranelift_codegen::isa::lookup(native.triple().clone()).expect("this machine is supported");
         let isa = oldest.finish(Flags::new(flags)).expect("the flags fit");
         let func = emit::emit(&kernel, isa.default_call_conv(), false).func;
-        let code = CraneliftCode::compile(func, &*isa).expect("a supported kernel");
-        let module = jit::host_module(vec![Compiled::Function(code)], &[]).expect("memory for code");
+        let code = Compiled::Function(CraneliftCode::compile(func, &*isa).expect("a supported kernel"));
+        let module = jit::host_module(vec![(code, kernel.abi().clone())]).expect("memory for code");
         let (mut x, mut y) = ([1.5f32, -1.5, -1.5, 2.5], [1.5f64, -1.5, -1.5, 2.5]);
         let access = Access::ReadWrite;
         let args = [

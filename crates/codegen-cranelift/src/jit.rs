@@ -30,34 +30,35 @@ pub(crate) enum Compiled {
     Steps(Box<Composite>, Vec<Compiled>),
 }
 
-/// The kernels, called as `kernels` say, in order; callable for as long as any clone of the result lives. All
-/// their code is side by side in memory.
-pub(crate) fn host_module(code: Vec<Compiled>, kernels: &[KernelAbi]) -> Result<HostModule, CodegenError> {
+/// The kernels, each with how it is called, in order; callable for as long as any clone of the result lives. Both
+/// are what [`crate::compile`] made of one [`Kernel`](codegen_core::Kernel). All their code is side by side in
+/// memory.
+pub(crate) fn host_module(kernels: Vec<(Compiled, KernelAbi)>) -> Result<HostModule, CodegenError> {
     let mut pieces = Vec::new();
-    collect_pieces(&code, &mut pieces);
+    collect_pieces(kernels.iter().map(|(compiled, _)| compiled), &mut pieces);
     let loaded = LoadedCode::load(&pieces).map_err(|_| CodegenError::OutOfMemory {
-        kernel: kernels.first().map(|abi| abi.name.clone()).unwrap_or_default(),
+        kernel: kernels.first().map(|(_, abi)| abi.name.clone()).unwrap_or_default(),
         bytes: pieces.iter().map(|piece| piece.len()).sum(),
     })?;
-    let bytes = loaded.bytes() + code.iter().map(Compiled::plan_bytes).sum::<usize>();
+    let bytes = loaded.bytes() + kernels.iter().map(|(compiled, _)| compiled.plan_bytes()).sum::<usize>();
     let mut loader = KernelLoader { loaded: &loaded, next: 0 };
-    let mut native: Vec<NativeCode> = Vec::with_capacity(code.len());
-    for compiled in code {
-        let name = kernels.get(native.len()).map_or("", |abi| &abi.name);
-        native.push(loader.native(compiled, name));
+    let mut native = Vec::with_capacity(kernels.len());
+    for (compiled, abi) in kernels {
+        native.push((loader.native(compiled, &abi.name), abi));
     }
-    // SAFETY: the kernels were verified, so they access elements proved in bounds, or checked, of their
-    // parameters and their scratch, write the elements that their statements write, and do not trap. Vector
-    // programs access the same elements as the statements they are made of; composites run their parts in the
-    // order of the statements. The code calls only `helpers`, which do not unwind, and the log; kernels that
-    // log are named to the module below, before anybody can call them. `loaded`, as the owner, keeps all
-    // functions mapped.
+    // SAFETY: each kernel was compiled from a `Kernel`, whose IR is verified and agrees with its ABI in sizes,
+    // access, ranges, log lines and the loop that calls are parts of. So the code accesses elements proved in
+    // bounds, or checked, of its parameters and its scratch, of which the ABI has as many bytes as it was laid
+    // out in, writes the elements that their statements write, and does not trap, with instructions that this
+    // machine has (`compile::check_width`). Vector programs access the same elements as the statements they are
+    // made of; composites run their parts in the order of the statements. The code calls only `helpers`, which
+    // do not unwind, and the log. `loaded`, as the owner, keeps all functions mapped.
     let module = unsafe { HostModule::native(native, Arc::new(loaded)) };
-    Ok(module.with_log_lines(kernels).with_code_bytes(bytes))
+    Ok(module.with_code_bytes(bytes))
 }
 
 /// The code to be loaded, in the order in which [`KernelLoader`] asks for it.
-fn collect_pieces<'c>(code: &'c [Compiled], pieces: &mut Vec<&'c [u8]>) {
+fn collect_pieces<'c>(code: impl IntoIterator<Item = &'c Compiled>, pieces: &mut Vec<&'c [u8]>) {
     for compiled in code {
         match compiled {
             Compiled::Function(code) => pieces.push(code.bytes()),

@@ -24,8 +24,8 @@
 //! let codegen = cranelift(options)?;
 //! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
-//! assert_eq!(artifact.kernels.len(), 1);
-//! assert!(codegen.listing(&scheduled.kernels[0])?.source.contains("fadd"));
+//! assert_eq!(artifact.kernels().len(), 1);
+//! assert!(codegen.listing(&scheduled.kernels()[0])?.source.contains("fadd"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -16,14 +16,21 @@ pub(crate) const NAME: &str = "cranelift";
 ///
 /// # Errors
 ///
-/// [`CodegenError::Unsupported`] naming the first operation that cannot.
+/// [`CodegenError::Unsupported`] naming the first operation that cannot, and [`CodegenError::Failed`] where the kernel is launched over nested
+/// parallel loops, as on a GPU.
 pub(crate) fn check(kernel: &Kernel, contractions: DTypeSet) -> Result<(), CodegenError> {
-    let routine = &kernel.ir;
+    let routine = kernel.ir();
+    let (extent, most) = (kernel.abi().launch.extent, kernel.host_extent());
+    if extent != 1 && extent != most {
+        // The range of a call counts iterations of the outermost loop alone.
+        let message = format!("it is launched over 0..{extent}, expected 0..{most} or 0..1");
+        return Err(failed(&kernel.abi().name, "checking its launch", message));
+    }
     match refuse_block(routine, &routine.locals(), &routine.body, contractions) {
         None => Ok(()),
         Some((op, why)) => Err(CodegenError::Unsupported {
             codegen: NAME.into(),
-            kernel: kernel.abi.name.clone(),
+            kernel: kernel.abi().name.clone(),
             op,
             why: why.into(),
         }),

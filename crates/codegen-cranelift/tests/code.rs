@@ -2,7 +2,7 @@
 
 mod common;
 
-use codegen_core::{Codegen, Payload, ScheduledRoutine};
+use codegen_core::{Codegen, Payload, RoutineParts, ScheduledRoutine};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, listing};
 use common::{ADD, compare, compile, filled, kernel, parse, run_native};
 use lowered_ir::interp;
@@ -11,23 +11,24 @@ use lowered_ir::interp;
 fn a_routine_has_its_kernels_in_order() {
     let texts: Vec<String> = (0..8).map(|k| ADD.replace("+ %1[i0]", &format!("* {k}.0f32"))).collect();
     let kernels: Vec<_> = texts.iter().map(|text| kernel(parse(text))).collect();
-    let routine = ScheduledRoutine {
+    let parts = RoutineParts {
         name: "many".into(),
         symbols: vec![],
-        nodes: kernels[0].ir.nodes.clone(),
+        nodes: kernels[0].ir().nodes.clone(),
         kernels: kernels.clone(),
         calls: vec![],
         temps: vec![],
         overwritten: vec![],
     };
+    let routine = ScheduledRoutine::new(parts).expect("kernels without calls");
     let codegen = cranelift(CraneliftOptions::default()).expect("this machine is supported");
     let artifact = codegen.compile(&routine).expect("supported kernels");
-    let Payload::Host(module) = &artifact.payload else { panic!("host code") };
-    assert_eq!((module.len(), artifact.kernels.len()), (8, 8));
+    let Payload::Host(module) = artifact.payload() else { panic!("host code") };
+    assert_eq!((module.len(), artifact.kernels().len()), (8, 8));
     for (k, one) in kernels.iter().enumerate() {
-        let memory = filled(&one.ir, 2);
+        let memory = filled(one.ir(), 2);
         let mut expected = memory.clone();
-        interp::run(&one.ir, &mut expected, &[]).expect("a valid kernel");
+        interp::run(one.ir(), &mut expected, &[]).expect("a valid kernel");
         let found = common::run_kernel(&artifact, k, one, &memory);
         compare(one, &memory, &expected, &found, &format!("kernel {k}"));
     }
@@ -42,9 +43,9 @@ fn threads_compile_at_once() {
             scope.spawn(move || {
                 for _ in 0..25 {
                     let artifact = compile(kernel, &CraneliftOptions::default()).expect("a supported kernel");
-                    let memory = filled(&kernel.ir, seed);
+                    let memory = filled(kernel.ir(), seed);
                     let mut expected = memory.clone();
-                    interp::run(&kernel.ir, &mut expected, &[]).expect("a valid kernel");
+                    interp::run(kernel.ir(), &mut expected, &[]).expect("a valid kernel");
                     compare(
                         kernel,
                         &memory,

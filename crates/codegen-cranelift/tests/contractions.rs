@@ -11,7 +11,7 @@ use lowered_ir::ir::Routine;
 /// The only kernel of a routine, scheduled for vectors of this width.
 fn only_kernel(routine: &Routine, vector: VectorWidth) -> Kernel {
     let schedule = schedule(routine, &host_caps(vector), &ScheduleOptions::default());
-    let mut kernels = schedule.expect("the host computes everything").kernels;
+    let mut kernels = schedule.expect("the host computes everything").into_parts().kernels;
     assert_eq!(kernels.len(), 1);
     kernels.remove(0)
 }
@@ -29,9 +29,9 @@ fn is_planned(routine: &Routine, product: &str) -> bool {
 fn keeps_bits(routine: &Routine) {
     for options in all_options() {
         let kernel = only_kernel(routine, options.vector);
-        let memory = filled(&kernel.ir, 7);
+        let memory = filled(kernel.ir(), 7);
         let mut expected = memory.clone();
-        interp::run(&kernel.ir, &mut expected, &[]).expect("scheduled routines run");
+        interp::run(kernel.ir(), &mut expected, &[]).expect("scheduled routines run");
         let artifact = compile(&kernel, &options).expect("scheduled kernels compile");
         let found = run_native(&artifact, &kernel, &memory, &[]);
         compare(&kernel, &memory, &expected, &found, &format!("{options:?}"));
@@ -114,4 +114,66 @@ fn convolutions_of_half_precision_are_planned() {
     );
     assert!(is_planned(&routine, "8x144x27"));
     keeps_bits(&routine);
+}
+
+/// The iterations of the outermost parallel loop are what calls are parts of: loops inside of it that are parallel too, or that stand beside
+/// others, run whole in each part, products included.
+#[test]
+fn parallel_loops_inside_of_others_run_whole() {
+    let product = |batch: &str, rows: &str, row: &str, column: &str, sum: &str, depth: &str| {
+        format!(
+            "for {row} in 0..{rows} parallel {{ for {column} in 0..16 {{
+               declare {sum} f32[] register
+               for {depth} in 0..16 {{ {sum} := fma(%0[{batch}, {row}, {depth}], %1[{depth}, {column}], {sum}) }}
+               %2[{batch}, {row}, {column}] := {sum}
+             }} }}"
+        )
+    };
+    let routine = |body: String, batches: u32| {
+        parse(&format!(
+            "routine @nested fast {{
+              node %0 \"x\" f32[{batches}, 16, 16]
+              node %1 \"w\" f32[16, 16]
+              node %2 \"y\" f32[{batches}, 16, 16]
+              {body}
+            }}"
+        ))
+    };
+    let inner = product("i0", "16", "i1", "i2", "l0", "i3");
+    let one = product("0", "16", "i1", "i2", "l0", "i3");
+    let two = product("1", "16", "i5", "i6", "l1", "i7");
+    let cases = [
+        (routine(format!("for i0 in 0..40 parallel {{ {inner} }}"), 40), 40),
+        (routine(format!("for i0 in 0..40 {{ {inner} }}"), 40), 1),
+        (routine(format!("for i0 in 0..40 parallel {{ comment \"rows\" {inner} }}"), 40), 40),
+        (routine(format!("{one} {two}"), 2), 1),
+        (routine(format!("comment \"first\" {one}"), 1), 1),
+    ];
+    for (ir, extent) in cases {
+        let kernel = common::kernel(ir);
+        assert_eq!(kernel.abi().launch.extent, extent);
+        let memory = filled(kernel.ir(), 3);
+        let mut expected = memory.clone();
+        interp::run(kernel.ir(), &mut expected, &[]).expect("a valid kernel");
+        for options in all_options() {
+            let artifact = compile(&kernel, &options).expect("a supported kernel");
+            let parts: &[(u64, u64)] = if extent > 1 { &[(17, 40), (0, 17)] } else { &[(0, 1)] };
+            let found = common::run_parts(&artifact, &kernel, &memory, &[], parts);
+            compare(&kernel, &memory, &expected, &found, &format!("{options:?}"));
+        }
+    }
+}
+
+/// A kernel that is launched as on a GPU would be called on iterations that its outermost loop does not have.
+#[test]
+fn launches_over_nested_loops_are_refused() {
+    let ir = parse(
+        "routine @r { node %0 \"x\" f32[4, 5]
+      for i0 in 0..4 parallel { for i1 in 0..5 parallel { %0[i0, i1] := 1.0f32 } } }",
+    );
+    let (ir, abi) = common::kernel(ir).into_parts();
+    let launch = codegen_core::Launch { extent: 20, ..abi.launch };
+    let kernel = Kernel::new(ir, codegen_core::KernelAbi { launch, ..abi }).expect("a kernel for a GPU");
+    let error = compile(&kernel, &CraneliftOptions::default()).expect_err("it is for a GPU");
+    assert!(error.to_string().contains("launched over 0..20, expected 0..4 or 0..1"), "{error}");
 }

@@ -50,9 +50,9 @@ fn code_is_freed_with_its_last_owner() {
         live_code_costs_no_mappings(|| compile(&kernel, &options).expect("a supported kernel"));
         assert_eq!(usage(), before);
 
-        let memory = filled(&kernel.ir, 1);
+        let memory = filled(kernel.ir(), 1);
         let mut expected = memory.clone();
-        interp::run(&kernel.ir, &mut expected, &[]).expect("a valid kernel");
+        interp::run(kernel.ir(), &mut expected, &[]).expect("a valid kernel");
         compare(&kernel, &memory, &expected, &run_native(&kept, &kernel, &memory, &[]), "the kept code");
         drop(kept);
         assert_eq!(usage(), CodeMemoryUsage::default());

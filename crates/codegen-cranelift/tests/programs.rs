@@ -18,14 +18,15 @@ fn caps() -> Caps {
 /// The kernels of a routine.
 fn kernels(routine: &Routine) -> Vec<Kernel> {
     let optimized = optimize(routine.clone(), &Settings::default()).expect("the routine is valid").routine;
-    schedule(&optimized, &caps(), &ScheduleOptions::default()).expect("the host computes everything").kernels
+    let scheduled = schedule(&optimized, &caps(), &ScheduleOptions::default());
+    scheduled.expect("the host computes everything").kernels().to_vec()
 }
 
 /// The kernels of a routine, those with contractions as they are compiled where there is no plan for them.
 fn tiled_kernels(routine: &Routine) -> Vec<Kernel> {
     let tiled = |kernel: Kernel| {
-        let ir = tile_contractions(&kernel.ir, &caps()).expect("the host computes everything");
-        Kernel { ir, ..kernel }
+        let ir = tile_contractions(kernel.ir(), &caps()).expect("the host computes everything");
+        Kernel::verified(ir, kernel.abi().clone()).expect("a valid kernel")
     };
     kernels(routine).into_iter().map(tiled).collect()
 }

@@ -18,11 +18,11 @@ const SEEDS: u64 = 400;
 /// Runs a kernel both ways.
 fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64], options: &CraneliftOptions) {
     let mut expected = memory.clone();
-    interp::run(&kernel.ir, &mut expected, bindings).expect("verified routines run");
+    interp::run(kernel.ir(), &mut expected, bindings).expect("verified routines run");
     let artifact = match compile(kernel, options) {
         Ok(artifact) => artifact,
         Err(CodegenError::Unsupported { .. }) => return,
-        Err(error) => panic!("{error}\n{}", lowered_ir::text::print(&kernel.ir)),
+        Err(error) => panic!("{error}\n{}", lowered_ir::text::print(kernel.ir())),
     };
     let found = run_native(&artifact, kernel, memory, bindings);
     compare(kernel, memory, &expected, &found, &format!("{options:?}"));
@@ -80,7 +80,7 @@ fn what_is_not_legalised_is_refused_or_right() {
         match compile(&kernel, &CraneliftOptions::default()) {
             Ok(_) => agrees(&kernel, &memory, &bindings, &CraneliftOptions::default()),
             Err(CodegenError::Unsupported { .. }) => refused += 1,
-            Err(error) => panic!("{error}\n{}", lowered_ir::text::print(&kernel.ir)),
+            Err(error) => panic!("{error}\n{}", lowered_ir::text::print(kernel.ir())),
         }
     }
     assert!(refused > 0 && refused < SEEDS, "{refused} of {SEEDS} routines refused");

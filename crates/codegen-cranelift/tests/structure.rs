@@ -400,9 +400,9 @@ fn parts_of_a_parallel_loop_add_up() {
           }
         }",
     ));
-    let memory = filled(&kernel.ir, 9);
+    let memory = filled(kernel.ir(), 9);
     let mut expected = memory.clone();
-    interp::run(&kernel.ir, &mut expected, &[]).expect("a valid kernel");
+    interp::run(kernel.ir(), &mut expected, &[]).expect("a valid kernel");
     for options in all_options() {
         let artifact = compile(&kernel, &options).expect("a supported kernel");
         for parts in [vec![(0, 10)], vec![(7, 10), (0, 3), (3, 7)], vec![(0, 0), (0, 1), (1, 10), (10, 10)]] {

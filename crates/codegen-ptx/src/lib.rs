@@ -21,8 +21,8 @@
 //! let codegen = ptx(Target::Sm80, PtxOptions::default());
 //! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
-//! let Payload::Ptx(module) = artifact.payload else { return Err("no PTX".into()) };
-//! assert!(module.text.contains(".entry") && module.launches[0].threads >= 32);
+//! let Payload::Ptx(module) = artifact.payload() else { return Err("no PTX".into()) };
+//! assert!(module.text().contains(".entry") && module.launches()[0].threads >= 32);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -35,7 +35,7 @@
 //!   `Fast`: tensor cores add in an order of their own, and on request factors lose bits, and functions are approximate.
 //! * Memory is touched where the kernel's IR touches it, with one exception: neighbours that a repeated loop reads one after another are read at once.
 //! * All threads of a block reach every barrier.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod options; // what may be chosen
 mod refusal; // what is not supported
@@ -48,6 +48,7 @@ mod cores; // products of matrices on tensor cores
 mod emit; // loop IR -> instructions
 
 mod module; // the codegen
+mod vouch; // programs for devices: the crate's unsafe code
 
 pub use crate::module::{Ptx, Rendered, ptx};
 pub use crate::options::{PtxOptions, TensorCores, ptx_caps};

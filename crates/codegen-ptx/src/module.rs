@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 
 use codegen_core::{
-    Artifact, Caps, Codegen, CodegenError, DTypeSet, Kernel, Listing, Payload, PtxLaunch, PtxModule,
-    ScheduledRoutine, Transcendental,
+    Artifact, Caps, Codegen, CodegenError, DTypeSet, Kernel, Listing, PtxLaunch, ScheduledRoutine,
+    Transcendental,
 };
 use ptx_asm::{Module, Target};
 use tnode::DType;
@@ -14,6 +13,7 @@ use tnode::DType;
 use crate::emit::{self, Setting};
 use crate::options::{PtxOptions, TensorCores, ptx_caps};
 use crate::refusal::{NAME, failed};
+use crate::vouch;
 
 /// The codegen for NVIDIA's processors.
 #[derive(Clone, Debug)]
@@ -64,11 +64,7 @@ impl Codegen for Ptx {
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
-        let Rendered { module, launches } = self.render(&routine.kernels)?;
-        let text = ptx_asm::print(&module).into();
-        let kernels = routine.kernels.iter().map(|k| k.abi.clone()).collect();
-        let payload = Arc::new(PtxModule { text, target: self.target.name().into(), launches });
-        Ok(Artifact::new(Payload::Ptx(payload), kernels))
+        vouch::artifact(self, routine.kernels())
     }
 
     fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {
@@ -88,12 +84,12 @@ impl Ptx {
         let setting = Setting { target: self.target, caps: &self.caps, options: &self.options };
         let (mut programs, mut launches, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
         for kernel in kernels {
-            let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
-            let entry = entry(&kernel.abi.name, &mut names);
+            let _span = tracing::debug_span!("compile", kernel = kernel.abi().name).entered();
+            let entry = entry(&kernel.abi().name, &mut names);
             let emitted = emit::emit(kernel, &entry, setting)
-                .map_err(|refusal| refusal.of_kernel(NAME, &kernel.abi.name))?;
+                .map_err(|refusal| refusal.of_kernel(NAME, &kernel.abi().name))?;
             let module = Module { target: self.target, kernels: vec![emitted.kernel] };
-            ptx_asm::check(&module).map_err(|e| failed(&kernel.abi.name, "checking", e.to_string()))?;
+            ptx_asm::check(&module).map_err(|e| failed(&kernel.abi().name, "checking", e.to_string()))?;
             programs.extend(module.kernels);
             launches.push(emitted.launch);
         }

@@ -26,12 +26,12 @@ fn approximated(function: &str, class: &str, target: Target, x: &[f32]) -> (Stri
     let options = PtxOptions { approximate_functions: true, ..PtxOptions::default() };
     let codegen = ptx(target, options);
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
-    let rendered = codegen.render(&scheduled.kernels).expect("rendered");
+    let rendered = codegen.render(scheduled.kernels()).expect("rendered");
     let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     // The node that is mentioned first is the first parameter: the result.
     let args = [vec![0; 4 * COUNT], bytes(x)];
-    let after =
-        device::run_kernel(&rendered, 0, &scheduled.kernels[0], &args, &[], Order::InTurn).expect("it runs");
+    let after = device::run_kernel(&rendered, 0, &scheduled.kernels()[0], &args, &[], Order::InTurn)
+        .expect("it runs");
     let floats = after.memory[0].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     (ptx_asm::print(&rendered.module), floats.collect())
 }
@@ -107,7 +107,7 @@ fn text(program: &str) -> String {
     let options = PtxOptions { approximate_functions: true, ..PtxOptions::default() };
     let codegen = ptx(Target::Sm80, options);
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
-    ptx_asm::print(&codegen.render(&scheduled.kernels).expect("rendered").module)
+    ptx_asm::print(&codegen.render(scheduled.kernels()).expect("rendered").module)
 }
 
 #[test]

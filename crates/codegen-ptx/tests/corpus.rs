@@ -60,11 +60,11 @@ fn compile(target: Target, scheduled: &ScheduledRoutine, tools: Option<&CudaTool
         Err(error @ CodegenError::Unsupported { .. }) => return Outcome::Skipped(error.to_string()),
         Err(error) => return Outcome::Failed(error.to_string()),
     };
-    let Payload::Ptx(module) = &artifact.payload else { return Outcome::Failed("no PTX".into()) };
-    if module.launches.len() != artifact.kernels.len() || module.target != target.name() {
-        return Outcome::Failed(format!("{} launches for {}", module.launches.len(), module.target));
+    let Payload::Ptx(module) = artifact.payload() else { return Outcome::Failed("no PTX".into()) };
+    if module.launches().len() != artifact.kernels().len() || module.target() != target.name() {
+        return Outcome::Failed(format!("{} launches for {}", module.launches().len(), module.target()));
     }
-    match tools.map_or(Ok(()), |tools| tools.accepts(&module.text, target.name())) {
+    match tools.map_or(Ok(()), |tools| tools.accepts(module.text(), target.name())) {
         Ok(()) => Outcome::Passed,
         Err(message) => Outcome::Failed(message),
     }

@@ -186,7 +186,7 @@ fn an_assembler_takes_logs() {
         let codegen = ptx(target, PtxOptions::default());
         let artifact =
             codegen.compile(&schedule_serial(routine, codegen.caps(), &mut |_, _| {}).unwrap()).unwrap();
-        let Payload::Ptx(module) = &artifact.payload else { panic!("no PTX") };
-        tools.accepts(&module.text, target.name()).unwrap();
+        let Payload::Ptx(module) = artifact.payload() else { panic!("no PTX") };
+        tools.accepts(module.text(), target.name()).unwrap();
     }
 }

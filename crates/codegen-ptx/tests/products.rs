@@ -65,7 +65,7 @@ fn run_with(program: &Program, target: Target, options: PtxOptions) {
     };
     let codegen = ptx(target, options.clone());
     let scheduled = schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
-    let rendered = codegen.render(&scheduled.kernels).unwrap_or_else(|e| panic!("{e}"));
+    let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("{e}"));
     let text = ptx_asm::print(&rendered.module);
     // On Hopper warpgroups multiply, unless factors have 32 bits.
     let by_warpgroups = target == Target::Sm90a && !options.tf32;
@@ -129,7 +129,7 @@ fn text_of(program: &str, target: Target) -> String {
     let routine = optimize(routine, &pipeline::Settings::default()).expect("it is optimised").routine;
     let codegen = ptx(target, PtxOptions::default());
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
-    ptx_asm::print(&codegen.render(&scheduled.kernels).expect("rendered").module)
+    ptx_asm::print(&codegen.render(scheduled.kernels()).expect("rendered").module)
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn tensor_cores_may_be_forbidden() {
     let options = PtxOptions { tensor_cores: TensorCores::Off, ..PtxOptions::default() };
     let codegen = ptx(Target::Sm90a, options);
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
-    let rendered = codegen.render(&scheduled.kernels).expect("rendered");
+    let rendered = codegen.render(scheduled.kernels()).expect("rendered");
     assert!(!ptx_asm::print(&rendered.module).contains("mma.sync"));
 }
 

@@ -39,10 +39,10 @@ fn runs(text: &str) -> Vec<Run> {
     let codegen = ptx(Target::Sm90a, PtxOptions::default());
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
-    let rendered = codegen.render(&scheduled.kernels).unwrap();
+    let rendered = codegen.render(scheduled.kernels()).unwrap();
     let run = |(at, kernel): (usize, &codegen_core::Kernel)| {
-        let ir = lowered_ir::text::print(&kernel.ir);
-        lowered_ir::verify::verify(&kernel.ir).unwrap_or_else(|e| panic!("{e}\n{ir}"));
+        let ir = lowered_ir::text::print(kernel.ir());
+        lowered_ir::verify::verify(kernel.ir()).unwrap_or_else(|e| panic!("{e}\n{ir}"));
         let fill = |(param, decl): (&Param, &lowered_ir::ir::NodeDecl)| {
             let elements = decl.dims.iter().product::<usize>();
             let mut bytes = vec![0; elements * decl.dtype.size_bytes()];
@@ -52,7 +52,7 @@ fn runs(text: &str) -> Vec<Run> {
             }
             bytes
         };
-        let args: Vec<Vec<u8>> = kernel.abi.params.iter().zip(&kernel.ir.nodes).map(fill).collect();
+        let args: Vec<Vec<u8>> = kernel.abi().params.iter().zip(&kernel.ir().nodes).map(fill).collect();
         let defined = device::defined(kernel, args.clone(), &[]).unwrap();
         let run = |seed| device::run_kernel(&rendered, at, kernel, &args, &[], Order::Random { seed });
         let results: Vec<device::Ran> = (0..2).map(|seed| run(seed).unwrap()).collect();
@@ -64,7 +64,7 @@ fn runs(text: &str) -> Vec<Run> {
         let (launch, stats) = (&rendered.launches[at], results[0].stats.clone());
         Run { text: ptx_asm::print(&module), stats, threads: launch.threads, blocks: launch.blocks }
     };
-    scheduled.kernels.iter().enumerate().map(run).collect()
+    scheduled.kernels().iter().enumerate().map(run).collect()
 }
 
 /// The only kernel.
@@ -119,7 +119,7 @@ fn long_rows_take_more_threads_until_nobody_can_hold_them() {
     {
         let routine = lowered_ir::text::parse(&softmax("f32", 1024, columns)).unwrap();
         let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
-        let rendered = codegen.render(&scheduled.kernels).unwrap();
+        let rendered = codegen.render(scheduled.kernels()).unwrap();
         let text = ptx_asm::print(&rendered.module);
         assert_eq!((rendered.launches.len(), rendered.launches[0].threads), (1, threads), "{columns}");
         let found = text.matches("ld.global").count();
@@ -266,7 +266,7 @@ fn held_rows_leave_room_for_several_blocks() {
         let codegen = ptx(target, PtxOptions::default());
         let routine = lowered_ir::text::parse(text).unwrap();
         let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
-        let rendered = codegen.render(&scheduled.kernels).unwrap();
+        let rendered = codegen.render(scheduled.kernels()).unwrap();
         let text = ptx_asm::print(&rendered.module);
         for (name, made) in tools.assemble(&text, target.name()).unwrap() {
             let what = format!("{name} for {}: {made:?}\n{text}", target.name());

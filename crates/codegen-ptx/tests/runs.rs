@@ -19,7 +19,7 @@ fn scaled([x, y, z]: [&str; 3], columns: usize) -> (String, u32) {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(&text).unwrap();
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
-    let rendered = codegen.render(&scheduled.kernels).unwrap();
+    let rendered = codegen.render(scheduled.kernels()).unwrap();
     let launch = &rendered.launches[0];
     (ptx_asm::print(&rendered.module), launch.blocks * launch.threads)
 }

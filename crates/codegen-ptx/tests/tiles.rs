@@ -60,8 +60,8 @@ fn first_block(product: &Product, order: Order) -> Stats {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(&product.text()).unwrap();
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
-    let rendered = codegen.render(&scheduled.kernels).unwrap();
-    let call = &scheduled.calls[0];
+    let rendered = codegen.render(scheduled.kernels()).unwrap();
+    let call = &scheduled.calls()[0];
     assert_eq!(rendered.launches[call.kernel].threads, 256, "it is not the kernel of large tiles");
     let Product { m, n, k, .. } = *product;
     let nodes = [values(m * k, 0), values(k * n, 1), vec![0.0; m * n], values(n, 2)];

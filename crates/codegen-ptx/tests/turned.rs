@@ -32,9 +32,9 @@ fn run(text: &str, order: Order) -> Vec<Stats> {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
-    let rendered = codegen.render(&scheduled.kernels).unwrap_or_else(|e| panic!("{e}"));
-    let each = scheduled.kernels.iter().enumerate().map(|(at, kernel)| {
-        let args: Vec<Vec<u8>> = bytes(&kernel.abi)
+    let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("{e}"));
+    let each = scheduled.kernels().iter().enumerate().map(|(at, kernel)| {
+        let args: Vec<Vec<u8>> = bytes(&kernel.abi())
             .into_iter()
             .map(|bytes| (0..bytes).map(|at| ((at * 7919) >> 3) as u8 % 113).collect())
             .collect();

@@ -79,7 +79,8 @@ fn run_case(
     let defined = defined(codegen, &schedule, case)?;
     let nodes = nodes(case).map_err(|e| failed("making nodes", e))?;
     let merged = case.merge.is_some().then(|| merged(&schedule)).flatten();
-    let code = Arc::new(Code { schedule, artifact });
+    let code = Code::new(schedule, artifact).map_err(|e| failed("pairing code with its schedule", e))?;
+    let code = Arc::new(code);
     let found = on_device(device, &code, case, &nodes, merged.map(|node| (node, How::Copied)));
     let found = found.map_err(|e| failed("running", e))?;
     if let Some(node) = merged {
@@ -98,7 +99,7 @@ fn run_case(
 
 /// The node that a run reads from the merge buffer: none if what the routine reads there goes into no result.
 fn merged(schedule: &ScheduledRoutine) -> Option<NodeRef> {
-    schedule.calls.iter().flat_map(|call| &call.args).find_map(|slot| match slot {
+    schedule.calls().iter().flat_map(|call| &call.args).find_map(|slot| match slot {
         Slot::Merge(node) => Some(*node),
         Slot::Node(_) | Slot::Temp(_) => None,
     })
@@ -152,7 +153,7 @@ fn on_device(
     let lasting: Vec<bool> = case.routine.nodes.iter().map(outlives).collect();
     for (at, node) in nodes.iter().enumerate().filter(|(at, _)| lasting[*at]) {
         let mut bytes = case.inputs[at].clone();
-        if code.schedule.overwritten.contains(&NodeRef(at as u32)) {
+        if code.schedule().overwritten().contains(&NodeRef(at as u32)) {
             bytes.fill(0xa5);
         }
         let array = HostArray::from_bytes(node.dtype(), node.dims()?, &bytes)?;

@@ -32,8 +32,8 @@ pub(crate) fn run(
         return Err(Outcome::Skipped("compiled; the code does not run in this process".into()));
     };
     let mut memory = Memory::new(scheduled, caps, case, soil);
-    for (position, call) in scheduled.calls.iter().enumerate() {
-        let abi = artifact.kernels.get(call.kernel).ok_or_else(|| wrong(position, "has no kernel"))?;
+    for (position, call) in scheduled.calls().iter().enumerate() {
+        let abi = artifact.kernels().get(call.kernel).ok_or_else(|| wrong(position, "has no kernel"))?;
         memory.call(&module, abi, call, case).map_err(|message| wrong(position, &message))?;
     }
     Ok(memory.nodes.iter().map(|node| node.bytes().to_vec()).collect())
@@ -100,7 +100,7 @@ impl Memory {
             temps: Buffer::garbage(scheduled.temp_bytes(), alignment),
             merge: Buffer::new(case.merge.as_deref().unwrap_or(&[]), alignment),
             alignment,
-            offsets: scheduled.temps.iter().map(|temp| temp.offset).collect(),
+            offsets: scheduled.temps().iter().map(|temp| temp.offset).collect(),
             soil,
         }
     }

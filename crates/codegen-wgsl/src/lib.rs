@@ -21,7 +21,7 @@
 //! let codegen = wgsl(baseline_caps(), WgslOptions::default());
 //! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
-//! let Payload::Shader(shaders) = artifact.payload else { return Err("no shaders".into()) };
+//! let Payload::Shader(shaders) = artifact.payload() else { return Err("no shaders".into()) };
 //! // Both parameters lie in the first slab.
 //! let shader = shaders.shader(0, &[0, 0])?;
 //! assert!(shader.wgsl.contains("@compute") && shader.groups > 1);

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codegen_core::{
-    Artifact, Caps, Codegen, CodegenError, Kernel, Listing, Payload, ScheduledRoutine, Shader, ShaderModule,
+    Artifact, Caps, Codegen, CodegenError, Kernel, Listing, ScheduledRoutine, Shader, ShaderModule,
 };
 
 use crate::emit;
@@ -43,18 +43,18 @@ impl Codegen for Wgsl {
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
         let shaders = Shaders {
-            kernels: routine.kernels.clone(),
+            kernels: routine.kernels().to_vec(),
             caps: self.caps.clone(),
             options: self.options.clone(),
             texts: Mutex::default(),
         };
-        for (at, kernel) in routine.kernels.iter().enumerate() {
-            let _span = tracing::debug_span!("compile", kernel = kernel.abi.name).entered();
+        for (at, kernel) in routine.kernels().iter().enumerate() {
+            let _span = tracing::debug_span!("compile", kernel = kernel.abi().name).entered();
             // Whatever is refused, is refused now: where parameters lie makes no difference to that.
             shaders.shader(at, &in_one_slab(kernel))?;
         }
-        let kernels = routine.kernels.iter().map(|k| k.abi.clone()).collect();
-        Ok(Artifact::new(Payload::Shader(Arc::new(shaders)), kernels))
+        let kernels = routine.kernels().iter().map(|k| k.abi().clone()).collect();
+        Ok(Artifact::shaders(Arc::new(shaders), kernels))
     }
 
     fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {
@@ -90,7 +90,7 @@ fn words(_: &Rendered) -> Result<String, CodegenError> {
 
 /// All parameters in the first slab.
 fn in_one_slab(kernel: &Kernel) -> Vec<u32> {
-    vec![0; kernel.ir.nodes.len()]
+    vec![0; kernel.ir().nodes.len()]
 }
 
 /// One kernel as a module of naga that is valid for its target: what WGSL, and other forms of shaders, are written from.
@@ -155,9 +155,9 @@ fn render(
     caps: &Caps,
     options: &WgslOptions,
 ) -> Result<Rendered, CodegenError> {
-    let name = &kernel.abi.name;
-    if slabs.len() != kernel.ir.nodes.len() {
-        let (found, expected) = (slabs.len(), kernel.ir.nodes.len());
+    let name = &kernel.abi().name;
+    if slabs.len() != kernel.ir().nodes.len() {
+        let (found, expected) = (slabs.len(), kernel.ir().nodes.len());
         return Err(failed(name, "binding", format!("{found} slabs for {expected} parameters")));
     }
     let emitted =
@@ -176,7 +176,7 @@ struct Shaders {
 
 impl fmt::Debug for Shaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.kernels.iter().map(|k| k.abi.name.as_str()).collect();
+        let names: Vec<&str> = self.kernels.iter().map(|k| k.abi().name.as_str()).collect();
         f.debug_struct("Shaders").field("target", &self.caps.target).field("kernels", &names).finish()
     }
 }

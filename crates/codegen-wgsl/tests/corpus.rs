@@ -49,8 +49,8 @@ fn render_all(caps: Caps) -> Report {
 
 /// Renders each kernel with its parameters in one slab, and in as many as there are; what was rendered is parsed again.
 fn apart(artifact: &Artifact, caps: &Caps) -> Result<(), String> {
-    let Payload::Shader(shaders) = &artifact.payload else { return Err("no shaders".into()) };
-    for (at, kernel) in artifact.kernels.iter().enumerate() {
+    let Payload::Shader(shaders) = artifact.payload() else { return Err("no shaders".into()) };
+    for (at, kernel) in artifact.kernels().iter().enumerate() {
         let memory = common::memory_params(kernel);
         for slabs in [vec![0; memory], (0..memory as u32).collect()] {
             let shader = shaders.shader(at, &slabs).map_err(|e| e.to_string())?;

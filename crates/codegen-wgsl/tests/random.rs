@@ -18,7 +18,7 @@ fn many_parameters_in_one_slab_take_one_binding() {
     let codegen = wgsl(baseline_caps(), WgslOptions::default());
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
     let artifact = codegen.compile(&scheduled).unwrap();
-    let Payload::Shader(shaders) = &artifact.payload else { panic!("shaders") };
+    let Payload::Shader(shaders) = artifact.payload() else { panic!("shaders") };
     let shader = shaders.shader(0, &[0; 20]).unwrap();
     assert_eq!(shader.wgsl.matches("var<storage").count(), 1);
     assert_eq!(shader.table_words, 20);
@@ -38,8 +38,8 @@ fn random_routines_are_rendered_or_refused() {
             match codegen.compile(&scheduled) {
                 Ok(artifact) => {
                     rendered += 1;
-                    let Payload::Shader(shaders) = &artifact.payload else { panic!("shaders") };
-                    for (at, kernel) in artifact.kernels.iter().enumerate() {
+                    let Payload::Shader(shaders) = artifact.payload() else { panic!("shaders") };
+                    for (at, kernel) in artifact.kernels().iter().enumerate() {
                         let slabs: Vec<u32> = (0..common::memory_params(kernel) as u32).collect();
                         let shader = shaders.shader(at, &slabs).unwrap();
                         common::parse_back(&shader.wgsl, &caps).unwrap();

@@ -9,7 +9,7 @@ use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
 fn refused_by(caps: Caps, text: &str) -> String {
     let kernel = common::kernel(text, &caps);
     let codegen = wgsl(caps, WgslOptions::default());
-    match codegen.render(&kernel, &vec![0; kernel.ir.nodes.len()]) {
+    match codegen.render(&kernel, &vec![0; kernel.ir().nodes.len()]) {
         Err(error @ CodegenError::Unsupported { .. }) => error.to_string(),
         other => panic!("expected a refusal, found {other:?}"),
     }

@@ -159,8 +159,8 @@ fn the_corpus_in_every_language_that_has_its_types() {
         let Ok(scheduled) = schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()) else {
             continue;
         };
-        for kernel in &scheduled.kernels {
-            let Ok(rendered) = codegen.render(kernel, &vec![0; kernel.ir.nodes.len()]) else { continue };
+        for kernel in scheduled.kernels() {
+            let Ok(rendered) = codegen.render(kernel, &vec![0; kernel.ir().nodes.len()]) else { continue };
             rendered.spirv().unwrap();
             for text in [rendered.msl(), rendered.hlsl()] {
                 match text {

@@ -244,7 +244,7 @@ unsafe impl Driver for CudaDevice {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        let payload = match &artifact.payload {
+        let payload = match artifact.payload() {
             Payload::Ptx(code) => {
                 let Self { core, attributes, cuda, cache, .. } = self;
                 let loader = Loader { core, attributes, cuda: *cuda, cache: cache.as_ref() };

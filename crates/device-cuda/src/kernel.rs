@@ -63,31 +63,26 @@ impl Loader<'_> {
     ) -> Result<Vec<Arc<Kernel>>, DriverError> {
         self.core.alive()?;
         self.check_target(code)?;
-        let (kernels, launches) = (artifact.kernels.len(), code.launches.len());
-        if kernels != launches {
-            let message = format!("the artifact has {kernels} kernels, and launches of {launches}");
-            return Err(DriverError::Platform { what: "loading PTX", message });
-        }
-        if artifact.kernels.is_empty() {
+        if artifact.kernels().is_empty() {
             return Ok(Vec::new());
         }
-        let entries = ptx::entries(&code.text);
-        for (abi, launch) in artifact.kernels.iter().zip(&code.launches) {
+        let entries = ptx::entries(code.text());
+        for (abi, launch) in artifact.kernels().iter().zip(code.launches()) {
             check_entry(abi, launch, &entries)?;
             maps::check_all(abi, launch, self.attributes.capability)?;
         }
         let module = Arc::new(self.module(artifact, code, &entries)?);
-        let kernels = artifact.kernels.iter().zip(&code.launches);
-        let logging = artifact.logging.as_ref();
+        let kernels = artifact.kernels().iter().zip(code.launches());
+        let logging = artifact.logging();
         kernels.map(|(abi, launch)| self.kernel(&module, abi, launch, logging).map(Arc::new)).collect()
     }
 
     fn check_target(&self, code: &PtxModule) -> Result<(), DriverError> {
         let capability = self.attributes.capability;
         let newest = caps::language(self.cuda);
-        let payload = match ptx::version(&code.text) {
-            _ if !caps::runs(capability, &code.target) => {
-                format!("{} (compute capability {}.{})", code.target, capability.0, capability.1)
+        let payload = match ptx::version(code.text()) {
+            _ if !caps::runs(capability, code.target()) => {
+                format!("{} (compute capability {}.{})", code.target(), capability.0, capability.1)
             }
             Some((major, minor)) if (major, minor) > newest => {
                 let (cuda, newest) =
@@ -106,21 +101,21 @@ impl Loader<'_> {
         code: &PtxModule,
         entries: &[Entry],
     ) -> Result<Module, DriverError> {
-        let _span = tracing::debug_span!("load", target = %code.target, kernels = entries.len()).entered();
+        let _span = tracing::debug_span!("load", target = %code.target(), kernels = entries.len()).entered();
         let context = &self.core.context;
         if let Some(cache) = self.cache {
-            let processor = self.processor(&code.target);
-            let cubin = cache.get(&code.text, &processor, self.cuda);
+            let processor = self.processor(code.target());
+            let cubin = cache.get(code.text(), &processor, self.cuda);
             match cubin.map(|cubin| Module::from_cubin(context, &cubin)) {
                 Some(Ok(module)) => return Ok(module),
                 Some(Err(refusal)) => {
                     tracing::warn!(error = %refusal.error, "machine code refused; the driver compiles the text");
-                    cache.forget(&code.text, &processor, self.cuda);
+                    cache.forget(code.text(), &processor, self.cuda);
                 }
                 None => {}
             }
         }
-        Module::from_text(context, &code.text)
+        Module::from_text(context, code.text())
             .map_err(|refusal| self.refused(artifact, code, entries, refusal))
     }
 
@@ -145,14 +140,14 @@ impl Loader<'_> {
         }
         let line = ptx::line_in(&log);
         let place = line.and_then(|line| {
-            let text = code.text.lines().nth(line.checked_sub(1)?)?;
+            let text = code.text().lines().nth(line.checked_sub(1)?)?;
             Some(format!("; line {line}: `{}`", text.trim()))
         });
         let entry = line.and_then(|line| ptx::entry_at(entries, line));
-        let at = entry.and_then(|entry| code.launches.iter().position(|launch| launch.entry == entry.name));
-        let kernel = match at.and_then(|at| artifact.kernels.get(at)) {
+        let at = entry.and_then(|entry| code.launches().iter().position(|launch| launch.entry == entry.name));
+        let kernel = match at.and_then(|at| artifact.kernels().get(at)) {
             Some(abi) => abi.name.clone(),
-            None => artifact.kernels.iter().map(|abi| abi.name.as_str()).collect::<Vec<_>>().join("`, `"),
+            None => artifact.kernels().iter().map(|abi| abi.name.as_str()).collect::<Vec<_>>().join("`, `"),
         };
         let said = if log.is_empty() { String::new() } else { format!("; {log}") };
         let message = format!("{error}{}{said}", place.unwrap_or_default());

@@ -7,7 +7,7 @@ mod support;
 
 use std::sync::Mutex;
 
-use codegen_core::{Access, Artifact, Payload, host::HostModule};
+use codegen_core::{Access, Artifact, host::HostModule};
 use codegen_testkit::gpu_runtime::{copy_in, copy_out, landing};
 use device_cuda::Config;
 use device_runtime::{After, BoundKernel, Driver, DriverError, Location, PoolId, StreamHandle};
@@ -256,7 +256,7 @@ fn what_does_not_fit_is_refused() {
     on_device(|| {
         let driver = open(&Config::default());
         driver.alloc_pool(PoolId(1), 1024).unwrap();
-        let host = Artifact::new(Payload::Host(HostModule::interpreted(vec![])), vec![]);
+        let host = Artifact::host(HostModule::interpreted(vec![]));
         let error = driver.load(&host).unwrap_err();
         assert_eq!(error.to_string(), "device `cuda` does not load host artifacts");
         let stream = stream(&driver, 0);

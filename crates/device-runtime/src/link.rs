@@ -111,8 +111,8 @@ impl Context {
 
 /// Checks code against its handles and the context's merge buffer.
 fn member<'a>(context: &Context, code: &'a Arc<Code>, nodes: &'a [TensorNode]) -> Result<Member<'a>, Error> {
-    let (roles, merges) = roles(code)?;
-    let schedule = &code.schedule;
+    let (roles, merges) = roles(code);
+    let schedule = code.schedule();
     let find = |node: &NodeRef| Ok((*node, handle(schedule, *node, nodes)?));
     let handles = roles.keys().map(find).collect::<Result<_, Error>>()?;
     let merges = merges.iter().map(|node| handle(schedule, *node, nodes)).collect::<Result<Vec<_>, _>>()?;
@@ -121,13 +121,13 @@ fn member<'a>(context: &Context, code: &'a Arc<Code>, nodes: &'a [TensorNode]) -
         let first = merge.map(TensorNode::name).unwrap_or_default();
         let problem =
             format!("it merges both `{first}` and `{}`, and there is one merge buffer", other.name());
-        return Err(Error::InvalidCode { routine: schedule.name.clone(), problem });
+        return Err(Error::InvalidCode { routine: schedule.name().to_owned(), problem });
     }
     if let (Some(expected), Some(found)) = (merge, context.merge_buffer_node())
         && expected != found
     {
         return Err(Error::MergeBuffer {
-            routine: schedule.name.clone(),
+            routine: schedule.name().to_owned(),
             stream: context.stream().name(),
             expected: expected.name(),
             found: format!("node `{}`", found.name()),
@@ -138,7 +138,7 @@ fn member<'a>(context: &Context, code: &'a Arc<Code>, nodes: &'a [TensorNode]) -
 
 /// Links members in order, all or none.
 fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, Error> {
-    let names: Vec<_> = members.iter().map(|member| member.code.schedule.name.as_str()).collect();
+    let names: Vec<_> = members.iter().map(|member| member.code.schedule().name()).collect();
     context.alive(|| format!("routine `{}`", names.join(", ")))?;
     let _span = tracing::debug_span!("link", routine = %names.join(", "), stream = %context.stream().name())
         .entered();
@@ -206,7 +206,7 @@ fn plan(context: &Context, members: &[Member<'_>], candidates: &Candidates) -> R
 fn joint<'m>(members: &'m [Member<'_>]) -> BTreeMap<&'m TensorNode, Joint<'m>> {
     let mut all: BTreeMap<&TensorNode, Joint<'_>> = BTreeMap::new();
     for member in members {
-        let name = member.code.schedule.name.as_str();
+        let name = member.code.schedule().name();
         for (node, role) in &member.roles {
             let Some(handle) = member.handles.get(node) else { continue };
             let known = all.contains_key(handle);
@@ -325,7 +325,7 @@ struct Place {
 }
 
 fn enter(frontier: &mut Frontier, member: &Member<'_>) -> Place {
-    let ran = Ran::new(&member.code.schedule.name);
+    let ran = Ran::new(member.code.schedule().name());
     let mut dependencies = Vec::new();
     for (node, role) in &member.roles {
         if let Some(handle) = member.handles.get(node) {
@@ -337,7 +337,7 @@ fn enter(frontier: &mut Frontier, member: &Member<'_>) -> Place {
 
 /// A member as a routine of a context that sees all its nodes.
 fn resolve(context: &Context, member: &Member<'_>, place: Place) -> Result<Routine, Error> {
-    let schedule = &member.code.schedule;
+    let schedule = &member.code.schedule();
     let temps = temps(context, schedule)?;
     let calls = calls(context, member, temps.as_deref())?;
     let uses = uses(context, member);
@@ -346,8 +346,8 @@ fn resolve(context: &Context, member: &Member<'_>, place: Place) -> Result<Routi
     let outputs = select(member, |role, _| writes(role.all));
     Ok(Routine(Arc::new(RoutineInner {
         context: context.clone(),
-        name: schedule.name.clone(),
-        symbols: schedule.symbols.clone(),
+        name: schedule.name().to_owned(),
+        symbols: schedule.symbols().to_vec(),
         inputs,
         outputs,
         reads,
@@ -360,10 +360,10 @@ fn resolve(context: &Context, member: &Member<'_>, place: Place) -> Result<Routi
 }
 
 /// What each node goes through, call by call, and what is read from the merge buffer.
-fn roles(code: &Code) -> Result<(Roles, BTreeSet<NodeRef>), Error> {
+fn roles(code: &Code) -> (Roles, BTreeSet<NodeRef>) {
     let (mut roles, mut merges) = (Roles::new(), BTreeSet::new());
-    for call in &code.schedule.calls {
-        for (slot, param) in call.args.iter().zip(memory_params(abi(code, call)?)) {
+    for call in code.schedule().calls() {
+        for (slot, param) in call.args.iter().zip(memory_params(abi(code, call))) {
             match (*slot, param) {
                 (Slot::Node(node), Param::Node { access, .. }) => {
                     roles.entry(node).or_insert(Role { first: access, all: access }).then(access);
@@ -376,38 +376,16 @@ fn roles(code: &Code) -> Result<(Roles, BTreeSet<NodeRef>), Error> {
         }
     }
     // Some nodes are overwritten by several calls together, and those without elements by none.
-    for node in &code.schedule.overwritten {
+    for node in code.schedule().overwritten() {
         let role = roles.entry(*node).or_insert(Role { first: Access::Write, all: Access::Write });
         role.first = Access::Write;
     }
-    Ok((roles, merges))
+    (roles, merges)
 }
 
-/// How a call's kernel is called, checked against the call.
-fn abi<'a>(code: &'a Code, call: &KernelCall) -> Result<&'a KernelAbi, Error> {
-    let invalid = |problem: String| Error::InvalidCode { routine: code.schedule.name.clone(), problem };
-    let abi = code
-        .artifact
-        .kernels
-        .get(call.kernel)
-        .ok_or_else(|| invalid(format!("a call of kernel {}, which the artifact lacks", call.kernel)))?;
-    let (slots, indices) = (memory_params(abi).count(), abi.params.len() - memory_params(abi).count());
-    if (slots, indices) != (call.args.len(), call.bindings.len()) {
-        let (args, bindings) = (call.args.len(), call.bindings.len());
-        let found = format!("{args} slots and {bindings} bindings");
-        return Err(invalid(format!(
-            "kernel `{}` takes {slots} slots and {indices} bindings, its call has {found}",
-            abi.name
-        )));
-    }
-    if let Some(symbol) = call.bindings.iter().find(|symbol| symbol.index() >= code.schedule.symbols.len()) {
-        return Err(invalid(format!(
-            "kernel `{}` is called with unknown symbol {}",
-            abi.name,
-            symbol.index()
-        )));
-    }
-    Ok(abi)
+/// How a call's kernel is called. That it exists and takes what the call passes, [`Code::new`] has checked.
+fn abi<'a>(code: &'a Code, call: &KernelCall) -> &'a KernelAbi {
+    code.schedule().kernels()[call.kernel].abi()
 }
 
 fn memory_params(abi: &KernelAbi) -> impl Iterator<Item = Param> {
@@ -420,11 +398,8 @@ fn handle<'a>(
     node: NodeRef,
     nodes: &'a [TensorNode],
 ) -> Result<&'a TensorNode, Error> {
-    let routine = || schedule.name.clone();
-    let decl = schedule.nodes.get(node.index()).ok_or_else(|| Error::InvalidCode {
-        routine: routine(),
-        problem: format!("a call uses {node}, which the schedule does not declare"),
-    })?;
+    let routine = || schedule.name().to_owned();
+    let decl = &schedule.nodes()[node.index()];
     let handle = nodes.get(node.index()).ok_or_else(|| Error::NoHandle {
         routine: routine(),
         node: decl.name.clone(),
@@ -436,7 +411,7 @@ fn handle<'a>(
 }
 
 fn check(schedule: &ScheduledRoutine, decl: &NodeDecl, handle: &TensorNode) -> Result<(), Error> {
-    let what = || format!("node `{}` of routine `{}`", decl.name, schedule.name);
+    let what = || format!("node `{}` of routine `{}`", decl.name, schedule.name());
     let (node, expected) = (handle.name(), handle.dims()?);
     if expected != decl.dims {
         let (expected, found) = (expected.to_vec(), decl.dims.to_vec());
@@ -450,13 +425,14 @@ fn check(schedule: &ScheduledRoutine, decl: &NodeDecl, handle: &TensorNode) -> R
 
 /// The pool of the routine's temporaries.
 fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Pool>>, Error> {
-    let bytes = schedule.temp_bytes();
-    if bytes == 0 {
+    if schedule.temps().is_empty() {
         return Ok(None);
     }
+    // Temporaries of no bytes have a place too.
+    let bytes = schedule.temp_bytes().max(1);
     let device = context.stream().device();
-    let during = || format!("allocating temporaries of `{}` on {}", schedule.name, device.name());
-    let item = PoolItem { name: format!("temporaries of `{}`", schedule.name), offset: 0, bytes };
+    let during = || format!("allocating temporaries of `{}` on {}", schedule.name(), device.name());
+    let item = PoolItem { name: format!("temporaries of `{}`", schedule.name()), offset: 0, bytes };
     Pool::new(device, bytes, vec![item]).map(Some).map_err(Error::driver(during))
 }
 
@@ -464,11 +440,11 @@ fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Po
 fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result<Calls, Error> {
     let code = member.code;
     let driver = context.stream().device().driver();
-    let during = || format!("loading `{}` on {}", code.schedule.name, context.stream().device().name());
-    let module = LoadedModule::load(driver, &code.artifact).map_err(Error::driver(during))?;
-    let linking = || format!("linking `{}`", code.schedule.name);
-    let mut open = Vec::with_capacity(code.schedule.calls.len());
-    for call in &code.schedule.calls {
+    let during = || format!("loading `{}` on {}", code.schedule().name(), context.stream().device().name());
+    let module = LoadedModule::load(driver, code.artifact()).map_err(Error::driver(during))?;
+    let linking = || format!("linking `{}`", code.schedule().name());
+    let mut open = Vec::with_capacity(code.schedule().calls().len());
+    for call in code.schedule().calls() {
         let args = call.args.iter().map(|slot| locate(context, member, temps, slot));
         open.push(OpenCall {
             kernel: module.kernel(driver, call.kernel).map_err(Error::driver(linking))?,
@@ -499,10 +475,10 @@ fn locate(
     temps: Option<&Pool>,
     slot: &Slot,
 ) -> Result<Option<MemoryRange>, Error> {
-    let schedule = &member.code.schedule;
+    let schedule = member.code.schedule();
     let invalid = || Error::InvalidCode {
-        routine: schedule.name.clone(),
-        problem: format!("a call uses {slot:?}, which the schedule does not declare"),
+        routine: schedule.name().to_owned(),
+        problem: format!("a call uses {slot:?}, for which there is no memory"),
     };
     match slot {
         Slot::Node(node) => {
@@ -510,9 +486,9 @@ fn locate(
             buffer.map(|buffer| Some(buffer.range.clone())).ok_or_else(invalid)
         }
         Slot::Temp(temp) => {
-            let temp = schedule.temps.get(temp.0 as usize).ok_or_else(invalid)?;
+            let temp = &schedule.temps()[temp.0 as usize];
             let range = temps.ok_or_else(invalid)?.range(temp.offset, temp.bytes);
-            range.map(Some).map_err(Error::driver(|| format!("linking `{}`", schedule.name)))
+            range.map(Some).map_err(Error::driver(|| format!("linking `{}`", schedule.name())))
         }
         Slot::Merge(_) => Ok(None),
     }

@@ -141,7 +141,7 @@ unsafe impl Driver for NullDevice {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        Ok(ModuleHandle::new(Module(artifact.kernels.len())))
+        Ok(ModuleHandle::new(Module(artifact.kernels().len())))
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {

@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use codegen_core::BASE_ALIGNMENT;
 use tnode::{HostArray, TensorNode};
 
 use crate::{
@@ -152,7 +153,7 @@ impl Buffer {
 /// Allocates memory of arbitrary content for nodes, in order, packed into pools. All or nothing.
 pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc<Buffer>>, Error> {
     let device = stream.device();
-    let align = device.driver().caps().alignment;
+    let align = device.driver().caps().alignment.max(BASE_ALIGNMENT);
     let items =
         nodes.iter().map(|node| Ok((node.size_bytes()?, align))).collect::<Result<Vec<_>, Error>>()?;
     let plan = plan_pool_segments(device.pool_cap(), &items).map_err(|large| Error::NodeTooLarge {

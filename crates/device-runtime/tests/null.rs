@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use codegen_core::{
-    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
+    Access, Artifact, Code, Cost, Kernel, KernelAbi, KernelCall, Launch, Param, RoutineParts,
+    ScheduledRoutine, Slot, Temp, TempId,
 };
 use device_runtime::{
     Context, Device, Driver, DriverError, Error, MergeBufferUse, NullDevice, StreamHandle, Transfer,
@@ -38,16 +39,17 @@ fn code(x: &TensorNode, y: &TensorNode, bytes: usize) -> Arc<Code> {
         mode: n.mode(),
     };
     let args = vec![Slot::Node(NodeRef(0)), Slot::Node(NodeRef(1))];
-    let schedule = ScheduledRoutine {
+    let parts = RoutineParts {
         name: "step".to_owned(),
         symbols: vec![],
         nodes: vec![decl(x), decl(y)],
-        kernels: vec![],
+        kernels: vec![Kernel::opaque(abi.clone()).unwrap()],
         calls: vec![KernelCall { kernel: 0, args, bindings: vec![] }],
         temps: vec![],
         overwritten: vec![],
     };
-    Arc::new(Code { schedule, artifact: Artifact::new(Payload::Other(Arc::new(())), vec![abi]) })
+    let schedule = ScheduledRoutine::new(parts).unwrap();
+    Arc::new(Code::new(schedule, Artifact::other(Arc::new(()), vec![abi])).unwrap())
 }
 
 #[test]
@@ -72,17 +74,30 @@ fn code_that_does_not_fit_its_nodes_is_refused_whole() {
     let (x, y) = (node("x", 4), node("y", 4));
     let context = Context::new(&device.new_stream().unwrap());
     let context = context.init_from_host(&x, &HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
-    let error = context.link(&code(&x, &y, 17), &[x.clone(), y.clone()]).unwrap_err();
-    assert!(matches!(&error, Error::Driver { source: DriverError::OutOfBounds { .. }, .. }), "{error}");
-    let mut broken = (*code(&x, &y, 16)).clone();
-    broken.schedule.calls[0].args.pop();
-    let error = context.link(&Arc::new(broken), &[x.clone(), y.clone()]).unwrap_err().to_string();
-    let expected = "kernel `kernel` takes 2 slots and 0 bindings, its call has 1 slots and 0 bindings";
-    assert_eq!(error, format!("routine `step`: its code contradicts itself: {expected}"));
-    let mut broken = (*code(&x, &y, 16)).clone();
-    broken.schedule.calls[0].kernel = 3;
-    assert!(matches!(context.link(&Arc::new(broken), &[x, y]), Err(Error::InvalidCode { .. })));
+    let code = code(&x, &y, 16);
+    let error = context.link(&code, &[x.clone(), node("longer", 5)]).unwrap_err();
+    assert!(matches!(&error, Error::Shape { node, .. } if node == "longer"), "{error}");
+    let wider = TensorNode::builder("wider").dims([4]).dtype(DType::F64).build().unwrap();
+    let error = context.link(&code, &[x.clone(), wider]).unwrap_err();
+    assert!(matches!(&error, Error::ElementType { node, .. } if node == "wider"), "{error}");
+    assert!(matches!(context.link(&code, &[x]), Err(Error::NoHandle { .. })));
     assert_eq!(device.memory().live_bytes, 16, "x alone");
+}
+
+/// Temporaries may be empty, all of them.
+#[test]
+fn temporaries_without_elements_have_a_place() {
+    let device = device();
+    let (x, y) = (node("x", 0), node("y", 0));
+    let mut parts = code(&x, &y, 0).schedule().clone().into_parts();
+    parts.calls[0].args[1] = Slot::Temp(TempId(0));
+    parts.temps.push(Temp { bytes: 0, offset: 0, live: (0, 0) });
+    let artifact = code(&x, &y, 0).artifact().clone();
+    let code = Code::new(ScheduledRoutine::new(parts).unwrap(), artifact).unwrap();
+    let context = Context::new(&device.new_stream().unwrap());
+    let context = context.init_from_host(&x, &HostArray::zeros(DType::F32, [0]).unwrap()).unwrap();
+    let routine = context.link(&Arc::new(code), &[x, y]).unwrap();
+    assert!(routine.run(&[]).unwrap().is_done());
 }
 
 #[test]

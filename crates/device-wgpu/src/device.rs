@@ -285,9 +285,9 @@ unsafe impl Driver for WgpuDevice {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        let payload = match &artifact.payload {
+        let payload = match artifact.payload() {
             Payload::Shader(code) => {
-                let (code, kernels) = (Arc::clone(code), artifact.kernels.clone());
+                let (code, kernels) = (Arc::clone(code), artifact.kernels().to_vec());
                 return Ok(ModuleHandle::new(Module { code, kernels }));
             }
             Payload::Host(_) => "host",

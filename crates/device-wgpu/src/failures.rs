@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use codegen_core::{
-    Access, Artifact, CodegenError, Cost, KernelAbi, Launch, Param, Payload, Shader, ShaderModule,
-};
+use codegen_core::{Access, Artifact, CodegenError, Cost, KernelAbi, Launch, Param, Shader, ShaderModule};
 use codegen_testkit::gpu::or_skip;
 use device_runtime::{
     After, BoundKernel, DirectDriver, Driver, DriverError, HostLanding, Location, PoolId, StreamHandle,
@@ -50,7 +48,7 @@ fn bound(device: &DirectDriver<WgpuDevice>, name: &str, pool: u32, bad: bool) ->
     let (scratch_bytes, log, cost) = (0, [].into(), Cost::default());
     let abi = KernelAbi { name: name.to_owned(), params, launch, scratch_bytes, log, cost };
     let code = Increment(if bad { MANY } else { 1 });
-    let module = device.load(&Artifact::new(Payload::Shader(Arc::new(code)), vec![abi])).unwrap();
+    let module = device.load(&Artifact::shaders(Arc::new(code), vec![abi])).unwrap();
     device.bind(&device.kernel(&module, 0).unwrap(), &[at(pool)]).unwrap()
 }
 

@@ -156,6 +156,7 @@ impl Layout {
 
 fn compile(gpu: &Gpu, name: &str, wgsl: &str, layout: &PipelineLayout) -> ComputePipeline {
     let source = ShaderSource::Wgsl(wgsl.into());
+    // Made with all of wgpu's checks at run time: whatever the text says, it stays inside of the slabs that are bound, and it ends.
     let module = gpu.device.create_shader_module(ShaderModuleDescriptor { label: Some(name), source });
     gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
         label: Some(name),

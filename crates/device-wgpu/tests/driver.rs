@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use codegen_core::{Access, Artifact, CodegenError, Payload, Shader, host::HostModule};
+use codegen_core::{Access, Artifact, CodegenError, Shader, host::HostModule};
 use codegen_testkit::gpu_runtime::{copy_in, copy_out};
 use device_runtime::{After, BoundKernel, DirectDriver, Driver, DriverError, Location, PoolId, StreamHandle};
 use device_wgpu::{AdapterChoice, Config, OpenError, WgpuDevice, adapters};
@@ -184,7 +184,7 @@ fn large_grids_are_split_over_dimensions() {
     }
     let groups = |_: &[u32]| Ok(Shader { wgsl: String::new(), groups: 1 << 40, table_words: 1 });
     let abi = count("huge").abi();
-    let artifact = Artifact::new(Payload::Shader(Arc::new(Texts(groups))), vec![abi]);
+    let artifact = Artifact::shaders(Arc::new(Texts(groups)), vec![abi]);
     driver.alloc_pool(PoolId(2), 4).unwrap();
     let module = driver.load(&artifact).unwrap();
     let error = driver.bind(&driver.kernel(&module, 0).unwrap(), &[at(2, 0)]).unwrap_err();
@@ -217,7 +217,7 @@ fn refused_code_names_the_kernel_and_the_line() {
     };
     let (answer, abi) = (unsupported.clone(), count("sums").abi());
     let texts = Texts(move |_: &[u32]| Err::<Shader, _>(answer.clone()));
-    let artifact = Artifact::new(Payload::Shader(Arc::new(texts)), vec![abi]);
+    let artifact = Artifact::shaders(Arc::new(texts), vec![abi]);
     let module = driver.load(&artifact).unwrap();
     let kernel = driver.kernel(&module, 0).unwrap();
     assert_eq!(driver.bind(&kernel, &[at(1, 0)]).unwrap_err(), DriverError::Codegen(unsupported));
@@ -235,7 +235,7 @@ fn refused_code_names_the_kernel_and_the_line() {
 fn what_does_not_fit_is_refused() {
     let Some(driver) = open(&Config::default()) else { return };
     driver.alloc_pool(PoolId(1), 1024).unwrap();
-    let host = Artifact::new(Payload::Host(HostModule::interpreted(vec![])), vec![]);
+    let host = Artifact::host(HostModule::interpreted(vec![]));
     assert!(matches!(driver.load(&host), Err(DriverError::UnsupportedPayload { .. })));
     let other = open(&Config::default()).unwrap();
     let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();

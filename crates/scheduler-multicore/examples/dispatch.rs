@@ -14,7 +14,8 @@ use std::{
 };
 
 use codegen_core::{
-    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
+    Access, Artifact, Code, Cost, Kernel, KernelAbi, KernelCall, Launch, Param, RoutineParts,
+    ScheduledRoutine, Slot,
     host::{HostArg, HostModule, InterpretedKernel, NativeCode},
 };
 use device_runtime::{Context, Device, Driver, Event, Routine};
@@ -63,7 +64,7 @@ fn measure(name: &str, driver: Arc<dyn Driver>) -> Result<(), Box<dyn Error>> {
         let (median, best) = per_run(times);
         println!("{name:<10} {what:<12} {median:>7.0} ns (best {best:.0})");
     }
-    let closure = empty_routine(&device, HostModule::interpreted(vec![Box::new(Nothing)]))?;
+    let closure = empty_routine(&device, HostModule::interpreted(vec![(Box::new(Nothing), abi())]))?;
     let wait = |event: Event| event.sync().map_err(Into::into);
     let look = |event: Event| -> Result<(), Box<dyn Error>> {
         while !event.is_done() {
@@ -117,7 +118,20 @@ fn native() -> HostModule {
     // SAFETY: the function touches nothing and is never unloaded.
     #[allow(unsafe_code, reason = "wraps a native function")]
     unsafe {
-        HostModule::native(vec![NativeCode::Function(nothing)], Arc::new(()))
+        HostModule::native(vec![(NativeCode::Function(nothing), abi())], Arc::new(()))
+    }
+}
+
+/// How a kernel is called that reads three nodes and writes two.
+fn abi() -> KernelAbi {
+    let access = |i| if i < 3 { Access::Read } else { Access::Write };
+    KernelAbi {
+        name: "nothing".to_owned(),
+        params: (0..5).map(|i| Param::Node { access: access(i), bytes: 64 }).collect(),
+        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        scratch_bytes: 0,
+        log: [].into(),
+        cost: Cost::default(),
     }
 }
 
@@ -130,28 +144,19 @@ fn empty_routine(device: &Device, module: HostModule) -> Result<Routine, Box<dyn
     for node in &nodes[..3] {
         context = context.init_from_host(node, &HostArray::zeros(DType::F32, [16])?)?;
     }
-    let access = |i| if i < 3 { Access::Read } else { Access::Write };
-    let abi = KernelAbi {
-        name: "nothing".to_owned(),
-        params: (0..5).map(|i| Param::Node { access: access(i), bytes: 64 }).collect(),
-        launch: Launch { extent: 1, grain: 1, threads: 1 },
-        scratch_bytes: 0,
-        log: [].into(),
-        cost: Cost::default(),
-    };
     let args = (0..5).map(|i| Slot::Node(NodeRef(i))).collect();
     let decl = |node: &TensorNode| -> Result<NodeDecl, tnode::Error> {
         Ok(NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims()?, mode: node.mode() })
     };
-    let schedule = ScheduledRoutine {
+    let parts = RoutineParts {
         name: "nothing".to_owned(),
         symbols: vec![],
         nodes: nodes.iter().map(decl).collect::<Result<_, _>>()?,
-        kernels: vec![],
+        kernels: vec![Kernel::opaque(abi())?],
         calls: vec![KernelCall { kernel: 0, args, bindings: vec![] }],
         temps: vec![],
         overwritten: vec![],
     };
-    let artifact = Artifact::new(Payload::Host(module), vec![abi]);
-    Ok(context.link(&Arc::new(Code { schedule, artifact }), &nodes)?)
+    let code = Code::new(ScheduledRoutine::new(parts)?, Artifact::host(module))?;
+    Ok(context.link(&Arc::new(code), &nodes)?)
 }

@@ -2,7 +2,7 @@
 
 use std::{any::Any, num::NonZero, sync::Arc as Shared};
 
-use codegen_core::{Artifact, Caps, DTypeSet, KernelAbi, Transcendental, host::HostModule};
+use codegen_core::{Artifact, Caps, DTypeSet, Transcendental, host::HostModule};
 use device_runtime::{
     After, BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask,
     HostTask, KernelArgs, KernelHandle, LaunchTask, Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle,
@@ -134,11 +134,8 @@ impl<L: Lane> Stream<L> {
     }
 }
 
-/// A loaded artifact.
-struct Module {
-    code: HostModule,
-    kernels: Vec<KernelAbi>,
-}
+/// A loaded artifact: its kernels, each with the ABI that it was made with.
+struct Module(HostModule);
 
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
 // SAFETY: memory is `Memory`, which handles and tasks have shares of; lanes run what they are given in order, and a wait keeps
@@ -223,14 +220,13 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
             let (driver, payload) = (self.name().to_owned(), "non-host".to_owned());
             return Err(DriverError::UnsupportedPayload { driver, payload });
         };
-        Ok(ModuleHandle::new(Module { code, kernels: artifact.kernels.clone() }))
+        Ok(ModuleHandle::new(Module(code)))
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
-        let module: &Module = module.get()?;
-        let kernels = module.code.len().min(module.kernels.len());
-        let abi = module.kernels[..kernels].get(index).ok_or(DriverError::NoSuchEntry { index, kernels })?;
-        Ok(KernelHandle::new(Kernel { code: module.code.clone(), index, abi: abi.clone() }))
+        let Module(code) = module.get()?;
+        let abi = code.abis().get(index).ok_or(DriverError::NoSuchEntry { index, kernels: code.len() })?;
+        Ok(KernelHandle::new(Kernel { code: code.clone(), index, abi: abi.clone() }))
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {

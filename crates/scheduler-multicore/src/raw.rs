@@ -301,7 +301,7 @@ impl Work {
     /// A kernel without memory, which any code is.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn closure(run: impl Fn() + Send + Sync + 'static) -> Work {
-        let module = HostModule::interpreted(vec![Box::new(tests::Closure(run))]);
+        let module = HostModule::interpreted(vec![(Box::new(tests::Closure(run)), tests::abi())]);
         let bound = Bound::of(module, 0, tests::abi(), Vec::new(), Vec::new());
         Work::Launch(Launch { bound: Arc::new(bound), bindings: SmallVec::new() })
     }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use codegen_core::{Access, Artifact, KernelAbi, Param, Payload, host::HostModule};
+use codegen_core::{Access, Artifact, Param, host::HostModule};
 use device_runtime::{
     After, BoundKernel, Device, DirectDriver, Driver, DriverError, EventHandle, HostLanding, Location,
     NullDevice, PoolHandle, PoolId, SharedMemory, StreamHandle,
@@ -46,8 +46,7 @@ fn bind(
     at: &[Location],
 ) -> Result<BoundKernel, DriverError> {
     let params = accesses.iter().map(|&access| Param::Node { access, bytes: 24 }).collect();
-    let kernels: Vec<KernelAbi> = vec![abi("kernel", params)];
-    let artifact = Artifact::new(Payload::Host(HostModule::interpreted(vec![body])), kernels);
+    let artifact = Artifact::host(HostModule::interpreted(vec![(body, abi("kernel", params))]));
     let module = driver.load(&artifact).unwrap();
     driver.bind(&driver.kernel(&module, 0).unwrap(), at)
 }

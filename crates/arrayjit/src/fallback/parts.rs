@@ -73,9 +73,9 @@ impl DividedCode {
         for (at, part) in self.parts.iter().enumerate() {
             let backend = self.backend(part.place);
             let which = format!("{}, part {} on {}", self.name, at + 1, backend.name());
-            watch.compiled(&which, backend.codegen(), &part.code.schedule);
+            watch.compiled(&which, backend.codegen(), &part.code.schedule());
             if part.place == Place::Fallback {
-                self.own.refuge().count_kernels(part.code.schedule.kernels.len());
+                self.own.refuge().count_kernels(part.code.schedule().kernels().len());
             }
         }
     }
@@ -193,9 +193,8 @@ fn code(
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<PartCode, CompileError> {
     verified("division", &part.routine)?;
-    let mut code = generate::code(backend, &part.routine, on_step)?;
     // Errors of linking and running are about the routine that the user knows.
-    name.clone_into(&mut code.schedule.name);
+    let code = generate::code(backend, &part.routine, on_step)?.renamed(name);
     let roles = roles(&code);
     Ok(PartCode { place: part.place, code: Arc::new(code), roles, bring: Vec::new(), give: Vec::new() })
 }
@@ -239,12 +238,12 @@ fn report(
 /// What a part does with the nodes of its context, by the calls of its kernels, in their order.
 fn roles(code: &Code) -> BTreeMap<NodeRef, Role> {
     let mut roles: BTreeMap<NodeRef, Role> = BTreeMap::new();
-    for call in &code.schedule.calls {
-        let params = code.artifact.kernels.get(call.kernel).map_or(&[][..], |abi| &abi.params);
+    for call in code.schedule().calls() {
+        let params = code.artifact().kernels().get(call.kernel).map_or(&[][..], |abi| &abi.params);
         for (slot, param) in call.args.iter().zip(params) {
             let (&Slot::Node(node), &Param::Node { access, .. }) = (slot, param) else { continue };
             let reads_first = matches!(access, Access::Read | Access::ReadWrite);
-            let overwrites = code.schedule.overwritten.contains(&node);
+            let overwrites = code.schedule().overwritten().contains(&node);
             let role = Role { reads_first, writes: false, overwrites };
             roles.entry(node).or_insert(role).writes |= access != Access::Read;
         }

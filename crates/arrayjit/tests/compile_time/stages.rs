@@ -30,7 +30,7 @@ pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(
     })
     .unwrap();
     lap("schedule: kernels");
-    schedule.kernels.iter().for_each(|kernel| verify(&kernel.ir).unwrap());
+    schedule.kernels().iter().for_each(|kernel| verify(kernel.ir()).unwrap());
     lap("verify kernels");
     codegen.compile(&schedule).unwrap();
     lap("codegen");

@@ -33,9 +33,9 @@ impl Codegen for Refusing {
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
-        for kernel in &routine.kernels {
-            if let Some(op) = (self.refuses)(&kernel.ir) {
-                let (codegen, kernel) = ("refusing".to_owned(), kernel.abi.name.clone());
+        for kernel in routine.kernels() {
+            if let Some(op) = (self.refuses)(kernel.ir()) {
+                let (codegen, kernel) = ("refusing".to_owned(), kernel.abi().name.clone());
                 return Err(CodegenError::Unsupported {
                     codegen,
                     kernel,

@@ -150,7 +150,7 @@ fn run(expr: &str, codegen: &dyn Codegen, device: &Device, a: &[f32], b: &[f32])
     for (node, values) in handles.iter().zip([a, b, a]) {
         context = context.init_from_host(node, &HostArray::from_slice(values, [a.len()]).unwrap()).unwrap();
     }
-    let linked = context.link(&Arc::new(Code { schedule: scheduled, artifact }), &handles).unwrap();
+    let linked = context.link(&Arc::new(Code::new(scheduled, artifact).unwrap()), &handles).unwrap();
     linked.run(&[]).unwrap().sync().unwrap();
     let bytes = linked.context().to_host(&handles[2]).unwrap().bytes().to_vec();
     bytes.chunks_exact(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()

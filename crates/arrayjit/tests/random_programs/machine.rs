@@ -62,11 +62,11 @@ pub(crate) fn run(
     bindings: &[i64],
     cuts: Cuts,
 ) -> Result<(), String> {
-    let Payload::Host(module) = &artifact.payload else { return Err("not an artifact for the host".into()) };
+    let Payload::Host(module) = artifact.payload() else { return Err("not an artifact for the host".into()) };
     let mut nodes: Vec<Guarded> = memory.iter().map(|bytes| Guarded::new(bytes)).collect();
     let mut temps = Guarded::garbage(schedule.temp_bytes());
-    for call in &schedule.calls {
-        let abi = &artifact.kernels[call.kernel];
+    for call in schedule.calls() {
+        let abi = &artifact.kernels()[call.kernel];
         let args: Vec<HostPtr> = call
             .args
             .iter()
@@ -79,7 +79,7 @@ pub(crate) fn run(
                 };
                 let base = match *slot {
                     Slot::Node(node) => nodes[node.index()].base(),
-                    Slot::Temp(temp) => temps.base().wrapping_add(schedule.temps[temp.0 as usize].offset),
+                    Slot::Temp(temp) => temps.base().wrapping_add(schedule.temps()[temp.0 as usize].offset),
                     Slot::Merge(_) => std::ptr::dangling_mut(),
                 };
                 HostPtr { base, bytes, access }

@@ -196,12 +196,12 @@ fn scheduled(
         let stage = format!("schedule {settings}/{name}");
         let schedule =
             schedule(optimized, &caps, &options).map_err(|e| Failure::at(&stage, e).of(optimized))?;
-        for kernel in &schedule.kernels {
-            verified(&stage, &kernel.ir)?;
+        for kernel in schedule.kernels() {
+            verified(&stage, kernel.ir())?;
         }
-        tally.kernels += schedule.kernels.len();
-        tally.parallel += schedule.kernels.iter().filter(|kernel| kernel.abi.launch.extent > 1).count();
-        let kernels = || schedule.kernels.iter().map(|k| print(&k.ir)).collect::<String>();
+        tally.kernels += schedule.kernels().len();
+        tally.parallel += schedule.kernels().iter().filter(|kernel| kernel.abi().launch.extent > 1).count();
+        let kernels = || schedule.kernels().iter().map(|k| print(k.ir())).collect::<String>();
         let artifact = Interpreted::of_target(caps.clone()).compile(&schedule);
         let artifact = artifact.map_err(|e| Failure::at(&stage, format!("{e}\n{}", kernels())))?;
         let launch = |artifact: &Artifact, cuts| -> Result<Memory, Failure> {
@@ -241,7 +241,7 @@ fn scheduled(
                 Ok(artifact) => artifact,
                 Err(error) => return Err(Failure::at(&stage, format!("{error}\n{}", kernels()))),
             };
-            let splits = schedule.kernels.iter().any(|kernel| kernel.abi.launch.extent > 1);
+            let splits = schedule.kernels().iter().any(|kernel| kernel.abi().launch.extent > 1);
             let cuts = [Cuts::Whole, Cuts::Backwards, Cuts::Uneven];
             for &cuts in if splits { &cuts[..] } else { &cuts[..1] } {
                 let compiled = launch(&artifact, cuts)?;

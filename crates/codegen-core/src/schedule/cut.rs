@@ -5,7 +5,7 @@
 //! many: compiling a kernel takes more than twice as long as compiling its halves. Statements from the declaration of a top-level local to
 //! its last use stay together. Kernels that are equal up to names are kept once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use lowered_ir::ir::{
     Block, Bound, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Symbol, SymbolId, walk,
@@ -18,9 +18,10 @@ use super::{
     temps::node_bytes,
     uses::{self, Mention, Spans, Whole},
 };
+use crate::Caps;
 use crate::artifact::{KernelAbi, Launch, Param};
-use crate::kernel::{Kernel, KernelCall, Slot};
-use crate::{Caps, form};
+use crate::kernel::{self, Kernel, KernelError};
+use crate::scheduled::{KernelCall, Slot};
 
 /// The most bytes of local nodes that a thread of a GPU keeps to itself.
 const PRIVATE_BYTES: usize = 256;
@@ -36,7 +37,7 @@ pub(super) fn cut(
     caps: &Caps,
     options: &super::ScheduleOptions,
     limit: usize,
-) -> (Vec<Kernel>, Vec<KernelCall>) {
+) -> Result<(Vec<Kernel>, Vec<KernelCall>), KernelError> {
     let mut groups = groups(&routine.body, limit);
     // Private memory of a GPU's thread is small.
     let private = if caps.workgroups.is_some() { PRIVATE_BYTES } else { usize::MAX };
@@ -47,17 +48,20 @@ pub(super) fn cut(
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for (at, group) in groups.iter().enumerate() {
         let params = |ir: &Routine, names: &KernelNames| params(ir, names, at, whole, &spans);
-        let (mut kernel, mut call) = kernel(routine, group, params, caps, options);
-        call.kernel = *known.entry(signature(&kernel)).or_insert_with(|| {
-            let name = format!("{}_k{}", routine.name, kernels.len());
-            kernel.abi.name.clone_from(&name);
-            kernel.ir.name = name;
-            kernels.push(kernel);
-            kernels.len() - 1
-        });
+        let (mut ir, mut abi, mut call) = draft(routine, group, params, caps, options);
+        call.kernel = match known.entry(signature(&ir, &abi)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(unknown) => {
+                let name = format!("{}_k{}", routine.name, kernels.len());
+                abi.name.clone_from(&name);
+                ir.name = name;
+                kernels.push(Kernel::verified(ir, abi)?);
+                *unknown.insert(kernels.len() - 1)
+            }
+        };
         calls.push(call);
     }
-    (kernels, calls)
+    Ok((kernels, calls))
 }
 
 /// Top-level statements by kernel.
@@ -124,13 +128,13 @@ fn in_sequence(mut stmt: Stmt) -> Stmt {
     stmt
 }
 
-fn kernel(
+fn draft(
     routine: &Routine,
     body: &[Stmt],
     params: impl FnOnce(&Routine, &KernelNames) -> Vec<Param>,
     caps: &Caps,
     options: &super::ScheduleOptions,
-) -> (Kernel, KernelCall) {
+) -> (Routine, KernelAbi, KernelCall) {
     let mut names = KernelNames::default();
     let body = rename::rename(body, &mut names);
     let ir = Routine {
@@ -151,16 +155,13 @@ fn kernel(
     let args =
         names.nodes.iter().map(|&(node, merge)| if merge { Slot::Merge(node) } else { Slot::Node(node) });
     let call = KernelCall { kernel: 0, args: args.collect(), bindings: names.symbols.clone() };
-    (Kernel { ir, abi }, call)
+    (ir, abi, call)
 }
 
 /// Everything a codegen sees of a kernel but its name.
-fn signature(kernel: &Kernel) -> String {
-    let nodes: Vec<_> = kernel.ir.nodes.iter().map(|n| (n.dtype, &n.dims)).collect();
-    format!(
-        "{:?} {:?} {nodes:?} {:?} {:?}",
-        kernel.ir.numerics, kernel.ir.symbols, kernel.abi, kernel.ir.body
-    )
+fn signature(ir: &Routine, abi: &KernelAbi) -> String {
+    let nodes: Vec<_> = ir.nodes.iter().map(|n| (n.dtype, &n.dims)).collect();
+    format!("{:?} {:?} {nodes:?} {abi:?} {:?}", ir.numerics, ir.symbols, ir.body)
 }
 
 fn kernel_symbol(routine: &Routine, symbol: SymbolId) -> Symbol {
@@ -191,29 +192,20 @@ fn params(ir: &Routine, names: &KernelNames, group: usize, whole: &Whole, spans:
 
 fn launch(ir: &Routine, caps: &Caps, options: &super::ScheduleOptions) -> Launch {
     let extent = extent(&ir.body, caps.workgroups.is_some());
+    let whole = Launch::whole(&ir.body);
     if extent <= 1 {
-        return Launch { extent: 1, grain: 1, threads: threads(&ir.body) };
+        return whole;
     }
     let each = cost::work(&ir.body, ir, &ir.locals()) / extent as f64;
     let grain = (options.grain_work as f64 / each.max(1.0)).ceil() as u64;
-    Launch { extent, grain: grain.clamp(1, extent), threads: threads(&ir.body) }
+    Launch { extent, grain: grain.clamp(1, extent), ..whole }
 }
 
 /// The iterations of the parallel loop that a body consists of, or of all that nest in it.
 fn extent(body: &[Stmt], nested: bool) -> u64 {
-    match body {
-        [Stmt::For { hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body, .. }]
-            if *limit > 0 =>
-        {
-            *limit as u64 * if nested { extent(body, nested) } else { 1 }
-        }
-        _ => 1,
-    }
-}
-
-/// The greatest product of the extents of nested workgroup loops.
-fn threads(body: &[Stmt]) -> u32 {
-    form::threads(body).min(u64::from(u32::MAX)) as u32
+    let extents = kernel::extents(body);
+    let of_loops = if nested { extents.last() } else { extents.first() };
+    of_loops.copied().unwrap_or(1)
 }
 
 /// The scratch layout's size: each local that is not in registers, in the order of declaration, rounded up to the alignment.

@@ -40,8 +40,9 @@ use lowered_ir::ir::{NodeDecl, NodeRef, Numerics, Routine};
 use tnode::{DType, MemoryMode};
 
 use self::uses::Whole;
-use crate::kernel::ScheduledRoutine;
+use crate::kernel::KernelError;
 use crate::legalise::{self, LegaliseError};
+use crate::scheduled::{RoutineError, RoutineParts, ScheduledRoutine};
 use crate::{Caps, DTypeSet, Transcendental};
 
 /// What the scheduler may decide; the defaults suit a machine with caches and few cores.
@@ -115,6 +116,12 @@ pub enum ScheduleError {
     /// The target cannot do what the routine asks for.
     #[error(transparent)]
     Illegal(#[from] LegaliseError),
+    /// A kernel contradicts its ABI, or the verifier rejects it: the routine was not verified, or a step has a bug.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Calls contradict kernels: a bug.
+    #[error(transparent)]
+    Routine(#[from] RoutineError),
 }
 
 /// Schedules an optimised, verified routine for a target: see [`schedule_traced`], without the trace.
@@ -229,7 +236,7 @@ pub fn schedule_traced(
         on_pass("legalise", &routine);
     }
 
-    Ok(in_kernels(routine, &whole, caps, options, cut::STATEMENTS))
+    in_kernels(routine, &whole, caps, options, cut::STATEMENTS)
 }
 
 /// A kernel with its contractions as register tiles: for those which the target's kernels for contractions ([`canonical`]) do not take after
@@ -273,33 +280,28 @@ pub fn schedule_serial(
         on_pass("legalise", &routine);
     }
     let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
-    Ok(in_kernels(routine, &whole, caps, &options, usize::MAX))
+    in_kernels(routine, &whole, caps, &options, usize::MAX)
 }
 
-/// A run of serial statements is one kernel, or several of about `limit` statements.
+/// Cuts a routine into kernels, and verifies each: compiled code relies on that. A run of serial statements is one kernel, or several of
+/// about `limit` statements.
 fn in_kernels(
     routine: Routine,
     whole: &Whole,
     caps: &Caps,
     options: &ScheduleOptions,
     limit: usize,
-) -> ScheduledRoutine {
+) -> Result<ScheduledRoutine, ScheduleError> {
     // Each top-level parallel loop is a kernel by itself; a call waits for those before it.
-    let (kernels, mut calls) = cut::cut(&routine, whole, caps, options, limit);
+    let (kernels, mut calls) = cut::cut(&routine, whole, caps, options, limit)?;
 
     // Local nodes are bytes of the run's pool, shared where lives do not meet.
     let nodes = routine.nodes;
     let temps = temps::plan(&mut calls, &nodes, |node| is_local(&nodes[node.index()]), caps.alignment);
     let overwritten = whole.overwritten().filter(|node| !is_local(&nodes[node.index()])).collect();
-    ScheduledRoutine {
-        name: routine.name,
-        symbols: routine.symbols,
-        nodes,
-        kernels,
-        calls,
-        temps,
-        overwritten,
-    }
+    let (name, symbols) = (routine.name, routine.symbols);
+    let parts = RoutineParts { name, symbols, nodes, kernels, calls, temps, overwritten };
+    Ok(ScheduledRoutine::new(parts)?)
 }
 
 /// Whether a target has nothing to legalise: an interpreter.

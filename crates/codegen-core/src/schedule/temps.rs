@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use lowered_ir::ir::{NodeDecl, NodeRef};
 
-use crate::kernel::{KernelCall, Slot, Temp, TempId};
+use crate::caps::BASE_ALIGNMENT;
+use crate::scheduled::{KernelCall, Slot, Temp, TempId};
 
 /// A temporary to place.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +34,12 @@ pub(super) fn plan(
             *slot = Slot::Temp(*id);
         }
     }
-    pack(&wants, alignment.max(1))
+    pack(&wants, alignment.max(BASE_ALIGNMENT))
 }
 
-/// The bytes of a node.
+/// The bytes of a node. Those of one that is too large to address, which the verifier rejects, are `usize::MAX`.
 pub(super) fn node_bytes(node: &NodeDecl) -> usize {
-    node.dims.iter().product::<usize>() * node.dtype.size_bytes()
+    node.size_bytes().unwrap_or(usize::MAX)
 }
 
 fn lifetimes(calls: &[KernelCall], nodes: &[NodeDecl], is_local: impl Fn(NodeRef) -> bool) -> Vec<Want> {

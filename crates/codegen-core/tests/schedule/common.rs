@@ -132,17 +132,17 @@ fn same_nans(dtype: DType, bytes: &[u8]) -> Vec<u8> {
 /// Runs the calls of a schedule one after the other. What it overwrites holds garbage before.
 fn run_calls(case: &Case, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
     let mut memory = case.memory.clone();
-    for node in &schedule.overwritten {
+    for node in schedule.overwritten() {
         memory.nodes[node.index()].fill(0x5A);
     }
     // What a run finds in its temporaries is not defined.
     let mut pool = vec![0xA5u8; schedule.temp_bytes()];
-    for call in &schedule.calls {
-        let kernel = &schedule.kernels[call.kernel];
-        verified(&kernel.abi.name, &kernel.ir);
+    for call in schedule.calls() {
+        let kernel = &schedule.kernels()[call.kernel];
+        verified(&kernel.abi().name, kernel.ir());
         let args: Vec<Vec<u8>> = call.args.iter().map(|slot| take(slot, &memory, &pool, schedule)).collect();
         let bindings: Vec<i64> = call.bindings.iter().map(|symbol| case.bindings[symbol.index()]).collect();
-        let program = Program::new(&kernel.ir).unwrap();
+        let program = Program::new(kernel.ir()).unwrap();
         let run = |args: &[Vec<u8>]| {
             let mut args = args.to_vec();
             let mut buffers: Vec<Buffer<'_>> = args.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
@@ -165,7 +165,7 @@ fn keeps_its_word(
     after: &[Vec<u8>],
     run: impl Fn(&[Vec<u8>]) -> Vec<Vec<u8>>,
 ) {
-    let accesses: Vec<Access> = kernel.abi.params.iter().filter_map(access).collect();
+    let accesses: Vec<Access> = kernel.abi().params.iter().filter_map(access).collect();
     let is_unread = |access: Access| matches!(access, Access::Write | Access::WritePart);
     if !accesses.iter().copied().any(is_unread) {
         return;
@@ -176,7 +176,7 @@ fn keeps_its_word(
     }
     let again = run(&soiled);
     for (at, access) in accesses.iter().enumerate() {
-        let size = kernel.ir.nodes[at].dtype.size_bytes();
+        let size = kernel.ir().nodes[at].dtype.size_bytes();
         let element = |bytes: &[Vec<u8>], i: usize| bytes[at][i * size..][..size].to_vec();
         for i in 0..after[at].len() / size {
             let is_same = element(after, i) == element(&again, i);
@@ -184,7 +184,7 @@ fn keeps_its_word(
             assert!(
                 is_same || *access == Access::WritePart && is_kept,
                 "parameter {at} is {access:?}, but element {i} depends on what was there:\n{}",
-                text::print(&kernel.ir)
+                text::print(kernel.ir())
             );
         }
     }
@@ -204,7 +204,7 @@ fn take(slot: &Slot, memory: &Memory, pool: &[u8], schedule: &ScheduledRoutine) 
         Slot::Node(node) => memory.nodes[node.index()].clone(),
         Slot::Merge(_) => memory.merge.clone().unwrap(),
         Slot::Temp(id) => {
-            let temp = &schedule.temps[id.0 as usize];
+            let temp = &schedule.temps()[id.0 as usize];
             pool[temp.offset..temp.offset + temp.bytes].to_vec()
         }
     }
@@ -215,7 +215,7 @@ fn put(slot: &Slot, bytes: Vec<u8>, memory: &mut Memory, pool: &mut [u8], schedu
         Slot::Node(node) => memory.nodes[node.index()] = bytes,
         Slot::Merge(_) => {}
         Slot::Temp(id) => {
-            let temp = &schedule.temps[id.0 as usize];
+            let temp = &schedule.temps()[id.0 as usize];
             pool[temp.offset..temp.offset + temp.bytes].copy_from_slice(&bytes);
         }
     }
@@ -328,9 +328,9 @@ pub(super) fn on(case: &Case, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
         }
     });
     let schedule = schedule.unwrap();
-    for kernel in &schedule.kernels {
-        check_form(&kernel.ir, caps.workgroups.unwrap())
-            .unwrap_or_else(|e| panic!("{e}\n{}", text::print(&kernel.ir)));
+    for kernel in schedule.kernels() {
+        check_form(kernel.ir(), caps.workgroups.unwrap())
+            .unwrap_or_else(|e| panic!("{e}\n{}", text::print(kernel.ir())));
     }
     assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", text::print(&case.routine));
     (schedule, bits)

@@ -17,17 +17,17 @@ fn planned(source: &str) -> ScheduledRoutine {
 /// As [`planned`], on another GPU.
 fn planned_on(source: &str, caps: &Caps) -> ScheduledRoutine {
     let schedule = schedule(&parse(source), caps, &ScheduleOptions::default()).unwrap();
-    for kernel in &schedule.kernels {
-        lowered_ir::verify::verify(&kernel.ir).unwrap_or_else(|e| panic!("{e}\n{source}"));
-        check_form(&kernel.ir, caps.workgroups.unwrap()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    for kernel in schedule.kernels() {
+        lowered_ir::verify::verify(kernel.ir()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        check_form(kernel.ir(), caps.workgroups.unwrap()).unwrap_or_else(|e| panic!("{e}\n{source}"));
     }
     schedule
 }
 
 /// The extents of the kernels' parallel loops and the threads of their workgroups.
 fn launches(schedule: &ScheduledRoutine) -> Vec<(u64, u32)> {
-    let kernel = |at: usize| schedule.kernels[at].abi.launch;
-    schedule.calls.iter().map(|call| kernel(call.kernel)).map(|l| (l.extent, l.threads)).collect()
+    let kernel = |at: usize| schedule.kernels()[at].abi().launch;
+    schedule.calls().iter().map(|call| kernel(call.kernel)).map(|l| (l.extent, l.threads)).collect()
 }
 
 fn softmax(rows: usize, columns: usize) -> String {
@@ -56,7 +56,7 @@ fn softmax_is_one_kernel_that_reads_and_writes_each_element_once() {
         let bytes = (rows * columns * 4) as f64;
         // A thread with a row of its own keeps what it knows of it in memory of the run.
         let passes = if columns < 32 { 4.0 } else { 2.0 };
-        assert_eq!(schedule.kernels[0].abi.cost.bytes, passes * bytes, "{rows} × {columns}");
+        assert_eq!(schedule.kernels()[0].abi().cost.bytes, passes * bytes, "{rows} × {columns}");
     }
 }
 
@@ -66,9 +66,9 @@ fn rows_that_threads_hold_are_read_and_written_once() {
     for (columns, threads) in [(128, 32), (512, 128), (1000, 128), (2052, 256), (1001, 256)] {
         let schedule = check_on(&Case::filled(parse(&softmax(3, columns))), &large_gpu());
         assert_eq!(launches(&schedule), [(3, threads)], "{columns}");
-        let kernel = &schedule.kernels[0];
-        assert_eq!(kernel.abi.cost.bytes, (2 * 3 * columns * 4) as f64, "{columns}");
-        let text = lowered_ir::text::print(&kernel.ir);
+        let kernel = &schedule.kernels()[0];
+        assert_eq!(kernel.abi().cost.bytes, (2 * 3 * columns * 4) as f64, "{columns}");
+        let text = lowered_ir::text::print(kernel.ir());
         assert_eq!(
             text.matches("%0[i0").count(),
             if columns % 512 == 0 || columns == 128 { 1 } else { 2 },
@@ -78,7 +78,8 @@ fn rows_that_threads_hold_are_read_and_written_once() {
     }
     // What is too short for runs, and too long for registers, is shared by threads.
     for columns in [40, 36_000] {
-        let text = lowered_ir::text::print(&planned_on(&softmax(1024, columns), &large_gpu()).kernels[0].ir);
+        let text =
+            lowered_ir::text::print(planned_on(&softmax(1024, columns), &large_gpu()).kernels()[0].ir());
         assert!(text.matches("%0[i0").count() > 2, "{text}");
     }
 }
@@ -106,7 +107,7 @@ fn sums_by_runs_are_close_to_those_in_order() {
 fn sums_of_columns_take_runs_where_threads_are_left() {
     let schedule = planned_on(&sums(4096, 1024, 0, "f32"), &large_gpu());
     assert_eq!(launches(&schedule), [(128 * 256, 1), (32, 256)]);
-    let text = lowered_ir::text::print(&schedule.kernels[0].ir);
+    let text = lowered_ir::text::print(schedule.kernels()[0].ir());
     assert!(text.contains("for i2 in 0..32") && text.contains("vector"), "{text}");
     // Fewer columns have a thread for each.
     assert_eq!(launches(&planned_on(&sums(4096, 96, 0, "f32"), &large_gpu()))[0].1, 256);
@@ -133,7 +134,7 @@ fn layer_norm_is_one_kernel() {
          }",
     );
     assert_eq!(launches(&schedule), [(80, 96)]);
-    assert_eq!(schedule.temps.len(), 0);
+    assert_eq!(schedule.temps().len(), 0);
 }
 
 fn sums(rows: usize, columns: usize, axis: usize, dtype: &str) -> String {
@@ -199,7 +200,7 @@ fn a_total_is_reduced_in_two_stages_of_many_workgroups() {
         // The last of the partial sums may be another kernel's.
         let writes =
             |param: &&Param| matches!(param, Param::Node { access: Access::Write | Access::WritePart, .. });
-        assert!(schedule.kernels.iter().all(|k| k.abi.params.iter().filter(writes).count() == 1));
+        assert!(schedule.kernels().iter().all(|k| k.abi().params.iter().filter(writes).count() == 1));
     }
 }
 
@@ -343,7 +344,7 @@ fn products_of_awkward_sizes_are_covered() {
         let source = product(batch, m, n, k, draw(2) == 1, "zero %2", "%2[i4, i5, i6] + %3[i6]");
         let schedule = planned_on(&source, &large_gpu());
         let flops: u64 =
-            schedule.calls.iter().map(|call| schedule.kernels[call.kernel].abi.cost.flops as u64).sum();
+            schedule.calls().iter().map(|call| schedule.kernels()[call.kernel].abi().cost.flops as u64).sum();
         let outputs = (batch * m * n) as u64;
         assert_eq!(flops, outputs * (2 * k as u64 + 1), "{batch} × {m} × {n} × {k}");
     }

@@ -44,8 +44,8 @@ fn a_matmul_becomes_register_tiles_over_packed_strips() {
     let tiled = &trace.last().unwrap().1;
     assert!(tiled.contains("f32[6, 16] stack"), "no packed strip:\n{tiled}");
     assert!(tiled.contains("f32[2, 16] register"), "no register tile:\n{tiled}");
-    let [kernel] = schedule.kernels.as_slice() else { panic!("more than one kernel") };
-    assert_eq!((kernel.abi.launch.extent, kernel.abi.scratch_bytes), (8, 6 * 16 * 4));
+    let [kernel] = schedule.kernels() else { panic!("more than one kernel") };
+    assert_eq!((kernel.abi().launch.extent, kernel.abi().scratch_bytes), (8, 6 * 16 * 4));
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn locals_that_are_read_before_they_are_written_are_zero() {
 }
 ",
     );
-    assert_eq!(schedule.temps.len(), 1);
+    assert_eq!(schedule.temps().len(), 1);
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn equal_kernels_are_kept_once() {
 }
 ",
     );
-    assert_eq!((schedule.kernels.len(), schedule.calls.len()), (1, 2));
+    assert_eq!((schedule.kernels().len(), schedule.calls().len()), (1, 2));
 }
 
 #[test]
@@ -358,14 +358,14 @@ fn a_top_level_local_keeps_its_uses_in_one_kernel() {
 }
 ",
     );
-    assert_eq!(schedule.calls.len(), 1);
+    assert_eq!(schedule.calls().len(), 1);
 }
 
 #[test]
 fn costs_are_facts() {
     let (schedule, trace) = check_text(&matmul(64, 32, 16));
-    let flops: f64 = schedule.kernels.iter().map(|k| k.abi.cost.flops).sum();
-    let bytes: f64 = schedule.kernels.iter().map(|k| k.abi.cost.bytes).sum();
+    let flops: f64 = schedule.kernels().iter().map(|k| k.abi().cost.flops).sum();
+    let bytes: f64 = schedule.kernels().iter().map(|k| k.abi().cost.bytes).sum();
     assert_eq!(flops, 2.0 * 64.0 * 32.0 * 16.0);
     assert_eq!(bytes, 4.0 * (64.0 * 16.0 + 16.0 * 32.0 + 64.0 * 32.0), "{}", trace.last().unwrap().1);
 }
@@ -376,8 +376,8 @@ fn printed_cost(body: &str) -> String {
         "routine @r fast {{\n  node %0 \"x\" i32[8] on_device\n  node %1 \"y\" f32[8] on_device\n{body}\n}}\n"
     );
     let (schedule, _) = check_text(&text);
-    let [kernel] = &schedule.kernels[..] else { panic!("one kernel") };
-    let Cost { flops, integer_ops, bytes } = kernel.abi.cost;
+    let [kernel] = schedule.kernels() else { panic!("one kernel") };
+    let Cost { flops, integer_ops, bytes } = kernel.abi().cost;
     format!("{flops} {integer_ops} {bytes}")
 }
 
@@ -423,8 +423,8 @@ fn enormous_nests_are_scheduled_without_enormous_scratch_memory() {
 "
     );
     let schedule = codegen_core::schedule(&parse(&source), &cpu(), &eager()).unwrap();
-    for kernel in &schedule.kernels {
-        lowered_ir::verify::verify(&kernel.ir).unwrap();
-        assert!(kernel.abi.scratch_bytes < 1 << 20, "{} bytes", kernel.abi.scratch_bytes);
+    for kernel in schedule.kernels() {
+        lowered_ir::verify::verify(kernel.ir()).unwrap();
+        assert!(kernel.abi().scratch_bytes < 1 << 20, "{} bytes", kernel.abi().scratch_bytes);
     }
 }

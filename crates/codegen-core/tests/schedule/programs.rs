@@ -57,7 +57,7 @@ fn wide() -> Caps {
 
 /// The bytes that the kernels of a schedule move, each counted for itself.
 fn bytes(schedule: &ScheduledRoutine) -> f64 {
-    schedule.calls.iter().map(|call| schedule.kernels[call.kernel].abi.cost.bytes).sum()
+    schedule.calls().iter().map(|call| schedule.kernels()[call.kernel].abi().cost.bytes).sum()
 }
 
 fn softmax(rows: usize, columns: usize) -> Program {
@@ -223,7 +223,7 @@ fn loops_in_another_order_are_turned() {
     let (heads, rows, depth) = (8, 256, 64);
     let turned = split_heads(heads, rows, depth).scheduled();
     let whole = (4 * heads * rows * depth) as f64;
-    assert_eq!((turned.kernels.len(), turned.temps.len(), bytes(&turned)), (1, 0, 2.0 * whole));
+    assert_eq!((turned.kernels().len(), turned.temps().len(), bytes(&turned)), (1, 0, 2.0 * whole));
 }
 
 #[test]
@@ -242,14 +242,14 @@ fn nests_that_run_across_memory_keep_their_bits() {
 #[test]
 fn long_reductions_have_work_for_every_thread() {
     let sum = reduction("i", "", &[("i", 1 << 22)]).scheduled();
-    let extents: Vec<u64> = sum.kernels.iter().map(|kernel| kernel.abi.launch.extent).collect();
+    let extents: Vec<u64> = sum.kernels().iter().map(|kernel| kernel.abi().launch.extent).collect();
     assert_eq!(extents, [64, 1]);
     assert!(bytes(&sum) < 1.001 * 4.0 * f64::from(1 << 22), "{} bytes", bytes(&sum));
     let columns = reduction("i,j", "j", &[("i", 4096), ("j", 1024)]).scheduled();
-    let extents: Vec<u64> = columns.kernels.iter().map(|kernel| kernel.abi.launch.extent).collect();
+    let extents: Vec<u64> = columns.kernels().iter().map(|kernel| kernel.abi().launch.extent).collect();
     assert_eq!(extents, [16, 1]);
     let transpose = transpose(2048, 2048).scheduled();
-    assert_eq!((transpose.kernels.len(), transpose.kernels[0].abi.launch.extent), (1, 128));
+    assert_eq!((transpose.kernels().len(), transpose.kernels()[0].abi().launch.extent), (1, 128));
 }
 
 #[test]
@@ -269,10 +269,10 @@ fn typical_programs_keep_their_bits_through_every_step() {
 fn operations_on_rows_move_what_they_read_and_write() {
     let whole = 4.0 * 1024.0 * 1024.0;
     let softmax = softmax(1024, 1024).scheduled();
-    assert_eq!((softmax.kernels.len(), softmax.temps.len(), bytes(&softmax)), (1, 0, 2.0 * whole));
-    assert_eq!(softmax.kernels[0].abi.scratch_bytes, 4096);
+    assert_eq!((softmax.kernels().len(), softmax.temps().len(), bytes(&softmax)), (1, 0, 2.0 * whole));
+    assert_eq!(softmax.kernels()[0].abi().scratch_bytes, 4096);
     let layernorm = layernorm(1024, 1024).scheduled();
-    assert_eq!((layernorm.kernels.len(), bytes(&layernorm)), (1, 2.0 * whole + 2.0 * 4096.0));
+    assert_eq!((layernorm.kernels().len(), bytes(&layernorm)), (1, 2.0 * whole + 2.0 * 4096.0));
 }
 
 /// Where intermediates live need not be said: what is used up in one row, or handed on in a register, has no memory.
@@ -282,7 +282,7 @@ fn intermediates_move_nothing_whoever_declares_them() {
     let scheduled =
         |program: &Program| schedule(&program.undeclared(), &wide(), &ScheduleOptions::default()).unwrap();
     let softmax = scheduled(&softmax(1024, 1024));
-    assert_eq!((softmax.kernels.len(), softmax.temps.len(), bytes(&softmax)), (1, 0, 2.0 * whole));
+    assert_eq!((softmax.kernels().len(), softmax.temps().len(), bytes(&softmax)), (1, 0, 2.0 * whole));
     for program in
         [layernorm(1024, 1024), attention(8, 256, 64), mlp_step(128, 784, 256, 10), dense(256, 784, 512)]
     {
@@ -294,7 +294,7 @@ fn intermediates_move_nothing_whoever_declares_them() {
             bytes(&plain),
             bytes(&declared)
         );
-        assert!(plain.kernels.len() <= declared.kernels.len(), "{}", program.text);
+        assert!(plain.kernels().len() <= declared.kernels().len(), "{}", program.text);
     }
 }
 
@@ -302,32 +302,32 @@ fn intermediates_move_nothing_whoever_declares_them() {
 fn an_optimizer_is_one_loop() {
     let n = 1 << 22;
     let adam = adam(n).scheduled();
-    assert_eq!((adam.kernels.len(), bytes(&adam)), (1, 7.0 * 4.0 * n as f64));
+    assert_eq!((adam.kernels().len(), bytes(&adam)), (1, 7.0 * 4.0 * n as f64));
 }
 
 #[test]
 fn a_layer_is_one_kernel() {
     let dense = dense(256, 784, 512).scheduled();
     let elements = 256 * 784 + 784 * 512 + 512 + 256 * 512;
-    assert_eq!((dense.kernels.len(), bytes(&dense)), (1, 4.0 * f64::from(elements)));
+    assert_eq!((dense.kernels().len(), bytes(&dense)), (1, 4.0 * f64::from(elements)));
 }
 
 #[test]
 fn attention_is_one_loop_over_heads() {
     let attention = attention(8, 256, 64).scheduled();
-    assert_eq!((attention.kernels.len(), attention.temps.len()), (1, 0));
+    assert_eq!((attention.kernels().len(), attention.temps().len()), (1, 0));
     assert_eq!(bytes(&attention), 4.0 * 4.0 * f64::from(8 * 256 * 64));
-    assert_eq!(attention.kernels[0].abi.launch.extent, 8);
+    assert_eq!(attention.kernels()[0].abi().launch.extent, 8);
     // Scores of one head, which their exponentials replace, sums of rows, and packed operands.
-    assert!(attention.kernels[0].abi.scratch_bytes < 4 * (256 * 256 + 256) + 48 * 1024);
+    assert!(attention.kernels()[0].abi().scratch_bytes < 4 * (256 * 256 + 256) + 48 * 1024);
 }
 
 #[test]
 fn twenty_operations_are_one_loop() {
     let chain = chain(1024).scheduled();
-    assert_eq!((chain.kernels.len(), bytes(&chain)), (1, 2.0 * 4096.0));
+    assert_eq!((chain.kernels().len(), bytes(&chain)), (1, 2.0 * 4096.0));
     let mut loops = 0;
-    walk::each_stmt(&chain.kernels[0].ir.body, &mut |stmt| {
+    walk::each_stmt(&chain.kernels()[0].ir().body, &mut |stmt| {
         loops += usize::from(matches!(stmt, Stmt::For { kind: LoopKind::Vector, .. }));
     });
     assert_eq!(loops, 1);

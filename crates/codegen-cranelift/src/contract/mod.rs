@@ -8,34 +8,35 @@ pub(crate) mod run;
 mod spec;
 
 use codegen_core::schedule::canonical::{Arrays, Contraction};
-use codegen_core::{Kernel, KernelAbi, Launch};
+use codegen_core::{CodegenError, Kernel, KernelAbi, Launch};
 use microkernels::{Machine, Plan};
 
 use crate::jit::Compiled;
+use crate::support::failed;
 use crate::vector::{self, Target};
 use parts::{Divided, Part};
 use run::{Composite, MOST, Step};
 
 /// What compiles a part that is no contraction: its code, and how it is called.
-pub(crate) type Compile<'a, E> = &'a mut dyn FnMut(&Kernel) -> Result<(Compiled, KernelAbi), E>;
+pub(crate) type Compile<'a> = &'a mut dyn FnMut(&Kernel) -> Result<(Compiled, KernelAbi), CodegenError>;
 
 /// A kernel with contractions as steps, and how it is called; `None` if it has none that are planned.
 ///
 /// # Errors
 ///
-/// Those of compiling its other parts.
-pub(crate) fn compose<E>(
+/// Those of compiling its other parts, and [`CodegenError::Failed`] where a part is no kernel.
+pub(crate) fn compose(
     kernel: &Kernel,
     machine: &Machine,
     target: Target,
-    compile: Compile<'_, E>,
-) -> Result<Option<(Compiled, KernelAbi)>, E> {
-    if !kernel.abi.log.is_empty() {
+    compile: Compile<'_>,
+) -> Result<Option<(Compiled, KernelAbi)>, CodegenError> {
+    if !kernel.abi().log.is_empty() {
         // A log's place among the arguments is behind the kernel's own nodes, where parts have shared ones.
         return Ok(None);
     }
-    let Some(divided) = parts::divide(kernel) else { return Ok(None) };
-    let own_args = kernel.ir.nodes.len();
+    let Some(divided) = divided(kernel)? else { return Ok(None) };
+    let own_args = kernel.ir().nodes.len();
     if own_args + divided.shared.len() > MOST || divided.symbols > MOST {
         return Ok(None);
     }
@@ -51,7 +52,7 @@ pub(crate) fn compose<E>(
         parts: Vec::new(),
         scratch: 0,
         plans: 0,
-        launch: kernel.abi.launch,
+        launch: kernel.abi().launch,
         compile,
     };
     let Divided { parts, .. } = divided;
@@ -62,14 +63,14 @@ pub(crate) fn compose<E>(
     let abi = KernelAbi {
         scratch_bytes: scratch + composer.scratch,
         launch: composer.launch,
-        ..kernel.abi.clone()
+        ..kernel.abi().clone()
     };
-    let symbols = kernel.ir.symbols.len();
+    let symbols = kernel.ir().symbols.len();
     let composite = Composite { steps, parts: Vec::new(), args: own_args, symbols, shared, scratch };
     Ok(Some((Compiled::Steps(Box::new(composite), composer.parts), abi)))
 }
 
-struct Composer<'a, E> {
+struct Composer<'a> {
     machine: &'a Machine,
     target: Target,
     parts: Vec<Compiled>,
@@ -77,15 +78,15 @@ struct Composer<'a, E> {
     scratch: usize,
     plans: usize,
     launch: Launch,
-    compile: Compile<'a, E>,
+    compile: Compile<'a>,
 }
 
-impl<E> Composer<'_, E> {
-    fn steps(&mut self, parts: Vec<Part>) -> Result<Vec<Step>, E> {
+impl Composer<'_> {
+    fn steps(&mut self, parts: Vec<Part>) -> Result<Vec<Step>, CodegenError> {
         parts.into_iter().map(|part| self.step(part)).collect()
     }
 
-    fn step(&mut self, part: Part) -> Result<Step, E> {
+    fn step(&mut self, part: Part) -> Result<Step, CodegenError> {
         match part {
             Part::Loop { symbol, extent, is_parallel, parts } => Ok(Step::Loop {
                 binding: symbol.index(),
@@ -101,7 +102,7 @@ impl<E> Composer<'_, E> {
         }
     }
 
-    fn compiled(&mut self, kernel: &Kernel) -> Result<Step, E> {
+    fn compiled(&mut self, kernel: &Kernel) -> Result<Step, CodegenError> {
         let (code, abi) = (self.compile)(kernel)?;
         self.scratch = self.scratch.max(abi.scratch_bytes);
         self.parts.push(code);
@@ -127,17 +128,22 @@ fn launch(launch: Launch, grain: u64, threads: u64) -> Launch {
 
 /// The plan of a kernel that is one contraction.
 fn plan(kernel: &Kernel, found: &Contraction, machine: &Machine, target: Target) -> Option<Plan> {
-    let arrays = Arrays::of(&kernel.ir);
+    let arrays = Arrays::of(kernel.ir());
     let epilogue = vector::epilogue(kernel, found, target).ok()?;
-    let what = spec::contraction(found, epilogue, &kernel.ir, &arrays)?;
+    let what = spec::contraction(found, epilogue, kernel.ir(), &arrays)?;
     Plan::new(&what, machine)
 }
 
 /// What a kernel with contractions consists of, for people to read: each part in words, and its kernel if it is compiled alone.
-pub(crate) fn parts_of(kernel: &Kernel) -> Option<Vec<(String, Option<Kernel>)>> {
+pub(crate) fn parts_of(kernel: &Kernel) -> Result<Option<Vec<(String, Option<Kernel>)>>, CodegenError> {
     let mut described = Vec::new();
-    describe(parts::divide(kernel)?.parts, &mut described);
-    Some(described)
+    let Some(divided) = divided(kernel)? else { return Ok(None) };
+    describe(divided.parts, &mut described);
+    Ok(Some(described))
+}
+
+fn divided(kernel: &Kernel) -> Result<Option<Divided>, CodegenError> {
+    parts::divide(kernel).map_err(|e| failed(&kernel.abi().name, "dividing it", e.to_string()))
 }
 
 fn describe(parts: Vec<Part>, described: &mut Vec<(String, Option<Kernel>)>) {

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use codegen_core::schedule::canonical::{self, Arrays, Contraction};
-use codegen_core::{Access, Kernel, KernelAbi, Launch, Param};
+use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param};
 use lowered_ir::ir::{
     Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt,
     Symbol, SymbolId, walk,
 };
+use lowered_ir::log;
 use tnode::ModeState;
 
 use crate::emit::scan;
@@ -39,16 +40,46 @@ pub(super) enum Part {
 }
 
 /// The parts of a kernel; none if there is no contraction in it.
-pub(super) fn divide(kernel: &Kernel) -> Option<Divided> {
-    if !canonical::adds_products(&kernel.ir.body) {
-        return None;
+///
+/// # Errors
+///
+/// A part that is no kernel, which is a bug.
+pub(super) fn divide(kernel: &Kernel) -> Result<Option<Divided>, KernelError> {
+    if !canonical::adds_products(&kernel.ir().body) {
+        return Ok(None);
     }
-    let apart = Finder::new(&kernel.ir).found()?;
-    let routine = Routine { body: Block::new(), ..kernel.ir.clone() };
+    let mut routine = (**kernel.ir()).clone();
+    let mut body = std::mem::take(&mut routine.body);
+    in_sequence(&mut body);
+    let with_body = Routine { body, ..routine };
+    let Some(apart) = Finder::new(&with_body).found() else { return Ok(None) };
+    let Routine { body, .. } = with_body;
+    let routine = Routine { body: Block::new(), ..with_body };
     let mut divide = Divide { kernel, routine, shared: Vec::new(), apart };
-    let parts = divide.block(&kernel.ir.body);
+    let parts = divide.block(&body)?;
     let Divide { shared, routine, .. } = divide;
-    Some(Divided { parts, shared, symbols: routine.symbols.len() })
+    Ok(Some(Divided { parts, shared, symbols: routine.symbols.len() }))
+}
+
+/// Makes parallel loops serial, but for the one that the whole body is: the range of a call counts its iterations and no other's.
+fn in_sequence(body: &mut [Stmt]) {
+    match body {
+        [Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind: LoopKind::Parallel, body, .. }] => {
+            make_serial(body);
+        }
+        body => make_serial(body),
+    }
+}
+
+fn make_serial(block: &mut [Stmt]) {
+    for stmt in block {
+        if let Stmt::For { kind, body, .. } = stmt {
+            if *kind == LoopKind::Parallel {
+                *kind = LoopKind::Serial;
+            }
+            make_serial(body);
+        }
+    }
 }
 
 struct Divide<'k> {
@@ -94,7 +125,9 @@ impl<'k> Finder<'k> {
     }
 
     fn stmt(&mut self, stmt: &Stmt) -> bool {
-        let Stmt::For { var, lo: 0, hi: Bound { symbol: None, .. }, kind, body } = stmt else { return false };
+        let Stmt::For { var, lo: 0, hi: Bound { symbol: None, limit: 1.. }, kind, body } = stmt else {
+            return false;
+        };
         let apart = match kind {
             _ if self.is_contraction(stmt) => Apart::Contraction,
             LoopKind::Serial | LoopKind::Parallel if self.block(body) => Apart::Around,
@@ -117,22 +150,26 @@ impl<'k> Finder<'k> {
 }
 
 impl Divide<'_> {
-    fn block(&mut self, block: &[Stmt]) -> Vec<Part> {
+    fn block(&mut self, block: &[Stmt]) -> Result<Vec<Part>, KernelError> {
         let (mut parts, mut rest) = (Vec::new(), block.to_vec());
         while !rest.is_empty() {
             let end = rest.iter().position(|stmt| self.apart(stmt).is_some()).unwrap_or(rest.len());
             self.share_locals(&mut rest, end);
             let mut after = rest.split_off(end);
             if rest.iter().any(|stmt| !matches!(stmt, Stmt::Comment(_))) {
-                parts.push(Part::Other(Box::new(self.part(rest))));
+                parts.push(Part::Other(Box::new(self.part(rest)?)));
             }
             if !after.is_empty() {
                 let stmt = after.remove(0);
-                parts.extend(self.contraction_part(&stmt).or_else(|| self.loop_part(stmt)));
+                let part = match self.contraction_part(&stmt)? {
+                    Some(part) => Some(part),
+                    None => self.loop_part(stmt)?,
+                };
+                parts.extend(part);
             }
             rest = after;
         }
-        parts
+        Ok(parts)
     }
 
     fn apart(&self, stmt: &Stmt) -> Option<Apart> {
@@ -160,43 +197,49 @@ impl Divide<'_> {
         }
     }
 
-    fn contraction_part(&self, stmt: &Stmt) -> Option<Part> {
+    fn contraction_part(&self, stmt: &Stmt) -> Result<Option<Part>, KernelError> {
         if self.apart(stmt) != Some(Apart::Contraction) {
-            return None;
+            return Ok(None);
         }
-        let kernel = self.part(vec![stmt.clone()]);
-        let found = Contraction::of(&kernel.ir.body[0], &Arrays::of(&kernel.ir))?;
-        Some(Part::Contraction(Box::new(kernel), Box::new(found)))
+        let kernel = self.part(vec![stmt.clone()])?;
+        let found = Contraction::of(&kernel.ir().body[0], &Arrays::of(kernel.ir()));
+        Ok(found.map(|found| Part::Contraction(Box::new(kernel), Box::new(found))))
     }
 
-    fn loop_part(&mut self, stmt: Stmt) -> Option<Part> {
-        let Stmt::For { var, hi, kind, mut body, .. } = stmt else { return None };
+    fn loop_part(&mut self, stmt: Stmt) -> Result<Option<Part>, KernelError> {
+        let Stmt::For { var, hi, kind, mut body, .. } = stmt else { return Ok(None) };
         let symbol = self.symbol(var, hi.limit);
         let index = Affine::var(symbol);
         walk::substitute(&mut body, var, &index);
-        let parts = self.block(&body);
-        Some(Part::Loop { symbol, extent: hi.limit, is_parallel: kind == LoopKind::Parallel, parts })
+        let parts = self.block(&body)?;
+        Ok(Some(Part::Loop { symbol, extent: hi.limit, is_parallel: kind == LoopKind::Parallel, parts }))
     }
 
     fn symbol(&mut self, var: LoopId, range: i64) -> SymbolId {
-        self.routine.symbols.push(Symbol { name: format!("loop_{}", var.0), range });
+        let mut name = format!("loop_{}", var.0);
+        while self.routine.symbols.iter().any(|symbol| symbol.name == name) {
+            name.push('_');
+        }
+        self.routine.symbols.push(Symbol { name, range });
         SymbolId(self.routine.symbols.len() as u32 - 1)
     }
 
     /// Statements as a kernel of their own. It is called whole, but for a contraction with a parallel loop.
-    fn part(&self, body: Block) -> Kernel {
+    fn part(&self, body: Block) -> Result<Kernel, KernelError> {
         let ir = Routine { body, ..self.routine.clone() };
         let shared =
             self.shared.iter().map(|decl| Param::Node { access: Access::ReadWrite, bytes: bytes(decl) });
-        let own = self.kernel.abi.params.iter().filter(|p| !matches!(p, Param::StaticIndex { .. })).copied();
+        let own =
+            self.kernel.abi().params.iter().filter(|p| !matches!(p, Param::StaticIndex { .. })).copied();
         let symbols = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
         let abi = KernelAbi {
             params: own.chain(shared).chain(symbols).collect(),
-            launch: Launch { extent: 1, grain: 1, threads: 1 },
+            launch: Launch::whole(&ir.body),
             scratch_bytes: 0,
-            ..self.kernel.abi.clone()
+            log: log::lines(&ir).into(),
+            ..self.kernel.abi().clone()
         };
-        Kernel { ir, abi }
+        Kernel::verified(ir, abi)
     }
 }
 
@@ -258,17 +301,21 @@ mod tests {
 
     fn kernel(text: &str) -> Kernel {
         let ir = lowered_ir::text::parse(text).expect("the text is valid");
-        lowered_ir::verify::verify(&ir).expect("the routine is valid");
-        let params = ir.nodes.iter().map(|_| Param::Node { access: Access::ReadWrite, bytes: 4096 });
+        let bytes = |node: &NodeDecl| node.size_bytes().expect("a small node");
+        let params = ir.nodes.iter().map(|n| Param::Node { access: Access::ReadWrite, bytes: bytes(n) });
         let abi = KernelAbi {
             name: "test".into(),
             params: params.collect(),
-            launch: Launch { extent: 4, grain: 1, threads: 1 },
+            launch: Launch::whole(&ir.body),
             scratch_bytes: 0,
             log: [].into(),
             cost: Cost::default(),
         };
-        Kernel { ir, abi }
+        Kernel::verified(ir, abi).expect("a valid kernel")
+    }
+
+    fn divided(text: &str) -> Option<Divided> {
+        divide(&kernel(text)).expect("parts are kernels")
     }
 
     fn shape(parts: &[Part]) -> String {
@@ -277,21 +324,17 @@ mod tests {
                 let kind = if *is_parallel { "parallel" } else { "serial" };
                 format!("{kind} {extent} ({})", shape(parts))
             }
-            Part::Contraction(kernel, found) => {
-                lowered_ir::verify::verify(&kernel.ir).expect("a part is valid");
+            Part::Contraction(_, found) => {
                 format!("product {}x{}x{}", found.num_rows(), found.num_columns(), found.num_products())
             }
-            Part::Other(kernel) => {
-                lowered_ir::verify::verify(&kernel.ir).expect("a part is valid");
-                "other".into()
-            }
+            Part::Other(_) => "other".into(),
         });
         shapes.collect::<Vec<_>>().join(", ")
     }
 
     #[test]
     fn contractions_stand_apart_and_share_what_lives_around_them() {
-        let divided = divide(&kernel(ATTENTION)).expect("it has contractions");
+        let divided = divided(ATTENTION).expect("it has contractions");
         assert_eq!(shape(&divided.parts), "parallel 4 (product 16x16x16, other, product 16x16x16)");
         assert_eq!(divided.shared.len(), 1);
         assert_eq!(bytes(&divided.shared[0]), 1024);
@@ -303,15 +346,15 @@ mod tests {
           node %0 \"x\" f32[64]
           for i0 in 0..64 { %0[i0] := %0[i0] * 2.0f32 }
         }";
-        assert!(divide(&kernel(text)).is_none());
+        assert!(divided(text).is_none());
         let small = ATTENTION.replace("16", "4");
-        assert!(divide(&kernel(&small)).is_none(), "too small to be worth a call");
+        assert!(divided(&small).is_none(), "too small to be worth a call");
     }
 
     #[test]
     fn what_a_later_part_reads_before_all_is_written_begins_as_zeros() {
         let text = ATTENTION.replace("l0[i1, i2] := l1 * 0.25f32", "l0[i2, i1] := l0[i2, i1] + l1");
-        let divided = divide(&kernel(&text)).expect("it has contractions");
+        let divided = divided(&text).expect("it has contractions");
         assert_eq!(shape(&divided.parts), "parallel 4 (other, product 16x16x16, other, product 16x16x16)");
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Emitted {
 pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool) -> Emitted {
     let func = Function::with_name_signature(UserFuncName::user(0, 0), signature(call_conv));
     let (ssa, params) = Ssa::new(func);
-    let routine = &kernel.ir;
+    let routine = kernel.ir();
     let mut emitter = Emitter {
         ssa,
         routine,

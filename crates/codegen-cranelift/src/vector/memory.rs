@@ -50,15 +50,15 @@ pub(super) fn scratch_layout(body: &[Stmt], alignment: usize) -> (BTreeMap<Local
 /// For each node, whether its stores may go past the caches: it is only written, and larger than what the last cache would keep.
 pub(super) fn streamed(kernel: &Kernel, cache_bytes: usize) -> Vec<bool> {
     let mut streamed: Vec<bool> = kernel
-        .abi
+        .abi()
         .params
         .iter()
         .map(
             |param| matches!(param, Param::Node { access: Access::Write, bytes } if *bytes > cache_bytes / 2),
         )
-        .take(kernel.ir.nodes.len())
+        .take(kernel.ir().nodes.len())
         .collect();
-    walk::each_value(&kernel.ir.body, &mut |value| {
+    walk::each_value(&kernel.ir().body, &mut |value| {
         walk::each_expr(value, &mut |e| {
             use lowered_ir::ir::Expr::{Get, GetDynamic, GetGuarded};
             if let Get { node, .. } | GetGuarded { node, .. } | GetDynamic { node, .. } = e {

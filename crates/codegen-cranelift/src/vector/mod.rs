@@ -83,7 +83,7 @@ pub(crate) struct Target {
 pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated, Reason> {
     let mut translator = Translator::new(kernel, target)?;
     translator.kernel()?;
-    let (_, scratch_bytes) = memory::scratch_layout(&kernel.ir.body, target.alignment);
+    let (_, scratch_bytes) = memory::scratch_layout(&kernel.ir().body, target.alignment);
     Ok(Translated { program: translator.build.finish(), scratch_bytes })
 }
 
@@ -114,7 +114,7 @@ struct Translator<'k> {
 
 impl<'k> Translator<'k> {
     fn new(kernel: &'k Kernel, target: Target) -> Result<Self, Reason> {
-        let routine = &kernel.ir;
+        let routine = kernel.ir();
         let (scratch, _) = memory::scratch_layout(&routine.body, target.alignment);
         Ok(Translator {
             build: Builder::new(stmt::stored(&routine.body)),

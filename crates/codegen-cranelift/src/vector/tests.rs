@@ -33,7 +33,7 @@ fn kernel(ir: Routine, access: Access) -> Kernel {
         log: [].into(),
         cost: Cost::default(),
     };
-    Kernel { ir, abi }
+    Kernel::verified(ir, abi).expect("a valid kernel")
 }
 
 fn extent(ir: &Routine) -> u64 {
@@ -62,20 +62,20 @@ fn merged(ir: &Routine) -> BTreeSet<usize> {
 fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<(), Reason> {
     let translated = translate(kernel, TARGET)?;
     let mut expected = memory.clone();
-    interp::run(&kernel.ir, &mut expected, bindings).expect("verified routines run");
-    let merged = merged(&kernel.ir);
+    interp::run(kernel.ir(), &mut expected, bindings).expect("verified routines run");
+    let merged = merged(kernel.ir());
     let mut args = memory.nodes.clone();
     for &node in &merged {
         args[node] = memory.merge.clone().expect("a merge buffer");
     }
     let scratch = vec![0xa5; translated.scratch_bytes];
     let mut machine = Machine { args, bindings: bindings.to_vec(), scratch };
-    let text = || format!("{}\n{}", lowered_ir::text::print(&kernel.ir), translated.program);
-    let extent = kernel.abi.launch.extent;
+    let text = || format!("{}\n{}", lowered_ir::text::print(kernel.ir()), translated.program);
+    let extent = kernel.abi().launch.extent;
     for part in [extent / 2..extent, 0..extent / 2].into_iter().filter(|part| !part.is_empty()) {
         evaluate(&translated.program, &mut machine, part).unwrap_or_else(|e| panic!("{e}\n{}", text()));
     }
-    for (n, node) in kernel.ir.nodes.iter().enumerate().filter(|(n, _)| !merged.contains(n)) {
+    for (n, node) in kernel.ir().nodes.iter().enumerate().filter(|(n, _)| !merged.contains(n)) {
         let size = node.dtype.size_bytes();
         for (at, (e, f)) in expected.nodes[n].chunks(size).zip(machine.args[n].chunks(size)).enumerate() {
             let [e, f] = [e, f].map(|bytes| Scalar::read(node.dtype, bytes).expect("a whole element"));
@@ -127,9 +127,9 @@ fn random_routines_scheduled() {
         let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);
         // Contractions of narrow floats are no programs before they are tiled.
         let is_accepted = |kernel: &&Kernel| support::check(kernel, DTypeSet::EMPTY).is_ok();
-        for kernel in scheduled.kernels.iter().filter(is_accepted) {
+        for kernel in scheduled.kernels().iter().filter(is_accepted) {
             let (memory, bindings) =
-                (memory_from_bytes(&kernel.ir, &bytes), bindings_from_bytes(&kernel.ir, &bytes));
+                (memory_from_bytes(kernel.ir(), &bytes), bindings_from_bytes(kernel.ir(), &bytes));
             agreed += u64::from(agrees(kernel, &memory, &bindings).is_ok());
         }
     }

@@ -46,12 +46,12 @@ pub(crate) fn kernel(ir: Routine) -> Kernel {
     let abi = KernelAbi {
         name: format!("{}.k0", ir.name),
         params: memory.chain(indices).collect(),
-        launch: Launch { extent, grain: 1, threads: 1 },
+        launch: Launch { extent, ..Launch::whole(&ir.body) },
         scratch_bytes: 0,
         log: lowered_ir::log::lines(&ir).into(),
         cost: Cost::default(),
     };
-    Kernel { ir, abi }
+    Kernel::verified(ir, abi).expect("a valid kernel")
 }
 
 fn merged(ir: &Routine) -> Vec<usize> {
@@ -106,7 +106,7 @@ fn random(dtype: DType, bits: u64) -> Scalar {
 
 /// Runs the kernel compiled, on a copy of `memory` surrounded by canaries and aligned to elements only.
 pub(crate) fn run_native(artifact: &Artifact, kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Memory {
-    let extent = artifact.kernels[0].launch.extent;
+    let extent = artifact.kernels()[0].launch.extent;
     run_parts(artifact, kernel, memory, bindings, &[(0, extent)])
 }
 
@@ -136,10 +136,10 @@ fn run_some(
 ) -> Memory {
     const CANARY: u8 = 0xa5;
     const MARGIN: usize = 64;
-    let merge = merged(&kernel.ir);
+    let merge = merged(kernel.ir());
     let mut padded: Vec<Vec<u128>> = Vec::new();
     let mut args = Vec::new();
-    for (i, node) in kernel.ir.nodes.iter().enumerate() {
+    for (i, node) in kernel.ir().nodes.iter().enumerate() {
         let bytes = if merge.contains(&i) {
             memory.merge.as_ref().expect("a merge buffer")
         } else {
@@ -153,9 +153,9 @@ fn run_some(
         args.push(HostPtr { base, bytes: bytes.len(), access: Access::ReadWrite });
         padded.push(words);
     }
-    let scratch_bytes = artifact.kernels[which].scratch_bytes;
+    let scratch_bytes = artifact.kernels()[which].scratch_bytes;
     let mut scratch = vec![u128::from_ne_bytes([CANARY; 16]); scratch_bytes / 16 + 5];
-    let Payload::Host(module) = &artifact.payload else { panic!("a host artifact") };
+    let Payload::Host(module) = artifact.payload() else { panic!("a host artifact") };
     for &(begin, end) in parts {
         let scratch = scratch.as_mut_ptr().cast::<u8>();
         // SAFETY: the arguments are what the kernel's ABI says, each valid for its bytes and used by nobody else.
@@ -164,7 +164,7 @@ fn run_some(
     let tail = scratch_bytes.div_ceil(16);
     assert!(scratch[tail..].iter().all(|w| *w == u128::from_ne_bytes([CANARY; 16])), "scratch overrun");
     let mut after = memory.clone();
-    for ((arg, words), (i, node)) in args.iter().zip(&padded).zip(kernel.ir.nodes.iter().enumerate()) {
+    for ((arg, words), (i, node)) in args.iter().zip(&padded).zip(kernel.ir().nodes.iter().enumerate()) {
         let all: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let start = MARGIN + node.dtype.size_bytes();
         assert!(all[..start].iter().all(|b| *b == CANARY), "underrun of node {i}");
@@ -184,7 +184,7 @@ pub(crate) fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
     let kernel = kernel(ir);
     for options in all_options() {
         let artifact = compile(&kernel, &options)
-            .unwrap_or_else(|e| panic!("{e}\n{}", lowered_ir::text::print(&kernel.ir)));
+            .unwrap_or_else(|e| panic!("{e}\n{}", lowered_ir::text::print(kernel.ir())));
         let found = run_native(&artifact, &kernel, memory, bindings);
         compare(&kernel, memory, &expected, &found, &format!("{options:?}"));
     }
@@ -192,7 +192,7 @@ pub(crate) fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
 
 /// Asserts that two memories are equal, all NaNs alike.
 pub(crate) fn compare(kernel: &Kernel, before: &Memory, expected: &Memory, found: &Memory, what: &str) {
-    for (n, node) in kernel.ir.nodes.iter().enumerate() {
+    for (n, node) in kernel.ir().nodes.iter().enumerate() {
         let size = node.dtype.size_bytes();
         let element = |bytes: &[u8]| Scalar::read(node.dtype, bytes).expect("a whole element");
         for (at, (e, f)) in expected.nodes[n].chunks(size).zip(found.nodes[n].chunks(size)).enumerate() {
@@ -203,7 +203,7 @@ pub(crate) fn compare(kernel: &Kernel, before: &Memory, expected: &Memory, found
                 "%{n}[{at}] is {f:?} ({:#x}), expected {e:?} ({:#x}), with {what}\n{}\n{}",
                 f.bits(),
                 e.bits(),
-                lowered_ir::text::print(&kernel.ir),
+                lowered_ir::text::print(kernel.ir()),
                 context(kernel, before, at),
             );
         }
@@ -212,7 +212,7 @@ pub(crate) fn compare(kernel: &Kernel, before: &Memory, expected: &Memory, found
 
 fn context(kernel: &Kernel, before: &Memory, at: usize) -> String {
     let mut text = String::new();
-    for (n, node) in kernel.ir.nodes.iter().enumerate() {
+    for (n, node) in kernel.ir().nodes.iter().enumerate() {
         let size = node.dtype.size_bytes();
         if let Some(bytes) = before.nodes[n].get(at * size..(at + 1) * size) {
             text += &format!("%{n}[{at}] was {:?}\n", Scalar::read(node.dtype, bytes));

@@ -30,14 +30,14 @@ pub(super) struct Buffer<'k> {
 impl<'k> Buffer<'k> {
     /// Room for all that the kernel can log, but no more than `most` bytes; none if it logs nothing.
     pub(super) fn of(kernel: &'k Kernel, grid: &Grid<'_>, most: u32) -> Checked<Option<Buffer<'k>>> {
-        if kernel.abi.log.is_empty() {
+        if kernel.abi().log.is_empty() {
             return Ok(None);
         }
         if !grid.axes.is_empty() || grid.threads.is_some() {
             return refuse("log", "several threads run the kernel, and their lines have no order");
         }
-        let bytes = most_bytes(&kernel.ir).min(most.into()).max(HEADER_BYTES as u64) as u32;
-        Ok(Some(Buffer { lines: &kernel.abi.log, bytes }))
+        let bytes = most_bytes(kernel.ir()).min(most.into()).max(HEADER_BYTES as u64) as u32;
+        Ok(Some(Buffer { lines: &kernel.abi().log, bytes }))
     }
 }
 

@@ -153,11 +153,11 @@ struct Emitter<'k> {
 
 /// Writes the program of a kernel.
 pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checked<Emitted> {
-    check_nodes(&kernel.ir)?;
-    if let Some(product) = Product::of(&kernel.ir, setting.caps.contractions) {
+    check_nodes(kernel.ir())?;
+    if let Some(product) = Product::of(kernel.ir(), setting.caps.contractions) {
         return product.emit(entry, setting);
     }
-    let routine = &unrolled(&kernel.ir);
+    let routine = &unrolled(kernel.ir());
     let grid = grid(&routine.body)?;
     let buffer = Buffer::of(kernel, &grid, setting.options.log_bytes)?;
     let (blocks, threads) = launch(&grid, setting)?;

@@ -49,16 +49,16 @@ fn run_scheduled(
     case: &RunCase,
     order: Order,
 ) -> Result<(Vec<Vec<u8>>, String), Outcome> {
-    let rendered = codegen.render(&scheduled.kernels).map_err(|error| match error {
+    let rendered = codegen.render(scheduled.kernels()).map_err(|error| match error {
         CodegenError::Unsupported { .. } => Outcome::Skipped(error.to_string()),
         _ => Outcome::Failed(error.to_string()),
     })?;
     let (nodes, temps) = (case.inputs.clone(), vec![SOIL; scheduled.temp_bytes()]);
     let mut device = Device { nodes, temps, log: String::new(), scheduled, case };
-    for call in &scheduled.calls {
-        let kernel = &scheduled.kernels[call.kernel];
+    for call in scheduled.calls() {
+        let kernel = &scheduled.kernels()[call.kernel];
         device.call(&rendered, call, order).map_err(|message| {
-            let ir = lowered_ir::text::print(&kernel.ir);
+            let ir = lowered_ir::text::print(kernel.ir());
             let module = ptx_asm::Module {
                 target: rendered.module.target,
                 kernels: vec![rendered.module.kernels[call.kernel].clone()],
@@ -79,15 +79,15 @@ struct Device<'a> {
 
 impl Device<'_> {
     fn call(&mut self, rendered: &Rendered, call: &KernelCall, order: Order) -> Result<(), String> {
-        let kernel = &self.scheduled.kernels[call.kernel];
+        let kernel = &self.scheduled.kernels()[call.kernel];
         let bindings: Vec<i64> = call.bindings.iter().map(|s| self.case.bindings[s.index()]).collect();
         let args: Vec<Vec<u8>> =
-            call.args.iter().zip(&kernel.abi.params).map(|(slot, param)| self.read(*slot, param)).collect();
+            call.args.iter().zip(&kernel.abi().params).map(|(slot, param)| self.read(*slot, param)).collect();
         let found = run_kernel(rendered, call.kernel, kernel, &args, &bindings, order)?;
         let defined = defined(kernel, args, &bindings)?;
         compare(kernel, &found.memory, &defined)?;
-        self.log += &text(&found.log, &kernel.abi.log);
-        for ((slot, param), bytes) in call.args.iter().zip(&kernel.abi.params).zip(defined) {
+        self.log += &text(&found.log, &kernel.abi().log);
+        for ((slot, param), bytes) in call.args.iter().zip(&kernel.abi().params).zip(defined) {
             if !matches!(param, Param::Node { access: Access::Read, .. } | Param::MergeBuffer { .. }) {
                 self.write(*slot, &bytes);
             }
@@ -100,7 +100,9 @@ impl Device<'_> {
         match slot {
             _ if matches!(param, Param::Node { access: Access::Write, .. }) => vec![SOIL; bytes],
             Slot::Node(node) => self.nodes[node.index()].clone(),
-            Slot::Temp(temp) => self.temps[self.scheduled.temps[temp.0 as usize].offset..][..bytes].to_vec(),
+            Slot::Temp(temp) => {
+                self.temps[self.scheduled.temps()[temp.0 as usize].offset..][..bytes].to_vec()
+            }
             Slot::Merge(_) => self.case.merge.clone().unwrap_or_default(),
         }
     }
@@ -109,7 +111,7 @@ impl Device<'_> {
         match slot {
             Slot::Node(node) => self.nodes[node.index()].copy_from_slice(bytes),
             Slot::Temp(temp) => {
-                self.temps[self.scheduled.temps[temp.0 as usize].offset..][..bytes.len()]
+                self.temps[self.scheduled.temps()[temp.0 as usize].offset..][..bytes.len()]
                     .copy_from_slice(bytes);
             }
             Slot::Merge(_) => {}
@@ -146,7 +148,7 @@ pub(crate) fn run_kernel(
     order: Order,
 ) -> Result<Ran, String> {
     let mut machine = Machine::new();
-    let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi.params[nth] {
+    let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi().params[nth] {
         // What is written whole is not read before.
         Param::Node { access: Access::Write, .. } => machine.reserve(format!("p{nth}"), bytes.len()),
         _ => machine.put(format!("p{nth}"), bytes.clone()),
@@ -164,7 +166,7 @@ pub(crate) fn run_kernel(
     let stats =
         run(&rendered.module.kernels[at], &launch, &mut machine, order).map_err(|fault| fault.to_string())?;
     for (nth, region) in regions.iter().enumerate() {
-        match kernel.abi.params[nth] {
+        match kernel.abi().params[nth] {
             Param::Node { access: Access::Write, .. } if !machine.is_written(*region) => {
                 return Err(format!("p{nth} is not written whole"));
             }
@@ -198,14 +200,14 @@ fn tensor(map: &codegen_core::TensorMap, params: &[u64]) -> TensorMap {
 
 /// What the interpreter of the IR makes of a kernel's arguments.
 pub(crate) fn defined(kernel: &Kernel, args: Vec<Vec<u8>>, bindings: &[i64]) -> Result<Vec<Vec<u8>>, String> {
-    let merge = kernel.abi.params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
+    let merge = kernel.abi().params.iter().position(|p| matches!(p, Param::MergeBuffer { .. }));
     let mut memory = Memory { merge: merge.map(|at| args[at].clone()), nodes: args };
-    interp::run(&kernel.ir, &mut memory, bindings).map_err(|e| e.to_string())?;
+    interp::run(kernel.ir(), &mut memory, bindings).map_err(|e| e.to_string())?;
     Ok(memory.nodes)
 }
 
 fn compare(kernel: &Kernel, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<(), String> {
-    for ((node, decl), (found, defined)) in kernel.ir.node_refs().zip(found.iter().zip(defined)) {
+    for ((node, decl), (found, defined)) in kernel.ir().node_refs().zip(found.iter().zip(defined)) {
         let both = scalars(found, decl.dtype).zip(scalars(defined, decl.dtype)).enumerate();
         let is_nan = |x: Scalar| x.dtype().is_float() && x.as_f64().is_nan();
         for (at, (found, defined)) in both {

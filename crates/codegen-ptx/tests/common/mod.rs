@@ -6,7 +6,6 @@ use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
 /// A routine as one kernel: what it declares is what it launches.
 pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     let routine = lowered_ir::text::parse(text).expect("the text is valid");
-    lowered_ir::verify::verify(&routine).expect("the routine is verified");
     let ir = codegen_core::legalise(&routine, caps).expect("the target has the operations");
     let node = |decl: &lowered_ir::ir::NodeDecl| Param::Node {
         access: Access::ReadWrite,
@@ -15,7 +14,7 @@ pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     let symbol = |symbol: &lowered_ir::ir::Symbol| Param::StaticIndex { range: symbol.range };
     let params = ir.nodes.iter().map(node).chain(ir.symbols.iter().map(symbol)).collect();
     let log = lowered_ir::log::lines(&ir).into();
-    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let launch = Launch::whole(&ir.body);
     let abi = KernelAbi {
         name: ir.name.clone(),
         params,
@@ -24,5 +23,5 @@ pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
         log,
         cost: codegen_core::Cost::default(),
     };
-    Kernel { ir, abi }
+    Kernel::verified(ir, abi).expect("a valid kernel")
 }

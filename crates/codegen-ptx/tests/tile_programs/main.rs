@@ -45,12 +45,12 @@ fn ways(seed: u64) -> Vec<&'static str> {
     let (codegen, text) = Program::new(seed).finish();
     let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
-    let rendered = codegen.render(&scheduled.kernels).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+    let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
     let code = ptx_asm::print(&rendered.module);
     let shared = |ir: &str| ir.matches(" workgroup\n").count();
     let mut found = Vec::new();
-    for kernel in &scheduled.kernels {
-        let ir = lowered_ir::text::print(&kernel.ir);
+    for kernel in scheduled.kernels() {
+        let ir = lowered_ir::text::print(kernel.ir());
         let (shared, has_own) = (shared(&ir), ir.contains(" thread\n"));
         found.extend(ir.contains("[32, 33] workgroup").then_some("turned"));
         found.extend((has_own && shared == 2).then_some("tiles"));
@@ -65,7 +65,7 @@ fn ways(seed: u64) -> Vec<&'static str> {
     ];
     found.extend(signs.into_iter().filter(|(_, sign)| code.contains(sign)).map(|(way, _)| way));
     found.extend(rendered.launches.iter().any(|launch| launch.cluster > 1).then_some("clusters"));
-    found.extend(scheduled.nodes.iter().any(|node| node.name.starts_with("part")).then_some("stages"));
+    found.extend(scheduled.nodes().iter().any(|node| node.name.starts_with("part")).then_some("stages"));
     found.sort_unstable();
     found.dedup();
     found

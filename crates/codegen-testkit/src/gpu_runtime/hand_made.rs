@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Access, Artifact, Code, KernelCall, ScheduledRoutine, Slot, Temp};
+use codegen_core::{Access, Artifact, Code, KernelCall, Slot, Temp};
 use device_runtime::{Context, Device, Location, PoolId};
 use lowered_ir::ir::{NodeRef, Symbol, SymbolId};
 use tnode::{DType, HostArray, TensorNode};
 
 use super::Gpu;
 use super::kernels::{Kernel, Store};
-use crate::runtime::hand_made::decl;
+use crate::runtime::hand_made::of_artifact;
 
 pub use super::kernels::abi;
 pub use crate::runtime::hand_made::{context, symbol};
@@ -82,14 +82,5 @@ pub fn many_kernels(
     calls: Vec<KernelCall>,
     temps: Vec<Temp>,
 ) -> Arc<Code> {
-    let schedule = ScheduledRoutine {
-        name: name.to_owned(),
-        symbols: symbols.to_vec(),
-        nodes: nodes.iter().map(decl).collect(),
-        kernels: vec![],
-        calls,
-        temps,
-        overwritten: vec![],
-    };
-    Arc::new(Code { schedule, artifact })
+    of_artifact(name, nodes, symbols, artifact, calls, temps)
 }

@@ -88,8 +88,8 @@ fn merging(node: &TensorNode) -> Arc<Code> {
     };
     let slots = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
     let call = KernelCall { kernel: 0, args: slots, bindings: vec![] };
-    let module = HostModule::interpreted(vec![body(add)]);
-    many_kernels("merge", from_ref(node), &[], vec![abi("merge", params)], module, vec![call], vec![])
+    let module = HostModule::interpreted(vec![(body(add), abi("merge", params))]);
+    many_kernels("merge", from_ref(node), &[], module, vec![call], vec![])
 }
 
 /// A node on the device, whose sharing links decide.

@@ -44,8 +44,7 @@ fn merge_code(node: &TensorNode) -> Arc<Code> {
         "merge",
         from_ref(node),
         &[],
-        vec![abi("merge", params)],
-        HostModule::interpreted(vec![body(add)]),
+        HostModule::interpreted(vec![(body(add), abi("merge", params))]),
         vec![KernelCall { kernel: 0, args: slots, bindings: vec![] }],
         vec![],
     )

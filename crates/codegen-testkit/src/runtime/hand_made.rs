@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use codegen_core::{
-    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
-    Temp,
+    Access, Artifact, Code, Cost, Kernel, KernelAbi, KernelCall, Launch, Param, RoutineParts,
+    ScheduledRoutine, Slot, Temp,
     host::{HostArg, HostFn, HostModule, InterpretedKernel},
 };
 use device_runtime::{Context, Device, Driver, Error, Host, Routine};
@@ -109,7 +109,7 @@ pub fn code(
 ) -> Arc<Code> {
     let mut params: Vec<_> = uses.iter().map(|(node, access)| memory(node, *access)).collect();
     params.extend(symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range }));
-    one_kernel(uses, symbols, abi(name, params), HostModule::interpreted(vec![body(f)]))
+    one_kernel(uses, symbols, HostModule::interpreted(vec![(body(f), abi(name, params))]))
 }
 
 /// Code of one native kernel on `uses` whose parallel loop has `extent` iterations.
@@ -128,45 +128,52 @@ pub unsafe fn native(
     let params = uses.iter().map(|(node, access)| memory(node, *access)).collect();
     let abi = KernelAbi { launch, scratch_bytes, ..abi(name, params) };
     // SAFETY: the caller's promise is the one asked for; functions of the program are never unloaded.
-    let module = unsafe { HostModule::native(vec![function.into()], Arc::new(())) };
-    one_kernel(uses, &[], abi, module)
+    let module = unsafe { HostModule::native(vec![(function.into(), abi)], Arc::new(())) };
+    one_kernel(uses, &[], module)
 }
 
-fn one_kernel(
-    uses: &[(&TensorNode, Access)],
-    symbols: &[Symbol],
-    abi: KernelAbi,
-    module: HostModule,
-) -> Arc<Code> {
+fn one_kernel(uses: &[(&TensorNode, Access)], symbols: &[Symbol], module: HostModule) -> Arc<Code> {
     let call = KernelCall {
         kernel: 0,
         args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
         bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
     };
     let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
-    many_kernels(&abi.name.clone(), &nodes, symbols, vec![abi], module, vec![call], vec![])
+    let name = module.abis()[0].name.clone();
+    many_kernels(&name, &nodes, symbols, module, vec![call], vec![])
 }
 
-/// Code of anything.
+/// Code of all kernels of a module.
 pub fn many_kernels(
     name: &str,
     nodes: &[TensorNode],
     symbols: &[Symbol],
-    kernels: Vec<KernelAbi>,
     module: HostModule,
     calls: Vec<KernelCall>,
     temps: Vec<Temp>,
 ) -> Arc<Code> {
-    let schedule = ScheduledRoutine {
+    of_artifact(name, nodes, symbols, Artifact::host(module), calls, temps)
+}
+
+/// Code of all kernels of an artifact.
+pub(crate) fn of_artifact(
+    name: &str,
+    nodes: &[TensorNode],
+    symbols: &[Symbol],
+    artifact: Artifact,
+    calls: Vec<KernelCall>,
+    temps: Vec<Temp>,
+) -> Arc<Code> {
+    let parts = RoutineParts {
         name: name.to_owned(),
         symbols: symbols.to_vec(),
         nodes: nodes.iter().map(decl).collect(),
-        kernels: vec![],
+        kernels: artifact.kernels().iter().cloned().map(|abi| Kernel::opaque(abi).unwrap()).collect(),
         calls,
         temps,
         overwritten: vec![],
     };
-    Arc::new(Code { schedule, artifact: Artifact::new(Payload::Host(module), kernels) })
+    Arc::new(Code::new(ScheduledRoutine::new(parts).unwrap(), artifact).unwrap())
 }
 
 /// A node of `i64` elements with a host array.

@@ -161,10 +161,11 @@ fn negate_twice(machine: &mut Machine, stream: usize, out: usize) {
     let negate = |args: &mut [HostArg<'_>], _: &[i64]| write(&mut args[0]).iter_mut().for_each(|x| *x = !*x);
     let node = machine.nodes[out].clone();
     let kernels = ["first", "second"].map(|name| abi(name, vec![memory(&node, Access::ReadWrite)]));
-    let module = HostModule::interpreted(vec![body(negate), body(negate)]);
+    let kernels = kernels.map(|abi| (body(negate), abi));
+    let module = HostModule::interpreted(kernels.into());
     let call = |kernel| KernelCall { kernel, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] };
     let nodes = std::slice::from_ref(&node);
-    let code = many_kernels("twice", nodes, &[], kernels.to_vec(), module, vec![call(0), call(1)], vec![]);
+    let code = many_kernels("twice", nodes, &[], module, vec![call(0), call(1)], vec![]);
     let write = Some((out, machine.values[out].elements));
     let step = Step { stream, reads: vec![out], write, in_parts: true, ..Step::default() };
     machine.step(&step, |context| {
@@ -280,8 +281,8 @@ fn adding(node: &TensorNode) -> Arc<Code> {
     };
     let args = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
     let call = KernelCall { kernel: 0, args, bindings: vec![] };
-    let module = HostModule::interpreted(vec![body(add)]);
-    many_kernels("add", std::slice::from_ref(node), &[], vec![abi("add", params)], module, vec![call], vec![])
+    let module = HostModule::interpreted(vec![(body(add), abi("add", params))]);
+    many_kernels("add", std::slice::from_ref(node), &[], module, vec![call], vec![])
 }
 
 /// After faults have ended, streams were reset and nodes without value were written anew, all is well.

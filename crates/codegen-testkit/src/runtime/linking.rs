@@ -28,9 +28,8 @@ pub fn linking_names_what_is_missing_or_does_not_fit(make: Make<'_>) {
 
     let params = vec![Param::MergeBuffer { bytes: 32 }];
     let call = KernelCall { kernel: 0, args: vec![Slot::Merge(NodeRef(0))], bindings: vec![] };
-    let module = HostModule::interpreted(vec![body(|_, _| ())]);
-    let merge =
-        many_kernels("merge", from_ref(&x), &[], vec![abi("merge", params)], module, vec![call], vec![]);
+    let module = HostModule::interpreted(vec![(body(|_, _| ()), abi("merge", params))]);
+    let merge = many_kernels("merge", from_ref(&x), &[], module, vec![call], vec![]);
     let error = context.link(&merge, from_ref(&x)).unwrap().run(&[]).unwrap_err();
     assert!(matches!(error, Error::MergeBuffer { .. }), "{error}");
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use codegen_core::{
-    Access, KernelCall, Payload, Slot, Temp, TempId,
+    Access, Artifact, Code, KernelCall, Slot, Temp, TempId,
     host::{HostArg, HostModule},
 };
 use device_runtime::{DriverError, Error};
@@ -91,11 +91,12 @@ pub fn a_failed_link_leaves_nothing_allocated(make: Make<'_>) {
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), before);
     assert!(context.link(&no_op(&[(&fits, Access::Write)]), from_ref(&fits)).is_ok());
 
-    // A kernel that is missing is noticed after the memory was allocated; that goes back as well.
-    let mut broken = (*no_op(&[(&fits, Access::Write)])).clone();
-    broken.artifact.payload = Payload::Host(HostModule::interpreted(vec![]));
-    let error = context.link(&Arc::new(broken), &[fits]).unwrap_err();
-    assert!(matches!(error, Error::Driver { source: DriverError::NoSuchEntry { .. }, .. }), "{error}");
+    // Code that the device does not load is noticed after the memory was allocated; that goes back as well.
+    let code = no_op(&[(&fits, Access::Write)]);
+    let elsewhere = Artifact::other(Arc::new(()), code.artifact().kernels().to_vec());
+    let foreign = Code::new(code.schedule().clone(), elsewhere).unwrap();
+    let error = context.link(&Arc::new(foreign), &[fits]).unwrap_err();
+    assert!(matches!(error, Error::Driver { source: DriverError::UnsupportedPayload { .. }, .. }), "{error}");
     device.sync().unwrap();
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), before);
 }
@@ -109,15 +110,15 @@ pub fn temporaries_carry_values_between_kernels(make: Make<'_>) {
         write(&mut args[1]).copy_from_slice(&doubled);
     };
     let params = vec![memory(&x, Access::Read), memory(&y, Access::Write)];
-    let kernels = vec![abi("to_temp", params.clone()), abi("from_temp", params)];
+    let kernels =
+        vec![(body(double), abi("to_temp", params.clone())), (body(double), abi("from_temp", params))];
     let call = |kernel, from, to| KernelCall { kernel, args: vec![from, to], bindings: vec![] };
     let (x_slot, y_slot, temp) = (Slot::Node(NodeRef(0)), Slot::Node(NodeRef(1)), Slot::Temp(TempId(0)));
     let code = many_kernels(
         "twice",
         &[x.clone(), y.clone()],
         &[],
-        kernels,
-        HostModule::interpreted(vec![body(double), body(double)]),
+        HostModule::interpreted(kernels),
         vec![call(0, x_slot, temp), call(1, temp, y_slot)],
         vec![Temp { bytes: 32, offset: 64, live: (0, 1) }],
     );

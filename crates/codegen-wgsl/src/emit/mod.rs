@@ -63,7 +63,7 @@ struct Param {
 
 /// Writes the module of a kernel whose parameter `i` lies in slab `slabs[i]`.
 pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOptions) -> Checked<Emitted> {
-    let routine = &kernel.ir;
+    let routine = kernel.ir();
     let grid = grid(&routine.body)?;
     let plan = plan(routine, grid.body, PlanLimits::default());
     let emitter = Emitter {

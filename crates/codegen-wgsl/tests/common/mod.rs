@@ -36,7 +36,6 @@ pub(crate) fn parse_back(wgsl: &str, caps: &Caps) -> Result<naga::Module, String
 /// A routine as one kernel, without the scheduler: what it declares is what it launches.
 pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     let routine = lowered_ir::text::parse(text).expect("the text is valid");
-    lowered_ir::verify::verify(&routine).expect("the routine is verified");
     let ir = codegen_core::legalise(&routine, caps).expect("the target has the operations");
     let node = |decl: &lowered_ir::ir::NodeDecl| Param::Node {
         access: Access::ReadWrite,
@@ -44,7 +43,7 @@ pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     };
     let symbol = |symbol: &lowered_ir::ir::Symbol| Param::StaticIndex { range: symbol.range };
     let params = ir.nodes.iter().map(node).chain(ir.symbols.iter().map(symbol)).collect();
-    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let launch = Launch::whole(&ir.body);
     let abi = KernelAbi {
         name: ir.name.clone(),
         params,
@@ -53,5 +52,5 @@ pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
         log: [].into(),
         cost: codegen_core::Cost::default(),
     };
-    Kernel { ir, abi }
+    Kernel::verified(ir, abi).expect("a valid kernel")
 }

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use codegen_core::{Access, Artifact, Code, KernelAbi, Payload, PtxLaunch, PtxModule, TensorMap};
+use codegen_core::{Access, Artifact, Code, KernelAbi, PtxLaunch, PtxModule, TensorMap};
 pub use codegen_testkit::gpu_runtime::hand_made::*;
 use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
 use device_cuda::{Config, CudaDevice};
@@ -284,17 +284,29 @@ pub fn text(kernels: &[Kernel]) -> String {
     format!(".version {target}\n.address_size 64\n{}", kernels.join(""))
 }
 
-pub fn module(kernels: &[Kernel]) -> PtxModule {
+/// What a [`PtxModule`] is made of, to be spoilt by tests.
+pub struct Module {
+    pub text: String,
+    pub target: String,
+    pub launches: Vec<PtxLaunch>,
+}
+
+pub fn module(kernels: &[Kernel]) -> Module {
     let launches = kernels.iter().map(Kernel::launch).collect();
-    PtxModule { text: text(kernels).into(), target: "sm_70".to_owned(), launches }
+    Module { text: text(kernels), target: "sm_70".to_owned(), launches }
 }
 
 pub fn artifact(kernels: &[Kernel]) -> Artifact {
     artifact_of(kernels, module(kernels))
 }
 
-pub fn artifact_of(kernels: &[Kernel], module: PtxModule) -> Artifact {
-    Artifact::new(Payload::Ptx(Arc::new(module)), kernels.iter().map(Kernel::abi).collect())
+#[allow(unsafe_code, reason = "programs written by hand are vouched for")]
+pub fn artifact_of(kernels: &[Kernel], module: Module) -> Artifact {
+    let Module { text, target, launches } = module;
+    let launched = launches.into_iter().zip(kernels.iter().map(Kernel::abi)).collect();
+    // SAFETY: the programs of the tests touch the elements that their parameters have. Those that do not (`stray`) are for the stand-in,
+    // which notices, and modules that were spoilt are not loaded.
+    Artifact::ptx(unsafe { PtxModule::new(text.into(), target, launched) })
 }
 
 /// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Access, Artifact, KernelAbi, Param};
+use codegen_core::{Access, Artifact, BASE_ALIGNMENT, KernelAbi, Param};
 use smallvec::SmallVec;
 
 use super::MemoryRange;
@@ -25,7 +25,7 @@ impl LoadedModule {
         driver: &(impl Driver + ?Sized),
         artifact: &Artifact,
     ) -> Result<LoadedModule, DriverError> {
-        Ok(LoadedModule { handle: driver.load(artifact)?, kernels: artifact.kernels.clone() })
+        Ok(LoadedModule { handle: driver.load(artifact)?, kernels: artifact.kernels().to_vec() })
     }
 
     /// The kernel at a position of the artifact.
@@ -67,7 +67,7 @@ impl LoadedKernel {
         driver: &(impl Driver + ?Sized),
         ranges: &[MemoryRange],
     ) -> Result<BoundKernel, DriverError> {
-        let args = KernelArgs::new(self, driver.caps().alignment, ranges)?;
+        let args = KernelArgs::new(self, driver.caps().alignment.max(BASE_ALIGNMENT), ranges)?;
         let indices = self.abi.params.iter().filter_map(|param| match param {
             Param::StaticIndex { range } => Some(*range),
             Param::Node { .. } | Param::MergeBuffer { .. } => None,
@@ -78,7 +78,7 @@ impl LoadedKernel {
 }
 
 /// A kernel with a range for each of its memory parameters: as many, each as long as the parameter says and
-/// aligned to [`Caps::alignment`](codegen_core::Caps::alignment); written ones are writable and overlap no
+/// aligned to [`Caps::alignment`](codegen_core::Caps::alignment) and [`BASE_ALIGNMENT`]; written ones are writable and overlap no
 /// other.
 #[derive(Debug)]
 pub struct KernelArgs<'a> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
+use codegen_core::{Access, Artifact, Cost, KernelAbi, Launch, Param};
 use tnode::{DType, HostArray};
 
 use super::*;
@@ -41,7 +41,7 @@ fn kernel(driver: &DirectDriver<NullDevice>, name: &str, params: &[Param]) -> Lo
         log: [].into(),
         cost: Cost::default(),
     };
-    let module = driver.load(&Artifact::new(Payload::Other(Arc::new(())), vec![abi])).unwrap();
+    let module = driver.load(&Artifact::other(Arc::new(()), vec![abi])).unwrap();
     driver.kernel(&module, 0).unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codegen_core::{Cost, KernelAbi, Launch, Param, Payload};
+use codegen_core::{Cost, KernelAbi, Launch, Param};
 
 use super::*;
 use crate::{checked::BoundSequence, direct::DirectDriver, driver::Location, null::NullDevice};
@@ -32,7 +32,7 @@ fn sequence(device: &DirectDriver<FaultDevice>, names: &[&str]) -> BoundSequence
         log: [].into(),
         cost: Cost::default(),
     });
-    let artifact = Artifact::new(Payload::Other(Arc::new(())), kernels.collect());
+    let artifact = Artifact::other(Arc::new(()), kernels.collect());
     let module = device.load(&artifact).unwrap();
     let bind = |at| device.bind(&device.kernel(&module, at).unwrap(), &[]).unwrap();
     let bound: Vec<_> = (0..names.len()).map(bind).collect();

@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use codegen_core::{
-    Artifact, Cost, KernelAbi, Launch, Payload,
+    Artifact, Cost, KernelAbi, Launch,
     host::{HostArg, HostModule, InterpretedKernel},
 };
 use tnode::Scalar;
@@ -57,7 +57,7 @@ pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<Bo
         log: [].into(),
         cost: Cost::default(),
     };
-    let module = HostModule::interpreted(vec![Box::new(Sleep(delay))]);
-    let module = LoadedModule::load(driver, &Artifact::new(Payload::Host(module), vec![abi]))?;
+    let module = HostModule::interpreted(vec![(Box::new(Sleep(delay)), abi)]);
+    let module = LoadedModule::load(driver, &Artifact::host(module))?;
     module.kernel(driver, 0)?.bind(driver, &[])
 }

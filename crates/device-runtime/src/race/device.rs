@@ -158,7 +158,7 @@ unsafe impl Driver for Machine {
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
-        Ok(ModuleHandle::new(Module(artifact.kernels.clone())))
+        Ok(ModuleHandle::new(Module(artifact.kernels().to_vec())))
     }
 
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {

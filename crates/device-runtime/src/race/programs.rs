@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use codegen_core::{
-    Access, Artifact, Code, Cost, KernelAbi, KernelCall, Launch, Param, Payload, ScheduledRoutine, Slot,
-    Temp, TempId,
+    Access, Artifact, Code, Cost, Kernel, KernelAbi, KernelCall, Launch, Param, RoutineParts,
+    ScheduledRoutine, Slot, Temp, TempId,
 };
 use fastrand::Rng;
 use lowered_ir::ir::{NodeDecl, NodeRef};
@@ -303,16 +303,17 @@ fn code(uses: &[(TensorNode, Access)], merge: Option<&TensorNode>, random: &mut 
         calls.push(KernelCall { kernel: number, args, bindings: vec![] });
     }
     let temp = |number| Temp { bytes: BYTES, offset: 64 * number, live: (number, number + 1) };
-    let schedule = ScheduledRoutine {
+    let parts = RoutineParts {
         name: "random".to_owned(),
         symbols: vec![],
         nodes: uses.iter().map(|(node, _)| node).chain(merge).map(decl).collect(),
-        kernels: vec![],
+        kernels: kernels.iter().cloned().map(|abi| Kernel::opaque(abi).unwrap()).collect(),
         calls,
         temps: (0..count - 1).map(temp).collect(),
         overwritten: vec![],
     };
-    Arc::new(Code { schedule, artifact: Artifact::new(Payload::Other(Arc::new(())), kernels) })
+    let schedule = ScheduledRoutine::new(parts).unwrap();
+    Arc::new(Code::new(schedule, Artifact::other(Arc::new(()), kernels)).unwrap())
 }
 
 fn memory(access: Access) -> Param {

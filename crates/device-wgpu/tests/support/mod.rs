@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use codegen_core::{Access, Artifact, Code, CodegenError, KernelAbi, Payload, Shader, ShaderModule};
+use codegen_core::{Access, Artifact, Code, CodegenError, KernelAbi, Shader, ShaderModule};
 use codegen_testkit::gpu::or_skip;
 pub use codegen_testkit::gpu_runtime::hand_made::*;
 use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
@@ -125,7 +125,7 @@ impl<F: Fn(&[u32]) -> Result<Shader, CodegenError> + Send + Sync> ShaderModule f
 
 pub fn artifact(kernels: Vec<Kernel>) -> Artifact {
     let abis = kernels.iter().map(Kernel::abi).collect();
-    Artifact::new(Payload::Shader(Arc::new(Kernels(kernels))), abis)
+    Artifact::shaders(Arc::new(Kernels(kernels)), abis)
 }
 
 /// Code of one kernel on `uses`, whose positions are the nodes', and with all `symbols`.

@@ -109,35 +109,34 @@ pub(super) fn caps() -> Caps {
 /// The kernels, which must verify, and as comments the calls, the nodes that a run overwrites, and temporaries.
 fn text(scheduled: &ScheduledRoutine, workgroups: Option<Workgroups>) -> Result<String, String> {
     let mut text = String::new();
-    for (i, kernel) in scheduled.kernels.iter().enumerate() {
-        verify(&kernel.ir).map_err(|e| format!("kernel {i}: {e}"))?;
-        let launch = kernel.abi.launch;
+    for (i, kernel) in scheduled.kernels().iter().enumerate() {
+        let launch = kernel.abi().launch;
         let shape = match workgroups {
-            None => format!("grain {}, scratch {} bytes", launch.grain, kernel.abi.scratch_bytes),
+            None => format!("grain {}, scratch {} bytes", launch.grain, kernel.abi().scratch_bytes),
             Some(limits) => {
-                check_form(&kernel.ir, limits).map_err(|e| e.to_string())?;
+                check_form(kernel.ir(), limits).map_err(|e| e.to_string())?;
                 format!("threads {}", launch.threads)
             }
         };
         text.push_str(&format!(
             "; kernel {i}: extent {}, {shape}, {}\n{}",
             launch.extent,
-            kernel.abi.cost,
-            print(&kernel.ir),
+            kernel.abi().cost,
+            print(kernel.ir()),
         ));
-        for (position, param) in kernel.abi.params.iter().enumerate() {
+        for (position, param) in kernel.abi().params.iter().enumerate() {
             text.push_str(&format!("; parameter {position}: {}\n", describe(param)));
         }
     }
-    for call in &scheduled.calls {
-        let bindings = call.bindings.iter().map(|s| format!("@{}", scheduled.symbols[s.index()].name));
+    for call in scheduled.calls() {
+        let bindings = call.bindings.iter().map(|s| format!("@{}", scheduled.symbols()[s.index()].name));
         let args: Vec<String> = call.args.iter().map(slot).chain(bindings).collect();
         text.push_str(&format!("; call kernel {} with {}\n", call.kernel, args.join(", ")));
     }
-    for node in &scheduled.overwritten {
+    for node in scheduled.overwritten() {
         text.push_str(&format!("; overwrites {node}\n"));
     }
-    for (i, temp) in scheduled.temps.iter().enumerate() {
+    for (i, temp) in scheduled.temps().iter().enumerate() {
         let (first, last) = temp.live;
         text.push_str(&format!(
             "; temp {i}: {} bytes at {}, calls {first} to {last}\n",

@@ -1,0 +1,87 @@
+//! Code generators written in safe code may compute wrong values, but nothing that they hand over is run on memory that it was not made for.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::sync::{Arc, Mutex};
+
+use arrayjit::{Backend, Caps, Codegen, CompileError, HostArray, Settings, TensorNode};
+use codegen_core::{Artifact, CodeMismatch, CodegenError, ScheduledRoutine};
+
+/// A code generator that answers every routine with the code of the first one.
+struct Forgetful {
+    inner: Backend,
+    first: Mutex<Option<Artifact>>,
+}
+
+impl Codegen for Forgetful {
+    fn name(&self) -> &str {
+        "forgetful"
+    }
+
+    fn caps(&self) -> &Caps {
+        self.inner.codegen().caps()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.inner.codegen().fingerprint() ^ 1
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        let mut first = self.first.lock().unwrap();
+        if first.is_none() {
+            *first = Some(self.inner.codegen().compile(routine)?);
+        }
+        Ok(first.clone().unwrap())
+    }
+}
+
+fn backend() -> Backend {
+    let mut settings = Settings::default();
+    settings.threads = 2;
+    let inner = Backend::open_with("multicore", settings.clone()).unwrap();
+    let device = inner.device().clone();
+    let codegen = Arc::new(Forgetful { inner, first: Mutex::new(None) });
+    Backend::from_parts("forgetful", codegen, device, settings)
+}
+
+fn vector(name: &str, len: usize) -> TensorNode {
+    TensorNode::builder(name).dims([len]).build().unwrap()
+}
+
+#[test]
+fn an_artifact_of_another_routine_is_an_error() {
+    let backend = backend();
+    let (x, y) = (vector("x", 8), vector("y", 8));
+    assert!(backend.compile("y[i] := 2 * x[i]", [&x, &y]).is_ok());
+    let mismatch = |text: &str, nodes: [&TensorNode; 2]| match backend.compile(text, nodes) {
+        Err(CompileError::Code(error)) => error.mismatch,
+        other => panic!("{text}: {other:?}"),
+    };
+    // The first routine's code would read and write behind these, or take a number that nobody passes.
+    let (short_x, short_y) = (vector("short_x", 3), vector("short_y", 3));
+    let short = mismatch("short_y[i] := 2 * short_x[i]", [&short_x, &short_y]);
+    assert!(matches!(short, CodeMismatch::Params { .. }), "{short}");
+    let windowed = mismatch("z[i] := w[@s + i] where @s < 3", [&vector("w", 10), &vector("z", 8)]);
+    assert!(matches!(windowed, CodeMismatch::Params { .. }), "{windowed}");
+    let large = mismatch("c[i,j] :+= a[i,k] * a[k,j]", [&matrix("a", 40), &matrix("c", 40)]);
+    assert!(matches!(large, CodeMismatch::Params { .. } | CodeMismatch::Kernels { .. }), "{large}");
+}
+
+fn matrix(name: &str, side: usize) -> TensorNode {
+    TensorNode::builder(name).dims([side, side]).build().unwrap()
+}
+
+/// What has the same kernels by their ABIs runs, on its own memory; the values are those of the code.
+#[test]
+fn an_artifact_with_the_same_abi_computes_what_it_computes() {
+    let backend = backend();
+    let (x, y) = (vector("x", 8), vector("y", 8));
+    backend.compile("y[i] := 2 * x[i]", [&x, &y]).unwrap();
+    let code = backend.compile("y[i] := x[i] + 1", [&x, &y]).unwrap();
+    let values = HostArray::from_slice(&[1f32, 2., 3., 4., 5., 6., 7., 8.], [8]).unwrap();
+    let context = backend.context().unwrap().init_from_host(&x, &values).unwrap();
+    let routine = code.link(&context).unwrap();
+    routine.run(&[]).unwrap();
+    let expected: Vec<f64> = (1..=8).map(|value| 2.0 * f64::from(value)).collect();
+    assert_eq!(routine.context().to_host(&y).unwrap().values(), expected);
+}

@@ -1,0 +1,151 @@
+//! Code: a scheduled routine and an artifact that is called as its kernels are.
+
+use std::fmt;
+
+use crate::artifact::{Artifact, KernelAbi, Launch, Param};
+use crate::kernel::Kernel;
+use crate::log::Logging;
+use crate::scheduled::ScheduledRoutine;
+
+/// A compiled routine without a context: what is cached, and linked any number of times.
+///
+/// The kernels of its artifact take the parameters that the calls of its schedule pass; linking relies on that.
+#[derive(Clone, Debug)]
+pub struct Code {
+    schedule: ScheduledRoutine,
+    artifact: Artifact,
+}
+
+/// Why an artifact is not that of a scheduled routine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("routine `{routine}`: its artifact {mismatch}")]
+pub struct CodeError {
+    /// The routine's name.
+    pub routine: String,
+    /// How they differ.
+    pub mismatch: CodeMismatch,
+}
+
+/// How an artifact and a scheduled routine differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CodeMismatch {
+    /// One has more kernels.
+    Kernels {
+        /// How many the routine has.
+        expected: usize,
+        /// How many the artifact has.
+        found: usize,
+    },
+    /// A kernel takes other parameters.
+    Params {
+        /// The kernel's name in the routine.
+        kernel: String,
+        /// What its calls pass.
+        expected: Vec<Param>,
+        /// What the artifact's kernel takes.
+        found: Vec<Param>,
+    },
+    /// A kernel runs over another range, or with other threads.
+    Launch {
+        /// The kernel's name in the routine.
+        kernel: String,
+        /// What the routine says.
+        expected: Launch,
+        /// What the artifact says; its grain may be any.
+        found: Launch,
+    },
+    /// A kernel logs other lines.
+    Log {
+        /// The kernel's name in the routine.
+        kernel: String,
+        /// How many lines the routine's kernel logs.
+        expected: usize,
+        /// How many the artifact's logs.
+        found: usize,
+    },
+}
+
+impl fmt::Display for CodeMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CodeMismatch::Kernels { expected, found } => {
+                write!(f, "has {found} kernels, expected {expected}")
+            }
+            CodeMismatch::Params { kernel, expected, found } => {
+                write!(f, "takes {found:?} for kernel `{kernel}`, expected {expected:?}")
+            }
+            CodeMismatch::Launch { kernel, expected, found } => {
+                let [(e, t), (extent, threads)] = [expected, found].map(|l| (l.extent, l.threads));
+                write!(f, "launches kernel `{kernel}` over 0..{extent} with {threads} threads each, ")?;
+                write!(f, "expected 0..{e} with {t}")
+            }
+            CodeMismatch::Log { kernel, expected, found } => {
+                write!(f, "logs other lines for kernel `{kernel}` ({found}), expected its {expected}")
+            }
+        }
+    }
+}
+
+impl Code {
+    /// The code of a routine.
+    ///
+    /// # Errors
+    ///
+    /// [`CodeError`] where a codegen made it of another routine: numbers of kernels, their parameters, launches or log lines differ. A
+    /// codegen may state another grain, cost and size of scratch memory; the artifact's are those that count.
+    pub fn new(schedule: ScheduledRoutine, artifact: Artifact) -> Result<Code, CodeError> {
+        match check(&schedule, artifact.kernels()) {
+            Ok(()) => Ok(Code { schedule, artifact }),
+            Err(mismatch) => Err(CodeError { routine: schedule.name().to_owned(), mismatch }),
+        }
+    }
+
+    /// The schedule that the artifact was compiled from: slots, calls and temporaries.
+    pub fn schedule(&self) -> &ScheduledRoutine {
+        &self.schedule
+    }
+
+    /// The compiled kernels.
+    pub fn artifact(&self) -> &Artifact {
+        &self.artifact
+    }
+
+    /// The same code under another name of the routine, which errors and profiles then show.
+    #[must_use]
+    pub fn renamed(mut self, name: &str) -> Code {
+        self.schedule = self.schedule.renamed(name);
+        self
+    }
+
+    /// The same code, whose kernels log to there.
+    #[must_use]
+    pub fn logging_to(mut self, logging: Logging) -> Code {
+        self.artifact = self.artifact.logging_to(logging);
+        self
+    }
+}
+
+fn check(schedule: &ScheduledRoutine, found: &[KernelAbi]) -> Result<(), CodeMismatch> {
+    let expected = schedule.kernels();
+    if expected.len() != found.len() {
+        return Err(CodeMismatch::Kernels { expected: expected.len(), found: found.len() });
+    }
+    expected.iter().zip(found).try_for_each(|(expected, found)| check_kernel(expected, found))
+}
+
+fn check_kernel(kernel: &Kernel, found: &KernelAbi) -> Result<(), CodeMismatch> {
+    let (expected, kernel) = (kernel.abi(), kernel.abi().name.clone());
+    if expected.params != found.params {
+        let (expected, found) = (expected.params.clone(), found.params.clone());
+        return Err(CodeMismatch::Params { kernel, expected, found });
+    }
+    let over = |launch: Launch| (launch.extent, launch.threads);
+    if over(expected.launch) != over(found.launch) {
+        return Err(CodeMismatch::Launch { kernel, expected: expected.launch, found: found.launch });
+    }
+    if expected.log != found.log {
+        return Err(CodeMismatch::Log { kernel, expected: expected.log.len(), found: found.log.len() });
+    }
+    Ok(())
+}
