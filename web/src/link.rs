@@ -107,7 +107,7 @@ pub(crate) fn link(
         });
     }
     let symbols = schedule.symbols().iter().map(|symbol| symbol.name.clone()).collect();
-    context.routines.push(Routine { name: schedule.name().clone(), symbols, calls });
+    context.routines.push(Routine { name: schedule.name().to_owned(), symbols, calls });
     Ok(())
 }
 

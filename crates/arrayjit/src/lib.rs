@@ -142,3 +142,55 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/runtime.md")]
 struct RuntimeGuide;
+
+/// What machine code relies on cannot be altered by safe programs. Each of these attacks once read or wrote foreign memory; none compiles.
+///
+/// The range of a symbol, which bindings are checked against:
+///
+/// ```compile_fail,E0616
+/// # let [x, y] = ["x", "y"].map(|name| arrayjit::TensorNode::builder(name).dims([10]).build().unwrap());
+/// # let backend = arrayjit::Backend::open("inline").unwrap();
+/// let compiled = backend.compile("y[i] := x[@s + i] where @s < 3", [&x, &y]).unwrap();
+/// let mut code = (**compiled.codes().next().unwrap()).clone();
+/// code.schedule.symbols[0].range = 1 << 40;
+/// ```
+///
+/// The scratch memory that a kernel gets, in the artifact and in what the artifact shows:
+///
+/// ```compile_fail,E0616
+/// fn shrink(code: &mut codegen_core::Code) {
+///     code.artifact.kernels[0].scratch_bytes = 0;
+/// }
+/// ```
+///
+/// ```compile_fail,E0594
+/// fn shrink(code: &mut codegen_core::Code) {
+///     code.artifact().kernels()[0].scratch_bytes = 0;
+/// }
+/// ```
+///
+/// The IR that a codegen hands to the one it wraps: it cannot be written to, nor be put into a kernel unverified.
+///
+/// ```compile_fail,E0596
+/// fn alter(kernel: &mut codegen_core::Kernel) {
+///     kernel.ir().body.clear();
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// use codegen_core::{Kernel, KernelAbi, KernelError};
+/// fn alter(ir: lowered_ir::ir::Routine, abi: KernelAbi) -> Result<Kernel, KernelError> {
+///     Kernel::new(ir, abi)
+/// }
+/// ```
+///
+/// Native code with an ABI that nobody vouched for:
+///
+/// ```compile_fail,E0133
+/// use codegen_core::{KernelAbi, host::{HostModule, NativeCode}};
+/// fn pair(code: NativeCode, abi: KernelAbi) -> HostModule {
+///     HostModule::native(vec![(code, abi)], std::sync::Arc::new(()))
+/// }
+/// ```
+#[cfg(doctest)]
+struct CompiledCode;
