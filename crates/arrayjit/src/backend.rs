@@ -78,7 +78,7 @@ impl Backend {
     /// # Errors
     ///
     /// [`OpenError::Unknown`] lists the backends there are; [`OpenError::NotBuilt`] names the missing feature; where no adapter fits,
-    /// the error lists those there are.
+    /// the error lists those there are; [`OpenError::OutOfRange`] names the setting that is too large.
     pub fn open(name: &str) -> Result<Backend, OpenError> {
         let Loaded { settings, unknown, .. } = Settings::load()?;
         for key in unknown {
@@ -105,6 +105,7 @@ impl Backend {
     pub fn open_with(name: &str, settings: Settings) -> Result<Backend, OpenError> {
         let entry = BACKENDS.iter().find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| OpenError::Unknown { name: name.into(), known: known() })?;
+        settings.check()?;
         let (codegen, devices) = (entry.open)(&settings)?;
         Ok(Backend::made(entry.name.into(), codegen, devices, settings))
     }

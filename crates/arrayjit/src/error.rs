@@ -25,6 +25,16 @@ pub enum OpenError {
     /// The settings do not load.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// A setting is a number that no backend can use.
+    #[error("setting `{key}` is {found}, expected at most {most}")]
+    OutOfRange {
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        found: usize,
+        /// The largest value.
+        most: usize,
+    },
     /// The code generator does not know this processor.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),

@@ -13,6 +13,11 @@ use config::{Config, File, FileFormat, Map, Source, Value};
 use device_runtime::StreamStrategy;
 use serde::{Deserialize, Serialize};
 
+use crate::error::OpenError;
+
+/// The most devices of a backend.
+const MAX_DEVICES: usize = 1024;
+
 /// Everything that can be chosen without changing a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -35,9 +40,10 @@ pub struct Settings {
     pub approximate_functions: bool,
     /// Where kernels run that the backend's code generator refuses: `auto`, a backend of the CPU by name, or `none`.
     pub fallback: FallbackTo,
-    /// Threads that compute: stream workers and their helpers together; 0 means one per core.
+    /// Threads that compute: stream workers and their helpers together; 0 means one per core, and 1024 are the most.
     pub threads: usize,
     /// How many devices a backend of the CPU has, each with its own memory and threads; or how many the backend `cuda` takes.
+    /// 1024 are the most.
     pub num_devices: usize,
     /// Whether runs upload the host arrays that lag, and reading a host array downloads what devices have computed.
     pub automatic_host_transfers: bool,
@@ -294,6 +300,18 @@ impl Settings {
     /// Whether a command-line argument is a setting, for programs that parse the others strictly.
     pub fn is_argument(arg: &str) -> bool {
         arg.starts_with("--arrayjit-")
+    }
+
+    /// Refuses numbers of threads and devices that would exhaust the machine before anything is computed.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let most = [
+            ("threads", self.threads, scheduler_multicore::MAX_THREADS),
+            ("num_devices", self.num_devices, MAX_DEVICES),
+        ];
+        match most.into_iter().find(|(_, found, most)| found > most) {
+            Some((key, found, most)) => Err(OpenError::OutOfRange { key, found, most }),
+            None => Ok(()),
+        }
     }
 
     /// The CPU device these settings describe.

@@ -34,6 +34,20 @@ fn refused(text: &str, nodes: &[&TensorNode]) -> CompileError {
 }
 
 #[test]
+fn more_threads_or_devices_than_a_machine_has() {
+    for name in BACKENDS {
+        for most in [1025, usize::MAX] {
+            let settings = Settings::default();
+            let threads = Settings { threads: most, ..settings.clone() };
+            let refused = Backend::open_with(name, threads).expect_err("too many");
+            says(&refused, &["`threads`", &most.to_string(), "at most 1024"]);
+            let refused = Backend::open_with(name, Settings { num_devices: most, ..settings });
+            says(&refused.expect_err("too many"), &["`num_devices`", &most.to_string(), "at most 1024"]);
+        }
+    }
+}
+
+#[test]
 fn shapes_that_do_not_fit() {
     let (x, w, y) = (node("x", &[32, 64]), node("w", &[60, 8]), node("y", &[32, 8]));
     let error = refused("y[b,h] :+= x[b,i] * w[i,h]", &[&x, &w, &y]);

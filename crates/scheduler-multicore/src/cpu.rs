@@ -22,10 +22,14 @@ use crate::{
     task::Task,
 };
 
+/// The most threads that kernels may be split over.
+pub const MAX_THREADS: usize = 1024;
+
 /// What may be chosen about a CPU device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Threads that kernels may be split over, the stream's own included; by default as many as the machine has.
+    /// Threads that kernels may be split over, the stream's own included; by default as many as the machine has. Less than
+    /// 1 counts as 1, more than [`MAX_THREADS`] as [`MAX_THREADS`].
     pub threads: usize,
     /// Tasks that may wait in a stream's queue before whoever adds one has to wait; the worker may hold as many again.
     pub queue_capacity: usize,

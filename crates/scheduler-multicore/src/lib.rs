@@ -52,7 +52,7 @@ mod sync; // locks and atomics, in one place
 mod task; // what lanes run
 mod timeline; // what is told to whoever draws one
 
-pub use crate::cpu::{Config, Cpu};
+pub use crate::cpu::{Config, Cpu, MAX_THREADS};
 pub use crate::inline::Inline;
 pub use crate::lane::{Lane, LaneState, Scheduler};
 pub use crate::multicore::Multicore;

@@ -6,7 +6,7 @@ use device_runtime::{DriverError, StreamStrategy};
 
 use crate::{
     backlog::Backlog,
-    cpu::Config,
+    cpu::{Config, MAX_THREADS},
     crew::Crew,
     lane::{Lane, LaneState, Scheduler, Sealed, is_in_task},
     queue::Queue,
@@ -28,7 +28,7 @@ pub struct Multicore {
 impl Multicore {
     /// A scheduler as configured; threads start when streams are made and kernels are split.
     pub fn new(config: &Config) -> Multicore {
-        let threads = config.threads.max(1);
+        let threads = config.threads.clamp(1, MAX_THREADS);
         Multicore { threads, queue_capacity: config.queue_capacity, crew: Arc::new(Crew::new(threads)) }
     }
 }
