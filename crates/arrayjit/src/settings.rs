@@ -7,9 +7,12 @@
 //!
 //! A key nobody knows is reported ([`Loaded::unknown`]) and otherwise ignored, so that one file can serve several versions.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
-use config::{Config, File, FileFormat, Map, Source, Value};
+use config::{Config, ConfigError, File, FileFormat, Map, Source, Value};
 use device_runtime::StreamStrategy;
 use serde::{Deserialize, Serialize};
 
@@ -264,17 +267,20 @@ pub struct Loaded {
 /// Why settings could not be loaded.
 #[derive(thiserror::Error)]
 #[error("settings: {0}")]
-pub struct SettingsError(#[from] config::ConfigError);
+pub struct SettingsError(#[from] ConfigError);
 
 impl Settings {
     /// Loads from the process's arguments and environment and the nearest `arrayjit.toml`.
     ///
     /// # Errors
     ///
-    /// A file that does not parse, or a value of the wrong type; the message names key, origin and what was expected.
+    /// A file that does not parse, a value of the wrong type, or a setting that is not UTF-8; the message names key, origin and
+    /// what was expected. Arguments and variables that are no settings may be anything.
     pub fn load() -> Result<Loaded, SettingsError> {
         let here = std::env::current_dir().unwrap_or_default();
-        Settings::load_from(std::env::args().skip(1), std::env::vars(), &here)
+        let args = own_arguments(std::env::args_os().skip(1))?;
+        let env = own_variables(std::env::vars_os())?;
+        Settings::load_from(args, env, &here)
     }
 
     /// Loads from the given arguments, environment and folder.
@@ -373,6 +379,32 @@ fn nearest_file(folder: &Path) -> Option<PathBuf> {
     folder.ancestors().map(|dir| dir.join("arrayjit.toml")).find(|path| path.is_file())
 }
 
+/// The arguments that are settings.
+fn own_arguments(args: impl IntoIterator<Item = OsString>) -> Result<Vec<String>, SettingsError> {
+    let own = args.into_iter().filter(|arg| Settings::is_argument(&arg.to_string_lossy()));
+    own.map(|arg| utf8(arg, |text| format!("argument {text}"))).collect()
+}
+
+/// The environment variables that are settings.
+fn own_variables(
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Vec<(String, String)>, SettingsError> {
+    let own = env.into_iter().filter(|(name, _)| name.to_string_lossy().starts_with("ARRAYJIT_"));
+    own.map(|(name, value)| {
+        let name = utf8(name, |text| format!("environment variable {text}"))?;
+        let value = utf8(value, |text| format!("environment variable {name}={text}"))?;
+        Ok((name, value))
+    })
+    .collect()
+}
+
+fn utf8(text: OsString, origin: impl FnOnce(&str) -> String) -> Result<String, SettingsError> {
+    text.into_string().map_err(|text| {
+        let shown = origin(&text.to_string_lossy());
+        ConfigError::Message(format!("{shown} is not UTF-8, as settings are")).into()
+    })
+}
+
 fn from_environment((name, value): (String, String)) -> Option<(String, Value)> {
     // The perf map belongs to the codegen that writes it and is read there.
     let key = name.strip_prefix("ARRAYJIT_").filter(|key| *key != "PERF_MAP")?.to_lowercase();
@@ -434,6 +466,29 @@ mod tests {
         assert_eq!(loaded.unknown.len(), 3);
         assert!(loaded.unknown.contains(&"bakend (from argument --arrayjit-bakend)".to_string()));
         assert!(loaded.unknown.contains(&"foo (from environment variable ARRAYJIT_FOO)".to_string()));
+    }
+
+    /// What is no setting may be anything; what is one has to be text.
+    #[cfg(unix)]
+    #[test]
+    fn only_settings_have_to_be_text() {
+        use std::os::unix::ffi::OsStringExt;
+        let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let args = own_arguments([os(b"\xff"), os(b"--other=\xff"), os(b"--arrayjit-threads=3")]).unwrap();
+        assert_eq!(args, ["--arrayjit-threads=3"]);
+        let variables =
+            [(os(b"LANG\xff"), os(b"x")), (os(b"HOME"), os(b"\xff")), (os(b"ARRAYJIT_DEBUG"), os(b"1"))];
+        assert_eq!(own_variables(variables).unwrap(), env(&[("ARRAYJIT_DEBUG", "1")]));
+        let says = |error: SettingsError, what: &str| {
+            let (text, what) = (error.to_string(), format!("{what} is not UTF-8, as settings are"));
+            assert!(text.contains(&what), "{text}");
+        };
+        let refused = own_arguments([os(b"--arrayjit-trace=a\xff")]).unwrap_err();
+        says(refused, "argument --arrayjit-trace=a\u{fffd}");
+        let refused = own_variables([(os(b"ARRAYJIT_TRACE"), os(b"a\xff"))]).unwrap_err();
+        says(refused, "environment variable ARRAYJIT_TRACE=a\u{fffd}");
+        let refused = own_variables([(os(b"ARRAYJIT_\xff"), os(b"1"))]).unwrap_err();
+        says(refused, "environment variable ARRAYJIT_\u{fffd}");
     }
 
     #[test]

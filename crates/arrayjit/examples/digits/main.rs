@@ -46,7 +46,8 @@ struct Cli {
 }
 
 fn main() -> Result<()> {
-    let cli = Cli::parse_from(std::env::args().filter(|arg| !Settings::is_argument(arg)));
+    let cli =
+        Cli::parse_from(std::env::args_os().filter(|arg| !Settings::is_argument(&arg.to_string_lossy())));
     let trace = cli.trace.as_deref().map(TraceFile::create).transpose()?;
     trace.iter().try_for_each(TraceFile::install)?;
     let start = Instant::now();
