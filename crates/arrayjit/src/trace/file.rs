@@ -1,7 +1,9 @@
-//! A file of trace events that is valid JSON whenever it is looked at.
+//! A file of trace events that is valid JSON whenever nobody is writing to it.
 //!
 //! Events are gathered up to [`BATCH`] bytes and then written with the closing brackets behind them, over which the next
-//! batch begins. So neither memory grows, nor does a process that ends in the middle leave a file that does not open.
+//! batch begins. So memory does not grow, and a process that ends between two writes leaves a file that opens. A write
+//! that fails, for want of space, is taken back. A write takes several steps of the system, which a reader may see one by
+//! one and a killed process leaves where they are: a batch, and the brackets, may be cut off then.
 
 use std::{
     fs::File,
@@ -48,10 +50,26 @@ impl EventFile {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let gathered = self.pending.len();
         self.pending.extend_from_slice(CLOSING);
-        self.file.seek(SeekFrom::Start(self.end))?;
-        let written = self.file.write_all(&self.pending);
+        let written = self.write_at_end();
         self.pending.clear();
-        self.end += gathered as u64;
+        match written {
+            Ok(()) => self.end += gathered as u64,
+            // There was room for the brackets that this puts back. The first error is the one to tell.
+            Err(_) => drop(self.take_back()),
+        }
         written
+    }
+
+    fn write_at_end(&mut self) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.end))?;
+        self.file.write_all(&self.pending)
+    }
+
+    /// Closes the file behind the last batch that was written whole.
+    fn take_back(&mut self) -> io::Result<()> {
+        self.file.set_len(self.end)?;
+        self.file.seek(SeekFrom::Start(self.end))?;
+        let opening = if self.end == 0 { OPENING } else { b"" };
+        self.file.write_all(&[opening, CLOSING].concat())
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! The file has the trace-event format, which <https://ui.perfetto.dev> and `chrome://tracing` draw. Each stream has a track,
 //! named like it, with a slice for each task and in it one for each kernel; each thread of the host has one with
-//! what it spends in compiling, linking, launching, copying and waiting. It is valid JSON at any time, is written as things happen,
-//! and takes no memory but for a buffer.
+//! what it spends in compiling, linking, launching, copying and waiting. It is written as things happen and takes no memory but
+//! for a buffer. It is valid JSON whenever nobody is writing to it: between two writes, after a panic, after the process has ended, and
+//! where the disk is full, with the events for which there was room. Whoever reads it in the middle of a write, or kills the process
+//! there, may find the last events cut off, and the closing brackets with them; [`TraceFile::flush`] before reading avoids that.
 //!
 //! ```
 //! use arrayjit::{Backend, HostArray, TensorNode, trace::TraceFile};
@@ -26,7 +28,7 @@
 //! [`TraceFile::layer`] to it. Without a change to the program the setting [`trace`](crate::Settings::trace) writes the same, from when the
 //! first backend opens.
 
-mod file; // always valid
+mod file; // valid between writes
 mod layer; // from spans to slices
 mod process; // the one that a setting asks for
 mod tracks; // who is drawn where

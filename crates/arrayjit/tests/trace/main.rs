@@ -96,7 +96,7 @@ fn a_timeline_that_ends_in_the_middle_is_whole() {
 }
 
 #[test]
-fn what_is_written_is_whole_at_every_moment() {
+fn what_is_written_is_whole_after_every_write() {
     let (_folder, path, file, dispatch) = begin();
     let mut counts = Vec::new();
     dispatcher::with_default(&dispatch, || {
@@ -109,6 +109,33 @@ fn what_is_written_is_whole_at_every_moment() {
     assert!(counts.is_sorted() && counts[0] > 0 && counts[0] < counts[5], "as things happen: {counts:?}");
     file.flush().unwrap();
     assert_eq!(Timeline::read(&path).paths("streams/s").len(), 9000);
+}
+
+/// A child process whose files may have 100 KiB stands for a full disk.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_what_had_room() {
+    const FILE: &str = "TRACE_ON_A_FULL_DISK";
+    if let Some(path) = std::env::var_os(FILE) {
+        let file = TraceFile::create(path).unwrap();
+        let dispatch = Dispatch::new(Registry::default().with(file.layer()));
+        dispatcher::with_default(&dispatch, || (0..2000).for_each(|_| task("s", "step", &["a", "b"])));
+        let message = file.finish().unwrap_err().to_string();
+        assert!(message.contains("full.json"), "{message}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full.json");
+    // Without the signal, writing beyond the limit is an error like that of a full disk. Blocks have 512 bytes, or 1024.
+    let limited = "trap '' XFSZ; ulimit -f 200 && exec \"$0\" --exact a_full_disk_leaves_what_had_room";
+    let mut child = std::process::Command::new("sh");
+    child.args(["-c", limited]).arg(std::env::current_exe().unwrap()).env(FILE, &path);
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let size = std::fs::metadata(&path).unwrap().len();
+    assert!((64 << 10..=200 << 10).contains(&size), "{size}: a batch and not all");
+    let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(json["traceEvents"].as_array().unwrap().len() > 100);
 }
 
 #[test]
