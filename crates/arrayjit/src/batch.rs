@@ -9,6 +9,7 @@ use device_runtime::Context;
 use lowered_ir::{
     assign::Assignments,
     pipeline::{Changes, OptimizeCtx},
+    stack::with_enough,
 };
 use rayon::prelude::*;
 use tnode::{Pending, TensorNode};
@@ -158,14 +159,16 @@ impl Backend {
         members: &[BatchMember],
         occupancy: impl FnMut(&str, usize) -> bool,
     ) -> Result<CompiledBatch, CompileError> {
-        let (mut planned, pending, changes) = self.plan_all(members, occupancy)?;
-        let forms = self.generate_all(&mut planned)?;
-        self.commit(pending, changes)?;
-        let finished = planned.into_iter().zip(forms).map(|(planned, form)| {
-            let ((_, planned), form) = planned.zip(form)?;
-            Some(self.finish(planned, form))
-        });
-        Ok(CompiledBatch(finished.collect()))
+        with_enough(|| {
+            let (mut planned, pending, changes) = self.plan_all(members, occupancy)?;
+            let forms = self.generate_all(&mut planned)?;
+            self.commit(pending, changes)?;
+            let finished = planned.into_iter().zip(forms).map(|(planned, form)| {
+                let ((_, planned), form) = planned.zip(form)?;
+                Some(self.finish(planned, form))
+            });
+            Ok(CompiledBatch(finished.collect()))
+        })
     }
 
     /// Every member that is not left out, with what all of them decide and change.
@@ -196,7 +199,8 @@ impl Backend {
     fn generate_all(&self, planned: &mut [Planning]) -> Result<Vec<Option<Form>>, CompileError> {
         let one = |planning: &mut Planning| {
             let Some((position, planned)) = planning else { return Ok(None) };
-            let form = self.generate(planned);
+            // On a worker of rayon's, whose stack is as small as any.
+            let form = with_enough(|| self.generate(planned));
             form.map(Some).map_err(|error| failed(*position, planned.name(), error))
         };
         // What is told of one is not mixed with what is told of another.

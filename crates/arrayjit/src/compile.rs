@@ -15,6 +15,7 @@ use lowered_ir::{
     lower::{LowerOptions, lower},
     passes::log::log_values,
     pipeline::{self, Changes, InContext, OptimizeCtx, Optimized},
+    stack::with_enough,
 };
 use tnode::{ModeState, Pending, TensorNode, View};
 
@@ -149,10 +150,11 @@ impl Compiled {
         context: &Context,
         logging: Option<&Logging>,
     ) -> Result<Routine, device_runtime::Error> {
-        match &self.form {
+        // Some drivers generate code only when they know where its memory is.
+        with_enough(|| match &self.form {
             Form::Whole(code) => context.link(&logging_to(logging, code), &self.nodes).map(Routine::from),
             Form::Divided(code) => code.link(context, &self.nodes, logging).map(Routine::divided),
-        }
+        })
     }
 }
 
@@ -172,8 +174,10 @@ impl Backend {
         text: &str,
         nodes: impl IntoIterator<Item = N>,
     ) -> Result<Compiled, CompileError> {
-        let (assignments, took) = parse(text, nodes)?;
-        self.compile_stages(&assignments, vec![("text", took)])
+        with_enough(|| {
+            let (assignments, took) = parse(text, nodes)?;
+            self.compile_stages(&assignments, vec![("text", took)])
+        })
     }
 
     /// [`Backend::compile`] with a name for the routine: an identifier, which errors, dumps and profiles then show.
@@ -187,8 +191,10 @@ impl Backend {
         text: &str,
         nodes: impl IntoIterator<Item = N>,
     ) -> Result<Compiled, CompileError> {
-        let (assignments, took) = parse(text, nodes)?;
-        self.compile_stages(&assignments.named(name), vec![("text", took)])
+        with_enough(|| {
+            let (assignments, took) = parse(text, nodes)?;
+            self.compile_stages(&assignments.named(name), vec![("text", took)])
+        })
     }
 
     /// Compiles assignments.
@@ -197,7 +203,7 @@ impl Backend {
     ///
     /// [`CompileError`]; no node's memory mode has changed then.
     pub fn compile_assignments(&self, assignments: &Assignments) -> Result<Compiled, CompileError> {
-        self.compile_stages(assignments, Vec::new())
+        with_enough(|| self.compile_stages(assignments, Vec::new()))
     }
 
     #[tracing::instrument(

@@ -11,6 +11,7 @@ use crate::ir::{
     TernaryOp, UnaryOp, Var,
 };
 use crate::log;
+use crate::stack::with_enough;
 
 impl Program {
     /// Prepares a routine.
@@ -31,7 +32,7 @@ impl Program {
             loop_slots: BTreeMap::new(),
             local_slots: BTreeMap::new(),
         };
-        let body = prepare.block(&routine.body)?;
+        let body = with_enough(|| prepare.block(&routine.body))?;
         let Prepare { locals, merge, loops, .. } = prepare;
         let symbols = routine.symbols.iter().map(|s| (s.name.clone(), s.range)).collect();
         // Only now are all types known to be right.

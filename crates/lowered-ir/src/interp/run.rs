@@ -7,6 +7,7 @@ use super::{Buffer, InterpError};
 use crate::eval;
 use crate::ir::BinaryOp;
 use crate::log::LogStyle;
+use crate::stack::with_enough;
 
 /// Errors are boxed, so that the path without errors moves no more than a value.
 type Result<T> = std::result::Result<T, Box<InterpError>>;
@@ -65,7 +66,7 @@ impl Program {
         let locals =
             self.locals.iter().map(|local| vec![Scalar::zero(local.dtype); local.elements]).collect();
         let mut frame = Frame { program: self, nodes, merge: merge.unwrap_or_default(), vars, locals, log };
-        frame.block(&self.body).map_err(|error| *error)
+        with_enough(|| frame.block(&self.body)).map_err(|error| *error)
     }
 
     fn check_memory(

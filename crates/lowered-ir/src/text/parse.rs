@@ -15,6 +15,7 @@ use crate::ir::{
     BinaryOp, Block, Bound, Indices, LocalId, LogPart, LoopId, LoopKind, NodeDecl, NodeRef, Numerics,
     Routine, Space, Stmt, Symbol, SymbolId,
 };
+use crate::stack::with_enough;
 
 /// A routine with the lines its parts stand on.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ pub struct Parsed {
 ///
 /// Where the text is not in the text form, holds no routine or more than one.
 pub fn parse(text: &str) -> Result<Routine, ParseError> {
-    one_routine(text).map_err(|error| *error)
+    with_enough(|| one_routine(text).map_err(|error| *error))
 }
 
 fn one_routine(text: &str) -> Rule<Routine> {
@@ -49,7 +50,7 @@ fn one_routine(text: &str) -> Rule<Routine> {
 ///
 /// Where the text is not in the text form.
 pub fn parse_file(text: &str) -> Result<Vec<Parsed>, ParseError> {
-    any_routines(text).map_err(|error| *error)
+    with_enough(|| any_routines(text).map_err(|error| *error))
 }
 
 fn any_routines(text: &str) -> Rule<Vec<Parsed>> {

@@ -45,6 +45,7 @@ use self::names::NodeNames;
 use self::parse::Program;
 use super::{Assignments, Step};
 use crate::indexing::StaticSymbol;
+use crate::stack::with_enough;
 
 /// Reads a program over the given nodes, which are found by name (the last part of the label, or the whole name as in
 /// `w1.grad`). Settles the element types of the nodes that occur. Symbols are bound in order of mention.
@@ -53,7 +54,7 @@ use crate::indexing::StaticSymbol;
 /// The first thing that is not in the grammar, does not fit the nodes, or stays ambiguous, with its place.
 pub fn parse(text: &str, nodes: &[TensorNode]) -> Result<Assignments, TextError> {
     let text: Arc<str> = text.into();
-    read(&text, nodes).map_err(|located| TextError::new(located, &text))
+    with_enough(|| read(&text, nodes).map_err(|located| TextError::new(located, &text)))
 }
 
 fn read(text: &Arc<str>, nodes: &[TensorNode]) -> Result<Assignments, Located> {
