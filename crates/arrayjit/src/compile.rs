@@ -87,8 +87,9 @@ impl Compiled {
         Some(self.optimized.explain(ir::NodeRef(at as u32)))
     }
 
-    /// What the program says that is legal and often a mistake: a quotient of integers stored in a node of floats, one random number
-    /// for all elements, values that nothing uses. With `debug` 1 or more they are printed.
+    /// What the program says that is legal and often a mistake: a quotient of integers stored in a node of
+    /// floats, one random number for all elements, values that nothing uses. With `debug` 1 or more they are
+    /// printed.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

@@ -63,7 +63,8 @@ pub(crate) fn refusal(error: &CompileError) -> Option<Refusal> {
     }
 }
 
-/// Fails if the IR that a stage produced does not verify: with our own bug, or because the program is too large.
+/// Fails if the IR that a stage produced does not verify: with our own bug, or because the program is too
+/// large.
 pub(crate) fn verified(stage: &'static str, routine: &Routine) -> Result<(), CompileError> {
     verify(routine).map_err(|error| match error.violation.is_limit() {
         true => CompileError::TooLarge { stage, error },

@@ -88,8 +88,9 @@ pub use device_runtime::{
     StreamStrategy, Task, Transfer,
 };
 pub use lowered_ir::{
+    SourceSpan,
     assign, // assignments: data, text, builders
-    assign::{Assignments, builder::BuildError, text::TextError},
+    assign::{Assignments, Warning, WarningKind, builder::BuildError, text::TextError},
     indexing, // projections and einsum text, for builders
     ir,       // operations, for builders; the loop IR
     ir::{Numerics, Symbol},

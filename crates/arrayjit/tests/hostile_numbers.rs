@@ -1,4 +1,5 @@
-//! Numbers, ranges and sizes that no machine has room for: each is the user's mistake and says where, none is a bug of ours.
+//! Numbers, ranges and sizes that no machine has room for: each is the user's mistake and says where, none is
+//! a bug of ours.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -72,9 +73,12 @@ fn ranges_and_indices() {
 
 #[test]
 fn ranks_and_sizes() {
-    let deep = node("deep", DType::F32, &[1; 64]);
-    let zeros = vec!["0"; 64].join(",");
-    refused(&format!("deep[{zeros}] := 1"), &[deep], "node deep has 64 dimensions, expected at most 32");
+    let deep = TensorNode::builder("deep").dims([1; 64]).build().map(|_| ()).expect_err("64 axes");
+    assert!(deep.to_string().contains("64") && deep.to_string().contains("at most 32"), "{deep}");
+    let many = node("many", DType::F32, &[2; 32]);
+    let letters = |from: usize| (from..from + 32).map(|at| format!("l{at}")).collect::<Vec<_>>().join(",");
+    let text = format!("s :+= exp(many[{}] * many[{}])", letters(0), letters(32));
+    refused(&text, &[many, node("s", DType::F32, &[])], "at most 32");
     let wide = node("wide", DType::F32, &[1 << 40]);
     refused("wide[i] := 1", &[wide], "4398046511104 bytes, expected at most 1099511627776");
     // The value of a subexpression is a node too.

@@ -9,8 +9,8 @@ const SHOWN: usize = 240;
 
 /// A range of bytes of a text, kept with the text, which its clones share.
 ///
-/// Displays as the line it begins on, with carets under the part of it that lies on that line. Of a long line, the part around
-/// the beginning is shown.
+/// Displays the line on which it begins, with carets under the part that lies on that line. A long line is
+/// cut around the beginning.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SourceSpan {
     text: Arc<str>,
@@ -18,7 +18,8 @@ pub struct SourceSpan {
 }
 
 impl SourceSpan {
-    /// The bytes `bytes` of `text`; an end that is outside of it, or within a character, moves left to the next end of one.
+    /// The bytes `bytes` of `text`. An end outside of the text, or within a character, moves left to a
+    /// character's end.
     pub fn new(text: impl Into<Arc<str>>, bytes: Range<usize>) -> SourceSpan {
         let text = text.into();
         let start = floor_boundary(&text, bytes.start);
@@ -31,7 +32,7 @@ impl SourceSpan {
         self.text.get(self.bytes.clone()).unwrap_or_default()
     }
 
-    /// The range of bytes.
+    /// The range in bytes of the text, end excluded.
     pub fn bytes(&self) -> Range<usize> {
         self.bytes.clone()
     }

@@ -68,7 +68,12 @@ fn errors_are_as_stated() {
     assert!(all.len() >= 3, "found {} listings", all.len());
     for listing in all {
         let (text, expected) = listing.split_once("---\n").expect("a text and its error");
-        let error = parse(text, &nodes(text)).expect_err("refused");
-        assert_eq!(error.to_string(), expected.trim_end());
+        let error = match parse(text, &nodes(text)) {
+            Err(error) => error.to_string(),
+            Ok(program) => {
+                lower(&program, &LowerOptions::default()).map(|_| ()).expect_err("refused").to_string()
+            }
+        };
+        assert_eq!(error, expected.trim_end());
     }
 }

@@ -1,4 +1,5 @@
-//! Statements whose values are all overwritten before anything reads them: which are refused, and which are not.
+//! Statements whose values are all overwritten before anything reads them: which are refused, and which are
+//! not.
 
 use expect_test::{Expect, expect};
 use lowered_ir::assign::text::parse;
@@ -192,7 +193,8 @@ fn built_assignments_are_checked_too() {
     lower(&builder::constant(&y, 2.0), &LowerOptions::default()).expect("the second");
 }
 
-/// So that the time for a statement does not grow with the program, the last 64 statements on a node are looked at.
+/// So that the time for a statement does not grow with the program, the last 64 statements on a node are
+/// looked at.
 #[test]
 fn many_pending_statements() {
     let wide = node("wide", DType::F32, &[100]);

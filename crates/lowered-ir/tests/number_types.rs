@@ -6,7 +6,8 @@ use lowered_ir::assign::text::parse;
 use program::{Machine, node};
 use tnode::{DType, TensorNode};
 
-/// What `y[i] := value` stores in a node of that type; `n` holds 1, 2, 7 in `i32`, `g` a tenth of them in `f32`.
+/// What `y[i] := value` stores in a node of that type; `n` holds 1, 2, 7 in `i32`, `g` a tenth of them in
+/// `f32`.
 fn stored(dtype: DType, value: &str) -> Vec<f64> {
     let nodes = [node("y", dtype, &[3]), node("n", DType::I32, &[3]), node("g", DType::F32, &[3])];
     let program = parse(&format!("y[i] := {value}"), &nodes).unwrap_or_else(|error| panic!("{error}"));

@@ -50,7 +50,7 @@ fn suggestions_in_place_of_the_mistake() {
         // Functions that fill a node.
         ("y[i] := 1 + offsets()", "y[i] := 1 + offsets()", 1),
         ("y[i] := 1 + values(3)", "y[i] := 1 + values(3)", 1),
-        ("n[i] := 1 + bits(0x3)", "n[i] := 1 + bits(0x3)", 1),
+        ("n[i] := 1 + bits(3)", "n[i] := 1 + bits(3)", 1),
         ("y[i] := 1 + self_id()", "y[i] := 1 + self_id()", 1),
         ("y[i] := offsets()", "y[i] := offsets()", 0),
         // Operators.

@@ -141,8 +141,8 @@ impl Writer {
         }
     }
 
-    /// Whether the last statement is one of those whose meaning would depend on the order of the loops, or loses the values of
-    /// another. Everything else that is wrong with it is a failure, and found later.
+    /// Whether the last statement is one of those whose meaning would depend on the order of the loops, or
+    /// loses the values of another. Everything else that is wrong with it is a failure, and found later.
     fn is_refused(&self) -> bool {
         match self.case.parse(&self.case.handles()) {
             Err(error) => {

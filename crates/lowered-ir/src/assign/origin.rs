@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::SourceSpan;
 
-/// Where in a text a step stands: its statement, and the place of each access in it. Steps that are built without a text have
-/// none.
+/// The place of a step in a text: its statement, and each access in it. Steps that are built without a text
+/// have none.
 ///
 /// All origins are equal, so that equal steps are equal wherever they come from.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ impl Origin {
         Origin(Some(Arc::new(Places { text: text.clone(), statement, target, operands })))
     }
 
-    /// The whole statement.
+    /// The statement, from its first target to its last constraint.
     pub fn statement(&self) -> Option<SourceSpan> {
         self.place(|places| Some(&places.statement))
     }
@@ -59,7 +59,8 @@ impl Origin {
         self.place(|places| Some(places.target.indices.get(axis).unwrap_or(&places.target.whole)))
     }
 
-    /// The operand at that position, in the order of [`Accum::operands`](super::Accum::operands); of a fill, what fills.
+    /// The operand at that position, in the order of [`Accum::operands`](super::Accum::operands). A fill has
+    /// one operand, the call.
     pub fn operand(&self, at: usize) -> Option<SourceSpan> {
         self.place(|places| Some(&places.operands.get(at)?.whole))
     }

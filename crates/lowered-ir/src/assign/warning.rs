@@ -1,4 +1,4 @@
-//! What a program says that its author may not mean.
+//! Warnings: legal statements that are often mistakes.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use tnode::{DType, MemoryMode};
 
 use crate::SourceSpan;
 
-/// Something legal that is often a mistake, and where in the text. Prints the message, and the line with carets under the
-/// place if the program comes from a text.
+/// A legal statement that is often a mistake, with its place. Displays the message and, if the program comes
+/// from a text, the line with carets under the place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Warning {
     kind: WarningKind,
     span: Option<SourceSpan>,
 }
 
-/// What is often a mistake.
+/// A kind of warning, with the names in its message.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum WarningKind {
@@ -54,7 +54,7 @@ impl Warning {
         Warning { kind, span }
     }
 
-    /// What is often a mistake.
+    /// The kind of the warning.
     pub fn kind(&self) -> &WarningKind {
         &self.kind
     }

@@ -29,7 +29,8 @@ impl AxisSpan {
         AxisSpan { symbols: Affine::constant(0), lo: i64::MIN, hi: i64::MAX }
     }
 
-    /// Whether the indices surely are among those of `other`, or those of `other` are all of an axis of that size.
+    /// Whether the indices surely are among those of `other`, or those of `other` are all of an axis of that
+    /// size.
     pub(crate) fn is_within(&self, other: &AxisSpan, dim: usize) -> bool {
         let is_whole = other.symbols.as_constant() == Some(0) && other.lo <= 0 && extent(dim) - 1 <= other.hi;
         is_whole || (self.symbols == other.symbols && other.lo <= self.lo && self.hi <= other.hi)

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::SourceSpan;
 
-/// Why assignments have no loops, and where in the text that they come from. Prints the message, and for assignments that come
-/// from a text the line with carets under the place; a further place follows where the message is about two.
+/// Why assignments have no loops, with the place in their text. Displays the message and, for assignments
+/// from a text, the line with carets under the place; a message about two statements shows both.
 pub struct LowerError {
     kind: Box<LowerErrorKind>,
     spans: Vec<SourceSpan>,
@@ -119,16 +119,6 @@ pub enum LowerErrorKind {
     RoutineName {
         /// The name.
         name: String,
-    },
-    /// A node of more dimensions than any may have.
-    #[error("node {node} has {found} dimensions, expected at most {max}")]
-    Rank {
-        /// The node's name.
-        node: String,
-        /// How many dimensions, padding aside.
-        found: usize,
-        /// The limit.
-        max: usize,
     },
     /// A node of more bytes than any may have.
     #[error(
@@ -246,7 +236,7 @@ pub enum LowerErrorKind {
         statement: String,
         /// The one that overwrites them: its line, or its listing.
         by: String,
-        /// What to write instead.
+        /// A correction, in words.
         remedy: String,
     },
     /// A slice of other dimensions than its parent's but for the first.
@@ -386,12 +376,13 @@ impl LowerErrorKind {
 }
 
 impl LowerError {
-    /// What is wrong. Messages name nodes and symbols as the user does.
+    /// The kind of the error. Messages name nodes and symbols as the user does.
     pub fn kind(&self) -> &LowerErrorKind {
         &self.kind
     }
 
-    /// The places that the message is about, the guilty one first; none for assignments that were built without a text.
+    /// The places that the message is about, the guilty one first; none for assignments that were built
+    /// without a text.
     pub fn spans(&self) -> &[SourceSpan] {
         &self.spans
     }

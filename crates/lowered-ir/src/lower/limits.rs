@@ -1,5 +1,5 @@
-//! What the loop IR has no room for: nodes, ranges, indices and statements beyond the verifier's [`Limits`]. Checked here so
-//! that the error names what the user wrote.
+//! Refuses nodes, ranges, indices and statements beyond the verifier's [`Limits`], so that the error names
+//! the user's objects.
 
 use tnode::TensorNode;
 
@@ -16,13 +16,9 @@ use crate::verify::{Limits, MAX_OFFSET_BYTES};
 /// The most numbers and symbols after the seed of a random number: each is an operation within the next.
 pub(super) const MAX_KEY: usize = 64;
 
-/// Refuses a node with more axes or bytes than a node may have.
+/// Refuses a node of more bytes than a node may have; of how many axes it may have, `tnode` sees to.
 pub(super) fn check_node(decl: &NodeDecl) -> Result<(), LowerErrorKind> {
-    let Limits { rank: max, node_bytes, .. } = Limits::default();
-    let (node, found) = (decl.name.clone(), decl.dims.len());
-    if found > max {
-        return Err(LowerErrorKind::Rank { node, found, max });
-    }
+    let (node, node_bytes) = (decl.name.clone(), Limits::default().node_bytes);
     // An axis of size 0 counts as 1: it must not hide others that are too large to compute with.
     let sized = |all: u128, &dim: &usize| all.saturating_mul((dim as u128).max(1));
     let bytes = decl.dims.iter().fold(decl.dtype.size_bytes() as u128, sized);

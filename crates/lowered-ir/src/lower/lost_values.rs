@@ -1,16 +1,17 @@
-//! Refuses statements whose values nobody can see: all of them are overwritten before anything reads them.
+//! Refuses statements whose values are all overwritten before anything reads them.
 //!
-//! A statement is *pending* for a node from when it stores values there until something may read one of them: an operand, a
-//! slice that is copied, or an accumulation onto them. It is refused if one later statement overwrites every element that it
-//! gives a value while it is pending. Statements overwrite
+//! A statement is *pending* for a node from when it stores values there until something may read one of them:
+//! an operand, a slice that is copied, or an accumulation onto them. It is refused if one later statement
+//! overwrites every element that it gives a value while it is pending. Statements overwrite
 //! * the whole node, if they start from the neutral element or fill it;
 //! * the elements they index, if they are plain.
 //!
-//! Only what surely holds in every run counts, so nothing is refused that has an effect. Computed indices may be anywhere, and
-//! a static symbol is equal to itself alone. Several statements that overwrite another piece by piece are legal: that one may be
-//! a fill that they begin from. What is left at the end of a routine is seen by others.
+//! A refused statement has no effect in any run: computed indices may be anywhere, and a static symbol equals
+//! itself alone. Several statements that overwrite another piece by piece are legal, since it may be a fill
+//! from which they begin. Values that are left at the end of a routine are read by others.
 //!
-//! Time is linear in the number of statements: of the pending ones of a node only the last [`MAX_PENDING`] are looked at.
+//! Time is linear in the number of statements: of the pending ones of a node only the last [`MAX_PENDING`]
+//! are looked at.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -77,7 +78,7 @@ impl<'a> Walk<'a> {
         matches!(step, Step::Fetch { node, op: FetchOp::Slice { .. }, .. } if self.views.contains(node))
     }
 
-    /// Notes what the step reads.
+    /// Notes the elements that the step reads.
     fn read(&mut self, step: &'a Step) -> Result<(), LowerError> {
         if self.is_view(step) {
             return Ok(());
@@ -118,7 +119,8 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Notes what the step at a position writes; answers a step of which it overwrites the last values.
+    /// Notes the elements that the step at a position writes. Returns an earlier step whose last values it
+    /// overwrites.
     fn write(&mut self, at: usize, step: &'a Step) -> Result<Option<Pending<'a>>, LowerError> {
         if self.is_view(step) {
             return Ok(None);
@@ -141,7 +143,8 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    /// Takes the steps out whose values are overwritten; answers the first of which none are left.
+    /// Removes the pending writes that are overwritten. Returns the first write whose step has no other
+    /// visible value.
     fn overwrite(
         &mut self,
         home: &TensorNode,

@@ -70,7 +70,8 @@ pub(super) fn of_symbol(assignments: &Assignments, name: &str) -> Option<SourceS
     })
 }
 
-/// The first mention in an accumulation of a symbol that the two functions know, in an index or in the key of random numbers.
+/// The first mention in an accumulation of a symbol that the two functions know, in an index or in the key of
+/// random numbers.
 fn in_accum(
     accum: &Accum,
     is_it: &impl Fn(SymbolId) -> bool,

@@ -15,8 +15,8 @@
 //!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
 //! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside this file.
 //! * A routine that writes nodes without elements begins with `zero` of each, so that it is known to write them.
-//! * A statement all of whose values are overwritten before anything reads them is refused; `lost_values.rs` beside this file
-//!   says which.
+//! * A statement all of whose values are overwritten before anything reads them is refused; `lost_values.rs`
+//!   beside this file says which.
 //! * A block's name and the end of it, and remarks, become comments.
 //!
 //! Lowering settles sizes and element types of the nodes and decides no memory mode.

@@ -71,7 +71,8 @@ impl Ctx {
         (self.refs[&home], leading.chain(index).collect())
     }
 
-    /// The least and greatest value of an index of an assignment; the widest there are, if they are too large to compute.
+    /// The least and greatest value of an index of an assignment; the widest there are, if they are too large
+    /// to compute.
     pub(super) fn bounds(&self, index: &Affine, projections: &Projections) -> (i64, i64) {
         self.exact_bounds(index, projections).unwrap_or((i64::MIN, i64::MAX))
     }

@@ -7,7 +7,8 @@ use tnode::{MemoryMode, TensorNode};
 use super::view::Views;
 use crate::assign::{self, Accum, Assignments, Operand, Step, Warning, WarningKind};
 
-/// A warning for each node that the assignments write and do not read, and that has no memory which outlives the routine.
+/// A warning for each node that the assignments write and do not read, and that has no memory which outlives
+/// the routine.
 pub(super) fn values(assignments: &Assignments, views: &Views) -> Vec<Warning> {
     let (mut read, mut written): (BTreeSet<&TensorNode>, Vec<(&TensorNode, &Step)>) = Default::default();
     assign::each_step(&assignments.steps, &mut |step| {

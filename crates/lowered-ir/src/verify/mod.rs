@@ -92,7 +92,8 @@ use ranges::{Interval, Ranges};
 
 use crate::ir::{Guard, Indices, Locals, LoopId, Routine, Stmt, Var};
 
-/// The most bytes that a coefficient or constant of an index, times the stride of its dimension, may be: rule V12.
+/// The most bytes that a coefficient or constant of an index, times the stride of its dimension, may be: rule
+/// V12.
 pub const MAX_OFFSET_BYTES: u128 = 1 << 56;
 
 /// How large a routine may be. Within its limits, the verifier's promise holds.

@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// What a function of another language is here. Displays as the end of a sentence.
+/// The counterpart of a function of another language. Displays as the end of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synonym {
-    /// What it is.
+    /// The explanation, without the example.
     says: &'static str,
     /// A statement that does it.
     example: &'static str,
 }
 
 impl Synonym {
-    /// A statement that does what the function does.
+    /// A statement with the function's effect.
     pub fn example(&self) -> &'static str {
         self.example
     }
@@ -24,20 +24,20 @@ impl fmt::Display for Synonym {
     }
 }
 
-/// What a function of that name is here, if others have one.
+/// The counterpart of a function of that name that other languages have.
 pub(super) fn of(name: &str) -> Option<Synonym> {
     let name = name.to_lowercase();
     let row = SYNONYMS.iter().find(|(names, ..)| names.split(' ').any(|known| known == name));
     row.map(|&(_, says, example)| Synonym { says, example })
 }
 
-/// What a call of a function that there is, but with another number of arguments, is here.
+/// The counterpart of a call of a known function with one argument, where other languages reduce.
 pub(super) fn of_call(name: &str, arguments: usize) -> Option<Synonym> {
     let row = REDUCTIONS.iter().find(|(known, ..)| *known == name).filter(|_| arguments == 1)?;
     Some(Synonym { says: row.1, example: row.2 })
 }
 
-/// A function, what the reduction of its name is here, and a statement.
+/// Functions of two arguments that other languages reduce by, each with an explanation and an example.
 const REDUCTIONS: [(&str, &str, &str); 4] = [
     ("max", "the maximum over a letter is an accumulation", "y[i] :max= x[i,k]"),
     ("min", "the minimum over a letter is an accumulation", "y[i] :min= x[i,k]"),
@@ -45,7 +45,7 @@ const REDUCTIONS: [(&str, &str, &str); 4] = [
     ("or", "whether any is true is an accumulation", "y[i] :or= x[i,k]"),
 ];
 
-/// Names, what they are here, and a statement that does it. Every statement is read by a test.
+/// Names of functions, each row with an explanation and an example. A test reads and lowers every example.
 const SYNONYMS: [(&str, &str, &str); 46] = [
     ("sum reduce_sum add_reduce cumsum", "a sum over a letter is an accumulation", "y[i] :+= x[i,k]"),
     ("mean average avg reduce_mean", "a mean is a sum of quotients", "y[i] :+= x[i,k] / size(k)"),

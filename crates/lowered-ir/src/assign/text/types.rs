@@ -1,8 +1,9 @@
 //! Element types of expressions.
 //!
-//! Types go upwards: operands promote. Numbers have no type of their own; they take that of the other operand, or of the
-//! context: the node written, or what a conversion converts to. A number with a fraction next to integers, and a function such as
-//! `exp` of them, makes the operation one of floats: of the larger of `f32` and the type of the context.
+//! Types go upwards: operands promote. Numbers have no type of their own; they take that of the other
+//! operand, or of the context: the node written, or what a conversion converts to. A number with a fraction
+//! next to integers, and a function such as `exp` of them, makes the operation one of floats: of the larger
+//! of `f32` and the type of the context.
 
 use tnode::DType;
 
@@ -109,8 +110,9 @@ fn join(op: BinaryOp, a: Type, b: Type) -> Type {
     }
 }
 
-/// The type that the operands of an operation have, or are given if they have none: `wanted`, and of comparisons, whose result
-/// says nothing about what is compared, `i32` or floats as far as `written`, the type of the node written, needs them.
+/// The type that the operands of an operation have, or are given if they have none: `wanted`, and of
+/// comparisons, whose result says nothing about what is compared, `i32` or floats as far as `written`, the
+/// type of the node written, needs them.
 pub(super) fn operand_type(tree: &Tree, wanted: DType, written: DType) -> DType {
     match &tree.kind {
         TreeKind::Binary(op, _) if op.is_comparison() => match common_type(tree) {

@@ -25,7 +25,7 @@ pub(super) struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    /// Adds what there is to say about a value that is stored.
+    /// Adds the warnings about a value that is stored.
     pub(super) fn value(&mut self, tree: &Tree) {
         if self.node.dtype().is_float() {
             self.divisions(tree);
@@ -35,7 +35,8 @@ impl Watched<'_> {
         }
     }
 
-    /// Quotients of integers that become part of a float, but for those in a conversion, a comparison or integer arithmetic.
+    /// Quotients of integers that become part of a float, but for those in a conversion, a comparison or
+    /// integer arithmetic.
     fn divisions(&mut self, tree: &Tree) {
         match &tree.kind {
             TreeKind::Binary(BinaryOp::Div, args) => {
