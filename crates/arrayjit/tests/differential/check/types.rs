@@ -112,9 +112,14 @@ impl Types<'_> {
         }
     }
 
-    /// The type of a number with a fraction next to a value of this type.
+    /// The type of a number with a fraction next to a value of this type: next to an integer the larger of f32 and
+    /// the type written.
     fn with_fraction(&self, known: DType) -> DType {
-        if known.is_float() { known } else { DType::F32 }
+        match (known.is_float(), self.written.is_float()) {
+            (true, _) => known,
+            (false, true) => promote(DType::F32, self.written),
+            (false, false) => DType::F32,
+        }
     }
 
     /// The type that the operands of an operation have, in a context that wants `wanted`.
