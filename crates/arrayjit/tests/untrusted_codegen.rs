@@ -1,4 +1,5 @@
-//! Code generators written in safe code may compute wrong values, but nothing that they hand over is run on memory that it was not made for.
+//! Code generators written in safe code may compute wrong values, but nothing that they hand over is run on
+//! memory that it was not made for.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

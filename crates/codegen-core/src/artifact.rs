@@ -32,8 +32,9 @@ pub enum Payload {
     Shader(Arc<dyn ShaderModule>),
     /// Text for NVIDIA's processors.
     Ptx(Arc<PtxModule>),
-    /// Anything a codegen and a device outside this project agree on. A device that takes it vouches for the kernels, as every device does
-    /// for what it runs; code whose ABI it cannot check has to come in a type that only `unsafe` code makes.
+    /// Anything a codegen and a device outside this project agree on. A device that takes it vouches for the
+    /// kernels, as every device does for what it runs; code whose ABI it cannot check has to come in a type
+    /// that only `unsafe` code makes.
     Other(Arc<dyn Any + Send + Sync>),
 }
 
@@ -61,8 +62,8 @@ impl Artifact {
         Artifact { payload: Payload::Host(module), kernels, logging: None }
     }
 
-    /// Shaders that log nowhere, one for each of the kernels. Devices check what shaders touch: a shader that does not follow the ABI gives
-    /// wrong values in memory of the device, and nothing worse.
+    /// Shaders that log nowhere, one for each of the kernels. Devices check what shaders touch: a shader that
+    /// does not follow the ABI gives wrong values in memory of the device, and nothing worse.
     pub fn shaders(module: Arc<dyn ShaderModule>, kernels: Vec<KernelAbi>) -> Artifact {
         Artifact { payload: Payload::Shader(module), kernels: kernels.into(), logging: None }
     }
@@ -78,7 +79,7 @@ impl Artifact {
         Artifact { payload: Payload::Other(payload), kernels: kernels.into(), logging: None }
     }
 
-    /// The code.
+    /// The code in the form that its devices load.
     pub fn payload(&self) -> &Payload {
         &self.payload
     }
@@ -88,7 +89,8 @@ impl Artifact {
         &self.kernels
     }
 
-    /// Where the kernels log to that do. Whoever loads the code sees to it, in whatever way its kernels tell what they log.
+    /// Where the kernels log to that do. Whoever loads the code sees to it, in whatever way its kernels tell
+    /// what they log.
     pub fn logging(&self) -> Option<&Logging> {
         self.logging.as_ref()
     }

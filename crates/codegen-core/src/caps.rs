@@ -2,8 +2,8 @@
 
 use tnode::DType;
 
-/// The alignment in bytes that every base address of a kernel's memory has at least, whatever the target: of nodes, temporaries, merge
-/// buffers and scratch memory. Host code may rely on this much and no more.
+/// The alignment in bytes that every base address of a kernel's memory has at least, whatever the target: of
+/// nodes, temporaries, merge buffers and scratch memory. Host code may rely on this much and no more.
 pub const BASE_ALIGNMENT: usize = 64;
 
 /// The capabilities of a target: legalisation and scheduling read nothing else about it.

@@ -7,9 +7,10 @@ use crate::kernel::Kernel;
 use crate::log::Logging;
 use crate::scheduled::ScheduledRoutine;
 
-/// A compiled routine without a context: what is cached, and linked any number of times.
+/// A compiled routine without a context. It is cached, and linked any number of times.
 ///
-/// The kernels of its artifact take the parameters that the calls of its schedule pass; linking relies on that.
+/// The kernels of its artifact take the parameters that the calls of its schedule pass; linking relies on
+/// that.
 #[derive(Clone, Debug)]
 pub struct Code {
     schedule: ScheduledRoutine,
@@ -22,7 +23,7 @@ pub struct Code {
 pub struct CodeError {
     /// The routine's name.
     pub routine: String,
-    /// How they differ.
+    /// The first difference.
     pub mismatch: CodeMismatch,
 }
 
@@ -32,36 +33,36 @@ pub struct CodeError {
 pub enum CodeMismatch {
     /// One has more kernels.
     Kernels {
-        /// How many the routine has.
+        /// Kernels of the routine.
         expected: usize,
-        /// How many the artifact has.
+        /// Kernels of the artifact.
         found: usize,
     },
     /// A kernel takes other parameters.
     Params {
         /// The kernel's name in the routine.
         kernel: String,
-        /// What its calls pass.
+        /// Parameters that its calls pass.
         expected: Vec<Param>,
-        /// What the artifact's kernel takes.
+        /// Parameters of the artifact's kernel.
         found: Vec<Param>,
     },
     /// A kernel runs over another range, or with other threads.
     Launch {
         /// The kernel's name in the routine.
         kernel: String,
-        /// What the routine says.
+        /// The routine's launch.
         expected: Launch,
-        /// What the artifact says; its grain may be any.
+        /// The artifact's launch; its grain may be any.
         found: Launch,
     },
     /// A kernel logs other lines.
     Log {
         /// The kernel's name in the routine.
         kernel: String,
-        /// How many lines the routine's kernel logs.
+        /// Lines that the routine's kernel logs.
         expected: usize,
-        /// How many the artifact's logs.
+        /// Lines that the artifact's kernel logs.
         found: usize,
     },
 }
@@ -92,8 +93,9 @@ impl Code {
     ///
     /// # Errors
     ///
-    /// [`CodeError`] where a codegen made it of another routine: numbers of kernels, their parameters, launches or log lines differ. A
-    /// codegen may state another grain, cost and size of scratch memory; the artifact's are those that count.
+    /// [`CodeError`] where a codegen made it of another routine: numbers of kernels, their parameters,
+    /// launches or log lines differ. A codegen may state another grain, cost and size of scratch memory; the
+    /// artifact's are those that count.
     pub fn new(schedule: ScheduledRoutine, artifact: Artifact) -> Result<Code, CodeError> {
         match check(&schedule, artifact.kernels()) {
             Ok(()) => Ok(Code { schedule, artifact }),
@@ -106,7 +108,7 @@ impl Code {
         &self.schedule
     }
 
-    /// The compiled kernels.
+    /// The compiled kernels, with their ABIs.
     pub fn artifact(&self) -> &Artifact {
         &self.artifact
     }

@@ -7,8 +7,9 @@
 //!
 //! *The caller* hands over kernels, which [the verifier](lowered_ir::verify) has accepted and whose ABIs agree with them
 //! ([`Kernel`]), and that legalisation for the same [`Caps`] has passed over. *The codegen* answers `Ok`,
-//! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. What it returns follows `docs/abi.md`: for code that
-//! can do harm it vouches in an `unsafe` constructor, and [`Code::new`](crate::Code::new) checks that it is called as the routine's kernels are.
+//! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. What it returns follows
+//! `docs/abi.md`: for code that can do harm it vouches in an `unsafe` constructor, and
+//! [`Code::new`](crate::Code::new) checks that it is called as the routine's kernels are.
 
 use std::{fmt, hash::Hash};
 

@@ -163,14 +163,16 @@ impl fmt::Debug for NativeCode {
 }
 
 impl HostModule {
-    /// Wraps native kernels, each with how it is called; `owner` keeps the code of their functions mapped for as long as any clone of the
-    /// module lives. (An object's own code and data are its own.)
+    /// Wraps native kernels, each with how it is called; `owner` keeps the code of their functions mapped for
+    /// as long as any clone of the module lives. (An object's own code and data are its own.)
     ///
-    /// Safe code relies on this call alone: whatever it does with the module, the kernels are called as these ABIs say.
+    /// Safe code relies on this call alone: whatever it does with the module, the kernels are called as these
+    /// ABIs say.
     ///
     /// # Safety
     ///
-    /// Each kernel, function or object, follows `docs/abi.md` for the [`KernelAbi`] beside it, on this machine. Called with
+    /// Each kernel, function or object, follows `docs/abi.md` for the [`KernelAbi`] beside it, on this
+    /// machine. Called with
     ///
     /// * valid memory of the bytes that its memory parameters state, at addresses that are multiples of
     ///   [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT), and behind them, if [`KernelAbi::log`] has lines, the address of a [`KernelLog`],
@@ -178,7 +180,8 @@ impl HostModule {
     /// * [`KernelAbi::scratch_bytes`] bytes of scratch memory, and
     /// * a part of `0..launch.extent`,
     ///
-    /// it touches only these bytes, with the access stated, does not unwind and does not trap; several parts of one call may run at a time.
+    /// it touches only these bytes, with the access stated, does not unwind and does not trap; several parts
+    /// of one call may run at a time.
     pub unsafe fn native(kernels: Vec<(NativeCode, KernelAbi)>, owner: Arc<dyn Any + Send + Sync>) -> Self {
         HostModule::new(kernels, HostKernel::Native, owner)
     }
@@ -253,10 +256,11 @@ impl HostModule {
     /// # Safety
     ///
     /// For the duration of the call: every [`HostPtr`] is valid for its bytes and access, and a multiple of
-    /// [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT); written memory overlaps no other parameter and nobody else touches
-    /// it, but for other parts of the same split call; nobody writes read memory; `args`, their bytes and access, and `bindings` are
-    /// those of the kernel's ABI in [`HostModule::abis`], the bindings within their ranges; `scratch` is aligned likewise, valid for the ABI's
-    /// scratch bytes and used by this call alone; `begin <= end <= extent`.
+    /// [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT); written memory overlaps no other parameter and nobody
+    /// else touches it, but for other parts of the same split call; nobody writes read memory; `args`, their
+    /// bytes and access, and `bindings` are those of the kernel's ABI in [`HostModule::abis`], the bindings
+    /// within their ranges; `scratch` is aligned likewise, valid for the ABI's scratch bytes and used by this
+    /// call alone; `begin <= end <= extent`.
     pub unsafe fn run(
         &self,
         index: usize,

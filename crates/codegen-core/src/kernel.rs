@@ -13,8 +13,8 @@ use crate::artifact::{Access, KernelAbi, Launch, Param};
 
 /// One kernel: a verified routine whose nodes are its parameters, in order, and an ABI that agrees with it.
 ///
-/// Machine code is made from kernels alone, and relies on both halves, so neither can be changed: a pass takes a kernel apart with
-/// [`into_parts`](Kernel::into_parts) and makes another one.
+/// Machine code is made from kernels alone, and relies on both halves, so neither can be changed: a pass
+/// takes a kernel apart with [`into_parts`](Kernel::into_parts) and makes another one.
 ///
 /// On hosts, if the body is a single parallel loop, the kernel may be called on sub-ranges of it; otherwise it runs whole. For
 /// targets with workgroups [`crate::check_form`] says which form it has.
@@ -35,9 +35,9 @@ pub enum KernelError {
         kernel: String,
         /// `memory parameters` or `static indices`.
         what: &'static str,
-        /// How many the IR has.
+        /// Number in the IR.
         expected: usize,
-        /// How many the ABI has.
+        /// Number in the ABI.
         found: usize,
     },
     /// A static index stands before a memory parameter.
@@ -55,9 +55,9 @@ pub enum KernelError {
         kernel: String,
         /// The node of the IR.
         node: NodeRef,
-        /// What the node takes.
+        /// Bytes of the node.
         expected: usize,
-        /// What the parameter says.
+        /// Bytes of the parameter.
         found: usize,
     },
     /// The IR stores into a node that is declared to be read only.
@@ -75,9 +75,9 @@ pub enum KernelError {
         kernel: String,
         /// The node of the IR.
         node: NodeRef,
-        /// What its parameter says.
+        /// The kind of its parameter.
         expected: &'static str,
-        /// What the IR does.
+        /// The use in the IR.
         found: &'static str,
     },
     /// A symbol and its static index have different ranges.
@@ -97,9 +97,10 @@ pub enum KernelError {
     Extent {
         /// The kernel.
         kernel: String,
-        /// The iterations of the loops, outermost alone, with the next one, and so on; 1 for a kernel that runs whole.
+        /// The iterations of the loops, outermost alone, with the next one, and so on; 1 for a kernel that
+        /// runs whole.
         expected: Vec<u64>,
-        /// What the ABI states.
+        /// The value in the ABI.
         found: u64,
     },
     /// The number of threads is not that of the workgroup loops.
@@ -109,17 +110,17 @@ pub enum KernelError {
         kernel: String,
         /// The greatest product of the extents of nested workgroup loops.
         expected: u32,
-        /// What the ABI states.
+        /// The value in the ABI.
         found: u32,
     },
-    /// The lines that the kernel logs are not those of its statements.
+    /// The ABI has other log lines than the IR's statements.
     #[error("kernel `{kernel}`: its ABI has {found} log lines, expected the {expected} of its statements")]
     Log {
         /// The kernel.
         kernel: String,
-        /// How many statements log.
+        /// Number of statements that log.
         expected: usize,
-        /// How many lines the ABI has.
+        /// Number of lines in the ABI.
         found: usize,
     },
     /// The verifier rejects the IR.
@@ -134,8 +135,9 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// [`KernelError`], where the ABI promises other memory, ranges, iterations or log lines than the IR has. `scratch_bytes`, the
-    /// grain and the cost are estimates here; `Write` and `WritePart` are promises about values, which nothing checks.
+    /// [`KernelError`], where the ABI promises other memory, ranges, iterations or log lines than the IR has.
+    /// `scratch_bytes`, the grain and the cost are estimates here; `Write` and `WritePart` are promises about
+    /// values, which nothing checks.
     pub fn new(ir: Verified<Routine>, abi: KernelAbi) -> Checked<Kernel> {
         let kernel = Kernel { ir, abi };
         kernel.check_params()?;
@@ -153,7 +155,7 @@ impl Kernel {
         Kernel::new(Verified::new(ir)?, abi)
     }
 
-    /// A kernel about which only the ABI is known: code that is written by hand, not compiled. Its IR does nothing.
+    /// A kernel for code that is written by hand: it has this ABI, and IR that does nothing.
     ///
     /// # Errors
     ///
@@ -178,22 +180,24 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// What it computes. Node `%i` is parameter `i`; symbols are those the body mentions. Interpretable as it stands.
+    /// The IR that it computes. Node `%i` is parameter `i`; symbols are those the body mentions.
+    /// Interpretable as it stands.
     pub fn ir(&self) -> &Verified<Routine> {
         &self.ir
     }
 
-    /// How it is called.
+    /// Parameters, launch, scratch memory and log lines of a call.
     pub fn abi(&self) -> &KernelAbi {
         &self.abi
     }
 
-    /// Both halves.
+    /// The IR and the ABI.
     pub fn into_parts(self) -> (Verified<Routine>, KernelAbi) {
         (self.ir, self.abi)
     }
 
-    /// How many iterations a host may divide a call into: those of the parallel loop that the body is; 1 where it is none.
+    /// The iterations that a host may divide a call into: of the parallel loop that the body consists of, or
+    /// 1.
     pub fn host_extent(&self) -> u64 {
         extents(&self.ir.body).first().copied().unwrap_or(1)
     }
@@ -213,7 +217,8 @@ impl Kernel {
             return Err(KernelError::Order { kernel: self.name(), position: memory.len() + behind });
         }
         for ((node, decl), &(_, found)) in self.ir.node_refs().zip(&memory) {
-            // Verified nodes have sizes; on a target whose addresses are narrower, none is equal to any parameter's.
+            // Verified nodes have sizes; on a target whose addresses are narrower, none is equal to any
+            // parameter's.
             let expected = decl.size_bytes().unwrap_or(usize::MAX);
             if expected != found {
                 return Err(KernelError::Bytes { kernel: self.name(), node, expected, found });
@@ -235,7 +240,7 @@ impl Kernel {
         }
     }
 
-    /// What the IR does with nodes is what their parameters say.
+    /// The IR reads and writes nodes as their parameters allow.
     fn check_mentions(&self) -> Checked {
         let mentions = Mentions::of(&self.ir.body);
         for ((node, _), param) in self.ir.node_refs().zip(&self.abi.params) {
@@ -256,7 +261,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// The range of launches, the threads of workgroups, and what is logged.
+    /// Launches cover the parallel loops, with the threads of the workgroup loops; log lines are the IR's.
     fn check_launch(&self) -> Checked {
         let launch = self.abi.launch;
         if launch.extent != 1 && !extents(&self.ir.body).contains(&launch.extent) {
@@ -277,7 +282,8 @@ impl Kernel {
     }
 }
 
-/// The iterations of the parallel loops that nest around everything else: of the outermost, of the two outermost together, and so on.
+/// The iterations of the parallel loops that nest around everything else: of the outermost, of the two
+/// outermost together, and so on.
 pub(crate) fn extents(mut body: &[Stmt]) -> Vec<u64> {
     let mut extents = Vec::new();
     let mut product = 1u64;
@@ -291,7 +297,7 @@ pub(crate) fn extents(mut body: &[Stmt]) -> Vec<u64> {
     extents
 }
 
-/// The nodes that a body mentions, by what it does with them.
+/// The nodes that a body mentions, by the kind of mention.
 #[derive(Default)]
 struct Mentions {
     written: BTreeSet<NodeRef>,

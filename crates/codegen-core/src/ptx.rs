@@ -17,13 +17,15 @@ pub struct PtxModule {
 }
 
 impl PtxModule {
-    /// Kernels as text, for the processor that its `.target` line names (`sm_80`), each with how it is launched and called.
+    /// Kernels as text, for the processor that its `.target` line names (`sm_80`), each with how it is
+    /// launched and called.
     ///
     /// # Safety
     ///
-    /// Each kernel follows `docs/abi.md` for its [`KernelAbi`]: launched as its [`PtxLaunch`] says, with addresses of memory of the bytes
-    /// stated and values within the ranges stated, it touches only these bytes, with the access stated, and ends. Such programs
-    /// address whatever the processor reaches, which may be memory of this process; no device checks what they touch.
+    /// Each kernel follows `docs/abi.md` for its [`KernelAbi`]: launched as its [`PtxLaunch`] says, with
+    /// addresses of memory of the bytes stated and values within the ranges stated, it touches only these
+    /// bytes, with the access stated, and ends. Such programs address whatever the processor reaches, which
+    /// may be memory of this process; no device checks what they touch.
     pub unsafe fn new(text: Arc<str>, target: String, kernels: Vec<(PtxLaunch, KernelAbi)>) -> PtxModule {
         let (launches, abis) = kernels.into_iter().unzip();
         PtxModule { text, target, launches, abis }

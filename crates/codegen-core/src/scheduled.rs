@@ -8,15 +8,15 @@ use crate::artifact::{KernelAbi, Param};
 use crate::caps::BASE_ALIGNMENT;
 use crate::kernel::Kernel;
 
-/// A routine cut into kernels: what a codegen compiles and a context links.
+/// A routine cut into kernels. A codegen compiles it, and a context links the result.
 ///
-/// It is consistent: every call passes its kernel memory of the size that the kernel's ABI states and symbols within the ranges that it
-/// states, and temporaries that are alive together lie apart. It cannot be changed, since calls of compiled code rely on that;
-/// [`into_parts`](ScheduledRoutine::into_parts) takes it apart.
+/// It is consistent: every call passes its kernel memory of the size that the kernel's ABI states and symbols
+/// within the ranges that it states, and temporaries that are alive together lie apart. It cannot be changed,
+/// since calls of compiled code rely on that; [`into_parts`](ScheduledRoutine::into_parts) takes it apart.
 #[derive(Clone, Debug)]
 pub struct ScheduledRoutine(RoutineParts);
 
-/// What a [`ScheduledRoutine`] is made of, before it is checked.
+/// The parts of a [`ScheduledRoutine`], unchecked.
 #[derive(Clone, Debug)]
 pub struct RoutineParts {
     /// The routine's name.
@@ -31,9 +31,10 @@ pub struct RoutineParts {
     pub calls: Vec<KernelCall>,
     /// Memory that lives during one run.
     pub temps: Vec<Temp>,
-    /// The nodes, in order, of which a run writes every element before it reads any, if only by all calls together: nothing that they
-    /// held before can be seen in the run or after it. Others may be so too, where that is not found. Nodes without elements
-    /// that the routine writes are among them, though no call touches them.
+    /// The nodes, in order, of which a run writes every element before it reads any, if only by all calls
+    /// together: nothing that they held before can be seen in the run or after it. Others may be so too,
+    /// where that is not found. Nodes without elements that the routine writes are among them, though no call
+    /// touches them.
     pub overwritten: Vec<NodeRef>,
 }
 
@@ -63,7 +64,8 @@ pub enum Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TempId(pub u32);
 
-/// Memory that lives from the first to the last of the calls that use it. Temporaries whose lives do not meet may share bytes.
+/// Memory that lives from the first to the last of the calls that use it. Temporaries whose lives do not meet
+/// may share bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Temp {
     /// Size in bytes.
@@ -80,7 +82,7 @@ pub struct Temp {
 pub struct RoutineError {
     /// The routine's name.
     pub routine: String,
-    /// What is inconsistent.
+    /// The contradiction.
     pub problem: RoutineProblem,
 }
 
@@ -91,31 +93,31 @@ pub enum RoutineProblem {
     /// A call is of no kernel.
     #[error("call {call} is of kernel {kernel}, and there are {kernels}")]
     NoKernel {
-        /// Which call.
+        /// Position of the call.
         call: usize,
-        /// Which kernel it names.
+        /// Position that it names.
         kernel: usize,
-        /// How many there are.
+        /// Number of them in the routine.
         kernels: usize,
     },
     /// A call passes more or fewer arguments than its kernel takes.
     #[error("call {call} passes {found} {what} to kernel `{kernel}`, expected {expected}")]
     Count {
-        /// Which call.
+        /// Position of the call.
         call: usize,
         /// The kernel's name.
         kernel: String,
         /// `slots` or `symbols`.
         what: &'static str,
-        /// How many the kernel takes.
+        /// Number that the kernel takes.
         expected: usize,
-        /// How many the call has.
+        /// Number in the call.
         found: usize,
     },
     /// A slot names a node or a temporary that there is not.
     #[error("call {call} uses {slot:?}, which the routine does not declare")]
     NoSlot {
-        /// Which call.
+        /// Position of the call.
         call: usize,
         /// The slot.
         slot: Slot,
@@ -123,43 +125,43 @@ pub enum RoutineProblem {
     /// A merge buffer is passed where a node is expected, or the other way round.
     #[error("call {call} passes {found:?} to kernel `{kernel}` as {expected:?}")]
     Kind {
-        /// Which call.
+        /// Position of the call.
         call: usize,
         /// The kernel's name.
         kernel: String,
         /// The parameter.
         expected: Param,
-        /// What is passed.
+        /// The slot that is passed.
         found: Slot,
     },
     /// A slot has another size than the parameter that it is bound to.
     #[error("call {call} passes {slot:?} of {found} bytes to kernel `{kernel}`, expected {expected}")]
     Bytes {
-        /// Which call.
+        /// Position of the call.
         call: usize,
         /// The kernel's name.
         kernel: String,
-        /// What is passed.
+        /// The slot that is passed.
         slot: Slot,
-        /// What the kernel's ABI states.
+        /// Bytes in the kernel's ABI.
         expected: usize,
-        /// What the slot has; more than there are addresses counts as `usize::MAX`.
+        /// Bytes of the slot; `usize::MAX` if it has more than there are addresses.
         found: usize,
     },
     /// A call binds a symbol that there is not.
     #[error("call {call} binds symbol {symbol}, and there are {symbols}")]
     NoSymbol {
-        /// Which call.
+        /// Position of the call.
         call: usize,
-        /// Which symbol it names.
+        /// Position that it names.
         symbol: usize,
-        /// How many there are.
+        /// Number of them in the routine.
         symbols: usize,
     },
     /// A symbol has values outside of the range that the kernel takes.
     #[error("call {call} passes @{symbol}, in 0..{found}, to kernel `{kernel}`, expected 0..{expected}")]
     Range {
-        /// Which call.
+        /// Position of the call.
         call: usize,
         /// The kernel's name.
         kernel: String,
@@ -173,9 +175,9 @@ pub enum RoutineProblem {
     /// A temporary is used by a call outside of its life.
     #[error("call {call} uses temporary {temp}, which is alive from call {} to {}", .live.0, .live.1)]
     NotAlive {
-        /// Which call.
+        /// Position of the call.
         call: usize,
-        /// Which temporary.
+        /// Position of the temporary.
         temp: usize,
         /// Its first and last call.
         live: (usize, usize),
@@ -183,19 +185,19 @@ pub enum RoutineProblem {
     /// A temporary begins at no multiple of the alignment.
     #[error("temporary {temp} is at byte {offset}, expected a multiple of {BASE_ALIGNMENT}")]
     Misaligned {
-        /// Which temporary.
+        /// Position of the temporary.
         temp: usize,
-        /// Where it begins.
+        /// Its first byte in the pool.
         offset: usize,
     },
     /// A temporary ends behind all addresses.
     #[error("temporary {temp} has {bytes} bytes at byte {offset}, expected its end to be an address")]
     TooLarge {
-        /// Which temporary.
+        /// Position of the temporary.
         temp: usize,
-        /// Where it begins.
+        /// Its first byte in the pool.
         offset: usize,
-        /// How large it is.
+        /// Its size in bytes.
         bytes: usize,
     },
     /// Two temporaries that are alive at one time share bytes.
@@ -209,9 +211,9 @@ pub enum RoutineProblem {
     /// A node that is said to be overwritten does not exist.
     #[error("{node} is overwritten, and there are {nodes} nodes")]
     NoNode {
-        /// Which node.
+        /// The node.
         node: NodeRef,
-        /// How many there are.
+        /// Number of them in the routine.
         nodes: usize,
     },
 }
@@ -223,8 +225,8 @@ impl ScheduledRoutine {
     ///
     /// # Errors
     ///
-    /// [`RoutineError`] with the first contradiction. What a run leaves in nodes (`overwritten`) is a promise about values, and is taken
-    /// as it is.
+    /// [`RoutineError`] with the first contradiction. What a run leaves in nodes (`overwritten`) is a promise
+    /// about values, and is taken as it is.
     pub fn new(parts: RoutineParts) -> Result<ScheduledRoutine, RoutineError> {
         match parts.check() {
             Ok(()) => Ok(ScheduledRoutine(parts)),
@@ -232,7 +234,7 @@ impl ScheduledRoutine {
         }
     }
 
-    /// What it is made of, to be changed and checked again.
+    /// Takes the routine apart, to be changed and checked again.
     pub fn into_parts(self) -> RoutineParts {
         self.0
     }
@@ -244,27 +246,27 @@ impl ScheduledRoutine {
         self
     }
 
-    /// The routine's name.
+    /// The routine's name, for errors and profiles.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The routine's static symbols, in binding order.
+    /// The routine's static symbols with their ranges, in binding order.
     pub fn symbols(&self) -> &[Symbol] {
         &self.0.symbols
     }
 
-    /// The routine's nodes; those that live in a context are what a link resolves.
+    /// The declarations of the routine's nodes. A link resolves the nodes that live in a context.
     pub fn nodes(&self) -> &[NodeDecl] {
         &self.0.nodes
     }
 
-    /// The kernels, each once.
+    /// The kernels that calls name by position.
     pub fn kernels(&self) -> &[Kernel] {
         &self.0.kernels
     }
 
-    /// The calls, in order.
+    /// The calls, in the order in which they run.
     pub fn calls(&self) -> &[KernelCall] {
         &self.0.calls
     }
@@ -274,7 +276,7 @@ impl ScheduledRoutine {
         &self.0.temps
     }
 
-    /// As [`RoutineParts::overwritten`].
+    /// The nodes that each run overwrites, as [`RoutineParts::overwritten`] has them.
     pub fn overwritten(&self) -> &[NodeRef] {
         &self.0.overwritten
     }
@@ -328,7 +330,7 @@ impl RoutineParts {
         Err(RoutineProblem::Bytes { call: at, kernel: abi.name.clone(), slot, expected, found })
     }
 
-    /// The bytes of what a call may use.
+    /// The size in bytes of a slot that a call uses.
     fn slot_bytes(&self, at: usize, slot: Slot) -> Checked<usize> {
         let missing = RoutineProblem::NoSlot { call: at, slot };
         match slot {
@@ -370,8 +372,8 @@ impl RoutineParts {
         Ok(())
     }
 
-    /// Temporaries that are alive together lie apart. They enter in the order of their first calls, and those that have ended leave; all
-    /// that are there lie apart, so a new one meets a neighbour or nothing.
+    /// Temporaries that are alive together lie apart. They enter in the order of their first calls, and those
+    /// that have ended leave; all that are there lie apart, so a new one meets a neighbour or nothing.
     fn check_overlap(&self) -> Checked {
         let mut order: Vec<usize> = (0..self.temps.len()).filter(|&at| self.temps[at].bytes > 0).collect();
         order.sort_by_key(|&at| self.temps[at].live.0);
@@ -386,7 +388,7 @@ impl RoutineParts {
                 alive.remove(&self.temps[first].offset);
             }
             let end = temp.offset + temp.bytes;
-            // What begins before its end ends after its beginning, if they meet; the last of these ends last.
+            // Of the temporaries that begin before its end, the last one ends last, since they lie apart.
             if let Some((_, &first)) = alive.range(..end).next_back()
                 && self.temps[first].offset + self.temps[first].bytes > temp.offset
             {

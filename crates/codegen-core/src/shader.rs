@@ -9,8 +9,9 @@ use crate::contract::CodegenError;
 
 /// Kernels as text, made for the slabs that their memory lies in. `docs/abi.md` has the bindings and what stands in them.
 ///
-/// Implementing it is safe: a shader reaches the slabs that are bound and nothing else, and devices make shaders with the checks of WGSL, so
-/// that accesses behind the end of a slab stay inside of it. A wrong text leaves wrong values in arrays.
+/// Implementing it is safe: a shader reaches the slabs that are bound and nothing else, and devices make
+/// shaders with the checks of WGSL, so that accesses behind the end of a slab stay inside of it. A wrong text
+/// leaves wrong values in arrays.
 pub trait ShaderModule: fmt::Debug + Send + Sync {
     /// The text of the kernel at a position of the artifact, for memory parameters of which parameter `i` lies in slab
     /// `slabs[i]`. Slabs count from 0 in the order of first mention.

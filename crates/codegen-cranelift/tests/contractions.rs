@@ -116,8 +116,8 @@ fn convolutions_of_half_precision_are_planned() {
     keeps_bits(&routine);
 }
 
-/// The iterations of the outermost parallel loop are what calls are parts of: loops inside of it that are parallel too, or that stand beside
-/// others, run whole in each part, products included.
+/// The iterations of the outermost parallel loop are what calls are parts of: loops inside of it that are
+/// parallel too, or that stand beside others, run whole in each part, products included.
 #[test]
 fn parallel_loops_inside_of_others_run_whole() {
     let product = |batch: &str, rows: &str, row: &str, column: &str, sum: &str, depth: &str| {

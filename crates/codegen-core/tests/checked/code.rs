@@ -53,7 +53,7 @@ fn scratch_memory_and_grain_are_the_codegens() {
     assert!(Code::new(scheduled(), artifact).is_ok());
 }
 
-/// What a codegen does that wraps another one, in safe code: hand over a smaller routine, and return its code.
+/// A safe codegen that wraps another one can hand over a smaller routine, and return its code.
 #[test]
 fn code_of_a_smaller_routine_is_rejected() {
     let mut parts = scheduled().into_parts();

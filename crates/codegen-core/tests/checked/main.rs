@@ -1,4 +1,5 @@
-//! What compiled code relies on is checked when it is made: each constructor rejects each kind of contradiction, by its own error.
+//! Each constructor of the types that compiled code relies on rejects each kind of contradiction, by an error
+//! of its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
