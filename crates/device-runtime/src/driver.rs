@@ -1,5 +1,4 @@
-//! The contract of a device: what the runtime asks of it, in some three dozen methods, of which a third have
-//! a default.
+//! The contract of a device: what the runtime asks of it, in some thirty methods, six of which have a default.
 //!
 //! A driver stands for one device. The runtime passes the handles that the driver itself made; a handle is
 //! opaque to the runtime, so a driver puts into it whatever it likes.
