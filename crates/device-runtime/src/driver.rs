@@ -39,9 +39,9 @@ use crate::{
 /// Safe programs rely on an implementation for the absence of data races and of accesses outside of memory.
 /// It vouches that
 ///
-/// * memory that [`alloc_pool`](Driver::alloc_pool) returns has as many bytes as were asked for, is aligned,
-///   initialised, and is nobody else's; [`import`](Driver::import) returns memory as long as the exported
-///   one;
+/// * memory that [`alloc_pool`](Driver::alloc_pool) returns has as many bytes as were asked for, is aligned to
+///   [`Caps::alignment`] and to 64 bytes at least, is initialised, and is nobody else's;
+///   [`import`](Driver::import) returns memory as long as the exported one, and as aligned;
 /// * all shares of a handle, and of the memory behind it, stay valid until the last is dropped and the last
 ///   task that uses it is done;
 /// * a kernel handle stands for the kernel at its position of the artifact that was loaded, and a launch runs
