@@ -47,8 +47,9 @@ use crate::{
 /// * a kernel handle stands for the kernel at its position of the artifact that was loaded, and a launch runs
 ///   that kernel on the ranges it was bound to, once, and touches nothing else;
 /// * a task touches memory only after all tasks handed to its stream before it, and after every event that
-///   its stream was made to [wait](Driver::wait) for before it; an event is done only after everything that
-///   it was recorded behind;
+///   its stream was made to [wait](Driver::wait) for before it; an event is done, be it by failing, only after
+///   everything that it was recorded behind;
+/// * a task that it answers with an error does not run, or fails its stream;
 /// * a task that it is handed goes to that stream and nowhere else.
 ///
 /// ```compile_fail,E0200
