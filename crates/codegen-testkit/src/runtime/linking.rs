@@ -57,12 +57,13 @@ pub fn transfers_name_what_does_not_fit(make: Make<'_>) {
     assert!(absent.starts_with("node `x` is not in this context (") && absent.contains(":0:0)"), "{absent}");
     let absent = text(context.from_host(&x, &array(&[1, 2])).unwrap_err());
     assert!(absent.starts_with("node `x` is not in this context"), "{absent}");
-    let expected = "node `hidden` is virtual: it is computed where it is used and has no memory to ";
-    assert_eq!(text(context.to_host(&v).unwrap_err()), format!("{expected}read"));
-    assert_eq!(
-        text(context.init_from_host(&v, &array(&[1, 2])).unwrap_err()),
-        format!("{expected}initialise")
-    );
+    let named = |text: String, access: &str| {
+        let why = "it is computed where it is used and has no memory to";
+        let remedy = "specify `MemoryMode::Materialized` for it before the routine is compiled";
+        assert_eq!(text, format!("node `hidden` is virtual: {why} {access}; {remedy}"));
+    };
+    named(text(context.to_host(&v).unwrap_err()), "read");
+    named(text(context.init_from_host(&v, &array(&[1, 2])).unwrap_err()), "initialise");
     let shape = text(context.init_from_host(&x, &array(&[1])).unwrap_err());
     assert_eq!(shape, "node `x`: the host array has sizes [1], expected [2]");
     let floats = HostArray::from_slice(&[1f32, 2.], [2]).unwrap();
