@@ -69,7 +69,7 @@ fn merge() -> u64 {
     let two = context(&second).init_from_host(&x, &array(&[10, 20, 30, 40])).unwrap();
     let body = read("%r4", 0, "%r3") + &read("%r5", 1, "%r3") + "add.u32 %r4, %r4, %r5;\n";
     let params = [(Access::ReadWrite, 16), (Access::Read, 16)];
-    let kernel = Kernel::new("merge", &params, 4, &(body + &write(0, "%r3", "%r4")));
+    let kernel = Kernel::new("merge", &params, 4, &(body + &write(0, "%r3", "%r4"))).with_merge();
     let args = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
     let call = KernelCall { kernel: 0, args, bindings: vec![] };
     let code = many_kernels("merge", from_ref(&x), &[], artifact(&[kernel]), vec![call], vec![]);

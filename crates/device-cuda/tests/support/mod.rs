@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use codegen_core::{Access, Artifact, Code, KernelAbi, PtxLaunch, PtxModule, TensorMap};
+use codegen_core::{Access, Artifact, Code, KernelAbi, Param, PtxLaunch, PtxModule, TensorMap};
 pub use codegen_testkit::gpu_runtime::hand_made::*;
 use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
 use device_cuda::{Config, CudaDevice};
@@ -148,6 +148,8 @@ pub fn device(driver: &Direct) -> Device {
 pub struct Kernel {
     pub name: String,
     pub params: Vec<(Access, usize)>,
+    /// Whether the last of them is the merge buffer.
+    pub merges: bool,
     pub symbols: usize,
     pub threads: u32,
     /// Bytes of shared memory that it declares, and that it takes.
@@ -167,11 +169,15 @@ impl Kernel {
     pub fn new(name: &str, params: &[(Access, usize)], threads: u32, body: &str) -> Kernel {
         let (name, params, body) = (name.to_owned(), params.to_vec(), body.to_owned());
         let (shared, cluster, maps, log) = ((0, 0), (1, 1), Vec::new(), (Vec::new(), 0));
-        Kernel { name, params, symbols: 0, threads, shared, cluster, maps, log, body }
+        Kernel { name, params, merges: false, symbols: 0, threads, shared, cluster, maps, log, body }
     }
 
     pub fn with_symbols(self, symbols: usize) -> Kernel {
         Kernel { symbols, ..self }
+    }
+
+    pub fn with_merge(self) -> Kernel {
+        Kernel { merges: true, ..self }
     }
 
     pub fn with_shared(self, declared: u32, taken: u32) -> Kernel {
@@ -192,7 +198,11 @@ impl Kernel {
     }
 
     pub fn abi(&self) -> KernelAbi {
-        let abi = abi(&self.name, &self.params, self.symbols, self.threads);
+        let mut abi = abi(&self.name, &self.params, self.symbols, self.threads);
+        if self.merges {
+            let last = self.params.len() - 1;
+            abi.params[last] = Param::MergeBuffer { bytes: self.params[last].1 };
+        }
         KernelAbi { log: self.log.0.clone().into(), ..abi }
     }
 
