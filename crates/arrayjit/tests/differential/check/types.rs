@@ -12,6 +12,8 @@ pub(crate) enum Type {
     Integer,
     /// Of numbers alone, some with a fraction.
     Fraction,
+    /// Of integers and numbers with a fraction, or a function that gives floats of integers.
+    Widened,
 }
 
 impl Type {
@@ -22,6 +24,7 @@ impl Type {
             Type::Integer => wanted,
             Type::Fraction if wanted.is_float() => wanted,
             Type::Fraction => DType::F32,
+            Type::Widened => promote(DType::F32, wanted),
         }
     }
 }
@@ -49,7 +52,7 @@ pub(crate) fn promote(a: DType, b: DType) -> DType {
     if place(a) >= place(b) { a } else { b }
 }
 
-/// Whether the function takes integers as `f32`.
+/// Whether the function takes integers as floats.
 pub(crate) fn is_float_function(op: Unary) -> bool {
     use Unary::{Cos, Exp, Exp2, Log, Log2, Recip, RecipSqrt, Sin, Sqrt, Tanh};
     matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh | Sqrt | Recip | RecipSqrt)
@@ -80,7 +83,7 @@ impl Types<'_> {
     fn computing(&self, expr: &Expr) -> Type {
         match expr {
             Expr::Unary(op, a) => match self.of(a) {
-                Type::Known(dtype) if is_float_function(*op) && !dtype.is_float() => Type::Known(DType::F32),
+                Type::Known(dtype) if is_float_function(*op) && !dtype.is_float() => Type::Widened,
                 Type::Integer if is_float_function(*op) => Type::Fraction,
                 Type::Known(DType::Bool) if matches!(op, Unary::Neg | Unary::Abs) => Type::Known(DType::I32),
                 known => known,
@@ -104,21 +107,16 @@ impl Types<'_> {
                 Type::Known(DType::I32)
             }
             (Type::Known(known), Type::Integer) | (Type::Integer, Type::Known(known)) => Type::Known(known),
-            (Type::Known(known), Type::Fraction) | (Type::Fraction, Type::Known(known)) => {
-                Type::Known(self.with_fraction(known))
+            (Type::Known(known), Type::Fraction) | (Type::Fraction, Type::Known(known))
+                if known.is_float() =>
+            {
+                Type::Known(known)
             }
+            // No float is larger.
+            (Type::Known(DType::F64), _) | (_, Type::Known(DType::F64)) => Type::Known(DType::F64),
+            (Type::Known(_) | Type::Widened, _) | (_, Type::Known(_) | Type::Widened) => Type::Widened,
             (Type::Integer, Type::Integer) => Type::Integer,
             (Type::Fraction, _) | (_, Type::Fraction) => Type::Fraction,
-        }
-    }
-
-    /// The type of a number with a fraction next to a value of this type: next to an integer the larger of f32 and
-    /// the type written.
-    fn with_fraction(&self, known: DType) -> DType {
-        match (known.is_float(), self.written.is_float()) {
-            (true, _) => known,
-            (false, true) => promote(DType::F32, self.written),
-            (false, false) => DType::F32,
         }
     }
 
@@ -126,6 +124,7 @@ impl Types<'_> {
     pub(crate) fn operands(&self, expr: &Expr, wanted: DType) -> DType {
         match (expr, self.computing(expr)) {
             // The result of a comparison says nothing about what is compared.
+            (Expr::Binary(op, _), Type::Widened) if op.is_comparison() => Type::Widened.within(self.written),
             (Expr::Binary(op, _), computing) if op.is_comparison() => computing.within(DType::I32),
             (_, Type::Integer) if wanted == DType::Bool => DType::I32,
             (_, computing) => computing.within(wanted),
