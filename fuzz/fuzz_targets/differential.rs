@@ -1,3 +1,4 @@
+//! Whole programs in assignment text against an independent evaluator; `crates/arrayjit/tests/differential` has both.
 #![no_main]
 
 #[path = "../../crates/arrayjit/tests/differential/check/mod.rs"]

@@ -18,7 +18,7 @@ pub struct Code {
 }
 
 /// Why an artifact is not that of a scheduled routine.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("routine `{routine}`: its artifact {mismatch}")]
 pub struct CodeError {
     /// The routine's name.

@@ -25,7 +25,7 @@ pub struct Kernel {
 }
 
 /// How a kernel's ABI and its IR disagree.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
     /// There are more or fewer parameters than nodes and symbols.

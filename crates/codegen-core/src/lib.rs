@@ -80,4 +80,13 @@ pub use scheduled::{
 };
 pub use shader::{Shader, ShaderModule};
 
-tnode::debug_as_display!(CodegenError, FormError, LegaliseError, ScheduleError);
+tnode::debug_as_display!(
+    CodeError,
+    CodegenError,
+    FormError,
+    KernelError,
+    LegaliseError,
+    RoutineError,
+    RoutineProblem,
+    ScheduleError,
+);

@@ -77,7 +77,7 @@ pub struct Temp {
 }
 
 /// Why parts make no scheduled routine.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("routine `{routine}`: {problem}")]
 pub struct RoutineError {
     /// The routine's name.
@@ -87,7 +87,7 @@ pub struct RoutineError {
 }
 
 /// How the parts of a scheduled routine contradict each other.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoutineProblem {
     /// A call is of no kernel.

@@ -73,7 +73,10 @@ fn run_optimised(
                 run(&optimised.optimized.routine, &optimised.nodes, values);
                 ctx.commit(optimised.changes);
             }
-            Err(OptimizeError::Mode { source: ModeError::NotVirtual { node, .. }, .. }) => {
+            Err(OptimizeError::Mode { source, routine }) => {
+                let ModeError::NotVirtual { node, .. } = *source else {
+                    panic!("{routine}: {source}\n{before}")
+                };
                 // The position may be that of a node which was taken over, whose user is then to blame.
                 let guilty = handles.get(node.index()).filter(|node| inlined.contains(*node));
                 let guilty = guilty.or_else(|| handles.iter().find(|node| inlined.contains(*node)));

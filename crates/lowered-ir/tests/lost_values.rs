@@ -200,7 +200,8 @@ fn many_pending_statements() {
     let wide = node("wide", DType::F32, &[100]);
     let all: String = (0..100).map(|at| format!("wide[{at}] := {at}\n")).collect();
     let found = |last: &str| {
-        let program = parse(&(all.clone() + last), &[wide.clone()]).unwrap_or_else(|error| panic!("{error}"));
+        let program = parse(&(all.clone() + last), std::slice::from_ref(&wide))
+            .unwrap_or_else(|error| panic!("{error}"));
         let error = lower(&program, &LowerOptions::default()).err()?;
         error.spans().first().map(|span| span.line())
     };

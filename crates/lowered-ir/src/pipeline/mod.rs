@@ -67,7 +67,7 @@ pub enum OptimizeError {
         /// The routine.
         routine: String,
         /// Which mode, and how.
-        source: ModeError,
+        source: Box<ModeError>,
     },
     /// Two nodes are read from the one merge buffer.
     #[error(
@@ -118,7 +118,9 @@ pub fn optimize_in(
 ) -> Result<InContext, OptimizeError> {
     let name = lowered.routine.name.clone();
     let own = Effects::of(&lowered.routine.body).writes;
-    let carried = ctx.import(&mut lowered).map_err(|source| OptimizeError::Mode { routine: name, source })?;
+    let carried = ctx
+        .import(&mut lowered)
+        .map_err(|source| OptimizeError::Mode { routine: name, source: Box::new(source) })?;
     if !carried.is_empty() {
         on_pass("import", &lowered.routine);
     }
@@ -134,7 +136,7 @@ fn run(
     on_pass: &mut dyn FnMut(&str, &Routine),
 ) -> Result<(Optimized, Vec<Computed>), OptimizeError> {
     let name = routine.name.clone();
-    let in_routine = |source| OptimizeError::Mode { routine: name.clone(), source };
+    let in_routine = |source| OptimizeError::Mode { routine: name.clone(), source: Box::new(source) };
 
     // What the routine does to each node, exactly.
     let facts = access::analyse(&routine);
