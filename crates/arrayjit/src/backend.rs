@@ -8,7 +8,10 @@ use std::{
 
 use codegen_core::{Codegen, interpreted::Interpreted};
 use device_runtime::{Context, Device, Driver, Host, HostOptions, Stream};
-use lowered_ir::pipeline::{Changes, OptimizeCtx};
+use lowered_ir::{
+    pipeline::{Changes, OptimizeCtx},
+    stack::with_enough,
+};
 use scheduler_multicore::Cpu;
 use tnode::Pending;
 
@@ -106,7 +109,7 @@ impl Backend {
         let entry = BACKENDS.iter().find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| OpenError::Unknown { name: name.into(), known: known() })?;
         settings.check()?;
-        let (codegen, devices) = (entry.open)(&settings)?;
+        let (codegen, devices) = with_enough(|| (entry.open)(&settings))?;
         Ok(Backend::made(entry.name.into(), codegen, devices, settings))
     }
 
