@@ -1,7 +1,7 @@
 //! Payloads of caught panics: their messages, and how to drop them.
 //!
-//! A payload is any value, so its destructor may panic as well. A thread that caught one panic must not end by the
-//! next one, which would leave whoever waits for the thread waiting for ever.
+//! A payload is any value, so its destructor may panic as well. A thread that caught one panic must not end
+//! by the next one, which would leave whoever waits for the thread waiting for ever.
 
 use std::{
     any::Any,

@@ -1,9 +1,10 @@
 //! Which threads are inside a task, for what must not wait there.
 //!
-//! A submission holds the locks of what it touches until it is handed over, which may take until the stream's queue has room, or,
-//! on a device without threads of its own, until the task has run. Were a task to wait for such a lock, the submission and the
-//! task could wait for each other. The same holds for a thread that has a host array while it runs code of the user's, and
-//! another host array, or a decision about sharing, during which a link looks at host arrays.
+//! A submission holds the locks of what it touches until it is handed over, which may take until the stream's
+//! queue has room, or, on a device without threads of its own, until the task has run. Were a task to wait
+//! for such a lock, the submission and the task could wait for each other. The same holds for a thread that
+//! has a host array while it runs code of the user's, and another host array, or a decision about sharing,
+//! during which a link looks at host arrays.
 
 use std::{
     cell::Cell,
@@ -22,8 +23,9 @@ thread_local! {
     static HOLDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs what a stream has to do, on the calling thread. Drivers that run tasks on threads of the process wrap them in it, so that
-/// code in a task that uses the runtime gets [`DriverError::SelfWait`] where it would have to wait.
+/// Runs what a stream has to do, on the calling thread. Drivers that run tasks on threads of the process wrap
+/// them in it, so that code in a task that uses the runtime gets [`DriverError::SelfWait`] where it would
+/// have to wait.
 pub fn run_task<R>(task: impl FnOnce() -> R) -> R {
     let _restore = Restore(INSIDE.replace(true));
     task()
@@ -90,8 +92,8 @@ pub(crate) fn lock_unless_inside<'a, T>(
     guard.ok_or_else(|| waiting(stream()))
 }
 
-/// Locks what is held while code of the user's runs, or host arrays are waited for; inside a task, and where the thread has
-/// a host array, only if nobody holds it.
+/// Locks a mutex that its holders keep while they run code of the user's or wait for host arrays. Inside a
+/// task, and where the thread has a host array, it only tries.
 pub(crate) fn lock_unless_holding<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>, Busy> {
     let busy = if INSIDE.get() { Busy::InTask } else { Busy::Holding };
     let guard = if INSIDE.get() || HOLDING.get() { try_lock(mutex) } else { Some(lock(mutex)) };

@@ -1,14 +1,15 @@
-//! The host array of one node: its values, and what has to happen before they are read or written.
+//! The host array of one node: its values, the transfers and events that precede their use, and the devices
+//! that have them.
 //!
-//! Two locks. `array` is held by whoever brings, hands out or changes the array, until that is done; `state` for a moment
-//! only, while nothing is waited for and no code of others runs. They are taken in this order.
+//! Two locks. `array` is held by whoever brings, hands out or changes the array, until that is done; `state`
+//! for a moment only, while nothing is waited for and no code of others runs. They are taken in this order.
 //!
-//! Code of the user's runs under the first one: changes ([`crate::Host::update`]) and transfers ([`Prepare::transfer`]). A
-//! thread that has an array may want another one, which the thread that has that one may be waiting for with the first, or
-//! even the same array again. So such a thread only tries.
+//! Code of the user's runs under the first one: changes ([`crate::Host::update`]) and transfers
+//! ([`Prepare::transfer`]). A thread that has an array may want another one, which the thread that has that
+//! one may be waiting for with the first, or even the same array again. So such a thread only tries.
 //!
-//! Invariants: a pending download is forgotten only when its values have arrived, or when the host's own take their place;
-//! a place is [`State::not_lagging`] only if no newer values were known when it got its values.
+//! Invariants: a pending download is forgotten only when its values have arrived, or when the host's own take
+//! their place; a place is [`State::not_lagging`] only if no newer values were known when it got its values.
 
 use std::{
     collections::BTreeSet,
@@ -27,12 +28,12 @@ use crate::{
 };
 
 /// Device memory: which device, and where.
-pub(crate) type Place = (u64, Location);
+pub(crate) type DeviceLocation = (u64, Location);
 
 /// Brings the newest values.
 type Fetch = Arc<dyn Fn() -> Result<HostArray, Error> + Send + Sync>;
 
-/// What has to happen before the host reads, or writes, an array.
+/// Events and a transfer that precede the host's next read, or write, of an array.
 #[derive(Clone)]
 pub struct Prepare {
     is_done: Vec<Event>,
@@ -45,9 +46,9 @@ impl Prepare {
         Prepare { is_done: events.into_iter().collect(), transfer: None }
     }
 
-    /// Waiting for an event, then a transfer that gives the newest values, in an array of the node's sizes (margins
-    /// included) and element type; readers get an error for any other. While it runs, other calls that would have to wait
-    /// for a host array are errors ([`Error::HostArrayInUse`]).
+    /// Waiting for an event, then a transfer that gives the newest values, in an array of the node's sizes
+    /// (margins included) and element type; readers get an error for any other. While it runs, other calls
+    /// that would have to wait for a host array are errors ([`Error::HostArrayInUse`]).
     pub fn transfer(
         event: Event,
         transfer: impl Fn() -> Result<HostArray, Error> + Send + Sync + 'static,
@@ -60,7 +61,8 @@ impl Prepare {
         self.is_done.iter().all(Event::is_done)
     }
 
-    /// This after what was to be done before: everything is waited for, in order, and the newest transfer counts.
+    /// This after what was to be done before: everything is waited for, in order, and the newest transfer
+    /// counts.
     fn after(mut self, before: Option<Prepare>) -> Prepare {
         if let Some(before) = before {
             let pending = before.is_done.into_iter().filter(|event| !event.is_done());
@@ -69,7 +71,8 @@ impl Prepare {
         self
     }
 
-    /// Waits. A failure of what is waited for is the transfer's to report: a failed reader is no concern of a writer.
+    /// Waits for the events. Their failures are the transfer's to report: a failed reader is no concern of a
+    /// writer.
     fn sync(&self) -> Result<(), Error> {
         for event in &self.is_done {
             let waited = event.sync();
@@ -92,7 +95,7 @@ struct State {
     read: Option<Prepare>,
     write: Option<Prepare>,
     /// Device memory that is as new as the array, or newer.
-    not_lagging: BTreeSet<Place>,
+    not_lagging: BTreeSet<DeviceLocation>,
     /// How often newer values became known, on a device or on the host.
     version: Version,
 }
@@ -117,22 +120,22 @@ impl Residence {
     ///
     /// # Errors
     ///
-    /// Where the thread must not wait and somebody has it: [`Error::HostArrayInUse`] for a thread that has an array,
-    /// [`crate::DriverError::SelfWait`] inside a task.
+    /// Where the thread must not wait and somebody has it: [`Error::HostArrayInUse`] for a thread that has an
+    /// array, [`crate::DriverError::SelfWait`] inside a task.
     pub(crate) fn enter<'a>(&'a self, node: &'a TensorNode) -> Result<Entered<'a>, Error> {
         let array = lock_unless_holding(&self.array).map_err(|busy| busy.error(node))?;
         Ok(Entered { node, array, state: &self.state, _holding: Holding::begin() })
     }
 
     /// A device has values that are newer than all others; `fetch` brings them.
-    pub(crate) fn written(&self, place: Place, fetch: Prepare) {
+    pub(crate) fn written(&self, place: DeviceLocation, fetch: Prepare) {
         let mut state = lock(&self.state);
         state.not_lagging = BTreeSet::from([place]);
         state.expect(fetch);
     }
 
     /// Device memory has got the values of a version; the host may not write the array before that is done.
-    pub(crate) fn uploaded(&self, place: Place, version: Version, event: Option<Event>) {
+    pub(crate) fn uploaded(&self, place: DeviceLocation, version: Version, event: Option<Event>) {
         uploaded(&self.state, place, version, event);
     }
 
@@ -145,7 +148,7 @@ impl Residence {
     }
 
     /// Whether device memory is as new as the array, or newer.
-    pub(crate) fn is_not_lagging(&self, place: &Place) -> bool {
+    pub(crate) fn is_not_lagging(&self, place: &DeviceLocation) -> bool {
         lock(&self.state).not_lagging.contains(place)
     }
 
@@ -176,7 +179,7 @@ impl State {
     }
 }
 
-fn uploaded(state: &Mutex<State>, place: Place, version: Version, event: Option<Event>) {
+fn uploaded(state: &Mutex<State>, place: DeviceLocation, version: Version, event: Option<Event>) {
     let mut state = lock(state);
     if state.version == version {
         state.not_lagging.insert(place);
@@ -187,8 +190,8 @@ fn uploaded(state: &Mutex<State>, place: Place, version: Version, event: Option<
 }
 
 impl Entered<'_> {
-    /// Brings the newest values, and tells their version. Users hand over whole arrays, so the array is checked here, where
-    /// every use of it begins.
+    /// Brings the newest values, and tells their version. Users hand over whole arrays, so the array is
+    /// checked here, where every use of it begins.
     pub(crate) fn read(&mut self, automatic: bool) -> Result<Version, Error> {
         let (prepared, version) = {
             let state = lock(self.state);
@@ -201,7 +204,7 @@ impl Entered<'_> {
                 check(self.node, &array)?;
                 *self.array = Arc::new(array);
             }
-            // Only now: after a failure the next reader is told the same. Not what became known meanwhile.
+            // Only now, so that the next reader gets the same failure. News that came meanwhile stays.
             let mut state = lock(self.state);
             if state.version == version {
                 state.read = None;
@@ -265,8 +268,8 @@ impl Entered<'_> {
         drop(given_up);
     }
 
-    /// As [`Residence::uploaded`].
-    pub(crate) fn uploaded(&self, place: Place, version: Version, event: Option<Event>) {
+    /// Notes an upload, as [`Residence::uploaded`] does.
+    pub(crate) fn uploaded(&self, place: DeviceLocation, version: Version, event: Option<Event>) {
         uploaded(self.state, place, version, event);
     }
 }

@@ -64,7 +64,7 @@ pub mod lower; // assignments -> loops
 pub mod passes; // loops -> better loops
 pub mod pipeline; // the passes in order
 
-pub mod stack; // room for recursion
+pub mod stack; // stack space for recursion
 
 mod source_span; // a place in a text, and how it is shown
 

@@ -1,4 +1,4 @@
-//! Room on the stack for what recurses.
+//! Stack space for recursive functions.
 //!
 //! Parsers, passes, printers and the interpreter recurse as deep as expressions and loops nest, which
 //! [`Limits::nesting`](crate::verify::Limits) bounds, but a thread may have less stack than that takes.
@@ -9,8 +9,8 @@ const ENOUGH_BYTES: usize = 8 << 20;
 /// The size of a new stack. Its pages take memory only once they are touched.
 const NEW_BYTES: usize = 32 << 20;
 
-/// Calls `body` on this thread with enough stack for the deepest routine there may be: on the thread's own stack where
-/// so much is left of it, otherwise on another one. Panics leave it as they leave `body`.
+/// Calls `body` on this thread with enough stack for the deepest routine there may be: on the thread's own
+/// stack where so much is left of it, otherwise on another one. Panics leave it as they leave `body`.
 ///
 /// ```
 /// fn depth(below: u32) -> u32 {

@@ -1,5 +1,5 @@
-//! Contexts share what they see with the contexts they extend: a chain of them takes memory for what each adds. One test, since
-//! it counts for the whole process.
+//! Contexts share what they see with the contexts they extend: a chain of them takes memory for what each
+//! adds. One test, since it counts for the whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -37,7 +37,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes that a chain of so many contexts takes, in each of which a routine reads a node that all have and writes one of its own.
+/// Bytes that a chain of so many contexts takes, in each of which a routine reads a node that all have and
+/// writes one of its own.
 fn chain(first: &Context, length: usize) -> usize {
     let x = first.nodes().remove(0);
     let nodes: Vec<_> = (0..length).map(|at| node(&format!("y{at}"), 1)).collect();

@@ -1,6 +1,7 @@
 //! Want of host memory is an error that names the size, and what fits afterwards works.
 //!
-//! A child process with a limited address space runs the body, since running out of memory concerns a whole process.
+//! A child process with a limited address space runs the body, since running out of memory concerns a whole
+//! process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

@@ -1,9 +1,10 @@
 //! A file of trace events that is valid JSON whenever nobody is writing to it.
 //!
-//! Events are gathered up to [`BATCH`] bytes and then written with the closing brackets behind them, over which the next
-//! batch begins. So memory does not grow, and a process that ends between two writes leaves a file that opens. A write
-//! that fails, for want of space, is taken back. A write takes several steps of the system, which a reader may see one by
-//! one and a killed process leaves where they are: a batch, and the brackets, may be cut off then.
+//! Events are gathered up to [`BATCH`] bytes and then written with the closing brackets behind them, over
+//! which the next batch begins. So memory does not grow, and a process that ends between two writes leaves a
+//! file that opens. A write that fails, for want of space, is taken back. A write takes several steps of the
+//! system, which a reader may see one by one and a killed process leaves where they are: a batch, and the
+//! brackets, may be cut off then.
 
 use std::{
     fs::File,

@@ -1,7 +1,7 @@
 //! Assignments to nodes without elements.
 //!
-//! They have no loops, so nothing else in the routine tells that it writes the node. A `zero` statement does, at the
-//! beginning, where it precedes every read.
+//! They have no loops, so nothing else in the routine tells that it writes the node. A `zero` statement does,
+//! at the beginning, where it precedes every read.
 
 use std::collections::BTreeSet;
 
