@@ -93,8 +93,10 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
     assign::each_step(&assignments.steps, &mut |step| {
         let accums = step.accums();
         valued.extend(accums.iter().flat_map(Accum::operands).filter_map(Operand::node));
+        let mut checked = BTreeSet::new();
         for accum in accums {
-            if result.is_ok() && !valued.contains(&accum.lhs) && !views.contains(&accum.lhs) {
+            let is_open = !valued.contains(&accum.lhs) && !views.contains(&accum.lhs);
+            if result.is_ok() && is_open && checked.insert(&accum.lhs) {
                 result = check_covers(accum, accums);
             }
         }
@@ -103,7 +105,7 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
     result
 }
 
-/// Refuses an accumulation, one of `all` of its step, if they leave elements of its target without a value.
+/// Refuses an accumulation, the first of `all` of its step into a target, if they leave elements of it without a value.
 fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
     let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
     let keeps = plain && !are_surjective(&assign::projections_into(all, &accum.lhs));

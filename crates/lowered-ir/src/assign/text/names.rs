@@ -24,6 +24,11 @@ impl NodeNames {
         names
     }
 
+    /// Whether some node is called that.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.whole.contains_key(name) || self.last.contains_key(name)
+    }
+
     /// The one node of that name.
     pub(super) fn find(&self, name: &str) -> Result<TensorNode, TextErrorKind> {
         let Some(found) = self.whole.get(name).or_else(|| self.last.get(name)) else {

@@ -448,8 +448,12 @@ impl Names<'_> {
 
     /// A bare name: a letter, a rank-0 node, or one of two numbers.
     fn name(&mut self, name: &str, span: &Span) -> Result<TreeKind, Located> {
-        let node = self.nodes.find(name);
-        match (self.letter(name), node) {
+        let letter = self.letter(name);
+        // Names that are near are looked for only where there is neither.
+        if let Some(letter) = letter.filter(|_| !self.nodes.has(name)) {
+            return Ok(TreeKind::Index(Affine::var(axis_iterator(letter))));
+        }
+        match (letter, self.nodes.find(name)) {
             (Some(letter), Err(_)) => Ok(TreeKind::Index(Affine::var(axis_iterator(letter)))),
             (Some(letter), Ok(node)) => match node.dims_without_padding() {
                 Ok(dims) if dims.is_empty() => {
