@@ -8,6 +8,10 @@ use lowered_ir::ir::{Affine, Block, Bound, LoopId, LoopKind, Routine, Stmt, walk
 
 use super::access::{self, Ranges};
 
+/// Statements in the body of one loop, loops inside counted as one: whatever so many share is in registers or the innermost cache long
+/// before, and it takes time to find out what may stand beside them.
+pub(super) const STATEMENTS: usize = 64;
+
 /// Whether two neighbouring loops are to become one, the third.
 type Wanted<'a> = &'a dyn Fn(&Stmt, &Stmt, &Stmt) -> bool;
 
@@ -33,7 +37,8 @@ fn fused_with_last(out: &mut Block, stmt: &Stmt, ranges: &Ranges, wanted: Wanted
     let at = out.iter().rposition(|stmt| !matches!(stmt, Stmt::Comment(_)))?;
     let (var, extent, first) = serial(&out[at])?;
     let (second_var, second_extent, second) = serial(stmt)?;
-    if extent != second_extent || access::nodes(first).is_disjoint(&access::nodes(second)) {
+    let too_many = first.len() + second.len() > STATEMENTS;
+    if extent != second_extent || too_many || access::nodes(first).is_disjoint(&access::nodes(second)) {
         return None;
     }
     let mut second = second.clone();

@@ -104,9 +104,17 @@ impl Jam<'_> {
     /// Moves out, as scalars, the locals whose values are the same in every lane.
     fn share_values(&mut self, run: &mut Block, out: &mut Block) {
         let mut varying = self.wide.clone();
-        varying.extend(access::declared(run).into_iter().filter(|&local| !set_once(run, local)));
-        while let Some(found) = run.iter().find_map(|stmt| self.newly_varying(stmt, &varying)) {
-            varying.insert(found);
+        let once = set_once(run);
+        varying.extend(access::declared(run).difference(&once));
+        // Values are used behind where they are set, so what varies is nearly always known when it is come to.
+        loop {
+            let before = varying.len();
+            for stmt in run.iter() {
+                varying.extend(self.newly_varying(stmt, &varying));
+            }
+            if varying.len() == before {
+                break;
+            }
         }
         let shared = |stmt: &Stmt| match stmt {
             Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => !varying.contains(local),
@@ -206,18 +214,26 @@ impl Jam<'_> {
     }
 }
 
-/// Whether the run stores into the local once, and reads it only after that.
-fn set_once(run: &[Stmt], local: LocalId) -> bool {
-    let is_set = |stmt: &Stmt| matches!(stmt, Stmt::SetLocal { local: set, .. } if *set == local);
-    let only = BTreeSet::from([local]);
-    let reads = |stmt: &Stmt| match stmt {
-        Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => reads_any(value, &only),
-        Stmt::SetDynamic { at, value, .. } => reads_any(at, &only) || reads_any(value, &only),
-        _ => false,
-    };
-    let first = run.iter().position(is_set);
-    run.iter().filter(|stmt| is_set(stmt)).count() == 1
-        && first.is_some_and(|at| !run[..=at].iter().any(reads))
+/// The locals that one statement of a run sets, before any reads them.
+fn set_once(run: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut sets: BTreeMap<LocalId, usize> = BTreeMap::new();
+    let mut read_before = BTreeSet::new();
+    for stmt in run {
+        for value in stmt.values() {
+            walk::each_expr(value, &mut |e| {
+                if let Expr::GetLocal { local, .. } = e
+                    && !sets.contains_key(local)
+                {
+                    read_before.insert(*local);
+                }
+            });
+        }
+        if let Stmt::SetLocal { local, .. } = stmt {
+            *sets.entry(*local).or_default() += 1;
+        }
+    }
+    let once = sets.into_iter().filter(|(local, count)| *count == 1 && !read_before.contains(local));
+    once.map(|(local, _)| local).collect()
 }
 
 fn reads_any(value: &Expr, locals: &BTreeSet<LocalId>) -> bool {

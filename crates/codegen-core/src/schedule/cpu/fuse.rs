@@ -16,7 +16,7 @@
 //!   lanes;
 //! * the innermost loop would stream through more arrays than a cache keeps apart, or need more registers for accumulators than
 //!   there are;
-//! * there are many statements in one body already.
+//! * they hold many statements already ([`STATEMENTS`]).
 
 use std::collections::BTreeSet;
 
@@ -25,6 +25,7 @@ use lowered_ir::ir::{
 };
 
 use super::super::access::{self, Effects};
+use super::super::fuse::STATEMENTS;
 use super::super::names::Names;
 use super::super::nest;
 use super::{interchange, matrices};
@@ -34,9 +35,8 @@ use crate::Caps;
 const REACH: usize = 32;
 /// Arrays that one innermost loop streams through at most.
 const STREAMS: usize = 12;
-/// Statements in the body of one loop, those in loops inside counted as one: whatever they share is in registers or the innermost cache
-/// long before, and it takes time to find out what may stand beside so many.
-const STATEMENTS: usize = 64;
+/// Statements of one nest at most, where [`STATEMENTS`] bounds each of its loops.
+const ALL_STATEMENTS: usize = 8 * STATEMENTS;
 
 /// Fuses the statements of a routine wherever that is legal and pays.
 pub(in super::super) fn fuse(routine: &mut Routine, caps: &Caps) {
@@ -54,12 +54,16 @@ struct Fuser<'a> {
 struct Placed {
     stmt: Stmt,
     effects: Effects,
+    /// How many statements it is, those inside counted.
+    size: usize,
 }
 
 impl Placed {
     fn new(stmt: Stmt) -> Placed {
-        let effects = Effects::of(std::slice::from_ref(&stmt));
-        Placed { stmt, effects }
+        let stmts = std::slice::from_ref(&stmt);
+        let (effects, mut size) = (Effects::of(stmts), 0);
+        walk::each_stmt(stmts, &mut |_| size += 1);
+        Placed { stmt, effects, size }
     }
 }
 
@@ -118,6 +122,7 @@ impl Fuser<'_> {
             let turned = || interchange::like(&first.stmt, &next.stmt, &self.names);
             let fused = |next: &Stmt| self.fused(&first.stmt, next, remarks(out), depth);
             if shares
+                && first.size + next.size <= ALL_STATEMENTS
                 && !streams_too_much(first, next)
                 && (is_free || sinks())
                 && let Some(fused) = fused(&next.stmt).or_else(|| fused(&turned()?))
