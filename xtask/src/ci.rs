@@ -17,7 +17,7 @@ use xtask::gpu_tools::{
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the long checks: accuracy over long sweeps, many random programs, 100,000 programs in bounded memory, many routines on the GPU, the archive for machines with another GPU, and fuzzing
+    /// Add the long checks: accuracy over long sweeps, many random programs, how the time of compilations grows, 100,000 programs in bounded memory, many routines on the GPU, the archive for machines with another GPU, and fuzzing
     /// and the address sanitizer (both need a nightly toolchain).
     #[arg(long)]
     full: bool,
@@ -154,6 +154,8 @@ fn long_stages(args: &Args, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     stages.push(Stage::new("routines on the GPU", 10, routines).env(gpu.iter().cloned().chain([seeds])));
     let programs = "cargo test --release -p arrayjit --test many_programs -- --nocapture";
     stages.push(Stage::new("many programs", 10, programs).env([("PROGRAMS", "100000".into())]));
+    let growth = "cargo test --release -p arrayjit --test compile_time -- --nocapture";
+    stages.push(Stage::new("compile time", 5, growth).env([("COMPILE_TIME", "full".into())]));
     let archive = "cargo xtask gpu-archive --check";
     stages.push(Stage::new("archive for a GPU", 15, archive));
     stages.push(

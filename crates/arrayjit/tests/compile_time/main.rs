@@ -3,4 +3,14 @@
 #![cfg(feature = "cranelift")]
 
 mod stages; // the stages of a compilation, one by one
-mod times; // seconds
+mod times; // seconds, on request
+
+use arrayjit::{Backend, Settings};
+
+/// A backend that has compiled nothing and keeps nothing.
+fn backend() -> Backend {
+    let mut settings = Settings::default();
+    settings.threads = 2;
+    settings.code_cache_entries = 0;
+    Backend::open_with("inline", settings).unwrap()
+}

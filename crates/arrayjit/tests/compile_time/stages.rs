@@ -1,7 +1,8 @@
 //! The stages of a compilation one by one, each with something measured around it.
 
-use arrayjit::Backend;
+use arrayjit::{Backend, Compiled, Context, HostArray, MemoryMode};
 use codegen_core::schedule::{ScheduleOptions, schedule_traced};
+use codegen_core::{Caps, Workgroups};
 use filetests::generate::Program;
 use lowered_ir::assign::text;
 use lowered_ir::lower::{LowerOptions, lower};
@@ -34,4 +35,24 @@ pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(
     lap("verify kernels");
     codegen.compile(&schedule).unwrap();
     lap("codegen");
+    let gpu = Caps { workgroups: Some(Workgroups::new(256, 16 << 10)), ..codegen.caps().clone() };
+    schedule_traced(&optimized.routine, &gpu, &options, &mut |step, _| {
+        lap(&format!("schedule for a GPU: {step}"));
+    })
+    .unwrap();
+    lap("schedule for a GPU: kernels");
+}
+
+/// A context in which every node that has memory is zero.
+pub(crate) fn context(backend: &Backend, program: &Program) -> Context {
+    let kept = program.nodes.iter().filter(|node| node.mode().mode() == Some(MemoryMode::Materialized));
+    kept.fold(backend.context().unwrap(), |context, node| {
+        let zeros = HostArray::zeros(node.dtype(), node.dims().unwrap()).unwrap();
+        context.init_from_host(node, &zeros).unwrap()
+    })
+}
+
+/// What `Backend` makes of the program.
+pub(crate) fn compiled(backend: &Backend, program: &Program) -> Compiled {
+    backend.compile(&program.text, &program.nodes).unwrap()
 }

@@ -1,38 +1,69 @@
-//! The long check: seconds by size. It runs where the environment's `COMPILE_TIME` says `full`.
+//! Seconds by size, which machines differ in: measured where the environment's `COMPILE_TIME` says `full`, of a release build.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use arrayjit::{Backend, Settings};
-use filetests::generate::families::FAMILIES;
+use filetests::generate::families::{FAMILIES, Family};
 
-use crate::stages;
+use crate::{backend, stages};
 
-fn backend() -> Backend {
-    let mut settings = Settings::default();
-    settings.threads = 2;
-    Backend::open_with("inline", settings).unwrap()
+/// The time grows at most like this power of the size.
+const MOST: f64 = 1.3;
+
+/// The time of a program from its text to a routine that can run: the least of some.
+fn measured(family: &Family, size: usize) -> Duration {
+    let run = |_| {
+        let (program, backend) = ((family.program)(size), backend());
+        let start = Instant::now();
+        let compiled = stages::compiled(&backend, &program);
+        let took = start.elapsed();
+        let context = stages::context(&backend, &program);
+        let start = Instant::now();
+        let routine = compiled.link(&context).unwrap();
+        let took = took + start.elapsed();
+        drop(routine);
+        took
+    };
+    (0..3).map(run).min().unwrap()
+}
+
+/// The stages that take most of the time.
+fn slowest_stages(family: &Family, size: usize) -> String {
+    let (program, backend) = ((family.program)(size), backend());
+    let (mut last, mut laps) = (Instant::now(), Vec::new());
+    stages::compile(&backend, &program, &mut |stage| {
+        laps.push((last.elapsed(), stage.to_owned()));
+        last = Instant::now();
+    });
+    laps.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+    let slowest = laps.iter().take(4).map(|(took, stage)| format!("{stage} {took:.1?}"));
+    slowest.collect::<Vec<_>>().join(", ")
 }
 
 #[test]
-fn stages_by_size() {
-    let Ok(sizes) = std::env::var("SIZES") else { return };
-    let only = std::env::var("FAMILY").unwrap_or_default();
-    for family in FAMILIES.iter().filter(|f| f.name.contains(&only)) {
-        for size in sizes.split(',').map(|s| s.parse::<usize>().unwrap()) {
-            let program = (family.program)(size);
-            let mut last = Instant::now();
-            let start = last;
-            let mut slow = Vec::new();
-            let backend = backend();
-            stages::compile(&backend, &program, &mut |name| {
-                let now = Instant::now();
-                slow.push(((now - last).as_secs_f64() * 1e3, name.to_owned()));
-                last = now;
-            });
-            let total = start.elapsed().as_secs_f64() * 1e3;
-            slow.sort_by(|a, b| b.0.total_cmp(&a.0));
-            let top: Vec<String> = slow.iter().take(7).map(|(t, n)| format!("{n} {t:.1}")).collect();
-            println!("{:<16} {size:>6} {total:>9.1} ms   {}", family.name, top.join(", "));
+fn time_grows_with_the_statements() {
+    if std::env::var("COMPILE_TIME").is_ok_and(|value| value == "full") {
+        let only = std::env::var("COMPILE_TIME_FAMILY").unwrap_or_default();
+        check(&|family| family.name.contains(&only));
+    }
+}
+
+fn check(is_wanted: &dyn Fn(&Family) -> bool) {
+    let mut slow = Vec::new();
+    println!("{:<16} {:>10} {:>10} {:>10}  power", "family", "500", "2000", "4000");
+    for family in FAMILIES.iter().filter(|family| is_wanted(family)) {
+        let [few, some, many] = [500, 2000, 4000].map(|size| measured(family, size));
+        let power = (many.as_secs_f64() / few.as_secs_f64()).log2() / 3.0;
+        let [a, b, c] = [few, some, many].map(|time| format!("{time:.1?}"));
+        println!("{:<16} {a:>10} {b:>10} {c:>10}  {power:.2}  {}", family.name, slowest_stages(family, 4000));
+        if power >= MOST {
+            slow.push(format!(
+                "{}: the power {power:.2} of the size, expected less than {MOST}",
+                family.name
+            ));
+        }
+        if some >= Duration::from_secs(1) {
+            slow.push(format!("{}: {some:.2?} for 2000 statements, expected less than 1 s", family.name));
         }
     }
+    assert!(slow.is_empty(), "{}", slow.join("\n"));
 }

@@ -48,6 +48,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "long_expression", about: "one statement adds many terms", program: long_expression },
     Family { name: "fills", about: "many nodes are filled and accumulated into", program: fills },
     Family { name: "symbols", about: "each statement reads at a symbol of its own", program: symbols },
+    Family { name: "slices", about: "each statement reads a slice of its own", program: slices },
     Family { name: "training", about: "a step of training of a deep network", program: training },
 ];
 
@@ -223,6 +224,18 @@ fn symbols(n: usize) -> Program {
     for k in 0..n {
         maker.kept(&format!("y{k}"), &[LENGTH]);
         maker.line(format_args!("y{k}[i] := x[@s{k}, i]"));
+    }
+    maker.done()
+}
+
+fn slices(n: usize) -> Program {
+    let mut maker = Maker::default();
+    maker.kept("x", &[8, LENGTH]);
+    for k in 0..n.div_ceil(2) {
+        maker.node(&format!("b{k}"), &[LENGTH], None);
+        maker.kept(&format!("y{k}"), &[LENGTH]);
+        maker.line(format_args!("b{k} := slice(x, @s)"));
+        maker.line(format_args!("y{k}[i] := b{k}[i] * 2"));
     }
     maker.done()
 }

@@ -1,0 +1,142 @@
+//! Twice the statements take twice the steps, in every stage from the text to the schedule.
+//!
+//! A step is a statement or a part of an expression that is visited ([`walk::visits`]), or a piece of memory that is allocated. One test,
+//! since memory is counted for the whole process. Visits are counted where debug assertions are on.
+
+#![allow(unsafe_code, reason = "wraps the system's allocator to count")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use codegen_core::schedule::{ScheduleOptions, schedule_traced};
+use codegen_core::{Caps, Codegen, Interpreted, Workgroups};
+use filetests::generate::{
+    Program,
+    families::{FAMILIES, Family},
+};
+use lowered_ir::assign::text;
+use lowered_ir::ir::{Routine, walk};
+use lowered_ir::lower::{LowerOptions, lower};
+use lowered_ir::pipeline::{self, Optimized, optimize_traced};
+use lowered_ir::verify::verify;
+use tnode::{MemoryMode, TensorNode};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, base: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`, and `base` is the system's.
+        unsafe { System.dealloc(base, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn steps() -> u64 {
+    walk::visits() + ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+/// Targets that routines are scheduled for: a processor with vectors, and a GPU.
+fn targets() -> [(&'static str, Caps); 2] {
+    let cpu =
+        Caps { vector_bytes: 32, vector_registers: 16, threads: 2, ..Interpreted::new().caps().clone() };
+    let gpu = Caps { workgroups: Some(Workgroups::new(256, 16 << 10)), ..cpu.clone() };
+    [("CPU", cpu), ("GPU", gpu)]
+}
+
+/// The steps of each stage and each pass.
+fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
+    let Program { text, nodes } = (family.program)(size);
+    let mut laps = Laps { counts: BTreeMap::new(), before: steps() };
+    let assignments = text::parse(&text, &nodes).unwrap();
+    laps.end("text");
+    let lowered = lower(&assignments, &LowerOptions::default()).unwrap();
+    laps.end("lower");
+    verify(&lowered.routine).unwrap();
+    laps.end("verify");
+    let settings = pipeline::Settings::default();
+    let on_pass = &mut |pass: &str, _: &Routine| laps.end(pass);
+    let Optimized { routine, .. } = optimize_traced(lowered.routine, &settings, on_pass).unwrap();
+    laps.end("inputs and outputs");
+    for (target, caps) in targets() {
+        let options = ScheduleOptions::default();
+        let on_step = &mut |step: &str, _: &Routine| laps.end(&format!("{target}: {step}"));
+        let schedule = schedule_traced(&routine, &caps, &options, on_step).unwrap();
+        laps.end(&format!("{target}: kernels"));
+        schedule.kernels.iter().for_each(|kernel| verify(&kernel.ir).unwrap());
+        laps.end(&format!("{target}: verify kernels"));
+    }
+    laps.counts
+}
+
+/// The steps since the last stage ended.
+struct Laps {
+    counts: BTreeMap<String, u64>,
+    before: u64,
+}
+
+impl Laps {
+    fn end(&mut self, stage: &str) {
+        *self.counts.entry(stage.to_owned()).or_default() += steps() - self.before;
+        self.before = steps();
+    }
+}
+
+/// The smaller size: more than any limit on how far passes look.
+const SIZE: usize = 300;
+
+/// So many times the steps for twice the statements: a little more than 2, since some orders take a logarithm.
+const MOST: f64 = 2.4;
+
+/// The stages whose steps grow too fast between two sizes.
+fn grown(family: &Family, sizes: [usize; 2]) -> Vec<String> {
+    let [once, twice] = sizes.map(|size| counted(family, size));
+    let ratio = |stage: &String, steps: u64| {
+        let before = once.get(stage).copied().unwrap_or(0).max(sizes[0] as u64);
+        (before, steps as f64 / before as f64)
+    };
+    let of = |(stage, &steps): (&String, &u64)| {
+        let (before, ratio) = ratio(stage, steps);
+        let told = format!("{}, {stage}: {before} steps, then {steps}: {ratio:.2} times", family.name);
+        (ratio > MOST).then_some(told)
+    };
+    twice.iter().filter_map(of).collect()
+}
+
+/// An axis of so many letters: each is a part of the statement.
+fn concatenated(letters: usize) -> Program {
+    let node = |label: String, dim: usize| {
+        TensorNode::builder(label).dims([dim]).mode(MemoryMode::Materialized).build().unwrap()
+    };
+    let axis: Vec<String> = (0..letters).map(|k| format!("i{k}")).collect();
+    let values: Vec<String> = (0..letters).map(|k| format!("x{k}[i{k}]")).collect();
+    let mut nodes: Vec<TensorNode> = (0..letters).map(|k| node(format!("x{k}"), 2)).collect();
+    nodes.push(node("y".into(), 2 * letters));
+    Program { text: format!("y[{}] := {}", axis.join("^"), values.join(", ")), nodes }
+}
+
+#[test]
+fn twice_the_statements_take_twice_the_steps() {
+    if cfg!(not(debug_assertions)) {
+        return;
+    }
+    let concatenated =
+        Family { name: "concatenated", about: "an axis of many letters", program: concatenated };
+    let families = FAMILIES.iter().flat_map(|family| grown(family, [SIZE, 2 * SIZE]));
+    let grown: Vec<String> = families.chain(grown(&concatenated, [120, 240])).collect();
+    assert!(grown.is_empty(), "expected at most {MOST} times the steps:\n{}", grown.join("\n"));
+}
