@@ -10,6 +10,7 @@ mod check; // results against other results
 mod contest; // timing in turns
 mod copies; // what a GPU copies
 mod device; // what is measured
+mod growth; // how long programs compile
 mod machine; // what the machine can do
 #[cfg(test)]
 mod machine_code; // what cases become on processors that are not here
@@ -142,6 +143,9 @@ fn run(cli: &Cli) -> Result<()> {
     }
     print!("{}", results.summary());
     if let Some(path) = &cli.report {
+        if results.is_about_host() {
+            results.set_growth(growth::measure(&backend, cli.smoke)?);
+        }
         results.write_page(path)?;
     }
     if cli.record {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     copies::Copies,
     device::{Measuree, Overhead},
+    growth::Growth,
     machine::Machine,
     measure::Measured,
     peers::Peer,
@@ -41,6 +42,9 @@ pub(crate) struct Report {
     #[serde(default)]
     peers: Vec<(String, String)>,
     results: BTreeMap<String, Measured>,
+    /// How the time of a compilation grows with the program, where a page was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    growth: Vec<Growth>,
     /// The names of the cases, as they ran.
     #[serde(skip)]
     order: Vec<String>,
@@ -57,8 +61,19 @@ impl Report {
     ) -> Report {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into())).collect();
-        let (results, order, copies) = (BTreeMap::new(), Vec::new(), None);
-        Report { threads, commit: commit(), date, device, overhead, machine, copies, peers, results, order }
+        let (results, growth, order, copies) = (BTreeMap::new(), Vec::new(), Vec::new(), None);
+        let commit = commit();
+        Report { threads, commit, date, device, overhead, machine, copies, peers, results, growth, order }
+    }
+
+    /// Whether the processor was measured.
+    pub(crate) fn is_about_host(&self) -> bool {
+        self.device.is_host
+    }
+
+    /// Adds how the time of a compilation grows with the program.
+    pub(crate) fn set_growth(&mut self, growth: Vec<Growth>) {
+        self.growth = growth;
     }
 
     /// Adds what a GPU was measured to copy.

@@ -38,6 +38,7 @@ impl Report {
         for (heading, text, picture) in [
             ("Square matrix products", PRODUCTS, plots::products(self)?),
             ("Roofline", ROOFLINE, plots::roofline(self)?),
+            ("Time to compile", GROWTH, plots::growth(self)?),
         ] {
             if let Some(picture) = picture {
                 let _ = write!(page, "<h2>{heading}</h2>\n<p>{text}</p>\n{picture}\n");
@@ -126,6 +127,9 @@ const ROOFLINE: &str = "Each point is a case: operations per byte that it must m
 const PEERS: &str = "The time of a peer over ours, the median over rounds in which both took turns: to the right of 1 ours is faster. In the \
     table, a cold ratio is the time that a peer needs to compile over ours.";
 
+const GROWTH: &str = "From text to machine code by the number of statements, for families of programs that differ in how statements meet; \
+    where a family has one statement, by its operands. The grey line is one millisecond for four statements.";
+
 /// Text for a page.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
@@ -138,6 +142,7 @@ mod tests {
     use super::*;
     use crate::{
         device::{Measuree, Overhead},
+        growth::Growth,
         machine::{Bandwidth, Limits, Machine},
         measure::PeerTime,
     };
@@ -167,13 +172,15 @@ mod tests {
                 Measured { us, gflops, flops, bytes, roofline: 0.5, peers, ..Measured::default() },
             );
         }
+        let points = vec![(125, 10.0), (4000, 400.0)];
+        report.set_growth(vec![Growth { family: "self_updates".into(), points }]);
         report
     }
 
     #[test]
     fn a_page_is_one_file_with_all_pictures_and_every_case() {
         let page = report().page().unwrap();
-        assert_eq!(page.matches("<svg").count(), 3);
+        assert_eq!(page.matches("<svg").count(), 4);
         assert_eq!(page.matches("<tr>").count(), 4);
         assert!(page.contains("A &lt;fast&gt; one") && page.contains("<td>matmul_128"));
         let loads = ["src=", "href=", "@import", "<script"];
@@ -184,6 +191,7 @@ mod tests {
     fn a_report_without_peers_and_products_has_a_page() {
         let mut report = report();
         report.peers.clear();
+        report.set_growth(Vec::new());
         report.results.retain(|name, _| name.starts_with("transpose"));
         let page = report.page().unwrap();
         assert_eq!(page.matches("<svg").count(), 0);

@@ -86,6 +86,55 @@ pub(super) fn products(report: &Report) -> Result<Option<String>> {
     .map(Some)
 }
 
+/// Milliseconds to compile by statements, for each family of programs; none where that was not measured.
+///
+/// # Errors
+///
+/// Whatever stops the drawing.
+pub(super) fn growth(report: &Report) -> Result<Option<String>> {
+    let point = |&(size, ms): &(usize, f64)| (size as f64, ms);
+    let lines: Vec<(&str, Vec<(f64, f64)>)> = report
+        .growth
+        .iter()
+        .map(|growth| (growth.family.as_str(), growth.points.iter().map(point).collect()))
+        .collect();
+    let all = || lines.iter().flat_map(|(_, points)| points);
+    let bounds = |of: &dyn Fn(&(f64, f64)) -> f64| {
+        all().map(of).fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)))
+    };
+    let ((left, right), (low, high)) = (bounds(&|point| point.0), bounds(&|point| point.1));
+    if high == 0.0 {
+        return Ok(None);
+    }
+    draw((900, 560), |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(56)
+            .build_cartesian_2d(
+                (left * 0.9..right * 2.6).log_scale().base(2.0),
+                (low / 1.5..high * 1.5).log_scale(),
+            )?;
+        let number = |value: &f64| format!("{value:.0}");
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc("statements").y_desc("ms").x_label_formatter(&number).y_label_formatter(&number);
+        mesh.light_line_style(WHITE).draw()?;
+        let slope = [(left, left / 4.0), (right, right / 4.0)];
+        chart.draw_series(LineSeries::new(slope, GREY.stroke_width(1)))?;
+        for (i, (name, points)) in lines.iter().enumerate() {
+            let style = COLORS[i % COLORS.len()].stroke_width(2);
+            chart.draw_series(LineSeries::new(points.clone(), style).point_size(3))?;
+            let Some(&last) = points.last() else { continue };
+            let text = ("sans-serif", 12).into_font().color(&COLORS[i % COLORS.len()]);
+            let text = text.pos(Pos::new(HPos::Left, VPos::Center));
+            let label = EmptyElement::at(last) + Text::new((*name).to_owned(), (8, 0), text);
+            chart.draw_series([label])?;
+        }
+        Ok(())
+    })
+    .map(Some)
+}
+
 /// Every case under what the machine allows; none where its limits are not known.
 ///
 /// # Errors
