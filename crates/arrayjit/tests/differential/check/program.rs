@@ -242,7 +242,8 @@ impl Access {
 }
 
 impl Assign {
-    /// The letters that the targets mention, then the other letters that the values mention, as they appear.
+    /// The letters that the targets mention, then the others: those of indices as they appear, then those that are values
+    /// only.
     pub(crate) fn loops(&self) -> (Vec<usize>, Vec<usize>) {
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         let add = |to: &mut Vec<usize>, e: &Expr| {
@@ -253,6 +254,9 @@ impl Assign {
             }
         };
         self.targets.iter().for_each(|target| target.walk(&mut |e| add(&mut outer, e)));
+        let mut read = Vec::new();
+        self.values.iter().for_each(|value| accesses(value, &mut read));
+        read.iter().for_each(|access| access.walk(&mut |e| add(&mut inner, e)));
         self.values.iter().for_each(|value| value.walk(&mut |e| add(&mut inner, e)));
         inner.retain(|letter| !outer.contains(letter));
         (outer, inner)
