@@ -123,3 +123,10 @@ fn symbols_keep_their_names_when_programs_are_joined() {
     let named: Vec<TensorNode> = joined.then(copied).context_nodes();
     assert_eq!(named, [x]);
 }
+
+#[test]
+fn nodes_of_one_label_print_with_their_ids() {
+    let [a, b, y] = [f32s("w", &[2]), f32s("w", &[2]), f32s("y", &[2])];
+    let listing = builder::binary(&y, BinaryOp::Mul, [&a, &b]).expect("equal sizes").to_string();
+    assert_eq!(listing, format!("y[i0] =: {}_w[i0] * {}_w[i0];\n", a.id(), b.id()));
+}

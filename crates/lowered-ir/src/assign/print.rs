@@ -1,9 +1,12 @@
 //! The listing of assignments: each step on its line, in the seed's spelling (`=:+` initialises, `=+` accumulates).
 //!
-//! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. For people: unlike the assignment text it is
-//! not read back.
+//! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. Nodes print by the identifier of their label, with
+//! their id where another node of the assignments has the same one (`n12_w`). For people: unlike the assignment text it
+//! is not read back.
 
 use std::fmt;
+
+use tnode::{AmbiguousIdents, IdentStyle, TensorNode};
 
 use super::{Accum, AccumOp, Assignments, Drawn, FetchOp, KeyPart, Operand, Random, Rhs, Step};
 use crate::indexing::{AxisIndex, StaticSymbol};
@@ -12,45 +15,66 @@ use crate::random::Scheme;
 
 impl fmt::Display for Assignments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        steps(f, &self.steps, &self.symbols, 0)
+        let nodes = self.nodes();
+        let ambiguous = AmbiguousIdents::among(nodes.iter().map(TensorNode::label), &[]);
+        steps(f, &self.steps, Names { symbols: &self.symbols, ambiguous: &ambiguous }, 0)
+    }
+}
+
+/// What nodes and symbols are called.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    symbols: &'a [StaticSymbol],
+    ambiguous: &'a AmbiguousIdents,
+}
+
+impl Names<'_> {
+    /// The code name of a node that has one, else its identifier.
+    fn node(&self, node: &TensorNode) -> String {
+        match node.code_name() {
+            Some(_) => node.name(),
+            None => node.styled_ident(IdentStyle::HeuristicDotGrad, self.ambiguous),
+        }
     }
 }
 
 /// The listing of one step, on one line.
 pub(crate) fn listing(step: &Step, symbols: &[StaticSymbol]) -> String {
+    let names = Names { symbols, ambiguous: &AmbiguousIdents::default() };
     match step {
-        Step::Fetch { node, op, .. } => format!("{} =: {}", node.name(), fetch(op, symbols)),
+        Step::Fetch { node, op, .. } => format!("{} =: {}", names.node(node), fetch(op, names)),
         step => {
-            let listed = |accum| Accumulation { accum, symbols }.to_string();
+            let listed = |accum| Accumulation { accum, names }.to_string();
             step.accums().iter().map(listed).collect::<Vec<_>>().join("; ")
         }
     }
 }
 
-fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], symbols: &[StaticSymbol], depth: usize) -> fmt::Result {
+fn steps(f: &mut fmt::Formatter<'_>, list: &[Step], names: Names<'_>, depth: usize) -> fmt::Result {
     list.iter().try_for_each(|step| {
         write!(f, "{:width$}", "", width = 2 * depth)?;
         match step {
-            Step::Accum(accum) => writeln!(f, "{};", Accumulation { accum, symbols }),
+            Step::Accum(accum) => writeln!(f, "{};", Accumulation { accum, names }),
             Step::Concat(parts) => {
                 writeln!(f, "# concat;")?;
                 for accum in parts {
-                    writeln!(f, "{:width$}{};", "", Accumulation { accum, symbols }, width = 2 * depth + 2)?;
+                    writeln!(f, "{:width$}{};", "", Accumulation { accum, names }, width = 2 * depth + 2)?;
                 }
                 writeln!(f, "{:width$}# end", "", width = 2 * depth)
             }
-            Step::Fetch { node, op, .. } => writeln!(f, "{} =: {};", node.name(), fetch(op, symbols)),
+            Step::Fetch { node, op, .. } => writeln!(f, "{} =: {};", names.node(node), fetch(op, names)),
             Step::Remark(text) => writeln!(f, "# {text}"),
             Step::Block { name, steps: inner } => {
                 writeln!(f, "# \"{name}\";")?;
-                steps(f, inner, symbols, depth + 1)?;
+                steps(f, inner, names, depth + 1)?;
                 writeln!(f, "{:width$}# end", "", width = 2 * depth)
             }
         }
     })
 }
 
-fn fetch(op: &FetchOp, symbols: &[StaticSymbol]) -> String {
+fn fetch(op: &FetchOp, names: Names<'_>) -> String {
+    let symbols = names.symbols;
     match op {
         FetchOp::Constant(value) => value.to_string(),
         FetchOp::ConstantBits(bits) => format!("bits({bits:#x})"),
@@ -58,12 +82,14 @@ fn fetch(op: &FetchOp, symbols: &[StaticSymbol]) -> String {
         FetchOp::RangeOverOffsets => "range_over_offsets".to_owned(),
         FetchOp::EmbedSymbol(id) => symbol_name(*id, symbols),
         FetchOp::EmbedSelfId => "self_id".to_owned(),
-        FetchOp::EmbedDim { of, axis } => format!("size({}, {axis})", of.name()),
+        FetchOp::EmbedDim { of, axis } => format!("size({}, {axis})", names.node(of)),
         FetchOp::Random(random) => draws(random, symbols, Vec::new()),
         FetchOp::Drawn(Drawn { distribution, scheme, of }) => {
-            format!("{}({})", distribution.token(), in_scheme(*scheme, of.name()))
+            format!("{}({})", distribution.token(), in_scheme(*scheme, names.node(of)))
         }
-        FetchOp::Slice { index, of } => format!("slice({}, {})", of.name(), symbol_name(*index, symbols)),
+        FetchOp::Slice { index, of } => {
+            format!("slice({}, {})", names.node(of), symbol_name(*index, symbols))
+        }
     }
 }
 
@@ -93,13 +119,13 @@ fn symbol_name(id: SymbolId, symbols: &[StaticSymbol]) -> String {
 /// One accumulation on one line.
 struct Accumulation<'a> {
     accum: &'a Accum,
-    symbols: &'a [StaticSymbol],
+    names: Names<'a>,
 }
 
 impl fmt::Display for Accumulation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let accum = self.accum;
-        let lhs = accum.lhs.name() + &self.indices(accum.projections.project_lhs());
+        let lhs = self.names.node(&accum.lhs) + &self.indices(accum.projections.project_lhs());
         let init = if accum.init_neutral || accum.op == AccumOp::Assign { ":" } else { "" };
         write!(f, "{lhs} ={init}{} {}", spelling(accum.op), self.rhs())
     }
@@ -121,14 +147,14 @@ impl Accumulation<'_> {
         let projection = self.accum.projections.project_rhs().get(at).map_or(&[][..], |p| p);
         let indices = || self.indices(projection);
         match self.accum.operands().nth(at) {
-            Some(Operand::Node(node)) => node.name() + &indices(),
-            Some(Operand::MergeBuffer(node)) => format!("{}.merge{}", node.name(), indices()),
+            Some(Operand::Node(node)) => self.names.node(node) + &indices(),
+            Some(Operand::MergeBuffer(node)) => format!("{}.merge{}", self.names.node(node), indices()),
             Some(Operand::Padded { node, outside }) => {
-                format!("pad({}, {outside}){}", node.name(), indices())
+                format!("pad({}, {outside}){}", self.names.node(node), indices())
             }
             Some(Operand::Constant(value)) => value.to_string(),
             Some(Operand::Random { random, .. }) => {
-                draws(random, self.symbols, projection.iter().map(|index| self.index(index)).collect())
+                draws(random, self.names.symbols, projection.iter().map(|index| self.index(index)).collect())
             }
             Some(Operand::Index(_)) => projection.iter().map(|index| self.index(index)).collect(),
             None => String::new(),
@@ -149,7 +175,7 @@ impl Accumulation<'_> {
         }
         affine(&index.affine(), |var| match var {
             Var::Loop(id) => id.to_string(),
-            Var::Symbol(id) => symbol_name(id, self.symbols),
+            Var::Symbol(id) => symbol_name(id, self.names.symbols),
         })
     }
 }
