@@ -9,6 +9,23 @@
 //! 256 ordered pairs. There, a node changed on devices may become volatile although the two are alternatives, and a
 //! hosted node of a decided kind may not be asked to be hosted. Here the sets decide: the first is a conflict, and the
 //! other six ask for nothing new. `tests/mode_table.txt` lists every pair.
+//!
+//! OCANNL's second epoch (0.7 on) keeps no host arrays in nodes and has no hosted modes. Its table is the part of this one
+//! in which nodes are undecided, virtual, local, on the device or one of the open modes, with these rows changed:
+//!
+//! | mode | asked for | second epoch | here |
+//! |---|---|---|---|
+//! | `never_virtual`, `materialized` | `effectively_constant` | `materialized` | `hosted_constant` |
+//! | `effectively_constant` | `never_virtual`, `materialized` | `materialized` | `hosted_constant` |
+//! | `effectively_constant` | `on_device` | `on_device` | a conflict |
+//! | `device_only` | `materialized` | `on_device` | `on_device` |
+//! | `materialized` | `device_only` | `on_device` | `on_device` |
+//! | `on_device` | `device_only`, `materialized` | stays | stays |
+//! | `virtual` | `effectively_constant` | stays | stays |
+//!
+//! There an effectively constant node that is not virtual is on the device; here it is hosted, so that its values can be read
+//! in place. A user of the second epoch's modes writes `on_device` for nodes that are constant and have memory. The test
+//! `the_second_epoch_is_as_documented` computes the last column.
 
 use std::fmt;
 use std::str::FromStr;

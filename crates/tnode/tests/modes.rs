@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use expect_test::expect_file;
 use tnode::{
     DEFAULT_STACK_THRESHOLD_BYTES, DType, ForceCtx, MemoryMode, ModeConflict, ModeState, Outcomes, Reason,
-    Sharing,
+    Sharing, TensorNode,
 };
 
 /// `old new -> result` of every row; comments, blank lines and what follows `!` left out.
@@ -276,4 +276,44 @@ fn states_merge_what_they_lack() {
     let mut refused = ours.clone();
     refused.merge(&state("local")).expect_err("incompatible");
     assert_eq!(refused, ours);
+}
+
+/// The last column of the table of the second epoch, in the module documentation of `mode`.
+#[test]
+fn the_second_epoch_is_as_documented() {
+    let documented = [
+        ("never_virtual", "effectively_constant", "hosted_constant"),
+        ("materialized", "effectively_constant", "hosted_constant"),
+        ("effectively_constant", "never_virtual", "hosted_constant"),
+        ("effectively_constant", "materialized", "hosted_constant"),
+        ("effectively_constant", "on_device", "inconsistent"),
+        ("device_only", "materialized", "on_device"),
+        ("materialized", "device_only", "on_device"),
+        ("on_device", "device_only", "on_device"),
+        ("on_device", "materialized", "on_device"),
+        ("virtual", "effectively_constant", "virtual"),
+    ];
+    for (old, new, expected) in documented {
+        let mut state = state(old);
+        let mode = new.parse().expect("a mode");
+        let result = state.refine(mode, Reason::new("it was second"));
+        assert_eq!(outcome(&state, result), expected, "{old} {new}");
+    }
+}
+
+#[test]
+fn the_sharing_of_a_node_is_decided_once() {
+    let node = TensorNode::builder("w").mode(MemoryMode::OnDevice(Sharing::Unset)).build().expect("a node");
+    node.update_memory_sharing(Sharing::PerStream, Reason::new("it is written"))
+        .expect("nothing was decided");
+    assert_eq!(node.mode().mode(), Some(MemoryMode::OnDevice(Sharing::PerStream)));
+    let before = node.mode();
+    let error =
+        node.update_memory_sharing(Sharing::Shared, Reason::new("it is read")).expect_err("a conflict");
+    let message = error.to_string();
+    assert!(
+        message.contains('w') && message.contains("it is written") && message.contains("it is read"),
+        "{message}"
+    );
+    assert_eq!(node.mode(), before, "a refusal changes nothing");
 }
