@@ -99,7 +99,10 @@ impl Context {
         frontier: Frontier,
     ) -> Context {
         let mut buffers = self.buffers();
-        more.into_iter().for_each(|(node, buffer)| buffers.insert_mut(node, buffer));
+        for (node, buffer) in more {
+            node.set_backend_info(format!("{} {}", self.stream().name(), buffer.location()));
+            buffers.insert_mut(node, buffer);
+        }
         self.child(|child| {
             child.buffers = Mutex::new(buffers);
             child.frontier = frontier;
