@@ -8,6 +8,7 @@ mod errors;
 mod layers;
 mod modules;
 mod seed_map;
+mod unsafe_code;
 
 use anyhow::{Result, bail};
 
@@ -35,5 +36,6 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(errors::check()?);
     findings.extend(docs::check()?);
     findings.extend(seed_map::check()?);
+    findings.extend(unsafe_code::check()?);
     Ok(findings)
 }

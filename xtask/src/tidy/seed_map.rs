@@ -2,22 +2,23 @@
 //!
 //! A row has three cells: names of the interface, what carries them here, and the test that proves it. The second cell is a
 //! list of paths in backticks, each followed by the items that are meant, as `Type`, `Type::member`, `function` or `module`. A row
+//! The items are public, so that a reader can use them. A row
 //! without items says why, beginning with *not here*. That the tests exist is checked in every document.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result};
-use syn::{ImplItem, Item, TraitItem, Type};
+use syn::{ImplItem, Item, TraitItem, Type, Visibility};
 
 use super::docs::{ROOTS, named_tests};
 
 const DOCUMENT: &str = "docs/seed-map.md";
 
-/// What each file that was asked about defines.
-type Sources = BTreeMap<String, BTreeSet<String>>;
+/// What each file that was asked about defines, and whether it is public.
+type Sources = BTreeMap<String, Names>;
+
+/// Names, and whether they are public: an item with `pub`, and a member if it and its owner are.
+type Names = BTreeMap<String, bool>;
 
 /// Findings about rows that name what is not there.
 pub(super) fn check() -> Result<Vec<String>> {
@@ -61,8 +62,12 @@ fn check_row(line: &str, root: &Path, sources: &mut Sources) -> Result<Vec<Strin
         let source = root.join(path);
         if !source.is_file() {
             wrong.push(format!("`{path}` is no file"));
-        } else if !defined(path, &source, sources)?.contains(item) {
-            wrong.push(format!("`{path}` does not define `{item}`"));
+            continue;
+        }
+        match is_public(defined(path, &source, sources)?, item) {
+            None => wrong.push(format!("`{path}` does not define `{item}`")),
+            Some(false) => wrong.push(format!("`{item}` of `{path}` is not public")),
+            Some(true) => {}
         }
     }
     Ok(wrong)
@@ -82,56 +87,71 @@ fn items(cell: &str) -> Vec<(&str, &str)> {
     items
 }
 
-fn defined<'s>(path: &str, source: &Path, sources: &'s mut Sources) -> Result<&'s BTreeSet<String>> {
+/// Whether the item is public, if it is defined.
+fn is_public(names: &Names, item: &str) -> Option<bool> {
+    let own = *names.get(item)?;
+    // The owner may be defined elsewhere.
+    let owner = item.split_once("::").and_then(|(owner, _)| names.get(owner));
+    Some(own && owner.copied().unwrap_or(true))
+}
+
+fn defined<'s>(path: &str, source: &Path, sources: &'s mut Sources) -> Result<&'s Names> {
     if !sources.contains_key(path) {
         let text = std::fs::read_to_string(source).with_context(|| format!("reading {path}"))?;
         let file = syn::parse_file(&text).with_context(|| format!("parsing {path}"))?;
-        let mut names = BTreeSet::new();
+        let mut names = Names::new();
         file.items.iter().for_each(|item| enter(item, &mut names));
         sources.insert(path.to_owned(), names);
     }
     Ok(&sources[path])
 }
 
+fn is_pub(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
 /// Enters what an item defines: its own name, and its members as `Type::member`.
-fn enter(item: &Item, names: &mut BTreeSet<String>) {
-    let mut member = |owner: &dyn ToString, name: &dyn ToString| {
-        names.insert(format!("{}::{}", owner.to_string(), name.to_string()));
+fn enter(item: &Item, names: &mut Names) {
+    let mut member = |owner: &dyn ToString, name: &dyn ToString, public: bool| {
+        let name = format!("{}::{}", owner.to_string(), name.to_string());
+        *names.entry(name).or_default() |= public;
     };
     let own = match item {
-        Item::Fn(item) => Some(item.sig.ident.to_string()),
-        Item::Const(item) => Some(item.ident.to_string()),
-        Item::Static(item) => Some(item.ident.to_string()),
-        Item::Type(item) => Some(item.ident.to_string()),
+        Item::Fn(item) => Some((item.sig.ident.to_string(), is_pub(&item.vis))),
+        Item::Const(item) => Some((item.ident.to_string(), is_pub(&item.vis))),
+        Item::Static(item) => Some((item.ident.to_string(), is_pub(&item.vis))),
+        Item::Type(item) => Some((item.ident.to_string(), is_pub(&item.vis))),
         Item::Struct(item) => {
-            let fields = item.fields.iter().filter_map(|field| field.ident.as_ref());
-            fields.for_each(|field| member(&item.ident, field));
-            Some(item.ident.to_string())
+            let fields = item.fields.iter().filter_map(|field| Some((field.ident.as_ref()?, &field.vis)));
+            fields.for_each(|(field, visibility)| member(&item.ident, field, is_pub(visibility)));
+            Some((item.ident.to_string(), is_pub(&item.vis)))
         }
         Item::Enum(item) => {
-            item.variants.iter().for_each(|variant| member(&item.ident, &variant.ident));
-            Some(item.ident.to_string())
+            item.variants.iter().for_each(|variant| member(&item.ident, &variant.ident, true));
+            Some((item.ident.to_string(), is_pub(&item.vis)))
         }
         Item::Trait(item) => {
-            item.items.iter().filter_map(of_trait).for_each(|name| member(&item.ident, &name));
-            Some(item.ident.to_string())
+            item.items.iter().filter_map(of_trait).for_each(|name| member(&item.ident, &name, true));
+            Some((item.ident.to_string(), is_pub(&item.vis)))
         }
         Item::Impl(item) => {
             if let Some(owner) = self_name(&item.self_ty) {
-                item.items.iter().filter_map(of_impl).for_each(|name| member(&owner, &name));
+                let of_trait = item.trait_.is_some();
+                let members = item.items.iter().filter_map(of_impl);
+                members.for_each(|(name, public)| member(&owner, &name, public || of_trait));
             }
             None
         }
         Item::Mod(item) => {
             item.content.iter().flat_map(|(_, items)| items).for_each(|item| enter(item, names));
-            Some(item.ident.to_string())
+            Some((item.ident.to_string(), is_pub(&item.vis)))
         }
         // The arguments of a macro that makes items name them.
         Item::Macro(item) => {
             let arguments = item.mac.tokens.to_string();
             let words = arguments.split(|c: char| !c.is_alphanumeric() && c != '_');
-            names.extend(words.filter(|word| !word.is_empty()).map(str::to_owned));
-            item.ident.as_ref().map(ToString::to_string)
+            names.extend(words.filter(|word| !word.is_empty()).map(|word| (word.to_owned(), true)));
+            item.ident.as_ref().map(|ident| (ident.to_string(), true))
         }
         _ => None,
     };
@@ -152,11 +172,11 @@ fn of_trait(item: &TraitItem) -> Option<String> {
     }
 }
 
-fn of_impl(item: &ImplItem) -> Option<String> {
+fn of_impl(item: &ImplItem) -> Option<(String, bool)> {
     match item {
-        ImplItem::Fn(item) => Some(item.sig.ident.to_string()),
-        ImplItem::Type(item) => Some(item.ident.to_string()),
-        ImplItem::Const(item) => Some(item.ident.to_string()),
+        ImplItem::Fn(item) => Some((item.sig.ident.to_string(), is_pub(&item.vis))),
+        ImplItem::Type(item) => Some((item.ident.to_string(), is_pub(&item.vis))),
+        ImplItem::Const(item) => Some((item.ident.to_string(), is_pub(&item.vis))),
         _ => None,
     }
 }
