@@ -1,8 +1,8 @@
 //! The tables of `docs/seed-map.md` against the sources: what they say is here is defined where they say.
 //!
-//! A row has three cells: names of the interface, what carries them here, and the test that proves it. The second cell is a
-//! list of paths in backticks, each followed by the items that are meant, as `Type`, `Type::member`, `function` or `module`. A row
-//! The items are public, so that a reader can use them. A row
+//! A row has three cells: names of the interface, what carries them here, and the test that proves it. The
+//! second cell is a list of paths in backticks, each followed by the items that are meant, as `Type`,
+//! `Type::member`, `function` or `module`. A row The items are public, so that a reader can use them. A row
 //! without items says why, beginning with *not here*. That the tests exist is checked in every document.
 
 use std::{collections::BTreeMap, path::Path};

@@ -1,8 +1,8 @@
 //! The list of modules with unsafe code in `docs/ARCHITECTURE.md` against the sources.
 //!
-//! The list stands under its heading, one item per line: `` * `path`: why ``, where a path is a file, or a folder for all
-//! files in it. Each source file of a library, and of the benchmarks, that contains unsafe code must be listed, and each item must
-//! contain some. Tests and examples are not listed.
+//! The list stands under its heading, one item per line: `` * `path`: why ``, where a path is a file, or a
+//! folder for all files in it. Each source file of a library, and of the benchmarks, that contains unsafe
+//! code must be listed, and each item must contain some. Tests and examples are not listed.
 
 use std::path::Path;
 
@@ -62,7 +62,8 @@ fn contains_unsafe(file: &Path) -> Result<bool> {
     Ok(is_unsafe(tokens))
 }
 
-/// Whether there is an unsafe block, function, implementation, trait or extern block; pointers to unsafe functions are none.
+/// Whether there is an unsafe block, function, implementation, trait or extern block; pointers to unsafe
+/// functions are none.
 fn is_unsafe(tokens: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let word = |at: usize| match tokens.get(at) {

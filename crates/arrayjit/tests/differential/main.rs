@@ -1,7 +1,8 @@
 //! Random programs of several routines against an independent evaluator.
 //!
-//! The fuzz target `differential` checks the same on bytes that a fuzzer finds. `DIFFERENTIAL_PROGRAMS=1000` compares more
-//! programs, `DIFFERENTIAL_FIRST=77` begins with another one, and `DIFFERENTIAL_REJECTED=1` prints those that are rejected.
+//! The fuzz target `differential` checks the same on bytes that a fuzzer finds. `DIFFERENTIAL_PROGRAMS=1000`
+//! compares more programs, `DIFFERENTIAL_FIRST=77` begins with another one, and `DIFFERENTIAL_REJECTED=1`
+//! prints those that are rejected.
 
 mod check;
 

@@ -40,7 +40,7 @@ pub(crate) fn neutral(op: Accumulation, dtype: DType) -> Value {
     }
 }
 
-/// `old operator value`: extrema compare the value with what is there.
+/// `old operator value`; an extremum compares the value with the old element.
 fn step(class: Class, op: Accumulation, dtype: DType, old: Value, new: Value) -> Value {
     match op {
         Accumulation::Store => new,
@@ -49,8 +49,8 @@ fn step(class: Class, op: Accumulation, dtype: DType, old: Value, new: Value) ->
     }
 }
 
-/// One element, given what is there and the values that reach it in the order of the loops. `is_gathered` says that
-/// class fast may skip what a sum of products with comparisons multiplies by 0.
+/// One element, given its old value and the values that reach it in the order of the loops. `is_gathered`
+/// says that class fast may skip the factors that a sum of products with comparisons multiplies by 0.
 pub(crate) fn combine(
     class: Class,
     op: Accumulation,
@@ -131,7 +131,8 @@ fn zeros(a: Interval) -> Interval {
     if a.low == 0.0 && a.high == 0.0 { Interval { low: -0.0, high: 0.0, ..a } } else { a }
 }
 
-/// Whether every partial sum is a value of the type: all are multiples of one unit and none needs more digits.
+/// Whether every partial sum is a value of the type: all are multiples of one unit and none needs more
+/// digits.
 fn is_exact<'a>(dtype: DType, magnitude: f64, terms: impl Iterator<Item = &'a Interval>) -> bool {
     let mut unit = i32::MAX;
     for term in terms {

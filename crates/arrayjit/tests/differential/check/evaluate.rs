@@ -13,7 +13,7 @@ use super::value::{self, Class, Value};
 /// More candidates for an index than this make its element unknown.
 const MAX_CANDIDATES: i128 = 64;
 
-/// The state of a program's nodes, and what changes it.
+/// Runs the statements of a program on the possible values of its nodes.
 pub(crate) struct Evaluator<'p> {
     program: &'p Program,
     class: Class,
@@ -132,8 +132,8 @@ impl<'p> Evaluator<'p> {
             *element = match (assign.op, assign.starts, values.as_slice()) {
                 _ if unknown => Value::anything(dtype),
                 (Accumulation::Store, _, _) => values.last().copied().unwrap_or(*element),
-                // Where one value reaches each element it is stored; else it is combined with the neutral element, which
-                // leaves it as it is but for NaN and the sign of zeros.
+                // Where one value reaches each element it is stored; else it is combined with the neutral
+                // element, which leaves it as it is but for NaN and the sign of zeros.
                 (Accumulation::Sub, true, [value]) => {
                     let negated = value::unary(self.class, Unary::Neg, dtype, *value);
                     all(neutral(assign.op, dtype)).hull(negated)
@@ -250,7 +250,7 @@ impl<'p> Evaluator<'p> {
         (low..=high).map(candidate).reduce(Value::hull).unwrap_or(outside)
     }
 
-    /// What a statement reads in the margins of a node.
+    /// The value that a statement reads in the margins of a node.
     fn margin(&self, scope: &Scope<'_>, node: usize) -> Value {
         let node = &self.program.nodes[node];
         match (scope.assign.op, node.neutral) {
@@ -291,7 +291,7 @@ impl<'p> Evaluator<'p> {
     }
 }
 
-/// Where a value goes.
+/// The element that a value is stored in.
 enum Place {
     Element(usize),
     Outside,
@@ -412,7 +412,7 @@ fn single_part(assign: &Assign, running: &[usize]) -> (usize, usize) {
     (target.unwrap_or(0), value.unwrap_or(0))
 }
 
-/// Whether the letter belongs to a concatenated axis of which another letter runs.
+/// Whether another letter of the same concatenated axis runs.
 fn in_running_axis(access: &Access, e: &Expr, running: &[usize]) -> bool {
     let Expr::Var(Var::Letter(letter)) = e else { return false };
     access.axes.iter().any(|axis| match axis {

@@ -37,7 +37,7 @@ pub(crate) fn precision(dtype: DType) -> i32 {
     format(dtype).precision
 }
 
-/// The largest finite value.
+/// The largest finite value of the type.
 pub(crate) fn largest(dtype: DType) -> f64 {
     format(dtype).largest
 }

@@ -51,7 +51,7 @@ struct Maker<'b> {
     letters: Vec<Letter>,
 }
 
-/// What the value of a statement may mention.
+/// The letters and nodes that the value of a statement may mention.
 struct Scope {
     letters: Vec<usize>,
     target: usize,
@@ -74,7 +74,7 @@ impl Maker<'_> {
                 }
             }
             self.program.routines.push(statements);
-            // What has no memory by declaration may be gone after the routine.
+            // A node without declared memory may be gone after the routine.
             let nodes = &self.program.nodes;
             self.valued.retain(|&node| nodes[node].mode != Mode::Undecided || nodes[node].data.is_some());
             if self.choices.is_done() {
@@ -109,7 +109,7 @@ impl Maker<'_> {
         at
     }
 
-    /// A node whose values are those of a later statement.
+    /// A node that the statement at hand writes first.
     fn result(&mut self, dtype: DType, dims: Vec<usize>, is_last: bool) -> usize {
         let mode = match self.choices.below(12) {
             _ if is_last => Mode::Materialized,
@@ -156,7 +156,7 @@ impl Maker<'_> {
         at
     }
 
-    /// Letters whose product space, with what is there, has at most the given points.
+    /// Adds letters; their product space has at most the given points.
     fn add_letters(&mut self, count: usize, mut points: usize) -> Vec<usize> {
         let mut added = Vec::new();
         for _ in 0..count.min(LETTERS.len() - self.letters.len()) {

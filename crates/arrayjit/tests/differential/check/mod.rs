@@ -1,8 +1,9 @@
 //! Random programs of several routines, compared with an evaluator that shares nothing with the compiler.
 //!
-//! [`generate`] makes a program from bytes, as data ([`program`]) whose text the compiler gets. [`evaluate`] computes from the data,
-//! by the documents on assignment text and on operations, which values each element may have: one, where everything is
-//! determined, else an interval ([`value`]). [`run`] compares the nodes in memory after every run, on every backend.
+//! [`generate`] makes a program from bytes, as data ([`program`]) whose text the compiler gets. [`evaluate`]
+//! computes from the data, by the documents on assignment text and on operations, which values each element
+//! may have: one, where everything is determined, else an interval ([`value`]). [`run`] compares the nodes in
+//! memory after every run, on every backend.
 
 mod accumulate;
 mod evaluate;
@@ -20,7 +21,7 @@ pub(crate) use run::Report;
 ///
 /// # Errors
 ///
-/// What is wrong, and the program.
+/// The failure and the program.
 pub(crate) fn check(bytes: &[u8]) -> Result<Report, String> {
     let program = generate::program(bytes);
     run::check(&program).map_err(|error| reduce::reduced(program, error))

@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) dims: Vec<usize>,
     /// Elements of the margins on both sides of every axis.
     pub(crate) margin: usize,
-    /// What the padding declares as the value of the margins.
+    /// The value that the padding declares for the margins.
     pub(crate) neutral: Option<f64>,
     pub(crate) mode: Mode,
     /// The elements that the host gives the node before the first run, as bit patterns.
@@ -55,7 +55,7 @@ pub(crate) struct Letter {
     pub(crate) is_explicit: bool,
 }
 
-/// One statement.
+/// A statement: an assignment or the filling of a whole node.
 #[derive(Clone, Debug)]
 pub(crate) enum Statement {
     /// Stores or accumulates values over a product space.
@@ -242,8 +242,8 @@ impl Access {
 }
 
 impl Assign {
-    /// The letters that the targets mention, then the others: those of indices as they appear, then those that are values
-    /// only.
+    /// The letters that the targets mention, then the others: those of indices as they appear, then those
+    /// that are values only.
     pub(crate) fn loops(&self) -> (Vec<usize>, Vec<usize>) {
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         let add = |to: &mut Vec<usize>, e: &Expr| {
@@ -350,7 +350,8 @@ impl Program {
         letters.chain(symbols).collect()
     }
 
-    /// Whether the range of a letter does not follow from the axes that it indexes alone, or is said all the same.
+    /// Whether the range of a letter does not follow from the axes that it indexes alone, or is said all the
+    /// same.
     fn needs_limit(&self, assign: &Assign, letter: usize) -> bool {
         let Letter { extent, is_explicit, .. } = assign.letters[letter];
         let mut sizes = Vec::new();

@@ -1,4 +1,4 @@
-//! Programs on backends, compared with what the evaluator allows.
+//! Runs programs on backends and compares the results with the values that the evaluator allows.
 
 use std::cell::LazyCell;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use super::evaluate::Evaluator;
 use super::program::{Mode, Node, Program};
 use super::value::{Class, Value};
 
-/// What comparing one program found.
+/// The counts of comparing one program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
     /// Runs of the program that were compared.

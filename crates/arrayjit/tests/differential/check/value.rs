@@ -1,14 +1,15 @@
-//! Sets of possible values: what an element may hold, given what the numeric class leaves open.
+//! Sets of possible values of an element, as far as the numeric class leaves it open.
 //!
-//! A value of which everything is determined is a set of one. Functions without exact definition, and roundings
-//! that class `fast` may leave out, make intervals, and operations on intervals contain the results on all their members.
+//! A determined value is a set of one. Functions without exact definition, and
+//! roundings that class `fast` may leave out, make intervals, and operations on intervals contain the results
+//! on all their members.
 
 use tnode::DType;
 
 use super::format;
 use super::program::{Binary, Unary};
 
-/// The numeric class.
+/// The numeric class that a program is compiled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Each operation is done as written.
@@ -25,8 +26,8 @@ pub(crate) enum Value {
     Float(Interval),
 }
 
-/// The floats from `low` to `high`, and NaN if `nan`; no numbers where `low` is greater. An interval of different ends that
-/// contains one zero contains both.
+/// The floats from `low` to `high`, and NaN if `nan`; no numbers where `low` is greater. An interval of
+/// different ends that contains one zero contains both.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interval {
     pub(crate) low: f64,
@@ -252,7 +253,8 @@ pub(crate) fn rounded(dtype: DType, interval: Interval) -> Interval {
     Interval { nan: inside.nan || interval.nan, ..inside }
 }
 
-/// The interval of a result whose ends were computed in `f64`, of operands that may have more digits than the type.
+/// The interval of a result whose ends were computed in `f64`, of operands that may have more digits than the
+/// type.
 fn widened(dtype: DType, class: Class, low: f64, high: f64, nan: bool) -> Interval {
     if low.is_nan() || high.is_nan() {
         return ANYTHING;
@@ -270,7 +272,8 @@ fn widened(dtype: DType, class: Class, low: f64, high: f64, nan: bool) -> Interv
     if class == Class::Fast { result.with_both_zeros() } else { result }
 }
 
-/// A result that may also go into the next operation before it is rounded: `exact`, which is off by at most `2^-52` of itself.
+/// A result that may also go into the next operation before it is rounded: `exact`, which is off by at most
+/// `2^-52` of itself.
 fn unrounded(dtype: DType, exact: f64, is_exact: bool, result: f64) -> Interval {
     if exact.is_nan() || result.is_nan() && exact.is_infinite() {
         return Interval::exactly(result);
@@ -588,7 +591,8 @@ fn integer_result(op: Binary, dtype: DType, a: i128, b: i128) -> i128 {
     if op.is_comparison() { result } else { format::wrap(dtype, result) }
 }
 
-/// Modulo 2^128, so modulo every width; a negative exponent gives the truncated quotient, 0 where there is none.
+/// Modulo 2^128, so modulo every width; a negative exponent gives the truncated quotient, 0 where there is
+/// none.
 fn integer_power(base: i128, exponent: i128) -> i128 {
     if exponent < 0 {
         return match base {
@@ -762,7 +766,8 @@ pub(crate) fn fma(class: Class, dtype: DType, a: Value, b: Value, c: Value) -> V
             return Value::anything(dtype);
         }
         let (low, high) = (product.low + c.low, product.high + c.high);
-        // In `f32` the single rounding of the definition is one of sums in `f64`, which have errors of their own.
+        // In `f32` the single rounding of the definition is one of sums in `f64`, which have errors of their
+        // own.
         widened(dtype, Class::Fast, low.next_down(), high.next_up(), product.nan || c.nan)
     } else {
         ONLY_NAN
