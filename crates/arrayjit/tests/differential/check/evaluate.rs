@@ -258,7 +258,7 @@ impl<'p> Evaluator<'p> {
                 if node.dtype.is_float() {
                     Value::float(format::round(node.dtype, neutral))
                 } else {
-                    Value::integer(neutral as i128)
+                    Value::integer(format::saturate(node.dtype, neutral))
                 }
             }
             (op, _) => neutral(op, node.dtype),
