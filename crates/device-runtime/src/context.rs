@@ -100,7 +100,7 @@ impl Context {
     ) -> Context {
         let mut buffers = self.buffers();
         for (node, buffer) in more {
-            node.set_backend_info(format!("{} {}", self.stream().name(), buffer.location()));
+            node.set_backend_info(format!("{} {}", self.stream().name(), buffer.range.location()));
             buffers.insert_mut(node, buffer);
         }
         self.child(|child| {
