@@ -21,6 +21,7 @@ use tnode::{ModeState, Pending, TensorNode, View};
 
 use crate::{
     backend::Backend,
+    calls::{CallReport, Statements},
     error::CompileError,
     fallback::{self, DividedCode, Fallback},
     generate::{self, verified},
@@ -137,12 +138,16 @@ impl Compiled {
     }
 
     /// Tells what was compiled, in how much time, and what falls back.
-    fn tell(&self, backend: &Backend, took: &[(&'static str, Duration)]) {
+    fn tell(&self, backend: &Backend, statements: &Statements, took: &[(&'static str, Duration)]) {
         let watch = backend.watch();
         watch.times(self.name(), took);
         match &self.form {
-            Form::Whole(code) => watch.compiled(self.name(), backend.codegen(), code.schedule()),
-            Form::Divided(code) => code.tell(),
+            Form::Whole(code) => {
+                let (codegen, schedule) = (backend.codegen(), code.schedule());
+                let report = CallReport { codegen, schedule, nodes: &self.nodes, statements };
+                watch.compiled(self.name(), &report);
+            }
+            Form::Divided(code) => code.tell(&self.nodes, statements),
         }
     }
 
@@ -250,8 +255,10 @@ impl Backend {
         let InContext { optimized, nodes, changes, .. } =
             pipeline::optimize_in(known, lowered, &settings, on_pass)?;
         verified("optimisation", &optimized.routine)?;
+        watch.pass("optimize", &optimized.routine);
         laps.end("optimize");
-        Ok((Planned { optimized, nodes, views, warnings, took: laps.took }, changes))
+        let statements = watch.shows_calls().then(|| Statements::of(assignments)).unwrap_or_default();
+        Ok((Planned { optimized, nodes, views, warnings, statements, took: laps.took }, changes))
     }
 
     /// Makes code of what was planned.
@@ -291,13 +298,13 @@ impl Backend {
 
     /// Tells what was compiled; its decisions are committed.
     pub(crate) fn finish(&self, planned: Planned, form: Form) -> Compiled {
-        let Planned { optimized, nodes, views, warnings, took } = planned;
+        let Planned { optimized, nodes, views, warnings, statements, took } = planned;
         self.watch().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
         let style = if self.settings().log_rounded { LogStyle::Rounded } else { LogStyle::Exact };
         let logs = self.logs().map(|folder| (folder.clone(), style));
         let compiled = Compiled { form, nodes, optimized: Arc::new(optimized), warnings, logs };
         self.watch().warnings(compiled.name(), compiled.warnings());
-        compiled.tell(self, &took);
+        compiled.tell(self, &statements, &took);
         compiled
     }
 
@@ -324,6 +331,8 @@ pub(crate) struct Planned {
     nodes: Vec<TensorNode>,
     views: Vec<(TensorNode, View)>,
     warnings: Vec<Warning>,
+    /// For reports about calls; empty if there are none.
+    statements: Statements,
     /// How long each stage took.
     took: Vec<(&'static str, Duration)>,
 }

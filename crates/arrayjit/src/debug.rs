@@ -2,12 +2,25 @@
 
 use std::{fmt::Display, time::Duration};
 
-use codegen_core::{Codegen, ScheduledRoutine};
+use codegen_core::schedule::STEPS;
 use device_runtime::Device;
-use lowered_ir::{assign::Warning, ir::Routine, text};
+use lowered_ir::{assign::Warning, ir::Routine, passes::PASSES, text};
 use tnode::TensorNode;
 
-use crate::fallback::Fallback;
+use crate::{calls::CallReport, fallback::Fallback};
+
+/// The names under which [`Watch::pass`] sees routines, in order.
+pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
+    let passes = PASSES.iter().map(|pass| pass.name);
+    let optimised = ["lower", "import"].into_iter().chain(passes).chain(["optimize", "log"]);
+    optimised.chain(STEPS.iter().copied()).chain(["schedule", "divide"])
+}
+
+/// The pass that a dump filter names and that does not exist.
+pub(crate) fn unknown_pass(dump: &str) -> Option<&str> {
+    let (pass, _) = dump.split_once('@').unwrap_or((dump, "*"));
+    (!pass.is_empty() && pass != "*" && pass_names().all(|name| name != pass)).then_some(pass)
+}
 
 /// What to tell.
 #[derive(Clone, Debug)]
@@ -39,18 +52,17 @@ impl Watch {
         });
     }
 
-    /// Level 1: a compiled routine, or a part of one; level 2: what each kernel costs; level 4: the code written for each
+    /// Level 1: a compiled routine, or a part of one; level 2: each call of a kernel; level 4: the code written for each
     /// kernel; level 7: its machine instructions.
-    pub(crate) fn compiled(&self, routine: &str, codegen: &dyn Codegen, schedule: &ScheduledRoutine) {
+    pub(crate) fn compiled(&self, routine: &str, report: &CallReport<'_>) {
+        let CallReport { codegen, schedule, .. } = *report;
         self.tell(1, || {
             let (kernels, calls, temps) =
                 (schedule.kernels().len(), schedule.calls().len(), schedule.temp_bytes());
             format!("routine {routine}: {kernels} kernels, {calls} calls, {temps} temporary bytes")
         });
-        for kernel in schedule.kernels() {
-            let cost = kernel.abi().cost;
-            self.tell(2, || format!("kernel {}: {cost}", kernel.abi().name));
-        }
+        let calls = if self.shows_calls() { report.texts() } else { Vec::new() };
+        calls.iter().for_each(|call| self.tell(2, || format!("routine {routine}, {call}")));
         for kernel in schedule.kernels().iter().filter(|_| self.level >= 4) {
             let Ok(listing) = codegen.listing(kernel) else { continue };
             self.tell(4, || format!("code of {}:\n{}", kernel.abi().name, listing.source));
@@ -86,6 +98,11 @@ impl Watch {
         }
     }
 
+    /// Whether [`Watch::compiled`] prints calls.
+    pub(crate) fn shows_calls(&self) -> bool {
+        self.level >= 2
+    }
+
     /// Whether [`Watch::pass`] may tell anything.
     pub(crate) fn shows_passes(&self) -> bool {
         self.level >= 5 || self.dump.is_some()
@@ -93,7 +110,10 @@ impl Watch {
 
     fn selects(&self, pass: &str, routine: &str) -> bool {
         let matches = |pattern: &str, name: &str| pattern == "*" || pattern == name;
-        self.dump.as_ref().is_some_and(|(p, r)| matches(p, pass) && matches(r, routine))
+        // After `schedule` there are kernels, named after their routine.
+        let of_kernel = routine.rsplit_once("_k").filter(|_| pass == "schedule").map(|(routine, _)| routine);
+        let of_routine = |r: &str| matches(r, routine) || of_kernel.is_some_and(|routine| r == routine);
+        self.dump.as_ref().is_some_and(|(p, r)| matches(p, pass) && of_routine(r))
     }
 
     fn tell(&self, level: u8, message: impl FnOnce() -> String) {

@@ -17,11 +17,13 @@ pub(crate) fn schedule(
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<ScheduledRoutine, CompileError> {
     let (caps, settings) = (backend.codegen().caps(), backend.settings());
-    Ok(if settings.log_values {
+    let schedule = if settings.log_values {
         schedule_serial(routine, caps, on_step)?
     } else {
         schedule_traced(routine, caps, &schedule_options(settings), on_step)?
-    })
+    };
+    schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
+    Ok(schedule)
 }
 
 /// The kernels compiled, or found among those compiled before.

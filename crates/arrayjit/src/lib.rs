@@ -67,6 +67,7 @@ mod routine; // the linked callable
 mod fallback; // what is refused runs elsewhere
 
 mod cache; // compiled code by content
+mod calls; // kernel calls, in words
 mod debug; // what is told on standard error
 mod log; // files for the logs of routines
 

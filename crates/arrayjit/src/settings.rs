@@ -16,7 +16,10 @@ use config::{Config, ConfigError, File, FileFormat, Map, Source, Value};
 use device_runtime::StreamStrategy;
 use serde::{Deserialize, Serialize};
 
-use crate::error::OpenError;
+use crate::{
+    debug::{pass_names, unknown_pass},
+    error::OpenError,
+};
 
 /// The most devices of a backend.
 const MAX_DEVICES: usize = 1024;
@@ -258,7 +261,7 @@ impl Default for Settings {
 pub struct Loaded {
     /// The values.
     pub settings: Settings,
-    /// `KEY (from ORIGIN)` for each key that no setting has.
+    /// `KEY (from ORIGIN)` for each key that no setting has, and the same of a pass in `dump` that does not exist.
     pub unknown: Vec<String>,
     /// `(key, origin)` of each value that is not a default.
     pub origins: Vec<(String, String)>,
@@ -370,8 +373,13 @@ fn merge(layers: Vec<Map<String, Value>>) -> Result<Loaded, SettingsError> {
             unknown.push(format!("{key} (from {origin})"));
         }
     }
+    let settings: Settings = builder.build()?.try_deserialize()?;
+    if let Some(pass) = unknown_pass(&settings.dump) {
+        let origin = origins.get("dump").map_or("nowhere", String::as_str);
+        let known: Vec<_> = pass_names().collect();
+        unknown.push(format!("pass `{pass}` in dump (from {origin}); there are {}", known.join(", ")));
+    }
     unknown.sort();
-    let settings = builder.build()?.try_deserialize()?;
     Ok(Loaded { settings, unknown, origins: origins.into_iter().collect() })
 }
 
@@ -489,6 +497,31 @@ mod tests {
         says(refused, "environment variable ARRAYJIT_TRACE=a\u{fffd}");
         let refused = own_variables([(os(b"ARRAYJIT_\xff"), os(b"1"))]).unwrap_err();
         says(refused, "environment variable ARRAYJIT_\u{fffd}");
+    }
+
+    #[test]
+    fn passes_in_dump_that_do_not_exist_are_reported() {
+        let folder = folder_with("");
+        let unknown = |dump: &str| {
+            Settings::load_from([], env(&[("ARRAYJIT_DUMP", dump)]), folder.path()).unwrap().unknown
+        };
+        for dump in [
+            "",
+            "*",
+            "*@step",
+            "virtualize@step",
+            "lower",
+            "optimize",
+            "schedule@step",
+            "legalise@*",
+            "divide",
+        ] {
+            assert_eq!(unknown(dump), [""; 0], "{dump}");
+        }
+        let [report] = &unknown("vritualize@step")[..] else { panic!("one report") };
+        let start = "pass `vritualize` in dump (from environment variable ARRAYJIT_DUMP); there are lower, ";
+        assert!(report.starts_with(start) && report.contains("virtualize"), "{report}");
+        assert_eq!(unknown("step").len(), 1, "a routine without a pass");
     }
 
     #[test]

@@ -47,6 +47,20 @@ pub trait Compiler: Send + Sync {
         options: &Self::Options,
     ) -> Result<Artifact, CodegenError>;
 
+    /// As [`Codegen::describe`].
+    ///
+    /// # Errors
+    ///
+    /// Those of rendering and compiling the kernel.
+    fn describe(
+        &self,
+        _caps: &Caps,
+        _kernel: &Kernel,
+        _options: &Self::Options,
+    ) -> Result<String, CodegenError> {
+        Ok(String::new())
+    }
+
     /// What is made of one kernel, for people to read; empty sections where there is nothing to show.
     ///
     /// # Errors
@@ -88,6 +102,16 @@ pub trait Codegen: Send + Sync {
     ///
     /// See [`CodegenError`].
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError>;
+
+    /// How a kernel is compiled, in a few words for a report: which of the codegen's methods takes it, and why a faster
+    /// one does not. Empty for a codegen with one method.
+    ///
+    /// # Errors
+    ///
+    /// Those of compiling the kernel.
+    fn describe(&self, _kernel: &Kernel) -> Result<String, CodegenError> {
+        Ok(String::new())
+    }
 
     /// What is made of one kernel, for people to read; empty sections where there is nothing to show.
     ///
@@ -140,6 +164,10 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
             .map(|k| self.renderer.render(&self.caps, k))
             .collect::<Result<_, _>>()?;
         self.compiler.compile(&self.caps, sources, &self.options)
+    }
+
+    fn describe(&self, kernel: &Kernel) -> Result<String, CodegenError> {
+        self.compiler.describe(&self.caps, kernel, &self.options)
     }
 
     fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {

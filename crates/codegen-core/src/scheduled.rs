@@ -68,6 +68,8 @@ pub struct TempId(pub u32);
 /// may share bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Temp {
+    /// The local node whose values it holds.
+    pub node: NodeRef,
     /// Size in bytes.
     pub bytes: usize,
     /// Offset in the routine's temporary pool, planned from the lifetimes; a multiple of [`BASE_ALIGNMENT`].

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::caps::{self, host_caps};
-use crate::contract;
+use crate::contract::{self, PartMethod};
 use crate::disassemble;
 use crate::emit::{self, Emitted};
 use crate::jit::{self, Compiled};
@@ -80,6 +80,26 @@ impl Compiler for CraneliftCompiler {
         let compiled =
             workers()?.install(|| sources.into_par_iter().map(one).collect::<Result<Vec<_>, _>>())?;
         Ok(Artifact::host(jit::host_module(compiled)?))
+    }
+
+    fn describe(
+        &self,
+        caps: &Caps,
+        kernel: &Kernel,
+        options: &CraneliftOptions,
+    ) -> Result<String, CodegenError> {
+        let words = || {
+            let Some(parts) = methods(kernel, caps)? else { return method(kernel, caps, options) };
+            let words: Vec<String> = parts
+                .iter()
+                .map(|part| match part {
+                    PartMethod::Product([m, n, k]) => Ok(format!("product {m}x{n}x{k} by microkernels")),
+                    PartMethod::Alone(kernel) => method(kernel, caps, options),
+                })
+                .collect::<Result<_, CodegenError>>()?;
+            Ok(words.join(", then "))
+        };
+        workers()?.install(|| guarded(&kernel.abi().name, words))
     }
 
     fn listing(
@@ -149,6 +169,22 @@ fn compile(
         }
     }
     compile_alone(&*tiled(kernel, caps)?, isa, options)
+}
+
+/// How the parts of a kernel with contractions are computed, if it is compiled as parts.
+fn methods(kernel: &Kernel, caps: &Caps) -> Result<Option<Vec<PartMethod>>, CodegenError> {
+    if caps.contractions.is_empty() {
+        return Ok(None);
+    }
+    contract::methods(kernel, &machine(caps), vector::target())
+}
+
+/// How a kernel is compiled that is compiled whole, in words.
+fn method(kernel: &Kernel, caps: &Caps, options: &CraneliftOptions) -> Result<String, CodegenError> {
+    Ok(match Way::of(&*tiled(kernel, caps)?, options) {
+        Way::Vector(_) => "a vector program".to_owned(),
+        Way::Cranelift(reason) => format!("Cranelift's code, and no vector program: {reason}"),
+    })
 }
 
 /// The machine as `microkernels` sees it.

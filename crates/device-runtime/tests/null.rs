@@ -91,7 +91,7 @@ fn temporaries_without_elements_have_a_place() {
     let (x, y) = (node("x", 0), node("y", 0));
     let mut parts = code(&x, &y, 0).schedule().clone().into_parts();
     parts.calls[0].args[1] = Slot::Temp(TempId(0));
-    parts.temps.push(Temp { bytes: 0, offset: 0, live: (0, 0) });
+    parts.temps.push(Temp { node: NodeRef(0), bytes: 0, offset: 0, live: (0, 0) });
     let artifact = code(&x, &y, 0).artifact().clone();
     let code = Code::new(ScheduledRoutine::new(parts).unwrap(), artifact).unwrap();
     let context = Context::new(&device.new_stream().unwrap());

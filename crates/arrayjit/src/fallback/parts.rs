@@ -16,6 +16,8 @@ use lowered_ir::{
     text,
 };
 
+use tnode::TensorNode;
+
 use super::{
     Fallback,
     divide::{Division, Part, Place},
@@ -23,6 +25,7 @@ use super::{
 };
 use crate::{
     backend::Backend,
+    calls::{CallReport, Statements},
     error::CompileError,
     generate::{self, Refusal, verified},
 };
@@ -63,7 +66,7 @@ pub(crate) struct Role {
 
 impl DividedCode {
     /// Tells and counts what falls back, once the routine is compiled.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn tell(&self, nodes: &[TensorNode], statements: &Statements) {
         let watch = self.own.watch();
         for fallback in &self.fallbacks {
             let Fallback { routine, from, to, what, why, .. } = fallback;
@@ -73,7 +76,8 @@ impl DividedCode {
         for (at, part) in self.parts.iter().enumerate() {
             let backend = self.backend(part.place);
             let which = format!("{}, part {} on {}", self.name, at + 1, backend.name());
-            watch.compiled(&which, backend.codegen(), &part.code.schedule());
+            let (codegen, schedule) = (backend.codegen(), part.code.schedule());
+            watch.compiled(&which, &CallReport { codegen, schedule, nodes, statements });
             if part.place == Place::Fallback {
                 self.own.refuge().count_kernels(part.code.schedule().kernels().len());
             }

@@ -124,6 +124,23 @@ pub enum ScheduleError {
     Routine(#[from] RoutineError),
 }
 
+/// The names of all steps of [`schedule_traced`] and [`schedule_serial`]; which of them run depends on the target.
+pub const STEPS: &[&str] = &[
+    "spill",
+    "locals",
+    "normalize",
+    "numerics",
+    "starts",
+    "fuse",
+    "forward",
+    "vectorize",
+    "strips",
+    "shrink",
+    "grid",
+    "parallelize",
+    "legalise",
+];
+
 /// Schedules an optimised, verified routine for a target: see [`schedule_traced`], without the trace.
 ///
 /// # Errors

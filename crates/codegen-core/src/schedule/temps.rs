@@ -65,9 +65,9 @@ fn pack(wants: &[Want], alignment: usize) -> Vec<Temp> {
     order.sort_by_key(|&i| (std::cmp::Reverse(wants[i].bytes), wants[i].live.0, i));
     let mut placed: Vec<(usize, Temp)> = Vec::new();
     for i in order {
-        let Want { bytes, live, .. } = wants[i];
+        let Want { node, bytes, live } = wants[i];
         let offset = lowest_gap(&placed, bytes, live, alignment);
-        placed.push((i, Temp { bytes, offset, live }));
+        placed.push((i, Temp { node, bytes, offset, live }));
     }
     placed.sort_by_key(|(i, _)| *i);
     placed.into_iter().map(|(_, temp)| temp).collect()

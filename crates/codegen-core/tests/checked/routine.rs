@@ -116,7 +116,12 @@ fn overlaps_are_found_wherever_they_are() {
             .map(|_| {
                 let first = random.usize(..6);
                 let live = (first, first + random.usize(..3));
-                Temp { bytes: 40 * random.usize(..5), offset: BASE_ALIGNMENT * random.usize(..24), live }
+                Temp {
+                    node: NodeRef(0),
+                    bytes: 40 * random.usize(..5),
+                    offset: BASE_ALIGNMENT * random.usize(..24),
+                    live,
+                }
             })
             .collect();
         let meet = |a: &Temp, b: &Temp| {

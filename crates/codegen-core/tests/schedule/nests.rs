@@ -1,6 +1,7 @@
 //! What the scheduler makes of nests written by hand. `common` checks the bits after every step.
 
-use super::common::{Case, Trace, check, cpu, eager, parse, steps};
+use super::common::{Case, Trace, check, cpu, eager, gpu, parse, steps};
+use codegen_core::schedule::{STEPS, schedule_serial, schedule_traced};
 use codegen_core::{Cost, ScheduledRoutine};
 
 fn check_text(source: &str) -> (ScheduledRoutine, Trace) {
@@ -390,6 +391,22 @@ fn costs_of_integer_kernels_are_counted() {
     assert_eq!(over("%1[i0] := neg(convert f32(%0[i0])) * 2.0f32"), "8 0 64", "nor do signs of floats");
     assert_eq!(over("%0[i0] := 1i32"), "0 0 32", "nothing, and not minus nothing");
     assert_eq!(printed_cost("  zero %1"), "0 0 32");
+}
+
+/// What dumps may be asked for.
+#[test]
+fn every_step_has_a_name_in_the_list() {
+    let routine = parse(&matmul(64, 32, 16));
+    let mut names = std::collections::BTreeSet::new();
+    for caps in [cpu(), gpu()] {
+        let on_step = &mut |name: &str, _: &lowered_ir::ir::Routine| {
+            names.insert(name.to_owned());
+        };
+        schedule_traced(&routine, &caps, &eager(), on_step).unwrap();
+        schedule_serial(&routine, &caps, on_step).unwrap();
+    }
+    let listed = STEPS.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(names, listed);
 }
 
 #[test]

@@ -31,15 +31,8 @@ pub(crate) fn compose(
     target: Target,
     compile: Compile<'_>,
 ) -> Result<Option<(Compiled, KernelAbi)>, CodegenError> {
-    if !kernel.abi().log.is_empty() {
-        // A log's place among the arguments is behind the kernel's own nodes, where parts have shared ones.
-        return Ok(None);
-    }
-    let Some(divided) = divided(kernel)? else { return Ok(None) };
+    let Some(divided) = composable(kernel)? else { return Ok(None) };
     let own_args = kernel.ir().nodes.len();
-    if own_args + divided.shared.len() > MOST || divided.symbols > MOST {
-        return Ok(None);
-    }
     let mut shared = Vec::new();
     let mut scratch = 0usize;
     for decl in &divided.shared {
@@ -68,6 +61,17 @@ pub(crate) fn compose(
     let symbols = kernel.ir().symbols.len();
     let composite = Composite { steps, parts: Vec::new(), args: own_args, symbols, shared, scratch };
     Ok(Some((Compiled::Steps(Box::new(composite), composer.parts), abi)))
+}
+
+/// The parts of a kernel, if they may run as steps.
+fn composable(kernel: &Kernel) -> Result<Option<Divided>, CodegenError> {
+    if !kernel.abi().log.is_empty() {
+        // A log's place among the arguments is behind the kernel's own nodes, where parts have shared ones.
+        return Ok(None);
+    }
+    let fits =
+        |divided: &Divided| kernel.ir().nodes.len() + divided.shared.len() <= MOST && divided.symbols <= MOST;
+    Ok(divided(kernel)?.filter(fits))
 }
 
 struct Composer<'a> {
@@ -144,6 +148,40 @@ pub(crate) fn parts_of(kernel: &Kernel) -> Result<Option<Vec<(String, Option<Ker
 
 fn divided(kernel: &Kernel) -> Result<Option<Divided>, CodegenError> {
     parts::divide(kernel).map_err(|e| failed(&kernel.abi().name, "dividing it", e.to_string()))
+}
+
+/// A part of a kernel that [`compose`] takes.
+pub(crate) enum PartMethod {
+    /// A planned contraction of this many rows, columns and products.
+    Product([i64; 3]),
+    /// Compiled as a kernel of its own.
+    Alone(Box<Kernel>),
+}
+
+/// How the parts of a kernel are computed, in order; `None` for a kernel that [`compose`] does not take.
+pub(crate) fn methods(
+    kernel: &Kernel,
+    machine: &Machine,
+    target: Target,
+) -> Result<Option<Vec<PartMethod>>, CodegenError> {
+    let Some(divided) = composable(kernel)? else { return Ok(None) };
+    let mut methods = Vec::new();
+    add_methods(divided.parts, machine, target, &mut methods);
+    let has_product = methods.iter().any(|method| matches!(method, PartMethod::Product(_)));
+    Ok(has_product.then_some(methods))
+}
+
+fn add_methods(parts: Vec<Part>, machine: &Machine, target: Target, methods: &mut Vec<PartMethod>) {
+    for part in parts {
+        match part {
+            Part::Loop { parts, .. } => add_methods(parts, machine, target, methods),
+            Part::Other(kernel) => methods.push(PartMethod::Alone(kernel)),
+            Part::Contraction(kernel, found) => methods.push(match plan(&kernel, &found, machine, target) {
+                Some(_) => PartMethod::Product([found.num_rows(), found.num_columns(), found.num_products()]),
+                None => PartMethod::Alone(kernel),
+            }),
+        }
+    }
 }
 
 fn describe(parts: Vec<Part>, described: &mut Vec<(String, Option<Kernel>)>) {

@@ -25,7 +25,7 @@ pub fn temporaries_carry_values_between_kernels(gpu: &dyn Gpu) {
         &[],
         gpu.artifact(&kernels),
         vec![call(0, x_slot, temp), call(1, temp, y_slot)],
-        vec![Temp { bytes: 16, offset: 256, live: (0, 1) }],
+        vec![Temp { node: NodeRef(0), bytes: 16, offset: 256, live: (0, 1) }],
     );
     let context = context_with(&device, &x, &[1, 2, 3, 4]);
     let routine = context.link(&code, &[x, y.clone()]).unwrap();

@@ -120,7 +120,7 @@ pub fn temporaries_carry_values_between_kernels(make: Make<'_>) {
         &[],
         HostModule::interpreted(kernels),
         vec![call(0, x_slot, temp), call(1, temp, y_slot)],
-        vec![Temp { bytes: 32, offset: 64, live: (0, 1) }],
+        vec![Temp { node: NodeRef(0), bytes: 32, offset: 64, live: (0, 1) }],
     );
     let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
     let routine = context.link(&code, &[x, y.clone()]).unwrap();

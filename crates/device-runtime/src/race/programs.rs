@@ -302,7 +302,8 @@ fn code(uses: &[(TensorNode, Access)], merge: Option<&TensorNode>, random: &mut 
         let args = args.into_iter().map(|(slot, _)| slot).collect();
         calls.push(KernelCall { kernel: number, args, bindings: vec![] });
     }
-    let temp = |number| Temp { bytes: BYTES, offset: 64 * number, live: (number, number + 1) };
+    let temp =
+        |number| Temp { node: NodeRef(0), bytes: BYTES, offset: 64 * number, live: (number, number + 1) };
     let parts = RoutineParts {
         name: "random".to_owned(),
         symbols: vec![],
