@@ -94,7 +94,11 @@ fn ranks_and_sizes() {
     refused(&text, &[s, node("x", DType::F32, &[8])], "300 letters");
     let y = node("y", DType::F32, &[8]);
     let parts = ["@s"; 300].join(", ");
-    refused(&format!("y := uniform(7, {parts}) where @s < 3"), &[y.clone()], "at most 64 numbers");
+    refused(
+        &format!("y := uniform(7, {parts}) where @s < 3"),
+        std::slice::from_ref(&y),
+        "at most 64 numbers",
+    );
     refused(&format!("y[i] := 1 + uniform(7, {parts}, i) where @s < 3"), &[y], "at most 64 numbers");
 }
 

@@ -72,7 +72,7 @@ fn operations_on_integers_and_on_other_floats_stay_as_they_are() {
 fn integers_keep_every_digit() {
     let one = |dtype: DType, text: &str| {
         let y = node("y", dtype, &[]);
-        let program = parse(text, &[y.clone()]).unwrap_or_else(|error| panic!("{error}"));
+        let program = parse(text, std::slice::from_ref(&y)).unwrap_or_else(|error| panic!("{error}"));
         let mut machine = Machine::new(&program);
         machine.run(&[]);
         let bytes = &machine.memory.nodes[0];
