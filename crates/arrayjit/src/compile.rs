@@ -257,7 +257,8 @@ impl Backend {
         verified("optimisation", &optimized.routine)?;
         watch.pass("optimize", &optimized.routine);
         laps.end("optimize");
-        let statements = watch.shows_calls().then(|| Statements::of(assignments)).unwrap_or_default();
+        let statements =
+            if watch.shows_calls() { Statements::of(assignments) } else { Statements::default() };
         Ok((Planned { optimized, nodes, views, warnings, statements, took: laps.took }, changes))
     }
 

@@ -45,7 +45,7 @@ fn what_logs_does_not_fall_back() {
         let codes: Vec<_> = code.codes().collect();
         let [code] = codes.as_slice() else { panic!("{} parts", codes.len()) };
         let Payload::Ptx(module) = code.artifact().payload() else { panic!("no PTX") };
-        let [launch] = module.launches.as_slice() else { panic!("{:?}", module.launches) };
+        let [launch] = module.launches() else { panic!("{:?}", module.launches()) };
         // A remark; for each of 100 iterations the number and an index of two words, the statement, and two indices and two values of a word.
         assert_eq!((launch.blocks, launch.log_bytes), (1, 16 + 4 * (1 + 100 * (3 + 1 + 7))));
         assert!(!code.artifact().kernels()[0].log.is_empty());

@@ -34,7 +34,7 @@ fn run(text: &str, order: Order) -> Vec<Stats> {
     let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("{e}"));
     let each = scheduled.kernels().iter().enumerate().map(|(at, kernel)| {
-        let args: Vec<Vec<u8>> = bytes(&kernel.abi())
+        let args: Vec<Vec<u8>> = bytes(kernel.abi())
             .into_iter()
             .map(|bytes| (0..bytes).map(|at| ((at * 7919) >> 3) as u8 % 113).collect())
             .collect();

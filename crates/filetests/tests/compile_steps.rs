@@ -77,7 +77,7 @@ fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
         let on_step = &mut |step: &str, _: &Routine| laps.end(&format!("{target}: {step}"));
         let schedule = schedule_traced(&routine, &caps, &options, on_step).unwrap();
         laps.end(&format!("{target}: kernels"));
-        schedule.kernels.iter().for_each(|kernel| verify(&kernel.ir).unwrap());
+        schedule.kernels().iter().for_each(|kernel| verify(kernel.ir()).unwrap());
         laps.end(&format!("{target}: verify kernels"));
     }
     laps.counts

@@ -1,5 +1,9 @@
 //! How the time of a compilation grows with the program: every family of `filetests::generate::families`, at several sizes.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a failing step fails the test; the long check prints a table"
+)]
 #![cfg(feature = "cranelift")]
 
 mod stages; // the stages of a compilation, one by one

@@ -3,6 +3,7 @@
 //! The fuzz target `differential` checks the same on bytes that a fuzzer finds. `DIFFERENTIAL_PROGRAMS=1000`
 //! compares more programs, `DIFFERENTIAL_FIRST=77` begins with another one, and `DIFFERENTIAL_REJECTED=1`
 //! prints those that are rejected.
+#![allow(clippy::print_stdout, reason = "rejected programs are printed on request")]
 
 mod check;
 

@@ -138,8 +138,11 @@ fn plan(kernel: &Kernel, found: &Contraction, machine: &Machine, target: Target)
     Plan::new(&what, machine)
 }
 
+/// A part of a kernel in words, and its kernel if it is compiled alone.
+type DescribedPart = (String, Option<Kernel>);
+
 /// What a kernel with contractions consists of, for people to read: each part in words, and its kernel if it is compiled alone.
-pub(crate) fn parts_of(kernel: &Kernel) -> Result<Option<Vec<(String, Option<Kernel>)>>, CodegenError> {
+pub(crate) fn parts_of(kernel: &Kernel) -> Result<Option<Vec<DescribedPart>>, CodegenError> {
     let mut described = Vec::new();
     let Some(divided) = divided(kernel)? else { return Ok(None) };
     describe(divided.parts, &mut described);
@@ -184,7 +187,7 @@ fn add_methods(parts: Vec<Part>, machine: &Machine, target: Target, methods: &mu
     }
 }
 
-fn describe(parts: Vec<Part>, described: &mut Vec<(String, Option<Kernel>)>) {
+fn describe(parts: Vec<Part>, described: &mut Vec<DescribedPart>) {
     for part in parts {
         match part {
             Part::Loop { symbol, extent, is_parallel, parts } => {

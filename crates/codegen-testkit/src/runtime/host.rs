@@ -158,6 +158,9 @@ pub fn an_array_that_does_not_fit_its_node_is_refused(make: Make<'_>) {
     }
 }
 
+/// A call that should be refused.
+type Attempt<'a> = &'a dyn Fn() -> Result<(), Error>;
+
 /// A thread that has a host array waits for none, neither for the same nor for another.
 pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
@@ -166,7 +169,7 @@ pub fn changes_of_host_arrays_wait_for_no_host_array(make: Make<'_>) {
     let routine = double(&here, &x, &y).unwrap();
     let back = double(routine.context(), &y, &x).unwrap();
     host.set_values(&x, &[1.0]).unwrap();
-    let calls: [(&str, &dyn Fn() -> Result<(), Error>); 12] = [
+    let calls: [(&str, Attempt<'_>); 12] = [
         ("get", &|| host.get(&x).map(drop)),
         ("get_value", &|| host.get_value(&x, &[0]).map(drop)),
         ("set_values", &|| host.set_values(&x, &[7.0])),
