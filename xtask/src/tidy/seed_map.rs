@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn rows_that_are_true_pass() {
         let here =
-            "`xtask/src/tidy/seed_map.rs` `check_row`, `Sources`; `xtask/src/tidy/docs.rs` `ROOTS`, `tests`";
+            "`crates/tnode/src/padding.rs` `Padding`, `MAX_RANK`; `crates/tnode/src/registry.rs` `Registry`";
         assert_eq!(findings(&format!("| `a` | {here} | test `rows_that_are_true_pass` |")), [""; 0]);
         let driver = "`crates/device-runtime/src/driver.rs` `Driver::wait`, `Location::offset`, `After::Data`, `PoolHandle`";
         assert_eq!(findings(&format!("| `a`, `b` | {driver} | tests `x`, `y` |")), [""; 0]);
@@ -202,17 +202,21 @@ mod tests {
 
     #[test]
     fn each_defect_of_a_row_is_found() {
-        let file = "`xtask/src/tidy/seed_map.rs`";
+        let (file, public) = ("`xtask/src/tidy/seed_map.rs`", "`crates/tnode/src/padding.rs` `Padding`");
         let rows = [
             ("| `a` | `xtask/src/tidy/nowhere.rs` `x` | test `t` |".to_owned(), "is no file"),
             (format!("| `a` | {file} `nothing` | test `t` |"), "does not define `nothing`"),
             // Used there, and defined elsewhere.
             (format!("| `a` | {file} `named_tests` | test `t` |"), "does not define `named_tests`"),
             (format!("| `a` | {file} `Item::Fn` | test `t` |"), "does not define `Item::Fn`"),
-            (format!("| `a` | {file} `check_row` | by its type |"), "names no test"),
+            (
+                format!("| `a` | {file} `check_row` | test `t` |"),
+                "`check_row` of `xtask/src/tidy/seed_map.rs` is not public",
+            ),
+            (format!("| `a` | {public} | by its type |"), "names no test"),
             (format!("| `a` | {file} | test `t` |"), "has no item"),
             ("| `a` | somewhere | test `t` |".to_owned(), "has no item"),
-            (format!("| a | {file} `check_row` | test `t` |"), "names nothing"),
+            (format!("| a | {public} | test `t` |"), "names nothing"),
             ("| `a` | not here: it is not |".to_owned(), "a row of 2 cells"),
         ];
         for (row, expected) in rows {

@@ -25,12 +25,14 @@ const SEEDS: u64 = 500;
 /// A routine as one kernel whose parameters are accessed in one way.
 fn kernel(ir: Routine, access: Access) -> Kernel {
     let bytes = |n: &lowered_ir::ir::NodeDecl| n.dims.iter().product::<usize>() * n.dtype.size_bytes();
+    let memory = ir.nodes.iter().map(|n| Param::Node { access, bytes: bytes(n) });
+    let indices = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
     let abi = KernelAbi {
         name: ir.name.clone(),
-        params: ir.nodes.iter().map(|n| Param::Node { access, bytes: bytes(n) }).collect(),
+        params: memory.chain(indices).collect(),
         launch: Launch { extent: extent(&ir), grain: 1, threads: 1 },
         scratch_bytes: 0,
-        log: [].into(),
+        log: lowered_ir::log::lines(&ir).into(),
         cost: Cost::default(),
     };
     Kernel::verified(ir, abi).expect("a valid kernel")

@@ -49,7 +49,7 @@ pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
         params,
         launch,
         scratch_bytes: 0,
-        log: [].into(),
+        log: lowered_ir::log::lines(&ir).into(),
         cost: codegen_core::Cost::default(),
     };
     Kernel::verified(ir, abi).expect("a valid kernel")
