@@ -274,7 +274,6 @@ fn what_is_not_supported_is_named() {
         (refused(DType::F16, &|x| Expr::unary(UnaryOp::Neg, x)), "`neg` on f16"),
         (refused(DType::Bf16, &|x| Expr::binary(BinaryOp::Add, x.clone(), x)), "`+` on bf16"),
         (refused(DType::F64, &|x| Expr::binary(BinaryOp::Pow, x.clone(), x)), "`pow` on f64"),
-        (refused(DType::F32, &|x| Expr::binary(BinaryOp::BitAnd, x.clone(), x)), "`bit_and` on f32"),
         (refused(DType::F16, &|x| Expr::ternary(TernaryOp::Fma, x.clone(), x.clone(), x)), "`fma` on f16"),
     ];
     for (error, expected) in errors {

@@ -30,7 +30,7 @@ fn kernel(ir: Routine, access: Access) -> Kernel {
     let abi = KernelAbi {
         name: ir.name.clone(),
         params: memory.chain(indices).collect(),
-        launch: Launch { extent: extent(&ir), grain: 1, threads: 1 },
+        launch: Launch { extent: extent(&ir), ..Launch::whole(&ir.body) },
         scratch_bytes: 0,
         log: lowered_ir::log::lines(&ir).into(),
         cost: Cost::default(),
