@@ -28,25 +28,25 @@ const REACH: usize = 64;
 type TypeOf<'a> = &'a dyn Fn(NodeRef) -> tnode::DType;
 
 fn forward_block(block: &mut Block, dtype: TypeOf<'_>, fresh: &mut Fresh) {
-    let mut at = 0;
-    while at < block.len() {
-        if let Stmt::For { body, .. } = &mut block[at] {
+    // Last statement first, so that taking the next one moves no other.
+    let mut rest = std::mem::take(block);
+    rest.reverse();
+    while let Some(mut stmt) = rest.pop() {
+        if let Stmt::For { body, .. } = &mut stmt {
             forward_block(body, dtype, fresh);
         }
-        let new = forward_from(block, at, dtype, fresh);
-        at += new;
-        if is_overwritten(block, at) {
-            block.remove(at);
-        } else {
-            at += 1;
+        let stmt = forward_from(stmt, &mut rest, block, dtype, fresh);
+        if !is_overwritten(&stmt, &rest) {
+            block.push(stmt);
         }
     }
 }
 
-/// Whether a statement stores into an element that is stored into again before anything touches its node.
-fn is_overwritten(block: &[Stmt], at: usize) -> bool {
-    let Stmt::Set { node, index, .. } = &block[at] else { return false };
-    let mut after = block[at + 1..].iter().take(REACH);
+/// Whether a statement stores into an element that is stored into again before anything touches its node. `rest` has the
+/// statements behind it, the last one first.
+fn is_overwritten(stmt: &Stmt, rest: &[Stmt]) -> bool {
+    let Stmt::Set { node, index, .. } = stmt else { return false };
+    let mut after = rest.iter().rev().take(REACH);
     let touches = |stmt: &&Stmt| access::nodes(std::slice::from_ref(*stmt)).contains(node);
     let Some(Stmt::Set { node: again, index: same, value }) = after.find(touches) else { return false };
     let mut read = false;
@@ -63,30 +63,33 @@ fn reads_node(e: &Expr, node: NodeRef) -> bool {
     }
 }
 
-/// Replaces the reads of what a statement stores; gives how many statements are new.
-fn forward_from(block: &mut Block, at: usize, dtype: TypeOf<'_>, fresh: &mut Fresh) -> usize {
-    let Stmt::Set { node, index, value } = &block[at] else { return 0 };
-    let (node, index, value) = (*node, index.clone(), value.clone());
-    let end = block.len().min(at + 1 + REACH);
-    let after = &mut block[at + 1..end];
-    let until = after.iter().position(|stmt| ends(stmt, node)).map_or(after.len(), |end| end + 1);
-    let after = &mut after[..until];
-    if !after.iter().any(|stmt| reads(stmt, node, &index)) {
-        return 0;
+/// Replaces the reads of the element that a statement stores into, in the statements behind it (`rest`, the last one
+/// first). Gives the statement that stores; statements that it needs before it are added to `done`.
+fn forward_from(
+    stmt: Stmt,
+    rest: &mut [Stmt],
+    done: &mut Block,
+    dtype: TypeOf<'_>,
+    fresh: &mut Fresh,
+) -> Stmt {
+    let Stmt::Set { node, index, value } = &stmt else { return stmt };
+    let node = *node;
+    let reach = rest.len().min(REACH);
+    let until = rest.iter().rev().take(reach).position(|stmt| ends(stmt, node)).map_or(reach, |end| end + 1);
+    let first = rest.len() - until;
+    let after = &mut rest[first..];
+    if !after.iter().any(|stmt| reads(stmt, node, index)) {
+        return stmt;
     }
-    if is_settled(&value, after) {
-        after.iter_mut().for_each(|stmt| replace(stmt, node, &index, &value));
-        return 0;
+    if is_settled(value, after) {
+        after.iter_mut().for_each(|stmt| replace(stmt, node, index, value));
+        return stmt;
     }
     let local = fresh.local_id();
+    let (index, value) = (index.clone(), value.clone());
     after.iter_mut().for_each(|stmt| replace(stmt, node, &index, &Expr::local(local)));
-    let stored = [
-        Stmt::scalar(local, dtype(node)),
-        Stmt::set_scalar(local, value),
-        Stmt::Set { node, index, value: Expr::local(local) },
-    ];
-    block.splice(at..=at, stored);
-    2
+    done.extend([Stmt::scalar(local, dtype(node)), Stmt::set_scalar(local, value)]);
+    Stmt::Set { node, index, value: Expr::local(local) }
 }
 
 /// Whether a value can be read again behind the store: a constant, or a scalar local that nothing there changes.
