@@ -27,6 +27,7 @@ mod access; // which elements a piece of IR touches
 pub mod canonical; // nests for a target's matrix kernels
 mod contraction; // register tiles
 mod cost; // flops and distinct bytes
+mod free_list; // offsets in the order of lifetimes
 mod fuse; // neighbouring loops as one, on GPUs; how many statements one has
 mod jam; // strips of a loop inside its body
 pub mod matrices; // those of them that are products of matrices
