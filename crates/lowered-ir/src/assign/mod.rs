@@ -11,6 +11,7 @@ mod op;
 mod origin;
 mod print;
 mod random;
+mod symbol_table;
 pub mod text;
 mod warning;
 
@@ -22,6 +23,7 @@ pub(crate) use self::origin::AccessPlace;
 pub use self::origin::Origin;
 pub(crate) use self::print::{affine as affine_text, listing};
 pub use self::random::{Drawn, KeyPart, Random};
+pub use self::symbol_table::SymbolTable;
 pub use self::warning::{Warning, WarningKind};
 use crate::indexing::{Projections, StaticSymbol};
 use crate::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
@@ -32,7 +34,7 @@ use crate::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assignments {
     /// The symbols that indices mention by position; names are distinct.
-    pub symbols: Vec<StaticSymbol>,
+    pub symbols: SymbolTable,
     /// What is done, in order.
     pub steps: Vec<Step>,
     /// What reading the text found that is legal and often a mistake.
@@ -302,15 +304,7 @@ impl Assignments {
     /// The symbol of that name, entered if it is new. A range given for a symbol that has none is adopted; one that
     /// differs is entered as a second symbol, which lowering refuses by name.
     pub fn symbol(&mut self, symbol: &StaticSymbol) -> SymbolId {
-        let agrees = |s: &StaticSymbol| {
-            s.name == symbol.name && (s.range == symbol.range || s.range.is_none() || symbol.range.is_none())
-        };
-        let at = self.symbols.iter().position(agrees).unwrap_or(self.symbols.len());
-        if at == self.symbols.len() {
-            self.symbols.push(symbol.clone());
-        }
-        self.symbols[at].range = self.symbols[at].range.or(symbol.range);
-        SymbolId(u32::try_from(at).unwrap_or(u32::MAX))
+        self.symbols.enter(symbol)
     }
 
     /// These assignments, then those. Symbols of one name become one.

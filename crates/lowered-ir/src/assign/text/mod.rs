@@ -91,7 +91,7 @@ fn declare_symbols(statement: &Statement, assignments: &mut Assignments) -> Resu
             error::TextErrorKind::BadRange { name, range, conflict }.at(constraint.span.clone())
         };
         let range = ranges::range_of(constraint.limit).map_err(refuse)?;
-        match assignments.symbols.iter().find(|symbol| symbol.name == *name).and_then(|symbol| symbol.range) {
+        match assignments.symbols.find(name).and_then(|symbol| symbol.range) {
             Some(other) if other != range => return Err(refuse(format!("contradicts `@{name} < {other}`"))),
             _ => assignments.symbol(&StaticSymbol::ranged(name, range)),
         };
