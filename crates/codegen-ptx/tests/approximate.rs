@@ -6,7 +6,7 @@ mod device;
 use codegen_core::{Codegen, ScheduleOptions, schedule};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use lowered_ir::text::parse;
-use ptx_asm::interp::Order;
+use ptx_sim::Order;
 
 const COUNT: usize = 4096;
 

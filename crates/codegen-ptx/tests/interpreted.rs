@@ -15,7 +15,7 @@ use filetests::RunCase;
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{self, optimize};
-use ptx_asm::interp::Order;
+use ptx_sim::Order;
 
 #[test]
 fn the_corpus_in_any_order_of_warps() {

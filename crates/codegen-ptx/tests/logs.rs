@@ -21,7 +21,7 @@ use lowered_ir::interp::{Buffer, Program};
 use lowered_ir::ir::Routine;
 use lowered_ir::passes::log::log_values;
 use lowered_ir::pipeline::{self, optimize};
-use ptx_asm::interp::Order;
+use ptx_sim::Order;
 use tnode::DType;
 
 /// The case with every value of its optimised routine logged.

@@ -9,7 +9,7 @@ use codegen_ptx::{PtxOptions, Target, TensorCores, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::pipeline::{self, optimize};
-use ptx_asm::interp::Order;
+use ptx_sim::Order;
 use tnode::{DType, Scalar};
 
 /// A routine, and whether it is one kernel that multiplies on tensor cores.

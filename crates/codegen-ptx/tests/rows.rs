@@ -7,7 +7,7 @@ mod device;
 use codegen_core::{Access, Codegen, Param, ScheduleOptions, schedule};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::{assembler::CudaTools, gpu};
-use ptx_asm::interp::{Order, Stats};
+use ptx_sim::{Order, Stats};
 use tnode::{DType, Scalar};
 
 /// What became of a routine of one kernel.

@@ -12,7 +12,7 @@ use lowered_ir::assign::text::parse;
 use lowered_ir::interp::Memory;
 use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
-use ptx_asm::interp::Order;
+use ptx_sim::Order;
 use tnode::{DType, MemoryMode, Scalar, Sharing, TensorNode};
 
 /// Runs a program on numbers that differ, with sums and products that are rounded.

@@ -3,7 +3,7 @@
 
 use codegen_core::{Codegen, ScheduleOptions, schedule};
 use codegen_ptx::{PtxOptions, Target, ptx};
-use ptx_asm::interp::{Launch, Machine, Order, Stats, run};
+use ptx_sim::{Launch, Machine, Order, Stats, run};
 
 /// Rows and columns of a large tile.
 const TILE: usize = 128;

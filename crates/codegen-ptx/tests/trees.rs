@@ -6,7 +6,7 @@ mod common;
 mod device;
 
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
-use ptx_asm::interp::Order;
+use ptx_sim::Order;
 use tnode::{DType, Scalar};
 
 /// Barriers and shuffles that stand in a program.

@@ -5,7 +5,7 @@ mod device;
 
 use codegen_core::{Codegen, KernelAbi, Param, ScheduleOptions, schedule};
 use codegen_ptx::{PtxOptions, Target, ptx};
-use ptx_asm::interp::{Order, Stats};
+use ptx_sim::{Order, Stats};
 use tnode::DType;
 
 /// `y[i, j] := x[j, i]` of some rows and columns of `y`.

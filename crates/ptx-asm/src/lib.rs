@@ -4,7 +4,7 @@
 //!
 //! Use it if you generate kernels for NVIDIA's processors and want mistakes found before a driver, or nobody, reports them. You build a
 //! [`Module`] of instructions whose registers have classes and whose control flow is a tree. [`check`] says what is wrong with it, [`print()`] makes the text that a
-//! driver or `ptxas` takes, [`interp`] runs it where there is neither. The crate knows nothing of arrays, needs no SDK, and talks to no driver.
+//! driver or `ptxas` takes; the crate `ptx-sim` runs it where there is neither. The crate knows nothing of arrays, needs no SDK, and talks to no driver.
 #![forbid(unsafe_code)]
 
 mod builder; // writes kernels
@@ -12,8 +12,6 @@ mod check; // what makes a program one
 mod inst; // what a thread can do
 mod print; // programs as text
 mod program; // kernels
-
-pub mod interp; // what kernels mean
 
 pub use crate::builder::Builder;
 pub use crate::check::{ProgramError, check};
@@ -33,4 +31,4 @@ macro_rules! debug_as_display {
         })+
     };
 }
-debug_as_display!(ProgramError, interp::Cause, interp::Fault);
+debug_as_display!(ProgramError);

@@ -1,7 +1,7 @@
 //! Products of small numbers, which are exact in any order, on the interpreter: what tests of all methods share.
 
-use ptx_asm::interp::{Fault, Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
 use ptx_asm::{Block, Builder, Kernel, Module, Place, Reg, Rounding, Space, Target, Ty, check};
+use ptx_sim::{Fault, Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
 use tnode::{DType, Scalar};
 
 use super::{Matrix, Method, Of, Outputs, Product, Stored, Surroundings, Tensor};

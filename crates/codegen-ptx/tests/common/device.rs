@@ -12,7 +12,7 @@ use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::log::{LogLine, LogStyle};
-use ptx_asm::interp::{Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
+use ptx_sim::{Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
 use tnode::{DType, Scalar};
 
 /// What memory holds that nobody has written.

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use filetests::{Expected, RunCase};
 use lowered_ir::interp::Memory;
 use lowered_ir::ir::Numerics;
-use ptx_asm::interp::Order;
+use ptx_sim::Order;
 use tnode::{DType, Scalar};
 
 use crate::device;

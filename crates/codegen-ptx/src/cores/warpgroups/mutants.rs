@@ -1,7 +1,7 @@
 //! Kernels that store results too early, or write them where others are still to be read: the interpreter finds each of them.
 
-use ptx_asm::interp::Order;
 use ptx_asm::{Block, Guard, Inst, Kernel, Stmt};
+use ptx_sim::Order;
 
 use super::Tile;
 use super::tests::STORED;

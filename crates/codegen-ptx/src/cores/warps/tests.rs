@@ -1,8 +1,8 @@
 //! Products by single warps, run and assembled.
 
 use codegen_testkit::{assembler::CudaTools, gpu};
-use ptx_asm::interp::{Order, Stats};
 use ptx_asm::{Module, Target, Ty, print};
+use ptx_sim::{Order, Stats};
 
 use super::Tile;
 use crate::cores::plain::{self, kernel, product, stored};

@@ -1,0 +1,339 @@
+//! Arithmetic: what operations do to bits of registers.
+//!
+//! Every function takes registers as 64-bit words, looks at as many low bits as the type has, and gives a word whose other bits are
+//! zero. `None` says that there is no such operation on that type.
+//!
+//! Approximations compute the function in `f64` and round to `f32`. The hardware's results differ from these within the errors that the
+//! operations state, so no test may ask for their bits. Where PTX defines a result exactly (zeros, infinities, subnormals), it is that.
+
+use super::float::{self, Direction, Format};
+use ptx_asm::Space;
+use ptx_asm::{Atomic, Binary, Cmp, Ternary, Ty, Unary};
+
+/// How many bits an operand has; 1 for predicates.
+pub(super) fn width(ty: Ty) -> u32 {
+    match ty {
+        Ty::B8 | Ty::U8 | Ty::S8 => 8,
+        _ => ty.class().bits(),
+    }
+}
+
+/// The low bits.
+pub(super) fn cut(value: u64, width: u32) -> u64 {
+    if width >= 64 { value } else { value & ((1 << width) - 1) }
+}
+
+/// The low bits as a signed number.
+pub(super) fn signed(value: u64, width: u32) -> i64 {
+    let free = 64 - width;
+    ((value << free) as i64) >> free
+}
+
+/// The low bits as a number of the integer type.
+fn integer(ty: Ty, value: u64) -> i128 {
+    if ty.is_signed() { i128::from(signed(value, width(ty))) } else { i128::from(cut(value, width(ty))) }
+}
+
+/// Whether it is bits or an integer of 16 bits or more, which integer arithmetic works on.
+fn is_integer(ty: Ty) -> bool {
+    !ty.is_float() && width(ty) >= 16
+}
+
+/// A result of `f32`; no operation but copies keeps what a NaN holds.
+fn from_f32(value: f32) -> u64 {
+    if value.is_nan() { float::F32.nan() } else { u64::from(value.to_bits()) }
+}
+
+/// Whether it is a float and no number.
+fn is_nan(ty: Ty, bits: u64) -> bool {
+    Format::of(ty).is_some_and(|format| format.decode(bits).is_nan())
+}
+
+fn from_f64(value: f64) -> u64 {
+    if value.is_nan() { float::F64.nan() } else { value.to_bits() }
+}
+
+fn to_f32(bits: u64) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
+/// Does the same to both halves.
+fn halves(operation: impl Fn(u32) -> Option<u64>) -> Option<u64> {
+    Some(operation(0)? | operation(16)? << 16)
+}
+
+/// One half.
+fn half(value: u64, at: u32) -> u64 {
+    cut(value >> at, 16)
+}
+
+/// The type of each half.
+fn half_type(ty: Ty) -> Ty {
+    if ty == Ty::F16x2 { Ty::F16 } else { Ty::Bf16 }
+}
+
+/// Operations on one operand.
+pub(super) fn unary(op: Unary, ty: Ty, a: u64) -> Option<u64> {
+    if Format::of_pair(ty).is_some() {
+        return halves(|at| unary(op, half_type(ty), half(a, at)));
+    }
+    let bits = width(ty);
+    let a = cut(a, bits);
+    let sign = 1_u64 << (bits - 1);
+    Some(match op {
+        // PTX leaves open which.
+        Unary::Neg | Unary::Abs if is_nan(ty, a) => Format::of(ty)?.nan(),
+        Unary::Neg if ty.is_float() => a ^ sign,
+        Unary::Abs if ty.is_float() => a & !sign,
+        Unary::Neg if ty.is_signed() && bits >= 16 => cut(a.wrapping_neg(), bits),
+        Unary::Abs if ty.is_signed() && bits >= 16 => cut(signed(a, bits).unsigned_abs(), bits),
+        Unary::Not if !ty.is_float() => cut(!a, bits),
+        Unary::CountOnes if bits >= 32 && !ty.is_float() => u64::from(a.count_ones()),
+        Unary::LeadingZeros if bits >= 32 && !ty.is_float() => u64::from(a.leading_zeros() - (64 - bits)),
+        Unary::Reverse if bits >= 32 && !ty.is_float() => a.reverse_bits() >> (64 - bits),
+        Unary::Sqrt if ty == Ty::F32 => from_f32(to_f32(a).sqrt()),
+        Unary::Sqrt if ty == Ty::F64 => from_f64(f64::from_bits(a).sqrt()),
+        Unary::Recip if ty == Ty::F32 => from_f32(1.0 / to_f32(a)),
+        Unary::Recip if ty == Ty::F64 => from_f64(1.0 / f64::from_bits(a)),
+        _ if ty == Ty::F32 => approximation(op, to_f32(a))?,
+        _ => return None,
+    })
+}
+
+/// Functions that the hardware approximates, on `f32`.
+fn approximation(op: Unary, x: f32) -> Option<u64> {
+    if op == Unary::TanhApprox {
+        return Some(from_f32(f64::from(x).tanh() as f32)); // the one that keeps subnormals
+    }
+    let x = f64::from(flush(x));
+    let y = match op {
+        Unary::Exp2Approx => x.exp2(),
+        Unary::Log2Approx => x.log2(),
+        Unary::SinApprox => x.sin(),
+        Unary::CosApprox => x.cos(),
+        Unary::RsqrtApprox => 1.0 / x.sqrt(),
+        Unary::RecipApprox => 1.0 / x,
+        Unary::SqrtApprox => x.sqrt(),
+        _ => return None,
+    };
+    Some(from_f32(flush(y as f32)))
+}
+
+/// The number, or zero with its sign if it is subnormal.
+fn flush(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0_f32.copysign(x) } else { x }
+}
+
+/// Operations on two operands.
+pub(super) fn binary(op: Binary, ty: Ty, a: u64, b: u64) -> Option<u64> {
+    match ty {
+        Ty::F32 => binary_f32(op, to_f32(a), to_f32(b)),
+        Ty::F64 => binary_f64(op, f64::from_bits(a), f64::from_bits(b)),
+        Ty::F16 => binary_f16(op, float::F16, a, b),
+        Ty::Bf16 => binary_f16(op, float::BF16, a, b),
+        Ty::F16x2 | Ty::Bf16x2 => halves(|at| binary(op, half_type(ty), half(a, at), half(b, at))),
+        _ => binary_bits(op, ty, a, b),
+    }
+}
+
+fn binary_f32(op: Binary, a: f32, b: f32) -> Option<u64> {
+    Some(from_f32(match op {
+        Binary::Add => a + b,
+        Binary::Sub => a - b,
+        Binary::Mul => a * b,
+        Binary::Div => a / b,
+        Binary::DivApprox => divide_approximately(a, b),
+        // Every `f32` is an `f64`, so nothing is rounded.
+        Binary::Min => min(f64::from(a), f64::from(b)) as f32,
+        Binary::Max => max(f64::from(a), f64::from(b)) as f32,
+        _ => return None,
+    }))
+}
+
+/// PTX leaves no freedom where the divisor's reciprocal is subnormal: the quotient is 0, or no number if `a` is infinite.
+fn divide_approximately(a: f32, b: f32) -> f32 {
+    let (a, b) = (flush(a), flush(b));
+    if b.abs() > 2_f32.powi(126) && b.is_finite() {
+        let zero = 0.0_f32.copysign(a) * 1.0_f32.copysign(b);
+        return if a.is_finite() { zero } else { f32::NAN };
+    }
+    flush((f64::from(a) / f64::from(b)) as f32)
+}
+
+fn binary_f64(op: Binary, a: f64, b: f64) -> Option<u64> {
+    Some(from_f64(match op {
+        Binary::Add => a + b,
+        Binary::Sub => a - b,
+        Binary::Mul => a * b,
+        Binary::Div => a / b,
+        Binary::Min => min(a, b),
+        Binary::Max => max(a, b),
+        _ => return None,
+    }))
+}
+
+fn binary_f16(op: Binary, format: Format, a: u64, b: u64) -> Option<u64> {
+    let (a, b) = (format.decode(cut(a, 16)), format.decode(cut(b, 16)));
+    let exact = match op {
+        Binary::Add => float::add_odd(a, b),
+        Binary::Sub => float::add_odd(a, -b),
+        Binary::Mul => a * b, // 22 bits at most: exact
+        Binary::Min => min(a, b),
+        Binary::Max => max(a, b),
+        _ => return None,
+    };
+    Some(format.encode(exact, Direction::Nearest))
+}
+
+/// The lesser: of a number and NaN the number, of zeros -0.
+fn min(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b < a || a == b && b.is_sign_negative() { b } else { a }
+}
+
+/// The greater: of a number and NaN the number, of zeros +0.
+fn max(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b > a || a == b && b.is_sign_positive() { b } else { a }
+}
+
+fn binary_bits(op: Binary, ty: Ty, a: u64, b: u64) -> Option<u64> {
+    let bits = width(ty);
+    match op {
+        Binary::And => return Some(cut(a & b, bits)),
+        Binary::Or => return Some(cut(a | b, bits)),
+        Binary::Xor => return Some(cut(a ^ b, bits)),
+        _ if !is_integer(ty) => return None,
+        _ => {}
+    }
+    let (x, y) = (integer(ty, a), integer(ty, b));
+    Some(match op {
+        Binary::Add => cut(a.wrapping_add(b), bits),
+        Binary::Sub => cut(a.wrapping_sub(b), bits),
+        Binary::Mul => cut(a.wrapping_mul(b), bits),
+        // Two factors of 64 bits fit 128; unsigned ones need the top bit, which the shift must not repeat.
+        Binary::MulHigh if ty.is_signed() => cut(((x * y) >> bits) as u64, bits),
+        Binary::MulHigh => cut(((x as u128 * y as u128) >> bits) as u64, bits),
+        Binary::MulWide if bits <= 32 => cut((x * y) as u64, 2 * bits),
+        Binary::Div | Binary::Rem if y == 0 => cut(nonsense(a), bits),
+        Binary::Div => cut((x / y) as u64, bits),
+        Binary::Rem => cut((x % y) as u64, bits),
+        Binary::Min => cut(x.min(y) as u64, bits),
+        Binary::Max => cut(x.max(y) as u64, bits),
+        Binary::ShiftLeft => shift(b, bits, 0, |by| cut(a << by, bits)),
+        Binary::ShiftRight if ty.is_signed() => {
+            cut((signed(a, bits) >> cut(b, 32).min(u64::from(bits - 1))) as u64, bits)
+        }
+        Binary::ShiftRight => shift(b, bits, 0, |by| cut(a, bits) >> by),
+        _ => return None,
+    })
+}
+
+/// A shift by 32 bits' worth of `by`, or what is left of a number shifted by its width.
+fn shift(by: u64, width: u32, gone: u64, within: impl Fn(u32) -> u64) -> u64 {
+    let by = by as u32;
+    if by >= width { gone } else { within(by) }
+}
+
+/// What no program may depend on. It is neither what the hardware gives nor what a host gives, so that a test of one that does fails.
+fn nonsense(a: u64) -> u64 {
+    a ^ 0x9e37_79b9_7f4a_7c15
+}
+
+/// Operations on three operands.
+pub(super) fn ternary(op: Ternary, ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
+    match op {
+        Ternary::Fma => fma(ty, a, b, c),
+        Ternary::MulAdd if is_integer(ty) => Some(cut(a.wrapping_mul(b).wrapping_add(c), width(ty))),
+        Ternary::MulAddWide if matches!(ty, Ty::U32 | Ty::S32) => {
+            Some(binary_bits(Binary::MulWide, ty, a, b)?.wrapping_add(c))
+        }
+        // The fourth bit of a choice means something on the hardware that the operation does not have.
+        Ternary::Permute if ty == Ty::B32 && c & 0x8888 == 0 => Some(permute(a, b, c)),
+        Ternary::FunnelLeft if ty == Ty::B32 => Some(cut(pair(a, b) << (c & 31) >> 32, 32)),
+        Ternary::FunnelRight if ty == Ty::B32 => Some(cut(pair(a, b) >> (c & 31), 32)),
+        Ternary::Logic(table) if ty == Ty::B32 => Some(logic(table, a, b, c)),
+        _ => None,
+    }
+}
+
+fn fma(ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
+    let small = |format: Format| {
+        float::fma(format, format.decode(cut(a, 16)), format.decode(cut(b, 16)), format.decode(cut(c, 16)))
+    };
+    match ty {
+        Ty::F32 => Some(from_f32(to_f32(a).mul_add(to_f32(b), to_f32(c)))),
+        Ty::F64 => Some(from_f64(f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c)))),
+        Ty::F16 => Some(small(float::F16)),
+        Ty::Bf16 => Some(small(float::BF16)),
+        Ty::F16x2 | Ty::Bf16x2 => halves(|at| fma(half_type(ty), half(a, at), half(b, at), half(c, at))),
+        _ => None,
+    }
+}
+
+/// `b : a`, 64 bits.
+fn pair(a: u64, b: u64) -> u64 {
+    cut(a, 32) | b << 32
+}
+
+fn permute(a: u64, b: u64, choice: u64) -> u64 {
+    let bytes = pair(a, b);
+    (0..4).map(|i| cut(bytes >> (8 * (choice >> (4 * i) & 7)), 8) << (8 * i)).sum()
+}
+
+fn logic(table: u8, a: u64, b: u64, c: u64) -> u64 {
+    let number = |bit: u32| (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | c >> bit & 1;
+    (0..32).map(|bit| u64::from(table >> number(bit) & 1) << bit).sum()
+}
+
+/// Whether a comparison holds.
+pub(super) fn compare(cmp: Cmp, ty: Ty, a: u64, b: u64) -> Option<bool> {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    let order = match Format::of(ty) {
+        Some(format) => {
+            let bits = width(ty);
+            format.decode(cut(a, bits)).partial_cmp(&format.decode(cut(b, bits)))
+        }
+        None if is_integer(ty) => Some(integer(ty, a).cmp(&integer(ty, b))),
+        None => return None,
+    };
+    Some(match cmp {
+        Cmp::Eq => order == Some(Equal),
+        Cmp::Ne => matches!(order, Some(Less | Greater)),
+        Cmp::Lt => order == Some(Less),
+        Cmp::Le => matches!(order, Some(Less | Equal)),
+        Cmp::Gt => order == Some(Greater),
+        Cmp::Ge => matches!(order, Some(Greater | Equal)),
+        _ if !ty.is_float() => return None,
+        Cmp::NeOrNan => order != Some(Equal),
+        Cmp::LtOrNan => matches!(order, None | Some(Less)),
+        Cmp::LeOrNan => order != Some(Greater),
+        Cmp::GtOrNan => matches!(order, None | Some(Greater)),
+        Cmp::GeOrNan => order != Some(Less),
+        Cmp::IsNan => order.is_none(),
+    })
+}
+
+/// What an atomic operation leaves in memory that held `old`. Sums of `f32` in global memory have no subnormals.
+pub(super) fn atomic(op: Atomic, ty: Ty, space: Space, old: u64, operands: &[u64]) -> Option<u64> {
+    let &b = operands.first()?;
+    if width(ty) < 32 || (operands.len() == 2) != (op == Atomic::CompareSwap) {
+        return None;
+    }
+    match op {
+        Atomic::Add if ty == Ty::F32 && space == Space::Global => {
+            Some(from_f32(flush(flush(to_f32(old)) + flush(to_f32(b)))))
+        }
+        Atomic::Add => binary(Binary::Add, ty, old, b),
+        Atomic::Min if !ty.is_float() => binary(Binary::Min, ty, old, b),
+        Atomic::Max if !ty.is_float() => binary(Binary::Max, ty, old, b),
+        Atomic::And => binary_bits(Binary::And, ty, old, b),
+        Atomic::Or => binary_bits(Binary::Or, ty, old, b),
+        Atomic::Xor => binary_bits(Binary::Xor, ty, old, b),
+        Atomic::Exchange => Some(cut(b, width(ty))),
+        Atomic::CompareSwap => {
+            let &replacement = operands.get(1)?;
+            let equal = cut(old, width(ty)) == cut(b, width(ty));
+            Some(cut(if equal { replacement } else { old }, width(ty)))
+        }
+        _ => None,
+    }
+}

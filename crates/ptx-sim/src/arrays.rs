@@ -1,0 +1,111 @@
+//! Arrays in a window of addresses: shared memory, and each thread's own.
+
+use super::fault::{Cause, Check, SpaceName, Spot, malformed};
+use ptx_asm::{Array, Space};
+
+/// Where the arrays of a kernel are. Between them is nothing, so that no access slips from one to the next; each starts at a first
+/// bank, as the first does on the hardware.
+#[derive(Debug)]
+pub(super) struct Layout {
+    space: Space,
+    /// Address and size of each.
+    arrays: Vec<(u32, u32)>,
+    /// One address more than the last.
+    end: u32,
+}
+
+/// What lies between two arrays, at least.
+const GAP: u64 = 128;
+
+impl Layout {
+    /// # Errors
+    ///
+    /// [`Cause::Malformed`] for an alignment that is no power of two, or more than a window holds.
+    pub(super) fn new(space: Space, arrays: &[Array]) -> Check<Layout> {
+        let mut placed = Vec::with_capacity(arrays.len());
+        let mut end = 0;
+        for (i, array) in arrays.iter().enumerate() {
+            if array.bytes == 0 || !array.align.is_power_of_two() {
+                return malformed(format!("{} array {i} is {array:?}", SpaceName(space)));
+            }
+            let start = (end + GAP).next_multiple_of(u64::from(array.align).max(GAP));
+            end = start + u64::from(array.bytes);
+            if end > 1 << 24 {
+                return malformed(format!("{} arrays need {end} bytes", SpaceName(space)));
+            }
+            placed.push((start as u32, array.bytes));
+        }
+        Ok(Layout { space, arrays: placed, end: end as u32 })
+    }
+
+    /// The address of an array.
+    pub(super) fn address(&self, array: u32) -> Check<u32> {
+        match self.arrays.get(array as usize) {
+            Some(&(start, _)) => Ok(start),
+            None => malformed(format!("there is no {} array {array}", SpaceName(self.space))),
+        }
+    }
+
+    /// The size of the window.
+    pub(super) fn size(&self) -> usize {
+        self.end as usize
+    }
+
+    /// Whether the bytes are those of one array; their place in the window.
+    pub(super) fn locate(&self, address: u32, bytes: u32) -> Check<usize> {
+        let after = self.arrays.partition_point(|&(start, _)| start <= address);
+        if let Some(&(start, size)) = after.checked_sub(1).and_then(|i| self.arrays.get(i))
+            && u64::from(address - start) + u64::from(bytes) <= u64::from(size)
+        {
+            return Ok(address as usize);
+        }
+        let nearest = match after.checked_sub(1).map(|i| (i, self.arrays[i])) {
+            Some((i, (start, size))) => describe(&i.to_string(), u64::from(start), u64::from(size)),
+            None => "there is no array below".into(),
+        };
+        let (space, address) = (SpaceName(self.space), u64::from(address));
+        Err(Box::new(Cause::OutOfBounds { space, address, bytes, nearest }))
+    }
+
+    /// A byte of the window, which some array holds.
+    pub(super) fn spot(&self, at: usize) -> Spot {
+        let i = self.arrays.partition_point(|&(start, _)| start as usize <= at).saturating_sub(1);
+        let start = self.arrays.get(i).map_or(0, |&(start, _)| start as usize);
+        Spot { space: SpaceName(self.space), address: at as u64, array: i.to_string(), byte: at - start }
+    }
+}
+
+/// Where an array is, for messages about accesses that miss it.
+pub(super) fn describe(name: &str, start: u64, size: u64) -> String {
+    format!("`{name}` has {size} bytes from {start:#x} on")
+}
+
+/// What a window holds.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) bytes: Vec<u8>,
+    /// Which bytes were ever written.
+    written: Vec<bool>,
+}
+
+impl Contents {
+    pub(super) fn new(size: usize) -> Contents {
+        Contents { bytes: vec![0; size], written: vec![false; size] }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.written.fill(false);
+    }
+
+    /// The first of these bytes that was never written.
+    pub(super) fn unwritten(&self, at: usize, bytes: usize) -> Option<usize> {
+        self.written[at..at + bytes].iter().position(|&written| !written).map(|i| at + i)
+    }
+
+    /// Writes bytes.
+    pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.written[at..at + bytes.len()].fill(true);
+    }
+}

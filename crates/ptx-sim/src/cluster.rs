@@ -1,0 +1,81 @@
+//! Clusters: where another block's memory is, when all blocks meet, and what has to be over at their end.
+
+use super::block::{Run, Shared};
+use super::fault::{At, Cause, Outcome, malformed};
+use super::registers::lanes;
+use super::warp::Warp;
+use super::warpgroup::Together;
+use ptx_asm::{Operand, Place, Reg, Space};
+
+/// Where the window of block 0 begins; that of the next is as much further. No address of a block's own window is as large.
+const WINDOW: u64 = 1 << 24;
+
+/// The block that an address of the cluster's window is of, and the address in its own window.
+pub(super) fn parts(address: u64) -> (Option<u32>, u64) {
+    let window = address / WINDOW;
+    (window.checked_sub(1).map(|rank| rank as u32), address % WINDOW)
+}
+
+impl Run<'_> {
+    /// [`ptx_asm::Inst::MapShared`].
+    pub(super) fn map_shared(
+        &self,
+        warp: &mut Warp,
+        mask: u32,
+        dst: Reg,
+        at: Place,
+        block: Operand,
+    ) -> Outcome<()> {
+        let addresses = self.addresses(warp, mask, Space::Shared, at)?;
+        let ranks = warp.registers.operand(self.program, block, mask)?;
+        let mut mapped = [0; 32];
+        for lane in lanes(mask) {
+            let found = ranks[lane] as u32;
+            if found >= self.cluster {
+                let cause = Cause::ClusterBlock { found, blocks: self.cluster };
+                return Err(Box::new(cause)).at(lane);
+            }
+            if addresses[lane] >= WINDOW {
+                return malformed(format!("{:#x} is no address of a block", addresses[lane])).at(lane);
+            }
+            mapped[lane] = WINDOW * (u64::from(found) + 1) + addresses[lane];
+        }
+        warp.registers.set(self.program, dst, mask, &mapped);
+        Ok(())
+    }
+
+    /// Whether a cluster whose threads have all ended may: nothing may come to a block after its end.
+    pub(super) fn may_end(&self, warps: &[Warp], shared: &Shared) -> Result<(), (usize, Box<Cause>)> {
+        let outstanding = |at: usize, what: String| Err((at, Box::new(Cause::Outstanding(what))));
+        for (at, warp) in warps.iter().enumerate() {
+            warp.products.may_end().map_err(|what| (at, Box::new(Cause::Outstanding(what))))?;
+        }
+        let even = |rank: usize| shared.memories[rank].warpgroups.iter().all(Together::is_even);
+        if let Some(rank) = (0..shared.memories.len()).find(|&rank| !even(rank)) {
+            return outstanding(
+                0,
+                format!("all warps of a warpgroup of block {rank} of the cluster do the same"),
+            );
+        }
+        for (rank, expected) in shared.expects.iter().enumerate() {
+            for (&column, (time, what)) in expected {
+                let moment = super::clocks::Moment { column, time: *time };
+                if !shared.clocks.block_knows(rank as u32, moment) {
+                    let first = warps.iter().position(|warp| warp.rank == rank as u32).unwrap_or(0);
+                    return outstanding(first, what.clone());
+                }
+            }
+        }
+        shared.stores.may_end().or_else(|what| outstanding(0, what))
+    }
+
+    /// A warp comes to a [`ptx_asm::Inst::ClusterBarrier`]; all those of the cluster go on once the last has come.
+    pub(super) fn meet_cluster(&self, warps: &mut [Warp], shared: &mut Shared) {
+        if warps.iter().all(|warp| warp.is_at_cluster_barrier()) {
+            let rows: Vec<usize> =
+                warps.iter().map(|warp| shared.clocks.row(warp.rank, warp.number)).collect();
+            shared.clocks.meet(&rows);
+            warps.iter_mut().for_each(Warp::pass);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the lanes of a warp do together: shuffles and votes.
+
+use super::block::Run;
+use super::fault::{At, Cause, Check, Outcome, malformed};
+use super::registers::{Lanes, lanes};
+use super::warp::Warp;
+use ptx_asm::{Class, Operand, Reg};
+use ptx_asm::{Shuffle, Vote};
+
+/// Whether the whole warp is there.
+pub(super) fn whole(mask: u32) -> Outcome<()> {
+    if mask == u32::MAX {
+        return Ok(());
+    }
+    let cause = Cause::PartialWarp { active: mask, expected: u32::MAX };
+    Err(Box::new(cause)).at(mask.trailing_zeros() as usize)
+}
+
+impl Run<'_> {
+    /// [`ptx_asm::Inst::Shuffle`].
+    pub(super) fn shuffle(
+        &self,
+        warp: &mut Warp,
+        mask: u32,
+        mode: Shuffle,
+        (dst, src): (Reg, Reg),
+        lane: Operand,
+        width: u32,
+    ) -> Outcome<()> {
+        whole(mask)?;
+        if !width.is_power_of_two() || width > 32 || src.class.bits() != 32 {
+            return malformed(format!("a shuffle of {src:?} in groups of {width}")).at(0);
+        }
+        let values = *warp.registers.get(self.program, src, mask)?;
+        let by = warp.registers.operand(self.program, lane, mask)?;
+        let mut shuffled = [0; 32];
+        for lane in lanes(mask) {
+            let partner = partner(mode, lane as u32, by[lane] as u32, width).at(lane)?;
+            shuffled[lane] = values[partner as usize];
+        }
+        warp.registers.set(self.program, dst, mask, &shuffled);
+        Ok(())
+    }
+
+    /// [`ptx_asm::Inst::Vote`].
+    pub(super) fn vote(&self, warp: &mut Warp, mask: u32, vote: Vote, dst: Reg, src: Reg) -> Outcome<()> {
+        whole(mask)?;
+        if src.class != Class::Pred {
+            return malformed(format!("a vote of {src:?}")).at(0);
+        }
+        let values: &Lanes = warp.registers.get(self.program, src, mask)?;
+        let ballot = lanes(mask).fold(0_u64, |ballot, lane| ballot | values[lane] << lane);
+        let result = match vote {
+            Vote::All => u64::from(ballot == u64::from(u32::MAX)),
+            Vote::Any => u64::from(ballot != 0),
+            Vote::Ballot => ballot,
+        };
+        warp.registers.set(self.program, dst, mask, &[result; 32]);
+        Ok(())
+    }
+}
+
+/// Whose register a lane reads.
+fn partner(mode: Shuffle, lane: u32, by: u32, width: u32) -> Check<u32> {
+    let first = lane & !(width - 1);
+    // The hardware looks at five bits, and at bits of other groups: what is larger means something else there than here.
+    let limit = match mode {
+        Shuffle::Up | Shuffle::Down => 32,
+        Shuffle::Xor | Shuffle::Index => width,
+    };
+    if by >= limit {
+        return Err(Box::new(Cause::ShuffleLane { found: by, limit }));
+    }
+    Ok(match mode {
+        Shuffle::Up if lane - first >= by => lane - by,
+        Shuffle::Down if lane - first + by < width => lane + by,
+        Shuffle::Up | Shuffle::Down => lane,
+        Shuffle::Xor => lane ^ by,
+        Shuffle::Index => first + by,
+    })
+}

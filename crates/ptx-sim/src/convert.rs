@@ -1,0 +1,111 @@
+//! Conversions of numbers between types.
+
+use super::arith::{cut, signed, width};
+use super::float::{self, Direction, Format};
+use ptx_asm::{Rounding, Ty};
+
+/// The number as one of type `to`, extended to the width of its register; `None` if there is no such conversion.
+pub(super) fn convert(to: Ty, from: Ty, rounding: Rounding, bits: u64) -> Option<u64> {
+    let bits = cut(bits, width(from));
+    match (Format::of(to), Format::of(from)) {
+        (Some(to), Some(from)) => between_floats(to, from, rounding, bits),
+        (Some(to), None) => integer_to_float(to, from, rounding, bits),
+        (None, Some(format)) => float_to_integer(to, from, rounding, format.decode(bits)),
+        (None, None) => between_integers(to, from, rounding, bits),
+    }
+}
+
+/// Two `f32` as a pair of 16-bit floats.
+pub(super) fn convert_pair(to: Ty, halves: [u64; 2]) -> Option<u64> {
+    let format = Format::of_pair(to)?;
+    let [low, high] = halves.map(|bits| format.encode(float::F32.decode(cut(bits, 32)), Direction::Nearest));
+    Some(low | high << 16)
+}
+
+/// How fractions of the result's format are rounded.
+fn direction(rounding: Rounding) -> Option<Direction> {
+    match rounding {
+        Rounding::Nearest => Some(Direction::Nearest),
+        Rounding::Zero => Some(Direction::Zero),
+        Rounding::Down => Some(Direction::Down),
+        Rounding::Up => Some(Direction::Up),
+        _ => None,
+    }
+}
+
+/// The integer that a float becomes, as a float.
+fn to_integral(rounding: Rounding, value: f64) -> Option<f64> {
+    match rounding {
+        Rounding::NearestInteger => Some(value.round_ties_even()),
+        Rounding::ZeroInteger => Some(value.trunc()),
+        Rounding::DownInteger => Some(value.floor()),
+        Rounding::UpInteger => Some(value.ceil()),
+        _ => None,
+    }
+}
+
+fn between_floats(to: Format, from: Format, rounding: Rounding, bits: u64) -> Option<u64> {
+    let value = from.decode(bits);
+    if to == from {
+        return to_integral(rounding, value).map(|value| to.encode(value, Direction::Nearest));
+    }
+    match direction(rounding) {
+        Some(direction) => Some(to.encode(value, direction)),
+        // Only what the wider format holds needs no rounding: `f16` has more digits than `bf16`, and that the wider range.
+        None if rounding == Rounding::None && to.fraction > from.fraction && to.bias >= from.bias => {
+            Some(to.encode(value, Direction::Nearest))
+        }
+        None => None,
+    }
+}
+
+/// Whether it is a number without fractions.
+fn is_integer(ty: Ty) -> bool {
+    ty.is_signed() || ty.is_unsigned()
+}
+
+fn integer_to_float(to: Format, from: Ty, rounding: Rounding, bits: u64) -> Option<u64> {
+    let direction = direction(rounding)?;
+    if !is_integer(from) {
+        return None;
+    }
+    let negative = from.is_signed() && signed(bits, width(from)) < 0;
+    let magnitude = if negative { signed(bits, width(from)).unsigned_abs() } else { bits };
+    Some(to.round(negative, magnitude, 0, direction))
+}
+
+/// What does not fit becomes the nearest that does. For NaN see [`nan`].
+fn float_to_integer(to: Ty, from: Ty, rounding: Rounding, value: f64) -> Option<u64> {
+    if !is_integer(to) {
+        return None;
+    }
+    let value = to_integral(rounding, value)?;
+    let bits = width(to);
+    let result = if value.is_nan() {
+        nan(to, from)
+    } else if to.is_signed() {
+        let most = i64::MAX >> (64 - bits);
+        cut((value as i64).clamp(-most - 1, most) as u64, bits)
+    } else {
+        (value as u64).min(u64::MAX >> (64 - bits))
+    };
+    Some(extend(to, result))
+}
+
+/// Zero, but where 64 bits are on either side: then the highest bit alone.
+fn nan(to: Ty, from: Ty) -> u64 {
+    if from == Ty::F64 || width(to) == 64 { 1 << (width(to) - 1) } else { 0 }
+}
+
+fn between_integers(to: Ty, from: Ty, rounding: Rounding, bits: u64) -> Option<u64> {
+    if rounding != Rounding::None || !is_integer(to) || !is_integer(from) {
+        return None;
+    }
+    let wide = if from.is_signed() { signed(bits, width(from)) as u64 } else { bits };
+    Some(extend(to, cut(wide, width(to))))
+}
+
+/// What a register of its class holds for an integer of this type.
+pub(super) fn extend(ty: Ty, bits: u64) -> u64 {
+    if ty.is_signed() { cut(signed(bits, width(ty)) as u64, ty.class().bits()) } else { bits }
+}

@@ -1,0 +1,163 @@
+//! Kernels as one list of steps, so that a warp can stop anywhere and go on later.
+//!
+//! A warp has a mask of active lanes and a stack. A branch pushes a frame, runs one side with the lanes that take it, then the other, then
+//! pops; sides that no lane takes are jumped over. A loop pushes a frame and takes lanes out of the mask until none is left. Lanes that
+//! parted meet at the end of the statement: the tree says where that is.
+
+use std::cell::Cell;
+
+use super::arrays::Layout;
+use super::fault::{Check, malformed};
+use ptx_asm::Inst;
+use ptx_asm::{Block, Class, Guard, Kernel, Reg, Space, Stmt};
+
+/// A step of a warp.
+#[derive(Debug)]
+pub(super) enum Step<'k> {
+    /// An instruction of the active lanes for which the guard, if there is one, holds.
+    Inst { guard: Option<Guard>, inst: &'k Inst, number: usize },
+    /// Pushes; goes on with the lanes for which the guard holds, or if there are none, at `otherwise`.
+    Split { guard: Guard, otherwise: usize },
+    /// Goes on with the other lanes, or if there are none, at `end`.
+    Otherwise { end: usize },
+    /// Pops; all lanes that were active before are again.
+    Join,
+    /// Pushes.
+    Enter,
+    /// Keeps the lanes for which the guard holds and goes back to `body`; if there are none, pops.
+    Again { guard: Guard, body: usize },
+}
+
+/// A kernel that can be run.
+#[derive(Debug)]
+pub(super) struct Program<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) steps: Vec<Step<'k>>,
+    /// All instructions, in order.
+    pub(super) insts: Vec<&'k Inst>,
+    /// Where registers of each class start, and where the last class ends.
+    first: [u32; 7],
+    pub(super) shared: Layout,
+    pub(super) local: Layout,
+    /// Whether copies of tiles or products touch shared memory.
+    pub(super) is_asynchronous: bool,
+    /// Whether there are products of warpgroups.
+    pub(super) has_products: bool,
+}
+
+/// What a thread has room for here; far more than on any processor.
+const MOST_REGISTERS: u64 = 1 << 16;
+
+/// The most threads a block has on any processor.
+const MOST_THREADS: u32 = 1024;
+
+impl<'k> Program<'k> {
+    /// # Errors
+    ///
+    /// [`super::Cause::Malformed`] for too many threads, registers or bytes.
+    pub(super) fn new(kernel: &'k Kernel) -> Check<Program<'k>> {
+        if !(1..=MOST_THREADS).contains(&kernel.threads) {
+            return malformed(format!("a block has {} threads", kernel.threads));
+        }
+        let mut program = Program {
+            kernel,
+            steps: Vec::new(),
+            insts: Vec::new(),
+            first: [0; 7],
+            shared: Layout::new(Space::Shared, &kernel.shared)?,
+            local: Layout::new(Space::Local, &kernel.local)?,
+            is_asynchronous: false,
+            has_products: false,
+        };
+        program.block(&kernel.body);
+        let has = |found: fn(&Inst) -> bool| program.insts.iter().any(|inst| found(inst));
+        let has_tiles = has(|inst| matches!(inst, Inst::LoadTile { .. } | Inst::StoreTile { .. }));
+        program.has_products = has(|inst| matches!(inst, Inst::WarpgroupMma { .. }));
+        program.is_asynchronous = has_tiles || program.has_products;
+        program.number_registers()?;
+        Ok(program)
+    }
+
+    /// How many registers a thread has.
+    pub(super) fn registers(&self) -> usize {
+        self.first[Class::ALL.len()] as usize
+    }
+
+    /// Registers of a multiprocessor that a block has, and how many of them each thread has at first.
+    pub(super) fn register_pool(&self) -> u32 {
+        (64 << 10) / self.kernel.blocks_per_processor.unwrap_or(1).max(1)
+    }
+
+    pub(super) fn allowance(&self) -> u32 {
+        (self.register_pool() / self.kernel.threads).min(255) / 8 * 8
+    }
+
+    /// A register's place among all of a thread.
+    pub(super) fn register(&self, reg: Reg) -> usize {
+        (self.first[reg.class as usize] + reg.number) as usize
+    }
+
+    fn block(&mut self, block: &'k Block) {
+        for stmt in block {
+            match stmt {
+                Stmt::Inst(inst) => self.inst(None, inst),
+                Stmt::When(guard, inst) => self.inst(Some(*guard), inst),
+                Stmt::If { guard, then, otherwise } => self.branch(*guard, then, otherwise),
+                Stmt::Loop { body, again } => {
+                    self.steps.push(Step::Enter);
+                    let start = self.steps.len();
+                    self.block(body);
+                    self.steps.push(Step::Again { guard: *again, body: start });
+                }
+                Stmt::Comment(_) => {}
+            }
+        }
+    }
+
+    fn inst(&mut self, guard: Option<Guard>, inst: &'k Inst) {
+        self.steps.push(Step::Inst { guard, inst, number: self.insts.len() });
+        self.insts.push(inst);
+    }
+
+    fn branch(&mut self, guard: Guard, then: &'k Block, otherwise: &'k Block) {
+        let split = self.steps.len();
+        self.steps.push(Step::Split { guard, otherwise: 0 });
+        self.block(then);
+        let middle = self.steps.len();
+        self.steps.push(Step::Otherwise { end: 0 });
+        self.block(otherwise);
+        let end = self.steps.len();
+        self.steps.push(Step::Join);
+        self.steps[split] = Step::Split { guard, otherwise: middle };
+        self.steps[middle] = Step::Otherwise { end };
+    }
+
+    /// Finds how many registers of each class there are.
+    fn number_registers(&mut self) -> Check<()> {
+        let counts: [Cell<u64>; 6] = Default::default();
+        let see = |reg: Reg| {
+            let count = &counts[reg.class as usize];
+            count.set(count.get().max(u64::from(reg.number) + 1));
+        };
+        for step in &self.steps {
+            match step {
+                Step::Inst { guard, inst, .. } => {
+                    inst.registers(&mut |reg| see(reg), &mut |reg| see(reg));
+                    guard.iter().for_each(|guard| see(guard.pred));
+                }
+                Step::Split { guard, .. } | Step::Again { guard, .. } => see(guard.pred),
+                Step::Otherwise { .. } | Step::Join | Step::Enter => {}
+            }
+        }
+        let mut sum = 0;
+        for (i, count) in counts.iter().enumerate() {
+            self.first[i] = sum as u32;
+            sum += count.get();
+            if sum > MOST_REGISTERS {
+                return malformed(format!("a thread has more than {MOST_REGISTERS} registers"));
+            }
+        }
+        self.first[counts.len()] = sum as u32;
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Matrices that a warp holds in fragments.
+//!
+//! Lane `l` is in row (or column) `l / 4` of groups, and holds what is at `l mod 4` there.
+
+use super::arith::cut;
+use super::block::{Run, Shared};
+use super::clocks::SEVERAL;
+use super::collective::whole;
+use super::fault::{Access, At, Outcome, malformed};
+use super::float::{BF16, F16, F32, Format};
+use super::registers::{Lanes, lanes};
+use super::warp::Warp;
+use ptx_asm::Mma;
+use ptx_asm::{Place, Reg, Regs, Space};
+
+/// How an [`Mma`] lies in registers.
+#[derive(Clone, Copy, Debug)]
+struct Fragments {
+    format: Format,
+    /// Elements in a register.
+    packed: usize,
+    /// How many columns of `a`, and rows of `b`.
+    depth: usize,
+}
+
+impl Fragments {
+    fn of(shape: Mma) -> Fragments {
+        match shape {
+            Mma::F16K16 => Fragments { format: F16, packed: 2, depth: 16 },
+            Mma::Bf16K16 => Fragments { format: BF16, packed: 2, depth: 16 },
+            Mma::Tf32K8 => Fragments { format: F32, packed: 1, depth: 8 },
+        }
+    }
+
+    /// Where along the depth a lane's element of a half of the depth is.
+    fn depth(self, lane: usize, half: usize, element: usize) -> usize {
+        half * self.depth / 2 + lane % 4 * self.packed + element
+    }
+
+    /// An element of a register.
+    fn element(self, bits: u64, element: usize) -> f64 {
+        if self.packed == 1 {
+            // The last 13 bits of an `f32` are none of `tf32`, and are ignored.
+            return self.format.decode(cut(bits, 32) & !0x1fff);
+        }
+        self.format.decode(cut(bits >> (16 * element), 16))
+    }
+
+    /// `a`, 16 rows: register `i` holds rows from `8 (i mod 2)` and the half `i / 2` of the depth.
+    fn left(self, registers: &[Lanes]) -> [[f64; 16]; 16] {
+        let mut matrix = [[0.0; 16]; 16];
+        for (i, values) in registers.iter().enumerate() {
+            for (lane, &bits) in values.iter().enumerate() {
+                for element in 0..self.packed {
+                    matrix[lane / 4 + i % 2 * 8][self.depth(lane, i / 2, element)] =
+                        self.element(bits, element);
+                }
+            }
+        }
+        matrix
+    }
+
+    /// `b`, 8 columns, column by column: register `i` holds the half `i` of the depth.
+    fn right(self, registers: &[Lanes]) -> [[f64; 16]; 8] {
+        let mut matrix = [[0.0; 16]; 8];
+        for (i, values) in registers.iter().enumerate() {
+            for (lane, &bits) in values.iter().enumerate() {
+                for element in 0..self.packed {
+                    matrix[lane / 4][self.depth(lane, i, element)] = self.element(bits, element);
+                }
+            }
+        }
+        matrix
+    }
+}
+
+/// The row and column of the sum that a lane has in a register.
+fn sum_place(lane: usize, register: usize) -> (usize, usize) {
+    (lane / 4 + register / 2 * 8, lane % 4 * 2 + register % 2)
+}
+
+impl Run<'_> {
+    /// [`ptx_asm::Inst::Mma`]. Products are exact; they are added in `f64`, in the order of their indices, and rounded once. On the hardware the
+    /// order and the roundings between are open.
+    pub(super) fn mma(
+        &self,
+        warp: &mut Warp,
+        mask: u32,
+        shape: Mma,
+        [d, a, b, c]: [&Regs; 4],
+    ) -> Outcome<()> {
+        whole(mask)?;
+        if (a.len(), b.len(), c.len(), d.len()) != (4, 2, 4, 4) {
+            return malformed(format!("{shape:?} of {} + {} registers", a.len(), b.len())).at(0);
+        }
+        let fragments = Fragments::of(shape);
+        let left = fragments.left(&self.fragment(warp, a)?);
+        let right = fragments.right(&self.fragment(warp, b)?);
+        let mut sums = self.fragment(warp, c)?;
+        for (register, values) in sums.iter_mut().enumerate() {
+            for (lane, bits) in values.iter_mut().enumerate() {
+                let (row, column) = sum_place(lane, register);
+                let products = left[row].iter().zip(&right[column]).take(fragments.depth);
+                let sum = products.fold(F32.decode(*bits), |sum, (a, b)| sum + a * b);
+                let sum = sum as f32;
+                *bits = if sum.is_nan() { F32.nan() } else { u64::from(sum.to_bits()) };
+            }
+        }
+        for (&reg, values) in d.iter().zip(&sums) {
+            warp.registers.set(self.program, reg, mask, values);
+        }
+        Ok(())
+    }
+
+    /// What a whole warp has in registers of 32 bits.
+    fn fragment(&self, warp: &Warp, regs: &[Reg]) -> Outcome<Vec<Lanes>> {
+        let get = |&reg| warp.registers.get(self.program, reg, u32::MAX).copied();
+        regs.iter().map(get).collect()
+    }
+
+    /// [`ptx_asm::Inst::LoadMatrix`].
+    pub(super) fn load_matrix(
+        &mut self,
+        warp: &mut Warp,
+        shared: &mut Shared,
+        (inst, mask): (usize, u32),
+        transposed: bool,
+        dsts: &[Reg],
+        from: Place,
+    ) -> Outcome<()> {
+        whole(mask)?;
+        if !matches!(dsts.len(), 1 | 2 | 4) {
+            return malformed(format!("{} matrices", dsts.len())).at(0);
+        }
+        // Only these say where a row is.
+        let rows = u32::MAX >> (32 - 8 * dsts.len());
+        let addresses = self.addresses(warp, rows, Space::Shared, from)?;
+        self.count(inst, Space::Shared, rows, &addresses, 16);
+        let mut data = [[0; 16]; 32];
+        for lane in lanes(rows) {
+            // What one lane points at, others get.
+            let mut who = warp.who(lane);
+            let located = self.locate(Space::Shared, &who, addresses[lane], 16, 16).at(lane)?;
+            who.thread = SEVERAL;
+            self.allowed(shared, &who, located, 16, Access::Read).at(lane)?;
+            self.mark(shared, &who, located, 16, Access::Read);
+            data[lane] = self.peek(shared, &who, located, 16);
+        }
+        for (&dst, rows) in dsts.iter().zip(data.chunks(8)) {
+            let values = std::array::from_fn(|lane| held(rows, lane, transposed));
+            warp.registers.set(self.program, dst, mask, &values);
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// [`ptx_asm::Inst::StoreMatrix`].
+    pub(super) fn store_matrix(
+        &mut self,
+        warp: &mut Warp,
+        shared: &mut Shared,
+        (inst, mask): (usize, u32),
+        from: &[Reg],
+        to: Place,
+    ) -> Outcome<()> {
+        whole(mask)?;
+        if !matches!(from.len(), 1 | 2 | 4) {
+            return malformed(format!("{} matrices", from.len())).at(0);
+        }
+        let rows = u32::MAX >> (32 - 8 * from.len());
+        let addresses = self.addresses(warp, rows, Space::Shared, to)?;
+        self.count(inst, Space::Shared, rows, &addresses, 16);
+        let matrices: Vec<_> = self.fragment(warp, from)?.iter().map(rows_of).collect();
+        for lane in lanes(rows) {
+            // What one lane points at, others write; but it is one lane that fences and meets for all, so each has to.
+            let mut who = warp.who(lane);
+            let located = self.locate(Space::Shared, &who, addresses[lane], 16, 16).at(lane)?;
+            who.thread = SEVERAL;
+            self.allowed(shared, &who, located, 16, Access::Write).at(lane)?;
+            self.mark(shared, &who, located, 16, Access::Write);
+            self.poke(shared, &who, located, &matrices[lane / 8][lane % 8]);
+        }
+        Ok(())
+    }
+}
+
+/// The rows of a matrix of which lanes hold two elements each: the opposite of [`held`].
+fn rows_of(values: &Lanes) -> [[u8; 16]; 8] {
+    let mut rows = [[0; 16]; 8];
+    for (lane, &value) in values.iter().enumerate() {
+        for (i, half) in [value as u16, (value >> 16) as u16].into_iter().enumerate() {
+            let (row, column) = (lane / 4, lane % 4 * 2 + i);
+            rows[row][2 * column..2 * column + 2].copy_from_slice(&half.to_le_bytes());
+        }
+    }
+    rows
+}
+
+/// The two elements that a lane gets of a matrix.
+fn held(rows: &[[u8; 16]], lane: usize, transposed: bool) -> u64 {
+    let (outer, inner) = (lane / 4, lane % 4 * 2);
+    let element = |row: usize, column: usize| {
+        u64::from(u16::from_le_bytes([rows[row][2 * column], rows[row][2 * column + 1]]))
+    };
+    if transposed {
+        element(inner, outer) | element(inner + 1, outer) << 16
+    } else {
+        element(outer, inner) | element(outer, inner + 1) << 16
+    }
+}

@@ -1,0 +1,68 @@
+//! The registers of a warp: what every lane has in each, and whether it ever wrote it.
+
+use super::arith::cut;
+use super::fault::{At, Cause, Outcome};
+use super::flat::Program;
+use ptx_asm::{Guard, Operand, Reg};
+
+/// One number for each lane.
+pub(super) type Lanes = [u64; 32];
+
+/// The lanes in a mask, lowest first.
+pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    (0..32).filter(move |lane| mask >> lane & 1 == 1)
+}
+
+#[derive(Debug)]
+pub(super) struct Registers {
+    values: Vec<Lanes>,
+    /// Of each register, the lanes that wrote it.
+    written: Vec<u32>,
+}
+
+impl Registers {
+    pub(super) fn new(program: &Program<'_>) -> Registers {
+        let count = program.registers();
+        Registers { values: vec![[0; 32]; count], written: vec![0; count] }
+    }
+
+    /// What these lanes have in a register.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::UnwrittenRegister`] if one of them has nothing.
+    pub(super) fn get(&self, program: &Program<'_>, reg: Reg, mask: u32) -> Outcome<&Lanes> {
+        let at = program.register(reg);
+        let missing = mask & !self.written[at];
+        if missing != 0 {
+            let cause = Box::new(Cause::UnwrittenRegister { reg });
+            return Err(cause).at(missing.trailing_zeros() as usize);
+        }
+        Ok(&self.values[at])
+    }
+
+    /// What an instruction reads.
+    pub(super) fn operand(&self, program: &Program<'_>, operand: Operand, mask: u32) -> Outcome<Lanes> {
+        match operand {
+            Operand::Reg(reg) => self.get(program, reg, mask).copied(),
+            Operand::Const(value) => Ok([value; 32]),
+        }
+    }
+
+    /// Gives these lanes new values, of which the register keeps as many bits as it has.
+    pub(super) fn set(&mut self, program: &Program<'_>, reg: Reg, mask: u32, values: &Lanes) {
+        let at = program.register(reg);
+        for lane in lanes(mask) {
+            self.values[at][lane] = cut(values[lane], reg.class.bits());
+        }
+        self.written[at] |= mask;
+    }
+
+    /// The lanes for which a guard holds.
+    pub(super) fn holds(&self, program: &Program<'_>, guard: Guard, mask: u32) -> Outcome<u32> {
+        let values = self.get(program, guard.pred, mask)?;
+        Ok(lanes(mask)
+            .filter(|&lane| (values[lane] != 0) == guard.when)
+            .fold(0, |held, lane| held | 1 << lane))
+    }
+}

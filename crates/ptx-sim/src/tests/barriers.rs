@@ -1,0 +1,120 @@
+//! Barriers that go wrong.
+
+use super::{Cause, Order, cause, kernel, outcome, words};
+use ptx_asm::{Binary, Builder, Cmp, Guard, Inst, Place, Space, Special, Ty};
+
+fn below(b: &mut Builder, limit: u32) -> Guard {
+    let thread = b.special(Special::Thread);
+    Guard::on(b.compare(Cmp::Lt, Ty::U32, thread, limit))
+}
+
+#[test]
+fn a_part_of_a_warp_meets_nobody() {
+    let k = |limit: u32| {
+        kernel(40, |b| {
+            let some = below(b, limit);
+            b.when(some, |b| b.barrier());
+        })
+    };
+    assert_eq!(cause(&k(8), 1), Cause::PartialWarp { active: 0xff, expected: u32::MAX });
+    // All that there are of the last warp are enough.
+    words(&k(40), 1, 0);
+    let guarded = kernel(32, |b| {
+        let some = below(b, 31);
+        b.push_when(some, Inst::Barrier { id: 0, threads: None });
+    });
+    assert!(matches!(cause(&guarded, 1), Cause::PartialWarp { .. }));
+}
+
+#[test]
+fn a_warp_that_does_not_come_is_a_deadlock() {
+    let k = kernel(96, |b| {
+        let some = below(b, 64);
+        b.when(some, |b| b.barrier());
+    });
+    let fault = outcome(&k, 1, 0, Order::InTurn).expect_err("warp 2 does not come");
+    expect_test::expect![[r#"
+        kernel `k`, block 0, thread 0, at Barrier { id: 0, threads: None }: deadlock: warp 0 waits at barrier 0 of 96 threads; warp 1 waits at barrier 0 of 96 threads; warp 2 has ended"#]]
+    .assert_eq(&fault.to_string());
+    assert!(matches!(cause(&k, 1), Cause::Deadlock(_)));
+
+    let crossed = kernel(64, |b| {
+        let low = below(b, 32);
+        b.either(
+            low,
+            |b| b.push(Inst::Barrier { id: 1, threads: None }),
+            |b| b.push(Inst::Barrier { id: 2, threads: None }),
+        );
+    });
+    assert!(matches!(cause(&crossed, 1), Cause::Deadlock(_)));
+}
+
+#[test]
+fn warps_agree_on_how_many_meet() {
+    let k = kernel(96, |b| {
+        let low = below(b, 32);
+        b.either(
+            low,
+            |b| b.push(Inst::Barrier { id: 1, threads: Some(64) }),
+            |b| b.push(Inst::Barrier { id: 1, threads: Some(96) }),
+        );
+    });
+    assert!(matches!(cause(&k, 1), Cause::BarrierSize { id: 1, .. }));
+    for (id, threads) in [(16, None), (0, Some(33)), (0, Some(0)), (0, Some(128))] {
+        let k = kernel(96, |b| b.push(Inst::Barrier { id, threads }));
+        assert!(matches!(cause(&k, 1), Cause::Malformed(_)), "{id} {threads:?}");
+    }
+}
+
+/// The lanes of a warp see what others of it did, those of other warps do not.
+#[test]
+fn lanes_meet_in_their_warp() {
+    let passed_on = |threads: u32, meets: bool, lane: u32| {
+        kernel(threads, |b| {
+            let array = b.shared(4 * threads, 4);
+            let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+            let own = b.mul_add(Ty::U32, thread, 4_u32, base);
+            b.store(Space::Shared, Ty::B32, Place::at(own), thread);
+            if meets {
+                b.push(Inst::WarpBarrier);
+            }
+            let other = b.binary(Binary::Xor, Ty::B32, thread, lane);
+            let at = b.mul_add(Ty::U32, other, 4_u32, base);
+            let found = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+            super::give(b, found);
+        })
+    };
+    let expected: Vec<u32> = (0..32).map(|lane| lane ^ 5).collect();
+    assert_eq!(words(&passed_on(32, true, 5), 1, 32), expected);
+    assert!(matches!(cause(&passed_on(32, false, 5), 1), Cause::Race { .. }));
+    let other_warp = outcome(&passed_on(64, true, 32), 1, 64, Order::Random { seed: 1 });
+    assert!(other_warp.is_err(), "{other_warp:?}");
+    let torn = kernel(32, |b| {
+        let some = below(b, 8);
+        b.when(some, |b| b.push(Inst::WarpBarrier));
+    });
+    assert_eq!(cause(&torn, 1), Cause::PartialWarp { active: 0xff, expected: u32::MAX });
+}
+
+/// A barrier is used again as soon as those that met have gone on.
+#[test]
+fn barriers_are_used_again() {
+    let k = kernel(128, |b| {
+        let array = b.shared(4, 4);
+        let at = ptx_asm::Place::array(array);
+        let thread = b.special(Special::Thread);
+        let first = Guard::on(b.compare(Cmp::Eq, Ty::U32, thread, 0_u32));
+        let i = b.moved(ptx_asm::Class::B32, 0_u32);
+        b.repeat(|b| {
+            b.when(first, |b| b.store(ptx_asm::Space::Shared, Ty::B32, at, i));
+            b.barrier();
+            let found = b.load(ptx_asm::Space::Shared, Ty::B32, false, at);
+            let next = b.add(Ty::U32, found, 1_u32);
+            b.set(i, next);
+            b.barrier();
+            Guard::on(b.compare(Cmp::Lt, Ty::U32, i, 50_u32))
+        });
+        super::give(b, i);
+    });
+    assert_eq!(words(&k, 1, 128), [50; 128]);
+}

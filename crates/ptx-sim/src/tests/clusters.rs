@@ -1,0 +1,280 @@
+//! Blocks that run side by side: who they are, how they meet, and what they do to each other's memory.
+
+use smallvec::smallvec;
+
+use super::{Cause, ORDERS, Order, words};
+use crate::{Fault, Launch, Machine, Swizzle, TensorMap, run};
+use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Reg, Space, Special, Ty};
+
+#[test]
+fn blocks_have_numbers_in_their_cluster() {
+    let k = super::kernel(32, |b| {
+        b.cluster(2);
+        let (rank, block) = (b.special(Special::ClusterBlock), b.special(Special::Block));
+        let both = b.mul_add(Ty::U32, block, 10_u32, rank);
+        super::give(b, both);
+    });
+    let found = words(&k, 4, 128);
+    assert_eq!([0, 32, 64, 96].map(|i| found[i]), [0, 11, 20, 31]);
+    assert!(matches!(super::cause(&k, 3), Cause::Malformed(_)));
+    // Alone, a block is the first of its cluster.
+    let alone = super::kernel(32, |b| {
+        let rank = b.special(Special::ClusterBlock);
+        super::give(b, rank);
+    });
+    assert_eq!(words(&alone, 2, 64), vec![0; 64]);
+}
+
+#[test]
+fn all_blocks_meet_or_none() {
+    let k = |threads: u32| {
+        super::kernel(64, |b| {
+            b.cluster(2);
+            let (rank, thread) = (b.special(Special::ClusterBlock), b.special(Special::Thread));
+            let number = b.mul_add(Ty::U32, rank, 64_u32, thread);
+            let some = b.compare(Cmp::Lt, Ty::U32, number, threads);
+            b.when(Guard::on(some), |b| b.push(Inst::ClusterBarrier));
+        })
+    };
+    words(&k(128), 4, 0);
+    assert!(
+        matches!(super::cause(&k(96), 2), Cause::Deadlock(what) if what.contains("waits for its cluster"))
+    );
+    assert!(matches!(super::cause(&k(97), 2), Cause::PartialWarp { .. }));
+}
+
+#[test]
+fn addresses_of_others_are_for_arrivals() {
+    let k = |write: fn(&mut Builder, Place)| {
+        super::kernel(32, |b| {
+            b.cluster(2);
+            let at = Place::array(b.shared(16, 8));
+            write(b, at);
+        })
+    };
+    let outside = k(|b, at| {
+        b.map_shared(at, 2_u32);
+    });
+    assert_eq!(super::cause(&outside, 2), Cause::ClusterBlock { found: 2, blocks: 2 });
+    let stored = k(|b, at| {
+        let mapped = b.map_shared(at, 1_u32);
+        b.store(Space::Shared, Ty::B32, Place::at(mapped), 0_u32);
+    });
+    assert!(matches!(super::cause(&stored, 2), Cause::OutOfBounds { .. }));
+    let nothing = k(|b, at| {
+        let mapped = b.map_shared(at, 1_u32);
+        b.push(Inst::ArriveCluster { at: Place::at(mapped) });
+    });
+    assert!(matches!(super::cause(&nothing, 2), Cause::NoBarrier { .. }));
+}
+
+/// What a kernel lacks in which both blocks load halves for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    Nothing,
+    FenceOfBarriers,
+    MeetingAtFirst,
+    /// Threads of the block meet, and not of the other.
+    ClusterAtFirst,
+    MeetingAtLast,
+    Expectation,
+    WaitForOthers,
+    WaitForEmpty,
+    Release,
+}
+
+/// Bytes of a half, and of which the tensor has two for each of two rounds.
+const HALF: usize = 1024;
+
+fn only(b: &mut Builder, special: Special, number: u32, write: impl FnOnce(&mut Builder)) {
+    let found = b.special(special);
+    let is_it = b.compare(Cmp::Eq, Ty::U32, found, number);
+    b.when(Guard::on(is_it), write);
+}
+
+fn wait(b: &mut Builder, at: Place, parity: u32, cluster: bool) {
+    let parity = b.moved(Class::B32, parity);
+    b.push(Inst::BarrierWait { at, parity, cluster });
+}
+
+/// Each block fills its half of both blocks' tiles, twice; in between and at the end all threads read, and warps tell both blocks.
+fn halves(lack: Lack) -> Kernel {
+    let mut b = Builder::new("halves", 1, 64);
+    b.cluster(2);
+    b.tensor_map();
+    let tile = b.shared(2 * HALF as u32, 1024);
+    let [full, empty] = [(); 2].map(|()| Place::array(b.shared(8, 8)));
+    only(&mut b, Special::Thread, 0, |b| {
+        b.push(Inst::BarrierInit { at: full, count: 1 });
+        // A warp each of both blocks.
+        b.push(Inst::BarrierInit { at: empty, count: 2 });
+        if lack != Lack::FenceOfBarriers {
+            b.push(Inst::BarrierInitFence);
+        }
+    });
+    match lack {
+        Lack::MeetingAtFirst => {}
+        Lack::ClusterAtFirst => b.barrier(),
+        _ => b.push(Inst::ClusterBarrier),
+    }
+    for round in 0..2 {
+        only(&mut b, Special::Thread, 0, |b| load_half(b, (tile, full, empty), round, lack));
+        let thread = b.special(Special::Thread);
+        let reads = b.compare(Cmp::Ge, Ty::U32, thread, 32_u32);
+        b.when(Guard::on(reads), |b| read_both(b, (tile, full, empty), round, lack));
+    }
+    if lack != Lack::MeetingAtLast {
+        b.push(Inst::ClusterBarrier);
+    }
+    b.finish()
+}
+
+fn load_half(b: &mut Builder, (tile, full, empty): (u32, Place, Place), round: u32, lack: Lack) {
+    let (rank, map) = (b.special(Special::ClusterBlock), b.map_address(0));
+    if lack != Lack::WaitForEmpty {
+        wait(b, empty, (round + 1) % 2, lack != Lack::WaitForOthers);
+    }
+    let bytes = if lack == Lack::Expectation { HALF as u32 } else { 2 * HALF as u32 };
+    b.push(Inst::ArriveExpect { at: full, bytes });
+    let mask = b.moved(Class::B16, 3_u32);
+    let to = b.address(Space::Shared, tile);
+    let to = b.mul_add(Ty::U32, rank, HALF as u32, to);
+    let line = b.mul_add(Ty::U32, rank, 8_u32, 16 * round);
+    let at = smallvec![Operand::from(0_u32), line.into()];
+    b.push(Inst::LoadTile { map, at, to: Place::at(to), barrier: full, multicast: Some(mask) });
+}
+
+fn read_both(b: &mut Builder, (tile, full, empty): (u32, Place, Place), round: u32, lack: Lack) {
+    let (thread, lane, block) =
+        (b.special(Special::Thread), b.special(Special::Lane), b.special(Special::Block));
+    wait(b, full, round, false);
+    let base = b.address(Space::Shared, tile);
+    let out = b.param(0);
+    for word in 0..2 * HALF / 128 {
+        let from = b.mul_add(Ty::U32, lane, 4_u32, base);
+        let value = b.load(Space::Shared, Ty::B32, false, Place::at(from).plus(128 * word as i32));
+        let first = (round as usize * 2 * HALF / 4 + word * 32) as u32;
+        let to = b.mul_add(Ty::U32, block, HALF as u32, lane);
+        let to = b.add(Ty::U32, to, first);
+        let to = b.mul_add_wide(Ty::U32, to, 4_u32, out);
+        b.store(Space::Global, Ty::B32, Place::at(to), value);
+    }
+    // The lanes meet, and one tells both blocks of all.
+    b.push(Inst::Barrier { id: 1, threads: Some(32) });
+    let first = b.compare(Cmp::Eq, Ty::U32, thread, 32_u32);
+    let others: &[u32] = if lack == Lack::Release { &[0] } else { &[0, 1] };
+    b.when(Guard::on(first), |b| {
+        for &rank in others {
+            let at = b.map_shared(empty, rank);
+            b.push(Inst::ArriveCluster { at: Place::at(at) });
+        }
+    });
+}
+
+fn outcome(lack: Lack, order: Order) -> Result<Vec<u8>, Fault> {
+    let mut machine = Machine::new();
+    let tensor: Vec<u8> = (0..4 * HALF).map(|i| (i * 37 % 249) as u8).collect();
+    let maps = [TensorMap {
+        address: machine.put("tensor", tensor).address(),
+        element: 2,
+        sizes: vec![64, 32],
+        strides: vec![128],
+        tile: vec![64, 8],
+        swizzle: Swizzle::None,
+    }];
+    let out = machine.reserve("out", 2 * 4 * HALF);
+    let params = [out.address()];
+    let launch = Launch { limit: 1 << 16, ..Launch::new(2, &params).with_maps(&maps) };
+    run(&halves(lack), &launch, &mut machine, order)?;
+    Ok(machine.bytes(out).to_vec())
+}
+
+fn orders() -> impl Iterator<Item = Order> {
+    ORDERS.into_iter().chain((10..20).map(|seed| Order::Random { seed }))
+}
+
+#[test]
+fn tiles_come_to_several_blocks() {
+    let tensor: Vec<u8> = (0..4 * HALF).map(|i| (i * 37 % 249) as u8).collect();
+    for order in orders() {
+        let found = outcome(Lack::Nothing, order).unwrap_or_else(|fault| panic!("{order:?}: {fault}"));
+        assert_eq!(found[..4 * HALF], tensor);
+        assert_eq!(found[4 * HALF..], tensor);
+    }
+}
+
+#[test]
+fn blocks_that_do_not_wait_for_each_other_are_found() {
+    for order in orders() {
+        let cause = |lack| match outcome(lack, order) {
+            Ok(_) => panic!("{lack:?} is not found, {order:?}"),
+            Err(fault) => *fault.cause,
+        };
+        assert!(matches!(cause(Lack::FenceOfBarriers), Cause::Barrier { .. }));
+        for lack in [Lack::MeetingAtFirst, Lack::ClusterAtFirst] {
+            let found = cause(lack);
+            assert!(matches!(found, Cause::NoBarrier { .. } | Cause::Race { .. }), "{lack:?}: {found}");
+        }
+        // The last arrivals may come to a block that has ended.
+        assert!(matches!(cause(Lack::MeetingAtLast), Cause::Outstanding(_)), "{order:?}");
+        let found = cause(Lack::Expectation);
+        assert!(
+            matches!(
+                found,
+                Cause::Barrier { .. }
+                    | Cause::UnderWay { .. }
+                    | Cause::Uninitialised { .. }
+                    | Cause::Race { .. }
+            ),
+            "{found}"
+        );
+        let found = cause(Lack::WaitForOthers);
+        assert!(
+            matches!(&found, Cause::Barrier { what, .. } if what.contains("other blocks arrive")),
+            "{found}"
+        );
+        let found = cause(Lack::WaitForEmpty);
+        assert!(
+            matches!(found, Cause::Race { .. } | Cause::UnderWay { .. } | Cause::Barrier { .. }),
+            "{found}"
+        );
+        assert!(matches!(cause(Lack::Release), Cause::Deadlock(_)));
+    }
+}
+
+/// A block that is none of the cluster gets nothing.
+#[test]
+fn masks_name_blocks_of_the_cluster() {
+    let k = |mask: u32| -> Kernel {
+        let mut b = Builder::new("k", 1, 32);
+        b.tensor_map();
+        let (tile, full) = (b.shared(1024, 1024), Place::array(b.shared(8, 8)));
+        only(&mut b, Special::Thread, 0, |b| {
+            b.push(Inst::BarrierInit { at: full, count: 1 });
+            b.push(Inst::BarrierInitFence);
+            let (map, mask): (Reg, Reg) = (b.map_address(0), b.moved(Class::B16, mask));
+            b.push(Inst::ArriveExpect { at: full, bytes: 1024 });
+            let at = smallvec![Operand::from(0_u32), Operand::from(0_u32)];
+            let (to, multicast) = (Place::array(tile), Some(mask));
+            b.push(Inst::LoadTile { map, at, to, barrier: full, multicast });
+            wait(b, full, 0, false);
+        });
+        b.finish()
+    };
+    let outcome = |mask| {
+        let mut machine = Machine::new();
+        let maps = [TensorMap {
+            address: machine.put("tensor", vec![1; 1024]).address(),
+            element: 2,
+            sizes: vec![64, 8],
+            strides: vec![128],
+            tile: vec![64, 8],
+            swizzle: Swizzle::None,
+        }];
+        run(&k(mask), &Launch::new(1, &[0]).with_maps(&maps), &mut machine, Order::InTurn).map(|_| ())
+    };
+    assert_eq!(outcome(1), Ok(()));
+    for mask in [0, 2, 3] {
+        assert!(matches!(*outcome(mask).expect_err("there is one block").cause, Cause::Tile(_)));
+    }
+}

@@ -1,0 +1,290 @@
+//! Asynchronous copies.
+
+use super::{Cause, ORDERS, Order, kernel, own_word, words_of};
+use crate::{Fault, Launch, Machine, Stats, run};
+use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Reg, Space, Special, Ty};
+
+/// Starts a copy of the thread's word of the region that parameter 0 is.
+fn begin(b: &mut Builder, to: Reg, read: Option<Reg>) {
+    let (thread, source) = (b.special(Special::Thread), b.param(0));
+    let from = b.mul_add_wide(Ty::U32, thread, 4_u32, source);
+    b.push(Inst::CopyAsync { bytes: 4, to: Place::at(to), from: Place::at(from), read });
+}
+
+/// Runs it on 64 words; what they are then.
+fn outcome(kernel: &Kernel, order: Order) -> Result<(Vec<u32>, Stats), Fault> {
+    let mut machine = Machine::new();
+    let x = machine.put("x", (100..164_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+    let stats = run(kernel, &Launch::new(1, &[x.address()]), &mut machine, order)?;
+    Ok((words_of(&machine, x), stats))
+}
+
+fn cause(kernel: &Kernel, order: Order) -> Cause {
+    *outcome(kernel, order).expect_err("it is wrong").cause
+}
+
+/// A thread reads the word of another one, once `between` has been done; then all words are stored.
+fn exchange(distance: u32, between: impl FnOnce(&mut Builder)) -> Kernel {
+    kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let at = own_word(b, array);
+        begin(b, at, None);
+        between(b);
+        let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+        let other = b.binary(Binary::Xor, Ty::B32, thread, distance);
+        let at = b.mul_add(Ty::U32, other, 4_u32, base);
+        let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+        b.barrier();
+        super::give(b, value);
+    })
+}
+
+fn commit(b: &mut Builder) {
+    b.push(Inst::CopyCommit);
+}
+
+fn wait(b: &mut Builder, left: u32) {
+    b.push(Inst::CopyWait { left });
+}
+
+#[test]
+fn copies_arrive_where_they_were_waited_for() {
+    for distance in [0, 1, 32] {
+        let k = exchange(distance, |b| {
+            commit(b);
+            wait(b, 0);
+            b.barrier();
+        });
+        for order in ORDERS {
+            let (found, stats) = outcome(&k, order).expect("it is right");
+            assert_eq!(found, (0..64).map(|thread| 100 + (thread ^ distance)).collect::<Vec<u32>>());
+            assert_eq!((stats.bytes("copyasync"), stats.sectors("copyasync")), (256, 8));
+        }
+    }
+    // A thread sees its own copy without a barrier.
+    let own = exchange(0, |b| {
+        commit(b);
+        wait(b, 0);
+    });
+    assert!(outcome(&own, Order::InTurn).is_ok());
+}
+
+#[test]
+fn nobody_touches_what_is_under_way() {
+    type Between = fn(&mut Builder);
+    let cases: [(u32, Between); 4] = [
+        (0, |_| ()),
+        (0, |b| {
+            // In no group yet, so not waited for.
+            wait(b, 0);
+        }),
+        (0, |b| {
+            commit(b);
+            wait(b, 1);
+        }),
+        (32, |b| {
+            commit(b);
+            b.barrier();
+        }),
+    ];
+    for (distance, between) in cases {
+        for order in ORDERS {
+            let found = cause(&exchange(distance, between), order);
+            assert!(matches!(found, Cause::UnderWay { .. }), "{found:?}");
+        }
+    }
+    // The barrier comes before the wait: others may see nothing yet, whoever waits first.
+    let early = exchange(32, |b| {
+        commit(b);
+        b.barrier();
+        wait(b, 0);
+    });
+    for order in ORDERS {
+        let found = cause(&early, order);
+        assert!(matches!(found, Cause::Race { .. } | Cause::UnderWay { .. }), "{found:?}");
+    }
+    // Neither may the thread write there.
+    let written = kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let at = own_word(b, array);
+        begin(b, at, None);
+        b.store(Space::Shared, Ty::B32, Place::at(at), 1_u32);
+    });
+    assert!(matches!(cause(&written, Order::InTurn), Cause::UnderWay { owner: 0, .. }));
+    // Nor copy there again.
+    let twice = kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let at = own_word(b, array);
+        begin(b, at, None);
+        begin(b, at, None);
+    });
+    assert!(matches!(cause(&twice, Order::InTurn), Cause::UnderWay { .. }));
+}
+
+/// The oldest groups are waited for first.
+#[test]
+fn groups_are_waited_for_in_order() {
+    let k = |left: u32| {
+        kernel(64, |b| {
+            let [first, second] = [(); 2].map(|()| {
+                let array = b.shared(256, 16);
+                let at = own_word(b, array);
+                begin(b, at, None);
+                commit(b);
+                at
+            });
+            wait(b, left);
+            b.load(Space::Shared, Ty::B32, false, Place::at(first));
+            wait(b, 0);
+            b.load(Space::Shared, Ty::B32, false, Place::at(second));
+        })
+    };
+    assert!(outcome(&k(0), Order::InTurn).is_ok());
+    assert!(outcome(&k(1), Order::InTurn).is_ok());
+    assert!(matches!(cause(&k(2), Order::InTurn), Cause::UnderWay { .. }));
+}
+
+/// What a block did not wait for is nothing to the next one.
+#[test]
+fn copies_end_with_their_block() {
+    let k = kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let (at, block) = (own_word(b, array), b.special(Special::Block));
+        let first = b.compare(Cmp::Eq, Ty::U32, block, 0_u32);
+        b.when(Guard::on(first), |b| {
+            begin(b, at, None);
+            commit(b);
+        });
+        b.when(Guard::not(first), |b| {
+            b.store(Space::Shared, Ty::B32, Place::at(at), block);
+            wait(b, 0);
+            let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+            let same = b.compare(Cmp::Eq, Ty::U32, value, block);
+            // Only if it is not: where there is no memory.
+            let nowhere = b.moved(Class::B64, 0_u64);
+            b.when(Guard::not(same), |b| b.store(Space::Global, Ty::B32, Place::at(nowhere), value));
+        });
+    });
+    let mut machine = Machine::new();
+    let x = machine.put("x", vec![1; 256]);
+    run(&k, &Launch::new(2, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");
+}
+
+#[test]
+fn what_is_not_read_is_zero() {
+    let k = |read: u32, outside: bool| {
+        kernel(64, |b| {
+            let array = b.shared(256, 16);
+            let at = own_word(b, array);
+            let read = b.moved(Class::B32, read);
+            let source = b.param(0);
+            let far = if outside { 1 << 20 } else { 0 };
+            let from = Place::at(source).plus(far);
+            b.push(Inst::CopyAsync { bytes: 4, to: Place::at(at), from, read: Some(read) });
+            commit(b);
+            wait(b, 0);
+            let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+            b.barrier();
+            super::give(b, value);
+        })
+    };
+    let first = |kernel: &Kernel| outcome(kernel, Order::InTurn).expect("it is right").0[0];
+    assert_eq!(first(&k(4, false)), 100);
+    assert_eq!(first(&k(0, false)), 0);
+    assert_eq!(first(&k(0, true)), 0);
+    assert!(matches!(cause(&k(1, true), Order::InTurn), Cause::OutOfBounds { bytes: 1, .. }));
+    assert_eq!(cause(&k(5, false), Order::InTurn), Cause::CopySize { bytes: 4, read: 5 });
+}
+
+#[test]
+fn sources_do_not_change() {
+    let k = kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let at = own_word(b, array);
+        begin(b, at, None);
+        commit(b);
+        super::give(b, 1_u32);
+        wait(b, 0);
+    });
+    assert!(matches!(cause(&k, Order::InTurn), Cause::SourceChanged { .. }));
+    // Another thread's write is a race before that.
+    let other = kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let at = own_word(b, array);
+        let thread = b.special(Special::Thread);
+        let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+        begin(b, at, None);
+        commit(b);
+        let x = b.param(0);
+        b.when(Guard::on(first), |b| b.store(Space::Global, Ty::B32, Place::at(x).plus(4), 1_u32));
+        wait(b, 0);
+    });
+    assert!(matches!(cause(&other, Order::InTurn), Cause::Race { .. }));
+}
+
+/// A copy into what others may still read is a race like a store.
+#[test]
+fn copies_race_like_stores() {
+    let k = |barrier: bool| {
+        exchange(32, move |b| {
+            commit(b);
+            wait(b, 0);
+            b.barrier();
+            let value = {
+                let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, 0));
+                let other = b.binary(Binary::Xor, Ty::B32, thread, 32_u32);
+                let at = b.mul_add(Ty::U32, other, 4_u32, base);
+                b.load(Space::Shared, Ty::B32, false, Place::at(at))
+            };
+            b.moved(Class::B32, Operand::Reg(value));
+            if barrier {
+                b.barrier();
+            }
+            let at = own_word(b, 0);
+            begin(b, at, None);
+            commit(b);
+            wait(b, 0);
+            b.barrier();
+        })
+    };
+    for order in ORDERS {
+        assert!(outcome(&k(true), order).is_ok());
+        let found = cause(&k(false), order);
+        assert!(matches!(found, Cause::Race { .. } | Cause::UnderWay { .. }), "{found:?}");
+    }
+    // So is one from what another thread wrote.
+    let from_written = kernel(64, |b| {
+        let array = b.shared(256, 16);
+        let at = own_word(b, array);
+        let (thread, x) = (b.special(Special::Thread), b.param(0));
+        let other = b.binary(Binary::Xor, Ty::B32, thread, 1_u32);
+        let place = b.mul_add_wide(Ty::U32, other, 4_u32, x);
+        b.store(Space::Global, Ty::B32, Place::at(place), 1_u32);
+        begin(b, at, None);
+    });
+    assert!(matches!(cause(&from_written, Order::InTurn), Cause::Race { .. }));
+    let from_nothing = super::cause(
+        &kernel(1, |b| {
+            let array = b.shared(4, 16);
+            let x = b.param(0);
+            b.push(Inst::CopyAsync { bytes: 4, to: Place::array(array), from: Place::at(x), read: None });
+        }),
+        1,
+    );
+    assert!(matches!(from_nothing, Cause::Uninitialised { .. }));
+    // Its destination and source are checked like others.
+    let k = |bytes: u32, to: i32, from: i32| {
+        kernel(1, |b| {
+            let array = b.shared(64, 16);
+            let x = b.param(0);
+            let (to, from) = (Place::array(array).plus(to), Place::at(x).plus(from));
+            b.push(Inst::CopyAsync { bytes, to, from, read: None });
+        })
+    };
+    assert!(outcome(&k(16, 48, 240), Order::InTurn).is_ok());
+    assert!(matches!(cause(&k(16, 64, 0), Order::InTurn), Cause::OutOfBounds { .. }));
+    assert!(matches!(cause(&k(16, 0, 256), Order::InTurn), Cause::OutOfBounds { .. }));
+    assert!(matches!(cause(&k(16, 8, 0), Order::InTurn), Cause::Misaligned { .. }));
+    assert!(matches!(cause(&k(16, 0, 8), Order::InTurn), Cause::Misaligned { .. }));
+    assert!(matches!(cause(&k(12, 0, 0), Order::InTurn), Cause::Malformed(_)));
+}

@@ -1,0 +1,281 @@
+//! Products of matrices, and their fragments from shared memory.
+//!
+//! Fragments are made here from where PTX says that each element is: element by element from lane and register, not as the interpreter does.
+
+use super::{Cause, Order, cause, kernel};
+use crate::float::{BF16, Direction, F16, Format};
+use crate::{Launch, Machine, run};
+use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Mma, Place, Regs, Space, Special, Ty};
+
+/// Small numbers that every format holds, and whose sums are exact.
+fn matrix(rows: usize, columns: usize, seed: u64) -> Vec<Vec<f64>> {
+    let mut chance = fastrand::Rng::with_seed(seed);
+    (0..rows).map(|_| (0..columns).map(|_| f64::from(chance.i32(-60..=60)) / 8.0).collect()).collect()
+}
+
+/// Which lane holds an element, in which register.
+struct Held {
+    lane: usize,
+    register: usize,
+    /// Which half of it.
+    half: usize,
+}
+
+/// Of 16-bit `a`, row and column.
+fn a16(row: usize, column: usize) -> Held {
+    Held { lane: row % 8 * 4 + column % 8 / 2, register: row / 8 + column / 8 * 2, half: column % 2 }
+}
+
+/// Of 16-bit `b`.
+fn b16(row: usize, column: usize) -> Held {
+    Held { lane: column * 4 + row % 8 / 2, register: row / 8, half: row % 2 }
+}
+
+fn a_tf32(row: usize, column: usize) -> Held {
+    Held { lane: row % 8 * 4 + column % 4, register: row / 8 + column / 4 * 2, half: 0 }
+}
+
+fn b_tf32(row: usize, column: usize) -> Held {
+    Held { lane: column * 4 + row % 4, register: row / 4, half: 0 }
+}
+
+fn sums(row: usize, column: usize) -> Held {
+    Held { lane: row % 8 * 4 + column / 2, register: row / 8 * 2 + column % 2, half: 0 }
+}
+
+/// The words of the registers of all lanes, lane by lane.
+fn fragment(
+    matrix: &[Vec<f64>],
+    registers: usize,
+    held: impl Fn(usize, usize) -> Held,
+    encode: impl Fn(f64) -> u32,
+) -> Vec<u8> {
+    let mut words = vec![0_u32; 32 * registers];
+    for (row, values) in matrix.iter().enumerate() {
+        for (column, &value) in values.iter().enumerate() {
+            let held = held(row, column);
+            words[held.lane * registers + held.register] |= encode(value) << (16 * held.half);
+        }
+    }
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// Loads a lane's registers of a fragment.
+fn load(b: &mut Builder, param: u32, ty: Ty, registers: usize) -> Regs {
+    let (lane, base) = (b.special(Special::Lane), b.param(param));
+    let at = b.mul_add_wide(Ty::U32, lane, 4 * registers as u32, base);
+    b.loads(Space::Global, ty, true, Place::at(at), registers)
+}
+
+fn product_kernel(shape: Mma) -> ptx_asm::Kernel {
+    let mut b = Builder::new("product", 4, 32);
+    let (left, right) = (load(&mut b, 0, Ty::B32, 4), load(&mut b, 1, Ty::B32, 2));
+    let c = load(&mut b, 2, Ty::F32, 4);
+    b.push(Inst::Mma { shape, d: c.clone(), a: left, b: right, c: c.clone() });
+    let (lane, base) = (b.special(Special::Lane), b.param(3));
+    let at = b.mul_add_wide(Ty::U32, lane, 16_u32, base);
+    b.stores(Space::Global, Ty::F32, Place::at(at), &c);
+    b.finish()
+}
+
+fn product(shape: Mma, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec<f64>]; 2]) {
+    let c = matrix(16, 8, 3);
+    let mut machine = Machine::new();
+    let bits = |value: f64| (value as f32).to_bits();
+    let regions = [
+        machine.put("a", a),
+        machine.put("b", b),
+        machine.put("c", fragment(&c, 4, sums, bits)),
+        machine.reserve("d", 512),
+    ];
+    let params = regions.map(|region| region.address());
+    run(&product_kernel(shape), &Launch::new(1, &params), &mut machine, Order::InTurn).expect("it is right");
+    let found = super::words_of(&machine, regions[3]);
+    for row in 0..16 {
+        for column in 0..8 {
+            let held = sums(row, column);
+            let exact: f64 = (0..depth).map(|k| x[row][k] * y[k][column]).sum::<f64>() + c[row][column];
+            let value = f32::from_bits(found[held.lane * 4 + held.register]);
+            assert_eq!(f64::from(value), exact, "{shape:?} {row} {column}");
+        }
+    }
+}
+
+#[test]
+fn products_of_16_bits() {
+    for (shape, format) in [(Mma::F16K16, F16), (Mma::Bf16K16, BF16)] {
+        let (x, y) = (matrix(16, 16, 1), matrix(16, 8, 2));
+        let encode = |value| Format::encode(format, value, Direction::Nearest) as u32;
+        product(shape, 16, fragment(&x, 4, a16, encode), fragment(&y, 2, b16, encode), [&x, &y]);
+    }
+}
+
+/// The bits of an `f32` that `tf32` has not are ignored.
+#[test]
+fn products_of_tf32() {
+    let (x, y) = (matrix(16, 8, 1), matrix(8, 8, 2));
+    for noise in [0, 0x1fff] {
+        let encode = |value: f64| (value as f32).to_bits() | noise;
+        product(Mma::Tf32K8, 8, fragment(&x, 4, a_tf32, encode), fragment(&y, 2, b_tf32, encode), [&x, &y]);
+    }
+}
+
+/// Loads matrices `count` of a row-major array of 16-bit numbers, 8 rows each; what lanes get.
+fn matrices(count: usize, transposed: bool) -> Vec<u32> {
+    let k = kernel(32, |b| {
+        let array = b.shared(16 * 32, 16);
+        // Row `r` of matrix `m` is made of 256 m + 16 r + column: each thread writes one row.
+        let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+        let row = b.mul_add(Ty::U32, thread, 16_u32, base);
+        let matrix = b.binary(ptx_asm::Binary::ShiftRight, Ty::U32, thread, 3_u32);
+        let within = b.binary(ptx_asm::Binary::And, Ty::B32, thread, 7_u32);
+        let first = b.binary(ptx_asm::Binary::ShiftLeft, Ty::B32, within, 4_u32);
+        let first = b.mul_add(Ty::U32, matrix, 256_u32, first);
+        for column in 0..8 {
+            let value = b.add(Ty::U32, first, column as u32);
+            let [low, _] = b.unpack(Class::B16, value);
+            b.store(Space::Shared, Ty::U16, Place::at(row).plus(2 * column), low);
+        }
+        b.barrier();
+        let dsts = b.registers(Class::B32, count);
+        b.push(Inst::LoadMatrix { transposed, dsts: dsts.clone(), from: Place::at(row) });
+        let (lane, out) = (b.special(Special::Lane), b.param(0));
+        let at = b.mul_add_wide(Ty::U32, lane, 4 * count as u32, out);
+        b.stores(Space::Global, Ty::B32, Place::at(at), &dsts);
+    });
+    super::words(&k, 1, 32 * count)
+}
+
+#[test]
+fn matrices_from_shared_memory() {
+    for count in [1, 2, 4] {
+        for transposed in [false, true] {
+            let found = matrices(count, transposed);
+            for lane in 0..32 {
+                for matrix in 0..count {
+                    let (line, pair) = (lane / 4, lane % 4 * 2);
+                    let element = |i: usize| {
+                        let (row, column) = if transposed { (pair + i, line) } else { (line, pair + i) };
+                        (256 * matrix + 16 * row + column) as u32
+                    };
+                    assert_eq!(
+                        found[lane * count + matrix],
+                        element(0) | element(1) << 16,
+                        "{lane} {matrix}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What is stored is what is loaded, or that transposed.
+#[test]
+fn matrices_into_shared_memory() {
+    for (count, transposed) in [1, 2, 4].into_iter().flat_map(|n| [(n, false), (n, true)]) {
+        let k = |barrier: bool| {
+            kernel(32, |b| {
+                let array = b.shared(16 * 32, 16);
+                let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+                let row = b.mul_add(Ty::U32, thread, 16_u32, base);
+                let from: Regs = (0..count)
+                    .map(|i| {
+                        b.mul_add(Ty::U32, thread, 0x0002_0002_u32, 0x0001_0000 + 0x0100_0100 * i as u32)
+                    })
+                    .collect();
+                b.push(Inst::StoreMatrix { from, to: Place::at(row) });
+                if barrier {
+                    b.barrier();
+                }
+                let dsts = b.registers(Class::B32, count);
+                b.push(Inst::LoadMatrix { transposed, dsts: dsts.clone(), from: Place::at(row) });
+                let out = b.param(0);
+                let at = b.mul_add_wide(Ty::U32, thread, 4 * count as u32, out);
+                b.stores(Space::Global, Ty::B32, Place::at(at), &dsts);
+            })
+        };
+        let found = super::words(&k(true), 1, 32 * count);
+        for (i, &word) in found.iter().enumerate() {
+            let (lane, matrix) = ((i / count) as u32, (i % count) as u32);
+            // Elements of a matrix are numbered row by row.
+            let element = |half: u32| {
+                let at = 2 * lane + half;
+                let at = if transposed { at % 8 * 8 + at / 8 } else { at };
+                (at + 0x100 * matrix) & 0xffff
+            };
+            assert_eq!(word, element(0) | element(1) << 16, "{count} {transposed} {lane}");
+        }
+        assert!(matches!(cause(&k(false), 1), Cause::Race { .. }));
+    }
+}
+
+#[test]
+fn rows_of_matrices_are_checked() {
+    let k = |offset: i32, barrier: bool| {
+        kernel(32, |b| {
+            let array = b.shared(16 * 32, 16);
+            let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+            let row = b.mul_add(Ty::U32, thread, 16_u32, base);
+            let zero = b.moved(Class::B32, 0_u32);
+            b.stores(Space::Shared, Ty::B32, Place::at(row), &[zero; 4]);
+            if barrier {
+                b.barrier();
+            }
+            let dsts = b.registers(Class::B32, 4);
+            b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::at(row).plus(offset) });
+        })
+    };
+    super::words(&k(0, true), 1, 0);
+    // What a lane wrote itself, others get.
+    assert!(matches!(cause(&k(0, false), 1), Cause::Race { .. }));
+    // So is what several wrote alike.
+    let alike = kernel(32, |b| {
+        let array = b.shared(16 * 8, 16);
+        let (lane, base) = (b.special(Special::Lane), b.address(Space::Shared, array));
+        let row = b.binary(ptx_asm::Binary::And, Ty::B32, lane, 7_u32);
+        let row = b.mul_add(Ty::U32, row, 16_u32, base);
+        let zero = b.moved(Class::B32, 0_u32);
+        b.stores(Space::Shared, Ty::B32, Place::at(row), &[zero; 4]);
+        let dsts = b.registers(Class::B32, 1);
+        b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::at(row) });
+    });
+    assert!(matches!(cause(&alike, 1), Cause::Race { .. }));
+    assert!(matches!(cause(&k(8, true), 1), Cause::Misaligned { align: 16, .. }));
+    assert!(matches!(cause(&k(16, true), 1), Cause::OutOfBounds { .. }));
+    let missing = kernel(32, |b| {
+        let array = b.shared(16, 16);
+        let dsts = b.registers(Class::B32, 1);
+        b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::array(array) });
+    });
+    assert!(matches!(cause(&missing, 1), Cause::Uninitialised { .. }));
+}
+
+#[test]
+fn whole_warps_multiply() {
+    let torn = |product: bool| {
+        kernel(32, |b| {
+            let array = b.shared(16, 16);
+            let lane = b.special(Special::Lane);
+            let some = b.compare(Cmp::Ne, Ty::U32, lane, 3_u32);
+            let words: Regs = (0..4).map(|_| b.moved(Class::B32, 0_u32)).collect();
+            let c: Regs = (0..4).map(|_| b.moved(Class::F32, 0_u32)).collect();
+            b.when(Guard::on(some), |b| {
+                b.push(if product {
+                    let right = words[..2].into();
+                    Inst::Mma { shape: Mma::F16K16, d: c.clone(), a: words.clone(), b: right, c: c.clone() }
+                } else {
+                    Inst::LoadMatrix { transposed: false, dsts: words.clone(), from: Place::array(array) }
+                });
+            });
+        })
+    };
+    for product in [false, true] {
+        assert!(matches!(cause(&torn(product), 1), Cause::PartialWarp { active: 0xffff_fff7, .. }));
+    }
+    let short = kernel(32, |b| {
+        let words: Regs = (0..4).map(|_| b.moved(Class::B32, 0_u32)).collect();
+        let c: Regs = (0..4).map(|_| b.moved(Class::F32, 0_u32)).collect();
+        b.push(Inst::Mma { shape: Mma::F16K16, d: c.clone(), a: words.clone(), b: words, c });
+    });
+    assert!(matches!(cause(&short, 1), Cause::Malformed(_)));
+}

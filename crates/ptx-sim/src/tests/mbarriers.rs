@@ -1,0 +1,237 @@
+//! Barriers in memory: phases, counts, what they order, and what they are not.
+
+use super::{Cause, Order, cause, give, kernel, own_word, words};
+use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Place, Reg, Space, Special, Ty};
+
+/// A barrier for so many arrivals, which all threads know.
+fn barrier(b: &mut Builder, count: u32) -> Place {
+    let at = Place::array(b.shared(8, 8));
+    only(b, 0, |b| b.push(Inst::BarrierInit { at, count }));
+    b.barrier();
+    at
+}
+
+/// What one thread does.
+fn only(b: &mut Builder, thread: u32, write: impl FnOnce(&mut Builder)) {
+    let number = b.special(Special::Thread);
+    let is_it = b.compare(Cmp::Eq, Ty::U32, number, thread);
+    b.when(Guard::on(is_it), write);
+}
+
+fn wait(b: &mut Builder, at: Place, parity: impl Into<ptx_asm::Operand>) {
+    let parity = b.in_register(Class::B32, parity);
+    b.push(Inst::BarrierWait { at, parity, cluster: false });
+}
+
+/// The word of the thread half a block away.
+fn other_word(b: &mut Builder, array: u32, threads: u32) -> Reg {
+    let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+    let other = b.binary(Binary::Xor, Ty::B32, thread, threads / 2);
+    let at = b.mul_add(Ty::U32, other, 4_u32, base);
+    b.load(Space::Shared, Ty::B32, false, Place::at(at))
+}
+
+/// Each thread writes, and reads what another wrote, with this between.
+fn exchange(between: impl FnOnce(&mut Builder, Place)) -> Kernel {
+    kernel(64, |b| {
+        let (array, all) = (b.shared(256, 4), barrier(b, 64));
+        let (at, thread) = (own_word(b, array), b.special(Special::Thread));
+        b.store(Space::Shared, Ty::B32, Place::at(at), thread);
+        between(b, all);
+        let value = other_word(b, array, 64);
+        give(b, value);
+    })
+}
+
+#[test]
+fn whole_warps_arrive_and_wait() {
+    let right = exchange(|b, all| {
+        b.push(Inst::Arrive { at: all });
+        wait(b, all, 0_u32);
+    });
+    assert_eq!(words(&right, 1, 64), (0..64).map(|thread| thread ^ 32).collect::<Vec<u32>>());
+    // The phase before the first is complete.
+    let too_early = exchange(|b, all| {
+        b.push(Inst::Arrive { at: all });
+        wait(b, all, 1_u32);
+    });
+    let no_wait = exchange(|b, all| b.push(Inst::Arrive { at: all }));
+    for (wrong, order) in super::ORDERS.into_iter().flat_map(|order| [(&too_early, order), (&no_wait, order)])
+    {
+        let found = super::outcome(wrong, 1, 64, order).expect_err("it is wrong").cause;
+        // Whom the first phase has let pass, the second does not.
+        let stuck = std::ptr::eq(wrong, &too_early) && matches!(*found, Cause::Deadlock(_));
+        assert!(stuck || matches!(*found, Cause::Race { .. } | Cause::Uninitialised { .. }), "{found}");
+    }
+    let nobody_comes = exchange(|b, all| wait(b, all, 0_u32));
+    match cause(&nobody_comes, 1) {
+        Cause::Deadlock(what) => assert_eq!(
+            what.split("; ").next(),
+            Some(
+                "warp 0 waits for parity 0 of the barrier at byte 0 of shared array `1`, whose phase 0 lacks 64 arrivals and 0 bytes"
+            )
+        ),
+        other => panic!("{other}"),
+    }
+}
+
+/// A lane tells what it did itself, and before; what it does afterwards is not told.
+#[test]
+fn lanes_arrive_and_wait_alone() {
+    let k = |before: bool, waits: bool| {
+        kernel(64, |b| {
+            let (array, full) = (b.shared(4, 4), barrier(b, 1));
+            only(b, 5, |b| {
+                if before {
+                    b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32);
+                }
+                b.push(Inst::Arrive { at: full });
+                if !before {
+                    b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32);
+                }
+            });
+            // One of the same warp, and one of another.
+            for thread in [6, 40] {
+                only(b, thread, |b| {
+                    if waits {
+                        wait(b, full, 0_u32);
+                    }
+                    let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+                    give(b, value);
+                });
+            }
+        })
+    };
+    let found = words(&k(true, true), 1, 64);
+    assert_eq!((found[6], found[40]), (7, 7));
+    for order in super::ORDERS {
+        for wrong in [k(false, true), k(true, false), k(false, false)] {
+            let found = super::outcome(&wrong, 1, 64, order).expect_err("it is wrong").cause;
+            assert!(matches!(*found, Cause::Race { .. } | Cause::Uninitialised { .. }), "{found}");
+        }
+    }
+}
+
+/// What a lane learned, the others do not know until they meet.
+#[test]
+fn lanes_learn_alone() {
+    let k = |meet: bool| {
+        kernel(64, |b| {
+            let (array, full) = (b.shared(4, 4), barrier(b, 1));
+            only(b, 32, |b| {
+                b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32);
+                b.push(Inst::Arrive { at: full });
+            });
+            only(b, 0, |b| wait(b, full, 0_u32));
+            let thread = b.special(Special::Thread);
+            let first_warp = b.compare(Cmp::Lt, Ty::U32, thread, 32_u32);
+            b.when(Guard::on(first_warp), |b| {
+                if meet {
+                    b.push(Inst::Barrier { id: 1, threads: Some(32) });
+                }
+                let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+                give(b, value);
+            });
+        })
+    };
+    assert_eq!(words(&k(true), 1, 64)[31], 7);
+    assert!(matches!(cause(&k(false), 1), Cause::Race { .. }));
+}
+
+/// Parities take turns; a loop counts phases.
+#[test]
+fn phases_follow_each_other() {
+    let k = kernel(64, |b| {
+        let (array, all) = (b.shared(256, 4), barrier(b, 64));
+        let at = own_word(b, array);
+        let (sum, step) = (b.moved(Class::B32, 0_u32), b.moved(Class::B32, 0_u32));
+        b.repeat(|b| {
+            b.store(Space::Shared, Ty::B32, Place::at(at), step);
+            for half in 0..2 {
+                b.push(Inst::Arrive { at: all });
+                wait(b, all, half as u32);
+                if half == 0 {
+                    let value = other_word(b, array, 64);
+                    let more = b.add(Ty::U32, sum, value);
+                    b.set(sum, more);
+                }
+            }
+            let next = b.add(Ty::U32, step, 1_u32);
+            b.set(step, next);
+            Guard::on(b.compare(Cmp::Lt, Ty::U32, step, 5_u32))
+        });
+        give(b, sum);
+    });
+    assert_eq!(words(&k, 1, 64), vec![10; 64]);
+}
+
+#[test]
+fn what_barriers_do_not_allow() {
+    type Write = fn(&mut Builder, Place);
+    let k = |count: u32, write: Write| {
+        kernel(64, |b| {
+            let at = barrier(b, count);
+            only(b, 0, |b| write(b, at));
+        })
+    };
+    let broken: [(u32, Write); 4] = [
+        (1, |b, at| b.push(Inst::BarrierInit { at, count: 1 })),
+        (2, |b, at| {
+            b.push(Inst::ArriveExpect { at, bytes: (1 << 20) - 1 });
+            b.push(Inst::ArriveExpect { at, bytes: 1 });
+        }),
+        // The phase waits for bytes, not for a second arrival.
+        (1, |b, at| {
+            b.push(Inst::ArriveExpect { at, bytes: 16 });
+            b.push(Inst::Arrive { at });
+        }),
+        (1, |b, at| wait(b, at, 2_u32)),
+    ];
+    for (count, write) in broken {
+        let found = cause(&k(count, write), 1);
+        assert!(matches!(found, Cause::Barrier { .. }), "{found}");
+    }
+    let touched: [Write; 2] = [
+        |b, at| {
+            b.load(Space::Shared, Ty::B32, false, at.plus(4));
+        },
+        |b, at| b.store(Space::Shared, Ty::B64, at, 0_u64),
+    ];
+    for write in touched {
+        assert!(matches!(cause(&k(1, write), 1), Cause::IsBarrier { .. }));
+    }
+    let none = |write: Write| {
+        kernel(32, |b| {
+            let at = Place::array(b.shared(16, 8));
+            write(b, at);
+        })
+    };
+    assert!(matches!(cause(&none(|b, at| b.push(Inst::Arrive { at })), 1), Cause::NoBarrier { .. }));
+    assert!(matches!(cause(&none(|b, at| wait(b, at, 1_u32)), 1), Cause::NoBarrier { .. }));
+    let nobody = none(|b, at| b.push(Inst::BarrierInit { at, count: 0 }));
+    assert!(matches!(cause(&nobody, 1), Cause::Malformed(_)));
+    let between = none(|b, at| b.push(Inst::Arrive { at: at.plus(4) }));
+    assert!(matches!(cause(&between, 1), Cause::Misaligned { align: 8, .. }));
+    let beyond = none(|b, at| b.push(Inst::Arrive { at: at.plus(16) }));
+    assert!(matches!(cause(&beyond, 1), Cause::OutOfBounds { .. }));
+}
+
+/// Who does not meet the maker, does not know of the barrier.
+#[test]
+fn makers_tell_others() {
+    let k = |meet: bool| {
+        kernel(64, |b| {
+            let at = Place::array(b.shared(8, 8));
+            only(b, 0, |b| b.push(Inst::BarrierInit { at, count: 1 }));
+            if meet {
+                b.barrier();
+            }
+            only(b, 32, |b| b.push(Inst::Arrive { at }));
+        })
+    };
+    words(&k(true), 1, 0);
+    assert!(matches!(
+        *super::outcome(&k(false), 1, 0, Order::InTurn).expect_err("they did not meet").cause,
+        Cause::Race { .. }
+    ));
+}

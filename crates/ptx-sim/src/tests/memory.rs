@@ -1,0 +1,334 @@
+//! Accesses: what they do, and which are refused.
+
+use smallvec::smallvec;
+
+use super::{Cause, ORDERS, Order, cause, constant, give, index, kernel, own_word, words, words_of};
+use crate::{Launch, Machine, SpaceName, run};
+use ptx_asm::{Binary, Class, Inst, Operand, Place, Space, Special, Ty};
+
+#[test]
+fn elements_are_extended_by_their_type() {
+    let cases = [(Ty::U8, 0x80), (Ty::B8, 0x80), (Ty::S8, 0xff80), (Ty::U16, 0xff80), (Ty::S16, 0xff80)];
+    for (ty, expected) in cases {
+        let mut machine = Machine::new();
+        let bytes = machine.put("bytes", vec![0x80, 0xff, 0, 0]);
+        let k = kernel(1, |b| {
+            let from = b.param(0);
+            let value = b.load(Space::Global, ty, false, Place::at(from));
+            let zero = constant(b, Class::B16, 0);
+            let whole = b.pack(Class::B32, value, zero);
+            b.store(Space::Global, Ty::B32, Place::at(from), whole);
+        });
+        run(&k, &Launch::new(1, &[bytes.address()]), &mut machine, Order::InTurn).expect("it is right");
+        assert_eq!(words_of(&machine, bytes), [expected], "{ty:?}");
+    }
+}
+
+#[test]
+fn vectors_lie_beside_each_other_and_narrow_stores_cut() {
+    let mut machine = Machine::new();
+    let x = machine.put("x", (0..64).collect::<Vec<u8>>());
+    let k = kernel(4, |b| {
+        let (i, x) = (index(b), b.param(0));
+        let at = b.mul_add_wide(Ty::U32, i, 16_u32, x);
+        let mut values = b.loads(Space::Global, Ty::B32, false, Place::at(at), 4);
+        values.reverse();
+        b.stores(Space::Global, Ty::B32, Place::at(at), &values);
+        let wide = constant(b, Class::B16, 0xabcd);
+        b.store(Space::Global, Ty::U8, Place::at(at).plus(3), wide);
+    });
+    run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");
+    let row = |i: u8| {
+        [12, 13, 14, 0xcd, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3]
+            .map(|byte: u8| if byte == 0xcd { byte } else { byte + 16 * i })
+    };
+    assert_eq!(machine.bytes(x), (0..4).flat_map(row).collect::<Vec<u8>>());
+}
+
+#[test]
+fn accesses_stay_within_one_array() {
+    let global = |offset: i32, bytes: usize| {
+        let mut machine = Machine::new();
+        machine.put("below", vec![0; 64]);
+        let x = machine.put("x", vec![0; bytes]);
+        machine.put("above", vec![0; 64]);
+        let k = kernel(1, |b| {
+            let x = b.param(0);
+            b.loads(Space::Global, Ty::F32, false, Place::at(x).plus(offset), 4);
+        });
+        run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).map_err(|fault| *fault.cause)
+    };
+    assert!(global(16, 32).is_ok());
+    for (offset, bytes) in [(32, 32), (16, 28), (-16, 32), (-256, 32), (256, 256), (i32::MIN, 32)] {
+        let found = global(offset, bytes);
+        assert!(matches!(found, Err(Cause::OutOfBounds { bytes: 16, .. })), "{offset} {bytes}: {found:?}");
+    }
+    for space in [Space::Shared, Space::Local] {
+        let access = |offset: i32| {
+            kernel(32, |b| {
+                let array = match space {
+                    Space::Shared => (b.shared(6, 1), b.shared(24, 8)).1,
+                    _ => (b.local(6, 1), b.local(24, 8)).1,
+                };
+                b.store(space, Ty::B64, Place::array(array).plus(offset), 1_u64);
+            })
+        };
+        words(&access(16), 1, 0);
+        for offset in [24, -8, 20, -1000, -(1 << 20)] {
+            let found = cause(&access(offset), 1);
+            match found {
+                Cause::OutOfBounds { space: SpaceName(found), .. } => assert_eq!(found, space),
+                Cause::Misaligned { .. } => assert_eq!(offset, 20),
+                _ => panic!("{found:?}"),
+            }
+        }
+    }
+}
+
+/// One byte too far is too far.
+#[test]
+fn arrays_end_after_their_last_byte() {
+    for space in [Space::Shared, Space::Local] {
+        let k = |offset: i32| {
+            kernel(1, |b| {
+                let array = if space == Space::Shared { b.shared(7, 1) } else { b.local(7, 1) };
+                let value = constant(b, Class::B16, 1);
+                b.store(space, Ty::U8, Place::array(array).plus(offset), value);
+            })
+        };
+        words(&k(6), 1, 0);
+        for offset in [7, -1] {
+            assert!(matches!(cause(&k(offset), 1), Cause::OutOfBounds { .. }), "{space:?} {offset}");
+        }
+    }
+}
+
+#[test]
+fn halves_are_packed_and_unpacked() {
+    let k = kernel(1, |b| {
+        let whole = b.moved(Class::B64, 0x8765_4321_fedc_ba98_u64);
+        let [low, high] = b.unpack(Class::B32, whole);
+        let swapped = b.pack(Class::B64, high, low);
+        // A register keeps as many bits as it has.
+        let zero = b.moved(Class::B32, 0_u32);
+        let low = b.pack(Class::B64, low, zero);
+        let [quarter, other] = b.unpack(Class::B16, high);
+        let turned = b.pack(Class::B32, other, quarter);
+        let out = b.param(0);
+        b.store(Space::Global, Ty::B64, Place::at(out), swapped);
+        b.store(Space::Global, Ty::B64, Place::at(out).plus(8), low);
+        b.store(Space::Global, Ty::B32, Place::at(out).plus(16), turned);
+    });
+    assert_eq!(words(&k, 1, 5), [0x8765_4321, 0xfedc_ba98, 0xfedc_ba98, 0, 0x4321_8765]);
+}
+
+/// Addresses computed in 32 bits are those of no region.
+#[test]
+fn regions_cross_the_32_bits() {
+    let mut machine = Machine::new();
+    let x = machine.put("x", vec![0; 512]);
+    assert_ne!(x.address() >> 32, (x.address() + 511) >> 32);
+    let k = kernel(1, |b| {
+        let x = b.param(0);
+        let [low, high] = b.unpack(Class::B32, x);
+        let low = b.add(Ty::U32, low, 256_u32);
+        let wrong = b.pack(Class::B64, low, high);
+        b.load(Space::Global, Ty::U32, false, Place::at(wrong));
+    });
+    let fault = run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect_err("no carry");
+    assert!(matches!(*fault.cause, Cause::OutOfBounds { .. }));
+}
+
+#[test]
+fn accesses_are_aligned_to_their_size() {
+    for (space, ty, count, offset) in [
+        (Space::Global, Ty::F32, 1, 2),
+        (Space::Global, Ty::F32, 4, 8),
+        (Space::Global, Ty::F64, 2, 8),
+        (Space::Shared, Ty::F32, 2, 4),
+        (Space::Shared, Ty::U16, 1, 1),
+        (Space::Local, Ty::B64, 1, 4),
+    ] {
+        let k = kernel(1, |b| {
+            let base = match space {
+                Space::Global => Place::at(b.param(0)),
+                Space::Shared => Place::array(b.shared(64, 16)),
+                Space::Local => Place::array(b.local(64, 16)),
+            };
+            b.loads(space, ty, false, base.plus(offset), count);
+        });
+        let align = ty.bytes() * count as u32;
+        assert!(
+            matches!(cause(&k, 1), Cause::Misaligned { align: found, .. } if found == align),
+            "{space:?} {ty:?}"
+        );
+    }
+    let too_wide = kernel(1, |b| {
+        let base = b.param(0);
+        b.loads(Space::Global, Ty::F64, false, Place::at(base), 4);
+    });
+    assert!(matches!(cause(&too_wide, 1), Cause::Malformed(_)));
+}
+
+#[test]
+fn bytes_that_nobody_wrote_are_not_read() {
+    for space in [Space::Global, Space::Shared, Space::Local] {
+        let k = |write: bool| {
+            kernel(1, |b| {
+                let base = match space {
+                    Space::Global => Place::at(b.param(0)),
+                    Space::Shared => Place::array(b.shared(64, 16)),
+                    Space::Local => Place::array(b.local(64, 16)),
+                };
+                b.store(space, Ty::U16, base, 1_u32);
+                let high = constant(b, Class::B16, 2);
+                b.store(space, Ty::U8, base.plus(2), high);
+                if write {
+                    b.store(space, Ty::U8, base.plus(3), high);
+                }
+                b.load(space, Ty::U32, false, base);
+            })
+        };
+        words(&k(true), 1, 16);
+        let found = cause(&k(false), 1);
+        assert!(matches!(&found, Cause::Uninitialised { spot } if spot.byte == 3), "{found:?}");
+    }
+}
+
+/// What one block wrote into its shared memory is not there for the next, and a thread's memory is not another's.
+#[test]
+fn memory_of_blocks_and_threads_is_theirs() {
+    let shared = kernel(1, |b| {
+        let array = b.shared(4, 4);
+        let block = b.special(Special::Block);
+        let first = b.compare(ptx_asm::Cmp::Eq, Ty::U32, block, 0_u32);
+        b.either(
+            ptx_asm::Guard::on(first),
+            |b| b.store(Space::Shared, Ty::B32, Place::array(array), 1_u32),
+            |b| {
+                b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            },
+        );
+    });
+    assert!(matches!(cause(&shared, 2), Cause::Uninitialised { .. }));
+
+    let in_first = kernel(1, |b| {
+        let array = b.local(4, 4);
+        let block = b.special(Special::Block);
+        let first = b.compare(ptx_asm::Cmp::Eq, Ty::U32, block, 0_u32);
+        let store = ptx_asm::Inst::Store {
+            space: Space::Local,
+            ty: Ty::B32,
+            to: Place::array(array),
+            srcs: smallvec![1_u32.into()],
+        };
+        b.push_when(ptx_asm::Guard::on(first), store);
+        b.load(Space::Local, Ty::B32, false, Place::array(array));
+    });
+    assert!(super::outcome(&in_first, 1, 0, Order::InTurn).is_ok());
+    assert!(matches!(cause(&in_first, 2), Cause::Uninitialised { .. }));
+
+    let local = kernel(64, |b| {
+        let array = b.local(8, 4);
+        let i = index(b);
+        let at = b.address(Space::Local, array);
+        b.store(Space::Local, Ty::B32, Place::at(at).plus(4), i);
+        let value = b.load(Space::Local, Ty::B32, false, Place::array(array).plus(4));
+        give(b, value);
+    });
+    assert_eq!(words(&local, 2, 128), (0..128).collect::<Vec<u32>>());
+}
+
+#[test]
+fn atomic_operations_combine() {
+    use ptx_asm::Atomic;
+    let cases: [(Atomic, Ty, &[Operand], u64, u64); 12] = [
+        (Atomic::Add, Ty::U32, &[Operand::Const(5)], 0xffff_fffe, 3),
+        (Atomic::Add, Ty::U64, &[Operand::Const(5)], 0xffff_fffe, 0x1_0000_0003),
+        (Atomic::Min, Ty::S32, &[Operand::Const(5)], 0xffff_fffe, 0xffff_fffe),
+        (Atomic::Min, Ty::U32, &[Operand::Const(5)], 0xffff_fffe, 5),
+        (Atomic::Max, Ty::S64, &[Operand::Const(5)], u64::MAX, 5),
+        (Atomic::And, Ty::B32, &[Operand::Const(12)], 10, 8),
+        (Atomic::Or, Ty::B32, &[Operand::Const(12)], 10, 14),
+        (Atomic::Xor, Ty::B64, &[Operand::Const(12)], 10, 6),
+        (Atomic::Exchange, Ty::B32, &[Operand::Const(12)], 10, 12),
+        (Atomic::CompareSwap, Ty::B32, &[Operand::Const(10), Operand::Const(7)], 10, 7),
+        (Atomic::CompareSwap, Ty::B64, &[Operand::Const(11), Operand::Const(7)], 10, 10),
+        (Atomic::Add, Ty::F32, &[Operand::Const(0x3f80_0000)], 0x4000_0000, 0x4040_0000),
+    ];
+    for (op, ty, operands, before, after) in cases {
+        let mut machine = Machine::new();
+        let x = machine.put("x", before.to_le_bytes());
+        let old = machine.put("old", [0; 8]);
+        let mut b = ptx_asm::Builder::new("k", 2, 1);
+        let (at, to) = (b.param(0), b.param(1));
+        let dst = b.register(ty.class());
+        let operands = operands.iter().copied().collect();
+        b.push(Inst::Atomic { space: Space::Global, op, ty, dst: Some(dst), at: Place::at(at), operands });
+        b.store(Space::Global, ty, Place::at(to), dst);
+        let params = [x.address(), old.address()];
+        run(&b.finish(), &Launch::new(1, &params), &mut machine, Order::InTurn).expect("it is right");
+        assert_eq!(machine.bytes(x), after.to_le_bytes(), "{op:?} {ty:?}");
+        assert_eq!(machine.bytes(old), before.to_le_bytes(), "{op:?} {ty:?}");
+    }
+}
+
+/// Every thread of every block adds to one word, and to one of its block.
+#[test]
+fn atomic_operations_of_all_threads_add_up() {
+    for order in ORDERS {
+        let mut machine = Machine::new();
+        let sum = machine.put("sum", vec![0; 4]);
+        let k = kernel(96, |b| {
+            let array = b.shared(4, 4);
+            let thread = b.special(Special::Thread);
+            let first = b.compare(ptx_asm::Cmp::Eq, Ty::U32, thread, 0_u32);
+            b.when(ptx_asm::Guard::on(first), |b| {
+                b.store(Space::Shared, Ty::U32, Place::array(array), 0_u32)
+            });
+            b.barrier();
+            let add = |space, at, value: Operand| Inst::Atomic {
+                space,
+                op: ptx_asm::Atomic::Add,
+                ty: Ty::U32,
+                dst: None,
+                at,
+                operands: smallvec![value],
+            };
+            b.push(add(Space::Shared, Place::array(array), thread.into()));
+            b.barrier();
+            b.when(ptx_asm::Guard::on(first), |b| {
+                let value = b.load(Space::Shared, Ty::U32, false, Place::array(array));
+                let out = b.param(0);
+                b.push(add(Space::Global, Place::at(out), value.into()));
+            });
+        });
+        run(&k, &Launch::new(3, &[sum.address()]), &mut machine, order).expect("it is right");
+        assert_eq!(words_of(&machine, sum), [3 * (95 * 96 / 2)]);
+    }
+    let local = kernel(1, |b| {
+        let array = b.local(4, 4);
+        let operands = smallvec![1_u32.into()];
+        let (at, op) = (Place::array(array), ptx_asm::Atomic::Add);
+        b.push(Inst::Atomic { space: Space::Local, op, ty: Ty::U32, dst: None, at, operands });
+    });
+    assert!(matches!(cause(&local, 1), Cause::Malformed(_)));
+}
+
+/// Reversing a block's words through shared memory.
+#[test]
+fn threads_exchange_through_shared_memory() {
+    let k = kernel(64, |b| {
+        let array = b.shared(256, 4);
+        let (at, i) = (own_word(b, array), index(b));
+        b.store(Space::Shared, Ty::B32, Place::at(at), i);
+        b.barrier();
+        let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+        let other = b.binary(Binary::Sub, Ty::U32, 63_u32, thread);
+        let at = b.mul_add(Ty::U32, other, 4_u32, base);
+        let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+        give(b, value);
+    });
+    let expected: Vec<u32> = (0..64).rev().chain((64..128).rev()).collect();
+    assert_eq!(words(&k, 2, 128), expected);
+}

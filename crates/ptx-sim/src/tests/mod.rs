@@ -1,0 +1,216 @@
+//! What the interpreter computes, and that each of its checks finds what it is for.
+
+mod arithmetic;
+mod barriers;
+mod clusters;
+mod collective;
+mod control;
+mod conversions;
+mod copies;
+mod drawn;
+mod kernels;
+mod matrices;
+mod mbarriers;
+mod memory;
+mod pipeline;
+mod products;
+mod races;
+mod robust;
+mod statistics;
+mod tiles;
+
+use super::{Cause, Fault, Launch, Machine, Order, Region, Stats, run};
+use ptx_asm::{Builder, Class, Kernel, Operand, Place, Reg, Space, Special, Ty};
+
+/// Every order that tests try.
+const ORDERS: [Order; 4] =
+    [Order::InTurn, Order::Random { seed: 1 }, Order::Random { seed: 2 }, Order::Random { seed: 3 }];
+
+/// A kernel of so many threads with one parameter.
+fn kernel(threads: u32, write: impl FnOnce(&mut Builder)) -> Kernel {
+    let mut b = Builder::new("k", 1, threads);
+    write(&mut b);
+    b.finish()
+}
+
+/// Runs it on one region of so many words that nobody wrote; what they are then.
+fn outcome(kernel: &Kernel, blocks: u32, words: usize, order: Order) -> Result<(Vec<u32>, Stats), Fault> {
+    let mut machine = Machine::new();
+    let out = machine.reserve("out", 4 * words);
+    let stats = run(kernel, &Launch::new(blocks, &[out.address()]), &mut machine, order)?;
+    Ok((words_of(&machine, out), stats))
+}
+
+fn words_of(machine: &Machine, region: Region) -> Vec<u32> {
+    machine
+        .bytes(region)
+        .chunks(4)
+        .map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes")))
+        .collect()
+}
+
+/// The words in every order, which must not matter.
+fn words(kernel: &Kernel, blocks: u32, words: usize) -> Vec<u32> {
+    let mut results = ORDERS.map(|order| outcome(kernel, blocks, words, order).expect("it is right").0);
+    assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{results:?}");
+    std::mem::take(&mut results[0])
+}
+
+/// What is wrong with it, in every order.
+fn cause(kernel: &Kernel, blocks: u32) -> Cause {
+    let causes = ORDERS.map(|order| *outcome(kernel, blocks, 1024, order).expect_err("it is wrong").cause);
+    let kind = |cause: &Cause| std::mem::discriminant(cause);
+    assert!(causes.iter().all(|cause| kind(cause) == kind(&causes[0])), "{causes:?}");
+    let [first, ..] = causes;
+    first
+}
+
+/// Stores a word of each thread at its place in the region.
+fn give(b: &mut Builder, value: impl Into<Operand>) {
+    let i = index(b);
+    let out = b.param(0);
+    let at = b.mul_add_wide(Ty::U32, i, 4_u32, out);
+    b.store(Space::Global, Ty::B32, Place::at(at), value);
+}
+
+/// The thread's number among those of all blocks.
+fn index(b: &mut Builder) -> Reg {
+    let threads = b.clone().finish().threads;
+    let (block, thread) = (b.special(Special::Block), b.special(Special::Thread));
+    b.mul_add(Ty::U32, block, threads, thread)
+}
+
+/// The address of the thread's own word of an array that the block shares.
+fn own_word(b: &mut Builder, array: u32) -> Reg {
+    let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+    b.mul_add(Ty::U32, thread, 4_u32, base)
+}
+
+/// A register that was written with a constant.
+fn constant(b: &mut Builder, class: Class, value: u64) -> Reg {
+    b.moved(class, value)
+}
+
+#[test]
+fn faults_say_what_and_where() {
+    let k = kernel(64, |b| {
+        let (thread, out) = (b.special(Special::Thread), b.param(0));
+        let at = b.mul_add_wide(Ty::U32, thread, 4_u32, out);
+        b.store(Space::Global, Ty::U32, Place::at(at), thread);
+    });
+    let fault = outcome(&k, 1, 40, Order::InTurn).expect_err("too many threads");
+    expect_test::expect![[r#"
+        kernel `k`, block 0, thread 40, at Store { space: Global, ty: U32, to: Place { base: Reg(Reg { class: B64, number: 1 }), offset: 0 }, srcs: [Reg(Reg { class: B32, number: 0 })] }: 4 bytes at global 0x6ffffffa0 lie in no array: `out` has 160 bytes from 0x6ffffff00 on"#]]
+    .assert_eq(&fault.to_string());
+}
+
+#[test]
+fn launches_have_to_fit() {
+    let mut machine = Machine::new();
+    let fault = run(&kernel(32, |_| ()), &Launch::new(1, &[]), &mut machine, Order::InTurn);
+    assert_eq!(*fault.expect_err("no parameter").cause, Cause::Params { expected: 1, found: 0 });
+    assert!(matches!(cause(&kernel(32, |_| ()), 0), Cause::Malformed(_)));
+    assert!(matches!(cause(&kernel(0, |_| ()), 1), Cause::Malformed(_)));
+    assert!(matches!(cause(&kernel(1025, |_| ()), 1), Cause::Malformed(_)));
+    let huge = kernel(32, |b| b.set(Reg { class: Class::F32, number: u32::MAX }, 0_u32));
+    assert!(matches!(cause(&huge, 1), Cause::Malformed(_)));
+}
+
+/// Who comes last, of all threads, is drawn; by one seed always the same.
+#[test]
+fn a_seed_gives_an_order() {
+    let k = kernel(64, |b| {
+        let (out, i) = (b.param(0), index(b));
+        let operands = [i.into()].into_iter().collect();
+        let (space, op, ty) = (Space::Global, ptx_asm::Atomic::Exchange, Ty::B32);
+        b.push(ptx_asm::Inst::Atomic { space, op, ty, dst: None, at: Place::at(out), operands });
+    });
+    let last = |order| {
+        let mut machine = Machine::new();
+        let out = machine.put("out", vec![0; 4]);
+        run(&k, &Launch::new(4, &[out.address()]), &mut machine, order).expect("it is right");
+        words_of(&machine, out)[0]
+    };
+    assert_eq!(last(Order::InTurn), 255);
+    let by_seed: Vec<u32> = (0..32).map(|seed| last(Order::Random { seed })).collect();
+    assert_eq!(by_seed, (0..32).map(|seed| last(Order::Random { seed })).collect::<Vec<u32>>());
+    // Other blocks, other warps and other lanes, among so many draws.
+    for part in [64, 32, 1] {
+        let parts: Vec<u32> = by_seed.iter().map(|thread| thread / part % 2).collect();
+        assert!(parts.contains(&0) && parts.contains(&1), "{by_seed:?}");
+    }
+}
+
+#[test]
+fn specials_say_where_a_thread_is() {
+    let k = kernel(40, |b| {
+        let specials = [Special::Lane, Special::Blocks, Special::Block].map(|special| b.special(special));
+        let sum = specials
+            .into_iter()
+            .fold(b.special(Special::Thread), |sum, next| b.mul_add(Ty::U32, sum, 100_u32, next));
+        give(b, sum);
+    });
+    let found = words(&k, 3, 120);
+    assert_eq!(found[40 + 35], 35_03_03_01);
+    assert_eq!(found[80], 3_02);
+}
+
+#[test]
+fn what_was_not_written_is_not_read() {
+    let unwritten = kernel(32, |b| {
+        let never = b.register(Class::B32);
+        give(b, never);
+    });
+    assert!(matches!(cause(&unwritten, 1), Cause::UnwrittenRegister { reg } if reg.class == Class::B32));
+
+    // Written by half of the lanes only.
+    let half = kernel(32, |b| {
+        let lane = b.special(Special::Lane);
+        let low = b.compare(ptx_asm::Cmp::Lt, Ty::U32, lane, 16_u32);
+        let sometimes = b.register(Class::B32);
+        b.push_when(ptx_asm::Guard::on(low), ptx_asm::Inst::Move { dst: sometimes, src: 7_u32.into() });
+        give(b, sometimes);
+    });
+    let fault = outcome(&half, 1, 32, Order::InTurn).expect_err("half of the lanes");
+    assert_eq!(fault.site.expect("it ran").thread, 16);
+
+    let guard = kernel(32, |b| {
+        let never = b.register(Class::Pred);
+        b.when(ptx_asm::Guard::not(never), |_| ());
+    });
+    assert!(matches!(cause(&guard, 1), Cause::UnwrittenRegister { .. }));
+}
+
+/// The name of a cause's variant.
+fn variant_name(cause: &Cause) -> &'static str {
+    match cause {
+        Cause::Malformed(_) => "Malformed",
+        Cause::Params { .. } => "Params",
+        Cause::UnwrittenRegister { .. } => "UnwrittenRegister",
+        Cause::OutOfBounds { .. } => "OutOfBounds",
+        Cause::Misaligned { .. } => "Misaligned",
+        Cause::Uninitialised { .. } => "Uninitialised",
+        Cause::Race { .. } => "Race",
+        Cause::Clash { .. } => "Clash",
+        Cause::NotConstant { .. } => "NotConstant",
+        Cause::UnderWay { .. } => "UnderWay",
+        Cause::SourceChanged { .. } => "SourceChanged",
+        Cause::StillRead { .. } => "StillRead",
+        Cause::Unfenced { .. } => "Unfenced",
+        Cause::IsBarrier { .. } => "IsBarrier",
+        Cause::NoBarrier { .. } => "NoBarrier",
+        Cause::Barrier { .. } => "Barrier",
+        Cause::Tile(_) => "Tile",
+        Cause::Accumulator { .. } => "Accumulator",
+        Cause::Warpgroup(_) => "Warpgroup",
+        Cause::Registers { .. } => "Registers",
+        Cause::ClusterBlock { .. } => "ClusterBlock",
+        Cause::Outstanding(_) => "Outstanding",
+        Cause::PartialWarp { .. } => "PartialWarp",
+        Cause::ShuffleLane { .. } => "ShuffleLane",
+        Cause::CopySize { .. } => "CopySize",
+        Cause::BarrierSize { .. } => "BarrierSize",
+        Cause::Deadlock(_) => "Deadlock",
+        Cause::Limit(_) => "Limit",
+    }
+}

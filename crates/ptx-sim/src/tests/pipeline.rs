@@ -1,0 +1,293 @@
+//! A product of 64×64×128 numbers made as the fastest kernels make them, and what each of its parts is for.
+//!
+//! Thread 0 fills two stages with tiles of both factors, one warpgroup multiplies them. A kernel that lacks any of the waits and fences is found in
+//! every order.
+
+use smallvec::smallvec;
+
+use super::Order;
+use crate::{Cause, Fault, Launch, Machine, Swizzle, TensorMap, run};
+use ptx_asm::{
+    Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Module, Operand, Place, Reg, Space, Special, Target,
+    Ty, check,
+};
+
+const SIZE: usize = 64;
+const DEPTH: usize = 128;
+/// What a stage holds of the depth: lines of 64 bytes.
+const STEP: usize = 32;
+const TILE: u32 = (SIZE * STEP * 2) as u32;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    Nothing,
+    NoWaitForFull,
+    NoWaitForEmpty,
+    WrongParityOfFull,
+    WrongParityOfEmpty,
+    NothingExpected,
+    TooLittleExpected,
+    TooMuchExpected,
+    EarlyRelease,
+    ReleaseByOneWarp,
+    NoFenceOfRegisters,
+    NoWaitForProducts,
+    NoFenceOfBarriers,
+    NoMeeting,
+    LaneWaitsAlone,
+    NoRelease,
+}
+
+use Flaw::*;
+
+struct Stages {
+    /// The left and the right tile of each stage.
+    tiles: [[u32; 2]; 2],
+    full: [u32; 2],
+    empty: [u32; 2],
+}
+
+/// The arrays; barriers made by one thread, and known to all.
+fn stages(b: &mut Builder, first: Reg, flaw: Flaw) -> Stages {
+    let tiles = [(); 2].map(|()| [(); 2].map(|()| b.shared(TILE, 1024)));
+    let [full, empty] = [(); 2].map(|()| [(); 2].map(|()| b.shared(8, 8)));
+    b.when(Guard::on(first), |b| {
+        for stage in 0..2 {
+            b.push(Inst::BarrierInit { at: Place::array(full[stage]), count: 1 });
+            let count = if flaw == ReleaseByOneWarp { 1 } else { 4 };
+            b.push(Inst::BarrierInit { at: Place::array(empty[stage]), count });
+        }
+        if flaw != NoFenceOfBarriers {
+            b.push(Inst::BarrierInitFence);
+        }
+    });
+    if flaw != NoMeeting {
+        b.barrier();
+    }
+    Stages { tiles, full, empty }
+}
+
+fn wait(b: &mut Builder, barrier: u32, parity: usize) {
+    let parity = b.moved(Class::B32, parity as u32);
+    b.push(Inst::BarrierWait { at: Place::array(barrier), parity, cluster: false });
+}
+
+fn produce(b: &mut Builder, stages: &Stages, flaw: Flaw) {
+    let maps = [0, 1].map(|map| b.map_address(map));
+    maps.into_iter().for_each(|map| b.push(Inst::MapPrefetch { map }));
+    for step in 0..DEPTH / STEP {
+        let (stage, round) = (step % 2, step / 2);
+        if flaw != NoWaitForEmpty {
+            let wrong = usize::from(flaw == WrongParityOfEmpty);
+            wait(b, stages.empty[stage], (round + 1 + wrong) % 2);
+        }
+        let full = Place::array(stages.full[stage]);
+        let bytes = match flaw {
+            TooLittleExpected => TILE,
+            TooMuchExpected => 3 * TILE,
+            _ => 2 * TILE,
+        };
+        b.push(match flaw {
+            NothingExpected => Inst::Arrive { at: full },
+            _ => Inst::ArriveExpect { at: full, bytes },
+        });
+        for (map, tile) in maps.into_iter().zip(stages.tiles[stage]) {
+            let at = smallvec![Operand::from((step * STEP) as u32), Operand::from(0_u32)];
+            b.push(Inst::LoadTile { map, at, to: Place::array(tile), barrier: full, multicast: None });
+        }
+    }
+}
+
+/// The descriptor of a tile, from a byte of its lines on.
+fn descriptor(b: &mut Builder, tile: u32, byte: u32) -> Reg {
+    let at = b.address(Space::Shared, tile);
+    let at = b.add(Ty::U32, at, byte);
+    let at = b.binary(Binary::ShiftRight, Ty::U32, at, 4_u32);
+    let zero = b.moved(Class::B32, 0_u32);
+    let at = b.pack(Class::B64, at, zero);
+    // Lines of 64 bytes, eight of them every 512.
+    let rest = 1 << 16 | (512 >> 4) << 32 | 2 << 62;
+    b.binary(Binary::Or, Ty::B64, at, Operand::Const(rest))
+}
+
+fn consume(b: &mut Builder, stages: &Stages, d: &ptx_asm::Regs, flaw: Flaw) {
+    let (lane, thread) = (b.special(Special::Lane), b.special(Special::Thread));
+    let one = b.compare(Cmp::Eq, Ty::U32, lane, 0_u32);
+    let one_of_all = b.compare(Cmp::Eq, Ty::U32, thread, 128_u32);
+    for step in 0..DEPTH / STEP {
+        let (stage, round) = (step % 2, step / 2);
+        let parity = (round + usize::from(flaw == WrongParityOfFull)) % 2;
+        match flaw {
+            NoWaitForFull => {}
+            LaneWaitsAlone => b.when(Guard::on(one), |b| wait(b, stages.full[stage], parity)),
+            _ => wait(b, stages.full[stage], parity),
+        }
+        if flaw != NoFenceOfRegisters {
+            b.push(Inst::WarpgroupFence);
+        }
+        for byte in [0, 32] {
+            let [left, right] = stages.tiles[stage];
+            let (left, right) = (descriptor(b, left, byte), descriptor(b, right, byte));
+            let accumulate = b.moved(Class::Pred, u32::from(step > 0 || byte > 0));
+            b.push(Inst::WarpgroupMma {
+                factor: Ty::Bf16,
+                columns: SIZE as u32,
+                d: d.clone(),
+                a: left,
+                b: right,
+                transposed: [false; 2],
+                accumulate,
+            });
+        }
+        b.push(Inst::WarpgroupCommit);
+        let guard = Guard::on(if flaw == ReleaseByOneWarp { one_of_all } else { one });
+        let release = Inst::Arrive { at: Place::array(stages.empty[stage]) };
+        if flaw == EarlyRelease {
+            b.push_when(guard, release.clone());
+        }
+        if flaw != NoWaitForProducts {
+            b.push(Inst::WarpgroupWait { left: 0 });
+        }
+        if !matches!(flaw, EarlyRelease | NoRelease) {
+            b.push_when(guard, release);
+        }
+    }
+}
+
+/// Stores the sums of a thread: two beside each other, rows of [`SIZE`].
+fn give(b: &mut Builder, d: &ptx_asm::Regs) {
+    let (thread, lane, out) = (b.special(Special::Thread), b.special(Special::Lane), b.param(0));
+    let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+    let warp = b.binary(Binary::And, Ty::B32, warp, 3_u32);
+    let row = b.binary(Binary::ShiftRight, Ty::U32, lane, 2_u32);
+    let row = b.mul_add(Ty::U32, warp, 16_u32, row);
+    let column = b.binary(Binary::And, Ty::B32, lane, 3_u32);
+    let first = b.mul_add(Ty::U32, row, SIZE as u32 / 2, column);
+    let at = b.mul_add_wide(Ty::U32, first, 8_u32, out);
+    for (pair, sums) in d.chunks(2).enumerate() {
+        let bytes = pair / 2 * 32 + pair % 2 * 8 * SIZE * 4;
+        b.stores(Space::Global, Ty::F32, Place::at(at).plus(bytes as i32), sums);
+    }
+}
+
+fn product(flaw: Flaw) -> Kernel {
+    let mut b = Builder::new("product", 1, 256);
+    b.blocks_per_processor(1);
+    b.tensor_map();
+    b.tensor_map();
+    let thread = b.special(Special::Thread);
+    let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+    let stages = stages(&mut b, first, flaw);
+    let produces = b.compare(Cmp::Lt, Ty::U32, thread, 128_u32);
+    b.either(
+        Guard::on(produces),
+        |b| {
+            b.push(Inst::SetMaxRegisters { count: 40, increase: false });
+            b.when(Guard::on(first), |b| produce(b, &stages, flaw));
+        },
+        |b| {
+            // 255 registers are more than compilers give, and all that the machine thinks they might.
+            b.push(Inst::SetMaxRegisters { count: 248, increase: true });
+            let d = (0..SIZE / 2).map(|_| b.moved(Class::F32, 0_u32)).collect();
+            consume(b, &stages, &d, flaw);
+            give(b, &d);
+        },
+    );
+    b.finish()
+}
+
+fn number(seed: usize) -> f32 {
+    (seed * 7919 % 13) as f32 - 6.0
+}
+
+fn factor(which: usize) -> Vec<u8> {
+    let numbers = (0..SIZE * DEPTH).map(|i| number(i + which * 5));
+    numbers.flat_map(|value| half::bf16::from_f32(value).to_le_bytes()).collect()
+}
+
+fn outcome(flaw: Flaw, order: Order) -> Result<Vec<f32>, Fault> {
+    let mut machine = Machine::new();
+    let maps: Vec<TensorMap> = (0..2)
+        .map(|which| TensorMap {
+            address: machine.put(format!("factor {which}"), factor(which)).address(),
+            element: 2,
+            sizes: vec![DEPTH as u64, SIZE as u64],
+            strides: vec![2 * DEPTH as u64],
+            tile: vec![STEP as u32, SIZE as u32],
+            swizzle: Swizzle::Bytes64,
+        })
+        .collect();
+    let out = machine.reserve("out", SIZE * SIZE * 4);
+    let params = [out.address()];
+    let launch = Launch { limit: 1 << 16, ..Launch::new(1, &params).with_maps(&maps) };
+    run(&product(flaw), &launch, &mut machine, order)?;
+    Ok(machine.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
+}
+
+fn orders() -> impl Iterator<Item = Order> {
+    [Order::InTurn].into_iter().chain((0..20).map(|seed| Order::Random { seed }))
+}
+
+#[test]
+fn it_is_right_in_every_order() {
+    let module = Module { target: Target::Sm90a, kernels: vec![product(Nothing)] };
+    assert_eq!(check(&module), Ok(()));
+    let expected: Vec<f32> = (0..SIZE * SIZE)
+        .map(|i| {
+            let element = |which: usize, line: usize, k: usize| number(line * DEPTH + k + which * 5);
+            (0..DEPTH).map(|k| element(0, i / SIZE, k) * element(1, i % SIZE, k)).sum()
+        })
+        .collect();
+    for order in orders() {
+        assert_eq!(outcome(Nothing, order).unwrap_or_else(|fault| panic!("{fault}")), expected, "{order:?}");
+    }
+}
+
+/// Whether it is what a flaw may be found as.
+fn fits(flaw: Flaw, cause: &Cause) -> bool {
+    let unordered = matches!(cause, Cause::Race { .. } | Cause::UnderWay { .. } | Cause::StillRead { .. });
+    let miscounted = matches!(cause, Cause::Barrier { .. });
+    let too_early = unordered || matches!(cause, Cause::Uninitialised { .. });
+    let stuck = matches!(cause, Cause::Deadlock(what) if what.contains("of the barrier at"));
+    match flaw {
+        Nothing => false,
+        NoWaitForFull | LaneWaitsAlone => too_early,
+        WrongParityOfFull => too_early || stuck,
+        NothingExpected | TooLittleExpected => too_early || miscounted,
+        NoWaitForEmpty => unordered || miscounted,
+        EarlyRelease | ReleaseByOneWarp => unordered,
+        WrongParityOfEmpty | NoRelease | TooMuchExpected => stuck,
+        NoFenceOfRegisters => matches!(cause, Cause::Accumulator { .. }),
+        NoWaitForProducts => unordered || matches!(cause, Cause::Accumulator { .. }),
+        NoFenceOfBarriers => miscounted,
+        NoMeeting => matches!(cause, Cause::Race { .. } | Cause::NoBarrier { .. }),
+    }
+}
+
+#[test]
+fn every_flaw_is_found() {
+    let flaws = [
+        NoWaitForFull,
+        NoWaitForEmpty,
+        WrongParityOfFull,
+        WrongParityOfEmpty,
+        NothingExpected,
+        TooLittleExpected,
+        TooMuchExpected,
+        EarlyRelease,
+        ReleaseByOneWarp,
+        NoFenceOfRegisters,
+        NoWaitForProducts,
+        NoFenceOfBarriers,
+        NoMeeting,
+        LaneWaitsAlone,
+        NoRelease,
+    ];
+    for (order, flaw) in orders().flat_map(|order| flaws.map(|flaw| (order, flaw))) {
+        match outcome(flaw, order) {
+            Ok(_) => panic!("{flaw:?} is not found, {order:?}"),
+            Err(fault) => assert!(fits(flaw, &fault.cause), "{flaw:?}, {order:?}: {fault}"),
+        }
+    }
+}

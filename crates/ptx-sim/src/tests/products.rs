@@ -1,0 +1,440 @@
+//! Products of warpgroups: where factors lie, who holds the sums, and who may touch what until when.
+//!
+//! Factors are placed here as the tables of PTX have them, core matrices of 8 rows and 16 bytes and how chunks are exchanged within them, not as the interpreter does.
+
+use super::{Cause, ORDERS, Order};
+use crate::{Fault, Launch, Machine, run};
+use ptx_asm::{
+    Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Reg, Regs, Space, Special, Ty,
+};
+
+/// How a factor lies: bytes that chunks are exchanged in (16: none), and whether its lines are innermost.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    span: usize,
+    lines_innermost: bool,
+}
+
+const ROWS: usize = 64;
+
+/// Two distances that are no others by chance, the first beyond what eight of the second reach.
+const LEADING: usize = 10 << 10;
+const STRIDE: usize = 1024;
+
+impl Layout {
+    fn descriptor(self) -> u64 {
+        let mode = [(16, 0), (128, 1), (64, 2), (32, 3)].iter().find(|(span, _)| *span == self.span);
+        let mode = mode.expect("there are four").1;
+        (LEADING as u64 >> 4) << 16 | (STRIDE as u64 >> 4) << 32 | mode << 62
+    }
+
+    /// The byte at which an element begins.
+    fn place(self, line: usize, step: usize, size: usize) -> usize {
+        // The core matrix, its row, the chunk in the row and the byte in that.
+        let (row, chunk, core) = if self.lines_innermost {
+            let atom = self.span / size;
+            let (first, second) = if self.span == 16 { (STRIDE, LEADING) } else { (LEADING, STRIDE) };
+            (step % 8, line % atom * size / 16, line / atom * first + step / 8 * second)
+        } else if self.span == 16 {
+            (line % 8, 0, line / 8 * STRIDE + step * size / 16 * LEADING)
+        } else {
+            (line % 8, step * size / 16, line / 8 * STRIDE)
+        };
+        let byte = if self.lines_innermost { line * size % 16 } else { step * size % 16 };
+        let exchanged = chunk ^ (row * self.span / 128 % (self.span / 16));
+        core + row * self.span + exchanged * 16 + byte
+    }
+}
+
+/// Bytes of a factor in shared memory.
+const FACTOR: u32 = 1 << 15;
+
+struct Product {
+    factor: Ty,
+    columns: usize,
+    layouts: [Layout; 2],
+}
+
+fn number(seed: usize) -> f32 {
+    (seed * 7919 % 29) as f32 / 4.0 - 3.5
+}
+
+impl Product {
+    fn size(&self) -> usize {
+        self.factor.bytes() as usize
+    }
+
+    fn depth(&self) -> usize {
+        32 / self.size()
+    }
+
+    fn lines(&self, which: usize) -> usize {
+        [ROWS, self.columns][which]
+    }
+
+    fn element(&self, which: usize, line: usize, step: usize) -> f32 {
+        number(line * self.depth() + step + which * 1000)
+    }
+
+    fn image(&self, which: usize) -> Vec<u8> {
+        let mut image = vec![0; FACTOR as usize];
+        for line in 0..self.lines(which) {
+            for step in 0..self.depth() {
+                let value = self.element(which, line, step);
+                let at = self.layouts[which].place(line, step, self.size());
+                let bytes = match self.factor {
+                    Ty::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
+                    Ty::Bf16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
+                    // The last 13 bits are ignored.
+                    _ => (value.to_bits() | 0x1fff).to_le_bytes().to_vec(),
+                };
+                image[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+        image
+    }
+
+    fn multiply(&self, d: &Regs, [a, b]: [Reg; 2], accumulate: Reg) -> Inst {
+        Inst::WarpgroupMma {
+            factor: self.factor,
+            columns: self.columns as u32,
+            d: d.clone(),
+            a,
+            b,
+            transposed: self.layouts.map(|layout| layout.lines_innermost),
+            accumulate,
+        }
+    }
+}
+
+/// The descriptor of an array.
+fn descriptor(b: &mut Builder, array: u32, rest: u64) -> Reg {
+    let at = b.address(Space::Shared, array);
+    let at = b.binary(Binary::ShiftRight, Ty::U32, at, 4_u32);
+    let zero = b.moved(Class::B32, 0_u32);
+    let at = b.pack(Class::B64, at, zero);
+    b.binary(Binary::Or, Ty::B64, at, Operand::Const(rest))
+}
+
+/// A kernel of one warpgroup that copies two images into shared memory; what follows is told sums, which are zero, and descriptors.
+fn kernel(product: &Product, fence: bool, then: impl FnOnce(&mut Builder, &Regs, [Reg; 2])) -> Kernel {
+    let mut b = Builder::new("product", 3, 128);
+    let arrays = [b.shared(FACTOR, 1024), b.shared(FACTOR, 1024)];
+    for (param, &array) in arrays.iter().enumerate() {
+        let (thread, base, from) =
+            (b.special(Special::Thread), b.address(Space::Shared, array), b.param(param as u32));
+        let step = b.moved(Class::B32, thread);
+        b.repeat(|b| {
+            let source = b.mul_add_wide(Ty::U32, step, 16_u32, from);
+            let words = b.loads(Space::Global, Ty::B32, true, Place::at(source), 4);
+            let to = b.mul_add(Ty::U32, step, 16_u32, base);
+            b.stores(Space::Shared, Ty::B32, Place::at(to), &words);
+            let next = b.add(Ty::U32, step, 128_u32);
+            b.set(step, next);
+            Guard::on(b.compare(Cmp::Lt, Ty::U32, step, FACTOR / 16))
+        });
+    }
+    if fence {
+        b.push(Inst::FenceAsync);
+    }
+    b.barrier();
+    let d = (0..product.columns / 2).map(|_| b.moved(Class::F32, 0_u32)).collect();
+    let mut descriptors = [0, 1].into_iter();
+    let descriptors = [(); 2].map(|()| {
+        let which = descriptors.next().unwrap_or(0);
+        descriptor(&mut b, arrays[which], product.layouts[which].descriptor())
+    });
+    then(&mut b, &d, descriptors);
+    b.finish()
+}
+
+/// Stores each lane's sums beside each other.
+fn give(b: &mut Builder, d: &Regs) {
+    let (thread, out) = (b.special(Special::Thread), b.param(2));
+    let at = b.mul_add_wide(Ty::U32, thread, 4 * d.len() as u32, out);
+    for (i, &sum) in d.iter().enumerate() {
+        b.store(Space::Global, Ty::F32, Place::at(at).plus(4 * i as i32), sum);
+    }
+}
+
+fn outcome(product: &Product, kernel: &Kernel, order: Order) -> Result<Vec<f32>, Fault> {
+    let mut machine = Machine::new();
+    let images = [0, 1].map(|which| machine.put(format!("factor {which}"), product.image(which)).address());
+    let out = machine.reserve("out", ROWS * product.columns * 4);
+    run(kernel, &Launch::new(1, &[images[0], images[1], out.address()]), &mut machine, order)?;
+    Ok(machine.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
+}
+
+fn predicate(b: &mut Builder, value: bool) -> Reg {
+    b.moved(Class::Pred, u32::from(value))
+}
+
+/// `d = a b`, then `d += a b`, waited for.
+fn twice(product: &Product) -> Kernel {
+    kernel(product, true, |b, d, descriptors| {
+        b.push(Inst::WarpgroupFence);
+        for accumulate in [false, true] {
+            let accumulate = predicate(b, accumulate);
+            b.push(product.multiply(d, descriptors, accumulate));
+        }
+        b.push(Inst::WarpgroupCommit);
+        b.push(Inst::WarpgroupWait { left: 0 });
+        give(b, d);
+    })
+}
+
+fn check(product: &Product) {
+    let found = outcome(product, &twice(product), Order::InTurn).unwrap_or_else(|fault| panic!("{fault}"));
+    for row in 0..ROWS {
+        for column in 0..product.columns {
+            let sum: f32 = (0..product.depth())
+                .map(|step| product.element(0, row, step) * product.element(1, column, step))
+                .sum();
+            // Row 16 w + l / 4 of warp w, and eight further; two columns beside each other.
+            let thread = row / 16 * 32 + row % 8 * 4 + column % 8 / 2;
+            let register = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
+            let value = found[thread * product.columns / 2 + register];
+            assert_eq!(value, 2.0 * sum, "{:?} {:?}: {row}, {column}", product.factor, product.layouts);
+        }
+    }
+}
+
+fn depth(span: usize) -> Layout {
+    Layout { span, lines_innermost: false }
+}
+
+fn lines(span: usize) -> Layout {
+    Layout { span, lines_innermost: true }
+}
+
+#[test]
+fn factors_lie_as_descriptors_say() {
+    for span in [16, 32, 64, 128] {
+        for layouts in [[depth(span), lines(span)], [lines(span), depth(span)]] {
+            check(&Product { factor: Ty::Bf16, columns: 64, layouts });
+        }
+        check(&Product { factor: Ty::F32, columns: 16, layouts: [depth(span); 2] });
+    }
+    check(&Product { factor: Ty::F16, columns: 8, layouts: [depth(128); 2] });
+    check(&Product { factor: Ty::F16, columns: 136, layouts: [depth(32), lines(128)] });
+}
+
+const SMALL: Product = Product {
+    factor: Ty::Bf16,
+    columns: 8,
+    layouts: [Layout { span: 128, lines_innermost: false }, Layout { span: 128, lines_innermost: false }],
+};
+
+fn causes(kernel: &Kernel) -> Vec<Cause> {
+    ORDERS.map(|order| *outcome(&SMALL, kernel, order).expect_err("it is wrong").cause).into()
+}
+
+#[track_caller]
+fn all(kernel: &Kernel, fits: fn(&Cause) -> bool) {
+    for cause in causes(kernel) {
+        assert!(fits(&cause), "{cause}");
+    }
+}
+
+/// One product of [`SMALL`] between what these write.
+fn small(
+    before: impl FnOnce(&mut Builder, &Regs),
+    after: impl FnOnce(&mut Builder, &Regs, [Reg; 2]),
+) -> Kernel {
+    kernel(&SMALL, true, |b, d, descriptors| {
+        before(b, d);
+        let accumulate = predicate(b, true);
+        b.push(SMALL.multiply(d, descriptors, accumulate));
+        b.push(Inst::WarpgroupCommit);
+        after(b, d, descriptors);
+    })
+}
+
+const FENCE: fn(&mut Builder, &Regs) = |b, _| b.push(Inst::WarpgroupFence);
+const WAIT: Inst = Inst::WarpgroupWait { left: 0 };
+
+fn is_accumulator(cause: &Cause) -> bool {
+    matches!(cause, Cause::Accumulator { .. })
+}
+
+#[test]
+fn sums_are_waited_for() {
+    assert!(outcome(&SMALL, &small(FENCE, |b, _, _| b.push(WAIT)), Order::InTurn).is_ok());
+    all(
+        &small(FENCE, |b, d, _| {
+            b.add(Ty::F32, d[0], 0.0_f32);
+            b.push(WAIT);
+        }),
+        is_accumulator,
+    );
+    all(
+        &small(FENCE, |b, d, _| {
+            b.set(d[3], 0_u32);
+            b.push(WAIT);
+        }),
+        is_accumulator,
+    );
+    all(&small(FENCE, |_, _, _| ()), |cause| matches!(cause, Cause::Outstanding(_)));
+    // The wait leaves one group.
+    all(
+        &small(FENCE, |b, d, _| {
+            b.push(Inst::WarpgroupWait { left: 1 });
+            b.set(d[3], 0_u32);
+            b.push(WAIT);
+        }),
+        is_accumulator,
+    );
+    // What is in no group is not waited for.
+    let open = kernel(&SMALL, true, |b, d, descriptors| {
+        b.push(Inst::WarpgroupFence);
+        let accumulate = predicate(b, true);
+        b.push(SMALL.multiply(d, descriptors, accumulate));
+        b.push(WAIT);
+        b.set(d[0], 0_u32);
+    });
+    all(&open, is_accumulator);
+}
+
+#[test]
+fn fences_follow_what_threads_did() {
+    all(&small(|_, _| (), |b, _, _| b.push(WAIT)), is_accumulator);
+    let touched = |fence: bool| {
+        small(FENCE, |b, d, descriptors| {
+            b.push(WAIT);
+            b.add(Ty::F32, d[0], 0.0_f32);
+            if fence {
+                b.push(Inst::WarpgroupFence);
+            }
+            let accumulate = predicate(b, true);
+            b.push(SMALL.multiply(d, descriptors, accumulate));
+            b.push(Inst::WarpgroupCommit);
+            b.push(WAIT);
+        })
+    };
+    assert!(outcome(&SMALL, &touched(true), Order::InTurn).is_ok());
+    all(&touched(false), is_accumulator);
+    // Sums of another shape are others', though they are the same registers.
+    let shapes = small(FENCE, |b, d, descriptors| {
+        let more: Regs = d.iter().rev().copied().collect();
+        let accumulate = predicate(b, true);
+        b.push(SMALL.multiply(&more, descriptors, accumulate));
+        b.push(Inst::WarpgroupCommit);
+        b.push(WAIT);
+    });
+    all(&shapes, is_accumulator);
+}
+
+/// Factors that threads wrote are fenced by them, and stay until all warps have waited.
+#[test]
+fn factors_stay() {
+    let unfenced = kernel(&SMALL, false, |b, d, descriptors| {
+        b.push(Inst::WarpgroupFence);
+        let accumulate = predicate(b, true);
+        b.push(SMALL.multiply(d, descriptors, accumulate));
+    });
+    all(&unfenced, |cause| matches!(cause, Cause::Unfenced { .. }));
+    let overwritten = |waits: bool, meets: bool| {
+        small(FENCE, |b, _, _| {
+            if waits {
+                b.push(WAIT);
+            }
+            if meets {
+                b.barrier();
+            }
+            let thread = b.special(Special::Thread);
+            let last = b.compare(Cmp::Eq, Ty::U32, thread, 127_u32);
+            b.when(Guard::on(last), |b| b.store(Space::Shared, Ty::B32, Place::array(0), 0_u32));
+            if !waits {
+                b.push(WAIT);
+            }
+        })
+    };
+    assert!(outcome(&SMALL, &overwritten(true, true), Order::InTurn).is_ok());
+    all(&overwritten(false, true), |cause| matches!(cause, Cause::StillRead { .. }));
+    all(&overwritten(true, false), |cause| {
+        matches!(cause, Cause::StillRead { .. } | Cause::Race { .. } | Cause::Unfenced { .. })
+    });
+}
+
+#[test]
+fn four_warps_act_as_one() {
+    let parted = |threads: u32| {
+        kernel(&SMALL, true, |b, _, _| {
+            let thread = b.special(Special::Thread);
+            let some = b.compare(Cmp::Lt, Ty::U32, thread, threads);
+            b.when(Guard::on(some), |b| b.push(Inst::WarpgroupFence));
+        })
+    };
+    assert!(outcome(&SMALL, &parted(128), Order::InTurn).is_ok());
+    all(&parted(64), |cause| matches!(cause, Cause::Outstanding(_)));
+    all(&parted(65), |cause| matches!(cause, Cause::PartialWarp { .. }));
+    // One warp does something else.
+    let other = kernel(&SMALL, true, |b, _, _| {
+        let thread = b.special(Special::Thread);
+        let some = b.compare(Cmp::Lt, Ty::U32, thread, 32_u32);
+        b.either(Guard::on(some), |b| b.push(Inst::WarpgroupFence), |b| b.push(Inst::WarpgroupCommit));
+    });
+    all(&other, |cause| matches!(cause, Cause::Warpgroup(_)));
+    let uneven = kernel(&SMALL, true, |b, d, [left, right]| {
+        let lane = b.special(Special::Lane);
+        let zero = b.moved(Class::B32, 0_u32);
+        let by = b.pack(Class::B64, lane, zero);
+        let left = b.add(Ty::U64, left, by);
+        b.push(Inst::WarpgroupFence);
+        let accumulate = predicate(b, true);
+        b.push(SMALL.multiply(d, [left, right], accumulate));
+    });
+    all(&uneven, |cause| matches!(cause, Cause::Warpgroup(_)));
+}
+
+#[test]
+fn descriptors_are_checked() {
+    let with = |change: fn(&mut Builder, Reg) -> Reg| {
+        kernel(&SMALL, true, |b, d, [left, right]| {
+            b.push(Inst::WarpgroupFence);
+            let left = change(b, left);
+            let accumulate = predicate(b, true);
+            b.push(SMALL.multiply(d, [left, right], accumulate));
+        })
+    };
+    // An offset of the pattern, a start within it, and one outside of every array.
+    all(&with(|b, d| b.binary(Binary::Or, Ty::B64, d, Operand::Const(1 << 49))), |cause| {
+        matches!(cause, Cause::Tile(_))
+    });
+    all(&with(|b, d| b.add(Ty::U64, d, Operand::Const(128 >> 4))), |cause| matches!(cause, Cause::Tile(_)));
+    all(&with(|b, d| b.add(Ty::U64, d, Operand::Const(0x20000 >> 4))), |cause| {
+        matches!(cause, Cause::OutOfBounds { .. })
+    });
+}
+
+/// Each warp gives back what others take.
+#[test]
+fn registers_are_exchanged() {
+    let k = |steps: &'static [(u32, u32, bool)]| {
+        let mut b = Builder::new("k", 0, 384);
+        b.blocks_per_processor(1);
+        let thread = b.special(Special::Thread);
+        for &(group, count, increase) in steps {
+            let number = b.binary(Binary::ShiftRight, Ty::U32, thread, 7_u32);
+            let it = b.compare(Cmp::Eq, Ty::U32, number, group);
+            b.when(Guard::on(it), |b| b.push(Inst::SetMaxRegisters { count, increase }));
+        }
+        b.finish()
+    };
+    let outcome =
+        |kernel: &Kernel, order| run(kernel, &Launch::new(1, &[]), &mut Machine::new(), order).map(|_| ());
+    let found = |kernel: &Kernel, order| *outcome(kernel, order).expect_err("it is wrong").cause;
+    for order in ORDERS {
+        // 168 each at first. Takers come first, and wait.
+        assert_eq!(outcome(&k(&[(1, 232, true), (2, 232, true), (0, 40, false)]), order), Ok(()));
+        let stuck = found(&k(&[(1, 240, true), (2, 240, true), (0, 40, false)]), order);
+        assert!(
+            matches!(&stuck, Cause::Deadlock(what) if what.contains("240 registers a thread")),
+            "{stuck}"
+        );
+        let wrong = found(&k(&[(0, 200, false)]), order);
+        assert_eq!(wrong, Cause::Registers { found: 168, count: 200, increase: false });
+        let wrong = found(&k(&[(0, 40, true)]), order);
+        assert_eq!(wrong, Cause::Registers { found: 168, count: 40, increase: true });
+    }
+}

@@ -1,0 +1,432 @@
+//! Races, and what is none.
+
+use smallvec::smallvec;
+
+use super::{Cause, ORDERS, Order, cause, give, index, kernel, own_word, words};
+use crate::{Access, Launch, Machine, Party, run};
+use ptx_asm::{Atomic, Binary, Builder, Cmp, Guard, Inst, Kernel, Place, Space, Special, Ty};
+
+/// Each thread writes its word and reads that of a thread so far away, with barriers between that `between` writes.
+fn exchange(threads: u32, distance: u32, between: impl FnOnce(&mut Builder)) -> Kernel {
+    kernel(threads, |b| {
+        let array = b.shared(4 * threads, 4);
+        let (at, i) = (own_word(b, array), index(b));
+        b.store(Space::Shared, Ty::B32, Place::at(at), i);
+        between(b);
+        let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+        let other = b.binary(Binary::Xor, Ty::B32, thread, distance);
+        let at = b.mul_add(Ty::U32, other, 4_u32, base);
+        let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+        give(b, value);
+    })
+}
+
+fn meet(id: u32, threads: u32) -> Inst {
+    Inst::Barrier { id, threads: Some(threads) }
+}
+
+fn is_race(cause: &Cause) -> bool {
+    matches!(cause, Cause::Race { .. })
+}
+
+#[test]
+fn a_missing_barrier_is_found() {
+    // In turn the later warp reads what the earlier one wrote; the other way round there is nothing to read yet.
+    for distance in [1, 32] {
+        let expected: Vec<u32> = (0..64).map(|thread| thread ^ distance).collect();
+        assert_eq!(words(&exchange(64, distance, Builder::barrier), 1, 64), expected);
+        for order in ORDERS {
+            let found =
+                super::outcome(&exchange(64, distance, |_| ()), 1, 64, order).expect_err("no barrier").cause;
+            assert!(is_race(&found) || matches!(*found, Cause::Uninitialised { .. }), "{found:?}");
+        }
+    }
+    let fault = super::outcome(&exchange(32, 1, |_| ()), 1, 64, Order::InTurn).expect_err("no barrier");
+    match *fault.cause {
+        Cause::Race { spot, access: Access::Read, other: Party::Thread(1), other_access: Access::Write } => {
+            assert_eq!((spot.byte, fault.site.expect("it ran").thread), (4, 0));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A fence orders nothing by itself.
+#[test]
+fn a_fence_is_no_barrier() {
+    let k = exchange(32, 1, |b| b.push(Inst::Fence(ptx_asm::Scope::Block)));
+    assert!(is_race(&cause(&k, 1)));
+}
+
+#[test]
+fn barriers_of_some_warps_order_those() {
+    // Warps 0 and 1 exchange, and warps 2 and 3.
+    let pairs = |b: &mut Builder| {
+        let thread = b.special(Special::Thread);
+        let low = b.compare(Cmp::Lt, Ty::U32, thread, 64_u32);
+        b.either(Guard::on(low), |b| b.push(meet(1, 64)), |b| b.push(meet(2, 64)));
+    };
+    let expected: Vec<u32> = (0..128).map(|thread| thread ^ 32).collect();
+    assert_eq!(words(&exchange(128, 32, pairs), 1, 128), expected);
+    for order in ORDERS {
+        let found = super::outcome(&exchange(128, 64, pairs), 1, 128, order).expect_err("other pairs").cause;
+        assert!(is_race(&found) || matches!(*found, Cause::Uninitialised { .. }), "{found:?}");
+    }
+    // What one pair passes on to the next is ordered all the way: 0 meets 1, then 1 meets 2.
+    let chain = kernel(96, |b| {
+        let array = b.shared(4, 4);
+        let thread = b.special(Special::Thread);
+        let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+        let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, warp, value));
+        let zero = is(b, 0);
+        b.when(zero, |b| {
+            b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32);
+            b.push(meet(1, 64));
+        });
+        let one = is(b, 1);
+        b.when(one, |b| {
+            b.push(meet(1, 64));
+            b.push(meet(2, 64));
+        });
+        let two = is(b, 2);
+        b.when(two, |b| {
+            b.push(meet(2, 64));
+            let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            give(b, value);
+        });
+    });
+    assert_eq!(words(&chain, 1, 96)[64..], [7; 32]);
+}
+
+#[test]
+fn writing_what_others_still_read_is_found() {
+    // Everyone reads word 0, then thread 0 of the last warp writes it.
+    let k = |barrier: bool| {
+        kernel(96, |b| {
+            let array = b.shared(4, 4);
+            let thread = b.special(Special::Thread);
+            let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, thread, value));
+            let first = is(b, 0);
+            b.when(first, |b| b.store(Space::Shared, Ty::B32, Place::array(array), 1_u32));
+            b.barrier();
+            let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            if barrier {
+                b.barrier();
+            }
+            let last = is(b, 64);
+            b.when(last, |b| b.store(Space::Shared, Ty::B32, Place::array(array), 2_u32));
+            give(b, value);
+        })
+    };
+    assert_eq!(words(&k(true), 1, 96), [1; 96]);
+    assert!(is_race(&cause(&k(false), 1)));
+}
+
+/// Warps 0 and 1 read at the same time; who writes has met one of them, or both.
+#[test]
+fn every_reader_counts() {
+    let k = |met: [u32; 2]| {
+        kernel(96, |b| {
+            let array = b.shared(4, 4);
+            let thread = b.special(Special::Thread);
+            let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+            let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, warp, value));
+            let warps: [Guard; 3] = std::array::from_fn(|i| is(b, i as u32));
+            b.when(warps[2], |b| b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32));
+            b.barrier();
+            for &reader in &warps[..2] {
+                b.when(reader, |b| {
+                    b.load(Space::Shared, Ty::B32, false, Place::array(array));
+                });
+            }
+            for (i, reader) in met.into_iter().enumerate() {
+                b.when(warps[reader as usize], |b| b.push(meet(1 + i as u32, 64)));
+                b.when(warps[2], |b| b.push(meet(1 + i as u32, 64)));
+            }
+            b.when(warps[2], |b| b.store(Space::Shared, Ty::B32, Place::array(array), 8_u32));
+        })
+    };
+    for met in [[0, 1], [1, 0]] {
+        words(&k(met), 1, 0);
+    }
+    for met in [[0, 0], [1, 1]] {
+        assert!(is_race(&cause(&k(met), 1)));
+    }
+}
+
+/// Readers at different times, of which a later meeting orders only the latest; what is written then is all that was read, or a part.
+#[test]
+fn early_readers_are_not_forgotten() {
+    let k = |meet_early_reader: bool, write: Ty| {
+        kernel(96, |b| {
+            let array = b.shared(4, 4);
+            let thread = b.special(Special::Thread);
+            let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+            let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, warp, value));
+            let read = |b: &mut Builder| {
+                b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            };
+            let zero = is(b, 0);
+            let one = is(b, 1);
+            let two = is(b, 2);
+            b.when(zero, |b| b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32));
+            b.barrier();
+            // Warp 0 reads at an early time; warp 1 meets warp 2 once more, then reads at a later one.
+            b.when(zero, read);
+            b.when(one, |b| {
+                b.push(meet(1, 64));
+                read(b);
+                b.push(meet(2, if meet_early_reader { 96 } else { 64 }));
+            });
+            if meet_early_reader {
+                b.when(zero, |b| b.push(meet(2, 96)));
+            }
+            b.when(two, |b| {
+                b.push(meet(1, 64));
+                b.push(meet(2, if meet_early_reader { 96 } else { 64 }));
+                let place = Place::array(array).plus(4 - write.bytes() as i32);
+                b.store(Space::Shared, write, place, 8_u32);
+            });
+        })
+    };
+    for (order, write) in ORDERS.into_iter().flat_map(|order| [(order, Ty::B32), (order, Ty::B8)]) {
+        super::outcome(&k(true, write), 1, 0, order).expect("it is right");
+        // In some orders it is warp 0 that finds the write of warp 2.
+        let found = super::outcome(&k(false, write), 1, 0, order).expect_err("warp 0 was not met").cause;
+        let ends = |other| matches!(other, Party::Warp(0 | 2));
+        assert!(matches!(*found, Cause::Race { other, .. } if ends(other)), "{found:?}");
+    }
+}
+
+#[test]
+fn lanes_that_store_at_one_address() {
+    let k = |same: bool| {
+        kernel(32, |b| {
+            let array = b.shared(4, 4);
+            let lane = b.special(Special::Lane);
+            let value = if same { b.moved(ptx_asm::Class::B32, 9_u32) } else { lane };
+            b.store(Space::Shared, Ty::B32, Place::array(array), value);
+            b.barrier();
+            let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            give(b, value);
+        })
+    };
+    assert_eq!(words(&k(true), 1, 32), [9; 32]);
+    assert!(matches!(cause(&k(false), 1), Cause::Clash { lanes: [0, 1], .. }));
+    // None of them alone has stored it, not even the last one.
+    let own = kernel(32, |b| {
+        let array = b.shared(4, 4);
+        let lane = b.special(Special::Lane);
+        b.store(Space::Shared, Ty::B32, Place::array(array), 9_u32);
+        let last = b.compare(Cmp::Eq, Ty::U32, lane, 31_u32);
+        b.when(Guard::on(last), |b| {
+            b.load(Space::Shared, Ty::B32, false, Place::array(array));
+        });
+    });
+    assert!(matches!(cause(&own, 1), Cause::Race { other: Party::Warp(0), .. }));
+    // Two instructions are two stores, even of the same.
+    let twice = kernel(32, |b| {
+        let array = b.shared(4, 4);
+        for _ in 0..2 {
+            b.store(Space::Shared, Ty::B32, Place::array(array), 9_u32);
+        }
+    });
+    assert!(is_race(&cause(&twice, 1)));
+}
+
+/// Bytes of a word are different memory, also if the word was accessed whole before.
+#[test]
+fn bytes_of_a_word_are_apart() {
+    let k = |own: bool| {
+        kernel(4, |b| {
+            let array = b.shared(4, 4);
+            let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+            let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+            b.when(Guard::on(first), |b| b.store(Space::Shared, Ty::B32, Place::at(base), 0x0403_0201_u32));
+            b.barrier();
+            let at = b.add(Ty::U32, base, thread);
+            let old = b.load(Space::Shared, Ty::U8, false, Place::at(at));
+            b.store(Space::Shared, Ty::U8, Place::at(at), old);
+            let next = b.binary(Binary::Xor, Ty::B32, at, u32::from(!own));
+            let value = b.load(Space::Shared, Ty::U8, false, Place::at(next));
+            let zero = b.moved(ptx_asm::Class::B16, 0_u32);
+            let value = b.pack(ptx_asm::Class::B32, value, zero);
+            give(b, value);
+        })
+    };
+    assert_eq!(words(&k(true), 1, 4), [1, 2, 3, 4]);
+    assert!(matches!(cause(&k(false), 1), Cause::Race { spot, .. } if spot.byte == 1));
+}
+
+#[test]
+fn blocks_are_not_ordered() {
+    let k = |write: fn(&mut Builder, ptx_asm::Reg, ptx_asm::Reg)| {
+        kernel(32, |b| {
+            let (block, out) = (b.special(Special::Block), b.param(0));
+            write(b, block, out);
+        })
+    };
+    let of_block = |b: &mut Builder, block: ptx_asm::Reg, value: u32| {
+        Guard::on(b.compare(Cmp::Eq, Ty::U32, block, value))
+    };
+    // Both write, even the same.
+    let both = k(|b, _, out| b.store(Space::Global, Ty::B32, Place::at(out), 1_u32));
+    words(&both, 1, 1);
+    let found = cause(&both, 2);
+    assert!(
+        matches!(found, Cause::Race { other: Party::Block(_), other_access: Access::Write, .. }),
+        "{found:?}"
+    );
+    // One writes what the other reads.
+    for order in ORDERS {
+        let mut machine = Machine::new();
+        let x = machine.put("x", vec![0; 4]);
+        let mut b = Builder::new("k", 1, 32);
+        let (block, at) = (b.special(Special::Block), b.param(0));
+        let first = of_block(&mut b, block, 0);
+        b.either(
+            first,
+            |b| {
+                b.load(Space::Global, Ty::B32, false, Place::at(at));
+            },
+            |b| b.store(Space::Global, Ty::B32, Place::at(at), 1_u32),
+        );
+        let fault =
+            run(&b.finish(), &Launch::new(2, &[x.address()]), &mut machine, order).expect_err("a race");
+        assert!(is_race(&fault.cause));
+    }
+    // Both add, but one reads.
+    let add = |at| Inst::Atomic {
+        space: Space::Global,
+        op: Atomic::Add,
+        ty: Ty::U32,
+        dst: None,
+        at: Place::at(at),
+        operands: smallvec![1_u32.into()],
+    };
+    for reads in [false, true] {
+        for order in ORDERS {
+            let mut machine = Machine::new();
+            let x = machine.put("x", vec![0; 4]);
+            let mut b = Builder::new("k", 1, 32);
+            let (block, at) = (b.special(Special::Block), b.param(0));
+            b.push(add(at));
+            if reads {
+                let last = of_block(&mut b, block, 2);
+                b.when(last, |b| {
+                    b.barrier();
+                    b.load(Space::Global, Ty::U32, false, Place::at(at));
+                });
+            }
+            let result = run(&b.finish(), &Launch::new(3, &[x.address()]), &mut machine, order);
+            assert_eq!(result.is_err(), reads, "{result:?}");
+        }
+    }
+}
+
+#[test]
+fn atomic_operations_race_with_others_only() {
+    let k = |plain: bool| {
+        kernel(32, |b| {
+            let array = b.shared(4, 4);
+            let (thread, at) = (b.special(Special::Thread), Place::array(array));
+            let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+            b.when(Guard::on(first), |b| b.store(Space::Shared, Ty::U32, at, 0_u32));
+            b.barrier();
+            let (space, op, ty) = (Space::Shared, Atomic::Add, Ty::U32);
+            b.push(Inst::Atomic { space, op, ty, dst: None, at, operands: smallvec![1_u32.into()] });
+            b.push(Inst::Atomic { space, op, ty, dst: None, at, operands: smallvec![1_u32.into()] });
+            if !plain {
+                b.barrier();
+            }
+            let value = b.load(space, ty, false, at);
+            give(b, value);
+        })
+    };
+    assert_eq!(words(&k(false), 1, 32), [64; 32]);
+    assert!(matches!(cause(&k(true), 1), Cause::Race { other_access: Access::Atomic, .. }));
+}
+
+#[test]
+fn stores_race_with_atomic_operations() {
+    let k = |store_first: bool| {
+        kernel(2, |b| {
+            let at = b.param(0);
+            let thread = b.special(Special::Thread);
+            let first = Guard::on(b.compare(Cmp::Eq, Ty::U32, thread, 0_u32));
+            let (space, op, ty) = (Space::Global, Atomic::Exchange, Ty::B32);
+            let operands = smallvec![1_u32.into()];
+            let exchange = Inst::Atomic { space, op, ty, dst: None, at: Place::at(at), operands };
+            if store_first {
+                b.when(first, |b| b.store(space, ty, Place::at(at), 0_u32));
+            }
+            b.push(exchange);
+            if !store_first {
+                b.when(first, |b| b.store(space, ty, Place::at(at), 0_u32));
+            }
+        })
+    };
+    for store_first in [false, true] {
+        let mut machine = Machine::new();
+        let x = machine.put("x", vec![0; 4]);
+        let launch = [x.address()];
+        let fault = run(&k(store_first), &Launch::new(1, &launch), &mut machine, Order::InTurn);
+        assert!(is_race(&fault.expect_err("thread 1 updates, thread 0 stores").cause));
+    }
+}
+
+#[test]
+fn constants_are_written_by_nobody() {
+    let k = |read_first: bool| {
+        kernel(1, |b| {
+            let at = b.param(0);
+            let read = |b: &mut Builder| {
+                b.load(Space::Global, Ty::U32, true, Place::at(at));
+            };
+            let write = |b: &mut Builder| b.store(Space::Global, Ty::U32, Place::at(at), 0_u32);
+            if read_first {
+                read(b);
+                write(b);
+            } else {
+                write(b);
+                read(b);
+            }
+        })
+    };
+    for (read_first, blocks) in [(true, 1), (false, 1), (true, 2)] {
+        let mut machine = Machine::new();
+        let x = machine.put("x", vec![0; 4]);
+        let launch = [x.address()];
+        let fault = run(&k(read_first), &Launch::new(blocks, &launch), &mut machine, Order::InTurn);
+        assert!(matches!(*fault.expect_err("a constant").cause, Cause::NotConstant { .. }));
+    }
+    // Nor are they updated, by the thread that reads them neither.
+    let updated = kernel(1, |b| {
+        let at = b.param(0);
+        let (space, op, ty) = (Space::Global, Atomic::Exchange, Ty::B32);
+        let operands = smallvec![1_u32.into()];
+        b.push(Inst::Atomic { space, op, ty, dst: None, at: Place::at(at), operands });
+        b.load(space, ty, true, Place::at(at));
+    });
+    let mut machine = Machine::new();
+    let x = machine.put("x", vec![0; 4]);
+    let fault = run(&updated, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn);
+    assert!(matches!(
+        *fault.expect_err("a constant").cause,
+        Cause::NotConstant { other: Party::Thread(0), .. }
+    ));
+    // What a launch before wrote is constant.
+    let mut machine = Machine::new();
+    let x = machine.reserve("x", 4);
+    let write = kernel(1, |b| {
+        let at = b.param(0);
+        b.store(Space::Global, Ty::U32, Place::at(at), 3_u32);
+    });
+    let read = kernel(64, |b| {
+        let at = b.param(0);
+        b.load(Space::Global, Ty::U32, true, Place::at(at));
+    });
+    for kernel in [write, read] {
+        run(&kernel, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");
+    }
+    assert!(machine.is_written(x));
+}

@@ -1,0 +1,305 @@
+//! Whatever a kernel says, a run ends, with what it did or with a fault.
+
+use super::{ORDERS, Order, variant_name};
+use crate::{Cause, Launch, Machine, Stats, arith, convert, run};
+use ptx_asm::{
+    Array, Atomic, Base, Binary, Block, Class, Cmp, Guard, Inst, Kernel, Mma, Operand, Place, Reg, Rounding,
+    Scope, Shuffle, Space, Special, Stmt, Ternary, Ty, Unary, Vote,
+};
+
+/// Draws kernels that are mostly well typed, and now and then anything.
+struct Draw {
+    chance: fastrand::Rng,
+}
+
+const TERNARY: [Ternary; 7] = [
+    Ternary::Fma,
+    Ternary::MulAdd,
+    Ternary::MulAddWide,
+    Ternary::Permute,
+    Ternary::FunnelLeft,
+    Ternary::FunnelRight,
+    Ternary::Logic(0x96),
+];
+
+/// Registers of each class that are written first, and one more that is not.
+const REGISTERS: u32 = 3;
+
+impl Draw {
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.chance.usize(..of.len())]
+    }
+
+    /// Once in so many times.
+    fn rarely(&mut self, times: u32) -> bool {
+        self.chance.u32(..times) == 0
+    }
+
+    fn reg(&mut self, class: Class) -> Reg {
+        let class = if self.rarely(200) { self.one(&Class::ALL) } else { class };
+        let number = if self.rarely(200) { REGISTERS } else { self.chance.u32(..REGISTERS) };
+        Reg { class, number }
+    }
+
+    fn operand(&mut self, ty: Ty) -> Operand {
+        match self.chance.u32(..4) {
+            0 => Operand::Const(self.chance.u64(..) >> self.chance.u32(..64)),
+            _ => self.reg(ty.class()).into(),
+        }
+    }
+
+    fn place(&mut self, space: Space) -> Place {
+        let offset = if self.rarely(20) { self.chance.i32(..) } else { 16 * self.chance.i32(0..4) };
+        let base = match space {
+            Space::Global => Base::Reg(Reg { class: Class::B64, number: 0 }),
+            _ if self.rarely(4) => Base::Reg(self.reg(Class::B32)),
+            _ => Base::Array(u32::from(self.rarely(30))),
+        };
+        Place { base, offset }
+    }
+
+    fn space(&mut self) -> Space {
+        self.one(&[Space::Global, Space::Shared, Space::Local])
+    }
+
+    fn count(&mut self) -> usize {
+        self.one(&[1, 1, 2, 4, 4, 3])
+    }
+
+    fn regs(&mut self, class: Class, count: usize) -> ptx_asm::Regs {
+        (0..count).map(|_| self.reg(class)).collect()
+    }
+
+    /// Mostly one that there is.
+    fn inst(&mut self) -> Inst {
+        loop {
+            let inst = self.any_inst();
+            if exists(&inst) || self.rarely(100) {
+                return inst;
+            }
+        }
+    }
+
+    fn any_inst(&mut self) -> Inst {
+        let ty = self.one(Ty::ALL);
+        let [a, b, c] = [self.operand(ty), self.operand(ty), self.operand(ty)];
+        let (dst, space, count) = (self.reg(ty.class()), self.space(), self.count());
+        let (pred, word, other) = (self.reg(Class::Pred), self.reg(Class::B32), self.reg(Class::B32));
+        match self.chance.u32(..30) {
+            0 => Inst::Move { dst, src: a },
+            1 => Inst::Where {
+                dst: word,
+                special: self.one(&[Special::Thread, Special::Block, Special::Lane]),
+            },
+            2 => Inst::Address { dst: word, space, array: 0 },
+            3 => Inst::Pack { dst, halves: [word, other] },
+            4 => Inst::Unpack { halves: [word, other], src: dst },
+            5 => Inst::Unary { op: self.one(Unary::ALL), ty, dst, src: a },
+            6..=8 => Inst::Binary { op: self.one(Binary::ALL), ty, dst, a, b },
+            9 | 10 => Inst::Ternary { op: self.one(&TERNARY), ty, dst, a, b, c },
+            11 => Inst::Compare { cmp: self.one(Cmp::ALL), ty, dst: pred, a, b },
+            12 => Inst::Select { ty, dst, a, b, pred },
+            13 => {
+                let from = self.one(Ty::ALL);
+                let src = self.reg(from.class());
+                Inst::Convert { to: ty, from, rounding: self.one(Rounding::ALL), dst, src }
+            }
+            14 => Inst::ConvertPair { to: self.one(&[Ty::F16x2, Ty::Bf16x2]), dst: word, halves: [a, b] },
+            15 | 16 => {
+                let (dsts, from) = (self.regs(ty.class(), count), self.place(space));
+                Inst::Load { space, ty, constant: self.chance.bool(), dsts, from }
+            }
+            17 | 18 => {
+                let srcs = (0..count).map(|_| self.operand(ty)).collect();
+                Inst::Store { space, ty, to: self.place(space), srcs }
+            }
+            19 | 20 => {
+                let op = self.one(Atomic::ALL);
+                let operands = if op == Atomic::CompareSwap { vec![a, b] } else { vec![a] };
+                let dst = self.chance.bool().then_some(dst);
+                Inst::Atomic { space, op, ty, dst, at: self.place(space), operands: operands.into() }
+            }
+            21 => Inst::Barrier {
+                id: self.one(&[0, 0, 1, 16]),
+                threads: self.one(&[None, None, Some(32), Some(7)]),
+            },
+            22 => Inst::Fence(Scope::Device),
+            23 => {
+                let mode = self.one(&[Shuffle::Up, Shuffle::Down, Shuffle::Xor, Shuffle::Index]);
+                let lane = if self.rarely(4) { a } else { Operand::Const(self.chance.u64(..8)) };
+                Inst::Shuffle {
+                    mode,
+                    dst: word,
+                    src: other,
+                    lane,
+                    width: self.one(&[8, 16, 32, 32, 0, 12, 64]),
+                }
+            }
+            24 => {
+                let vote = self.one(&[Vote::All, Vote::Any, Vote::Ballot]);
+                Inst::Vote { vote, dst: word, src: pred }
+            }
+            25 => {
+                let dsts = self.regs(Class::B32, count);
+                Inst::LoadMatrix { transposed: self.chance.bool(), dsts, from: self.place(Space::Shared) }
+            }
+            26 => {
+                let shape = self.one(&[Mma::F16K16, Mma::Bf16K16, Mma::Tf32K8]);
+                let [d, c] = [self.regs(Class::F32, 4), self.regs(Class::F32, 4)];
+                let right = if self.rarely(20) { 4 } else { 2 };
+                Inst::Mma { shape, d, a: self.regs(Class::B32, 4), b: self.regs(Class::B32, right), c }
+            }
+            27 => {
+                let (to, from) = (self.place(Space::Shared), self.place(Space::Global));
+                let read = self.rarely(3).then_some(word);
+                Inst::CopyAsync { bytes: self.one(&[4, 8, 16, 16, 3]), to, from, read }
+            }
+            28 => Inst::CopyCommit,
+            _ => Inst::CopyWait { left: self.chance.u32(..3) },
+        }
+    }
+
+    fn guard(&mut self) -> Guard {
+        let warps = Reg { class: Class::Pred, number: 0 };
+        Guard {
+            pred: if self.chance.bool() { warps } else { self.reg(Class::Pred) },
+            when: self.chance.bool(),
+        }
+    }
+
+    fn block(&mut self, depth: u32) -> Block {
+        let count = self.chance.usize(..5);
+        (0..count)
+            .map(|_| match self.chance.u32(..12) {
+                0 if depth > 0 => Stmt::If {
+                    guard: self.guard(),
+                    then: self.block(depth - 1),
+                    otherwise: self.block(depth - 1),
+                },
+                1 if depth > 0 => Stmt::Loop { body: self.block(depth - 1), again: self.guard() },
+                // Barriers that warps come to by different ways.
+                3 if depth > 0 => {
+                    let guard = Guard::on(Reg { class: Class::Pred, number: 0 });
+                    let [then, otherwise] = [(); 2].map(|()| {
+                        let (id, threads) = (self.one(&[0, 0, 1]), self.one(&[None, Some(32)]));
+                        vec![Stmt::Inst(Inst::Barrier { id, threads })]
+                    });
+                    Stmt::If { guard, then, otherwise }
+                }
+                2 => Stmt::When(self.guard(), self.inst()),
+                _ => Stmt::Inst(self.inst()),
+            })
+            .collect()
+    }
+
+    fn kernel(&mut self) -> Kernel {
+        let mut body = Block::new();
+        for class in Class::ALL {
+            for number in 0..REGISTERS {
+                let dst = Reg { class, number };
+                body.push(Stmt::Inst(Inst::Move { dst, src: Operand::Const(self.chance.u64(..)) }));
+            }
+        }
+        let address = Reg { class: Class::B64, number: 0 };
+        body.push(Stmt::Inst(Inst::Param { dst: address, param: 0 }));
+        body.push(Stmt::Inst(Inst::Where {
+            dst: Reg { class: Class::B32, number: 0 },
+            special: Special::Thread,
+        }));
+        body.push(Stmt::Inst(Inst::Compare {
+            cmp: Cmp::Lt,
+            ty: Ty::U32,
+            dst: Reg { class: Class::Pred, number: 0 },
+            a: Reg { class: Class::B32, number: 0 }.into(),
+            b: self.one(&[0, 17, 32, 32, 32, 64_u32]).into(),
+        }));
+        for _ in 0..3 {
+            body.extend(self.block(2));
+        }
+        let array = vec![Array { bytes: 64, align: 16 }];
+        let threads = self.one(&[1, 32, 64, 33]);
+        Kernel {
+            name: "drawn".into(),
+            params: 1,
+            shared: array.clone(),
+            local: array,
+            threads,
+            body,
+            ..Kernel::default()
+        }
+    }
+}
+
+/// Whether there is such an instruction, of the right registers.
+fn exists(inst: &Inst) -> bool {
+    let fits = |ty: Ty, count: usize| count != 3 && (1..=16).contains(&(ty.bytes() * count as u32));
+    match inst {
+        Inst::Unary { op, ty, .. } => arith::unary(*op, *ty, 1).is_some(),
+        Inst::Binary { op, ty, .. } => arith::binary(*op, *ty, 1, 1).is_some(),
+        Inst::Ternary { op, ty, .. } => arith::ternary(*op, *ty, 1, 1, 1).is_some(),
+        Inst::Compare { cmp, ty, .. } => arith::compare(*cmp, *ty, 1, 1).is_some(),
+        Inst::Convert { to, from, rounding, .. } => convert::convert(*to, *from, *rounding, 1).is_some(),
+        Inst::Load { space, ty, constant, dsts, .. } => {
+            fits(*ty, dsts.len()) && (!constant || *space == Space::Global)
+        }
+        Inst::Store { ty, srcs, .. } => fits(*ty, srcs.len()),
+        Inst::Atomic { space, op, ty, operands, .. } => {
+            let values = vec![1; operands.len()];
+            *space != Space::Local && arith::atomic(*op, *ty, *space, 1, &values).is_some()
+        }
+        Inst::Barrier { id, threads } => *id < 16 && *threads != Some(7),
+        Inst::Shuffle { width, .. } => width.is_power_of_two() && *width <= 32,
+        Inst::LoadMatrix { dsts, .. } => dsts.len() != 3,
+        Inst::CopyAsync { bytes, .. } => *bytes != 3,
+        _ => true,
+    }
+}
+
+fn outcome(kernel: &Kernel, order: Order) -> Result<(Vec<u8>, Stats), Cause> {
+    let mut machine = Machine::new();
+    let x = machine.put("x", (0..64).collect::<Vec<u8>>());
+    let params = [x.address()];
+    let launch = Launch { limit: 400, ..Launch::new(2, &params) };
+    let stats = run(kernel, &launch, &mut machine, order).map_err(|fault| {
+        assert!(!fault.to_string().is_empty());
+        *fault.cause
+    })?;
+    Ok((machine.bytes(x).to_vec(), stats))
+}
+
+/// And the same order gives the same end. Kernels end in every way that is not very rare.
+#[test]
+fn drawn_kernels_end() {
+    let mut draw = Draw { chance: fastrand::Rng::with_seed(2) };
+    let mut ends = std::collections::BTreeMap::<&str, u32>::new();
+    for _ in 0..1500 {
+        let kernel = draw.kernel();
+        for order in &ORDERS[..2] {
+            let end = outcome(&kernel, *order);
+            assert_eq!(end, outcome(&kernel, *order));
+            let name = match &end {
+                Ok(_) => "ends",
+                Err(cause) => variant_name(cause),
+            };
+            *ends.entry(name).or_default() += 1;
+        }
+    }
+    let expected = [
+        "BarrierSize",
+        "Clash",
+        "CopySize",
+        "Deadlock",
+        "Limit",
+        "Malformed",
+        "Misaligned",
+        "OutOfBounds",
+        "PartialWarp",
+        "Race",
+        "ShuffleLane",
+        "UnderWay",
+        "Uninitialised",
+        "UnwrittenRegister",
+        "ends",
+    ];
+    assert!(expected.iter().all(|&end| ends.contains_key(end)), "{ends:?}");
+}

@@ -1,0 +1,113 @@
+//! Counts of instructions, sectors and passes over banks.
+
+use super::{Order, kernel, outcome};
+use crate::Stats;
+use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Place, Space, Special, Ty};
+
+fn stats(threads: u32, write: impl FnOnce(&mut Builder)) -> Stats {
+    outcome(&kernel(threads, write), 1, 4096, Order::InTurn).expect("it is right").1
+}
+
+#[test]
+fn instructions_are_counted() {
+    let found = stats(64, |b| {
+        let thread = b.special(Special::Thread);
+        let i = b.moved(Class::B32, 0_u32);
+        b.repeat(|b| {
+            let next = b.add(Ty::U32, i, 1_u32);
+            b.set(i, next);
+            Guard::on(b.compare(Cmp::Lt, Ty::U32, i, 5_u32))
+        });
+        let low = b.compare(Cmp::Lt, Ty::U32, thread, 8_u32);
+        b.when(Guard::on(low), |b| {
+            b.add(Ty::F32, 1.0_f32, 2.0_f32);
+        });
+        b.barrier();
+    });
+    assert_eq!(found.count("add.u32"), 2 * 5);
+    assert_eq!((found.count("add.f32"), found.count("barrier"), found.count("mul.f32")), (1, 2, 0));
+    let lanes: Vec<(&str, u64)> =
+        found.insts.iter().map(|inst| (inst.opcode.as_str(), inst.threads)).collect();
+    let expected = [("where", 64), ("move", 64), ("add.u32", 320), ("move", 320), ("compare.u32", 320)];
+    assert_eq!(lanes[..5], expected);
+    assert_eq!(lanes[5..], [("compare.u32", 64), ("add.f32", 8), ("barrier", 64)]);
+    assert_eq!(found.counts()["move"], 12);
+}
+
+/// Stores of all lanes at `stride` bytes, and the sectors that they touch.
+fn sectors(stride: u32, ty: Ty, count: usize) -> u64 {
+    let found = stats(32, |b| {
+        let (lane, out) = (b.special(Special::Lane), b.param(0));
+        let at = b.mul_add_wide(Ty::U32, lane, stride, out);
+        let values: Vec<_> = (0..count).map(|_| b.moved(ty.class(), 0_u64)).collect();
+        b.stores(Space::Global, ty, Place::at(at), &values);
+    });
+    assert_eq!(found.bytes("store.global"), 32 * u64::from(ty.bytes()) * count as u64);
+    found.sectors("store.global")
+}
+
+#[test]
+fn sectors_show_whether_accesses_are_coalesced() {
+    assert_eq!(sectors(4, Ty::B32, 1), 4);
+    assert_eq!(sectors(8, Ty::B32, 1), 8);
+    assert_eq!(sectors(32, Ty::B32, 1), 32);
+    assert_eq!(sectors(128, Ty::B32, 1), 32);
+    assert_eq!(sectors(0, Ty::B32, 1), 1);
+    assert_eq!(sectors(1, Ty::U8, 1), 1);
+    assert_eq!(sectors(16, Ty::B32, 4), 16);
+    assert_eq!(sectors(8, Ty::B64, 1), 8);
+    assert_eq!(sectors(64, Ty::B64, 2), 32);
+}
+
+/// Stores of all lanes at `stride` bytes of shared memory, and the passes that are too many.
+fn conflicts(stride: u32, ty: Ty, count: usize) -> u64 {
+    let found = stats(32, |b| {
+        let array = b.shared(32 * 256, 16);
+        let (lane, base) = (b.special(Special::Lane), b.address(Space::Shared, array));
+        let at = b.mul_add(Ty::U32, lane, stride, base);
+        let values: Vec<_> = (0..count).map(|_| b.moved(ty.class(), 0_u64)).collect();
+        b.stores(Space::Shared, ty, Place::at(at), &values);
+    });
+    found.conflicts()
+}
+
+#[test]
+fn passes_over_banks_are_counted() {
+    assert_eq!(conflicts(4, Ty::B32, 1), 0);
+    assert_eq!(conflicts(0, Ty::B32, 1), 0);
+    assert_eq!(conflicts(2, Ty::U16, 1), 0);
+    assert_eq!(conflicts(8, Ty::B32, 1), 1);
+    assert_eq!(conflicts(128, Ty::B32, 1), 31);
+    assert_eq!(conflicts(132, Ty::B32, 1), 0);
+    // Halves of a warp, then quarters.
+    assert_eq!(conflicts(8, Ty::B64, 1), 0);
+    assert_eq!(conflicts(16, Ty::B64, 1), 2);
+    assert_eq!(conflicts(16, Ty::B32, 4), 0);
+    assert_eq!(conflicts(32, Ty::B32, 4), 4);
+    assert_eq!(conflicts(128, Ty::B32, 4), 4 * 7);
+    assert_eq!(conflicts(144, Ty::B32, 4), 0);
+}
+
+/// Rows of matrices, straight and turned by exclusive or.
+#[test]
+fn rows_of_matrices_meet_banks() {
+    let loads = |swizzled: bool| {
+        stats(32, |b| {
+            let array = b.shared(32 * 128, 128);
+            let (lane, base) = (b.special(Special::Lane), b.address(Space::Shared, array));
+            // Everything is written, one word of a thread at a time.
+            let word = b.mul_add(Ty::U32, lane, 4_u32, base);
+            for row in 0..32 {
+                b.store(Space::Shared, Ty::B32, Place::at(word).plus(128 * row), 0_u32);
+            }
+            b.barrier();
+            let row = b.mul_add(Ty::U32, lane, 128_u32, base);
+            let turned = b.binary(Binary::And, Ty::B32, lane, 7_u32);
+            let chunk = if swizzled { b.mul_add(Ty::U32, turned, 16_u32, row) } else { row };
+            let dsts = b.registers(Class::B32, 4);
+            b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::at(chunk) });
+        })
+    };
+    assert_eq!(loads(false).conflicts(), 4 * 7);
+    assert_eq!(loads(true).conflicts(), 0);
+}

@@ -1,0 +1,426 @@
+//! Copies of tiles: where each byte lies, what lies outside, and who may touch what until when.
+
+use super::{Cause, Order};
+use crate::{Fault, Launch, Machine, Stats, Swizzle, TensorMap, run};
+use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Space, Special, Ty};
+
+const ORDERS: [Order; 4] = super::ORDERS;
+
+/// A tensor of numbered bytes, of these sizes and strides, elements of `element` bytes.
+#[derive(Clone)]
+struct Tensor {
+    element: u32,
+    sizes: Vec<u64>,
+    strides: Vec<u64>,
+    tile: Vec<u32>,
+    swizzle: Swizzle,
+}
+
+fn byte(at: usize) -> u8 {
+    (at * 31 % 251) as u8 + 1
+}
+
+/// Rows of 96 16-bit elements, of which 80 count.
+fn rows(tile: [u32; 2], swizzle: Swizzle) -> Tensor {
+    Tensor { element: 2, sizes: vec![80, 40], strides: vec![192], tile: tile.into(), swizzle }
+}
+
+impl Tensor {
+    fn map(&self, address: u64) -> TensorMap {
+        TensorMap {
+            address,
+            element: self.element,
+            sizes: self.sizes.clone(),
+            strides: self.strides.clone(),
+            tile: self.tile.clone(),
+            swizzle: self.swizzle,
+        }
+    }
+
+    fn line(&self) -> usize {
+        (self.tile[0] * self.element) as usize
+    }
+
+    fn tile_bytes(&self) -> usize {
+        self.line() * self.tile[1..].iter().product::<u32>() as usize
+    }
+
+    /// Where in the tensor's memory a tile's byte is; nothing outside.
+    fn source(&self, at: &[i32], byte: usize) -> Option<usize> {
+        let (line, within) = (byte / self.line(), byte % self.line());
+        let mut place = within / self.element as usize;
+        let mut left = line;
+        let mut source = within % self.element as usize;
+        for (axis, (&tile, &at)) in self.tile.iter().zip(at).enumerate() {
+            if axis > 0 {
+                place = left % tile as usize;
+                left /= tile as usize;
+            }
+            let index = i64::from(at) + place as i64;
+            let index = u64::try_from(index).ok().filter(|&index| index < self.sizes[axis])?;
+            let stride = if axis == 0 { u64::from(self.element) } else { self.strides[axis - 1] };
+            source += (index * stride) as usize;
+        }
+        Some(source)
+    }
+
+    /// Where a tile's byte lies, of lines as long as what is exchanged.
+    fn place(&self, byte: usize) -> usize {
+        let (line, chunk, rest) = (byte / self.line(), byte % self.line() / 16, byte % 16);
+        let chunk = match self.swizzle {
+            Swizzle::None => chunk,
+            Swizzle::Bytes32 => chunk ^ (line / 4 % 2),
+            Swizzle::Bytes64 => chunk ^ (line / 2 % 4),
+            Swizzle::Bytes128 => chunk ^ (line % 8),
+        };
+        line * self.line() + chunk * 16 + rest
+    }
+}
+
+fn only_first(b: &mut Builder, write: impl FnOnce(&mut Builder)) {
+    let thread = b.special(Special::Thread);
+    let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+    b.when(Guard::on(first), write);
+}
+
+fn coordinates(at: &[i32]) -> smallvec::SmallVec<[Operand; 4]> {
+    at.iter().map(|&at| Operand::from(at)).collect()
+}
+
+/// A kernel of 32 threads with one map. `load` begins copies; `then` is what all threads do, told the tile's array and its barrier.
+fn loads(
+    bytes: usize,
+    load: impl FnOnce(&mut Builder, Place, Place),
+    then: impl FnOnce(&mut Builder, u32, Place),
+) -> Kernel {
+    let mut b = Builder::new("tiles", 1, 32);
+    b.tensor_map();
+    let (tile, full) = (b.shared(bytes as u32, 1024), Place::array(b.shared(8, 8)));
+    only_first(&mut b, |b| {
+        b.push(Inst::BarrierInit { at: full, count: 1 });
+        b.push(Inst::BarrierInitFence);
+        load(b, Place::array(tile), full);
+    });
+    b.barrier();
+    then(&mut b, tile, full);
+    b.finish()
+}
+
+fn load(b: &mut Builder, at: &[i32], to: Place, full: Place, bytes: usize) {
+    let map = b.map_address(0);
+    b.push(Inst::ArriveExpect { at: full, bytes: bytes as u32 });
+    b.push(Inst::LoadTile { map, at: coordinates(at), to, barrier: full, multicast: None });
+}
+
+fn wait(b: &mut Builder, at: Place) {
+    let parity = b.moved(Class::B32, 0_u32);
+    b.push(Inst::BarrierWait { at, parity, cluster: false });
+}
+
+/// Copies an array to the output, word by word.
+fn copy_out(b: &mut Builder, array: u32, bytes: usize) {
+    let (thread, base, out) = (b.special(Special::Thread), b.address(Space::Shared, array), b.param(0));
+    for first in (0..bytes / 4).step_by(32) {
+        let word = b.add(Ty::U32, thread, first as u32);
+        let from = b.mul_add(Ty::U32, word, 4_u32, base);
+        let value = b.load(Space::Shared, Ty::B32, false, Place::at(from));
+        let to = b.mul_add_wide(Ty::U32, word, 4_u32, out);
+        b.store(Space::Global, Ty::B32, Place::at(to), value);
+    }
+}
+
+fn outcome(kernel: &Kernel, tensor: &Tensor, order: Order) -> Result<(Vec<u8>, Stats), Fault> {
+    let mut machine = Machine::new();
+    let bytes: Vec<u8> = (0..192 * 40).map(byte).collect();
+    let map = tensor.map(machine.put("tensor", bytes).address());
+    let out = machine.reserve("out", 1 << 14);
+    let launch = Launch { limit: 1 << 16, ..Launch::new(1, &[0]) };
+    let params = [out.address()];
+    let maps = [map];
+    let launch = Launch { params: &params, maps: &maps, ..launch };
+    let stats = run(kernel, &launch, &mut machine, order)?;
+    Ok((machine.bytes(out).to_vec(), stats))
+}
+
+fn cause(kernel: &Kernel, tensor: &Tensor) -> Cause {
+    *outcome(kernel, tensor, Order::InTurn).expect_err("it is wrong").cause
+}
+
+#[test]
+fn tiles_lie_as_the_map_says() {
+    let cubes = || Tensor {
+        element: 4,
+        sizes: vec![12, 3, 4],
+        strides: vec![192, 192 * 5],
+        tile: vec![8, 2, 4],
+        swizzle: Swizzle::Bytes32,
+    };
+    let cases = [
+        (rows([64, 24], Swizzle::Bytes128), vec![16, 3]),
+        (rows([64, 24], Swizzle::Bytes128), vec![40, 30]),
+        (rows([32, 16], Swizzle::Bytes64), vec![-5, -3]),
+        (rows([16, 16], Swizzle::Bytes32), vec![73, 7]),
+        (rows([72, 8], Swizzle::None), vec![-1, 38]),
+        (rows([64, 8], Swizzle::Bytes128), vec![200, 0]),
+        (Tensor { element: 1, ..rows([48, 16], Swizzle::None) }, vec![33, 0]),
+        (cubes(), vec![1, 2, 3]),
+        (cubes(), vec![6, -1, -2]),
+    ];
+    for (tensor, at) in cases {
+        let bytes = tensor.tile_bytes();
+        let k = loads(
+            bytes,
+            |b, to, full| load(b, &at, to, full, bytes),
+            |b, tile, full| {
+                wait(b, full);
+                copy_out(b, tile, bytes);
+            },
+        );
+        let (mut expected, mut sectors) = (vec![0; bytes], std::collections::BTreeSet::new());
+        for i in 0..bytes {
+            if let Some(source) = tensor.source(&at, i) {
+                expected[tensor.place(i)] = byte(source);
+                sectors.insert(source / 32);
+            }
+        }
+        let inside = expected.iter().filter(|&&byte| byte != 0).count() as u64;
+        for order in ORDERS {
+            let (found, stats) = outcome(&k, &tensor, order).unwrap_or_else(|fault| panic!("{fault}"));
+            assert_eq!(found[..bytes], expected, "{at:?}");
+            let counted = (stats.count("loadtile"), stats.bytes("loadtile"), stats.sectors("loadtile"));
+            assert_eq!(counted, (1, inside, sectors.len() as u64));
+        }
+    }
+}
+
+#[test]
+fn loads_are_waited_for() {
+    let (tensor, bytes) = (rows([64, 8], Swizzle::Bytes128), 1024);
+    let k = |waits: bool, reads: bool| {
+        loads(
+            bytes,
+            |b, to, full| load(b, &[0, 0], to, full, bytes),
+            |b, tile, full| {
+                if waits {
+                    wait(b, full);
+                }
+                if reads {
+                    b.load(Space::Shared, Ty::B32, false, Place::array(tile));
+                }
+            },
+        )
+    };
+    assert!(outcome(&k(true, true), &tensor, Order::InTurn).is_ok());
+    for order in ORDERS {
+        let found = *outcome(&k(false, true), &tensor, order).expect_err("nobody waits").cause;
+        assert!(matches!(found, Cause::UnderWay { owner: 0, .. } | Cause::Race { .. }), "{found}");
+        let found = *outcome(&k(false, false), &tensor, order).expect_err("nobody waits").cause;
+        assert!(matches!(found, Cause::Outstanding(_)), "{found}");
+    }
+}
+
+#[test]
+fn threads_fence_what_they_wrote_before_tiles_come() {
+    let (tensor, bytes) = (rows([64, 8], Swizzle::Bytes128), 1024);
+    let k = |fence: bool| {
+        loads(
+            bytes,
+            |b, to, full| {
+                b.store(Space::Shared, Ty::B32, to.plus(512), 1_u32);
+                if fence {
+                    b.push(Inst::FenceAsync);
+                }
+                load(b, &[0, 0], to, full, bytes);
+            },
+            |b, _, full| wait(b, full),
+        )
+    };
+    assert!(outcome(&k(true), &tensor, Order::InTurn).is_ok());
+    assert!(matches!(cause(&k(false), &tensor), Cause::Unfenced { .. }));
+}
+
+#[test]
+fn loads_that_do_not_fit() {
+    let tensor = rows([64, 8], Swizzle::Bytes128);
+    let with = |load: fn(&mut Builder, Place, Place)| loads(2048, load, |b, _, full| wait(b, full));
+    // The order of chunks is that of addresses.
+    let between = with(|b, to, full| load(b, &[0, 0], to.plus(512), full, 1024));
+    assert!(matches!(cause(&between, &tensor), Cause::Misaligned { align: 1024, .. }));
+    let beyond = with(|b, to, full| load(b, &[0, 0], to.plus(2048), full, 1024));
+    assert!(matches!(cause(&beyond, &tensor), Cause::OutOfBounds { .. }));
+    let axes = with(|b, to, full| load(b, &[0], to, full, 1024));
+    assert!(matches!(cause(&axes, &tensor), Cause::Tile(_)));
+    let no_map = with(|b, to, full| {
+        let map = b.moved(Class::B64, 5_u64);
+        b.push(Inst::LoadTile { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
+    });
+    assert!(matches!(cause(&no_map, &tensor), Cause::Tile(_)));
+    let no_barrier = with(|b, to, _| {
+        let map = b.map_address(0);
+        b.push(Inst::LoadTile { map, at: coordinates(&[0, 0]), to, barrier: to, multicast: None });
+    });
+    assert!(matches!(cause(&no_barrier, &tensor), Cause::NoBarrier { .. }));
+    let onto_another = with(|b, to, full| {
+        load(b, &[0, 0], to, full, 2048);
+        let map = b.map_address(0);
+        b.push(Inst::LoadTile { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
+    });
+    assert!(matches!(cause(&onto_another, &tensor), Cause::UnderWay { .. }));
+    // A map of more than there is.
+    let right = with(|b, to, full| load(b, &[0, 36], to, full, 1024));
+    assert!(outcome(&right, &tensor, Order::InTurn).is_ok());
+    let large = Tensor { sizes: vec![80, 100], ..rows([64, 8], Swizzle::Bytes128) };
+    assert!(matches!(cause(&right, &large), Cause::OutOfBounds { .. }));
+    for wrong in [
+        Tensor { strides: vec![200], ..rows([64, 8], Swizzle::Bytes128) },
+        rows([128, 8], Swizzle::Bytes128),
+        rows([32, 8], Swizzle::Bytes128),
+        rows([4, 8], Swizzle::None),
+        Tensor { tile: vec![64], ..rows([64, 8], Swizzle::Bytes128) },
+        rows([64, 257], Swizzle::Bytes128),
+        Tensor { element: 3, ..rows([64, 8], Swizzle::None) },
+    ] {
+        assert!(matches!(cause(&right, &wrong), Cause::Malformed(_)));
+    }
+    let mut machine = Machine::new();
+    let none = run(&right, &Launch::new(1, &[0]), &mut machine, Order::InTurn).expect_err("no map");
+    assert!(matches!(*none.cause, Cause::Malformed(_)));
+}
+
+#[test]
+fn sources_do_not_change_under_way() {
+    let tensor = rows([64, 8], Swizzle::Bytes128);
+    let k = |waits: bool| {
+        loads(
+            1024,
+            |b, to, full| {
+                load(b, &[0, 0], to, full, 1024);
+                if waits {
+                    wait(b, full);
+                }
+                // The parameter is the output; the tensor lies before it.
+                let out = b.param(0);
+                let address = b.binary(ptx_asm::Binary::Sub, Ty::U64, out, Operand::Const(7680 + 256));
+                b.store(Space::Global, Ty::B32, Place::at(address), 0_u32);
+            },
+            |b, _, full| wait(b, full),
+        )
+    };
+    assert!(outcome(&k(true), &tensor, Order::InTurn).is_ok());
+    assert!(matches!(cause(&k(false), &tensor), Cause::SourceChanged { .. }));
+}
+
+/// What a kernel of stores lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    Nothing,
+    Fence,
+    FenceOfOthers,
+    Meeting,
+    Commit,
+    Wait,
+    WaitBeforeWriting,
+    MeetingBeforeWriting,
+}
+
+/// All threads write a tile, one stores it, and then they write again.
+fn stores(tensor: &Tensor, at: &[i32], lack: Lack) -> Kernel {
+    let bytes = tensor.tile_bytes();
+    let mut b = Builder::new("tiles", 1, 64);
+    b.tensor_map();
+    let tile = b.shared(bytes as u32, 1024);
+    let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, tile));
+    let write = |b: &mut Builder| {
+        for first in (0..bytes / 4).step_by(64) {
+            let word = b.add(Ty::U32, thread, first as u32);
+            let to = b.mul_add(Ty::U32, word, 4_u32, base);
+            let value = b.add(Ty::U32, word, 0x0101_0100_u32);
+            b.store(Space::Shared, Ty::B32, Place::at(to), value);
+        }
+    };
+    write(&mut b);
+    if lack != Lack::Fence && lack != Lack::FenceOfOthers {
+        b.push(Inst::FenceAsync);
+    }
+    if lack != Lack::Meeting {
+        b.barrier();
+    }
+    only_first(&mut b, |b| {
+        if lack == Lack::FenceOfOthers {
+            b.push(Inst::FenceAsync);
+        }
+        let map = b.map_address(0);
+        b.push(Inst::StoreTile { map, at: coordinates(at), from: Place::array(tile) });
+        if lack != Lack::Commit {
+            b.push(Inst::StoreTileCommit);
+        }
+        if !matches!(lack, Lack::Wait | Lack::WaitBeforeWriting) {
+            b.push(Inst::StoreTileWait { left: 0 });
+        }
+    });
+    if lack != Lack::Wait {
+        if lack != Lack::MeetingBeforeWriting {
+            b.barrier();
+        }
+        write(&mut b);
+    }
+    b.finish()
+}
+
+#[test]
+fn tiles_are_stored() {
+    let cases = [
+        (rows([64, 16], Swizzle::Bytes128), vec![8, 2]),
+        (rows([64, 16], Swizzle::Bytes128), vec![-8, 30]),
+        (rows([32, 16], Swizzle::Bytes64), vec![71, -2]),
+        (rows([64, 16], Swizzle::None), vec![3, 1]),
+    ];
+    for (tensor, at) in cases {
+        let k = stores(&tensor, &at, Lack::Nothing);
+        for order in ORDERS {
+            let mut machine = Machine::new();
+            let region = machine.put("tensor", (0..192 * 40).map(byte).collect::<Vec<u8>>());
+            let maps = [tensor.map(region.address())];
+            let stats = run(&k, &Launch::new(1, &[0]).with_maps(&maps), &mut machine, order)
+                .unwrap_or_else(|fault| panic!("{fault}"));
+            let mut expected: Vec<u8> = (0..192 * 40).map(byte).collect();
+            let mut inside = 0;
+            for i in 0..tensor.tile_bytes() {
+                if let Some(to) = tensor.source(&at, i) {
+                    let place = tensor.place(i);
+                    expected[to] = (place as u32 / 4 + 0x0101_0100).to_le_bytes()[place % 4];
+                    inside += 1;
+                }
+            }
+            assert_eq!(machine.bytes(region), expected, "{at:?}");
+            assert_eq!(stats.bytes("storetile"), inside);
+        }
+    }
+}
+
+#[test]
+fn stores_are_waited_for() {
+    let tensor = rows([64, 16], Swizzle::Bytes128);
+    let found = |lack, order| {
+        *outcome(&stores(&tensor, &[0, 0], lack), &tensor, order).expect_err("it is wrong").cause
+    };
+    for order in ORDERS {
+        assert!(matches!(found(Lack::Fence, order), Cause::Unfenced { .. }));
+        assert!(matches!(found(Lack::FenceOfOthers, order), Cause::Unfenced { .. }));
+        let cause = found(Lack::Meeting, order);
+        assert!(
+            matches!(cause, Cause::Race { .. } | Cause::Uninitialised { .. } | Cause::Unfenced { .. }),
+            "{cause}"
+        );
+        assert!(matches!(found(Lack::Wait, order), Cause::Outstanding(_)));
+        let cause = found(Lack::Commit, order);
+        assert!(matches!(cause, Cause::StillRead { .. }), "{cause}");
+        let cause = found(Lack::WaitBeforeWriting, order);
+        assert!(matches!(cause, Cause::StillRead { .. }), "{cause}");
+        let cause = found(Lack::MeetingBeforeWriting, order);
+        assert!(
+            matches!(cause, Cause::StillRead { .. } | Cause::Race { .. } | Cause::Unfenced { .. }),
+            "{cause}"
+        );
+    }
+}

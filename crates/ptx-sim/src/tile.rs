@@ -1,0 +1,358 @@
+//! Copies of tiles between global and shared memory.
+//!
+//! A copy into shared memory is complete when its bytes complete on a barrier, at any time after it began: the scheduler says when, by chance or as
+//! late as it can, when nobody can go on without. One into global memory is complete when its block has ended.
+//! What copies read is read when they begin, since nobody may change it meanwhile.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use super::access::Located;
+use super::block::{Run, Shared};
+use super::clocks::{Clock, Moment, Who};
+use super::fault::{Access, At, Cause, Check, Outcome, Party};
+use super::registers::lanes;
+use super::tensor::{Piece, Swizzle, TensorMap, map_at};
+use super::warp::Warp;
+use ptx_asm::{Operand, Place, Reg, Space};
+
+/// A copy into the memory of one block that is under way.
+#[derive(Debug)]
+pub(super) struct TileLoad {
+    pub(super) issuer: Who,
+    /// The block of the cluster.
+    rank: usize,
+    /// Where to, and what.
+    to: usize,
+    data: TileData,
+    /// The barrier's address in that block.
+    barrier: usize,
+    /// What the issuer knew.
+    clock: Clock,
+}
+
+/// What a tile consists of.
+#[derive(Clone, Debug)]
+struct TileData {
+    /// As it will lie in shared memory.
+    bytes: Rc<[u8]>,
+    /// Where it comes from, and what was there.
+    from: Rc<[(Located, u32, [u8; 16])]>,
+}
+
+/// Copies into global memory that are under way, by block of the cluster and thread.
+#[derive(Debug, Default)]
+pub(super) struct TileStores(BTreeMap<(u32, u16), Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Copies that are in no group yet.
+    open: Vec<TileStore>,
+    /// Groups, and whether their sources have been read.
+    groups: VecDeque<(Vec<TileStore>, bool)>,
+    /// Counts groups that were read.
+    read: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct TileStore {
+    /// What it reads of shared memory.
+    chunks: Vec<usize>,
+    /// Where to in global memory, and what.
+    writes: Vec<(Located, u32, [u8; 16])>,
+}
+
+/// What a lane asks for.
+struct Request<'m> {
+    map: &'m TensorMap,
+    at: Vec<i32>,
+    /// Where the tile is in the block's memory.
+    shared: Located,
+}
+
+impl Run<'_> {
+    /// [`ptx_asm::Inst::LoadTile`].
+    pub(super) fn load_tile(
+        &mut self,
+        warp: &Warp,
+        shared: &mut Shared,
+        (inst, mask): (usize, u32),
+        (map, at): (Reg, &[Operand]),
+        [to, barrier]: [Place; 2],
+        multicast: Option<Reg>,
+    ) -> Outcome<()> {
+        let barriers = self.addresses(warp, mask, Space::Shared, barrier)?;
+        let blocks = match multicast {
+            Some(reg) => *warp.registers.get(self.program, reg, mask)?,
+            None => [1 << warp.rank; 32],
+        };
+        let requests: Vec<_> = self
+            .requests(warp, mask, (map, at), to)?
+            .into_iter()
+            .map(|(lane, request)| {
+                let order = (request.map.bytes(), request.map.swizzle, request.shared.at);
+                (lane, order, request.shared, request.pieces())
+            })
+            .collect();
+        for (lane, order, to, pieces) in requests {
+            self.stats[inst].tile(&pieces);
+            let who = warp.who(lane);
+            let barrier = self.locate(Space::Shared, &who, barriers[lane], 8, 8).at(lane)?;
+            if blocks[lane] == 0 || blocks[lane] >> self.cluster != 0 {
+                let what = format!("blocks {:#b} of a cluster of {}", blocks[lane], self.cluster);
+                return Err(Box::new(Cause::Tile(what))).at(lane);
+            }
+            let data = self.read_tile(shared, &who, order, &pieces).at(lane)?;
+            for of in (0..self.cluster as usize).filter(|rank| blocks[lane] >> rank & 1 == 1) {
+                let places = [Located { of, ..to }, Located { of, ..barrier }];
+                self.begin_load(shared, &who, places, data.clone()).at(lane)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What each lane asks for.
+    fn requests(
+        &self,
+        warp: &Warp,
+        mask: u32,
+        (map, at): (Reg, &[Operand]),
+        place: Place,
+    ) -> Outcome<Vec<(usize, Request<'_>)>> {
+        let maps = *warp.registers.get(self.program, map, mask)?;
+        let axes: Vec<_> =
+            at.iter().map(|&at| warp.registers.operand(self.program, at, mask)).collect::<Outcome<_>>()?;
+        let addresses = self.addresses(warp, mask, Space::Shared, place)?;
+        let of_lane = |lane: usize| {
+            let map = map_at(self.maps, maps[lane])?;
+            let at: Vec<i32> = axes.iter().map(|values| values[lane] as i32).collect();
+            if at.len() != map.tile.len() {
+                let what = format!("{} coordinates of a tensor of {} axes", at.len(), map.tile.len());
+                return Err(Box::new(Cause::Tile(what)));
+            }
+            let who = warp.who(lane);
+            let (bytes, align) = (map.bytes() as u32, map.swizzle.align());
+            let shared = self.locate(Space::Shared, &who, addresses[lane], bytes, align)?;
+            Ok(Request { map, at, shared })
+        };
+        lanes(mask).map(|lane| Ok((lane, of_lane(lane).at(lane)?))).collect()
+    }
+
+    /// The bytes of a tile, as they will lie in shared memory, and where they come from.
+    fn read_tile(
+        &mut self,
+        shared: &mut Shared,
+        who: &Who,
+        (bytes, swizzle, to): (usize, Swizzle, usize),
+        pieces: &[Piece],
+    ) -> Check<TileData> {
+        let (mut data, mut from) = (vec![0; bytes], Vec::with_capacity(pieces.len()));
+        for piece in pieces {
+            let located = self.locate(Space::Global, who, piece.global, piece.bytes, 1)?;
+            self.allowed(shared, who, located, piece.bytes, Access::Read)?;
+            self.mark(shared, who, located, piece.bytes, Access::Read);
+            let found = self.peek(shared, who, located, piece.bytes);
+            let at = swizzle.apply(to + piece.shared) - to;
+            data[at..at + piece.bytes as usize].copy_from_slice(&found[..piece.bytes as usize]);
+            from.push((located, piece.bytes, found));
+        }
+        Ok(TileData { bytes: data.into(), from: from.into() })
+    }
+
+    /// Begins a copy into the memory of one block.
+    fn begin_load(
+        &mut self,
+        shared: &mut Shared,
+        who: &Who,
+        [to, barrier]: [Located; 2],
+        data: TileData,
+    ) -> Check<()> {
+        self.fenced_barrier(shared, who, barrier)?;
+        for at in (to.at..to.at + data.bytes.len()).step_by(16) {
+            self.allowed_behind(shared, who, Located { at, ..to }, Access::Write)?;
+        }
+        let rank = to.of;
+        shared.memories[rank].proxy.begin_write(to.at, data.bytes.len(), who.thread);
+        let clock = shared.clocks.known(who);
+        let load = TileLoad { issuer: *who, rank, to: to.at, data, barrier: barrier.at, clock };
+        shared.tiles.push(load);
+        Ok(())
+    }
+
+    /// Whether copies and products may touch 16 bytes of shared memory now.
+    pub(super) fn allowed_behind(
+        &mut self,
+        shared: &mut Shared,
+        who: &Who,
+        located: Located,
+        access: Access,
+    ) -> Check<()> {
+        let fenced = shared.memories[located.of].proxy.fenced(located.at, 16);
+        fenced.map_err(|clash| self.clashes(located, access, clash))?;
+        self.allowed(shared, who, located, 16, access)
+    }
+
+    /// A copy into shared memory becomes complete.
+    pub(super) fn finish_load(&mut self, shared: &mut Shared, load: TileLoad) -> Check<()> {
+        let TileLoad { issuer, rank, to, data, barrier, clock } = load;
+        for &(located, bytes, was) in &data.from[..] {
+            if self.peek(shared, &issuer, located, bytes) != was {
+                return Err(Box::new(Cause::SourceChanged { spot: self.spot(located, located.at) }));
+            }
+        }
+        let memory = &mut shared.memories[rank];
+        let located = Located { space: Space::Shared, of: rank, at: barrier };
+        let Some(found) = shared.barriers.get_mut(&(rank as u32, barrier)) else {
+            return Err(Box::new(Cause::NoBarrier { spot: self.spot(located, barrier) }));
+        };
+        let moment = found.phase();
+        memory.contents.write(to, &data.bytes);
+        memory.proxy.end_write(to, data.bytes.len(), moment);
+        let what =
+            format!("anybody waits for a tile copy of thread {} of block {}", issuer.thread, issuer.block);
+        shared.expects[rank].insert(moment.column, (moment.time, what));
+        found.receive(data.bytes.len(), &clock).or_else(|what| self.broken(located, what))
+    }
+
+    /// [`ptx_asm::Inst::StoreTile`].
+    pub(super) fn store_tile(
+        &mut self,
+        warp: &Warp,
+        shared: &mut Shared,
+        (inst, mask): (usize, u32),
+        (map, at): (Reg, &[Operand]),
+        from: Place,
+    ) -> Outcome<()> {
+        let requests: Vec<_> = self
+            .requests(warp, mask, (map, at), from)?
+            .into_iter()
+            .map(|(lane, request)| (lane, request.map.swizzle, request.shared, request.pieces()))
+            .collect();
+        for (lane, swizzle, from, pieces) in requests {
+            self.stats[inst].tile(&pieces);
+            let who = warp.who(lane);
+            self.begin_store(shared, &who, (swizzle, from), &pieces).at(lane)?;
+        }
+        Ok(())
+    }
+
+    fn begin_store(
+        &mut self,
+        shared: &mut Shared,
+        who: &Who,
+        (swizzle, from): (Swizzle, Located),
+        pieces: &[Piece],
+    ) -> Check<()> {
+        let (mut chunks, mut writes) = (Vec::new(), Vec::with_capacity(pieces.len()));
+        for piece in pieces {
+            let at = swizzle.apply(from.at + piece.shared);
+            let source = Located { at, ..from };
+            let fenced = shared.memories[from.of].proxy.fenced(at, piece.bytes as usize);
+            fenced.map_err(|clash| self.clashes(source, Access::Read, clash))?;
+            for (at, bytes) in parts(at, piece.bytes) {
+                self.allowed(shared, who, Located { at, ..from }, bytes, Access::Read)?;
+            }
+            let data = self.peek(shared, who, source, piece.bytes);
+            let located = self.locate(Space::Global, who, piece.global, piece.bytes, 1)?;
+            self.allowed(shared, who, located, piece.bytes, Access::Write)?;
+            self.mark(shared, who, located, piece.bytes, Access::Write);
+            shared.memories[from.of].proxy.begin_read(at, 1, reader(who));
+            chunks.push(at);
+            writes.push((located, piece.bytes, data));
+        }
+        shared.stores.queue(who).open.push(TileStore { chunks, writes });
+        Ok(())
+    }
+
+    /// [`ptx_asm::Inst::StoreTileCommit`].
+    pub(super) fn commit_stores(&self, warp: &Warp, shared: &mut Shared, mask: u32) {
+        for lane in lanes(mask) {
+            let queue = shared.stores.queue(&warp.who(lane));
+            let group = std::mem::take(&mut queue.open);
+            queue.groups.push_back((group, false));
+        }
+    }
+
+    /// [`ptx_asm::Inst::StoreTileWait`].
+    pub(super) fn wait_for_stores(&self, warp: &Warp, shared: &mut Shared, mask: u32, left: u32) {
+        for lane in lanes(mask) {
+            self.stores_read(shared, &warp.who(lane), left);
+        }
+    }
+
+    /// The sources of all but the last groups have been read, which the thread knows.
+    fn stores_read(&self, shared: &mut Shared, who: &Who, left: u32) {
+        let Shared { stores, clocks, memories, .. } = shared;
+        let queue = stores.queue(who);
+        let over = queue.groups.len().saturating_sub(left as usize);
+        let groups: Vec<_> = queue.groups.iter_mut().take(over).filter(|(_, read)| !read).collect();
+        if groups.is_empty() {
+            return;
+        }
+        let moment = queue.read.get_or_insert_with(|| Moment { column: clocks.column(), time: 0 });
+        moment.time += 1;
+        for (stores, read) in groups {
+            *read = true;
+            for &at in stores.iter().flat_map(|store| &store.chunks) {
+                memories[who.rank as usize].proxy.end_read(at, 1, reader(who), *moment);
+            }
+        }
+        clocks.note(who, *moment);
+    }
+
+    fn finish_store(&mut self, shared: &mut Shared, who: &Who, store: TileStore) {
+        for (located, bytes, data) in store.writes {
+            self.poke(shared, who, located, &data[..bytes as usize]);
+        }
+    }
+
+    /// What was read before the end of its block is written after it.
+    pub(super) fn finish_stores(&mut self, shared: &mut Shared, warps: &[Warp]) {
+        for warp in warps {
+            for lane in lanes(warp.present) {
+                let who = warp.who(lane);
+                let Some(queue) = shared.stores.0.remove(&(who.rank, who.thread)) else { continue };
+                for store in queue.groups.into_iter().flat_map(|(stores, _)| stores) {
+                    self.finish_store(shared, &who, store);
+                }
+            }
+        }
+    }
+}
+
+impl Request<'_> {
+    fn pieces(&self) -> Vec<Piece> {
+        self.map.pieces(&self.at)
+    }
+}
+
+/// Bytes of shared memory as aligned powers of two.
+fn parts(at: usize, bytes: u32) -> impl Iterator<Item = (usize, u32)> {
+    let end = at + bytes as usize;
+    std::iter::successors(Some((at, 0)), move |&(at, bytes)| {
+        let at = at + bytes as usize;
+        let most = 1_usize << (at | 16).trailing_zeros();
+        let size = (0..=4).rev().map(|bits| 1 << bits).find(|&size| size <= most && at + size <= end)?;
+        Some((at, size as u32))
+    })
+    .skip(1)
+}
+
+fn reader(who: &Who) -> Party {
+    Party::Tile(u32::from(who.thread))
+}
+
+impl TileStores {
+    fn queue(&mut self, who: &Who) -> &mut Queue {
+        self.0.entry((who.rank, who.thread)).or_default()
+    }
+
+    /// Whether all that is read from shared memory has been; what is missing, in words.
+    pub(super) fn may_end(&self) -> Result<(), String> {
+        let late = |queue: &Queue| !queue.open.is_empty() || queue.groups.iter().any(|(_, read)| !read);
+        match self.0.iter().find(|(_, queue)| late(queue)) {
+            Some(((_, thread), _)) => Err(format!("thread {thread} waits for its tile stores")),
+            None => Ok(()),
+        }
+    }
+}

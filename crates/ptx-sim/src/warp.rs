@@ -1,0 +1,438 @@
+//! A warp: where it is, which lanes are active, and what a step does.
+
+use super::access::{Located, Transfer};
+use super::arith;
+use super::block::{Meeting, Run, Shared};
+use super::clocks::Who;
+use super::convert;
+use super::fault::{At, Cause, Check, Outcome, malformed};
+use super::flat::{Program, Step};
+use super::registers::{Lanes, Registers, lanes};
+use super::tensor::map_address;
+use super::warpgroup::{Products, Shape};
+use ptx_asm::Inst;
+use ptx_asm::{Guard, Operand, Reg, Space, Special};
+
+/// What a warp is.
+#[derive(Debug)]
+pub(super) struct Warp {
+    /// Its block's number, and the block's in its cluster.
+    pub(super) block: u32,
+    pub(super) rank: u32,
+    /// Its number in the block.
+    pub(super) number: u32,
+    /// The lanes that there are: all, but for the last warp of some blocks.
+    pub(super) present: u32,
+    /// The next step.
+    pub(super) pc: usize,
+    /// The lanes that take it.
+    active: u32,
+    stack: Vec<Frame>,
+    pub(super) registers: Registers,
+    /// What it waits for.
+    pub(super) waits: Option<Wait>,
+    pub(super) products: Products,
+    /// How many registers each thread may use.
+    pub(super) allowance: u32,
+    ended: bool,
+}
+
+/// What a warp waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Wait {
+    /// Others at a barrier of the block.
+    Meeting(Meeting),
+    /// All threads of the cluster.
+    Cluster,
+    /// Phases of barriers in memory.
+    Phases(Vec<Phase>),
+    /// So many registers a thread.
+    Registers(u32),
+}
+
+/// What a lane waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    pub(super) lane: usize,
+    pub(super) located: Located,
+    pub(super) parity: u32,
+    /// Whether the wait is for other blocks, too.
+    pub(super) cluster: bool,
+}
+
+/// A statement that lanes may part in.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    /// The lanes that meet at its end.
+    all: u32,
+    /// Those that take the other side of a branch.
+    others: u32,
+}
+
+/// What comes of a step.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// The warp goes on.
+    Goes,
+    /// It has come to a barrier.
+    Meets(Meeting),
+    /// It has come to the barrier of the cluster.
+    MeetsCluster,
+    /// It waits for barriers in memory.
+    Waits(Vec<Phase>),
+    /// It wants each of its threads to have so many registers.
+    Takes(u32),
+    /// It has ended.
+    Ends,
+}
+
+impl Warp {
+    /// Of a block, which has a number in its cluster.
+    pub(super) fn new(program: &Program<'_>, block: u32, rank: u32, number: u32) -> Warp {
+        let threads = program.kernel.threads;
+        let count = (threads - number * 32).min(32);
+        let present = u32::MAX >> (32 - count);
+        let registers = Registers::new(program);
+        Warp {
+            block,
+            rank,
+            number,
+            present,
+            pc: 0,
+            active: present,
+            stack: Vec::new(),
+            registers,
+            waits: None,
+            products: Products::default(),
+            allowance: program.allowance(),
+            ended: false,
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(super) fn is_at_cluster_barrier(&self) -> bool {
+        matches!(self.waits, Some(Wait::Cluster))
+    }
+
+    /// Goes on behind the barrier.
+    pub(super) fn pass(&mut self) {
+        self.waits = None;
+        self.pc += 1;
+    }
+
+    /// A lane's thread.
+    pub(super) fn who(&self, lane: usize) -> Who {
+        let thread = (self.number * 32) as u16 + lane as u16;
+        Who { block: self.block, rank: self.rank, thread, warp: self.number }
+    }
+}
+
+impl Run<'_> {
+    /// One step of a warp that is ready.
+    pub(super) fn step(&mut self, warp: &mut Warp, shared: &mut Shared) -> Outcome<Event> {
+        let program = self.program;
+        match program.steps.get(warp.pc) {
+            None => {
+                warp.ended = true;
+                return Ok(Event::Ends);
+            }
+            Some(&Step::Inst { guard, inst, number }) => {
+                return self.instruction(warp, shared, guard, (number, inst));
+            }
+            Some(&Step::Split { guard, otherwise }) => {
+                let all = warp.active;
+                let then = warp.registers.holds(program, guard, all)?;
+                warp.stack.push(Frame { all, others: all & !then });
+                warp.active = then;
+                warp.pc = if then == 0 { otherwise } else { warp.pc + 1 };
+            }
+            Some(&Step::Otherwise { end }) => {
+                warp.active = warp.stack.last().map_or(0, |frame| frame.others);
+                warp.pc = if warp.active == 0 { end } else { warp.pc + 1 };
+            }
+            Some(Step::Join) => {
+                warp.active = warp.stack.pop().map_or(0, |frame| frame.all);
+                warp.pc += 1;
+            }
+            Some(Step::Enter) => {
+                warp.stack.push(Frame { all: warp.active, others: 0 });
+                warp.pc += 1;
+            }
+            Some(&Step::Again { guard, body }) => {
+                self.spend().at(warp.active.trailing_zeros() as usize)?;
+                warp.active = warp.registers.holds(program, guard, warp.active)?;
+                if warp.active == 0 {
+                    warp.active = warp.stack.pop().map_or(0, |frame| frame.all);
+                    warp.pc += 1;
+                } else {
+                    warp.pc = body;
+                }
+            }
+        }
+        Ok(Event::Goes)
+    }
+
+    /// Takes one off what may still run.
+    fn spend(&mut self) -> Check<()> {
+        match self.left.checked_sub(1) {
+            Some(left) => self.left = left,
+            None => return Err(Box::new(Cause::Limit(self.limit))),
+        }
+        Ok(())
+    }
+
+    fn instruction(
+        &mut self,
+        warp: &mut Warp,
+        shared: &mut Shared,
+        guard: Option<Guard>,
+        (number, inst): (usize, &Inst),
+    ) -> Outcome<Event> {
+        self.spend().at(warp.active.trailing_zeros() as usize)?;
+        let mask = match guard {
+            Some(guard) => warp.registers.holds(self.program, guard, warp.active)?,
+            None => warp.active,
+        };
+        if mask != 0 {
+            self.stats[number].ran(mask);
+            if self.program.has_products {
+                warp.products.touch(self.program, inst).at(mask.trailing_zeros() as usize)?;
+            }
+            match *inst {
+                Inst::Barrier { id, threads } => {
+                    return self.barrier(warp, mask, id, threads).at(mask.trailing_zeros() as usize);
+                }
+                Inst::ClusterBarrier => {
+                    self.present(warp, mask).at(mask.trailing_zeros() as usize)?;
+                    return Ok(Event::MeetsCluster);
+                }
+                Inst::BarrierWait { at, parity, cluster } => {
+                    return self.wait(warp, shared, mask, at, (parity, cluster));
+                }
+                Inst::SetMaxRegisters { count, increase } => {
+                    return self.set_max_registers(warp, shared, (number, mask), (count, increase));
+                }
+                _ => {}
+            }
+            self.execute(warp, shared, mask, number, inst)?;
+        }
+        warp.pc += 1;
+        Ok(Event::Goes)
+    }
+
+    /// [`Inst::Barrier`]: the block makes the warp go on.
+    fn barrier(&self, warp: &Warp, mask: u32, id: u32, threads: Option<u32>) -> Check<Event> {
+        let most = self.program.kernel.threads.next_multiple_of(32);
+        let threads = threads.unwrap_or(most);
+        if id >= 16 || !(32..=most).contains(&threads) || !threads.is_multiple_of(32) {
+            return malformed(format!("barrier {id} of {threads} threads, in a block of {most}"));
+        }
+        self.present(warp, mask)?;
+        Ok(Event::Meets(Meeting { id, threads }))
+    }
+
+    /// Whether all lanes that there are have come.
+    fn present(&self, warp: &Warp, mask: u32) -> Check<()> {
+        if mask == warp.present {
+            return Ok(());
+        }
+        Err(Box::new(Cause::PartialWarp { active: mask, expected: warp.present }))
+    }
+
+    /// Does what an instruction that is no barrier says, for the lanes in the mask; there is at least one.
+    fn execute(
+        &mut self,
+        warp: &mut Warp,
+        shared: &mut Shared,
+        mask: u32,
+        number: usize,
+        inst: &Inst,
+    ) -> Outcome<()> {
+        let transfer = |space, ty, place| Transfer { inst: number, mask, space, ty, place };
+        match inst {
+            Inst::Load { space, ty, constant, dsts, from } => {
+                self.load(warp, shared, transfer(*space, *ty, *from), dsts, *constant)
+            }
+            Inst::Store { space, ty, to, srcs } => self.store(warp, shared, transfer(*space, *ty, *to), srcs),
+            Inst::Atomic { space, op, ty, dst, at, operands } => {
+                self.atomic(warp, shared, transfer(*space, *ty, *at), *op, *dst, operands)
+            }
+            Inst::CopyAsync { bytes, to, from, read } => {
+                self.copy_async(warp, shared, (number, mask), *bytes, [*to, *from], *read)
+            }
+            Inst::CopyCommit => {
+                for lane in lanes(mask) {
+                    shared.memories[warp.rank as usize].copies.commit(u32::from(warp.who(lane).thread));
+                }
+                Ok(())
+            }
+            Inst::CopyWait { left } => self.copy_wait(warp, shared, mask, *left),
+            Inst::Shuffle { mode, dst, src, lane, width } => {
+                self.shuffle(warp, mask, *mode, (*dst, *src), *lane, *width)
+            }
+            Inst::Vote { vote, dst, src } => self.vote(warp, mask, *vote, *dst, *src),
+            Inst::LoadMatrix { transposed, dsts, from } => {
+                self.load_matrix(warp, shared, (number, mask), *transposed, dsts, *from)
+            }
+            Inst::StoreMatrix { from, to } => self.store_matrix(warp, shared, (number, mask), from, *to),
+            Inst::Mma { shape, d, a, b, c } => self.mma(warp, mask, *shape, [d, a, b, c]),
+            Inst::BarrierInit { at, count } => self.init_barrier(warp, shared, mask, *at, *count),
+            Inst::BarrierInitFence => {
+                self.fence_barriers(warp, shared, mask);
+                Ok(())
+            }
+            Inst::Arrive { at } | Inst::ArriveCluster { at } => self.arrive(warp, shared, mask, *at, 0),
+            Inst::ArriveExpect { at, bytes } => self.arrive(warp, shared, mask, *at, *bytes),
+            Inst::MapShared { dst, at, block } => self.map_shared(warp, mask, *dst, *at, *block),
+            Inst::FenceAsync => {
+                let memory = &mut shared.memories[warp.rank as usize];
+                memory.proxy.fence(warp.number, mask, mask == warp.present);
+                Ok(())
+            }
+            // Maps are checked when they are used.
+            Inst::MapPrefetch { .. } => Ok(()),
+            Inst::LoadTile { map, at, to, barrier, multicast } => {
+                self.load_tile(warp, shared, (number, mask), (*map, at), [*to, *barrier], *multicast)
+            }
+            Inst::StoreTile { map, at, from } => {
+                self.store_tile(warp, shared, (number, mask), (*map, at), *from)
+            }
+            Inst::StoreTileCommit => {
+                self.commit_stores(warp, shared, mask);
+                Ok(())
+            }
+            Inst::StoreTileWait { left } => {
+                self.wait_for_stores(warp, shared, mask, *left);
+                Ok(())
+            }
+            Inst::WarpgroupFence | Inst::WarpgroupCommit | Inst::WarpgroupWait { .. } => {
+                self.order_products(warp, shared, (number, mask), inst)
+            }
+            Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate } => {
+                let shape = Shape { factor: *factor, columns: *columns, transposed: *transposed };
+                self.multiply(warp, shared, (number, mask), (shape, d), [*a, *b, *accumulate])
+            }
+            Inst::WarpBarrier => {
+                self.present(warp, mask).at(mask.trailing_zeros() as usize)?;
+                let row = shared.clocks.row(warp.rank, warp.number);
+                shared.clocks.meet(&[row]);
+                Ok(())
+            }
+            // Order of memory is that of barriers alone; see the module about races.
+            Inst::Fence(_) | Inst::Barrier { .. } => Ok(()),
+            _ => self.compute(warp, mask, inst),
+        }
+    }
+
+    /// Instructions that work on the registers of each lane alone.
+    fn compute(&self, warp: &mut Warp, mask: u32, inst: &Inst) -> Outcome<()> {
+        let (block, rank) = (warp.block, warp.rank);
+        let mut each = Each { program: self.program, registers: &mut warp.registers, mask, inst };
+        match *inst {
+            Inst::Move { dst, src } => each.map(dst, [src], |[a]| Some(a)),
+            Inst::Where { dst, special } => {
+                let first = u64::from(warp.number) * 32;
+                let values: Lanes = std::array::from_fn(|lane| match special {
+                    Special::Thread => first + lane as u64,
+                    Special::Block => u64::from(block),
+                    Special::Blocks => u64::from(self.blocks),
+                    Special::Lane => lane as u64,
+                    Special::ClusterBlock => u64::from(rank),
+                });
+                each.set(dst, &values)
+            }
+            Inst::Address { dst, space, array } => {
+                let address = match space {
+                    Space::Shared => self.program.shared.address(array),
+                    Space::Local => self.program.local.address(array),
+                    Space::Global => malformed("global memory has no arrays"),
+                };
+                let address = address.at(mask.trailing_zeros() as usize)?;
+                each.set(dst, &[u64::from(address); 32])
+            }
+            Inst::Param { dst, param } => match self.params.get(param as usize) {
+                Some(&value) => each.set(dst, &[value; 32]),
+                None => {
+                    malformed(format!("there is no parameter {param}")).at(mask.trailing_zeros() as usize)
+                }
+            },
+            Inst::Map { dst, map } if map < self.program.kernel.maps => {
+                each.set(dst, &[map_address(map); 32])
+            }
+            Inst::Pack { dst, halves } => {
+                let width = halves[0].class.bits();
+                let halves = halves.map(Operand::Reg);
+                each.map(dst, halves, |[low, high]| (width < 64).then(|| low | high << width))
+            }
+            Inst::Unpack { halves: [low, high], src } => {
+                let width = low.class.bits();
+                let whole = *each.registers.get(each.program, src, mask)?;
+                let high_half: Lanes = std::array::from_fn(|lane| whole[lane].wrapping_shr(width));
+                each.set(low, &whole)?;
+                each.set(high, &high_half)
+            }
+            Inst::Unary { op, ty, dst, src } => each.map(dst, [src], |[a]| arith::unary(op, ty, a)),
+            Inst::Binary { op, ty, dst, a, b } => each.map(dst, [a, b], |[a, b]| arith::binary(op, ty, a, b)),
+            Inst::Ternary { op, ty, dst, a, b, c } => {
+                each.map(dst, [a, b, c], |[a, b, c]| arith::ternary(op, ty, a, b, c))
+            }
+            Inst::Compare { cmp, ty, dst, a, b } => {
+                each.map(dst, [a, b], |[a, b]| arith::compare(cmp, ty, a, b).map(u64::from))
+            }
+            Inst::Select { ty, dst, a, b, pred } => each.map(dst, [a, b, pred.into()], |[a, b, held]| {
+                Some(arith::cut(if held != 0 { a } else { b }, arith::width(ty)))
+            }),
+            Inst::Convert { to, from, rounding, dst, src } => {
+                each.map(dst, [src.into()], |[a]| convert::convert(to, from, rounding, a))
+            }
+            Inst::ConvertPair { to, dst, halves } => {
+                each.map(dst, halves, |halves| convert::convert_pair(to, halves))
+            }
+            _ => each.none(),
+        }
+    }
+}
+
+/// An instruction that does the same in each lane.
+struct Each<'a> {
+    program: &'a Program<'a>,
+    registers: &'a mut Registers,
+    mask: u32,
+    inst: &'a Inst,
+}
+
+impl Each<'_> {
+    /// Computes a register from others.
+    fn map<const N: usize>(
+        &mut self,
+        dst: Reg,
+        srcs: [Operand; N],
+        operation: impl Fn([u64; N]) -> Option<u64>,
+    ) -> Outcome<()> {
+        let mut given = [[0; 32]; N];
+        for (given, src) in given.iter_mut().zip(srcs) {
+            *given = self.registers.operand(self.program, src, self.mask)?;
+        }
+        let mut values = [0; 32];
+        for lane in lanes(self.mask) {
+            let Some(value) = operation(std::array::from_fn(|i| given[i][lane])) else {
+                return self.none();
+            };
+            values[lane] = value;
+        }
+        self.set(dst, &values)
+    }
+
+    fn set(&mut self, dst: Reg, values: &Lanes) -> Outcome<()> {
+        self.registers.set(self.program, dst, self.mask, values);
+        Ok(())
+    }
+
+    /// There is no such operation.
+    fn none(&self) -> Outcome<()> {
+        malformed(format!("no such operation: {:?}", self.inst)).at(self.mask.trailing_zeros() as usize)
+    }
+}
