@@ -1,7 +1,7 @@
 //! A convolution and a max-pool of the same padded images, on every backend: each finds in the margins what it needs.
 
 use arrayjit::settings::Settings;
-use arrayjit::{Backend, DType, HostArray, Padding, TensorNode};
+use arrayjit::{Backend, DType, HostArray, Padding, TensorNode, assign::AccumOp};
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 const SIDE: usize = 9;
@@ -115,6 +115,44 @@ fn computed_indices_into_a_node_that_is_filled() {
             routine.run(&[]).expect("scheduled").sync().expect("ran");
             let got = routine.context().to_host(&found).expect("in the context").values();
             assert_eq!(got, [2.0, 0.0, 1.0, 2.0], "{name} {neutral:?} run {run}");
+        }
+    }
+}
+
+/// Outside, a gather that is accumulated alone gives the neutral element of the target's type, whatever its own type is.
+#[test]
+fn a_gather_outside_changes_nothing_in_a_target_of_another_type() {
+    use DType::{F32, F64, I32, I64, U8, U16, U64};
+    let pairs =
+        [(I64, I32), (I32, I64), (U8, I32), (I64, F32), (F64, U16), (F32, F64), (U64, I64), (U16, U8)];
+    for (name, (from, to)) in BACKENDS.iter().flat_map(|name| pairs.map(|pair| (*name, pair))) {
+        let backend =
+            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+        for padding in [None, Some(Padding::new([(1, 2)], None))] {
+            let ids = TensorNode::builder("ids").dims([4]).dtype(DType::I8).build().expect("small");
+            let table = TensorNode::builder("table").dims([3]).dtype(from);
+            let table = match &padding {
+                Some(padding) => table.padding(padding.clone()).build().expect("small"),
+                None => table.build().expect("small"),
+            };
+            let target = |label| TensorNode::builder(label).dims([2]).dtype(to).build().expect("small");
+            let (least, greatest, product) = (target("least"), target("greatest"), target("product"));
+            let text = "table[i] := i + 2\nleast[i] :min= table[ids[2*i + j]] where i < 2, j < 2
+                greatest[i] :max= table[ids[2*i + j]] where i < 2, j < 2
+                product[i] :*= table[ids[2*i + j]] where i < 2, j < 2";
+            let code = backend.compile(text, [&ids, &table, &least, &greatest, &product]).expect("valid");
+            let mut array = HostArray::zeros(DType::I8, [4]).expect("small");
+            array.set_values(&[1.0, -1.0, 3.0, -9.0]).expect("as many");
+            let context = backend.context().expect("a stream").init_from_host(&ids, &array).expect("memory");
+            let routine = code.link(&context).expect("links");
+            routine.run(&[]).expect("scheduled").sync().expect("ran");
+            for (node, op) in [(&least, AccumOp::Min), (&greatest, AccumOp::Max), (&product, AccumOp::Mul)] {
+                let got = routine.context().to_host(node).expect("in the context");
+                let mut expected = HostArray::zeros(to, [2]).expect("small");
+                expected.set_values(&[3.0, 0.0]).expect("as many");
+                expected.set(&[1], op.neutral(to)).expect("in bounds");
+                assert_eq!(got.bytes(), expected.bytes(), "{name} {from:?} to {to:?} {padding:?} {op:?}");
+            }
         }
     }
 }

@@ -184,7 +184,10 @@ fn lower_accum(accum: &Accum, injective: bool, ctx: &mut Ctx, block: &mut Block)
     }
     let (loops, vars) = fresh_loops(space, accum.projections.product_iterators(), ctx);
     let place = Place { accum, vars: &vars, ctx };
-    let new = convert(place.result()?, accum.rhs.dtype(), dtype);
+    let new = match place.gathered_alone()? {
+        Some(gathered) => gathered,
+        None => convert(place.result()?, accum.rhs.dtype(), dtype),
+    };
     if let Some(computed) = computed_axis(accum.projections.project_lhs()) {
         let (op, value) = match (accum.init_neutral, injective) {
             (true, true) => (None, accum.op.apply_to_neutral(dtype, new)),
