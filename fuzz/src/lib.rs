@@ -3,7 +3,7 @@
 //! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
 //! (`crates/codegen-cranelift/tests/fuzz_targets.rs`).
 
-use codegen_core::{Codegen, CodegenError, ScheduleOptions, schedule};
+use codegen_core::{Codegen, CodegenError};
 use codegen_cranelift::{CraneliftOptions, cranelift};
 use codegen_testkit::{Outcome, run_generated};
 use filetests::{
@@ -18,6 +18,7 @@ use lowered_ir::{
     text,
     verify::verify,
 };
+use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Registry, TensorNode};
 
 /// Bytes of a routine's nodes, above which it is compiled and not run.

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use arrayjit::{Backend, HostArray, MemoryMode, Reason, Settings};
-use codegen_core::{Code, Codegen, ScheduleOptions, schedule};
+use codegen_core::{Code, Codegen};
 use lowered_ir::{
     assign,
     lower::{LowerOptions, lower},
     pipeline::{self, OptimizeCtx},
 };
+use scheduling::{ScheduleOptions, schedule};
 use tnode::commit_decisions;
 
 use crate::{

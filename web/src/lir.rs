@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use codegen_core::{Code, Codegen, ScheduleOptions, schedule};
+use codegen_core::{Code, Codegen};
 use codegen_testkit::bounds::Bounds;
 use filetests::{
     Chunk, File, RunCase,
@@ -14,6 +14,7 @@ use lowered_ir::{
     pipeline::{self, optimize},
     verify::verify,
 };
+use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Scalar};
 
 use crate::{

@@ -9,10 +9,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use codegen_core::{Artifact, CodegenError, Param, Payload, ScheduleError};
+use codegen_core::{Artifact, CodegenError, Param, Payload};
 use codegen_testkit::{Outcome, compile_case};
 use filetests::RunCase;
 use lowered_ir::pipeline::{self, optimize};
+use scheduling::ScheduleError;
 use web::{
     lir,
     page::{Kernel, Page},

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The crates whose tests have expected texts.
-    #[arg(default_values = ["filetests", "lowered-ir", "codegen-core", "codegen-cranelift"])]
+    #[arg(default_values = ["filetests", "lowered-ir", "codegen-cranelift"])]
     crates: Vec<String>,
 }
 

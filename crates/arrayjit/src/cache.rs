@@ -175,8 +175,9 @@ fn key(codegen: &dyn Codegen, routine: &ScheduledRoutine) -> String {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use codegen_core::{Access, Caps, Interpreted, Kernel, Param, ScheduleOptions, schedule};
+    use codegen_core::{Access, Caps, Interpreted, Kernel, Param};
     use proptest::prelude::*;
+    use scheduling::{ScheduleOptions, schedule};
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::{fmt::Display, time::Duration};
 
-use codegen_core::schedule::STEPS;
 use device_runtime::Device;
 use lowered_ir::{assign::Warning, ir::Routine, passes::PASSES, text};
+use scheduling::STEPS;
 use tnode::TensorNode;
 
 use crate::{calls::CallReport, fallback::Fallback};

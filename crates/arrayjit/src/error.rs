@@ -69,7 +69,7 @@ pub enum CompileError {
     Modes(#[from] tnode::Error),
     /// The routine could not be scheduled for the target.
     #[error(transparent)]
-    Schedule(#[from] codegen_core::schedule::ScheduleError),
+    Schedule(#[from] scheduling::ScheduleError),
     /// The code generator refused.
     #[error(transparent)]
     Codegen(#[from] codegen_core::CodegenError),

@@ -1,8 +1,10 @@
 //! An optimised routine as code for the target of one backend: scheduled, checked, compiled or found in the cache.
 
-use codegen_core::schedule::{FmaPolicy, ScheduleOptions, schedule_serial, schedule_traced};
-use codegen_core::{Artifact, Code, CodegenError, LegaliseError, ScheduleError, ScheduledRoutine};
+use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
 use lowered_ir::{ir::Routine, verify::verify};
+use scheduling::{
+    FmaPolicy, LegaliseError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced,
+};
 
 use crate::{
     backend::Backend,

@@ -121,7 +121,7 @@ pub enum Class {
     Strict,
 }
 
-/// When products are fused with the sums they are part of, by name: [`codegen_core::FmaPolicy`].
+/// When products are fused with the sums they are part of, by name: [`scheduling::FmaPolicy`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fma {

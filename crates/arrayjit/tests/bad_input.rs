@@ -5,7 +5,7 @@ use arrayjit::settings::Settings;
 use arrayjit::{
     Backend, Caps, CompileError, Context, HostArray, MemoryMode, RunError, TensorNode, TensorNodeError,
 };
-use codegen_core::schedule::{ScheduleOptions, schedule};
+use scheduling::{ScheduleOptions, schedule};
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 

@@ -2,8 +2,7 @@
 
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, Caps, CompileError, DType, HostArray, MemoryMode, RunError, TensorNode};
-use codegen_core::LegaliseError;
-use codegen_core::schedule::{ScheduleError, ScheduleOptions, schedule};
+use scheduling::{LegaliseError, ScheduleError, ScheduleOptions, schedule};
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 

@@ -21,7 +21,7 @@ pub struct Caps {
     pub vector_bytes: usize,
     /// Vector registers a kernel may use.
     pub vector_registers: usize,
-    /// Types of the factors of contractions in canonical form ([`crate::schedule::canonical`]) that have kernels of their own, so that the scheduler
+    /// Types of the factors of contractions in canonical form ([`crate::canonical`]) that have kernels of their own, so that the scheduler
     /// leaves them whole, and legalisation the conversions of their factors. None where there are no such kernels.
     pub contractions: DTypeSet,
     /// Whether fused multiply-add is a machine instruction (it is always exact, if need be through a slow call).

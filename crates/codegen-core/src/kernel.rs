@@ -284,7 +284,7 @@ impl Kernel {
 
 /// The iterations of the parallel loops that nest around everything else: of the outermost, of the two
 /// outermost together, and so on.
-pub(crate) fn extents(mut body: &[Stmt]) -> Vec<u64> {
+pub fn extents(mut body: &[Stmt]) -> Vec<u64> {
     let mut extents = Vec::new();
     let mut product = 1u64;
     while let [Stmt::For { lo, hi, kind: LoopKind::Parallel, body: inner, .. }] = body

@@ -1,4 +1,4 @@
-//! The contract between lowered IR, code generators and devices: capabilities, artifacts, ABI, legalisation, scheduling.
+//! The contract between lowered IR, code generators and devices: capabilities, kernels, artifacts, ABI.
 //!
 //! This crate owns every type that a code generator hands to a device, so that neither depends on the other.
 //!
@@ -12,7 +12,8 @@
 //! An optimised routine becomes kernels for a target, and those an artifact:
 //!
 //! ```
-//! use codegen_core::{Codegen, Interpreted, ScheduleOptions, schedule};
+//! use codegen_core::{Codegen, Interpreted};
+//! use scheduling::{ScheduleOptions, schedule};
 //!
 //! let routine = lowered_ir::text::parse(
 //!     "routine @double strict {
@@ -31,9 +32,7 @@
 //!
 //! # Promises
 //!
-//! * [`schedule()`] determines every bit: the interpreter of a scheduled routine and its compiled code agree, whatever the width
-//!   of vectors and the number of threads. `strict` routines keep the bits they had before.
-//! * Kernels that reach a [`Renderer`] are verified, and made of what its [`Caps`] list.
+//! * Kernels that reach a [`Renderer`] are verified.
 //! * A kernel names no node: equal computations on different nodes are one kernel.
 //! * The one unsafe step, calling compiled code, is [`host::HostModule::run`]; `docs/abi.md` says what it relies on.
 //! * Safe code cannot change what compiled code relies on: [`Kernel`], [`ScheduledRoutine`], [`Artifact`] and [`Code`] are checked when they
@@ -42,8 +41,9 @@
 
 pub mod caps; // what a target can do
 
-pub mod legalise; // down to what it can do
-pub mod schedule; // routine -> kernels in order
+pub mod access; // which elements a piece of IR touches
+pub mod canonical; // nests for a target's matrix kernels
+pub mod matrices; // those of them that are products of matrices
 
 pub mod form; // which kernels workgroups can run
 pub mod kernel; // what is compiled
@@ -70,23 +70,12 @@ pub use contract::{Codegen, CodegenError, Compiler, Listing, Renderer};
 pub use form::{FormError, check_form};
 pub use interpreted::Interpreted;
 pub use kernel::{Kernel, KernelError};
-pub use legalise::{LegaliseError, legalise};
 pub use log::{LogSink, Logging};
 pub use panic::panic_message;
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
-pub use schedule::{FmaPolicy, ScheduleError, ScheduleOptions, schedule, schedule_serial};
 pub use scheduled::{
     KernelCall, RoutineError, RoutineParts, RoutineProblem, ScheduledRoutine, Slot, Temp, TempId,
 };
 pub use shader::{Shader, ShaderModule};
 
-tnode::debug_as_display!(
-    CodeError,
-    CodegenError,
-    FormError,
-    KernelError,
-    LegaliseError,
-    RoutineError,
-    RoutineProblem,
-    ScheduleError,
-);
+tnode::debug_as_display!(CodeError, CodegenError, FormError, KernelError, RoutineError, RoutineProblem,);

@@ -6,9 +6,10 @@
 use std::time::Instant;
 
 use codegen_core::host::{HostArgs, HostModule, HostPtr};
-use codegen_core::{Access, Caps, Codegen, Payload, ScheduleOptions, ScheduledRoutine, Slot, schedule};
+use codegen_core::{Access, Caps, Codegen, Payload, ScheduledRoutine, Slot};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
 use lowered_ir::pipeline::{Settings, optimize};
+use scheduling::{ScheduleOptions, schedule};
 
 /// A routine, and how many elements it is about.
 struct Case {

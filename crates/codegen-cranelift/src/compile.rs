@@ -7,9 +7,8 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
+use codegen_core::canonical::adds_products;
 use codegen_core::contract::Pipeline;
-use codegen_core::schedule::canonical::adds_products;
-use codegen_core::schedule::tile_contractions;
 use codegen_core::{
     Artifact, Caps, CodegenError, Compiler, DTypeSet, Kernel, KernelAbi, Listing, panic_message,
 };
@@ -17,6 +16,7 @@ use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use scheduling::tile_contractions;
 
 use crate::caps::{self, host_caps};
 use crate::contract::{self, PartMethod};

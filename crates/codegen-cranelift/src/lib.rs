@@ -10,7 +10,8 @@
 //! # Example
 //!
 //! ```
-//! use codegen_core::{Codegen, ScheduleOptions, schedule};
+//! use codegen_core::Codegen;
+//! use scheduling::{ScheduleOptions, schedule};
 //! use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift};
 //!
 //! let routine = lowered_ir::text::parse(

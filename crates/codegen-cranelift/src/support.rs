@@ -4,7 +4,7 @@
 //! narrower floats are moved, chosen between and reinterpreted, but not computed with; `u32x4` is only moved. Factors of
 //! contractions may be read from narrower floats, where there are kernels for contractions.
 
-use codegen_core::schedule::canonical;
+use codegen_core::canonical;
 use codegen_core::{CodegenError, DTypeSet, Kernel};
 use lowered_ir::ir::{BinaryOp, Expr, Locals, Routine, Stmt, TernaryOp, UnaryOp, walk};
 use tnode::DType;

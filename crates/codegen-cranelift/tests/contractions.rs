@@ -2,11 +2,12 @@
 
 mod common;
 
-use codegen_core::{Codegen, Kernel, ScheduleOptions, schedule};
+use codegen_core::{Codegen, Kernel};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
 use common::{all_options, compare, compile, filled, parse, run_native};
 use lowered_ir::interp;
 use lowered_ir::ir::Routine;
+use scheduling::{ScheduleOptions, schedule};
 
 /// The only kernel of a routine, scheduled for vectors of this width.
 fn only_kernel(routine: &Routine, vector: VectorWidth) -> Kernel {

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codegen_core::schedule::tile_contractions;
-use codegen_core::{Caps, Kernel, ScheduleOptions, schedule};
+use codegen_core::{Caps, Kernel};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, host_caps, listing};
 use expect_test::{Expect, expect};
 use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{Settings, optimize};
+use scheduling::{ScheduleOptions, schedule, tile_contractions};
 
 /// A machine of which everything is known.
 fn caps() -> Caps {

@@ -4,7 +4,6 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use codegen_core::legalise::legalise;
 use codegen_core::{CodegenError, Kernel};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
 use codegen_testkit::{Outcome, run_generated};
@@ -12,6 +11,7 @@ use common::{compare, compile, kernel, run_native};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::Routine;
+use scheduling::legalise;
 
 const SEEDS: u64 = 400;
 

@@ -3,10 +3,11 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_core::{Codegen, ScheduleOptions, schedule};
+use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use lowered_ir::text::parse;
 use ptx_sim::Order;
+use scheduling::{ScheduleOptions, schedule};
 
 const COUNT: usize = 4096;
 

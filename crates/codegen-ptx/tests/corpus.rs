@@ -6,14 +6,13 @@
     reason = "a failing test may panic, and reports are printed"
 )]
 
-use codegen_core::{
-    Codegen, CodegenError, Payload, ScheduleError, ScheduleOptions, ScheduledRoutine, schedule,
-};
+use codegen_core::{Codegen, CodegenError, Payload, ScheduledRoutine};
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 use codegen_testkit::assembler::CudaTools;
 use codegen_testkit::{Outcome, Report, gpu};
 use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{self, optimize};
+use scheduling::{ScheduleError, ScheduleOptions, schedule};
 
 #[test]
 fn the_corpus_for_every_target() {

@@ -11,7 +11,7 @@ mod common;
 mod device;
 
 use codegen_core::log_buffer::HEADER_BYTES;
-use codegen_core::{Codegen, Payload, schedule_serial};
+use codegen_core::{Codegen, Payload};
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 use codegen_testkit::assembler::CudaTools;
 use codegen_testkit::{Outcome, Report, gpu};
@@ -22,6 +22,7 @@ use lowered_ir::ir::Routine;
 use lowered_ir::passes::log::log_values;
 use lowered_ir::pipeline::{self, optimize};
 use ptx_sim::Order;
+use scheduling::schedule_serial;
 use tnode::DType;
 
 /// The case with every value of its optimised routine logged.

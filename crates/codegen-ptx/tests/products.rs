@@ -4,12 +4,13 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_core::{Codegen, ScheduleOptions, schedule};
+use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, TensorCores, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::pipeline::{self, optimize};
 use ptx_sim::Order;
+use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
 /// A routine, and whether it is one kernel that multiplies on tensor cores.

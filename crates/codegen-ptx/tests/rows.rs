@@ -4,10 +4,11 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_core::{Access, Codegen, Param, ScheduleOptions, schedule};
+use codegen_core::{Access, Codegen, Param};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_sim::{Order, Stats};
+use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
 /// What became of a routine of one kernel.

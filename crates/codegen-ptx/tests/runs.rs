@@ -1,8 +1,9 @@
 //! Neighbouring elements in one access: sixteen bytes of memory for each thread, whatever the type of its elements.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-use codegen_core::{Codegen, ScheduleOptions, schedule};
+use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, ptx};
+use scheduling::{ScheduleOptions, schedule};
 
 /// The program of `z[i, j] := x[i, j] * y[j]`, each in a type, and how many iterations its threads do together.
 fn scaled([x, y, z]: [&str; 3], columns: usize) -> (String, u32) {

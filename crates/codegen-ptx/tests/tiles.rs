@@ -1,9 +1,10 @@
 //! Products of floats in large tiles: the bits of a block's outputs, and what it takes to compute them, counted.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-use codegen_core::{Codegen, ScheduleOptions, schedule};
+use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use ptx_sim::{Launch, Machine, Order, Stats, run};
+use scheduling::{ScheduleOptions, schedule};
 
 /// Rows and columns of a large tile.
 const TILE: usize = 128;

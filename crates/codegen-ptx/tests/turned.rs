@@ -3,9 +3,10 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_core::{Codegen, KernelAbi, Param, ScheduleOptions, schedule};
+use codegen_core::{Codegen, KernelAbi, Param};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use ptx_sim::{Order, Stats};
+use scheduling::{ScheduleOptions, schedule};
 use tnode::DType;
 
 /// `y[i, j] := x[j, i]` of some rows and columns of `y`.

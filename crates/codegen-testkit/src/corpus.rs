@@ -1,13 +1,12 @@
 //! Every run of the corpus, compiled by a code generator and compared with the interpreter.
 
-use codegen_core::{
-    Artifact, Codegen, CodegenError, Interpreted, ScheduleError, ScheduleOptions, ScheduledRoutine, schedule,
-};
+use codegen_core::{Artifact, Codegen, CodegenError, Interpreted, ScheduledRoutine};
 use filetests::RunCase;
 use lowered_ir::{
     ir::{NodeDecl, Routine},
     pipeline::{self, optimize},
 };
+use scheduling::{ScheduleError, ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Scalar};
 
 use crate::{

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use codegen_core::{Artifact, Caps, Codegen, Interpreted, Logging, ScheduledRoutine, schedule_serial};
+use codegen_core::{Artifact, Caps, Codegen, Interpreted, Logging, ScheduledRoutine};
 use filetests::RunCase;
 use lowered_ir::{log::LogStyle, passes::log::log_values, verify::verify};
+use scheduling::schedule_serial;
 
 use crate::{
     corpus::{compare, failed, illegal, refused},

@@ -8,7 +8,8 @@
 //! # Example
 //!
 //! ```
-//! use codegen_core::{Codegen, Payload, ScheduleOptions, schedule};
+//! use codegen_core::{Codegen, Payload};
+//! use scheduling::{ScheduleOptions, schedule};
 //! use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
 //!
 //! let routine = lowered_ir::text::parse(

@@ -3,8 +3,9 @@
 
 mod common;
 
-use codegen_core::{Codegen, CodegenError, Payload, ScheduleOptions, schedule};
+use codegen_core::{Codegen, CodegenError, Payload};
 use codegen_wgsl::{WgslOptions, baseline_caps, wgsl};
+use scheduling::{ScheduleOptions, schedule};
 
 #[test]
 fn many_parameters_in_one_slab_take_one_binding() {

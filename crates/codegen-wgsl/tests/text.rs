@@ -3,9 +3,10 @@
 
 mod common;
 
-use codegen_core::{Codegen, CodegenError, Kernel, ScheduleOptions, schedule};
+use codegen_core::{Codegen, CodegenError, Kernel};
 use codegen_wgsl::{Rendered, WgslOptions, baseline_caps, wgsl};
 use expect_test::expect_file;
+use scheduling::{ScheduleOptions, schedule};
 
 /// The only kernel of a routine as it stands: no step of the scheduler but the last ones.
 fn kernel(text: &str) -> Kernel {

@@ -12,7 +12,6 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use codegen_core::schedule::{ScheduleOptions, schedule_traced};
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups};
 use filetests::generate::{
     Program,
@@ -23,6 +22,7 @@ use lowered_ir::ir::{Routine, walk};
 use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{self, Optimized, optimize_traced};
 use lowered_ir::verify::verify;
+use scheduling::{ScheduleOptions, schedule_traced};
 use tnode::{MemoryMode, TensorNode};
 
 struct Counting;

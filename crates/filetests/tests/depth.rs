@@ -1,7 +1,7 @@
 //! The deepest routine that the verifier accepts goes through every stage, without optimisation of this code, on the stack
 //! that a program's main thread has.
 
-use codegen_core::{Caps, Codegen, Interpreted, ScheduleOptions, Workgroups, check_form, schedule};
+use codegen_core::{Caps, Codegen, Interpreted, Workgroups, check_form};
 use lowered_ir::{
     interp::{Memory, run},
     ir::Routine,
@@ -9,6 +9,7 @@ use lowered_ir::{
     text::{MAX_NESTING, parse, print},
     verify::verify,
 };
+use scheduling::{ScheduleOptions, schedule};
 
 /// The deepest routine.
 fn deepest() -> Routine {

@@ -1,13 +1,13 @@
 //! The stages of a compilation one by one, each with something measured around it.
 
 use arrayjit::{Backend, Compiled, Context, HostArray, MemoryMode};
-use codegen_core::schedule::{ScheduleOptions, schedule_traced};
 use codegen_core::{Caps, Workgroups};
 use filetests::generate::Program;
 use lowered_ir::assign::text;
 use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{self, optimize_traced};
 use lowered_ir::verify::verify;
+use scheduling::{ScheduleOptions, schedule_traced};
 
 /// Compiles the program for the backend, and calls `lap` with its name after each stage and each pass.
 pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(&str)) {

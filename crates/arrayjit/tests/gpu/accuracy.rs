@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Code, Codegen, ScheduleOptions, schedule};
+use codegen_core::{Code, Codegen};
 use device_runtime::{Context, Device};
 use lowered_ir::text;
+use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, HostArray, TensorNode};
 
 use crate::gpu;

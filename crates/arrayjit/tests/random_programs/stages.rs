@@ -3,7 +3,6 @@
 use std::fmt;
 
 use codegen_core::interpreted::Interpreted;
-use codegen_core::schedule::{ScheduleOptions, schedule};
 use codegen_core::{Artifact, Caps, Codegen};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift};
 use lowered_ir::interp::{self, Memory};
@@ -12,6 +11,7 @@ use lowered_ir::lower::{LowerOptions, Lowered, lower};
 use lowered_ir::pipeline::{self, optimize};
 use lowered_ir::text::{parse, print};
 use lowered_ir::verify::verify;
+use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
 use super::bound::{self, Bound};

@@ -8,10 +8,10 @@ mod kernel;
 mod routine;
 
 use codegen_core::{
-    Access, Caps, Codegen, Cost, Interpreted, Kernel, KernelAbi, Launch, Param, ScheduleOptions,
-    ScheduledRoutine, schedule,
+    Access, Caps, Codegen, Cost, Interpreted, Kernel, KernelAbi, Launch, Param, ScheduledRoutine,
 };
 use lowered_ir::{ir::Routine, text::parse, verify::Verified};
+use scheduling::{ScheduleOptions, schedule};
 
 /// `y[@s + i] := x.merge[i] + y[i] + z[i]`, in a parallel loop of four iterations.
 const TEXT: &str = "routine @r {

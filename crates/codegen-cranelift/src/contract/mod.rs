@@ -7,7 +7,7 @@ mod parts;
 pub(crate) mod run;
 mod spec;
 
-use codegen_core::schedule::canonical::{Arrays, Contraction};
+use codegen_core::canonical::{Arrays, Contraction};
 use codegen_core::{CodegenError, Kernel, KernelAbi, Launch};
 use microkernels::{Machine, Plan};
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use codegen_core::schedule::canonical::{self, Arrays, Contraction};
+use codegen_core::canonical::{self, Arrays, Contraction};
 use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param};
 use lowered_ir::ir::{
     Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt,

@@ -2,7 +2,7 @@
 //!
 //! Axes of several loops count their iterations in one: where an array is not linear in that count, there is a table.
 
-use codegen_core::schedule::canonical::{self, Arrays, Axis, Contraction};
+use codegen_core::canonical::{self, Arrays, Axis, Contraction};
 use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, NodeRef, Routine, Var};
 use microkernels::{Bounds, COLUMN, Factor, Offsets, ROW, Split, batch_index};
 use tnode::DType;

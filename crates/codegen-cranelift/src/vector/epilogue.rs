@@ -1,7 +1,7 @@
 //! What becomes of a contraction's sums, as the template that `microkernels` compiles into tiles: one row, some neighbouring columns.
 
 use codegen_core::Kernel;
-use codegen_core::schedule::canonical::{Axis, Contraction};
+use codegen_core::canonical::{Axis, Contraction};
 use microkernels::{LANES, SUM};
 use tnode::DType;
 use vector_asm::{Counter, Element, Program, Type};

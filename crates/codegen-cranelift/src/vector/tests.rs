@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use codegen_core::legalise::legalise;
-use codegen_core::{
-    Access, Caps, Cost, DTypeSet, Kernel, KernelAbi, Launch, Param, ScheduleOptions, schedule,
-};
+use codegen_core::{Access, Caps, Cost, DTypeSet, Kernel, KernelAbi, Launch, Param};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
+use scheduling::{ScheduleOptions, legalise, schedule};
 use tnode::Scalar;
 use vector_asm::{Machine, evaluate};
 

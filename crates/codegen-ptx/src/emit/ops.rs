@@ -1,4 +1,4 @@
-//! Operations of the closed set L0 (the module documentation of `codegen_core::legalise`). Arithmetic rounds to nearest and contracts
+//! Operations of the closed set L0 (the module documentation of `scheduling::legalise`). Arithmetic rounds to nearest and contracts
 //! nothing, so it is that of the interpreter; what the instructions do otherwise, such as `max` of NaN, is written out.
 
 use lowered_ir::ir::{BinaryOp, UnaryOp};

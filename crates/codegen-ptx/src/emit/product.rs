@@ -3,8 +3,8 @@
 //! Such a kernel is written as one thread per output. Here it is taken apart: factors become matrices, and what comes before and after the sum is
 //! written for each output of a thread, with the row and the column that it has.
 
-use codegen_core::schedule::canonical::{Arrays, Axis, Contraction};
-use codegen_core::schedule::matrices::{self, Matrix};
+use codegen_core::canonical::{Arrays, Axis, Contraction};
+use codegen_core::matrices::{self, Matrix};
 use codegen_core::threads::{PlanLimits, plan};
 use codegen_core::{DTypeSet, TensorMap, TileSwizzle};
 use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use codegen_core::{
-    Access, Codegen, CodegenError, Kernel, KernelCall, Logging, Param, ScheduleError, ScheduleOptions,
-    ScheduledRoutine, Slot, TileSwizzle, log_buffer, schedule, schedule_serial,
+    Access, Codegen, CodegenError, Kernel, KernelCall, Logging, Param, ScheduledRoutine, Slot, TileSwizzle,
+    log_buffer,
 };
 use codegen_ptx::{Ptx, Rendered};
 use codegen_testkit::Outcome;
@@ -13,6 +13,7 @@ use filetests::RunCase;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::log::{LogLine, LogStyle};
 use ptx_sim::{Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
+use scheduling::{ScheduleError, ScheduleOptions, schedule, schedule_serial};
 use tnode::{DType, Scalar};
 
 /// What memory holds that nobody has written.

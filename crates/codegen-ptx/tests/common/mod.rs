@@ -6,7 +6,7 @@ use codegen_core::{Access, Caps, Kernel, KernelAbi, Launch, Param};
 /// A routine as one kernel: what it declares is what it launches.
 pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     let routine = lowered_ir::text::parse(text).expect("the text is valid");
-    let ir = codegen_core::legalise(&routine, caps).expect("the target has the operations");
+    let ir = scheduling::legalise(&routine, caps).expect("the target has the operations");
     let node = |decl: &lowered_ir::ir::NodeDecl| Param::Node {
         access: Access::ReadWrite,
         bytes: decl.dims.iter().product::<usize>() * decl.dtype.size_bytes(),

@@ -19,8 +19,9 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use codegen_core::{Codegen, ScheduleOptions, schedule};
+use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, ptx};
+use scheduling::{ScheduleOptions, schedule};
 
 use program::Program;
 

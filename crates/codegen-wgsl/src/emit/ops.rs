@@ -1,4 +1,4 @@
-//! Operations of the closed set L0 (the module documentation of `codegen_core::legalise`), each by what the shading languages
+//! Operations of the closed set L0 (the module documentation of `scheduling::legalise`), each by what the shading languages
 //! define. What their own function leaves open, such as `max` of NaN, is written out.
 
 use lowered_ir::ir::{BinaryOp, UnaryOp};

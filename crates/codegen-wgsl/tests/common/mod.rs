@@ -36,7 +36,7 @@ pub(crate) fn parse_back(wgsl: &str, caps: &Caps) -> Result<naga::Module, String
 /// A routine as one kernel, without the scheduler: what it declares is what it launches.
 pub(crate) fn kernel(text: &str, caps: &Caps) -> Kernel {
     let routine = lowered_ir::text::parse(text).expect("the text is valid");
-    let ir = codegen_core::legalise(&routine, caps).expect("the target has the operations");
+    let ir = scheduling::legalise(&routine, caps).expect("the target has the operations");
     let node = |decl: &lowered_ir::ir::NodeDecl| Param::Node {
         access: Access::ReadWrite,
         bytes: decl.dims.iter().product::<usize>() * decl.dtype.size_bytes(),

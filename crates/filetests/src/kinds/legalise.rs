@@ -4,8 +4,9 @@
 //! kernels for contractions. Where a file has `; run:` lines, the
 //! legal routine must give their results too.
 
-use codegen_core::{Caps, DTypeSet, Transcendental, legalise};
+use codegen_core::{Caps, DTypeSet, Transcendental};
 use lowered_ir::{text::print, verify::verify};
+use scheduling::legalise;
 use tnode::DType;
 
 use super::{Kind, joined};

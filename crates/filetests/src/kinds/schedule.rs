@@ -5,10 +5,10 @@
 //! that run in step).
 
 use codegen_core::{
-    Access, Caps, DTypeSet, Param, ScheduleOptions, ScheduledRoutine, Slot, Transcendental, Workgroups,
-    check_form, schedule::schedule_traced,
+    Access, Caps, DTypeSet, Param, ScheduledRoutine, Slot, Transcendental, Workgroups, check_form,
 };
 use lowered_ir::{ir::Routine, text::print, verify::verify};
+use scheduling::{ScheduleOptions, schedule_traced};
 use tnode::DType;
 
 use super::{Kind, joined};

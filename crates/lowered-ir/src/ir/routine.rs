@@ -59,7 +59,7 @@ impl NodeDecl {
 pub enum Numerics {
     /// In the order written, without contraction to fma.
     Strict,
-    /// Multiplications and additions contract to fma; reductions use the fixed orders that `codegen_core::schedule`
+    /// Multiplications and additions contract to fma; reductions use the fixed orders that `scheduling::schedule`
     /// documents; equations of class `Fast` apply ([`crate::passes::simplify`], [`crate::passes::powers`],
     /// [`crate::passes::gather`]). No approximation.
     #[default]

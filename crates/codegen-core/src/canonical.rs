@@ -1,0 +1,380 @@
+//! Contractions in canonical form: loop nests that a target's matrix kernels can take as they stand.
+//!
+//! ```text
+//! for batch…, rows…, columns… {
+//!   acc := start                         ; zero, or an element of an array
+//!   for depth… { acc := fma(left, right, acc) }
+//!   epilogue                             ; statements without loops, among scalars of its own
+//! }
+//! ```
+//!
+//! `left` mentions rows and depth, `right` columns and depth, both any of the batch. Every iteration of the outer loops is independent of
+//! the others, so they may run in any order, and each output takes its products in the order of the depth: no order of tiles changes a bit.
+//! Rows, and columns, may be several loops that make up one axis: in everything the epilogue touches one step of the outer loop is as far
+//! as a whole run of the inner one. Columns are contiguous in what the epilogue stores.
+//!
+//! Factors are elements of nodes, in `f32` or `f64`; or in `f16` or `bf16` and converted to `f32`, in which sums are then taken. What guards
+//! leave out is zero.
+//!
+//! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] say that they have kernels for it, and the codegen finds it by
+//! this same function.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{
+    Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, TernaryOp, walk,
+};
+use tnode::{DType, Dims};
+
+use crate::DTypeSet;
+use crate::access::{self, Ranges, mentions};
+
+/// One loop from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Its variable.
+    pub var: LoopId,
+    /// How many iterations.
+    pub extent: i64,
+}
+
+/// A contraction. Lists of loops are from the outermost inwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contraction {
+    /// Loops that are neither rows nor columns.
+    pub batch: Vec<Axis>,
+    /// Loops that make up the rows; at least one.
+    pub rows: Vec<Axis>,
+    /// Loops that make up the columns; at least one.
+    pub columns: Vec<Axis>,
+    /// Loops over the products, in their order; at least one.
+    pub depth: Vec<Axis>,
+    /// The loop whose iterations may run on several threads, if any: the outermost of the batch, the rows or the columns.
+    pub parallel: Option<LoopId>,
+    /// The factor that mentions rows.
+    pub left: Expr,
+    /// The factor that mentions columns.
+    pub right: Expr,
+    /// The local that holds the sum, a scalar.
+    pub acc: LocalId,
+    /// Where the sum begins, if not at zero: an element of a node.
+    pub start: Option<Expr>,
+    /// What becomes of the sum.
+    pub epilogue: Block,
+}
+
+/// What is known of the arrays and variables of a routine.
+#[derive(Clone, Debug)]
+pub struct Arrays<'a> {
+    nodes: Cow<'a, [(DType, Dims)]>,
+    /// Those behind the nodes.
+    more: Vec<(DType, Dims)>,
+    ranges: Cow<'a, Ranges>,
+}
+
+impl<'a> Arrays<'a> {
+    /// Those of a routine.
+    pub fn of(routine: &Routine) -> Arrays<'static> {
+        let nodes = routine.nodes.iter().map(|node| (node.dtype, node.dims.clone())).collect();
+        Arrays { nodes: Cow::Owned(nodes), more: Vec::new(), ranges: Cow::Owned(Ranges::of(routine)) }
+    }
+
+    /// Nodes, and behind them others.
+    pub fn new(nodes: &'a [(DType, Dims)], more: Vec<(DType, Dims)>, ranges: &'a Ranges) -> Arrays<'a> {
+        Arrays { nodes: Cow::Borrowed(nodes), more, ranges: Cow::Borrowed(ranges) }
+    }
+
+    /// With the nodes behind them that [`outer_locals_as_nodes`] makes of locals.
+    pub fn with_nodes(&self, more: impl Iterator<Item = (DType, Dims)>) -> Arrays<'_> {
+        Arrays::new(&self.nodes, self.more.iter().cloned().chain(more).collect(), &self.ranges)
+    }
+
+    fn array(&self, node: NodeRef) -> &(DType, Dims) {
+        let at = node.index();
+        self.nodes.get(at).unwrap_or_else(|| &self.more[at - self.nodes.len()])
+    }
+
+    /// What a node's elements are.
+    pub fn dtype(&self, node: NodeRef) -> DType {
+        self.array(node).0
+    }
+
+    /// The position of an element in its array, in elements: row-major.
+    pub fn position(&self, node: NodeRef, index: &Indices) -> Affine {
+        let dims = &self.array(node).1;
+        index.iter().zip(dims).fold(Affine::constant(0), |at, (i, &dim)| at.times(dim as i64).plus(i))
+    }
+}
+
+impl Contraction {
+    /// The contraction that a nest is, if it is one. The nest mentions no local that it does not declare.
+    pub fn of(stmt: &Stmt, arrays: &Arrays) -> Option<Contraction> {
+        let (loops, parallel, body) = outer_loops(stmt)?;
+        let inner = Inner::of(body)?;
+        let independent =
+            |axis: &Axis| access::independent(axis.var, std::slice::from_ref(stmt), &arrays.ranges);
+        let node_type = |node: NodeRef| arrays.dtype(node);
+        let computes = |factor| matches!(dtype(factor, &node_type), Some(DType::F32 | DType::F64));
+        if !computes(inner.left)
+            || !computes(inner.right)
+            || !loops.iter().all(independent)
+            || has_loops(inner.epilogue)
+        {
+            return None;
+        }
+        let places = places(&inner, arrays)?;
+        let (left, right) = (inner.left, inner.right);
+        let only = |one: &Expr, other: &Expr| -> Vec<Axis> {
+            loops.iter().copied().filter(|l| mentions(one, l.var) && !mentions(other, l.var)).collect()
+        };
+        let (mut of_left, mut of_right) = (only(left, right), only(right, left));
+        let (mut left, mut right) = (left.clone(), right.clone());
+        if contiguous(&of_left, &places).is_some() {
+            std::mem::swap(&mut of_left, &mut of_right);
+            std::mem::swap(&mut left, &mut right);
+        }
+        let column = contiguous(&of_right, &places)?;
+        let row = of_left.iter().copied().max_by_key(|l| l.extent)?;
+        let all: Vec<&Affine> = places.stored.iter().chain(&places.loaded).collect();
+        let columns = merged(column, &of_right, &all);
+        let rows = merged(row, &of_left, &all);
+        let batch: Vec<Axis> =
+            loops.iter().copied().filter(|l| !rows.contains(l) && !columns.contains(l)).collect();
+        let heads = [batch.first(), rows.first(), columns.first()];
+        if parallel.is_some_and(|var| !heads.iter().flatten().any(|head| head.var == var)) {
+            return None;
+        }
+        Some(Contraction {
+            batch,
+            rows,
+            columns,
+            depth: inner.depth,
+            parallel,
+            left,
+            right,
+            acc: inner.acc,
+            start: inner.start.cloned(),
+            epilogue: inner.declared.into_iter().chain(inner.epilogue).cloned().collect(),
+        })
+    }
+
+    /// How many rows there are in all.
+    pub fn num_rows(&self) -> i64 {
+        extent(&self.rows)
+    }
+
+    /// How many columns there are in all.
+    pub fn num_columns(&self) -> i64 {
+        extent(&self.columns)
+    }
+
+    /// How many products each output takes.
+    pub fn num_products(&self) -> i64 {
+        extent(&self.depth)
+    }
+}
+
+/// How many iterations nested loops have.
+fn extent(axes: &[Axis]) -> i64 {
+    axes.iter().map(|axis| axis.extent).product()
+}
+
+/// The chain of outer loops, which of them is parallel, and the body of the last one that has no other loop as its only statement.
+fn outer_loops(stmt: &Stmt) -> Option<(Vec<Axis>, Option<LoopId>, &[Stmt])> {
+    let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { return None };
+    let parallel = match kind {
+        LoopKind::Serial => None,
+        LoopKind::Parallel => Some(*var),
+        LoopKind::Unrolled | LoopKind::Vector | LoopKind::Workgroup => return None,
+    };
+    let this = Axis { var: *var, extent: hi.symbol.is_none().then_some(hi.limit)? };
+    let [inner @ Stmt::For { .. }] = body.as_slice() else {
+        return Some((vec![this], parallel, body));
+    };
+    let (mut loops, within, body) = outer_loops(inner)?;
+    loops.insert(0, this);
+    within.is_none().then_some((loops, parallel, body))
+}
+
+/// The body of the outer loops, taken apart.
+struct Inner<'a> {
+    depth: Vec<Axis>,
+    left: &'a Expr,
+    right: &'a Expr,
+    acc: LocalId,
+    start: Option<&'a Expr>,
+    /// Declarations of other scalars, which what comes after the sum uses.
+    declared: Vec<&'a Stmt>,
+    epilogue: &'a [Stmt],
+}
+
+impl<'a> Inner<'a> {
+    fn of(body: &'a [Stmt]) -> Option<Inner<'a>> {
+        let at = body.iter().position(|stmt| matches!(stmt, Stmt::For { .. }))?;
+        let (depth, None, products) = outer_loops(&body[at])? else { return None };
+        let (acc, left, right) = product(products)?;
+        let is_other = |stmt: &&Stmt| matches!(stmt, Stmt::Declare { local, dims, .. } if *local != acc && dims.is_empty());
+        let (declared, before): (Vec<&Stmt>, Vec<&Stmt>) = body[..at].iter().partition(is_other);
+        let start = start(&before, acc)?;
+        Some(Inner { depth, left, right, acc, start, declared, epilogue: &body[at + 1..] })
+    }
+}
+
+/// The scalar that a body does nothing but add a product to, and the factors.
+fn product(body: &[Stmt]) -> Option<(LocalId, &Expr, &Expr)> {
+    let [Stmt::SetLocal { local: acc, index, value }] = body else { return None };
+    let Expr::Ternary { op: TernaryOp::Fma, a: left, b: right, c } = value else { return None };
+    (index.is_empty() && **c == Expr::local(*acc)).then_some((*acc, left, right))
+}
+
+/// Whether some loop of a block does nothing but add a product to a scalar: without one there is no contraction.
+pub fn adds_products(block: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| {
+        found |= matches!(stmt, Stmt::For { body, .. } if product(body).is_some());
+    });
+    found
+}
+
+/// Whether a loop's body adds products of elements to a scalar, and converts some of them from a narrower float. Legalisation leaves
+/// these conversions to targets with kernels for contractions of such types.
+pub fn widens(body: &[Stmt], routine: &Routine, kernels: DTypeSet) -> bool {
+    let Some((_, left, right)) = product(body) else { return false };
+    let factors = [left, right];
+    let of = |factor: &Expr| dtype(factor, &|node| routine.node(node).dtype);
+    factors.iter().all(|factor| of(factor) == Some(DType::F32))
+        && factors.iter().all(|factor| of(read_of(factor)).is_some_and(|dtype| kernels.contains(dtype)))
+        && factors.iter().any(|factor| matches!(factor, Expr::Convert { .. }))
+}
+
+/// What a factor reads: itself, or what it converts.
+pub fn read_of(factor: &Expr) -> &Expr {
+    match factor {
+        Expr::Convert { arg, .. } => arg,
+        read => read,
+    }
+}
+
+/// What a sum begins with: an element of a node, or nothing where it begins at zero.
+fn start<'a>(before: &[&'a Stmt], acc: LocalId) -> Option<Option<&'a Expr>> {
+    let (declare, rest) = before.split_first()?;
+    let declared = matches!(declare, Stmt::Declare { local, space: Space::Register, .. } if *local == acc);
+    let first = match rest {
+        [] => Some(None),
+        [Stmt::SetLocal { local, value: Expr::Const(x), .. }] if *local == acc => {
+            (x.bits() == 0).then_some(None)
+        }
+        [Stmt::SetLocal { local, value: value @ Expr::Get { .. }, .. }] if *local == acc => Some(Some(value)),
+        _ => None,
+    };
+    first.filter(|_| declared)
+}
+
+fn has_loops(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| matches!(stmt, Stmt::For { .. } | Stmt::Zero { .. } | Stmt::SetDynamic { .. }))
+}
+
+/// The elements that a nest stores, and those that its start and epilogue load, by their positions.
+#[derive(Default)]
+struct Places {
+    stored: Vec<Affine>,
+    loaded: Vec<Affine>,
+}
+
+fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<Places> {
+    let mut places = Places::default();
+    let mut plain = true;
+    walk::each_stmt(inner.epilogue, &mut |stmt| {
+        if let Stmt::Set { node, index, .. } = stmt {
+            places.stored.push(arrays.position(*node, index));
+        }
+    });
+    let mut load = |e: &Expr| match e {
+        Expr::Get { node, index } | Expr::GetMerge { node, index } => {
+            places.loaded.push(arrays.position(*node, index));
+        }
+        Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::Index { .. } => plain = false,
+        _ => {}
+    };
+    walk::each_value(inner.epilogue, &mut |value| walk::each_expr(value, &mut load));
+    inner.start.into_iter().for_each(load);
+    plain.then_some(places)
+}
+
+/// The loop whose iterations are neighbours in everything stored.
+fn contiguous(axes: &[Axis], places: &Places) -> Option<Axis> {
+    let neighbours = |axis: &&Axis| places.stored.iter().all(|at| at.coefficient(axis.var) == 1);
+    axes.iter().find(neighbours).copied().filter(|_| !places.stored.is_empty())
+}
+
+/// The axis that a loop makes up with others: outermost first.
+fn merged(inner: Axis, others: &[Axis], places: &[&Affine]) -> Vec<Axis> {
+    let mut axis = vec![inner];
+    while let Some(outer) = others.iter().find(|other| {
+        let run = |at: &Affine| at.coefficient(axis[0].var).wrapping_mul(axis[0].extent);
+        !axis.contains(other) && places.iter().all(|at| at.coefficient(other.var) == run(at))
+    }) {
+        axis.insert(0, *outer);
+    }
+    axis
+}
+
+/// The type of a factor, if it is an element, or an element of a half-precision float as `f32`.
+fn dtype(factor: &Expr, node_type: &dyn Fn(NodeRef) -> DType) -> Option<DType> {
+    let read = match read_of(factor) {
+        Expr::Get { node, .. } | Expr::GetMerge { node, .. } => node_type(*node),
+        Expr::GetGuarded { node, otherwise, .. } => {
+            let zero = matches!(&**otherwise, Expr::Const(x) if x.bits() == 0);
+            zero.then(|| node_type(*node))?
+        }
+        _ => return None,
+    };
+    match factor {
+        Expr::Convert { to, .. } => {
+            (*to == DType::F32 && matches!(read, DType::F16 | DType::Bf16)).then_some(*to)
+        }
+        _ => Some(read),
+    }
+}
+
+/// The block with the locals that it uses and does not declare as nodes, which follow `nodes` others; and which local is which node.
+pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Block, BTreeMap<LocalId, NodeRef>) {
+    let own = access::declared(block);
+    let outer = access::locals_used(block).into_iter().filter(|local| !own.contains(local));
+    let map: BTreeMap<LocalId, NodeRef> = outer.zip((nodes..).map(NodeRef)).collect();
+    let mut block = block.to_vec();
+    if !map.is_empty() {
+        locals_as_nodes(&mut block, &map);
+    }
+    (block, map)
+}
+
+/// Puts nodes in the place of locals, wherever they are stored into and read.
+pub fn locals_as_nodes(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
+    replace_stores(block, map);
+    walk::map_values(block, &mut |value| {
+        walk::map_expr(value, &mut |e| match e {
+            Expr::GetLocal { local, index } => match map.get(&local) {
+                Some(&node) => Expr::Get { node, index },
+                None => Expr::GetLocal { local, index },
+            },
+            other => other,
+        })
+    });
+}
+
+fn replace_stores(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
+    for stmt in block.iter_mut() {
+        match stmt {
+            Stmt::For { body, .. } => replace_stores(body, map),
+            Stmt::SetLocal { local, index, value } => {
+                if let Some(&node) = map.get(local) {
+                    let value = std::mem::replace(value, Expr::local(*local));
+                    *stmt = Stmt::Set { node, index: std::mem::take(index), value };
+                }
+            }
+            _ => {}
+        }
+    }
+}

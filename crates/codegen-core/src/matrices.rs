@@ -1,0 +1,285 @@
+//! Contractions of matrices: those in [canonical form](crate::canonical) whose factors move by one stride along the rows, by one along the
+//! columns, and by one along the depth. Matrix instructions take their operands so.
+
+use lowered_ir::ir::{Affine, Expr, Indices, LoopId, NodeRef, Stmt, Var, walk};
+use tnode::DType;
+
+use crate::DTypeSet;
+use crate::canonical::{Arrays, Axis, Contraction, read_of};
+
+/// A contraction of two matrices, or of a batch of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Product {
+    /// The contraction.
+    pub contraction: Contraction,
+    /// Rows by depth.
+    pub left: Matrix,
+    /// Columns by depth.
+    pub right: Matrix,
+}
+
+/// A factor, or where results are stored. Strides are in elements of its node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    /// The node.
+    pub node: NodeRef,
+    /// What its elements are, before they are converted to what sums are taken in.
+    pub dtype: DType,
+    /// From one row of the contraction, or column, to the next.
+    pub side: i64,
+    /// From one product to the next; of results, from one column to the next.
+    pub depth: i64,
+    /// The first element: depends on the batch and on symbols.
+    pub base: Affine,
+}
+
+impl Product {
+    /// The matrices that a contraction multiplies.
+    pub fn of(contraction: Contraction, arrays: &Arrays) -> Option<Product> {
+        let matrix = |factor, side| Matrix::of(factor, side, &contraction.depth, arrays);
+        let left = matrix(&contraction.left, &contraction.rows)?;
+        let right = matrix(&contraction.right, &contraction.columns)?;
+        Some(Product { contraction, left, right })
+    }
+
+    /// Whether tensor cores for factors of some types take it: both of one of these types, summed in `f32`, copied 16 bytes at a time, and enough of
+    /// them.
+    pub fn suits_tensor_cores(&self, types: DTypeSet) -> bool {
+        let whole = &self.contraction;
+        let sizes = [whole.num_rows(), whole.num_columns(), whole.num_products()];
+        let batch = whole.batch.iter().try_fold(1, |all: i64, axis| all.checked_mul(axis.extent));
+        let strides = [&self.left, &self.right].map(|matrix| matrix.side.max(matrix.depth));
+        types.contains(self.left.dtype)
+            && self.left.dtype == self.right.dtype
+            && whole.columns.len() == 1
+            && batch.is_some_and(|batch| batch <= MOST)
+            && strides.iter().all(|&stride| stride <= MOST)
+            && sizes.iter().all(|&size| (LEAST..=MOST).contains(&size))
+            && self.left.is_copied_in_runs(sizes[0], sizes[2])
+            && self.right.is_copied_in_runs(sizes[1], sizes[2])
+    }
+}
+
+impl Product {
+    /// Where results go, in the order of the statements that store them, if they may be stored later and 16 bytes at a time: each into rows of a
+    /// node of its own, which nothing reads afterwards.
+    pub fn stores(&self, arrays: &Arrays) -> Option<Vec<Matrix>> {
+        let whole = &self.contraction;
+        let mut stores: Vec<Matrix> = Vec::new();
+        for stmt in &whole.epilogue {
+            let is_stored = |node: NodeRef| stores.iter().any(|store| store.node == node);
+            if reads(stmt, is_stored) {
+                return None;
+            }
+            match stmt {
+                Stmt::Set { node, .. } if is_stored(*node) => return None,
+                Stmt::Set { node, index, .. } => {
+                    let store = Matrix::at(*node, index, [&whole.rows, &whole.columns], arrays)?;
+                    stores.push(store);
+                }
+                Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {}
+                _ => return None,
+            }
+        }
+        let suits = |store: &Matrix| store.is_stored_in_runs(whole.num_columns());
+        (!stores.is_empty() && stores.iter().all(suits)).then_some(stores)
+    }
+}
+
+/// Whether a statement reads a node.
+fn reads(stmt: &Stmt, node: impl Fn(NodeRef) -> bool) -> bool {
+    let mut found = false;
+    walk::each_value(std::slice::from_ref(stmt), &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            found |= matches!(e, Expr::Get { node: read, .. } if node(*read));
+        });
+    });
+    found
+}
+
+/// Rows, columns or products below which a tile is mostly empty; and what these, strides and batches may be at most, so that 32 bits hold what
+/// is made of them.
+const LEAST: i64 = 16;
+const MOST: i64 = 1 << 24;
+
+/// Bytes that are copied at a time.
+const RUN: i64 = 16;
+
+impl Matrix {
+    fn of(factor: &Expr, side: &[Axis], depth: &[Axis], arrays: &Arrays) -> Option<Matrix> {
+        let Expr::Get { node, index } = read_of(factor) else { return None };
+        Matrix::at(*node, index, [side, depth], arrays)
+    }
+
+    /// The elements of a node at an index.
+    fn at(node: NodeRef, index: &Indices, [side, depth]: [&[Axis]; 2], arrays: &Arrays) -> Option<Matrix> {
+        let mut base = arrays.position(node, index);
+        let side = stride(&mut base, side)?;
+        let depth = stride(&mut base, depth)?;
+        Some(Matrix { node, dtype: arrays.dtype(node), side, depth, base })
+    }
+
+    /// Whether products beside each other are neighbours in memory; otherwise rows, or columns, are.
+    pub fn is_depth_contiguous(&self) -> bool {
+        self.depth == 1
+    }
+
+    fn is_copied_in_runs(&self, side: i64, depth: i64) -> bool {
+        let aligned = |elements| self.is_whole_runs(elements);
+        let contiguous = match self.is_depth_contiguous() {
+            true => aligned(self.side) && aligned(depth),
+            false => self.side == 1 && aligned(self.depth) && aligned(side),
+        };
+        contiguous && self.begins_in_runs()
+    }
+
+    /// Whether rows are stored in whole runs, of elements that are held as they are in memory.
+    fn is_stored_in_runs(&self, columns: i64) -> bool {
+        let is_plain = matches!(self.dtype, DType::F16 | DType::Bf16 | DType::F32);
+        let rows = self.depth == 1 && self.side <= MOST && self.is_whole_runs(self.side);
+        is_plain && rows && self.is_whole_runs(columns) && self.begins_in_runs()
+    }
+
+    fn begins_in_runs(&self) -> bool {
+        let mut terms = self.base.terms().iter();
+        self.is_whole_runs(self.base.offset()) && terms.all(|&(_, stride)| self.is_whole_runs(stride))
+    }
+
+    fn is_whole_runs(&self, elements: i64) -> bool {
+        elements % (RUN / self.dtype.size_bytes() as i64) == 0
+    }
+}
+
+/// How far one step along loops that make up an axis is, taken out of a position; none if they do not make it up there.
+fn stride(position: &mut Affine, axis: &[Axis]) -> Option<i64> {
+    let steps: Vec<i64> = axis.iter().map(|a| position.coefficient(a.var)).collect();
+    let mut expected = *steps.last()?;
+    let inner = expected;
+    for (axis, &step) in axis.iter().zip(&steps).rev() {
+        if step != expected {
+            return None;
+        }
+        expected = expected.checked_mul(axis.extent)?;
+    }
+    for axis in axis {
+        *position = without(position, axis.var);
+    }
+    Some(inner).filter(|&stride| stride > 0)
+}
+
+fn without(position: &Affine, var: LoopId) -> Affine {
+    let kept = position.terms().iter().filter(|(other, _)| *other != Var::Loop(var));
+    kept.fold(Affine::constant(position.offset()), |mut sum, &(var, stride)| {
+        sum.add_term(var, stride);
+        sum
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use lowered_ir::text::parse;
+
+    use super::*;
+
+    const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
+
+    /// The product that the only nest of a routine is, with its loops over rows, columns and depth.
+    fn product(dims: [&str; 3], loops: [i64; 3], left: &str, right: &str) -> Option<Product> {
+        let [a, b, c] = dims;
+        let [m, n, k] = loops;
+        let text = format!(
+            "routine @product fast {{
+               node %0 \"a\" bf16{a} on_device
+               node %1 \"b\" bf16{b} on_device
+               node %2 \"c\" f32{c} on_device
+               for i0 in 0..{m} {{
+                 for i1 in 0..{n} {{
+                   declare l0 f32[] register
+                   for i2 in 0..{k} {{
+                     l0 := fma(convert f32(%0[{left}]), convert f32(%1[{right}]), l0)
+                   }}
+                   %2[i0, i1] := l0
+                 }}
+               }}
+             }}"
+        );
+        let routine = parse(&text).expect("it is a routine");
+        let arrays = Arrays::of(&routine);
+        Product::of(Contraction::of(&routine.body[0], &arrays)?, &arrays)
+    }
+
+    #[test]
+    fn strides_are_those_of_the_arrays() {
+        let found = product(["[64, 32]", "[32, 48]", "[64, 48]"], [64, 48, 32], "i0, i2", "i2, i1");
+        let found = found.expect("matrices");
+        assert_eq!((found.left.side, found.left.depth), (32, 1));
+        assert_eq!((found.right.side, found.right.depth), (1, 48));
+        assert!(found.suits_tensor_cores(HALVES));
+    }
+
+    #[test]
+    fn transposed_matrices_suit_as_well() {
+        let found = product(["[32, 64]", "[48, 32]", "[64, 48]"], [64, 48, 32], "i2, i0", "i1, i2");
+        let found = found.expect("matrices");
+        assert_eq!((found.left.side, found.left.depth, found.right.side), (1, 64, 32));
+        assert!(found.suits_tensor_cores(HALVES));
+    }
+
+    /// The nodes and strides of what a product with some statements behind the sum stores later.
+    fn stores(columns: i64, after: &str) -> Option<Vec<(u32, i64)>> {
+        let text = format!(
+            "routine @product fast {{
+               node %0 \"a\" bf16[64, 32] on_device
+               node %1 \"b\" bf16[32, {columns}] on_device
+               node %2 \"c\" f32[64, {columns}] on_device
+               node %3 \"d\" bf16[64, {columns}] on_device
+               node %4 \"e\" i32[64, {columns}] on_device
+               for i0 in 0..64 {{
+                 for i1 in 0..{columns} {{
+                   declare l0 f32[] register
+                   for i2 in 0..32 {{
+                     l0 := fma(convert f32(%0[i0, i2]), convert f32(%1[i2, i1]), l0)
+                   }}
+                   {after}
+                 }}
+               }}
+             }}"
+        );
+        let routine = parse(&text).expect("it is a routine");
+        let arrays = Arrays::of(&routine);
+        let product = Product::of(Contraction::of(&routine.body[0], &arrays)?, &arrays)?;
+        let stores = product.stores(&arrays)?;
+        Some(stores.iter().map(|store| (store.node.0, store.side)).collect())
+    }
+
+    #[test]
+    fn results_are_stored_later_unless_something_reads_them() {
+        assert_eq!(stores(48, "%2[i0, i1] := l0"), Some(vec![(2, 48)]));
+        let both = "%2[i0, i1] := %2[i0, i1] + l0  %3[i0, i1] := convert bf16(l0)";
+        assert_eq!(stores(48, both), Some(vec![(2, 48), (3, 48)]));
+        let read = "%2[i0, i1] := l0  %3[i0, i1] := convert bf16(%2[i0, i1])";
+        assert_eq!(stores(48, read), None);
+        let twice = "%2[i0, i1] := l0  %2[i0, i1] := l0 + l0";
+        assert_eq!(stores(48, twice), None);
+    }
+
+    #[test]
+    fn results_are_stored_in_whole_runs_of_floats() {
+        assert_eq!(stores(44, "%2[i0, i1] := l0"), Some(vec![(2, 44)]));
+        assert_eq!(stores(44, "%3[i0, i1] := convert bf16(l0)"), None);
+        assert_eq!(stores(42, "%2[i0, i1] := l0"), None);
+        assert_eq!(stores(48, "%4[i0, i1] := convert i32(l0)"), None);
+    }
+
+    #[test]
+    fn runs_that_are_not_aligned_do_not() {
+        let ragged = product(["[64, 36]", "[36, 48]", "[64, 48]"], [64, 48, 36], "i0, i2", "i2, i1");
+        assert!(!ragged.expect("matrices").suits_tensor_cores(HALVES));
+        let every_other = product(["[64, 64]", "[32, 48]", "[64, 48]"], [64, 48, 32], "i0, 2*i2", "i2, i1");
+        assert!(!every_other.expect("matrices").suits_tensor_cores(HALVES));
+        let far = product(["[64, 32]", "[32, 33554432]", "[64, 48]"], [64, 48, 32], "i0, i2", "i2, i1");
+        assert!(!far.expect("matrices").suits_tensor_cores(HALVES));
+        let small = product(["[8, 32]", "[32, 48]", "[8, 48]"], [8, 48, 32], "i0, i2", "i2, i1");
+        assert!(!small.expect("matrices").suits_tensor_cores(HALVES));
+    }
+}

@@ -1,0 +1,7 @@
+//! Questions that passes ask of the IR.
+
+pub(crate) mod cost; // flops and distinct bytes
+pub(crate) mod names; // free identifiers, and types
+pub(crate) mod nest; // chains of loops
+pub(crate) mod rename; // identifiers of a block
+pub(crate) mod uses; // what kernels do with nodes

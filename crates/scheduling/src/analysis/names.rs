@@ -1,0 +1,132 @@
+//! Identifiers and types while a routine is rewritten: what is taken, what is free, what each local holds.
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{
+    Affine, Block, Expr, Fresh, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types, walk,
+};
+use smallvec::smallvec;
+use tnode::{DType, Dims};
+
+use crate::analysis::rename;
+use codegen_core::access::Ranges;
+use codegen_core::canonical::{self, Arrays, Contraction};
+
+/// The names of one routine under construction.
+pub(crate) struct Names {
+    fresh: Fresh,
+    nodes: Vec<(DType, Dims)>,
+    locals: BTreeMap<LocalId, (DType, Dims)>,
+    /// The intervals of symbols and loops, those of new loops included once [`Names::note`] has seen them.
+    pub(crate) ranges: Ranges,
+}
+
+impl Names {
+    /// The names of a routine.
+    pub(crate) fn of(routine: &Routine) -> Names {
+        Names {
+            fresh: routine.fresh(),
+            nodes: routine.nodes.iter().map(|node| (node.dtype, node.dims.clone())).collect(),
+            locals: routine
+                .locals()
+                .into_iter()
+                .map(|(local, decl)| (local, (decl.dtype, decl.dims)))
+                .collect(),
+            ranges: Ranges::of(routine),
+        }
+    }
+
+    /// The nodes, and behind them these locals as if they were nodes.
+    pub(crate) fn arrays(&self, locals: impl Iterator<Item = LocalId>) -> Arrays<'_> {
+        Arrays::new(&self.nodes, locals.map(|local| self.locals[&local].clone()).collect(), &self.ranges)
+    }
+
+    /// The contraction that a nest is, locals from outside of it being taken for nodes.
+    pub(crate) fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
+        let nodes = self.nodes.len() as u32;
+        let (block, locals) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), nodes);
+        Contraction::of(&block[0], &self.arrays(locals.keys().copied()))
+    }
+
+    /// A new loop variable.
+    pub(crate) fn loop_id(&mut self) -> LoopId {
+        self.fresh.loop_id()
+    }
+
+    /// A new local and its declaration.
+    pub(crate) fn declare(&mut self, dtype: DType, dims: Dims, space: Space) -> (LocalId, Stmt) {
+        let local = self.fresh.local_id();
+        self.locals.insert(local, (dtype, dims.clone()));
+        (local, Stmt::Declare { local, dtype, dims, space })
+    }
+
+    /// The next node, of this type; whoever asks adds it to the routine.
+    pub(crate) fn node_of(&mut self, dtype: DType) -> NodeRef {
+        self.nodes.push((dtype, Dims::new()));
+        NodeRef(self.nodes.len() as u32 - 1)
+    }
+
+    /// Remembers the loops and locals of a new block.
+    pub(crate) fn note(&mut self, block: &[Stmt]) {
+        self.ranges.add(block);
+        walk::each_stmt(block, &mut |stmt| {
+            if let Stmt::Declare { local, dtype, dims, .. } = stmt {
+                self.locals.insert(*local, (*dtype, dims.clone()));
+            }
+        });
+    }
+
+    /// A copy of the block whose loops and locals have identifiers of their own.
+    pub(crate) fn refreshed(&mut self, block: &[Stmt]) -> Block {
+        let mut renaming = FreshNames::default();
+        walk::each_stmt(block, &mut |stmt| match stmt {
+            Stmt::For { var, .. } => {
+                renaming.loops.insert(*var, self.fresh.loop_id());
+            }
+            Stmt::Declare { local, .. } => {
+                renaming.locals.insert(*local, self.fresh.local_id());
+            }
+            _ => {}
+        });
+        let copy = rename::rename(block, &mut renaming);
+        self.note(&copy);
+        copy
+    }
+
+    /// Appends statements that load `e` for each `lane` into a register array, which is the result.
+    pub(crate) fn load(&mut self, e: &Expr, lane: LoopId, lanes: i64, out: &mut Block) -> LocalId {
+        let (local, declare) = self.declare(e.dtype(self), smallvec![lanes as usize], Space::Register);
+        let own = self.loop_id();
+        let value = walk::map_expr_indices(e.clone(), &mut |index| index.substitute(lane, &Affine::var(own)));
+        let set = Stmt::SetLocal { local, index: smallvec![Affine::var(own)], value };
+        out.push(declare);
+        out.push(Stmt::looped(own, lanes, LoopKind::Vector, vec![set]));
+        local
+    }
+}
+
+impl Types for Names {
+    fn node(&self, node: NodeRef) -> DType {
+        self.nodes[node.index()].0
+    }
+
+    fn local(&self, local: LocalId) -> DType {
+        self.locals[&local].0
+    }
+}
+
+#[derive(Default)]
+struct FreshNames {
+    loops: BTreeMap<LoopId, LoopId>,
+    locals: BTreeMap<LocalId, LocalId>,
+}
+
+impl rename::Renaming for FreshNames {
+    fn loop_var(&mut self, var: LoopId) -> LoopId {
+        self.loops.get(&var).copied().unwrap_or(var)
+    }
+
+    fn local(&mut self, local: LocalId) -> LocalId {
+        self.locals.get(&local).copied().unwrap_or(local)
+    }
+}

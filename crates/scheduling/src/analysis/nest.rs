@@ -1,0 +1,162 @@
+//! Loop nests: the chain of loops around a body, and what can be asked of it.
+
+use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopId, LoopKind, Stmt, Types, walk};
+use tnode::DType;
+
+use crate::analysis::names::Names;
+use codegen_core::access::{self, mentions};
+
+/// One loop of a chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Loop {
+    pub(crate) var: LoopId,
+    pub(crate) lo: i64,
+    pub(crate) hi: Bound,
+}
+
+impl Loop {
+    /// How many iterations there are, if that is a constant and the first is 0.
+    pub(crate) fn extent(&self) -> Option<i64> {
+        (self.lo == 0 && self.hi.symbol.is_none()).then_some(self.hi.limit)
+    }
+}
+
+/// A chain of serial loops, each the only statement of the one before, and the body of the innermost.
+#[derive(Clone, Debug)]
+pub(crate) struct Nest {
+    pub(crate) loops: Vec<Loop>,
+    pub(crate) body: Block,
+}
+
+impl Nest {
+    /// The longest chain that starts at a statement.
+    pub(crate) fn of(stmt: &Stmt) -> Option<Nest> {
+        let Stmt::For { var, lo, hi, kind: LoopKind::Serial, body } = stmt else { return None };
+        let this = Loop { var: *var, lo: *lo, hi: *hi };
+        let inner = match body.as_slice() {
+            [only] => Nest::of(only),
+            _ => None,
+        };
+        let mut nest = inner.unwrap_or_else(|| Nest { loops: Vec::new(), body: body.clone() });
+        nest.loops.insert(0, this);
+        Some(nest)
+    }
+
+    /// The loops whose iterations are independent whatever the others do: each may stand anywhere in the chain.
+    pub(crate) fn movable(&self, names: &Names) -> Vec<Loop> {
+        let whole = wrap(&self.loops, self.body.clone());
+        self.loops.iter().copied().filter(|l| access::independent(l.var, &whole, &names.ranges)).collect()
+    }
+}
+
+/// The variables of the serial loops from a statement inwards, as long as each holds just the next, and what the innermost holds;
+/// for another statement none, and itself.
+pub(crate) fn chain(stmt: &Stmt) -> (Vec<LoopId>, &[Stmt]) {
+    let mut loops = Vec::new();
+    let mut block = std::slice::from_ref(stmt);
+    while let [Stmt::For { var, kind: LoopKind::Serial, body, .. }] = block {
+        loops.push(*var);
+        block = body;
+    }
+    (loops, block)
+}
+
+/// Loops around a body, the first outermost.
+pub(crate) fn wrap(loops: &[Loop], body: Block) -> Block {
+    loops.iter().rev().fold(body, |body, l| {
+        vec![Stmt::For { var: l.var, lo: l.lo, hi: l.hi, kind: LoopKind::Serial, body }]
+    })
+}
+
+/// How well a loop does as the lanes of vectors: neighbours stored count 3 and neighbours loaded 1, others the double
+/// against it.
+pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
+    let mut score = 0;
+    let mut count = |index: &[Affine], weight: i64| {
+        score += match index.split_last() {
+            Some((last, outer)) if outer.iter().any(|i| i.mentions(var)) || last.coefficient(var) < 0 => {
+                -2 * weight
+            }
+            Some((last, _)) => match last.coefficient(var) {
+                0 => 0,
+                1 => weight,
+                _ => -2 * weight,
+            },
+            None => 0,
+        }
+    };
+    walk::each_stmt(body, &mut |stmt| {
+        if let Stmt::Set { index, .. } | Stmt::SetDynamic { index, .. } = stmt {
+            count(index, 3);
+        }
+    });
+    walk::each_value(body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::Get { index, .. }
+            | Expr::GetGuarded { index, .. }
+            | Expr::GetDynamic { index, .. }
+            | Expr::GetMerge { index, .. } = e
+            {
+                count(index, 1);
+            }
+        });
+    });
+    score
+}
+
+/// The size of the widest elements that differ between iterations of a loop, at least that of an `f32`, since narrower ones
+/// are computed in lanes of that size. None if some are of a type that gains nothing: random bits have no lanes, and what is
+/// done with 64-bit integers (conversions, products) is done one by one.
+///
+/// Values that are the same in every iteration may have any type: they are computed once, outside the lanes.
+pub(crate) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<usize> {
+    if access::has_no_lanes(body, var) {
+        return None;
+    }
+    let mut varying = Vec::new();
+    walk::each_stmt(body, &mut |stmt| match stmt {
+        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } => varying.push(names.node(*node)),
+        Stmt::Declare { dtype, .. } => varying.push(*dtype),
+        _ => {}
+    });
+    walk::each_value(body, &mut |value| {
+        note_varying(value, var, names, &mut varying);
+    });
+    let widest = varying.iter().map(|dtype| dtype.size_bytes()).max()?;
+    let is_slow = |dtype: &DType| matches!(dtype, DType::U32x4 | DType::I64 | DType::U64);
+    (!varying.iter().any(is_slow)).then_some(widest.max(DType::F32.size_bytes()))
+}
+
+/// Notes the types of all parts of an expression that vary with the loop; gives whether the whole does.
+fn note_varying(expr: &Expr, var: LoopId, names: &Names, varying: &mut Vec<DType>) -> bool {
+    let mut parts = |parts: &[&Expr]| {
+        parts.iter().fold(false, |varies, part| note_varying(part, var, names, varying) | varies)
+    };
+    let varies = match expr {
+        Expr::Const(_) => false,
+        Expr::Unary { arg, .. }
+        | Expr::Convert { arg, .. }
+        | Expr::Bitcast { arg, .. }
+        | Expr::Lane { arg, .. } => parts(&[arg]),
+        Expr::Lanes(lanes) => parts(&[&lanes[0], &lanes[1], &lanes[2], &lanes[3]]),
+        Expr::GetDynamic { at, otherwise, .. } => parts(&[at, otherwise]) | mentions(expr, var),
+        Expr::Binary { a, b, .. } => parts(&[a, b]),
+        Expr::Ternary { a, b, c, .. } => parts(&[a, b, c]),
+        Expr::GetGuarded { otherwise, .. } => parts(&[otherwise]) | mentions(expr, var),
+        Expr::GetLocal { .. } => true,
+        Expr::Index { .. } | Expr::Get { .. } | Expr::GetMerge { .. } => mentions(expr, var),
+    };
+    if varies {
+        varying.push(expr.dtype(names));
+    }
+    varies
+}
+
+/// Whether a body holds loops over lanes already, or over the threads of a workgroup.
+pub(crate) fn has_lanes(body: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(body, &mut |stmt| {
+        found |= matches!(stmt, Stmt::For { kind: LoopKind::Vector | LoopKind::Workgroup, .. });
+    });
+    found
+}

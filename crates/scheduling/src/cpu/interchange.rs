@@ -1,0 +1,52 @@
+//! Brings the loops of a nest into the order of another one that touches the same data, so that the two can run in step.
+//!
+//! `for i, j, k { a[i, j, k] := … }; for j, i, k { b[j, i, k] := f(a[i, j, k]) }`: the loops of the second nest trade places, until each
+//! stands where the loop stands that runs along the same dimension in the first one. Loops with independent iterations may stand in any
+//! order. The loop that is innermost then must be the contiguous one, since fusion may leave it no way back.
+
+use lowered_ir::ir::{Affine, Stmt};
+
+use crate::analysis::names::Names;
+use crate::analysis::nest::{self, Loop, Nest};
+use codegen_core::access::{self, Touch};
+
+/// The nest `second` with its loops in the order of `first`; none if they stand like that, or may not.
+pub(crate) fn like(first: &Stmt, second: &Stmt, names: &Names) -> Option<Stmt> {
+    let (first, second) = (Nest::of(first)?, Nest::of(second)?);
+    if second.loops.len() < 2 || second.body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) {
+        return None;
+    }
+    let order = order(&first, &second)?;
+    let score = |l: &Loop| nest::lane_score(&second.body, l.var);
+    let innermost = score(order.last()?);
+    let keeps_lanes = order.iter().all(|l| score(l) <= innermost);
+    if order == second.loops || !keeps_lanes || second.movable(names).len() < order.len() {
+        return None;
+    }
+    nest::wrap(&order, second.body).pop()
+}
+
+/// The loops of the second nest: those with a counterpart in the first, in its order, then the others.
+fn order(first: &Nest, second: &Nest) -> Option<Vec<Loop>> {
+    let (of_first, of_second) = (access::touches(&first.body), access::touches(&second.body));
+    let mut order: Vec<Loop> = Vec::new();
+    for outer in &first.loops {
+        let counterpart = |l: &&Loop| {
+            !order.contains(l) && l.extent() == outer.extent() && run_alike(outer, &of_first, l, &of_second)
+        };
+        order.extend(second.loops.iter().find(counterpart).copied());
+    }
+    order.extend(second.loops.iter().filter(|l| !order.contains(l)).copied().collect::<Vec<_>>());
+    order.iter().all(|l| l.extent().is_some()).then_some(order)
+}
+
+/// Whether two loops run along one dimension of something that both nests touch.
+fn run_alike(a: &Loop, of_first: &[Touch<'_>], b: &Loop, of_second: &[Touch<'_>]) -> bool {
+    let (a, b) = (Affine::var(a.var), Affine::var(b.var));
+    of_first.iter().any(|x| {
+        of_second.iter().filter(|y| y.node == x.node).any(|y| match (x.index, y.index) {
+            (Some(x), Some(y)) => x.iter().zip(y).any(|(x, y)| *x == a && *y == b),
+            _ => false,
+        })
+    })
+}

@@ -1,0 +1,215 @@
+//! Nests that read another way than they write, by way of shared memory: `y[j, i] := x[i, j]`.
+//!
+//! ```text
+//! parallel (others…, tile of i, tile of j) {
+//!   shared[i, j] := x[i, j]                     ; all threads, neighbours along j
+//!   each thread: y[j, i] := f(shared[i, j])     ; neighbours along i
+//! }
+//! ```
+//!
+//! With a thread per output, what neighbouring threads read is a row apart: a sector of memory for each element. Here both memories are touched along
+//! their rows. Rows of the shared array are one element longer than the tile, so that threads that go down a column of it meet in no bank, or of
+//! elements of 2 bytes in one at most. What lies beyond whole tiles has a thread per output. Iterations are independent, so no bit changes.
+
+use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopKind, NodeRef, Space, Stmt, Types, walk};
+use smallvec::smallvec;
+use tnode::DType;
+
+use crate::analysis::nest::{self, Loop, Nest};
+use crate::gpu::pieces::{Piece, Shared, pieces};
+use crate::gpu::transfer::Transfer;
+use crate::gpu::{FILLED, Gpu, QUAD, parallel, runs, threads};
+
+/// Rows and columns of a tile.
+const SIDE: i64 = 32;
+/// Bytes of the largest elements that are staged.
+const MOST_BYTES: usize = 8;
+
+/// The nest as kernels, if it reads across what it writes, and is large enough.
+pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
+    let turned = Turned::of(gpu, nest)?;
+    let mut kernels = turned.kernel(gpu);
+    let rest = turned.rest(gpu)?;
+    if !gpu.fits(&kernels) {
+        return None;
+    }
+    for nest in rest {
+        kernels.extend(threads::distribute(gpu, &nest)?);
+    }
+    Some(kernels)
+}
+
+/// A nest that reads across what it writes.
+struct Turned<'a> {
+    nest: &'a Nest,
+    /// The loop along which neighbours are written.
+    lane: Loop,
+    /// The loop along which neighbours are read.
+    across: Loop,
+    others: Vec<Loop>,
+    /// What is read along that.
+    reads: Vec<Expr>,
+}
+
+impl<'a> Turned<'a> {
+    fn of(gpu: &Gpu, nest: &'a Nest) -> Option<Turned<'a>> {
+        let (free, dependent) = gpu.independent(nest);
+        let lane = free.iter().copied().max_by_key(|l| nest::lane_score(&nest.body, l.var))?;
+        let is_stored = |stmt: &Stmt| matches!(stmt, Stmt::Set { index, .. } if runs_along(index, lane));
+        let is_plain = |stmt: &Stmt| matches!(stmt, Stmt::Comment(_)) || is_stored(stmt);
+        if !dependent.is_empty() || !nest.body.iter().all(is_plain) {
+            return None;
+        }
+        let (across, reads) = reads_across(gpu, nest, lane, &free)?;
+        let others = free.into_iter().filter(|l| *l != lane && *l != across).collect();
+        let turned = Turned { nest, lane, across, others, reads };
+        turned.is_worth(gpu).then_some(turned)
+    }
+
+    /// Whether there are so many tiles that they fill a device.
+    fn is_worth(&self, gpu: &Gpu) -> bool {
+        let others = self.others.iter().filter_map(Loop::extent).product::<i64>();
+        let [rows, columns] = self.tiles();
+        others.saturating_mul(rows).saturating_mul(columns).saturating_mul(gpu.width()) >= FILLED
+    }
+
+    /// How many whole tiles there are, of what is read along and of what is written along.
+    fn tiles(&self) -> [i64; 2] {
+        [self.across, self.lane].map(|l| l.hi.limit / SIDE)
+    }
+
+    /// What is done for whole tiles.
+    fn kernel(&self, gpu: &mut Gpu) -> Block {
+        let [row, column] = self.tiles().map(|tiles| gpu.loop_of(tiles));
+        let own = [gpu.loop_of(SIDE), gpu.loop_of(SIDE)];
+        let (mut body, mut load) = (Block::new(), Block::new());
+        let mut store = self.nest.body.clone();
+        for read in &self.reads {
+            let (array, declare) = self.staged(gpu, read, &mut load);
+            body.push(declare);
+            let index = own.iter().map(|l| Affine::var(l.var)).collect();
+            let staged = Expr::GetLocal { local: array, index };
+            let replaced = &mut |e| if e == *read { staged.clone() } else { e };
+            walk::map_values(&mut store, &mut |value| walk::map_expr(value, replaced));
+        }
+        let is_wide = self.has_runs(gpu, &store);
+        for (l, place) in self.places(own) {
+            walk::substitute(&mut store, l.var, &place);
+        }
+        body.extend(load);
+        body.extend(on_threads(gpu, own, is_wide, store));
+        // The variables were those of a tile's first row and column.
+        for (l, tile) in [(self.across, row), (self.lane, column)] {
+            walk::substitute(&mut body, l.var, &Affine::term(tile.var, SIDE));
+        }
+        let loops: Vec<Loop> = self.others.iter().copied().chain([row, column]).collect();
+        parallel(&loops, body)
+    }
+
+    /// Whether threads store runs of four. What they read for those is in rows below each other: of elements of 4 bytes in different banks.
+    fn has_runs(&self, gpu: &Gpu, store: &[Stmt]) -> bool {
+        let bytes = DType::F32.size_bytes();
+        self.reads.iter().all(|read| read.dtype(&gpu.names).size_bytes() == bytes)
+            && nest::vector_width(store, self.lane.var, &gpu.names) == Some(bytes)
+            && runs::is_straight(store)
+            && runs::is_wide(gpu, store, self.lane.var, QUAD)
+    }
+
+    /// Where in a tile the loops are: so far behind its first column and row.
+    fn places(&self, own: [Loop; 2]) -> [(Loop, Affine); 2] {
+        let [lane, across] = own.map(|own| Affine::var(own.var));
+        [(self.lane, lane), (self.across, across)].map(|(l, own)| (l, Affine::var(l.var).plus(&own)))
+    }
+
+    /// Copies a tile of what is read into an array, which is given with its declaration. Its rows are along what is read.
+    fn staged(&self, gpu: &mut Gpu, read: &Expr, load: &mut Block) -> (LocalId, Stmt) {
+        let dims = smallvec![SIDE as usize, SIDE as usize + 1];
+        let dtype = read.dtype(&gpu.names);
+        let (array, declare) = gpu.names.declare(dtype, dims, Space::Workgroup);
+        let own = [gpu.loop_of(SIDE), gpu.loop_of(SIDE)];
+        let value = self.places(own).into_iter().fold(read.clone(), |value, (l, place)| {
+            walk::map_expr_indices(value, &mut |i| i.substitute(l.var, &place))
+        });
+        let threads = gpu.width();
+        let transfer = Transfer::of(gpu, value, (vec![own[0]], own[1]), threads);
+        load.extend(transfer.load(array, &mut gpu.names));
+        (array, declare)
+    }
+
+    /// What lies beyond whole tiles: columns of all whole tiles' rows, and rows.
+    fn rest(&self, gpu: &mut Gpu) -> Option<Vec<Nest>> {
+        let [rows, columns] = self.tiles().map(|tiles| tiles * SIDE);
+        let (all_rows, all_columns) = (self.across.hi.limit, self.lane.hi.limit);
+        let mut nests = Vec::new();
+        if columns < all_columns {
+            nests.push(self.beyond(gpu, (0, rows), (columns, all_columns - columns))?);
+        }
+        if rows < all_rows {
+            nests.push(self.beyond(gpu, (rows, all_rows - rows), (0, all_columns))?);
+        }
+        Some(nests)
+    }
+
+    /// The nest of some rows and columns: where they begin, and how many there are.
+    fn beyond(&self, gpu: &mut Gpu, rows: (i64, i64), columns: (i64, i64)) -> Option<Nest> {
+        let (mut loops, mut body) = (self.others.clone(), self.nest.body.clone());
+        for (l, (from, extent)) in [(self.across, rows), (self.lane, columns)] {
+            walk::substitute(&mut body, l.var, &Affine::var(l.var).plus_constant(from));
+            loops.push(Loop { hi: extent.into(), ..l });
+        }
+        gpu.renamed(&loops, body)
+    }
+}
+
+/// A tile shared out among the threads: neighbours along what is written, four of a thread where they may be.
+fn on_threads(gpu: &mut Gpu, [lane, across]: [Loop; 2], is_wide: bool, mut body: Block) -> Block {
+    let mut columns = Shared::one_by_one(lane.var, SIDE, SIDE);
+    if is_wide {
+        let (quad, element) = (gpu.names.loop_id(), gpu.names.loop_id());
+        walk::substitute(&mut body, lane.var, &Affine::term(quad, QUAD).plus(&Affine::var(element)));
+        body = vec![Stmt::looped(element, QUAD, LoopKind::Vector, body)];
+        columns = Shared::one_by_one(quad, SIDE / QUAD, SIDE / QUAD);
+    }
+    columns.threads = columns.threads.min(gpu.width());
+    let rows = Shared::one_by_one(across.var, SIDE, SIDE.min(gpu.width() / columns.threads));
+    let pieces = pieces(&[rows, columns], &mut gpu.names);
+    let on_threads = |piece: &Piece| {
+        let block = piece.in_every_round(piece.renumbered(body.clone()), LoopKind::Serial);
+        piece.on_threads(block, &mut gpu.names)
+    };
+    pieces.iter().flat_map(on_threads).collect()
+}
+
+/// What is read with neighbours along one other loop than what is written, and that loop; nothing if there are several such loops, or if
+/// elements have a size that is not staged.
+fn reads_across(gpu: &Gpu, nest: &Nest, lane: Loop, free: &[Loop]) -> Option<(Loop, Vec<Expr>)> {
+    let has_size = |node: NodeRef| {
+        (gpu.workgroups.element_bytes..=MOST_BYTES).contains(&gpu.names.node(node).size_bytes())
+    };
+    let (mut found, mut reads, mut suits) = (Vec::new(), Vec::new(), true);
+    walk::each_value(&nest.body, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            let Expr::Get { node, index } = e else { return };
+            let across = free.iter().find(|l| runs_along(index, **l) && strides_along(index, lane));
+            if let Some(across) = across.filter(|_| !reads.contains(e)) {
+                suits &= has_size(*node);
+                reads.push(e.clone());
+                found.push(*across);
+            }
+        });
+    });
+    let across = *found.first()?;
+    (suits && found.iter().all(|l| *l == across)).then_some((across, reads))
+}
+
+/// Whether neighbouring iterations of a loop are neighbours in memory.
+fn runs_along(index: &Indices, l: Loop) -> bool {
+    let Some((last, outer)) = index.split_last() else { return false };
+    last.coefficient(l.var) == 1 && !outer.iter().any(|i| i.mentions(l.var))
+}
+
+/// Whether neighbouring iterations of a loop are rows apart in memory.
+fn strides_along(index: &Indices, l: Loop) -> bool {
+    let Some((last, outer)) = index.split_last() else { return false };
+    !last.mentions(l.var) && outer.iter().any(|i| i.mentions(l.var))
+}

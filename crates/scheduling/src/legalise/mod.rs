@@ -1,0 +1,268 @@
+//! Legalisation: rewrites a routine into the few operations that every renderer handles, without changing a bit of what it
+//! computes; but for `sin`, `cos` and `pow` on `f32` where the target has no `f64`, and `sin` and `cos` where it has workgroups,
+//! which then keep a bound of their own.
+//!
+//! A renderer's `match` runs over the closed set **L0**, all on types in [`Caps::arithmetic`]:
+//!
+//! * floats: `+ - * / %`, `fma`, `neg`, `abs`, `sqrt`, `floor`, `trunc`, `round_even`, `max`, `min`, comparisons. `%` is
+//!   exact, hence may be a library call. Transcendental operations only those that [`Caps::transcendental`] says, but for
+//!   `sin` and `cos` on `f64` as the last operand of a `where`: a library call ([`lowered_ir::math::unary_f64`]) for arguments
+//!   from 2⁴⁰ on, best made only where the condition fails;
+//! * integers: `+ - *`, `neg`, `abs`, `max`, `min`, comparisons, `bit_and`, `bit_or`, `bit_xor`; `shl` and `shr` by less than
+//!   the width; `/` and `%` by what is neither 0 nor −1, or a constant that is not 0, or by a `where` that makes it so;
+//! * `bool`: `where` on it, `bit_and`, `bit_or`, `bit_xor`, and `==` with a constant;
+//! * `where` on every type; constants, embedded indices, reads of every kind;
+//! * conversions among `bool` (only from it), integers, `f32` and `f64`: saturating from floats. Integers outside
+//!   [`Caps::arithmetic`] are only converted to and from wider ones, and compared with nothing;
+//! * `gather` and plain `scatter` at an index of the type [`Caps::index`]; `lane` and `lanes` on `u32x4`; logged values of every type;
+//! * where the target has kernels for contractions ([`Caps::contractions`]), `f16` and `bf16` elements as `f32` where they are factors of
+//!   a loop of products, as [`codegen_core::canonical`] says;
+//! * bit casts between types of one size. Floats outside [`Caps::arithmetic`] occur only as what is read under a bit cast to
+//!   `u8` or `u16`, and as what such a cast back stores.
+//!
+//! Everything else becomes steps in scalar locals, placed just before the statement, in the same block:
+//!
+//! * transcendental operations, through [`lowered_ir::math::build`]: of its two forms of `sin`, `cos` and `pow` on `f32`, that
+//!   by way of `f64` where [`Caps::arithmetic`] has `f64` and `i64` (for `sin` and `cos` on hosts alone), else that in `f32` and `i32`;
+//! * composite operations (`relu`, the gates, `recip`, logical ones, integer powers), by their definition;
+//! * `f16`, `bf16` and the 8-bit floats, where the target does not compute with them: their bits are decoded to `f32`, the
+//!   operation is done there, and the result is rounded back to bits. Locals of these types hold bits;
+//! * operations on `bool`, by their truth tables;
+//! * accumulating stores at computed indices, as a `gather`, the operation and a `scatter`;
+//! * generators of random bits, on the lanes of their operands.
+
+mod boolean;
+mod convert;
+mod dynamic;
+mod error;
+mod expr;
+mod float;
+mod integer;
+mod narrow;
+mod power;
+mod random;
+
+use std::collections::BTreeSet;
+
+use dynamic::Computed;
+use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, NodeDecl, NodeRef, Routine, Stmt, walk};
+use lowered_ir::math::build;
+use lowered_ir::passes::effects::Effects;
+use tnode::{DType, Scalar};
+
+use codegen_core::{Caps, DTypeSet, canonical};
+pub use error::LegaliseError;
+
+/// The routine in operations of L0, with the same answer bit for bit: on hosts with `f64` and `i64`. Elsewhere `sin`, `cos`
+/// and `pow` on `f32` may have the answers and bounds that [`lowered_ir::math`] documents for `f32` alone.
+///
+/// Expects a routine that the verifier accepts, and gives one that it accepts.
+///
+/// # Errors
+///
+/// [`LegaliseError`], where the target lacks the storage or the arithmetic that an operation needs.
+pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
+    check_storage(routine, caps)?;
+    let locals = routine.locals();
+    let mut legaliser =
+        Legaliser { caps, routine, locals: &locals, fresh: routine.fresh(), steps: Block::new() };
+    let body = legaliser.block(&routine.body)?;
+    Ok(Routine { body, ..routine.clone() })
+}
+
+/// A legal routine with the factors converted that [`legalise`] leaves to kernels for contractions, for code that is none.
+///
+/// # Errors
+///
+/// As [`legalise`].
+pub(crate) fn widen_factors(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
+    let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
+    let locals = routine.locals();
+    let mut legaliser =
+        Legaliser { caps: &caps, routine, locals: &locals, fresh: routine.fresh(), steps: Block::new() };
+    let body = legaliser.widened(&routine.body)?;
+    Ok(Routine { body, ..routine.clone() })
+}
+
+/// Nodes that no statement mentions, such as those inlined everywhere, need no storage.
+fn check_storage(routine: &Routine, caps: &Caps) -> Result<(), LegaliseError> {
+    let mentioned = mentioned(&routine.body);
+    let missing =
+        |(node, decl): &(NodeRef, &NodeDecl)| !caps.storage.contains(decl.dtype) && mentioned.contains(node);
+    match routine.node_refs().find(missing) {
+        None => Ok(()),
+        Some((node, decl)) => Err(LegaliseError::Storage {
+            target: caps.target.clone(),
+            routine: routine.name.clone(),
+            node,
+            name: decl.name.clone(),
+            dtype: decl.dtype,
+        }),
+    }
+}
+
+/// The nodes whose memory, or a copy of it, the block touches.
+fn mentioned(block: &[Stmt]) -> BTreeSet<NodeRef> {
+    let Effects { mut reads, mut writes, .. } = Effects::of(block);
+    reads.append(&mut writes);
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |part| {
+            if let Expr::GetMerge { node, .. } = part {
+                reads.insert(*node);
+            }
+        });
+    });
+    reads
+}
+
+/// The state of one rewrite.
+struct Legaliser<'a> {
+    caps: &'a Caps,
+    routine: &'a Routine,
+    /// The locals as the routine declares them; those of emulated types are declared anew, as bits.
+    locals: &'a Locals,
+    fresh: Fresh,
+    /// Steps to be placed before the statement being rewritten.
+    steps: Block,
+}
+
+impl Legaliser<'_> {
+    fn block(&mut self, block: &[Stmt]) -> Result<Block, LegaliseError> {
+        let mut legal = Block::with_capacity(block.len());
+        for stmt in block {
+            let stmt = self.stmt(stmt)?;
+            legal.append(&mut self.steps);
+            legal.push(stmt);
+        }
+        Ok(legal)
+    }
+
+    /// A block that is legal but for factors and copies of them.
+    fn widened(&mut self, block: &[Stmt]) -> Result<Block, LegaliseError> {
+        let mut legal = Block::with_capacity(block.len());
+        for stmt in block {
+            let stmt = match stmt {
+                Stmt::For { var, lo, hi, kind, body } => {
+                    Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.widened(body)? }
+                }
+                stmt if self.is_narrow(stmt) => self.stmt(stmt)?,
+                stmt => stmt.clone(),
+            };
+            legal.append(&mut self.steps);
+            legal.push(stmt);
+        }
+        Ok(legal)
+    }
+
+    /// Whether a statement converts narrow floats, or has a local of such a type: tiles load factors into locals.
+    fn is_narrow(&self, stmt: &Stmt) -> bool {
+        let mut found = match stmt {
+            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => {
+                self.is_emulated(self.locals[local].dtype)
+            }
+            _ => false,
+        };
+        for value in stmt.values() {
+            walk::each_expr(value, &mut |part| {
+                if let Expr::Convert { arg, .. } = part {
+                    found |= self.is_emulated(self.routine.dtype_of(arg, self.locals));
+                }
+            });
+        }
+        found
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt, LegaliseError> {
+        Ok(match stmt {
+            Stmt::For { body, .. } if canonical::widens(body, self.routine, self.caps.contractions) => {
+                stmt.clone()
+            }
+            Stmt::For { var, lo, hi, kind, body } => {
+                Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.block(body)? }
+            }
+            Stmt::Set { node, index, value } => {
+                let (value, dtype) = self.value(value)?;
+                Stmt::Set { node: *node, index: index.clone(), value: self.stored(dtype, value) }
+            }
+            Stmt::SetLocal { local, index, value } => {
+                let (value, _) = self.value(value)?;
+                Stmt::SetLocal { local: *local, index: index.clone(), value }
+            }
+            Stmt::Declare { local, dtype, dims, space } => Stmt::Declare {
+                local: *local,
+                dtype: self.carrier(*dtype),
+                dims: dims.clone(),
+                space: *space,
+            },
+            Stmt::SetDynamic { node, index, axis, at, op, value } => {
+                let computed = Computed { node: *node, index, axis: *axis };
+                self.set_dynamic(&computed, at, *op, value)?
+            }
+            Stmt::Log { parts } => {
+                Stmt::Log { parts: parts.iter().map(|part| self.log_part(part)).collect::<Result<_, _>>()? }
+            }
+            Stmt::Zero { .. } | Stmt::Comment(_) => stmt.clone(),
+        })
+    }
+
+    /// A value to be logged, as the type it has in the routine.
+    fn log_part(&mut self, part: &LogPart) -> Result<LogPart, LegaliseError> {
+        Ok(match part {
+            LogPart::Text(text) => LogPart::Text(text.clone()),
+            LogPart::Value(value) => {
+                let (value, dtype) = self.value(value)?;
+                LogPart::Value(self.stored(dtype, value))
+            }
+        })
+    }
+
+    fn computes(&self, dtype: DType) -> bool {
+        self.caps.arithmetic.contains(dtype)
+    }
+
+    /// Whether values of the type are carried as bits, because the target does not compute with them.
+    fn is_emulated(&self, dtype: DType) -> bool {
+        dtype.is_float() && dtype.size_bytes() < 4 && !self.computes(dtype)
+    }
+
+    /// The type that values of `dtype` have in the legal routine.
+    fn carrier(&self, dtype: DType) -> DType {
+        if self.is_emulated(dtype) { narrow::bits_type(dtype) } else { dtype }
+    }
+
+    /// The value as one that may be mentioned any number of times: a constant or a scalar local.
+    fn shared(&mut self, value: Expr, dtype: DType) -> Expr {
+        match &value {
+            Expr::Const(_) => value,
+            Expr::GetLocal { index, .. } if index.is_empty() => value,
+            _ => build::bind(value, dtype, &mut self.fresh, &mut self.steps),
+        }
+    }
+
+    /// Refuses an operation whose steps need arithmetic that the target does not have.
+    fn require(&self, needed: DType, op: impl ToString, dtype: DType) -> Result<(), LegaliseError> {
+        if self.computes(needed) {
+            return Ok(());
+        }
+        Err(LegaliseError::Unsupported {
+            target: self.caps.target.clone(),
+            routine: self.routine.name.clone(),
+            op: op.to_string(),
+            dtype,
+            why: format!("it takes arithmetic in {needed}"),
+        })
+    }
+}
+
+/// An integer constant of any type.
+fn constant(dtype: DType, x: i64) -> Expr {
+    Expr::Const(Scalar::from_i64(dtype, x))
+}
+
+/// The bits of `value` as `to`.
+fn bitcast(to: DType, value: Expr) -> Expr {
+    match value {
+        Expr::Const(scalar) => Expr::Const(Scalar::new(to, scalar.bits())),
+        other => Expr::bitcast(to, other),
+    }
+}

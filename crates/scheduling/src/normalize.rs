@@ -1,0 +1,50 @@
+//! Brings loops to one form: constant bounds start at 0; a loop of no iteration is gone, one of one iteration is its body.
+
+use lowered_ir::ir::{Affine, Block, Bound, LoopKind, Routine, Stmt, walk};
+
+/// Removes `zero` of nodes without elements, for which no kernel is needed.
+pub(crate) fn remove_empty_zeros(routine: &mut Routine) {
+    let Routine { nodes, body, .. } = routine;
+    body.retain(|stmt| !matches!(stmt, Stmt::Zero { node } if nodes[node.index()].dims.contains(&0)));
+}
+
+/// Rewrites every loop of the block, but for vector loops.
+///
+/// * `for i in lo..hi { … i … } = for i in 0..hi-lo { … (i + lo) … }`, if `hi` is a constant;
+/// * `for i in lo..hi { … } = nothing`, if `hi <= lo` whatever the symbols are;
+/// * `for i in 0..1 { … i … } = … 0 …`, if the body declares no local (which has to end there).
+pub(crate) fn normalize(block: &mut Block) {
+    *block = std::mem::take(block).into_iter().flat_map(normalized).collect();
+}
+
+fn normalized(stmt: Stmt) -> Block {
+    match stmt {
+        Stmt::For { lo, hi, .. } if hi.limit <= lo => Block::new(),
+        Stmt::For { kind: LoopKind::Vector, .. } => vec![stmt],
+        Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind, mut body } => {
+            if lo != 0 {
+                walk::substitute(&mut body, var, &Affine::var(var).plus_constant(lo));
+            }
+            normalize(&mut body);
+            // A workgroup loop of one iteration picks the thread that runs it.
+            let once = limit - lo == 1
+                && kind != LoopKind::Workgroup
+                && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. }));
+            if once {
+                walk::substitute(&mut body, var, &Affine::constant(0));
+                return body;
+            }
+            keep(Stmt::looped(var, limit - lo, kind, body))
+        }
+        Stmt::For { var, lo, hi, kind, mut body } => {
+            normalize(&mut body);
+            keep(Stmt::For { var, lo, hi, kind, body })
+        }
+        stmt => vec![stmt],
+    }
+}
+
+/// The loop, unless nothing is left in it.
+fn keep(stmt: Stmt) -> Block {
+    if matches!(&stmt, Stmt::For { body, .. } if body.is_empty()) { Block::new() } else { vec![stmt] }
+}

@@ -1,0 +1,337 @@
+//! Schedules a routine and checks, after every step, that the verifier accepts it and that the interpreter gives the same bits.
+
+use codegen_core::{
+    Access, Caps, Codegen, DTypeSet, Interpreted, Kernel, Param, ScheduledRoutine, Slot, Transcendental,
+    Workgroups, check_form,
+};
+use lowered_ir::interp::{self, Buffer, Memory, Program};
+use lowered_ir::ir::{NodeDecl, Numerics, Routine};
+use lowered_ir::{text, verify};
+use scheduling::{FmaPolicy, ScheduleOptions, schedule_traced};
+use tnode::{DType, MemoryMode, Scalar};
+
+/// A CPU with 128-bit vectors and two threads.
+pub(super) fn cpu() -> Caps {
+    let caps = Interpreted::new().caps().clone();
+    let native = DType::ALL.into_iter();
+    let native = native.filter(|d| d.is_integer() || matches!(d, DType::Bool | DType::F32 | DType::F64));
+    Caps {
+        target: "test".into(),
+        arithmetic: native.collect(),
+        transcendental: Transcendental::Expanded,
+        vector_bytes: 16,
+        vector_registers: 16,
+        contractions: DTypeSet::EMPTY,
+        threads: 2,
+        ..caps
+    }
+}
+
+/// What a workgroup of [`gpu`] may have.
+const WORKGROUPS: Workgroups = Workgroups::new(256, 16_384);
+
+/// A GPU: 32-bit types, and the least that WebGPU promises of a workgroup.
+pub(super) fn gpu() -> Caps {
+    let native = [DType::Bool, DType::F32, DType::I32, DType::U32];
+    Caps {
+        target: "gpu".into(),
+        arithmetic: DType::ALL.into_iter().filter(|d| native.contains(d) || d.size_bytes() == 8).collect(),
+        transcendental: Transcendental::Native,
+        workgroups: Some(WORKGROUPS),
+        ..cpu()
+    }
+}
+
+/// A GPU whose threads are known to have registers for large tiles.
+pub(super) fn large_gpu() -> Caps {
+    let workgroups = Workgroups { registers: 96, lanes: 32, ..Workgroups::new(1024, 48 << 10) };
+    Caps { workgroups: Some(workgroups), ..gpu() }
+}
+
+/// Everything that may be parallel is.
+pub(super) fn eager() -> ScheduleOptions {
+    ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() }
+}
+
+/// The routine in a text.
+pub(super) fn parse(source: &str) -> Routine {
+    let routine = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    verified("input", &routine);
+    routine
+}
+
+fn verified(step: &str, routine: &Routine) {
+    verify::verify(routine).unwrap_or_else(|e| panic!("after {step}: {e}\n{}", text::print(routine)));
+}
+
+/// A routine with everything it runs on.
+#[derive(Clone)]
+pub(super) struct Case {
+    /// What runs.
+    pub(super) routine: Routine,
+    /// What is in memory before.
+    pub(super) memory: Memory,
+    /// The values of symbols.
+    pub(super) bindings: Vec<i64>,
+}
+
+impl Case {
+    /// The routine on small values of both signs, the same in every run; local nodes hold zeros, as every run finds them.
+    pub(super) fn filled(routine: Routine) -> Case {
+        let mut memory = Memory::zeroed(&routine);
+        let mut state = 1u32;
+        let nodes = memory.nodes.iter_mut().zip(&routine.nodes);
+        for (bytes, node) in nodes.filter(|(_, node)| node.mode.mode() != Some(MemoryMode::Local)) {
+            for element in bytes.chunks_exact_mut(node.dtype.size_bytes()) {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let value = f64::from(state >> 8) / f64::from(1u32 << 24) * 4.0 - 2.0;
+                let value = if node.dtype.is_float() { value } else { value * 4.0 };
+                Scalar::from_f64(node.dtype, value).write(element);
+            }
+        }
+        let bindings = vec![0; routine.symbols.len()];
+        Case { routine, memory, bindings }
+    }
+
+    /// What the interpreter leaves of the routine as written.
+    pub(super) fn as_written(&self) -> Vec<Vec<u8>> {
+        self.interpreted(&self.routine)
+    }
+
+    /// What the interpreter leaves in the nodes that outlive a run; `routine` is this case's one after some step.
+    fn interpreted(&self, routine: &Routine) -> Vec<Vec<u8>> {
+        let mut memory = self.memory.clone();
+        let bytes = |node: &NodeDecl| node.dims.iter().product::<usize>() * node.dtype.size_bytes();
+        let added = routine.nodes.iter().skip(memory.nodes.len());
+        memory.nodes.extend(added.map(|node| vec![0; bytes(node)]).collect::<Vec<_>>());
+        let run = interp::run(routine, &mut memory, &self.bindings);
+        run.unwrap_or_else(|e| panic!("{e}\n{}", text::print(routine)));
+        results(routine, &memory)
+    }
+}
+
+/// The bytes of the nodes that outlive a run, with every NaN made the same.
+fn results(routine: &Routine, memory: &Memory) -> Vec<Vec<u8>> {
+    let nodes = routine.nodes.iter().zip(&memory.nodes);
+    let kept = nodes.filter(|(node, _)| node.mode.mode() != Some(MemoryMode::Local));
+    kept.map(|(node, bytes)| same_nans(node.dtype, bytes)).collect()
+}
+
+fn same_nans(dtype: DType, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if dtype.is_float() {
+        for element in bytes.chunks_exact_mut(dtype.size_bytes()) {
+            if Scalar::read(dtype, element).unwrap().as_f64().is_nan() {
+                element.fill(0xFF);
+            }
+        }
+    }
+    bytes
+}
+
+/// Runs the calls of a schedule one after the other. What it overwrites holds garbage before.
+fn run_calls(case: &Case, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
+    let mut memory = case.memory.clone();
+    for node in schedule.overwritten() {
+        memory.nodes[node.index()].fill(0x5A);
+    }
+    // What a run finds in its temporaries is not defined.
+    let mut pool = vec![0xA5u8; schedule.temp_bytes()];
+    for call in schedule.calls() {
+        let kernel = &schedule.kernels()[call.kernel];
+        verified(&kernel.abi().name, kernel.ir());
+        let args: Vec<Vec<u8>> = call.args.iter().map(|slot| take(slot, &memory, &pool, schedule)).collect();
+        let bindings: Vec<i64> = call.bindings.iter().map(|symbol| case.bindings[symbol.index()]).collect();
+        let program = Program::new(kernel.ir()).unwrap();
+        let run = |args: &[Vec<u8>]| {
+            let mut args = args.to_vec();
+            let mut buffers: Vec<Buffer<'_>> = args.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
+            program.run(&mut buffers, memory.merge.as_deref(), &bindings).unwrap();
+            args
+        };
+        let after = run(&args);
+        keeps_its_word(kernel, &args, &after, run);
+        for (slot, bytes) in call.args.iter().zip(after) {
+            put(slot, bytes, &mut memory, &mut pool, schedule);
+        }
+    }
+    results(&case.routine, &memory)
+}
+
+/// Runs a kernel on other garbage in what it says not to read, and checks that everything but what it leaves alone is as before.
+fn keeps_its_word(
+    kernel: &Kernel,
+    args: &[Vec<u8>],
+    after: &[Vec<u8>],
+    run: impl Fn(&[Vec<u8>]) -> Vec<Vec<u8>>,
+) {
+    let accesses: Vec<Access> = kernel.abi().params.iter().filter_map(access).collect();
+    let is_unread = |access: Access| matches!(access, Access::Write | Access::WritePart);
+    if !accesses.iter().copied().any(is_unread) {
+        return;
+    }
+    let mut soiled = args.to_vec();
+    for (bytes, _) in soiled.iter_mut().zip(&accesses).filter(|(_, access)| is_unread(**access)) {
+        bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    let again = run(&soiled);
+    for (at, access) in accesses.iter().enumerate() {
+        let size = kernel.ir().nodes[at].dtype.size_bytes();
+        let element = |bytes: &[Vec<u8>], i: usize| bytes[at][i * size..][..size].to_vec();
+        for i in 0..after[at].len() / size {
+            let is_same = element(after, i) == element(&again, i);
+            let is_kept = element(after, i) == element(args, i) && element(&again, i) == element(&soiled, i);
+            assert!(
+                is_same || *access == Access::WritePart && is_kept,
+                "parameter {at} is {access:?}, but element {i} depends on what was there:\n{}",
+                text::print(kernel.ir())
+            );
+        }
+    }
+}
+
+/// What is done with a memory parameter; merge buffers are read.
+fn access(param: &Param) -> Option<Access> {
+    match param {
+        Param::Node { access, .. } => Some(*access),
+        Param::MergeBuffer { .. } => Some(Access::Read),
+        Param::StaticIndex { .. } => None,
+    }
+}
+
+fn take(slot: &Slot, memory: &Memory, pool: &[u8], schedule: &ScheduledRoutine) -> Vec<u8> {
+    match slot {
+        Slot::Node(node) => memory.nodes[node.index()].clone(),
+        Slot::Merge(_) => memory.merge.clone().unwrap(),
+        Slot::Temp(id) => {
+            let temp = &schedule.temps()[id.0 as usize];
+            pool[temp.offset..temp.offset + temp.bytes].to_vec()
+        }
+    }
+}
+
+fn put(slot: &Slot, bytes: Vec<u8>, memory: &mut Memory, pool: &mut [u8], schedule: &ScheduledRoutine) {
+    match slot {
+        Slot::Node(node) => memory.nodes[node.index()] = bytes,
+        Slot::Merge(_) => {}
+        Slot::Temp(id) => {
+            let temp = &schedule.temps()[id.0 as usize];
+            pool[temp.offset..temp.offset + temp.bytes].copy_from_slice(&bytes);
+        }
+    }
+}
+
+/// Whether two results agree within what reordered f32 arithmetic may change.
+fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &Routine) -> bool {
+    let kept = routine.nodes.iter().filter(|n| n.mode.mode() != Some(MemoryMode::Local));
+    a.iter().zip(b).zip(kept).all(|((a, b), node)| {
+        let each = |bytes: &[u8]| -> Vec<f64> {
+            let elements = bytes.chunks_exact(node.dtype.size_bytes());
+            elements.map(|e| Scalar::read(node.dtype, e).unwrap().as_f64()).collect()
+        };
+        let tolerance = if node.dtype.size_bytes() < 4 { 0.1 } else { 2e-3 };
+        each(a).iter().zip(each(b)).all(|(x, y)| {
+            (x - y).abs() <= tolerance * (1.0 + x.abs())
+                || x.to_bits() == y.to_bits()
+                || (x.is_nan() && y.is_nan())
+        })
+    })
+}
+
+/// The routine after each step, by name.
+pub(super) type Trace = Vec<(String, String)>;
+
+/// Schedules in both classes and checks every step; gives the schedule of the class `Fast` and its steps.
+pub(super) fn check(case: &Case) -> (ScheduledRoutine, Trace) {
+    let mut case = case.clone();
+    let written = case.interpreted(&case.routine);
+    case.routine.numerics = Numerics::Strict;
+    assert!(steps(&case).1 == written, "strict changes bits:\n{}", text::print(&case.routine));
+    case.routine.numerics = Numerics::Fast;
+    let (schedule, fast, trace) = steps(&case);
+    assert!(
+        close(&fast, &written, &case.routine),
+        "fast is far from strict:\n{}",
+        text::print(&case.routine)
+    );
+    (schedule, trace)
+}
+
+/// Whether the scheduler may choose an order of its own.
+fn routine_is_fast(case: &Case) -> bool {
+    case.routine.numerics == Numerics::Fast
+}
+
+/// Schedules and checks every step; gives the schedule, what it computes, and the steps.
+pub(super) fn steps(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
+    steps_with(case, &eager())
+}
+
+/// [`steps`] with these options.
+pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
+    let mut bits = case.interpreted(&case.routine);
+    let mut trace = Trace::new();
+    let schedule = schedule_traced(&case.routine, &cpu(), options, &mut |step, after| {
+        verified(step, after);
+        let now = case.interpreted(after);
+        if step == "numerics" && (routine_is_fast(case) || options.fma == FmaPolicy::Always) {
+            bits = now;
+        } else {
+            assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
+        }
+        trace.push((step.to_string(), text::print(after)));
+    });
+    let schedule = schedule.unwrap();
+    assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", trace.last().unwrap().1);
+    let interpreter = scheduling::schedule(&case.routine, Interpreted::new().caps(), options).unwrap();
+    assert!(run_calls(case, &interpreter) == bits, "the interpreter's schedule has other bits");
+    (schedule, bits, trace)
+}
+
+/// Schedules for a GPU in both classes: class `Strict` keeps its bits, class `Fast` those of integers, floats within bounds, and every
+/// kernel has the form that workgroups run. Gives the schedule of class `Fast`.
+pub(super) fn check_gpu(case: &Case) -> ScheduledRoutine {
+    check_on(case, &gpu())
+}
+
+/// As [`check_gpu`], on another GPU.
+pub(super) fn check_on(case: &Case, caps: &Caps) -> ScheduledRoutine {
+    let mut case = case.clone();
+    let written = case.interpreted(&case.routine);
+    case.routine.numerics = Numerics::Strict;
+    assert!(on(&case, caps).1 == written, "strict changes bits:\n{}", text::print(&case.routine));
+    case.routine.numerics = Numerics::Fast;
+    let (schedule, fast) = on(&case, caps);
+    assert!(
+        close(&fast, &written, &case.routine),
+        "fast is far from strict:\n{}",
+        text::print(&case.routine)
+    );
+    schedule
+}
+
+/// Schedules for a GPU and checks every step; gives the schedule and what it computes.
+pub(super) fn on_gpu(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>) {
+    on(case, &gpu())
+}
+
+/// As [`on_gpu`], of another GPU.
+pub(super) fn on(case: &Case, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
+    let mut bits = case.interpreted(&case.routine);
+    let schedule = schedule_traced(&case.routine, caps, &ScheduleOptions::default(), &mut |step, after| {
+        verified(step, after);
+        let now = case.interpreted(after);
+        if routine_is_fast(case) && matches!(step, "numerics" | "grid") {
+            bits = now;
+        } else {
+            assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
+        }
+    });
+    let schedule = schedule.unwrap();
+    for kernel in schedule.kernels() {
+        check_form(kernel.ir(), caps.workgroups.unwrap())
+            .unwrap_or_else(|e| panic!("{e}\n{}", text::print(kernel.ir())));
+    }
+    assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", text::print(&case.routine));
+    (schedule, bits)
+}

@@ -1,0 +1,352 @@
+//! Schedules for workgroups: the numbers of kernels and threads, what they move, and the bits.
+
+use codegen_core::{Access, Caps, Param, ScheduledRoutine, check_form};
+use scheduling::{ScheduleOptions, schedule};
+
+use super::common::{Case, check_gpu, check_on, gpu, large_gpu, on, on_gpu, parse, steps};
+
+/// The schedule, after a run of every step.
+fn scheduled(source: &str) -> ScheduledRoutine {
+    check_gpu(&Case::filled(parse(source)))
+}
+
+/// The schedule of what is too large for an interpreter to run often.
+fn planned(source: &str) -> ScheduledRoutine {
+    planned_on(source, &gpu())
+}
+
+/// As [`planned`], on another GPU.
+fn planned_on(source: &str, caps: &Caps) -> ScheduledRoutine {
+    let schedule = schedule(&parse(source), caps, &ScheduleOptions::default()).unwrap();
+    for kernel in schedule.kernels() {
+        lowered_ir::verify::verify(kernel.ir()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        check_form(kernel.ir(), caps.workgroups.unwrap()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    }
+    schedule
+}
+
+/// The extents of the kernels' parallel loops and the threads of their workgroups.
+fn launches(schedule: &ScheduledRoutine) -> Vec<(u64, u32)> {
+    let kernel = |at: usize| schedule.kernels()[at].abi().launch;
+    schedule.calls().iter().map(|call| kernel(call.kernel)).map(|l| (l.extent, l.threads)).collect()
+}
+
+fn softmax(rows: usize, columns: usize) -> String {
+    format!(
+        "routine @softmax fast {{
+           node %0 \"x\" f32[{rows}, {columns}] on_device
+           node %1 \"m\" f32[{rows}] local
+           node %2 \"e\" f32[{rows}, {columns}] local
+           node %3 \"s\" f32[{rows}] local
+           node %4 \"y\" f32[{rows}, {columns}] on_device
+           for i0 in 0..{rows} {{ %1[i0] := -inff32 }}
+           for i1 in 0..{rows} {{ for i2 in 0..{columns} {{ %1[i1] := max(%0[i1, i2], %1[i1]) }} }}
+           for i3 in 0..{rows} {{ for i4 in 0..{columns} {{ %2[i3, i4] := exp(%0[i3, i4] - %1[i3]) }} }}
+           zero %3
+           for i5 in 0..{rows} {{ for i6 in 0..{columns} {{ %3[i5] := %3[i5] + %2[i5, i6] }} }}
+           for i7 in 0..{rows} {{ for i8 in 0..{columns} {{ %4[i7, i8] := %2[i7, i8] / %3[i7] }} }}
+         }}"
+    )
+}
+
+#[test]
+fn softmax_is_one_kernel_that_reads_and_writes_each_element_once() {
+    for (rows, columns, launch) in [(64, 40, (64, 40)), (9, 300, (9, 256)), (100, 10, (100, 1))] {
+        let schedule = scheduled(&softmax(rows, columns));
+        assert_eq!(launches(&schedule), [launch], "{rows} × {columns}");
+        let bytes = (rows * columns * 4) as f64;
+        // A thread with a row of its own keeps what it knows of it in memory of the run.
+        let passes = if columns < 32 { 4.0 } else { 2.0 };
+        assert_eq!(schedule.kernels()[0].abi().cost.bytes, passes * bytes, "{rows} × {columns}");
+    }
+}
+
+#[test]
+fn rows_that_threads_hold_are_read_and_written_once() {
+    // Whole rounds of runs, what is left behind them, and rows that are not made of runs.
+    for (columns, threads) in [(128, 32), (512, 128), (1000, 128), (2052, 256), (1001, 256)] {
+        let schedule = check_on(&Case::filled(parse(&softmax(3, columns))), &large_gpu());
+        assert_eq!(launches(&schedule), [(3, threads)], "{columns}");
+        let kernel = &schedule.kernels()[0];
+        assert_eq!(kernel.abi().cost.bytes, (2 * 3 * columns * 4) as f64, "{columns}");
+        let text = lowered_ir::text::print(kernel.ir());
+        assert_eq!(
+            text.matches("%0[i0").count(),
+            if columns % 512 == 0 || columns == 128 { 1 } else { 2 },
+            "{text}"
+        );
+        assert!(!text.contains(&format!("[{columns}] workgroup")), "{text}");
+    }
+    // What is too short for runs, and too long for registers, is shared by threads.
+    for columns in [40, 36_000] {
+        let text =
+            lowered_ir::text::print(planned_on(&softmax(1024, columns), &large_gpu()).kernels()[0].ir());
+        assert!(text.matches("%0[i0").count() > 2, "{text}");
+    }
+}
+
+#[test]
+fn sums_by_runs_are_close_to_those_in_order() {
+    for (rows, columns, axis) in [(3, 4096, 1), (3, 1036, 1), (1, 16_400, 1), (2, 65_536, 0)] {
+        check_on(&Case::filled(parse(&sums(rows, columns, axis, "f32"))), &large_gpu());
+    }
+    // Threads share both loops, and what is left of the inner one is other threads'.
+    let schedule = check_on(
+        &Case::filled(parse(
+            "routine @sums fast {
+               node %0 \"x\" f32[3, 6, 136] on_device
+               node %1 \"s\" f32[3] on_device
+               for i0 in 0..3 { for i1 in 0..6 { for i2 in 0..136 { %1[i0] := %1[i0] + %0[i0, i1, i2] } } }
+             }",
+        )),
+        &large_gpu(),
+    );
+    assert_eq!(launches(&schedule), [(3, 128)]);
+}
+
+#[test]
+fn sums_of_columns_take_runs_where_threads_are_left() {
+    let schedule = planned_on(&sums(4096, 1024, 0, "f32"), &large_gpu());
+    assert_eq!(launches(&schedule), [(128 * 256, 1), (32, 256)]);
+    let text = lowered_ir::text::print(schedule.kernels()[0].ir());
+    assert!(text.contains("for i2 in 0..32") && text.contains("vector"), "{text}");
+    // Fewer columns have a thread for each.
+    assert_eq!(launches(&planned_on(&sums(4096, 96, 0, "f32"), &large_gpu()))[0].1, 256);
+}
+
+#[test]
+fn layer_norm_is_one_kernel() {
+    let schedule = scheduled(
+        "routine @norm fast {
+           node %0 \"x\" f32[80, 96] on_device
+           node %1 \"m\" f32[80] local
+           node %2 \"v\" f32[80] local
+           node %3 \"g\" f32[96] on_device
+           node %4 \"y\" f32[80, 96] on_device
+           zero %1
+           for i0 in 0..80 { for i1 in 0..96 { %1[i0] := %1[i0] + %0[i0, i1] * 0.0104166f32 } }
+           zero %2
+           for i2 in 0..80 { for i3 in 0..96 {
+             %2[i2] := %2[i2] + (%0[i2, i3] - %1[i2]) * (%0[i2, i3] - %1[i2])
+           } }
+           for i4 in 0..80 { for i5 in 0..96 {
+             %4[i4, i5] := (%0[i4, i5] - %1[i4]) * recip_sqrt(%2[i4] * 0.0104166f32 + 1e-5f32) * %3[i5]
+           } }
+         }",
+    );
+    assert_eq!(launches(&schedule), [(80, 96)]);
+    assert_eq!(schedule.temps().len(), 0);
+}
+
+fn sums(rows: usize, columns: usize, axis: usize, dtype: &str) -> String {
+    let kept = if axis == 1 { rows } else { columns };
+    let at = if axis == 1 { "i0" } else { "i1" };
+    format!(
+        "routine @sums fast {{
+           node %0 \"x\" {dtype}[{rows}, {columns}] on_device
+           node %1 \"s\" {dtype}[{kept}] on_device
+           for i0 in 0..{rows} {{ for i1 in 0..{columns} {{ %1[{at}] := %1[{at}] + %0[i0, i1] }} }}
+         }}"
+    )
+}
+
+#[test]
+fn reductions_use_as_many_threads_as_they_have_work_for() {
+    let cases = [
+        // A workgroup per row; a thread per short row.
+        ((200, 512, 1), vec![(200, 256)]),
+        ((200, 31, 1), vec![(200, 1)]),
+        // Blocks of columns, the last of them narrower.
+        ((64, 96, 0), vec![(3, 256)]),
+        ((64, 40, 0), vec![(1, 256), (1, 256)]),
+        // Columns enough for a thread each.
+        ((9, 20_000, 0), vec![(20_000, 1)]),
+        // Few long rows: chunks, then their results.
+        ((2, 40_960, 1), vec![(20, 256), (2, 1)]),
+        ((40_960, 8, 0), vec![(256, 256), (1, 256)]),
+    ];
+    for ((rows, columns, axis), expected) in cases {
+        let found = launches(&planned(&sums(rows, columns, axis, "f32")));
+        assert_eq!(found, expected, "{rows} × {columns} along {axis}");
+    }
+}
+
+#[test]
+fn sums_by_threads_are_close_to_those_in_order() {
+    for (rows, columns, axis) in [(5, 600, 1), (40, 40, 0), (1, 8210, 1), (1100, 8, 0)] {
+        scheduled(&sums(rows, columns, axis, "f32"));
+    }
+}
+
+#[test]
+fn integers_keep_their_bits_whatever_the_order() {
+    for (rows, columns, axis) in [(1, 8200, 1), (1100, 3, 0), (9, 33, 0), (9, 70, 1)] {
+        let case = Case::filled(parse(&sums(rows, columns, axis, "i32")));
+        assert_eq!(on_gpu(&case).1, case.as_written(), "{rows} × {columns} along {axis}");
+    }
+}
+
+#[test]
+fn a_total_is_reduced_in_two_stages_of_many_workgroups() {
+    for (n, groups) in [(100_000, 20), (100_003, 24), (5000, 1), (8200, 2)] {
+        let schedule = planned(&format!(
+            "routine @total fast {{
+               node %0 \"x\" f32[{n}] on_device
+               node %1 \"s\" f32[] on_device
+               zero %1
+               for i0 in 0..{n} {{ %1[] := %1[] + %0[i0] }}
+             }}"
+        ));
+        assert_eq!(launches(&schedule)[0], (groups, 256), "{n}: {:?}", launches(&schedule));
+        // The last of the partial sums may be another kernel's.
+        let writes =
+            |param: &&Param| matches!(param, Param::Node { access: Access::Write | Access::WritePart, .. });
+        assert!(schedule.kernels().iter().all(|k| k.abi().params.iter().filter(writes).count() == 1));
+    }
+}
+
+#[test]
+fn recurrences_share_each_step_among_the_threads() {
+    let schedule = scheduled(
+        "routine @recurrence fast {
+           node %0 \"w\" f32[48, 48] on_device
+           node %1 \"h\" f32[48] on_device
+           node %2 \"next\" f32[48] on_device
+           for i0 in 0..5 {
+             for i1 in 0..48 {
+               declare l0 f32[] register
+               for i2 in 0..48 { l0 := l0 + %0[i1, i2] * %1[i2] }
+               %2[i1] := l0 * 0.01f32
+             }
+             for i3 in 0..48 { %1[i3] := %2[i3] }
+           }
+         }",
+    );
+    assert_eq!(launches(&schedule), [(1, 48)]);
+}
+
+/// `c[b, m, n] += a[b, m, k] * b[b, k, n]`, and something after.
+fn product(batch: usize, m: usize, n: usize, k: usize, transposed: bool, start: &str, after: &str) -> String {
+    let (a_dims, a_at) = match transposed {
+        false => (format!("{batch}, {m}, {k}"), "i0, i1, i3"),
+        true => (format!("{batch}, {k}, {m}"), "i0, i3, i1"),
+    };
+    format!(
+        "routine @product fast {{
+           node %0 \"a\" f32[{a_dims}] on_device
+           node %1 \"b\" f32[{batch}, {k}, {n}] on_device
+           node %2 \"c\" f32[{batch}, {m}, {n}] on_device
+           node %3 \"bias\" f32[{n}] on_device
+           {start}
+           for i0 in 0..{batch} {{ for i1 in 0..{m} {{ for i2 in 0..{n} {{ for i3 in 0..{k} {{
+             %2[i0, i1, i2] := %2[i0, i1, i2] + %0[{a_at}] * %1[i0, i3, i2]
+           }} }} }} }}
+           for i4 in 0..{batch} {{ for i5 in 0..{m} {{ for i6 in 0..{n} {{
+             %2[i4, i5, i6] := {after}
+           }} }} }}
+         }}"
+    )
+}
+
+#[test]
+fn products_of_all_sizes_have_the_bits_of_the_cpu() {
+    let bias = "relu(%2[i4, i5, i6] + %3[i6])";
+    let plain = "%2[i4, i5, i6]";
+    let cases = [
+        // Digits: one tile high, ten columns.
+        (1, 64, 10, 24, false, "zero %2", bias),
+        // Whole tiles, and transposed.
+        (1, 32, 32, 24, false, "zero %2", plain),
+        (1, 16, 24, 33, true, "", bias),
+        // Rows, columns and k beyond whole tiles.
+        (1, 34, 37, 21, false, "zero %2", bias),
+        (1, 17, 19, 5, true, "", plain),
+        // Batches.
+        (3, 20, 16, 16, false, "zero %2", bias),
+        // Too narrow for tiles.
+        (1, 20, 3, 16, false, "zero %2", plain),
+        (2, 2, 40, 16, false, "zero %2", plain),
+    ];
+    for (batch, m, n, k, transposed, start, after) in cases {
+        let case = Case::filled(parse(&product(batch, m, n, k, transposed, start, after)));
+        check_gpu(&case);
+        let cpu = steps(&case).1;
+        assert!(on_gpu(&case).1 == cpu, "{batch} × {m} × {n} × {k}: other bits than on a CPU");
+    }
+}
+
+#[test]
+fn a_product_is_tiles_in_workgroups_with_what_comes_after_in_the_same_kernel() {
+    let schedule = planned(&product(8, 128, 128, 32, false, "zero %2", "relu(%2[i4, i5, i6] + %3[i6])"));
+    assert_eq!(launches(&schedule), [(8 * 4 * 4, 64)]);
+    let schedule = planned(&product(1, 64, 10, 64, false, "zero %2", "relu(%2[i4, i5, i6] + %3[i6])"));
+    assert_eq!(launches(&schedule), [(4, 80)]);
+    // What is beyond the tiles has kernels of its own.
+    let schedule = planned(&product(1, 130, 66, 16, false, "zero %2", "%2[i4, i5, i6]"));
+    assert!(launches(&schedule).len() > 1);
+}
+
+/// Parts of `k` of all lengths, read ahead into the other half of what is staged.
+#[test]
+fn products_read_ahead_have_the_same_bits() {
+    let bias = "relu(%2[i4, i5, i6] + %3[i6])";
+    let caps = large_gpu();
+    for (m, n, k, transposed) in [
+        (16, 16, 16, false),
+        (16, 16, 32, false),
+        (32, 16, 39, false),
+        (16, 20, 65, true),
+        (17, 35, 48, false),
+        (20, 16, 57, true),
+    ] {
+        let start = if transposed { "" } else { "zero %2" };
+        let case = Case::filled(parse(&product(1, m, n, k, transposed, start, bias)));
+        let cpu = steps(&case).1;
+        assert!(on(&case, &caps).1 == cpu, "{m} × {n} × {k}: other bits than on a CPU");
+    }
+}
+
+#[test]
+fn large_tiles_are_for_many_outputs_and_short_epilogues() {
+    let relu = "relu(%2[i4, i5, i6])";
+    let first = |batch, m, n, k, after| {
+        let source = product(batch, m, n, k, false, "zero %2", after);
+        launches(&planned_on(&source, &large_gpu()))[0]
+    };
+    // 128 by 128, ragged, and as many as divide the sides.
+    assert_eq!(first(1, 1024, 2048, 64, relu), (8 * 16, 256));
+    assert_eq!(first(1, 1100, 2050, 33, relu), (8 * 16, 256));
+    assert_eq!(first(1, 1040, 2080, 9, relu), (10 * 20, 169));
+    assert_eq!(first(1, 16_384, 64, 64, relu), (128, 128));
+    assert_eq!(first(128, 128, 128, 8, relu), (128, 256));
+    // Too few of them, a side that is too narrow, an epilogue of many operations, parts of `k` that are short.
+    assert_eq!(first(1, 1024, 1024, 64, relu), (16 * 16, 256));
+    assert_eq!(first(1, 65_536, 40, 64, relu).1, 160);
+    assert_eq!(first(1, 1024, 2048, 64, "exp(%2[i4, i5, i6])"), (16 * 32, 256));
+    assert_eq!(first(1, 1024, 2048, 3, relu), (16 * 32, 256));
+    // Doubles take two registers each.
+    let doubles = product(1, 1024, 2048, 64, false, "zero %2", relu).replace("f32", "f64");
+    assert_eq!(launches(&planned_on(&doubles, &large_gpu()))[0], (16 * 32, 256));
+    // Where nothing is known of registers.
+    let source = product(1, 1024, 2048, 64, false, "zero %2", relu);
+    assert_eq!(launches(&planned(&source))[0], (16 * 32, 256));
+}
+
+/// Sizes drawn by chance: what is made is valid, and its tiles cover the outputs once.
+#[test]
+fn products_of_awkward_sizes_are_covered() {
+    let mut state = 7u64;
+    let mut draw = |most: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (1 + (state >> 33) % most) as usize
+    };
+    for _ in 0..60 {
+        let (batch, m, n, k) = (draw(3), draw(3000), draw(3000), draw(70));
+        let source = product(batch, m, n, k, draw(2) == 1, "zero %2", "%2[i4, i5, i6] + %3[i6]");
+        let schedule = planned_on(&source, &large_gpu());
+        let flops: u64 =
+            schedule.calls().iter().map(|call| schedule.kernels()[call.kernel].abi().cost.flops as u64).sum();
+        let outputs = (batch * m * n) as u64;
+        assert_eq!(flops, outputs * (2 * k as u64 + 1), "{batch} × {m} × {n} × {k}");
+    }
+}
