@@ -15,8 +15,6 @@ mod machine; // what the machine can do
 #[cfg(test)]
 mod machine_code; // what cases become on processors that are not here
 mod measure; // a case from check to figures
-#[path = "../../crates/arrayjit/examples/digits/network.rs"]
-mod network;
 mod ours; // a case on a backend
 mod peers; // other programs for the same
 mod product; // a matrix product in f64

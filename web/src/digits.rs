@@ -1,10 +1,16 @@
-//! A page of the digits example: the network that `crates/arrayjit/examples/digits` trains, on the same data.
+//! A page of the digits example: the network that `examples/digits` trains, on the same data.
 //!
 //! It is trained on this machine's processor. What the processor then makes of the test images, of a training step and of an epoch of
 //! training is what the browser's results are compared with.
 
 use std::path::Path;
 
+use ::digits::{
+    data::{self, Digits},
+    network,
+    state::{self, Network},
+    train::Training,
+};
 use anyhow::{Context as _, Result};
 use arrayjit::{Backend, HostArray, MemoryMode, Reason, Settings};
 use codegen_core::{Code, Codegen};
@@ -17,12 +23,8 @@ use scheduling::{ScheduleOptions, schedule};
 use tnode::commit_decisions;
 
 use crate::{
-    data::{self, Digits},
     link::{add_nodes, link},
-    network,
     page::{Contents, Context, Expected, Page, Run, Score, Step},
-    state::{self, Network},
-    train::Training,
 };
 
 /// The page's two routines, by their positions in its context.
@@ -77,8 +79,7 @@ struct Results {
 /// Where the data cannot be read, or the target lacks something that the network needs.
 pub fn page(options: &Options, codegen: &dyn Codegen) -> Result<Page> {
     let mut rng = fastrand::Rng::with_seed(options.seed);
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/digits.csv.gz"));
-    let (train, test) = data::split(&data::load(path)?, &mut rng);
+    let (train, test) = data::split(&data::load(Path::new(data::FILE))?, &mut rng);
     let results = on_the_processor(options, &train, &test, &mut rng)?;
 
     let mut page = Page { title: "Handwritten digits".into(), ..Page::default() };

@@ -24,13 +24,3 @@ pub mod lir; // pages of `.lir` files
 
 pub mod browser; // opening a page and bringing back its report
 mod server; // the page on this machine's own address
-
-// The example's own modules: the page is about the network that it trains.
-#[path = "../../crates/arrayjit/examples/digits/data.rs"]
-mod data;
-#[path = "../../crates/arrayjit/examples/digits/network.rs"]
-mod network;
-#[path = "../../crates/arrayjit/examples/digits/state.rs"]
-mod state;
-#[path = "../../crates/arrayjit/examples/digits/train.rs"]
-mod train;

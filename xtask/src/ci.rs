@@ -116,7 +116,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         ),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
-        Stage::new("main job", 5, "cargo run --quiet --release -p arrayjit --example digits"),
+        Stage::new("main job", 5, "cargo run --quiet --release -p digits"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
         // Property tests draw the same cases every time, so that what fails here is the change at hand; the long checks draw new ones.

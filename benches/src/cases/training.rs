@@ -1,9 +1,10 @@
 //! Whole steps of training: forward, backward, update.
 
+use digits::network;
+
 use super::contractions::product_flops;
 use crate::{
     case::{Case, Check, Init, Node, Operation, Traffic},
-    network,
     product::{product, transposed},
 };
 

@@ -29,7 +29,7 @@ pub(super) fn tests() -> Result<Programs> {
 /// The benchmarks and the main job: one after the other, as what examples need for tests is not for programs.
 pub(super) fn programs() -> Result<Programs> {
     let is = |name: &'static str| move |artifact: &Artifact| artifact.target.name == name;
-    let main_job = ["build", "-p", "arrayjit", "--features", "arrayjit/cuda", "--example", "digits"];
+    let main_job = ["build", "-p", "digits", "--features", "digits/cuda"];
     let mut programs = built(&main_job, is("digits"))?;
     programs.extend(built(&["build", "-p", "benches", "--features", "benches/cublas"], is("benches"))?);
     Ok(programs)

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 /// Top-level names that make a backticked word a path.
 pub(super) const ROOTS: &[&str] =
-    &["crates/", "docs/", "xtask/", "benches/", "web/", "data/", "fuzz/", ".github/", ".ci/"];
+    &["crates/", "docs/", "xtask/", "benches/", "examples/", "web/", "data/", "fuzz/", ".github/", ".ci/"];
 
 /// Findings about names that lead nowhere.
 pub(super) fn check() -> Result<Vec<String>> {
@@ -101,7 +101,8 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>> {
 /// The text of every Rust file of the crates, to look names up in.
 fn all_sources(root: &Path) -> Result<String> {
     let mut text = String::new();
-    let mut folders = vec![root.join("crates"), root.join("xtask"), root.join("benches"), root.join("web")];
+    let mut folders: Vec<PathBuf> =
+        ["crates", "xtask", "benches", "examples", "web"].map(|folder| root.join(folder)).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
             let path = entry?.path();

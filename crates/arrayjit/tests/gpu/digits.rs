@@ -1,19 +1,21 @@
 //! The main job on a GPU: the digits train to the accuracy of the CPU, and every kernel of it runs on the GPU.
 
-use arrayjit::{Backend, Settings};
+use std::path::Path;
 
-use crate::{
-    backend, data,
+use ::digits::{
+    data,
     state::Network,
     streams::{self, SharedTraining},
     train::Training,
 };
+use arrayjit::{Backend, Settings};
+
+use crate::backend;
 
 /// The share of test images told right after so many epochs.
 fn accuracy(backend: &Backend, epochs: u32) -> f64 {
-    let path = filetests::repository().join("data/digits.csv.gz");
     let mut rng = fastrand::Rng::with_seed(5);
-    let (train, test) = data::split(&data::load(&path).unwrap(), &mut rng);
+    let (train, test) = data::split(&data::load(Path::new(data::FILE)).unwrap(), &mut rng);
     let network = Network::new(train.count(), test.count()).unwrap();
     let training = Training::prepare(backend, &network, &train, &test, &mut rng).unwrap();
     let mut order: Vec<i64> = (0..training.batches()).collect();
@@ -40,10 +42,9 @@ fn the_digits_train_as_on_the_cpu() {
 #[test]
 fn the_digits_train_on_two_streams() {
     let Some(gpu) = backend("the_digits_train_on_two_streams") else { return };
-    let path = filetests::repository().join("data/digits.csv.gz");
     let losses = |streams: usize| {
         let mut rng = fastrand::Rng::with_seed(5);
-        let (train, test) = data::split(&data::load(&path).unwrap(), &mut rng);
+        let (train, test) = data::split(&data::load(Path::new(data::FILE)).unwrap(), &mut rng);
         let network = Network::with_rows(train.count(), test.count(), streams::rows(streams)).unwrap();
         let training = SharedTraining::prepare(&gpu, &network, &train, &test, &mut rng, streams).unwrap();
         let order: Vec<i64> = (0..training.batches()).collect();

@@ -14,17 +14,6 @@ mod digits; // the main job
 #[path = "../gpu/random.rs"]
 mod random; // routines drawn at random
 
-#[path = "../../examples/digits/data.rs"]
-mod data;
-#[path = "../../examples/digits/network.rs"]
-mod network;
-#[path = "../../examples/digits/state.rs"]
-mod state;
-#[path = "../../examples/digits/streams.rs"]
-mod streams;
-#[path = "../../examples/digits/train.rs"]
-mod train;
-
 use std::sync::{Arc, OnceLock};
 
 use arrayjit::{Backend, Settings};

@@ -1,26 +1,22 @@
 //! Trains a 64–128–10 network on 1,797 handwritten digits: forward, backward and update are one compiled routine.
 //!
-//! `cargo run --release -p arrayjit --example digits -- --backend multicore --epochs 40 --seed 5`
+//! `cargo run --release -p digits -- --backend multicore --epochs 40 --seed 5`
 //!
 //! With `--streams 4` it is divided: each stream computes the gradient of a shard of every mini-batch.
 #![allow(clippy::print_stdout, reason = "an example talks on standard output")]
-
-mod data;
-mod network;
-mod state;
-mod streams;
-mod train;
 
 use std::{path::PathBuf, time::Instant};
 
 use anyhow::Result;
 use arrayjit::{Backend, Settings, trace::TraceFile};
 use clap::Parser;
+use digits::{
+    data, network,
+    state::Network,
+    streams::{self, SharedTraining},
+    train::Training,
+};
 use indicatif::{ProgressBar, ProgressStyle};
-
-use state::Network;
-use streams::SharedTraining;
-use train::Training;
 
 #[derive(Parser)]
 #[command(about = "Trains a small network on handwritten digits")]
@@ -41,7 +37,7 @@ struct Cli {
     #[arg(long)]
     trace: Option<PathBuf>,
     /// The data file
-    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"))]
+    #[arg(long, default_value = data::FILE)]
     data: PathBuf,
 }
 

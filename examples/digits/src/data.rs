@@ -7,17 +7,20 @@ use flate2::read::GzDecoder;
 
 use crate::network::{CLASSES, PIXELS};
 
+/// Path of the data file in this repository.
+pub const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz");
+
 /// Images and their labels.
-pub(crate) struct Digits {
+pub struct Digits {
     /// `[count, 64]`, row-major, 0 to 1.
-    pub(crate) images: Vec<f32>,
+    pub images: Vec<f32>,
     /// `[count]`, 0 to 9.
-    pub(crate) labels: Vec<u8>,
+    pub labels: Vec<u8>,
 }
 
 impl Digits {
     /// How many images there are.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.labels.len()
     }
 
@@ -32,7 +35,7 @@ impl Digits {
 /// # Errors
 ///
 /// Names the file, and the line that does not read.
-pub(crate) fn load(path: &Path) -> Result<Digits> {
+pub fn load(path: &Path) -> Result<Digits> {
     let file = File::open(path).with_context(|| format!("opening the digits at `{}`", path.display()))?;
     let mut table = csv::ReaderBuilder::new().has_headers(false).from_reader(GzDecoder::new(file));
     let mut digits = Digits { images: Vec::new(), labels: Vec::new() };
@@ -53,7 +56,7 @@ pub(crate) fn load(path: &Path) -> Result<Digits> {
 }
 
 /// Shuffles the images and splits them into four fifths for training and a fifth for testing.
-pub(crate) fn split(digits: &Digits, rng: &mut fastrand::Rng) -> (Digits, Digits) {
+pub fn split(digits: &Digits, rng: &mut fastrand::Rng) -> (Digits, Digits) {
     let mut rows: Vec<usize> = (0..digits.count()).collect();
     rng.shuffle(&mut rows);
     let (train, test) = rows.split_at(rows.len() - rows.len() / 5);

@@ -3,17 +3,17 @@
 use arrayjit::DType;
 
 /// Pixels of one image.
-pub(crate) const PIXELS: usize = 64;
+pub const PIXELS: usize = 64;
 /// Digits there are.
-pub(crate) const CLASSES: usize = 10;
+pub const CLASSES: usize = 10;
 /// Units of the hidden layer.
-pub(crate) const HIDDEN: usize = 128;
+pub const HIDDEN: usize = 128;
 /// Images in a mini-batch.
-pub(crate) const BATCH: usize = 32;
+pub const BATCH: usize = 32;
 
 /// One step of stochastic gradient descent with momentum on the mini-batch that `@step` chooses. The range of `@step` follows
 /// from the images: as many whole batches as there are, so the last partial one is dropped.
-pub(crate) const TRAIN: &str = "
+pub const TRAIN: &str = "
 # forward
 h[b,j]  :+= x[32*@step + b, i] * w1[i,j]
 a[b,j]   := relu(h[b,j] + b1[j])
@@ -49,7 +49,7 @@ b2[k]    -= 0.1 * u2[k]
 
 /// Name, dimensions and element type of every node of both texts, for so many training and test images and so many rows of a
 /// mini-batch at a time.
-pub(crate) fn declarations(train: usize, test: usize, rows: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
+pub fn declarations(train: usize, test: usize, rows: usize) -> Vec<(&'static str, Vec<usize>, DType)> {
     let float = |name, dims: &[usize]| (name, dims.to_vec(), DType::F32);
     vec![
         float("x", &[train, PIXELS]),

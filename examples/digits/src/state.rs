@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Counts the test images whose label has the greatest score.
-pub(crate) const EVALUATE: &str = "
+pub const EVALUATE: &str = "
 th[n,j]  :+= tx[n,i] * w1[i,j]
 ta[n,j]   := relu(th[n,j] + b1[j])
 tz[n,k]  :+= ta[n,j] * w2[j,k]
@@ -19,7 +19,7 @@ correct  :+= (ty[n,k] == ttop[n]) * (k == tlabel[n])
 ";
 
 /// Every node of both texts, found by name.
-pub(crate) struct Network {
+pub struct Network {
     nodes: Vec<TensorNode>,
 }
 
@@ -29,7 +29,7 @@ impl Network {
     /// # Errors
     ///
     /// None for these dimensions; the builder's otherwise.
-    pub(crate) fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
+    pub fn new(train: usize, test: usize) -> Result<Network, TensorNodeError> {
         Network::with_rows(train, test, BATCH)
     }
 
@@ -38,7 +38,7 @@ impl Network {
     /// # Errors
     ///
     /// As [`Network::new`].
-    pub(crate) fn with_rows(train: usize, test: usize, rows: usize) -> Result<Network, TensorNodeError> {
+    pub fn with_rows(train: usize, test: usize, rows: usize) -> Result<Network, TensorNodeError> {
         let build = |(name, dims, dtype): (&str, Vec<usize>, _)| {
             TensorNode::builder(name).dims(dims).dtype(dtype).build()
         };
@@ -48,12 +48,12 @@ impl Network {
     }
 
     /// All nodes, for the compiler to find the ones a text names.
-    pub(crate) fn nodes(&self) -> Vec<&TensorNode> {
+    pub fn nodes(&self) -> Vec<&TensorNode> {
         self.nodes.iter().collect()
     }
 
     /// The node of a name.
-    pub(crate) fn node(&self, name: &str) -> &TensorNode {
+    pub fn node(&self, name: &str) -> &TensorNode {
         self.nodes
             .iter()
             .find(|n| n.name() == name)
@@ -65,7 +65,7 @@ impl Network {
     /// # Errors
     ///
     /// None for these dimensions; the array's otherwise.
-    pub(crate) fn initial_state(
+    pub fn initial_state(
         &self,
         rng: &mut fastrand::Rng,
     ) -> Result<Vec<(TensorNode, HostArray)>, TensorNodeError> {
@@ -87,7 +87,7 @@ impl Network {
     /// # Errors
     ///
     /// Want of memory.
-    pub(crate) fn upload(
+    pub fn upload(
         &self,
         backend: &Backend,
         train: &Digits,

@@ -2,27 +2,21 @@
 //! interpreter of the same schedule class within rounding; and on several streams within a bound.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-#[path = "../../examples/digits/data.rs"]
-mod data;
-#[path = "../../examples/digits/network.rs"]
-mod network;
 mod on_streams;
 mod reference;
-#[path = "../../examples/digits/state.rs"]
-mod state;
-#[path = "../../examples/digits/streams.rs"]
-mod streams;
 
 use std::path::Path;
 
 use arrayjit::{Backend, Context, HostArray, Settings, TensorNode};
-use data::Digits;
+use digits::{
+    data::{self, Digits},
+    network,
+    state::{self, Network},
+};
 use reference::Matrix;
-use state::Network;
 
 fn images(rng: &mut fastrand::Rng) -> (Digits, Digits) {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/digits.csv.gz"));
-    let (train, test) = data::split(&data::load(path).unwrap(), rng);
+    let (train, test) = data::split(&data::load(Path::new(data::FILE)).unwrap(), rng);
     assert_eq!((train.count(), test.count()), (1438, 359));
     (train, test)
 }

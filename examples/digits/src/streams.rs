@@ -2,7 +2,7 @@
 //!
 //! One stream computes the same mean over the whole mini-batch at once, so the two differ by the rounding of sums only: from
 //! the same state, a step changes a weight `w` of momentum `v` differently by at most 2⁻²⁴ · (8 S + |v| + 4 |w|), where S is the sum over the
-//! images of the magnitudes of what they contribute to its gradient. `tests/digits/on_streams.rs` derives and tests that.
+//! images of the magnitudes of what they contribute to its gradient. `tests/training/on_streams.rs` derives and tests that.
 
 use anyhow::Result;
 use arrayjit::{
@@ -17,20 +17,20 @@ use crate::{
 };
 
 /// Training, linked for several streams.
-pub(crate) struct SharedTraining<'n> {
+pub struct SharedTraining<'n> {
     network: &'n Network,
     steps: DataParallel,
     evaluate: Routine,
 }
 
 /// How many rows of a mini-batch each of so many streams takes; for the last ones fewer may be left.
-pub(crate) fn rows(streams: usize) -> usize {
+pub fn rows(streams: usize) -> usize {
     BATCH.div_ceil(streams)
 }
 
 /// [`network::TRAIN`] in two: the gradient of the rows of a mini-batch that `@shard` chooses, of which those past its end count nothing;
 /// and the update.
-pub(crate) fn texts(streams: usize) -> (String, &'static str) {
+pub fn texts(streams: usize) -> (String, &'static str) {
     let at = network::TRAIN.find("# update").expect("the text has that heading");
     let (gradient, update) = network::TRAIN.split_at(at);
     let row = format!("{}*@shard + b", rows(streams));
@@ -46,7 +46,7 @@ impl<'n> SharedTraining<'n> {
     /// # Errors
     ///
     /// Whatever the backend cannot do.
-    pub(crate) fn prepare(
+    pub fn prepare(
         backend: &Backend,
         network: &'n Network,
         train: &Digits,
@@ -80,7 +80,7 @@ impl<'n> SharedTraining<'n> {
     }
 
     /// How many batches an epoch has.
-    pub(crate) fn batches(&self) -> i64 {
+    pub fn batches(&self) -> i64 {
         self.steps.bindings()[0].range
     }
 
@@ -89,7 +89,7 @@ impl<'n> SharedTraining<'n> {
     /// # Errors
     ///
     /// The device's.
-    pub(crate) fn epoch(&self, order: &[i64]) -> Result<f64> {
+    pub fn epoch(&self, order: &[i64]) -> Result<f64> {
         let zero = HostArray::from_slice(&[0.0f32], [])?;
         for context in self.steps.contexts() {
             let _ = context.from_host(self.loss(), &zero)?;
@@ -108,7 +108,7 @@ impl<'n> SharedTraining<'n> {
     /// # Errors
     ///
     /// The device's.
-    pub(crate) fn correct(&self) -> Result<f64> {
+    pub fn correct(&self) -> Result<f64> {
         self.evaluate.run(&[])?;
         Ok(self.read("correct")?.get_f64(&[])?)
     }
@@ -118,7 +118,7 @@ impl<'n> SharedTraining<'n> {
     /// # Errors
     ///
     /// The device's, or that the node has no memory.
-    pub(crate) fn read(&self, name: &str) -> Result<HostArray> {
+    pub fn read(&self, name: &str) -> Result<HostArray> {
         Ok(self.evaluate.context().to_host(self.network.node(name))?)
     }
 

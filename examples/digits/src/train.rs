@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The routines with what they work on.
-pub(crate) struct Training<'n> {
+pub struct Training<'n> {
     network: &'n Network,
     step: Routine,
     evaluate: Routine,
@@ -23,7 +23,7 @@ impl<'n> Training<'n> {
     /// # Errors
     ///
     /// Whatever the backend cannot do.
-    pub(crate) fn prepare(
+    pub fn prepare(
         backend: &Backend,
         network: &'n Network,
         train: &Digits,
@@ -39,7 +39,7 @@ impl<'n> Training<'n> {
     }
 
     /// How many batches an epoch has.
-    pub(crate) fn batches(&self) -> i64 {
+    pub fn batches(&self) -> i64 {
         self.step.bindings()[0].range
     }
 
@@ -48,7 +48,7 @@ impl<'n> Training<'n> {
     /// # Errors
     ///
     /// The device's.
-    pub(crate) fn epoch(&self, order: &[i64]) -> Result<f64> {
+    pub fn epoch(&self, order: &[i64]) -> Result<f64> {
         let loss = self.network.node("loss");
         // Ordered on the stream like everything else: nothing to wait for.
         let _ = self.context.from_host(loss, &HostArray::from_slice(&[0.0f32], [])?)?;
@@ -63,7 +63,7 @@ impl<'n> Training<'n> {
     /// # Errors
     ///
     /// The device's.
-    pub(crate) fn correct(&self) -> Result<f64> {
+    pub fn correct(&self) -> Result<f64> {
         self.evaluate.run(&[])?;
         Ok(self.read("correct")?.get_f64(&[])?)
     }
@@ -73,7 +73,7 @@ impl<'n> Training<'n> {
     /// # Errors
     ///
     /// The device's, or that the node has no memory.
-    pub(crate) fn read(&self, name: &str) -> Result<HostArray> {
+    pub fn read(&self, name: &str) -> Result<HostArray> {
         Ok(self.evaluate.context().to_host(self.network.node(name))?)
     }
 }

@@ -22,13 +22,16 @@ use std::iter::zip;
 
 use arrayjit::{Backend, Context, HostArray, Routine, Settings};
 
-use crate::{
+use digits::{
     data::Digits,
-    images,
     network::{self, BATCH},
-    reference::{self, Matrix},
     state::Network,
     streams::{SharedTraining, rows},
+};
+
+use crate::{
+    images,
+    reference::{self, Matrix},
     with_threads,
 };
 
