@@ -1,4 +1,5 @@
-//! documents name things that exist.
+//! Checks that the compiler does not make: the layer table, module docs, messages of errors, words, widths of
+//! lines, and that documents name things that exist.
 //!
 //! Runs as a test (`xtask/tests/tidy.rs`), so `cargo test` is the whole gate.
 
@@ -11,6 +12,7 @@ mod regions;
 mod retired;
 mod seed_map;
 mod unsafe_code;
+mod width;
 
 use anyhow::{Result, bail};
 
@@ -40,6 +42,7 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(seed_map::check()?);
     findings.extend(unsafe_code::check()?);
     findings.extend(retired::check()?);
+    findings.extend(width::check()?);
     Ok(findings)
 }
 
@@ -49,5 +52,7 @@ pub fn findings() -> Result<Vec<String>> {
 ///
 /// The reason a check could not run.
 pub fn pending() -> Result<Vec<String>> {
-    retired::pending()
+    let mut lines = retired::pending()?;
+    lines.extend(width::pending()?);
+    Ok(lines)
 }
