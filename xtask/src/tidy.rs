@@ -8,6 +8,7 @@ mod errors;
 mod files;
 mod layers;
 mod modules;
+mod public_names;
 mod regions;
 mod retired;
 mod seed_map;
@@ -43,6 +44,7 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(unsafe_code::check()?);
     findings.extend(retired::check()?);
     findings.extend(width::check()?);
+    findings.extend(public_names::check()?);
     Ok(findings)
 }
 
@@ -54,5 +56,6 @@ pub fn findings() -> Result<Vec<String>> {
 pub fn pending() -> Result<Vec<String>> {
     let mut lines = retired::pending()?;
     lines.extend(width::pending()?);
+    lines.extend(public_names::pending());
     Ok(lines)
 }
