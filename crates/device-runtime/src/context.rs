@@ -253,6 +253,9 @@ impl Context {
         if let Some(failure) = hazards.failure(&Event::poll) {
             text += &format!("without value: {failure}\n");
         }
+        if hazards.is_unwritten() {
+            text += "never written: it counts as zeros\n";
+        }
         let PendingUse { writer, readers } = hazards.pending(&Event::poll);
         writer.into_iter().for_each(|writer| text += &format!("{writer} is to write it\n"));
         readers.into_iter().for_each(|reader| text += &format!("{reader} is to read it\n"));

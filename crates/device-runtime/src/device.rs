@@ -42,6 +42,8 @@ struct DeviceInner {
     candidates: Mutex<Candidates>,
     /// Merges that were to be lent their source and were given a copy.
     copied_merges: AtomicU64,
+    /// Nodes whose memory was filled with zeros before its first use.
+    zero_fills: AtomicU64,
 }
 
 impl Device {
@@ -66,6 +68,7 @@ impl Device {
             memory: Mutex::default(),
             candidates: Mutex::default(),
             copied_merges: AtomicU64::new(0),
+            zero_fills: AtomicU64::new(0),
         }))
     }
 
@@ -159,6 +162,16 @@ impl Device {
 
     pub(crate) fn count_copied_merge(&self) {
         self.0.copied_merges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many nodes that links allocated were filled with zeros, since the first task that used their memory did not
+    /// overwrite all of it.
+    pub fn zero_fills(&self) -> u64 {
+        self.0.zero_fills.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_zero_fill(&self) {
+        self.0.zero_fills.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Locked while a link decides about sharing, before anything else is.

@@ -4,7 +4,8 @@
 //! [`Hazards::after`] enters the task's own event. Both happen under the buffer's lock, so two threads cannot both believe that
 //! they came first. Streams are of any device. Invariants: at most one read per stream is kept, since a later event of a stream
 //! implies the earlier ones; reads older than the last write are dropped, since the write waited for them; done events are
-//! dropped when met; the failure of a last write is kept until the whole buffer is written again.
+//! dropped when met; the failure of a last write is kept until the whole buffer is written again; a buffer that is marked
+//! unwritten has had no use.
 
 use codegen_core::Access;
 use smallvec::SmallVec;
@@ -23,6 +24,9 @@ pub(crate) struct Hazards {
     write: Option<LastWrite>,
     /// Reads since that write that were pending when last looked at.
     reads: SmallVec<[Event; 2]>,
+    /// The memory holds anything and counts as zeros: it is filled with them before the first use, unless that use
+    /// overwrites all of it.
+    is_unwritten: bool,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +88,21 @@ pub(crate) fn writes(access: Access) -> bool {
 }
 
 impl Hazards {
+    /// Marks new memory, which nobody has used.
+    pub(crate) fn mark_unwritten(&mut self) {
+        self.is_unwritten = true;
+    }
+
+    /// Whether the memory holds anything and counts as zeros.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.is_unwritten
+    }
+
+    /// Whether the memory has to be filled with zeros before a task with this access.
+    pub(crate) fn needs_zeros(&self, access: Access) -> bool {
+        self.is_unwritten && access != Access::Write
+    }
+
     /// Adds to `waits` what a task of `stream` with this access has to wait for.
     ///
     /// # Errors
@@ -115,6 +134,7 @@ impl Hazards {
     /// Enters a task that was handed over, with the event recorded behind it.
     pub(crate) fn after(&mut self, access: Access, event: &Event) {
         if writes(access) {
+            self.is_unwritten = false;
             self.reads.clear();
             self.write = Some(LastWrite { event: Some(event.clone()), failed: None });
         } else if let Some(read) = self.reads.iter_mut().find(|read| read.key() == event.key()) {
@@ -127,6 +147,7 @@ impl Hazards {
     /// Enters a task that was handed over in part; `event`, if it could be recorded, ends the part.
     pub(crate) fn after_failure(&mut self, access: Access, event: Option<&Event>, failure: &Failure) {
         if writes(access) {
+            self.is_unwritten = false;
             self.write = Some(LastWrite { event: event.cloned(), failed: Some(failure.clone()) });
         } else if let Some(event) = event {
             self.after(access, event);
@@ -318,6 +339,28 @@ mod tests {
         let waits = streams.use_it(hazards, C, Access::Write).0;
         assert_eq!(waits, [WriteAfterWrite, WriteAfterRead], "B's write, A's read");
         assert_eq!(streams.use_it(hazards, B, Access::Read).0, [ReadAfterWrite]);
+    }
+
+    #[test]
+    fn unwritten_memory_needs_zeros_until_a_write_is_handed_over() {
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        hazards.mark_unwritten();
+        let needing = [Access::Read, Access::WritePart, Access::ReadWrite];
+        assert!(needing.into_iter().all(|access| hazards.needs_zeros(access)));
+        assert!(!hazards.needs_zeros(Access::Write));
+        streams.before(hazards, A, Access::Write).unwrap();
+        assert!(hazards.needs_zeros(Access::Read), "the write was not handed over");
+        streams.use_it(hazards, A, Access::Write);
+        assert!(!hazards.needs_zeros(Access::Read));
+    }
+
+    #[test]
+    fn a_partly_handed_over_write_of_unwritten_memory_is_poisoned() {
+        let (streams, hazards) = (Streams::new(), &mut Hazards::default());
+        hazards.mark_unwritten();
+        hazards.after_failure(Access::Write, Some(&streams.event(A)), &failure());
+        assert_eq!(streams.before(hazards, B, Access::Read), Err(failure()));
+        assert!(!hazards.is_unwritten());
     }
 
     #[test]

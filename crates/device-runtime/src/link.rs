@@ -1,7 +1,7 @@
 //! Linking: code and a context make a routine.
 //!
-//! The rule of allocation: a node that the routine writes before reading it is allocated by the link, zeroed, if the context
-//! lacks it; a node that the routine reads first must be in the context, or be one that streams of the device may share, since
+//! The rule of allocation: a node that the routine writes before reading it is allocated by the link if the context lacks
+//! it, and counts as zeros until it is written (filled with them only if its first use does not overwrite it); a node that the routine reads first must be in the context, or be one that streams of the device may share, since
 //! nothing else could have given it a value. "Before" is the order of the schedule's calls; a kernel that reads and writes a node
 //! reads it first. Several codes linked together are one in this respect. What is decided about sharing reaches the nodes when
 //! nothing can fail any more, so that a link that fails changes nothing.
@@ -28,7 +28,7 @@ use crate::{
     report::PoolItem,
     routine::{Calls, Routine, RoutineInner},
     sharing::{Candidates, Decided, decide_read, decide_write},
-    submit::{Call, Kernels, Task, Use, in_order, submit},
+    submit::{Call, Kernels, Use, in_order},
 };
 
 /// What a routine does with one of its nodes.
@@ -175,7 +175,7 @@ fn modes(decided: &[(TensorNode, Decided)]) -> Vec<(TensorNode, ModeState)> {
 struct Plan {
     /// Memory that other streams made.
     adopted: Vec<(TensorNode, Arc<Buffer>)>,
-    /// Nodes to allocate, with zeros.
+    /// Nodes to allocate, which count as zeros.
     fresh: Vec<TensorNode>,
     /// Nodes to allocate, with the values of their host arrays.
     initial: Vec<(TensorNode, Initial)>,
@@ -305,12 +305,8 @@ fn with_fresh(context: &Context, plan: &Plan) -> Result<Vec<(TensorNode, Arc<Buf
     }
     let nodes: Vec<&TensorNode> = plan.fresh.iter().chain(copied.iter().map(|(node, _)| *node)).collect();
     let buffers = allocate(context.stream(), &nodes)?;
-    let (zeroed, filled) = buffers.split_at(plan.fresh.len());
-    for buffer in zeroed.iter().filter(|buffer| buffer.bytes() > 0) {
-        let name = || format!("zeroing node `{}`", buffer.name());
-        let task = Task::Zero(&buffer.range);
-        submit(context.stream(), &[Use::new(buffer, Access::Write)], name, &task)?;
-    }
+    let (unwritten, filled) = buffers.split_at(plan.fresh.len());
+    unwritten.iter().for_each(|buffer| lock(&buffer.hazards).mark_unwritten());
     for (buffer, (_, array)) in filled.iter().zip(&copied).filter(|(buffer, _)| buffer.bytes() > 0) {
         context.copy_in(buffer, array)?;
     }

@@ -3,6 +3,9 @@
 //! This is the one module of the runtime that makes [tasks](crate::checked), whose constructors ask that conflicting tasks be
 //! ordered, and here they are. Invariants relied on: every task on a node's memory, or a merge buffer's, passes through [`submit`] with the uses it makes
 //! of it; a routine's temporaries are used by its own stream alone, whose order suffices.
+//!
+//! New memory of nodes counts as zeros. It is filled with them here, in front of its first task, unless that task
+//! overwrites all of it.
 #![allow(unsafe_code, reason = "vouches for the order that tasks stand for")]
 
 use std::sync::{Arc, MutexGuard};
@@ -139,6 +142,7 @@ pub(crate) fn submit(
         let mut tables = tables(uses).map_err(Error::driver(&name))?;
         let waits = waits(stream, uses, &mut tables)?;
         let Some(stranger) = enqueue(stream, &waits).map_err(Error::driver(&name))? else {
+            fill_unwritten(stream, uses, &mut tables)?;
             return hand_over_between(stream, uses, &mut tables, name, task);
         };
         // Nobody else is kept from these buffers while the caller waits; what they do meanwhile is looked at anew.
@@ -202,11 +206,30 @@ fn wait_here(event: &Event) -> Result<(), DriverError> {
     }
 }
 
+/// Fills with zeros the memory that counts as zeros and that the task does not overwrite. Nobody has used it, so there is
+/// nothing to wait for.
+fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<(), Error> {
+    for (table, used) in tables.iter_mut().zip(uses) {
+        if !table.needs_zeros(used.access) {
+            continue;
+        }
+        let name = || format!("zeroing node `{}`", used.buffer.name());
+        // A task of another device reaches the memory in that device's own way.
+        let foreign = DriverError::ForeignHandle { what: "memory" };
+        let reached = used.buffer.seen_by(stream.device()).ok_or(foreign);
+        let range = reached.map_err(Error::driver(name))?;
+        let fill = [Use::new(&used.buffer, Access::Write)];
+        hand_over_between(stream, &fill, std::slice::from_mut(table), name, &Task::Zero(&range))?;
+        used.buffer.device.count_zero_fill();
+    }
+    Ok(())
+}
+
 /// Hands the task over while the tables are held, and enters it there.
 fn hand_over_between(
     stream: &Stream,
     uses: &[Use],
-    tables: &mut Tables<'_>,
+    tables: &mut [MutexGuard<'_, Hazards>],
     name: impl Fn() -> String,
     task: &Task<'_>,
 ) -> Result<Event, Error> {

@@ -37,12 +37,26 @@ pub fn temporaries_carry_values_between_kernels(gpu: &dyn Gpu) {
 pub fn a_fresh_output_is_zero_where_nothing_wrote(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     let y = node("y", 3);
-    let code = code(gpu, "corner", &[(&y, Access::Write)], &[], 1, vec![Store::new(0, 1, 5)]);
+    let code = code(gpu, "corner", &[(&y, Access::WritePart)], &[], 1, vec![Store::new(0, 1, 5)]);
     for _ in 0..3 {
+        let unread = context(&device).link(&code, from_ref(&y)).unwrap();
+        assert_eq!(values(unread.context(), &y), [0, 0, 0]);
         let routine = context(&device).link(&code, from_ref(&y)).unwrap();
         drop(routine.run(&[]).unwrap());
         assert_eq!(values(routine.context(), &y), [0, 5, 0]);
     }
+}
+
+/// Memory is not filled with zeros that the first task overwrites.
+pub fn what_the_first_task_overwrites_is_not_zeroed(gpu: &dyn Gpu) {
+    let Some((_, device)) = gpu.open(None) else { return };
+    let y = node("y", 3);
+    let fill = vec![Store::new(0, Word::Thread, 7)];
+    let code = code(gpu, "fill", &[(&y, Access::Write)], &[], 3, fill);
+    let routine = context(&device).link(&code, from_ref(&y)).unwrap();
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(values(routine.context(), &y), [7, 7, 7]);
+    assert_eq!(device.zero_fills(), 0);
 }
 
 /// Margins go to the device and come back.

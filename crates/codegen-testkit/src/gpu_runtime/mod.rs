@@ -48,6 +48,7 @@ macro_rules! gpu_suite {
             several_devices_of_one_processor_share_nothing
             temporaries_carry_values_between_kernels
             a_fresh_output_is_zero_where_nothing_wrote
+            what_the_first_task_overwrites_is_not_zeroed
             padding_comes_back
             values_of_every_type_and_length_come_back
             memory_returns_to_zero_when_tasks_are_done

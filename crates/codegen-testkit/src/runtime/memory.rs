@@ -14,7 +14,7 @@ use codegen_core::{
     Access, Artifact, Code, KernelCall, Slot, Temp, TempId,
     host::{HostArg, HostModule},
 };
-use device_runtime::{DriverError, Error};
+use device_runtime::{Context, DriverError, Error, MergeBufferUse};
 use lowered_ir::ir::NodeRef;
 use tnode::TensorNode;
 
@@ -146,14 +146,105 @@ pub fn locations_are_the_same_in_every_run(make: Make<'_>) {
     assert_eq!(describe(), expected);
 }
 
-/// A link zeroes what it allocates.
+/// Memory that a link allocates counts as zeros.
 pub fn a_fresh_output_is_zero_where_nothing_wrote(make: Make<'_>) {
     let device = open(make, &Setup::default());
     let y = node("y", 3);
-    let code = code("corner", &[(&y, Access::Write)], &[], |args, _| write(&mut args[0])[1] = 5);
+    let code = code("corner", &[(&y, Access::WritePart)], &[], |args, _| write(&mut args[0])[1] = 5);
     for _ in 0..3 {
         let routine = context(&device).link(&code, from_ref(&y)).unwrap();
         drop(routine.run(&[]).unwrap());
         assert_eq!(values(routine.context(), &y), [0, 5, 0]);
     }
+}
+
+/// A context in which a node of three elements has memory that nothing has written, by a link of a routine that
+/// overwrites it.
+fn with_unwritten(context: &Context, y: &TensorNode) -> Context {
+    let fill = code("fill", &[(y, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
+    context.link(&fill, from_ref(y)).unwrap().context().clone()
+}
+
+/// Memory is not filled with zeros that the first task overwrites.
+pub fn what_the_first_task_overwrites_is_not_zeroed(make: Make<'_>) {
+    let device = open(make, &Setup::default());
+    let [x, y, z, w] = ["x", "y", "z", "w"].map(|name| node(name, 3));
+    let uses = [(&x, Access::Write), (&y, Access::WritePart)];
+    let both = code("both", &uses, &[], |args, _| {
+        write(&mut args[0]).fill(3);
+        write(&mut args[1])[1] = 4;
+    });
+    let routine = context(&device).link(&both, &[x.clone(), y.clone()]).unwrap();
+    assert_eq!(device.zero_fills(), 0, "a link zeroes nothing");
+    (0..2).for_each(|_| drop(routine.run(&[]).unwrap()));
+    let written = [values(routine.context(), &x), values(routine.context(), &y)];
+    assert_eq!(written, [vec![3, 3, 3], vec![0, 4, 0]]);
+    assert_eq!(device.zero_fills(), 1, "y alone, once");
+
+    let copied = with_unwritten(routine.context(), &z);
+    let _ = copied.from_host(&z, &array(&[1, 2, 3])).unwrap();
+    assert_eq!(values(&copied, &z), [1, 2, 3]);
+    let other = with_unwritten(&context(&device), &w);
+    let source = context(&device).init_from_host(&w, &array(&[4, 5, 6])).unwrap();
+    let _ = other.device_to_device(&w, MergeBufferUse::No, &source).unwrap();
+    assert_eq!(values(&other, &w), [4, 5, 6]);
+    assert_eq!(device.zero_fills(), 1, "transfers overwrite their nodes");
+}
+
+/// Whatever uses memory that nothing has written finds zeros.
+pub fn unwritten_nodes_read_as_zeros(make: Make<'_>) {
+    let [device, other] = [(); 2].map(|()| open(make, &four_threads()));
+    let y = node("y", 3);
+    let unwritten = || with_unwritten(&context(&device), &y);
+    assert_eq!(values(&unwritten(), &y), [0; 3], "copied to the host");
+    let add = code("add", &[(&y, Access::ReadWrite)], &[], |args, _| {
+        write(&mut args[0]).iter_mut().for_each(|value| *value += 5);
+    });
+    let routine = unwritten().link(&add, from_ref(&y)).unwrap();
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(values(routine.context(), &y), [5; 3], "read by a routine");
+    let shared = unwritten();
+    let twin = shared.on_stream(&device.new_stream().unwrap()).unwrap();
+    assert_eq!([values(&twin, &y), values(&shared, &y)], [[0; 3]; 2], "from another stream");
+    for to in [&device, &other] {
+        let copy = context(to).init_from_device(&y, &unwritten()).unwrap();
+        assert_eq!(values(&copy, &y), [0; 3], "copied to {}", to.name());
+    }
+    assert_eq!((device.zero_fills(), other.zero_fills()), (5, 0));
+}
+
+/// Memory stays unwritten until a task that overwrites it is handed over.
+pub fn a_refused_task_leaves_memory_unwritten(make: Make<'_>) {
+    let device = open(make, &four_threads());
+    let (x, y) = (node("x", 1), node("y", 3));
+    let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();
+    let copy = code("copy", &[(&x, Access::Read), (&y, Access::Write)], &[], |args, _| {
+        let value = read(&args[0])[0];
+        write(&mut args[1]).fill(value);
+    });
+    let copy = context.link(&copy, &[x.clone(), y.clone()]).unwrap();
+    let bad = code("bad", &[(&x, Access::ReadWrite)], &[], |_, _| panic!("no luck"));
+    let bad = context.link(&bad, from_ref(&x)).unwrap();
+    bad.run(&[]).unwrap().sync().unwrap_err();
+    copy.run(&[]).unwrap_err();
+    context.stream().reset().unwrap();
+    assert!(matches!(copy.run(&[]).unwrap_err(), Error::Poisoned { .. }));
+    assert_eq!(values(copy.context(), &y), [0; 3], "x has no value, and y was never written");
+    assert_eq!(device.zero_fills(), 1);
+}
+
+/// A failed task that was to overwrite unwritten memory poisons it, as any other.
+pub fn a_failed_write_of_unwritten_memory_poisons_it(make: Make<'_>) {
+    let device = open(make, &four_threads());
+    let y = node("y", 3);
+    let bad = code("bad", &[(&y, Access::Write)], &[], |_, _| panic!("no luck"));
+    let bad = context(&device).link(&bad, from_ref(&y)).unwrap();
+    bad.run(&[]).unwrap().sync().unwrap_err();
+    bad.context().stream().reset().unwrap();
+    assert!(matches!(bad.context().to_host(&y).unwrap_err(), Error::Poisoned { .. }));
+    let fill = code("fill", &[(&y, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
+    let fill = bad.context().link(&fill, from_ref(&y)).unwrap();
+    drop(fill.run(&[]).unwrap());
+    assert_eq!(values(fill.context(), &y), [7; 3]);
+    assert_eq!(device.zero_fills(), 0);
 }
