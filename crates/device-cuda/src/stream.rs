@@ -104,7 +104,8 @@ impl Stream {
         Ok(launched)
     }
 
-    /// Hands a task over, unless the stream has failed; if the driver refuses it, the stream fails.
+    /// Hands a task over, unless the stream has failed; if the driver refuses it, the stream fails. If it refuses no more
+    /// than the mark behind the task, the stream fails too, but the task was handed over.
     fn hand_over(
         &self,
         name: &str,
@@ -112,8 +113,10 @@ impl Stream {
     ) -> Result<(), DriverError> {
         let mut state = lock(&self.state);
         self.healthy(&state)?;
-        let handed_over = task(&mut state).and_then(|()| state.count());
-        handed_over.map_err(|error| self.refused(&mut state, name, &error))?;
+        task(&mut state).map_err(|error| self.refused(&mut state, name, &error))?;
+        if let Err(error) = state.count() {
+            self.refused(&mut state, name, &error);
+        }
         if !state.queue.is_open() {
             self.land(&mut state);
         }

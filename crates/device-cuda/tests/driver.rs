@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use codegen_core::{Access, Artifact, host::HostModule};
 use codegen_testkit::gpu_runtime::{copy_in, copy_out, landing};
 use device_cuda::Config;
-use device_runtime::{After, BoundKernel, Driver, DriverError, Location, PoolId, StreamHandle};
+use device_runtime::{After, BoundKernel, Driver, DriverError, Error, Location, PoolId, StreamHandle};
 use support::*;
 
 fn stream(driver: &Direct, id: u32) -> StreamHandle {
@@ -413,5 +413,57 @@ fn events_outlive_their_streams_and_pools() {
         // SAFETY: nothing is handed over.
         let freed = unsafe { driver.memset_zero(&second, at(1, 0), 4) };
         assert_eq!(freed, Err(DriverError::NoSuchPool { pool: PoolId(1) }));
+    });
+}
+
+/// Bytes of three pieces of a copy.
+const THREE_PIECES: usize = 12 << 20;
+
+/// A context with a node of three pieces, whose elements are all 1.
+fn with_large_node() -> (device_runtime::Context, tnode::TensorNode) {
+    let device = device(&open(&Config::default()));
+    let x = node("x", THREE_PIECES / 4);
+    let context = context(&device).init_from_host(&x, &large_array(1)).unwrap();
+    assert_eq!(context.to_host(&x).unwrap(), large_array(1));
+    (context, x)
+}
+
+fn large_array(value: i32) -> tnode::HostArray {
+    array(&vec![value; THREE_PIECES / 4])
+}
+
+/// A copy of which one piece was handed over has written a part of its node, which has no value then.
+#[test]
+fn a_copy_that_fails_between_its_pieces_poisons_its_node() {
+    on_fake("uploads=4", || {
+        let (context, x) = with_large_node();
+        let copied = context.from_host(&x, &large_array(2)).unwrap();
+        assert!(copied.sync().unwrap_err().failure().is_some());
+        context.stream().reset().unwrap();
+        let error = context.to_host(&x).unwrap_err();
+        assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+        context.from_host(&x, &large_array(3)).unwrap().sync().unwrap();
+        assert_eq!(context.to_host(&x).unwrap(), large_array(3));
+    });
+}
+
+#[test]
+fn a_copy_that_is_refused_whole_leaves_its_node() {
+    on_fake("uploads=3", || {
+        let (context, x) = with_large_node();
+        assert!(context.from_host(&x, &large_array(2)).is_err());
+        context.stream().reset().unwrap();
+        assert_eq!(context.to_host(&x).unwrap(), large_array(1));
+    });
+}
+
+#[test]
+fn a_read_that_fails_between_its_pieces_gives_no_values_and_poisons_nothing() {
+    on_fake("downloads=4", || {
+        let (context, x) = with_large_node();
+        let error = context.to_host(&x).unwrap_err();
+        assert!(error.failure().is_some(), "{error}");
+        context.stream().reset().unwrap();
+        assert_eq!(context.to_host(&x).unwrap(), large_array(1));
     });
 }

@@ -49,7 +49,8 @@ use crate::{
 /// * a task touches memory only after all tasks handed to its stream before it, and after every event that
 ///   its stream was made to [wait](Driver::wait) for before it; an event is done, be it by failing, only after
 ///   everything that it was recorded behind;
-/// * a task that it answers with an error does not run, or fails its stream;
+/// * a task that it answers with an error does not run; one that it hands over in part fails its stream, and is
+///   answered as handed over, so that what it writes counts as written;
 /// * a task that it is handed goes to that stream and nowhere else.
 ///
 /// ```compile_fail,E0200

@@ -1,8 +1,9 @@
 //! A library with the functions of NVIDIA's driver that `device-cuda` calls, over host memory: what its tests run on.
 //!
 //! It runs the few instructions that the tests' kernels are made of, in an order of tasks that is as bad as streams and waits allow, and
-//! goes wrong as `FAKE_CUDA` in the environment says: words like `devices=2 capability=61 version=11040 memory=4096 init=100`. What is
-//! made, freed and launched is written to the file that `FAKE_CUDA_LOG` names.
+//! goes wrong as `FAKE_CUDA` in the environment says: words like `devices=2 capability=61 version=11040 memory=4096 init=100`;
+//! `uploads=4` and `downloads=4` refuse the copy from or to the host that follows the fourth, once. What is made, freed and launched
+//! is written to the file that `FAKE_CUDA_LOG` names.
 #![allow(non_snake_case, reason = "the names are the driver's")]
 #![allow(unsafe_code, reason = "takes pointers as the driver does")]
 
@@ -11,6 +12,7 @@ use std::{
     cell::Cell,
     ffi::{CStr, c_char, c_int, c_uint, c_void},
     slice,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use crate::{
@@ -70,6 +72,12 @@ fn text<'a>(text: *const c_char) -> &'a CStr {
 pub(crate) fn host_bytes<'a>(address: usize, bytes: usize) -> &'a mut [u8] {
     // SAFETY: the caller keeps the memory for the task until the task is done, as for the driver. Only one task runs at a time.
     unsafe { slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address), bytes) }
+}
+
+/// Counts a call, and refuses the one that follows as many calls as the setting says.
+fn refused_once(name: &str, count: &AtomicU64) -> Answer {
+    let before = count.fetch_add(1, Ordering::Relaxed);
+    if setting(name).is_some() && before == number(name, 0) { 2 } else { 0 }
 }
 
 /// The device of this thread's context.
@@ -309,12 +317,20 @@ extern "C" fn cuMemsetD8Async(to: u64, value: u8, bytes: usize, stream: Handle) 
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Handle) -> Answer {
-    push(stream, Task::Upload { to, from: from.expose_provenance(), bytes })
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    match refused_once("uploads", &COUNT) {
+        0 => push(stream, Task::Upload { to, from: from.expose_provenance(), bytes }),
+        code => code,
+    }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle) -> Answer {
-    push(stream, Task::Download { to: to.expose_provenance(), from, bytes })
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    match refused_once("downloads", &COUNT) {
+        0 => push(stream, Task::Download { to: to.expose_provenance(), from, bytes }),
+        code => code,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -5,6 +5,20 @@ use device_runtime::{DriverError, HostLanding};
 use super::{State, Stream, lock};
 use crate::api::{CallError, Piece, Region};
 
+/// A copy that was refused, perhaps after some of its pieces were handed over.
+pub(super) struct RefusedCopy {
+    pub(super) error: DriverError,
+    bytes_handed_over: usize,
+}
+
+impl RefusedCopy {
+    /// The answer of the driver. A copy of which a part was handed over is answered as handed over, so that what it
+    /// writes counts as written: its stream has failed, and the event behind the copy carries the failure.
+    fn answer(self) -> Result<(), DriverError> {
+        if self.bytes_handed_over > 0 { Ok(()) } else { Err(self.error) }
+    }
+}
+
 impl Stream {
     /// Fills with zeros.
     ///
@@ -30,11 +44,12 @@ impl Stream {
     ///
     /// As [`Stream::zero`].
     pub(crate) fn copy_in(&self, dst: &Region, bytes: &[u8]) -> Result<(), DriverError> {
-        self.by_pieces("copy from host", bytes.len(), |state, at, mut piece| {
+        let copied = self.by_pieces("copy from host", bytes.len(), |state, at, mut piece| {
             let part = dst.part(at, piece.bytes());
             piece.fill(&bytes[at..at + part.bytes()]);
             state.queue.upload(&part, piece)
-        })
+        });
+        copied.or_else(RefusedCopy::answer)
     }
 
     /// Copies to a host array, which is filled when somebody sees that it is done.
@@ -43,6 +58,11 @@ impl Stream {
     ///
     /// As [`Stream::zero`].
     pub(crate) fn copy_out(&self, src: &Region, dst: &HostLanding) -> Result<(), DriverError> {
+        self.download(src, dst).or_else(RefusedCopy::answer)
+    }
+
+    /// [`Stream::copy_out`], but for the answer about a copy of which a part was handed over.
+    pub(super) fn download(&self, src: &Region, dst: &HostLanding) -> Result<(), RefusedCopy> {
         self.by_pieces("copy to host", src.bytes(), |state, at, piece| {
             state.queue.download(&src.part(at, piece.bytes()), piece, dst, at)
         })
@@ -63,12 +83,14 @@ impl Stream {
         name: &str,
         bytes: usize,
         mut hand_over: impl FnMut(&mut State, usize, Piece) -> Result<(), CallError>,
-    ) -> Result<(), DriverError> {
-        self.healthy(&lock(&self.state))?;
+    ) -> Result<(), RefusedCopy> {
+        let refused = |error, bytes_handed_over| RefusedCopy { error, bytes_handed_over };
+        self.healthy(&lock(&self.state)).map_err(|error| refused(error, 0))?;
         let mut done = 0;
         while done < bytes {
             let mut awaited = None;
-            self.hand_over(name, |state| {
+            let before = done;
+            let handed_over = self.hand_over(name, |state| {
                 let Some(piece) = state.cutter.cut(bytes - done)? else {
                     awaited = state.first_mark()?;
                     return Ok(());
@@ -77,7 +99,8 @@ impl Stream {
                 hand_over(state, done, piece)?;
                 done += count;
                 Ok(())
-            })?;
+            });
+            handed_over.map_err(|error| refused(error, before))?;
             if let Some(mark) = awaited {
                 self.wait_for(&mark);
             }

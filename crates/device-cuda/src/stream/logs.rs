@@ -185,6 +185,7 @@ impl Stream {
         // Until they are told, logs of earlier runs take memory.
         self.tell();
         let _turn = lock(&log.turn);
+        let bytes = landing(log.region.bytes())?;
         self.hand_over(bound.name(), |state| {
             state.queue.zero(&log.header())?;
             state.launch(bound, bindings)
@@ -193,9 +194,10 @@ impl Stream {
         if kernel.logging.is_none() {
             return Ok(());
         }
-        let bytes = landing(log.region.bytes())?;
-        self.copy_out(&log.region, &bytes)?;
-        self.watch(RunLog { kernel: Arc::clone(kernel), bytes })
+        let copied = self.download(&log.region, &bytes).map_err(|refused| refused.error);
+        // The kernel was handed over. If its log is refused, the stream fails, and the event behind the kernel says so.
+        let _ = copied.and_then(|()| self.watch(RunLog { kernel: Arc::clone(kernel), bytes }));
+        Ok(())
     }
 
     /// Has a log told when everything handed over so far is done.
