@@ -41,7 +41,8 @@ use crate::{
 ///
 /// * memory that [`alloc_pool`](Driver::alloc_pool) returns has as many bytes as were asked for, is aligned to
 ///   [`Caps::alignment`] and to 64 bytes at least, is initialised, and is nobody else's;
-///   [`import`](Driver::import) returns memory as long as the exported one, and as aligned;
+///   [`import`](Driver::import) returns memory as long as the exported one, and as aligned; so does
+///   [`adopt`](Driver::adopt), as long as the array;
 /// * all shares of a handle, and of the memory behind it, stay valid until the last is dropped and the last
 ///   task that uses it is done;
 /// * a kernel handle stands for the kernel at its position of the artifact that was loaded, and a launch runs
@@ -115,6 +116,17 @@ pub unsafe trait Driver: Send + Sync {
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
         let _ = memory;
         Err(DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" })
+    }
+
+    /// Makes a pool of a host array's memory, without a copy: the array's bytes are what the pool holds, and tasks may
+    /// write it. It counts as memory of the device. A driver that cannot, or not this time, gives the array back, which is
+    /// the default; the runtime copies then.
+    ///
+    /// # Errors
+    ///
+    /// The array.
+    fn adopt(&self, array: Box<HostArray>) -> Result<PoolHandle, Box<HostArray>> {
+        Err(array)
     }
 
     /// Makes an in-order queue, which reports failures under the name given.

@@ -60,6 +60,11 @@ impl Pool {
         Arc::new(Pool { device: device.clone(), memory, counted, peers: Mutex::default() })
     }
 
+    /// All its bytes.
+    fn whole(&self) -> MemoryRange {
+        self.memory.whole()
+    }
+
     /// The bytes `offset..+bytes`.
     ///
     /// # Errors
@@ -117,6 +122,17 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
+    fn new(holder: Holder, pool: &Arc<Pool>, range: MemoryRange) -> Arc<Buffer> {
+        Arc::new(Buffer {
+            holder,
+            device: pool.device.clone(),
+            range,
+            hazards: Mutex::default(),
+            sharers: Mutex::default(),
+            pool: Arc::clone(pool),
+        })
+    }
+
     /// The name in messages.
     pub(crate) fn name(&self) -> String {
         self.holder.name()
@@ -185,6 +201,22 @@ pub(crate) fn wrap(device: &Device, node: &TensorNode, array: &Arc<HostArray>) -
     buffer(Holder::Node(node.clone()), &pool, 0, array.size_bytes()).ok()
 }
 
+/// Makes a host array's memory that of a node, if the device takes it over; else gives the array back.
+pub(crate) fn adopt(
+    device: &Device,
+    node: &TensorNode,
+    array: Box<HostArray>,
+) -> Result<Arc<Buffer>, Box<HostArray>> {
+    let bytes = array.size_bytes();
+    if bytes == 0 || bytes > device.pool_cap() {
+        return Err(array);
+    }
+    let memory = PoolMemory::adopt(device.driver(), || device.next_pool(), array)?;
+    device.pool_made(memory.id(), bytes, vec![PoolItem { name: node.name(), offset: 0, bytes }]);
+    let pool = Pool::made(device, memory, bytes);
+    Ok(Buffer::new(Holder::Node(node.clone()), &pool, pool.whole()))
+}
+
 /// Memory for a merge buffer of at least so many bytes.
 pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer>, Error> {
     let device = stream.device();
@@ -200,14 +232,7 @@ pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer
 }
 
 fn buffer(holder: Holder, pool: &Arc<Pool>, offset: usize, bytes: usize) -> Result<Arc<Buffer>, DriverError> {
-    Ok(Arc::new(Buffer {
-        holder,
-        device: pool.device.clone(),
-        range: pool.range(offset, bytes)?,
-        hazards: Mutex::default(),
-        sharers: Mutex::default(),
-        pool: Arc::clone(pool),
-    }))
+    Ok(Buffer::new(holder, pool, pool.range(offset, bytes)?))
 }
 
 fn allocating(stream: &Stream, nodes: &[&TensorNode]) -> String {

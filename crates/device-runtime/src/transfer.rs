@@ -15,7 +15,7 @@ use crate::{
     event::Event,
     hazard::Hazard,
     order::{Scope, kept},
-    pool::{Buffer, Holder, allocate, lock},
+    pool::{Buffer, Holder, adopt, allocate, lock},
     submit::{Task, Use, submit},
 };
 
@@ -99,7 +99,37 @@ impl Context {
     /// type, and the device's refusal, after which nothing stays allocated.
     pub fn init_from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Context, Error> {
         check(node, array)?;
-        self.init_from_host_shared(node, &Arc::new(array.try_clone()?))
+        self.init_from_host_owned(node, array.try_clone()?)
+    }
+
+    /// As [`Context::init_from_host`], but takes the array. A device whose memory is the host's makes the array's memory the
+    /// node's, without a copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::init_from_host`].
+    pub fn init_from_host_owned(&self, node: &TensorNode, array: HostArray) -> Result<Context, Error> {
+        check(node, &array)?;
+        let context = self.init_by(node, |found| {
+            let array = match found {
+                Some(_) => array,
+                None => match adopt(self.stream().device(), node, Box::new(array)) {
+                    Ok(buffer) => return Ok(buffer),
+                    Err(array) => *array,
+                },
+            };
+            self.filled(node, found, |buffer| self.copy_in(buffer, &Arc::new(array)))
+        })?;
+        context.wrote_initial(node)?;
+        Ok(context)
+    }
+
+    /// The host lags behind a node that was just given values.
+    fn wrote_initial(&self, node: &TensorNode) -> Result<(), Error> {
+        if self.host().is_some() {
+            self.wrote(std::slice::from_ref(node), &self.stream().all_work()?);
+        }
+        Ok(())
     }
 
     /// As [`Context::init_from_host`], without copying the array on the host.
@@ -109,9 +139,7 @@ impl Context {
     /// As [`Context::init_from_host`].
     pub fn init_from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, Error> {
         let context = self.init_filled(node, array)?;
-        if context.host().is_some() {
-            context.wrote(std::slice::from_ref(node), &context.stream().all_work()?);
-        }
+        context.wrote_initial(node)?;
         Ok(context)
     }
 
@@ -127,6 +155,32 @@ impl Context {
         node: &TensorNode,
         fill: impl FnOnce(&Arc<Buffer>) -> Result<Event, Error>,
     ) -> Result<Context, Error> {
+        self.init_by(node, |found| self.filled(node, found, fill))
+    }
+
+    /// Memory of a node, `found` or allocated, that `fill` schedules to be filled.
+    fn filled(
+        &self,
+        node: &TensorNode,
+        found: Option<Arc<Buffer>>,
+        fill: impl FnOnce(&Arc<Buffer>) -> Result<Event, Error>,
+    ) -> Result<Arc<Buffer>, Error> {
+        let buffer = match found {
+            Some(buffer) => buffer,
+            None => allocate(self.stream(), &[node])?.remove(0),
+        };
+        if buffer.bytes() > 0 {
+            fill(&buffer)?;
+        }
+        Ok(buffer)
+    }
+
+    /// A child that sees the node in the memory that `make` gives, which is told what streams share already.
+    fn init_by(
+        &self,
+        node: &TensorNode,
+        make: impl FnOnce(Option<Arc<Buffer>>) -> Result<Arc<Buffer>, Error>,
+    ) -> Result<Context, Error> {
         self.alive(|| shown(node))?;
         if self.contains(node) {
             return Err(Error::AlreadyInContext { node: node.name(), stream: self.stream().name() });
@@ -136,13 +190,7 @@ impl Context {
         }
         let shared = node.mode().known_shared_cross_streams();
         let found = if shared { self.stream().device().candidates()?.find(node) } else { None };
-        let buffer = match found.filter(|buffer| buffer.range.is_writable()) {
-            Some(buffer) => buffer,
-            None => allocate(self.stream(), &[node])?.remove(0),
-        };
-        if buffer.bytes() > 0 {
-            fill(&buffer)?;
-        }
+        let buffer = make(found.filter(|buffer| buffer.range.is_writable()))?;
         self.adopt(node, &buffer)?;
         Ok(self.with([(node.clone(), buffer)]))
     }

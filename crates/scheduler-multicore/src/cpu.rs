@@ -196,6 +196,12 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
         Ok(PoolHandle::from(self.reach(memory)? as Shared<dyn Any + Send + Sync>))
     }
 
+    fn adopt(&self, array: Box<HostArray>) -> Result<PoolHandle, Box<HostArray>> {
+        let limit = self.memory_limit.unwrap_or(usize::MAX);
+        let memory = Memory::adopted(array, &self.used, limit)?;
+        Ok(PoolHandle::from(memory as Shared<dyn Any + Send + Sync>))
+    }
+
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
         Ok(StreamHandle::new(Stream(self.scheduler.open(name)?, Spare::new())))
     }

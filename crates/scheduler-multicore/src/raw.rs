@@ -52,6 +52,8 @@ enum Owner {
     /// A host array's, which is held for as long as its bytes may be read. Nobody can write it meanwhile: that takes the only
     /// share of the array.
     Host { _array: Arc<HostArray> },
+    /// A host array's that was given away, counted like memory that was allocated here. Nobody uses the array itself.
+    Adopted { _array: Box<HostArray>, used: Arc<AtomicUsize> },
 }
 
 // SAFETY: the pointer is owned, or a shared array's that is held; accesses through it are ordered by whoever makes the work.
@@ -90,6 +92,25 @@ impl Memory {
         }))
     }
 
+    /// A host array's memory, for reading and writing; the array if it is empty, lies less evenly than pools do, or `used`
+    /// would pass `limit`.
+    pub(crate) fn adopted(
+        mut array: Box<HostArray>,
+        used: &Arc<AtomicUsize>,
+        limit: usize,
+    ) -> Result<Arc<Memory>, Box<HostArray>> {
+        let bytes = array.bytes().len();
+        let base = NonNull::from(array.bytes_mut()).cast::<u8>();
+        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
+        let is_even = bytes > 0 && base.addr().get().is_multiple_of(ALIGNMENT);
+        if !is_even || used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_err() {
+            return Err(array);
+        }
+        pages::advise(base.as_ptr(), bytes);
+        let owner = Owner::Adopted { _array: array, used: Arc::clone(used) };
+        Ok(Arc::new(Memory { base, bytes, touched: AtomicBool::new(true), owner }))
+    }
+
     /// Notes that something is scheduled that writes the memory.
     fn touch(&self) {
         self.touched.store(true, Ordering::Relaxed);
@@ -109,10 +130,16 @@ impl fmt::Debug for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Owner::Own(used) = &self.owner {
-            // SAFETY: `zeroed` allocated it, and this is its last share.
-            unsafe { pages::release(self.base, self.bytes) };
-            used.fetch_sub(self.bytes, Ordering::Relaxed);
+        match &self.owner {
+            Owner::Own(used) => {
+                // SAFETY: `zeroed` allocated it, and this is its last share.
+                unsafe { pages::release(self.base, self.bytes) };
+                used.fetch_sub(self.bytes, Ordering::Relaxed);
+            }
+            Owner::Host { .. } => {}
+            Owner::Adopted { used, .. } => {
+                used.fetch_sub(self.bytes, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use codegen_core::Access;
+use codegen_core::{Access, host::HostArg};
 use device_runtime::{Device, Error, Event, Host, HostOptions, Prepare, Routine};
 use scheduler_multicore::{Config, Cpu};
 use support::*;
@@ -96,4 +96,50 @@ fn constants_are_read_where_they_are() {
     assert!(matches!(&error, Error::ReadOnly { node, .. } if node == "x"), "{error}");
     drop((routine, host));
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
+}
+
+/// Devices whose memory is the host's take arrays over: nothing is copied, and routines write the memory.
+#[test]
+fn arrays_that_are_given_away_become_memory_of_the_device() {
+    let device = multicore();
+    let (x, y) = (node("x", 4), node("y", 4));
+    let given = array(&[1, 2, 3, 4]);
+    let address = given.bytes().as_ptr().addr();
+    let context = context(&device).init_from_host_owned(&x, given).unwrap();
+    assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (32, 32));
+    let addresses = |args: &mut [HostArg<'_>], _: &[i64]| {
+        let at = read(&args[0]).as_ptr().addr();
+        write(&mut args[1]).fill(at as i64);
+    };
+    let look = code("look", &[(&x, Access::Read), (&y, Access::Write)], &[], addresses);
+    let look = context.link(&look, &[x.clone(), y.clone()]).unwrap();
+    drop(look.run(&[]).unwrap());
+    assert_eq!(values(look.context(), &y), [address as i64; 4], "the kernel reads the array itself");
+
+    let add = code("add", &[(&x, Access::ReadWrite)], &[], |args, _| {
+        write(&mut args[0]).iter_mut().for_each(|value| *value += 10);
+    });
+    let add = context.link(&add, from_ref(&x)).unwrap();
+    drop(add.run(&[]).unwrap());
+    assert_eq!(values(&context, &x), [11, 12, 13, 14]);
+    let _ = context.from_host(&x, &array(&[5, 6, 7, 8])).unwrap();
+    assert_eq!(values(&context, &x), [5, 6, 7, 8]);
+    drop((context, look, add));
+    assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
+}
+
+/// The limits of a device hold for arrays that it takes over, and an array that others have is copied.
+#[test]
+fn arrays_are_copied_where_the_device_may_not_take_them() {
+    let (device, x) = (multicore(), node("x", 4));
+    let kept = Arc::new(array(&[1, 2, 3, 4]));
+    let shared = context(&device).init_from_host_shared(&x, &kept).unwrap();
+    let add = code("add", &[(&x, Access::ReadWrite)], &[], |args, _| write(&mut args[0]).fill(9));
+    drop(shared.link(&add, from_ref(&x)).unwrap().run(&[]).unwrap());
+    assert_eq!(values(&shared, &x), [9; 4]);
+    assert_eq!(*kept, array(&[1, 2, 3, 4]), "the array that others have keeps its values");
+
+    let small = Device::with_pool_cap(Arc::new(Cpu::multicore(Config::default())), 0, 16);
+    let error = context(&small).init_from_host_owned(&x, array(&[1, 2, 3, 4])).unwrap_err();
+    assert!(matches!(error, Error::NodeTooLarge { .. }), "{error}");
 }

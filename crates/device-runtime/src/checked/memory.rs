@@ -46,6 +46,17 @@ impl PoolMemory {
         Ok(PoolMemory { id, handle, bytes, is_writable: true })
     }
 
+    /// Takes a host array's memory over, if the driver does; else gives the array back.
+    pub(crate) fn adopt(
+        driver: &(impl Driver + ?Sized),
+        id: impl FnOnce() -> PoolId,
+        array: Box<HostArray>,
+    ) -> Result<PoolMemory, Box<HostArray>> {
+        let bytes = array.size_bytes();
+        let handle = driver.adopt(array)?;
+        Ok(PoolMemory { id: id(), handle, bytes, is_writable: true })
+    }
+
     /// Lets others reach the memory, if the driver does.
     pub(crate) fn export(&self, driver: &(impl Driver + ?Sized)) -> Result<SharedMemory, DriverError> {
         let handle = driver.export(&self.handle)?;
@@ -68,6 +79,12 @@ impl PoolMemory {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// All its bytes.
+    pub(crate) fn whole(&self) -> MemoryRange {
+        let (pool, memory) = (self.id, self.handle.clone());
+        MemoryRange { pool, memory, offset: 0, bytes: self.bytes, is_writable: self.is_writable }
     }
 
     /// The bytes `offset..+bytes`.
