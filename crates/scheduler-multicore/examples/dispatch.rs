@@ -1,10 +1,15 @@
-//! Prints what it costs to run a routine that does nothing: nanoseconds per run, the median of rounds and the best one.
+//! Prints the cost of running a routine that does nothing: nanoseconds per run, the median of the rounds and
+//! the minimum.
 //!
-//! `enqueue` is the caller's time alone, with the queue large enough never to fill; `pipelined` adds waiting for the last of
-//! a round; `round trip` waits for each run. `idle` is a run and the wait for it on a stream that has slept for a while,
-//! which the caller does itself: `kernel` of compiled code, whose pace is known, and `closure` of interpreted code, which
-//! nobody knows beforehand, so the worker is woken as well. `wake-up` is how long such a worker takes when nobody helps. The
-//! machine should be idle.
+//! * `enqueue`: the caller's time alone; the queue is large enough never to fill.
+//! * `pipelined`: the same, and waiting for the last run of a round.
+//! * `round trip`: waiting for each run.
+//! * `idle kernel` and `idle closure`: one run and the wait for it on a stream whose worker sleeps. The
+//!   caller runs the task itself. The kernel is compiled code, whose running time is known; the closure is
+//!   interpreted code of unknown running time, so the worker is woken as well.
+//! * `wake-up`: the closure, without a caller that waits, so the worker runs it.
+//!
+//! The machine should be idle.
 #![allow(clippy::print_stdout, reason = "this program's purpose is to print")]
 
 use std::{
@@ -26,7 +31,7 @@ use tnode::{DType, HostArray, Scalar, TensorNode};
 const ROUNDS: usize = 31;
 const RUNS: usize = 2000;
 
-/// How long a stream is left alone so that its worker sleeps, and how often that is measured.
+/// How long a stream stays idle so that its worker sleeps, and how often that is measured.
 const PAUSE: Duration = Duration::from_micros(100);
 const PAUSES: usize = 501;
 
@@ -77,7 +82,7 @@ fn measure(name: &str, driver: Arc<dyn Driver>) -> Result<(), Box<dyn Error>> {
     after_pauses(name, "wake-up", &closure, look)
 }
 
-/// Prints what one run and `finish` take on a stream that has slept.
+/// Prints the time that one run and `finish` take on a stream whose worker sleeps.
 fn after_pauses(
     name: &str,
     what: &str,
@@ -86,7 +91,7 @@ fn after_pauses(
 ) -> Result<(), Box<dyn Error>> {
     let mut times = Vec::new();
     for _ in 0..PAUSES {
-        // Awake, so that the caller itself is not measured waking up.
+        // Spin, so that the measurement does not include waking the caller.
         let pause = Instant::now();
         while pause.elapsed() < PAUSE {
             std::hint::spin_loop();
@@ -122,7 +127,7 @@ fn native() -> HostModule {
     }
 }
 
-/// How a kernel is called that reads three nodes and writes two.
+/// The ABI of a kernel that reads three nodes and writes two.
 fn abi() -> KernelAbi {
     let access = |i| if i < 3 { Access::Read } else { Access::Write };
     KernelAbi {
@@ -135,7 +140,7 @@ fn abi() -> KernelAbi {
     }
 }
 
-/// Reads three nodes, writes two, does nothing, by the module's one kernel.
+/// A routine of the module's one kernel, which reads three nodes and writes two.
 fn empty_routine(device: &Device, module: HostModule) -> Result<Routine, Box<dyn Error>> {
     let nodes = (0..5)
         .map(|i| TensorNode::builder(format!("n{i}").as_str()).dims([16]).dtype(DType::F32).build())

@@ -1,8 +1,9 @@
-//! Prints what splitting a kernel over two threads gains: microseconds of kernels that only compute, on a device with one thread
-//! and on one with two, in turns, so that what else the machine does disturbs both alike.
+//! Prints the speedup of splitting a kernel over two threads: microseconds of kernels that only compute, on a
+//! device with one thread and on a device with two. The runs alternate between the devices, so that other
+//! load affects both alike.
 //!
-//! `warm`: the kernels follow one another; `cold`: the device was left alone for a millisecond before each. Medians, and the fastest tenth of the
-//! runs, which says more on a machine that others use as well.
+//! `warm`: the kernels follow one another; `cold`: the device is idle for a millisecond before each. Prints
+//! the median, and the tenth percentile, which is more reliable on a machine with other load.
 #![allow(clippy::print_stdout, reason = "this program's purpose is to print")]
 
 use std::{
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Steps of the kernel per iteration that make the whole take a microsecond.
+/// The number of steps per iteration with which the whole kernel takes a microsecond.
 fn calibrate() -> i64 {
     let steps = 200_000;
     let best = (0..20).map(|_| {
@@ -54,7 +55,7 @@ fn compute(steps: i64) -> f64 {
     (0..steps).fold(1.0, |x, _| std::hint::black_box(x * 0.999_999 + 1e-6))
 }
 
-/// Iterations whose number of steps is in the kernel's memory.
+/// A kernel whose memory holds the number of steps per iteration.
 unsafe extern "C" fn kernel(args: *const *mut u8, _: *const i64, _: *mut u8, begin: u64, end: u64) {
     // SAFETY: the only parameter is a node of one integer, which nobody writes.
     let steps = unsafe { *(*args).cast::<i64>() };
@@ -80,7 +81,7 @@ fn report(name: &str, routines: &[Routine; 2], before: impl Fn()) -> Result<(), 
     for _ in 0..ROUNDS {
         for (routine, times) in routines.iter().zip(&mut times) {
             before();
-            // The one before it warms the other device up where `before` does not wait.
+            // The runs of the other device cooled this one down, so a warm measurement takes several runs.
             let runs = if name.ends_with("warm") { 3 } else { 1 };
             for _ in 0..runs {
                 let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The CPU as a driver: pools in host memory, kernels in this process, tasks on a scheduler's lanes.
+//! The CPU as a driver: pools in host memory, kernels in this process, tasks in the queues of a scheduler.
 
 use std::{any::Any, num::NonZero, sync::Arc as Shared};
 
@@ -12,28 +12,29 @@ use tnode::{DType, HostArray};
 
 use crate::{
     event::EventState,
+    event_free_list::EventFreeList,
     inline::Inline,
-    lane::{Lane, Scheduler},
     multicore::Multicore,
     pages::ALIGNMENT,
-    raw::{Bound, Kernel, Memory, Work},
-    spare::Spare,
+    raw::{BoundCode, HostKernel, MemoryTask, PoolMemory},
+    scheduler::{Scheduler, StreamQueue},
     sync::{Arc, OnceLock, Ordering, atomic::AtomicUsize},
-    task::Task,
+    task::QueuedTask,
 };
 
-/// The most threads that kernels may be split over.
+/// The maximum of [`Config::threads`].
 pub const MAX_THREADS: usize = 1024;
 
-/// What may be chosen about a CPU device.
+/// Options of a CPU device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Threads that kernels may be split over, the stream's own included; by default as many as the machine has. Less than
-    /// 1 counts as 1, more than [`MAX_THREADS`] as [`MAX_THREADS`].
+    /// Number of threads that a kernel may be split over, including the thread that runs it; by default the
+    /// machine's available parallelism. Clamped to `1..=MAX_THREADS`.
     pub threads: usize,
-    /// Tasks that may wait in a stream's queue before whoever adds one has to wait; the worker may hold as many again.
+    /// Number of tasks that may wait in a stream's queue before a producer blocks. The stream's worker may
+    /// hold as many again. At least 1.
     pub queue_capacity: usize,
-    /// Bytes that pools may occupy together; no limit by default.
+    /// Limit on the total size of the device's pools, in bytes; none by default.
     pub memory_limit: Option<usize>,
 }
 
@@ -44,7 +45,7 @@ impl Default for Config {
     }
 }
 
-/// A CPU device. One process may have several, which reach each other's pools and wait for each other's events.
+/// A CPU device. The devices of one process can access each other's pools and wait for each other's events.
 #[derive(Debug)]
 pub struct Cpu<S: Scheduler> {
     scheduler: S,
@@ -62,14 +63,14 @@ impl Cpu<Multicore> {
 }
 
 impl Cpu<Inline> {
-    /// A device that runs everything on the caller's thread; of the configuration only the memory limit matters.
+    /// A device that runs every task on the thread that submits it. Uses only the memory limit of `config`.
     pub fn inline(config: Config) -> Cpu<Inline> {
         Cpu::new(Inline, config.memory_limit)
     }
 }
 
 impl<S: Scheduler> Cpu<S> {
-    /// A device with a scheduler; `memory_limit` as in [`Config`].
+    /// A device with the given scheduler; see [`Config::memory_limit`].
     pub fn new(scheduler: S, memory_limit: Option<usize>) -> Cpu<S> {
         Cpu {
             caps: caps(&scheduler),
@@ -81,24 +82,25 @@ impl<S: Scheduler> Cpu<S> {
     }
 
     /// Memory for a pool, within the limit.
-    fn allocate(&self, bytes: usize) -> Result<Shared<Memory>, DriverError> {
+    fn allocate(&self, bytes: usize) -> Result<Shared<PoolMemory>, DriverError> {
         let limit = self.memory_limit.unwrap_or(usize::MAX);
-        let refused = || DriverError::OutOfMemory { requested: bytes, used: self.used_memory() };
-        Memory::zeroed(bytes, &self.used, limit).ok_or_else(refused)
+        let out_of_memory = || DriverError::OutOfMemory { requested: bytes, used: self.used_memory() };
+        PoolMemory::zeroed(bytes, &self.used, limit).ok_or_else(out_of_memory)
     }
 
-    /// Memory that another device of the process exported, or a host array's.
-    fn reach(&self, handle: &PoolHandle) -> Result<Shared<Memory>, DriverError> {
+    /// The memory behind a handle that another device of the process exported, or behind a host array's
+    /// handle.
+    fn imported(&self, handle: &PoolHandle) -> Result<Shared<PoolMemory>, DriverError> {
         let unreachable =
             DriverError::NoPeerAccess { driver: self.name().to_owned(), what: "memory of others" };
-        match handle.share::<Memory>() {
+        match handle.share::<PoolMemory>() {
             Ok(memory) => Ok(memory),
-            Err(_) => handle.share::<HostArray>().ok().and_then(Memory::of_host).ok_or(unreachable),
+            Err(_) => handle.share::<HostArray>().ok().and_then(PoolMemory::of_host).ok_or(unreachable),
         }
     }
 }
 
-/// What any CPU does through its codegens, as far as the runtime has to know.
+/// The capabilities of CPU codegens, as far as the runtime uses them.
 fn caps(scheduler: &impl Scheduler) -> Caps {
     let all: DTypeSet = DType::ALL.into_iter().collect();
     Caps {
@@ -119,31 +121,34 @@ fn caps(scheduler: &impl Scheduler) -> Caps {
     }
 }
 
-/// A stream: its lane, and its events that may serve again.
-struct Stream<L>(L, Spare);
+/// A stream: its queue, and the free list of its events.
+struct Stream<Q> {
+    queue: Q,
+    events: EventFreeList,
+}
 
-impl<L: Lane> Stream<L> {
-    /// Takes work unless the stream has failed.
-    fn submit(&self, work: Work) -> Result<(), DriverError> {
-        match self.0.state().failure() {
+impl<Q: StreamQueue> Stream<Q> {
+    /// Submits a task unless the stream has failed.
+    fn submit(&self, task: QueuedTask) -> Result<(), DriverError> {
+        match self.queue.state().failure() {
             Some(failure) => Err(DriverError::Failed(failure)),
-            None => self.0.submit(Task::work(work)),
+            None => self.queue.submit(task),
         }
     }
 
     fn record(&self) -> Result<Arc<EventState>, DriverError> {
-        let event = self.1.event(self.0.state());
-        self.0.submit(Task::signal(Arc::clone(&event)))?;
+        let event = self.events.event(self.queue.state());
+        self.queue.submit(QueuedTask::signal(Arc::clone(&event)))?;
         Ok(event)
     }
 }
 
-/// A loaded artifact: its kernels, each with the ABI that it was made with.
+/// A loaded artifact: its kernels, each with its ABI.
 struct Module(HostModule);
 
 #[allow(unsafe_code, reason = "implements `Driver`, which is unsafe to implement")]
-// SAFETY: memory is `Memory`, which handles and tasks have shares of; lanes run what they are given in order, and a wait keeps
-// a lane from going on; an event is reached by the lane it was recorded on.
+// SAFETY: memory is `PoolMemory`, to which handles and tasks hold references; queues run their tasks in
+// order, and a wait blocks its queue; an event is reached by the queue on which it was recorded.
 unsafe impl<S: Scheduler> Driver for Cpu<S> {
     fn name(&self) -> &str {
         self.scheduler.name()
@@ -180,7 +185,7 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn debug_info(&self, stream: &StreamHandle) -> String {
-        let info = |stream: &Stream<S::Lane>| stream.0.debug_info();
+        let info = |stream: &Stream<S::Queue>| stream.queue.debug_info();
         stream.get().map_or_else(|error: DriverError| error.to_string(), info)
     }
 
@@ -189,40 +194,40 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     }
 
     fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        memory.get::<Memory>().map(|_| memory.clone())
+        memory.get::<PoolMemory>().map(|_| memory.clone())
     }
 
     fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
-        Ok(PoolHandle::from(self.reach(memory)? as Shared<dyn Any + Send + Sync>))
+        Ok(PoolHandle::from(self.imported(memory)? as Shared<dyn Any + Send + Sync>))
     }
 
     fn adopt(&self, array: Box<HostArray>) -> Result<PoolHandle, Box<HostArray>> {
         let limit = self.memory_limit.unwrap_or(usize::MAX);
-        let memory = Memory::adopted(array, &self.used, limit)?;
+        let memory = PoolMemory::adopted(array, &self.used, limit)?;
         Ok(PoolHandle::from(memory as Shared<dyn Any + Send + Sync>))
     }
 
     fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
-        Ok(StreamHandle::new(Stream(self.scheduler.open(name)?, Spare::new())))
+        Ok(StreamHandle::new(Stream { queue: self.scheduler.open(name)?, events: EventFreeList::new() }))
     }
 
     fn drop_stream(&self, stream: StreamHandle) {
-        if let Ok(stream) = stream.get::<Stream<S::Lane>>() {
-            stream.0.close();
+        if let Ok(stream) = stream.get::<Stream<S::Queue>>() {
+            stream.queue.close();
         }
     }
 
     fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
-        let stream: &Stream<S::Lane> = stream.get()?;
+        let stream: &Stream<S::Queue> = stream.get()?;
         let event = stream.record()?;
-        // The failure is what the reset is for.
+        // A failure of the stream is no error here: the next line clears it.
         let _ = event.sync()?;
-        stream.0.state().forgive();
+        stream.queue.state().clear_failure();
         Ok(())
     }
 
     fn is_idle(&self, stream: &StreamHandle) -> bool {
-        stream.get::<Stream<S::Lane>>().is_ok_and(|stream| stream.0.is_idle())
+        stream.get::<Stream<S::Queue>>().is_ok_and(|stream| stream.queue.is_idle())
     }
 
     fn load(&self, artifact: &Artifact) -> Result<ModuleHandle, DriverError> {
@@ -236,62 +241,59 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
     fn kernel(&self, module: &ModuleHandle, index: usize) -> Result<KernelHandle, DriverError> {
         let Module(code) = module.get()?;
         let abi = code.abis().get(index).ok_or(DriverError::NoSuchEntry { index, kernels: code.len() })?;
-        Ok(KernelHandle::new(Kernel { code: code.clone(), index, abi: abi.clone() }))
+        Ok(KernelHandle::new(HostKernel { code: code.clone(), index, abi: abi.clone() }))
     }
 
     fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
-        Bound::new(args).map(BoundHandle::new)
+        BoundCode::new(args).map(BoundHandle::new)
     }
 
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
-        stream.get::<Stream<S::Lane>>()?.submit(Work::launch(task)?)
+        stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::memory(MemoryTask::launch(task)?))
     }
 
     fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
-        let stream: &Stream<S::Lane> = stream.get()?;
-        if task.dst().memory().get::<Memory>()?.is_pristine() {
+        let stream: &Stream<S::Queue> = stream.get()?;
+        if task.dst().memory().get::<PoolMemory>()?.is_pristine() {
             return Ok(());
         }
-        stream.submit(Work::zero(task)?)
+        stream.submit(QueuedTask::memory(MemoryTask::zero(task)?))
     }
 
     fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
-        stream.get::<Stream<S::Lane>>()?.submit(Work::copy_in(task)?)
+        stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::memory(MemoryTask::copy_in(task)?))
     }
 
     fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
-        stream.get::<Stream<S::Lane>>()?.submit(Work::copy_out(task)?)
+        stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::memory(MemoryTask::copy_out(task)?))
     }
 
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
-        stream.get::<Stream<S::Lane>>()?.submit(Work::copy(task)?)
+        stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::memory(MemoryTask::copy(task)?))
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
-        let event: Shared<EventState> = stream.get::<Stream<S::Lane>>()?.record()?;
+        let event: Shared<EventState> = stream.get::<Stream<S::Queue>>()?.record()?;
         Ok(EventHandle::from(event as Shared<dyn Any + Send + Sync>))
     }
 
     fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: After) -> Result<(), DriverError> {
-        let stream: &Stream<S::Lane> = stream.get()?;
+        let stream: &Stream<S::Queue> = stream.get()?;
         let event: Shared<EventState> = event.share()?;
-        // An event that was reached well constrains nothing any more: what its lane did is visible to whoever saw that here.
-        if event.lane == *stream.0.state() || event.poll() == Some(Ok(())) {
+        // An event that was reached without failure needs no wait: this thread, having seen that, also sees
+        // what the event's queue did, and so does the next task.
+        if event.queue == *stream.queue.state() || event.poll() == Some(Ok(())) {
             return Ok(());
         }
-        stream.0.submit(Task::wait(event, after))
+        stream.queue.submit(QueuedTask::wait(event, after))
     }
 
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
-        let stream: &Stream<S::Lane> = stream.get()?;
-        match stream.0.state().failure() {
-            Some(failure) => Err(DriverError::Failed(failure)),
-            None => stream.0.submit(Task::host(task)),
-        }
+        stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::host(task))
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<(), DriverError> {
-        stream.get::<Stream<S::Lane>>()?.0.submit(Task::mark(mark))
+        stream.get::<Stream<S::Queue>>()?.queue.submit(QueuedTask::mark(mark))
     }
 
     fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {

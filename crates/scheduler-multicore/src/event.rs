@@ -1,14 +1,15 @@
-//! Events: flags that are set once, with whoever waits for them.
+//! Events: flags that are set once, and on which threads can wait.
 //!
-//! Invariant: `state` changes from pending once, under the lock; a failed event's failure is set before. So a waiter that
-//! sees "pending" under the lock is counted before the flag can change, and no wake-up is lost.
+//! Invariant: `state` changes from pending once, under the lock; a failed event's failure is set before that.
+//! So a waiter that sees "pending" under the lock is counted before the flag can change, and no wake-up is
+//! lost.
 
 use std::fmt;
 
 use device_runtime::{DriverError, Failure};
 
 use crate::{
-    lane::{LaneState, is_in_task},
+    queue_state::{QueueState, is_in_task},
     sync::{Arc, Condvar, Mutex, OnceLock, Ordering, atomic::AtomicU8, spin_times},
 };
 
@@ -16,13 +17,13 @@ const PENDING: u8 = 0;
 const DONE: u8 = 1;
 const FAILED: u8 = 2;
 
-/// How often a waiter looks before it sleeps: a few microseconds, about what falling asleep and waking cost.
+/// How often a waiter polls before it sleeps: a few microseconds, about the cost of sleeping and waking up.
 const SPINS: usize = 200;
 
-/// A point in a lane's work.
+/// A point in a queue's sequence of tasks.
 pub(crate) struct EventState {
-    /// The lane that will reach it.
-    pub(crate) lane: Arc<LaneState>,
+    /// The queue that will reach the event.
+    pub(crate) queue: Arc<QueueState>,
     state: AtomicU8,
     failure: OnceLock<Failure>,
     waiters: Mutex<usize>,
@@ -30,9 +31,9 @@ pub(crate) struct EventState {
 }
 
 impl EventState {
-    pub(crate) fn new(lane: Arc<LaneState>) -> Arc<EventState> {
+    pub(crate) fn new(queue: Arc<QueueState>) -> Arc<EventState> {
         Arc::new(EventState {
-            lane,
+            queue,
             state: AtomicU8::new(PENDING),
             failure: OnceLock::new(),
             waiters: Mutex::new(0),
@@ -40,15 +41,15 @@ impl EventState {
         })
     }
 
-    /// Makes the event pending again. Nobody else has it, so nobody waits for it.
+    /// Makes the event pending again. The exclusive reference proves that no thread waits for it.
     pub(crate) fn reset(&mut self) {
         self.state = AtomicU8::new(PENDING);
         self.failure = OnceLock::new();
     }
 
-    /// Whether the event was reached, and with which failure. Cheap.
+    /// None while the event is pending, then its result. Costs one atomic load unless the event failed.
     pub(crate) fn poll(&self) -> Option<Result<(), Failure>> {
-        // Acquire: what the lane did before the event is visible to whoever sees it done.
+        // Acquire: a thread that sees the event done also sees what the queue did before it.
         match self.state.load(Ordering::Acquire) {
             PENDING => None,
             DONE => Some(Ok(())),
@@ -56,7 +57,7 @@ impl EventState {
         }
     }
 
-    /// Marks the event reached and wakes whoever waits.
+    /// Marks the event as reached and wakes its waiters.
     pub(crate) fn reach(&self, failure: Option<Failure>) {
         let state = if failure.is_some() { FAILED } else { DONE };
         if let Some(failure) = failure {
@@ -72,8 +73,8 @@ impl EventState {
         }
     }
 
-    /// Waits until the event is reached: awake for some microseconds, then asleep. For the lane's own use: it does not ask
-    /// whether the thread may wait.
+    /// Waits until the event is reached: spins for some microseconds, then sleeps. Only for queues and the
+    /// model checker, since it does not check that the thread may wait.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         spin_times(SPINS, || self.poll().is_some());
         let mut waiters = self.waiters.lock();
@@ -87,24 +88,25 @@ impl EventState {
         }
     }
 
-    /// Waits until the event is reached, running what is before it if nobody else does.
+    /// Waits until the event is reached. Runs the tasks before it on this thread if no other thread is the
+    /// consumer.
     ///
     /// # Errors
     ///
-    /// [`DriverError::SelfWait`] inside a task, unless the event was reached already.
+    /// [`DriverError::SelfWait`] inside a task, unless the event has already been reached.
     pub(crate) fn sync(&self) -> Result<Result<(), Failure>, DriverError> {
-        let backlog = self.lane.backlog();
+        let pending = self.queue.pending();
         if let Some(result) = self.poll() {
-            if let Some(backlog) = backlog {
-                backlog.queue().note_waiting();
+            if let Some(pending) = pending {
+                pending.queue().note_waiter();
             }
             return Ok(result);
         }
         if is_in_task() {
-            return Err(self.lane.self_wait("waiting for an event"));
+            return Err(self.queue.self_wait("waiting for an event"));
         }
-        if let Some(backlog) = backlog {
-            backlog.help(&self.lane, self);
+        if let Some(pending) = pending {
+            pending.run_until(&self.queue, self);
         }
         Ok(self.wait())
     }
@@ -112,6 +114,6 @@ impl EventState {
 
 impl fmt::Debug for EventState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an event of {}", self.lane.stream())
+        write!(f, "an event of {}", self.queue.stream())
     }
 }

@@ -1,24 +1,26 @@
 //! The scheduler without threads: every task runs at once, on the thread that submits it.
 //!
-//! The twin of [`crate::Multicore`] for debugging and for reference: the same calls, no concurrency, no splitting.
+//! A reference for [`crate::Multicore`], for debugging and tests: the same interface without concurrency or
+//! splitting.
 
 use device_runtime::{DriverError, StreamStrategy};
 
 use crate::{
-    crew::Crew,
-    lane::{Lane, LaneState, Scheduler, Sealed, is_in_task},
+    queue_state::{QueueState, is_in_task},
+    scheduler::{Scheduler, Sealed, StreamQueue},
     sync::{Arc, Mutex, MutexGuard},
-    task::Task,
+    task::QueuedTask,
+    thread_pool::ThreadPool,
 };
 
-/// Runs everything on the caller's thread; deterministic.
+/// Runs every task on the thread that submits it; deterministic.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inline;
 
 impl Sealed for Inline {}
 
 impl Scheduler for Inline {
-    type Lane = Caller;
+    type Queue = InlineQueue;
 
     fn name(&self) -> &'static str {
         "inline"
@@ -33,41 +35,44 @@ impl Scheduler for Inline {
         1
     }
 
-    fn open(&self, stream: &str) -> Result<Caller, DriverError> {
-        Ok(Caller { state: LaneState::new(stream, None), crew: Crew::new(1), turn: Mutex::new(()) })
+    fn open(&self, stream: &str) -> Result<InlineQueue, DriverError> {
+        let state = QueueState::new(stream, None);
+        Ok(InlineQueue { state, pool: ThreadPool::new(1), running: Mutex::new(()) })
     }
 }
 
-/// A stream whose tasks run on whichever thread submits them, one at a time.
+/// A stream's queue whose tasks run on the threads that submit them, one at a time.
 #[derive(Debug)]
-pub struct Caller {
-    state: Arc<LaneState>,
-    crew: Crew,
-    turn: Mutex<()>,
+pub struct InlineQueue {
+    state: Arc<QueueState>,
+    /// A pool of one thread, so kernels are not split.
+    pool: ThreadPool,
+    /// Held while a task runs.
+    running: Mutex<()>,
 }
 
-impl Caller {
-    /// The turn to run a task. A task of one lane may run another lane's, but not wait for it: neither for its turn, which may
-    /// be this very thread's, nor in it.
-    fn turn(&self, task: &Task) -> Result<MutexGuard<'_, ()>, DriverError> {
+impl InlineQueue {
+    /// Locks the queue for a task. A task of one queue may run a task of another queue, but must not wait:
+    /// neither for the lock, which its own thread may hold, nor for an event.
+    fn lock_for(&self, task: &QueuedTask) -> Result<MutexGuard<'_, ()>, DriverError> {
         if !is_in_task() {
-            return Ok(self.turn.lock());
+            return Ok(self.running.lock());
         }
         if task.is_pending_wait() {
             return Err(self.state.self_wait("waiting for an event"));
         }
-        self.turn.try_lock().ok_or_else(|| self.state.self_wait("running a task inside a task"))
+        self.running.try_lock().ok_or_else(|| self.state.self_wait("running a task inside a task"))
     }
 }
 
-impl Lane for Caller {
-    fn state(&self) -> &Arc<LaneState> {
+impl StreamQueue for InlineQueue {
+    fn state(&self) -> &Arc<QueueState> {
         &self.state
     }
 
-    fn submit(&self, task: Task) -> Result<(), DriverError> {
-        let _turn = self.turn(&task)?;
-        self.state.enter(|| task.run(&self.state, &self.crew));
+    fn submit(&self, task: QueuedTask) -> Result<(), DriverError> {
+        let _running = self.lock_for(&task)?;
+        self.state.enter(|| task.run(&self.state, &self.pool));
         Ok(())
     }
 

@@ -1,10 +1,11 @@
-//! The CPU device: host memory, kernels in this process, and a scheduler: [`Multicore`] runs a worker thread per stream,
-//! [`Inline`] runs everything on the caller's thread.
+//! The CPU device: memory pools in host memory, kernels in this process, and one of two schedulers.
+//! [`Multicore`] runs a worker thread per stream and splits kernels over a thread pool; [`Inline`] runs every
+//! task on the caller's thread.
 //!
 //! # Should I be using this crate?
 //!
-//! To run host code through `device-runtime`: yes, [`Cpu::multicore`] is a driver for it. To compute something: use
-//! `arrayjit`, where it is the backend `multicore`.
+//! To run host code through `device-runtime`: yes, [`Cpu::multicore`] is a driver for it. To compute
+//! something: use `arrayjit`, where it is the backend `multicore`.
 //!
 //! # Example
 //!
@@ -24,36 +25,39 @@
 //!
 //! # Promises
 //!
-//! * Both schedulers run the same tasks in the same order per stream and give the same bits; kernels may be split over
-//!   threads, which the kernel contract says cannot be observed.
-//! * A panic in a task fails the stream, and whoever waits gets it as an error; no thread dies of it.
-//! * An idle worker sleeps. Once warm, launching and waiting allocate nothing.
+//! * Both schedulers run the tasks of a stream in the same order and compute the same bits. The kernel
+//!   contract guarantees that splitting a kernel over threads does not change its results.
+//! * A panic in a task fails its stream, and threads that wait for the stream get it as an error. It ends no
+//!   thread.
+//! * Idle workers sleep. Launching a kernel and waiting for it allocate nothing after the first runs.
 //!
 //! The protocol between producers, workers and waiters is described in `src/README.md` of this crate.
 #![deny(unsafe_code)]
 
-mod backlog; // the tasks of a lane with a worker, and helping with them
+mod bounded_queue; // many producers, one consumer at a time
 mod cpu; // the driver
-mod crew; // splitting one kernel over idle threads
-mod event; // flags with waiters
+mod event; // flags on which threads can wait
+mod event_free_list; // reused events
 mod inline; // the scheduler without threads
-mod job; // the parts of a split kernel
-mod lane; // what schedulers implement: lanes that take tasks
 #[cfg(all(test, feature = "loom"))]
 mod model; // the protocol under a model checker
 mod multicore; // the scheduler with a worker per stream
-mod pace; // how long kernels take
 mod pages; // memory from the system
-mod queue; // bounded hand-over to one consumer at a time
+mod pending_tasks; // submitting tasks to a worker, and running them on callers' threads
+mod queue_state; // a queue's identity and failure
 mod raw; // memory and kernel calls: most of the crate's unsafe code
-mod seat; // a helper's place: what it is offered, and its sleep
-mod spare; // events used again
+mod running_time_estimate; // how long kernels take
+mod scheduler; // the traits of schedulers and their queues
+mod split_run; // one run of a kernel in chunks
 mod sync; // locks and atomics, in one place
-mod task; // what lanes run
-mod timeline; // what is told to whoever draws one
+mod task; // the tasks of queues
+mod thread_pool; // splitting one kernel over idle threads
+mod timeline; // reports for timelines
+mod worker_slot; // a pool worker's task and its sleep
 
 pub use crate::cpu::{Config, Cpu, MAX_THREADS};
 pub use crate::inline::Inline;
-pub use crate::lane::{Lane, LaneState, Scheduler};
 pub use crate::multicore::Multicore;
-pub use crate::task::Task;
+pub use crate::queue_state::QueueState;
+pub use crate::scheduler::{Scheduler, StreamQueue};
+pub use crate::task::QueuedTask;

@@ -5,38 +5,39 @@ use std::time::Duration;
 use device_runtime::{DriverError, StreamStrategy};
 
 use crate::{
-    backlog::Backlog,
+    bounded_queue::BoundedQueue,
     cpu::{Config, MAX_THREADS},
-    crew::Crew,
-    lane::{Lane, LaneState, Scheduler, Sealed, is_in_task},
-    queue::Queue,
+    pending_tasks::PendingTasks,
+    queue_state::{QueueState, is_in_task},
+    scheduler::{Scheduler, Sealed, StreamQueue},
     sync::{Arc, Mutex, thread},
-    task::Task,
+    task::QueuedTask,
+    thread_pool::ThreadPool,
 };
 
-/// How long a worker without work stays awake.
+/// How long a stream's worker without tasks spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
 
-/// A worker thread per stream; kernels are split over the threads that are idle.
+/// A worker thread per stream; kernels are split over the threads of a pool that are idle.
 #[derive(Debug)]
 pub struct Multicore {
     threads: usize,
     queue_capacity: usize,
-    crew: Arc<Crew>,
+    pool: Arc<ThreadPool>,
 }
 
 impl Multicore {
     /// A scheduler as configured; threads start when streams are made and kernels are split.
     pub fn new(config: &Config) -> Multicore {
         let threads = config.threads.clamp(1, MAX_THREADS);
-        Multicore { threads, queue_capacity: config.queue_capacity, crew: Arc::new(Crew::new(threads)) }
+        Multicore { threads, queue_capacity: config.queue_capacity, pool: Arc::new(ThreadPool::new(threads)) }
     }
 }
 
 impl Sealed for Multicore {}
 
 impl Scheduler for Multicore {
-    type Lane = Worker;
+    type Queue = MulticoreQueue;
 
     fn name(&self) -> &'static str {
         "multicore"
@@ -55,69 +56,72 @@ impl Scheduler for Multicore {
         }
     }
 
-    fn open(&self, stream: &str) -> Result<Worker, DriverError> {
-        let queue = Queue::new(self.queue_capacity, SPIN);
-        Worker::start(LaneState::new(stream, Some(Backlog::new(queue, Arc::clone(&self.crew)))))
+    fn open(&self, stream: &str) -> Result<MulticoreQueue, DriverError> {
+        let queue = BoundedQueue::new(self.queue_capacity, SPIN);
+        let pending = PendingTasks::new(queue, Arc::clone(&self.pool));
+        MulticoreQueue::start(QueueState::new(stream, Some(pending)))
     }
 }
 
-/// A lane with a thread that works its backlog off.
+/// A stream's queue with a worker thread of its own.
 #[derive(Debug)]
-pub struct Worker {
-    state: Arc<LaneState>,
+pub struct MulticoreQueue {
+    state: Arc<QueueState>,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
-impl Worker {
-    /// Starts the thread of a lane, which has a backlog.
-    pub(crate) fn start(state: Arc<LaneState>) -> Result<Worker, DriverError> {
-        let lane = Arc::clone(&state);
-        let work = move || lane.backlog().into_iter().for_each(|backlog| backlog.work(&lane));
+impl MulticoreQueue {
+    /// Starts the worker of a queue that has pending tasks.
+    pub(crate) fn start(state: Arc<QueueState>) -> Result<MulticoreQueue, DriverError> {
+        let own = Arc::clone(&state);
+        let work = move || own.pending().into_iter().for_each(|pending| pending.work(&own));
         let thread =
             thread::Builder::new().name(state.stream().to_string()).spawn(work).map_err(|error| {
                 DriverError::Platform { what: "starting a stream's thread", message: error.to_string() }
             })?;
-        Ok(Worker { state, thread: Mutex::new(Some(thread)) })
+        Ok(MulticoreQueue { state, thread: Mutex::new(Some(thread)) })
     }
 
-    fn backlog(&self) -> &Backlog {
-        self.state.backlog().expect("lanes with a worker are made with a backlog")
+    fn pending(&self) -> &PendingTasks {
+        self.state.pending().expect("a queue with a worker is made with pending tasks")
     }
 }
 
-impl Lane for Worker {
-    fn state(&self) -> &Arc<LaneState> {
+impl StreamQueue for MulticoreQueue {
+    fn state(&self) -> &Arc<QueueState> {
         &self.state
     }
 
-    fn submit(&self, task: Task) -> Result<(), DriverError> {
-        self.backlog().submit(&self.state, task)
+    fn submit(&self, task: QueuedTask) -> Result<(), DriverError> {
+        self.pending().submit(&self.state, task)
     }
 
     fn is_idle(&self) -> bool {
-        self.backlog().queue().is_idle()
+        self.pending().queue().is_idle()
     }
 
     fn close(&self) {
-        self.backlog().queue().close();
+        self.pending().queue().close();
         let thread = self.thread.lock().take();
-        // Inside a task nobody waits, be it for another lane: the thread then ends by itself.
+        // A thread that runs a task must not wait, not even for another queue: the worker then ends by
+        // itself.
         if let Some(thread) = thread.filter(|_| !is_in_task()) {
-            // An error would be a panic of the worker's own code; tasks' panics are caught. There is nobody to tell.
+            // An error would be a panic of the worker's own code, since tasks' panics are caught. Nobody
+            // could handle it.
             let _ = thread.join();
         }
     }
 
     fn debug_info(&self) -> String {
-        let (state, waiting) =
-            (if self.is_idle() { "idle" } else { "running" }, self.backlog().queue().len());
+        let (state, depth) =
+            (if self.is_idle() { "idle" } else { "running" }, self.pending().queue().depth());
         let failure = self.state.failure().map_or_else(String::new, |failure| format!(", {failure}"));
-        format!("{}: {state}, {waiting} tasks waiting{failure}", self.state.stream())
+        format!("{}: {state}, {depth} tasks waiting{failure}", self.state.stream())
     }
 }
 
 /// Ends the thread where the driver did not.
-impl Drop for Worker {
+impl Drop for MulticoreQueue {
     fn drop(&mut self) {
         self.close();
     }

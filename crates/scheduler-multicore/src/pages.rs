@@ -1,7 +1,8 @@
-//! Memory from the system: zeroed, aligned, and by whole huge pages where it is large.
+//! Memory from the system: zeroed and aligned, and large memory on huge pages.
 //!
-//! Invariants: what [`allocate`] returns is initialised, aligned to [`ALIGNMENT`] and apart from everything else until it is given to
-//! [`release`] with the size that it was asked for; from [`HUGE_PAGE`] bytes on it begins at a huge page.
+//! Invariants: memory that [`allocate`] returns is initialised, aligned to [`ALIGNMENT`] and disjoint from
+//! all other memory until it is passed to [`release`] together with its size. Memory of at least
+//! [`HUGE_PAGE`] bytes begins at a huge page.
 #![allow(unsafe_code, reason = "memory comes from the system's allocator and its mappings")]
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 /// Alignment of pools and scratch memory, in bytes: a cache line, and the widest vector.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// From this size on, memory comes from the system by whole huge pages.
+/// The size of a huge page, in bytes. Memory of at least this size is mapped, not taken from the allocator.
 #[cfg(all(target_os = "linux", not(miri)))]
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -20,37 +21,39 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
 }
 
-/// So many zeros, or nothing if the system has none.
+/// Allocates `bytes` zeroed bytes; none if the system has no memory.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn allocate(bytes: usize) -> Option<NonNull<u8>> {
     if bytes < HUGE_PAGE { allocate_small(bytes) } else { allocate_large(bytes) }
 }
 
-/// Gives memory back.
+/// Frees memory.
 ///
 /// # Safety
 ///
-/// `base` came from [`allocate`] for as many bytes, was not given back before, and nobody uses the memory any more.
+/// [`allocate`] returned `base` for the same `bytes`, the memory has not been freed, and nobody uses it any
+/// more.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) unsafe fn release(base: NonNull<u8>, bytes: usize) {
     match bytes < HUGE_PAGE {
-        // SAFETY: `allocate` called `allocate_small`, as it does for sizes below a huge page; the caller vouches for the rest.
+        // SAFETY: `allocate` uses `allocate_small` for sizes below a huge page; the caller vouches for the
+        // rest.
         true => unsafe { release_small(base, bytes) },
         // SAFETY: `allocate_large` left exactly this range mapped; the caller vouches for the rest.
-        false => unsafe { unmap(base.as_ptr(), bytes) },
+        false => unsafe { unmap(base.as_ptr(), bytes.next_multiple_of(PAGE)) },
     }
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) use {allocate_small as allocate, release_small as release};
 
-/// Maps one huge page more than needed and gives back what is before and behind the aligned part, since a mapping begins at any small
-/// page, and its ends would have no huge ones.
+/// Maps one huge page more than needed and unmaps the surplus before and behind the aligned range: a mapping
+/// may begin at any small page, and the parts of it that fill no huge page would not get one.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn allocate_large(bytes: usize) -> Option<NonNull<u8>> {
     let mapped = bytes.checked_next_multiple_of(PAGE)?.checked_add(HUGE_PAGE)?;
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
+    // SAFETY: a new anonymous mapping at an address of the system's choice affects no existing memory.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), mapped, access, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return None;
@@ -59,7 +62,7 @@ fn allocate_large(bytes: usize) -> Option<NonNull<u8>> {
     let before = start.addr().next_multiple_of(HUGE_PAGE) - start.addr();
     let kept = bytes.next_multiple_of(PAGE);
     let base = start.wrapping_add(before);
-    // SAFETY: both ranges are of the mapping just made, consist of whole pages, and nobody has seen them.
+    // SAFETY: both ranges belong to the new mapping, consist of whole pages, and are not in use.
     unsafe {
         unmap(start, before);
         unmap(base.wrapping_add(kept), mapped - before - kept);
@@ -68,11 +71,11 @@ fn allocate_large(bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(base)
 }
 
-/// The pages that mappings consist of; larger where the machine's are.
+/// An upper bound of the page sizes of supported machines, in bytes.
 #[cfg(all(target_os = "linux", not(miri)))]
 const PAGE: usize = 64 << 10;
 
-/// Unmaps whole pages, of which there may be none.
+/// Unmaps whole pages; `bytes` may be 0.
 ///
 /// # Safety
 ///
@@ -80,18 +83,20 @@ const PAGE: usize = 64 << 10;
 #[cfg(all(target_os = "linux", not(miri)))]
 unsafe fn unmap(base: *mut u8, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the caller's promise is the one asked for. A refusal leaves the range mapped, which wastes addresses only.
+        // SAFETY: the caller's promise is the required one. A failure leaves the range mapped, which only
+        // wastes addresses.
         unsafe { libc::munmap(base.cast(), bytes) };
     }
 }
 
-/// Asks the system for huge pages behind memory of whatever origin, as far as it consists of whole ones.
+/// Asks the system to back the huge pages that lie entirely in the range, which may come from any allocator.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn advise(base: *const u8, bytes: usize) {
     let first = base.addr().next_multiple_of(HUGE_PAGE);
     let end = (base.addr() + bytes) / HUGE_PAGE * HUGE_PAGE;
     if first < end {
-        // SAFETY: the range lies within memory that the caller has; the advice changes no contents. A refusal costs only speed.
+        // SAFETY: the range lies within memory of the caller; the advice changes no contents. A failure costs
+        // only speed.
         unsafe {
             libc::madvise(
                 base.wrapping_add(first - base.addr()).cast_mut().cast(),
@@ -112,10 +117,37 @@ fn allocate_small(bytes: usize) -> Option<NonNull<u8>> {
 
 /// # Safety
 ///
-/// `base` came from `allocate_small` for as many bytes, was not given back before, and nobody uses the memory any more.
+/// `allocate_small` returned `base` for the same `bytes`, the memory has not been freed, and nobody uses it
+/// any more.
 unsafe fn release_small(base: NonNull<u8>, bytes: usize) {
     if let Some(layout) = layout(bytes) {
-        // SAFETY: the caller's promise is the one asked for.
+        // SAFETY: the caller's promise is the required one.
         unsafe { alloc::dealloc(base.as_ptr(), layout) }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri), not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    /// Whether a small page is mapped.
+    fn is_mapped(page: *mut u8) -> bool {
+        // SAFETY: an asynchronous `msync` changes no contents, and fails where nothing is mapped.
+        unsafe { libc::msync(page.cast(), 1, libc::MS_ASYNC) == 0 }
+    }
+
+    #[test]
+    fn released_memory_leaves_no_mapping_behind() {
+        let bytes = HUGE_PAGE + 1;
+        let left = (0..100).filter(|_| {
+            let base = allocate(bytes).unwrap();
+            let last_page = base.as_ptr().wrapping_add(bytes.next_multiple_of(PAGE) - PAGE / 16);
+            assert!(is_mapped(last_page));
+            // SAFETY: the memory was just allocated with this size, and nobody uses it.
+            unsafe { release(base, bytes) };
+            is_mapped(last_page)
+        });
+        // Another thread of the test process may map the same addresses meanwhile.
+        assert!(left.count() < 50);
     }
 }

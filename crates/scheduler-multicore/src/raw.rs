@@ -1,13 +1,14 @@
-//! Memory of pools, and the tasks that touch it: all of the crate's unsafe code but for the promise of `Driver` and for where
-//! memory comes from (`pages`).
+//! The memory of pools, and the tasks that access it. This module has all of the crate's unsafe code except
+//! the implementation of `Driver` and the allocation of memory (`pages`).
 //!
 //! Invariants relied on:
-//! * a [`Memory`] is initialised, aligned and as long as it says until the last share of it is dropped;
-//! * a [`Region`] is a [`MemoryRange`] of such memory, so it lies within;
-//! * a [`Bound`] kernel's arguments are those of [`KernelArgs`]: as many bytes as its ABI says, and what it writes is writable
-//!   and overlaps nothing else that it uses;
-//! * [`Work`] is made only of the runtime's tasks, which are ordered against all conflicting ones, and is performed at most
-//!   once.
+//! * a [`PoolMemory`] is initialised, aligned and has `bytes` bytes until the last reference to it is
+//!   dropped;
+//! * a [`MemoryRegion`] is a [`MemoryRange`] of such memory, so it lies within the memory;
+//! * the arguments of a [`BoundCode`] are those of [`KernelArgs`]: they have the sizes that the ABI states,
+//!   and the ranges that the kernel writes are writable and overlap none of its other ranges;
+//! * a [`MemoryTask`] is made from one of the runtime's tasks, which are ordered against all conflicting
+//!   tasks, and it runs at most once.
 #![allow(unsafe_code, reason = "host memory and compiled kernels are reached through raw pointers")]
 
 use std::{cell::Cell, fmt, ptr::NonNull, slice};
@@ -24,148 +25,150 @@ use smallvec::SmallVec;
 use tnode::HostArray;
 
 use crate::{
-    crew::Crew,
-    pace::Pace,
     pages::{self, ALIGNMENT},
+    running_time_estimate::RunningTimeEstimate,
     sync::{
         Arc, Ordering,
         atomic::{AtomicBool, AtomicUsize},
     },
+    thread_pool::ThreadPool,
 };
 
-/// So many bytes are copied or filled in less time than waking a thread takes.
+/// Copying or filling at most this many bytes takes less time than waking a thread.
 const QUICK_BYTES: usize = 16 << 10;
 
-/// A pool's memory, of which several pools may have a share.
-pub(crate) struct Memory {
+/// The memory of a pool. Pools of several devices may refer to it.
+pub(crate) struct PoolMemory {
     base: NonNull<u8>,
     bytes: usize,
-    /// Whether anything was scheduled that writes it; while not, it is all zeros.
+    /// Whether a task that writes the memory was ever scheduled; until then the memory is all zeros.
     touched: AtomicBool,
-    owner: Owner,
+    owner: MemoryOwner,
 }
 
-/// Whose memory it is.
-enum Owner {
-    /// Allocated here, and counted here until it is dropped.
-    Own(Arc<AtomicUsize>),
-    /// A host array's, which is held for as long as its bytes may be read. Nobody can write it meanwhile: that takes the only
-    /// share of the array.
-    Host { _array: Arc<HostArray> },
-    /// A host array's that was given away, counted like memory that was allocated here. Nobody uses the array itself.
+/// The owner of a pool's memory.
+enum MemoryOwner {
+    /// The pool. Its bytes are counted in the device's total until it is dropped.
+    Pool(Arc<AtomicUsize>),
+    /// A host array, kept alive while its bytes may be read. Nobody can write it meanwhile, since writing
+    /// takes the only reference to the array.
+    HostArray { _array: Arc<HostArray> },
+    /// A host array that was given to the pool, counted like memory that the pool allocated. Nobody uses the array
+    /// itself.
     Adopted { _array: Box<HostArray>, used: Arc<AtomicUsize> },
 }
 
-// SAFETY: the pointer is owned, or a shared array's that is held; accesses through it are ordered by whoever makes the work.
-unsafe impl Send for Memory {}
+// SAFETY: the memory is owned, or belongs to a shared array that is kept alive; the runtime orders the tasks
+// that access it.
+unsafe impl Send for PoolMemory {}
 // SAFETY: as above; the fields themselves are atomic or never change.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for PoolMemory {}
 
-impl Memory {
-    /// Zeroed memory, or none if `used` would pass `limit` or the system has none.
-    pub(crate) fn zeroed(bytes: usize, used: &Arc<AtomicUsize>, limit: usize) -> Option<Arc<Memory>> {
+impl PoolMemory {
+    /// Allocates zeroed memory; none if `used` would exceed `limit` or the system has no memory.
+    pub(crate) fn zeroed(bytes: usize, used: &Arc<AtomicUsize>, limit: usize) -> Option<Arc<PoolMemory>> {
         let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
         let Some(base) = pages::allocate(bytes) else {
             used.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         };
-        let owner = Owner::Own(Arc::clone(used));
-        Some(Arc::new(Memory { base, bytes, touched: AtomicBool::new(false), owner }))
+        let owner = MemoryOwner::Pool(Arc::clone(used));
+        Some(Arc::new(PoolMemory { base, bytes, touched: AtomicBool::new(false), owner }))
     }
 
-    /// A host array's memory, for reading; none if it lies less evenly than pools do.
-    pub(crate) fn of_host(array: Arc<HostArray>) -> Option<Arc<Memory>> {
+    /// The memory of a host array, for reading; none if it is not aligned as pools are.
+    pub(crate) fn of_host(array: Arc<HostArray>) -> Option<Arc<PoolMemory>> {
         let bytes = array.bytes();
         let base = NonNull::from(bytes).cast::<u8>();
         if !bytes.is_empty() && !base.addr().get().is_multiple_of(ALIGNMENT) {
             return None;
         }
         let bytes = bytes.len();
-        // The array may have its pages already; what reads it often then finds them joined in time.
+        // The array's pages may exist already; the system then merges them into huge pages in the background.
         pages::advise(base.as_ptr(), bytes);
-        Some(Arc::new(Memory {
+        Some(Arc::new(PoolMemory {
             base,
             bytes,
             touched: AtomicBool::new(true),
-            owner: Owner::Host { _array: array },
+            owner: MemoryOwner::HostArray { _array: array },
         }))
     }
 
-    /// A host array's memory, for reading and writing; the array if it is empty, lies less evenly than pools do, or `used`
-    /// would pass `limit`.
+    /// Takes over a host array's memory for reading and writing. Gives the array back if it is empty, has a smaller
+    /// alignment than pools have, or `used` would exceed `limit`.
     pub(crate) fn adopted(
         mut array: Box<HostArray>,
         used: &Arc<AtomicUsize>,
         limit: usize,
-    ) -> Result<Arc<Memory>, Box<HostArray>> {
+    ) -> Result<Arc<PoolMemory>, Box<HostArray>> {
         let bytes = array.bytes().len();
         let base = NonNull::from(array.bytes_mut()).cast::<u8>();
         let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
-        let is_even = bytes > 0 && base.addr().get().is_multiple_of(ALIGNMENT);
-        if !is_even || used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_err() {
+        let is_aligned = bytes > 0 && base.addr().get().is_multiple_of(ALIGNMENT);
+        if !is_aligned || used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_err() {
             return Err(array);
         }
         pages::advise(base.as_ptr(), bytes);
-        let owner = Owner::Adopted { _array: array, used: Arc::clone(used) };
-        Ok(Arc::new(Memory { base, bytes, touched: AtomicBool::new(true), owner }))
+        let owner = MemoryOwner::Adopted { _array: array, used: Arc::clone(used) };
+        Ok(Arc::new(PoolMemory { base, bytes, touched: AtomicBool::new(true), owner }))
     }
 
-    /// Notes that something is scheduled that writes the memory.
+    /// Notes that a task that writes the memory is scheduled.
     fn touch(&self) {
         self.touched.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nothing was ever scheduled that writes the memory.
+    /// Whether no task that writes the memory was ever scheduled.
     pub(crate) fn is_pristine(&self) -> bool {
         !self.touched.load(Ordering::Relaxed)
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for PoolMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.bytes)
     }
 }
 
-impl Drop for Memory {
+impl Drop for PoolMemory {
     fn drop(&mut self) {
         match &self.owner {
-            Owner::Own(used) => {
-                // SAFETY: `zeroed` allocated it, and this is its last share.
+            MemoryOwner::Pool(used) => {
+                // SAFETY: `zeroed` allocated the memory, and the last reference to it is being dropped.
                 unsafe { pages::release(self.base, self.bytes) };
                 used.fetch_sub(self.bytes, Ordering::Relaxed);
             }
-            Owner::Host { .. } => {}
-            Owner::Adopted { used, .. } => {
+            MemoryOwner::HostArray { .. } => {}
+            MemoryOwner::Adopted { used, .. } => {
                 used.fetch_sub(self.bytes, Ordering::Relaxed);
             }
         }
     }
 }
 
-/// Part of a pool's memory, which it keeps alive.
+/// A range of a pool's memory; keeps the memory alive.
 #[derive(Clone)]
-pub(crate) struct Region {
-    memory: Arc<Memory>,
+pub(crate) struct MemoryRegion {
+    memory: Arc<PoolMemory>,
     offset: usize,
     bytes: usize,
 }
 
-impl Region {
+impl MemoryRegion {
     /// # Errors
     ///
-    /// Memory of another driver.
-    fn new(range: &MemoryRange) -> Result<Region, DriverError> {
-        let memory: Arc<Memory> = range.memory().share()?;
+    /// The memory belongs to another driver.
+    fn new(range: &MemoryRange) -> Result<MemoryRegion, DriverError> {
+        let memory: Arc<PoolMemory> = range.memory().share()?;
         let (offset, bytes) = (range.offset(), range.bytes());
         debug_assert!(offset + bytes <= memory.bytes, "ranges lie in their memory");
-        Ok(Region { memory, offset, bytes })
+        Ok(MemoryRegion { memory, offset, bytes })
     }
 
-    /// As [`Region::new`], of memory that is to be written.
-    fn written(range: &MemoryRange) -> Result<Region, DriverError> {
-        let region = Region::new(range)?;
+    /// Like [`MemoryRegion::new`], for memory that a task will write.
+    fn written(range: &MemoryRange) -> Result<MemoryRegion, DriverError> {
+        let region = MemoryRegion::new(range)?;
         region.memory.touch();
         Ok(region)
     }
@@ -179,9 +182,10 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// Nobody writes them while the slice lives.
+    /// No thread writes the bytes while the slice exists.
     unsafe fn as_slice(&self) -> &[u8] {
-        // SAFETY: the region lies within initialised memory that `self` keeps alive; the caller vouches for the rest.
+        // SAFETY: the region lies within initialised memory that `self` keeps alive; the caller vouches for
+        // the rest.
         unsafe { slice::from_raw_parts(self.base(), self.bytes) }
     }
 
@@ -189,84 +193,96 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// Nobody else touches them while the slice lives.
+    /// No other thread accesses the bytes while the slice exists.
     #[allow(clippy::mut_from_ref, reason = "exclusiveness is the caller's promise")]
     unsafe fn as_mut_slice(&self) -> &mut [u8] {
-        // SAFETY: the region lies within initialised memory that `self` keeps alive; the caller vouches for the rest.
+        // SAFETY: the region lies within initialised memory that `self` keeps alive; the caller vouches for
+        // the rest.
         unsafe { slice::from_raw_parts_mut(self.base(), self.bytes) }
     }
 }
 
-impl fmt::Debug for Region {
+impl fmt::Debug for MemoryRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..+{}", self.offset, self.bytes)
     }
 }
 
 /// A kernel of a loaded artifact.
-pub(crate) struct Kernel {
+pub(crate) struct HostKernel {
     pub(crate) code: HostModule,
     pub(crate) index: usize,
     pub(crate) abi: KernelAbi,
 }
 
-/// A kernel with its memory fixed.
-pub(crate) struct Bound {
+/// A kernel with the memory that it accesses.
+pub(crate) struct BoundCode {
     module: HostModule,
     index: usize,
     abi: KernelAbi,
     args: HostArgs,
-    pace: Pace,
-    /// What the pointers point into.
-    _regions: Vec<Region>,
+    running_time: RunningTimeEstimate,
+    /// Keeps alive the memory that the pointers in `args` point to.
+    _regions: Vec<MemoryRegion>,
 }
 
-// SAFETY: the pointers point into regions that are held beside them; accesses are ordered by whoever makes the work.
-unsafe impl Send for Bound {}
-// SAFETY: as above; nothing changes after construction.
-unsafe impl Sync for Bound {}
+// SAFETY: `_regions` keeps the memory behind the pointers alive; the runtime orders the tasks that access it.
+unsafe impl Send for BoundCode {}
+// SAFETY: as above; the fields do not change after construction, but for the atomics of the estimate.
+unsafe impl Sync for BoundCode {}
 
-impl Bound {
+impl BoundCode {
     /// # Errors
     ///
-    /// A kernel or memory of another driver.
-    pub(crate) fn new(args: &KernelArgs<'_>) -> Result<Bound, DriverError> {
-        let Kernel { code, index, abi } = args.kernel().get()?;
+    /// The kernel or the memory belongs to another driver.
+    pub(crate) fn new(args: &KernelArgs<'_>) -> Result<BoundCode, DriverError> {
+        let HostKernel { code, index, abi } = args.kernel().get()?;
         let (mut regions, mut pointers) = (Vec::new(), Vec::new());
         for (range, (access, bytes)) in args.ranges().iter().zip(check::memory_params(abi)) {
-            let region = if access == Access::Read { Region::new(range)? } else { Region::written(range)? };
+            let region = if access == Access::Read {
+                MemoryRegion::new(range)?
+            } else {
+                MemoryRegion::written(range)?
+            };
             pointers.push(HostPtr { base: region.base(), bytes, access });
             regions.push(region);
         }
-        Ok(Bound::of(code.clone(), *index, abi.clone(), pointers, regions))
+        Ok(BoundCode::from_parts(code.clone(), *index, abi.clone(), pointers, regions))
     }
 
-    fn of(
+    fn from_parts(
         module: HostModule,
         index: usize,
         abi: KernelAbi,
         pointers: Vec<HostPtr>,
-        _regions: Vec<Region>,
-    ) -> Bound {
-        Bound { module, index, abi, args: HostArgs::new(pointers), pace: Pace::unknown(), _regions }
+        _regions: Vec<MemoryRegion>,
+    ) -> BoundCode {
+        BoundCode {
+            module,
+            index,
+            abi,
+            args: HostArgs::new(pointers),
+            running_time: RunningTimeEstimate::unknown(),
+            _regions,
+        }
     }
 }
 
-impl fmt::Debug for Bound {
+impl fmt::Debug for BoundCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.abi.name)
     }
 }
 
-/// A kernel about to run: bound memory and the values of its static indices.
+/// A kernel launch: a kernel with its memory, and the values of its static indices.
 #[derive(Clone, Debug)]
-pub(crate) struct Launch {
-    bound: Arc<Bound>,
+pub(crate) struct KernelLaunch {
+    bound: Arc<BoundCode>,
     bindings: SmallVec<[i64; 8]>,
 }
 
-impl Launch {
-    /// The parallel loop's iterations, and how few of them are worth a thread.
+impl KernelLaunch {
+    /// The number of iterations of the parallel loop, and the smallest number that is worth a thread.
     pub(crate) fn extent_and_grain(&self) -> (u64, u64) {
         (self.bound.abi.launch.extent, self.bound.abi.launch.grain)
     }
@@ -275,135 +291,138 @@ impl Launch {
         self.bound.module.is_splittable(self.bound.index)
     }
 
-    /// Runs `begin..end` of the parallel loop on this thread.
+    /// Runs the iterations `begin..end` of the parallel loop on this thread.
     pub(crate) fn run(&self, begin: u64, end: u64) {
         let bound = &*self.bound;
         with_scratch(bound.abi.scratch_bytes, |scratch| {
-            // SAFETY: the memory is that of `KernelArgs`, of the right number, size, alignment and access, and apart, and its
-            // regions live as long as `bound`; bindings and order are those of a `LaunchTask`; the scratch is this call's
-            // alone; the crew asks for disjoint parts of `0..extent`.
+            // SAFETY: the memory is that of `KernelArgs`, so it is disjoint and its number, sizes, alignment
+            // and access are right, and its regions live as long as `bound`; a `LaunchTask` vouches for the
+            // bindings and the order; only this call uses the scratch memory; the thread pool runs disjoint
+            // chunks of `0..extent`.
             unsafe { bound.module.run(bound.index, &bound.args, &self.bindings, scratch, begin, end) }
         });
     }
 }
 
-/// A task that touches memory.
+/// A task that accesses memory.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum MemoryTask {
     /// Run a kernel.
-    Launch(Launch),
+    Launch(KernelLaunch),
     /// Fill with zeros.
-    Zero(Region),
+    Zero(MemoryRegion),
     /// Copy from a host array.
-    CopyIn(Region, CopyInTask),
+    CopyIn(MemoryRegion, CopyInTask),
     /// Copy to a landing array.
-    CopyOut(Region, HostLanding),
+    CopyOut(MemoryRegion, HostLanding),
     /// Copy within the device.
-    Copy(Region, Region),
+    Copy(MemoryRegion, MemoryRegion),
 }
 
-/// Each is made of a task; what is handed to another driver's memory or code is an error.
-impl Work {
-    pub(crate) fn launch(task: LaunchTask<'_>) -> Result<Work, DriverError> {
+/// Each constructor takes one of the runtime's tasks. Memory or code of another driver is an error.
+impl MemoryTask {
+    pub(crate) fn launch(task: LaunchTask<'_>) -> Result<MemoryTask, DriverError> {
         let (bound, bindings) = (task.kernel().share()?, task.bindings().into());
-        Ok(Work::Launch(Launch { bound, bindings }))
+        Ok(MemoryTask::Launch(KernelLaunch { bound, bindings }))
     }
 
-    pub(crate) fn zero(task: FillTask) -> Result<Work, DriverError> {
-        Ok(Work::Zero(Region::written(task.dst())?))
+    pub(crate) fn zero(task: FillTask) -> Result<MemoryTask, DriverError> {
+        Ok(MemoryTask::Zero(MemoryRegion::written(task.dst())?))
     }
 
-    pub(crate) fn copy_in(task: CopyInTask) -> Result<Work, DriverError> {
-        Ok(Work::CopyIn(Region::written(task.dst())?, task))
+    pub(crate) fn copy_in(task: CopyInTask) -> Result<MemoryTask, DriverError> {
+        Ok(MemoryTask::CopyIn(MemoryRegion::written(task.dst())?, task))
     }
 
-    pub(crate) fn copy_out(task: CopyOutTask) -> Result<Work, DriverError> {
-        Ok(Work::CopyOut(Region::new(task.src())?, task.dst().clone()))
+    pub(crate) fn copy_out(task: CopyOutTask) -> Result<MemoryTask, DriverError> {
+        Ok(MemoryTask::CopyOut(MemoryRegion::new(task.src())?, task.dst().clone()))
     }
 
-    pub(crate) fn copy(task: CopyTask) -> Result<Work, DriverError> {
-        Ok(Work::Copy(Region::written(task.dst())?, Region::new(task.src())?))
+    pub(crate) fn copy(task: CopyTask) -> Result<MemoryTask, DriverError> {
+        Ok(MemoryTask::Copy(MemoryRegion::written(task.dst())?, MemoryRegion::new(task.src())?))
     }
 
-    /// A kernel without memory, which any code is.
+    /// A kernel that accesses no memory and calls `run`.
     #[cfg(all(test, feature = "loom"))]
-    pub(crate) fn closure(run: impl Fn() + Send + Sync + 'static) -> Work {
+    pub(crate) fn closure(run: impl Fn() + Send + Sync + 'static) -> MemoryTask {
         let module = HostModule::interpreted(vec![(Box::new(tests::Closure(run)), tests::abi())]);
-        let bound = Bound::of(module, 0, tests::abi(), Vec::new(), Vec::new());
-        Work::Launch(Launch { bound: Arc::new(bound), bindings: SmallVec::new() })
+        let bound = BoundCode::from_parts(module, 0, tests::abi(), Vec::new(), Vec::new());
+        MemoryTask::Launch(KernelLaunch { bound: Arc::new(bound), bindings: SmallVec::new() })
     }
 
-    /// Whether it takes less time than waking a thread. Interpreted code may do anything, so it never counts as quick.
+    /// Whether the task takes less time than waking a thread. Interpreted code may run arbitrary code, so it
+    /// never counts as quick.
     pub(crate) fn is_quick(&self) -> bool {
         match self {
-            Work::Launch(launch) => launch.is_splittable() && launch.bound.pace.is_quick(),
-            Work::Zero(region)
-            | Work::CopyIn(region, ..)
-            | Work::CopyOut(region, ..)
-            | Work::Copy(region, _) => region.bytes <= QUICK_BYTES,
+            MemoryTask::Launch(launch) => launch.is_splittable() && launch.bound.running_time.is_quick(),
+            MemoryTask::Zero(region)
+            | MemoryTask::CopyIn(region, ..)
+            | MemoryTask::CopyOut(region, ..)
+            | MemoryTask::Copy(region, _) => region.bytes <= QUICK_BYTES,
         }
     }
 
-    /// What to call it in messages.
+    /// The task's name in messages: the kernel's, or the operation.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Work::Launch(launch) => &launch.bound.abi.name,
-            Work::Zero(_) => "zero",
-            Work::CopyIn(..) => "copy from host",
-            Work::CopyOut(..) => "copy to host",
-            Work::Copy(..) => "copy",
+            MemoryTask::Launch(launch) => &launch.bound.abi.name,
+            MemoryTask::Zero(_) => "zero",
+            MemoryTask::CopyIn(..) => "copy from host",
+            MemoryTask::CopyOut(..) => "copy to host",
+            MemoryTask::Copy(..) => "copy",
         }
     }
 
-    /// Does it, on this thread and idle ones of the crew.
-    pub(crate) fn perform(&self, crew: &Crew) {
+    /// Runs the task: on this thread, and a kernel also on idle threads of the pool.
+    pub(crate) fn run(&self, pool: &ThreadPool) {
         match self {
-            Work::Launch(launch) => launch.bound.pace.run(|| crew.run(launch)),
-            // SAFETY: the task is ordered, and writes this.
-            Work::Zero(dst) => unsafe { dst.as_mut_slice() }.fill(0),
-            Work::CopyIn(dst, task) => {
-                // SAFETY: the task is ordered, and writes this.
+            MemoryTask::Launch(launch) => launch.bound.running_time.run(|| pool.run(launch)),
+            // SAFETY: the task is ordered, and writes this region.
+            MemoryTask::Zero(dst) => unsafe { dst.as_mut_slice() }.fill(0),
+            MemoryTask::CopyIn(dst, task) => {
+                // SAFETY: the task is ordered, and writes this region.
                 unsafe { dst.as_mut_slice() }.copy_from_slice(task.src());
             }
-            Work::CopyOut(src, landing) => landing.fill(0, src.bytes, |bytes| {
-                // SAFETY: the task is ordered, and reads this.
+            MemoryTask::CopyOut(src, landing) => landing.fill(0, src.bytes, |bytes| {
+                // SAFETY: the task is ordered, and reads this region.
                 bytes.copy_from_slice(unsafe { src.as_slice() });
             }),
-            Work::Copy(dst, src) => {
-                // SAFETY: the task is ordered, writes the first and reads the second, and they do not overlap.
+            MemoryTask::Copy(dst, src) => {
+                // SAFETY: the task is ordered, writes `dst` and reads `src`, and the two do not overlap.
                 unsafe { dst.as_mut_slice().copy_from_slice(src.as_slice()) }
             }
         }
     }
 }
 
-/// A thread's scratch memory; grows to the largest kernel's need and is reused.
-struct Scratch {
+/// The scratch memory of a thread; reused, and replaced where a kernel needs more.
+struct ScratchMemory {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchMemory {
     fn drop(&mut self) {
-        // SAFETY: `with_scratch` allocated it, and nobody uses it outside of a call.
+        // SAFETY: `with_scratch` allocated the memory, and only kernels that it calls use it.
         unsafe { pages::release(self.base, self.bytes) };
     }
 }
 
 thread_local! {
-    static SCRATCH: Cell<Option<Scratch>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Option<ScratchMemory>> = const { Cell::new(None) };
 }
 
-/// Calls `body` with `bytes` bytes of aligned memory that nobody else uses meanwhile; a null pointer where there are none.
+/// Calls `body` with `bytes` bytes of aligned memory for its exclusive use; with a null pointer if `bytes` is
+/// 0.
 fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
     if bytes == 0 {
         return body(std::ptr::null_mut());
     }
-    // Taken out, not borrowed: a kernel that runs another one on this thread gets other memory.
+    // Taken, not borrowed: a kernel that runs another kernel on this thread must not share its memory.
     let kept = SCRATCH.take().filter(|scratch| scratch.bytes >= bytes);
     let scratch = kept.unwrap_or_else(|| match pages::allocate(bytes) {
-        Some(base) => Scratch { base, bytes },
-        // Fails the task and its stream, as any panic of a task does, with this message.
+        Some(base) => ScratchMemory { base, bytes },
+        // Like any panic of a task, fails the stream with this message.
         None => panic!("no memory for {bytes} bytes of scratch"),
     });
     body(scratch.base.as_ptr());

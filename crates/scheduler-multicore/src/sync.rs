@@ -1,8 +1,9 @@
-//! All locks, atomics, threads and waiting of the protocol, so that a model checker can take their place: with the feature
-//! `loom` they are loom's, and spinning is one look, so time plays no part.
+//! All locks, atomics, threads and waiting of the protocol, so that a model checker can replace them. With
+//! the feature `loom` they are loom's, and spinning polls once, so that the outcome does not depend on time.
 //!
-//! Mutexes here ignore poisoning: tasks run outside of all locks, so a panic cannot leave a protected value half-written.
-//! Reference counts stay the standard library's, since the protocol does not depend on them.
+//! Mutexes here ignore poisoning: tasks run outside of all locks, so a panic cannot leave a protected value
+//! half-written. Reference counts are always the standard library's, since the protocol does not depend on
+//! them.
 
 pub(crate) use std::sync::{Arc, OnceLock};
 
@@ -35,7 +36,7 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, unless somebody holds it.
+    /// The lock, unless a thread holds it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -45,7 +46,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A condition variable. Waking nobody costs a system call, so callers keep count of who waits.
+/// A condition variable. A notification costs a system call even if no thread waits, so callers count the
+/// waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);
 
@@ -63,7 +65,7 @@ impl Condvar {
     }
 }
 
-/// Looks `times` times whether something is ready, without sleeping.
+/// Polls `ready` up to `times` times without sleeping; returns whether it became true.
 #[cfg(not(feature = "loom"))]
 pub(crate) fn spin_times(times: usize, ready: impl Fn() -> bool) -> bool {
     (0..times).any(|_| {
@@ -72,7 +74,7 @@ pub(crate) fn spin_times(times: usize, ready: impl Fn() -> bool) -> bool {
     })
 }
 
-/// Looks for about `time` whether something is ready, without sleeping.
+/// Polls `ready` for about `time` without sleeping; returns whether it became true.
 #[cfg(not(feature = "loom"))]
 pub(crate) fn spin_for(time: Duration, ready: impl Fn() -> bool) -> bool {
     let until = std::time::Instant::now() + time;
@@ -84,12 +86,13 @@ pub(crate) fn spin_for(time: Duration, ready: impl Fn() -> bool) -> bool {
     false
 }
 
-/// A thread that gave way for longer had to wait for its processor.
+/// A yield that takes longer than this means that another thread wanted the processor.
 #[cfg(not(feature = "loom"))]
 const CROWDED: Duration = Duration::from_micros(5);
 
-/// Looks for about `time` whether something is ready, giving way to whoever wants the processor. Stops early when somebody did: then
-/// spinning keeps others from working, perhaps the very one that this thread waits for.
+/// Polls `ready` for about `time`, and yields the processor between polls; returns whether it became true.
+/// Stops early when another thread wanted the processor: spinning would delay it, and this thread may be
+/// waiting for it.
 #[cfg(not(feature = "loom"))]
 pub(crate) fn spin_politely(time: Duration, ready: impl Fn() -> bool) -> bool {
     let mut now = std::time::Instant::now();
@@ -108,8 +111,8 @@ pub(crate) fn spin_politely(time: Duration, ready: impl Fn() -> bool) -> bool {
     ready()
 }
 
-/// One look: another would only repeat it, at the model checker's expense. It does not yield, after which loom would show no value
-/// as old as those seen before.
+/// Polls once: the model checker would explore each further poll at high cost and gain nothing. It does not
+/// yield, since after a yield loom shows no value older than those already seen.
 #[cfg(feature = "loom")]
 pub(crate) fn spin_times(_: usize, ready: impl Fn() -> bool) -> bool {
     ready()

@@ -1,118 +1,124 @@
-//! Tasks: what lanes run, and what becomes of the lane when one fails.
+//! The tasks of queues. A task that fails makes its queue fail.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use codegen_core::panic_message;
 use device_runtime::{After, Failure, HostTask, Mark};
 
-use crate::{crew::Crew, event::EventState, lane::LaneState, raw::Work, sync::Arc, timeline};
+use crate::{
+    event::EventState, queue_state::QueueState, raw::MemoryTask, sync::Arc, thread_pool::ThreadPool, timeline,
+};
 
-/// One step of a stream. Opaque to schedulers, which only decide where it runs.
+/// A task in the queue of a stream. Its kind is private: schedulers only decide which thread runs it.
 #[derive(Debug)]
-pub struct Task(Step);
+pub struct QueuedTask(TaskKind);
 
 #[derive(Debug)]
-enum Step {
-    /// Touch memory.
-    Work(Work),
+enum TaskKind {
+    /// Run a kernel, fill memory or copy.
+    Memory(MemoryTask),
     /// Reach an event.
     Signal(Arc<EventState>),
-    /// Wait for another lane's event.
+    /// Wait for another queue's event.
     Wait(Arc<EventState>, After),
-    /// Tell the timeline.
+    /// Report the begin or end of a section to the timeline.
     Mark(Mark),
-    /// Call a function of the host's.
+    /// Call a function of the user.
     Host(HostTask),
 }
 
-/// What running a task takes.
+/// An estimate of how long a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// Next to nothing.
+pub(crate) enum TaskCost {
+    /// Almost no time.
     None,
-    /// Less than waking a thread.
+    /// Less time than waking a thread takes.
     Quick,
-    /// Nobody knows.
+    /// Longer, or unknown.
     Unknown,
 }
 
-impl Task {
-    pub(crate) fn work(work: Work) -> Task {
-        Task(Step::Work(work))
+impl QueuedTask {
+    pub(crate) fn memory(task: MemoryTask) -> QueuedTask {
+        QueuedTask(TaskKind::Memory(task))
     }
 
-    pub(crate) fn signal(event: Arc<EventState>) -> Task {
-        Task(Step::Signal(event))
+    pub(crate) fn signal(event: Arc<EventState>) -> QueuedTask {
+        QueuedTask(TaskKind::Signal(event))
     }
 
-    pub(crate) fn wait(event: Arc<EventState>, after: After) -> Task {
-        Task(Step::Wait(event, after))
+    pub(crate) fn wait(event: Arc<EventState>, after: After) -> QueuedTask {
+        QueuedTask(TaskKind::Wait(event, after))
     }
 
-    pub(crate) fn host(task: HostTask) -> Task {
-        Task(Step::Host(task))
+    pub(crate) fn host(task: HostTask) -> QueuedTask {
+        QueuedTask(TaskKind::Host(task))
     }
 
-    pub(crate) fn mark(mark: Mark) -> Task {
-        Task(Step::Mark(mark))
+    pub(crate) fn mark(mark: Mark) -> QueuedTask {
+        QueuedTask(TaskKind::Mark(mark))
     }
 
-    /// Whether the task would have to wait, were it run now.
+    /// Whether the task would block if it ran now.
     pub(crate) fn is_pending_wait(&self) -> bool {
-        matches!(&self.0, Step::Wait(event, _) if event.poll().is_none())
+        matches!(&self.0, TaskKind::Wait(event, _) if event.poll().is_none())
     }
 
-    /// What running the task now takes.
-    pub(crate) fn effort(&self) -> Effort {
+    /// How long the task would run now.
+    pub(crate) fn cost(&self) -> TaskCost {
         match &self.0 {
-            Step::Work(work) if work.is_quick() => Effort::Quick,
-            Step::Work(_) | Step::Host(_) => Effort::Unknown,
-            Step::Wait(..) if self.is_pending_wait() => Effort::Unknown,
-            Step::Signal(_) | Step::Wait(..) | Step::Mark(_) => Effort::None,
+            TaskKind::Memory(task) if task.is_quick() => TaskCost::Quick,
+            TaskKind::Memory(_) | TaskKind::Host(_) => TaskCost::Unknown,
+            TaskKind::Wait(..) if self.is_pending_wait() => TaskCost::Unknown,
+            TaskKind::Signal(_) | TaskKind::Wait(..) | TaskKind::Mark(_) => TaskCost::None,
         }
     }
 
-    /// Runs the task on this thread, with idle threads of the crew if it is worth it. A failed lane's work is skipped; its
-    /// waits are not, because its events promise what came before those.
-    pub(crate) fn run(self, lane: &LaneState, crew: &Crew) {
+    /// Runs the task on this thread, and a kernel on idle threads of the pool too if that pays off. A failed
+    /// queue skips its work but not its waits: when one of its events is reached, everything before the event
+    /// must be over.
+    pub(crate) fn run(self, queue: &QueueState, pool: &ThreadPool) {
         match self.0 {
-            Step::Signal(event) => event.reach(lane.failure()),
-            Step::Wait(event, after) => {
+            TaskKind::Signal(event) => event.reach(queue.failure()),
+            TaskKind::Wait(event, after) => {
                 if let (Err(failure), After::Data) = (event.wait(), after) {
-                    lane.fail(failure);
+                    queue.fail(failure);
                 }
             }
-            Step::Mark(mark) => guarded(lane, "a timeline's mark", || timeline::mark(lane.stream(), &mark)),
-            Step::Work(work) => perform(work, lane, crew),
-            Step::Host(task) => call(task, lane),
+            TaskKind::Mark(mark) => {
+                run_guarded(queue, "a timeline's mark", || timeline::mark(queue.stream(), &mark))
+            }
+            TaskKind::Memory(task) => run_memory_task(task, queue, pool),
+            TaskKind::Host(task) => call_host(task, queue),
         }
     }
 }
 
-/// Does the work, unless the lane has failed, and drops it.
-fn perform(work: Work, lane: &LaneState, crew: &Crew) {
-    if lane.failure().is_none() {
-        guarded(lane, work.name(), || {
-            let _span = timeline::kernel(lane.stream(), &work);
-            work.perform(crew);
+/// Runs the task, unless the queue has failed, and drops it.
+fn run_memory_task(task: MemoryTask, queue: &QueueState, pool: &ThreadPool) {
+    if queue.failure().is_none() {
+        run_guarded(queue, task.name(), || {
+            let _span = timeline::kernel(queue.stream(), &task);
+            task.run(pool);
         });
     }
-    // The last share of a module may be the task's, and dropping that is as much the module's code as running it.
-    guarded(lane, "dropping a task", || drop(work));
+    // The task may hold the last reference to a module, whose destructor may panic as its kernels may.
+    run_guarded(queue, "dropping a task", || drop(task));
 }
 
-/// Runs code that may be a user's: a kernel, a destructor, a subscriber of `tracing`. Its panic fails the lane.
-fn guarded(lane: &LaneState, name: &str, body: impl FnOnce()) {
-    // AssertUnwindSafe: what a panicking task wrote is poisoned by the lane's failure, so nobody looks at it.
+/// Runs code that may be the user's: a kernel, a destructor or a subscriber of `tracing`. Its panic fails the
+/// queue.
+fn run_guarded(queue: &QueueState, name: &str, body: impl FnOnce()) {
+    // AssertUnwindSafe: the queue's failure poisons whatever a panicking task wrote, so nobody reads it.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        lane.fail(Failure::new(lane.stream().clone(), name, panic_message(panic)));
+        queue.fail(Failure::new(queue.stream().clone(), name, panic_message(panic)));
     }
 }
 
-/// Calls a function of the host's, unless the lane has failed.
-fn call(HostTask { name, run }: HostTask, lane: &LaneState) {
-    let skipped = lane.failure().is_some();
-    // AssertUnwindSafe: the function is gone afterwards, with all it owned.
+/// Calls a function of the user, unless the queue has failed.
+fn call_host(HostTask { name, run }: HostTask, queue: &QueueState) {
+    let skipped = queue.failure().is_some();
+    // AssertUnwindSafe: the call consumes the function and everything it owns.
     let called = catch_unwind(AssertUnwindSafe(move || match skipped {
         true => Ok(()),
         false => run(),
@@ -122,6 +128,6 @@ fn call(HostTask { name, run }: HostTask, lane: &LaneState) {
         Err(panic) => Some(panic_message(panic)),
     };
     if let Some(message) = failed {
-        lane.fail(Failure::new(lane.stream().clone(), name, message));
+        queue.fail(Failure::new(queue.stream().clone(), name, message));
     }
 }

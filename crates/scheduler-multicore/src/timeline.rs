@@ -1,15 +1,15 @@
-//! What the scheduler tells whoever draws a timeline, through `tracing`, on the thread that runs the task.
+//! Reports marks and kernels to timelines through `tracing`, on the thread that runs the task.
 //!
-//! Marks are events of the target `arrayjit::timeline` with the fields `stream`, `name` (empty at an end) and `phase` (`begin`
-//! or `end`); kernels are spans of the target `arrayjit::kernel` with `stream` and `name`. When nobody listens, each is one look
-//! at a flag.
+//! Marks are events of the target `arrayjit::timeline` with the fields `stream`, `name` (empty at an end) and
+//! `phase` (`begin` or `end`). Kernels are spans of the target `arrayjit::kernel` with the fields `stream`
+//! and `name`. Without a subscriber, each costs one load of a flag.
 
 use device_runtime::Mark;
 use tracing::{Level, span::EnteredSpan};
 
-use crate::raw::Work;
+use crate::raw::MemoryTask;
 
-/// Reports that a mark was reached.
+/// Reports a mark that the queue reached.
 pub(crate) fn mark(stream: &str, mark: &Mark) {
     let (name, phase) = match mark {
         Mark::Begin(name) => (&**name, "begin"),
@@ -18,9 +18,9 @@ pub(crate) fn mark(stream: &str, mark: &Mark) {
     tracing::event!(target: "arrayjit::timeline", Level::TRACE, stream, name, phase);
 }
 
-/// A span around the work, if it is a kernel.
-pub(crate) fn kernel(stream: &str, work: &Work) -> Option<EnteredSpan> {
-    let Work::Launch(_) = work else { return None };
-    let span = tracing::trace_span!(target: "arrayjit::kernel", "kernel", stream, name = work.name());
+/// Enters a span for the task, if it is a kernel and a subscriber wants it.
+pub(crate) fn kernel(stream: &str, task: &MemoryTask) -> Option<EnteredSpan> {
+    let MemoryTask::Launch(_) = task else { return None };
+    let span = tracing::trace_span!(target: "arrayjit::kernel", "kernel", stream, name = task.name());
     (!span.is_disabled()).then(|| span.entered())
 }

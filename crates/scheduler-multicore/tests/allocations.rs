@@ -1,4 +1,5 @@
-//! Running a routine and waiting for it allocate nothing, once warm, on whatever thread. One test, since it counts for the whole process.
+//! Running a routine and waiting for it allocate nothing after the first runs, on any thread. One test, since
+//! it counts the allocations of the whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -17,7 +18,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -38,7 +39,7 @@ unsafe extern "C" fn nothing(_: *const *mut u8, _: *const i64, _: *mut u8, _: u6
 
 #[test]
 fn running_a_routine_and_waiting_for_it_allocate_nothing() {
-    // Of the kernel that may be split; 8 parts for two threads.
+    // A kernel that is split into 8 chunks for two threads.
     let split = Launch { extent: 64, grain: 8, threads: 1 };
     let whole = Launch { extent: 1, grain: 1, threads: 1 };
     for (threads, launch) in [(1, whole), (2, whole), (2, split)] {
@@ -58,7 +59,7 @@ fn running_a_routine_and_waiting_for_it_allocate_nothing() {
             };
             for (how, run) in [("waiting", &waiting as &dyn Fn(u32)), ("running ahead", &ahead)] {
                 (0..10).for_each(|_| run(100));
-                // The least of some rounds, since the harness' own thread is counted too.
+                // The minimum of several rounds, since the test harness's own thread is counted too.
                 let rounds = (0..5).map(|_| {
                     let before = ALLOCATIONS.load(Ordering::Relaxed);
                     run(1000);

@@ -1,5 +1,5 @@
-//! Contexts share what they see with the contexts they extend: a chain of them takes memory for what each
-//! adds. One test, since it counts for the whole process.
+//! A context shares its table of nodes with the context that it extends: in a chain, each takes memory only
+//! for the nodes that it adds. One test, since it counts the memory of the whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -19,7 +19,7 @@ struct Counting;
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
@@ -37,8 +37,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes that a chain of so many contexts takes, in each of which a routine reads a node that all have and
-/// writes one of its own.
+/// The size in bytes of a chain of `length` contexts. In each of them a routine reads a node that all
+/// contexts have and writes a node of its own.
 fn chain(first: &Context, length: usize) -> usize {
     let x = first.nodes().remove(0);
     let nodes: Vec<_> = (0..length).map(|at| node(&format!("y{at}"), 1)).collect();
@@ -68,6 +68,6 @@ fn chained_contexts_take_memory_for_what_they_add() {
     assert!(long < 5000 * 8192, "{long}");
     assert!(long < short * 15, "{short}, {long}");
     device.sync().unwrap();
-    // What is shared goes with its last owner, however long the chain is.
+    // Dropping the last owner frees the shared tables, whatever the length of the chain.
     assert!(LIVE_BYTES.load(Ordering::Relaxed) < before + (1 << 20));
 }

@@ -1,4 +1,4 @@
-//! What routines of one context depend on, and how long chains of contexts may be.
+//! Dependencies between routines of one context, and long chains of contexts.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -47,7 +47,7 @@ fn dependencies_are_the_conflicts_with_what_was_linked_before() {
 }
 
 #[test]
-fn a_long_line_of_contexts_ends_like_a_short_one() {
+fn a_long_chain_of_contexts_is_dropped_like_a_short_one() {
     let device = device(Cpu::inline(Config::default()));
     let x = node("x", 1);
     let first = context(&device).init_from_host(&x, &array(&[3])).unwrap();

@@ -1,4 +1,4 @@
-//! A million tasks leave nothing behind. One test, since it counts for the whole process.
+//! A million tasks leave no memory behind. One test, since it counts the memory of the whole process.
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -18,10 +18,10 @@ use support::*;
 
 struct Counting;
 
-/// Bytes that are allocated now.
+/// Bytes that are currently allocated.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
@@ -41,7 +41,7 @@ static COUNTING: Counting = Counting;
 
 const STREAMS: usize = 8;
 
-/// Four tasks belong to a run: a kernel and its event, and two more events.
+/// Runs per stream. A run has four tasks: a kernel and its event, and two more events.
 const RUNS: usize = 1_000_000 / 4 / STREAMS;
 
 /// Schedules runs of all routines in turn, by two threads, and waits for them.
@@ -60,7 +60,7 @@ fn run(routines: &[Routine], times: usize) {
 }
 
 #[test]
-fn a_million_tasks_through_eight_streams_leave_nothing_behind() {
+fn a_million_tasks_through_eight_streams_leave_no_memory_behind() {
     let device = device(Cpu::multicore(Config { threads: 2, queue_capacity: 64, ..Config::default() }));
     let nodes: Vec<_> = (0..STREAMS).map(|i| node(&format!("x{i}"), 1)).collect();
     let routines: Vec<_> = nodes
@@ -70,12 +70,12 @@ fn a_million_tasks_through_eight_streams_leave_nothing_behind() {
             context(&device).init_from_host(x, &array(&[0])).unwrap().link(&code, from_ref(x)).unwrap()
         })
         .collect();
-    // Queues, tables and thread-locals grow to what they need.
+    // Queues, tables and thread-locals grow to their final sizes.
     run(&routines, RUNS / 10);
     let before = LIVE.load(Ordering::Relaxed);
     run(&routines, RUNS - RUNS / 10);
     let grown = LIVE.load(Ordering::Relaxed).saturating_sub(before);
-    // Queues may still find a new greatest length; if each task left a byte, it would be 900 000.
+    // A queue may still reach a new maximum depth; a leak of one byte per task would be 900,000 bytes.
     assert!(grown < 100_000, "{grown} bytes more than after the first tenth");
     for (node, routine) in nodes.iter().zip(&routines) {
         assert_eq!(values(routine.context(), node), [RUNS as i64]);

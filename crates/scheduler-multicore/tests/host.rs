@@ -1,6 +1,6 @@
-//! Host arrays, where a thread of the device waits for the test, or memory of the host is reached in place.
+//! Host arrays: reads and writes that wait for the device, and arrays that the device reads in place.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
-#![allow(clippy::result_large_err, reason = "the runtime's errors, which nobody here keeps")]
+#![allow(clippy::result_large_err, reason = "the runtime's errors are large, and tests keep none")]
 
 mod support;
 
@@ -23,7 +23,7 @@ fn multicore() -> Device {
     device(Cpu::multicore(Config::default()))
 }
 
-/// An event that is done when something is sent, with what keeps its stream.
+/// A sender, an event that is done once a message is sent, and the routine that keeps its stream alive.
 fn gated(device: &Device) -> (mpsc::Sender<()>, Event, Routine) {
     let (send, receive) = mpsc::channel();
     let (x, receive) = (node("gate", 1), Mutex::new(receive));

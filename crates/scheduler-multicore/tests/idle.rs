@@ -1,4 +1,4 @@
-//! Workers and helpers without work sleep. One test, since it measures the threads of the whole process.
+//! Idle workers sleep. One test, since it measures the threads of the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -14,7 +14,7 @@ use support::*;
 unsafe extern "C" fn nothing(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {}
 
 #[test]
-fn idle_workers_and_helpers_use_no_processor() {
+fn idle_workers_use_no_processor() {
     let device = Device::new(Arc::new(Cpu::multicore(Config { threads: 3, ..Config::default() })), 0);
     let x = node("x", 1);
     let launch = Launch { extent: 100, grain: 1, threads: 1 };
@@ -24,21 +24,25 @@ fn idle_workers_and_helpers_use_no_processor() {
     streams.iter().for_each(|stream| stream.sync().unwrap());
     thread::sleep(Duration::from_millis(5));
     let before = worker_ticks();
-    assert_eq!(before.len(), 8 + 2, "the threads have their streams' names, helpers one of their own");
+    assert_eq!(
+        before.len(),
+        8 + 2,
+        "queue workers have their streams' names, pool workers names of their own"
+    );
     thread::sleep(Duration::from_millis(300));
     // A tick is 10 ms; ten spinning threads would have used about 2 × 30 on two processors.
     assert!(worker_ticks().iter().sum::<u64>() - before.iter().sum::<u64>() <= 3);
 }
 
-/// Processor time of each of this process' stream and helper threads, in ticks.
+/// Processor time of each worker thread of this process, in ticks.
 fn worker_ticks() -> Vec<u64> {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let stats = threads.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-    let ours = |stat: &String| stat.contains("(multicore:") || stat.contains("(arrayjit-helper");
+    let ours = |stat: &String| stat.contains("(multicore:") || stat.contains("(arrayjit-worker");
     stats.filter(ours).map(|stat| ticks(&stat).unwrap()).collect()
 }
 
-/// Fields 14 and 15 of a thread's `stat`, user and system time.
+/// The sum of fields 14 and 15 of a thread's `stat`: user and system time.
 fn ticks(stat: &str) -> Option<u64> {
     let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)

@@ -1,4 +1,5 @@
-//! What only a scheduler with threads has: tasks that wait, queues that fill, threads that help.
+//! Features that only a scheduler with threads has: tasks that wait, full queues, kernels split over idle
+//! threads.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -19,7 +20,7 @@ use scheduler_multicore::{Config, Cpu};
 use support::*;
 use tnode::TensorNode;
 
-/// A routine that writes 1 into the node once the gate has been passed from outside.
+/// A routine that waits at the barrier and then writes 1 into the node.
 fn gated(context: &Context, node: &TensorNode, gate: &Arc<Barrier>) -> device_runtime::Routine {
     let gate = Arc::clone(gate);
     let code = code("gated", &[(node, Access::Write)], &[], move |args, _| {
@@ -90,8 +91,8 @@ fn a_full_queue_holds_its_producer_back() {
         });
         eventually("the queue fills", || through.load(Ordering::Relaxed) >= 3);
         thread::sleep(Duration::from_millis(20));
-        let held = through.load(Ordering::Relaxed);
-        assert!(held <= 2 * 4, "{held} tasks passed a queue of 4 whose worker stands still");
+        let passed = through.load(Ordering::Relaxed);
+        assert!(passed <= 2 * 4, "{passed} tasks passed a queue of 4 whose worker stands still");
         gate.wait();
     });
     assert_eq!(through.load(Ordering::Relaxed), 100);
@@ -100,7 +101,7 @@ fn a_full_queue_holds_its_producer_back() {
 static OTHER_THREAD: AtomicBool = AtomicBool::new(false);
 static FIRST: std::sync::OnceLock<thread::ThreadId> = std::sync::OnceLock::new();
 
-/// Waits a little in each part, so that helpers have time to arrive.
+/// Waits a little in each chunk, so that pool workers have time to arrive.
 unsafe extern "C" fn slow(_: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {
     if *FIRST.get_or_init(|| thread::current().id()) != thread::current().id() {
         OTHER_THREAD.store(true, Ordering::Relaxed);
@@ -134,25 +135,25 @@ fn idle_threads_help_with_a_large_kernel() {
             return;
         }
     }
-    panic!("no helper ever came");
+    panic!("no pool worker ever arrived");
 }
 
-/// Notes in each of its iterations where the part begins that the iteration is in.
-unsafe extern "C" fn part(args: *const *mut u8, _: *const i64, _: *mut u8, begin: u64, end: u64) {
+/// Writes in each iteration where the iteration's chunk begins.
+unsafe extern "C" fn chunk(args: *const *mut u8, _: *const i64, _: *mut u8, begin: u64, end: u64) {
     for at in begin..end {
-        // SAFETY: the only parameter is a node of as many integers as the kernel has iterations.
+        // SAFETY: the only parameter is a node with one integer per iteration of the kernel.
         unsafe { (*args).cast::<i64>().add(at as usize).write(begin as i64) };
     }
 }
 
 #[test]
-fn parts_are_equal_and_no_smaller_than_the_grain_whatever_the_number_of_threads() {
+fn chunks_are_equal_and_no_smaller_than_the_grain_for_any_number_of_threads() {
     for threads in 1..=4 {
         let device = device(Cpu::multicore(Config { threads, ..Config::default() }));
         for (extent, grain) in [(1000, 96), (191, 96), (192, 96), (24, 6), (7, 1)] {
             let x = node("x", extent);
             let launch = Launch { extent: extent as u64, grain, threads: 1 };
-            let code = native("part", &[(&x, Access::Write)], launch, 0, part);
+            let code = native("chunk", &[(&x, Access::Write)], launch, 0, chunk);
             let routine = context(&device).link(&code, from_ref(&x)).unwrap();
             for _ in 0..50 {
                 routine.run(&[]).unwrap().sync().unwrap();

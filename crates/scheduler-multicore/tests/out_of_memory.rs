@@ -1,6 +1,6 @@
-//! Want of host memory is an error that names the size, and what fits afterwards works.
+//! Running out of host memory is an error that names the size, and smaller requests succeed afterwards.
 //!
-//! A child process with a limited address space runs the body, since running out of memory concerns a whole
+//! The body runs in a child process with a limited address space, since running out of memory affects a whole
 //! process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
@@ -30,7 +30,7 @@ fn is_out_of_memory(error: &Error) -> bool {
     }
 }
 
-/// Repeats something that takes memory until there is none; what it took is kept meanwhile.
+/// Calls `take` until memory runs out, and keeps all results until then.
 fn until_out_of_memory<T>(device: &Device, mut take: impl FnMut() -> Result<T, Error>) {
     let mut taken = Vec::new();
     let error = loop {
@@ -42,7 +42,7 @@ fn until_out_of_memory<T>(device: &Device, mut take: impl FnMut() -> Result<T, E
     };
     assert!(is_out_of_memory(&error), "{error}");
     drop(taken);
-    // Copies that are not made yet hold arrays and memory.
+    // Pending copies keep arrays and memory alive.
     device.sync().unwrap();
 }
 
@@ -59,7 +59,7 @@ fn exhaust() {
         until_out_of_memory(&device, || present.to_host(&x));
         until_out_of_memory(&device, || Ok(array.try_clone()?));
         present.from_host(&x, &array).unwrap().sync().unwrap();
-        // Changing an array that somebody else has copies it.
+        // Updating a shared array copies it.
         let host = Host::default();
         host.insert(&x, array.try_clone().unwrap()).unwrap();
         until_out_of_memory(&device, || {
@@ -73,14 +73,14 @@ fn exhaust() {
 }
 
 #[test]
-fn want_of_memory_is_an_error() {
+fn running_out_of_memory_is_an_error() {
     if env::var_os(CHILD).is_some() {
         return exhaust();
     }
     let this = env::current_exe().unwrap();
     let limited =
-        format!("ulimit -v {LIMIT_KIB} && exec \"$0\" --exact want_of_memory_is_an_error --nocapture");
+        format!("ulimit -v {LIMIT_KIB} && exec \"$0\" --exact running_out_of_memory_is_an_error --nocapture");
     let child = Command::new("sh").args(["-c", &limited]).arg(this).env(CHILD, "1").output().unwrap();
-    let told = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{}: {told}", child.status);
+    let stderr = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{}: {stderr}", child.status);
 }

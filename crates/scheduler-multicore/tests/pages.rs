@@ -1,4 +1,5 @@
-//! Large memory lies on huge pages, where the system has them. One test, since it reads the mappings of the whole process.
+//! Large memory is on huge pages, where the system has them. One test, since it reads the mappings of the
+//! whole process.
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -16,16 +17,16 @@ use support::*;
 
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Of the node, and of the scratch memory.
+/// The number of 8-byte elements of the node, and of the scratch memory.
 const ELEMENTS: usize = 1 << 20;
 const BYTES: usize = 8 * ELEMENTS;
 
 static NODE: AtomicUsize = AtomicUsize::new(0);
 static SCRATCH: AtomicUsize = AtomicUsize::new(0);
 
-/// Fills its node and its scratch memory, and notes where they are.
+/// A kernel that fills its node and its scratch memory and records their addresses.
 unsafe extern "C" fn fill(args: *const *mut u8, _: *const i64, scratch: *mut u8, _: u64, _: u64) {
-    // SAFETY: the only parameter is a node of `BYTES` bytes; as many are asked for as scratch.
+    // SAFETY: the only parameter is a node of `BYTES` bytes; the scratch memory has the same size.
     unsafe {
         (*args).write_bytes(1, BYTES);
         scratch.write_bytes(1, BYTES);
@@ -66,12 +67,12 @@ fn mapping(address: usize) -> String {
     lines.by_ref().collect::<Vec<_>>().join("\n")
 }
 
-/// What stands behind a name.
+/// The rest of the line that begins with a name.
 fn field<'a>(mapping: &'a str, name: &str) -> &'a str {
     mapping.lines().find_map(|line| line.strip_prefix(name)).unwrap()
 }
 
-/// Whether the system gives no huge pages whatever is advised.
+/// Whether the system is configured to ignore advice and provide no huge pages.
 fn never() -> bool {
     let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     setting.is_ok_and(|setting| setting.contains("[never]"))

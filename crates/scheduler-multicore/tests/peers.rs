@@ -1,5 +1,5 @@
-//! Several devices of one process: one reaches another's pools and host arrays in place, and streams wait for each other's
-//! events, whatever the scheduler.
+//! Several devices of one process access each other's pools and host arrays in place, and their streams wait
+//! for each other's events, with any combination of schedulers.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![allow(unsafe_code, reason = "calls the driver as the runtime does")]
 
@@ -19,7 +19,7 @@ use scheduler_multicore::{Config, Cpu};
 use support::{Body, abi, array, body, node, read, write};
 use tnode::{DType, HostArray};
 
-/// A driver of any kind, by hand.
+/// Any driver, called without the runtime.
 type Direct = DirectDriver<dyn Driver>;
 
 fn multicore() -> Direct {
@@ -30,7 +30,7 @@ fn inline() -> Direct {
     DirectDriver::new(Arc::new(Cpu::inline(Config::default())))
 }
 
-/// Every pair of devices, of equal and of different kinds.
+/// Every pair of devices of the same and of different kinds.
 fn pairs() -> [[Direct; 2]; 4] {
     [[multicore(), multicore()], [multicore(), inline()], [inline(), multicore()], [inline(), inline()]]
 }
@@ -57,7 +57,7 @@ fn launch(driver: &Direct, stream: &StreamHandle, kernel: &BoundKernel) -> Event
     driver.record(stream).unwrap()
 }
 
-/// What a pool holds at its beginning.
+/// The first three integers of a pool.
 fn read_back(driver: &Direct, stream: &StreamHandle, pool: u32) -> Vec<i64> {
     let landing = HostLanding::new(HostArray::zeros(DType::I64, [3]).unwrap());
     // SAFETY: the stream's order and its waits suffice.
@@ -88,7 +88,7 @@ fn a_device_reads_and_writes_what_another_exports() {
         let fill = bind(&first, &[Access::Write], fill, &[start(1)]).unwrap();
         let filled = launch(&first, &streams[0], &fill);
 
-        // An inline device waits where it is told to wait, which must not keep the other from going on.
+        // An inline device waits in the call itself, so another thread opens the gate.
         let opener = (first.name() != "inline").then(|| {
             std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(2));
@@ -103,15 +103,15 @@ fn a_device_reads_and_writes_what_another_exports() {
         assert_eq!(read_back(&first, &streams[0], 1), [2, 4, 6], "{names}");
         opener.map(|thread| thread.join().unwrap());
 
-        // A copy from one device's pool to the other's own.
+        // Copy from the first device's pool to a pool of the second.
         second.alloc_pool(PoolId(8), 24).unwrap();
-        // SAFETY: the stream waited for everything before.
+        // SAFETY: the stream has waited for all earlier tasks.
         unsafe { second.copy(&streams[1], start(8), start(7), 24).unwrap() };
         assert_eq!(read_back(&second, &streams[1], 8), [2, 4, 6], "{names}");
 
         first.free_pool(PoolId(1));
-        assert_eq!(first.used_memory(), 64, "{names}: somebody still has a share");
-        assert_eq!(read_back(&second, &streams[1], 7), [2, 4, 6], "{names}: which lives on");
+        assert_eq!(first.used_memory(), 64, "{names}: the second device still refers to the memory");
+        assert_eq!(read_back(&second, &streams[1], 7), [2, 4, 6], "{names}: the memory is kept alive");
         drop((fill, double));
         second.free_pool(PoolId(7));
         second.free_pool(PoolId(8));
@@ -163,27 +163,27 @@ fn a_host_array_is_read_in_place_and_never_written() {
             assert_eq!(error, read_only);
         }
         let source = Arc::new(array(&[0, 0, 0]));
-        // SAFETY: nothing runs meanwhile, and none of these runs at all.
-        let refused = unsafe {
+        // SAFETY: no other task runs meanwhile, and all of these fail.
+        let answers = unsafe {
             [
                 driver.memset_zero(&stream, start(1), 24),
                 driver.copy_in(&stream, start(1), &source),
                 driver.copy(&stream, start(1), start(2), 24),
             ]
         };
-        assert!(refused.into_iter().all(|answer| answer == Err(read_only.clone())));
+        assert!(answers.into_iter().all(|answer| answer == Err(read_only.clone())));
         // SAFETY: ordered by the stream.
         unsafe { driver.copy(&stream, start(2), start(1), 24).unwrap() };
         assert_eq!(read_back(&driver, &stream, 2), [5, 6, 7]);
         driver.free_pool(PoolId(1));
         drop(sum);
-        assert_eq!(Arc::strong_count(&host), 1, "given back with the pool");
+        assert_eq!(Arc::strong_count(&host), 1, "released with the pool");
         assert_eq!(host.as_slice::<i64>().unwrap(), [5, 6, 7]);
         driver.drop_stream(stream);
     }
 }
 
-/// Both count their pools from one, and neither reaches the other's.
+/// Both number their pools from one, and neither accesses the other's pools.
 #[test]
 fn two_devices_of_one_driver_have_memory_of_their_own() {
     let driver = Arc::new(Cpu::inline(Config::default()));
@@ -201,7 +201,7 @@ fn two_devices_of_one_driver_have_memory_of_their_own() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_refused() {
+fn unreachable_memory_is_an_error() {
     let driver = inline();
     assert_eq!(driver.export(PoolId(1)).unwrap_err(), DriverError::NoSuchPool { pool: PoolId(1) });
     let error = driver.driver().import(&PoolHandle::new("somebody else's memory")).unwrap_err();

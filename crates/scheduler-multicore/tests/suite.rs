@@ -1,5 +1,5 @@
-//! The runtime's suite on both schedulers, as they are and with faults that nobody should notice: copies that take long,
-//! events that are done late and in other orders.
+//! The runtime's test suite on both schedulers, without faults and with faults that must not change results:
+//! slow copies, and events that complete late and in other orders.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn inline(setup: &Setup) -> Arc<dyn Driver> {
     Arc::new(Cpu::inline(config(setup)))
 }
 
-/// Slow, late and out of order, but never wrong.
+/// A driver with faults that change timing and order, but not results.
 fn disturbed(driver: Arc<dyn Driver>) -> Arc<dyn Driver> {
     let plan = FaultPlan::new(5).slow_copies(0.2).late_completions(0.5).refused_peers(0.3);
     Arc::new(FaultDevice::new(driver, plan))

@@ -1,4 +1,4 @@
-//! Marks and kernels reach whoever listens, in order, from the thread that runs them.
+//! Marks and kernels reach the `tracing` subscriber in order, from the thread that runs them.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -19,7 +19,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// Notes what it is told, one line each.
+/// A subscriber that records one line per event or span.
 #[derive(Clone, Default)]
 struct Listener(Arc<Mutex<Vec<String>>>);
 
@@ -27,7 +27,7 @@ impl Listener {
     fn note(&self, what: &str, metadata: &Metadata<'_>, record: impl FnOnce(&mut dyn Visit)) {
         let mut line = Line(format!("{what} {}", metadata.target()));
         record(&mut line);
-        assert!(!line.0.contains("no luck"), "a listener that panics");
+        assert!(!line.0.contains("no luck"), "this subscriber panics");
         self.0.lock().unwrap().push(line.0);
     }
 }
@@ -68,9 +68,9 @@ impl Subscriber for Listener {
 }
 
 #[test]
-fn marks_and_kernels_are_told_in_order() {
+fn marks_and_kernels_are_reported_in_order() {
     let listener = Listener::default();
-    // For every thread: tasks run on the streams' own.
+    // For every thread, since tasks run on the threads of their streams.
     tracing::subscriber::set_global_default(listener.clone()).unwrap();
     for driver in [
         Arc::new(Cpu::multicore(Config::default())) as Arc<dyn Driver>,
@@ -100,7 +100,7 @@ fn marks_and_kernels_are_told_in_order() {
         let lines = std::mem::take(&mut *listener.0.lock().unwrap());
         let lines: Vec<_> = lines.into_iter().filter(|line| !line.starts_with("event")).collect();
         assert_eq!(lines, [span.as_str(), "enter", "exit"]);
-        // Whoever listens is a user's code too.
+        // A subscriber that panics fails the stream, since its code is the user's.
         let driver = device.driver();
         let stream = driver.new_stream("a stream").unwrap();
         driver.mark(&stream, Mark::Begin("no luck".into())).unwrap();

@@ -7,7 +7,7 @@ use codegen_core::{Access, Code, Launch, host::HostFn};
 pub use codegen_testkit::runtime::hand_made::*;
 use tnode::TensorNode;
 
-/// Code of one native kernel on `uses` whose parallel loop has `extent` iterations.
+/// Code of one native kernel that accesses `uses`.
 pub fn native(
     name: &str,
     uses: &[(&TensorNode, Access)],
@@ -15,7 +15,7 @@ pub fn native(
     scratch_bytes: usize,
     function: HostFn,
 ) -> Arc<Code> {
-    // SAFETY: the tests' functions keep to their parameters, do not unwind, and are never unloaded.
+    // SAFETY: the tests' functions access only their parameters, do not unwind, and are never unloaded.
     #[allow(unsafe_code, reason = "vouches for the tests' own functions")]
     unsafe {
         codegen_testkit::runtime::hand_made::native(name, uses, launch, scratch_bytes, function)

@@ -1,4 +1,5 @@
-//! Callers that wait run what waits, and small tasks run where they are handed over; neither can be told from the results.
+//! Callers that wait for an event run the pending tasks before it, and producers run quick tasks themselves.
+//! Neither changes the results.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -23,7 +24,7 @@ fn two_threads() -> Device {
     device(Cpu::multicore(Config { threads: 2, ..Config::default() }))
 }
 
-/// A routine that notes the thread it runs on.
+/// A routine that records the thread that it runs on.
 fn noting(context: &Context, name: &str, threads: &Arc<Mutex<Vec<ThreadId>>>) -> Routine {
     let (x, threads) = (node(name, 1), Arc::clone(threads));
     let code = code(name, &[(&x, Access::Write)], &[], move |_, _| {
@@ -56,7 +57,7 @@ thread_local! {
     static IS_CALLER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A compiled routine that is quick, with the number of its runs on other threads than the caller's.
+/// A compiled, quick routine, and the number of its runs on threads other than the caller's.
 macro_rules! quick_routine {
     ($device:expr) => {{
         static OTHERS: AtomicUsize = AtomicUsize::new(0);
@@ -77,7 +78,7 @@ macro_rules! quick_routine {
 fn a_kernel_known_to_be_quick_does_not_wake_the_worker() {
     let device = two_threads();
     let (routine, others) = quick_routine!(device);
-    // Several attempts, since on a busy machine the kernel's pace may look slow for a while.
+    // Several attempts, since on a busy machine the kernel may look slow for a while.
     let quiet = (0..1000).any(|_| {
         let_sleep();
         routine.run(&[]).unwrap().sync().unwrap();
@@ -85,11 +86,11 @@ fn a_kernel_known_to_be_quick_does_not_wake_the_worker() {
         let all_done = (0..20).all(|_| routine.run(&[]).unwrap().is_done());
         all_done && others.load(Ordering::Relaxed) == before
     });
-    assert!(quiet, "never were twenty runs in a row the caller's");
+    assert!(quiet, "the caller never ran twenty kernels in a row itself");
 }
 
 #[test]
-fn whoever_runs_ahead_gets_the_worker() {
+fn a_producer_that_runs_ahead_wakes_the_worker() {
     let device = two_threads();
     let (routine, others) = quick_routine!(device);
     let start = Instant::now();
@@ -100,7 +101,7 @@ fn whoever_runs_ahead_gets_the_worker() {
 }
 
 #[test]
-fn a_helper_stops_at_its_event_and_wakes_the_worker_for_the_rest() {
+fn a_caller_stops_at_its_event_and_wakes_the_worker_for_the_rest() {
     let device = two_threads();
     let threads = Arc::default();
     let context = context(&device);
@@ -112,7 +113,7 @@ fn a_helper_stops_at_its_event_and_wakes_the_worker_for_the_rest() {
         let first = routine.run(&[]).unwrap();
         let rest: Vec<_> = (0..5).map(|_| routine.run(&[]).unwrap()).collect();
         first.sync().unwrap();
-        // Nobody waits for the rest but by looking.
+        // Polling runs no tasks, so the worker must run the rest.
         let start = Instant::now();
         while !rest.iter().all(device_runtime::Event::is_done) {
             assert!(start.elapsed() < Duration::from_secs(20), "the rest was forgotten");
@@ -138,7 +139,7 @@ fn a_panic_on_the_callers_thread_fails_the_stream_and_not_the_caller() {
 }
 
 #[test]
-fn a_stream_closed_while_a_caller_helps_ends_after_it() {
+fn a_stream_closed_while_a_caller_runs_its_tasks_ends_after_the_caller() {
     for _ in 0..50 {
         let device = two_threads();
         let x = node("x", 1);
@@ -159,7 +160,7 @@ fn a_stream_closed_while_a_caller_helps_ends_after_it() {
             assert_eq!(
                 count.load(Ordering::Relaxed),
                 1,
-                "dropping a stream waits for whoever runs its tasks"
+                "dropping a stream waits for the thread that runs its tasks"
             );
         });
     }

@@ -1,4 +1,4 @@
-//! The queue alone: order, sleep, room, roles, closing.
+//! The bounded queue alone: order, sleep, room, consumers, closing.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,20 +6,20 @@ use loom::thread;
 
 use super::{Steps, explore};
 use crate::{
-    queue::{Offer, Pushed, Queue, Refused},
+    bounded_queue::{BoundedQueue, PushError, PushMode, Pushed},
     sync::Arc,
 };
 
-fn queue(capacity: usize) -> Arc<Queue<usize>> {
-    Arc::new(Queue::new(capacity, Duration::ZERO))
+fn queue(capacity: usize) -> Arc<BoundedQueue<usize>> {
+    Arc::new(BoundedQueue::new(capacity, Duration::ZERO))
 }
 
-fn push(queue: &Queue<usize>, task: usize) {
-    assert!(matches!(queue.push(task, Offer::Wait), Ok(Pushed::Queued)));
+fn push(queue: &BoundedQueue<usize>, task: usize) {
+    assert!(matches!(queue.push(task, PushMode::Blocking), Ok(Pushed::Queued)));
 }
 
-/// The life of a worker that ends after `tasks` tasks.
-fn take(queue: &Queue<usize>, tasks: usize, mut run: impl FnMut(usize)) {
+/// The main loop of a worker that ends after `tasks` tasks.
+fn take(queue: &BoundedQueue<usize>, tasks: usize, mut run: impl FnMut(usize)) {
     let (mut batch, mut taken) = (VecDeque::new(), 0);
     while taken < tasks {
         assert!(queue.take(&mut batch));
@@ -69,37 +69,37 @@ fn a_full_queue_holds_producers_until_there_is_room() {
         take(&queue, 3, |_| ());
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         push(&queue, 3);
-        assert_eq!(queue.push(4, Offer::Leave).unwrap_err(), Refused::Full);
+        assert_eq!(queue.push(4, PushMode::NonBlocking).unwrap_err(), PushError::Full);
     });
 }
 
 #[test]
-fn a_helper_makes_room_as_well() {
+fn a_caller_that_runs_tasks_makes_room_as_well() {
     explore(3, || {
         let queue = queue(1);
         push(&queue, 0);
         let producer = Arc::clone(&queue);
         let thread = thread::spawn(move || push(&producer, 1));
-        let turn = queue.help().unwrap();
-        assert_eq!(turn.next(), Some(0));
+        let role = queue.try_consume().unwrap();
+        assert_eq!(role.next(), Some(0));
         thread.join().unwrap();
-        assert_eq!((turn.next(), turn.next()), (Some(1), None));
-        drop(turn);
+        assert_eq!((role.next(), role.next()), (Some(1), None));
+        drop(role);
         assert!(queue.is_idle());
     });
 }
 
 #[test]
-fn closing_leaves_nothing_behind_and_lets_everybody_go() {
+fn closing_leaves_no_task_behind_and_ends_every_wait() {
     explore(3, || {
         let queue = queue(1);
         let producer = Arc::clone(&queue);
         let thread = thread::spawn(move || {
             (0..3)
-                .take_while(|&task| match producer.push(task, Offer::Wait) {
+                .take_while(|&task| match producer.push(task, PushMode::Blocking) {
                     Ok(_) => true,
-                    Err(refused) => {
-                        assert_eq!(refused, Refused::Closed);
+                    Err(error) => {
+                        assert_eq!(error, PushError::Closed);
                         false
                     }
                 })
@@ -111,15 +111,15 @@ fn closing_leaves_nothing_behind_and_lets_everybody_go() {
         while queue.take(&mut batch) {
             taken.extend(batch.drain(..));
         }
-        assert_eq!(taken.len(), thread.join().unwrap(), "what was accepted was run");
+        assert_eq!(taken.len(), thread.join().unwrap(), "every accepted task has run");
         assert!(taken.iter().copied().eq(0..taken.len()));
         closer.join().unwrap();
     });
 }
 
-/// What the helper leaves, the worker does, though it was asleep and nobody pushes any more.
+/// The worker runs the tasks that the caller leaves, although it slept and no more tasks are pushed.
 #[test]
-fn what_a_helper_leaves_wakes_the_worker() {
+fn tasks_that_a_caller_leaves_wake_the_worker() {
     explore(3, || {
         let (queue, steps) = (queue(4), Steps::default());
         let (worker, seen) = (Arc::clone(&queue), steps.clone());
@@ -130,10 +130,10 @@ fn what_a_helper_leaves_wakes_the_worker() {
             }
         });
         (0..2).for_each(|task| push(&queue, task));
-        if let Some(turn) = queue.help() {
-            // Pushed while the worker cannot run it, so it is not woken for it yet.
+        if let Some(role) = queue.try_consume() {
+            // The worker is not woken for this task yet, since it could not run it.
             push(&queue, 2);
-            if let Some(task) = turn.next() {
+            if let Some(task) = role.next() {
                 steps.take(task);
             }
         } else {
@@ -144,10 +144,11 @@ fn what_a_helper_leaves_wakes_the_worker() {
     });
 }
 
-/// A producer that runs its task itself has the role as any helper has: one at a time, in order, and the worker gets the rest.
+/// A producer that runs its task is the only consumer meanwhile, keeps the order, and leaves the rest to the
+/// worker.
 #[test]
 fn a_producer_that_runs_its_task_is_a_consumer_like_any_other() {
-    for offer in [Offer::RunIfNext, Offer::RunInsteadOfWaking] {
+    for mode in [PushMode::RunIfNext, PushMode::RunIfWorkerSleeps] {
         explore(3, move || {
             let (queue, steps) = (queue(4), Steps::default());
             let (worker, seen) = (Arc::clone(&queue), steps.clone());
@@ -159,7 +160,7 @@ fn a_producer_that_runs_its_task_is_a_consumer_like_any_other() {
             });
             push(&queue, 0);
             for task in 1..3 {
-                if let Pushed::Yours(task, _turn) = queue.push(task, offer).unwrap() {
+                if let Pushed::RunNow(task, _role) = queue.push(task, mode).unwrap() {
                     steps.take(task);
                 }
             }
@@ -170,16 +171,16 @@ fn a_producer_that_runs_its_task_is_a_consumer_like_any_other() {
     }
 }
 
-/// The worker that a closed queue lets go is gone only after the helper.
+/// The worker of a closed queue ends only after a caller that runs tasks.
 #[test]
-fn a_closed_queue_ends_after_its_helper() {
+fn a_closed_queue_ends_after_a_caller_that_runs_tasks() {
     explore(3, || {
         let (queue, steps) = (queue(4), Steps::default());
         (0..2).for_each(|task| push(&queue, task));
-        let (helper, seen) = (Arc::clone(&queue), steps.clone());
+        let (caller, seen) = (Arc::clone(&queue), steps.clone());
         let thread = thread::spawn(move || {
-            if let Some(turn) = helper.help() {
-                while let Some(task) = turn.next() {
+            if let Some(role) = caller.try_consume() {
+                while let Some(task) = role.next() {
                     seen.take(task);
                 }
             }
@@ -189,7 +190,7 @@ fn a_closed_queue_ends_after_its_helper() {
         while queue.take(&mut batch) {
             batch.drain(..).for_each(|task| steps.take(task));
         }
-        assert_eq!(steps.taken(), 2, "the helper's steps as well");
+        assert_eq!(steps.taken(), 2, "the caller's steps as well");
         thread.join().unwrap();
     });
 }

@@ -1,35 +1,38 @@
-//! The bounded hand-over of tasks from many producers to one consumer at a time: the lane's worker, or a thread that helps.
+//! A bounded queue of tasks with many producers and one consumer at a time: the queue's worker, or a caller
+//! that runs tasks itself.
 //!
-//! Invariants: tasks leave in the order they entered; whoever runs tasks has the consumer's role, which one has at a time;
-//! at most `capacity` wait here (the worker may hold as many again, which it took at once); every flag that decides about a
-//! role or a wake-up is read and written under the one lock.
+//! Invariants: tasks leave in the order in which they entered; a thread runs tasks only while it is the
+//! consumer, and one thread is the consumer at a time; at most `capacity` tasks wait here (the worker may
+//! hold as many again, which it took at once); every flag that decides about the consumer or a wake-up is
+//! read and written under the one lock.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
 use crate::sync::{Condvar, Mutex, MutexGuard, Ordering, atomic::AtomicBool, spin_for};
 
-/// How many quick tasks in a row run on producers' threads while the worker sleeps, unless a producer waits for them: one
-/// who never waits wants to run ahead, for which waking the worker pays.
-const UNAWAITED: u32 = 32;
+/// How many quick tasks in a row producers run themselves while the worker sleeps and nobody waits for an
+/// event. A producer that never waits wants to run ahead of its tasks, and waking the worker for it pays off.
+const MAX_INLINE_TASKS: u32 = 32;
 
-/// A queue of a lane's tasks.
+/// A bounded queue of tasks of type `T`.
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub(crate) struct BoundedQueue<T> {
     capacity: usize,
     spin: Duration,
     inner: Mutex<Inner<T>>,
     /// A hint for the spinning worker; the truth is under the lock.
-    has_work: AtomicBool,
-    /// A hint: since the worker last ran, somebody waited for an event of the lane.
+    has_tasks: AtomicBool,
+    /// A hint: since the worker last ran, a thread waited for an event of the queue.
     awaited: AtomicBool,
+    /// The parked worker waits here.
     work: Condvar,
+    /// Producers at a full queue wait here.
     room: Condvar,
 }
 
 #[derive(Debug)]
 struct Inner<T> {
     tasks: VecDeque<T>,
-    /// Who runs tasks.
     consumer: Consumer,
     /// The worker sleeps on `work`.
     parked: bool,
@@ -37,108 +40,112 @@ struct Inner<T> {
     blocked: bool,
     /// No more tasks will come.
     closed: bool,
-    /// Quick tasks that ran on producers' threads since the worker last ran or somebody waited.
-    unawaited: u32,
+    /// Quick tasks that producers ran since the worker last ran or a thread last waited for an event.
+    inline_tasks: u32,
 }
 
-/// Who has the role of running tasks.
+/// The thread that may run tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consumer {
     Nobody,
     Worker,
-    Helper,
+    /// A producer, or a thread that waits for an event.
+    Caller,
 }
 
-/// Why a task was not taken.
+/// Why a queue rejected a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// The queue is full and the caller did not want to wait.
+pub(crate) enum PushError {
+    /// The queue is full and the producer must not wait.
     Full,
     /// The queue is closed.
     Closed,
 }
 
-/// What the producer of a task is ready to do.
+/// The means by which a producer may get its task executed. Each mode includes the modes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offer {
-    /// Nothing: not even to wait for room.
-    Leave,
+pub(crate) enum PushMode {
+    /// Enqueue the task, without waiting for room.
+    NonBlocking,
     /// Wait for room.
-    Wait,
-    /// Also run the task, if that saves waking the worker.
-    RunInsteadOfWaking,
-    /// Also run the task, if it is the next one.
+    Blocking,
+    /// Run the task, if it is the next one and the worker would have to be woken for it.
+    RunIfWorkerSleeps,
+    /// Run the task, if it is the next one.
     RunIfNext,
 }
 
-/// What became of a task.
+/// The outcome of a push.
 #[derive(Debug)]
 pub(crate) enum Pushed<'a, T> {
-    /// It waits its turn.
+    /// The task is in the queue.
     Queued,
-    /// It is the producer's to run, now.
-    Yours(T, Turn<'a, T>),
+    /// The producer is the consumer now, and must run the task.
+    RunNow(T, ConsumerRole<'a, T>),
 }
 
-impl<T> Queue<T> {
-    pub(crate) fn new(capacity: usize, spin: Duration) -> Queue<T> {
+impl<T> BoundedQueue<T> {
+    /// An empty queue for `capacity` tasks, at least one. A worker without tasks spins for `spin` before it
+    /// sleeps.
+    pub(crate) fn new(capacity: usize, spin: Duration) -> BoundedQueue<T> {
         let inner = Inner {
             tasks: VecDeque::new(),
             consumer: Consumer::Nobody,
             parked: false,
             blocked: false,
             closed: false,
-            unawaited: 0,
+            inline_tasks: 0,
         };
-        Queue {
+        BoundedQueue {
             capacity: capacity.max(1),
             spin,
             inner: Mutex::new(inner),
-            has_work: AtomicBool::new(false),
+            has_tasks: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
             work: Condvar::default(),
             room: Condvar::default(),
         }
     }
 
-    /// Appends a task, or gives it back with the consumer's role; where there is no room, waits for it or refuses.
-    pub(crate) fn push(&self, task: T, offer: Offer) -> Result<Pushed<'_, T>, Refused> {
+    /// Appends a task, or returns it together with the consumer's role. Where there is no room, waits for
+    /// room or fails, as `mode` says.
+    pub(crate) fn push(&self, task: T, mode: PushMode) -> Result<Pushed<'_, T>, PushError> {
         let mut inner = self.inner.lock();
         while inner.tasks.len() >= self.capacity && !inner.closed {
-            if offer == Offer::Leave {
-                return Err(Refused::Full);
+            if mode == PushMode::NonBlocking {
+                return Err(PushError::Full);
             }
             inner.blocked = true;
             inner = self.room.wait(inner);
         }
         if inner.closed {
-            return Err(Refused::Closed);
+            return Err(PushError::Closed);
         }
-        if self.is_yours(&mut inner, offer) {
-            inner.consumer = Consumer::Helper;
-            return Ok(Pushed::Yours(task, Turn(self)));
+        if self.runs_inline(&mut inner, mode) {
+            inner.consumer = Consumer::Caller;
+            return Ok(Pushed::RunNow(task, ConsumerRole(self)));
         }
         inner.tasks.push_back(task);
-        self.has_work.store(true, Ordering::Relaxed);
+        self.has_tasks.store(true, Ordering::Relaxed);
         self.wake_worker(inner);
         Ok(Pushed::Queued)
     }
 
     /// Whether the producer runs the task that it is about to push.
-    fn is_yours(&self, inner: &mut Inner<T>, offer: Offer) -> bool {
+    fn runs_inline(&self, inner: &mut Inner<T>, mode: PushMode) -> bool {
         if inner.consumer != Consumer::Nobody || !inner.tasks.is_empty() {
             return false;
         }
-        match offer {
-            Offer::Leave | Offer::Wait => false,
-            Offer::RunIfNext => true,
-            Offer::RunInsteadOfWaking => {
+        match mode {
+            PushMode::NonBlocking | PushMode::Blocking => false,
+            PushMode::RunIfNext => true,
+            PushMode::RunIfWorkerSleeps => {
                 if self.awaited.load(Ordering::Relaxed) {
                     self.awaited.store(false, Ordering::Relaxed);
-                    inner.unawaited = 0;
+                    inner.inline_tasks = 0;
                 }
-                inner.unawaited += 1;
-                inner.parked && inner.unawaited <= UNAWAITED
+                inner.inline_tasks += 1;
+                inner.parked && inner.inline_tasks <= MAX_INLINE_TASKS
             }
         }
     }
@@ -153,8 +160,9 @@ impl<T> Queue<T> {
         }
     }
 
-    /// For the worker, which has run what it took before: fills the empty `batch` with everything that waits and gives it the
-    /// consumer's role; sleeps until there is something. False when the queue is closed, empty, and nobody helps.
+    /// Called by the worker, which has run its previous batch: waits for tasks, moves all of them into the
+    /// empty `batch`, and makes the worker the consumer. False once the queue is closed and empty and no
+    /// caller runs tasks.
     pub(crate) fn take(&self, batch: &mut VecDeque<T>) -> bool {
         let mut inner = self.inner.lock();
         if inner.consumer == Consumer::Worker {
@@ -175,7 +183,7 @@ impl<T> Queue<T> {
             } else {
                 drop(inner);
                 // A hint, so relaxed: the lock follows.
-                spin_for(self.spin, || self.has_work.load(Ordering::Relaxed));
+                spin_for(self.spin, || self.has_tasks.load(Ordering::Relaxed));
                 inner = self.inner.lock();
             }
         }
@@ -191,9 +199,9 @@ impl<T> Queue<T> {
 
     fn hand_over(&self, mut inner: MutexGuard<'_, Inner<T>>, batch: &mut VecDeque<T>) {
         inner.consumer = Consumer::Worker;
-        inner.unawaited = 0;
+        inner.inline_tasks = 0;
         mem::swap(&mut inner.tasks, batch);
-        self.has_work.store(false, Ordering::Relaxed);
+        self.has_tasks.store(false, Ordering::Relaxed);
         self.wake_producers(inner);
     }
 
@@ -205,34 +213,35 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The consumer's role for a thread that waits, if tasks wait and nobody runs any.
-    pub(crate) fn help(&self) -> Option<Turn<'_, T>> {
+    /// Makes the caller, a thread that waits for an event, the consumer, if tasks wait and nobody is the
+    /// consumer.
+    pub(crate) fn try_consume(&self) -> Option<ConsumerRole<'_, T>> {
         let mut inner = self.inner.lock();
         if inner.consumer != Consumer::Nobody || inner.tasks.is_empty() {
             return None;
         }
-        inner.consumer = Consumer::Helper;
-        Some(Turn(self))
+        inner.consumer = Consumer::Caller;
+        Some(ConsumerRole(self))
     }
 
-    /// Notes that somebody waits for the lane's events.
-    pub(crate) fn note_waiting(&self) {
+    /// Notes that a thread waits for an event of the queue.
+    pub(crate) fn note_waiter(&self) {
         self.awaited.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nothing waits and nothing runs.
+    /// Whether no task waits and none runs.
     pub(crate) fn is_idle(&self) -> bool {
         let inner = self.inner.lock();
         inner.consumer == Consumer::Nobody && inner.tasks.is_empty()
     }
 
-    /// Tasks that wait, not counting those the worker took.
-    pub(crate) fn len(&self) -> usize {
+    /// The number of tasks in the queue, without the batch that the worker took.
+    pub(crate) fn depth(&self) -> usize {
         self.inner.lock().tasks.len()
     }
 
-    /// Lets the worker end once everything was run. Producers that wait for room are woken when what fills the queue is taken, and
-    /// then refused.
+    /// Lets the worker end once it has run everything. Producers that wait for room wake up when the tasks
+    /// that fill the queue are taken, and are rejected.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
@@ -240,23 +249,23 @@ impl<T> Queue<T> {
     }
 }
 
-/// The consumer's role, for a thread that is not the worker. Dropping it hands the role back and wakes the worker if that has
-/// something to do.
+/// The consumer's role, held by a thread other than the worker. Dropping it gives the role up and wakes the
+/// worker if that has something to do.
 #[derive(Debug)]
-pub(crate) struct Turn<'a, T>(&'a Queue<T>);
+pub(crate) struct ConsumerRole<'a, T>(&'a BoundedQueue<T>);
 
-impl<T> Turn<'_, T> {
-    /// The next task, if any waits.
+impl<T> ConsumerRole<'_, T> {
+    /// Takes the next task, if one waits.
     pub(crate) fn next(&self) -> Option<T> {
         let mut inner = self.0.inner.lock();
         let task = inner.tasks.pop_front()?;
-        self.0.has_work.store(!inner.tasks.is_empty(), Ordering::Relaxed);
+        self.0.has_tasks.store(!inner.tasks.is_empty(), Ordering::Relaxed);
         self.0.wake_producers(inner);
         Some(task)
     }
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T> Drop for ConsumerRole<'_, T> {
     fn drop(&mut self) {
         let mut inner = self.0.inner.lock();
         inner.consumer = Consumer::Nobody;

@@ -1,4 +1,4 @@
-//! Nothing a task does makes its thread wait, so no two tasks wait for each other: whatever would is refused.
+//! No call inside a task blocks its thread, so tasks do not deadlock: a call that would block fails.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
@@ -15,7 +15,7 @@ use device_runtime::{Context, Device, DriverError, Error, Event, Host, Routine, 
 use scheduler_multicore::{Config, Cpu};
 use support::*;
 
-/// Fails the test if `body` takes more than half a minute: were two threads to wait for each other, nothing else would end it.
+/// Fails the test if `body` takes more than half a minute. Nothing else would end a deadlock.
 fn within_reason(body: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -23,7 +23,7 @@ fn within_reason(body: impl FnOnce() + Send + 'static) {
         done.send(()).unwrap();
     });
     if finished.recv_timeout(Duration::from_secs(30)) == Err(mpsc::RecvTimeoutError::Timeout) {
-        panic!("threads wait for each other");
+        panic!("deadlock");
     }
     thread.join().unwrap();
 }
@@ -32,7 +32,7 @@ fn is_self_wait(error: &Error) -> bool {
     matches!(error, Error::Driver { source: DriverError::SelfWait { .. }, .. })
 }
 
-/// A routine on a stream of its own that runs `body`.
+/// A routine that runs `body` on a stream of its own.
 fn task(device: &Device, body: impl Fn() + Send + Sync + 'static) -> Routine {
     let x = node("x", 1);
     let code = code("task", &[(&x, Access::Write)], &[], move |_, _| body());
@@ -46,22 +46,22 @@ fn take<T: Clone>(later: &Later<T>) -> T {
 }
 
 #[test]
-fn tasks_that_fill_each_others_queues_are_refused() {
+fn tasks_that_fill_each_others_queues_are_rejected() {
     within_reason(|| {
         let device = device(Cpu::multicore(Config { queue_capacity: 4, threads: 2, ..Config::default() }));
         let streams: [Later<Stream>; 2] = Default::default();
-        let met = Arc::new(Barrier::new(2));
-        let refused = Arc::new(Mutex::new(Vec::new()));
+        let started = Arc::new(Barrier::new(2));
+        let rejected = Arc::new(Mutex::new(Vec::new()));
         let routines = [0, 1].map(|own| {
-            let (other, met, refused) =
-                (Arc::clone(&streams[1 - own]), Arc::clone(&met), Arc::clone(&refused));
+            let (other, started, rejected) =
+                (Arc::clone(&streams[1 - own]), Arc::clone(&started), Arc::clone(&rejected));
             task(&device, move || {
-                // Both tasks run from here on, so neither queue is emptied before they return.
-                met.wait();
+                // Both tasks run from here on, so neither queue is emptied until they return.
+                started.wait();
                 let other = take(&other);
                 let error = (0..20).find_map(|_| other.all_work().err());
-                refused.lock().unwrap().push(error);
-                met.wait();
+                rejected.lock().unwrap().push(error);
+                started.wait();
             })
         });
         for (stream, routine) in streams.iter().zip(&routines) {
@@ -69,25 +69,29 @@ fn tasks_that_fill_each_others_queues_are_refused() {
         }
         let events = routines.each_ref().map(|routine| routine.run(&[]).unwrap());
         events.iter().for_each(|event| event.sync().unwrap());
-        let refused = refused.lock().unwrap();
-        assert!(refused.len() == 2 && refused.iter().flatten().filter(|e| is_self_wait(e)).count() == 2);
+        let rejected = rejected.lock().unwrap();
+        assert!(rejected.len() == 2 && rejected.iter().flatten().filter(|e| is_self_wait(e)).count() == 2);
     });
 }
 
 #[test]
-fn tasks_that_wait_for_each_others_events_are_refused() {
+fn tasks_that_wait_for_each_others_events_are_rejected() {
     within_reason(|| {
         let device = device(Cpu::multicore(Config { threads: 2, ..Config::default() }));
         let events: [Later<Event>; 2] = Default::default();
-        let (ready, met) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(2)));
+        let (ready, started) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(2)));
         let answers = Arc::new(Mutex::new(Vec::new()));
         let routines = [0, 1].map(|own| {
-            let (other, ready, met, answers) =
-                (Arc::clone(&events[1 - own]), Arc::clone(&ready), Arc::clone(&met), Arc::clone(&answers));
+            let (other, ready, started, answers) = (
+                Arc::clone(&events[1 - own]),
+                Arc::clone(&ready),
+                Arc::clone(&started),
+                Arc::clone(&answers),
+            );
             task(&device, move || {
                 ready.wait();
                 let answer = take(&other).sync();
-                met.wait();
+                started.wait();
                 answers.lock().unwrap().push(answer);
             })
         });
@@ -105,19 +109,19 @@ fn tasks_that_wait_for_each_others_events_are_refused() {
 }
 
 #[test]
-fn inline_tasks_that_enter_each_others_streams_are_refused() {
+fn inline_tasks_that_enter_each_others_streams_are_rejected() {
     within_reason(|| {
         let device = device(Cpu::inline(Config::default()));
         let streams: [Later<Stream>; 2] = Default::default();
-        let met = Arc::new(Barrier::new(2));
+        let started = Arc::new(Barrier::new(2));
         let answers = Arc::new(Mutex::new(Vec::new()));
         let routines = [0, 1].map(|own| {
-            let (other, met, answers) =
-                (Arc::clone(&streams[1 - own]), Arc::clone(&met), Arc::clone(&answers));
+            let (other, started, answers) =
+                (Arc::clone(&streams[1 - own]), Arc::clone(&started), Arc::clone(&answers));
             task(&device, move || {
-                met.wait();
+                started.wait();
                 let answer = take(&other).all_work();
-                met.wait();
+                started.wait();
                 answers.lock().unwrap().push(answer.err());
             })
         });
@@ -156,7 +160,8 @@ fn a_task_may_enqueue_elsewhere_and_look_at_events() {
     }
 }
 
-/// A task that drops the last handle of another stream does not wait for that stream, which may wait for the task.
+/// A task that drops the last handle of another stream does not wait for that stream: the stream may wait for
+/// the task.
 #[test]
 fn a_task_may_end_another_stream_that_waits_for_it() {
     within_reason(|| {
@@ -179,7 +184,8 @@ fn a_task_may_end_another_stream_that_waits_for_it() {
     });
 }
 
-/// The thread that hands a task over holds the table of the task's memory, and on an inline device it runs the task, too.
+/// The thread that submits a task holds a lock of the task's memory. On an inline device the same thread runs
+/// the task.
 #[test]
 fn an_inline_task_cannot_use_what_it_was_given() {
     within_reason(|| {
@@ -201,7 +207,8 @@ fn an_inline_task_cannot_use_what_it_was_given() {
     });
 }
 
-/// A producer that waits for room holds the table of its task's memory, which the task that it waits for wants to use.
+/// A producer that waits for room holds a lock of its task's memory, and the running task uses the same
+/// memory.
 #[test]
 fn a_task_does_not_wait_for_the_producer_that_waits_for_it() {
     within_reason(|| {
@@ -213,7 +220,7 @@ fn a_task_does_not_wait_for_the_producer_that_waits_for_it() {
         let code = code("task", &[(&x, Access::ReadWrite)], &[], move |_, _| {
             if std::mem::take(&mut *first.lock().unwrap()) {
                 gate.wait();
-                // By now the producer sleeps, with the table of `x`.
+                // By now the producer sleeps and holds the lock of `x`.
                 thread::sleep(Duration::from_millis(50));
                 assert!(is_self_wait(&take(&seen).to_host(&y).unwrap_err()));
             }
@@ -229,7 +236,8 @@ fn a_task_does_not_wait_for_the_producer_that_waits_for_it() {
     });
 }
 
-/// Whoever reads a host array holds it until the device's values are there, for which it waits, here for the very task.
+/// A reader of a host array holds the array's lock while it waits for the device's values, here for this very
+/// task.
 #[test]
 fn a_task_does_not_wait_for_the_reader_that_waits_for_it() {
     for device in [device(Cpu::multicore(Config::default())), device(Cpu::inline(Config::default()))] {
@@ -247,7 +255,7 @@ fn a_task_does_not_wait_for_the_reader_that_waits_for_it() {
             drop(context.link(&code, from_ref(&x)).unwrap().run(&[]).unwrap());
             assert_eq!(host.get_values(&x).unwrap(), [8.0]);
             let answer = seen.lock().unwrap().take().unwrap();
-            // Inline tasks are over before anybody reads.
+            // An inline task is over before the reader starts.
             assert!(if is_inline { answer.is_ok() } else { is_self_wait(&answer.unwrap_err()) });
         });
     }
@@ -263,15 +271,15 @@ fn a_task_does_not_wait_for_a_link_that_waits_for_its_queue() {
         let other = context(&device);
         let (begin, begun) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
-        let (tell, told) = mpsc::channel();
+        let (report, reported) = mpsc::channel();
         let set = code("set", &[(&y, Access::Write)], &[], |_, _| ());
         let link_inside = move || {
             begin.send(()).unwrap();
             gone.recv().unwrap();
-            tell.send(other.link(&set, from_ref(&y)).map(drop)).unwrap();
+            report.send(other.link(&set, from_ref(&y)).map(drop)).unwrap();
             Ok(())
         };
-        // Its event fills the queue behind it, so that the link's copy of `x` has to wait for room.
+        // The event of the task fills the queue, so that the link's copy of `x` has to wait for room.
         let busy = first.stream().schedule_task("links", link_inside).unwrap();
         begun.recv().unwrap();
         let linking = thread::spawn(move || {
@@ -280,7 +288,7 @@ fn a_task_does_not_wait_for_a_link_that_waits_for_its_queue() {
         });
         thread::sleep(Duration::from_millis(100));
         go.send(()).unwrap();
-        assert!(is_self_wait(&told.recv().unwrap().unwrap_err()));
+        assert!(is_self_wait(&reported.recv().unwrap().unwrap_err()));
         linking.join().unwrap().unwrap();
         busy.sync().unwrap();
     });

@@ -1,0 +1,88 @@
+//! The pending tasks of a queue that has a worker: submitting them, and running them on the worker or on a
+//! caller's thread.
+//!
+//! A caller runs tasks itself in two cases, because waking a worker takes longer than most tasks. A caller
+//! that waits for an event of the queue runs the tasks before that event, if the worker has not begun them. A
+//! caller that submits a task which takes less time than waking the worker runs it at once. Invariant: a
+//! thread that runs a task runs no other task inside it.
+
+use std::collections::VecDeque;
+
+use device_runtime::DriverError;
+
+use crate::{
+    bounded_queue::{BoundedQueue, PushError, PushMode, Pushed},
+    event::EventState,
+    queue_state::{QueueState, is_in_task},
+    sync::Arc,
+    task::{QueuedTask, TaskCost},
+    thread_pool::ThreadPool,
+};
+
+/// A bounded queue of tasks, and the thread pool that their kernels are split over.
+#[derive(Debug)]
+pub(crate) struct PendingTasks {
+    queue: BoundedQueue<QueuedTask>,
+    pool: Arc<ThreadPool>,
+}
+
+impl PendingTasks {
+    pub(crate) fn new(queue: BoundedQueue<QueuedTask>, pool: Arc<ThreadPool>) -> PendingTasks {
+        PendingTasks { queue, pool }
+    }
+
+    pub(crate) fn queue(&self) -> &BoundedQueue<QueuedTask> {
+        &self.queue
+    }
+
+    /// The worker's main loop: runs tasks until the queue is closed and empty.
+    pub(crate) fn work(&self, state: &QueueState) {
+        let mut batch = VecDeque::new();
+        state.enter(|| {
+            while self.queue.take(&mut batch) {
+                let _busy = self.pool.enter();
+                while let Some(task) = batch.pop_front() {
+                    task.run(state, &self.pool);
+                }
+            }
+        });
+    }
+
+    /// Submits a task. Waits for room, except inside a task.
+    pub(crate) fn submit(&self, state: &QueueState, task: QueuedTask) -> Result<(), DriverError> {
+        let mode = match task.cost() {
+            _ if is_in_task() => PushMode::NonBlocking,
+            TaskCost::None => PushMode::RunIfNext,
+            TaskCost::Quick => PushMode::RunIfWorkerSleeps,
+            TaskCost::Unknown => PushMode::Blocking,
+        };
+        match self.queue.push(task, mode) {
+            Ok(Pushed::Queued) => Ok(()),
+            Ok(Pushed::RunNow(task, _role)) => {
+                let _busy = self.pool.enter();
+                state.enter(|| task.run(state, &self.pool));
+                Ok(())
+            }
+            Err(PushError::Full) => Err(state.self_wait("enqueueing into its full queue")),
+            Err(PushError::Closed) => Err(DriverError::Platform {
+                what: "enqueueing",
+                message: format!("{} has ended", state.stream()),
+            }),
+        }
+    }
+
+    /// Runs the tasks up to an event of the queue, unless another thread is the consumer. Must not be called
+    /// inside a task.
+    pub(crate) fn run_until(&self, state: &QueueState, event: &EventState) {
+        self.queue.note_waiter();
+        let Some(role) = self.queue.try_consume() else { return };
+        let _busy = self.pool.enter();
+        state.enter(|| {
+            while event.poll().is_none()
+                && let Some(task) = role.next()
+            {
+                task.run(state, &self.pool);
+            }
+        });
+    }
+}

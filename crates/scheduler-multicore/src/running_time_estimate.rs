@@ -1,0 +1,82 @@
+//! Estimates a kernel's running time from its first runs and from a sample of the later ones.
+
+use std::{
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// A kernel that takes at most this many nanoseconds is quick: waking another thread takes longer.
+const QUICK: u64 = 3_000;
+
+/// How many first runs are measured; afterwards one run of this many is. Reading the clock takes as long as a
+/// small kernel.
+const SAMPLING_PERIOD: u32 = 8;
+
+/// A kernel's estimated running time. Its atomics are outside of the protocol, so always the standard
+/// library's, and relaxed, since they only decide which thread runs a task. Concurrent updates may be lost.
+#[derive(Debug)]
+pub(crate) struct RunningTimeEstimate {
+    runs: AtomicU32,
+    /// Roughly the minimum of recent running times, in nanoseconds; `u64::MAX` before the first run. It rises
+    /// by about a quarter per slower sample, so that single slow runs, on a cold or busy processor, do not
+    /// count.
+    minimum: AtomicU64,
+}
+
+impl RunningTimeEstimate {
+    pub(crate) fn unknown() -> RunningTimeEstimate {
+        RunningTimeEstimate { runs: AtomicU32::new(0), minimum: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Whether running the kernel takes less time than waking a thread to do it.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.minimum.load(Ordering::Relaxed) <= QUICK
+    }
+
+    /// Runs the kernel, and measures the run if it is one of the sample.
+    pub(crate) fn run(&self, kernel: impl FnOnce()) {
+        let runs = self.runs.load(Ordering::Relaxed);
+        self.runs.store(runs.wrapping_add(1), Ordering::Relaxed);
+        if runs >= SAMPLING_PERIOD && !runs.is_multiple_of(SAMPLING_PERIOD) {
+            return kernel();
+        }
+        let start = Instant::now();
+        kernel();
+        self.record(start.elapsed());
+    }
+
+    fn record(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let minimum = self.minimum.load(Ordering::Relaxed);
+        self.minimum.store(took.min(minimum.saturating_add(minimum / 4 + 16)), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_run_is_forgotten_and_a_slow_kernel_is_not_quick() {
+        let estimate = RunningTimeEstimate::unknown();
+        assert!(!estimate.is_quick(), "nothing is known");
+        estimate.record(Duration::from_nanos(300));
+        assert!(estimate.is_quick());
+        (0..8).for_each(|_| estimate.record(Duration::from_secs(1)));
+        assert!(estimate.is_quick(), "perhaps the processor was busy");
+        (0..20).for_each(|_| estimate.record(Duration::from_secs(1)));
+        assert!(!estimate.is_quick());
+        estimate.record(Duration::from_nanos(300));
+        assert!(estimate.is_quick());
+    }
+
+    #[test]
+    fn a_kernel_that_becomes_slow_is_noticed() {
+        let estimate = RunningTimeEstimate::unknown();
+        (0..20).for_each(|_| estimate.run(|| ()));
+        assert!(estimate.is_quick());
+        (0..40 * SAMPLING_PERIOD)
+            .for_each(|_| estimate.run(|| std::thread::sleep(Duration::from_micros(50))));
+        assert!(!estimate.is_quick());
+    }
+}

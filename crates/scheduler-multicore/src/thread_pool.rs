@@ -1,0 +1,212 @@
+//! Splits one kernel over the threads that are idle.
+//!
+//! The thread that runs a kernel, the initiator, executes chunks of its iterations until none is left; pool
+//! workers do the same if they arrive in time. The initiator does not wait for a worker that has not begun:
+//! it cancels that worker's task. Invariant: threads that run tasks and busy pool workers together do not
+//! exceed the pool's threads, unless the threads that run tasks alone do.
+
+use std::{num::NonZero, panic::resume_unwind, time::Duration};
+
+use crate::{
+    queue_state::{QueueId, current, enter, is_in_task},
+    raw::KernelLaunch,
+    split_run::{Chunking, SplitRun},
+    sync::{Arc, Mutex, OnceLock, Ordering, atomic::AtomicUsize, thread},
+    worker_slot::WorkerSlot,
+};
+
+/// How long a worker without a task spins before it sleeps, since kernels tend to follow one another. Waking
+/// a worker costs the initiator more than a small kernel takes, and the worker arrives late.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// A range of iterations that several threads may run at once, each a chunk of it.
+pub(crate) trait Splittable: Clone + Send + 'static {
+    /// Runs the iterations `begin..end`.
+    fn run_chunk(&self, begin: u64, end: u64);
+}
+
+impl Splittable for KernelLaunch {
+    fn run_chunk(&self, begin: u64, end: u64) {
+        self.run(begin, end);
+    }
+}
+
+/// The threads of a scheduler, over which loops of type `W` are split.
+#[derive(Debug)]
+pub(crate) struct ThreadPool<W: Splittable = KernelLaunch> {
+    threads: usize,
+    spin: Duration,
+    /// Threads that run tasks of queues, plus pool workers that have a task.
+    busy: Arc<AtomicUsize>,
+    /// Started with the first split; fewer than `threads - 1` where the platform gives no more threads.
+    workers: OnceLock<Vec<PoolWorker<W>>>,
+    /// Free list of split runs.
+    free_runs: Mutex<Vec<Arc<SplitRun>>>,
+}
+
+#[derive(Debug)]
+struct PoolWorker<W> {
+    slot: Arc<WorkerSlot<ShareTask<W>>>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+/// One share of a split run, for a pool worker to execute.
+#[derive(Debug)]
+struct ShareTask<W> {
+    work: W,
+    run: Arc<SplitRun>,
+    chunking: Chunking,
+    share: usize,
+    /// The queue whose task the initiator runs.
+    queue: Option<QueueId>,
+    busy: BusyThread,
+}
+
+/// Counts one thread as busy until it is dropped.
+#[derive(Debug)]
+pub(crate) struct BusyThread(Arc<AtomicUsize>);
+
+impl Drop for BusyThread {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<W: Splittable> ThreadPool<W> {
+    pub(crate) fn new(threads: usize) -> ThreadPool<W> {
+        // With more threads than processors, a thread that spins keeps another from working.
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let spin = if threads <= processors { SPIN } else { Duration::ZERO };
+        ThreadPool {
+            threads,
+            spin,
+            busy: Arc::default(),
+            workers: OnceLock::new(),
+            free_runs: Mutex::default(),
+        }
+    }
+
+    #[cfg(all(test, feature = "loom"))]
+    pub(crate) fn busy(&self) -> usize {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Starts the workers. The model checker does not model `OnceLock`, so a test whose threads split at the
+    /// same time starts the workers beforehand.
+    #[cfg(all(test, feature = "loom"))]
+    pub(crate) fn start_workers(&self) {
+        self.workers();
+    }
+
+    /// Counts the calling thread as busy until the guard is dropped.
+    pub(crate) fn enter(&self) -> BusyThread {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        BusyThread(Arc::clone(&self.busy))
+    }
+
+    /// Runs the iterations `0..extent`, in chunks of at least `grain` if that is worth it and threads are
+    /// idle. Panics with the message of a chunk that panicked.
+    pub(crate) fn split(&self, work: &W, extent: u64, grain: u64) {
+        let wanted = Chunking::new(extent, grain, self.threads).map_or(0, |chunking| chunking.shares() - 1);
+        let workers = self.reserve(wanted);
+        match Chunking::new(extent, grain, workers + 1) {
+            Some(chunking) => self.run_shares(work, chunking),
+            None => work.run_chunk(0, extent),
+        }
+    }
+
+    /// Runs the first share here and submits each other one to a worker. The workers are already counted as
+    /// busy.
+    fn run_shares(&self, work: &W, chunking: Chunking) {
+        let run = self.free_runs.lock().pop().unwrap_or_else(|| Arc::new(SplitRun::new(self.threads)));
+        run.begin(chunking);
+        let mut slots = self.workers().iter().map(|worker| &*worker.slot);
+        for share in 1..chunking.shares() {
+            let busy = BusyThread(Arc::clone(&self.busy));
+            let Some(slot) = slots.find(|slot| slot.claim()) else { continue };
+            run.add_worker();
+            let (work, run) = (work.clone(), Arc::clone(&run));
+            slot.submit(ShareTask { work, run, chunking, share, queue: current(), busy });
+        }
+        run.execute(chunking, 0, |begin, end| work.run_chunk(begin, end));
+        self.cancel_tasks(&run);
+        let outcome = run.finish();
+        self.free_runs.lock().push(run);
+        if let Err(message) = outcome {
+            resume_unwind(Box::new(message));
+        }
+    }
+
+    /// Cancels the run's tasks that no worker has begun: no chunk is left for them.
+    fn cancel_tasks(&self, run: &Arc<SplitRun>) {
+        for worker in self.workers() {
+            if worker.slot.cancel(|task| Arc::ptr_eq(&task.run, run)).is_some() {
+                run.remove_worker();
+            }
+        }
+    }
+
+    /// Counts up to `wanted` idle threads as busy; returns their number.
+    fn reserve(&self, wanted: usize) -> usize {
+        let idle = |busy: usize| wanted.min(self.threads.saturating_sub(busy));
+        let add = |busy: usize| Some(busy + idle(busy)).filter(|&sum| sum > busy);
+        // Relaxed: the count limits how many threads run; their accesses are ordered by the split run.
+        self.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_or(0, idle)
+    }
+
+    fn workers(&self) -> &[PoolWorker<W>] {
+        self.workers.get_or_init(|| (1..self.threads).map_while(|number| self.start(number)).collect())
+    }
+
+    fn start(&self, number: usize) -> Option<PoolWorker<W>> {
+        let slot: Arc<WorkerSlot<ShareTask<W>>> = Arc::new(WorkerSlot::new());
+        let (own, busy, threads, spin) = (Arc::clone(&slot), Arc::clone(&self.busy), self.threads, self.spin);
+        let is_crowded = move || busy.load(Ordering::Relaxed) >= threads;
+        let work = move || {
+            while let Some(task) = own.take(spin, &is_crowded) {
+                task.execute(&own);
+            }
+        };
+        let thread = thread::Builder::new().name(format!("arrayjit-worker-{number}")).spawn(work).ok()?;
+        Some(PoolWorker { slot, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl ThreadPool {
+    /// Runs the whole of a kernel, split if that is allowed, worth it and possible now.
+    pub(crate) fn run(&self, launch: &KernelLaunch) {
+        let (extent, grain) = launch.extent_and_grain();
+        match launch.is_splittable() {
+            true => self.split(launch, extent, grain),
+            false => launch.run(0, extent),
+        }
+    }
+}
+
+impl<W: Splittable> ShareTask<W> {
+    /// Executes the share on the worker's thread. Drops the kernel first, so that the initiator drops the
+    /// last reference to it; then releases the busy count and the slot before the initiator may continue, so
+    /// that its next kernel finds this worker idle.
+    fn execute(self, slot: &WorkerSlot<ShareTask<W>>) {
+        let ShareTask { work, run, chunking, share, queue, busy } = self;
+        enter(queue, || run.execute(chunking, share, |begin, end| work.run_chunk(begin, end)));
+        drop(work);
+        drop(busy);
+        slot.release();
+        run.leave();
+    }
+}
+
+/// Ends the workers' threads.
+impl<W: Splittable> Drop for ThreadPool<W> {
+    fn drop(&mut self) {
+        let workers = self.workers.take().unwrap_or_default();
+        workers.iter().for_each(|worker| worker.slot.close());
+        for worker in workers {
+            let thread = worker.thread.lock().take();
+            // A thread that runs a task must not wait: the worker then ends by itself. A join error would be
+            // a panic of the worker's own code; kernels' panics are caught.
+            let _ = thread.filter(|_| !is_in_task()).map(thread::JoinHandle::join);
+        }
+    }
+}
