@@ -1,4 +1,5 @@
-//! No line of a comment or of a Markdown document is wider than code may be, outside tables and links.
+//! No line of a comment or of a Markdown document is wider than code may be, outside tables, links
+//! and listings.
 
 use anyhow::Result;
 
@@ -54,9 +55,18 @@ fn wide_comments(text: &str) -> Vec<usize> {
     numbers
 }
 
+/// The numbers of the wide lines outside listings, which are code or what a program prints.
 fn wide_paragraphs(text: &str) -> Vec<usize> {
-    let numbered = text.lines().enumerate();
-    numbered.filter(|(_, line)| is_wide(line, line.trim_start())).map(|(at, _)| at + 1).collect()
+    let mut in_listing = false;
+    let mut numbers = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_listing = !in_listing;
+        } else if !in_listing && is_wide(line, line.trim_start()) {
+            numbers.push(at + 1);
+        }
+    }
+    numbers
 }
 
 /// Whether the line is too wide, without the targets of its links; rows of tables are not.
@@ -107,6 +117,7 @@ mod tests {
             lines("a.md", format!("| {long} |\nsee [this]({address})\n[a]: {address}yyyyyyyyy")),
             [""; 0]
         );
+        assert_eq!(lines("a.md", format!("x\n```text\n{long}x\n```\n{long}x")).len(), 1);
         assert_eq!(lines("a.toml", format!("# {long}x")), [""; 0]);
         assert_eq!(lines("a.md", format!("{long} [this]({address})")).len(), 1);
     }
