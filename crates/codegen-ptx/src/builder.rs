@@ -7,29 +7,29 @@
 use std::collections::{HashMap, HashSet};
 
 use ptx_asm::{
-    Binary, Block, Class, Cmp, Guard, Inst, Kernel, Operand, Reg, Rounding, Space, Special, Stmt, Ternary,
-    Ty, Unary,
+    CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxKernel, PtxOperand, PtxStmt, PtxTernaryOp, PtxUnaryOp, Reg,
+    RegClass, RoundingMode, SpecialReg, StateSpace, StmtList, Ty,
 };
 
 /// Which instruction of indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Op {
-    Binary(Binary, Ty),
-    Ternary(Ternary, Ty),
+    Binary(PtxBinaryOp, Ty),
+    Ternary(PtxTernaryOp, Ty),
     Convert(Ty, Ty),
-    Compare(Cmp, Ty),
-    Address(Space),
+    Compare(CmpOp, Ty),
+    Address(StateSpace),
 }
 
 /// An instruction of indices and what it reads.
-type Key = (Op, [Operand; 3]);
+type Key = (Op, [PtxOperand; 3]);
 
 /// Instructions under construction.
 #[derive(Debug)]
 pub(crate) struct Builder {
-    code: ptx_asm::Builder,
+    code: ptx_asm::PtxBuilder,
     /// What was written outside of each block that is open, the innermost last, and the indices that are known in the block.
-    open: Vec<(Block, Vec<Key>)>,
+    open: Vec<(StmtList, Vec<Key>)>,
     known: HashMap<Key, Reg>,
     /// Registers that somebody remembers, so that they stay as they are.
     held: HashSet<Reg>,
@@ -38,17 +38,17 @@ pub(crate) struct Builder {
 
 impl Builder {
     /// Of a kernel that does nothing yet.
-    pub(crate) fn new(code: ptx_asm::Builder) -> Builder {
+    pub(crate) fn new(code: ptx_asm::PtxBuilder) -> Builder {
         Builder { code, open: Vec::new(), known: HashMap::new(), held: HashSet::new(), size: 0 }
     }
 
     /// The kernel.
-    pub(crate) fn finish(self) -> Kernel {
+    pub(crate) fn finish(self) -> PtxKernel {
         self.code.finish()
     }
 
     /// To write instructions that share nothing.
-    pub(crate) fn code(&mut self) -> &mut ptx_asm::Builder {
+    pub(crate) fn code(&mut self) -> &mut ptx_asm::PtxBuilder {
         &mut self.code
     }
 
@@ -58,17 +58,17 @@ impl Builder {
     }
 
     /// A register that nobody has.
-    pub(crate) fn reg(&mut self, class: Class) -> Reg {
+    pub(crate) fn reg(&mut self, class: RegClass) -> Reg {
         self.code.register(class)
     }
 
     /// How many registers were given out; those of later numbers are younger.
-    pub(crate) fn mark(&self) -> [u32; Class::ALL.len()] {
-        self.code.handed_out()
+    pub(crate) fn mark(&self) -> [u32; RegClass::ALL.len()] {
+        self.code.register_counts()
     }
 
     /// Whether a register was given out after a mark.
-    pub(crate) fn is_younger(reg: Reg, mark: &[u32; Class::ALL.len()]) -> bool {
+    pub(crate) fn is_younger(reg: Reg, mark: &[u32; RegClass::ALL.len()]) -> bool {
         reg.number >= mark[reg.class as usize]
     }
 
@@ -78,16 +78,16 @@ impl Builder {
     }
 
     pub(crate) fn push(&mut self, inst: Inst) {
-        self.stmt(Stmt::Inst(inst));
+        self.stmt(PtxStmt::Inst(inst));
     }
 
-    pub(crate) fn when(&mut self, guard: Guard, inst: Inst) {
-        self.stmt(Stmt::When(guard, inst));
+    pub(crate) fn when(&mut self, guard: GuardPredicate, inst: Inst) {
+        self.stmt(PtxStmt::Predicated(guard, inst));
     }
 
-    pub(crate) fn stmt(&mut self, stmt: Stmt) {
+    pub(crate) fn stmt(&mut self, stmt: PtxStmt) {
         self.size += 1;
-        self.code.append(stmt);
+        self.code.push_stmt(stmt);
     }
 
     pub(crate) fn open(&mut self) {
@@ -96,7 +96,7 @@ impl Builder {
     }
 
     /// Closes the innermost block; what was made in it is forgotten.
-    pub(crate) fn close(&mut self) -> Block {
+    pub(crate) fn close(&mut self) -> StmtList {
         let (outside, keys) = self.open.pop().unwrap_or_default();
         for key in keys {
             self.known.remove(&key);
@@ -105,71 +105,101 @@ impl Builder {
     }
 
     /// The result of an instruction of a class, written by `make`.
-    pub(crate) fn value(&mut self, class: Class, make: impl FnOnce(Reg) -> Inst) -> Reg {
+    pub(crate) fn value(&mut self, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
         let dst = self.reg(class);
         self.push(make(dst));
         dst
     }
 
-    pub(crate) fn mov(&mut self, class: Class, src: impl Into<Operand>) -> Reg {
+    pub(crate) fn mov(&mut self, class: RegClass, src: impl Into<PtxOperand>) -> Reg {
         let src = src.into();
         self.value(class, |dst| Inst::Move { dst, src })
     }
 
-    pub(crate) fn special(&mut self, special: Special) -> Reg {
-        self.value(Class::B32, |dst| Inst::Where { dst, special })
+    pub(crate) fn special(&mut self, special: SpecialReg) -> Reg {
+        self.value(RegClass::B32, |dst| Inst::ReadSpecial { dst, special })
     }
 
-    pub(crate) fn unary(&mut self, op: Unary, ty: Ty, src: impl Into<Operand>) -> Reg {
+    pub(crate) fn unary(&mut self, op: PtxUnaryOp, ty: Ty, src: impl Into<PtxOperand>) -> Reg {
         let src = src.into();
-        let class = if op == Unary::LeadingZeros { Class::B32 } else { ty.class() };
+        let class = if op == PtxUnaryOp::LeadingZeros { RegClass::B32 } else { ty.class() };
         self.value(class, |dst| Inst::Unary { op, ty, dst, src })
     }
 
-    pub(crate) fn binary(&mut self, op: Binary, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+    pub(crate) fn binary(
+        &mut self,
+        op: PtxBinaryOp,
+        ty: Ty,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+    ) -> Reg {
         let (a, b) = (a.into(), b.into());
         self.value(ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
     }
 
-    pub(crate) fn ternary(&mut self, op: Ternary, ty: Ty, class: Class, [a, b, c]: [Operand; 3]) -> Reg {
+    pub(crate) fn ternary(
+        &mut self,
+        op: PtxTernaryOp,
+        ty: Ty,
+        class: RegClass,
+        [a, b, c]: [PtxOperand; 3],
+    ) -> Reg {
         self.value(class, |dst| Inst::Ternary { op, ty, dst, a, b, c })
     }
 
-    pub(crate) fn compare(&mut self, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+    pub(crate) fn compare(
+        &mut self,
+        cmp: CmpOp,
+        ty: Ty,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+    ) -> Reg {
         let (a, b) = (a.into(), b.into());
-        self.value(Class::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
+        self.value(RegClass::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
     }
 
-    pub(crate) fn select(&mut self, ty: Ty, pred: Reg, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+    pub(crate) fn select(
+        &mut self,
+        ty: Ty,
+        pred: Reg,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+    ) -> Reg {
         let (a, b) = (a.into(), b.into());
         self.value(ty.class(), |dst| Inst::Select { ty, dst, a, b, pred })
     }
 
-    pub(crate) fn convert(&mut self, to: Ty, from: Ty, rounding: Rounding, src: Reg) -> Reg {
+    pub(crate) fn convert(&mut self, to: Ty, from: Ty, rounding: RoundingMode, src: Reg) -> Reg {
         self.value(to.class(), |dst| Inst::Convert { to, from, rounding, dst, src })
     }
 
     /// The same bits in a register of another class of the same width.
-    pub(crate) fn recast(&mut self, class: Class, src: Reg) -> Reg {
+    pub(crate) fn recast(&mut self, class: RegClass, src: Reg) -> Reg {
         if src.class == class { src } else { self.mov(class, src) }
     }
 
     /// `a op b` of indices.
-    pub(crate) fn index(&mut self, op: Binary, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+    pub(crate) fn index(
+        &mut self,
+        op: PtxBinaryOp,
+        ty: Ty,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+    ) -> Reg {
         let (a, b) = (a.into(), b.into());
-        let key = (Op::Binary(op, ty), [a, b, Operand::Const(0)]);
+        let key = (Op::Binary(op, ty), [a, b, PtxOperand::Const(0)]);
         self.shared(key, ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
     }
 
     /// `a * b + c` of 32-bit indices.
     pub(crate) fn index_sum(
         &mut self,
-        a: impl Into<Operand>,
-        b: impl Into<Operand>,
-        c: impl Into<Operand>,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+        c: impl Into<PtxOperand>,
     ) -> Reg {
-        let (op, ty, a, b, c) = (Ternary::MulAdd, Ty::S32, a.into(), b.into(), c.into());
-        self.shared((Op::Ternary(op, ty), [a, b, c]), Class::B32, |dst| Inst::Ternary {
+        let (op, ty, a, b, c) = (PtxTernaryOp::MulAdd, Ty::S32, a.into(), b.into(), c.into());
+        self.shared((Op::Ternary(op, ty), [a, b, c]), RegClass::B32, |dst| Inst::Ternary {
             op,
             ty,
             dst,
@@ -182,12 +212,12 @@ impl Builder {
     /// `a * b + c` where `a` and `b` have 32 bits and `c` has 64.
     pub(crate) fn index_sum_wide(
         &mut self,
-        a: impl Into<Operand>,
-        b: impl Into<Operand>,
-        c: impl Into<Operand>,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+        c: impl Into<PtxOperand>,
     ) -> Reg {
-        let (op, ty, a, b, c) = (Ternary::MulAddWide, Ty::S32, a.into(), b.into(), c.into());
-        self.shared((Op::Ternary(op, ty), [a, b, c]), Class::B64, |dst| Inst::Ternary {
+        let (op, ty, a, b, c) = (PtxTernaryOp::MulAddWide, Ty::S32, a.into(), b.into(), c.into());
+        self.shared((Op::Ternary(op, ty), [a, b, c]), RegClass::B64, |dst| Inst::Ternary {
             op,
             ty,
             dst,
@@ -200,31 +230,31 @@ impl Builder {
     /// A 32-bit index with 64 bits.
     pub(crate) fn index_widened(&mut self, src: Reg) -> Reg {
         let (to, from) = (Ty::S64, Ty::S32);
-        let key = (Op::Convert(to, from), [src.into(), Operand::Const(0), Operand::Const(0)]);
-        let rounding = Rounding::None;
-        self.shared(key, Class::B64, |dst| Inst::Convert { to, from, rounding, dst, src })
+        let key = (Op::Convert(to, from), [src.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
+        let rounding = RoundingMode::None;
+        self.shared(key, RegClass::B64, |dst| Inst::Convert { to, from, rounding, dst, src })
     }
 
     /// The address of an array.
-    pub(crate) fn index_address(&mut self, space: Space, array: u32) -> Reg {
-        let key = (Op::Address(space), [array.into(), Operand::Const(0), Operand::Const(0)]);
-        self.shared(key, Class::B32, |dst| Inst::Address { dst, space, array })
+    pub(crate) fn index_address(&mut self, space: StateSpace, array: u32) -> Reg {
+        let key = (Op::Address(space), [array.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
+        self.shared(key, RegClass::B32, |dst| Inst::ArrayAddress { dst, space, array })
     }
 
     /// Whether a comparison of indices holds.
     pub(crate) fn index_compare(
         &mut self,
-        cmp: Cmp,
+        cmp: CmpOp,
         ty: Ty,
-        a: impl Into<Operand>,
-        b: impl Into<Operand>,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
     ) -> Reg {
         let (a, b) = (a.into(), b.into());
-        let key = (Op::Compare(cmp, ty), [a, b, Operand::Const(0)]);
-        self.shared(key, Class::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
+        let key = (Op::Compare(cmp, ty), [a, b, PtxOperand::Const(0)]);
+        self.shared(key, RegClass::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
     }
 
-    fn shared(&mut self, key: Key, class: Class, make: impl FnOnce(Reg) -> Inst) -> Reg {
+    fn shared(&mut self, key: Key, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
         if let Some(&known) = self.known.get(&key) {
             return known;
         }
@@ -243,7 +273,7 @@ impl Builder {
             return false;
         }
         match self.code.last_mut() {
-            Some(Stmt::Inst(
+            Some(PtxStmt::Inst(
                 Inst::Unary { dst, .. }
                 | Inst::Binary { dst, .. }
                 | Inst::Ternary { dst, .. }

@@ -7,7 +7,7 @@ use codegen_core::{
     Artifact, Caps, Codegen, CodegenError, DTypeSet, Kernel, Listing, PtxLaunch, ScheduledRoutine,
     Transcendental,
 };
-use ptx_asm::{Module, Target};
+use ptx_asm::{PtxProgram, Target};
 use tnode::DType;
 
 use crate::emit::{self, Setting};
@@ -43,7 +43,7 @@ pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     /// The program, which [`ptx_asm::check`] accepts.
-    pub module: Module,
+    pub module: PtxProgram,
     /// One for each kernel, in order.
     pub launches: Vec<PtxLaunch>,
 }
@@ -88,12 +88,12 @@ impl Ptx {
             let entry = entry(&kernel.abi().name, &mut names);
             let emitted = emit::emit(kernel, &entry, setting)
                 .map_err(|refusal| refusal.of_kernel(NAME, &kernel.abi().name))?;
-            let module = Module { target: self.target, kernels: vec![emitted.kernel] };
+            let module = PtxProgram { target: self.target, kernels: vec![emitted.kernel] };
             ptx_asm::check(&module).map_err(|e| failed(&kernel.abi().name, "checking", e.to_string()))?;
             programs.extend(module.kernels);
             launches.push(emitted.launch);
         }
-        Ok(Rendered { module: Module { target: self.target, kernels: programs }, launches })
+        Ok(Rendered { module: PtxProgram { target: self.target, kernels: programs }, launches })
     }
 }
 

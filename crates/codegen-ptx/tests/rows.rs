@@ -58,7 +58,7 @@ fn runs(text: &str) -> Vec<Run> {
         let run = |seed| device::run_kernel(&rendered, at, kernel, &args, &[], Order::Random { seed });
         let results: Vec<device::Ran> = (0..2).map(|seed| run(seed).unwrap()).collect();
         results.iter().for_each(|ran| assert!(ran.memory == defined, "{ir}"));
-        let module = ptx_asm::Module {
+        let module = ptx_asm::PtxProgram {
             target: rendered.module.target,
             kernels: vec![rendered.module.kernels[at].clone()],
         };

@@ -1,363 +1,390 @@
-//! Writes kernels: hands out registers and keeps the tree of statements.
+//! Builds kernels: allocates registers and nests statements.
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::inst::{Binary, Cmp, Inst, Rounding, Ternary, Ty, Unary};
-use crate::program::{Array, Block, Class, Guard, Kernel, Operand, Place, Reg, Regs, Space, Special, Stmt};
+use crate::inst::{CmpOp, Inst, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, Ty};
+use crate::program::{
+    AddressOperand, ArrayDecl, GuardPredicate, PtxKernel, PtxOperand, PtxStmt, Reg, RegClass, Regs,
+    SpecialReg, StateSpace, StmtList,
+};
 
-/// Writes the body of a kernel, statement after statement.
+/// Builds a kernel, statement by statement.
 ///
-/// Operations that have a result put it into a register of their own; [`Builder::push`] takes any instruction. What was opened is closed by
-/// the builder itself, since bodies are closures:
+/// A method for an operation with a result allocates a register for it and returns the register;
+/// [`PtxBuilder::push`] takes any instruction. The bodies of branches and loops are closures:
 ///
 /// ```
-/// use ptx_asm::{Binary, Builder, Cmp, Guard, Place, Space, Special, Target, Ty, Module, check, print};
+/// use ptx_asm::{
+///     AddressOperand, CmpOp, GuardPredicate, PtxBinaryOp, PtxBuilder, PtxProgram, SpecialReg, StateSpace,
+///     Target, Ty, check, print,
+/// };
 ///
 /// // y[i] = 2 x[i] for i < 1000
-/// let mut b = Builder::new("double", 2, 256);
-/// let (block, thread) = (b.special(Special::Block), b.special(Special::Thread));
+/// let mut b = PtxBuilder::new("double", 2, 256);
+/// let (block, thread) = (b.special(SpecialReg::Block), b.special(SpecialReg::Thread));
 /// let i = b.mul_add(Ty::U32, block, 256_u32, thread);
-/// let inside = b.compare(Cmp::Lt, Ty::U32, i, 1000_u32);
-/// b.when(Guard::on(inside), |b| {
+/// let inside = b.compare(CmpOp::Lt, Ty::U32, i, 1000_u32);
+/// b.when(GuardPredicate::on(inside), |b| {
 ///     let (x, y) = (b.param(0), b.param(1));
 ///     let from = b.mul_add_wide(Ty::U32, i, 4_u32, x);
-///     let value = b.load(Space::Global, Ty::F32, true, Place::at(from));
-///     let value = b.binary(Binary::Add, Ty::F32, value, value);
+///     let value = b.load(StateSpace::Global, Ty::F32, true, AddressOperand::at(from));
+///     let value = b.binary(PtxBinaryOp::Add, Ty::F32, value, value);
 ///     let to = b.mul_add_wide(Ty::U32, i, 4_u32, y);
-///     b.store(Space::Global, Ty::F32, Place::at(to), value);
+///     b.store(StateSpace::Global, Ty::F32, AddressOperand::at(to), value);
 /// });
-/// let module = Module { target: Target::Sm70, kernels: vec![b.finish()] };
+/// let module = PtxProgram { target: Target::Sm70, kernels: vec![b.finish()] };
 /// check(&module)?;
 /// assert!(print(&module).contains("add.rn.f32"));
-/// # Ok::<(), ptx_asm::ProgramError>(())
+/// # Ok::<(), ptx_asm::PtxError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Builder {
-    kernel: Kernel,
-    /// Registers handed out, by class.
+pub struct PtxBuilder {
+    kernel: PtxKernel,
+    /// Number of registers allocated, by class.
     registers: [u32; 6],
-    /// What has been written of the block at hand.
-    block: Block,
+    /// Statements of the innermost open block.
+    block: StmtList,
 }
 
-impl Builder {
-    /// A kernel with so many parameters and threads of a block, which does nothing yet.
-    pub fn new(name: impl Into<String>, params: u32, threads: u32) -> Builder {
-        let kernel = Kernel { name: name.into(), params, threads, ..Kernel::default() };
-        Builder { kernel, registers: [0; 6], block: Block::new() }
+impl PtxBuilder {
+    /// Begins a kernel with an empty body, `params` 64-bit parameters and `threads` threads per block.
+    pub fn new(name: impl Into<String>, params: u32, threads: u32) -> PtxBuilder {
+        let kernel = PtxKernel { name: name.into(), params, threads, ..PtxKernel::default() };
+        PtxBuilder { kernel, registers: [0; 6], block: StmtList::new() }
     }
 
-    /// The kernel.
-    pub fn finish(self) -> Kernel {
-        Kernel { body: self.block, ..self.kernel }
+    /// Returns the finished kernel.
+    pub fn finish(self) -> PtxKernel {
+        PtxKernel { body: self.block, ..self.kernel }
     }
 
-    /// Asks for room for so many blocks on a multiprocessor at once.
-    pub fn blocks_per_processor(&mut self, blocks: u32) {
-        self.kernel.blocks_per_processor = Some(blocks);
+    /// Sets the minimum number of blocks per SM, which limits registers (`.minnctapersm`).
+    pub fn min_blocks_per_sm(&mut self, blocks: u32) {
+        self.kernel.min_blocks_per_sm = Some(blocks);
     }
 
-    /// So many neighbouring blocks are a cluster.
+    /// Sets the number of blocks of a cluster.
     pub fn cluster(&mut self, blocks: u32) {
         self.kernel.cluster = blocks;
     }
 
-    /// One more tensor map that the kernel is called with: its position.
+    /// Adds a tensor map to the parameters and returns its index.
     pub fn tensor_map(&mut self) -> u32 {
         self.kernel.maps += 1;
         self.kernel.maps - 1
     }
 
-    /// A register that nothing is in.
-    pub fn register(&mut self, class: Class) -> Reg {
+    /// Allocates a register.
+    pub fn register(&mut self, class: RegClass) -> Reg {
         let count = &mut self.registers[class as usize];
         let reg = Reg { class, number: *count };
         *count += 1;
         reg
     }
 
-    /// So many of them.
-    pub fn registers(&mut self, class: Class, count: usize) -> Regs {
+    /// Allocates `count` registers.
+    pub fn registers(&mut self, class: RegClass, count: usize) -> Regs {
         (0..count).map(|_| self.register(class)).collect()
     }
 
-    /// How many registers of each class were handed out, in the order of [`Class::ALL`].
-    pub fn handed_out(&self) -> [u32; 6] {
+    /// Number of registers allocated per class, in the order of [`RegClass::ALL`].
+    pub fn register_counts(&self) -> [u32; 6] {
         self.registers
     }
 
-    /// Bytes of the arrays that a block shares so far, and of those of each thread.
+    /// Total size in bytes of the shared arrays and of the local arrays declared so far.
     pub fn array_bytes(&self) -> (u64, u64) {
-        let total = |arrays: &[Array]| arrays.iter().map(|array| u64::from(array.bytes)).sum();
+        let total = |arrays: &[ArrayDecl]| arrays.iter().map(|array| u64::from(array.bytes)).sum();
         (total(&self.kernel.shared), total(&self.kernel.local))
     }
 
-    /// An array that a block shares: its position.
+    /// Declares an array in shared memory and returns its index.
     pub fn shared(&mut self, bytes: u32, align: u32) -> u32 {
-        self.kernel.shared.push(Array { bytes, align });
+        self.kernel.shared.push(ArrayDecl { bytes, align });
         self.kernel.shared.len() as u32 - 1
     }
 
-    /// An array of each thread: its position.
+    /// Declares an array in local memory and returns its index.
     pub fn local(&mut self, bytes: u32, align: u32) -> u32 {
-        self.kernel.local.push(Array { bytes, align });
+        self.kernel.local.push(ArrayDecl { bytes, align });
         self.kernel.local.len() as u32 - 1
     }
 
-    /// Any instruction.
+    /// Appends an instruction.
     pub fn push(&mut self, inst: Inst) {
-        self.block.push(Stmt::Inst(inst));
+        self.block.push(PtxStmt::Inst(inst));
     }
 
-    /// Any instruction, of some threads.
-    pub fn push_when(&mut self, guard: Guard, inst: Inst) {
-        self.block.push(Stmt::When(guard, inst));
+    /// Appends a predicated instruction.
+    pub fn push_predicated(&mut self, guard: GuardPredicate, inst: Inst) {
+        self.block.push(PtxStmt::Predicated(guard, inst));
     }
 
-    /// Text for people; line breaks become spaces.
+    /// Appends a comment to the PTX text; line breaks become spaces.
     pub fn comment(&mut self, text: &str) {
-        self.block.push(Stmt::Comment(text.replace(['\n', '\r'], " ")));
+        self.block.push(PtxStmt::Comment(text.replace(['\n', '\r'], " ")));
     }
 
-    /// What threads do for which the guard holds.
-    pub fn when(&mut self, guard: Guard, then: impl FnOnce(&mut Self)) {
-        self.either(guard, then, |_| ());
+    /// Appends a branch that threads take where the guard is true.
+    pub fn when(&mut self, guard: GuardPredicate, then: impl FnOnce(&mut Self)) {
+        self.if_else(guard, then, |_| ());
     }
 
-    /// What threads do for which the guard holds, and what the others do.
-    pub fn either(&mut self, guard: Guard, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
-        let ((), then) = self.nested(then);
-        let ((), otherwise) = self.nested(otherwise);
-        self.block.push(Stmt::If { guard, then, otherwise });
+    /// Appends a branch with one side for threads whose guard is true and one for the others.
+    pub fn if_else(
+        &mut self,
+        guard: GuardPredicate,
+        then: impl FnOnce(&mut Self),
+        otherwise: impl FnOnce(&mut Self),
+    ) {
+        let ((), then) = self.nested_block(then);
+        let ((), otherwise) = self.nested_block(otherwise);
+        self.block.push(PtxStmt::If { guard, then, otherwise });
     }
 
-    /// What is done once, and again while the guard holds that it gives.
-    pub fn repeat(&mut self, body: impl FnOnce(&mut Self) -> Guard) {
-        let (again, body) = self.nested(body);
-        self.block.push(Stmt::Loop { body, again });
+    /// Appends a do-while loop; `body` returns the guard that is tested at the end of each iteration.
+    pub fn repeat(&mut self, body: impl FnOnce(&mut Self) -> GuardPredicate) {
+        let (repeat_while, body) = self.nested_block(body);
+        self.block.push(PtxStmt::Loop { body, repeat_while });
     }
 
-    /// What `write` writes, as a block of its own, and what it gives.
-    pub fn nested<R>(&mut self, write: impl FnOnce(&mut Self) -> R) -> (R, Block) {
+    /// Calls `write` and returns its result and the statements it appended, as a list of their own.
+    pub fn nested_block<R>(&mut self, write: impl FnOnce(&mut Self) -> R) -> (R, StmtList) {
         let outer = self.begin();
         let given = write(self);
         (given, self.end(outer))
     }
 
-    /// Begins a block of its own, for those whom a closure does not suit: what was written so far is for [`Builder::end`].
-    pub fn begin(&mut self) -> Block {
+    /// Opens a nested block, for callers that cannot use a closure. The statements returned are those of the
+    /// enclosing block, for [`PtxBuilder::end`].
+    pub fn begin(&mut self) -> StmtList {
         std::mem::take(&mut self.block)
     }
 
-    /// The block that has been written since [`Builder::begin`] gave this; what is written from here on follows what was before.
-    pub fn end(&mut self, outer: Block) -> Block {
+    /// Closes the block that [`PtxBuilder::begin`] opened and returns its statements; later statements are
+    /// appended to the enclosing block.
+    pub fn end(&mut self, outer: StmtList) -> StmtList {
         std::mem::replace(&mut self.block, outer)
     }
 
-    /// Appends a statement, such as one around a block that was written by [`Builder::nested`].
-    pub fn append(&mut self, stmt: Stmt) {
+    /// Appends a statement, such as a loop whose body [`PtxBuilder::nested_block`] returned.
+    pub fn push_stmt(&mut self, stmt: PtxStmt) {
         self.block.push(stmt);
     }
 
-    /// The statement that was written last, of the block at hand.
-    pub fn last_mut(&mut self) -> Option<&mut Stmt> {
+    /// The last statement of the innermost open block.
+    pub fn last_mut(&mut self) -> Option<&mut PtxStmt> {
         self.block.last_mut()
     }
 
-    /// A value in a register: a new one, unless it is in one.
-    pub fn in_register(&mut self, class: Class, value: impl Into<Operand>) -> Reg {
+    /// A register of class `class` with the value of an operand: the operand's own register if it has the
+    /// class, else a new one.
+    pub fn in_register(&mut self, class: RegClass, value: impl Into<PtxOperand>) -> Reg {
         match value.into() {
-            Operand::Reg(reg) if reg.class == class => reg,
-            src => self.moved(class, src),
+            PtxOperand::Reg(reg) if reg.class == class => reg,
+            src => self.mov(class, src),
         }
     }
 
-    /// A copy of a value, in a register of a class as wide.
-    pub fn moved(&mut self, class: Class, src: impl Into<Operand>) -> Reg {
+    /// Copies an operand to a new register of a class of the same width.
+    pub fn mov(&mut self, class: RegClass, src: impl Into<PtxOperand>) -> Reg {
         let dst = self.register(class);
         self.set(dst, src);
         dst
     }
 
-    /// Copies a value into a register.
-    pub fn set(&mut self, dst: Reg, src: impl Into<Operand>) {
+    /// Copies an operand to a register.
+    pub fn set(&mut self, dst: Reg, src: impl Into<PtxOperand>) {
         self.push(Inst::Move { dst, src: src.into() });
     }
 
-    /// Where the thread is.
-    pub fn special(&mut self, special: Special) -> Reg {
-        let dst = self.register(Class::B32);
-        self.push(Inst::Where { dst, special });
+    /// The value of a special register.
+    pub fn special(&mut self, special: SpecialReg) -> Reg {
+        let dst = self.register(RegClass::B32);
+        self.push(Inst::ReadSpecial { dst, special });
         dst
     }
 
-    /// The value of a parameter.
+    /// The value of a parameter, in a register of class `B64`.
     pub fn param(&mut self, param: u32) -> Reg {
-        let dst = self.register(Class::B64);
-        self.push(Inst::Param { dst, param });
+        let dst = self.register(RegClass::B64);
+        self.push(Inst::LoadParam { dst, param });
         dst
     }
 
-    /// The address of a tensor map.
+    /// The address of a tensor map, in a register of class `B64`.
     pub fn map_address(&mut self, map: u32) -> Reg {
-        let dst = self.register(Class::B64);
-        self.push(Inst::Map { dst, map });
+        let dst = self.register(RegClass::B64);
+        self.push(Inst::TensorMapAddress { dst, map });
         dst
     }
 
-    /// Where a place in shared memory is in the memory of a block of the cluster.
-    pub fn map_shared(&mut self, at: Place, block: impl Into<Operand>) -> Reg {
-        let dst = self.register(Class::B32);
-        self.push(Inst::MapShared { dst, at, block: block.into() });
+    /// Maps an address in shared memory to the same address in another block of the cluster (`mapa`).
+    pub fn mapa(&mut self, at: AddressOperand, block: impl Into<PtxOperand>) -> Reg {
+        let dst = self.register(RegClass::B32);
+        self.push(Inst::Mapa { dst, at, block: block.into() });
         dst
     }
 
-    /// The address of an array of the kernel.
-    pub fn address(&mut self, space: Space, array: u32) -> Reg {
-        let dst = self.register(Class::B32);
-        self.push(Inst::Address { dst, space, array });
+    /// The address of an array of the kernel, in a register of class `B32`.
+    pub fn address(&mut self, space: StateSpace, array: u32) -> Reg {
+        let dst = self.register(RegClass::B32);
+        self.push(Inst::ArrayAddress { dst, space, array });
         dst
     }
 
-    /// An operation on one operand.
-    pub fn unary(&mut self, op: Unary, ty: Ty, src: impl Into<Operand>) -> Reg {
-        let counts = matches!(op, Unary::CountOnes | Unary::LeadingZeros);
-        let dst = self.register(if counts { Class::B32 } else { ty.class() });
+    /// `op(src)`.
+    pub fn unary(&mut self, op: PtxUnaryOp, ty: Ty, src: impl Into<PtxOperand>) -> Reg {
+        let counts = matches!(op, PtxUnaryOp::CountOnes | PtxUnaryOp::LeadingZeros);
+        let dst = self.register(if counts { RegClass::B32 } else { ty.class() });
         self.push(Inst::Unary { op, ty, dst, src: src.into() });
         dst
     }
 
-    /// An operation on two operands.
-    pub fn binary(&mut self, op: Binary, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
-        let class = if op == Binary::MulWide { wider(ty.class()) } else { ty.class() };
+    /// `op(a, b)`.
+    pub fn binary(
+        &mut self,
+        op: PtxBinaryOp,
+        ty: Ty,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+    ) -> Reg {
+        let class = if op == PtxBinaryOp::MulWide { wider(ty.class()) } else { ty.class() };
         let dst = self.register(class);
         self.push(Inst::Binary { op, ty, dst, a: a.into(), b: b.into() });
         dst
     }
 
-    /// An operation on three operands.
+    /// `op(a, b, c)`.
     pub fn ternary(
         &mut self,
-        op: Ternary,
+        op: PtxTernaryOp,
         ty: Ty,
-        a: impl Into<Operand>,
-        b: impl Into<Operand>,
-        c: impl Into<Operand>,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+        c: impl Into<PtxOperand>,
     ) -> Reg {
-        let class = if op == Ternary::MulAddWide { wider(ty.class()) } else { ty.class() };
+        let class = if op == PtxTernaryOp::MulAddWide { wider(ty.class()) } else { ty.class() };
         let dst = self.register(class);
         self.push(Inst::Ternary { op, ty, dst, a: a.into(), b: b.into(), c: c.into() });
         dst
     }
 
     /// `a + b`.
-    pub fn add(&mut self, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
-        self.binary(Binary::Add, ty, a, b)
+    pub fn add(&mut self, ty: Ty, a: impl Into<PtxOperand>, b: impl Into<PtxOperand>) -> Reg {
+        self.binary(PtxBinaryOp::Add, ty, a, b)
     }
 
-    /// `a * b + c` of integers.
+    /// `a * b + c` for integers.
     pub fn mul_add(
         &mut self,
         ty: Ty,
-        a: impl Into<Operand>,
-        b: impl Into<Operand>,
-        c: impl Into<Operand>,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+        c: impl Into<PtxOperand>,
     ) -> Reg {
-        self.ternary(Ternary::MulAdd, ty, a, b, c)
+        self.ternary(PtxTernaryOp::MulAdd, ty, a, b, c)
     }
 
-    /// `a * b + c` of 32-bit integers, where `c` and the result have 64 bits: addresses.
+    /// `a * b + c` for 32-bit `a` and `b` and 64-bit `c`: address arithmetic.
     pub fn mul_add_wide(
         &mut self,
         ty: Ty,
-        a: impl Into<Operand>,
-        b: impl Into<Operand>,
-        c: impl Into<Operand>,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+        c: impl Into<PtxOperand>,
     ) -> Reg {
-        self.ternary(Ternary::MulAddWide, ty, a, b, c)
+        self.ternary(PtxTernaryOp::MulAddWide, ty, a, b, c)
     }
 
-    /// `a * b + c` of floats, rounded once.
+    /// `a * b + c` for floats, rounded once.
     pub fn fma(
         &mut self,
         ty: Ty,
-        a: impl Into<Operand>,
-        b: impl Into<Operand>,
-        c: impl Into<Operand>,
+        a: impl Into<PtxOperand>,
+        b: impl Into<PtxOperand>,
+        c: impl Into<PtxOperand>,
     ) -> Reg {
-        self.ternary(Ternary::Fma, ty, a, b, c)
+        self.ternary(PtxTernaryOp::Fma, ty, a, b, c)
     }
 
-    /// Whether a comparison holds.
-    pub fn compare(&mut self, cmp: Cmp, ty: Ty, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
-        let dst = self.register(Class::Pred);
+    /// The result of a comparison, in a register of class `Pred`.
+    pub fn compare(&mut self, cmp: CmpOp, ty: Ty, a: impl Into<PtxOperand>, b: impl Into<PtxOperand>) -> Reg {
+        let dst = self.register(RegClass::Pred);
         self.push(Inst::Compare { cmp, ty, dst, a: a.into(), b: b.into() });
         dst
     }
 
-    /// `a` where the predicate holds, else `b`.
-    pub fn select(&mut self, ty: Ty, pred: Reg, a: impl Into<Operand>, b: impl Into<Operand>) -> Reg {
+    /// `a` if the predicate is true, else `b`.
+    pub fn select(&mut self, ty: Ty, pred: Reg, a: impl Into<PtxOperand>, b: impl Into<PtxOperand>) -> Reg {
         let dst = self.register(ty.class());
         self.push(Inst::Select { ty, dst, a: a.into(), b: b.into(), pred });
         dst
     }
 
-    /// A number as one of another type.
-    pub fn convert(&mut self, to: Ty, from: Ty, rounding: Rounding, src: Reg) -> Reg {
+    /// Converts a number from type `from` to type `to`.
+    pub fn convert(&mut self, to: Ty, from: Ty, rounding: RoundingMode, src: Reg) -> Reg {
         let dst = self.register(to.class());
         self.push(Inst::Convert { to, from, rounding, dst, src });
         dst
     }
 
-    /// Two halves as one.
-    pub fn pack(&mut self, class: Class, low: Reg, high: Reg) -> Reg {
+    /// Concatenates two registers into one of class `class`.
+    pub fn pack(&mut self, class: RegClass, low: Reg, high: Reg) -> Reg {
         let dst = self.register(class);
         self.push(Inst::Pack { dst, halves: [low, high] });
         dst
     }
 
-    /// The halves, low and high, in registers of a class half as wide.
-    pub fn unpack(&mut self, class: Class, src: Reg) -> [Reg; 2] {
+    /// Splits a register into its low and high half, of class `class`.
+    pub fn unpack(&mut self, class: RegClass, src: Reg) -> [Reg; 2] {
         let halves = [self.register(class), self.register(class)];
         self.push(Inst::Unpack { halves, src });
         halves
     }
 
-    /// An element of memory; `constant` says that nobody writes it while the kernel runs.
-    pub fn load(&mut self, space: Space, ty: Ty, constant: bool, from: Place) -> Reg {
+    /// Loads an element; `constant` promises that no thread writes it during the launch.
+    pub fn load(&mut self, space: StateSpace, ty: Ty, constant: bool, from: AddressOperand) -> Reg {
         let dst = self.register(ty.class());
         self.push(Inst::Load { space, ty, constant, dsts: smallvec![dst], from });
         dst
     }
 
-    /// One, two or four elements beside each other.
-    pub fn loads(&mut self, space: Space, ty: Ty, constant: bool, from: Place, count: usize) -> Regs {
+    /// Loads one, two or four consecutive elements.
+    pub fn load_vector(
+        &mut self,
+        space: StateSpace,
+        ty: Ty,
+        constant: bool,
+        from: AddressOperand,
+        count: usize,
+    ) -> Regs {
         let dsts = self.registers(ty.class(), count);
         self.push(Inst::Load { space, ty, constant, dsts: dsts.clone(), from });
         dsts
     }
 
-    /// Writes an element.
-    pub fn store(&mut self, space: Space, ty: Ty, to: Place, value: impl Into<Operand>) {
+    /// Stores an element.
+    pub fn store(&mut self, space: StateSpace, ty: Ty, to: AddressOperand, value: impl Into<PtxOperand>) {
         self.push(Inst::Store { space, ty, to, srcs: smallvec![value.into()] });
     }
 
-    /// Writes one, two or four elements beside each other.
-    pub fn stores(&mut self, space: Space, ty: Ty, to: Place, values: &[Reg]) {
-        let srcs: SmallVec<[Operand; 4]> = values.iter().map(|&value| Operand::Reg(value)).collect();
+    /// Stores one, two or four consecutive elements.
+    pub fn store_vector(&mut self, space: StateSpace, ty: Ty, to: AddressOperand, values: &[Reg]) {
+        let srcs: SmallVec<[PtxOperand; 4]> = values.iter().map(|&value| PtxOperand::Reg(value)).collect();
         self.push(Inst::Store { space, ty, to, srcs });
     }
 
-    /// All threads of the block meet.
+    /// Synchronises all threads of the block (`bar.sync 0`).
     pub fn barrier(&mut self) {
         self.push(Inst::Barrier { id: 0, threads: None });
     }
 }
 
-/// The class of results twice as wide.
-fn wider(class: Class) -> Class {
+/// The integer class of twice the width.
+fn wider(class: RegClass) -> RegClass {
     match class {
-        Class::B16 => Class::B32,
-        _ => Class::B64,
+        RegClass::B16 => RegClass::B32,
+        _ => RegClass::B64,
     }
 }

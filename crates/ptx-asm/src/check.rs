@@ -1,13 +1,17 @@
-//! What makes a module one that assemblers take and that means something.
+//! Checks programs against the rules that make them assemble and run.
 //!
-//! 1. Kernels have different names; a name is a letter, then letters, digits and `_`.
-//! 2. A kernel has 1 to 1024 threads, at most 4 KiB of parameters, and where the target knows them tensor maps and clusters of up to 8 blocks; its arrays have a byte at least and an alignment that is a power of two, and those
-//!    of a block fit into a multiprocessor of the target.
-//! 3. Every instruction exists for its types and the target, and its operands are registers of the right class, or constants where the
-//!    language takes them. ([`types`])
-//! 4. Positions of parameters and arrays exist; a place in an array, if nothing is added to it, lies in it and is aligned.
-//! 5. A register is written on every path before it is read. What threads with a guard write alone does not count. ([`defined`])
-//! 6. All threads of a block reach a barrier, those of a cluster theirs, all warps of a warpgroup and all lanes of a warp what they do together. ([`uniform`])
+//! 1. The names of kernels differ; a name is a letter, then letters, digits and `_`.
+//! 2. A kernel has 1 to 1024 threads and at most 4 KiB of parameters. Tensor maps and clusters, of up to 8
+//!    blocks, need a target that has them. An array has at least one byte and an alignment that is a power of
+//!    two; shared arrays fit into the shared memory of a block.
+//! 3. Every instruction exists for its types and on the target. Its operands are registers of the right
+//!    class, or immediates where PTX takes them. ([`types`])
+//! 4. Indices of parameters and arrays exist. A constant address in an array lies in the array and is
+//!    aligned.
+//! 5. Every path to a read of a register writes it first. A write by a predicated instruction does not count.
+//!    ([`defined`])
+//! 6. Barriers and collective instructions stand under uniform control flow: of the block for `bar.sync`, of
+//!    the cluster, warpgroup or warp for their instructions. ([`uniform`])
 //! 7. Statements nest at most 256 deep.
 
 mod defined;
@@ -18,83 +22,84 @@ use std::collections::BTreeSet;
 
 use crate::inst::Inst;
 use crate::print::reg;
-use crate::program::{Array, Kernel, Module, Reg, Stmt, Target};
+use crate::program::{ArrayDecl, PtxKernel, PtxProgram, PtxStmt, Reg, Target};
 
-/// What is wrong with a module.
+/// The first rule that a program breaks, with the kernel that breaks it.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ProgramError {
-    /// A name that entry points cannot have, or that two have.
+pub enum PtxError {
+    /// The name of a kernel is not a name of PTX entry points, or another kernel has it.
     #[error("kernel `{kernel}`: expected a name that no other has: a letter, then letters, digits and `_`")]
     Name {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: String,
     },
-    /// More than there may be of something.
+    /// A size or number is out of range.
     #[error("kernel `{kernel}`: {what} is {found}, expected {expected}")]
     Limit {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: String,
-        /// Of what.
+        /// The size or number, as a noun phrase.
         what: &'static str,
-        /// How much there is.
+        /// Its value.
         found: u64,
-        /// How much there may be.
+        /// The range of allowed values, in words.
         expected: String,
     },
-    /// An instruction that does not exist, or whose operands do not fit.
+    /// An instruction does not exist for its types or target, or its operands are wrong.
     #[error("kernel `{kernel}`: {inst:?}: {what}")]
     Instruction {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: String,
         /// The instruction.
         inst: Box<Inst>,
-        /// What was expected and what was found.
+        /// The mistake in words: expectation and finding.
         what: String,
     },
-    /// A register that is read and may not have been written.
+    /// A register is read on a path that has not written it.
     #[error("kernel `{kernel}`: {register} is read before every path has written it")]
     Undefined {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: String,
-        /// The register, as it is printed.
+        /// The register's name in the PTX text.
         register: String,
     },
-    /// A guard that is no predicate.
+    /// The register of a guard is no predicate.
     #[error("kernel `{kernel}`: {register} guards a statement, expected a predicate")]
     Guard {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: String,
-        /// The register, as it is printed.
+        /// The register's name in the PTX text.
         register: String,
     },
-    /// What threads have to do together stands where some may be elsewhere.
-    #[error("kernel `{kernel}`: {inst:?} stands behind {register}, which {threads} need not have alike")]
+    /// A barrier or collective instruction stands under control flow in which its threads may diverge.
+    #[error("kernel `{kernel}`: {inst:?} depends on {register}, which may differ between {threads}")]
     Divergent {
-        /// The kernel.
+        /// Name of the kernel.
         kernel: String,
         /// The instruction.
         inst: Box<Inst>,
-        /// The predicate that parts them, as it is printed.
+        /// Name of the divergent predicate in the PTX text.
         register: String,
-        /// Whom: "the threads of a cluster", "the threads of a block", "the warps of a warpgroup" or "the lanes of a warp".
+        /// The threads that must agree on the predicate: "the threads of a cluster", "the threads of a
+        /// block", "the warps of a warpgroup" or "the lanes of a warp".
         threads: &'static str,
     },
 }
 
-/// The deepest nest of statements.
+/// The deepest nesting of statements, which bounds the recursion of later checks and of the printer.
 const MAX_DEPTH: usize = 256;
 
-/// Whether a module is a program.
+/// Checks a program against every rule of the language and of its target.
 ///
 /// # Errors
 ///
-/// The first rule that it breaks.
-pub fn check(module: &Module) -> Result<(), ProgramError> {
+/// A [`PtxError`] for the first broken rule.
+pub fn check(module: &PtxProgram) -> Result<(), PtxError> {
     let mut names = BTreeSet::new();
     for kernel in &module.kernels {
         if !is_name(&kernel.name) || !names.insert(&kernel.name) {
-            return Err(ProgramError::Name { kernel: kernel.name.clone() });
+            return Err(PtxError::Name { kernel: kernel.name.clone() });
         }
         limits(kernel, module.target)?;
         types::check(kernel, module.target)?;
@@ -110,13 +115,13 @@ fn is_name(name: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn limits(kernel: &Kernel, target: Target) -> Result<(), ProgramError> {
+fn limits(kernel: &PtxKernel, target: Target) -> Result<(), PtxError> {
     let within = |what, found: u64, least: u64, most: u64| {
         if (least..=most).contains(&found) {
             return Ok(());
         }
         let expected = format!("{least} to {most}");
-        Err(ProgramError::Limit { kernel: kernel.name.clone(), what, found, expected })
+        Err(PtxError::Limit { kernel: kernel.name.clone(), what, found, expected })
     };
     within("the number of threads", kernel.threads.into(), 1, 1024)?;
     within("the size of the parameters in bytes", kernel.param_bytes(), 0, 4096)?;
@@ -124,13 +129,13 @@ fn limits(kernel: &Kernel, target: Target) -> Result<(), ProgramError> {
     within("the number of tensor maps", kernel.maps.into(), 0, most(31))?;
     within("the blocks of a cluster", kernel.cluster.into(), 0, most(8).max(1))?;
     within("the depth of statements", depth(&kernel.body) as u64, 0, MAX_DEPTH as u64)?;
-    within("the blocks of a multiprocessor", kernel.blocks_per_processor.unwrap_or(1).into(), 1, 32)?;
-    for Array { bytes, align } in kernel.shared.iter().chain(&kernel.local) {
+    within("the blocks of a multiprocessor", kernel.min_blocks_per_sm.unwrap_or(1).into(), 1, 32)?;
+    for ArrayDecl { bytes, align } in kernel.shared.iter().chain(&kernel.local) {
         within("the size of an array in bytes", (*bytes).into(), 1, 1 << 24)?;
         if !align.is_power_of_two() || *align > 1024 {
             let expected = "a power of two up to 1024".into();
             let (kernel, what) = (kernel.name.clone(), "the alignment of an array");
-            return Err(ProgramError::Limit { kernel, what, found: (*align).into(), expected });
+            return Err(PtxError::Limit { kernel, what, found: (*align).into(), expected });
         }
     }
     within(
@@ -141,31 +146,31 @@ fn limits(kernel: &Kernel, target: Target) -> Result<(), ProgramError> {
     )
 }
 
-/// How deep statements nest, without recursion, since it guards those who recurse.
-fn depth(body: &[Stmt]) -> usize {
+/// Nesting depth of statements, computed without recursion because it bounds the recursion of other checks.
+fn depth(body: &[PtxStmt]) -> usize {
     let mut deepest = 0;
     let mut left = vec![(body, 1)];
     while let Some((block, level)) = left.pop() {
         for stmt in block {
             deepest = deepest.max(level);
             match stmt {
-                Stmt::If { then, otherwise, .. } => {
+                PtxStmt::If { then, otherwise, .. } => {
                     left.extend([(&then[..], level + 1), (otherwise, level + 1)])
                 }
-                Stmt::Loop { body, .. } => left.push((body, level + 1)),
-                Stmt::Inst(_) | Stmt::When(..) | Stmt::Comment(_) => {}
+                PtxStmt::Loop { body, .. } => left.push((body, level + 1)),
+                PtxStmt::Inst(_) | PtxStmt::Predicated(..) | PtxStmt::Comment(_) => {}
             }
         }
     }
     deepest
 }
 
-fn wrong(kernel: &Kernel, inst: &Inst, what: String) -> ProgramError {
-    ProgramError::Instruction { kernel: kernel.name.clone(), inst: Box::new(inst.clone()), what }
+fn wrong(kernel: &PtxKernel, inst: &Inst, what: String) -> PtxError {
+    PtxError::Instruction { kernel: kernel.name.clone(), inst: Box::new(inst.clone()), what }
 }
 
-fn undefined(kernel: &Kernel, register: Reg) -> ProgramError {
-    ProgramError::Undefined { kernel: kernel.name.clone(), register: reg(register) }
+fn undefined(kernel: &PtxKernel, register: Reg) -> PtxError {
+    PtxError::Undefined { kernel: kernel.name.clone(), register: reg(register) }
 }
 
 #[cfg(test)]

@@ -1,401 +1,422 @@
-//! Instructions.
+//! The instructions of PTX programs.
 //!
-//! Arithmetic is IEEE 754 with rounding to nearest even and subnormal numbers kept, unless an operation says otherwise; integers wrap.
-//! What the hardware leaves open (integer division by zero) no program may depend on.
+//! Arithmetic is IEEE 754 with rounding to nearest even and without flushing of subnormal numbers, unless an
+//! operation says otherwise; integers wrap. The result of an integer division by zero is unspecified.
 
 use smallvec::SmallVec;
 
-use crate::program::{Operand, Place, Reg, Regs, Space, Special};
+use crate::program::{AddressOperand, PtxOperand, Reg, Regs, SpecialReg, StateSpace};
 
 mod choices; // enums that list their variants
-mod ops; // what is done with operands
-mod registers; // which ones an instruction reads and writes
-mod types; // of operands
+mod ops; // operations and modifiers
+mod registers; // the registers that an instruction reads and writes
+mod types; // operand types
 
-pub use self::ops::{Atomic, Binary, Cmp, Mma, Rounding, Scope, Shuffle, Ternary, Unary, Vote};
+pub use self::ops::{
+    AtomicOp, CmpOp, FenceScope, MmaShape, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, ShuffleMode,
+    VoteMode,
+};
 pub use self::types::Ty;
 
 /// An instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inst {
-    /// Copies bits; classes of the same width may differ.
+    /// `mov`: copies bits between registers of one width, whatever their classes.
     Move {
-        /// Where to.
+        /// Destination.
         dst: Reg,
-        /// What.
-        src: Operand,
+        /// Source.
+        src: PtxOperand,
     },
-    /// Where the thread is.
-    Where {
-        /// Class `B32`.
+    /// `mov` from a special register.
+    ReadSpecial {
+        /// Destination, class `B32`.
         dst: Reg,
-        /// What is asked for.
-        special: Special,
+        /// The special register.
+        special: SpecialReg,
     },
-    /// The address of an array of the kernel, for accesses of its space.
-    Address {
-        /// Class `B32`.
+    /// The address of one of the kernel's arrays.
+    ArrayAddress {
+        /// Destination, class `B32`.
         dst: Reg,
-        /// [`Space::Shared`] or [`Space::Local`].
-        space: Space,
-        /// Which array.
+        /// [`StateSpace::Shared`] or [`StateSpace::Local`].
+        space: StateSpace,
+        /// Index into [`crate::PtxKernel::shared`] or [`crate::PtxKernel::local`].
         array: u32,
     },
-    /// The value of a parameter.
-    Param {
-        /// Class `B64`.
+    /// `ld.param`: the value of a 64-bit parameter.
+    LoadParam {
+        /// Destination, class `B64`.
         dst: Reg,
-        /// Its position.
+        /// Index of the parameter.
         param: u32,
     },
-    /// Two halves as one: 16 bits each into `B32`, or 32 each into `B64`.
+    /// Concatenates two registers: 16 bits each into `B32`, or 32 bits each into `B64`.
     Pack {
-        /// The whole.
+        /// Destination.
         dst: Reg,
-        /// The low half, then the high one.
+        /// The low half, then the high half.
         halves: [Reg; 2],
     },
-    /// The opposite of [`Inst::Pack`].
+    /// Splits a register into halves; the inverse of [`Inst::Pack`].
     Unpack {
-        /// The low half, then the high one.
+        /// The low half, then the high half.
         halves: [Reg; 2],
-        /// The whole.
+        /// Source, class `B32` or `B64`.
         src: Reg,
     },
-    /// One operand.
+    /// `dst = op(src)`.
     Unary {
-        /// What is done.
-        op: Unary,
-        /// On what.
+        /// The operation.
+        op: PtxUnaryOp,
+        /// Type of the operand.
         ty: Ty,
-        /// The result.
+        /// Destination.
         dst: Reg,
-        /// The operand.
-        src: Operand,
+        /// Operand.
+        src: PtxOperand,
     },
-    /// Two operands.
+    /// `dst = op(a, b)`.
     Binary {
-        /// What is done.
-        op: Binary,
-        /// On what.
+        /// The operation.
+        op: PtxBinaryOp,
+        /// Type of the operands.
         ty: Ty,
-        /// The result.
+        /// Destination.
         dst: Reg,
-        /// The first operand.
-        a: Operand,
-        /// The second.
-        b: Operand,
+        /// First operand.
+        a: PtxOperand,
+        /// Second operand.
+        b: PtxOperand,
     },
-    /// Three operands.
+    /// `dst = op(a, b, c)`.
     Ternary {
-        /// What is done.
-        op: Ternary,
-        /// On what.
+        /// The operation.
+        op: PtxTernaryOp,
+        /// Type of the operands.
         ty: Ty,
-        /// The result.
+        /// Destination.
         dst: Reg,
-        /// The first operand.
-        a: Operand,
-        /// The second.
-        b: Operand,
-        /// The third.
-        c: Operand,
+        /// First operand.
+        a: PtxOperand,
+        /// Second operand.
+        b: PtxOperand,
+        /// Third operand.
+        c: PtxOperand,
     },
-    /// Whether a comparison holds.
+    /// `setp`: sets a predicate to the result of a comparison.
     Compare {
-        /// Which comparison.
-        cmp: Cmp,
-        /// On what.
+        /// The comparison.
+        cmp: CmpOp,
+        /// Type of the operands.
         ty: Ty,
-        /// Class `Pred`.
+        /// Destination, class `Pred`.
         dst: Reg,
-        /// The first operand.
-        a: Operand,
-        /// The second.
-        b: Operand,
+        /// First operand.
+        a: PtxOperand,
+        /// Second operand.
+        b: PtxOperand,
     },
-    /// `a` where the predicate holds, else `b`.
+    /// `selp`: `a` if the predicate is true, else `b`.
     Select {
-        /// On what: 16 bits or more.
+        /// Type of the operands, at least 16 bits wide.
         ty: Ty,
-        /// The result.
+        /// Destination.
         dst: Reg,
-        /// Taken if the predicate holds.
-        a: Operand,
-        /// Taken if not.
-        b: Operand,
+        /// Selected if the predicate is true.
+        a: PtxOperand,
+        /// Selected if the predicate is false.
+        b: PtxOperand,
         /// Class `Pred`.
         pred: Reg,
     },
-    /// A number as one of another type. Integers are cut off or extended by what `from` says. A result narrower than its register (`U8`) is
-    /// extended to its width. No `Bf16` is converted from: it is the upper half of what it becomes.
+    /// `cvt`: converts a number to another type. An integer is truncated, or extended by the signedness of
+    /// `from`. A result narrower than its register (`U8`) is extended to the register's width. There is no
+    /// conversion from `Bf16`, whose bits are the upper half of an `F32`.
     Convert {
-        /// What it becomes.
+        /// Type of the result.
         to: Ty,
-        /// What it was.
+        /// Type of the operand.
         from: Ty,
-        /// How what does not fit is rounded.
-        rounding: Rounding,
-        /// The result.
+        /// Rounding of values that `to` cannot represent.
+        rounding: RoundingMode,
+        /// Destination.
         dst: Reg,
-        /// The number.
+        /// Operand.
         src: Reg,
     },
-    /// Two `F32` as a pair of 16-bit floats, rounded to nearest even.
+    /// Converts two `F32` to a pair of 16-bit floats, rounding to nearest even.
     ConvertPair {
         /// `F16x2` or `Bf16x2`.
         to: Ty,
-        /// Class `B32`.
+        /// Destination, class `B32`.
         dst: Reg,
-        /// The low half, then the high one.
-        halves: [Operand; 2],
+        /// The low half, then the high half.
+        halves: [PtxOperand; 2],
     },
-    /// Reads memory: one element, or two or four beside each other.
+    /// `ld`: reads one, two or four consecutive elements.
     Load {
-        /// Which memory.
-        space: Space,
-        /// The element's type.
+        /// The state space.
+        space: StateSpace,
+        /// Type of an element.
         ty: Ty,
-        /// Global memory that no thread writes while the kernel runs: through the cache for such.
+        /// Reads through the non-coherent cache (`.nc`): global memory that no thread writes during the
+        /// launch.
         constant: bool,
-        /// One, two or four; elements narrower than their registers are extended by what the type says.
+        /// One, two or four destinations. An element narrower than its register is extended by the signedness
+        /// of `ty`.
         dsts: Regs,
-        /// From where.
-        from: Place,
+        /// Address of the first element.
+        from: AddressOperand,
     },
-    /// Writes memory.
+    /// `st`: writes one, two or four consecutive elements.
     Store {
-        /// Which memory.
-        space: Space,
-        /// The element's type.
+        /// The state space.
+        space: StateSpace,
+        /// Type of an element.
         ty: Ty,
-        /// Where to.
-        to: Place,
-        /// One, two or four; of those wider than an element, the low bits.
-        srcs: SmallVec<[Operand; 4]>,
+        /// Address of the first element.
+        to: AddressOperand,
+        /// One, two or four values. The low bits of a register wider than an element are stored.
+        srcs: SmallVec<[PtxOperand; 4]>,
     },
-    /// Reads, combines and writes memory as one step that no other thread can part.
+    /// `atom`, or `red` without a destination: an atomic read-modify-write.
     Atomic {
-        /// Which memory: not the thread's.
-        space: Space,
-        /// How it is combined.
-        op: Atomic,
-        /// On what: 32 or 64 bits.
+        /// [`StateSpace::Global`] or [`StateSpace::Shared`].
+        space: StateSpace,
+        /// The operation.
+        op: AtomicOp,
+        /// Type of the element: 32 or 64 bits.
         ty: Ty,
-        /// What was there before, where that is wanted.
+        /// Receives the value before the operation.
         dst: Option<Reg>,
-        /// Where.
-        at: Place,
-        /// What it is combined with; for [`Atomic::CompareSwap`] what it is compared with, then what replaces it.
-        operands: SmallVec<[Operand; 2]>,
+        /// Address of the element.
+        at: AddressOperand,
+        /// The operand; for [`AtomicOp::CompareSwap`] the expected value, then the new one.
+        operands: SmallVec<[PtxOperand; 2]>,
     },
-    /// All threads of the block (or of so many whole warps as have that many threads) meet; what one did to memory before, all see
-    /// behind it.
+    /// `bar.sync`: synchronises the threads of the block, or as many of its warps as make up `threads`, and
+    /// orders their memory accesses before it before those after it.
     Barrier {
-        /// Which of the block's 16 barriers.
+        /// Which of the block's 16 named barriers.
         id: u32,
-        /// How many threads, a multiple of 32; the whole block if nothing is said.
+        /// Number of threads that take part, a multiple of 32; `None` for the whole block.
         threads: Option<u32>,
     },
-    /// The lanes of the warp meet; what one did to memory before, all see behind it.
+    /// `bar.warp.sync`: synchronises the lanes of the warp and orders their memory accesses.
     WarpBarrier,
-    /// What the thread did to memory before is seen by whoever sees what it does afterwards.
-    Fence(Scope),
-    /// Every lane of the warp reads another lane's register. A lane whose partner lies outside keeps its own.
+    /// `fence.acq_rel`: orders the thread's memory accesses before it before those after it, as seen by the
+    /// threads of the scope.
+    Fence(FenceScope),
+    /// `shfl.sync`: every lane reads a register of another lane. A lane whose source lane lies outside the
+    /// segment reads its own register.
     Shuffle {
-        /// Whose.
-        mode: Shuffle,
-        /// 32 bits.
+        /// How the source lane is computed.
+        mode: ShuffleMode,
+        /// Destination, 32 bits.
         dst: Reg,
-        /// 32 bits.
+        /// The register that is read, 32 bits.
         src: Reg,
-        /// The lane or distance.
-        lane: Operand,
-        /// Lanes exchange within groups of so many, a power of two up to 32.
+        /// Lane, distance or mask, as `mode` says.
+        lane: PtxOperand,
+        /// Lanes per segment: a power of two up to 32.
         width: u32,
     },
-    /// What the warp's predicates say together.
+    /// `vote.sync`: reduces the predicates of the warp's lanes.
     Vote {
-        /// What is asked.
-        vote: Vote,
-        /// Class `Pred`, or `B32` for [`Vote::Ballot`].
+        /// The reduction.
+        vote: VoteMode,
+        /// Destination: class `Pred`, or `B32` for [`VoteMode::Ballot`].
         dst: Reg,
-        /// Each lane's.
+        /// The lane's predicate.
         src: Reg,
     },
-    /// 8×8 matrices of 16-bit elements from shared memory: lane `8 m + r` says where row `r` of matrix `m` is. Lane `l` gets
-    /// elements `2 (l mod 4)` and `+ 1` of row `l / 4` of each, or with `transposed` of column `l / 4`.
-    LoadMatrix {
-        /// Whether columns and rows change places.
+    /// `ldmatrix`: loads one, two or four 8×8 matrices of 16-bit elements from shared memory. Lane `8 m + r`
+    /// gives the address of row `r` of matrix `m`. Lane `l` receives elements `2 (l mod 4)` and
+    /// `2 (l mod 4) + 1` of row `l / 4` of each matrix, or of column `l / 4` if `transposed`.
+    Ldmatrix {
+        /// Whether the matrices are transposed (`.trans`).
         transposed: bool,
-        /// One, two or four of class `B32`.
+        /// One destination of class `B32` per matrix.
         dsts: Regs,
-        /// Where this lane's row is: 16 bytes, aligned.
-        from: Place,
+        /// Address of this lane's row: 16 bytes, aligned to 16.
+        from: AddressOperand,
     },
-    /// `d = a b + c` on matrices that a warp holds in fragments.
+    /// `mma.sync`: `d = a b + c` on matrix fragments of a warp.
     Mma {
-        /// Sizes and types.
-        shape: Mma,
-        /// The sums.
+        /// Shape and element types.
+        shape: MmaShape,
+        /// Accumulators after the instruction.
         d: Regs,
-        /// Left factor, rows outermost.
+        /// Operand A, row-major.
         a: Regs,
-        /// Right factor, columns outermost.
+        /// Operand B, column-major.
         b: Regs,
-        /// What they are added to.
+        /// Accumulators before the instruction.
         c: Regs,
     },
-    /// Copies from global to shared memory while the thread goes on.
-    CopyAsync {
-        /// 4, 8 or 16; only 16 go past the first-level cache.
+    /// `cp.async`: starts an asynchronous copy from global to shared memory.
+    CpAsync {
+        /// Size of the copy: 4, 8 or 16 bytes. Only copies of 16 bytes bypass the L1 cache.
         bytes: u32,
-        /// Where to: shared memory.
-        to: Place,
-        /// From where: global memory.
-        from: Place,
-        /// How many of the bytes are read, the rest being zeros; all of them if nothing is said. Class `B32`.
+        /// Destination in shared memory.
+        to: AddressOperand,
+        /// Source in global memory.
+        from: AddressOperand,
+        /// Number of bytes that are read, class `B32`; zeros fill the rest. `None` reads all of them.
         read: Option<Reg>,
     },
-    /// What the thread's copies since the last one of these are is a group.
-    CopyCommit,
-    /// Waits until at most so many of the thread's groups of copies, the latest, are under way.
-    CopyWait {
-        /// How many may be.
-        left: u32,
+    /// `cp.async.commit_group`: groups the thread's copies since the last commit.
+    CpAsyncCommit,
+    /// `cp.async.wait_group`: waits until at most `pending` of the thread's latest groups are incomplete.
+    CpAsyncWait {
+        /// Number of groups that may be incomplete.
+        pending: u32,
     },
-    /// The address of a tensor map, one of the kernel's last parameters: what tile copies are told.
-    Map {
-        /// Class `B64`.
+    /// The generic address of a tensor map, for TMA instructions.
+    TensorMapAddress {
+        /// Destination, class `B64`.
         dst: Reg,
-        /// Its position among the maps.
+        /// Index of the tensor map among the kernel's.
         map: u32,
     },
-    /// Fetches a tensor map that will be needed soon.
-    MapPrefetch {
-        /// Its address.
+    /// `prefetch.tensormap`: brings a tensor map into the cache.
+    PrefetchTensorMap {
+        /// Address of the tensor map.
         map: Reg,
     },
-    /// Makes a barrier of 8 bytes of shared memory, whose phases complete when so many arrivals have come and all bytes that were expected.
-    BarrierInit {
-        /// Where: shared memory, aligned to 8.
-        at: Place,
-        /// How many arrivals complete a phase: 1 to 2²⁰ - 1.
+    /// `mbarrier.init`: initialises an mbarrier of 8 bytes in shared memory. A phase completes when `count`
+    /// arrivals are in and the expected transaction bytes have been copied.
+    MbarrierInit {
+        /// Address of the mbarrier, aligned to 8.
+        at: AddressOperand,
+        /// Number of arrivals of a phase: 1 to 2²⁰ - 1.
         count: u32,
     },
-    /// Barriers in memory that the thread made are known to the cluster and to copies behind its next meeting with others.
-    BarrierInitFence,
-    /// Arrives at a barrier in the block's memory: what the thread did before, those see who wait for the phase.
-    Arrive {
-        /// Where the barrier is.
-        at: Place,
+    /// `fence.mbarrier_init`: makes the thread's initialised mbarriers visible to the cluster and to TMA,
+    /// once a barrier has synchronised the threads.
+    FenceMbarrierInit,
+    /// `mbarrier.arrive` on an mbarrier of the block, with release semantics for the block.
+    MbarrierArrive {
+        /// Address of the mbarrier.
+        at: AddressOperand,
     },
-    /// Arrives at a barrier of some block of the cluster. Threads of that block see what copies and products did that have completed before; of ordinary
-    /// stores they need not know, for that is what takes a fence of the whole device.
-    ArriveCluster {
-        /// Where: from an address that [`Inst::MapShared`] gave.
-        at: Place,
+    /// `mbarrier.arrive` on an mbarrier of any block of the cluster. A thread of that block which waits for
+    /// the phase sees the completed asynchronous copies and `wgmma` operations before the arrival. Ordinary
+    /// stores need not be visible to it: that would take a fence of device scope.
+    MbarrierArriveCluster {
+        /// Address of the mbarrier, from [`Inst::Mapa`].
+        at: AddressOperand,
     },
-    /// Arrives, after the phase was told to expect so many more bytes from copies.
-    ArriveExpect {
-        /// Where the barrier is.
-        at: Place,
-        /// How many bytes, less than 2²⁰.
+    /// `mbarrier.arrive.expect_tx`: adds to the transaction bytes that the phase expects, then arrives.
+    MbarrierArriveExpectTx {
+        /// Address of the mbarrier.
+        at: AddressOperand,
+        /// Number of bytes, less than 2²⁰.
         bytes: u32,
     },
-    /// Waits until a phase of a barrier is complete. Lanes wait each for itself.
-    BarrierWait {
-        /// Where the barrier is.
-        at: Place,
-        /// Class `B32`: 0 for the first phase, 1 for the second, and so on by turns. The phase before the first is complete.
+    /// Repeats `mbarrier.try_wait.parity` until a phase is complete, for each lane on its own.
+    MbarrierWait {
+        /// Address of the mbarrier.
+        at: AddressOperand,
+        /// Parity of the phase, class `B32`: 0 for the first phase, 1 for the second, and so on alternately.
+        /// The phase before the first one counts as complete.
         parity: Reg,
-        /// Whether threads of other blocks arrive as well, whose work is to be seen.
+        /// Whether the wait acquires at cluster scope, for arrivals from other blocks.
         cluster: bool,
     },
-    /// Where a place in the block's shared memory is in another block's of the cluster, as the cluster says.
-    MapShared {
-        /// Class `B32`.
+    /// `mapa`: maps an address in the block's shared memory to the same address in another block of the
+    /// cluster.
+    Mapa {
+        /// Destination, class `B32`.
         dst: Reg,
-        /// A place in shared memory.
-        at: Place,
-        /// The block's number in its cluster.
-        block: Operand,
+        /// Address in shared memory.
+        at: AddressOperand,
+        /// Rank of the other block in the cluster.
+        block: PtxOperand,
     },
-    /// All threads of the cluster meet, as those of a block at [`Inst::Barrier`].
+    /// `barrier.cluster`: synchronises the threads of the cluster and orders their memory accesses.
     ClusterBarrier,
-    /// What the thread did to shared memory before, copies of tiles and products of warpgroups see that are begun afterwards.
-    FenceAsync,
-    /// Copies a tile of a tensor into shared memory, of this block or of several of the cluster, while the thread goes on.
-    /// What lies outside of the tensor is zeros. All bytes of the tile complete on the barrier.
-    LoadTile {
-        /// The tensor map's address.
+    /// `fence.proxy.async`: makes the thread's accesses of shared memory visible to later TMA and `wgmma`
+    /// operations, which use the async proxy.
+    FenceProxyAsync,
+    /// TMA load (`cp.async.bulk.tensor`): copies a tile of a tensor into shared memory of this block, or of
+    /// several blocks of the cluster. Elements outside the tensor are zeros. The bytes of the tile count as
+    /// transaction bytes of the mbarrier.
+    TmaLoad {
+        /// Address of the tensor map.
         map: Reg,
-        /// The first element's place along each axis, innermost first: one to five signed 32-bit numbers.
-        at: SmallVec<[Operand; 4]>,
-        /// Where to: shared memory, aligned to 128.
-        to: Place,
-        /// The barrier, in the block's own memory.
-        barrier: Place,
-        /// Class `B16`: the blocks of the cluster that get it, bit by bit, each at the same place, completing on the barrier at the same place.
+        /// Coordinates of the tile's first element, innermost axis first: one to five signed 32-bit numbers.
+        at: SmallVec<[PtxOperand; 4]>,
+        /// Destination in shared memory, aligned to 128.
+        to: AddressOperand,
+        /// The mbarrier, in this block's shared memory.
+        barrier: AddressOperand,
+        /// Mask of the cluster's blocks that receive the tile, class `B16`. Each receives it at the same
+        /// address and completes it on the mbarrier at the same address.
         multicast: Option<Reg>,
     },
-    /// Copies a tile from shared memory into a tensor while the thread goes on. What lies outside of the tensor is left out.
-    StoreTile {
-        /// The tensor map's address.
+    /// TMA store: copies a tile from shared memory into a tensor. Elements outside the tensor are skipped.
+    TmaStore {
+        /// Address of the tensor map.
         map: Reg,
-        /// The first element's place along each axis, innermost first.
-        at: SmallVec<[Operand; 4]>,
-        /// From where: shared memory, aligned to 128.
-        from: Place,
+        /// Coordinates of the tile's first element, innermost axis first.
+        at: SmallVec<[PtxOperand; 4]>,
+        /// Source in shared memory, aligned to 128.
+        from: AddressOperand,
     },
-    /// What the thread's tile stores since the last one of these are is a group.
-    StoreTileCommit,
-    /// Waits until the sources of all the thread's groups of tile stores but so many, the latest, have been read.
-    StoreTileWait {
-        /// How many may still be read.
-        left: u32,
+    /// `cp.async.bulk.commit_group`: groups the thread's TMA stores since the last commit.
+    TmaStoreCommit,
+    /// `cp.async.bulk.wait_group.read`: waits until all but the latest `pending` groups of the thread's TMA
+    /// stores have read their sources.
+    TmaStoreWait {
+        /// Number of groups whose sources may still be read.
+        pending: u32,
     },
-    /// Gives registers of the warpgroup's threads back, or takes some, once there are as many. The kernel has to say
-    /// [`crate::Kernel::blocks_per_processor`].
+    /// `setmaxnreg`: releases registers of the warpgroup, or waits for more. The kernel must have
+    /// [`crate::PtxKernel::min_blocks_per_sm`].
     SetMaxRegisters {
-        /// How many each thread has then: 24 to 256, a multiple of 8.
+        /// Registers per thread afterwards: 24 to 256, a multiple of 8.
         count: u32,
-        /// Whether that is more than before.
+        /// Whether the number of registers grows.
         increase: bool,
     },
-    /// What the warpgroup's threads wrote into registers before, products see that follow.
-    WarpgroupFence,
-    /// `d = a b`, or `d += a b`, on a matrix of 64 rows that the four warps of a warpgroup hold, while the threads go on. Row `16 w + l / 4` is held by lane `l`
-    /// of warp `w`: its columns `8 j + 2 (l mod 4)` and the next in registers `4 j` and `4 j + 1`, those of row `+ 8` in the two that follow. The depth is 32 bytes:
-    /// 16 elements, of `tf32` 8.
-    WarpgroupMma {
-        /// Type of the factors: `F16`, `Bf16`, or `F32` for `tf32`.
-        factor: Ty,
-        /// Columns of the sums: 8 to 256, a multiple of 8.
+    /// `wgmma.fence`: orders the warpgroup's register writes before the `wgmma` operations that follow.
+    WgmmaFence,
+    /// `wgmma.mma_async`: `d = a b` or `d += a b` on a 64×N accumulator tile of a warpgroup, asynchronously.
+    /// Lane `l` of warp `w` holds row `16 w + l / 4`: columns `8 j + 2 (l mod 4)` and the next one in
+    /// registers `4 j` and `4 j + 1`, and the same columns of row `16 w + l / 4 + 8` in `4 j + 2` and `4 j +
+    /// 3`. K is 32 bytes: 16 elements, or 8 of `tf32`.
+    Wgmma {
+        /// Element type of A and B: `F16`, `Bf16`, or `F32` for `tf32`.
+        element: Ty,
+        /// N, the columns of B and of the accumulators: 8 to 256, a multiple of 8.
         columns: u32,
-        /// The sums: half as many registers of class `F32` as there are columns.
+        /// Accumulators: N / 2 registers of class `F32`.
         d: Regs,
-        /// Class `B64`: where the left factor is in shared memory, as the hardware's descriptors say.
+        /// Matrix descriptor of operand A in shared memory, class `B64`.
         a: Reg,
-        /// Class `B64`: where the right factor is.
+        /// Matrix descriptor of operand B in shared memory, class `B64`.
         b: Reg,
-        /// Whether of the left and of the right factor rows and columns, not the depth, are innermost: of 16-bit factors alone.
+        /// Whether A is M-major and B is N-major in shared memory, instead of K-major; 16-bit elements only.
         transposed: [bool; 2],
-        /// Class `Pred`: whether the products are added to `d`, which is overwritten otherwise.
+        /// Class `Pred`: adds to `d` if true, overwrites `d` if false.
         accumulate: Reg,
     },
-    /// What the warpgroup's products since the last one of these are is a group.
-    WarpgroupCommit,
-    /// Waits until at most so many of the warpgroup's groups of products, the latest, are under way. Before, nobody touches their sums.
-    WarpgroupWait {
-        /// How many may be: at most 7.
-        left: u32,
+    /// `wgmma.commit_group`: groups the warpgroup's `wgmma` operations since the last commit.
+    WgmmaCommit,
+    /// `wgmma.wait_group`: waits until at most `pending` of the warpgroup's latest groups are incomplete.
+    /// Until then no thread may access their accumulators.
+    WgmmaWait {
+        /// Number of groups that may be incomplete: at most 7.
+        pending: u32,
     },
-    /// The opposite of [`Inst::LoadMatrix`]: 8×8 matrices of 16-bit elements into shared memory, row by row.
-    StoreMatrix {
-        /// One, two or four of class `B32`.
+    /// `stmatrix`: stores one, two or four 8×8 matrices of 16-bit elements into shared memory, row by row;
+    /// the inverse of [`Inst::Ldmatrix`].
+    Stmatrix {
+        /// One register of class `B32` per matrix.
         from: Regs,
-        /// Where this lane's row is: 16 bytes, aligned.
-        to: Place,
+        /// Address of this lane's row: 16 bytes, aligned to 16.
+        to: AddressOperand,
     },
 }

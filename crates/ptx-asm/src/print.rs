@@ -1,34 +1,36 @@
-//! Programs as the text that drivers and assemblers take.
+//! Prints programs as PTX text.
 //!
-//! One line per instruction, blocks indented, registers numbered within their class. Arithmetic on floats says how it rounds: what does not, an
-//! assembler may fuse. Arrays of a block lie in one array, statically declared as long as the language allows that ([`Kernel::shared_bytes`]).
+//! One line per instruction, nested blocks indented, registers numbered within their class. Float arithmetic
+//! is printed with its rounding, because an assembler may contract operations without one. The shared arrays
+//! of a kernel are parts of one array, declared statically up to 48 KiB ([`PtxKernel::shared_bytes`]).
 
-mod hopper; // what 9.0 alone has
-mod names; // what things are called
+mod hopper; // instructions of sm_90a
+mod names; // mnemonics, types and special registers
 
 use std::fmt::{self, Write};
 
 use self::names::{
     atomic, binary, comparison, memory_type, name, rounding_name, space_name, special_name, unary, vector,
 };
-use crate::inst::{Binary, Inst, Mma, Scope, Shuffle, Ternary, Ty, Vote};
+use crate::inst::{FenceScope, Inst, MmaShape, PtxBinaryOp, PtxTernaryOp, ShuffleMode, Ty, VoteMode};
 use crate::program::{
-    Base, Class, Guard, Kernel, Module, Operand, Place, Reg, STATIC_SHARED_BYTES, Space, Stmt,
+    AddressBase, AddressOperand, GuardPredicate, PtxKernel, PtxOperand, PtxProgram, PtxStmt, Reg, RegClass,
+    STATIC_SHARED_BYTES, StateSpace,
 };
 
-/// The text of a module, which should be a program that [`check`](crate::check) accepts.
-pub fn print(module: &Module) -> String {
+/// The PTX text of a program, which [`check`](crate::check) should have accepted.
+pub fn print(module: &PtxProgram) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
     let _ = module_text(&mut out, module);
     out
 }
 
-fn module_text(out: &mut String, module: &Module) -> fmt::Result {
+fn module_text(out: &mut String, module: &PtxProgram) -> fmt::Result {
     let (major, minor) = module.target.language();
     writeln!(out, ".version {major}.{minor}\n.target {}\n.address_size 64", module.target.name())?;
     let dynamic = module.kernels.iter().filter(|kernel| kernel.dynamic_shared_bytes() > 0);
-    if let Some(align) = dynamic.map(Kernel::shared_align).max() {
+    if let Some(align) = dynamic.map(PtxKernel::shared_align).max() {
         writeln!(out, "\n.extern .shared .align {align} .b8 {DYNAMIC}[];")?;
     }
     for kernel in &module.kernels {
@@ -38,25 +40,25 @@ fn module_text(out: &mut String, module: &Module) -> fmt::Result {
     Ok(())
 }
 
-/// The array of a block whose size is known at the launch.
+/// Name of the shared array whose size the launch gives.
 const DYNAMIC: &str = "dynamic_shared";
 
-fn kernel_text(out: &mut String, kernel: &Kernel) -> fmt::Result {
+fn kernel_text(out: &mut String, kernel: &PtxKernel) -> fmt::Result {
     let number = |at| format!("    .param .b64 {}_{at}", kernel.name);
     let map = |at| format!("    .param .align 64 .b8 {}[128]", hopper::map_name(kernel, at));
     let params: Vec<String> = (0..kernel.params).map(number).chain((0..kernel.maps).map(map)).collect();
     writeln!(out, ".visible .entry {}(\n{}\n)", kernel.name, params.join(",\n"))?;
     writeln!(out, ".maxntid {}, 1, 1", kernel.threads)?;
-    if let Some(blocks) = kernel.blocks_per_processor {
+    if let Some(blocks) = kernel.min_blocks_per_sm {
         writeln!(out, ".minnctapersm {blocks}")?;
     }
     if kernel.cluster > 1 {
         writeln!(out, ".reqnctapercluster {}, 1, 1\n.explicitcluster", kernel.cluster)?;
     }
     out.push_str("{\n");
-    for (class, count) in Class::ALL.into_iter().zip(counts(kernel)) {
+    for (class, count) in RegClass::ALL.into_iter().zip(counts(kernel)) {
         if count > 0 {
-            let ty = if class == Class::Pred { "pred" } else { class_type(class) };
+            let ty = if class == RegClass::Pred { "pred" } else { class_type(class) };
             writeln!(out, "    .reg .{ty} {}<{count}>;", prefix(class))?;
         }
     }
@@ -78,30 +80,30 @@ fn kernel_text(out: &mut String, kernel: &Kernel) -> fmt::Result {
     printer.finish()
 }
 
-/// How many registers of each class a kernel mentions: one more than the greatest number.
-fn counts(kernel: &Kernel) -> [u32; 6] {
+/// Number of registers to declare per class: one more than the greatest register number.
+fn counts(kernel: &PtxKernel) -> [u32; 6] {
     fn note(counts: &mut [u32; 6], reg: Reg) {
         let count = &mut counts[reg.class as usize];
         *count = (*count).max(reg.number.saturating_add(1));
     }
-    fn block(stmts: &[Stmt], counts: &mut [u32; 6]) {
+    fn block(stmts: &[PtxStmt], counts: &mut [u32; 6]) {
         for stmt in stmts {
             match stmt {
-                Stmt::Inst(inst) => inst.each_register(&mut |reg| note(counts, reg)),
-                Stmt::When(guard, inst) => {
+                PtxStmt::Inst(inst) => inst.each_register(&mut |reg| note(counts, reg)),
+                PtxStmt::Predicated(guard, inst) => {
                     note(counts, guard.pred);
                     inst.each_register(&mut |reg| note(counts, reg));
                 }
-                Stmt::If { guard, then, otherwise } => {
+                PtxStmt::If { guard, then, otherwise } => {
                     note(counts, guard.pred);
                     block(then, counts);
                     block(otherwise, counts);
                 }
-                Stmt::Loop { body, again } => {
+                PtxStmt::Loop { body, repeat_while } => {
                     block(body, counts);
-                    note(counts, again.pred);
+                    note(counts, repeat_while.pred);
                 }
-                Stmt::Comment(_) => {}
+                PtxStmt::Comment(_) => {}
             }
         }
     }
@@ -111,10 +113,10 @@ fn counts(kernel: &Kernel) -> [u32; 6] {
 }
 
 struct Printer<'a> {
-    kernel: &'a Kernel,
-    /// The name of the array that holds those of the block.
+    kernel: &'a PtxKernel,
+    /// Name of the array that contains the kernel's shared arrays.
     shared: &'static str,
-    /// Where in it each lies.
+    /// Offset of each shared array in it, in bytes.
     shared_at: Vec<u32>,
     labels: u32,
     indent: usize,
@@ -138,46 +140,46 @@ impl Printer<'_> {
         format!("$L{}", self.labels)
     }
 
-    fn block(&mut self, stmts: &[Stmt]) -> fmt::Result {
+    fn block(&mut self, stmts: &[PtxStmt]) -> fmt::Result {
         stmts.iter().try_for_each(|stmt| self.stmt(stmt))
     }
 
-    fn inner(&mut self, stmts: &[Stmt]) -> fmt::Result {
+    fn inner(&mut self, stmts: &[PtxStmt]) -> fmt::Result {
         self.indent += 1;
         let done = self.block(stmts);
         self.indent -= 1;
         done
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> fmt::Result {
+    fn stmt(&mut self, stmt: &PtxStmt) -> fmt::Result {
         match stmt {
-            Stmt::Inst(inst) => {
+            PtxStmt::Inst(inst) => {
                 let text = self.inst(inst);
-                // Braces end by themselves.
-                let end = if matches!(inst, Inst::BarrierWait { .. }) { "" } else { ";" };
+                // The text of this instruction ends with a brace.
+                let end = if matches!(inst, Inst::MbarrierWait { .. }) { "" } else { ";" };
                 self.line(&format!("{text}{end}"))
             }
-            Stmt::When(guard, inst) if hopper::is_several(inst) => {
-                self.branch(*guard, &[Stmt::Inst(inst.clone())], &[])
+            PtxStmt::Predicated(guard, inst) if hopper::is_several(inst) => {
+                self.branch(*guard, &[PtxStmt::Inst(inst.clone())], &[])
             }
-            Stmt::When(guard, inst) => {
+            PtxStmt::Predicated(guard, inst) => {
                 let text = self.inst(inst);
                 self.line(&format!("{} {text};", guarded(*guard)))
             }
-            Stmt::If { guard, then, otherwise } => self.branch(*guard, then, otherwise),
-            Stmt::Loop { body, again } => {
+            PtxStmt::If { guard, then, otherwise } => self.branch(*guard, then, otherwise),
+            PtxStmt::Loop { body, repeat_while } => {
                 let top = self.label();
                 self.line(&format!("{top}:"))?;
                 self.inner(body)?;
-                self.line(&format!("{} bra {top};", guarded(*again)))
+                self.line(&format!("{} bra {top};", guarded(*repeat_while)))
             }
-            Stmt::Comment(text) => self.line(&format!("// {text}")),
+            PtxStmt::Comment(text) => self.line(&format!("// {text}")),
         }
     }
 
-    fn branch(&mut self, guard: Guard, then: &[Stmt], otherwise: &[Stmt]) -> fmt::Result {
+    fn branch(&mut self, guard: GuardPredicate, then: &[PtxStmt], otherwise: &[PtxStmt]) -> fmt::Result {
         let end = self.label();
-        let opposite = guarded(Guard { when: !guard.when, ..guard });
+        let opposite = guarded(GuardPredicate { when: !guard.when, ..guard });
         if otherwise.is_empty() {
             self.line(&format!("{opposite} bra {end};"))?;
             self.inner(then)?;
@@ -196,18 +198,20 @@ impl Printer<'_> {
         match inst {
             Inst::Move { dst, src } => {
                 let ty = match (dst.class, src) {
-                    (Class::Pred, _) => "pred",
-                    (class, Operand::Const(_)) => class_type(class),
-                    (class, Operand::Reg(src)) if src.class == class => class_type(class),
+                    (RegClass::Pred, _) => "pred",
+                    (class, PtxOperand::Const(_)) => class_type(class),
+                    (class, PtxOperand::Reg(src)) if src.class == class => class_type(class),
                     (class, _) => bits_type(class.bits()),
                 };
                 format!("mov.{ty} {}, {}", reg(*dst), constant_of(dst.class, *src))
             }
-            Inst::Where { dst, special } => format!("mov.u32 {}, {}", reg(*dst), special_name(*special)),
-            Inst::Address { dst, space, array } => {
+            Inst::ReadSpecial { dst, special } => {
+                format!("mov.u32 {}, {}", reg(*dst), special_name(*special))
+            }
+            Inst::ArrayAddress { dst, space, array } => {
                 format!("mov.u32 {}, {}", reg(*dst), self.array(*space, *array, 0))
             }
-            Inst::Param { dst, param } => {
+            Inst::LoadParam { dst, param } => {
                 format!("ld.param.b64 {}, [{}_{param}]", reg(*dst), self.kernel.name)
             }
             Inst::Pack { dst, halves } => {
@@ -220,7 +224,7 @@ impl Printer<'_> {
                 format!("{} {}, {}", unary(*op, *ty), reg(*dst), operand(*ty, *src))
             }
             Inst::Binary { op, ty, dst, a, b } => {
-                let is_shift = matches!(op, Binary::ShiftLeft | Binary::ShiftRight);
+                let is_shift = matches!(op, PtxBinaryOp::ShiftLeft | PtxBinaryOp::ShiftRight);
                 let second = if is_shift { Ty::U32 } else { *ty };
                 format!("{} {}, {}, {}", binary(*op, *ty), reg(*dst), operand(*ty, *a), operand(second, *b))
             }
@@ -283,14 +287,14 @@ impl Printer<'_> {
             Inst::Barrier { id, threads: None } => format!("bar.sync {id}"),
             Inst::Barrier { id, threads: Some(threads) } => format!("bar.sync {id}, {threads}"),
             Inst::WarpBarrier => "bar.warp.sync 0xffffffff".into(),
-            Inst::Fence(Scope::Block) => "fence.acq_rel.cta".into(),
-            Inst::Fence(Scope::Device) => "fence.acq_rel.gpu".into(),
+            Inst::Fence(FenceScope::Block) => "fence.acq_rel.cta".into(),
+            Inst::Fence(FenceScope::Device) => "fence.acq_rel.gpu".into(),
             Inst::Shuffle { mode, dst, src, lane, width } => {
                 let (mode, last) = match mode {
-                    Shuffle::Up => ("up", 0),
-                    Shuffle::Down => ("down", 31),
-                    Shuffle::Xor => ("bfly", 31),
-                    Shuffle::Index => ("idx", 31),
+                    ShuffleMode::Up => ("up", 0),
+                    ShuffleMode::Down => ("down", 31),
+                    ShuffleMode::Xor => ("bfly", 31),
+                    ShuffleMode::Index => ("idx", 31),
                 };
                 let clamp = (32_u32.wrapping_sub(*width) << 8) | last;
                 let lane = operand(Ty::U32, *lane);
@@ -298,99 +302,109 @@ impl Printer<'_> {
             }
             Inst::Vote { vote, dst, src } => {
                 let kind = match vote {
-                    Vote::All => "all.pred",
-                    Vote::Any => "any.pred",
-                    Vote::Ballot => "ballot.b32",
+                    VoteMode::All => "all.pred",
+                    VoteMode::Any => "any.pred",
+                    VoteMode::Ballot => "ballot.b32",
                 };
                 format!("vote.sync.{kind} {}, {}, {EVERY_LANE}", reg(*dst), reg(*src))
             }
-            Inst::LoadMatrix { transposed, dsts, from } => {
+            Inst::Ldmatrix { transposed, dsts, from } => {
                 let transposed = if *transposed { ".trans" } else { "" };
                 let kind = format!("m8n8.x{}{transposed}.shared.b16", dsts.len());
-                format!("ldmatrix.sync.aligned.{kind} {}, {}", list(dsts), self.place(Space::Shared, *from))
+                format!(
+                    "ldmatrix.sync.aligned.{kind} {}, {}",
+                    list(dsts),
+                    self.place(StateSpace::Shared, *from)
+                )
             }
             Inst::Mma { shape, d, a, b, c } => {
                 let kind = match shape {
-                    Mma::F16K16 => "m16n8k16.row.col.f32.f16.f16.f32",
-                    Mma::Bf16K16 => "m16n8k16.row.col.f32.bf16.bf16.f32",
-                    Mma::Tf32K8 => "m16n8k8.row.col.f32.tf32.tf32.f32",
+                    MmaShape::F16K16 => "m16n8k16.row.col.f32.f16.f16.f32",
+                    MmaShape::Bf16K16 => "m16n8k16.row.col.f32.bf16.bf16.f32",
+                    MmaShape::Tf32K8 => "m16n8k8.row.col.f32.tf32.tf32.f32",
                 };
                 format!("mma.sync.aligned.{kind} {}, {}, {}, {}", list(d), list(a), list(b), list(c))
             }
-            Inst::CopyAsync { bytes, to, from, read } => {
+            Inst::CpAsync { bytes, to, from, read } => {
                 let cached = if *bytes == 16 { "cg" } else { "ca" };
-                let (to, from) = (self.place(Space::Shared, *to), self.place(Space::Global, *from));
+                let (to, from) = (self.place(StateSpace::Shared, *to), self.place(StateSpace::Global, *from));
                 let read = read.map(|read| format!(", {}", reg(read))).unwrap_or_default();
                 format!("cp.async.{cached}.shared.global {to}, {from}, {bytes}{read}")
             }
-            Inst::CopyCommit => "cp.async.commit_group".into(),
-            Inst::CopyWait { left } => format!("cp.async.wait_group {left}"),
-            Inst::Map { dst, map } => hopper::map_address(*dst, &hopper::map_name(self.kernel, *map)),
-            Inst::MapPrefetch { map } => format!("prefetch.tensormap [{}]", reg(*map)),
-            Inst::BarrierInit { at, count } => {
-                format!("mbarrier.init.shared::cta.b64 {}, {count}", self.place(Space::Shared, *at))
+            Inst::CpAsyncCommit => "cp.async.commit_group".into(),
+            Inst::CpAsyncWait { pending } => format!("cp.async.wait_group {pending}"),
+            Inst::TensorMapAddress { dst, map } => {
+                hopper::map_address(*dst, &hopper::map_name(self.kernel, *map))
             }
-            Inst::BarrierInitFence => "fence.mbarrier_init.release.cluster".into(),
-            Inst::Arrive { at } => {
-                format!("mbarrier.arrive.shared::cta.b64 _, {}", self.place(Space::Shared, *at))
+            Inst::PrefetchTensorMap { map } => format!("prefetch.tensormap [{}]", reg(*map)),
+            Inst::MbarrierInit { at, count } => {
+                format!("mbarrier.init.shared::cta.b64 {}, {count}", self.place(StateSpace::Shared, *at))
             }
-            Inst::ArriveCluster { at } => {
-                let at = self.place(Space::Shared, *at);
+            Inst::FenceMbarrierInit => "fence.mbarrier_init.release.cluster".into(),
+            Inst::MbarrierArrive { at } => {
+                format!("mbarrier.arrive.shared::cta.b64 _, {}", self.place(StateSpace::Shared, *at))
+            }
+            Inst::MbarrierArriveCluster { at } => {
+                let at = self.place(StateSpace::Shared, *at);
                 format!("mbarrier.arrive.shared::cluster.b64 _, {at}")
             }
-            Inst::ArriveExpect { at, bytes } => {
-                let at = self.place(Space::Shared, *at);
+            Inst::MbarrierArriveExpectTx { at, bytes } => {
+                let at = self.place(StateSpace::Shared, *at);
                 format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, {at}, {bytes}")
             }
-            Inst::BarrierWait { at, parity, cluster } => {
-                hopper::wait(&self.place(Space::Shared, *at), *parity, *cluster)
+            Inst::MbarrierWait { at, parity, cluster } => {
+                hopper::wait(&self.place(StateSpace::Shared, *at), *parity, *cluster)
             }
-            Inst::MapShared { dst, at, block } => {
-                let (at, block) = (self.address(Space::Shared, *at), operand(Ty::U32, *block));
+            Inst::Mapa { dst, at, block } => {
+                let (at, block) = (self.address(StateSpace::Shared, *at), operand(Ty::U32, *block));
                 format!("mapa.shared::cluster.u32 {}, {at}, {block}", reg(*dst))
             }
             Inst::ClusterBarrier => {
                 "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned".into()
             }
-            Inst::FenceAsync => "fence.proxy.async.shared::cta".into(),
-            Inst::LoadTile { map, at, to, barrier, multicast } => {
-                let places = [to, barrier].map(|&place| self.place(Space::Shared, place));
+            Inst::FenceProxyAsync => "fence.proxy.async.shared::cta".into(),
+            Inst::TmaLoad { map, at, to, barrier, multicast } => {
+                let places = [to, barrier].map(|&place| self.place(StateSpace::Shared, place));
                 hopper::load_tile(*map, at, places, *multicast)
             }
-            Inst::StoreTile { map, at, from } => {
-                hopper::store_tile(*map, at, &self.place(Space::Shared, *from))
+            Inst::TmaStore { map, at, from } => {
+                hopper::store_tile(*map, at, &self.place(StateSpace::Shared, *from))
             }
-            Inst::StoreTileCommit => "cp.async.bulk.commit_group".into(),
-            Inst::StoreTileWait { left } => format!("cp.async.bulk.wait_group.read {left}"),
+            Inst::TmaStoreCommit => "cp.async.bulk.commit_group".into(),
+            Inst::TmaStoreWait { pending } => format!("cp.async.bulk.wait_group.read {pending}"),
             Inst::SetMaxRegisters { count, increase } => {
                 format!("setmaxnreg.{}.sync.aligned.u32 {count}", if *increase { "inc" } else { "dec" })
             }
-            Inst::WarpgroupFence => "wgmma.fence.sync.aligned".into(),
-            Inst::WarpgroupCommit => "wgmma.commit_group.sync.aligned".into(),
-            Inst::WarpgroupWait { left } => format!("wgmma.wait_group.sync.aligned {left}"),
-            Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate } => {
-                hopper::product(*factor, *columns, d, [*a, *b, *accumulate], *transposed)
+            Inst::WgmmaFence => "wgmma.fence.sync.aligned".into(),
+            Inst::WgmmaCommit => "wgmma.commit_group.sync.aligned".into(),
+            Inst::WgmmaWait { pending } => format!("wgmma.wait_group.sync.aligned {pending}"),
+            Inst::Wgmma { element, columns, d, a, b, transposed, accumulate } => {
+                hopper::wgmma(*element, *columns, d, [*a, *b, *accumulate], *transposed)
             }
-            Inst::StoreMatrix { from, to } => {
+            Inst::Stmatrix { from, to } => {
                 let kind = format!("m8n8.x{}.shared.b16", from.len());
-                format!("stmatrix.sync.aligned.{kind} {}, {}", self.place(Space::Shared, *to), list(from))
+                format!(
+                    "stmatrix.sync.aligned.{kind} {}, {}",
+                    self.place(StateSpace::Shared, *to),
+                    list(from)
+                )
             }
         }
     }
 
-    fn place(&self, space: Space, place: Place) -> String {
+    fn place(&self, space: StateSpace, place: AddressOperand) -> String {
         format!("[{}]", self.address(space, place))
     }
 
-    fn address(&self, space: Space, place: Place) -> String {
+    fn address(&self, space: StateSpace, place: AddressOperand) -> String {
         match place.base {
-            Base::Array(array) => self.array(space, array, place.offset),
-            Base::Reg(base) => with_offset(&reg(base), i64::from(place.offset)),
+            AddressBase::Array(array) => self.array(space, array, place.offset),
+            AddressBase::Reg(base) => with_offset(&reg(base), i64::from(place.offset)),
         }
     }
 
-    fn array(&self, space: Space, array: u32, offset: i32) -> String {
-        if space == Space::Local {
+    fn array(&self, space: StateSpace, array: u32, offset: i32) -> String {
+        if space == StateSpace::Local {
             return with_offset(&format!("local{array}"), i64::from(offset));
         }
         let at = self.shared_at.get(array as usize).copied().unwrap_or_default();
@@ -398,25 +412,25 @@ impl Printer<'_> {
     }
 }
 
-/// The lanes that take part in what a warp does together: all.
+/// Member mask of collective instructions: all lanes of the warp.
 const EVERY_LANE: &str = "0xffffffff";
 
 fn with_offset(name: &str, offset: i64) -> String {
     if offset == 0 { name.to_owned() } else { format!("{name}+{offset}") }
 }
 
-fn guarded(guard: Guard) -> String {
+fn guarded(guard: GuardPredicate) -> String {
     format!("@{}{}", if guard.when { "" } else { "!" }, reg(guard.pred))
 }
 
-fn prefix(class: Class) -> &'static str {
+fn prefix(class: RegClass) -> &'static str {
     match class {
-        Class::Pred => "%p",
-        Class::B16 => "%h",
-        Class::B32 => "%r",
-        Class::B64 => "%d",
-        Class::F32 => "%f",
-        Class::F64 => "%g",
+        RegClass::Pred => "%p",
+        RegClass::B16 => "%h",
+        RegClass::B32 => "%r",
+        RegClass::B64 => "%d",
+        RegClass::F32 => "%f",
+        RegClass::F64 => "%g",
     }
 }
 
@@ -433,9 +447,9 @@ fn list(regs: &[Reg]) -> String {
     format!("{{{}}}", names.join(", "))
 }
 
-/// An operand that an instruction takes for a value of a type.
-fn operand(ty: Ty, operand: Operand) -> String {
-    let Operand::Const(bits) = operand else { return constant_of(ty.class(), operand) };
+/// Text of an operand of type `ty`: immediates of signed types have a sign.
+fn operand(ty: Ty, operand: PtxOperand) -> String {
+    let PtxOperand::Const(bits) = operand else { return constant_of(ty.class(), operand) };
     match ty {
         Ty::S8 => format!("{}", bits as i8),
         Ty::S16 => format!("{}", bits as i16),
@@ -445,26 +459,26 @@ fn operand(ty: Ty, operand: Operand) -> String {
     }
 }
 
-/// An operand that is copied into a register of a class.
-fn constant_of(class: Class, operand: Operand) -> String {
+/// Text of an operand for a register of class `class`.
+fn constant_of(class: RegClass, operand: PtxOperand) -> String {
     match (operand, class) {
-        (Operand::Reg(r), _) => reg(r),
-        (Operand::Const(bits), Class::F32) => format!("0f{:08X}", bits as u32),
-        (Operand::Const(bits), Class::F64) => format!("0d{bits:016X}"),
-        // All bits set is true.
-        (Operand::Const(bits), Class::Pred) => (if bits & 1 == 0 { "0" } else { "-1" }).into(),
-        (Operand::Const(bits), Class::B16) => format!("{}", bits as u16),
-        (Operand::Const(bits), Class::B32) => format!("{}", bits as u32),
-        (Operand::Const(bits), Class::B64) => format!("{bits}"),
+        (PtxOperand::Reg(r), _) => reg(r),
+        (PtxOperand::Const(bits), RegClass::F32) => format!("0f{:08X}", bits as u32),
+        (PtxOperand::Const(bits), RegClass::F64) => format!("0d{bits:016X}"),
+        // PTX takes any integer for a predicate; -1 is true.
+        (PtxOperand::Const(bits), RegClass::Pred) => (if bits & 1 == 0 { "0" } else { "-1" }).into(),
+        (PtxOperand::Const(bits), RegClass::B16) => format!("{}", bits as u16),
+        (PtxOperand::Const(bits), RegClass::B32) => format!("{}", bits as u32),
+        (PtxOperand::Const(bits), RegClass::B64) => format!("{bits}"),
     }
 }
 
-fn class_type(class: Class) -> &'static str {
+fn class_type(class: RegClass) -> &'static str {
     match class {
-        Class::Pred => "pred",
-        Class::F32 => "f32",
-        Class::F64 => "f64",
-        Class::B16 | Class::B32 | Class::B64 => bits_type(class.bits()),
+        RegClass::Pred => "pred",
+        RegClass::F32 => "f32",
+        RegClass::F64 => "f64",
+        RegClass::B16 | RegClass::B32 | RegClass::B64 => bits_type(class.bits()),
     }
 }
 
@@ -476,19 +490,19 @@ fn bits_type(bits: u32) -> &'static str {
     }
 }
 
-fn ternary(op: Ternary, ty: Ty, dst: Reg, [a, b, c]: [Operand; 3]) -> String {
+fn ternary(op: PtxTernaryOp, ty: Ty, dst: Reg, [a, b, c]: [PtxOperand; 3]) -> String {
     let wide = match ty {
         Ty::S32 => Ty::S64,
         _ => Ty::U64,
     };
     let (op, third, table) = match op {
-        Ternary::Fma => ("fma.rn", ty, None),
-        Ternary::MulAdd => ("mad.lo", ty, None),
-        Ternary::MulAddWide => ("mad.wide", wide, None),
-        Ternary::Permute => ("prmt", ty, None),
-        Ternary::FunnelLeft => ("shf.l.wrap", ty, None),
-        Ternary::FunnelRight => ("shf.r.wrap", ty, None),
-        Ternary::Logic(table) => ("lop3", ty, Some(table)),
+        PtxTernaryOp::Fma => ("fma.rn", ty, None),
+        PtxTernaryOp::MulAdd => ("mad.lo", ty, None),
+        PtxTernaryOp::MulAddWide => ("mad.wide", wide, None),
+        PtxTernaryOp::Permute => ("prmt", ty, None),
+        PtxTernaryOp::FunnelLeft => ("shf.l.wrap", ty, None),
+        PtxTernaryOp::FunnelRight => ("shf.r.wrap", ty, None),
+        PtxTernaryOp::Logic(table) => ("lop3", ty, Some(table)),
     };
     let table = table.map(|table| format!(", {table}")).unwrap_or_default();
     let (a, b, c) = (operand(ty, a), operand(ty, b), operand(third, c));

@@ -1,120 +1,124 @@
-//! Programs: kernels as trees of typed instructions.
+//! PTX programs as data: kernels are trees of typed instructions.
 //!
-//! A [`Module`] is what one PTX file holds. A [`Kernel`] is a tree of statements: straight instructions, predicated ones, branches and loops
-//! that are entered at the top and left at the bottom, so that threads which part at a branch meet again behind it. Registers are typed and
-//! need no declaration: [`Reg::number`] counts within a class. A register may be written any number of times; it must be written on every
-//! path before it is read.
+//! A [`PtxProgram`] is the content of one PTX file. The body of a [`PtxKernel`] is a tree of statements:
+//! instructions, predicated instructions, branches, and loops with one entry and one exit. Threads that
+//! diverge at a branch reconverge behind it. Registers are typed and need no declaration; [`Reg::number`]
+//! counts within a register class. A register may be written any number of times. Every path to a read must
+//! write it first.
 //!
 //! # Memory
 //!
-//! Global addresses are 64-bit registers, addresses in the memory of a block are 32-bit ones or symbols. Every access is aligned to its whole
-//! size: a vector of four `f32` to 16 bytes.
+//! An address of global memory is a 64-bit register. An address of shared or local memory is a 32-bit
+//! register or an array of the kernel. Every access is aligned to its own size: a vector of four `f32` to 16
+//! bytes.
 
 use smallvec::SmallVec;
 
 use crate::inst::Inst;
 
-/// What one PTX file holds.
+/// The content of one PTX file: kernels for one target.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Module {
-    /// The processor that it is for.
+pub struct PtxProgram {
+    /// The compute capability that the kernels need.
     pub target: Target,
-    /// The kernels; their names differ.
-    pub kernels: Vec<Kernel>,
+    /// The kernels; no two have the same name.
+    pub kernels: Vec<PtxKernel>,
 }
 
-/// Families of processors, by compute capability.
+/// Compute capabilities for which programs are written, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// 7.0 and everything after it: shuffles, half-precision arithmetic.
+    /// 7.0 and newer: warp shuffles, half-precision arithmetic.
     Sm70,
-    /// 8.0 and everything after it: asynchronous copies, `mma` of bf16 and tf32.
+    /// 8.0 and newer: `cp.async`, `mma` of bf16 and tf32.
     Sm80,
-    /// 9.0 alone, with what no other family has: `wgmma`, tensor copies, clusters.
+    /// 9.0 only, with its architecture-specific features: `wgmma`, TMA, clusters.
     Sm90a,
 }
 
-/// A kernel.
+/// One entry point: its parameters, arrays, launch bounds and body.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kernel {
-    /// Its entry point: a letter, then letters, digits and `_`.
+pub struct PtxKernel {
+    /// The name of the entry point: a letter, then letters, digits and `_`.
     pub name: String,
-    /// How many numbers of 64 bits it is called with: addresses, mostly.
+    /// Number of 64-bit parameters: addresses, mostly. At most 4 KiB with the tensor maps.
     pub params: u32,
-    /// Arrays that a block shares.
-    pub shared: Vec<Array>,
-    /// Arrays of a thread that registers cannot hold.
-    pub local: Vec<Array>,
-    /// Threads of a block.
+    /// Arrays in shared memory.
+    pub shared: Vec<ArrayDecl>,
+    /// Arrays in the local memory of each thread.
+    pub local: Vec<ArrayDecl>,
+    /// Threads of a block: 1 to 1024.
     pub threads: u32,
-    /// Blocks that should find room on one multiprocessor at once, if that is to limit registers.
-    pub blocks_per_processor: Option<u32>,
-    /// How many neighbouring blocks run side by side and reach each other's shared memory: a cluster. 0 or 1 if each is alone.
+    /// Minimum number of blocks per SM (`.minnctapersm`), which limits registers; `None` leaves it out.
+    pub min_blocks_per_sm: Option<u32>,
+    /// Blocks of a cluster, which can reach each other's shared memory: up to 8. With 0 or 1 there are no
+    /// clusters.
     pub cluster: u32,
-    /// How many tensor maps it is called with, behind the numbers.
+    /// Number of tensor maps, the last parameters of the kernel.
     pub maps: u32,
-    /// What each thread does.
-    pub body: Block,
+    /// The statements that each thread executes.
+    pub body: StmtList,
 }
 
-/// An array of bytes.
+/// An array that a kernel declares in shared or local memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Array {
-    /// How many; at least 1.
+pub struct ArrayDecl {
+    /// Size in bytes, at least 1.
     pub bytes: u32,
-    /// The alignment of the first, a power of two.
+    /// Alignment in bytes, a power of two up to 1024.
     pub align: u32,
 }
 
-/// Statements, in order.
-pub type Block = Vec<Stmt>;
+/// Statements in program order.
+pub type StmtList = Vec<PtxStmt>;
 
-/// A statement.
+/// A statement of a kernel's body.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stmt {
-    /// An instruction.
+pub enum PtxStmt {
+    /// An instruction that all active threads execute.
     Inst(Inst),
-    /// An instruction of the threads for which the guard holds.
-    When(Guard, Inst),
-    /// Threads for which the guard holds run `then`, the others `otherwise`; then they meet.
+    /// A predicated instruction: threads whose guard is false skip it.
+    Predicated(GuardPredicate, Inst),
+    /// A branch; its threads reconverge behind it.
     If {
-        /// Which threads.
-        guard: Guard,
-        /// What they do.
-        then: Block,
-        /// What the others do; may be empty.
-        otherwise: Block,
+        /// Threads whose guard is true take `then`.
+        guard: GuardPredicate,
+        /// Statements of the threads whose guard is true.
+        then: StmtList,
+        /// Statements of the other threads; may be empty.
+        otherwise: StmtList,
     },
-    /// Runs the body, then again those threads for which the guard holds, until there are none.
+    /// A do-while loop. A thread leaves it when the guard is false, and waits behind it for the other
+    /// threads.
     Loop {
-        /// What is run, at least once.
-        body: Block,
-        /// Which threads run it again.
-        again: Guard,
+        /// Executed at least once.
+        body: StmtList,
+        /// Tested at the end of each iteration.
+        repeat_while: GuardPredicate,
     },
-    /// Text for people, without line breaks.
+    /// A comment in the PTX text; has no line breaks.
     Comment(String),
 }
 
-/// A predicate or its opposite.
+/// A guard predicate: a predicate register or its negation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Guard {
-    /// A register of class [`Class::Pred`].
+pub struct GuardPredicate {
+    /// A register of class [`RegClass::Pred`].
     pub pred: Reg,
-    /// What it has to be.
+    /// The value of `pred` for which the guard is true.
     pub when: bool,
 }
 
-/// What a register holds.
+/// Register classes: width and kind of a register's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum RegClass {
     /// True or false.
     Pred,
     /// 16 bits: integers, `f16`, `bf16`.
     B16,
-    /// 32 bits: integers, pairs of 16-bit floats, `tf32`, addresses in shared and local memory.
+    /// 32 bits: integers, pairs of 16-bit floats, `tf32`, addresses of shared and local memory.
     B32,
-    /// 64 bits: integers, global addresses.
+    /// 64 bits: integers, addresses of global memory.
     B64,
     /// IEEE single precision.
     F32,
@@ -122,76 +126,77 @@ pub enum Class {
     F64,
 }
 
-/// A register.
+/// A virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reg {
-    /// What it holds.
-    pub class: Class,
-    /// Which one of its class.
+    /// The register's class.
+    pub class: RegClass,
+    /// The register's number within its class.
     pub number: u32,
 }
 
-/// Several registers, for vectors and fragments of matrices.
+/// Registers of a vector access or a matrix fragment.
 pub type Regs = SmallVec<[Reg; 4]>;
 
-/// What an instruction reads.
+/// A source operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operand {
-    /// A register.
+pub enum PtxOperand {
+    /// The content of a register.
     Reg(Reg),
-    /// A constant: the bits of a value of the instruction's type, in the low end.
+    /// An immediate: the bits of a value of the instruction's type, in the low bits.
     Const(u64),
 }
 
-/// Registers that tell a thread where it is; all of 32 bits.
+/// Special registers, all of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Special {
-    /// The thread's number in its block.
+pub enum SpecialReg {
+    /// The thread's index in its block (`%tid.x`).
     Thread,
-    /// The block's number.
+    /// The block's index in the grid (`%ctaid.x`).
     Block,
-    /// How many blocks there are.
+    /// The number of blocks in the grid (`%nctaid.x`).
     Blocks,
-    /// The thread's number in its warp.
+    /// The thread's lane in its warp (`%laneid`).
     Lane,
-    /// The block's number in its cluster.
+    /// The block's rank in its cluster (`%cluster_ctarank`).
     ClusterBlock,
 }
 
-/// Which memory.
+/// PTX state spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Space {
-    /// Memory of the device.
+pub enum StateSpace {
+    /// Memory of the device, shared by all threads.
     Global,
-    /// Memory of the block.
+    /// Memory of a block.
     Shared,
-    /// Memory of the thread.
+    /// Memory of a thread.
     Local,
 }
 
-/// An address: where something is plus a constant.
+/// An address operand: a base plus an immediate offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// From where.
-    pub base: Base,
-    /// How many bytes further.
+pub struct AddressOperand {
+    /// The address to which the offset is added.
+    pub base: AddressBase,
+    /// Offset in bytes.
     pub offset: i32,
 }
 
-/// Where something is.
+/// The base of an address operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Base {
-    /// At the address in a register: 64 bits wide for global memory, 32 for the others.
+pub enum AddressBase {
+    /// An address in a register: 64 bits wide for global memory, 32 bits for shared and local memory.
     Reg(Reg),
-    /// At an array of the kernel, in the space of the access: a position in [`Kernel::shared`] or [`Kernel::local`].
+    /// An array of the kernel, in the state space of the access: an index into [`PtxKernel::shared`] or
+    /// [`PtxKernel::local`].
     Array(u32),
 }
 
 impl Target {
-    /// All of them, oldest first.
+    /// The targets in order of compute capability.
     pub const ALL: [Target; 3] = [Target::Sm70, Target::Sm80, Target::Sm90a];
 
-    /// The name that assemblers know: `sm_80`.
+    /// The target's name in PTX, such as `sm_80`.
     pub fn name(self) -> &'static str {
         match self {
             Target::Sm70 => "sm_70",
@@ -200,7 +205,7 @@ impl Target {
         }
     }
 
-    /// The oldest version of the language that has everything the target can do: major and minor.
+    /// The oldest PTX version (major, minor) that has every instruction of the target.
     pub fn language(self) -> (u32, u32) {
         match self {
             Target::Sm70 => (6, 5),
@@ -209,7 +214,7 @@ impl Target {
         }
     }
 
-    /// Bytes of shared memory that a block may take.
+    /// The most shared memory of a block, in bytes.
     pub fn shared_bytes(self) -> u32 {
         match self {
             Target::Sm70 => 96 << 10,
@@ -218,7 +223,7 @@ impl Target {
         }
     }
 
-    /// The best target for a device of this compute capability, if there is one.
+    /// The newest target that a device of this compute capability runs; `None` below 7.0.
     pub fn for_device(major: u32, minor: u32) -> Option<Target> {
         match (major, minor) {
             (9, 0) => Some(Target::Sm90a),
@@ -229,39 +234,39 @@ impl Target {
     }
 }
 
-/// Bytes that the arrays of a block may take and still be declared statically.
+/// The most shared memory that a kernel may declare statically, in bytes. More is allocated at the launch.
 pub(crate) const STATIC_SHARED_BYTES: u32 = 48 << 10;
 
-impl Kernel {
-    /// Where each array of the block lies in the one that holds them all.
+impl PtxKernel {
+    /// Offset of each array of [`PtxKernel::shared`] in the block's shared memory, in bytes.
     pub fn shared_layout(&self) -> Vec<u32> {
         self.layout().0
     }
 
-    /// Bytes of the parameters.
+    /// Size of the parameters in bytes.
     pub(crate) fn param_bytes(&self) -> u64 {
         let numbers = 8 * u64::from(self.params);
         if self.maps == 0 { numbers } else { numbers.next_multiple_of(64) + 128 * u64::from(self.maps) }
     }
 
-    /// Bytes of shared memory that a block takes.
+    /// Size of a block's shared memory in bytes.
     pub fn shared_bytes(&self) -> u32 {
         self.layout().1
     }
 
-    /// Bytes of shared memory that the launch must give: none, or everything if that is more than 48 KiB.
+    /// Shared memory that the launch must allocate, in bytes: 0 up to 48 KiB, all of it above.
     pub fn dynamic_shared_bytes(&self) -> u32 {
         Some(self.shared_bytes()).filter(|&bytes| bytes > STATIC_SHARED_BYTES).unwrap_or(0)
     }
 
-    /// The alignment of the array that holds those of the block.
+    /// Alignment of the block's shared memory in bytes.
     pub(crate) fn shared_align(&self) -> u32 {
         self.shared.iter().map(|array| array.align).max().unwrap_or(1)
     }
 
     fn layout(&self) -> (Vec<u32>, u32) {
         let mut end = 0_u32;
-        let mut place = |array: &Array| {
+        let mut place = |array: &ArrayDecl| {
             let at = end.checked_next_multiple_of(array.align.max(1)).unwrap_or(u32::MAX);
             end = at.saturating_add(array.bytes);
             at
@@ -270,83 +275,84 @@ impl Kernel {
     }
 }
 
-impl Class {
-    /// All of them.
-    pub const ALL: [Class; 6] = [Class::Pred, Class::B16, Class::B32, Class::B64, Class::F32, Class::F64];
+impl RegClass {
+    /// The register classes in declaration order, for tables indexed by class.
+    pub const ALL: [RegClass; 6] =
+        [RegClass::Pred, RegClass::B16, RegClass::B32, RegClass::B64, RegClass::F32, RegClass::F64];
 
-    /// How many bits; 1 for predicates.
+    /// Width in bits; 1 for predicates.
     pub fn bits(self) -> u32 {
         match self {
-            Class::Pred => 1,
-            Class::B16 => 16,
-            Class::B32 | Class::F32 => 32,
-            Class::B64 | Class::F64 => 64,
+            RegClass::Pred => 1,
+            RegClass::B16 => 16,
+            RegClass::B32 | RegClass::F32 => 32,
+            RegClass::B64 | RegClass::F64 => 64,
         }
     }
 }
 
-impl Guard {
-    /// Those for which the predicate is true.
-    pub fn on(pred: Reg) -> Guard {
-        Guard { pred, when: true }
+impl GuardPredicate {
+    /// True where the predicate is true (`@p`).
+    pub fn on(pred: Reg) -> GuardPredicate {
+        GuardPredicate { pred, when: true }
     }
 
-    /// Those for which it is false.
-    pub fn not(pred: Reg) -> Guard {
-        Guard { pred, when: false }
+    /// True where the predicate is false (`@!p`).
+    pub fn not(pred: Reg) -> GuardPredicate {
+        GuardPredicate { pred, when: false }
     }
 }
 
-impl Place {
-    /// At the address in a register.
-    pub fn at(base: Reg) -> Place {
-        Place { base: Base::Reg(base), offset: 0 }
+impl AddressOperand {
+    /// The address in a register.
+    pub fn at(base: Reg) -> AddressOperand {
+        AddressOperand { base: AddressBase::Reg(base), offset: 0 }
     }
 
-    /// At an array of the kernel.
-    pub fn array(array: u32) -> Place {
-        Place { base: Base::Array(array), offset: 0 }
+    /// The first byte of an array of the kernel.
+    pub fn array(array: u32) -> AddressOperand {
+        AddressOperand { base: AddressBase::Array(array), offset: 0 }
     }
 
-    /// So many bytes further.
+    /// Adds a number of bytes to the offset.
     #[must_use]
-    pub fn plus(self, bytes: i32) -> Place {
-        Place { offset: self.offset.wrapping_add(bytes), ..self }
+    pub fn plus(self, bytes: i32) -> AddressOperand {
+        AddressOperand { offset: self.offset.wrapping_add(bytes), ..self }
     }
 }
 
-impl From<Reg> for Operand {
-    fn from(reg: Reg) -> Operand {
-        Operand::Reg(reg)
+impl From<Reg> for PtxOperand {
+    fn from(reg: Reg) -> PtxOperand {
+        PtxOperand::Reg(reg)
     }
 }
 
-impl From<u32> for Operand {
-    fn from(value: u32) -> Operand {
-        Operand::Const(u64::from(value))
+impl From<u32> for PtxOperand {
+    fn from(value: u32) -> PtxOperand {
+        PtxOperand::Const(u64::from(value))
     }
 }
 
-impl From<i32> for Operand {
-    fn from(value: i32) -> Operand {
-        Operand::Const(u64::from(value as u32))
+impl From<i32> for PtxOperand {
+    fn from(value: i32) -> PtxOperand {
+        PtxOperand::Const(u64::from(value as u32))
     }
 }
 
-impl From<u64> for Operand {
-    fn from(value: u64) -> Operand {
-        Operand::Const(value)
+impl From<u64> for PtxOperand {
+    fn from(value: u64) -> PtxOperand {
+        PtxOperand::Const(value)
     }
 }
 
-impl From<f32> for Operand {
-    fn from(value: f32) -> Operand {
-        Operand::Const(u64::from(value.to_bits()))
+impl From<f32> for PtxOperand {
+    fn from(value: f32) -> PtxOperand {
+        PtxOperand::Const(u64::from(value.to_bits()))
     }
 }
 
-impl From<f64> for Operand {
-    fn from(value: f64) -> Operand {
-        Operand::Const(value.to_bits())
+impl From<f64> for PtxOperand {
+    fn from(value: f64) -> PtxOperand {
+        PtxOperand::Const(value.to_bits())
     }
 }

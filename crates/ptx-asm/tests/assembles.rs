@@ -1,11 +1,13 @@
-//! What the checker accepts, NVIDIA's assembler accepts: every instruction with every type that it exists for, on every target.
+//! What the checker accepts, NVIDIA's assembler accepts: every instruction with every type that it exists
+//! for, on every target.
 
 use std::slice;
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{
-    Atomic, Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Mma, Module, Operand, Place, Reg, Rounding,
-    Scope, Shuffle, Space, Special, Target, Ternary, Ty, Unary, Vote, check, print,
+    AddressOperand, AtomicOp, CmpOp, FenceScope, GuardPredicate, Inst, MmaShape, PtxBinaryOp, PtxBuilder,
+    PtxKernel, PtxOperand, PtxProgram, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode, ShuffleMode,
+    SpecialReg, StateSpace, Target, Ty, VoteMode, check, print,
 };
 use smallvec::smallvec;
 
@@ -13,30 +15,30 @@ use smallvec::smallvec;
 fn candidates() -> Vec<Inst> {
     let mut found = Vec::new();
     for &ty in Ty::ALL {
-        let operands = |b: Reg| [Operand::Reg(b), Operand::Const(3)];
+        let operands = |b: Reg| [PtxOperand::Reg(b), PtxOperand::Const(3)];
         let r = register(ty.class(), 0);
-        for &op in Unary::ALL {
-            for dst in [r, register(Class::B32, 0)] {
+        for &op in PtxUnaryOp::ALL {
+            for dst in [r, register(RegClass::B32, 0)] {
                 found.push(Inst::Unary { op, ty, dst, src: r.into() });
             }
         }
-        for &op in Binary::ALL {
-            for b in operands(r).into_iter().chain(operands(register(Class::B32, 0))) {
-                for dst in [r, register(Class::B32, 0), register(Class::B64, 0)] {
+        for &op in PtxBinaryOp::ALL {
+            for b in operands(r).into_iter().chain(operands(register(RegClass::B32, 0))) {
+                for dst in [r, register(RegClass::B32, 0), register(RegClass::B64, 0)] {
                     found.push(Inst::Binary { op, ty, dst, a: r.into(), b });
                 }
             }
         }
         for op in TERNARY {
-            for c in operands(r).into_iter().chain(operands(register(Class::B64, 0))) {
-                for dst in [r, register(Class::B64, 0)] {
+            for c in operands(r).into_iter().chain(operands(register(RegClass::B64, 0))) {
+                for dst in [r, register(RegClass::B64, 0)] {
                     found.push(Inst::Ternary { op, ty, dst, a: r.into(), b: 5_u32.into(), c });
                     found.push(Inst::Ternary { op, ty, dst, a: r.into(), b: r.into(), c });
                 }
             }
         }
-        let pred = register(Class::Pred, 0);
-        for &cmp in Cmp::ALL {
+        let pred = register(RegClass::Pred, 0);
+        for &cmp in CmpOp::ALL {
             for b in operands(r) {
                 found.push(Inst::Compare { cmp, ty, dst: pred, a: r.into(), b });
             }
@@ -46,18 +48,21 @@ fn candidates() -> Vec<Inst> {
             found.push(Inst::Move { dst: r, src: a });
         }
         for &from in Ty::ALL {
-            for &rounding in Rounding::ALL {
+            for &rounding in RoundingMode::ALL {
                 let src = register(from.class(), 0);
                 found.push(Inst::Convert { to: ty, from, rounding, dst: r, src });
             }
         }
-        let halves = [register(Class::F32, 0).into(), register(Class::F32, 1).into()];
-        found.push(Inst::ConvertPair { to: ty, dst: register(Class::B32, 0), halves });
-        for space in [Space::Global, Space::Shared, Space::Local] {
-            let base = register(if space == Space::Global { Class::B64 } else { Class::B32 }, 0);
-            for place in
-                [Place::at(base), Place::at(base).plus(-32), Place::array(0), Place::array(0).plus(16)]
-            {
+        let halves = [register(RegClass::F32, 0).into(), register(RegClass::F32, 1).into()];
+        found.push(Inst::ConvertPair { to: ty, dst: register(RegClass::B32, 0), halves });
+        for space in [StateSpace::Global, StateSpace::Shared, StateSpace::Local] {
+            let base = register(if space == StateSpace::Global { RegClass::B64 } else { RegClass::B32 }, 0);
+            for place in [
+                AddressOperand::at(base),
+                AddressOperand::at(base).plus(-32),
+                AddressOperand::array(0),
+                AddressOperand::array(0).plus(16),
+            ] {
                 for count in [1, 2, 4] {
                     for constant in [false, true] {
                         let dsts = (0..count).map(|n| register(ty.class(), n)).collect();
@@ -66,8 +71,8 @@ fn candidates() -> Vec<Inst> {
                     let srcs = (0..count).map(|n| register(ty.class(), n).into()).collect();
                     found.push(Inst::Store { space, ty, to: place, srcs });
                 }
-                found.push(Inst::Store { space, ty, to: place, srcs: smallvec![Operand::Const(1)] });
-                for &op in Atomic::ALL {
+                found.push(Inst::Store { space, ty, to: place, srcs: smallvec![PtxOperand::Const(1)] });
+                for &op in AtomicOp::ALL {
                     for dst in [None, Some(r)] {
                         for count in [1, 2] {
                             let operands = smallvec![r.into(); count];
@@ -84,14 +89,15 @@ fn candidates() -> Vec<Inst> {
 
 fn others() -> Vec<Inst> {
     let [b16, b32, b64, f32, pred] =
-        [Class::B16, Class::B32, Class::B64, Class::F32, Class::Pred].map(|class| register(class, 0));
-    let mut found: Vec<Inst> = [Special::Thread, Special::Block, Special::Blocks, Special::Lane]
-        .map(|special| Inst::Where { dst: b32, special })
+        [RegClass::B16, RegClass::B32, RegClass::B64, RegClass::F32, RegClass::Pred]
+            .map(|class| register(class, 0));
+    let mut found: Vec<Inst> = [SpecialReg::Thread, SpecialReg::Block, SpecialReg::Blocks, SpecialReg::Lane]
+        .map(|special| Inst::ReadSpecial { dst: b32, special })
         .into();
-    for space in [Space::Shared, Space::Local] {
-        found.push(Inst::Address { dst: b32, space, array: 1 });
+    for space in [StateSpace::Shared, StateSpace::Local] {
+        found.push(Inst::ArrayAddress { dst: b32, space, array: 1 });
     }
-    found.push(Inst::Param { dst: b64, param: 1 });
+    found.push(Inst::LoadParam { dst: b64, param: 1 });
     for (whole, half) in [(b32, b16), (b64, b32), (b64, f32)] {
         found.push(Inst::Pack { dst: whole, halves: [half; 2] });
         let halves = [half, register(half.class, 1)];
@@ -100,99 +106,109 @@ fn others() -> Vec<Inst> {
     found.extend([(b32, f32), (f32, b32)].map(|(dst, src)| Inst::Move { dst, src: src.into() }));
     found.extend([None, Some(64)].map(|threads| Inst::Barrier { id: 3, threads }));
     found.push(Inst::WarpBarrier);
-    found.extend([Scope::Block, Scope::Device].map(Inst::Fence));
-    for mode in [Shuffle::Up, Shuffle::Down, Shuffle::Xor, Shuffle::Index] {
-        for (lane, width) in [(Operand::Const(1), 32), (b32.into(), 8)] {
+    found.extend([FenceScope::Block, FenceScope::Device].map(Inst::Fence));
+    for mode in [ShuffleMode::Up, ShuffleMode::Down, ShuffleMode::Xor, ShuffleMode::Index] {
+        for (lane, width) in [(PtxOperand::Const(1), 32), (b32.into(), 8)] {
             found.push(Inst::Shuffle { mode, dst: f32, src: f32, lane, width });
         }
     }
-    for (vote, dst) in [(Vote::All, pred), (Vote::Any, pred), (Vote::Ballot, b32)] {
+    for (vote, dst) in [(VoteMode::All, pred), (VoteMode::Any, pred), (VoteMode::Ballot, b32)] {
         found.push(Inst::Vote { vote, dst, src: pred });
     }
     for count in [1, 2, 4] {
         for transposed in [false, true] {
-            let dsts = (0..count).map(|n| register(Class::B32, n)).collect();
-            found.push(Inst::LoadMatrix { transposed, dsts, from: Place::at(b32) });
+            let dsts = (0..count).map(|n| register(RegClass::B32, n)).collect();
+            found.push(Inst::Ldmatrix { transposed, dsts, from: AddressOperand::at(b32) });
         }
     }
-    for shape in [Mma::F16K16, Mma::Bf16K16, Mma::Tf32K8] {
+    for shape in [MmaShape::F16K16, MmaShape::Bf16K16, MmaShape::Tf32K8] {
         let of = |class, count| (0..count).map(|n| register(class, n)).collect();
-        let (d, c) = (of(Class::F32, 4), of(Class::F32, 4));
-        found.push(Inst::Mma { shape, d, a: of(Class::B32, 4), b: of(Class::B32, 2), c });
+        let (d, c) = (of(RegClass::F32, 4), of(RegClass::F32, 4));
+        found.push(Inst::Mma { shape, d, a: of(RegClass::B32, 4), b: of(RegClass::B32, 2), c });
     }
     for bytes in [4, 8, 16] {
         for read in [None, Some(b32)] {
-            found.push(Inst::CopyAsync { bytes, to: Place::at(b32), from: Place::at(b64), read });
+            found.push(Inst::CpAsync {
+                bytes,
+                to: AddressOperand::at(b32),
+                from: AddressOperand::at(b64),
+                read,
+            });
         }
     }
-    found.extend([Inst::CopyCommit, Inst::CopyWait { left: 0 }, Inst::CopyWait { left: 2 }]);
+    found.extend([Inst::CpAsyncCommit, Inst::CpAsyncWait { pending: 0 }, Inst::CpAsyncWait { pending: 2 }]);
     found
 }
 
 /// What 9.0 alone has.
 fn hopper() -> Vec<Inst> {
     let [b16, b32, b64, pred] =
-        [Class::B16, Class::B32, Class::B64, Class::Pred].map(|class| register(class, 0));
+        [RegClass::B16, RegClass::B32, RegClass::B64, RegClass::Pred].map(|class| register(class, 0));
     let mut found = vec![
-        Inst::Where { dst: b32, special: Special::ClusterBlock },
-        Inst::Map { dst: b64, map: 1 },
-        Inst::MapPrefetch { map: b64 },
-        Inst::BarrierInitFence,
+        Inst::ReadSpecial { dst: b32, special: SpecialReg::ClusterBlock },
+        Inst::TensorMapAddress { dst: b64, map: 1 },
+        Inst::PrefetchTensorMap { map: b64 },
+        Inst::FenceMbarrierInit,
         Inst::ClusterBarrier,
-        Inst::FenceAsync,
-        Inst::StoreTileCommit,
-        Inst::WarpgroupFence,
-        Inst::WarpgroupCommit,
-        Inst::ArriveCluster { at: Place::at(b32).plus(8) },
+        Inst::FenceProxyAsync,
+        Inst::TmaStoreCommit,
+        Inst::WgmmaFence,
+        Inst::WgmmaCommit,
+        Inst::MbarrierArriveCluster { at: AddressOperand::at(b32).plus(8) },
     ];
-    for at in [Place::array(0), Place::array(1).plus(128), Place::at(b32), Place::at(b32).plus(-8)] {
-        found.push(Inst::BarrierInit { at, count: 3 });
-        found.push(Inst::Arrive { at });
-        found.push(Inst::ArriveExpect { at, bytes: (1 << 20) - 1 });
-        found.extend([false, true].map(|cluster| Inst::BarrierWait { at, parity: b32, cluster }));
-        found.extend([1_u32.into(), b32.into()].map(|block| Inst::MapShared { dst: b32, at, block }));
+    for at in [
+        AddressOperand::array(0),
+        AddressOperand::array(1).plus(128),
+        AddressOperand::at(b32),
+        AddressOperand::at(b32).plus(-8),
+    ] {
+        found.push(Inst::MbarrierInit { at, count: 3 });
+        found.push(Inst::MbarrierArrive { at });
+        found.push(Inst::MbarrierArriveExpectTx { at, bytes: (1 << 20) - 1 });
+        found.extend([false, true].map(|cluster| Inst::MbarrierWait { at, parity: b32, cluster }));
+        found.extend([1_u32.into(), b32.into()].map(|block| Inst::Mapa { dst: b32, at, block }));
         for axes in 1..=5 {
-            let place: Vec<Operand> = (0..axes).map(|n| register(Class::B32, n % 4).into()).collect();
+            let place: Vec<PtxOperand> = (0..axes).map(|n| register(RegClass::B32, n % 4).into()).collect();
             for multicast in [None, Some(b16)] {
                 let place = place.clone().into();
-                found.push(Inst::LoadTile { map: b64, at: place, to: at, barrier: at, multicast });
+                found.push(Inst::TmaLoad { map: b64, at: place, to: at, barrier: at, multicast });
             }
-            found.push(Inst::StoreTile { map: b64, at: place.into(), from: at });
+            found.push(Inst::TmaStore { map: b64, at: place.into(), from: at });
         }
-        let place = smallvec![Operand::from(-3_i32), b32.into()];
-        found.push(Inst::StoreTile { map: b64, at: place, from: at });
+        let place = smallvec![PtxOperand::from(-3_i32), b32.into()];
+        found.push(Inst::TmaStore { map: b64, at: place, from: at });
         for count in [1, 2, 4] {
-            let from = (0..count).map(|n| register(Class::B32, n)).collect();
-            found.push(Inst::StoreMatrix { from, to: at });
+            let from = (0..count).map(|n| register(RegClass::B32, n)).collect();
+            found.push(Inst::Stmatrix { from, to: at });
         }
     }
-    found.extend([0, 3].map(|left| Inst::StoreTileWait { left }));
+    found.extend([0, 3].map(|pending| Inst::TmaStoreWait { pending }));
     for increase in [false, true] {
         found.extend([24, 40, 232, 256].map(|count| Inst::SetMaxRegisters { count, increase }));
     }
-    found.extend([0, 1, 7].map(|left| Inst::WarpgroupWait { left }));
-    for factor in [Ty::F16, Ty::Bf16, Ty::F32] {
+    found.extend([0, 1, 7].map(|pending| Inst::WgmmaWait { pending }));
+    for element in [Ty::F16, Ty::Bf16, Ty::F32] {
         for columns in [8, 16, 24, 64, 128, 192, 248, 256] {
             for transposed in [[false, false], [false, true], [true, false], [true, true]] {
-                let d = (0..columns / 2).map(|n| register(Class::F32, n)).collect();
-                let [a, b] = [b64, register(Class::B64, 1)];
-                found.push(Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate: pred });
+                let d = (0..columns / 2).map(|n| register(RegClass::F32, n)).collect();
+                let [a, b] = [b64, register(RegClass::B64, 1)];
+                found.push(Inst::Wgmma { element, columns, d, a, b, transposed, accumulate: pred });
             }
         }
     }
     found
 }
 
-fn register(class: Class, number: u32) -> Reg {
+fn register(class: RegClass, number: u32) -> Reg {
     Reg { class, number }
 }
 
 /// A kernel that writes four registers of every class and then does this.
-fn with(name: String, insts: &[Inst]) -> Kernel {
-    let mut b = Builder::new(name, 2, 64);
-    for class in Class::ALL {
+fn with(name: String, insts: &[Inst]) -> PtxKernel {
+    let mut b = PtxBuilder::new(name, 2, 64);
+    for class in RegClass::ALL {
         for _ in 0..4 {
-            b.moved(class, 0_u32);
+            b.mov(class, 0_u32);
         }
     }
     for _ in 0..2 {
@@ -204,13 +220,13 @@ fn with(name: String, insts: &[Inst]) -> Kernel {
 }
 
 /// The same for what 9.0 has: registers for all sums, tensor maps, a block in a cluster of two.
-fn with_hopper(name: String, guarded: bool, insts: &[Inst]) -> Kernel {
-    let mut b = Builder::new(name, 2, 128);
+fn with_hopper(name: String, guarded: bool, insts: &[Inst]) -> PtxKernel {
+    let mut b = PtxBuilder::new(name, 2, 128);
     b.cluster(2);
-    b.blocks_per_processor(1);
-    for class in Class::ALL {
-        for _ in 0..if class == Class::F32 { 128 } else { 4 } {
-            b.moved(class, 0_u32);
+    b.min_blocks_per_sm(1);
+    for class in RegClass::ALL {
+        for _ in 0..if class == RegClass::F32 { 128 } else { 4 } {
+            b.mov(class, 0_u32);
         }
     }
     for _ in 0..2 {
@@ -219,7 +235,7 @@ fn with_hopper(name: String, guarded: bool, insts: &[Inst]) -> Kernel {
     }
     for inst in insts {
         if guarded {
-            b.push_when(Guard::on(register(Class::Pred, 1)), inst.clone());
+            b.push_predicated(GuardPredicate::on(register(RegClass::Pred, 1)), inst.clone());
         } else {
             b.push(inst.clone());
         }
@@ -231,7 +247,7 @@ fn with_hopper(name: String, guarded: bool, insts: &[Inst]) -> Kernel {
 fn what_is_accepted_assembles() {
     let Some(tools) = gpu::or_skip("what_is_accepted_assembles", CudaTools::find()) else { return };
     for target in Target::ALL {
-        let module = |kernels| Module { target, kernels };
+        let module = |kernels| PtxProgram { target, kernels };
         let mut accepted = candidates();
         accepted.retain(|inst| check(&module(vec![with("alone".into(), slice::from_ref(inst))])).is_ok());
         assert!(accepted.len() > 1000, "only {} instructions for {}", accepted.len(), target.name());
@@ -247,12 +263,12 @@ fn what_is_accepted_assembles() {
 #[test]
 fn what_only_hopper_has_assembles_there() {
     let Some(tools) = gpu::or_skip("what_only_hopper_has_assembles_there", CudaTools::find()) else { return };
-    let module = |target, kernels| Module { target, kernels };
+    let module = |target, kernels| PtxProgram { target, kernels };
     let mut accepted = Vec::new();
     for inst in hopper() {
         let alone = with_hopper("alone".into(), false, slice::from_ref(&inst));
         for older in [Target::Sm70, Target::Sm80] {
-            let kernel = Kernel { cluster: 1, maps: 0, ..alone.clone() };
+            let kernel = PtxKernel { cluster: 1, maps: 0, ..alone.clone() };
             let refused = check(&module(older, vec![kernel])).expect_err("it is of 9.0 alone").to_string();
             let is_about_target =
                 refused.ends_with(&format!("it takes sm_90a, the target is {}", older.name()));
@@ -279,25 +295,25 @@ fn shared_memory_beyond_the_static_limit() {
     let Some(tools) = gpu::or_skip("shared_memory_beyond_the_static_limit", CudaTools::find()) else {
         return;
     };
-    let mut b = Builder::new("large", 1, 64);
+    let mut b = PtxBuilder::new("large", 1, 64);
     let (_, second) = (b.shared(40 << 10, 128), b.shared(40 << 10, 128));
-    let value = b.load(Space::Shared, Ty::F32, false, Place::array(second).plus(4));
+    let value = b.load(StateSpace::Shared, Ty::F32, false, AddressOperand::array(second).plus(4));
     let to = b.param(0);
-    b.store(Space::Global, Ty::F32, Place::at(to), value);
+    b.store(StateSpace::Global, Ty::F32, AddressOperand::at(to), value);
     let kernel = b.finish();
     assert_eq!((kernel.shared_layout(), kernel.dynamic_shared_bytes()), (vec![0, 40 << 10], 80 << 10));
-    let module = Module { target: Target::Sm80, kernels: vec![kernel] };
+    let module = PtxProgram { target: Target::Sm80, kernels: vec![kernel] };
     assert_eq!(check(&module), Ok(()));
     let made = tools.assemble(&print(&module), "sm_80").unwrap_or_else(|said| panic!("{said}"));
     assert_eq!(made["large"].count("LDS"), 1);
 }
 
-const TERNARY: [Ternary; 7] = [
-    Ternary::Fma,
-    Ternary::MulAdd,
-    Ternary::MulAddWide,
-    Ternary::Permute,
-    Ternary::FunnelLeft,
-    Ternary::FunnelRight,
-    Ternary::Logic(0x96),
+const TERNARY: [PtxTernaryOp; 7] = [
+    PtxTernaryOp::Fma,
+    PtxTernaryOp::MulAdd,
+    PtxTernaryOp::MulAddWide,
+    PtxTernaryOp::Permute,
+    PtxTernaryOp::FunnelLeft,
+    PtxTernaryOp::FunnelRight,
+    PtxTernaryOp::Logic(0x96),
 ];

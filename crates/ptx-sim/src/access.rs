@@ -11,8 +11,8 @@ use super::proxy::Clash;
 use super::races::{Conflict, Shadow};
 use super::registers::{Lanes, lanes};
 use super::warp::Warp;
-use ptx_asm::{Atomic, Ty};
-use ptx_asm::{Base, Operand, Place, Reg, Space};
+use ptx_asm::{AddressBase, AddressOperand, PtxOperand, Reg, StateSpace};
+use ptx_asm::{AtomicOp, Ty};
 
 /// Global memory during a launch.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl<'a> Global<'a> {
 /// Bytes of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
-    pub(super) space: Space,
+    pub(super) space: StateSpace,
     /// The region of global memory, or the block of the cluster, or the thread of this block, whose memory it is.
     pub(super) of: usize,
     /// The place of the first.
@@ -42,21 +42,27 @@ pub(super) struct Located {
 
 impl Run<'_> {
     /// The addresses that lanes access.
-    pub(super) fn addresses(&self, warp: &Warp, mask: u32, space: Space, place: Place) -> Outcome<Lanes> {
+    pub(super) fn addresses(
+        &self,
+        warp: &Warp,
+        mask: u32,
+        space: StateSpace,
+        place: AddressOperand,
+    ) -> Outcome<Lanes> {
         let mut addresses = match place.base {
-            Base::Reg(reg) => *warp.registers.get(self.program, reg, mask)?,
-            Base::Array(array) => {
+            AddressBase::Reg(reg) => *warp.registers.get(self.program, reg, mask)?,
+            AddressBase::Array(array) => {
                 let layout = match space {
-                    Space::Shared => &self.program.shared,
-                    Space::Local => &self.program.local,
-                    Space::Global => return malformed("global memory has no arrays").at(0),
+                    StateSpace::Shared => &self.program.shared,
+                    StateSpace::Local => &self.program.local,
+                    StateSpace::Global => return malformed("global memory has no arrays").at(0),
                 };
                 [u64::from(layout.address(array).at(mask.trailing_zeros() as usize)?); 32]
             }
         };
         for address in &mut addresses {
             let sum = address.wrapping_add_signed(i64::from(place.offset));
-            *address = if space == Space::Global { sum } else { arith::cut(sum, 32) };
+            *address = if space == StateSpace::Global { sum } else { arith::cut(sum, 32) };
         }
         Ok(addresses)
     }
@@ -64,7 +70,7 @@ impl Run<'_> {
     /// Finds bytes; they have to be aligned to `align`.
     pub(super) fn locate(
         &self,
-        space: Space,
+        space: StateSpace,
         who: &Who,
         address: u64,
         bytes: u32,
@@ -74,18 +80,18 @@ impl Run<'_> {
             return Err(Box::new(Cause::Misaligned { space: SpaceName(space), address, align }));
         }
         let (of, at) = match space {
-            Space::Global => self.global.machine.locate(address, bytes)?,
-            Space::Shared => (who.rank as usize, self.program.shared.locate(address as u32, bytes)?),
-            Space::Local => (usize::from(who.thread), self.program.local.locate(address as u32, bytes)?),
+            StateSpace::Global => self.global.machine.locate(address, bytes)?,
+            StateSpace::Shared => (who.rank as usize, self.program.shared.locate(address as u32, bytes)?),
+            StateSpace::Local => (usize::from(who.thread), self.program.local.locate(address as u32, bytes)?),
         };
         Ok(Located { space, of, at })
     }
 
     pub(super) fn spot(&self, located: Located, at: usize) -> Spot {
         match located.space {
-            Space::Global => self.global.machine.spot(located.of, at),
-            Space::Shared => self.program.shared.spot(at),
-            Space::Local => self.program.local.spot(at),
+            StateSpace::Global => self.global.machine.spot(located.of, at),
+            StateSpace::Shared => self.program.shared.spot(at),
+            StateSpace::Local => self.program.local.spot(at),
         }
     }
 
@@ -99,7 +105,7 @@ impl Run<'_> {
         access: Access,
     ) -> Check<()> {
         let writes = access != Access::Read;
-        if located.space == Space::Shared {
+        if located.space == StateSpace::Shared {
             self.no_barrier(shared, located, bytes)?;
             let (memory, clocks) = (&shared.memories[located.of], &shared.clocks);
             let found = memory.proxy.check(located.at, bytes as usize, writes, who, clocks);
@@ -120,24 +126,24 @@ impl Run<'_> {
         let bytes = bytes as usize;
         let (at, of) = (located.at, located.of);
         let conflict = match located.space {
-            Space::Global => self.global.shadows[of].check(at, bytes, access, who, &shared.clocks),
-            Space::Shared => {
+            StateSpace::Global => self.global.shadows[of].check(at, bytes, access, who, &shared.clocks),
+            StateSpace::Shared => {
                 let memory = &mut shared.memories[of];
                 if let Some((byte, owner)) = memory.copies.owner(at, bytes) {
                     return Err(Box::new(Cause::UnderWay { spot: self.spot(located, byte), owner }));
                 }
                 memory.shadow.check(at, bytes, access, who, &shared.clocks)
             }
-            Space::Local => Ok(()),
+            StateSpace::Local => Ok(()),
         };
         conflict.map_err(|conflict| self.race(located, access, conflict))?;
         if access == Access::Write {
             return Ok(());
         }
         let unwritten = match located.space {
-            Space::Global => self.global.machine.region(of).unwritten(at, bytes),
-            Space::Shared => shared.memories[of].contents.unwritten(at, bytes),
-            Space::Local => shared.memories[who.rank as usize].local[of].unwritten(at, bytes),
+            StateSpace::Global => self.global.machine.region(of).unwritten(at, bytes),
+            StateSpace::Shared => shared.memories[of].contents.unwritten(at, bytes),
+            StateSpace::Local => shared.memories[who.rank as usize].local[of].unwritten(at, bytes),
         };
         match unwritten {
             Some(byte) => Err(Box::new(Cause::Uninitialised { spot: self.spot(located, byte) })),
@@ -176,15 +182,17 @@ impl Run<'_> {
     ) {
         let (at, bytes) = (located.at, bytes as usize);
         match located.space {
-            Space::Global => self.global.shadows[located.of].mark(at, bytes, access, who, &shared.clocks),
-            Space::Shared => {
+            StateSpace::Global => {
+                self.global.shadows[located.of].mark(at, bytes, access, who, &shared.clocks)
+            }
+            StateSpace::Shared => {
                 let memory = &mut shared.memories[located.of];
                 memory.shadow.mark(at, bytes, access, who, &shared.clocks);
                 if self.program.is_asynchronous && access != Access::Read {
                     memory.proxy.written(at, bytes, who);
                 }
             }
-            Space::Local => {}
+            StateSpace::Local => {}
         }
     }
 
@@ -192,9 +200,9 @@ impl Run<'_> {
     pub(super) fn peek(&self, shared: &Shared, who: &Who, located: Located, bytes: u32) -> [u8; 16] {
         let range = located.at..located.at + bytes as usize;
         let source = match located.space {
-            Space::Global => &self.global.machine.region(located.of).bytes[range],
-            Space::Shared => &shared.memories[located.of].contents.bytes[range],
-            Space::Local => &shared.memories[who.rank as usize].local[located.of].bytes[range],
+            StateSpace::Global => &self.global.machine.region(located.of).bytes[range],
+            StateSpace::Shared => &shared.memories[located.of].contents.bytes[range],
+            StateSpace::Local => &shared.memories[who.rank as usize].local[located.of].bytes[range],
         };
         let mut data = [0; 16];
         data[..source.len()].copy_from_slice(source);
@@ -204,19 +212,19 @@ impl Run<'_> {
     /// Puts bytes there.
     pub(super) fn poke(&mut self, shared: &mut Shared, who: &Who, located: Located, data: &[u8]) {
         match located.space {
-            Space::Global => self.global.machine.write(located.of, located.at, data),
-            Space::Shared => shared.memories[located.of].contents.write(located.at, data),
-            Space::Local => shared.memories[who.rank as usize].local[located.of].write(located.at, data),
+            StateSpace::Global => self.global.machine.write(located.of, located.at, data),
+            StateSpace::Shared => shared.memories[located.of].contents.write(located.at, data),
+            StateSpace::Local => shared.memories[who.rank as usize].local[located.of].write(located.at, data),
         }
     }
 
     /// Counts an access of a warp.
-    pub(super) fn count(&mut self, inst: usize, space: Space, mask: u32, addresses: &Lanes, bytes: u32) {
+    pub(super) fn count(&mut self, inst: usize, space: StateSpace, mask: u32, addresses: &Lanes, bytes: u32) {
         let stats = &mut self.stats[inst];
         match space {
-            Space::Global => stats.global(mask, addresses, bytes),
-            Space::Shared => stats.shared(mask, addresses, bytes),
-            Space::Local => stats.bytes += u64::from(mask.count_ones() * bytes),
+            StateSpace::Global => stats.global(mask, addresses, bytes),
+            StateSpace::Shared => stats.shared(mask, addresses, bytes),
+            StateSpace::Local => stats.bytes += u64::from(mask.count_ones() * bytes),
         }
     }
 }
@@ -227,9 +235,9 @@ pub(super) struct Transfer {
     /// The instruction's number.
     pub(super) inst: usize,
     pub(super) mask: u32,
-    pub(super) space: Space,
+    pub(super) space: StateSpace,
     pub(super) ty: Ty,
-    pub(super) place: Place,
+    pub(super) place: AddressOperand,
 }
 
 impl Transfer {
@@ -259,7 +267,7 @@ impl Run<'_> {
     ) -> Outcome<()> {
         let Transfer { inst, mask, space, ty, place } = transfer;
         let bytes = transfer.bytes(dsts.len()).at(transfer.first())?;
-        if constant && space != Space::Global {
+        if constant && space != StateSpace::Global {
             return malformed("only global memory is constant").at(transfer.first());
         }
         let access = if constant { Access::Constant } else { Access::Read };
@@ -288,7 +296,7 @@ impl Run<'_> {
         warp: &mut Warp,
         shared: &mut Shared,
         transfer: Transfer,
-        srcs: &[Operand],
+        srcs: &[PtxOperand],
     ) -> Outcome<()> {
         let Transfer { inst, mask, space, ty, place } = transfer;
         let bytes = transfer.bytes(srcs.len()).at(transfer.first())?;
@@ -326,14 +334,14 @@ impl Run<'_> {
     /// overlap only if they are at one address.
     fn clash(
         &self,
-        space: Space,
+        space: StateSpace,
         addresses: &Lanes,
         mask: u32,
         places: &[Option<Located>; 32],
         data: &[[u8; 16]; 32],
         bytes: u32,
     ) -> Outcome<u32> {
-        if space == Space::Local {
+        if space == StateSpace::Local {
             return Ok(0);
         }
         let mut order: smallvec::SmallVec<[usize; 32]> = lanes(mask).collect();
@@ -360,13 +368,13 @@ impl Run<'_> {
         warp: &mut Warp,
         shared: &mut Shared,
         transfer: Transfer,
-        op: Atomic,
+        op: AtomicOp,
         dst: Option<Reg>,
-        operands: &[Operand],
+        operands: &[PtxOperand],
     ) -> Outcome<()> {
         let Transfer { inst, mask, space, ty, place } = transfer;
         let bytes = transfer.bytes(1).at(transfer.first())?;
-        if space == Space::Local {
+        if space == StateSpace::Local {
             return malformed("an atomic operation on a thread's own memory").at(transfer.first());
         }
         let addresses = self.addresses(warp, mask, space, place)?;
@@ -405,21 +413,21 @@ impl Run<'_> {
         order
     }
 
-    /// [`ptx_asm::Inst::CopyAsync`].
+    /// [`ptx_asm::Inst::CpAsync`].
     pub(super) fn copy_async(
         &mut self,
         warp: &Warp,
         shared: &mut Shared,
         (inst, mask): (usize, u32),
         bytes: u32,
-        [to, from]: [Place; 2],
+        [to, from]: [AddressOperand; 2],
         read: Option<Reg>,
     ) -> Outcome<()> {
         if !matches!(bytes, 4 | 8 | 16) {
             return malformed(format!("a copy of {bytes} bytes")).at(mask.trailing_zeros() as usize);
         }
-        let to = self.addresses(warp, mask, Space::Shared, to)?;
-        let from = self.addresses(warp, mask, Space::Global, from)?;
+        let to = self.addresses(warp, mask, StateSpace::Shared, to)?;
+        let from = self.addresses(warp, mask, StateSpace::Global, from)?;
         let read = match read {
             Some(reg) => *warp.registers.get(self.program, reg, mask)?,
             None => [u64::from(bytes); 32],
@@ -440,12 +448,12 @@ impl Run<'_> {
             return Err(Box::new(Cause::CopySize { bytes, read }));
         }
         let who = warp.who(lane);
-        let to = self.locate(Space::Shared, &who, to, bytes, bytes)?;
+        let to = self.locate(StateSpace::Shared, &who, to, bytes, bytes)?;
         self.allowed(shared, &who, to, bytes, Access::Write)?;
         let mut copy = Copy { to: to.at, bytes, data: [0; 16], from: None };
         // A copy that reads nothing may come from anywhere.
         if read > 0 {
-            let from = self.locate(Space::Global, &who, from, read, bytes)?;
+            let from = self.locate(StateSpace::Global, &who, from, read, bytes)?;
             self.allowed(shared, &who, from, read, Access::Read)?;
             self.mark(shared, &who, from, read, Access::Read);
             copy.data = self.peek(shared, &who, from, read);
@@ -455,7 +463,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::CopyWait`].
+    /// [`ptx_asm::Inst::CpAsyncWait`].
     pub(super) fn copy_wait(
         &mut self,
         warp: &Warp,
@@ -478,7 +486,7 @@ impl Run<'_> {
         {
             return Err(Box::new(Cause::SourceChanged { spot: self.spot(from, from.at) }));
         }
-        let to = Located { space: Space::Shared, of: who.rank as usize, at: copy.to };
+        let to = Located { space: StateSpace::Shared, of: who.rank as usize, at: copy.to };
         self.mark(shared, who, to, copy.bytes, Access::Write);
         self.poke(shared, who, to, &copy.data[..copy.bytes as usize]);
         Ok(())

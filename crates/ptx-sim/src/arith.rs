@@ -7,8 +7,8 @@
 //! operations state, so no test may ask for their bits. Where PTX defines a result exactly (zeros, infinities, subnormals), it is that.
 
 use super::float::{self, Direction, Format};
-use ptx_asm::Space;
-use ptx_asm::{Atomic, Binary, Cmp, Ternary, Ty, Unary};
+use ptx_asm::StateSpace;
+use ptx_asm::{AtomicOp, CmpOp, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, Ty};
 
 /// How many bits an operand has; 1 for predicates.
 pub(super) fn width(ty: Ty) -> u32 {
@@ -73,7 +73,7 @@ fn half_type(ty: Ty) -> Ty {
 }
 
 /// Operations on one operand.
-pub(super) fn unary(op: Unary, ty: Ty, a: u64) -> Option<u64> {
+pub(super) fn unary(op: PtxUnaryOp, ty: Ty, a: u64) -> Option<u64> {
     if Format::of_pair(ty).is_some() {
         return halves(|at| unary(op, half_type(ty), half(a, at)));
     }
@@ -82,38 +82,40 @@ pub(super) fn unary(op: Unary, ty: Ty, a: u64) -> Option<u64> {
     let sign = 1_u64 << (bits - 1);
     Some(match op {
         // PTX leaves open which.
-        Unary::Neg | Unary::Abs if is_nan(ty, a) => Format::of(ty)?.nan(),
-        Unary::Neg if ty.is_float() => a ^ sign,
-        Unary::Abs if ty.is_float() => a & !sign,
-        Unary::Neg if ty.is_signed() && bits >= 16 => cut(a.wrapping_neg(), bits),
-        Unary::Abs if ty.is_signed() && bits >= 16 => cut(signed(a, bits).unsigned_abs(), bits),
-        Unary::Not if !ty.is_float() => cut(!a, bits),
-        Unary::CountOnes if bits >= 32 && !ty.is_float() => u64::from(a.count_ones()),
-        Unary::LeadingZeros if bits >= 32 && !ty.is_float() => u64::from(a.leading_zeros() - (64 - bits)),
-        Unary::Reverse if bits >= 32 && !ty.is_float() => a.reverse_bits() >> (64 - bits),
-        Unary::Sqrt if ty == Ty::F32 => from_f32(to_f32(a).sqrt()),
-        Unary::Sqrt if ty == Ty::F64 => from_f64(f64::from_bits(a).sqrt()),
-        Unary::Recip if ty == Ty::F32 => from_f32(1.0 / to_f32(a)),
-        Unary::Recip if ty == Ty::F64 => from_f64(1.0 / f64::from_bits(a)),
+        PtxUnaryOp::Neg | PtxUnaryOp::Abs if is_nan(ty, a) => Format::of(ty)?.nan(),
+        PtxUnaryOp::Neg if ty.is_float() => a ^ sign,
+        PtxUnaryOp::Abs if ty.is_float() => a & !sign,
+        PtxUnaryOp::Neg if ty.is_signed() && bits >= 16 => cut(a.wrapping_neg(), bits),
+        PtxUnaryOp::Abs if ty.is_signed() && bits >= 16 => cut(signed(a, bits).unsigned_abs(), bits),
+        PtxUnaryOp::Not if !ty.is_float() => cut(!a, bits),
+        PtxUnaryOp::CountOnes if bits >= 32 && !ty.is_float() => u64::from(a.count_ones()),
+        PtxUnaryOp::LeadingZeros if bits >= 32 && !ty.is_float() => {
+            u64::from(a.leading_zeros() - (64 - bits))
+        }
+        PtxUnaryOp::Reverse if bits >= 32 && !ty.is_float() => a.reverse_bits() >> (64 - bits),
+        PtxUnaryOp::Sqrt if ty == Ty::F32 => from_f32(to_f32(a).sqrt()),
+        PtxUnaryOp::Sqrt if ty == Ty::F64 => from_f64(f64::from_bits(a).sqrt()),
+        PtxUnaryOp::Recip if ty == Ty::F32 => from_f32(1.0 / to_f32(a)),
+        PtxUnaryOp::Recip if ty == Ty::F64 => from_f64(1.0 / f64::from_bits(a)),
         _ if ty == Ty::F32 => approximation(op, to_f32(a))?,
         _ => return None,
     })
 }
 
 /// Functions that the hardware approximates, on `f32`.
-fn approximation(op: Unary, x: f32) -> Option<u64> {
-    if op == Unary::TanhApprox {
+fn approximation(op: PtxUnaryOp, x: f32) -> Option<u64> {
+    if op == PtxUnaryOp::TanhApprox {
         return Some(from_f32(f64::from(x).tanh() as f32)); // the one that keeps subnormals
     }
     let x = f64::from(flush(x));
     let y = match op {
-        Unary::Exp2Approx => x.exp2(),
-        Unary::Log2Approx => x.log2(),
-        Unary::SinApprox => x.sin(),
-        Unary::CosApprox => x.cos(),
-        Unary::RsqrtApprox => 1.0 / x.sqrt(),
-        Unary::RecipApprox => 1.0 / x,
-        Unary::SqrtApprox => x.sqrt(),
+        PtxUnaryOp::Exp2Approx => x.exp2(),
+        PtxUnaryOp::Log2Approx => x.log2(),
+        PtxUnaryOp::SinApprox => x.sin(),
+        PtxUnaryOp::CosApprox => x.cos(),
+        PtxUnaryOp::RsqrtApprox => 1.0 / x.sqrt(),
+        PtxUnaryOp::RecipApprox => 1.0 / x,
+        PtxUnaryOp::SqrtApprox => x.sqrt(),
         _ => return None,
     };
     Some(from_f32(flush(y as f32)))
@@ -125,7 +127,7 @@ fn flush(x: f32) -> f32 {
 }
 
 /// Operations on two operands.
-pub(super) fn binary(op: Binary, ty: Ty, a: u64, b: u64) -> Option<u64> {
+pub(super) fn binary(op: PtxBinaryOp, ty: Ty, a: u64, b: u64) -> Option<u64> {
     match ty {
         Ty::F32 => binary_f32(op, to_f32(a), to_f32(b)),
         Ty::F64 => binary_f64(op, f64::from_bits(a), f64::from_bits(b)),
@@ -136,16 +138,16 @@ pub(super) fn binary(op: Binary, ty: Ty, a: u64, b: u64) -> Option<u64> {
     }
 }
 
-fn binary_f32(op: Binary, a: f32, b: f32) -> Option<u64> {
+fn binary_f32(op: PtxBinaryOp, a: f32, b: f32) -> Option<u64> {
     Some(from_f32(match op {
-        Binary::Add => a + b,
-        Binary::Sub => a - b,
-        Binary::Mul => a * b,
-        Binary::Div => a / b,
-        Binary::DivApprox => divide_approximately(a, b),
+        PtxBinaryOp::Add => a + b,
+        PtxBinaryOp::Sub => a - b,
+        PtxBinaryOp::Mul => a * b,
+        PtxBinaryOp::Div => a / b,
+        PtxBinaryOp::DivApprox => divide_approximately(a, b),
         // Every `f32` is an `f64`, so nothing is rounded.
-        Binary::Min => min(f64::from(a), f64::from(b)) as f32,
-        Binary::Max => max(f64::from(a), f64::from(b)) as f32,
+        PtxBinaryOp::Min => min(f64::from(a), f64::from(b)) as f32,
+        PtxBinaryOp::Max => max(f64::from(a), f64::from(b)) as f32,
         _ => return None,
     }))
 }
@@ -160,26 +162,26 @@ fn divide_approximately(a: f32, b: f32) -> f32 {
     flush((f64::from(a) / f64::from(b)) as f32)
 }
 
-fn binary_f64(op: Binary, a: f64, b: f64) -> Option<u64> {
+fn binary_f64(op: PtxBinaryOp, a: f64, b: f64) -> Option<u64> {
     Some(from_f64(match op {
-        Binary::Add => a + b,
-        Binary::Sub => a - b,
-        Binary::Mul => a * b,
-        Binary::Div => a / b,
-        Binary::Min => min(a, b),
-        Binary::Max => max(a, b),
+        PtxBinaryOp::Add => a + b,
+        PtxBinaryOp::Sub => a - b,
+        PtxBinaryOp::Mul => a * b,
+        PtxBinaryOp::Div => a / b,
+        PtxBinaryOp::Min => min(a, b),
+        PtxBinaryOp::Max => max(a, b),
         _ => return None,
     }))
 }
 
-fn binary_f16(op: Binary, format: Format, a: u64, b: u64) -> Option<u64> {
+fn binary_f16(op: PtxBinaryOp, format: Format, a: u64, b: u64) -> Option<u64> {
     let (a, b) = (format.decode(cut(a, 16)), format.decode(cut(b, 16)));
     let exact = match op {
-        Binary::Add => float::add_odd(a, b),
-        Binary::Sub => float::add_odd(a, -b),
-        Binary::Mul => a * b, // 22 bits at most: exact
-        Binary::Min => min(a, b),
-        Binary::Max => max(a, b),
+        PtxBinaryOp::Add => float::add_odd(a, b),
+        PtxBinaryOp::Sub => float::add_odd(a, -b),
+        PtxBinaryOp::Mul => a * b, // 22 bits at most: exact
+        PtxBinaryOp::Min => min(a, b),
+        PtxBinaryOp::Max => max(a, b),
         _ => return None,
     };
     Some(format.encode(exact, Direction::Nearest))
@@ -195,34 +197,34 @@ fn max(a: f64, b: f64) -> f64 {
     if a.is_nan() || b > a || a == b && b.is_sign_positive() { b } else { a }
 }
 
-fn binary_bits(op: Binary, ty: Ty, a: u64, b: u64) -> Option<u64> {
+fn binary_bits(op: PtxBinaryOp, ty: Ty, a: u64, b: u64) -> Option<u64> {
     let bits = width(ty);
     match op {
-        Binary::And => return Some(cut(a & b, bits)),
-        Binary::Or => return Some(cut(a | b, bits)),
-        Binary::Xor => return Some(cut(a ^ b, bits)),
+        PtxBinaryOp::And => return Some(cut(a & b, bits)),
+        PtxBinaryOp::Or => return Some(cut(a | b, bits)),
+        PtxBinaryOp::Xor => return Some(cut(a ^ b, bits)),
         _ if !is_integer(ty) => return None,
         _ => {}
     }
     let (x, y) = (integer(ty, a), integer(ty, b));
     Some(match op {
-        Binary::Add => cut(a.wrapping_add(b), bits),
-        Binary::Sub => cut(a.wrapping_sub(b), bits),
-        Binary::Mul => cut(a.wrapping_mul(b), bits),
+        PtxBinaryOp::Add => cut(a.wrapping_add(b), bits),
+        PtxBinaryOp::Sub => cut(a.wrapping_sub(b), bits),
+        PtxBinaryOp::Mul => cut(a.wrapping_mul(b), bits),
         // Two factors of 64 bits fit 128; unsigned ones need the top bit, which the shift must not repeat.
-        Binary::MulHigh if ty.is_signed() => cut(((x * y) >> bits) as u64, bits),
-        Binary::MulHigh => cut(((x as u128 * y as u128) >> bits) as u64, bits),
-        Binary::MulWide if bits <= 32 => cut((x * y) as u64, 2 * bits),
-        Binary::Div | Binary::Rem if y == 0 => cut(nonsense(a), bits),
-        Binary::Div => cut((x / y) as u64, bits),
-        Binary::Rem => cut((x % y) as u64, bits),
-        Binary::Min => cut(x.min(y) as u64, bits),
-        Binary::Max => cut(x.max(y) as u64, bits),
-        Binary::ShiftLeft => shift(b, bits, 0, |by| cut(a << by, bits)),
-        Binary::ShiftRight if ty.is_signed() => {
+        PtxBinaryOp::MulHigh if ty.is_signed() => cut(((x * y) >> bits) as u64, bits),
+        PtxBinaryOp::MulHigh => cut(((x as u128 * y as u128) >> bits) as u64, bits),
+        PtxBinaryOp::MulWide if bits <= 32 => cut((x * y) as u64, 2 * bits),
+        PtxBinaryOp::Div | PtxBinaryOp::Rem if y == 0 => cut(nonsense(a), bits),
+        PtxBinaryOp::Div => cut((x / y) as u64, bits),
+        PtxBinaryOp::Rem => cut((x % y) as u64, bits),
+        PtxBinaryOp::Min => cut(x.min(y) as u64, bits),
+        PtxBinaryOp::Max => cut(x.max(y) as u64, bits),
+        PtxBinaryOp::ShiftLeft => shift(b, bits, 0, |by| cut(a << by, bits)),
+        PtxBinaryOp::ShiftRight if ty.is_signed() => {
             cut((signed(a, bits) >> cut(b, 32).min(u64::from(bits - 1))) as u64, bits)
         }
-        Binary::ShiftRight => shift(b, bits, 0, |by| cut(a, bits) >> by),
+        PtxBinaryOp::ShiftRight => shift(b, bits, 0, |by| cut(a, bits) >> by),
         _ => return None,
     })
 }
@@ -239,18 +241,18 @@ fn nonsense(a: u64) -> u64 {
 }
 
 /// Operations on three operands.
-pub(super) fn ternary(op: Ternary, ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
+pub(super) fn ternary(op: PtxTernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
     match op {
-        Ternary::Fma => fma(ty, a, b, c),
-        Ternary::MulAdd if is_integer(ty) => Some(cut(a.wrapping_mul(b).wrapping_add(c), width(ty))),
-        Ternary::MulAddWide if matches!(ty, Ty::U32 | Ty::S32) => {
-            Some(binary_bits(Binary::MulWide, ty, a, b)?.wrapping_add(c))
+        PtxTernaryOp::Fma => fma(ty, a, b, c),
+        PtxTernaryOp::MulAdd if is_integer(ty) => Some(cut(a.wrapping_mul(b).wrapping_add(c), width(ty))),
+        PtxTernaryOp::MulAddWide if matches!(ty, Ty::U32 | Ty::S32) => {
+            Some(binary_bits(PtxBinaryOp::MulWide, ty, a, b)?.wrapping_add(c))
         }
         // The fourth bit of a choice means something on the hardware that the operation does not have.
-        Ternary::Permute if ty == Ty::B32 && c & 0x8888 == 0 => Some(permute(a, b, c)),
-        Ternary::FunnelLeft if ty == Ty::B32 => Some(cut(pair(a, b) << (c & 31) >> 32, 32)),
-        Ternary::FunnelRight if ty == Ty::B32 => Some(cut(pair(a, b) >> (c & 31), 32)),
-        Ternary::Logic(table) if ty == Ty::B32 => Some(logic(table, a, b, c)),
+        PtxTernaryOp::Permute if ty == Ty::B32 && c & 0x8888 == 0 => Some(permute(a, b, c)),
+        PtxTernaryOp::FunnelLeft if ty == Ty::B32 => Some(cut(pair(a, b) << (c & 31) >> 32, 32)),
+        PtxTernaryOp::FunnelRight if ty == Ty::B32 => Some(cut(pair(a, b) >> (c & 31), 32)),
+        PtxTernaryOp::Logic(table) if ty == Ty::B32 => Some(logic(table, a, b, c)),
         _ => None,
     }
 }
@@ -285,7 +287,7 @@ fn logic(table: u8, a: u64, b: u64, c: u64) -> u64 {
 }
 
 /// Whether a comparison holds.
-pub(super) fn compare(cmp: Cmp, ty: Ty, a: u64, b: u64) -> Option<bool> {
+pub(super) fn compare(cmp: CmpOp, ty: Ty, a: u64, b: u64) -> Option<bool> {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let order = match Format::of(ty) {
         Some(format) => {
@@ -296,40 +298,40 @@ pub(super) fn compare(cmp: Cmp, ty: Ty, a: u64, b: u64) -> Option<bool> {
         None => return None,
     };
     Some(match cmp {
-        Cmp::Eq => order == Some(Equal),
-        Cmp::Ne => matches!(order, Some(Less | Greater)),
-        Cmp::Lt => order == Some(Less),
-        Cmp::Le => matches!(order, Some(Less | Equal)),
-        Cmp::Gt => order == Some(Greater),
-        Cmp::Ge => matches!(order, Some(Greater | Equal)),
+        CmpOp::Eq => order == Some(Equal),
+        CmpOp::Ne => matches!(order, Some(Less | Greater)),
+        CmpOp::Lt => order == Some(Less),
+        CmpOp::Le => matches!(order, Some(Less | Equal)),
+        CmpOp::Gt => order == Some(Greater),
+        CmpOp::Ge => matches!(order, Some(Greater | Equal)),
         _ if !ty.is_float() => return None,
-        Cmp::NeOrNan => order != Some(Equal),
-        Cmp::LtOrNan => matches!(order, None | Some(Less)),
-        Cmp::LeOrNan => order != Some(Greater),
-        Cmp::GtOrNan => matches!(order, None | Some(Greater)),
-        Cmp::GeOrNan => order != Some(Less),
-        Cmp::IsNan => order.is_none(),
+        CmpOp::NeOrNan => order != Some(Equal),
+        CmpOp::LtOrNan => matches!(order, None | Some(Less)),
+        CmpOp::LeOrNan => order != Some(Greater),
+        CmpOp::GtOrNan => matches!(order, None | Some(Greater)),
+        CmpOp::GeOrNan => order != Some(Less),
+        CmpOp::IsNan => order.is_none(),
     })
 }
 
 /// What an atomic operation leaves in memory that held `old`. Sums of `f32` in global memory have no subnormals.
-pub(super) fn atomic(op: Atomic, ty: Ty, space: Space, old: u64, operands: &[u64]) -> Option<u64> {
+pub(super) fn atomic(op: AtomicOp, ty: Ty, space: StateSpace, old: u64, operands: &[u64]) -> Option<u64> {
     let &b = operands.first()?;
-    if width(ty) < 32 || (operands.len() == 2) != (op == Atomic::CompareSwap) {
+    if width(ty) < 32 || (operands.len() == 2) != (op == AtomicOp::CompareSwap) {
         return None;
     }
     match op {
-        Atomic::Add if ty == Ty::F32 && space == Space::Global => {
+        AtomicOp::Add if ty == Ty::F32 && space == StateSpace::Global => {
             Some(from_f32(flush(flush(to_f32(old)) + flush(to_f32(b)))))
         }
-        Atomic::Add => binary(Binary::Add, ty, old, b),
-        Atomic::Min if !ty.is_float() => binary(Binary::Min, ty, old, b),
-        Atomic::Max if !ty.is_float() => binary(Binary::Max, ty, old, b),
-        Atomic::And => binary_bits(Binary::And, ty, old, b),
-        Atomic::Or => binary_bits(Binary::Or, ty, old, b),
-        Atomic::Xor => binary_bits(Binary::Xor, ty, old, b),
-        Atomic::Exchange => Some(cut(b, width(ty))),
-        Atomic::CompareSwap => {
+        AtomicOp::Add => binary(PtxBinaryOp::Add, ty, old, b),
+        AtomicOp::Min if !ty.is_float() => binary(PtxBinaryOp::Min, ty, old, b),
+        AtomicOp::Max if !ty.is_float() => binary(PtxBinaryOp::Max, ty, old, b),
+        AtomicOp::And => binary_bits(PtxBinaryOp::And, ty, old, b),
+        AtomicOp::Or => binary_bits(PtxBinaryOp::Or, ty, old, b),
+        AtomicOp::Xor => binary_bits(PtxBinaryOp::Xor, ty, old, b),
+        AtomicOp::Exchange => Some(cut(b, width(ty))),
+        AtomicOp::CompareSwap => {
             let &replacement = operands.get(1)?;
             let equal = cut(old, width(ty)) == cut(b, width(ty));
             Some(cut(if equal { replacement } else { old }, width(ty)))

@@ -1,13 +1,13 @@
 //! Arrays in a window of addresses: shared memory, and each thread's own.
 
 use super::fault::{Cause, Check, SpaceName, Spot, malformed};
-use ptx_asm::{Array, Space};
+use ptx_asm::{ArrayDecl, StateSpace};
 
 /// Where the arrays of a kernel are. Between them is nothing, so that no access slips from one to the next; each starts at a first
 /// bank, as the first does on the hardware.
 #[derive(Debug)]
 pub(super) struct Layout {
-    space: Space,
+    space: StateSpace,
     /// Address and size of each.
     arrays: Vec<(u32, u32)>,
     /// One address more than the last.
@@ -21,7 +21,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`Cause::Malformed`] for an alignment that is no power of two, or more than a window holds.
-    pub(super) fn new(space: Space, arrays: &[Array]) -> Check<Layout> {
+    pub(super) fn new(space: StateSpace, arrays: &[ArrayDecl]) -> Check<Layout> {
         let mut placed = Vec::with_capacity(arrays.len());
         let mut end = 0;
         for (i, array) in arrays.iter().enumerate() {

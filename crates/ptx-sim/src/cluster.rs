@@ -5,7 +5,7 @@ use super::fault::{At, Cause, Outcome, malformed};
 use super::registers::lanes;
 use super::warp::Warp;
 use super::warpgroup::Together;
-use ptx_asm::{Operand, Place, Reg, Space};
+use ptx_asm::{AddressOperand, PtxOperand, Reg, StateSpace};
 
 /// Where the window of block 0 begins; that of the next is as much further. No address of a block's own window is as large.
 const WINDOW: u64 = 1 << 24;
@@ -17,16 +17,16 @@ pub(super) fn parts(address: u64) -> (Option<u32>, u64) {
 }
 
 impl Run<'_> {
-    /// [`ptx_asm::Inst::MapShared`].
-    pub(super) fn map_shared(
+    /// [`ptx_asm::Inst::Mapa`].
+    pub(super) fn mapa(
         &self,
         warp: &mut Warp,
         mask: u32,
         dst: Reg,
-        at: Place,
-        block: Operand,
+        at: AddressOperand,
+        block: PtxOperand,
     ) -> Outcome<()> {
-        let addresses = self.addresses(warp, mask, Space::Shared, at)?;
+        let addresses = self.addresses(warp, mask, StateSpace::Shared, at)?;
         let ranks = warp.registers.operand(self.program, block, mask)?;
         let mut mapped = [0; 32];
         for lane in lanes(mask) {

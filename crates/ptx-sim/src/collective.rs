@@ -4,8 +4,8 @@ use super::block::Run;
 use super::fault::{At, Cause, Check, Outcome, malformed};
 use super::registers::{Lanes, lanes};
 use super::warp::Warp;
-use ptx_asm::{Class, Operand, Reg};
-use ptx_asm::{Shuffle, Vote};
+use ptx_asm::{PtxOperand, Reg, RegClass};
+use ptx_asm::{ShuffleMode, VoteMode};
 
 /// Whether the whole warp is there.
 pub(super) fn whole(mask: u32) -> Outcome<()> {
@@ -22,9 +22,9 @@ impl Run<'_> {
         &self,
         warp: &mut Warp,
         mask: u32,
-        mode: Shuffle,
+        mode: ShuffleMode,
         (dst, src): (Reg, Reg),
-        lane: Operand,
+        lane: PtxOperand,
         width: u32,
     ) -> Outcome<()> {
         whole(mask)?;
@@ -43,17 +43,17 @@ impl Run<'_> {
     }
 
     /// [`ptx_asm::Inst::Vote`].
-    pub(super) fn vote(&self, warp: &mut Warp, mask: u32, vote: Vote, dst: Reg, src: Reg) -> Outcome<()> {
+    pub(super) fn vote(&self, warp: &mut Warp, mask: u32, vote: VoteMode, dst: Reg, src: Reg) -> Outcome<()> {
         whole(mask)?;
-        if src.class != Class::Pred {
+        if src.class != RegClass::Pred {
             return malformed(format!("a vote of {src:?}")).at(0);
         }
         let values: &Lanes = warp.registers.get(self.program, src, mask)?;
         let ballot = lanes(mask).fold(0_u64, |ballot, lane| ballot | values[lane] << lane);
         let result = match vote {
-            Vote::All => u64::from(ballot == u64::from(u32::MAX)),
-            Vote::Any => u64::from(ballot != 0),
-            Vote::Ballot => ballot,
+            VoteMode::All => u64::from(ballot == u64::from(u32::MAX)),
+            VoteMode::Any => u64::from(ballot != 0),
+            VoteMode::Ballot => ballot,
         };
         warp.registers.set(self.program, dst, mask, &[result; 32]);
         Ok(())
@@ -61,21 +61,21 @@ impl Run<'_> {
 }
 
 /// Whose register a lane reads.
-fn partner(mode: Shuffle, lane: u32, by: u32, width: u32) -> Check<u32> {
+fn partner(mode: ShuffleMode, lane: u32, by: u32, width: u32) -> Check<u32> {
     let first = lane & !(width - 1);
     // The hardware looks at five bits, and at bits of other groups: what is larger means something else there than here.
     let limit = match mode {
-        Shuffle::Up | Shuffle::Down => 32,
-        Shuffle::Xor | Shuffle::Index => width,
+        ShuffleMode::Up | ShuffleMode::Down => 32,
+        ShuffleMode::Xor | ShuffleMode::Index => width,
     };
     if by >= limit {
         return Err(Box::new(Cause::ShuffleLane { found: by, limit }));
     }
     Ok(match mode {
-        Shuffle::Up if lane - first >= by => lane - by,
-        Shuffle::Down if lane - first + by < width => lane + by,
-        Shuffle::Up | Shuffle::Down => lane,
-        Shuffle::Xor => lane ^ by,
-        Shuffle::Index => first + by,
+        ShuffleMode::Up if lane - first >= by => lane - by,
+        ShuffleMode::Down if lane - first + by < width => lane + by,
+        ShuffleMode::Up | ShuffleMode::Down => lane,
+        ShuffleMode::Xor => lane ^ by,
+        ShuffleMode::Index => first + by,
     })
 }

@@ -2,10 +2,10 @@
 
 use super::arith::{cut, signed, width};
 use super::float::{self, Direction, Format};
-use ptx_asm::{Rounding, Ty};
+use ptx_asm::{RoundingMode, Ty};
 
 /// The number as one of type `to`, extended to the width of its register; `None` if there is no such conversion.
-pub(super) fn convert(to: Ty, from: Ty, rounding: Rounding, bits: u64) -> Option<u64> {
+pub(super) fn convert(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Option<u64> {
     let bits = cut(bits, width(from));
     match (Format::of(to), Format::of(from)) {
         (Some(to), Some(from)) => between_floats(to, from, rounding, bits),
@@ -23,28 +23,28 @@ pub(super) fn convert_pair(to: Ty, halves: [u64; 2]) -> Option<u64> {
 }
 
 /// How fractions of the result's format are rounded.
-fn direction(rounding: Rounding) -> Option<Direction> {
+fn direction(rounding: RoundingMode) -> Option<Direction> {
     match rounding {
-        Rounding::Nearest => Some(Direction::Nearest),
-        Rounding::Zero => Some(Direction::Zero),
-        Rounding::Down => Some(Direction::Down),
-        Rounding::Up => Some(Direction::Up),
+        RoundingMode::Nearest => Some(Direction::Nearest),
+        RoundingMode::Zero => Some(Direction::Zero),
+        RoundingMode::Down => Some(Direction::Down),
+        RoundingMode::Up => Some(Direction::Up),
         _ => None,
     }
 }
 
 /// The integer that a float becomes, as a float.
-fn to_integral(rounding: Rounding, value: f64) -> Option<f64> {
+fn to_integral(rounding: RoundingMode, value: f64) -> Option<f64> {
     match rounding {
-        Rounding::NearestInteger => Some(value.round_ties_even()),
-        Rounding::ZeroInteger => Some(value.trunc()),
-        Rounding::DownInteger => Some(value.floor()),
-        Rounding::UpInteger => Some(value.ceil()),
+        RoundingMode::NearestInteger => Some(value.round_ties_even()),
+        RoundingMode::ZeroInteger => Some(value.trunc()),
+        RoundingMode::DownInteger => Some(value.floor()),
+        RoundingMode::UpInteger => Some(value.ceil()),
         _ => None,
     }
 }
 
-fn between_floats(to: Format, from: Format, rounding: Rounding, bits: u64) -> Option<u64> {
+fn between_floats(to: Format, from: Format, rounding: RoundingMode, bits: u64) -> Option<u64> {
     let value = from.decode(bits);
     if to == from {
         return to_integral(rounding, value).map(|value| to.encode(value, Direction::Nearest));
@@ -52,7 +52,7 @@ fn between_floats(to: Format, from: Format, rounding: Rounding, bits: u64) -> Op
     match direction(rounding) {
         Some(direction) => Some(to.encode(value, direction)),
         // Only what the wider format holds needs no rounding: `f16` has more digits than `bf16`, and that the wider range.
-        None if rounding == Rounding::None && to.fraction > from.fraction && to.bias >= from.bias => {
+        None if rounding == RoundingMode::None && to.fraction > from.fraction && to.bias >= from.bias => {
             Some(to.encode(value, Direction::Nearest))
         }
         None => None,
@@ -64,7 +64,7 @@ fn is_integer(ty: Ty) -> bool {
     ty.is_signed() || ty.is_unsigned()
 }
 
-fn integer_to_float(to: Format, from: Ty, rounding: Rounding, bits: u64) -> Option<u64> {
+fn integer_to_float(to: Format, from: Ty, rounding: RoundingMode, bits: u64) -> Option<u64> {
     let direction = direction(rounding)?;
     if !is_integer(from) {
         return None;
@@ -75,7 +75,7 @@ fn integer_to_float(to: Format, from: Ty, rounding: Rounding, bits: u64) -> Opti
 }
 
 /// What does not fit becomes the nearest that does. For NaN see [`nan`].
-fn float_to_integer(to: Ty, from: Ty, rounding: Rounding, value: f64) -> Option<u64> {
+fn float_to_integer(to: Ty, from: Ty, rounding: RoundingMode, value: f64) -> Option<u64> {
     if !is_integer(to) {
         return None;
     }
@@ -97,8 +97,8 @@ fn nan(to: Ty, from: Ty) -> u64 {
     if from == Ty::F64 || width(to) == 64 { 1 << (width(to) - 1) } else { 0 }
 }
 
-fn between_integers(to: Ty, from: Ty, rounding: Rounding, bits: u64) -> Option<u64> {
-    if rounding != Rounding::None || !is_integer(to) || !is_integer(from) {
+fn between_integers(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Option<u64> {
+    if rounding != RoundingMode::None || !is_integer(to) || !is_integer(from) {
         return None;
     }
     let wide = if from.is_signed() { signed(bits, width(from)) as u64 } else { bits };

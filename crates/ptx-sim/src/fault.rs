@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ptx_asm::{Reg, Space};
+use ptx_asm::{Reg, StateSpace};
 
 /// Why a run stopped.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -132,7 +132,7 @@ pub enum Cause {
         /// Who reads.
         by: Party,
     },
-    /// Copies of tiles and products touch what a thread wrote without a fence since ([`ptx_asm::Inst::FenceAsync`]).
+    /// Copies of tiles and products touch what a thread wrote without a fence since ([`ptx_asm::Inst::FenceProxyAsync`]).
     #[error("{spot} was written by {writer}, which has not fenced it for copies and products")]
     Unfenced {
         /// The byte.
@@ -316,16 +316,16 @@ impl fmt::Display for Spot {
     }
 }
 
-/// A [`Space`] that can be printed.
+/// A [`StateSpace`] that can be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpaceName(pub Space);
+pub struct SpaceName(pub StateSpace);
 
 impl fmt::Display for SpaceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Space::Global => "global",
-            Space::Shared => "shared",
-            Space::Local => "local",
+            StateSpace::Global => "global",
+            StateSpace::Shared => "shared",
+            StateSpace::Local => "local",
         })
     }
 }

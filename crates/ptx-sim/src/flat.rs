@@ -9,15 +9,15 @@ use std::cell::Cell;
 use super::arrays::Layout;
 use super::fault::{Check, malformed};
 use ptx_asm::Inst;
-use ptx_asm::{Block, Class, Guard, Kernel, Reg, Space, Stmt};
+use ptx_asm::{GuardPredicate, PtxKernel, PtxStmt, Reg, RegClass, StateSpace, StmtList};
 
 /// A step of a warp.
 #[derive(Debug)]
 pub(super) enum Step<'k> {
     /// An instruction of the active lanes for which the guard, if there is one, holds.
-    Inst { guard: Option<Guard>, inst: &'k Inst, number: usize },
+    Inst { guard: Option<GuardPredicate>, inst: &'k Inst, number: usize },
     /// Pushes; goes on with the lanes for which the guard holds, or if there are none, at `otherwise`.
-    Split { guard: Guard, otherwise: usize },
+    Split { guard: GuardPredicate, otherwise: usize },
     /// Goes on with the other lanes, or if there are none, at `end`.
     Otherwise { end: usize },
     /// Pops; all lanes that were active before are again.
@@ -25,13 +25,13 @@ pub(super) enum Step<'k> {
     /// Pushes.
     Enter,
     /// Keeps the lanes for which the guard holds and goes back to `body`; if there are none, pops.
-    Again { guard: Guard, body: usize },
+    Again { guard: GuardPredicate, body: usize },
 }
 
 /// A kernel that can be run.
 #[derive(Debug)]
 pub(super) struct Program<'k> {
-    pub(super) kernel: &'k Kernel,
+    pub(super) kernel: &'k PtxKernel,
     pub(super) steps: Vec<Step<'k>>,
     /// All instructions, in order.
     pub(super) insts: Vec<&'k Inst>,
@@ -55,7 +55,7 @@ impl<'k> Program<'k> {
     /// # Errors
     ///
     /// [`super::Cause::Malformed`] for too many threads, registers or bytes.
-    pub(super) fn new(kernel: &'k Kernel) -> Check<Program<'k>> {
+    pub(super) fn new(kernel: &'k PtxKernel) -> Check<Program<'k>> {
         if !(1..=MOST_THREADS).contains(&kernel.threads) {
             return malformed(format!("a block has {} threads", kernel.threads));
         }
@@ -64,15 +64,15 @@ impl<'k> Program<'k> {
             steps: Vec::new(),
             insts: Vec::new(),
             first: [0; 7],
-            shared: Layout::new(Space::Shared, &kernel.shared)?,
-            local: Layout::new(Space::Local, &kernel.local)?,
+            shared: Layout::new(StateSpace::Shared, &kernel.shared)?,
+            local: Layout::new(StateSpace::Local, &kernel.local)?,
             is_asynchronous: false,
             has_products: false,
         };
         program.block(&kernel.body);
         let has = |found: fn(&Inst) -> bool| program.insts.iter().any(|inst| found(inst));
-        let has_tiles = has(|inst| matches!(inst, Inst::LoadTile { .. } | Inst::StoreTile { .. }));
-        program.has_products = has(|inst| matches!(inst, Inst::WarpgroupMma { .. }));
+        let has_tiles = has(|inst| matches!(inst, Inst::TmaLoad { .. } | Inst::TmaStore { .. }));
+        program.has_products = has(|inst| matches!(inst, Inst::Wgmma { .. }));
         program.is_asynchronous = has_tiles || program.has_products;
         program.number_registers()?;
         Ok(program)
@@ -80,12 +80,12 @@ impl<'k> Program<'k> {
 
     /// How many registers a thread has.
     pub(super) fn registers(&self) -> usize {
-        self.first[Class::ALL.len()] as usize
+        self.first[RegClass::ALL.len()] as usize
     }
 
     /// Registers of a multiprocessor that a block has, and how many of them each thread has at first.
     pub(super) fn register_pool(&self) -> u32 {
-        (64 << 10) / self.kernel.blocks_per_processor.unwrap_or(1).max(1)
+        (64 << 10) / self.kernel.min_blocks_per_sm.unwrap_or(1).max(1)
     }
 
     pub(super) fn allowance(&self) -> u32 {
@@ -97,29 +97,29 @@ impl<'k> Program<'k> {
         (self.first[reg.class as usize] + reg.number) as usize
     }
 
-    fn block(&mut self, block: &'k Block) {
+    fn block(&mut self, block: &'k StmtList) {
         for stmt in block {
             match stmt {
-                Stmt::Inst(inst) => self.inst(None, inst),
-                Stmt::When(guard, inst) => self.inst(Some(*guard), inst),
-                Stmt::If { guard, then, otherwise } => self.branch(*guard, then, otherwise),
-                Stmt::Loop { body, again } => {
+                PtxStmt::Inst(inst) => self.inst(None, inst),
+                PtxStmt::Predicated(guard, inst) => self.inst(Some(*guard), inst),
+                PtxStmt::If { guard, then, otherwise } => self.branch(*guard, then, otherwise),
+                PtxStmt::Loop { body, repeat_while } => {
                     self.steps.push(Step::Enter);
                     let start = self.steps.len();
                     self.block(body);
-                    self.steps.push(Step::Again { guard: *again, body: start });
+                    self.steps.push(Step::Again { guard: *repeat_while, body: start });
                 }
-                Stmt::Comment(_) => {}
+                PtxStmt::Comment(_) => {}
             }
         }
     }
 
-    fn inst(&mut self, guard: Option<Guard>, inst: &'k Inst) {
+    fn inst(&mut self, guard: Option<GuardPredicate>, inst: &'k Inst) {
         self.steps.push(Step::Inst { guard, inst, number: self.insts.len() });
         self.insts.push(inst);
     }
 
-    fn branch(&mut self, guard: Guard, then: &'k Block, otherwise: &'k Block) {
+    fn branch(&mut self, guard: GuardPredicate, then: &'k StmtList, otherwise: &'k StmtList) {
         let split = self.steps.len();
         self.steps.push(Step::Split { guard, otherwise: 0 });
         self.block(then);

@@ -7,14 +7,14 @@
 //!
 //! ```
 //! use ptx_sim::{Launch, Machine, Order, run};
-//! use ptx_asm::{Builder, Place, Space, Special, Ty};
+//! use ptx_asm::{PtxBuilder, AddressOperand, StateSpace, SpecialReg, Ty};
 //!
 //! // y[thread] = 2 thread
-//! let mut b = Builder::new("double", 1, 64);
-//! let (y, thread) = (b.param(0), b.special(Special::Thread));
+//! let mut b = PtxBuilder::new("double", 1, 64);
+//! let (y, thread) = (b.param(0), b.special(SpecialReg::Thread));
 //! let twice = b.add(Ty::U32, thread, thread);
 //! let at = b.mul_add_wide(Ty::U32, thread, 4_u32, y);
-//! b.store(Space::Global, Ty::U32, Place::at(at), twice);
+//! b.store(StateSpace::Global, Ty::U32, AddressOperand::at(at), twice);
 //!
 //! let mut machine = Machine::new();
 //! let y = machine.reserve("y", 64 * 4);
@@ -26,7 +26,7 @@
 //!
 //! # What it does not say
 //!
-//! Times. How many registers a thread needs. Bits of what the hardware approximates, or adds in an order of its own: see [`ptx_asm::Unary`] and [`ptx_asm::Mma`]. Whether a program is
+//! Times. How many registers a thread needs. Bits of what the hardware approximates, or adds in an order of its own: see [`ptx_asm::PtxUnaryOp`] and [`ptx_asm::MmaShape`]. Whether a program is
 //! ordered by fences and atomic operations: only barriers count as order, in memory or not, so such programs are reported as races. So are accesses of global memory that
 //! only a cluster's barriers order.
 
@@ -73,7 +73,7 @@ pub use machine::{Machine, Region};
 pub use stats::{InstStats, Stats};
 pub use tensor::{Swizzle, TensorMap};
 
-use ptx_asm::Kernel;
+use ptx_asm::PtxKernel;
 
 /// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
 macro_rules! debug_as_display {
@@ -135,7 +135,7 @@ pub enum Order {
 ///
 /// [`Fault`]: the first thing that the kernel does and may not.
 pub fn run(
-    kernel: &Kernel,
+    kernel: &PtxKernel,
     launch: &Launch<'_>,
     machine: &mut Machine,
     order: Order,

@@ -2,7 +2,7 @@
 
 use super::arrays::describe;
 use super::fault::{Cause, Check, SpaceName, Spot};
-use ptx_asm::Space;
+use ptx_asm::StateSpace;
 
 /// A simulated device. What it holds stays from one run to the next.
 ///
@@ -106,14 +106,14 @@ impl Machine {
         let nearest = below.map_or("there is no array below".into(), |(_, region)| {
             describe(&region.name, region.base, region.bytes.len() as u64)
         });
-        Err(Box::new(Cause::OutOfBounds { space: SpaceName(Space::Global), address, bytes, nearest }))
+        Err(Box::new(Cause::OutOfBounds { space: SpaceName(StateSpace::Global), address, bytes, nearest }))
     }
 
     /// A byte of a region.
     pub(super) fn spot(&self, region: usize, at: usize) -> Spot {
         let region = &self.regions[region];
         let address = region.base + at as u64;
-        Spot { space: SpaceName(Space::Global), address, array: region.name.clone(), byte: at }
+        Spot { space: SpaceName(StateSpace::Global), address, array: region.name.clone(), byte: at }
     }
 
     /// What is there.

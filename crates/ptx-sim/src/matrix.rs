@@ -10,10 +10,10 @@ use super::fault::{Access, At, Outcome, malformed};
 use super::float::{BF16, F16, F32, Format};
 use super::registers::{Lanes, lanes};
 use super::warp::Warp;
-use ptx_asm::Mma;
-use ptx_asm::{Place, Reg, Regs, Space};
+use ptx_asm::MmaShape;
+use ptx_asm::{AddressOperand, Reg, Regs, StateSpace};
 
-/// How an [`Mma`] lies in registers.
+/// How an [`MmaShape`] lies in registers.
 #[derive(Clone, Copy, Debug)]
 struct Fragments {
     format: Format,
@@ -24,11 +24,11 @@ struct Fragments {
 }
 
 impl Fragments {
-    fn of(shape: Mma) -> Fragments {
+    fn of(shape: MmaShape) -> Fragments {
         match shape {
-            Mma::F16K16 => Fragments { format: F16, packed: 2, depth: 16 },
-            Mma::Bf16K16 => Fragments { format: BF16, packed: 2, depth: 16 },
-            Mma::Tf32K8 => Fragments { format: F32, packed: 1, depth: 8 },
+            MmaShape::F16K16 => Fragments { format: F16, packed: 2, depth: 16 },
+            MmaShape::Bf16K16 => Fragments { format: BF16, packed: 2, depth: 16 },
+            MmaShape::Tf32K8 => Fragments { format: F32, packed: 1, depth: 8 },
         }
     }
 
@@ -86,7 +86,7 @@ impl Run<'_> {
         &self,
         warp: &mut Warp,
         mask: u32,
-        shape: Mma,
+        shape: MmaShape,
         [d, a, b, c]: [&Regs; 4],
     ) -> Outcome<()> {
         whole(mask)?;
@@ -118,7 +118,7 @@ impl Run<'_> {
         regs.iter().map(get).collect()
     }
 
-    /// [`ptx_asm::Inst::LoadMatrix`].
+    /// [`ptx_asm::Inst::Ldmatrix`].
     pub(super) fn load_matrix(
         &mut self,
         warp: &mut Warp,
@@ -126,7 +126,7 @@ impl Run<'_> {
         (inst, mask): (usize, u32),
         transposed: bool,
         dsts: &[Reg],
-        from: Place,
+        from: AddressOperand,
     ) -> Outcome<()> {
         whole(mask)?;
         if !matches!(dsts.len(), 1 | 2 | 4) {
@@ -134,13 +134,13 @@ impl Run<'_> {
         }
         // Only these say where a row is.
         let rows = u32::MAX >> (32 - 8 * dsts.len());
-        let addresses = self.addresses(warp, rows, Space::Shared, from)?;
-        self.count(inst, Space::Shared, rows, &addresses, 16);
+        let addresses = self.addresses(warp, rows, StateSpace::Shared, from)?;
+        self.count(inst, StateSpace::Shared, rows, &addresses, 16);
         let mut data = [[0; 16]; 32];
         for lane in lanes(rows) {
             // What one lane points at, others get.
             let mut who = warp.who(lane);
-            let located = self.locate(Space::Shared, &who, addresses[lane], 16, 16).at(lane)?;
+            let located = self.locate(StateSpace::Shared, &who, addresses[lane], 16, 16).at(lane)?;
             who.thread = SEVERAL;
             self.allowed(shared, &who, located, 16, Access::Read).at(lane)?;
             self.mark(shared, &who, located, 16, Access::Read);
@@ -155,27 +155,27 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// [`ptx_asm::Inst::StoreMatrix`].
+    /// [`ptx_asm::Inst::Stmatrix`].
     pub(super) fn store_matrix(
         &mut self,
         warp: &mut Warp,
         shared: &mut Shared,
         (inst, mask): (usize, u32),
         from: &[Reg],
-        to: Place,
+        to: AddressOperand,
     ) -> Outcome<()> {
         whole(mask)?;
         if !matches!(from.len(), 1 | 2 | 4) {
             return malformed(format!("{} matrices", from.len())).at(0);
         }
         let rows = u32::MAX >> (32 - 8 * from.len());
-        let addresses = self.addresses(warp, rows, Space::Shared, to)?;
-        self.count(inst, Space::Shared, rows, &addresses, 16);
+        let addresses = self.addresses(warp, rows, StateSpace::Shared, to)?;
+        self.count(inst, StateSpace::Shared, rows, &addresses, 16);
         let matrices: Vec<_> = self.fragment(warp, from)?.iter().map(rows_of).collect();
         for lane in lanes(rows) {
             // What one lane points at, others write; but it is one lane that fences and meets for all, so each has to.
             let mut who = warp.who(lane);
-            let located = self.locate(Space::Shared, &who, addresses[lane], 16, 16).at(lane)?;
+            let located = self.locate(StateSpace::Shared, &who, addresses[lane], 16, 16).at(lane)?;
             who.thread = SEVERAL;
             self.allowed(shared, &who, located, 16, Access::Write).at(lane)?;
             self.mark(shared, &who, located, 16, Access::Write);

@@ -9,7 +9,7 @@ use super::fault::{Access, At, Cause, Check, Outcome, Party, malformed};
 use super::races::Set;
 use super::registers::lanes;
 use super::warp::{Event, Phase, Warp};
-use ptx_asm::{Place, Reg, Space};
+use ptx_asm::{AddressOperand, Reg, StateSpace};
 
 /// The barriers of a cluster, by block and address.
 pub(super) type Barriers = BTreeMap<(u32, usize), MemoryBarrier>;
@@ -107,14 +107,14 @@ impl MemoryBarrier {
 
 impl Run<'_> {
     /// The places of barriers that lanes name: addresses in the window of the block, or of the cluster.
-    fn barriers(&self, warp: &Warp, mask: u32, at: Place) -> Outcome<[Option<Located>; 32]> {
-        let addresses = self.addresses(warp, mask, Space::Shared, at)?;
+    fn barriers(&self, warp: &Warp, mask: u32, at: AddressOperand) -> Outcome<[Option<Located>; 32]> {
+        let addresses = self.addresses(warp, mask, StateSpace::Shared, at)?;
         let mut found = [None; 32];
         for lane in lanes(mask) {
             let mut who = warp.who(lane);
             let (rank, address) = super::cluster::parts(addresses[lane]);
             who.rank = rank.unwrap_or(who.rank);
-            found[lane] = Some(self.locate(Space::Shared, &who, address, BYTES, BYTES).at(lane)?);
+            found[lane] = Some(self.locate(StateSpace::Shared, &who, address, BYTES, BYTES).at(lane)?);
         }
         Ok(found)
     }
@@ -161,13 +161,13 @@ impl Run<'_> {
         }
     }
 
-    /// [`ptx_asm::Inst::BarrierInit`].
+    /// [`ptx_asm::Inst::MbarrierInit`].
     pub(super) fn init_barrier(
         &mut self,
         warp: &Warp,
         shared: &mut Shared,
         mask: u32,
-        at: Place,
+        at: AddressOperand,
         count: u32,
     ) -> Outcome<()> {
         let places = self.barriers(warp, mask, at)?;
@@ -205,7 +205,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::BarrierInitFence`].
+    /// [`ptx_asm::Inst::FenceMbarrierInit`].
     pub(super) fn fence_barriers(&self, warp: &Warp, shared: &mut Shared, mask: u32) {
         for lane in lanes(mask) {
             let who = warp.who(lane);
@@ -215,13 +215,13 @@ impl Run<'_> {
         }
     }
 
-    /// [`ptx_asm::Inst::Arrive`], [`ptx_asm::Inst::ArriveCluster`], and with bytes [`ptx_asm::Inst::ArriveExpect`].
+    /// [`ptx_asm::Inst::MbarrierArrive`], [`ptx_asm::Inst::MbarrierArriveCluster`], and with bytes [`ptx_asm::Inst::MbarrierArriveExpectTx`].
     pub(super) fn arrive(
         &mut self,
         warp: &Warp,
         shared: &mut Shared,
         mask: u32,
-        at: Place,
+        at: AddressOperand,
         bytes: u32,
     ) -> Outcome<()> {
         let places = self.barriers(warp, mask, at)?;
@@ -262,13 +262,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::BarrierWait`]: the scheduler lets the warp go on.
+    /// [`ptx_asm::Inst::MbarrierWait`]: the scheduler lets the warp go on.
     pub(super) fn wait(
         &self,
         warp: &Warp,
         shared: &mut Shared,
         mask: u32,
-        at: Place,
+        at: AddressOperand,
         (parity, cluster): (Reg, bool),
     ) -> Outcome<Event> {
         let places = self.barriers(warp, mask, at)?;

@@ -3,7 +3,7 @@
 //! A copy that writes may do so at any time until its barrier's phase is complete, one that reads, and a product, until they are waited for. So whoever
 //! touches what is written meanwhile is told, and whoever writes what is read. Afterwards it counts as done at a moment that
 //! those know who waited. They work through another path to memory than threads: what threads wrote, they see only behind a fence of the writer
-//! ([`ptx_asm::Inst::FenceAsync`]).
+//! ([`ptx_asm::Inst::FenceProxyAsync`]).
 
 use smallvec::SmallVec;
 

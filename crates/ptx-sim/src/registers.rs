@@ -3,7 +3,7 @@
 use super::arith::cut;
 use super::fault::{At, Cause, Outcome};
 use super::flat::Program;
-use ptx_asm::{Guard, Operand, Reg};
+use ptx_asm::{GuardPredicate, PtxOperand, Reg};
 
 /// One number for each lane.
 pub(super) type Lanes = [u64; 32];
@@ -42,10 +42,10 @@ impl Registers {
     }
 
     /// What an instruction reads.
-    pub(super) fn operand(&self, program: &Program<'_>, operand: Operand, mask: u32) -> Outcome<Lanes> {
+    pub(super) fn operand(&self, program: &Program<'_>, operand: PtxOperand, mask: u32) -> Outcome<Lanes> {
         match operand {
-            Operand::Reg(reg) => self.get(program, reg, mask).copied(),
-            Operand::Const(value) => Ok([value; 32]),
+            PtxOperand::Reg(reg) => self.get(program, reg, mask).copied(),
+            PtxOperand::Const(value) => Ok([value; 32]),
         }
     }
 
@@ -59,7 +59,7 @@ impl Registers {
     }
 
     /// The lanes for which a guard holds.
-    pub(super) fn holds(&self, program: &Program<'_>, guard: Guard, mask: u32) -> Outcome<u32> {
+    pub(super) fn holds(&self, program: &Program<'_>, guard: GuardPredicate, mask: u32) -> Outcome<u32> {
         let values = self.get(program, guard.pred, mask)?;
         Ok(lanes(mask)
             .filter(|&lane| (values[lane] != 0) == guard.when)

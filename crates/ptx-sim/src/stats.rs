@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::registers::{Lanes, lanes};
 use super::tensor::Piece;
 use ptx_asm::Inst;
-use ptx_asm::Space;
+use ptx_asm::StateSpace;
 
 /// What a run did, instruction by instruction in the order of the kernel's tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct InstStats {
 
 impl Stats {
     /// How many warps ran instructions of a kind: Rust's names in lower case, of arithmetic with the type, of memory with the space, as in
-    /// `fma.f32`, `convert.f32.s32`, `load.global`, `atomic.shared`, `barrier`, `copyasync`, `loadmatrix`, `mma`.
+    /// `fma.f32`, `convert.f32.s32`, `load.global`, `atomic.shared`, `barrier`, `cpasync`, `ldmatrix`, `mma`.
     pub fn count(&self, opcode: &str) -> u64 {
         self.of(opcode).map(|inst| inst.warps).sum()
     }
@@ -172,7 +172,7 @@ fn opcode(inst: &Inst, text: &str) -> String {
         Inst::Unary { op, ty, .. } => format!("{op:?}.{ty:?}"),
         Inst::Binary { op, ty, .. } => format!("{op:?}.{ty:?}"),
         // The constant of a `Logic` is no part of its name.
-        Inst::Ternary { op: ptx_asm::Ternary::Logic(_), ty, .. } => format!("Logic.{ty:?}"),
+        Inst::Ternary { op: ptx_asm::PtxTernaryOp::Logic(_), ty, .. } => format!("Logic.{ty:?}"),
         Inst::Ternary { op, ty, .. } => format!("{op:?}.{ty:?}"),
         Inst::Compare { ty, .. } => format!("Compare.{ty:?}"),
         Inst::Select { ty, .. } => format!("Select.{ty:?}"),
@@ -186,10 +186,10 @@ fn opcode(inst: &Inst, text: &str) -> String {
     name.to_lowercase()
 }
 
-fn space_name(space: Space) -> &'static str {
+fn space_name(space: StateSpace) -> &'static str {
     match space {
-        Space::Global => "global",
-        Space::Shared => "shared",
-        Space::Local => "local",
+        StateSpace::Global => "global",
+        StateSpace::Shared => "shared",
+        StateSpace::Local => "local",
     }
 }

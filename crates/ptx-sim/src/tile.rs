@@ -14,7 +14,7 @@ use super::fault::{Access, At, Cause, Check, Outcome, Party};
 use super::registers::lanes;
 use super::tensor::{Piece, Swizzle, TensorMap, map_at};
 use super::warp::Warp;
-use ptx_asm::{Operand, Place, Reg, Space};
+use ptx_asm::{AddressOperand, PtxOperand, Reg, StateSpace};
 
 /// A copy into the memory of one block that is under way.
 #[derive(Debug)]
@@ -71,17 +71,17 @@ struct Request<'m> {
 }
 
 impl Run<'_> {
-    /// [`ptx_asm::Inst::LoadTile`].
+    /// [`ptx_asm::Inst::TmaLoad`].
     pub(super) fn load_tile(
         &mut self,
         warp: &Warp,
         shared: &mut Shared,
         (inst, mask): (usize, u32),
-        (map, at): (Reg, &[Operand]),
-        [to, barrier]: [Place; 2],
+        (map, at): (Reg, &[PtxOperand]),
+        [to, barrier]: [AddressOperand; 2],
         multicast: Option<Reg>,
     ) -> Outcome<()> {
-        let barriers = self.addresses(warp, mask, Space::Shared, barrier)?;
+        let barriers = self.addresses(warp, mask, StateSpace::Shared, barrier)?;
         let blocks = match multicast {
             Some(reg) => *warp.registers.get(self.program, reg, mask)?,
             None => [1 << warp.rank; 32],
@@ -97,7 +97,7 @@ impl Run<'_> {
         for (lane, order, to, pieces) in requests {
             self.stats[inst].tile(&pieces);
             let who = warp.who(lane);
-            let barrier = self.locate(Space::Shared, &who, barriers[lane], 8, 8).at(lane)?;
+            let barrier = self.locate(StateSpace::Shared, &who, barriers[lane], 8, 8).at(lane)?;
             if blocks[lane] == 0 || blocks[lane] >> self.cluster != 0 {
                 let what = format!("blocks {:#b} of a cluster of {}", blocks[lane], self.cluster);
                 return Err(Box::new(Cause::Tile(what))).at(lane);
@@ -116,13 +116,13 @@ impl Run<'_> {
         &self,
         warp: &Warp,
         mask: u32,
-        (map, at): (Reg, &[Operand]),
-        place: Place,
+        (map, at): (Reg, &[PtxOperand]),
+        place: AddressOperand,
     ) -> Outcome<Vec<(usize, Request<'_>)>> {
         let maps = *warp.registers.get(self.program, map, mask)?;
         let axes: Vec<_> =
             at.iter().map(|&at| warp.registers.operand(self.program, at, mask)).collect::<Outcome<_>>()?;
-        let addresses = self.addresses(warp, mask, Space::Shared, place)?;
+        let addresses = self.addresses(warp, mask, StateSpace::Shared, place)?;
         let of_lane = |lane: usize| {
             let map = map_at(self.maps, maps[lane])?;
             let at: Vec<i32> = axes.iter().map(|values| values[lane] as i32).collect();
@@ -132,7 +132,7 @@ impl Run<'_> {
             }
             let who = warp.who(lane);
             let (bytes, align) = (map.bytes() as u32, map.swizzle.align());
-            let shared = self.locate(Space::Shared, &who, addresses[lane], bytes, align)?;
+            let shared = self.locate(StateSpace::Shared, &who, addresses[lane], bytes, align)?;
             Ok(Request { map, at, shared })
         };
         lanes(mask).map(|lane| Ok((lane, of_lane(lane).at(lane)?))).collect()
@@ -148,7 +148,7 @@ impl Run<'_> {
     ) -> Check<TileData> {
         let (mut data, mut from) = (vec![0; bytes], Vec::with_capacity(pieces.len()));
         for piece in pieces {
-            let located = self.locate(Space::Global, who, piece.global, piece.bytes, 1)?;
+            let located = self.locate(StateSpace::Global, who, piece.global, piece.bytes, 1)?;
             self.allowed(shared, who, located, piece.bytes, Access::Read)?;
             self.mark(shared, who, located, piece.bytes, Access::Read);
             let found = self.peek(shared, who, located, piece.bytes);
@@ -201,7 +201,7 @@ impl Run<'_> {
             }
         }
         let memory = &mut shared.memories[rank];
-        let located = Located { space: Space::Shared, of: rank, at: barrier };
+        let located = Located { space: StateSpace::Shared, of: rank, at: barrier };
         let Some(found) = shared.barriers.get_mut(&(rank as u32, barrier)) else {
             return Err(Box::new(Cause::NoBarrier { spot: self.spot(located, barrier) }));
         };
@@ -214,14 +214,14 @@ impl Run<'_> {
         found.receive(data.bytes.len(), &clock).or_else(|what| self.broken(located, what))
     }
 
-    /// [`ptx_asm::Inst::StoreTile`].
+    /// [`ptx_asm::Inst::TmaStore`].
     pub(super) fn store_tile(
         &mut self,
         warp: &Warp,
         shared: &mut Shared,
         (inst, mask): (usize, u32),
-        (map, at): (Reg, &[Operand]),
-        from: Place,
+        (map, at): (Reg, &[PtxOperand]),
+        from: AddressOperand,
     ) -> Outcome<()> {
         let requests: Vec<_> = self
             .requests(warp, mask, (map, at), from)?
@@ -253,7 +253,7 @@ impl Run<'_> {
                 self.allowed(shared, who, Located { at, ..from }, bytes, Access::Read)?;
             }
             let data = self.peek(shared, who, source, piece.bytes);
-            let located = self.locate(Space::Global, who, piece.global, piece.bytes, 1)?;
+            let located = self.locate(StateSpace::Global, who, piece.global, piece.bytes, 1)?;
             self.allowed(shared, who, located, piece.bytes, Access::Write)?;
             self.mark(shared, who, located, piece.bytes, Access::Write);
             shared.memories[from.of].proxy.begin_read(at, 1, reader(who));
@@ -264,7 +264,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// [`ptx_asm::Inst::StoreTileCommit`].
+    /// [`ptx_asm::Inst::TmaStoreCommit`].
     pub(super) fn commit_stores(&self, warp: &Warp, shared: &mut Shared, mask: u32) {
         for lane in lanes(mask) {
             let queue = shared.stores.queue(&warp.who(lane));
@@ -273,7 +273,7 @@ impl Run<'_> {
         }
     }
 
-    /// [`ptx_asm::Inst::StoreTileWait`].
+    /// [`ptx_asm::Inst::TmaStoreWait`].
     pub(super) fn wait_for_stores(&self, warp: &Warp, shared: &mut Shared, mask: u32, left: u32) {
         for lane in lanes(mask) {
             self.stores_read(shared, &warp.who(lane), left);

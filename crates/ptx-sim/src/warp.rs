@@ -11,7 +11,7 @@ use super::registers::{Lanes, Registers, lanes};
 use super::tensor::map_address;
 use super::warpgroup::{Products, Shape};
 use ptx_asm::Inst;
-use ptx_asm::{Guard, Operand, Reg, Space, Special};
+use ptx_asm::{GuardPredicate, PtxOperand, Reg, SpecialReg, StateSpace};
 
 /// What a warp is.
 #[derive(Debug)]
@@ -188,7 +188,7 @@ impl Run<'_> {
         &mut self,
         warp: &mut Warp,
         shared: &mut Shared,
-        guard: Option<Guard>,
+        guard: Option<GuardPredicate>,
         (number, inst): (usize, &Inst),
     ) -> Outcome<Event> {
         self.spend().at(warp.active.trailing_zeros() as usize)?;
@@ -209,7 +209,7 @@ impl Run<'_> {
                     self.present(warp, mask).at(mask.trailing_zeros() as usize)?;
                     return Ok(Event::MeetsCluster);
                 }
-                Inst::BarrierWait { at, parity, cluster } => {
+                Inst::MbarrierWait { at, parity, cluster } => {
                     return self.wait(warp, shared, mask, at, (parity, cluster));
                 }
                 Inst::SetMaxRegisters { count, increase } => {
@@ -260,59 +260,61 @@ impl Run<'_> {
             Inst::Atomic { space, op, ty, dst, at, operands } => {
                 self.atomic(warp, shared, transfer(*space, *ty, *at), *op, *dst, operands)
             }
-            Inst::CopyAsync { bytes, to, from, read } => {
+            Inst::CpAsync { bytes, to, from, read } => {
                 self.copy_async(warp, shared, (number, mask), *bytes, [*to, *from], *read)
             }
-            Inst::CopyCommit => {
+            Inst::CpAsyncCommit => {
                 for lane in lanes(mask) {
                     shared.memories[warp.rank as usize].copies.commit(u32::from(warp.who(lane).thread));
                 }
                 Ok(())
             }
-            Inst::CopyWait { left } => self.copy_wait(warp, shared, mask, *left),
+            Inst::CpAsyncWait { pending } => self.copy_wait(warp, shared, mask, *pending),
             Inst::Shuffle { mode, dst, src, lane, width } => {
                 self.shuffle(warp, mask, *mode, (*dst, *src), *lane, *width)
             }
             Inst::Vote { vote, dst, src } => self.vote(warp, mask, *vote, *dst, *src),
-            Inst::LoadMatrix { transposed, dsts, from } => {
+            Inst::Ldmatrix { transposed, dsts, from } => {
                 self.load_matrix(warp, shared, (number, mask), *transposed, dsts, *from)
             }
-            Inst::StoreMatrix { from, to } => self.store_matrix(warp, shared, (number, mask), from, *to),
+            Inst::Stmatrix { from, to } => self.store_matrix(warp, shared, (number, mask), from, *to),
             Inst::Mma { shape, d, a, b, c } => self.mma(warp, mask, *shape, [d, a, b, c]),
-            Inst::BarrierInit { at, count } => self.init_barrier(warp, shared, mask, *at, *count),
-            Inst::BarrierInitFence => {
+            Inst::MbarrierInit { at, count } => self.init_barrier(warp, shared, mask, *at, *count),
+            Inst::FenceMbarrierInit => {
                 self.fence_barriers(warp, shared, mask);
                 Ok(())
             }
-            Inst::Arrive { at } | Inst::ArriveCluster { at } => self.arrive(warp, shared, mask, *at, 0),
-            Inst::ArriveExpect { at, bytes } => self.arrive(warp, shared, mask, *at, *bytes),
-            Inst::MapShared { dst, at, block } => self.map_shared(warp, mask, *dst, *at, *block),
-            Inst::FenceAsync => {
+            Inst::MbarrierArrive { at } | Inst::MbarrierArriveCluster { at } => {
+                self.arrive(warp, shared, mask, *at, 0)
+            }
+            Inst::MbarrierArriveExpectTx { at, bytes } => self.arrive(warp, shared, mask, *at, *bytes),
+            Inst::Mapa { dst, at, block } => self.mapa(warp, mask, *dst, *at, *block),
+            Inst::FenceProxyAsync => {
                 let memory = &mut shared.memories[warp.rank as usize];
                 memory.proxy.fence(warp.number, mask, mask == warp.present);
                 Ok(())
             }
             // Maps are checked when they are used.
-            Inst::MapPrefetch { .. } => Ok(()),
-            Inst::LoadTile { map, at, to, barrier, multicast } => {
+            Inst::PrefetchTensorMap { .. } => Ok(()),
+            Inst::TmaLoad { map, at, to, barrier, multicast } => {
                 self.load_tile(warp, shared, (number, mask), (*map, at), [*to, *barrier], *multicast)
             }
-            Inst::StoreTile { map, at, from } => {
+            Inst::TmaStore { map, at, from } => {
                 self.store_tile(warp, shared, (number, mask), (*map, at), *from)
             }
-            Inst::StoreTileCommit => {
+            Inst::TmaStoreCommit => {
                 self.commit_stores(warp, shared, mask);
                 Ok(())
             }
-            Inst::StoreTileWait { left } => {
-                self.wait_for_stores(warp, shared, mask, *left);
+            Inst::TmaStoreWait { pending } => {
+                self.wait_for_stores(warp, shared, mask, *pending);
                 Ok(())
             }
-            Inst::WarpgroupFence | Inst::WarpgroupCommit | Inst::WarpgroupWait { .. } => {
+            Inst::WgmmaFence | Inst::WgmmaCommit | Inst::WgmmaWait { .. } => {
                 self.order_products(warp, shared, (number, mask), inst)
             }
-            Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate } => {
-                let shape = Shape { factor: *factor, columns: *columns, transposed: *transposed };
+            Inst::Wgmma { element, columns, d, a, b, transposed, accumulate } => {
+                let shape = Shape { element: *element, columns: *columns, transposed: *transposed };
                 self.multiply(warp, shared, (number, mask), (shape, d), [*a, *b, *accumulate])
             }
             Inst::WarpBarrier => {
@@ -333,38 +335,38 @@ impl Run<'_> {
         let mut each = Each { program: self.program, registers: &mut warp.registers, mask, inst };
         match *inst {
             Inst::Move { dst, src } => each.map(dst, [src], |[a]| Some(a)),
-            Inst::Where { dst, special } => {
+            Inst::ReadSpecial { dst, special } => {
                 let first = u64::from(warp.number) * 32;
                 let values: Lanes = std::array::from_fn(|lane| match special {
-                    Special::Thread => first + lane as u64,
-                    Special::Block => u64::from(block),
-                    Special::Blocks => u64::from(self.blocks),
-                    Special::Lane => lane as u64,
-                    Special::ClusterBlock => u64::from(rank),
+                    SpecialReg::Thread => first + lane as u64,
+                    SpecialReg::Block => u64::from(block),
+                    SpecialReg::Blocks => u64::from(self.blocks),
+                    SpecialReg::Lane => lane as u64,
+                    SpecialReg::ClusterBlock => u64::from(rank),
                 });
                 each.set(dst, &values)
             }
-            Inst::Address { dst, space, array } => {
+            Inst::ArrayAddress { dst, space, array } => {
                 let address = match space {
-                    Space::Shared => self.program.shared.address(array),
-                    Space::Local => self.program.local.address(array),
-                    Space::Global => malformed("global memory has no arrays"),
+                    StateSpace::Shared => self.program.shared.address(array),
+                    StateSpace::Local => self.program.local.address(array),
+                    StateSpace::Global => malformed("global memory has no arrays"),
                 };
                 let address = address.at(mask.trailing_zeros() as usize)?;
                 each.set(dst, &[u64::from(address); 32])
             }
-            Inst::Param { dst, param } => match self.params.get(param as usize) {
+            Inst::LoadParam { dst, param } => match self.params.get(param as usize) {
                 Some(&value) => each.set(dst, &[value; 32]),
                 None => {
                     malformed(format!("there is no parameter {param}")).at(mask.trailing_zeros() as usize)
                 }
             },
-            Inst::Map { dst, map } if map < self.program.kernel.maps => {
+            Inst::TensorMapAddress { dst, map } if map < self.program.kernel.maps => {
                 each.set(dst, &[map_address(map); 32])
             }
             Inst::Pack { dst, halves } => {
                 let width = halves[0].class.bits();
-                let halves = halves.map(Operand::Reg);
+                let halves = halves.map(PtxOperand::Reg);
                 each.map(dst, halves, |[low, high]| (width < 64).then(|| low | high << width))
             }
             Inst::Unpack { halves: [low, high], src } => {
@@ -409,7 +411,7 @@ impl Each<'_> {
     fn map<const N: usize>(
         &mut self,
         dst: Reg,
-        srcs: [Operand; N],
+        srcs: [PtxOperand; N],
         operation: impl Fn([u64; N]) -> Option<u64>,
     ) -> Outcome<()> {
         let mut given = [[0; 32]; N];

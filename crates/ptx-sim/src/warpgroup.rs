@@ -17,7 +17,7 @@ use super::float::{BF16, F16, F32, Format};
 use super::registers::Lanes;
 use super::warp::{Event, Warp};
 use ptx_asm::{Inst, Ty};
-use ptx_asm::{Reg, Regs, Space};
+use ptx_asm::{Reg, Regs, StateSpace};
 
 /// Products of a warp that are under way, and what is known of its registers.
 #[derive(Debug, Default)]
@@ -69,14 +69,14 @@ struct Joint {
 /// An instruction of products, without the registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    pub(super) factor: Ty,
+    pub(super) element: Ty,
     pub(super) columns: u32,
     pub(super) transposed: [bool; 2],
 }
 
 impl Shape {
     fn format(self) -> Check<(Format, usize)> {
-        match self.factor {
+        match self.element {
             Ty::F16 => Ok((F16, 2)),
             Ty::Bf16 => Ok((BF16, 2)),
             Ty::F32 if self.transposed == [false; 2] => Ok((F32, 4)),
@@ -127,13 +127,14 @@ impl Products {
     pub(super) fn touch(&mut self, program: &Program<'_>, inst: &Inst) -> Check<()> {
         let mut regs = Regs::new();
         match inst {
-            Inst::WarpgroupMma { .. } => {}
+            Inst::Wgmma { .. } => {}
             _ => inst.each_register(&mut |reg| regs.push(reg)),
         }
         self.touched.resize(program.registers(), true);
         for reg in regs {
             self.touched[program.register(reg)] = true;
-            if reg.class == ptx_asm::Class::F32 && self.under_way().any(|product| product.d.contains(&reg)) {
+            if reg.class == ptx_asm::RegClass::F32 && self.under_way().any(|product| product.d.contains(&reg))
+            {
                 let what = "a sum of products that were not waited for";
                 return Err(Box::new(Cause::Accumulator { reg, what }));
             }
@@ -145,7 +146,7 @@ impl Products {
     fn may_compute(&self, program: &Program<'_>, d: &Regs) -> Check<()> {
         let touched = d.iter().find(|&&reg| self.touched.get(program.register(reg)) != Some(&false));
         if let Some(&reg) = touched {
-            let what = "a sum that threads touched since the last WarpgroupFence";
+            let what = "a sum that threads touched since the last WgmmaFence";
             return Err(Box::new(Cause::Accumulator { reg, what }));
         }
         let other = self.under_way().filter(|product| product.d != *d);
@@ -178,7 +179,7 @@ impl Run<'_> {
         groups[group].step(warp.number, inst, operands).map_err(|what| Box::new(Cause::Warpgroup(what))).at(0)
     }
 
-    /// [`Inst::WarpgroupFence`], [`Inst::WarpgroupCommit`], [`Inst::WarpgroupWait`].
+    /// [`Inst::WgmmaFence`], [`Inst::WgmmaCommit`], [`Inst::WgmmaWait`].
     pub(super) fn order_products(
         &self,
         warp: &mut Warp,
@@ -188,12 +189,12 @@ impl Run<'_> {
     ) -> Outcome<()> {
         self.joint(warp, shared, at, [0; 3])?;
         match inst {
-            Inst::WarpgroupFence => warp.products.touched = vec![false; self.program.registers()],
-            Inst::WarpgroupCommit => {
+            Inst::WgmmaFence => warp.products.touched = vec![false; self.program.registers()],
+            Inst::WgmmaCommit => {
                 let group = std::mem::take(&mut warp.products.open);
                 warp.products.groups.push_back(group);
             }
-            Inst::WarpgroupWait { left } => self.wait_for_products(warp, shared, *left),
+            Inst::WgmmaWait { pending } => self.wait_for_products(warp, shared, *pending),
             _ => return malformed(format!("{inst:?} orders no products")).at(0),
         }
         Ok(())
@@ -218,7 +219,7 @@ impl Run<'_> {
         }
     }
 
-    /// [`Inst::WarpgroupMma`]. Products are exact; they are added in `f64`, and rounded once for each instruction.
+    /// [`Inst::Wgmma`]. Products are exact; they are added in `f64`, and rounded once for each instruction.
     pub(super) fn multiply(
         &mut self,
         warp: &mut Warp,
@@ -227,7 +228,7 @@ impl Run<'_> {
         (shape, d): (Shape, &Regs),
         operands: [Reg; 3],
     ) -> Outcome<()> {
-        if d.iter().any(|reg| reg.class != ptx_asm::Class::F32)
+        if d.iter().any(|reg| reg.class != ptx_asm::RegClass::F32)
             || d.len() as u32 * 2 != shape.columns
             || !(8..=256).contains(&shape.columns)
             || shape.columns % 8 != 0
@@ -277,7 +278,7 @@ impl Run<'_> {
             matrix.resize(lines * depth, 0.0);
             for (at, &address) in found.iter().enumerate() {
                 let who = warp.who(0);
-                let located = self.locate(Space::Shared, &who, address as u64, 16, 16)?;
+                let located = self.locate(StateSpace::Shared, &who, address as u64, 16, 16)?;
                 let data = self.peek(shared, &who, located, 16);
                 for (element, bytes) in data.chunks(size).enumerate() {
                     let place = if shape.transposed[i] {
@@ -301,7 +302,7 @@ impl Run<'_> {
         let mut who = warp.who(0);
         who.thread = SEVERAL;
         for &at in &factors.chunks {
-            let located = Located { space: Space::Shared, of: warp.rank as usize, at };
+            let located = Located { space: StateSpace::Shared, of: warp.rank as usize, at };
             self.allowed_behind(shared, &who, located, Access::Read)?;
             shared.memories[located.of].proxy.begin_read(at, 1, Party::Products(warp.number));
         }

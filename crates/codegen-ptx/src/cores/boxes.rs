@@ -4,7 +4,7 @@
 //! whole lines go on. In a box, chunk `c` of 16 bytes of row `r` lies at `c ^ (r mod 8)`: the order of the copy engine's tiles with lines as long, in
 //! which neither lanes that write nor lanes that read meet in a bank.
 
-use ptx_asm::{Binary, Builder, Class, Cmp, Inst, Place, Reg, Regs, Space, Ty};
+use ptx_asm::{AddressOperand, CmpOp, Inst, PtxBinaryOp, PtxBuilder, Reg, RegClass, Regs, StateSpace, Ty};
 
 /// Rows of a box: those of a fragment.
 pub(super) const ROWS: u32 = 16;
@@ -56,22 +56,22 @@ pub(super) enum Writer {
 
 impl Writer {
     /// Into the boxes from an address on, which is aligned.
-    pub(super) fn new(b: &mut Builder, element: Ty, lane: Reg, boxes: Reg, has_matrices: bool) -> Writer {
+    pub(super) fn new(b: &mut PtxBuilder, element: Ty, lane: Reg, boxes: Reg, has_matrices: bool) -> Writer {
         match element.bytes() {
             2 if has_matrices => Writer::Matrices(of_matrices(b, lane, boxes)),
             2 => Writer::Words(of_pieces(b, lane, boxes, 4)),
             _ => {
-                let row = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
-                let odd = b.binary(Binary::And, Ty::B32, row, 1_u32);
+                let row = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, 2_u32);
+                let odd = b.binary(PtxBinaryOp::And, Ty::B32, row, 1_u32);
                 let first = of_pieces(b, lane, boxes, 8);
                 let first = further(b, first, 4, odd);
-                Writer::Pairs { first, is_odd: b.compare(Cmp::Ne, Ty::U32, odd, 0_u32) }
+                Writer::Pairs { first, is_odd: b.compare(CmpOp::Ne, Ty::U32, odd, 0_u32) }
             }
         }
     }
 
     /// Writes the results of a part into a box.
-    pub(super) fn write(&self, b: &mut Builder, part: &Part, number: u32) {
+    pub(super) fn write(&self, b: &mut PtxBuilder, part: &Part, number: u32) {
         match *self {
             Writer::Matrices(first) => write_matrices(b, first, part, number),
             Writer::Words(first) => write_words(b, first, part, number),
@@ -81,69 +81,69 @@ impl Writer {
 }
 
 /// An address in the first box, in another one.
-fn in_box(address: Reg, number: u32) -> Place {
-    Place::at(address).plus((number * BYTES) as i32)
+fn in_box(address: Reg, number: u32) -> AddressOperand {
+    AddressOperand::at(address).plus((number * BYTES) as i32)
 }
 
 /// An address so many chunks further, whatever they are exchanged by.
-fn chunks(b: &mut Builder, address: Reg, count: u32) -> Reg {
+fn chunks(b: &mut PtxBuilder, address: Reg, count: u32) -> Reg {
     match count {
         0 => address,
-        _ => b.binary(Binary::Xor, Ty::B32, address, 16 * count),
+        _ => b.binary(PtxBinaryOp::Xor, Ty::B32, address, 16 * count),
     }
 }
 
 /// An address so many times some chunks further.
-fn further(b: &mut Builder, address: Reg, count: u32, times: Reg) -> Reg {
-    let bytes = b.binary(Binary::Mul, Ty::U32, times, 16 * count);
-    b.binary(Binary::Xor, Ty::B32, address, bytes)
+fn further(b: &mut PtxBuilder, address: Reg, count: u32, times: Reg) -> Reg {
+    let bytes = b.binary(PtxBinaryOp::Mul, Ty::U32, times, 16 * count);
+    b.binary(PtxBinaryOp::Xor, Ty::B32, address, bytes)
 }
 
 /// Where the lane's row of four matrices goes: of the first two the upper and the lower eight rows, then those of the next columns.
-fn of_matrices(b: &mut Builder, lane: Reg, boxes: Reg) -> Reg {
-    let row = b.binary(Binary::And, Ty::B32, lane, ROWS - 1);
-    let side = b.binary(Binary::ShiftRight, Ty::B32, lane, ROWS.ilog2());
-    let exchange = b.binary(Binary::And, Ty::B32, lane, 7_u32);
-    let chunk = b.binary(Binary::Xor, Ty::B32, side, exchange);
+fn of_matrices(b: &mut PtxBuilder, lane: Reg, boxes: Reg) -> Reg {
+    let row = b.binary(PtxBinaryOp::And, Ty::B32, lane, ROWS - 1);
+    let side = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, ROWS.ilog2());
+    let exchange = b.binary(PtxBinaryOp::And, Ty::B32, lane, 7_u32);
+    let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, side, exchange);
     let line = b.mul_add(Ty::U32, row, LINE, boxes);
     b.mul_add(Ty::U32, chunk, 16_u32, line)
 }
 
 /// Where the lane's two results of the first row go, which are so many bytes.
-fn of_pieces(b: &mut Builder, lane: Reg, boxes: Reg, bytes: u32) -> Reg {
-    let row = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
-    let pair = b.binary(Binary::And, Ty::B32, lane, 3_u32);
-    let in_row = b.binary(Binary::Mul, Ty::U32, pair, bytes);
-    let exchange = b.binary(Binary::Mul, Ty::U32, row, 16_u32);
-    let in_row = b.binary(Binary::Xor, Ty::B32, in_row, exchange);
+fn of_pieces(b: &mut PtxBuilder, lane: Reg, boxes: Reg, bytes: u32) -> Reg {
+    let row = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, 2_u32);
+    let pair = b.binary(PtxBinaryOp::And, Ty::B32, lane, 3_u32);
+    let in_row = b.binary(PtxBinaryOp::Mul, Ty::U32, pair, bytes);
+    let exchange = b.binary(PtxBinaryOp::Mul, Ty::U32, row, 16_u32);
+    let in_row = b.binary(PtxBinaryOp::Xor, Ty::B32, in_row, exchange);
     let line = b.mul_add(Ty::U32, row, LINE, boxes);
     b.add(Ty::U32, line, in_row)
 }
 
-fn write_matrices(b: &mut Builder, first: Reg, part: &Part, number: u32) {
+fn write_matrices(b: &mut PtxBuilder, first: Reg, part: &Part, number: u32) {
     for (at, pair) in (0..).zip(part.values.chunks(2)) {
         let from: Regs = pair.iter().flat_map(|values| words(b, values)).collect();
         let to = in_box(chunks(b, first, 2 * at), number);
-        b.push(Inst::StoreMatrix { from, to });
+        b.push(Inst::Stmatrix { from, to });
     }
 }
 
-fn write_words(b: &mut Builder, first: Reg, part: &Part, number: u32) {
+fn write_words(b: &mut PtxBuilder, first: Reg, part: &Part, number: u32) {
     for (at, values) in (0..).zip(&part.values) {
         let to = in_box(chunks(b, first, at), number);
         let [upper, lower] = words(b, values);
-        b.store(Space::Shared, Ty::B32, to, upper);
-        b.store(Space::Shared, Ty::B32, to.plus((8 * LINE) as i32), lower);
+        b.store(StateSpace::Shared, Ty::B32, to, upper);
+        b.store(StateSpace::Shared, Ty::B32, to.plus((8 * LINE) as i32), lower);
     }
 }
 
 /// Two neighbours each, of the upper and of the lower row.
-fn words(b: &mut Builder, &[left, right, below_left, below_right]: &[Reg; 4]) -> [Reg; 2] {
-    [[left, right], [below_left, below_right]].map(|[low, high]| b.pack(Class::B32, low, high))
+fn words(b: &mut PtxBuilder, &[left, right, below_left, below_right]: &[Reg; 4]) -> [Reg; 2] {
+    [[left, right], [below_left, below_right]].map(|[low, high]| b.pack(RegClass::B32, low, high))
 }
 
 /// Of each two fragments that are two apart, lanes of odd rows write the second one first.
-fn write_pairs(b: &mut Builder, (first, is_odd): (Reg, Reg), part: &Part, number: u32) {
+fn write_pairs(b: &mut PtxBuilder, (first, is_odd): (Reg, Reg), part: &Part, number: u32) {
     let (near, far) = part.values.split_at(part.values.len() / 2);
     for (at, (near, far)) in (0..).zip(near.iter().zip(far)) {
         let one = chunks(b, first, 2 * at);
@@ -152,8 +152,8 @@ fn write_pairs(b: &mut Builder, (first, is_odd): (Reg, Reg), part: &Part, number
             let values: Vec<Reg> =
                 even.iter().zip(odd).map(|(&even, &odd)| b.select(Ty::F32, is_odd, odd, even)).collect();
             let to = in_box(to, number);
-            b.stores(Space::Shared, Ty::F32, to, &values[..2]);
-            b.stores(Space::Shared, Ty::F32, to.plus((8 * LINE) as i32), &values[2..]);
+            b.store_vector(StateSpace::Shared, Ty::F32, to, &values[..2]);
+            b.store_vector(StateSpace::Shared, Ty::F32, to.plus((8 * LINE) as i32), &values[2..]);
         }
     }
 }

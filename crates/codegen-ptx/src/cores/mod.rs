@@ -21,7 +21,7 @@ mod warps; // `mma` with `cp.async`
 #[cfg(test)]
 mod plain; // products in whole numbers
 
-use ptx_asm::{Block, Builder, Guard, Reg, Stmt, Target, Ty};
+use ptx_asm::{GuardPredicate, PtxBuilder, PtxStmt, Reg, StmtList, Target, Ty};
 
 pub(crate) use self::warpgroups::Tensor;
 use crate::options::TensorCores;
@@ -128,11 +128,11 @@ impl Method {
     }
 
     /// Says what the kernel is, besides its body.
-    pub(crate) fn declare(&self, b: &mut Builder, product: &Product) {
+    pub(crate) fn declare(&self, b: &mut PtxBuilder, product: &Product) {
         if let Method::Warpgroups(tile) = self {
             b.cluster(tile.cluster);
             // One block leaves its threads as many registers as there are.
-            b.blocks_per_processor(1);
+            b.min_blocks_per_sm(1);
         }
         for _ in self.tensors(product) {
             b.tensor_map();
@@ -170,7 +170,7 @@ pub(crate) enum Of {
 /// What is around the product: who knows the nodes.
 pub(crate) trait Surroundings {
     /// Where the kernel is written.
-    fn builder(&mut self) -> &mut Builder;
+    fn builder(&mut self) -> &mut PtxBuilder;
 
     /// From here on, to the end of the block that is being written, everything is about the product of this number of the batch.
     fn batch(&mut self, number: Reg);
@@ -191,11 +191,11 @@ pub(crate) trait Surroundings {
     fn results(&mut self, outputs: Outputs, sums: &[Reg]) -> Vec<Vec<Reg>>;
 
     /// What is written, as a block of its own.
-    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> Block;
+    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> StmtList;
 }
 
 /// What threads do for which a predicate holds.
 fn when(around: &mut dyn Surroundings, pred: Reg, write: &mut dyn FnMut(&mut dyn Surroundings)) {
     let then = around.block(write);
-    around.builder().append(Stmt::If { guard: Guard::on(pred), then, otherwise: Vec::new() });
+    around.builder().push_stmt(PtxStmt::If { guard: GuardPredicate::on(pred), then, otherwise: Vec::new() });
 }

@@ -2,7 +2,7 @@
 //!
 //! Tensor cores hold sums in fragments of 16 rows by 8 columns. Of each a thread has two neighbours in a row, and those eight rows below.
 
-use ptx_asm::{Binary, Builder, Class, Cmp, Reg, Ty};
+use ptx_asm::{CmpOp, PtxBinaryOp, PtxBuilder, Reg, RegClass, Ty};
 
 use super::boxes::{self, Part};
 use super::place::Place;
@@ -37,14 +37,14 @@ struct Origin {
 impl Held {
     /// Of a warp at a row and a column of the tile.
     pub(super) fn new(
-        b: &mut Builder,
+        b: &mut PtxBuilder,
         lane: Reg,
         corner: [Reg; 2],
         fragments: Vec<[u32; 2]>,
         tile: [u32; 2],
     ) -> Held {
-        let line = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
-        let pair = b.binary(Binary::And, Ty::B32, lane, 3_u32);
+        let line = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, 2_u32);
+        let pair = b.binary(PtxBinaryOp::And, Ty::B32, lane, 3_u32);
         let first = [b.add(Ty::U32, corner[0], line), b.mul_add(Ty::U32, pair, 2_u32, corner[1])];
         Held { corner, first, fragments, tile }
     }
@@ -52,7 +52,7 @@ impl Held {
     /// The registers of the sums, with what they begin with.
     pub(super) fn start(&self, around: &mut dyn Surroundings, product: &Product, place: &Place) -> Sums {
         let b = around.builder();
-        let mut zeros = || [(); 4].map(|()| b.moved(Class::F32, 0_f32));
+        let mut zeros = || [(); 4].map(|()| b.mov(RegClass::F32, 0_f32));
         let sums: Sums = self.fragments.iter().map(|_| zeros()).collect();
         self.each(around, product, place, &mut |around, outputs, at, first| {
             for (n, value) in around.start(outputs).into_iter().flatten().enumerate() {
@@ -142,14 +142,20 @@ impl Held {
         }
     }
 
-    fn origin(&self, b: &mut Builder, place: &Place) -> Origin {
+    fn origin(&self, b: &mut PtxBuilder, place: &Place) -> Origin {
         let row = b.add(Ty::U32, place.row, self.first[0]);
         let column = b.add(Ty::U32, place.column, self.first[1]);
-        Origin { row, column, half: b.binary(Binary::ShiftRight, Ty::U32, column, 1_u32) }
+        Origin { row, column, half: b.binary(PtxBinaryOp::ShiftRight, Ty::U32, column, 1_u32) }
     }
 
     /// Whether they are outputs, where some may not be.
-    fn inside(&self, b: &mut Builder, product: &Product, origin: &Origin, outputs: Outputs) -> Option<Reg> {
+    fn inside(
+        &self,
+        b: &mut PtxBuilder,
+        product: &Product,
+        origin: &Origin,
+        outputs: Outputs,
+    ) -> Option<Reg> {
         let [rows, columns, _] = product.sizes;
         let row = (rows % self.tile[0] != 0).then(|| below(b, origin.row, outputs.row.1, rows));
         let column =
@@ -173,7 +179,7 @@ fn results_inside(
     sums: &[Reg],
 ) -> Vec<Vec<Reg>> {
     let b = around.builder();
-    let mut zeros = |class| sums.iter().map(|_| b.moved(class, 0_u32)).collect();
+    let mut zeros = |class| sums.iter().map(|_| b.mov(class, 0_u32)).collect();
     let found: Vec<Vec<Reg>> = product.stored.iter().map(|store| zeros(store.element.class())).collect();
     when(around, inside, &mut |around| {
         let results = around.results(outputs, sums);
@@ -185,14 +191,14 @@ fn results_inside(
 }
 
 /// Whether a number so much greater than one in a register is below an end.
-pub(super) fn below(b: &mut Builder, start: Reg, offset: u32, end: u32) -> Reg {
-    b.compare(Cmp::Lt, Ty::S32, start, end as i32 - offset as i32)
+pub(super) fn below(b: &mut PtxBuilder, start: Reg, offset: u32, end: u32) -> Reg {
+    b.compare(CmpOp::Lt, Ty::S32, start, end as i32 - offset as i32)
 }
 
 /// Whether both predicates hold, if there are any.
-pub(super) fn both(b: &mut Builder, one: Option<Reg>, other: Option<Reg>) -> Option<Reg> {
+pub(super) fn both(b: &mut PtxBuilder, one: Option<Reg>, other: Option<Reg>) -> Option<Reg> {
     match (one, other) {
-        (Some(one), Some(other)) => Some(b.binary(Binary::And, Ty::Pred, one, other)),
+        (Some(one), Some(other)) => Some(b.binary(PtxBinaryOp::And, Ty::Pred, one, other)),
         (one, other) => one.or(other),
     }
 }

@@ -1,7 +1,7 @@
 //! Which block has which tile: groups of rows of tiles, and in a group column after column, so that blocks which run at about the same time find what
 //! they share in the second-level cache.
 
-use ptx_asm::{Binary, Builder, Reg, Ty};
+use ptx_asm::{PtxBinaryOp, PtxBuilder, Reg, Ty};
 
 use super::Product;
 
@@ -25,21 +25,23 @@ pub(super) fn count(product: &Product, tile: [u32; 2]) -> u64 {
 }
 
 /// The tile of a number.
-pub(super) fn place(b: &mut Builder, product: &Product, tile: [u32; 2], number: Reg) -> Place {
+pub(super) fn place(b: &mut PtxBuilder, product: &Product, tile: [u32; 2], number: Reg) -> Place {
     let [rows, columns] = tiles(product, tile);
     let each = rows * columns;
-    let batch = b.binary(Binary::Div, Ty::U32, number, each);
-    let number = b.binary(Binary::Rem, Ty::U32, number, each);
-    let group = b.binary(Binary::Div, Ty::U32, number, GROUP * columns);
-    let within = b.binary(Binary::Rem, Ty::U32, number, GROUP * columns);
-    let first = b.binary(Binary::Mul, Ty::U32, group, GROUP);
-    let left = b.binary(Binary::Sub, Ty::U32, rows, first);
-    let height = b.binary(Binary::Min, Ty::U32, left, GROUP);
-    let (column, row) =
-        (b.binary(Binary::Div, Ty::U32, within, height), b.binary(Binary::Rem, Ty::U32, within, height));
+    let batch = b.binary(PtxBinaryOp::Div, Ty::U32, number, each);
+    let number = b.binary(PtxBinaryOp::Rem, Ty::U32, number, each);
+    let group = b.binary(PtxBinaryOp::Div, Ty::U32, number, GROUP * columns);
+    let within = b.binary(PtxBinaryOp::Rem, Ty::U32, number, GROUP * columns);
+    let first = b.binary(PtxBinaryOp::Mul, Ty::U32, group, GROUP);
+    let left = b.binary(PtxBinaryOp::Sub, Ty::U32, rows, first);
+    let height = b.binary(PtxBinaryOp::Min, Ty::U32, left, GROUP);
+    let (column, row) = (
+        b.binary(PtxBinaryOp::Div, Ty::U32, within, height),
+        b.binary(PtxBinaryOp::Rem, Ty::U32, within, height),
+    );
     let row = b.add(Ty::U32, first, row);
-    let row = b.binary(Binary::Mul, Ty::U32, row, tile[0]);
-    let column = b.binary(Binary::Mul, Ty::U32, column, tile[1]);
+    let row = b.binary(PtxBinaryOp::Mul, Ty::U32, row, tile[0]);
+    let column = b.binary(PtxBinaryOp::Mul, Ty::U32, column, tile[1]);
     Place { batch, row, column }
 }
 

@@ -1,6 +1,9 @@
 //! Products of small numbers, which are exact in any order, on the interpreter: what tests of all methods share.
 
-use ptx_asm::{Block, Builder, Kernel, Module, Place, Reg, Rounding, Space, Target, Ty, check};
+use ptx_asm::{
+    AddressOperand, PtxBuilder, PtxKernel, PtxProgram, Reg, RoundingMode, StateSpace, StmtList, Target, Ty,
+    check,
+};
 use ptx_sim::{Fault, Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
 use tnode::{DType, Scalar};
 
@@ -8,7 +11,7 @@ use super::{Matrix, Method, Of, Outputs, Product, Stored, Surroundings, Tensor};
 
 /// Stores sums as they are, into a matrix of each of some types.
 pub(super) struct Plain {
-    b: Builder,
+    b: PtxBuilder,
     product: Product,
     /// Whether sums begin with what is in the first matrix, which is of `f32`.
     accumulates: bool,
@@ -16,18 +19,18 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    fn address(&mut self, store: usize, outputs: Outputs) -> Place {
+    fn address(&mut self, store: usize, outputs: Outputs) -> AddressOperand {
         let b = &mut self.b;
         let base = b.param(2 + store as u32);
         let row = b.add(Ty::U32, outputs.row.0, outputs.row.1);
         let column = b.mul_add(Ty::U32, outputs.column.0, 2_u32, outputs.column.1);
         let at = b.mul_add(Ty::U32, row, self.product.sizes[1], column);
-        Place::at(b.mul_add_wide(Ty::U32, at, self.types[store].bytes(), base))
+        AddressOperand::at(b.mul_add_wide(Ty::U32, at, self.types[store].bytes(), base))
     }
 }
 
 impl Surroundings for Plain {
-    fn builder(&mut self) -> &mut Builder {
+    fn builder(&mut self) -> &mut PtxBuilder {
         &mut self.b
     }
 
@@ -46,13 +49,13 @@ impl Surroundings for Plain {
             return None;
         }
         let at = self.address(0, outputs);
-        Some(self.b.loads(Space::Global, Ty::F32, false, at, outputs.count).to_vec())
+        Some(self.b.load_vector(StateSpace::Global, Ty::F32, false, at, outputs.count).to_vec())
     }
 
     fn finish(&mut self, outputs: Outputs, sums: &[Reg]) {
         for (store, values) in self.results(outputs, sums).iter().enumerate() {
             let at = self.address(store, outputs);
-            self.b.stores(Space::Global, self.types[store], at, values);
+            self.b.store_vector(StateSpace::Global, self.types[store], at, values);
         }
     }
 
@@ -60,7 +63,7 @@ impl Surroundings for Plain {
         let b = &mut self.b;
         let mut as_type = |ty: Ty, sum| match ty {
             Ty::F32 => sum,
-            _ => b.convert(Ty::Bf16, Ty::F32, Rounding::Nearest, sum),
+            _ => b.convert(Ty::Bf16, Ty::F32, RoundingMode::Nearest, sum),
         };
         self.types.iter().map(|&ty| sums.iter().map(|&sum| as_type(ty, sum)).collect()).collect()
     }
@@ -69,7 +72,7 @@ impl Surroundings for Plain {
         Vec::new()
     }
 
-    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> Block {
+    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> StmtList {
         let outer = self.b.begin();
         write(self);
         self.b.end(outer)
@@ -103,9 +106,9 @@ fn types(product: &Product) -> Vec<Ty> {
     }
 }
 
-pub(super) fn kernel(product: &Product, method: &Method, accumulates: bool) -> Kernel {
+pub(super) fn kernel(product: &Product, method: &Method, accumulates: bool) -> PtxKernel {
     let types = types(product);
-    let builder = Builder::new("product", 2 + types.len() as u32, method.threads());
+    let builder = PtxBuilder::new("product", 2 + types.len() as u32, method.threads());
     let mut plain = Plain { b: builder, product: product.clone(), accumulates, types };
     method.declare(&mut plain.b, product);
     method.emit(&mut plain, product);
@@ -155,9 +158,9 @@ pub(super) fn multiply(product: &Product, method: &Method, accumulates: bool, or
 }
 
 /// The kernel as a module that is checked.
-fn module(product: &Product, method: &Method, kernel: Kernel) -> Module {
+fn module(product: &Product, method: &Method, kernel: PtxKernel) -> PtxProgram {
     let target = if method.tensors(product).is_empty() { Target::Sm80 } else { Target::Sm90a };
-    let module = Module { target, kernels: vec![kernel] };
+    let module = PtxProgram { target, kernels: vec![kernel] };
     check(&module).unwrap_or_else(|error| panic!("{error}"));
     module
 }
@@ -166,7 +169,7 @@ fn module(product: &Product, method: &Method, kernel: Kernel) -> Module {
 pub(super) fn run_kernel(
     product: &Product,
     method: &Method,
-    kernel: &Kernel,
+    kernel: &PtxKernel,
     accumulates: bool,
     order: Order,
 ) -> Result<Stats, Fault> {

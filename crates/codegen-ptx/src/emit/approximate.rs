@@ -4,7 +4,7 @@
 use std::f64::consts::{LN_2, LOG2_E, TAU};
 
 use lowered_ir::ir::UnaryOp;
-use ptx_asm::{Binary, Class, Operand, Reg, Rounding, Target, Ternary, Ty, Unary};
+use ptx_asm::{PtxBinaryOp, PtxOperand, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode, Target, Ty};
 
 use crate::builder::Builder;
 
@@ -17,54 +17,54 @@ pub(super) fn has(op: UnaryOp) -> bool {
 /// Writes the approximation of an operation on a number in a register of class `F32`.
 pub(super) fn emit(b: &mut Builder, target: Target, op: UnaryOp, x: Reg) -> Reg {
     match op {
-        UnaryOp::Exp2 => b.unary(Unary::Exp2Approx, Ty::F32, x),
+        UnaryOp::Exp2 => b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, x),
         UnaryOp::Exp => exp(b, x, LOG2_E as f32),
-        UnaryOp::Log2 => b.unary(Unary::Log2Approx, Ty::F32, x),
+        UnaryOp::Log2 => b.unary(PtxUnaryOp::Log2Approx, Ty::F32, x),
         UnaryOp::Log => {
-            let power = b.unary(Unary::Log2Approx, Ty::F32, x);
-            b.binary(Binary::Mul, Ty::F32, power, LN_2 as f32)
+            let power = b.unary(PtxUnaryOp::Log2Approx, Ty::F32, x);
+            b.binary(PtxBinaryOp::Mul, Ty::F32, power, LN_2 as f32)
         }
         UnaryOp::Sin => {
             let x = reduced(b, x);
-            b.unary(Unary::SinApprox, Ty::F32, x)
+            b.unary(PtxUnaryOp::SinApprox, Ty::F32, x)
         }
         UnaryOp::Cos => {
             let x = reduced(b, x);
-            b.unary(Unary::CosApprox, Ty::F32, x)
+            b.unary(PtxUnaryOp::CosApprox, Ty::F32, x)
         }
         _ if target == Target::Sm70 => tanh(b, x),
-        _ => b.unary(Unary::TanhApprox, Ty::F32, x),
+        _ => b.unary(PtxUnaryOp::TanhApprox, Ty::F32, x),
     }
 }
 
 /// `2^(x factor)`.
 fn exp(b: &mut Builder, x: Reg, factor: f32) -> Reg {
-    let power = b.binary(Binary::Mul, Ty::F32, x, factor);
-    b.unary(Unary::Exp2Approx, Ty::F32, power)
+    let power = b.binary(PtxBinaryOp::Mul, Ty::F32, x, factor);
+    b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, power)
 }
 
 /// `x` less whole turns, between -π and π: instructions are accurate there alone.
 fn reduced(b: &mut Builder, x: Reg) -> Reg {
-    let turns = b.binary(Binary::Mul, Ty::F32, x, TAU.recip() as f32);
-    let turns = b.convert(Ty::F32, Ty::F32, Rounding::NearestInteger, turns);
+    let turns = b.binary(PtxBinaryOp::Mul, Ty::F32, x, TAU.recip() as f32);
+    let turns = b.convert(Ty::F32, Ty::F32, RoundingMode::NearestInteger, turns);
     // A turn as a number of 24 bits and what is missing, so that few bits of the difference are lost.
     let high = TAU as f32;
     let low = (TAU - f64::from(high)) as f32;
     [high, low].into_iter().fold(x, |x, part| {
-        let terms = [turns.into(), Operand::from(-part), x.into()];
-        b.ternary(Ternary::Fma, Ty::F32, Class::F32, terms)
+        let terms = [turns.into(), PtxOperand::from(-part), x.into()];
+        b.ternary(PtxTernaryOp::Fma, Ty::F32, RegClass::F32, terms)
     })
 }
 
 /// `1 - 2 / (1 + e^2x)`.
 fn tanh(b: &mut Builder, x: Reg) -> Reg {
     let power = exp(b, x, 2.0 * LOG2_E as f32);
-    let sum = b.binary(Binary::Add, Ty::F32, power, 1_f32);
-    let inverse = b.unary(Unary::RecipApprox, Ty::F32, sum);
+    let sum = b.binary(PtxBinaryOp::Add, Ty::F32, power, 1_f32);
+    let inverse = b.unary(PtxUnaryOp::RecipApprox, Ty::F32, sum);
     b.ternary(
-        Ternary::Fma,
+        PtxTernaryOp::Fma,
         Ty::F32,
-        Class::F32,
-        [inverse.into(), Operand::from(-2_f32), Operand::from(1_f32)],
+        RegClass::F32,
+        [inverse.into(), PtxOperand::from(-2_f32), PtxOperand::from(1_f32)],
     )
 }

@@ -1,6 +1,6 @@
 //! Conversions, all of them total.
 
-use ptx_asm::{Binary, Class, Cmp, Operand, Reg, Rounding, Ty};
+use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Ty};
 use tnode::{DType, Scalar};
 
 use super::ops::computed_in;
@@ -21,13 +21,13 @@ impl Emitter<'_> {
         Ok(Value::In(match (from.is_float(), to.is_float()) {
             _ if from == DType::Bool => {
                 let [one, zero] = [1, 0].map(|k| constant(Scalar::from_i64(to, k)));
-                let ty = if carrier(to).class() == Class::B16 { Ty::B16 } else { carrier(to) };
+                let ty = if carrier(to).class() == RegClass::B16 { Ty::B16 } else { carrier(to) };
                 self.b.select(ty, reg, one, zero)
             }
             _ if to == DType::Bool => {
                 let x = self.widened(from, x);
-                let ne = if from.is_float() { Cmp::NeOrNan } else { Cmp::Ne };
-                self.b.compare(ne, computed_in(from), x, Operand::Const(0))
+                let ne = if from.is_float() { CmpOp::NeOrNan } else { CmpOp::Ne };
+                self.b.compare(ne, computed_in(from), x, PtxOperand::Const(0))
             }
             (true, true) => self.float_to_float(from, to, x),
             (true, false) => {
@@ -46,12 +46,12 @@ impl Emitter<'_> {
         let operand = self.widened(from, x);
         let (ty, reg) = (computed_in(from), self.operand_register(computed_in(from), operand));
         match (ty, to) {
-            (Ty::F64, DType::F32) => self.b.convert(Ty::F32, ty, Rounding::Nearest, reg),
+            (Ty::F64, DType::F32) => self.b.convert(Ty::F32, ty, RoundingMode::Nearest, reg),
             (Ty::F64, _) => {
                 let single = self.rounded_to_odd(ty, reg);
                 self.rounded(to, single)
             }
-            (_, DType::F64) => self.b.convert(Ty::F64, ty, Rounding::None, reg),
+            (_, DType::F64) => self.b.convert(Ty::F64, ty, RoundingMode::None, reg),
             _ => self.rounded(to, reg),
         }
     }
@@ -59,7 +59,7 @@ impl Emitter<'_> {
     fn integer_to_float(&mut self, from: DType, to: DType, x: Reg) -> Reg {
         let ty = carrier(from);
         match to {
-            DType::F32 | DType::F64 => self.b.convert(carrier(to), ty, Rounding::Nearest, x),
+            DType::F32 | DType::F64 => self.b.convert(carrier(to), ty, RoundingMode::Nearest, x),
             _ => {
                 let single = self.rounded_to_odd(ty, x);
                 self.rounded(to, single)
@@ -74,20 +74,20 @@ impl Emitter<'_> {
         let ty = computed_in(from);
         let x = self.operand_register(ty, operand);
         let integer = carrier(to);
-        let converted = self.b.convert(integer, ty, Rounding::ZeroInteger, x);
-        if ty == Ty::F32 && integer.class() == Class::B32 {
+        let converted = self.b.convert(integer, ty, RoundingMode::ZeroInteger, x);
+        if ty == Ty::F32 && integer.class() == RegClass::B32 {
             return converted;
         }
-        let is_nan = self.b.compare(Cmp::IsNan, ty, x, x);
-        self.b.select(integer, is_nan, Operand::Const(0), converted)
+        let is_nan = self.b.compare(CmpOp::IsNan, ty, x, x);
+        self.b.select(integer, is_nan, PtxOperand::Const(0), converted)
     }
 
     /// An integer in the register of another integer type.
     fn resized(&mut self, from: DType, to: DType, x: Reg) -> Reg {
         match (carrier(from), carrier(to).class()) {
-            (ty @ Ty::S32, Class::B64) => self.b.convert(Ty::S64, ty, Rounding::None, x),
-            (ty @ Ty::U32, Class::B64) => self.b.convert(Ty::U64, ty, Rounding::None, x),
-            (Ty::S64 | Ty::U64, Class::B32) => self.b.convert(Ty::U32, Ty::U64, Rounding::None, x),
+            (ty @ Ty::S32, RegClass::B64) => self.b.convert(Ty::S64, ty, RoundingMode::None, x),
+            (ty @ Ty::U32, RegClass::B64) => self.b.convert(Ty::U64, ty, RoundingMode::None, x),
+            (Ty::S64 | Ty::U64, RegClass::B32) => self.b.convert(Ty::U32, Ty::U64, RoundingMode::None, x),
             _ => x,
         }
     }
@@ -95,11 +95,11 @@ impl Emitter<'_> {
     /// What of a word a narrow integer keeps.
     fn wrapped(&mut self, dtype: DType, x: Reg) -> Reg {
         match dtype {
-            DType::U8 => self.b.binary(Binary::And, Ty::B32, x, 0xffu32),
-            DType::U16 => self.b.binary(Binary::And, Ty::B32, x, 0xffffu32),
+            DType::U8 => self.b.binary(PtxBinaryOp::And, Ty::B32, x, 0xffu32),
+            DType::U16 => self.b.binary(PtxBinaryOp::And, Ty::B32, x, 0xffffu32),
             DType::I8 => {
-                let high = self.b.binary(Binary::ShiftLeft, Ty::B32, x, 24u32);
-                self.b.binary(Binary::ShiftRight, Ty::S32, high, 24u32)
+                let high = self.b.binary(PtxBinaryOp::ShiftLeft, Ty::B32, x, 24u32);
+                self.b.binary(PtxBinaryOp::ShiftRight, Ty::S32, high, 24u32)
             }
             _ => x,
         }
@@ -120,11 +120,11 @@ impl Emitter<'_> {
         let is_half = |d: DType| matches!(d, DType::F16 | DType::Bf16);
         Ok(Value::In(match (from, to) {
             (DType::Bool, _) => self.b.select(carrier(to), reg, 1u32, 0u32),
-            (DType::I8, _) => self.b.binary(Binary::And, Ty::B32, reg, 0xffu32),
+            (DType::I8, _) => self.b.binary(PtxBinaryOp::And, Ty::B32, reg, 0xffu32),
             (_, DType::I8) => self.wrapped(DType::I8, reg),
             _ if is_half(from) && is_half(to) => reg,
-            _ if is_half(from) => self.b.convert(Ty::U32, Ty::U16, Rounding::None, reg),
-            _ if is_half(to) => self.b.convert(Ty::U16, Ty::U32, Rounding::None, reg),
+            _ if is_half(from) => self.b.convert(Ty::U32, Ty::U16, RoundingMode::None, reg),
+            _ if is_half(to) => self.b.convert(Ty::U16, Ty::U32, RoundingMode::None, reg),
             _ => self.b.recast(carrier(to).class(), reg),
         }))
     }

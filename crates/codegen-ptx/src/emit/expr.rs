@@ -3,7 +3,7 @@
 
 use lowered_ir::eval;
 use lowered_ir::ir::{Affine, Expr, Guard, Indices, NodeRef, TernaryOp};
-use ptx_asm::{Cmp, Operand, Reg, Ternary, Ty};
+use ptx_asm::{CmpOp, PtxOperand, PtxTernaryOp, Reg, Ty};
 use tnode::{DType, Scalar};
 
 use super::index::{Condition, flat};
@@ -65,8 +65,8 @@ impl Emitter<'_> {
                 let x = match x {
                     Value::Known(x) => Value::Known(eval::lane(*lane, x)),
                     x => match self.lanes(x)[usize::from(*lane & 3)] {
-                        Operand::Reg(reg) => Value::In(reg),
-                        Operand::Const(bits) => Value::Known(Scalar::new(DType::U32, bits.into())),
+                        PtxOperand::Reg(reg) => Value::In(reg),
+                        PtxOperand::Const(bits) => Value::Known(Scalar::new(DType::U32, bits.into())),
                     },
                 };
                 Ok((x, DType::U32))
@@ -81,13 +81,13 @@ impl Emitter<'_> {
         }
         let operand = if dtype == DType::I64 { self.wide_index(index) } else { self.index(index) };
         match operand {
-            Operand::Reg(reg) => Value::In(reg),
-            Operand::Const(bits) => Value::Known(Scalar::from_i64(dtype, bits as i64)),
+            PtxOperand::Reg(reg) => Value::In(reg),
+            PtxOperand::Const(bits) => Value::Known(Scalar::from_i64(dtype, bits as i64)),
         }
     }
 
     fn of_lanes(&mut self, lanes: &[Expr; 4]) -> Checked<Typed> {
-        let mut words = [Operand::Const(0); 4];
+        let mut words = [PtxOperand::Const(0); 4];
         for (word, lane) in words.iter_mut().zip(lanes) {
             let (lane, _) = self.expr(lane)?;
             let lane = self.kept(lane);
@@ -157,7 +157,7 @@ impl Emitter<'_> {
             return Ok(None);
         }
         let at = self.reg(at);
-        let inside = self.b.compare(Cmp::Lt, Ty::U32, at, dim);
+        let inside = self.b.compare(CmpOp::Lt, Ty::U32, at, dim);
         let size = decl.dtype.size_bytes();
         let step = decl.dims[axis + 1..].iter().product::<usize>() * size;
         let first = flat(index, &decl.dims);
@@ -187,7 +187,7 @@ impl Emitter<'_> {
                 }
                 let [a, b, c] = [a, b, c].map(|x| self.widened(first, x));
                 let ty = if first == DType::F64 { Ty::F64 } else { Ty::F32 };
-                let sum = self.b.ternary(Ternary::Fma, ty, ty.class(), [a, b, c]);
+                let sum = self.b.ternary(PtxTernaryOp::Fma, ty, ty.class(), [a, b, c]);
                 Ok((Value::In(self.rounded(first, sum)), first))
             }
             TernaryOp::Mul3 => refuse(format!("`mul3` on {first}"), "legalisation expands it"),

@@ -1,7 +1,7 @@
 //! Indices: sums in 32-bit arithmetic, which wraps, so that only results have to fit.
 
 use lowered_ir::ir::{Affine, Guard, Range, Var};
-use ptx_asm::{Binary, Cmp, Operand, Reg, Ty};
+use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, Ty};
 
 use super::Emitter;
 use crate::refusal::{Checked, refuse};
@@ -74,33 +74,33 @@ impl Emitter<'_> {
         self.terms(terms).into_iter().fold(None, |sum, (reg, factor)| {
             Some(match (sum, factor as i32) {
                 (None, 1) => reg,
-                (None, factor) => self.b.index(Binary::Mul, Ty::S32, reg, factor),
-                (Some(sum), 1) => self.b.index(Binary::Add, Ty::S32, sum, reg),
+                (None, factor) => self.b.index(PtxBinaryOp::Mul, Ty::S32, reg, factor),
+                (Some(sum), 1) => self.b.index(PtxBinaryOp::Add, Ty::S32, sum, reg),
                 (Some(sum), factor) => self.b.index_sum(reg, factor, sum),
             })
         })
     }
 
     /// The value of an index, 32 bits of it.
-    pub(super) fn index(&mut self, index: &Affine) -> Operand {
+    pub(super) fn index(&mut self, index: &Affine) -> PtxOperand {
         let Split { terms, offset } = self.split(index);
         match (self.sum(&terms), offset as i32) {
             (None, offset) => offset.into(),
             (Some(sum), 0) => sum.into(),
-            (Some(sum), offset) => self.b.index(Binary::Add, Ty::S32, sum, offset).into(),
+            (Some(sum), offset) => self.b.index(PtxBinaryOp::Add, Ty::S32, sum, offset).into(),
         }
     }
 
     /// `start + unit * index` in 64 bits, whatever of it fits 32.
-    pub(super) fn wide_sum(&mut self, terms: &Affine, unit: i64, start: Operand) -> Operand {
+    pub(super) fn wide_sum(&mut self, terms: &Affine, unit: i64, start: PtxOperand) -> PtxOperand {
         self.terms(terms).into_iter().fold(start, |sum, (reg, factor)| {
             let factor = factor.wrapping_mul(unit);
             match i32::try_from(factor) {
                 Ok(factor) => self.b.index_sum_wide(reg, factor, sum).into(),
                 Err(_) => {
                     let wide = self.b.index_widened(reg);
-                    let term = self.b.index(Binary::Mul, Ty::S64, wide, factor as u64);
-                    self.b.index(Binary::Add, Ty::S64, sum, term).into()
+                    let term = self.b.index(PtxBinaryOp::Mul, Ty::S64, wide, factor as u64);
+                    self.b.index(PtxBinaryOp::Add, Ty::S64, sum, term).into()
                 }
             }
         })
@@ -133,9 +133,9 @@ impl Emitter<'_> {
     }
 
     /// An index as an operand of 64 bits.
-    pub(super) fn wide_index(&mut self, index: &Affine) -> Operand {
+    pub(super) fn wide_index(&mut self, index: &Affine) -> PtxOperand {
         let Split { terms, offset } = self.split(index);
-        self.wide_sum(&terms, 1, Operand::Const(offset as u64))
+        self.wide_sum(&terms, 1, PtxOperand::Const(offset as u64))
     }
 
     /// Whether all ranges hold.
@@ -146,7 +146,7 @@ impl Emitter<'_> {
                 (Condition::Known(true), other) | (other, Condition::Known(true)) => other,
                 (Condition::Known(false), _) | (_, Condition::Known(false)) => Condition::Known(false),
                 (Condition::Computed(a), Condition::Computed(b)) => {
-                    Condition::Computed(self.b.index(Binary::And, Ty::Pred, a, b))
+                    Condition::Computed(self.b.index(PtxBinaryOp::And, Ty::Pred, a, b))
                 }
             };
         }
@@ -183,16 +183,16 @@ impl Emitter<'_> {
             (true, true) => return Ok(Condition::Known(true)),
             (false, true) => {
                 let index = self.index(&range.index);
-                self.b.index_compare(Cmp::Ge, Ty::S32, index, lo)
+                self.b.index_compare(CmpOp::Ge, Ty::S32, index, lo)
             }
             (true, false) => {
                 let index = self.index(&range.index);
-                self.b.index_compare(Cmp::Lt, Ty::S32, index, hi)
+                self.b.index_compare(CmpOp::Lt, Ty::S32, index, hi)
             }
             (false, false) => {
                 // What is below the range is a great number without its sign.
                 let from_lo = self.index(&range.index.plus_constant(range.lo.wrapping_neg()));
-                self.b.index_compare(Cmp::Lt, Ty::U32, from_lo, hi.wrapping_sub(lo))
+                self.b.index_compare(CmpOp::Lt, Ty::U32, from_lo, hi.wrapping_sub(lo))
             }
         }))
     }

@@ -2,7 +2,7 @@
 
 use codegen_core::threads::Home;
 use lowered_ir::ir::{Affine, Indices, LocalId, Space};
-use ptx_asm::{Class, Guard, Operand, Reg, Stmt, Ty};
+use ptx_asm::{GuardPredicate, PtxOperand, PtxStmt, Reg, RegClass, Ty};
 use tnode::{DType, Scalar};
 
 use super::index::flat;
@@ -23,7 +23,7 @@ pub(super) enum Storage {
 }
 
 /// Registers given out before a statement.
-pub(super) type Mark = [u32; Class::ALL.len()];
+pub(super) type Mark = [u32; RegClass::ALL.len()];
 
 impl Emitter<'_> {
     /// Declares a local. It holds zeros, unless it is `overwritten` before anything reads it.
@@ -53,11 +53,11 @@ impl Emitter<'_> {
         let count = if dtype == DType::U32x4 { 4 } else { 1 };
         let class = carrier(dtype).class();
         let zero = |e: &mut Self| match class {
-            Class::Pred => {
-                let nothing = e.b.mov(Class::B32, 0u32);
-                e.b.compare(ptx_asm::Cmp::Ne, Ty::U32, nothing, 0u32)
+            RegClass::Pred => {
+                let nothing = e.b.mov(RegClass::B32, 0u32);
+                e.b.compare(ptx_asm::CmpOp::Ne, Ty::U32, nothing, 0u32)
             }
-            class => e.b.mov(class, Operand::Const(0)),
+            class => e.b.mov(class, PtxOperand::Const(0)),
         };
         let registers: Vec<Reg> = (0..count).map(|_| zero(self)).collect();
         self.variables.extend(&registers);
@@ -117,23 +117,23 @@ impl Emitter<'_> {
         let start = self.element(memory, &Affine::constant(0), 1);
         let thread = self.thread;
         let write = |e: &mut Self, at: Reg| {
-            let zero = e.b.mov(Class::B32, 0u32);
+            let zero = e.b.mov(RegClass::B32, 0u32);
             let element = e.further(start, at, 16);
             e.store_vector(element, Ty::B32, &[zero.into(); 4]);
         };
         if pieces == threads {
             return write(self, thread);
         }
-        let takes_part = self.b.index_compare(ptx_asm::Cmp::Lt, Ty::U32, thread, pieces);
+        let takes_part = self.b.index_compare(ptx_asm::CmpOp::Lt, Ty::U32, thread, pieces);
         self.open();
         if pieces < threads {
             write(self, thread);
         } else {
-            let first = self.b.mov(Class::B32, thread);
+            let first = self.b.mov(RegClass::B32, thread);
             self.counted(first, threads.into(), pieces.into(), write);
         }
         let then = self.close();
-        self.b.stmt(Stmt::If { guard: Guard::on(takes_part), then, otherwise: Vec::new() });
+        self.b.stmt(PtxStmt::If { guard: GuardPredicate::on(takes_part), then, otherwise: Vec::new() });
     }
 
     pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<Value> {
@@ -146,7 +146,7 @@ impl Emitter<'_> {
             Storage::Variables(variables) => {
                 let registers = &variables[self.known_element(local, &own)?];
                 Ok(match registers.as_slice() {
-                    &[a, b, c, d] => Value::Lanes([a, b, c, d].map(Operand::from)),
+                    &[a, b, c, d] => Value::Lanes([a, b, c, d].map(PtxOperand::from)),
                     registers => Value::In(registers[0]),
                 })
             }
@@ -191,7 +191,7 @@ impl Emitter<'_> {
     pub(super) fn assign(&mut self, registers: &[Reg], value: Value, mark: Option<&Mark>) {
         if let &[_, _, _, _] = registers {
             // All lanes are read before one is written.
-            let lanes = self.lanes(value).map(|lane| self.b.mov(Class::B32, lane));
+            let lanes = self.lanes(value).map(|lane| self.b.mov(RegClass::B32, lane));
             for (&dst, src) in registers.iter().zip(lanes) {
                 self.b.push(ptx_asm::Inst::Move { dst, src: src.into() });
             }
@@ -206,7 +206,7 @@ impl Emitter<'_> {
             return;
         }
         let src = self.operand(value);
-        if src != Operand::Reg(dst) {
+        if src != PtxOperand::Reg(dst) {
             self.b.push(ptx_asm::Inst::Move { dst, src });
         }
     }

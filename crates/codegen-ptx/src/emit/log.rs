@@ -11,7 +11,8 @@ use codegen_core::threads::Grid;
 use lowered_ir::ir::{LogPart, Stmt, walk};
 use lowered_ir::log::LogLine;
 use ptx_asm::{
-    Base, Binary, Block, Class, Cmp, Guard, Inst, Operand, Place, Reg, Rounding, Space, Ternary, Ty,
+    AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxOperand, PtxTernaryOp, Reg,
+    RegClass, RoundingMode, StateSpace, StmtList, Ty,
 };
 use smallvec::{SmallVec, smallvec};
 use tnode::{DType, Scalar};
@@ -81,9 +82,9 @@ impl<'k> Emitter<'k> {
             }
         });
         let room = (buffer.bytes as usize - HEADER_BYTES) / WORD_BYTES;
-        let used = self.b.mov(Class::B32, 0u32);
-        let limit = self.b.mov(Class::B32, room as u32);
-        let lost = self.b.mov(Class::B64, Operand::Const(0));
+        let used = self.b.mov(RegClass::B32, 0u32);
+        let limit = self.b.mov(RegClass::B32, room as u32);
+        let lost = self.b.mov(RegClass::B64, PtxOperand::Const(0));
         self.log = Some(Log { buffer, numbers, state: LogState { base, used, limit, lost } });
     }
 
@@ -103,13 +104,13 @@ impl<'k> Emitter<'k> {
     }
 
     /// Writes a record, or counts it if there is no room.
-    fn append(&mut self, state: LogState, record: Vec<Operand>) {
+    fn append(&mut self, state: LogState, record: Vec<PtxOperand>) {
         let LogState { base, used, limit, lost } = state;
-        let end = self.b.binary(Binary::Add, Ty::U32, used, record.len() as u32);
-        let fits = self.b.compare(Cmp::Le, Ty::U32, end, limit);
+        let end = self.b.binary(PtxBinaryOp::Add, Ty::U32, used, record.len() as u32);
+        let fits = self.b.compare(CmpOp::Le, Ty::U32, end, limit);
         let then = self.inside(|e| {
             let place = [used.into(), (WORD_BYTES as u32).into(), base.into()];
-            let at = e.b.ternary(Ternary::MulAddWide, Ty::U32, Class::B64, place);
+            let at = e.b.ternary(PtxTernaryOp::MulAddWide, Ty::U32, RegClass::B64, place);
             for (word, offset) in record.into_iter().zip((HEADER_BYTES as i32..).step_by(WORD_BYTES)) {
                 e.store_word(at, offset, Ty::B32, word);
             }
@@ -117,10 +118,10 @@ impl<'k> Emitter<'k> {
         });
         let otherwise = self.inside(|e| {
             e.b.push(Inst::Move { dst: limit, src: 0u32.into() });
-            let (op, ty) = (Binary::Add, Ty::U64);
-            e.b.push(Inst::Binary { op, ty, dst: lost, a: lost.into(), b: Operand::Const(1) });
+            let (op, ty) = (PtxBinaryOp::Add, Ty::U64);
+            e.b.push(Inst::Binary { op, ty, dst: lost, a: lost.into(), b: PtxOperand::Const(1) });
         });
-        self.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(fits), then, otherwise });
+        self.b.stmt(ptx_asm::PtxStmt::If { guard: GuardPredicate::on(fits), then, otherwise });
     }
 
     /// The header, behind everything that the kernel logs.
@@ -132,19 +133,19 @@ impl<'k> Emitter<'k> {
     }
 
     /// A block that touches nothing but the log, so that stores of elements may go on waiting.
-    fn inside(&mut self, write: impl FnOnce(&mut Self)) -> Block {
+    fn inside(&mut self, write: impl FnOnce(&mut Self)) -> StmtList {
         self.b.open();
         write(self);
         self.b.close()
     }
 
-    fn store_word(&mut self, at: Reg, offset: i32, ty: Ty, word: Operand) {
-        let (space, to) = (Space::Global, Place { base: Base::Reg(at), offset });
+    fn store_word(&mut self, at: Reg, offset: i32, ty: Ty, word: PtxOperand) {
+        let (space, to) = (StateSpace::Global, AddressOperand { base: AddressBase::Reg(at), offset });
         self.b.push(Inst::Store { space, ty, to, srcs: smallvec![word] });
     }
 
     /// The bits of a value, zero-extended to words, the low one first.
-    fn logged_words(&mut self, dtype: DType, value: Value) -> SmallVec<[Operand; 4]> {
+    fn logged_words(&mut self, dtype: DType, value: Value) -> SmallVec<[PtxOperand; 4]> {
         if dtype == DType::U32x4 {
             return self.lanes(value).into();
         }
@@ -154,24 +155,24 @@ impl<'k> Emitter<'k> {
         let reg = self.reg(value);
         let word = match dtype {
             DType::Bool => self.b.select(Ty::B32, reg, 1u32, 0u32),
-            DType::I8 => self.b.binary(Binary::And, Ty::B32, reg, 0xffu32),
-            DType::F16 | DType::Bf16 => self.b.convert(Ty::U32, Ty::U16, Rounding::None, reg),
+            DType::I8 => self.b.binary(PtxBinaryOp::And, Ty::B32, reg, 0xffu32),
+            DType::F16 | DType::Bf16 => self.b.convert(Ty::U32, Ty::U16, RoundingMode::None, reg),
             DType::F64 | DType::I64 | DType::U64 => return self.halves(reg),
-            _ => self.b.recast(Class::B32, reg),
+            _ => self.b.recast(RegClass::B32, reg),
         };
         smallvec![word.into()]
     }
 
-    fn halves(&mut self, reg: Reg) -> SmallVec<[Operand; 4]> {
-        let src = self.b.recast(Class::B64, reg);
-        let halves = [self.b.reg(Class::B32), self.b.reg(Class::B32)];
+    fn halves(&mut self, reg: Reg) -> SmallVec<[PtxOperand; 4]> {
+        let src = self.b.recast(RegClass::B64, reg);
+        let halves = [self.b.reg(RegClass::B32), self.b.reg(RegClass::B32)];
         self.b.push(Inst::Unpack { halves, src });
-        halves.into_iter().map(Operand::from).collect()
+        halves.into_iter().map(PtxOperand::from).collect()
     }
 }
 
-fn known_words(scalar: Scalar) -> SmallVec<[Operand; 4]> {
+fn known_words(scalar: Scalar) -> SmallVec<[PtxOperand; 4]> {
     (0..value_words(scalar.dtype()))
-        .map(|word| Operand::from((scalar.bits() >> (32 * word)) as u32))
+        .map(|word| PtxOperand::from((scalar.bits() >> (32 * word)) as u32))
         .collect()
 }

@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use lowered_ir::ir::{Affine, NodeRef};
-use ptx_asm::{Base, Class, Cmp, Guard, Inst, Operand, Place, Reg, Regs, Rounding, Space, Ternary, Ty};
+use ptx_asm::{
+    AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxOperand, PtxTernaryOp, Reg, RegClass, Regs,
+    RoundingMode, StateSpace, Ty,
+};
 use smallvec::smallvec;
 use tnode::DType;
 
@@ -37,11 +40,11 @@ pub(super) enum Memory {
 }
 
 impl Memory {
-    fn space(self) -> Space {
+    fn space(self) -> StateSpace {
         match self {
-            Memory::Node(_) => Space::Global,
-            Memory::Shared(_) => Space::Shared,
-            Memory::Private(_) => Space::Local,
+            Memory::Node(_) => StateSpace::Global,
+            Memory::Shared(_) => StateSpace::Shared,
+            Memory::Private(_) => StateSpace::Local,
         }
     }
 }
@@ -50,7 +53,7 @@ impl Memory {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
     pub(super) memory: Memory,
-    pub(super) base: Base,
+    pub(super) base: AddressBase,
     /// Bytes behind the base.
     pub(super) offset: i32,
     /// What the base is a multiple of; a power of two.
@@ -58,17 +61,17 @@ pub(super) struct Element {
 }
 
 impl Element {
-    pub(super) fn place(self) -> Place {
-        Place { base: self.base, offset: self.offset }
+    pub(super) fn place(self) -> AddressOperand {
+        AddressOperand { base: self.base, offset: self.offset }
     }
 }
 
 /// Values of elements that registers hold, and that nobody else changes.
 #[derive(Debug, Default)]
 pub(super) struct Elements {
-    known: BTreeMap<Memory, HashMap<(Base, i32), Value>>,
+    known: BTreeMap<Memory, HashMap<(AddressBase, i32), Value>>,
     /// What became known in each block that is open.
-    blocks: Vec<Vec<(Memory, (Base, i32))>>,
+    blocks: Vec<Vec<(Memory, (AddressBase, i32))>>,
 }
 
 impl Elements {
@@ -88,7 +91,7 @@ impl Elements {
         self.known.get(&element.memory)?.get(&(element.base, element.offset)).copied()
     }
 
-    pub(super) fn insert(&mut self, memory: Memory, base: Base, offset: i32, value: Value) {
+    pub(super) fn insert(&mut self, memory: Memory, base: AddressBase, offset: i32, value: Value) {
         self.known.entry(memory).or_default().insert((base, offset), value);
         if let Some(block) = self.blocks.last_mut() {
             block.push((memory, (base, offset)));
@@ -142,12 +145,12 @@ impl Emitter<'_> {
     }
 
     /// The address of the element `terms + offset`.
-    fn base(&mut self, memory: Memory, terms: &Affine, offset: i64, size: i64) -> Base {
+    fn base(&mut self, memory: Memory, terms: &Affine, offset: i64, size: i64) -> AddressBase {
         match memory {
             Memory::Node(node) => {
                 let start = self.bases[node.index()];
                 if terms.terms().is_empty() && offset == 0 {
-                    return Base::Reg(start);
+                    return AddressBase::Reg(start);
                 }
                 let whole = terms.plus_constant(offset);
                 let address = if self.fits(&whole) {
@@ -156,23 +159,23 @@ impl Emitter<'_> {
                 } else {
                     let start = match offset.wrapping_mul(size) {
                         0 => start,
-                        bytes => self.b.index(ptx_asm::Binary::Add, Ty::S64, start, bytes as u64),
+                        bytes => self.b.index(ptx_asm::PtxBinaryOp::Add, Ty::S64, start, bytes as u64),
                     };
                     match self.wide_sum(terms, size, start.into()) {
-                        Operand::Reg(reg) => reg,
-                        Operand::Const(_) => start,
+                        PtxOperand::Reg(reg) => reg,
+                        PtxOperand::Const(_) => start,
                     }
                 };
-                Base::Reg(address)
+                AddressBase::Reg(address)
             }
             Memory::Shared(array) | Memory::Private(array) => {
                 let whole = terms.plus_constant(offset);
                 if whole.terms().is_empty() && offset == 0 {
-                    return Base::Array(array);
+                    return AddressBase::Array(array);
                 }
                 let index = self.index(&whole);
                 let start = self.array_address(memory, array);
-                Base::Reg(self.b.index_sum(index, size as i32, start))
+                AddressBase::Reg(self.b.index_sum(index, size as i32, start))
             }
         }
     }
@@ -185,38 +188,40 @@ impl Emitter<'_> {
     /// An element further along: `at` steps of so many bytes.
     pub(super) fn further(&mut self, element: Element, at: Reg, step: i64) -> Element {
         let base = match (element.base, i32::try_from(step)) {
-            (Base::Array(array), _) => {
+            (AddressBase::Array(array), _) => {
                 let start = self.array_address(element.memory, array);
                 self.b.index_sum(at, step as i32, start)
             }
-            (Base::Reg(start), _) if start.class == Class::B32 => self.b.index_sum(at, step as i32, start),
-            (Base::Reg(start), Ok(step)) => self.b.index_sum_wide(at, step, start),
-            (Base::Reg(start), Err(_)) => {
+            (AddressBase::Reg(start), _) if start.class == RegClass::B32 => {
+                self.b.index_sum(at, step as i32, start)
+            }
+            (AddressBase::Reg(start), Ok(step)) => self.b.index_sum_wide(at, step, start),
+            (AddressBase::Reg(start), Err(_)) => {
                 let wide = self.b.index_widened(at);
-                let bytes = self.b.index(ptx_asm::Binary::Mul, Ty::S64, wide, step as u64);
-                self.b.index(ptx_asm::Binary::Add, Ty::S64, start, bytes)
+                let bytes = self.b.index(ptx_asm::PtxBinaryOp::Mul, Ty::S64, wide, step as u64);
+                self.b.index(ptx_asm::PtxBinaryOp::Add, Ty::S64, start, bytes)
             }
         };
-        Element { base: Base::Reg(base), align: 1, ..element }
+        Element { base: AddressBase::Reg(base), align: 1, ..element }
     }
 
     /// As [`Emitter::further`], where the number may change later.
     pub(super) fn gathered(&mut self, element: Element, at: Reg, step: i64) -> Element {
-        let Base::Reg(start) = element.base else { return self.further(element, at, step) };
-        let wide = |e: &mut Self| e.b.convert(Ty::S64, Ty::S32, Rounding::None, at);
+        let AddressBase::Reg(start) = element.base else { return self.further(element, at, step) };
+        let wide = |e: &mut Self| e.b.convert(Ty::S64, Ty::S32, RoundingMode::None, at);
         let base = match i32::try_from(step) {
             Ok(step) => self.b.ternary(
-                Ternary::MulAddWide,
+                PtxTernaryOp::MulAddWide,
                 Ty::S32,
-                Class::B64,
+                RegClass::B64,
                 [at.into(), step.into(), start.into()],
             ),
             Err(_) => {
                 let (at, step) = (wide(self).into(), (step as u64).into());
-                self.b.ternary(Ternary::MulAdd, Ty::S64, Class::B64, [at, step, start.into()])
+                self.b.ternary(PtxTernaryOp::MulAdd, Ty::S64, RegClass::B64, [at, step, start.into()])
             }
         };
-        Element { base: Base::Reg(base), align: 1, ..element }
+        Element { base: AddressBase::Reg(base), align: 1, ..element }
     }
 
     /// How many elements to read at once: those along a loop that is repeated in the code, if they begin where a vector may.
@@ -291,12 +296,12 @@ impl Emitter<'_> {
 
     /// Elements of 16 bits, two in each word.
     fn load_words(&mut self, element: Element, dtype: DType, words: i32) -> Vec<Value> {
-        let words: Regs = (0..words).map(|_| self.b.reg(Class::B32)).collect();
+        let words: Regs = (0..words).map(|_| self.b.reg(RegClass::B32)).collect();
         let inst = self.load_inst(element, Ty::B32, words.clone());
         self.b.push(inst);
         let mut values = Vec::new();
         for src in words {
-            let halves = [self.b.reg(Class::B16), self.b.reg(Class::B16)];
+            let halves = [self.b.reg(RegClass::B16), self.b.reg(RegClass::B16)];
             self.b.push(Inst::Unpack { halves, src });
             values.extend(halves.map(|half| self.loaded(dtype, half)));
         }
@@ -304,10 +309,10 @@ impl Emitter<'_> {
     }
 
     fn load_lanes(&mut self, element: Element) -> Value {
-        let dsts: Regs = (0..4).map(|_| self.b.reg(Class::B32)).collect();
+        let dsts: Regs = (0..4).map(|_| self.b.reg(RegClass::B32)).collect();
         let inst = self.load_inst(element, Ty::B32, dsts.clone());
         self.b.push(inst);
-        Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(Operand::from))
+        Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(PtxOperand::from))
     }
 
     fn load_inst(&self, element: Element, ty: Ty, dsts: Regs) -> Inst {
@@ -325,45 +330,45 @@ impl Emitter<'_> {
         self.flush_memory(element.memory);
         if dtype == DType::U32x4 {
             let others = self.lanes(other);
-            let dsts: Regs = others.into_iter().map(|lane| self.b.mov(Class::B32, lane)).collect();
+            let dsts: Regs = others.into_iter().map(|lane| self.b.mov(RegClass::B32, lane)).collect();
             let inst = self.load_inst(element, Ty::B32, dsts.clone());
-            self.b.when(Guard::on(pred), inst);
-            return Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(Operand::from));
+            self.b.when(GuardPredicate::on(pred), inst);
+            return Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(PtxOperand::from));
         }
         let ty = memory_type(dtype);
         let start = self.stored(dtype, other);
         let dst = self.b.mov(ty.class(), start);
         let inst = self.load_inst(element, ty, smallvec![dst]);
-        self.b.when(Guard::on(pred), inst);
+        self.b.when(GuardPredicate::on(pred), inst);
         self.loaded(dtype, dst)
     }
 
     /// What was read from memory, as its type's carrier.
     fn loaded(&mut self, dtype: DType, raw: Reg) -> Value {
         Value::In(match dtype {
-            DType::Bool => self.b.compare(Cmp::Ne, Ty::U16, raw, 0u32),
-            DType::I8 => self.b.convert(Ty::S32, Ty::S16, Rounding::None, raw),
+            DType::Bool => self.b.compare(CmpOp::Ne, Ty::U16, raw, 0u32),
+            DType::I8 => self.b.convert(Ty::S32, Ty::S16, RoundingMode::None, raw),
             DType::U8 | DType::U16 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
-                self.b.convert(Ty::U32, Ty::U16, Rounding::None, raw)
+                self.b.convert(Ty::U32, Ty::U16, RoundingMode::None, raw)
             }
             _ => raw,
         })
     }
 
     /// A value as what is written to memory; not for lanes.
-    pub(super) fn stored(&mut self, dtype: DType, value: Value) -> Operand {
+    pub(super) fn stored(&mut self, dtype: DType, value: Value) -> PtxOperand {
         if let Value::Known(scalar) = value {
             return match dtype {
-                DType::I8 => Operand::Const((scalar.bits() as u8 as i8) as u16 as u64),
+                DType::I8 => PtxOperand::Const((scalar.bits() as u8 as i8) as u16 as u64),
                 _ => constant(scalar),
             };
         }
         let reg = self.reg(value);
         match dtype {
             DType::Bool => self.b.select(Ty::U16, reg, 1u32, 0u32).into(),
-            DType::I8 => self.b.convert(Ty::S16, Ty::S32, Rounding::None, reg).into(),
+            DType::I8 => self.b.convert(Ty::S16, Ty::S32, RoundingMode::None, reg).into(),
             DType::U8 | DType::U16 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
-                self.b.convert(Ty::U16, Ty::U32, Rounding::None, reg).into()
+                self.b.convert(Ty::U16, Ty::U32, RoundingMode::None, reg).into()
             }
             _ => reg.into(),
         }
@@ -391,7 +396,7 @@ impl Emitter<'_> {
         let value = self.kept(value);
         let class = memory_type(dtype).class();
         let reg = match self.stored(dtype, value) {
-            Operand::Reg(reg) => reg,
+            PtxOperand::Reg(reg) => reg,
             known => self.b.mov(class, known),
         };
         self.b.hold(reg);
@@ -402,7 +407,7 @@ impl Emitter<'_> {
     pub(super) fn store_when(&mut self, pred: Reg, element: Element, dtype: DType, value: Value) {
         self.flush_memory(element.memory);
         self.elements.forget_all(element.memory);
-        let guard = Guard::on(pred);
+        let guard = GuardPredicate::on(pred);
         if dtype == DType::U32x4 {
             let lanes = self.lanes(value).map(|lane| self.in_register(Ty::B32, lane));
             let inst = store_inst(element, Ty::B32, lanes.into_iter().collect());
@@ -414,7 +419,7 @@ impl Emitter<'_> {
     }
 
     /// Stores neighbours at once.
-    pub(super) fn store_vector(&mut self, element: Element, ty: Ty, values: &[Operand]) {
+    pub(super) fn store_vector(&mut self, element: Element, ty: Ty, values: &[PtxOperand]) {
         let srcs = match values {
             &[one] => smallvec![one],
             halves if halves.len() > 4 => return self.store_words(element, ty, halves),
@@ -424,25 +429,25 @@ impl Emitter<'_> {
     }
 
     /// Stores elements of 16 bits, two in each word.
-    fn store_words(&mut self, element: Element, ty: Ty, values: &[Operand]) {
+    fn store_words(&mut self, element: Element, ty: Ty, values: &[PtxOperand]) {
         let mut half = |value| match self.in_register(ty, value) {
-            Operand::Reg(reg) => reg,
-            Operand::Const(_) => self.b.mov(Class::B16, value),
+            PtxOperand::Reg(reg) => reg,
+            PtxOperand::Const(_) => self.b.mov(RegClass::B16, value),
         };
         let halves: Vec<Reg> = values.iter().map(|&value| half(value)).collect();
         let word = |pair: &[Reg]| {
             let halves = [pair[0], pair[1]];
-            self.b.value(Class::B32, |dst| Inst::Pack { dst, halves }).into()
+            self.b.value(RegClass::B32, |dst| Inst::Pack { dst, halves }).into()
         };
         let words = halves.chunks_exact(2).map(word).collect();
         self.b.push(store_inst(element, Ty::B32, words));
     }
 
     /// Vectors are made of registers.
-    fn in_register(&mut self, ty: Ty, operand: Operand) -> Operand {
+    fn in_register(&mut self, ty: Ty, operand: PtxOperand) -> PtxOperand {
         match operand {
-            Operand::Reg(_) => operand,
-            Operand::Const(_) => self.b.mov(ty.class(), operand).into(),
+            PtxOperand::Reg(_) => operand,
+            PtxOperand::Const(_) => self.b.mov(ty.class(), operand).into(),
         }
     }
 
@@ -469,13 +474,13 @@ impl Emitter<'_> {
         let whole = (bytes / 16) as i64;
         let base = self.base(memory, &Affine::constant(0), 0, 1);
         let start = Element { memory, base, offset: 0, align: ALIGNMENT };
-        let zero = self.b.mov(Class::B32, 0u32);
+        let zero = self.b.mov(RegClass::B32, 0u32);
         if whole <= 8 {
             for at in 0..whole as i32 {
                 self.store_vector(Element { offset: 16 * at, ..start }, Ty::B32, &[zero.into(); 4]);
             }
         } else {
-            let first = self.b.mov(Class::B32, 0u32);
+            let first = self.b.mov(RegClass::B32, 0u32);
             self.counted(first, 1u32.into(), (whole as u32).into(), |e, at| {
                 let element = e.further(start, at, 16);
                 e.store_vector(element, Ty::B32, &[zero.into(); 4]);
@@ -483,11 +488,11 @@ impl Emitter<'_> {
         }
         for at in whole as u64 * 16..bytes {
             let element = self.element(memory, &Affine::constant(at as i64), 1);
-            self.store_vector(element, Ty::U8, &[Operand::Const(0)]);
+            self.store_vector(element, Ty::U8, &[PtxOperand::Const(0)]);
         }
     }
 }
 
-fn store_inst(element: Element, ty: Ty, srcs: smallvec::SmallVec<[Operand; 4]>) -> Inst {
+fn store_inst(element: Element, ty: Ty, srcs: smallvec::SmallVec<[PtxOperand; 4]>) -> Inst {
     Inst::Store { space: element.memory.space(), ty, to: element.place(), srcs }
 }

@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use codegen_core::threads::{Grid, Home, MeetingPlaces, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch, TensorMap};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
-use ptx_asm::{Class, Inst, Operand, Reg, Rounding, Target, Ty};
+use ptx_asm::{Inst, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
 use tnode::{DType, Scalar};
 
 use crate::builder::Builder;
@@ -57,7 +57,7 @@ pub(crate) struct Setting<'k> {
 /// A kernel's program, and how it is launched.
 #[derive(Debug)]
 pub(crate) struct Emitted {
-    pub(crate) kernel: ptx_asm::Kernel,
+    pub(crate) kernel: ptx_asm::PtxKernel,
     pub(crate) launch: PtxLaunch,
 }
 
@@ -68,7 +68,7 @@ enum Value {
     /// As [`carrier`] says.
     In(Reg),
     /// Four lanes of 32 bits.
-    Lanes([Operand; 4]),
+    Lanes([PtxOperand; 4]),
 }
 
 /// The type that instructions take values of a type for, and so the class of registers that hold them: narrow integers and what is
@@ -88,10 +88,10 @@ fn carrier(dtype: DType) -> Ty {
 }
 
 /// A known number as an operand of instructions on its carrier; lanes are taken one by one.
-fn constant(scalar: Scalar) -> Operand {
+fn constant(scalar: Scalar) -> PtxOperand {
     match scalar.dtype() {
-        DType::I8 => Operand::from(i32::from(scalar.bits() as u8 as i8)),
-        _ => Operand::Const(scalar.bits() as u64),
+        DType::I8 => PtxOperand::from(i32::from(scalar.bits() as u8 as i8)),
+        _ => PtxOperand::Const(scalar.bits() as u64),
     }
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
         emitter.meetings = MeetingPlaces::of(routine, &emitter.trees.fused);
     }
     let room = emitter.room();
-    emitter.b.code().blocks_per_processor((room / threads.next_multiple_of(32)).clamp(1, BLOCKS));
+    emitter.b.code().min_blocks_per_sm((room / threads.next_multiple_of(32)).clamp(1, BLOCKS));
     emitter.grid(&grid)?;
     Ok(emitter.finish(blocks, Vec::new()))
 }
@@ -262,8 +262,8 @@ impl<'k> Emitter<'k> {
         buffer: Option<Buffer<'k>>,
     ) -> Emitter<'k> {
         let params = (routine.nodes.len() + usize::from(buffer.is_some()) + routine.symbols.len()) as u32;
-        let mut b = Builder::new(ptx_asm::Builder::new(entry, params, block.threads));
-        let thread = b.special(ptx_asm::Special::Thread);
+        let mut b = Builder::new(ptx_asm::PtxBuilder::new(entry, params, block.threads));
+        let thread = b.special(ptx_asm::SpecialReg::Thread);
         let mut emitter = Emitter {
             b,
             setting,
@@ -313,14 +313,14 @@ impl<'k> Emitter<'k> {
     fn parameters(&mut self, buffer: Option<Buffer<'k>>) {
         let (nodes, symbols) = (self.routine.nodes.len() as u32, self.routine.symbols.len() as u32);
         let behind = nodes + u32::from(buffer.is_some());
-        let mut read = |param| self.b.value(Class::B64, |dst| Inst::Param { dst, param });
+        let mut read = |param| self.b.value(RegClass::B64, |dst| Inst::LoadParam { dst, param });
         self.bases = (0..nodes).map(&mut read).collect();
         let wide: Vec<Reg> = (behind..behind + symbols).map(&mut read).collect();
         if let Some(buffer) = buffer {
             let base = read(nodes);
             self.begin_log(buffer, base);
         }
-        let narrow = wide.into_iter().map(|reg| self.b.convert(Ty::U32, Ty::U64, Rounding::None, reg));
+        let narrow = wide.into_iter().map(|reg| self.b.convert(Ty::U32, Ty::U64, RoundingMode::None, reg));
         self.symbols = narrow.collect();
     }
 
@@ -344,19 +344,19 @@ impl<'k> Emitter<'k> {
         match value {
             Value::In(reg) => reg,
             Value::Known(scalar) if scalar.dtype() == DType::Bool => {
-                let truth = self.b.mov(Class::B32, scalar.bits() as u32);
-                self.b.compare(ptx_asm::Cmp::Ne, Ty::U32, truth, 0u32)
+                let truth = self.b.mov(RegClass::B32, scalar.bits() as u32);
+                self.b.compare(ptx_asm::CmpOp::Ne, Ty::U32, truth, 0u32)
             }
             Value::Known(scalar) => self.b.mov(carrier(scalar.dtype()).class(), constant(scalar)),
             Value::Lanes([first, ..]) => match first {
-                Operand::Reg(reg) => reg,
-                Operand::Const(_) => self.b.mov(Class::B32, first),
+                PtxOperand::Reg(reg) => reg,
+                PtxOperand::Const(_) => self.b.mov(RegClass::B32, first),
             },
         }
     }
 
     /// A value as an operand; truth values are registers.
-    fn operand(&mut self, value: Value) -> Operand {
+    fn operand(&mut self, value: Value) -> PtxOperand {
         match value {
             Value::Known(scalar) if scalar.dtype() != DType::Bool => constant(scalar),
             value => self.reg(value).into(),
@@ -364,11 +364,11 @@ impl<'k> Emitter<'k> {
     }
 
     /// The four lanes of a value.
-    fn lanes(&mut self, value: Value) -> [Operand; 4] {
+    fn lanes(&mut self, value: Value) -> [PtxOperand; 4] {
         match value {
             Value::Lanes(lanes) => lanes,
             Value::Known(scalar) => {
-                [0, 1, 2, 3].map(|lane| Operand::from((scalar.bits() >> (32 * lane)) as u32))
+                [0, 1, 2, 3].map(|lane| PtxOperand::from((scalar.bits() >> (32 * lane)) as u32))
             }
             Value::In(reg) => [reg.into(); 4],
         }
@@ -384,8 +384,8 @@ impl<'k> Emitter<'k> {
             Value::Known(_) => value,
             Value::In(reg) => Value::In(own(reg)),
             Value::Lanes(lanes) => Value::Lanes(lanes.map(|lane| match lane {
-                Operand::Reg(reg) => own(reg).into(),
-                Operand::Const(_) => lane,
+                PtxOperand::Reg(reg) => own(reg).into(),
+                PtxOperand::Const(_) => lane,
             })),
         }
     }
@@ -398,7 +398,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// Closes the innermost block.
-    fn close(&mut self) -> ptx_asm::Block {
+    fn close(&mut self) -> ptx_asm::StmtList {
         self.flush();
         self.elements.close();
         self.b.close()

@@ -1,26 +1,26 @@
 //! Floats of 16 bits: held as they are in memory, computed with as `f32`, and rounded back once.
 
-use ptx_asm::{Binary, Class, Cmp, Inst, Operand, Reg, Rounding, Target, Ty};
+use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
 use tnode::{DType, Scalar};
 
 use super::{Emitter, Value};
 
 impl Emitter<'_> {
     /// A value as an operand of the type that it is computed in.
-    pub(super) fn widened(&mut self, dtype: DType, value: Value) -> Operand {
+    pub(super) fn widened(&mut self, dtype: DType, value: Value) -> PtxOperand {
         match (dtype, value) {
             (DType::F16 | DType::Bf16, Value::Known(scalar)) => {
-                Operand::Const(scalar.convert(DType::F32).bits() as u64)
+                PtxOperand::Const(scalar.convert(DType::F32).bits() as u64)
             }
             (DType::F16, value) => {
                 let reg = self.reg(value);
-                self.b.convert(Ty::F32, Ty::F16, Rounding::None, reg).into()
+                self.b.convert(Ty::F32, Ty::F16, RoundingMode::None, reg).into()
             }
             (DType::Bf16, value) => {
-                let low = self.b.mov(Class::B16, Operand::Const(0));
+                let low = self.b.mov(RegClass::B16, PtxOperand::Const(0));
                 let high = self.reg(value);
-                let word = self.b.value(Class::B32, |dst| Inst::Pack { dst, halves: [low, high] });
-                self.b.recast(Class::F32, word).into()
+                let word = self.b.value(RegClass::B32, |dst| Inst::Pack { dst, halves: [low, high] });
+                self.b.recast(RegClass::F32, word).into()
             }
             (_, value) => self.operand(value),
         }
@@ -29,39 +29,39 @@ impl Emitter<'_> {
     /// A result as a value of its type: an `f32` rounded to the nearest one.
     pub(super) fn rounded(&mut self, dtype: DType, result: Reg) -> Reg {
         match dtype {
-            DType::F16 => self.b.convert(Ty::F16, Ty::F32, Rounding::Nearest, result),
+            DType::F16 => self.b.convert(Ty::F16, Ty::F32, RoundingMode::Nearest, result),
             DType::Bf16 if self.setting.target == Target::Sm70 => self.rounded_by_bits(result),
-            DType::Bf16 => self.b.convert(Ty::Bf16, Ty::F32, Rounding::Nearest, result),
+            DType::Bf16 => self.b.convert(Ty::Bf16, Ty::F32, RoundingMode::Nearest, result),
             _ => result,
         }
     }
 
     /// The upper half of an `f32`, rounded to nearest even by what the lower half would carry. NaN would become something else.
     fn rounded_by_bits(&mut self, x: Reg) -> Reg {
-        let word = self.b.recast(Class::B32, x);
-        let high = self.b.binary(Binary::ShiftRight, Ty::U32, word, 16u32);
-        let odd = self.b.binary(Binary::And, Ty::B32, high, 1u32);
-        let sum = self.b.binary(Binary::Add, Ty::U32, word, 0x7fffu32);
-        let sum = self.b.binary(Binary::Add, Ty::U32, sum, odd);
-        let rounded = self.b.binary(Binary::ShiftRight, Ty::U32, sum, 16u32);
-        let is_nan = self.b.compare(Cmp::IsNan, Ty::F32, x, x);
+        let word = self.b.recast(RegClass::B32, x);
+        let high = self.b.binary(PtxBinaryOp::ShiftRight, Ty::U32, word, 16u32);
+        let odd = self.b.binary(PtxBinaryOp::And, Ty::B32, high, 1u32);
+        let sum = self.b.binary(PtxBinaryOp::Add, Ty::U32, word, 0x7fffu32);
+        let sum = self.b.binary(PtxBinaryOp::Add, Ty::U32, sum, odd);
+        let rounded = self.b.binary(PtxBinaryOp::ShiftRight, Ty::U32, sum, 16u32);
+        let is_nan = self.b.compare(CmpOp::IsNan, Ty::F32, x, x);
         let nan = Scalar::from_f64(DType::Bf16, f64::NAN).bits() as u32;
         let kept = self.b.select(Ty::B32, is_nan, nan, rounded);
-        self.b.convert(Ty::U16, Ty::U32, Rounding::None, kept)
+        self.b.convert(Ty::U16, Ty::U32, RoundingMode::None, kept)
     }
 
     /// A number as an `f32` that 16-bit floats round as they would round the number: cut off, with the last bit set if anything was
     /// ("rounding to odd"). NaN stays NaN.
     pub(super) fn rounded_to_odd(&mut self, from: Ty, x: Reg) -> Reg {
-        let near = self.b.convert(Ty::F32, from, Rounding::Zero, x);
+        let near = self.b.convert(Ty::F32, from, RoundingMode::Zero, x);
         let back = match from {
-            Ty::F64 => self.b.convert(Ty::F64, Ty::F32, Rounding::None, near),
-            _ => self.b.convert(from, Ty::F32, Rounding::ZeroInteger, near),
+            Ty::F64 => self.b.convert(Ty::F64, Ty::F32, RoundingMode::None, near),
+            _ => self.b.convert(from, Ty::F32, RoundingMode::ZeroInteger, near),
         };
-        let inexact = self.b.compare(Cmp::Ne, from, back, x);
+        let inexact = self.b.compare(CmpOp::Ne, from, back, x);
         let last = self.b.select(Ty::B32, inexact, 1u32, 0u32);
-        let word = self.b.recast(Class::B32, near);
-        let odd = self.b.binary(Binary::Or, Ty::B32, word, last);
-        self.b.recast(Class::F32, odd)
+        let word = self.b.recast(RegClass::B32, near);
+        let odd = self.b.binary(PtxBinaryOp::Or, Ty::B32, word, last);
+        self.b.recast(RegClass::F32, odd)
     }
 }

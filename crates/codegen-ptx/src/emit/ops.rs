@@ -2,7 +2,7 @@
 //! nothing, so it is that of the interpreter; what the instructions do otherwise, such as `max` of NaN, is written out.
 
 use lowered_ir::ir::{BinaryOp, UnaryOp};
-use ptx_asm::{Binary, Cmp, Operand, Reg, Rounding, Ty, Unary};
+use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxUnaryOp, Reg, RoundingMode, Ty};
 use tnode::DType;
 
 use super::{Emitter, Value, approximate, carrier};
@@ -21,15 +21,15 @@ impl Emitter<'_> {
         }
         let ty = computed_in(dtype);
         let rounding = match op {
-            UnaryOp::Floor => Rounding::DownInteger,
-            UnaryOp::Trunc => Rounding::ZeroInteger,
-            _ => Rounding::NearestInteger,
+            UnaryOp::Floor => RoundingMode::DownInteger,
+            UnaryOp::Trunc => RoundingMode::ZeroInteger,
+            _ => RoundingMode::NearestInteger,
         };
         let x = self.widened(dtype, Value::In(x));
         let result = match op {
-            UnaryOp::Neg => self.b.unary(Unary::Neg, ty, x),
-            UnaryOp::Abs => self.b.unary(Unary::Abs, ty, x),
-            UnaryOp::Sqrt => self.b.unary(Unary::Sqrt, ty, x),
+            UnaryOp::Neg => self.b.unary(PtxUnaryOp::Neg, ty, x),
+            UnaryOp::Abs => self.b.unary(PtxUnaryOp::Abs, ty, x),
+            UnaryOp::Sqrt => self.b.unary(PtxUnaryOp::Sqrt, ty, x),
             UnaryOp::Floor | UnaryOp::Trunc | UnaryOp::RoundEven => {
                 let x = self.operand_register(ty, x);
                 self.b.convert(ty, ty, rounding, x)
@@ -58,9 +58,9 @@ impl Emitter<'_> {
     fn integer_unary(&mut self, op: UnaryOp, dtype: DType, x: Reg) -> Checked<Reg> {
         let ty = carrier(dtype);
         match op {
-            UnaryOp::Neg if dtype.is_signed() => Ok(self.b.unary(Unary::Neg, ty, x)),
-            UnaryOp::Neg if dtype.is_integer() => Ok(self.b.binary(Binary::Sub, ty, 0u32, x)),
-            UnaryOp::Abs if dtype.is_signed() => Ok(self.b.unary(Unary::Abs, ty, x)),
+            UnaryOp::Neg if dtype.is_signed() => Ok(self.b.unary(PtxUnaryOp::Neg, ty, x)),
+            UnaryOp::Neg if dtype.is_integer() => Ok(self.b.binary(PtxBinaryOp::Sub, ty, 0u32, x)),
+            UnaryOp::Abs if dtype.is_signed() => Ok(self.b.unary(PtxUnaryOp::Abs, ty, x)),
             _ => refuse(format!("`{op}` on {dtype}"), "legalisation expands it"),
         }
     }
@@ -77,22 +77,22 @@ impl Emitter<'_> {
         let (a, b) = (self.widened(dtype, a), self.widened(dtype, b));
         let ty = computed_in(dtype);
         let result = match op {
-            BinaryOp::Add => self.b.binary(Binary::Add, ty, a, b),
-            BinaryOp::Sub => self.b.binary(Binary::Sub, ty, a, b),
-            BinaryOp::Mul => self.b.binary(Binary::Mul, ty, a, b),
-            BinaryOp::Div => self.b.binary(Binary::Div, ty, a, b),
+            BinaryOp::Add => self.b.binary(PtxBinaryOp::Add, ty, a, b),
+            BinaryOp::Sub => self.b.binary(PtxBinaryOp::Sub, ty, a, b),
+            BinaryOp::Mul => self.b.binary(PtxBinaryOp::Mul, ty, a, b),
+            BinaryOp::Div => self.b.binary(PtxBinaryOp::Div, ty, a, b),
             BinaryOp::Rem if dtype.is_float() => self.float_remainder(ty, a, b),
-            BinaryOp::Rem => self.b.binary(Binary::Rem, ty, a, b),
-            BinaryOp::Max => self.greater_of(Cmp::Gt, ty, a, b),
-            BinaryOp::Min => self.greater_of(Cmp::Lt, ty, a, b),
-            BinaryOp::Lt => return Ok(self.b.compare(Cmp::Lt, ty, a, b)),
-            BinaryOp::Le => return Ok(self.b.compare(Cmp::Le, ty, a, b)),
-            BinaryOp::Eq => return Ok(self.b.compare(Cmp::Eq, ty, a, b)),
-            BinaryOp::Ne if dtype.is_float() => return Ok(self.b.compare(Cmp::NeOrNan, ty, a, b)),
-            BinaryOp::Ne => return Ok(self.b.compare(Cmp::Ne, ty, a, b)),
-            BinaryOp::BitAnd if !dtype.is_float() => self.b.binary(Binary::And, bits(ty), a, b),
-            BinaryOp::BitOr if !dtype.is_float() => self.b.binary(Binary::Or, bits(ty), a, b),
-            BinaryOp::BitXor if !dtype.is_float() => self.b.binary(Binary::Xor, bits(ty), a, b),
+            BinaryOp::Rem => self.b.binary(PtxBinaryOp::Rem, ty, a, b),
+            BinaryOp::Max => self.greater_of(CmpOp::Gt, ty, a, b),
+            BinaryOp::Min => self.greater_of(CmpOp::Lt, ty, a, b),
+            BinaryOp::Lt => return Ok(self.b.compare(CmpOp::Lt, ty, a, b)),
+            BinaryOp::Le => return Ok(self.b.compare(CmpOp::Le, ty, a, b)),
+            BinaryOp::Eq => return Ok(self.b.compare(CmpOp::Eq, ty, a, b)),
+            BinaryOp::Ne if dtype.is_float() => return Ok(self.b.compare(CmpOp::NeOrNan, ty, a, b)),
+            BinaryOp::Ne => return Ok(self.b.compare(CmpOp::Ne, ty, a, b)),
+            BinaryOp::BitAnd if !dtype.is_float() => self.b.binary(PtxBinaryOp::And, bits(ty), a, b),
+            BinaryOp::BitOr if !dtype.is_float() => self.b.binary(PtxBinaryOp::Or, bits(ty), a, b),
+            BinaryOp::BitXor if !dtype.is_float() => self.b.binary(PtxBinaryOp::Xor, bits(ty), a, b),
             BinaryOp::BitAnd
             | BinaryOp::BitOr
             | BinaryOp::BitXor
@@ -115,9 +115,9 @@ impl Emitter<'_> {
     }
 
     /// `a` where the comparison holds, else `b`: so a NaN in `a` is skipped and one in `b` kept. Integers have no NaN.
-    fn greater_of(&mut self, cmp: Cmp, ty: Ty, a: Operand, b: Operand) -> Reg {
+    fn greater_of(&mut self, cmp: CmpOp, ty: Ty, a: PtxOperand, b: PtxOperand) -> Reg {
         if !ty.is_float() {
-            let op = if cmp == Cmp::Gt { Binary::Max } else { Binary::Min };
+            let op = if cmp == CmpOp::Gt { PtxBinaryOp::Max } else { PtxBinaryOp::Min };
             return self.b.binary(op, ty, a, b);
         }
         let is_greater = self.b.compare(cmp, ty, a, b);
@@ -129,29 +129,29 @@ impl Emitter<'_> {
         let ty = carrier(dtype);
         let x = self.operand(x);
         let by = match by {
-            Value::Known(by) => Operand::Const(by.bits() as u32 as u64),
+            Value::Known(by) => PtxOperand::Const(by.bits() as u32 as u64),
             by => {
                 let reg = self.reg(by);
                 match ty {
-                    Ty::S64 | Ty::U64 => self.b.convert(Ty::U32, Ty::U64, Rounding::None, reg).into(),
+                    Ty::S64 | Ty::U64 => self.b.convert(Ty::U32, Ty::U64, RoundingMode::None, reg).into(),
                     _ => reg.into(),
                 }
             }
         };
         match op {
-            BinaryOp::Shl => self.b.binary(Binary::ShiftLeft, bits(ty), x, by),
-            _ => self.b.binary(Binary::ShiftRight, ty, x, by),
+            BinaryOp::Shl => self.b.binary(PtxBinaryOp::ShiftLeft, bits(ty), x, by),
+            _ => self.b.binary(PtxBinaryOp::ShiftRight, ty, x, by),
         }
     }
 
     fn boolean(&mut self, op: BinaryOp, a: Reg, b: Reg) -> Checked<Reg> {
         let op = match op {
-            BinaryOp::BitAnd => Binary::And,
-            BinaryOp::BitOr => Binary::Or,
-            BinaryOp::BitXor | BinaryOp::Ne => Binary::Xor,
+            BinaryOp::BitAnd => PtxBinaryOp::And,
+            BinaryOp::BitOr => PtxBinaryOp::Or,
+            BinaryOp::BitXor | BinaryOp::Ne => PtxBinaryOp::Xor,
             BinaryOp::Eq => {
-                let differ = self.b.binary(Binary::Xor, Ty::Pred, a, b);
-                return Ok(self.b.unary(Unary::Not, Ty::Pred, differ));
+                let differ = self.b.binary(PtxBinaryOp::Xor, Ty::Pred, a, b);
+                return Ok(self.b.unary(PtxUnaryOp::Not, Ty::Pred, differ));
             }
             _ => return refuse(format!("`{op}` on bool"), "legalisation expands it"),
         };
@@ -161,16 +161,16 @@ impl Emitter<'_> {
     /// A truth value chosen by another one; instructions choose among numbers only.
     pub(super) fn chosen_truth(&mut self, condition: Reg, then: Value, otherwise: Value) -> Reg {
         let (then, otherwise) = (self.reg(then), self.reg(otherwise));
-        let chosen = self.b.binary(Binary::And, Ty::Pred, condition, then);
-        let not = self.b.unary(Unary::Not, Ty::Pred, condition);
-        let other = self.b.binary(Binary::And, Ty::Pred, not, otherwise);
-        self.b.binary(Binary::Or, Ty::Pred, chosen, other)
+        let chosen = self.b.binary(PtxBinaryOp::And, Ty::Pred, condition, then);
+        let not = self.b.unary(PtxUnaryOp::Not, Ty::Pred, condition);
+        let other = self.b.binary(PtxBinaryOp::And, Ty::Pred, not, otherwise);
+        self.b.binary(PtxBinaryOp::Or, Ty::Pred, chosen, other)
     }
 
-    pub(super) fn operand_register(&mut self, ty: Ty, operand: Operand) -> Reg {
+    pub(super) fn operand_register(&mut self, ty: Ty, operand: PtxOperand) -> Reg {
         match operand {
-            Operand::Reg(reg) => reg,
-            Operand::Const(_) => self.b.mov(ty.class(), operand),
+            PtxOperand::Reg(reg) => reg,
+            PtxOperand::Const(_) => self.b.mov(ty.class(), operand),
         }
     }
 }

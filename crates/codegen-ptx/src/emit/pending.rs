@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx_asm::{Base, Operand};
+use ptx_asm::{AddressBase, PtxOperand};
 use tnode::DType;
 
 use super::memory::{Element, Memory, WIDTHS, has_width, memory_type};
@@ -21,7 +21,7 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 struct Run {
-    base: Base,
+    base: AddressBase,
     align: u32,
     dtype: DType,
     /// By the constants.
@@ -114,7 +114,7 @@ impl Emitter<'_> {
         let offsets: Vec<i32> = (first..).step_by(dtype.size_bytes()).take(width as usize).collect();
         let values: Vec<Value> = offsets.iter().filter_map(|at| run.values.remove(at)).collect();
         let element = Element { memory, base, offset: first, align };
-        let raw: Vec<Operand> = values.iter().map(|&value| self.stored(dtype, value)).collect();
+        let raw: Vec<PtxOperand> = values.iter().map(|&value| self.stored(dtype, value)).collect();
         self.store_vector(element, memory_type(dtype), &raw);
         for (offset, value) in offsets.into_iter().zip(values) {
             self.remember(element, offset, value);

@@ -8,7 +8,7 @@ use codegen_core::matrices::{self, Matrix};
 use codegen_core::threads::{PlanLimits, plan};
 use codegen_core::{DTypeSet, TensorMap, TileSwizzle};
 use lowered_ir::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
-use ptx_asm::{Base, Binary, Class, Reg, Ty};
+use ptx_asm::{AddressBase, PtxBinaryOp, Reg, RegClass, Ty};
 use tnode::{DType, Dims};
 
 use super::index::Index;
@@ -226,7 +226,7 @@ impl<'k> Writer<'k> {
             self.e.enter(names.row, Index::Known(i64::from(behind)));
             return 2;
         }
-        let number = self.e.b.index(Binary::Add, Ty::U32, row, behind);
+        let number = self.e.b.index(PtxBinaryOp::Add, Ty::U32, row, behind);
         self.enter_digits(number, rows)
     }
 
@@ -244,10 +244,10 @@ impl<'k> Writer<'k> {
     /// The address of a matrix's first element.
     fn first(&mut self, matrix: &Matrix) -> Reg {
         let element = self.e.element(Memory::Node(matrix.node), &matrix.base, matrix.dtype.size_bytes());
-        let Base::Reg(base) = element.base else { return self.e.bases[matrix.node.index()] };
+        let AddressBase::Reg(base) = element.base else { return self.e.bases[matrix.node.index()] };
         match element.offset {
             0 => base,
-            offset => self.e.b.index(Binary::Add, Ty::S64, base, i64::from(offset) as u64),
+            offset => self.e.b.index(PtxBinaryOp::Add, Ty::S64, base, i64::from(offset) as u64),
         }
     }
 
@@ -255,8 +255,8 @@ impl<'k> Writer<'k> {
     fn coordinate(&mut self, var: LoopId) -> Reg {
         match self.e.vars.get(&var) {
             Some(&Index::Computed(reg, _)) => reg,
-            Some(&Index::Known(number)) => self.e.b.mov(Class::B32, number as i32),
-            None => self.e.b.mov(Class::B32, 0_u32),
+            Some(&Index::Known(number)) => self.e.b.mov(RegClass::B32, number as i32),
+            None => self.e.b.mov(RegClass::B32, 0_u32),
         }
     }
 
@@ -267,7 +267,7 @@ impl<'k> Writer<'k> {
 }
 
 impl Surroundings for Writer<'_> {
-    fn builder(&mut self) -> &mut ptx_asm::Builder {
+    fn builder(&mut self) -> &mut ptx_asm::PtxBuilder {
         // What waits was written before.
         self.e.flush();
         self.e.b.code()
@@ -326,7 +326,7 @@ impl Surroundings for Writer<'_> {
         results
     }
 
-    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> ptx_asm::Block {
+    fn block(&mut self, write: &mut dyn FnMut(&mut dyn Surroundings)) -> ptx_asm::StmtList {
         let depth = self.e.order.len();
         self.e.open();
         write(self);

@@ -1,6 +1,6 @@
 //! The remainder of floats, exactly: long division of the significands, several bits at a time.
 
-use ptx_asm::{Binary, Class, Cmp, Inst, Operand, Reg, Rounding, Ty};
+use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Ty};
 
 use super::Emitter;
 
@@ -48,18 +48,18 @@ impl Layout {
 
 impl Emitter<'_> {
     /// C's `fmod`: the sign of `a`, NaN where `a` is infinite or `b` is 0, `a` where `b` is infinite.
-    pub(super) fn float_remainder(&mut self, ty: Ty, a: Operand, b: Operand) -> Reg {
+    pub(super) fn float_remainder(&mut self, ty: Ty, a: PtxOperand, b: PtxOperand) -> Reg {
         let format = if ty == Ty::F64 { DOUBLE } else { SINGLE };
         let [a, b] = [a, b].map(|x| self.operand_register(ty, x));
         let [bits_a, bits_b] = [a, b].map(|x| self.b.recast(format.bits.class(), x));
         let sign = 1u64 << (format.width - 1);
         let [size_a, size_b] =
-            [bits_a, bits_b].map(|x| self.b.binary(Binary::And, format.logic(), x, sign - 1));
+            [bits_a, bits_b].map(|x| self.b.binary(PtxBinaryOp::And, format.logic(), x, sign - 1));
         let rest = self.rest(format, size_a, size_b);
         let positive = self.scaled_back(format, rest, size_b);
-        let sign = self.b.binary(Binary::And, format.logic(), bits_a, sign);
-        let signed = self.b.binary(Binary::Or, format.logic(), positive, sign);
-        let is_less = self.b.compare(Cmp::Lt, format.bits, size_a, size_b);
+        let sign = self.b.binary(PtxBinaryOp::And, format.logic(), bits_a, sign);
+        let signed = self.b.binary(PtxBinaryOp::Or, format.logic(), positive, sign);
+        let is_less = self.b.compare(CmpOp::Lt, format.bits, size_a, size_b);
         let result = self.b.select(format.bits, is_less, bits_a, signed);
         let invalid = self.has_no_remainder(format, size_a, size_b);
         let result = self.b.select(format.bits, invalid, format.nan, result);
@@ -68,31 +68,31 @@ impl Emitter<'_> {
 
     /// Whether `a` is infinite, `b` is 0, or either is NaN.
     fn has_no_remainder(&mut self, format: Layout, size_a: Reg, size_b: Reg) -> Reg {
-        let is_zero = self.b.compare(Cmp::Eq, format.bits, size_b, Operand::Const(0));
-        let not_finite = self.b.compare(Cmp::Ge, format.bits, size_a, format.infinity);
-        let not_number = self.b.compare(Cmp::Gt, format.bits, size_b, format.infinity);
-        let either = self.b.binary(Binary::Or, Ty::Pred, is_zero, not_finite);
-        self.b.binary(Binary::Or, Ty::Pred, either, not_number)
+        let is_zero = self.b.compare(CmpOp::Eq, format.bits, size_b, PtxOperand::Const(0));
+        let not_finite = self.b.compare(CmpOp::Ge, format.bits, size_a, format.infinity);
+        let not_number = self.b.compare(CmpOp::Gt, format.bits, size_b, format.infinity);
+        let either = self.b.binary(PtxBinaryOp::Or, Ty::Pred, is_zero, not_finite);
+        self.b.binary(PtxBinaryOp::Or, Ty::Pred, either, not_number)
     }
 
     /// The significand of the remainder, as a multiple of the last place of `b`; anything where `a` is the lesser.
     fn rest(&mut self, format: Layout, size_a: Reg, size_b: Reg) -> Reg {
         let [significand_a, significand_b] = [size_a, size_b].map(|x| self.significand(format, x));
-        let divisor = self.b.binary(Binary::Max, format.bits, significand_b, 1u64);
+        let divisor = self.b.binary(PtxBinaryOp::Max, format.bits, significand_b, 1u64);
         let [exponent_a, exponent_b] = [size_a, size_b].map(|x| self.exponent(format, x));
-        let rest = self.b.binary(Binary::Rem, format.bits, significand_a, divisor);
-        let left = self.b.binary(Binary::Sub, Ty::S32, exponent_a, exponent_b);
+        let rest = self.b.binary(PtxBinaryOp::Rem, format.bits, significand_a, divisor);
+        let left = self.b.binary(PtxBinaryOp::Sub, Ty::S32, exponent_a, exponent_b);
         // As many bits as there is room for above the significand; none once nothing is left.
         let room = format.width - format.mantissa - 1;
         self.repeated_while(|e| {
-            let by = e.b.binary(Binary::Min, Ty::S32, left, room);
-            let by = e.b.binary(Binary::Max, Ty::S32, by, 0u32);
-            let moved = e.b.binary(Binary::ShiftLeft, format.logic(), rest, by);
-            let (op, ty) = (Binary::Rem, format.bits);
+            let by = e.b.binary(PtxBinaryOp::Min, Ty::S32, left, room);
+            let by = e.b.binary(PtxBinaryOp::Max, Ty::S32, by, 0u32);
+            let moved = e.b.binary(PtxBinaryOp::ShiftLeft, format.logic(), rest, by);
+            let (op, ty) = (PtxBinaryOp::Rem, format.bits);
             e.b.push(Inst::Binary { op, ty, dst: rest, a: moved.into(), b: divisor.into() });
-            let (op, ty) = (Binary::Sub, Ty::S32);
+            let (op, ty) = (PtxBinaryOp::Sub, Ty::S32);
             e.b.push(Inst::Binary { op, ty, dst: left, a: left.into(), b: room.into() });
-            e.b.compare(Cmp::Gt, Ty::S32, left, 0u32)
+            e.b.compare(CmpOp::Gt, Ty::S32, left, 0u32)
         });
         rest
     }
@@ -101,39 +101,39 @@ impl Emitter<'_> {
     fn scaled_back(&mut self, format: Layout, rest: Reg, size_b: Reg) -> Reg {
         let exponent = self.exponent(format, size_b);
         // Below 2²⁴, or 2⁵³, integers are floats, and these know their exponents.
-        let float = self.b.convert(format.ty, format.bits, Rounding::Nearest, rest);
+        let float = self.b.convert(format.ty, format.bits, RoundingMode::Nearest, rest);
         let bits = self.b.recast(format.bits.class(), float);
-        let fraction = self.b.binary(Binary::And, format.logic(), bits, (1u64 << format.mantissa) - 1);
+        let fraction = self.b.binary(PtxBinaryOp::And, format.logic(), bits, (1u64 << format.mantissa) - 1);
         let own = self.upper(format, bits);
-        let sum = self.b.binary(Binary::Add, Ty::U32, own, exponent);
-        let is_normal = self.b.compare(Cmp::Gt, Ty::U32, sum, format.bias);
-        let field = self.b.binary(Binary::Sub, Ty::U32, sum, format.bias);
+        let sum = self.b.binary(PtxBinaryOp::Add, Ty::U32, own, exponent);
+        let is_normal = self.b.compare(CmpOp::Gt, Ty::U32, sum, format.bias);
+        let field = self.b.binary(PtxBinaryOp::Sub, Ty::U32, sum, format.bias);
         let field = match format.bits.class() {
-            Class::B64 => self.b.convert(Ty::U64, Ty::U32, Rounding::None, field),
+            RegClass::B64 => self.b.convert(Ty::U64, Ty::U32, RoundingMode::None, field),
             _ => field,
         };
-        let field = self.b.binary(Binary::ShiftLeft, format.logic(), field, format.mantissa);
-        let normal = self.b.binary(Binary::Or, format.logic(), field, fraction);
+        let field = self.b.binary(PtxBinaryOp::ShiftLeft, format.logic(), field, format.mantissa);
+        let normal = self.b.binary(PtxBinaryOp::Or, format.logic(), field, fraction);
         // The exponent is that of the smallest numbers here, or close to it.
-        let by = self.b.binary(Binary::Sub, Ty::U32, exponent, 1u32);
-        let by = self.b.binary(Binary::Min, Ty::U32, by, format.mantissa);
-        let subnormal = self.b.binary(Binary::ShiftLeft, format.logic(), rest, by);
+        let by = self.b.binary(PtxBinaryOp::Sub, Ty::U32, exponent, 1u32);
+        let by = self.b.binary(PtxBinaryOp::Min, Ty::U32, by, format.mantissa);
+        let subnormal = self.b.binary(PtxBinaryOp::ShiftLeft, format.logic(), rest, by);
         let scaled = self.b.select(format.bits, is_normal, normal, subnormal);
-        let is_zero = self.b.compare(Cmp::Eq, format.bits, rest, Operand::Const(0));
-        self.b.select(format.bits, is_zero, Operand::Const(0), scaled)
+        let is_zero = self.b.compare(CmpOp::Eq, format.bits, rest, PtxOperand::Const(0));
+        self.b.select(format.bits, is_zero, PtxOperand::Const(0), scaled)
     }
 
     /// The exponent field of a magnitude, 1 for subnormal numbers, whose last place is the same.
     fn exponent(&mut self, format: Layout, size: Reg) -> Reg {
         let field = self.upper(format, size);
-        self.b.binary(Binary::Max, Ty::U32, field, 1u32)
+        self.b.binary(PtxBinaryOp::Max, Ty::U32, field, 1u32)
     }
 
     /// The bits above the significand, as a word.
     fn upper(&mut self, format: Layout, bits: Reg) -> Reg {
-        let field = self.b.binary(Binary::ShiftRight, format.bits, bits, format.mantissa);
+        let field = self.b.binary(PtxBinaryOp::ShiftRight, format.bits, bits, format.mantissa);
         match format.bits.class() {
-            Class::B64 => self.b.convert(Ty::U32, Ty::U64, Rounding::None, field),
+            RegClass::B64 => self.b.convert(Ty::U32, Ty::U64, RoundingMode::None, field),
             _ => field,
         }
     }
@@ -141,9 +141,9 @@ impl Emitter<'_> {
     /// The significand of a magnitude, with its leading bit.
     fn significand(&mut self, format: Layout, size: Reg) -> Reg {
         let leading = 1u64 << format.mantissa;
-        let fraction = self.b.binary(Binary::And, format.logic(), size, leading - 1);
-        let whole = self.b.binary(Binary::Or, format.logic(), fraction, leading);
-        let is_normal = self.b.compare(Cmp::Ge, format.bits, size, leading);
+        let fraction = self.b.binary(PtxBinaryOp::And, format.logic(), size, leading - 1);
+        let whole = self.b.binary(PtxBinaryOp::Or, format.logic(), fraction, leading);
+        let is_normal = self.b.compare(CmpOp::Ge, format.bits, size, leading);
         self.b.select(format.bits, is_normal, whole, fraction)
     }
 }

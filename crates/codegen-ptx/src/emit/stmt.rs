@@ -2,7 +2,7 @@
 
 use codegen_core::threads;
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Stmt};
-use ptx_asm::{Binary, Cmp, Guard, Inst, Operand, Reg, Ty};
+use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxOperand, Reg, Ty};
 use tnode::DType;
 
 use super::index::{Index, flat, is_short};
@@ -145,7 +145,7 @@ impl<'k> Emitter<'k> {
         }
         let (first, limit) = (lo as i32, hi.limit as i32);
         let mut result = Ok(());
-        let mut run = |e: &mut Self, end: Operand| {
+        let mut run = |e: &mut Self, end: PtxOperand| {
             let counter = e.b.mov(Ty::S32.class(), first);
             e.counted(counter, 1i32.into(), end, |e, value| {
                 e.enter(var, Index::Computed(value, (lo, hi.limit - 1)));
@@ -157,12 +157,16 @@ impl<'k> Emitter<'k> {
             None => run(self, limit.into()),
             Some(symbol) => {
                 let value = self.symbols[symbol.index()];
-                let end = self.b.index(Binary::Min, Ty::S32, value, limit);
-                let runs = self.b.index_compare(Cmp::Gt, Ty::S32, end, first);
+                let end = self.b.index(PtxBinaryOp::Min, Ty::S32, value, limit);
+                let runs = self.b.index_compare(CmpOp::Gt, Ty::S32, end, first);
                 self.open();
                 run(self, end.into());
                 let then = self.close();
-                self.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(runs), then, otherwise: Vec::new() });
+                self.b.stmt(ptx_asm::PtxStmt::If {
+                    guard: GuardPredicate::on(runs),
+                    then,
+                    otherwise: Vec::new(),
+                });
             }
         }
         result
@@ -172,18 +176,24 @@ impl<'k> Emitter<'k> {
     pub(super) fn counted(
         &mut self,
         counter: Reg,
-        step: Operand,
-        end: Operand,
+        step: PtxOperand,
+        end: PtxOperand,
         body: impl FnOnce(&mut Self, Reg),
     ) {
         self.open();
         self.forget_written();
         body(self, counter);
         self.flush();
-        self.b.push(Inst::Binary { op: Binary::Add, ty: Ty::S32, dst: counter, a: counter.into(), b: step });
-        let again = self.b.compare(Cmp::Lt, Ty::S32, counter, end);
+        self.b.push(Inst::Binary {
+            op: PtxBinaryOp::Add,
+            ty: Ty::S32,
+            dst: counter,
+            a: counter.into(),
+            b: step,
+        });
+        let again = self.b.compare(CmpOp::Lt, Ty::S32, counter, end);
         let body = self.close();
-        self.b.stmt(ptx_asm::Stmt::Loop { body, again: Guard::on(again) });
+        self.b.stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
     }
 
     /// As [`Emitter::counted`], of a number that `body` may change.
@@ -192,7 +202,7 @@ impl<'k> Emitter<'k> {
         self.forget_written();
         let again = body(self);
         let body = self.close();
-        self.b.stmt(ptx_asm::Stmt::Loop { body, again: Guard::on(again) });
+        self.b.stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
     }
 
     /// Refuses what is not computed in the type: legalisation should have replaced it.

@@ -2,7 +2,7 @@
 
 use codegen_core::threads::{self, Grid};
 use lowered_ir::ir::Stmt;
-use ptx_asm::{Binary, Cmp, Guard, Inst, Reg, Special, Ty};
+use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, Reg, SpecialReg, Ty};
 
 use super::Emitter;
 use super::index::{Index, is_short};
@@ -14,7 +14,7 @@ impl<'k> Emitter<'k> {
         if grid.extent == 0 {
             return Ok(());
         }
-        let block = self.b.special(Special::Block);
+        let block = self.b.special(SpecialReg::Block);
         if self.is_team {
             return self.iteration(grid, block);
         }
@@ -23,7 +23,7 @@ impl<'k> Emitter<'k> {
         if grid.extent.is_multiple_of(threads) {
             return self.iteration(grid, id);
         }
-        let takes_part = self.b.index_compare(Cmp::Lt, Ty::U32, id, grid.extent);
+        let takes_part = self.b.index_compare(CmpOp::Lt, Ty::U32, id, grid.extent);
         self.when(takes_part, |e| e.iteration(grid, id))
     }
 
@@ -32,7 +32,7 @@ impl<'k> Emitter<'k> {
         self.open();
         body(self)?;
         let then = self.close();
-        self.b.stmt(ptx_asm::Stmt::If { guard: Guard::on(pred), then, otherwise: Vec::new() });
+        self.b.stmt(ptx_asm::PtxStmt::If { guard: GuardPredicate::on(pred), then, otherwise: Vec::new() });
         Ok(())
     }
 
@@ -48,13 +48,13 @@ impl<'k> Emitter<'k> {
             let value = match digit {
                 None => self.b.mov(Ty::S32.class(), axis.lo as i32),
                 Some(digit) if axis.lo == 0 => digit,
-                Some(digit) => self.b.index(Binary::Add, Ty::S32, digit, axis.lo as i32),
+                Some(digit) => self.b.index(PtxBinaryOp::Add, Ty::S32, digit, axis.lo as i32),
             };
             if let Some(symbol) = axis.symbol {
-                let inside = self.b.index_compare(Cmp::Lt, Ty::S32, value, self.symbols[symbol.index()]);
+                let inside = self.b.index_compare(CmpOp::Lt, Ty::S32, value, self.symbols[symbol.index()]);
                 within = Some(match within {
                     None => inside,
-                    Some(others) => self.b.index(Binary::And, Ty::Pred, others, inside),
+                    Some(others) => self.b.index(PtxBinaryOp::And, Ty::Pred, others, inside),
                 });
             }
             let index = match digit {
@@ -100,17 +100,17 @@ impl<'k> Emitter<'k> {
     /// fraction of a quotient lacks to 1. `m` has 32 bits, unless `by` is a power of two.
     fn divided(&mut self, number: Reg, by: u32, below: u64) -> (Reg, Reg) {
         if by.is_power_of_two() {
-            let quotient = self.b.index(Binary::ShiftRight, Ty::U32, number, by.trailing_zeros());
-            return (quotient, self.b.index(Binary::And, Ty::B32, number, by - 1));
+            let quotient = self.b.index(PtxBinaryOp::ShiftRight, Ty::U32, number, by.trailing_zeros());
+            return (quotient, self.b.index(PtxBinaryOp::And, Ty::B32, number, by - 1));
         }
         if below > 1 << 31 {
-            let quotient = self.b.index(Binary::Div, Ty::U32, number, by);
-            return (quotient, self.b.index(Binary::Rem, Ty::U32, number, by));
+            let quotient = self.b.index(PtxBinaryOp::Div, Ty::U32, number, by);
+            return (quotient, self.b.index(PtxBinaryOp::Rem, Ty::U32, number, by));
         }
         let shift = by.next_power_of_two().trailing_zeros();
         let factor = ((1u64 << (31 + shift)) / u64::from(by) + 1) as u32;
-        let high = self.b.index(Binary::MulHigh, Ty::U32, number, factor);
-        let quotient = self.b.index(Binary::ShiftRight, Ty::U32, high, shift - 1);
+        let high = self.b.index(PtxBinaryOp::MulHigh, Ty::U32, number, factor);
+        let quotient = self.b.index(PtxBinaryOp::ShiftRight, Ty::U32, high, shift - 1);
         (quotient, self.b.index_sum(quotient, by.wrapping_neg(), number))
     }
 
@@ -133,7 +133,7 @@ impl<'k> Emitter<'k> {
             // Registers that are written in it are those of the thread, whether it is a block of its own or not.
             self.block(nest.body)?;
         } else {
-            let takes_part = self.b.index_compare(Cmp::Lt, Ty::U32, self.thread, nest.threads);
+            let takes_part = self.b.index_compare(CmpOp::Lt, Ty::U32, self.thread, nest.threads);
             self.when(takes_part, |e| e.block(nest.body))?;
         }
         self.within = false;

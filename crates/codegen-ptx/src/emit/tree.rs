@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lowered_ir::ir::{Affine, Indices, LocalId, Stmt};
-use ptx_asm::{Binary, Class, Cmp, Inst, Operand, Reg, Rounding, Shuffle, Ty};
+use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, ShuffleMode, Ty};
 use tnode::DType;
 
 use super::index::Index;
@@ -37,7 +37,7 @@ impl<'k> Emitter<'k> {
         if threads == self.block_threads {
             self.warps(tree)?;
         } else {
-            let takes_part = self.b.index_compare(Cmp::Lt, Ty::U32, self.thread, threads);
+            let takes_part = self.b.index_compare(CmpOp::Lt, Ty::U32, self.thread, threads);
             self.when(takes_part, |e| e.warps(tree))?;
         }
         self.within = false;
@@ -75,8 +75,8 @@ impl<'k> Emitter<'k> {
     fn results(&mut self, last: &Round<'k>, value: Value) -> Checked {
         let (mut lane, mut group) = (self.thread, None);
         if last.groups > 1 {
-            lane = self.b.index(Binary::And, Ty::B32, self.thread, (LANES - 1) as u32);
-            group = Some(self.b.index(Binary::ShiftRight, Ty::U32, self.thread, LANES.ilog2()));
+            lane = self.b.index(PtxBinaryOp::And, Ty::B32, self.thread, (LANES - 1) as u32);
+            group = Some(self.b.index(PtxBinaryOp::ShiftRight, Ty::U32, self.thread, LANES.ilog2()));
         }
         let mut entered = 1;
         if let (Some(var), Some(warp)) = (last.group, group) {
@@ -88,7 +88,7 @@ impl<'k> Emitter<'k> {
         }
         let at = if last.left == 1 { Index::Known(0) } else { Index::Computed(lane, (0, last.left - 1)) };
         self.enter(last.at, at);
-        let stores = self.b.index_compare(Cmp::Lt, Ty::U32, lane, last.left as u32);
+        let stores = self.b.index_compare(CmpOp::Lt, Ty::U32, lane, last.left as u32);
         let index =
             last.group.map_or(last.at.into(), |group| Affine::term(group, last.left).plus(&last.at.into()));
         self.when(stores, |e| e.set_local(last.to, &Indices::from_elem(index, 1), value, None))?;
@@ -117,30 +117,30 @@ impl<'k> Emitter<'k> {
         let reg = self.reg(value);
         let class = carrier(dtype).class();
         match class {
-            Class::B32 | Class::F32 => self.shuffle(reg, distance),
-            Class::B64 | Class::F64 => {
-                let whole = self.b.recast(Class::B64, reg);
-                let halves = [0, 1].map(|_| self.b.reg(Class::B32));
+            RegClass::B32 | RegClass::F32 => self.shuffle(reg, distance),
+            RegClass::B64 | RegClass::F64 => {
+                let whole = self.b.recast(RegClass::B64, reg);
+                let halves = [0, 1].map(|_| self.b.reg(RegClass::B32));
                 self.b.push(Inst::Unpack { halves, src: whole });
                 let halves = halves.map(|half| self.shuffle(half, distance));
-                let whole = self.b.value(Class::B64, |dst| Inst::Pack { dst, halves });
+                let whole = self.b.value(RegClass::B64, |dst| Inst::Pack { dst, halves });
                 self.b.recast(class, whole)
             }
-            Class::B16 => {
-                let word = self.b.convert(Ty::U32, Ty::U16, Rounding::None, reg);
+            RegClass::B16 => {
+                let word = self.b.convert(Ty::U32, Ty::U16, RoundingMode::None, reg);
                 let word = self.shuffle(word, distance);
-                self.b.convert(Ty::U16, Ty::U32, Rounding::None, word)
+                self.b.convert(Ty::U16, Ty::U32, RoundingMode::None, word)
             }
-            Class::Pred => {
+            RegClass::Pred => {
                 let word = self.b.select(Ty::U32, reg, 1u32, 0u32);
                 let word = self.shuffle(word, distance);
-                self.b.compare(Cmp::Ne, Ty::U32, word, 0u32)
+                self.b.compare(CmpOp::Ne, Ty::U32, word, 0u32)
             }
         }
     }
 
     fn shuffle(&mut self, src: Reg, distance: u32) -> Reg {
-        let (mode, lane, width) = (Shuffle::Down, Operand::from(distance), LANES as u32);
+        let (mode, lane, width) = (ShuffleMode::Down, PtxOperand::from(distance), LANES as u32);
         self.b.value(src.class, |dst| Inst::Shuffle { mode, dst, src, lane, width })
     }
 }

@@ -60,7 +60,7 @@ fn run_scheduled(
         let kernel = &scheduled.kernels()[call.kernel];
         device.call(&rendered, call, order).map_err(|message| {
             let ir = lowered_ir::text::print(kernel.ir());
-            let module = ptx_asm::Module {
+            let module = ptx_asm::PtxProgram {
                 target: rendered.module.target,
                 kernels: vec![rendered.module.kernels[call.kernel].clone()],
             };

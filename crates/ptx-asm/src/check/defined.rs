@@ -1,48 +1,48 @@
-//! That registers are written before they are read.
+//! Checks that every path to a read of a register writes it first.
 
 use std::collections::BTreeSet;
 
-use super::{ProgramError, undefined};
+use super::{PtxError, undefined};
 use crate::inst::Inst;
-use crate::program::{Kernel, Reg, Stmt};
+use crate::program::{PtxKernel, PtxStmt, Reg};
 
-pub(super) fn check(kernel: &Kernel) -> Result<(), ProgramError> {
+pub(super) fn check(kernel: &PtxKernel) -> Result<(), PtxError> {
     block(kernel, &kernel.body, &mut BTreeSet::new())
 }
 
-fn block(kernel: &Kernel, stmts: &[Stmt], written: &mut BTreeSet<Reg>) -> Result<(), ProgramError> {
+fn block(kernel: &PtxKernel, stmts: &[PtxStmt], written: &mut BTreeSet<Reg>) -> Result<(), PtxError> {
     for stmt in stmts {
         match stmt {
-            Stmt::Inst(inst) => {
+            PtxStmt::Inst(inst) => {
                 reads(kernel, inst, written)?;
                 inst.registers(&mut |_| (), &mut |reg| {
                     written.insert(reg);
                 });
             }
-            // Those whose guard does not hold keep what they had.
-            Stmt::When(guard, inst) => {
+            // Threads whose guard is false keep the register's old content, so the write does not count.
+            PtxStmt::Predicated(guard, inst) => {
                 read(kernel, guard.pred, written)?;
                 reads(kernel, inst, written)?;
             }
-            Stmt::If { guard, then, otherwise } => {
+            PtxStmt::If { guard, then, otherwise } => {
                 read(kernel, guard.pred, written)?;
-                let mut one = written.clone();
-                block(kernel, then, &mut one)?;
+                let mut by_then = written.clone();
+                block(kernel, then, &mut by_then)?;
                 block(kernel, otherwise, written)?;
-                // Of what one branch writes only that counts which the other does too.
-                written.retain(|reg| one.contains(reg));
+                // A register counts as written only if both branches write it.
+                written.retain(|reg| by_then.contains(reg));
             }
-            Stmt::Loop { body, again } => {
+            PtxStmt::Loop { body, repeat_while } => {
                 block(kernel, body, written)?;
-                read(kernel, again.pred, written)?;
+                read(kernel, repeat_while.pred, written)?;
             }
-            Stmt::Comment(_) => {}
+            PtxStmt::Comment(_) => {}
         }
     }
     Ok(())
 }
 
-fn reads(kernel: &Kernel, inst: &Inst, written: &BTreeSet<Reg>) -> Result<(), ProgramError> {
+fn reads(kernel: &PtxKernel, inst: &Inst, written: &BTreeSet<Reg>) -> Result<(), PtxError> {
     let mut missing = None;
     inst.registers(
         &mut |reg| {
@@ -55,6 +55,6 @@ fn reads(kernel: &Kernel, inst: &Inst, written: &BTreeSet<Reg>) -> Result<(), Pr
     missing.map_or(Ok(()), |reg| Err(undefined(kernel, reg)))
 }
 
-fn read(kernel: &Kernel, reg: Reg, written: &BTreeSet<Reg>) -> Result<(), ProgramError> {
+fn read(kernel: &PtxKernel, reg: Reg, written: &BTreeSet<Reg>) -> Result<(), PtxError> {
     if written.contains(&reg) { Ok(()) } else { Err(undefined(kernel, reg)) }
 }

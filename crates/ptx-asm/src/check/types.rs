@@ -1,77 +1,80 @@
-//! Which instructions there are: operations, types, registers, targets.
+//! Checks that each instruction exists for its types and target and has operands of the right class.
 
-mod hopper; // those of 9.0 alone
+mod hopper; // instructions of sm_90a
 
-use super::{ProgramError, wrong};
-use crate::inst::{Atomic, Binary, Cmp, Inst, Rounding, Ternary, Ty, Unary, Vote};
+use super::{PtxError, wrong};
+use crate::inst::{AtomicOp, CmpOp, Inst, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, Ty, VoteMode};
 use crate::print::reg;
-use crate::program::{Array, Base, Class, Guard, Kernel, Operand, Place, Reg, Space, Special, Stmt, Target};
+use crate::program::{
+    AddressBase, AddressOperand, ArrayDecl, GuardPredicate, PtxKernel, PtxOperand, PtxStmt, Reg, RegClass,
+    SpecialReg, StateSpace, Target,
+};
 
-pub(super) fn check(kernel: &Kernel, target: Target) -> Result<(), ProgramError> {
+pub(super) fn check(kernel: &PtxKernel, target: Target) -> Result<(), PtxError> {
     block(&Checker { kernel, target }, &kernel.body)
 }
 
 struct Checker<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k PtxKernel,
     target: Target,
 }
 
-/// What is wrong with an instruction, in words.
+/// The outcome of a check; the error describes the mistake in words.
 type Found<T = ()> = Result<T, String>;
 
-fn block(checker: &Checker<'_>, stmts: &[Stmt]) -> Result<(), ProgramError> {
+fn block(checker: &Checker<'_>, stmts: &[PtxStmt]) -> Result<(), PtxError> {
     let kernel = checker.kernel;
     for stmt in stmts {
         match stmt {
-            Stmt::Inst(inst) => checker.inst(inst).map_err(|what| wrong(kernel, inst, what))?,
-            Stmt::When(at, inst) => {
+            PtxStmt::Inst(inst) => checker.inst(inst).map_err(|what| wrong(kernel, inst, what))?,
+            PtxStmt::Predicated(at, inst) => {
                 guard(kernel, *at)?;
                 checker.inst(inst).map_err(|what| wrong(kernel, inst, what))?;
             }
-            Stmt::If { guard: at, then, otherwise } => {
+            PtxStmt::If { guard: at, then, otherwise } => {
                 guard(kernel, *at)?;
                 block(checker, then)?;
                 block(checker, otherwise)?;
             }
-            Stmt::Loop { body, again } => {
+            PtxStmt::Loop { body, repeat_while } => {
                 block(checker, body)?;
-                guard(kernel, *again)?;
+                guard(kernel, *repeat_while)?;
             }
-            Stmt::Comment(_) => {}
+            PtxStmt::Comment(_) => {}
         }
     }
     Ok(())
 }
 
-fn guard(kernel: &Kernel, guard: Guard) -> Result<(), ProgramError> {
-    if guard.pred.class == Class::Pred {
+fn guard(kernel: &PtxKernel, guard: GuardPredicate) -> Result<(), PtxError> {
+    if guard.pred.class == RegClass::Pred {
         return Ok(());
     }
-    Err(ProgramError::Guard { kernel: kernel.name.clone(), register: reg(guard.pred) })
+    Err(PtxError::Guard { kernel: kernel.name.clone(), register: reg(guard.pred) })
 }
 
 impl Checker<'_> {
     fn inst(&self, inst: &Inst) -> Found {
         match inst {
             Inst::Move { dst, src } => match src {
-                Operand::Reg(src) if (src.class == Class::Pred) != (dst.class == Class::Pred) => {
+                PtxOperand::Reg(src) if (src.class == RegClass::Pred) != (dst.class == RegClass::Pred) => {
                     Err("expected two predicates, or none".into())
                 }
-                Operand::Reg(src) => same("bits", src.class.bits(), dst.class.bits()),
-                Operand::Const(_) => Ok(()),
+                PtxOperand::Reg(src) => same("bits", src.class.bits(), dst.class.bits()),
+                PtxOperand::Const(_) => Ok(()),
             },
-            Inst::Where { dst, special } => {
-                if *special == Special::ClusterBlock {
+            Inst::ReadSpecial { dst, special } => {
+                if *special == SpecialReg::ClusterBlock {
                     self.from(Target::Sm90a)?;
                 }
-                class(*dst, Class::B32)
+                class(*dst, RegClass::B32)
             }
-            Inst::Address { dst, space, array } => {
-                class(*dst, Class::B32)?;
+            Inst::ArrayAddress { dst, space, array } => {
+                class(*dst, RegClass::B32)?;
                 self.array(*space, *array).map(|_| ())
             }
-            Inst::Param { dst, param } => {
-                class(*dst, Class::B64)?;
+            Inst::LoadParam { dst, param } => {
+                class(*dst, RegClass::B64)?;
                 if *param < self.kernel.params {
                     return Ok(());
                 }
@@ -79,9 +82,9 @@ impl Checker<'_> {
             }
             Inst::Pack { dst: whole, halves } | Inst::Unpack { halves, src: whole } => {
                 let half = match whole.class {
-                    Class::B32 => 16,
-                    Class::B64 => 32,
-                    other => return Err(format!("a whole of class {other:?}, expected B32 or B64")),
+                    RegClass::B32 => 16,
+                    RegClass::B64 => 32,
+                    other => return Err(format!("a register of class {other:?}, expected B32 or B64")),
                 };
                 halves.iter().try_for_each(|r| same("bits of a half", r.class.bits(), half))
             }
@@ -89,8 +92,9 @@ impl Checker<'_> {
             Inst::Binary { op, ty, dst, a, b } => self.binary(*op, *ty, *dst, [*a, *b]),
             Inst::Ternary { op, ty, dst, a, b, c } => ternary(*op, *ty, *dst, [*a, *b, *c]),
             Inst::Compare { cmp, ty, dst, a, b } => {
-                let is_for_floats = !matches!(cmp, Cmp::Eq | Cmp::Ne | Cmp::Lt | Cmp::Le | Cmp::Gt | Cmp::Ge);
-                let is_equality = matches!(cmp, Cmp::Eq | Cmp::Ne);
+                let is_for_floats =
+                    !matches!(cmp, CmpOp::Eq | CmpOp::Ne | CmpOp::Lt | CmpOp::Le | CmpOp::Gt | CmpOp::Ge);
+                let is_equality = matches!(cmp, CmpOp::Eq | CmpOp::Ne);
                 let fits = match ty {
                     Ty::F32 | Ty::F64 | Ty::F16 => true,
                     Ty::B16 | Ty::B32 | Ty::B64 => is_equality,
@@ -98,12 +102,12 @@ impl Checker<'_> {
                     _ => false,
                 };
                 exists(fits, *ty)?;
-                class(*dst, Class::Pred)?;
+                class(*dst, RegClass::Pred)?;
                 operands(*ty, &[*a, *b])
             }
             Inst::Select { ty, dst, a, b, pred } => {
                 exists(ty.bytes() >= 2, *ty)?;
-                class(*pred, Class::Pred)?;
+                class(*pred, RegClass::Pred)?;
                 class(*dst, ty.class())?;
                 [*a, *b].iter().try_for_each(|&value| operand(ty.class(), value))
             }
@@ -115,19 +119,19 @@ impl Checker<'_> {
             Inst::ConvertPair { to, dst, halves } => {
                 exists(matches!(to, Ty::F16x2 | Ty::Bf16x2), *to)?;
                 self.from(Target::Sm80)?;
-                class(*dst, Class::B32)?;
+                class(*dst, RegClass::B32)?;
                 operands(Ty::F32, halves)
             }
             Inst::Load { space, ty, constant, dsts, from } => {
-                if *constant && *space != Space::Global {
-                    return Err("only global memory has a cache for what nobody writes".into());
+                if *constant && *space != StateSpace::Global {
+                    return Err("only global memory has a non-coherent cache".into());
                 }
                 self.access(*space, *ty, dsts.len(), *from)?;
                 dsts.iter().try_for_each(|&dst| class(dst, ty.class()))
             }
             Inst::Store { space, ty, to, srcs } => {
                 self.access(*space, *ty, srcs.len(), *to)?;
-                if srcs.len() > 1 && srcs.iter().any(|src| matches!(src, Operand::Const(_))) {
+                if srcs.len() > 1 && srcs.iter().any(|src| matches!(src, PtxOperand::Const(_))) {
                     return Err("vectors are stored from registers".into());
                 }
                 srcs.iter().try_for_each(|&src| operand(ty.class(), src))
@@ -135,13 +139,13 @@ impl Checker<'_> {
             Inst::Atomic { space, op, ty, dst, at, operands: values } => {
                 self.atomic(*space, *op, *ty, *at)?;
                 let (count, returns) = match op {
-                    Atomic::CompareSwap => (2, true),
-                    Atomic::Exchange => (1, true),
+                    AtomicOp::CompareSwap => (2, true),
+                    AtomicOp::Exchange => (1, true),
                     _ => (1, false),
                 };
                 same("operands", values.len() as u32, count)?;
                 if returns && dst.is_none() {
-                    return Err("expected a register for what was there".into());
+                    return Err("expected a register for the old value".into());
                 }
                 dst.iter().try_for_each(|&dst| class(dst, ty.class()))?;
                 operands(*ty, values)
@@ -166,89 +170,89 @@ impl Checker<'_> {
                 operands(Ty::U32, &[*lane])
             }
             Inst::Vote { vote, dst, src } => {
-                class(*dst, if *vote == Vote::Ballot { Class::B32 } else { Class::Pred })?;
-                class(*src, Class::Pred)
+                class(*dst, if *vote == VoteMode::Ballot { RegClass::B32 } else { RegClass::Pred })?;
+                class(*src, RegClass::Pred)
             }
-            Inst::LoadMatrix { dsts, from, .. } => {
+            Inst::Ldmatrix { dsts, from, .. } => {
                 self.from(Target::Sm80)?;
-                self.place(Space::Shared, *from, 16)?;
+                self.place(StateSpace::Shared, *from, 16)?;
                 vector(dsts.len())?;
-                dsts.iter().try_for_each(|&dst| class(dst, Class::B32))
+                dsts.iter().try_for_each(|&dst| class(dst, RegClass::B32))
             }
             Inst::Mma { shape, d, a, b, c } => {
                 self.from(Target::Sm80)?;
                 let (of_a, of_b, of_sums) = shape.registers();
                 for (regs, count, expected) in [
-                    (a, of_a, Class::B32),
-                    (b, of_b, Class::B32),
-                    (c, of_sums, Class::F32),
-                    (d, of_sums, Class::F32),
+                    (a, of_a, RegClass::B32),
+                    (b, of_b, RegClass::B32),
+                    (c, of_sums, RegClass::F32),
+                    (d, of_sums, RegClass::F32),
                 ] {
                     same("registers of a matrix", regs.len() as u32, count as u32)?;
                     regs.iter().try_for_each(|&r| class(r, expected))?;
                 }
                 Ok(())
             }
-            Inst::CopyAsync { bytes, to, from, read } => {
+            Inst::CpAsync { bytes, to, from, read } => {
                 self.from(Target::Sm80)?;
                 if ![4, 8, 16].contains(bytes) {
                     return Err(format!("{bytes} bytes, expected 4, 8 or 16"));
                 }
-                self.place(Space::Shared, *to, *bytes)?;
-                self.place(Space::Global, *from, *bytes)?;
-                read.iter().try_for_each(|&read| class(read, Class::B32))
+                self.place(StateSpace::Shared, *to, *bytes)?;
+                self.place(StateSpace::Global, *from, *bytes)?;
+                read.iter().try_for_each(|&read| class(read, RegClass::B32))
             }
-            Inst::CopyCommit | Inst::CopyWait { .. } => self.from(Target::Sm80),
-            Inst::Map { dst, map } => self.map(*dst, *map),
-            Inst::MapPrefetch { map } => self.of_hopper(*map, Class::B64),
-            Inst::BarrierInit { at, count } => {
-                self.barrier(*at)?;
-                within("arrivals", *count, 1, hopper::MOST_OF_BARRIER)
+            Inst::CpAsyncCommit | Inst::CpAsyncWait { .. } => self.from(Target::Sm80),
+            Inst::TensorMapAddress { dst, map } => self.map(*dst, *map),
+            Inst::PrefetchTensorMap { map } => self.hopper_register(*map, RegClass::B64),
+            Inst::MbarrierInit { at, count } => {
+                self.mbarrier(*at)?;
+                within("arrivals", *count, 1, hopper::MAX_MBARRIER_COUNT)
             }
-            Inst::Arrive { at } => self.barrier(*at),
-            Inst::ArriveCluster { at } => match at.base {
-                Base::Reg(_) => self.barrier(*at),
-                Base::Array(_) => Err("expected an address that the cluster gave".into()),
+            Inst::MbarrierArrive { at } => self.mbarrier(*at),
+            Inst::MbarrierArriveCluster { at } => match at.base {
+                AddressBase::Reg(_) => self.mbarrier(*at),
+                AddressBase::Array(_) => Err("expected an address from `mapa`".into()),
             },
-            Inst::ArriveExpect { at, bytes } => {
-                self.barrier(*at)?;
-                within("bytes", *bytes, 0, hopper::MOST_OF_BARRIER)
+            Inst::MbarrierArriveExpectTx { at, bytes } => {
+                self.mbarrier(*at)?;
+                within("bytes", *bytes, 0, hopper::MAX_MBARRIER_COUNT)
             }
-            Inst::BarrierWait { at, parity, .. } => {
-                self.barrier(*at)?;
-                class(*parity, Class::B32)
+            Inst::MbarrierWait { at, parity, .. } => {
+                self.mbarrier(*at)?;
+                class(*parity, RegClass::B32)
             }
-            Inst::MapShared { dst, at, block } => {
-                self.of_hopper(*dst, Class::B32)?;
-                self.place(Space::Shared, *at, 1)?;
+            Inst::Mapa { dst, at, block } => {
+                self.hopper_register(*dst, RegClass::B32)?;
+                self.place(StateSpace::Shared, *at, 1)?;
                 operands(Ty::U32, &[*block])
             }
-            Inst::LoadTile { map, at, to, barrier, multicast } => {
+            Inst::TmaLoad { map, at, to, barrier, multicast } => {
                 self.tile(*map, at, *to)?;
-                self.barrier(*barrier)?;
-                multicast.iter().try_for_each(|&mask| class(mask, Class::B16))
+                self.mbarrier(*barrier)?;
+                multicast.iter().try_for_each(|&mask| class(mask, RegClass::B16))
             }
-            Inst::StoreTile { map, at, from } => self.tile(*map, at, *from),
+            Inst::TmaStore { map, at, from } => self.tile(*map, at, *from),
             Inst::SetMaxRegisters { count, .. } => self.set_max_registers(*count),
-            Inst::WarpgroupMma { factor, columns, d, a, b, transposed, accumulate } => {
-                self.product((*factor, *columns, *transposed), d, [*a, *b, *accumulate])
+            Inst::Wgmma { element, columns, d, a, b, transposed, accumulate } => {
+                self.wgmma((*element, *columns, *transposed), d, [*a, *b, *accumulate])
             }
-            Inst::WarpgroupFence | Inst::WarpgroupCommit => self.warpgroups(),
-            Inst::WarpgroupWait { left } => {
+            Inst::WgmmaFence | Inst::WgmmaCommit => self.warpgroups(),
+            Inst::WgmmaWait { pending } => {
                 self.warpgroups()?;
-                within("groups", *left, 0, 7)
+                within("groups", *pending, 0, 7)
             }
-            Inst::StoreMatrix { from, to } => {
+            Inst::Stmatrix { from, to } => {
                 self.from(Target::Sm90a)?;
-                self.place(Space::Shared, *to, 16)?;
+                self.place(StateSpace::Shared, *to, 16)?;
                 vector(from.len())?;
-                from.iter().try_for_each(|&src| class(src, Class::B32))
+                from.iter().try_for_each(|&src| class(src, RegClass::B32))
             }
-            Inst::BarrierInitFence
+            Inst::FenceMbarrierInit
             | Inst::ClusterBarrier
-            | Inst::FenceAsync
-            | Inst::StoreTileCommit
-            | Inst::StoreTileWait { .. } => self.from(Target::Sm90a),
+            | Inst::FenceProxyAsync
+            | Inst::TmaStoreCommit
+            | Inst::TmaStoreWait { .. } => self.from(Target::Sm90a),
         }
     }
 
@@ -259,54 +263,56 @@ impl Checker<'_> {
         Err(format!("it takes {}, the target is {}", least.name(), self.target.name()))
     }
 
-    fn unary(&self, op: Unary, ty: Ty, dst: Reg, src: Operand) -> Found {
+    fn unary(&self, op: PtxUnaryOp, ty: Ty, dst: Reg, src: PtxOperand) -> Found {
         let number = matches!(ty, Ty::S16 | Ty::S32 | Ty::S64 | Ty::F16 | Ty::F32 | Ty::F64);
         let (fits, result) = match op {
-            Unary::Neg | Unary::Abs => (number, ty.class()),
-            Unary::Not => (matches!(ty, Ty::Pred | Ty::B16 | Ty::B32 | Ty::B64), ty.class()),
-            Unary::CountOnes | Unary::LeadingZeros => (matches!(ty, Ty::B32 | Ty::B64), Class::B32),
-            Unary::Reverse => (matches!(ty, Ty::B32 | Ty::B64), ty.class()),
-            Unary::Sqrt | Unary::Recip => (matches!(ty, Ty::F32 | Ty::F64), ty.class()),
-            Unary::Exp2Approx
-            | Unary::Log2Approx
-            | Unary::SinApprox
-            | Unary::CosApprox
-            | Unary::TanhApprox
-            | Unary::RsqrtApprox
-            | Unary::RecipApprox
-            | Unary::SqrtApprox => (ty == Ty::F32, Class::F32),
+            PtxUnaryOp::Neg | PtxUnaryOp::Abs => (number, ty.class()),
+            PtxUnaryOp::Not => (matches!(ty, Ty::Pred | Ty::B16 | Ty::B32 | Ty::B64), ty.class()),
+            PtxUnaryOp::CountOnes | PtxUnaryOp::LeadingZeros => {
+                (matches!(ty, Ty::B32 | Ty::B64), RegClass::B32)
+            }
+            PtxUnaryOp::Reverse => (matches!(ty, Ty::B32 | Ty::B64), ty.class()),
+            PtxUnaryOp::Sqrt | PtxUnaryOp::Recip => (matches!(ty, Ty::F32 | Ty::F64), ty.class()),
+            PtxUnaryOp::Exp2Approx
+            | PtxUnaryOp::Log2Approx
+            | PtxUnaryOp::SinApprox
+            | PtxUnaryOp::CosApprox
+            | PtxUnaryOp::TanhApprox
+            | PtxUnaryOp::RsqrtApprox
+            | PtxUnaryOp::RecipApprox
+            | PtxUnaryOp::SqrtApprox => (ty == Ty::F32, RegClass::F32),
         };
         exists(fits, ty)?;
-        if op == Unary::TanhApprox {
+        if op == PtxUnaryOp::TanhApprox {
             self.from(Target::Sm80)?;
         }
         class(dst, result)?;
         operands(ty, &[src])
     }
 
-    fn binary(&self, op: Binary, ty: Ty, dst: Reg, [a, b]: [Operand; 2]) -> Found {
+    fn binary(&self, op: PtxBinaryOp, ty: Ty, dst: Reg, [a, b]: [PtxOperand; 2]) -> Found {
         let integer = matches!(ty, Ty::U16 | Ty::U32 | Ty::U64 | Ty::S16 | Ty::S32 | Ty::S64);
         let half = matches!(ty, Ty::F16 | Ty::F16x2);
         let float = matches!(ty, Ty::F32 | Ty::F64);
         let bits = matches!(ty, Ty::B16 | Ty::B32 | Ty::B64);
         let fits = match op {
-            Binary::Add | Binary::Sub | Binary::Mul => integer || float || half,
-            Binary::MulHigh | Binary::Rem => integer,
-            Binary::MulWide => integer && ty.bytes() <= 4,
-            Binary::Div | Binary::Min | Binary::Max => integer || float,
-            Binary::DivApprox => ty == Ty::F32,
-            Binary::And | Binary::Or | Binary::Xor => bits || ty == Ty::Pred,
-            Binary::ShiftLeft => bits,
-            Binary::ShiftRight => bits || integer,
+            PtxBinaryOp::Add | PtxBinaryOp::Sub | PtxBinaryOp::Mul => integer || float || half,
+            PtxBinaryOp::MulHigh | PtxBinaryOp::Rem => integer,
+            PtxBinaryOp::MulWide => integer && ty.bytes() <= 4,
+            PtxBinaryOp::Div | PtxBinaryOp::Min | PtxBinaryOp::Max => integer || float,
+            PtxBinaryOp::DivApprox => ty == Ty::F32,
+            PtxBinaryOp::And | PtxBinaryOp::Or | PtxBinaryOp::Xor => bits || ty == Ty::Pred,
+            PtxBinaryOp::ShiftLeft => bits,
+            PtxBinaryOp::ShiftRight => bits || integer,
         };
         exists(fits, ty)?;
         let wide = match ty.class() {
-            Class::B16 => Class::B32,
-            _ => Class::B64,
+            RegClass::B16 => RegClass::B32,
+            _ => RegClass::B64,
         };
-        class(dst, if op == Binary::MulWide { wide } else { ty.class() })?;
+        class(dst, if op == PtxBinaryOp::MulWide { wide } else { ty.class() })?;
         match op {
-            Binary::ShiftLeft | Binary::ShiftRight => {
+            PtxBinaryOp::ShiftLeft | PtxBinaryOp::ShiftRight => {
                 operands(ty, &[a])?;
                 operands(Ty::U32, &[b])
             }
@@ -314,47 +320,50 @@ impl Checker<'_> {
         }
     }
 
-    fn convert(&self, to: Ty, from: Ty, rounding: Rounding) -> Found {
+    fn convert(&self, to: Ty, from: Ty, rounding: RoundingMode) -> Found {
         let integer = |ty: Ty| ty.is_signed() || ty.is_unsigned();
         let float = |ty: Ty| matches!(ty, Ty::F16 | Ty::F32 | Ty::F64);
         let to_integer = matches!(
             rounding,
-            Rounding::NearestInteger | Rounding::ZeroInteger | Rounding::DownInteger | Rounding::UpInteger
+            RoundingMode::NearestInteger
+                | RoundingMode::ZeroInteger
+                | RoundingMode::DownInteger
+                | RoundingMode::UpInteger
         );
         if to == Ty::Bf16 {
             self.from(Target::Sm80)?;
         }
         let fits = match (to, from) {
-            _ if integer(to) && integer(from) => rounding == Rounding::None,
+            _ if integer(to) && integer(from) => rounding == RoundingMode::None,
             _ if integer(to) && float(from) => to_integer,
-            _ if float(to) && integer(from) => rounding != Rounding::None && !to_integer,
-            (Ty::Bf16, Ty::F32) => matches!(rounding, Rounding::Nearest | Rounding::Zero),
+            _ if float(to) && integer(from) => rounding != RoundingMode::None && !to_integer,
+            (Ty::Bf16, Ty::F32) => matches!(rounding, RoundingMode::Nearest | RoundingMode::Zero),
             _ if to == from && float(to) => to_integer,
-            _ if float(to) && float(from) && to.bytes() > from.bytes() => rounding == Rounding::None,
-            (Ty::F16, Ty::F32 | Ty::F64) => matches!(rounding, Rounding::Nearest | Rounding::Zero),
-            _ if float(to) && float(from) => rounding != Rounding::None && !to_integer,
+            _ if float(to) && float(from) && to.bytes() > from.bytes() => rounding == RoundingMode::None,
+            (Ty::F16, Ty::F32 | Ty::F64) => matches!(rounding, RoundingMode::Nearest | RoundingMode::Zero),
+            _ if float(to) && float(from) => rounding != RoundingMode::None && !to_integer,
             _ => false,
         };
         if fits { Ok(()) } else { Err(format!("there is no such conversion from {from:?} to {to:?}")) }
     }
 
-    fn atomic(&self, space: Space, op: Atomic, ty: Ty, at: Place) -> Found {
+    fn atomic(&self, space: StateSpace, op: AtomicOp, ty: Ty, at: AddressOperand) -> Found {
         let fits = match op {
-            Atomic::Add => matches!(ty, Ty::U32 | Ty::S32 | Ty::U64 | Ty::F32 | Ty::F64),
-            Atomic::Min | Atomic::Max => matches!(ty, Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64),
-            Atomic::And | Atomic::Or | Atomic::Xor | Atomic::Exchange | Atomic::CompareSwap => {
+            AtomicOp::Add => matches!(ty, Ty::U32 | Ty::S32 | Ty::U64 | Ty::F32 | Ty::F64),
+            AtomicOp::Min | AtomicOp::Max => matches!(ty, Ty::U32 | Ty::S32 | Ty::U64 | Ty::S64),
+            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exchange | AtomicOp::CompareSwap => {
                 matches!(ty, Ty::B32 | Ty::B64)
             }
         };
         exists(fits, ty)?;
-        if space == Space::Local {
-            return Err("nobody else sees local memory".into());
+        if space == StateSpace::Local {
+            return Err("no other thread sees local memory".into());
         }
         self.place(space, at, ty.bytes())
     }
 
-    /// An access of so many elements beside each other.
-    fn access(&self, space: Space, ty: Ty, count: usize, at: Place) -> Found {
+    /// Checks an access of `count` consecutive elements.
+    fn access(&self, space: StateSpace, ty: Ty, count: usize, at: AddressOperand) -> Found {
         exists(ty != Ty::Pred, ty)?;
         vector(count)?;
         let bytes = ty.bytes() * count as u32;
@@ -364,17 +373,19 @@ impl Checker<'_> {
         self.place(space, at, bytes)
     }
 
-    fn place(&self, space: Space, place: Place, bytes: u32) -> Found {
+    fn place(&self, space: StateSpace, place: AddressOperand, bytes: u32) -> Found {
         self.aligned(space, place, bytes, bytes)
     }
 
-    /// A place of so many bytes that is aligned so.
-    fn aligned(&self, space: Space, place: Place, bytes: u32, align: u32) -> Found {
+    /// Checks an address of `bytes` bytes with alignment `align`, as far as it is constant.
+    fn aligned(&self, space: StateSpace, place: AddressOperand, bytes: u32, align: u32) -> Found {
         match (place.base, space) {
-            (Base::Reg(base), Space::Global) => class(base, Class::B64),
-            (Base::Reg(base), Space::Shared | Space::Local) => class(base, Class::B32),
-            (Base::Array(_), Space::Global) => Err("global memory has no arrays of the kernel".into()),
-            (Base::Array(at), Space::Shared | Space::Local) => {
+            (AddressBase::Reg(base), StateSpace::Global) => class(base, RegClass::B64),
+            (AddressBase::Reg(base), StateSpace::Shared | StateSpace::Local) => class(base, RegClass::B32),
+            (AddressBase::Array(_), StateSpace::Global) => {
+                Err("global memory has no arrays of the kernel".into())
+            }
+            (AddressBase::Array(at), StateSpace::Shared | StateSpace::Local) => {
                 let array = self.array(space, at)?;
                 let end = i64::from(place.offset) + i64::from(bytes);
                 if place.offset < 0 || end > i64::from(array.bytes) {
@@ -389,26 +400,29 @@ impl Checker<'_> {
         }
     }
 
-    fn array(&self, space: Space, at: u32) -> Found<&Array> {
+    fn array(&self, space: StateSpace, at: u32) -> Found<&ArrayDecl> {
         let arrays = match space {
-            Space::Shared => &self.kernel.shared,
-            Space::Local => &self.kernel.local,
-            Space::Global => return Err("global memory has no arrays of the kernel".into()),
+            StateSpace::Shared => &self.kernel.shared,
+            StateSpace::Local => &self.kernel.local,
+            StateSpace::Global => return Err("global memory has no arrays of the kernel".into()),
         };
         arrays.get(at as usize).ok_or_else(|| format!("there are {} arrays", arrays.len()))
     }
 }
 
-fn ternary(op: Ternary, ty: Ty, dst: Reg, [a, b, c]: [Operand; 3]) -> Found {
+fn ternary(op: PtxTernaryOp, ty: Ty, dst: Reg, [a, b, c]: [PtxOperand; 3]) -> Found {
     let integer = matches!(ty, Ty::U16 | Ty::U32 | Ty::U64 | Ty::S16 | Ty::S32 | Ty::S64);
     let fits = match op {
-        Ternary::Fma => matches!(ty, Ty::F16 | Ty::F16x2 | Ty::F32 | Ty::F64),
-        Ternary::MulAdd => integer,
-        Ternary::MulAddWide => matches!(ty, Ty::U32 | Ty::S32),
-        Ternary::Permute | Ternary::FunnelLeft | Ternary::FunnelRight | Ternary::Logic(_) => ty == Ty::B32,
+        PtxTernaryOp::Fma => matches!(ty, Ty::F16 | Ty::F16x2 | Ty::F32 | Ty::F64),
+        PtxTernaryOp::MulAdd => integer,
+        PtxTernaryOp::MulAddWide => matches!(ty, Ty::U32 | Ty::S32),
+        PtxTernaryOp::Permute
+        | PtxTernaryOp::FunnelLeft
+        | PtxTernaryOp::FunnelRight
+        | PtxTernaryOp::Logic(_) => ty == Ty::B32,
     };
     exists(fits, ty)?;
-    let last = if op == Ternary::MulAddWide { Ty::U64 } else { ty };
+    let last = if op == PtxTernaryOp::MulAddWide { Ty::U64 } else { ty };
     class(dst, last.class())?;
     operands(ty, &[a, b])?;
     operands(last, &[c])
@@ -418,7 +432,7 @@ fn exists(fits: bool, ty: Ty) -> Found {
     if fits { Ok(()) } else { Err(format!("it does not exist for {ty:?}")) }
 }
 
-fn class(found: Reg, expected: Class) -> Found {
+fn class(found: Reg, expected: RegClass) -> Found {
     if found.class == expected {
         return Ok(());
     }
@@ -443,18 +457,18 @@ fn vector(count: usize) -> Found {
     Err(format!("{count} registers, expected one, two or four"))
 }
 
-/// Operands taken for values of a type; of 16-bit floats there are no constants.
-fn operands(ty: Ty, values: &[Operand]) -> Found {
-    let constant = values.iter().any(|value| matches!(value, Operand::Const(_)));
+/// Checks the classes of operands of type `ty`. PTX has no immediates of 16-bit floats and predicates.
+fn operands(ty: Ty, values: &[PtxOperand]) -> Found {
+    let constant = values.iter().any(|value| matches!(value, PtxOperand::Const(_)));
     if constant && matches!(ty, Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 | Ty::Pred) {
         return Err(format!("there are no constants of type {ty:?}"));
     }
     values.iter().try_for_each(|&value| operand(ty.class(), value))
 }
 
-fn operand(expected: Class, value: Operand) -> Found {
+fn operand(expected: RegClass, value: PtxOperand) -> Found {
     match value {
-        Operand::Reg(reg) => class(reg, expected),
-        Operand::Const(_) => Ok(()),
+        PtxOperand::Reg(reg) => class(reg, expected),
+        PtxOperand::Const(_) => Ok(()),
     }
 }

@@ -1,205 +1,211 @@
-//! That what threads do together, all of them do.
+//! Uniformity analysis: checks that the threads of a collective instruction execute it together.
 //!
-//! A register is alike in a cluster of blocks, in a block, in each warpgroup of four warps, in each warp, or in none: the most that its definitions say, found by
-//! iterating until nothing changes. What differs between threads comes from their numbers, from atomics, and from control flow that differs; a load is as
-//! alike as its address, which holds of memory that nobody changes meanwhile. What lanes tell each other is alike in the warp, and so is what of a
-//! thread's number is the same for 32 neighbours; see [`numbers`].
+//! For each register the analysis finds the largest group of threads that agree on its value: the cluster,
+//! the block, each warpgroup of four warps, each warp, or only the thread itself. It starts from the cluster
+//! and narrows the groups until nothing changes. Values differ between threads if they come from the thread's
+//! index, from atomics, or from divergent control flow. A load is as uniform as its address, provided that no
+//! thread changes the memory meanwhile. Votes and shuffles that read one lane are uniform in a warp, and so
+//! are parts of the thread index that are equal for 32 consecutive threads; see [`indices`].
 
-mod numbers; // what threads compute from their numbers
+mod indices; // values computed from thread and block indices
 
 use std::collections::HashMap;
 
-use self::numbers::Numbers;
-use super::ProgramError;
-use crate::inst::{Inst, Shuffle};
+use self::indices::IndexOffsets;
+use super::PtxError;
+use crate::inst::{Inst, ShuffleMode};
 use crate::print::reg;
-use crate::program::{Base, Guard, Kernel, Operand, Place, Reg, Space, Special, Stmt};
+use crate::program::{
+    AddressBase, AddressOperand, GuardPredicate, PtxKernel, PtxOperand, PtxStmt, Reg, SpecialReg, StateSpace,
+};
 
-/// Who has the same value.
+/// The largest group of threads that agree on a value, in order of decreasing size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Alike {
+enum Uniform {
     Cluster,
     Block,
     Warpgroup,
     Warp,
-    Nobody,
+    Thread,
 }
 
-impl Alike {
-    /// Who has alike what is alike for so many neighbouring threads, from multiples of as many on.
-    fn of_neighbours(threads: u32) -> Alike {
+impl Uniform {
+    /// The group for a value that is equal for each aligned run of `threads` consecutive threads.
+    fn of_consecutive_threads(threads: u32) -> Uniform {
         match threads {
-            128.. => Alike::Warpgroup,
-            32.. => Alike::Warp,
-            _ => Alike::Nobody,
+            128.. => Uniform::Warpgroup,
+            32.. => Uniform::Warp,
+            _ => Uniform::Thread,
         }
     }
 }
 
-pub(super) fn check(kernel: &Kernel) -> Result<(), ProgramError> {
-    let mut uniformity = Uniformity {
-        threads: Numbers::of(&kernel.body, Special::Thread),
-        blocks: Numbers::of(&kernel.body, Special::Block),
+pub(super) fn check(kernel: &PtxKernel) -> Result<(), PtxError> {
+    let mut uniformity = UniformityAnalysis {
+        threads: IndexOffsets::of(&kernel.body, SpecialReg::Thread),
+        blocks: IndexOffsets::of(&kernel.body, SpecialReg::Block),
         cluster: kernel.cluster.max(1),
-        ..Uniformity::default()
+        ..UniformityAnalysis::default()
     };
     loop {
         uniformity.changed = false;
-        uniformity.block(&kernel.body, Alike::Cluster);
+        uniformity.block(&kernel.body, Uniform::Cluster);
         if !uniformity.changed {
             break;
         }
     }
-    together(kernel, &kernel.body, &uniformity, &mut Vec::new())
+    collectives(kernel, &kernel.body, &uniformity, &mut Vec::new())
 }
 
 #[derive(Default)]
-struct Uniformity {
-    known: HashMap<Reg, Alike>,
-    /// What is computed from the thread's number in its block.
-    threads: Numbers,
-    /// What is computed from the block's number.
-    blocks: Numbers,
-    /// How many blocks a cluster has.
+struct UniformityAnalysis {
+    known: HashMap<Reg, Uniform>,
+    /// Registers that hold the thread's index in its block plus a constant.
+    threads: IndexOffsets,
+    /// Registers that hold the block's index plus a constant.
+    blocks: IndexOffsets,
+    /// Blocks of a cluster.
     cluster: u32,
     changed: bool,
 }
 
-impl Uniformity {
-    fn of(&self, reg: Reg) -> Alike {
-        self.known.get(&reg).copied().unwrap_or(Alike::Cluster)
+impl UniformityAnalysis {
+    fn of(&self, reg: Reg) -> Uniform {
+        self.known.get(&reg).copied().unwrap_or(Uniform::Cluster)
     }
 
-    fn place(&self, place: Place) -> Alike {
-        match place.base {
-            Base::Reg(reg) => self.of(reg),
-            Base::Array(_) => Alike::Cluster,
+    fn address(&self, address: AddressOperand) -> Uniform {
+        match address.base {
+            AddressBase::Reg(reg) => self.of(reg),
+            AddressBase::Array(_) => Uniform::Cluster,
         }
     }
 
-    fn raise(&mut self, reg: Reg, to: Alike) {
-        let known = self.known.entry(reg).or_insert(Alike::Cluster);
+    fn narrow(&mut self, reg: Reg, to: Uniform) {
+        let known = self.known.entry(reg).or_insert(Uniform::Cluster);
         if to > *known {
             *known = to;
             self.changed = true;
         }
     }
 
-    /// `flow` says who runs the block together.
-    fn block(&mut self, stmts: &[Stmt], flow: Alike) {
+    /// Visits statements; `flow` is the group of threads that execute them together.
+    fn block(&mut self, stmts: &[PtxStmt], flow: Uniform) {
         for stmt in stmts {
             match stmt {
-                Stmt::Inst(inst) => self.inst(inst, flow),
-                Stmt::When(guard, inst) => self.inst(inst, flow.max(self.of(guard.pred))),
-                Stmt::If { guard, then, otherwise } => {
+                PtxStmt::Inst(inst) => self.inst(inst, flow),
+                PtxStmt::Predicated(guard, inst) => self.inst(inst, flow.max(self.of(guard.pred))),
+                PtxStmt::If { guard, then, otherwise } => {
                     let flow = flow.max(self.of(guard.pred));
                     self.block(then, flow);
                     self.block(otherwise, flow);
                 }
-                Stmt::Loop { body, again } => {
-                    // Who runs it again leaves the others behind.
-                    let flow = flow.max(self.of(again.pred));
+                PtxStmt::Loop { body, repeat_while } => {
+                    // Threads that repeat the body run without the threads that have left the loop.
+                    let flow = flow.max(self.of(repeat_while.pred));
                     self.block(body, flow);
                 }
-                Stmt::Comment(_) => {}
+                PtxStmt::Comment(_) => {}
             }
         }
     }
 
-    fn inst(&mut self, inst: &Inst, flow: Alike) {
-        let mut alike = Alike::Cluster;
-        inst.registers(&mut |reg| alike = alike.max(self.of(reg)), &mut |_| ());
+    fn inst(&mut self, inst: &Inst, flow: Uniform) {
+        let mut operands = Uniform::Cluster;
+        inst.registers(&mut |reg| operands = operands.max(self.of(reg)), &mut |_| ());
         let result = match inst {
-            Inst::Where { special: Special::Thread | Special::Lane, .. } => Alike::Nobody,
-            Inst::Where { special: Special::Block | Special::ClusterBlock, .. } if self.cluster > 1 => {
-                Alike::Block
+            Inst::ReadSpecial { special: SpecialReg::Thread | SpecialReg::Lane, .. } => Uniform::Thread,
+            Inst::ReadSpecial { special: SpecialReg::Block | SpecialReg::ClusterBlock, .. }
+                if self.cluster > 1 =>
+            {
+                Uniform::Block
             }
             Inst::Atomic { .. }
-            | Inst::LoadMatrix { .. }
+            | Inst::Ldmatrix { .. }
             | Inst::Mma { .. }
-            | Inst::WarpgroupMma { .. }
-            | Inst::Load { space: Space::Local, .. } => Alike::Nobody,
-            Inst::Load { space: Space::Shared, from, .. } => self.place(*from).max(Alike::Block),
-            Inst::Load { from, .. } => self.place(*from),
-            Inst::Vote { .. } => alike.min(Alike::Warp),
-            Inst::Shuffle { mode: Shuffle::Index, lane: Operand::Const(_), width: 32, .. } => {
-                alike.min(Alike::Warp)
+            | Inst::Wgmma { .. }
+            | Inst::Load { space: StateSpace::Local, .. } => Uniform::Thread,
+            Inst::Load { space: StateSpace::Shared, from, .. } => self.address(*from).max(Uniform::Block),
+            Inst::Load { from, .. } => self.address(*from),
+            Inst::Vote { .. } => operands.min(Uniform::Warp),
+            Inst::Shuffle { mode: ShuffleMode::Index, lane: PtxOperand::Const(_), width: 32, .. } => {
+                operands.min(Uniform::Warp)
             }
-            _ => alike.min(self.of_numbers(inst)),
+            _ => operands.min(self.of_indices(inst)),
         };
-        inst.registers(&mut |_| (), &mut |reg| self.raise(reg, result.max(flow)));
+        inst.registers(&mut |_| (), &mut |reg| self.narrow(reg, result.max(flow)));
     }
 
-    /// What an instruction's result is if all that it has from the thread, or the block, is its number.
-    fn of_numbers(&self, inst: &Inst) -> Alike {
-        if let Some(threads) = self.threads.alike(inst) {
-            return Alike::of_neighbours(threads);
+    /// Uniformity of a result computed from only the thread index, or only the block index, and constants.
+    fn of_indices(&self, inst: &Inst) -> Uniform {
+        if let Some(threads) = self.threads.uniform_run(inst) {
+            return Uniform::of_consecutive_threads(threads);
         }
-        match self.blocks.alike(inst) {
-            Some(blocks) if blocks.is_multiple_of(self.cluster) => Alike::Cluster,
-            _ => Alike::Nobody,
+        match self.blocks.uniform_run(inst) {
+            Some(blocks) if blocks.is_multiple_of(self.cluster) => Uniform::Cluster,
+            _ => Uniform::Thread,
         }
     }
 }
 
-/// Checks that what is done together stands behind guards that those who do it have alike.
-fn together(
-    kernel: &Kernel,
-    stmts: &[Stmt],
-    uniformity: &Uniformity,
-    guards: &mut Vec<Guard>,
-) -> Result<(), ProgramError> {
+/// Checks that the guards around each collective instruction are uniform for the threads that execute it.
+fn collectives(
+    kernel: &PtxKernel,
+    stmts: &[PtxStmt],
+    uniformity: &UniformityAnalysis,
+    guards: &mut Vec<GuardPredicate>,
+) -> Result<(), PtxError> {
     for stmt in stmts {
         match stmt {
-            Stmt::Inst(inst) => reached(kernel, inst, uniformity, guards)?,
-            Stmt::When(guard, inst) => {
+            PtxStmt::Inst(inst) => collective(kernel, inst, uniformity, guards)?,
+            PtxStmt::Predicated(guard, inst) => {
                 guards.push(*guard);
-                reached(kernel, inst, uniformity, guards)?;
+                collective(kernel, inst, uniformity, guards)?;
                 guards.pop();
             }
-            Stmt::If { guard, then, otherwise } => {
+            PtxStmt::If { guard, then, otherwise } => {
                 guards.push(*guard);
-                together(kernel, then, uniformity, guards)?;
-                together(kernel, otherwise, uniformity, guards)?;
+                collectives(kernel, then, uniformity, guards)?;
+                collectives(kernel, otherwise, uniformity, guards)?;
                 guards.pop();
             }
-            Stmt::Loop { body, again } => {
-                guards.push(*again);
-                together(kernel, body, uniformity, guards)?;
+            PtxStmt::Loop { body, repeat_while } => {
+                guards.push(*repeat_while);
+                collectives(kernel, body, uniformity, guards)?;
                 guards.pop();
             }
-            Stmt::Comment(_) => {}
+            PtxStmt::Comment(_) => {}
         }
     }
     Ok(())
 }
 
-fn reached(
-    kernel: &Kernel,
+fn collective(
+    kernel: &PtxKernel,
     inst: &Inst,
-    uniformity: &Uniformity,
-    guards: &[Guard],
-) -> Result<(), ProgramError> {
-    let (most, threads) = match inst {
-        Inst::ClusterBarrier => (Alike::Cluster, "the threads of a cluster"),
-        Inst::Barrier { threads: None, .. } => (Alike::Block, "the threads of a block"),
+    uniformity: &UniformityAnalysis,
+    guards: &[GuardPredicate],
+) -> Result<(), PtxError> {
+    let (required, threads) = match inst {
+        Inst::ClusterBarrier => (Uniform::Cluster, "the threads of a cluster"),
+        Inst::Barrier { threads: None, .. } => (Uniform::Block, "the threads of a block"),
         Inst::SetMaxRegisters { .. }
-        | Inst::WarpgroupFence
-        | Inst::WarpgroupMma { .. }
-        | Inst::WarpgroupCommit
-        | Inst::WarpgroupWait { .. } => (Alike::Warpgroup, "the warps of a warpgroup"),
+        | Inst::WgmmaFence
+        | Inst::Wgmma { .. }
+        | Inst::WgmmaCommit
+        | Inst::WgmmaWait { .. } => (Uniform::Warpgroup, "the warps of a warpgroup"),
         Inst::Barrier { threads: Some(_), .. }
         | Inst::WarpBarrier
         | Inst::Shuffle { .. }
         | Inst::Vote { .. }
-        | Inst::LoadMatrix { .. }
-        | Inst::StoreMatrix { .. }
-        | Inst::Mma { .. } => (Alike::Warp, "the lanes of a warp"),
+        | Inst::Ldmatrix { .. }
+        | Inst::Stmatrix { .. }
+        | Inst::Mma { .. } => (Uniform::Warp, "the lanes of a warp"),
         _ => return Ok(()),
     };
-    match guards.iter().find(|guard| uniformity.of(guard.pred) > most) {
+    match guards.iter().find(|guard| uniformity.of(guard.pred) > required) {
         None => Ok(()),
-        Some(guard) => Err(ProgramError::Divergent {
+        Some(guard) => Err(PtxError::Divergent {
             kernel: kernel.name.clone(),
             inst: Box::new(inst.clone()),
             register: reg(guard.pred),

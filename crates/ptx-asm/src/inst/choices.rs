@@ -1,4 +1,4 @@
-//! Enums that list their variants, for whoever goes through all of them.
+//! Enums that list their variants, for code and tests that iterate over all of them.
 
 /// Defines an enum that lists its variants.
 macro_rules! choices {
@@ -8,7 +8,7 @@ macro_rules! choices {
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
         impl $name {
-            /// Every one, in declaration order.
+            /// All variants, in declaration order.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
         }
     };

@@ -1,103 +1,107 @@
-//! What instructions do with their operands: the parts of an instruction that are a choice of a few.
+//! Operations and modifiers of instructions, each an enum.
 
 use super::choices::choices;
 
 choices! {
-    /// Operations on one operand.
-    Unary {
+    /// Operations on one operand, with the types for which they exist.
+    PtxUnaryOp {
         /// `-x`: signed integers and floats.
         Neg,
-        /// Without its sign: signed integers and floats. The least integer stays.
+        /// `|x|`: signed integers and floats. The least integer is its own absolute value.
         Abs,
-        /// Every bit, or a predicate, inverted.
+        /// Inverts every bit, or a predicate.
         Not,
-        /// How many bits are set, of `B32` or `B64`, as `B32`.
+        /// Number of set bits (`popc`) of `B32` or `B64`; the result is `B32`.
         CountOnes,
-        /// How many zeros are above the first bit that is set, of `B32` or `B64`, as `B32`.
+        /// Number of leading zeros (`clz`) of `B32` or `B64`; the result is `B32`.
         LeadingZeros,
-        /// Bits in the opposite order: `B32`, `B64`.
+        /// Bits in reverse order (`brev`): `B32`, `B64`.
         Reverse,
         /// Square root, rounded to nearest: `F32`, `F64`.
         Sqrt,
         /// `1 / x`, rounded to nearest: `F32`, `F64`.
         Recip,
-        /// `2^x` to 2 ulp, about: `F32`. Subnormals are zeros, as with the other approximations but one.
+        /// `2^x`, within about 2 ulp: `F32`. Flushes subnormals to zero, like every approximation except
+        /// [`PtxUnaryOp::TanhApprox`].
         Exp2Approx,
-        /// `log2 x` to 2⁻²² absolutely, near 1: `F32`.
+        /// `log2 x`, absolute error 2⁻²² near 1: `F32`.
         Log2Approx,
-        /// To 2⁻²⁰ absolutely, near 0: `F32`.
+        /// `sin x`, absolute error 2⁻²⁰ near 0: `F32`.
         SinApprox,
-        /// To 2⁻²⁰ absolutely, near 0: `F32`.
+        /// `cos x`, absolute error 2⁻²⁰ near 0: `F32`.
         CosApprox,
-        /// To 2⁻¹¹ relatively, subnormals kept: `F32`, from 7.5 on, so not on [`crate::Target::Sm70`].
+        /// `tanh x`, relative error 2⁻¹¹, subnormals kept: `F32`. Needs compute capability 7.5, so
+        /// [`crate::Target::Sm70`] lacks it.
         TanhApprox,
-        /// `1 / √x` to 2 ulp, about: `F32`.
+        /// `1 / √x`, within about 2 ulp: `F32`.
         RsqrtApprox,
-        /// `1 / x` to an ulp: `F32`.
+        /// `1 / x`, within 1 ulp: `F32`.
         RecipApprox,
-        /// `√x` to 2 ulp, about: `F32`.
+        /// `√x`, within about 2 ulp: `F32`.
         SqrtApprox,
     }
 }
 
 choices! {
     /// Operations on two operands.
-    Binary {
+    PtxBinaryOp {
         /// `a + b`.
         Add,
         /// `a - b`.
         Sub,
-        /// `a * b`; of integers the low half.
+        /// `a * b`; the low half for integers.
         Mul,
-        /// The high half of a product of integers.
+        /// The high half of `a * b`, for integers.
         MulHigh,
-        /// The whole product of two integers of 16 or 32 bits, twice as wide.
+        /// The full product of two integers of 16 or 32 bits; the result is twice as wide.
         MulWide,
-        /// `a / b`; of integers towards zero, of floats rounded to nearest.
+        /// `a / b`: integers truncate towards zero, floats round to nearest.
         Div,
-        /// `a / b` to 2 ulp, about: `F32`.
+        /// `a / b`, within about 2 ulp: `F32`.
         DivApprox,
-        /// The remainder of [`Binary::Div`] of integers, with the sign of `a`.
+        /// The remainder of [`PtxBinaryOp::Div`], for integers; has the sign of `a`.
         Rem,
-        /// The lesser; of a number and NaN the number, of zeros -0.
+        /// The minimum. A number is preferred to NaN, and -0 is less than +0.
         Min,
-        /// The greater; of a number and NaN the number, of zeros +0.
+        /// The maximum. A number is preferred to NaN, and +0 is greater than -0.
         Max,
-        /// Bits or predicates.
+        /// Bitwise and, or the conjunction of predicates.
         And,
-        /// Bits or predicates.
+        /// Bitwise or, or the disjunction of predicates.
         Or,
-        /// Bits or predicates.
+        /// Bitwise exclusive or, also of predicates.
         Xor,
-        /// Bits to the left, `b` of 32 bits; from the width on zeros.
+        /// `a << b`, where `b` has 32 bits. A shift by the width or more gives zero.
         ShiftLeft,
-        /// To the right, `b` of 32 bits: zeros come in, or the sign of a signed `a`. From the width on all bits are that.
+        /// `a >> b`, where `b` has 32 bits. Shifts in zeros, or the sign of a signed `a`; a shift by the
+        /// width or more leaves nothing else.
         ShiftRight,
     }
 }
 
 /// Operations on three operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ternary {
-    /// `a * b + c` with one rounding.
+pub enum PtxTernaryOp {
+    /// `a * b + c`, rounded once.
     Fma,
-    /// `a * b + c` of integers, the low half.
+    /// The low half of `a * b + c`, for integers.
     MulAdd,
-    /// `a * b + c` where `c` and the result are twice as wide: `U32`, `S32`.
+    /// `a * b + c`, where `c` and the result are twice as wide as `a` and `b`: `U32`, `S32`.
     MulAddWide,
-    /// Byte `i` of the result is byte `c >> 4 i & 7` of `b : a`, where `c & 8888₁₆` is 0: `B32`.
+    /// `prmt`: byte `i` of the result is byte `c >> 4 i & 7` of `b : a`, where `c & 8888₁₆` is 0: `B32`.
     Permute,
     /// The high half of `(b : a) << (c mod 32)`: `B32`.
     FunnelLeft,
     /// The low half of `(b : a) >> (c mod 32)`: `B32`.
     FunnelRight,
-    /// Bit by bit: that bit of the constant whose number is `4 a + 2 b + c`.
+    /// `lop3`: each bit of the result is bit `4 a + 2 b + c` of the look-up table, for the bits of the
+    /// operands at the same position: `B32`.
     Logic(u8),
 }
 
 choices! {
-    /// Comparisons. Those of floats without `Or` are false where an operand is NaN.
-    Cmp {
+    /// Comparisons. An ordered comparison of floats (no `OrNan` in its name) is false if an operand is NaN.
+    CmpOp {
         /// `a = b`
         Eq,
         /// `a ≠ b`
@@ -110,27 +114,28 @@ choices! {
         Gt,
         /// `a ≥ b`
         Ge,
-        /// `a ≠ b`, or one is NaN.
+        /// `a ≠ b`, or an operand is NaN.
         NeOrNan,
-        /// `a < b`, or one is NaN.
+        /// `a < b`, or an operand is NaN.
         LtOrNan,
-        /// `a ≤ b`, or one is NaN.
+        /// `a ≤ b`, or an operand is NaN.
         LeOrNan,
-        /// `a > b`, or one is NaN.
+        /// `a > b`, or an operand is NaN.
         GtOrNan,
-        /// `a ≥ b`, or one is NaN.
+        /// `a ≥ b`, or an operand is NaN.
         GeOrNan,
-        /// One is NaN.
+        /// An operand is NaN.
         IsNan,
     }
 }
 
 choices! {
-    /// How a number that does not fit is rounded.
-    Rounding {
-        /// Nothing is: integers to integers, floats to wider ones.
+    /// Rounding modifiers of conversions. A conversion from float to integer clamps to the range of the
+    /// integer type; NaN becomes 0 if neither type has 64 bits, else the integer with only the top bit set.
+    RoundingMode {
+        /// No rounding: integers to integers, floats to wider floats.
         None,
-        /// To the nearest, of two the even one.
+        /// To nearest, ties to even.
         Nearest,
         /// Towards zero.
         Zero,
@@ -138,8 +143,7 @@ choices! {
         Down,
         /// Up.
         Up,
-        /// To the nearest integer, of two the even one. To an integer type: what is too large or small becomes the most or the least. NaN becomes 0
-        /// if neither side has 64 bits, else a number with the first bit alone. So for the others.
+        /// To the nearest integer, ties to even.
         NearestInteger,
         /// To an integer, towards zero.
         ZeroInteger,
@@ -151,80 +155,82 @@ choices! {
 }
 
 choices! {
-    /// How an atomic operation combines.
-    Atomic {
-        /// `U32`, `S32`, `U64`, `F32`, `F64`. Of `F32` in global memory, subnormals are zeros.
+    /// Atomic operations, with the types for which they exist.
+    AtomicOp {
+        /// Addition: `U32`, `S32`, `U64`, `F32`, `F64`. For `F32` in global memory, subnormals are flushed to
+        /// zero.
         Add,
-        /// Signed and unsigned integers.
+        /// Minimum of signed or unsigned integers.
         Min,
-        /// Signed and unsigned integers.
+        /// Maximum of signed or unsigned integers.
         Max,
-        /// `B32`, `B64`.
+        /// Bitwise and: `B32`, `B64`.
         And,
-        /// `B32`, `B64`.
+        /// Bitwise or: `B32`, `B64`.
         Or,
-        /// `B32`, `B64`.
+        /// Bitwise exclusive or: `B32`, `B64`.
         Xor,
-        /// `B32`, `B64`.
+        /// Replaces the value: `B32`, `B64`.
         Exchange,
-        /// `B32`, `B64`.
+        /// Replaces the value if it equals the first operand: `B32`, `B64`.
         CompareSwap,
     }
 }
 
 choices! {
-    /// Who sees memory.
-    Scope {
-        /// The block.
+    /// Scopes of fences: the threads for which accesses are ordered.
+    FenceScope {
+        /// The threads of the block (`.cta`).
         Block,
-        /// The device.
+        /// All threads of the device (`.gpu`).
         Device,
     }
 }
 
 choices! {
-    /// Whose register a lane reads.
-    Shuffle {
-        /// That of the lane so many below.
+    /// How a shuffle computes the source lane.
+    ShuffleMode {
+        /// The lane's own index minus the operand.
         Up,
-        /// That of the lane so many above.
+        /// The lane's own index plus the operand.
         Down,
-        /// That of the lane whose number differs in these bits.
+        /// The lane's own index xor the operand (butterfly).
         Xor,
-        /// That of this lane of the group.
+        /// The operand, an index within the segment.
         Index,
     }
 }
 
 choices! {
-    /// What a warp is asked.
-    Vote {
-        /// Whether all predicates hold.
+    /// Reductions of predicates over a warp.
+    VoteMode {
+        /// Whether all predicates are true.
         All,
-        /// Whether one does.
+        /// Whether any predicate is true.
         Any,
-        /// Which do: bit `l` for lane `l`.
+        /// The mask of true predicates: bit `l` for lane `l`.
         Ballot,
     }
 }
 
 choices! {
-    /// Shapes of matrix instructions. Sums are `F32`, four registers; factors are held in `B32`.
-    Mma {
-        /// 16×8 += 16×16 · 16×8 of `f16`: `a` four registers, `b` two.
+    /// Shapes and element types of `mma`. Accumulators are four registers of `F32`; registers of A and B are
+    /// of class `B32`.
+    MmaShape {
+        /// m16n8k16 of `f16`: A takes four registers, B two.
         F16K16,
-        /// 16×8 += 16×16 · 16×8 of `bf16`.
+        /// m16n8k16 of `bf16`: A takes four registers, B two.
         Bf16K16,
-        /// 16×8 += 16×8 · 8×8 of `tf32`: `a` four registers, `b` two.
+        /// m16n8k8 of `tf32`: A takes four registers, B two.
         Tf32K8,
     }
 }
 
-impl Mma {
-    /// Registers of `a`, `b`, and of the sums.
+impl MmaShape {
+    /// Number of registers of A, B and the accumulators.
     pub fn registers(self) -> (usize, usize, usize) {
         match self {
-            Mma::F16K16 | Mma::Bf16K16 | Mma::Tf32K8 => (4, 2, 4),
+            MmaShape::F16K16 | MmaShape::Bf16K16 | MmaShape::Tf32K8 => (4, 2, 4),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Which registers an instruction reads, and which it writes.
+//! The registers that an instruction reads and writes.
 
 use super::Inst;
-use crate::program::{Base, Operand, Place, Reg, Regs};
+use crate::program::{AddressBase, AddressOperand, PtxOperand, Reg, Regs};
 
 impl Inst {
-    /// Calls `f` with every register that is mentioned.
+    /// Calls `f` for every register operand: first those read, then those written.
     pub fn each_register(&self, f: &mut dyn FnMut(Reg)) {
         let mut found = Regs::new();
         self.registers(&mut |reg| found.push(reg), &mut |_| ());
@@ -12,11 +12,11 @@ impl Inst {
         found.into_iter().for_each(f);
     }
 
-    /// Calls `read` with every register that is read, then `write` with every one that is written.
+    /// Calls `read` for every register that is read, then `write` for every register that is written.
     pub fn registers(&self, read: &mut dyn FnMut(Reg), write: &mut dyn FnMut(Reg)) {
-        let mut operands = |operands: &[Operand]| {
+        let mut operands = |operands: &[PtxOperand]| {
             for operand in operands {
-                if let Operand::Reg(reg) = operand {
+                if let PtxOperand::Reg(reg) = operand {
                     read(*reg);
                 }
             }
@@ -26,7 +26,9 @@ impl Inst {
                 operands(&[*src]);
                 write(*dst);
             }
-            Inst::Where { dst, .. } | Inst::Address { dst, .. } | Inst::Param { dst, .. } => write(*dst),
+            Inst::ReadSpecial { dst, .. } | Inst::ArrayAddress { dst, .. } | Inst::LoadParam { dst, .. } => {
+                write(*dst)
+            }
             Inst::Pack { dst, halves } => {
                 halves.iter().for_each(|&half| read(half));
                 write(*dst);
@@ -44,7 +46,7 @@ impl Inst {
                 write(*dst);
             }
             Inst::Select { dst, a, b, pred, .. } => {
-                operands(&[*a, *b, Operand::Reg(*pred)]);
+                operands(&[*a, *b, PtxOperand::Reg(*pred)]);
                 write(*dst);
             }
             Inst::Convert { dst, src, .. } | Inst::Vote { dst, src, .. } => {
@@ -55,7 +57,7 @@ impl Inst {
                 operands(halves);
                 write(*dst);
             }
-            Inst::Load { dsts, from, .. } | Inst::LoadMatrix { dsts, from, .. } => {
+            Inst::Load { dsts, from, .. } | Inst::Ldmatrix { dsts, from, .. } => {
                 from.register().into_iter().for_each(read);
                 dsts.iter().for_each(|&dst| write(dst));
             }
@@ -69,68 +71,70 @@ impl Inst {
                 dst.iter().for_each(|&dst| write(dst));
             }
             Inst::Shuffle { dst, src, lane, .. } => {
-                operands(&[Operand::Reg(*src), *lane]);
+                operands(&[PtxOperand::Reg(*src), *lane]);
                 write(*dst);
             }
             Inst::Mma { d, a, b, c, .. } => {
                 a.iter().chain(b).chain(c).for_each(|&reg| read(reg));
                 d.iter().for_each(|&reg| write(reg));
             }
-            Inst::CopyAsync { to, from, read: size, .. } => {
+            Inst::CpAsync { to, from, read: size, .. } => {
                 to.register().into_iter().chain(from.register()).chain(*size).for_each(read);
             }
-            Inst::Map { dst, .. } => write(*dst),
-            Inst::MapPrefetch { map } => read(*map),
-            Inst::BarrierInit { at, .. }
-            | Inst::Arrive { at }
-            | Inst::ArriveCluster { at }
-            | Inst::ArriveExpect { at, .. } => at.register().into_iter().for_each(read),
-            Inst::BarrierWait { at, parity, .. } => at.register().into_iter().chain([*parity]).for_each(read),
-            Inst::MapShared { dst, at, block } => {
+            Inst::TensorMapAddress { dst, .. } => write(*dst),
+            Inst::PrefetchTensorMap { map } => read(*map),
+            Inst::MbarrierInit { at, .. }
+            | Inst::MbarrierArrive { at }
+            | Inst::MbarrierArriveCluster { at }
+            | Inst::MbarrierArriveExpectTx { at, .. } => at.register().into_iter().for_each(read),
+            Inst::MbarrierWait { at, parity, .. } => {
+                at.register().into_iter().chain([*parity]).for_each(read)
+            }
+            Inst::Mapa { dst, at, block } => {
                 operands(&[*block]);
                 at.register().into_iter().for_each(read);
                 write(*dst);
             }
-            Inst::LoadTile { map, at, to, barrier, multicast } => {
+            Inst::TmaLoad { map, at, to, barrier, multicast } => {
                 operands(at);
                 let places = to.register().into_iter().chain(barrier.register());
                 places.chain([*map]).chain(*multicast).for_each(read);
             }
-            Inst::StoreTile { map, at, from } => {
+            Inst::TmaStore { map, at, from } => {
                 operands(at);
                 from.register().into_iter().chain([*map]).for_each(read);
             }
-            Inst::WarpgroupMma { d, a, b, accumulate, .. } => {
+            Inst::Wgmma { d, a, b, accumulate, .. } => {
                 d.iter().chain([a, b, accumulate]).for_each(|&reg| read(reg));
                 d.iter().for_each(|&reg| write(reg));
             }
-            Inst::StoreMatrix { from, to } => {
+            Inst::Stmatrix { from, to } => {
                 from.iter().copied().chain(to.register()).for_each(read);
             }
             Inst::Barrier { .. }
             | Inst::WarpBarrier
             | Inst::Fence(_)
-            | Inst::CopyCommit
-            | Inst::CopyWait { .. }
-            | Inst::BarrierInitFence
+            | Inst::CpAsyncCommit
+            | Inst::CpAsyncWait { .. }
+            | Inst::FenceMbarrierInit
             | Inst::ClusterBarrier
-            | Inst::FenceAsync
-            | Inst::StoreTileCommit
-            | Inst::StoreTileWait { .. }
+            | Inst::FenceProxyAsync
+            | Inst::TmaStoreCommit
+            | Inst::TmaStoreWait { .. }
             | Inst::SetMaxRegisters { .. }
-            | Inst::WarpgroupFence
-            | Inst::WarpgroupCommit
-            | Inst::WarpgroupWait { .. } => {}
+            | Inst::WgmmaFence
+            | Inst::WgmmaCommit
+            | Inst::WgmmaWait { .. } => {}
         }
     }
 }
 
-impl Place {
-    /// The register it is computed from.
+impl AddressOperand {
+    /// The base register, unless the base is an array.
     fn register(self) -> Option<Reg> {
         match self.base {
-            Base::Reg(reg) => Some(reg),
-            Base::Array(_) => None,
+            AddressBase::Reg(reg) => Some(reg),
+            AddressBase::Array(_) => None,
         }
     }
 }

@@ -1,44 +1,44 @@
-//! The types that instructions take their operands for.
+//! Operand types of instructions.
 
 use super::choices::choices;
-use crate::program::Class;
+use crate::program::RegClass;
 
 choices! {
-    /// What an instruction takes its operands for.
+    /// The type as which an instruction interprets its operands (`.u32`, `.f16x2`, ...).
     Ty {
         /// A predicate.
         Pred,
-        /// Bits.
+        /// 8 bits without interpretation.
         B8,
-        /// Bits.
+        /// 16 bits without interpretation.
         B16,
-        /// Bits.
+        /// 32 bits without interpretation.
         B32,
-        /// Bits.
+        /// 64 bits without interpretation.
         B64,
-        /// Unsigned.
+        /// Unsigned integer of 8 bits.
         U8,
-        /// Unsigned.
+        /// Unsigned integer of 16 bits.
         U16,
-        /// Unsigned.
+        /// Unsigned integer of 32 bits.
         U32,
-        /// Unsigned.
+        /// Unsigned integer of 64 bits.
         U64,
-        /// Signed.
+        /// Signed integer of 8 bits.
         S8,
-        /// Signed.
+        /// Signed integer of 16 bits.
         S16,
-        /// Signed.
+        /// Signed integer of 32 bits.
         S32,
-        /// Signed.
+        /// Signed integer of 64 bits.
         S64,
         /// IEEE half precision.
         F16,
-        /// Two of them, the first in the low half.
+        /// Two `F16`, the first in the low half.
         F16x2,
-        /// The upper half of an `F32`.
+        /// bfloat16: the upper half of an `F32`.
         Bf16,
-        /// Two of them, the first in the low half.
+        /// Two `Bf16`, the first in the low half.
         Bf16x2,
         /// IEEE single precision.
         F32,
@@ -48,19 +48,19 @@ choices! {
 }
 
 impl Ty {
-    /// The class of registers that hold it; narrower elements are held by 16 bits.
-    pub fn class(self) -> Class {
+    /// The class of registers for values of the type; 8-bit types take 16-bit registers.
+    pub fn class(self) -> RegClass {
         match self {
-            Ty::Pred => Class::Pred,
-            Ty::B8 | Ty::U8 | Ty::S8 | Ty::B16 | Ty::U16 | Ty::S16 | Ty::F16 | Ty::Bf16 => Class::B16,
-            Ty::B32 | Ty::U32 | Ty::S32 | Ty::F16x2 | Ty::Bf16x2 => Class::B32,
-            Ty::B64 | Ty::U64 | Ty::S64 => Class::B64,
-            Ty::F32 => Class::F32,
-            Ty::F64 => Class::F64,
+            Ty::Pred => RegClass::Pred,
+            Ty::B8 | Ty::U8 | Ty::S8 | Ty::B16 | Ty::U16 | Ty::S16 | Ty::F16 | Ty::Bf16 => RegClass::B16,
+            Ty::B32 | Ty::U32 | Ty::S32 | Ty::F16x2 | Ty::Bf16x2 => RegClass::B32,
+            Ty::B64 | Ty::U64 | Ty::S64 => RegClass::B64,
+            Ty::F32 => RegClass::F32,
+            Ty::F64 => RegClass::F64,
         }
     }
 
-    /// Its size in memory; 0 for predicates, which have none.
+    /// Size in memory, in bytes; 0 for predicates, which cannot be stored.
     pub fn bytes(self) -> u32 {
         match self {
             Ty::Pred => 0,
@@ -69,17 +69,17 @@ impl Ty {
         }
     }
 
-    /// Whether it is one float, or two.
+    /// Whether the type is a float or a pair of floats.
     pub fn is_float(self) -> bool {
         matches!(self, Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 | Ty::F32 | Ty::F64)
     }
 
-    /// Whether it is an integer with a sign.
+    /// Whether the type is a signed integer.
     pub fn is_signed(self) -> bool {
         matches!(self, Ty::S8 | Ty::S16 | Ty::S32 | Ty::S64)
     }
 
-    /// Whether it is an integer without one.
+    /// Whether the type is an unsigned integer.
     pub fn is_unsigned(self) -> bool {
         matches!(self, Ty::U8 | Ty::U16 | Ty::U32 | Ty::U64)
     }

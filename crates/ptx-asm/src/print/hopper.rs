@@ -1,41 +1,41 @@
-//! The text of what 9.0 alone has and what is longer than a line of [`super`].
+//! Text of the instructions of sm_90a that take more than one line of code.
 
 use super::{list, operand, reg};
 use crate::inst::{Inst, Ty};
-use crate::program::{Kernel, Operand, Reg};
+use crate::program::{PtxKernel, PtxOperand, Reg};
 
-/// The parameter that a tensor map is.
-pub(super) fn map_name(kernel: &Kernel, map: u32) -> String {
+/// Name of the parameter that holds a tensor map.
+pub(super) fn map_name(kernel: &PtxKernel, map: u32) -> String {
     format!("{}_m{map}", kernel.name)
 }
 
-/// Whether the text is several instructions, so that no guard fits before it.
+/// Whether an instruction is printed as several PTX instructions, before which no single guard can stand.
 pub(super) fn is_several(inst: &Inst) -> bool {
-    matches!(inst, Inst::Map { .. } | Inst::BarrierWait { .. } | Inst::ClusterBarrier)
+    matches!(inst, Inst::TensorMapAddress { .. } | Inst::MbarrierWait { .. } | Inst::ClusterBarrier)
 }
 
-/// Copies take generic addresses of maps.
+/// TMA instructions take the generic address of a tensor map.
 pub(super) fn map_address(dst: Reg, name: &str) -> String {
     let dst = reg(dst);
     format!("mov.b64 {dst}, {name}; cvta.param.u64 {dst}, {dst}")
 }
 
-/// The processor waits for some time only, hence the loop. Its names are the braces' own.
+/// A wait on an mbarrier. `try_wait` returns after a time limit, hence the loop; the braces scope its names.
 pub(super) fn wait(at: &str, parity: Reg, cluster: bool) -> String {
     let order = if cluster { ".acquire.cluster" } else { "" };
     let wait = format!("mbarrier.try_wait.parity{order}.shared::cta.b64 %done, {at}, {}", reg(parity));
     format!("{{ .reg .pred %done; $WAIT: {wait}; @!%done bra $WAIT; }}")
 }
 
-/// Part of a tensor: the map, and where the part begins.
-fn tile(map: Reg, at: &[Operand]) -> String {
+/// The tensor operand of a TMA instruction: the map's address and the tile's coordinates.
+fn tile(map: Reg, at: &[PtxOperand]) -> String {
     let at: Vec<String> = at.iter().map(|&at| operand(Ty::S32, at)).collect();
     format!("[{}, {{{}}}]", reg(map), at.join(", "))
 }
 
 pub(super) fn load_tile(
     map: Reg,
-    at: &[Operand],
+    at: &[PtxOperand],
     [to, barrier]: [String; 2],
     multicast: Option<Reg>,
 ) -> String {
@@ -47,12 +47,12 @@ pub(super) fn load_tile(
     format!("cp.async.bulk.tensor.{kind} {to}, {}, {barrier}{mask}", tile(map, at))
 }
 
-pub(super) fn store_tile(map: Reg, at: &[Operand], from: &str) -> String {
+pub(super) fn store_tile(map: Reg, at: &[PtxOperand], from: &str) -> String {
     format!("cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group {}, {from}", at.len(), tile(map, at))
 }
 
-pub(super) fn product(
-    factor: Ty,
+pub(super) fn wgmma(
+    element: Ty,
     columns: u32,
     d: &[Reg],
     operands: [Reg; 3],
@@ -60,12 +60,12 @@ pub(super) fn product(
 ) -> String {
     let orders = transposed.map(u8::from);
     let orders = format!(", {}, {}", orders[0], orders[1]);
-    let (kind, orders) = match factor {
+    let (kind, orders) = match element {
         Ty::F16 => ("k16.f32.f16.f16", &orders[..]),
         Ty::Bf16 => ("k16.f32.bf16.bf16", &orders[..]),
         _ => ("k8.f32.tf32.tf32", ""),
     };
-    // Neither factor is negated.
+    // Neither operand is negated.
     let operands = operands.map(reg).join(", ");
     format!("wgmma.mma_async.sync.aligned.m64n{columns}{kind} {}, {operands}, 1, 1{orders}", list(d))
 }

@@ -1,7 +1,7 @@
-//! What instructions and their parts are called.
+//! Names of operations, types, state spaces and special registers in PTX.
 
-use crate::inst::{Atomic, Binary, Cmp, Rounding, Ty, Unary};
-use crate::program::{Space, Special};
+use crate::inst::{AtomicOp, CmpOp, PtxBinaryOp, PtxUnaryOp, RoundingMode, Ty};
+use crate::program::{SpecialReg, StateSpace};
 
 pub(super) fn name(ty: Ty) -> &'static str {
     match ty {
@@ -27,7 +27,7 @@ pub(super) fn name(ty: Ty) -> &'static str {
     }
 }
 
-/// Memory knows no 16-bit floats.
+/// The type of a memory access: `ld` and `st` have no 16-bit floats.
 pub(super) fn memory_type(ty: Ty) -> &'static str {
     match ty {
         Ty::F16 | Ty::Bf16 => "b16",
@@ -36,11 +36,11 @@ pub(super) fn memory_type(ty: Ty) -> &'static str {
     }
 }
 
-pub(super) fn space_name(space: Space) -> &'static str {
+pub(super) fn space_name(space: StateSpace) -> &'static str {
     match space {
-        Space::Global => "global",
-        Space::Shared => "shared",
-        Space::Local => "local",
+        StateSpace::Global => "global",
+        StateSpace::Shared => "shared",
+        StateSpace::Local => "local",
     }
 }
 
@@ -52,101 +52,101 @@ pub(super) fn vector(len: usize) -> &'static str {
     }
 }
 
-pub(super) fn special_name(special: Special) -> &'static str {
+pub(super) fn special_name(special: SpecialReg) -> &'static str {
     match special {
-        Special::Thread => "%tid.x",
-        Special::Block => "%ctaid.x",
-        Special::Blocks => "%nctaid.x",
-        Special::Lane => "%laneid",
-        Special::ClusterBlock => "%cluster_ctarank",
+        SpecialReg::Thread => "%tid.x",
+        SpecialReg::Block => "%ctaid.x",
+        SpecialReg::Blocks => "%nctaid.x",
+        SpecialReg::Lane => "%laneid",
+        SpecialReg::ClusterBlock => "%cluster_ctarank",
     }
 }
 
-pub(super) fn unary(op: Unary, ty: Ty) -> String {
+pub(super) fn unary(op: PtxUnaryOp, ty: Ty) -> String {
     let op = match op {
-        Unary::Neg => "neg",
-        Unary::Abs => "abs",
-        Unary::Not => "not",
-        Unary::CountOnes => "popc",
-        Unary::LeadingZeros => "clz",
-        Unary::Reverse => "brev",
-        Unary::Sqrt => "sqrt.rn",
-        Unary::Recip => "rcp.rn",
-        Unary::Exp2Approx => "ex2.approx.ftz",
-        Unary::Log2Approx => "lg2.approx.ftz",
-        Unary::SinApprox => "sin.approx.ftz",
-        Unary::CosApprox => "cos.approx.ftz",
-        Unary::TanhApprox => "tanh.approx",
-        Unary::RsqrtApprox => "rsqrt.approx.ftz",
-        Unary::RecipApprox => "rcp.approx.ftz",
-        Unary::SqrtApprox => "sqrt.approx.ftz",
+        PtxUnaryOp::Neg => "neg",
+        PtxUnaryOp::Abs => "abs",
+        PtxUnaryOp::Not => "not",
+        PtxUnaryOp::CountOnes => "popc",
+        PtxUnaryOp::LeadingZeros => "clz",
+        PtxUnaryOp::Reverse => "brev",
+        PtxUnaryOp::Sqrt => "sqrt.rn",
+        PtxUnaryOp::Recip => "rcp.rn",
+        PtxUnaryOp::Exp2Approx => "ex2.approx.ftz",
+        PtxUnaryOp::Log2Approx => "lg2.approx.ftz",
+        PtxUnaryOp::SinApprox => "sin.approx.ftz",
+        PtxUnaryOp::CosApprox => "cos.approx.ftz",
+        PtxUnaryOp::TanhApprox => "tanh.approx",
+        PtxUnaryOp::RsqrtApprox => "rsqrt.approx.ftz",
+        PtxUnaryOp::RecipApprox => "rcp.approx.ftz",
+        PtxUnaryOp::SqrtApprox => "sqrt.approx.ftz",
     };
     format!("{op}.{}", name(ty))
 }
 
-pub(super) fn binary(op: Binary, ty: Ty) -> String {
+pub(super) fn binary(op: PtxBinaryOp, ty: Ty) -> String {
     let rounded = if ty.is_float() { ".rn" } else { "" };
     let op = match op {
-        Binary::Add => format!("add{rounded}"),
-        Binary::Sub => format!("sub{rounded}"),
-        Binary::Mul if ty.is_float() => "mul.rn".into(),
-        Binary::Mul => "mul.lo".into(),
-        Binary::MulHigh => "mul.hi".into(),
-        Binary::MulWide => "mul.wide".into(),
-        Binary::Div => format!("div{rounded}"),
-        Binary::DivApprox => "div.approx.ftz".into(),
-        Binary::Rem => "rem".into(),
-        Binary::Min => "min".into(),
-        Binary::Max => "max".into(),
-        Binary::And => "and".into(),
-        Binary::Or => "or".into(),
-        Binary::Xor => "xor".into(),
-        Binary::ShiftLeft => "shl".into(),
-        Binary::ShiftRight => "shr".into(),
+        PtxBinaryOp::Add => format!("add{rounded}"),
+        PtxBinaryOp::Sub => format!("sub{rounded}"),
+        PtxBinaryOp::Mul if ty.is_float() => "mul.rn".into(),
+        PtxBinaryOp::Mul => "mul.lo".into(),
+        PtxBinaryOp::MulHigh => "mul.hi".into(),
+        PtxBinaryOp::MulWide => "mul.wide".into(),
+        PtxBinaryOp::Div => format!("div{rounded}"),
+        PtxBinaryOp::DivApprox => "div.approx.ftz".into(),
+        PtxBinaryOp::Rem => "rem".into(),
+        PtxBinaryOp::Min => "min".into(),
+        PtxBinaryOp::Max => "max".into(),
+        PtxBinaryOp::And => "and".into(),
+        PtxBinaryOp::Or => "or".into(),
+        PtxBinaryOp::Xor => "xor".into(),
+        PtxBinaryOp::ShiftLeft => "shl".into(),
+        PtxBinaryOp::ShiftRight => "shr".into(),
     };
     format!("{op}.{}", name(ty))
 }
 
-pub(super) fn comparison(cmp: Cmp) -> &'static str {
+pub(super) fn comparison(cmp: CmpOp) -> &'static str {
     match cmp {
-        Cmp::Eq => "eq",
-        Cmp::Ne => "ne",
-        Cmp::Lt => "lt",
-        Cmp::Le => "le",
-        Cmp::Gt => "gt",
-        Cmp::Ge => "ge",
-        Cmp::NeOrNan => "neu",
-        Cmp::LtOrNan => "ltu",
-        Cmp::LeOrNan => "leu",
-        Cmp::GtOrNan => "gtu",
-        Cmp::GeOrNan => "geu",
-        Cmp::IsNan => "nan",
+        CmpOp::Eq => "eq",
+        CmpOp::Ne => "ne",
+        CmpOp::Lt => "lt",
+        CmpOp::Le => "le",
+        CmpOp::Gt => "gt",
+        CmpOp::Ge => "ge",
+        CmpOp::NeOrNan => "neu",
+        CmpOp::LtOrNan => "ltu",
+        CmpOp::LeOrNan => "leu",
+        CmpOp::GtOrNan => "gtu",
+        CmpOp::GeOrNan => "geu",
+        CmpOp::IsNan => "nan",
     }
 }
 
-pub(super) fn rounding_name(rounding: Rounding) -> &'static str {
+pub(super) fn rounding_name(rounding: RoundingMode) -> &'static str {
     match rounding {
-        Rounding::None => "",
-        Rounding::Nearest => ".rn",
-        Rounding::Zero => ".rz",
-        Rounding::Down => ".rm",
-        Rounding::Up => ".rp",
-        Rounding::NearestInteger => ".rni",
-        Rounding::ZeroInteger => ".rzi",
-        Rounding::DownInteger => ".rmi",
-        Rounding::UpInteger => ".rpi",
+        RoundingMode::None => "",
+        RoundingMode::Nearest => ".rn",
+        RoundingMode::Zero => ".rz",
+        RoundingMode::Down => ".rm",
+        RoundingMode::Up => ".rp",
+        RoundingMode::NearestInteger => ".rni",
+        RoundingMode::ZeroInteger => ".rzi",
+        RoundingMode::DownInteger => ".rmi",
+        RoundingMode::UpInteger => ".rpi",
     }
 }
 
-pub(super) fn atomic(op: Atomic) -> &'static str {
+pub(super) fn atomic(op: AtomicOp) -> &'static str {
     match op {
-        Atomic::Add => "add",
-        Atomic::Min => "min",
-        Atomic::Max => "max",
-        Atomic::And => "and",
-        Atomic::Or => "or",
-        Atomic::Xor => "xor",
-        Atomic::Exchange => "exch",
-        Atomic::CompareSwap => "cas",
+        AtomicOp::Add => "add",
+        AtomicOp::Min => "min",
+        AtomicOp::Max => "max",
+        AtomicOp::And => "and",
+        AtomicOp::Or => "or",
+        AtomicOp::Xor => "xor",
+        AtomicOp::Exchange => "exch",
+        AtomicOp::CompareSwap => "cas",
     }
 }

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::arith::{atomic, binary, compare, cut, signed, ternary, unary, width};
 use crate::float::{BF16, Direction, F16, F32, F64, Format, fma};
-use ptx_asm::{Atomic, Binary, Cmp, Space, Ternary, Ty, Unary};
+use ptx_asm::{AtomicOp, CmpOp, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, StateSpace, Ty};
 
 /// Numbers with something special, and others.
 fn numbers(seed: u64) -> Vec<u64> {
@@ -43,47 +43,47 @@ fn integers_wrap() {
                         "{op:?} {ty:?} {a:#x} {b:#x}"
                     );
                 };
-                expect(Binary::Add, x + y);
-                expect(Binary::Sub, x - y);
-                expect(Binary::Mul, x.wrapping_mul(y));
-                expect(Binary::Min, if x < y { x } else { y });
-                expect(Binary::Max, if x < y { y } else { x });
-                expect(Binary::And, x & y);
-                expect(Binary::Or, x | y);
-                expect(Binary::Xor, x ^ y);
+                expect(PtxBinaryOp::Add, x + y);
+                expect(PtxBinaryOp::Sub, x - y);
+                expect(PtxBinaryOp::Mul, x.wrapping_mul(y));
+                expect(PtxBinaryOp::Min, if x < y { x } else { y });
+                expect(PtxBinaryOp::Max, if x < y { y } else { x });
+                expect(PtxBinaryOp::And, x & y);
+                expect(PtxBinaryOp::Or, x | y);
+                expect(PtxBinaryOp::Xor, x ^ y);
                 if y != 0 {
-                    expect(Binary::Div, x / y);
-                    expect(Binary::Rem, x - x / y * y);
+                    expect(PtxBinaryOp::Div, x / y);
+                    expect(PtxBinaryOp::Rem, x - x / y * y);
                 }
                 // As far as 128 bits have room: the sign of a signed product, or all of an unsigned one.
                 let high =
                     if ty.is_signed() { (x * y) >> bits } else { ((x as u128 * y as u128) >> bits) as i128 };
-                expect(Binary::MulHigh, high);
+                expect(PtxBinaryOp::MulHigh, high);
                 if bits <= 32 {
                     let wide = cut((x * y) as u64, 2 * bits);
-                    assert_eq!(binary(Binary::MulWide, ty, a, b), Some(wide));
+                    assert_eq!(binary(PtxBinaryOp::MulWide, ty, a, b), Some(wide));
                 }
                 let sum = x.wrapping_mul(y).wrapping_add(x);
-                assert_eq!(ternary(Ternary::MulAdd, ty, a, b, a), Some(cut(sum as u64, bits)));
-                assert_eq!(compare(Cmp::Lt, ty, a, b), Some(x < y));
-                assert_eq!(compare(Cmp::Le, ty, a, b), Some(x <= y));
-                assert_eq!(compare(Cmp::Gt, ty, a, b), Some(x > y));
-                assert_eq!(compare(Cmp::Ge, ty, a, b), Some(x >= y));
-                assert_eq!(compare(Cmp::Eq, ty, a, b), Some(x == y));
-                assert_eq!(compare(Cmp::Ne, ty, a, b), Some(x != y));
+                assert_eq!(ternary(PtxTernaryOp::MulAdd, ty, a, b, a), Some(cut(sum as u64, bits)));
+                assert_eq!(compare(CmpOp::Lt, ty, a, b), Some(x < y));
+                assert_eq!(compare(CmpOp::Le, ty, a, b), Some(x <= y));
+                assert_eq!(compare(CmpOp::Gt, ty, a, b), Some(x > y));
+                assert_eq!(compare(CmpOp::Ge, ty, a, b), Some(x >= y));
+                assert_eq!(compare(CmpOp::Eq, ty, a, b), Some(x == y));
+                assert_eq!(compare(CmpOp::Ne, ty, a, b), Some(x != y));
             }
         }
     }
-    assert_eq!(ternary(Ternary::MulAddWide, Ty::S32, 0xffff_ffff, 3, 10), Some(7));
-    assert_eq!(ternary(Ternary::MulAddWide, Ty::U32, 0xffff_ffff, 3, 10), Some(3 * 0xffff_ffff + 10));
-    assert_eq!(binary(Binary::MulWide, Ty::U64, 1, 1), None);
+    assert_eq!(ternary(PtxTernaryOp::MulAddWide, Ty::S32, 0xffff_ffff, 3, 10), Some(7));
+    assert_eq!(ternary(PtxTernaryOp::MulAddWide, Ty::U32, 0xffff_ffff, 3, 10), Some(3 * 0xffff_ffff + 10));
+    assert_eq!(binary(PtxBinaryOp::MulWide, Ty::U64, 1, 1), None);
 }
 
 /// Nothing may depend on a quotient by zero, so it is not what anybody expects.
 #[test]
 fn quotients_by_zero_are_nonsense() {
     for ty in INTEGERS {
-        for op in [Binary::Div, Binary::Rem] {
+        for op in [PtxBinaryOp::Div, PtxBinaryOp::Rem] {
             let found = binary(op, ty, 100, 0).expect("no fault");
             assert!(![0, 100, cut(u64::MAX, width(ty))].contains(&found));
         }
@@ -99,52 +99,52 @@ fn shifts_end_at_the_width() {
                 let by_less = by.min(127) as u32;
                 let left = cut((u128::from(a) << by_less) as u64, width(ty));
                 let left = if by >= bits { 0 } else { left };
-                assert_eq!(binary(Binary::ShiftLeft, ty, a, by), Some(left), "{ty:?} {a:#x} {by}");
+                assert_eq!(binary(PtxBinaryOp::ShiftLeft, ty, a, by), Some(left), "{ty:?} {a:#x} {by}");
                 let number = if ty.is_signed() { value(ty, a) } else { i128::from(cut(a, width(ty))) };
                 let right = cut((number >> by_less) as u64, width(ty));
-                assert_eq!(binary(Binary::ShiftRight, ty, a, by), Some(right), "{ty:?} {a:#x} {by}");
+                assert_eq!(binary(PtxBinaryOp::ShiftRight, ty, a, by), Some(right), "{ty:?} {a:#x} {by}");
             }
         }
     }
     // Only 32 bits of the distance count.
-    assert_eq!(binary(Binary::ShiftLeft, Ty::B32, 3, (1 << 32) + 1), Some(6));
+    assert_eq!(binary(PtxBinaryOp::ShiftLeft, Ty::B32, 3, (1 << 32) + 1), Some(6));
 }
 
 #[test]
 fn bits_are_counted_and_moved() {
     for &a in &numbers(4) {
         let low = a as u32;
-        assert_eq!(unary(Unary::CountOnes, Ty::B32, a), Some(u64::from(low.count_ones())));
-        assert_eq!(unary(Unary::CountOnes, Ty::B64, a), Some(u64::from(a.count_ones())));
-        assert_eq!(unary(Unary::LeadingZeros, Ty::B32, a), Some(u64::from(low.leading_zeros())));
-        assert_eq!(unary(Unary::LeadingZeros, Ty::B64, a), Some(u64::from(a.leading_zeros())));
-        assert_eq!(unary(Unary::Reverse, Ty::B32, a), Some(u64::from(low.reverse_bits())));
-        assert_eq!(unary(Unary::Reverse, Ty::B64, a), Some(a.reverse_bits()));
-        assert_eq!(unary(Unary::Not, Ty::B16, a), Some(u64::from(!(a as u16))));
-        assert_eq!(unary(Unary::Neg, Ty::S32, a), Some(u64::from((a as i32).wrapping_neg() as u32)));
-        assert_eq!(unary(Unary::Abs, Ty::S16, a), Some(u64::from((a as i16).wrapping_abs() as u16)));
+        assert_eq!(unary(PtxUnaryOp::CountOnes, Ty::B32, a), Some(u64::from(low.count_ones())));
+        assert_eq!(unary(PtxUnaryOp::CountOnes, Ty::B64, a), Some(u64::from(a.count_ones())));
+        assert_eq!(unary(PtxUnaryOp::LeadingZeros, Ty::B32, a), Some(u64::from(low.leading_zeros())));
+        assert_eq!(unary(PtxUnaryOp::LeadingZeros, Ty::B64, a), Some(u64::from(a.leading_zeros())));
+        assert_eq!(unary(PtxUnaryOp::Reverse, Ty::B32, a), Some(u64::from(low.reverse_bits())));
+        assert_eq!(unary(PtxUnaryOp::Reverse, Ty::B64, a), Some(a.reverse_bits()));
+        assert_eq!(unary(PtxUnaryOp::Not, Ty::B16, a), Some(u64::from(!(a as u16))));
+        assert_eq!(unary(PtxUnaryOp::Neg, Ty::S32, a), Some(u64::from((a as i32).wrapping_neg() as u32)));
+        assert_eq!(unary(PtxUnaryOp::Abs, Ty::S16, a), Some(u64::from((a as i16).wrapping_abs() as u16)));
         for &b in &numbers(5) {
             for by in [0, 1, 31, 32, 33] {
                 let pair = u64::from(b as u32) << 32 | u64::from(low);
                 let left = (pair.rotate_left(by as u32 % 32) >> 32) as u32;
                 // A rotation brings bits round only below those that count.
-                assert_eq!(ternary(Ternary::FunnelLeft, Ty::B32, a, b, by), Some(u64::from(left)));
+                assert_eq!(ternary(PtxTernaryOp::FunnelLeft, Ty::B32, a, b, by), Some(u64::from(left)));
                 let right = (pair >> (by % 32)) as u32;
-                assert_eq!(ternary(Ternary::FunnelRight, Ty::B32, a, b, by), Some(u64::from(right)));
+                assert_eq!(ternary(PtxTernaryOp::FunnelRight, Ty::B32, a, b, by), Some(u64::from(right)));
             }
             let c = a.rotate_left(7) ^ b;
             let majority = (a & b | a & c | b & c) as u32;
-            assert_eq!(ternary(Ternary::Logic(0xe8), Ty::B32, a, b, c), Some(u64::from(majority)));
+            assert_eq!(ternary(PtxTernaryOp::Logic(0xe8), Ty::B32, a, b, c), Some(u64::from(majority)));
             let choice = (a & !b | !a & c) as u32;
             let table = (0xf0_u8 & !0xcc) | (!0xf0 & 0xaa);
-            assert_eq!(ternary(Ternary::Logic(table), Ty::B32, a, b, c), Some(u64::from(choice)));
+            assert_eq!(ternary(PtxTernaryOp::Logic(table), Ty::B32, a, b, c), Some(u64::from(choice)));
         }
     }
-    assert_eq!(unary(Unary::Not, Ty::Pred, 0), Some(1));
-    assert_eq!(binary(Binary::Xor, Ty::Pred, 1, 1), Some(0));
-    assert_eq!(ternary(Ternary::Permute, Ty::B32, 0x3322_1100, 0x7766_5544, 0x7054), Some(0x7700_5544));
-    assert_eq!(ternary(Ternary::Permute, Ty::B32, 0, 0, 0x0800), None);
-    assert_eq!(unary(Unary::CountOnes, Ty::B16, 1), None);
+    assert_eq!(unary(PtxUnaryOp::Not, Ty::Pred, 0), Some(1));
+    assert_eq!(binary(PtxBinaryOp::Xor, Ty::Pred, 1, 1), Some(0));
+    assert_eq!(ternary(PtxTernaryOp::Permute, Ty::B32, 0x3322_1100, 0x7766_5544, 0x7054), Some(0x7700_5544));
+    assert_eq!(ternary(PtxTernaryOp::Permute, Ty::B32, 0, 0, 0x0800), None);
+    assert_eq!(unary(PtxUnaryOp::CountOnes, Ty::B16, 1), None);
 }
 
 #[test]
@@ -157,24 +157,24 @@ fn floats_are_those_of_rust() {
                 let bits = if expected.is_nan() { 0x7fff_ffff } else { expected.to_bits() };
                 assert_eq!(found, Some(u64::from(bits)), "{a} {b}");
             };
-            expect(binary(Binary::Add, Ty::F32, x, y), a + b);
-            expect(binary(Binary::Sub, Ty::F32, x, y), a - b);
-            expect(binary(Binary::Mul, Ty::F32, x, y), a * b);
-            expect(binary(Binary::Div, Ty::F32, x, y), a / b);
-            expect(ternary(Ternary::Fma, Ty::F32, x, y, y), a.mul_add(b, b));
-            expect(unary(Unary::Recip, Ty::F32, x), 1.0 / a);
-            expect(unary(Unary::Sqrt, Ty::F32, x), a.sqrt());
+            expect(binary(PtxBinaryOp::Add, Ty::F32, x, y), a + b);
+            expect(binary(PtxBinaryOp::Sub, Ty::F32, x, y), a - b);
+            expect(binary(PtxBinaryOp::Mul, Ty::F32, x, y), a * b);
+            expect(binary(PtxBinaryOp::Div, Ty::F32, x, y), a / b);
+            expect(ternary(PtxTernaryOp::Fma, Ty::F32, x, y, y), a.mul_add(b, b));
+            expect(unary(PtxUnaryOp::Recip, Ty::F32, x), 1.0 / a);
+            expect(unary(PtxUnaryOp::Sqrt, Ty::F32, x), a.sqrt());
             let (wide_x, wide_y) = (f64::from(a).to_bits(), f64::from(b).to_bits());
             let sum = f64::from(a) + f64::from(b);
             let bits = if sum.is_nan() { f64::NAN.to_bits() } else { sum.to_bits() };
-            assert_eq!(binary(Binary::Add, Ty::F64, wide_x, wide_y), Some(bits));
+            assert_eq!(binary(PtxBinaryOp::Add, Ty::F64, wide_x, wide_y), Some(bits));
         }
     }
     // One rounding: the product alone would round to 1.
     let near = u64::from((1.0 + f32::EPSILON).to_bits());
     let below = u64::from((1.0 - f32::EPSILON).to_bits());
     let minus = u64::from((-1.0_f32).to_bits());
-    let rest = ternary(Ternary::Fma, Ty::F32, near, below, minus).expect("it is there");
+    let rest = ternary(PtxTernaryOp::Fma, Ty::F32, near, below, minus).expect("it is there");
     assert_eq!(f32::from_bits(rest as u32), -f32::EPSILON * f32::EPSILON);
 }
 
@@ -195,25 +195,27 @@ fn the_lesser_and_the_greater() {
             (plus, minus, minus, plus),
             (minus, plus, minus, plus),
         ] {
-            assert_eq!(binary(Binary::Min, ty, a, b), Some(min), "{ty:?} {a:#x} {b:#x}");
-            assert_eq!(binary(Binary::Max, ty, a, b), Some(max), "{ty:?} {a:#x} {b:#x}");
+            assert_eq!(binary(PtxBinaryOp::Min, ty, a, b), Some(min), "{ty:?} {a:#x} {b:#x}");
+            assert_eq!(binary(PtxBinaryOp::Max, ty, a, b), Some(max), "{ty:?} {a:#x} {b:#x}");
         }
-        assert_eq!(unary(Unary::Neg, ty, plus), Some(minus));
-        assert_eq!(unary(Unary::Abs, ty, minus), Some(plus));
+        assert_eq!(unary(PtxUnaryOp::Neg, ty, plus), Some(minus));
+        assert_eq!(unary(PtxUnaryOp::Abs, ty, minus), Some(plus));
         let other_nan = (nan | minus) ^ 1;
-        for op in [Unary::Neg, Unary::Abs] {
+        for op in [PtxUnaryOp::Neg, PtxUnaryOp::Abs] {
             assert_eq!(unary(op, ty, other_nan), Some(nan), "no program knows which NaN it is");
         }
         let holds = |cmp, a, b| compare(cmp, ty, a, b).expect("it is there");
-        assert!(holds(Cmp::Eq, plus, minus) && holds(Cmp::Lt, one, two) && holds(Cmp::IsNan, one, nan));
-        for cmp in [Cmp::Eq, Cmp::Ne, Cmp::Lt, Cmp::Le, Cmp::Gt, Cmp::Ge] {
+        assert!(holds(CmpOp::Eq, plus, minus) && holds(CmpOp::Lt, one, two) && holds(CmpOp::IsNan, one, nan));
+        for cmp in [CmpOp::Eq, CmpOp::Ne, CmpOp::Lt, CmpOp::Le, CmpOp::Gt, CmpOp::Ge] {
             assert!(!holds(cmp, nan, one) && !holds(cmp, one, nan), "{cmp:?}");
         }
-        for cmp in [Cmp::NeOrNan, Cmp::LtOrNan, Cmp::LeOrNan, Cmp::GtOrNan, Cmp::GeOrNan] {
+        for cmp in [CmpOp::NeOrNan, CmpOp::LtOrNan, CmpOp::LeOrNan, CmpOp::GtOrNan, CmpOp::GeOrNan] {
             assert!(holds(cmp, nan, one) && holds(cmp, one, nan), "{cmp:?}");
         }
         assert!(
-            holds(Cmp::LtOrNan, one, two) && !holds(Cmp::GeOrNan, one, two) && !holds(Cmp::IsNan, one, two)
+            holds(CmpOp::LtOrNan, one, two)
+                && !holds(CmpOp::GeOrNan, one, two)
+                && !holds(CmpOp::IsNan, one, two)
         );
     }
 }
@@ -222,24 +224,24 @@ fn the_lesser_and_the_greater() {
 fn approximations_are_near_and_flush() {
     let call =
         |op, x: f32| f32::from_bits(unary(op, Ty::F32, u64::from(x.to_bits())).expect("it is there") as u32);
-    assert_eq!(call(Unary::Exp2Approx, 3.0), 8.0);
-    assert_eq!(call(Unary::Exp2Approx, -140.0).to_bits(), 0);
-    assert_eq!(call(Unary::Log2Approx, 8.0), 3.0);
-    assert_eq!(call(Unary::Log2Approx, 1e-40), f32::NEG_INFINITY);
-    assert_eq!(call(Unary::RecipApprox, 4.0), 0.25);
-    assert_eq!(call(Unary::RecipApprox, -1e-40), f32::NEG_INFINITY);
-    assert_eq!(call(Unary::RecipApprox, 3e38).to_bits(), 0);
-    assert_eq!(call(Unary::RsqrtApprox, 16.0), 0.25);
-    assert_eq!(call(Unary::RsqrtApprox, -0.0), f32::NEG_INFINITY);
-    assert_eq!(call(Unary::SqrtApprox, 16.0), 4.0);
-    assert_eq!(call(Unary::TanhApprox, 0.5), 0.5_f64.tanh() as f32);
-    assert_eq!(call(Unary::TanhApprox, 1e-40), 1e-40);
-    assert_eq!(call(Unary::SinApprox, 1e-40), 0.0);
-    assert_eq!(call(Unary::SinApprox, 0.5), 0.5_f64.sin() as f32);
-    assert_eq!(call(Unary::CosApprox, 0.5), 0.5_f64.cos() as f32);
-    assert!(call(Unary::SinApprox, f32::INFINITY).is_nan());
+    assert_eq!(call(PtxUnaryOp::Exp2Approx, 3.0), 8.0);
+    assert_eq!(call(PtxUnaryOp::Exp2Approx, -140.0).to_bits(), 0);
+    assert_eq!(call(PtxUnaryOp::Log2Approx, 8.0), 3.0);
+    assert_eq!(call(PtxUnaryOp::Log2Approx, 1e-40), f32::NEG_INFINITY);
+    assert_eq!(call(PtxUnaryOp::RecipApprox, 4.0), 0.25);
+    assert_eq!(call(PtxUnaryOp::RecipApprox, -1e-40), f32::NEG_INFINITY);
+    assert_eq!(call(PtxUnaryOp::RecipApprox, 3e38).to_bits(), 0);
+    assert_eq!(call(PtxUnaryOp::RsqrtApprox, 16.0), 0.25);
+    assert_eq!(call(PtxUnaryOp::RsqrtApprox, -0.0), f32::NEG_INFINITY);
+    assert_eq!(call(PtxUnaryOp::SqrtApprox, 16.0), 4.0);
+    assert_eq!(call(PtxUnaryOp::TanhApprox, 0.5), 0.5_f64.tanh() as f32);
+    assert_eq!(call(PtxUnaryOp::TanhApprox, 1e-40), 1e-40);
+    assert_eq!(call(PtxUnaryOp::SinApprox, 1e-40), 0.0);
+    assert_eq!(call(PtxUnaryOp::SinApprox, 0.5), 0.5_f64.sin() as f32);
+    assert_eq!(call(PtxUnaryOp::CosApprox, 0.5), 0.5_f64.cos() as f32);
+    assert!(call(PtxUnaryOp::SinApprox, f32::INFINITY).is_nan());
     let divide = |a: f32, b: f32| {
-        let found = binary(Binary::DivApprox, Ty::F32, u64::from(a.to_bits()), u64::from(b.to_bits()));
+        let found = binary(PtxBinaryOp::DivApprox, Ty::F32, u64::from(a.to_bits()), u64::from(b.to_bits()));
         f32::from_bits(found.expect("it is there") as u32)
     };
     assert_eq!(divide(1.0, 3.0), 1.0 / 3.0);
@@ -259,24 +261,24 @@ fn small_floats_are_rounded_once() {
         let f = |op| binary(op, Ty::F16, x, y);
         let canonical = |value: f16| Some(u64::from(if value.is_nan() { 0x7fff } else { value.to_bits() }));
         let (p, q) = (f16::from_bits(a), f16::from_bits(b));
-        assert_eq!(f(Binary::Add), canonical(p + q), "{p} + {q}");
-        assert_eq!(f(Binary::Sub), canonical(p - q), "{p} - {q}");
-        assert_eq!(f(Binary::Mul), canonical(p * q), "{p} * {q}");
+        assert_eq!(f(PtxBinaryOp::Add), canonical(p + q), "{p} + {q}");
+        assert_eq!(f(PtxBinaryOp::Sub), canonical(p - q), "{p} - {q}");
+        assert_eq!(f(PtxBinaryOp::Mul), canonical(p * q), "{p} * {q}");
         let f = |op| binary(op, Ty::Bf16, x, y);
         let canonical = |value: bf16| Some(u64::from(if value.is_nan() { 0x7fff } else { value.to_bits() }));
         let (p, q) = (bf16::from_bits(a), bf16::from_bits(b));
-        assert_eq!(f(Binary::Add), canonical(p + q), "{p} + {q}");
-        assert_eq!(f(Binary::Mul), canonical(p * q), "{p} * {q}");
+        assert_eq!(f(PtxBinaryOp::Add), canonical(p + q), "{p} + {q}");
+        assert_eq!(f(PtxBinaryOp::Mul), canonical(p * q), "{p} * {q}");
     }
     let pair = |low: f32, high: f32| {
         u64::from(f16::from_f32(low).to_bits()) | u64::from(f16::from_f32(high).to_bits()) << 16
     };
-    assert_eq!(binary(Binary::Add, Ty::F16x2, pair(1.0, 2.0), pair(3.0, -4.0)), Some(pair(4.0, -2.0)));
+    assert_eq!(binary(PtxBinaryOp::Add, Ty::F16x2, pair(1.0, 2.0), pair(3.0, -4.0)), Some(pair(4.0, -2.0)));
     assert_eq!(
-        ternary(Ternary::Fma, Ty::F16x2, pair(1.0, 2.0), pair(3.0, 4.0), pair(5.0, 6.0)),
+        ternary(PtxTernaryOp::Fma, Ty::F16x2, pair(1.0, 2.0), pair(3.0, 4.0), pair(5.0, 6.0)),
         Some(pair(8.0, 14.0))
     );
-    assert_eq!(unary(Unary::Neg, Ty::F16x2, pair(1.0, -2.0)), Some(pair(-1.0, 2.0)));
+    assert_eq!(unary(PtxUnaryOp::Neg, Ty::F16x2, pair(1.0, -2.0)), Some(pair(-1.0, 2.0)));
 }
 
 /// The multiple of 2⁻⁴⁸ that an `f16` is.
@@ -405,21 +407,21 @@ fn directed(format: Format, value: f64) {
 #[test]
 fn atomic_operations_have_their_types() {
     let (half, two) = (1.5_f64.to_bits(), 2.0_f64.to_bits());
-    assert_eq!(atomic(Atomic::Add, Ty::F64, Space::Global, half, &[two]), Some(3.5_f64.to_bits()));
-    assert_eq!(atomic(Atomic::Min, Ty::F32, Space::Global, 0, &[0]), None);
-    assert_eq!(atomic(Atomic::Add, Ty::U16, Space::Global, 0, &[0]), None);
-    assert_eq!(atomic(Atomic::CompareSwap, Ty::B32, Space::Global, 0, &[0]), None);
-    assert_eq!(atomic(Atomic::Exchange, Ty::B32, Space::Global, 0, &[0, 0]), None);
+    assert_eq!(atomic(AtomicOp::Add, Ty::F64, StateSpace::Global, half, &[two]), Some(3.5_f64.to_bits()));
+    assert_eq!(atomic(AtomicOp::Min, Ty::F32, StateSpace::Global, 0, &[0]), None);
+    assert_eq!(atomic(AtomicOp::Add, Ty::U16, StateSpace::Global, 0, &[0]), None);
+    assert_eq!(atomic(AtomicOp::CompareSwap, Ty::B32, StateSpace::Global, 0, &[0]), None);
+    assert_eq!(atomic(AtomicOp::Exchange, Ty::B32, StateSpace::Global, 0, &[0, 0]), None);
     // Subnormals are kept in shared memory only.
     let tiny = u64::from(1e-40_f32.to_bits());
     let minus = 1 << 31;
     for (space, old, by, sum) in [
-        (Space::Shared, tiny, tiny, u64::from((1e-40_f32 + 1e-40).to_bits())),
-        (Space::Global, tiny, tiny, 0),
-        (Space::Global, tiny | minus, minus, minus),
-        (Space::Global, u64::from(1_f32.to_bits()), tiny, u64::from(1_f32.to_bits())),
+        (StateSpace::Shared, tiny, tiny, u64::from((1e-40_f32 + 1e-40).to_bits())),
+        (StateSpace::Global, tiny, tiny, 0),
+        (StateSpace::Global, tiny | minus, minus, minus),
+        (StateSpace::Global, u64::from(1_f32.to_bits()), tiny, u64::from(1_f32.to_bits())),
     ] {
-        assert_eq!(atomic(Atomic::Add, Ty::F32, space, old, &[by]), Some(sum), "{space:?}");
+        assert_eq!(atomic(AtomicOp::Add, Ty::F32, space, old, &[by]), Some(sum), "{space:?}");
     }
     assert_eq!(signed(0xff, 8), -1);
 }

@@ -1,11 +1,13 @@
 //! Barriers that go wrong.
 
 use super::{Cause, Order, cause, kernel, outcome, words};
-use ptx_asm::{Binary, Builder, Cmp, Guard, Inst, Place, Space, Special, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, SpecialReg, StateSpace, Ty,
+};
 
-fn below(b: &mut Builder, limit: u32) -> Guard {
-    let thread = b.special(Special::Thread);
-    Guard::on(b.compare(Cmp::Lt, Ty::U32, thread, limit))
+fn below(b: &mut PtxBuilder, limit: u32) -> GuardPredicate {
+    let thread = b.special(SpecialReg::Thread);
+    GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, thread, limit))
 }
 
 #[test]
@@ -21,7 +23,7 @@ fn a_part_of_a_warp_meets_nobody() {
     words(&k(40), 1, 0);
     let guarded = kernel(32, |b| {
         let some = below(b, 31);
-        b.push_when(some, Inst::Barrier { id: 0, threads: None });
+        b.push_predicated(some, Inst::Barrier { id: 0, threads: None });
     });
     assert!(matches!(cause(&guarded, 1), Cause::PartialWarp { .. }));
 }
@@ -40,7 +42,7 @@ fn a_warp_that_does_not_come_is_a_deadlock() {
 
     let crossed = kernel(64, |b| {
         let low = below(b, 32);
-        b.either(
+        b.if_else(
             low,
             |b| b.push(Inst::Barrier { id: 1, threads: None }),
             |b| b.push(Inst::Barrier { id: 2, threads: None }),
@@ -53,7 +55,7 @@ fn a_warp_that_does_not_come_is_a_deadlock() {
 fn warps_agree_on_how_many_meet() {
     let k = kernel(96, |b| {
         let low = below(b, 32);
-        b.either(
+        b.if_else(
             low,
             |b| b.push(Inst::Barrier { id: 1, threads: Some(64) }),
             |b| b.push(Inst::Barrier { id: 1, threads: Some(96) }),
@@ -72,15 +74,15 @@ fn lanes_meet_in_their_warp() {
     let passed_on = |threads: u32, meets: bool, lane: u32| {
         kernel(threads, |b| {
             let array = b.shared(4 * threads, 4);
-            let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+            let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
             let own = b.mul_add(Ty::U32, thread, 4_u32, base);
-            b.store(Space::Shared, Ty::B32, Place::at(own), thread);
+            b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(own), thread);
             if meets {
                 b.push(Inst::WarpBarrier);
             }
-            let other = b.binary(Binary::Xor, Ty::B32, thread, lane);
+            let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, lane);
             let at = b.mul_add(Ty::U32, other, 4_u32, base);
-            let found = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+            let found = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at));
             super::give(b, found);
         })
     };
@@ -101,18 +103,18 @@ fn lanes_meet_in_their_warp() {
 fn barriers_are_used_again() {
     let k = kernel(128, |b| {
         let array = b.shared(4, 4);
-        let at = ptx_asm::Place::array(array);
-        let thread = b.special(Special::Thread);
-        let first = Guard::on(b.compare(Cmp::Eq, Ty::U32, thread, 0_u32));
-        let i = b.moved(ptx_asm::Class::B32, 0_u32);
+        let at = ptx_asm::AddressOperand::array(array);
+        let thread = b.special(SpecialReg::Thread);
+        let first = GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32));
+        let i = b.mov(ptx_asm::RegClass::B32, 0_u32);
         b.repeat(|b| {
-            b.when(first, |b| b.store(ptx_asm::Space::Shared, Ty::B32, at, i));
+            b.when(first, |b| b.store(ptx_asm::StateSpace::Shared, Ty::B32, at, i));
             b.barrier();
-            let found = b.load(ptx_asm::Space::Shared, Ty::B32, false, at);
+            let found = b.load(ptx_asm::StateSpace::Shared, Ty::B32, false, at);
             let next = b.add(Ty::U32, found, 1_u32);
             b.set(i, next);
             b.barrier();
-            Guard::on(b.compare(Cmp::Lt, Ty::U32, i, 50_u32))
+            GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, i, 50_u32))
         });
         super::give(b, i);
     });

@@ -4,13 +4,16 @@ use smallvec::smallvec;
 
 use super::{Cause, ORDERS, Order, words};
 use crate::{Fault, Launch, Machine, Swizzle, TensorMap, run};
-use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Reg, Space, Special, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBuilder, PtxKernel, PtxOperand, Reg, RegClass,
+    SpecialReg, StateSpace, Ty,
+};
 
 #[test]
 fn blocks_have_numbers_in_their_cluster() {
     let k = super::kernel(32, |b| {
         b.cluster(2);
-        let (rank, block) = (b.special(Special::ClusterBlock), b.special(Special::Block));
+        let (rank, block) = (b.special(SpecialReg::ClusterBlock), b.special(SpecialReg::Block));
         let both = b.mul_add(Ty::U32, block, 10_u32, rank);
         super::give(b, both);
     });
@@ -19,7 +22,7 @@ fn blocks_have_numbers_in_their_cluster() {
     assert!(matches!(super::cause(&k, 3), Cause::Malformed(_)));
     // Alone, a block is the first of its cluster.
     let alone = super::kernel(32, |b| {
-        let rank = b.special(Special::ClusterBlock);
+        let rank = b.special(SpecialReg::ClusterBlock);
         super::give(b, rank);
     });
     assert_eq!(words(&alone, 2, 64), vec![0; 64]);
@@ -30,10 +33,10 @@ fn all_blocks_meet_or_none() {
     let k = |threads: u32| {
         super::kernel(64, |b| {
             b.cluster(2);
-            let (rank, thread) = (b.special(Special::ClusterBlock), b.special(Special::Thread));
+            let (rank, thread) = (b.special(SpecialReg::ClusterBlock), b.special(SpecialReg::Thread));
             let number = b.mul_add(Ty::U32, rank, 64_u32, thread);
-            let some = b.compare(Cmp::Lt, Ty::U32, number, threads);
-            b.when(Guard::on(some), |b| b.push(Inst::ClusterBarrier));
+            let some = b.compare(CmpOp::Lt, Ty::U32, number, threads);
+            b.when(GuardPredicate::on(some), |b| b.push(Inst::ClusterBarrier));
         })
     };
     words(&k(128), 4, 0);
@@ -45,25 +48,25 @@ fn all_blocks_meet_or_none() {
 
 #[test]
 fn addresses_of_others_are_for_arrivals() {
-    let k = |write: fn(&mut Builder, Place)| {
+    let k = |write: fn(&mut PtxBuilder, AddressOperand)| {
         super::kernel(32, |b| {
             b.cluster(2);
-            let at = Place::array(b.shared(16, 8));
+            let at = AddressOperand::array(b.shared(16, 8));
             write(b, at);
         })
     };
     let outside = k(|b, at| {
-        b.map_shared(at, 2_u32);
+        b.mapa(at, 2_u32);
     });
     assert_eq!(super::cause(&outside, 2), Cause::ClusterBlock { found: 2, blocks: 2 });
     let stored = k(|b, at| {
-        let mapped = b.map_shared(at, 1_u32);
-        b.store(Space::Shared, Ty::B32, Place::at(mapped), 0_u32);
+        let mapped = b.mapa(at, 1_u32);
+        b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(mapped), 0_u32);
     });
     assert!(matches!(super::cause(&stored, 2), Cause::OutOfBounds { .. }));
     let nothing = k(|b, at| {
-        let mapped = b.map_shared(at, 1_u32);
-        b.push(Inst::ArriveCluster { at: Place::at(mapped) });
+        let mapped = b.mapa(at, 1_u32);
+        b.push(Inst::MbarrierArriveCluster { at: AddressOperand::at(mapped) });
     });
     assert!(matches!(super::cause(&nothing, 2), Cause::NoBarrier { .. }));
 }
@@ -86,30 +89,30 @@ enum Lack {
 /// Bytes of a half, and of which the tensor has two for each of two rounds.
 const HALF: usize = 1024;
 
-fn only(b: &mut Builder, special: Special, number: u32, write: impl FnOnce(&mut Builder)) {
+fn only(b: &mut PtxBuilder, special: SpecialReg, number: u32, write: impl FnOnce(&mut PtxBuilder)) {
     let found = b.special(special);
-    let is_it = b.compare(Cmp::Eq, Ty::U32, found, number);
-    b.when(Guard::on(is_it), write);
+    let is_it = b.compare(CmpOp::Eq, Ty::U32, found, number);
+    b.when(GuardPredicate::on(is_it), write);
 }
 
-fn wait(b: &mut Builder, at: Place, parity: u32, cluster: bool) {
-    let parity = b.moved(Class::B32, parity);
-    b.push(Inst::BarrierWait { at, parity, cluster });
+fn wait(b: &mut PtxBuilder, at: AddressOperand, parity: u32, cluster: bool) {
+    let parity = b.mov(RegClass::B32, parity);
+    b.push(Inst::MbarrierWait { at, parity, cluster });
 }
 
 /// Each block fills its half of both blocks' tiles, twice; in between and at the end all threads read, and warps tell both blocks.
-fn halves(lack: Lack) -> Kernel {
-    let mut b = Builder::new("halves", 1, 64);
+fn halves(lack: Lack) -> PtxKernel {
+    let mut b = PtxBuilder::new("halves", 1, 64);
     b.cluster(2);
     b.tensor_map();
     let tile = b.shared(2 * HALF as u32, 1024);
-    let [full, empty] = [(); 2].map(|()| Place::array(b.shared(8, 8)));
-    only(&mut b, Special::Thread, 0, |b| {
-        b.push(Inst::BarrierInit { at: full, count: 1 });
+    let [full, empty] = [(); 2].map(|()| AddressOperand::array(b.shared(8, 8)));
+    only(&mut b, SpecialReg::Thread, 0, |b| {
+        b.push(Inst::MbarrierInit { at: full, count: 1 });
         // A warp each of both blocks.
-        b.push(Inst::BarrierInit { at: empty, count: 2 });
+        b.push(Inst::MbarrierInit { at: empty, count: 2 });
         if lack != Lack::FenceOfBarriers {
-            b.push(Inst::BarrierInitFence);
+            b.push(Inst::FenceMbarrierInit);
         }
     });
     match lack {
@@ -118,10 +121,10 @@ fn halves(lack: Lack) -> Kernel {
         _ => b.push(Inst::ClusterBarrier),
     }
     for round in 0..2 {
-        only(&mut b, Special::Thread, 0, |b| load_half(b, (tile, full, empty), round, lack));
-        let thread = b.special(Special::Thread);
-        let reads = b.compare(Cmp::Ge, Ty::U32, thread, 32_u32);
-        b.when(Guard::on(reads), |b| read_both(b, (tile, full, empty), round, lack));
+        only(&mut b, SpecialReg::Thread, 0, |b| load_half(b, (tile, full, empty), round, lack));
+        let thread = b.special(SpecialReg::Thread);
+        let reads = b.compare(CmpOp::Ge, Ty::U32, thread, 32_u32);
+        b.when(GuardPredicate::on(reads), |b| read_both(b, (tile, full, empty), round, lack));
     }
     if lack != Lack::MeetingAtLast {
         b.push(Inst::ClusterBarrier);
@@ -129,44 +132,55 @@ fn halves(lack: Lack) -> Kernel {
     b.finish()
 }
 
-fn load_half(b: &mut Builder, (tile, full, empty): (u32, Place, Place), round: u32, lack: Lack) {
-    let (rank, map) = (b.special(Special::ClusterBlock), b.map_address(0));
+fn load_half(
+    b: &mut PtxBuilder,
+    (tile, full, empty): (u32, AddressOperand, AddressOperand),
+    round: u32,
+    lack: Lack,
+) {
+    let (rank, map) = (b.special(SpecialReg::ClusterBlock), b.map_address(0));
     if lack != Lack::WaitForEmpty {
         wait(b, empty, (round + 1) % 2, lack != Lack::WaitForOthers);
     }
     let bytes = if lack == Lack::Expectation { HALF as u32 } else { 2 * HALF as u32 };
-    b.push(Inst::ArriveExpect { at: full, bytes });
-    let mask = b.moved(Class::B16, 3_u32);
-    let to = b.address(Space::Shared, tile);
+    b.push(Inst::MbarrierArriveExpectTx { at: full, bytes });
+    let mask = b.mov(RegClass::B16, 3_u32);
+    let to = b.address(StateSpace::Shared, tile);
     let to = b.mul_add(Ty::U32, rank, HALF as u32, to);
     let line = b.mul_add(Ty::U32, rank, 8_u32, 16 * round);
-    let at = smallvec![Operand::from(0_u32), line.into()];
-    b.push(Inst::LoadTile { map, at, to: Place::at(to), barrier: full, multicast: Some(mask) });
+    let at = smallvec![PtxOperand::from(0_u32), line.into()];
+    b.push(Inst::TmaLoad { map, at, to: AddressOperand::at(to), barrier: full, multicast: Some(mask) });
 }
 
-fn read_both(b: &mut Builder, (tile, full, empty): (u32, Place, Place), round: u32, lack: Lack) {
+fn read_both(
+    b: &mut PtxBuilder,
+    (tile, full, empty): (u32, AddressOperand, AddressOperand),
+    round: u32,
+    lack: Lack,
+) {
     let (thread, lane, block) =
-        (b.special(Special::Thread), b.special(Special::Lane), b.special(Special::Block));
+        (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane), b.special(SpecialReg::Block));
     wait(b, full, round, false);
-    let base = b.address(Space::Shared, tile);
+    let base = b.address(StateSpace::Shared, tile);
     let out = b.param(0);
     for word in 0..2 * HALF / 128 {
         let from = b.mul_add(Ty::U32, lane, 4_u32, base);
-        let value = b.load(Space::Shared, Ty::B32, false, Place::at(from).plus(128 * word as i32));
+        let value =
+            b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(from).plus(128 * word as i32));
         let first = (round as usize * 2 * HALF / 4 + word * 32) as u32;
         let to = b.mul_add(Ty::U32, block, HALF as u32, lane);
         let to = b.add(Ty::U32, to, first);
         let to = b.mul_add_wide(Ty::U32, to, 4_u32, out);
-        b.store(Space::Global, Ty::B32, Place::at(to), value);
+        b.store(StateSpace::Global, Ty::B32, AddressOperand::at(to), value);
     }
     // The lanes meet, and one tells both blocks of all.
     b.push(Inst::Barrier { id: 1, threads: Some(32) });
-    let first = b.compare(Cmp::Eq, Ty::U32, thread, 32_u32);
+    let first = b.compare(CmpOp::Eq, Ty::U32, thread, 32_u32);
     let others: &[u32] = if lack == Lack::Release { &[0] } else { &[0, 1] };
-    b.when(Guard::on(first), |b| {
+    b.when(GuardPredicate::on(first), |b| {
         for &rank in others {
-            let at = b.map_shared(empty, rank);
-            b.push(Inst::ArriveCluster { at: Place::at(at) });
+            let at = b.mapa(empty, rank);
+            b.push(Inst::MbarrierArriveCluster { at: AddressOperand::at(at) });
         }
     });
 }
@@ -245,18 +259,18 @@ fn blocks_that_do_not_wait_for_each_other_are_found() {
 /// A block that is none of the cluster gets nothing.
 #[test]
 fn masks_name_blocks_of_the_cluster() {
-    let k = |mask: u32| -> Kernel {
-        let mut b = Builder::new("k", 1, 32);
+    let k = |mask: u32| -> PtxKernel {
+        let mut b = PtxBuilder::new("k", 1, 32);
         b.tensor_map();
-        let (tile, full) = (b.shared(1024, 1024), Place::array(b.shared(8, 8)));
-        only(&mut b, Special::Thread, 0, |b| {
-            b.push(Inst::BarrierInit { at: full, count: 1 });
-            b.push(Inst::BarrierInitFence);
-            let (map, mask): (Reg, Reg) = (b.map_address(0), b.moved(Class::B16, mask));
-            b.push(Inst::ArriveExpect { at: full, bytes: 1024 });
-            let at = smallvec![Operand::from(0_u32), Operand::from(0_u32)];
-            let (to, multicast) = (Place::array(tile), Some(mask));
-            b.push(Inst::LoadTile { map, at, to, barrier: full, multicast });
+        let (tile, full) = (b.shared(1024, 1024), AddressOperand::array(b.shared(8, 8)));
+        only(&mut b, SpecialReg::Thread, 0, |b| {
+            b.push(Inst::MbarrierInit { at: full, count: 1 });
+            b.push(Inst::FenceMbarrierInit);
+            let (map, mask): (Reg, Reg) = (b.map_address(0), b.mov(RegClass::B16, mask));
+            b.push(Inst::MbarrierArriveExpectTx { at: full, bytes: 1024 });
+            let at = smallvec![PtxOperand::from(0_u32), PtxOperand::from(0_u32)];
+            let (to, multicast) = (AddressOperand::array(tile), Some(mask));
+            b.push(Inst::TmaLoad { map, at, to, barrier: full, multicast });
             wait(b, full, 0, false);
         });
         b.finish()

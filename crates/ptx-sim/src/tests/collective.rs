@@ -1,10 +1,12 @@
 //! Shuffles and votes.
 
 use super::{Cause, cause, give, kernel, words};
-use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Operand, Reg, Shuffle, Special, Ty, Vote};
+use ptx_asm::{
+    CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, ShuffleMode, SpecialReg, Ty, VoteMode,
+};
 
-fn shuffled(b: &mut Builder, mode: Shuffle, src: Reg, lane: impl Into<Operand>, width: u32) -> Reg {
-    let dst = b.register(Class::B32);
+fn shuffled(b: &mut PtxBuilder, mode: ShuffleMode, src: Reg, lane: impl Into<PtxOperand>, width: u32) -> Reg {
+    let dst = b.register(RegClass::B32);
     b.push(Inst::Shuffle { mode, dst, src, lane: lane.into(), width });
     dst
 }
@@ -13,22 +15,22 @@ fn shuffled(b: &mut Builder, mode: Shuffle, src: Reg, lane: impl Into<Operand>, 
 fn lanes_read_from_each_other() {
     for width in [1_u32, 2, 8, 32] {
         for by in [0, 1, 3, 7, 31] {
-            for mode in [Shuffle::Up, Shuffle::Down, Shuffle::Xor, Shuffle::Index] {
-                if by >= width && matches!(mode, Shuffle::Xor | Shuffle::Index) {
+            for mode in [ShuffleMode::Up, ShuffleMode::Down, ShuffleMode::Xor, ShuffleMode::Index] {
+                if by >= width && matches!(mode, ShuffleMode::Xor | ShuffleMode::Index) {
                     continue;
                 }
                 let k = kernel(64, |b| {
-                    let thread = b.special(Special::Thread);
+                    let thread = b.special(SpecialReg::Thread);
                     let found = shuffled(b, mode, thread, by, width);
                     give(b, found);
                 });
                 let expected = |thread: u32| {
                     let group = thread / width * width;
                     let partner = match mode {
-                        Shuffle::Up => thread.checked_sub(by),
-                        Shuffle::Down => Some(thread + by),
-                        Shuffle::Xor => Some(thread ^ by),
-                        Shuffle::Index => Some(group + by),
+                        ShuffleMode::Up => thread.checked_sub(by),
+                        ShuffleMode::Down => Some(thread + by),
+                        ShuffleMode::Xor => Some(thread ^ by),
+                        ShuffleMode::Index => Some(group + by),
                     };
                     partner.filter(|&partner| partner / width * width == group).unwrap_or(thread)
                 };
@@ -46,9 +48,9 @@ fn lanes_read_from_each_other() {
 #[test]
 fn a_butterfly_adds_up() {
     let k = kernel(32, |b| {
-        let mut sum = b.special(Special::Lane);
+        let mut sum = b.special(SpecialReg::Lane);
         for by in [16_u32, 8, 4, 2, 1] {
-            let other = shuffled(b, Shuffle::Xor, sum, by, 32);
+            let other = shuffled(b, ShuffleMode::Xor, sum, by, 32);
             sum = b.add(Ty::U32, sum, other);
         }
         give(b, sum);
@@ -60,14 +62,14 @@ fn a_butterfly_adds_up() {
 fn a_torn_warp_shuffles_and_votes_nothing() {
     let k = |threads: u32, limit: u32, vote: bool| {
         kernel(threads, |b| {
-            let lane = b.special(Special::Lane);
-            let some = b.compare(Cmp::Lt, Ty::U32, lane, limit);
-            b.when(Guard::on(some), |b| {
+            let lane = b.special(SpecialReg::Lane);
+            let some = b.compare(CmpOp::Lt, Ty::U32, lane, limit);
+            b.when(GuardPredicate::on(some), |b| {
                 if vote {
-                    let dst = b.register(Class::Pred);
-                    b.push(Inst::Vote { vote: Vote::All, dst, src: some });
+                    let dst = b.register(RegClass::Pred);
+                    b.push(Inst::Vote { vote: VoteMode::All, dst, src: some });
                 } else {
-                    shuffled(b, Shuffle::Down, lane, 1_u32, 32);
+                    shuffled(b, ShuffleMode::Down, lane, 1_u32, 32);
                 }
             });
         })
@@ -88,29 +90,29 @@ fn a_torn_warp_shuffles_and_votes_nothing() {
 fn partners_of_no_group() {
     let k = |mode, by: u32, width| {
         kernel(32, |b| {
-            let lane = b.special(Special::Lane);
+            let lane = b.special(SpecialReg::Lane);
             shuffled(b, mode, lane, by, width);
         })
     };
-    assert_eq!(cause(&k(Shuffle::Xor, 8, 8), 1), Cause::ShuffleLane { found: 8, limit: 8 });
-    assert_eq!(cause(&k(Shuffle::Index, 16, 16), 1), Cause::ShuffleLane { found: 16, limit: 16 });
-    assert_eq!(cause(&k(Shuffle::Up, 32, 32), 1), Cause::ShuffleLane { found: 32, limit: 32 });
-    assert!(matches!(cause(&k(Shuffle::Up, 1, 5), 1), Cause::Malformed(_)));
+    assert_eq!(cause(&k(ShuffleMode::Xor, 8, 8), 1), Cause::ShuffleLane { found: 8, limit: 8 });
+    assert_eq!(cause(&k(ShuffleMode::Index, 16, 16), 1), Cause::ShuffleLane { found: 16, limit: 16 });
+    assert_eq!(cause(&k(ShuffleMode::Up, 32, 32), 1), Cause::ShuffleLane { found: 32, limit: 32 });
+    assert!(matches!(cause(&k(ShuffleMode::Up, 1, 5), 1), Cause::Malformed(_)));
 }
 
 #[test]
 fn votes() {
     let k = kernel(64, |b| {
-        let thread = b.special(Special::Thread);
+        let thread = b.special(SpecialReg::Thread);
         // All of the first warp, three of the second.
-        let held = b.compare(Cmp::Lt, Ty::U32, thread, 35_u32);
-        let [all, any] = [Vote::All, Vote::Any].map(|vote| {
-            let dst = b.register(Class::Pred);
+        let held = b.compare(CmpOp::Lt, Ty::U32, thread, 35_u32);
+        let [all, any] = [VoteMode::All, VoteMode::Any].map(|vote| {
+            let dst = b.register(RegClass::Pred);
             b.push(Inst::Vote { vote, dst, src: held });
             b.select(Ty::U32, dst, 1_u32, 0_u32)
         });
-        let ballot = b.register(Class::B32);
-        b.push(Inst::Vote { vote: Vote::Ballot, dst: ballot, src: held });
+        let ballot = b.register(RegClass::B32);
+        b.push(Inst::Vote { vote: VoteMode::Ballot, dst: ballot, src: held });
         let sum = b.mul_add(Ty::U32, all, 1000_u32, ballot);
         let sum = b.mul_add(Ty::U32, any, 100_u32, sum);
         give(b, sum);

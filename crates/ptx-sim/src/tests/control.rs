@@ -2,33 +2,33 @@
 
 use super::{Cause, Order, cause, give, kernel, outcome, words};
 use crate::{Launch, Machine, run};
-use ptx_asm::{Binary, Builder, Cmp, Guard, Inst, Operand, Reg, Special, Ty};
+use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxOperand, Reg, SpecialReg, Ty};
 
-fn is(b: &mut Builder, cmp: Cmp, a: Reg, value: impl Into<Operand>) -> Guard {
-    Guard::on(b.compare(cmp, Ty::U32, a, value))
+fn is(b: &mut PtxBuilder, cmp: CmpOp, a: Reg, value: impl Into<PtxOperand>) -> GuardPredicate {
+    GuardPredicate::on(b.compare(cmp, Ty::U32, a, value))
 }
 
 #[test]
 fn lanes_part_and_meet() {
     let k = kernel(64, |b| {
-        let thread = b.special(Special::Thread);
-        let result = b.moved(ptx_asm::Class::B32, 0_u32);
-        let low = is(b, Cmp::Lt, thread, 20_u32);
-        let add = |b: &mut Builder, value: u32| {
+        let thread = b.special(SpecialReg::Thread);
+        let result = b.mov(ptx_asm::RegClass::B32, 0_u32);
+        let low = is(b, CmpOp::Lt, thread, 20_u32);
+        let add = |b: &mut PtxBuilder, value: u32| {
             b.push(Inst::Binary {
-                op: Binary::Add,
+                op: PtxBinaryOp::Add,
                 ty: Ty::U32,
                 dst: result,
                 a: result.into(),
                 b: value.into(),
             });
         };
-        b.either(
+        b.if_else(
             low,
             |b| {
-                let even = b.binary(Binary::And, Ty::B32, thread, 1_u32);
-                let even = is(b, Cmp::Eq, even, 0_u32);
-                b.either(even, |b| add(b, 1), |b| add(b, 2));
+                let even = b.binary(PtxBinaryOp::And, Ty::B32, thread, 1_u32);
+                let even = is(b, CmpOp::Eq, even, 0_u32);
+                b.if_else(even, |b| add(b, 1), |b| add(b, 2));
                 add(b, 10);
             },
             |b| add(b, 3),
@@ -50,28 +50,28 @@ fn lanes_part_and_meet() {
 #[test]
 fn lanes_leave_loops_one_by_one() {
     let k = kernel(96, |b| {
-        let thread = b.special(Special::Thread);
+        let thread = b.special(SpecialReg::Thread);
         let n = b.add(Ty::U32, thread, 1_u32);
-        let count = b.moved(ptx_asm::Class::B32, 0_u32);
-        let above = is(b, Cmp::Gt, n, 1_u32);
+        let count = b.mov(ptx_asm::RegClass::B32, 0_u32);
+        let above = is(b, CmpOp::Gt, n, 1_u32);
         b.when(above, |b| {
             b.repeat(|b| {
-                let odd = b.binary(Binary::And, Ty::B32, n, 1_u32);
-                let odd = is(b, Cmp::Eq, odd, 1_u32);
-                b.either(
+                let odd = b.binary(PtxBinaryOp::And, Ty::B32, n, 1_u32);
+                let odd = is(b, CmpOp::Eq, odd, 1_u32);
+                b.if_else(
                     odd,
                     |b| {
                         let next = b.mul_add(Ty::U32, n, 3_u32, 1_u32);
                         b.set(n, next);
                     },
                     |b| {
-                        let next = b.binary(Binary::ShiftRight, Ty::U32, n, 1_u32);
+                        let next = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, n, 1_u32);
                         b.set(n, next);
                     },
                 );
                 let next = b.add(Ty::U32, count, 1_u32);
                 b.set(count, next);
-                is(b, Cmp::Ne, n, 1_u32)
+                is(b, CmpOp::Ne, n, 1_u32)
             });
         });
         give(b, count);
@@ -90,13 +90,13 @@ fn lanes_leave_loops_one_by_one() {
 #[test]
 fn guarded_instructions_run_for_some_lanes() {
     let k = kernel(32, |b| {
-        let lane = b.special(Special::Lane);
-        let high = b.compare(Cmp::Ge, Ty::U32, lane, 30_u32);
-        let value = b.moved(ptx_asm::Class::B32, 5_u32);
-        b.push_when(Guard::on(high), Inst::Move { dst: value, src: 6_u32.into() });
-        b.push_when(
-            Guard::not(high),
-            Inst::Binary { op: Binary::Add, ty: Ty::U32, dst: value, a: value.into(), b: lane.into() },
+        let lane = b.special(SpecialReg::Lane);
+        let high = b.compare(CmpOp::Ge, Ty::U32, lane, 30_u32);
+        let value = b.mov(ptx_asm::RegClass::B32, 5_u32);
+        b.push_predicated(GuardPredicate::on(high), Inst::Move { dst: value, src: 6_u32.into() });
+        b.push_predicated(
+            GuardPredicate::not(high),
+            Inst::Binary { op: PtxBinaryOp::Add, ty: Ty::U32, dst: value, a: value.into(), b: lane.into() },
         );
         give(b, value);
     });
@@ -104,31 +104,31 @@ fn guarded_instructions_run_for_some_lanes() {
     assert_eq!((found[3], found[29], found[30], found[31]), (8, 34, 6, 6));
     // What no lane does is not counted.
     let never = kernel(32, |b| {
-        let lane = b.special(Special::Lane);
-        let none = b.compare(Cmp::Gt, Ty::U32, lane, 31_u32);
-        b.push_when(Guard::on(none), Inst::CopyCommit);
-        b.when(Guard::on(none), |b| b.push(Inst::CopyCommit));
+        let lane = b.special(SpecialReg::Lane);
+        let none = b.compare(CmpOp::Gt, Ty::U32, lane, 31_u32);
+        b.push_predicated(GuardPredicate::on(none), Inst::CpAsyncCommit);
+        b.when(GuardPredicate::on(none), |b| b.push(Inst::CpAsyncCommit));
     });
     let (_, stats) = outcome(&never, 1, 0, Order::InTurn).expect("it is right");
-    assert_eq!((stats.count("copycommit"), stats.count("compare.u32")), (0, 1));
+    assert_eq!((stats.count("cpasynccommit"), stats.count("compare.u32")), (0, 1));
 }
 
 #[test]
 fn loops_without_end_are_found() {
     let k = kernel(32, |b| {
-        let lane = b.special(Special::Lane);
-        b.repeat(|b| is(b, Cmp::Lt, lane, 32_u32));
+        let lane = b.special(SpecialReg::Lane);
+        b.repeat(|b| is(b, CmpOp::Lt, lane, 32_u32));
     });
     let mut machine = Machine::new();
     let launch = Launch { limit: 1000, ..Launch::new(1, &[0]) };
     let fault = run(&k, &launch, &mut machine, Order::InTurn).expect_err("no end");
     assert_eq!(*fault.cause, Cause::Limit(1000));
     // Also those without instructions.
-    let lane = Special::Lane;
+    let lane = SpecialReg::Lane;
     let empty = kernel(32, |b| {
         let lane = b.special(lane);
-        let always = b.compare(Cmp::Lt, Ty::U32, lane, 32_u32);
-        b.repeat(|_| Guard::on(always));
+        let always = b.compare(CmpOp::Lt, Ty::U32, lane, 32_u32);
+        b.repeat(|_| GuardPredicate::on(always));
     });
     let fault = run(&empty, &launch, &mut machine, Order::InTurn).expect_err("no end");
     assert_eq!(*fault.cause, Cause::Limit(1000));
@@ -138,35 +138,39 @@ fn loops_without_end_are_found() {
 fn operations_that_there_are_not() {
     let malformed = |inst: Inst| {
         let k = kernel(32, |b| {
-            let (word, half, wide, held) =
-                (ptx_asm::Class::B32, ptx_asm::Class::B16, ptx_asm::Class::B64, ptx_asm::Class::Pred);
+            let (word, half, wide, held) = (
+                ptx_asm::RegClass::B32,
+                ptx_asm::RegClass::B16,
+                ptx_asm::RegClass::B64,
+                ptx_asm::RegClass::Pred,
+            );
             for class in [word, half, wide] {
-                b.moved(class, 1_u32);
+                b.mov(class, 1_u32);
             }
-            b.moved(held, 1_u32);
+            b.mov(held, 1_u32);
             b.push(inst);
         });
         assert!(matches!(cause(&k, 1), Cause::Malformed(_)));
     };
-    let word = Reg { class: ptx_asm::Class::B32, number: 0 };
-    malformed(Inst::Binary { op: Binary::Div, ty: Ty::F16, dst: word, a: word.into(), b: word.into() });
-    malformed(Inst::Unary { op: ptx_asm::Unary::Exp2Approx, ty: Ty::F64, dst: word, src: word.into() });
+    let word = Reg { class: ptx_asm::RegClass::B32, number: 0 };
+    malformed(Inst::Binary { op: PtxBinaryOp::Div, ty: Ty::F16, dst: word, a: word.into(), b: word.into() });
+    malformed(Inst::Unary { op: ptx_asm::PtxUnaryOp::Exp2Approx, ty: Ty::F64, dst: word, src: word.into() });
     malformed(Inst::Ternary {
-        op: ptx_asm::Ternary::Permute,
+        op: ptx_asm::PtxTernaryOp::Permute,
         ty: Ty::B64,
         dst: word,
         a: word.into(),
         b: word.into(),
         c: word.into(),
     });
-    malformed(Inst::Compare { cmp: Cmp::IsNan, ty: Ty::U32, dst: word, a: word.into(), b: word.into() });
+    malformed(Inst::Compare { cmp: CmpOp::IsNan, ty: Ty::U32, dst: word, a: word.into(), b: word.into() });
     malformed(Inst::Convert {
         to: Ty::F32,
         from: Ty::U32,
-        rounding: ptx_asm::Rounding::None,
+        rounding: ptx_asm::RoundingMode::None,
         dst: word,
         src: word,
     });
-    malformed(Inst::Param { dst: word, param: 1 });
-    malformed(Inst::Address { dst: word, space: ptx_asm::Space::Shared, array: 0 });
+    malformed(Inst::LoadParam { dst: word, param: 1 });
+    malformed(Inst::ArrayAddress { dst: word, space: ptx_asm::StateSpace::Shared, array: 0 });
 }

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use crate::convert::{convert, convert_pair};
-use ptx_asm::{Rounding, Ty};
+use ptx_asm::{RoundingMode, Ty};
 
 fn bits(value: f32) -> u64 {
     u64::from(value.to_bits())
@@ -21,10 +21,10 @@ fn integers_are_cut_off_or_extended() {
         (Ty::S32, Ty::U8, 0x1284, 0x84),
     ];
     for (to, from, number, expected) in cases {
-        assert_eq!(convert(to, from, Rounding::None, number), Some(expected), "{to:?} {from:?}");
+        assert_eq!(convert(to, from, RoundingMode::None, number), Some(expected), "{to:?} {from:?}");
     }
-    assert_eq!(convert(Ty::B32, Ty::U64, Rounding::None, 1), None);
-    assert_eq!(convert(Ty::U32, Ty::U64, Rounding::Zero, 1), None);
+    assert_eq!(convert(Ty::B32, Ty::U64, RoundingMode::None, 1), None);
+    assert_eq!(convert(Ty::U32, Ty::U64, RoundingMode::Zero, 1), None);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn integers_become_floats() {
     let mut chance = fastrand::Rng::with_seed(1);
     for _ in 0..100_000 {
         let number = chance.u64(..) >> chance.u32(0..64);
-        let nearest = |to, from| convert(to, from, Rounding::Nearest, number);
+        let nearest = |to, from| convert(to, from, RoundingMode::Nearest, number);
         assert_eq!(nearest(Ty::F32, Ty::U64), Some(bits(number as f32)));
         assert_eq!(nearest(Ty::F32, Ty::S64), Some(bits(number as i64 as f32)));
         assert_eq!(nearest(Ty::F32, Ty::S32), Some(bits(number as i32 as f32)));
@@ -45,15 +45,18 @@ fn integers_become_floats() {
         assert_eq!(nearest(Ty::Bf16, Ty::S16), Some(u64::from(half.to_bits())));
     }
     let odd = (1 << 24) + 1;
-    assert_eq!(convert(Ty::F32, Ty::U32, Rounding::Up, odd), Some(bits(16_777_218.0)));
-    assert_eq!(convert(Ty::F32, Ty::U32, Rounding::Zero, odd), Some(bits(16_777_216.0)));
-    assert_eq!(convert(Ty::F32, Ty::S32, Rounding::Down, (-(odd as i64)) as u64), Some(bits(-16_777_218.0)));
-    assert_eq!(convert(Ty::F32, Ty::U32, Rounding::None, 1), None);
+    assert_eq!(convert(Ty::F32, Ty::U32, RoundingMode::Up, odd), Some(bits(16_777_218.0)));
+    assert_eq!(convert(Ty::F32, Ty::U32, RoundingMode::Zero, odd), Some(bits(16_777_216.0)));
+    assert_eq!(
+        convert(Ty::F32, Ty::S32, RoundingMode::Down, (-(odd as i64)) as u64),
+        Some(bits(-16_777_218.0))
+    );
+    assert_eq!(convert(Ty::F32, Ty::U32, RoundingMode::None, 1), None);
 }
 
 #[test]
 fn floats_become_integers() {
-    use Rounding::{DownInteger, NearestInteger, UpInteger, ZeroInteger};
+    use RoundingMode::{DownInteger, NearestInteger, UpInteger, ZeroInteger};
     let to = |ty, rounding, value: f32| convert(ty, Ty::F32, rounding, bits(value));
     for (value, nearest, zero, down, up) in
         [(2.5, 2, 2, 2, 3), (3.5, 4, 3, 3, 4), (-2.5, -2, -2, -3, -2), (-0.4, 0, 0, -1, 0), (7.0, 7, 7, 7, 7)]
@@ -89,7 +92,7 @@ fn floats_become_integers() {
     }
     assert_eq!(to(Ty::U8, NearestInteger, 255.4), Some(255));
     assert_eq!(to(Ty::S8, ZeroInteger, -128.9), Some(0xff80));
-    assert_eq!(to(Ty::S32, Rounding::Nearest, 1.0), None);
+    assert_eq!(to(Ty::S32, RoundingMode::Nearest, 1.0), None);
     let half = u64::from(f16::from_f32(-3.75).to_bits());
     assert_eq!(convert(Ty::S16, Ty::F16, ZeroInteger, half), Some(0xfffd));
 }
@@ -99,14 +102,14 @@ fn floats_become_integers() {
 fn what_nan_becomes() {
     let nan = bits(f32::NAN);
     for (ty, expected) in [(Ty::U8, 0), (Ty::S32, 0), (Ty::U32, 0), (Ty::U64, 1 << 63), (Ty::S64, 1 << 63)] {
-        assert_eq!(convert(ty, Ty::F32, Rounding::ZeroInteger, nan), Some(expected), "{ty:?}");
+        assert_eq!(convert(ty, Ty::F32, RoundingMode::ZeroInteger, nan), Some(expected), "{ty:?}");
     }
     let nan = f64::NAN.to_bits();
     for (ty, expected) in [(Ty::S16, 0x8000), (Ty::U32, 1 << 31), (Ty::S32, 1 << 31), (Ty::S64, 1 << 63)] {
-        assert_eq!(convert(ty, Ty::F64, Rounding::ZeroInteger, nan), Some(expected), "{ty:?}");
+        assert_eq!(convert(ty, Ty::F64, RoundingMode::ZeroInteger, nan), Some(expected), "{ty:?}");
     }
-    assert_eq!(convert(Ty::F16, Ty::F32, Rounding::Nearest, bits(f32::NAN)), Some(0x7fff));
-    assert_eq!(convert(Ty::F32, Ty::F16, Rounding::None, 0xfe00), Some(0x7fff_ffff));
+    assert_eq!(convert(Ty::F16, Ty::F32, RoundingMode::Nearest, bits(f32::NAN)), Some(0x7fff));
+    assert_eq!(convert(Ty::F32, Ty::F16, RoundingMode::None, 0xfe00), Some(0x7fff_ffff));
 }
 
 #[test]
@@ -114,26 +117,26 @@ fn floats_become_wider_and_narrower() {
     for half in 0..=u16::MAX {
         let value = f16::from_bits(half);
         if !value.is_nan() {
-            let wide = convert(Ty::F32, Ty::F16, Rounding::None, u64::from(half));
+            let wide = convert(Ty::F32, Ty::F16, RoundingMode::None, u64::from(half));
             assert_eq!(wide, Some(bits(value.to_f32())));
-            let back = convert(Ty::F16, Ty::F32, Rounding::Nearest, bits(value.to_f32()));
+            let back = convert(Ty::F16, Ty::F32, RoundingMode::Nearest, bits(value.to_f32()));
             assert_eq!(back, Some(u64::from(half)));
         }
     }
     let narrow = |rounding, value: f64| convert(Ty::F32, Ty::F64, rounding, value.to_bits());
     let third = 1.0_f64 / 3.0;
-    assert_eq!(narrow(Rounding::Nearest, third), Some(bits(1.0 / 3.0)));
-    assert_eq!(narrow(Rounding::Zero, third), Some(bits(1.0 / 3.0) - 1));
-    assert_eq!(narrow(Rounding::Up, -third), Some(bits(-1.0 / 3.0) - 1));
-    assert_eq!(narrow(Rounding::Zero, 1e300), Some(bits(f32::MAX)));
-    assert_eq!(narrow(Rounding::Nearest, 1e300), Some(bits(f32::INFINITY)));
-    assert_eq!(narrow(Rounding::Up, 1e-300), Some(1));
-    assert_eq!(narrow(Rounding::Nearest, -1e-300), Some(bits(-0.0)));
-    assert_eq!(narrow(Rounding::None, 1.0), None);
-    assert_eq!(convert(Ty::F64, Ty::F32, Rounding::None, bits(0.1)), Some(f64::from(0.1_f32).to_bits()));
+    assert_eq!(narrow(RoundingMode::Nearest, third), Some(bits(1.0 / 3.0)));
+    assert_eq!(narrow(RoundingMode::Zero, third), Some(bits(1.0 / 3.0) - 1));
+    assert_eq!(narrow(RoundingMode::Up, -third), Some(bits(-1.0 / 3.0) - 1));
+    assert_eq!(narrow(RoundingMode::Zero, 1e300), Some(bits(f32::MAX)));
+    assert_eq!(narrow(RoundingMode::Nearest, 1e300), Some(bits(f32::INFINITY)));
+    assert_eq!(narrow(RoundingMode::Up, 1e-300), Some(1));
+    assert_eq!(narrow(RoundingMode::Nearest, -1e-300), Some(bits(-0.0)));
+    assert_eq!(narrow(RoundingMode::None, 1.0), None);
+    assert_eq!(convert(Ty::F64, Ty::F32, RoundingMode::None, bits(0.1)), Some(f64::from(0.1_f32).to_bits()));
     // Neither of the 16-bit formats holds the other.
-    assert_eq!(convert(Ty::Bf16, Ty::F16, Rounding::None, 0x3c01), None);
-    assert_eq!(convert(Ty::F16, Ty::Bf16, Rounding::None, 0x3c01), None);
+    assert_eq!(convert(Ty::Bf16, Ty::F16, RoundingMode::None, 0x3c01), None);
+    assert_eq!(convert(Ty::F16, Ty::Bf16, RoundingMode::None, 0x3c01), None);
 }
 
 #[test]

@@ -2,49 +2,52 @@
 
 use super::{Cause, ORDERS, Order, kernel, own_word, words_of};
 use crate::{Fault, Launch, Machine, Stats, run};
-use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Reg, Space, Special, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, PtxOperand, Reg,
+    RegClass, SpecialReg, StateSpace, Ty,
+};
 
 /// Starts a copy of the thread's word of the region that parameter 0 is.
-fn begin(b: &mut Builder, to: Reg, read: Option<Reg>) {
-    let (thread, source) = (b.special(Special::Thread), b.param(0));
+fn begin(b: &mut PtxBuilder, to: Reg, read: Option<Reg>) {
+    let (thread, source) = (b.special(SpecialReg::Thread), b.param(0));
     let from = b.mul_add_wide(Ty::U32, thread, 4_u32, source);
-    b.push(Inst::CopyAsync { bytes: 4, to: Place::at(to), from: Place::at(from), read });
+    b.push(Inst::CpAsync { bytes: 4, to: AddressOperand::at(to), from: AddressOperand::at(from), read });
 }
 
 /// Runs it on 64 words; what they are then.
-fn outcome(kernel: &Kernel, order: Order) -> Result<(Vec<u32>, Stats), Fault> {
+fn outcome(kernel: &PtxKernel, order: Order) -> Result<(Vec<u32>, Stats), Fault> {
     let mut machine = Machine::new();
     let x = machine.put("x", (100..164_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
     let stats = run(kernel, &Launch::new(1, &[x.address()]), &mut machine, order)?;
     Ok((words_of(&machine, x), stats))
 }
 
-fn cause(kernel: &Kernel, order: Order) -> Cause {
+fn cause(kernel: &PtxKernel, order: Order) -> Cause {
     *outcome(kernel, order).expect_err("it is wrong").cause
 }
 
 /// A thread reads the word of another one, once `between` has been done; then all words are stored.
-fn exchange(distance: u32, between: impl FnOnce(&mut Builder)) -> Kernel {
+fn exchange(distance: u32, between: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
     kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
         begin(b, at, None);
         between(b);
-        let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
-        let other = b.binary(Binary::Xor, Ty::B32, thread, distance);
+        let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
+        let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, distance);
         let at = b.mul_add(Ty::U32, other, 4_u32, base);
-        let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+        let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at));
         b.barrier();
         super::give(b, value);
     })
 }
 
-fn commit(b: &mut Builder) {
-    b.push(Inst::CopyCommit);
+fn commit(b: &mut PtxBuilder) {
+    b.push(Inst::CpAsyncCommit);
 }
 
-fn wait(b: &mut Builder, left: u32) {
-    b.push(Inst::CopyWait { left });
+fn wait(b: &mut PtxBuilder, pending: u32) {
+    b.push(Inst::CpAsyncWait { pending });
 }
 
 #[test]
@@ -58,7 +61,7 @@ fn copies_arrive_where_they_were_waited_for() {
         for order in ORDERS {
             let (found, stats) = outcome(&k, order).expect("it is right");
             assert_eq!(found, (0..64).map(|thread| 100 + (thread ^ distance)).collect::<Vec<u32>>());
-            assert_eq!((stats.bytes("copyasync"), stats.sectors("copyasync")), (256, 8));
+            assert_eq!((stats.bytes("cpasync"), stats.sectors("cpasync")), (256, 8));
         }
     }
     // A thread sees its own copy without a barrier.
@@ -71,7 +74,7 @@ fn copies_arrive_where_they_were_waited_for() {
 
 #[test]
 fn nobody_touches_what_is_under_way() {
-    type Between = fn(&mut Builder);
+    type Between = fn(&mut PtxBuilder);
     let cases: [(u32, Between); 4] = [
         (0, |_| ()),
         (0, |b| {
@@ -108,7 +111,7 @@ fn nobody_touches_what_is_under_way() {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
         begin(b, at, None);
-        b.store(Space::Shared, Ty::B32, Place::at(at), 1_u32);
+        b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), 1_u32);
     });
     assert!(matches!(cause(&written, Order::InTurn), Cause::UnderWay { owner: 0, .. }));
     // Nor copy there again.
@@ -134,9 +137,9 @@ fn groups_are_waited_for_in_order() {
                 at
             });
             wait(b, left);
-            b.load(Space::Shared, Ty::B32, false, Place::at(first));
+            b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(first));
             wait(b, 0);
-            b.load(Space::Shared, Ty::B32, false, Place::at(second));
+            b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(second));
         })
     };
     assert!(outcome(&k(0), Order::InTurn).is_ok());
@@ -149,20 +152,22 @@ fn groups_are_waited_for_in_order() {
 fn copies_end_with_their_block() {
     let k = kernel(64, |b| {
         let array = b.shared(256, 16);
-        let (at, block) = (own_word(b, array), b.special(Special::Block));
-        let first = b.compare(Cmp::Eq, Ty::U32, block, 0_u32);
-        b.when(Guard::on(first), |b| {
+        let (at, block) = (own_word(b, array), b.special(SpecialReg::Block));
+        let first = b.compare(CmpOp::Eq, Ty::U32, block, 0_u32);
+        b.when(GuardPredicate::on(first), |b| {
             begin(b, at, None);
             commit(b);
         });
-        b.when(Guard::not(first), |b| {
-            b.store(Space::Shared, Ty::B32, Place::at(at), block);
+        b.when(GuardPredicate::not(first), |b| {
+            b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), block);
             wait(b, 0);
-            let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
-            let same = b.compare(Cmp::Eq, Ty::U32, value, block);
+            let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at));
+            let same = b.compare(CmpOp::Eq, Ty::U32, value, block);
             // Only if it is not: where there is no memory.
-            let nowhere = b.moved(Class::B64, 0_u64);
-            b.when(Guard::not(same), |b| b.store(Space::Global, Ty::B32, Place::at(nowhere), value));
+            let nowhere = b.mov(RegClass::B64, 0_u64);
+            b.when(GuardPredicate::not(same), |b| {
+                b.store(StateSpace::Global, Ty::B32, AddressOperand::at(nowhere), value)
+            });
         });
     });
     let mut machine = Machine::new();
@@ -176,19 +181,19 @@ fn what_is_not_read_is_zero() {
         kernel(64, |b| {
             let array = b.shared(256, 16);
             let at = own_word(b, array);
-            let read = b.moved(Class::B32, read);
+            let read = b.mov(RegClass::B32, read);
             let source = b.param(0);
             let far = if outside { 1 << 20 } else { 0 };
-            let from = Place::at(source).plus(far);
-            b.push(Inst::CopyAsync { bytes: 4, to: Place::at(at), from, read: Some(read) });
+            let from = AddressOperand::at(source).plus(far);
+            b.push(Inst::CpAsync { bytes: 4, to: AddressOperand::at(at), from, read: Some(read) });
             commit(b);
             wait(b, 0);
-            let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+            let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at));
             b.barrier();
             super::give(b, value);
         })
     };
-    let first = |kernel: &Kernel| outcome(kernel, Order::InTurn).expect("it is right").0[0];
+    let first = |kernel: &PtxKernel| outcome(kernel, Order::InTurn).expect("it is right").0[0];
     assert_eq!(first(&k(4, false)), 100);
     assert_eq!(first(&k(0, false)), 0);
     assert_eq!(first(&k(0, true)), 0);
@@ -211,12 +216,14 @@ fn sources_do_not_change() {
     let other = kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
-        let thread = b.special(Special::Thread);
-        let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+        let thread = b.special(SpecialReg::Thread);
+        let first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
         begin(b, at, None);
         commit(b);
         let x = b.param(0);
-        b.when(Guard::on(first), |b| b.store(Space::Global, Ty::B32, Place::at(x).plus(4), 1_u32));
+        b.when(GuardPredicate::on(first), |b| {
+            b.store(StateSpace::Global, Ty::B32, AddressOperand::at(x).plus(4), 1_u32)
+        });
         wait(b, 0);
     });
     assert!(matches!(cause(&other, Order::InTurn), Cause::Race { .. }));
@@ -231,12 +238,12 @@ fn copies_race_like_stores() {
             wait(b, 0);
             b.barrier();
             let value = {
-                let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, 0));
-                let other = b.binary(Binary::Xor, Ty::B32, thread, 32_u32);
+                let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, 0));
+                let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, 32_u32);
                 let at = b.mul_add(Ty::U32, other, 4_u32, base);
-                b.load(Space::Shared, Ty::B32, false, Place::at(at))
+                b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at))
             };
-            b.moved(Class::B32, Operand::Reg(value));
+            b.mov(RegClass::B32, PtxOperand::Reg(value));
             if barrier {
                 b.barrier();
             }
@@ -256,10 +263,10 @@ fn copies_race_like_stores() {
     let from_written = kernel(64, |b| {
         let array = b.shared(256, 16);
         let at = own_word(b, array);
-        let (thread, x) = (b.special(Special::Thread), b.param(0));
-        let other = b.binary(Binary::Xor, Ty::B32, thread, 1_u32);
+        let (thread, x) = (b.special(SpecialReg::Thread), b.param(0));
+        let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, 1_u32);
         let place = b.mul_add_wide(Ty::U32, other, 4_u32, x);
-        b.store(Space::Global, Ty::B32, Place::at(place), 1_u32);
+        b.store(StateSpace::Global, Ty::B32, AddressOperand::at(place), 1_u32);
         begin(b, at, None);
     });
     assert!(matches!(cause(&from_written, Order::InTurn), Cause::Race { .. }));
@@ -267,7 +274,12 @@ fn copies_race_like_stores() {
         &kernel(1, |b| {
             let array = b.shared(4, 16);
             let x = b.param(0);
-            b.push(Inst::CopyAsync { bytes: 4, to: Place::array(array), from: Place::at(x), read: None });
+            b.push(Inst::CpAsync {
+                bytes: 4,
+                to: AddressOperand::array(array),
+                from: AddressOperand::at(x),
+                read: None,
+            });
         }),
         1,
     );
@@ -277,8 +289,8 @@ fn copies_race_like_stores() {
         kernel(1, |b| {
             let array = b.shared(64, 16);
             let x = b.param(0);
-            let (to, from) = (Place::array(array).plus(to), Place::at(x).plus(from));
-            b.push(Inst::CopyAsync { bytes, to, from, read: None });
+            let (to, from) = (AddressOperand::array(array).plus(to), AddressOperand::at(x).plus(from));
+            b.push(Inst::CpAsync { bytes, to, from, read: None });
         })
     };
     assert!(outcome(&k(16, 48, 240), Order::InTurn).is_ok());

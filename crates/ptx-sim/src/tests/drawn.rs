@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{ORDERS, Order, variant_name};
 use crate::{Cause, Launch, Machine, Swizzle, TensorMap, run};
-use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Reg, Regs, Special, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBuilder, PtxKernel, PtxOperand, Reg, RegClass, Regs,
+    SpecialReg, Ty,
+};
 
 /// Registers and places that instructions are drawn with.
 struct Drawn {
@@ -34,48 +37,48 @@ impl Drawn {
     }
 
     /// Mostly a barrier, or mostly a tile.
-    fn place(&mut self, array: u32) -> Place {
+    fn place(&mut self, array: u32) -> AddressOperand {
         match self.chance.u32(..12) {
-            0 => Place::at(self.word()),
-            1 => Place::array(1 - array),
-            2 => Place::array(array).plus(self.chance.i32(-20..2000)),
-            _ => Place::array(array),
+            0 => AddressOperand::at(self.word()),
+            1 => AddressOperand::array(1 - array),
+            2 => AddressOperand::array(array).plus(self.chance.i32(-20..2000)),
+            _ => AddressOperand::array(array),
         }
     }
 
     fn inst(&mut self) -> Inst {
         let axes = if self.chance.u32(..20) == 0 { 3 } else { 2 };
-        let at = |drawn: &mut Self| (0..axes).map(|_| Operand::from(drawn.chance.i32(-70..90))).collect();
+        let at = |drawn: &mut Self| (0..axes).map(|_| PtxOperand::from(drawn.chance.i32(-70..90))).collect();
         match self.chance.u32(..22) {
-            0 => Inst::BarrierInit { at: self.place(0), count: self.chance.u32(..3) },
-            1 => Inst::BarrierInitFence,
-            2 => Inst::Arrive { at: self.place(0) },
-            3 => Inst::ArriveCluster { at: Place::at(self.word()) },
-            4 => Inst::ArriveExpect { at: self.place(0), bytes: self.one(&[0, 1024, (1 << 20) - 1]) },
+            0 => Inst::MbarrierInit { at: self.place(0), count: self.chance.u32(..3) },
+            1 => Inst::FenceMbarrierInit,
+            2 => Inst::MbarrierArrive { at: self.place(0) },
+            3 => Inst::MbarrierArriveCluster { at: AddressOperand::at(self.word()) },
+            4 => {
+                Inst::MbarrierArriveExpectTx { at: self.place(0), bytes: self.one(&[0, 1024, (1 << 20) - 1]) }
+            }
             5 | 6 => {
-                Inst::BarrierWait { at: self.place(0), parity: self.word(), cluster: self.chance.bool() }
+                Inst::MbarrierWait { at: self.place(0), parity: self.word(), cluster: self.chance.bool() }
             }
-            7 => {
-                Inst::MapShared { dst: self.words[1], at: self.place(0), block: self.chance.u32(..3).into() }
-            }
+            7 => Inst::Mapa { dst: self.words[1], at: self.place(0), block: self.chance.u32(..3).into() },
             8 => Inst::ClusterBarrier,
-            9 | 10 => Inst::FenceAsync,
-            11 | 12 => Inst::LoadTile {
+            9 | 10 => Inst::FenceProxyAsync,
+            11 | 12 => Inst::TmaLoad {
                 map: self.wide(),
                 at: at(self),
                 to: self.place(1),
                 barrier: self.place(0),
                 multicast: if self.chance.bool() { Some(self.masks[self.chance.usize(..3)]) } else { None },
             },
-            13 => Inst::StoreTile { map: self.wide(), at: at(self), from: self.place(1) },
-            14 => Inst::StoreTileCommit,
-            15 => Inst::StoreTileWait { left: self.chance.u32(..2) },
+            13 => Inst::TmaStore { map: self.wide(), at: at(self), from: self.place(1) },
+            14 => Inst::TmaStoreCommit,
+            15 => Inst::TmaStoreWait { pending: self.chance.u32(..2) },
             16 => Inst::SetMaxRegisters { count: self.one(&[24, 240, 256, 7]), increase: self.chance.bool() },
-            17 => Inst::WarpgroupFence,
-            18 => Inst::WarpgroupCommit,
-            19 => Inst::WarpgroupWait { left: self.chance.u32(..2) },
-            20 => Inst::WarpgroupMma {
-                factor: self.one(&[Ty::F16, Ty::Bf16, Ty::F32, Ty::S8]),
+            17 => Inst::WgmmaFence,
+            18 => Inst::WgmmaCommit,
+            19 => Inst::WgmmaWait { pending: self.chance.u32(..2) },
+            20 => Inst::Wgmma {
+                element: self.one(&[Ty::F16, Ty::Bf16, Ty::F32, Ty::S8]),
                 columns: self.one(&[8, 8, 16]),
                 d: self.sums.clone(),
                 a: self.wide(),
@@ -85,46 +88,49 @@ impl Drawn {
             },
             _ => {
                 let from = (0..4).map(|_| self.word()).collect();
-                Inst::StoreMatrix { from, to: self.place(1) }
+                Inst::Stmatrix { from, to: self.place(1) }
             }
         }
     }
 }
 
-fn kernel(seed: u64) -> Kernel {
+fn kernel(seed: u64) -> PtxKernel {
     let mut chance = fastrand::Rng::with_seed(seed);
-    let mut b = Builder::new("drawn", 1, 128);
+    let mut b = PtxBuilder::new("drawn", 1, 128);
     b.cluster(chance.u32(..3));
     b.tensor_map();
     b.shared(8, 8);
     let tile = b.shared(2048, 1024);
     let map = b.map_address(0);
-    let address = b.address(ptx_asm::Space::Shared, tile);
+    let address = b.address(ptx_asm::StateSpace::Shared, tile);
     let words =
-        vec![address, b.moved(Class::B32, 0_u32), b.moved(Class::B32, 0_u32), b.moved(Class::B32, 1_u32)];
+        vec![address, b.mov(RegClass::B32, 0_u32), b.mov(RegClass::B32, 0_u32), b.mov(RegClass::B32, 1_u32)];
     let swizzle = chance.u64(..4) << 62;
-    let wide = vec![map, map, b.moved(Class::B64, (1024 >> 4) | (1024 >> 4) << 32 | swizzle)];
-    let masks = [1_u32, 3, 6].map(|mask| b.moved(Class::B16, mask)).into();
-    let thread = b.special(Special::Thread);
-    let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
-    let preds = vec![first, b.moved(Class::Pred, 1_u32)];
-    let sums = (0..4).map(|_| b.moved(Class::F32, 0_u32)).collect();
+    let wide = vec![map, map, b.mov(RegClass::B64, (1024 >> 4) | (1024 >> 4) << 32 | swizzle)];
+    let masks = [1_u32, 3, 6].map(|mask| b.mov(RegClass::B16, mask)).into();
+    let thread = b.special(SpecialReg::Thread);
+    let first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
+    let preds = vec![first, b.mov(RegClass::Pred, 1_u32)];
+    let sums = (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
     let mut drawn = Drawn { chance, words, wide, masks, preds, sums };
     // Most begin well.
     if drawn.chance.u32(..4) > 0 {
-        b.push_when(Guard::on(first), Inst::BarrierInit { at: Place::array(0), count: 1 });
-        b.push_when(Guard::on(first), Inst::BarrierInitFence);
+        b.push_predicated(
+            GuardPredicate::on(first),
+            Inst::MbarrierInit { at: AddressOperand::array(0), count: 1 },
+        );
+        b.push_predicated(GuardPredicate::on(first), Inst::FenceMbarrierInit);
         b.push(Inst::ClusterBarrier);
     }
     for _ in 0..drawn.chance.u32(..10) {
         let inst = drawn.inst();
         let guard = drawn.preds[drawn.chance.usize(..2)];
-        b.push_when(Guard { pred: guard, when: true }, inst);
+        b.push_predicated(GuardPredicate { pred: guard, when: true }, inst);
     }
     b.finish()
 }
 
-fn end(kernel: &Kernel, order: Order) -> Result<Vec<u8>, Cause> {
+fn end(kernel: &PtxKernel, order: Order) -> Result<Vec<u8>, Cause> {
     let mut machine = Machine::new();
     let tensor = machine.put("tensor", vec![1; 128 * 64]);
     let maps = [TensorMap {

@@ -6,74 +6,75 @@ use super::{ORDERS, Order, index};
 use crate::float::{BF16, Direction};
 use crate::{Cause, Fault, Launch, Machine, Stats, run};
 use ptx_asm::{
-    Atomic, Binary, Block, Builder, Class, Cmp, Guard, Inst, Kernel, Mma, Module, Place, Reg, Regs, Shuffle,
-    Space, Special, Stmt, Target, Ty, check,
+    AddressOperand, AtomicOp, CmpOp, GuardPredicate, Inst, MmaShape, PtxBinaryOp, PtxBuilder, PtxKernel,
+    PtxProgram, PtxStmt, Reg, RegClass, Regs, ShuffleMode, SpecialReg, StateSpace, StmtList, Target, Ty,
+    check,
 };
 
 /// The sum of so many floats: each thread some of them, then warps, then the block, then all.
-fn sum_kernel(count: u32, threads: u32, blocks: u32) -> Kernel {
-    let mut b = Builder::new("sum", 2, threads);
+fn sum_kernel(count: u32, threads: u32, blocks: u32) -> PtxKernel {
+    let mut b = PtxBuilder::new("sum", 2, threads);
     let partial = b.shared(4 * threads / 32, 4);
     let (x, out) = (b.param(0), b.param(1));
     let i = index(&mut b);
-    let sum = b.moved(Class::F32, 0_u32);
+    let sum = b.mov(RegClass::F32, 0_u32);
     b.repeat(|b| {
-        let inside = b.compare(Cmp::Lt, Ty::U32, i, count);
-        b.when(Guard::on(inside), |b| {
+        let inside = b.compare(CmpOp::Lt, Ty::U32, i, count);
+        b.when(GuardPredicate::on(inside), |b| {
             let at = b.mul_add_wide(Ty::U32, i, 4_u32, x);
-            let value = b.load(Space::Global, Ty::F32, true, Place::at(at));
+            let value = b.load(StateSpace::Global, Ty::F32, true, AddressOperand::at(at));
             let next = b.add(Ty::F32, sum, value);
             b.set(sum, next);
         });
         let next = b.add(Ty::U32, i, threads * blocks);
         b.set(i, next);
         // The same for all threads of the block, so that none is missing behind the loop.
-        Guard::on(b.compare(Cmp::Lt, Ty::U32, i, count.next_multiple_of(threads * blocks)))
+        GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, i, count.next_multiple_of(threads * blocks)))
     });
     let sum = warp_sum(&mut b, sum);
-    let (thread, lane) = (b.special(Special::Thread), b.special(Special::Lane));
-    let base = b.address(Space::Shared, partial);
-    let leads = b.compare(Cmp::Eq, Ty::U32, lane, 0_u32);
-    let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
-    b.when(Guard::on(leads), |b| {
+    let (thread, lane) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane));
+    let base = b.address(StateSpace::Shared, partial);
+    let leads = b.compare(CmpOp::Eq, Ty::U32, lane, 0_u32);
+    let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
+    b.when(GuardPredicate::on(leads), |b| {
         let at = b.mul_add(Ty::U32, warp, 4_u32, base);
-        b.store(Space::Shared, Ty::F32, Place::at(at), sum);
+        b.store(StateSpace::Shared, Ty::F32, AddressOperand::at(at), sum);
     });
     b.barrier();
-    let first = b.compare(Cmp::Eq, Ty::U32, warp, 0_u32);
-    b.when(Guard::on(first), |b| {
-        let there = b.compare(Cmp::Lt, Ty::U32, lane, threads / 32);
-        let part = b.moved(Class::F32, 0_u32);
+    let first = b.compare(CmpOp::Eq, Ty::U32, warp, 0_u32);
+    b.when(GuardPredicate::on(first), |b| {
+        let there = b.compare(CmpOp::Lt, Ty::U32, lane, threads / 32);
+        let part = b.mov(RegClass::F32, 0_u32);
         let at = b.mul_add(Ty::U32, lane, 4_u32, base);
-        b.push_when(
-            Guard::on(there),
+        b.push_predicated(
+            GuardPredicate::on(there),
             Inst::Load {
-                space: Space::Shared,
+                space: StateSpace::Shared,
                 ty: Ty::F32,
                 constant: false,
                 dsts: smallvec![part],
-                from: Place::at(at),
+                from: AddressOperand::at(at),
             },
         );
         let total = warp_sum(b, part);
-        let (space, op, ty) = (Space::Global, Atomic::Add, Ty::F32);
+        let (space, op, ty) = (StateSpace::Global, AtomicOp::Add, Ty::F32);
         let operands = smallvec![total.into()];
-        let add = Inst::Atomic { space, op, ty, dst: None, at: Place::at(out), operands };
-        b.push_when(Guard::on(leads), add);
+        let add = Inst::Atomic { space, op, ty, dst: None, at: AddressOperand::at(out), operands };
+        b.push_predicated(GuardPredicate::on(leads), add);
     });
     b.finish()
 }
 
-fn warp_sum(b: &mut Builder, mut sum: Reg) -> Reg {
+fn warp_sum(b: &mut PtxBuilder, mut sum: Reg) -> Reg {
     for by in [16_u32, 8, 4, 2, 1] {
-        let other = b.register(Class::F32);
-        b.push(Inst::Shuffle { mode: Shuffle::Xor, dst: other, src: sum, lane: by.into(), width: 32 });
+        let other = b.register(RegClass::F32);
+        b.push(Inst::Shuffle { mode: ShuffleMode::Xor, dst: other, src: sum, lane: by.into(), width: 32 });
         sum = b.add(Ty::F32, sum, other);
     }
     sum
 }
 
-fn run_sum(kernel: &Kernel, count: u32, blocks: u32, order: Order) -> Result<(f32, Stats), Fault> {
+fn run_sum(kernel: &PtxKernel, count: u32, blocks: u32, order: Order) -> Result<(f32, Stats), Fault> {
     let mut machine = Machine::new();
     let numbers: Vec<u8> = (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect();
     let (x, out) = (machine.put("x", numbers), machine.put("out", vec![0; 4]));
@@ -87,7 +88,7 @@ fn run_sum(kernel: &Kernel, count: u32, blocks: u32, order: Order) -> Result<(f3
 fn sums_of_blocks() {
     let (count, threads, blocks) = (1000, 128, 3);
     let kernel = sum_kernel(count, threads, blocks);
-    check(&Module { target: Target::Sm70, kernels: vec![kernel.clone()] }).expect("a program");
+    check(&PtxProgram { target: Target::Sm70, kernels: vec![kernel.clone()] }).expect("a program");
     for order in ORDERS {
         let (sum, stats) = run_sum(&kernel, count, blocks, order).expect("it is right");
         assert_eq!(sum, 999.0 * 500.0); // exact in any order: every partial sum is an integer below 2²⁴
@@ -105,10 +106,10 @@ fn sums_of_blocks() {
 }
 
 /// The kernel without each of these instructions in turn.
-fn without(kernel: &Kernel, which: fn(&Inst) -> bool) -> Vec<Kernel> {
-    fn strip(block: &mut Block, which: fn(&Inst) -> bool, left: &mut usize) {
+fn without(kernel: &PtxKernel, which: fn(&Inst) -> bool) -> Vec<PtxKernel> {
+    fn strip(block: &mut StmtList, which: fn(&Inst) -> bool, left: &mut usize) {
         block.retain(|stmt| match stmt {
-            Stmt::Inst(inst) if which(inst) => {
+            PtxStmt::Inst(inst) if which(inst) => {
                 *left = left.wrapping_sub(1);
                 *left != usize::MAX
             }
@@ -116,12 +117,12 @@ fn without(kernel: &Kernel, which: fn(&Inst) -> bool) -> Vec<Kernel> {
         });
         for stmt in block {
             match stmt {
-                Stmt::If { then, otherwise, .. } => {
+                PtxStmt::If { then, otherwise, .. } => {
                     strip(then, which, left);
                     strip(otherwise, which, left);
                 }
-                Stmt::Loop { body, .. } => strip(body, which, left),
-                Stmt::Inst(_) | Stmt::When(..) | Stmt::Comment(_) => {}
+                PtxStmt::Loop { body, .. } => strip(body, which, left),
+                PtxStmt::Inst(_) | PtxStmt::Predicated(..) | PtxStmt::Comment(_) => {}
             }
         }
     }
@@ -141,16 +142,16 @@ const TILE: u32 = 64 * PITCH;
 
 /// Where lanes read rows of fragments in a tile, and copy to: chunks of 16 bytes are turned by the row, so that no two of 8 rows share
 /// banks.
-fn turned(b: &mut Builder, base: Reg, row: Reg, chunk: Reg) -> Reg {
-    let low = b.binary(Binary::And, Ty::B32, row, 7_u32);
-    let chunk = b.binary(Binary::Xor, Ty::B32, chunk, low);
+fn turned(b: &mut PtxBuilder, base: Reg, row: Reg, chunk: Reg) -> Reg {
+    let low = b.binary(PtxBinaryOp::And, Ty::B32, row, 7_u32);
+    let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, low);
     let at = b.mul_add(Ty::U32, row, PITCH, base);
     b.mul_add(Ty::U32, chunk, 16_u32, at)
 }
 
-fn field(b: &mut Builder, value: Reg, shift: u32, mask: u32) -> Reg {
-    let shifted = b.binary(Binary::ShiftRight, Ty::U32, value, shift);
-    b.binary(Binary::And, Ty::B32, shifted, mask)
+fn field(b: &mut PtxBuilder, value: Reg, shift: u32, mask: u32) -> Reg {
+    let shifted = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, value, shift);
+    b.binary(PtxBinaryOp::And, Ty::B32, shifted, mask)
 }
 
 /// Products of `bf16` matrices `[m, k]` and `[n, k]`, tiles of 64 × 64 with 4 warps, 64 of the depth at a time, the next while this one is
@@ -164,66 +165,75 @@ struct Product {
 }
 
 impl Product {
-    fn kernel(rows: u32, columns: u32, depth: u32) -> Kernel {
+    fn kernel(rows: u32, columns: u32, depth: u32) -> PtxKernel {
         assert!(rows.is_multiple_of(64) && columns.is_multiple_of(64) && depth.is_multiple_of(64));
-        let mut b = Builder::new("product", 3, 128);
+        let mut b = PtxBuilder::new("product", 3, 128);
         let tiles = [b.shared(2 * TILE, 128), b.shared(2 * TILE, 128)];
         let product = Product { depth, columns: columns / 64, tiles };
         product.write(&mut b);
         b.finish()
     }
 
-    fn write(&self, b: &mut Builder) {
-        let block = b.special(Special::Block);
-        let row = b.binary(Binary::Div, Ty::U32, block, self.columns);
-        let column = b.binary(Binary::Rem, Ty::U32, block, self.columns);
-        let sums: Vec<Regs> = (0..8).map(|_| (0..4).map(|_| b.moved(Class::F32, 0_u32)).collect()).collect();
-        let step = b.moved(Class::B32, 0_u32);
+    fn write(&self, b: &mut PtxBuilder) {
+        let block = b.special(SpecialReg::Block);
+        let row = b.binary(PtxBinaryOp::Div, Ty::U32, block, self.columns);
+        let column = b.binary(PtxBinaryOp::Rem, Ty::U32, block, self.columns);
+        let sums: Vec<Regs> = (0..8).map(|_| (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect()).collect();
+        let step = b.mov(RegClass::B32, 0_u32);
         self.copy(b, [row, column], step);
         b.repeat(|b| {
             let next = b.add(Ty::U32, step, 1_u32);
-            let more = b.compare(Cmp::Lt, Ty::U32, next, self.depth / 64);
-            b.either(Guard::on(more), |b| self.copy(b, [row, column], next), |b| b.push(Inst::CopyCommit));
-            b.push(Inst::CopyWait { left: 1 });
+            let more = b.compare(CmpOp::Lt, Ty::U32, next, self.depth / 64);
+            b.if_else(
+                GuardPredicate::on(more),
+                |b| self.copy(b, [row, column], next),
+                |b| b.push(Inst::CpAsyncCommit),
+            );
+            b.push(Inst::CpAsyncWait { pending: 1 });
             b.barrier();
             self.multiply(b, step, &sums);
             b.barrier();
             b.set(step, next);
-            Guard::on(more)
+            GuardPredicate::on(more)
         });
         self.store(b, [row, column], &sums);
     }
 
     /// Begins copying the tiles of a step, as one group.
-    fn copy(&self, b: &mut Builder, block: [Reg; 2], step: Reg) {
-        let thread = b.special(Special::Thread);
+    fn copy(&self, b: &mut PtxBuilder, block: [Reg; 2], step: Reg) {
+        let thread = b.special(SpecialReg::Thread);
         for (factor, &tile_of) in block.iter().enumerate() {
             let tile = self.tile(b, factor, step);
             let source = b.param(factor as u32);
             for part in 0..4 {
                 let i = b.add(Ty::U32, thread, 128 * part as u32);
-                let (row, chunk) = (b.binary(Binary::ShiftRight, Ty::U32, i, 3_u32), field(b, i, 0, 7));
+                let (row, chunk) = (b.binary(PtxBinaryOp::ShiftRight, Ty::U32, i, 3_u32), field(b, i, 0, 7));
                 let to = turned(b, tile, row, chunk);
                 let from = b.mul_add(Ty::U32, tile_of, 64_u32, row);
                 let from = b.mul_add_wide(Ty::U32, from, 2 * self.depth, source);
                 let within = b.mul_add(Ty::U32, step, 8_u32, chunk);
                 let from = b.mul_add_wide(Ty::U32, within, 16_u32, from);
-                b.push(Inst::CopyAsync { bytes: 16, to: Place::at(to), from: Place::at(from), read: None });
+                b.push(Inst::CpAsync {
+                    bytes: 16,
+                    to: AddressOperand::at(to),
+                    from: AddressOperand::at(from),
+                    read: None,
+                });
             }
         }
-        b.push(Inst::CopyCommit);
+        b.push(Inst::CpAsyncCommit);
     }
 
     /// The tile of a factor that a step uses.
-    fn tile(&self, b: &mut Builder, factor: usize, step: Reg) -> Reg {
-        let base = b.address(Space::Shared, self.tiles[factor]);
-        let odd = b.binary(Binary::And, Ty::B32, step, 1_u32);
+    fn tile(&self, b: &mut PtxBuilder, factor: usize, step: Reg) -> Reg {
+        let base = b.address(StateSpace::Shared, self.tiles[factor]);
+        let odd = b.binary(PtxBinaryOp::And, Ty::B32, step, 1_u32);
         b.mul_add(Ty::U32, odd, TILE, base)
     }
 
     /// Adds the product of two tiles: a warp does 32 × 32 of it.
-    fn multiply(&self, b: &mut Builder, step: Reg, sums: &[Regs]) {
-        let (thread, lane) = (b.special(Special::Thread), b.special(Special::Lane));
+    fn multiply(&self, b: &mut PtxBuilder, step: Reg, sums: &[Regs]) {
+        let (thread, lane) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane));
         let [warp_row, warp_column] = [6, 5].map(|shift| field(b, thread, shift, 1));
         let [left, right] = [0, 1].map(|factor| self.tile(b, factor, step));
         // Rows and chunks of this lane: of the left, matrices are below each other first; of the right, beside.
@@ -233,12 +243,16 @@ impl Product {
         let low = b.mul_add(Ty::U32, high, 8_u32, low);
         let row_right = b.mul_add(Ty::U32, warp_column, 32_u32, low);
         for k in 0..4 {
-            let load = |b: &mut Builder, base, row, chunk, half: u32| {
+            let load = |b: &mut PtxBuilder, base, row, chunk, half: u32| {
                 let row = b.add(Ty::U32, row, 16 * half);
                 let chunk = b.add(Ty::U32, chunk, 2 * k);
                 let at = turned(b, base, row, chunk);
-                let dsts = b.registers(Class::B32, 4);
-                b.push(Inst::LoadMatrix { transposed: false, dsts: dsts.clone(), from: Place::at(at) });
+                let dsts = b.registers(RegClass::B32, 4);
+                b.push(Inst::Ldmatrix {
+                    transposed: false,
+                    dsts: dsts.clone(),
+                    from: AddressOperand::at(at),
+                });
                 dsts
             };
             let a = [0, 1].map(|half| load(b, left, row_left, chunk_left, half));
@@ -248,18 +262,18 @@ impl Product {
                 let from = i % 2 * 2;
                 let right: Regs = columns[from..from + 2].into();
                 let left = a[i / 4].clone();
-                b.push(Inst::Mma { shape: Mma::Bf16K16, d: d.clone(), a: left, b: right, c: d.clone() });
+                b.push(Inst::Mma { shape: MmaShape::Bf16K16, d: d.clone(), a: left, b: right, c: d.clone() });
             }
         }
     }
 
-    fn store(&self, b: &mut Builder, [block_row, block_column]: [Reg; 2], sums: &[Regs]) {
-        let (thread, lane, out) = (b.special(Special::Thread), b.special(Special::Lane), b.param(2));
+    fn store(&self, b: &mut PtxBuilder, [block_row, block_column]: [Reg; 2], sums: &[Regs]) {
+        let (thread, lane, out) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane), b.param(2));
         let [warp_row, warp_column] = [6, 5].map(|shift| field(b, thread, shift, 1));
         let (group, pair) = (field(b, lane, 2, 7), field(b, lane, 0, 3));
         let row = b.mul_add(Ty::U32, warp_row, 32_u32, group);
         let row = b.mul_add(Ty::U32, block_row, 64_u32, row);
-        let column = b.binary(Binary::ShiftLeft, Ty::B32, pair, 1_u32);
+        let column = b.binary(PtxBinaryOp::ShiftLeft, Ty::B32, pair, 1_u32);
         let column = b.mul_add(Ty::U32, warp_column, 32_u32, column);
         let column = b.mul_add(Ty::U32, block_column, 64_u32, column);
         let at = b.mul_add_wide(Ty::U32, row, 256 * self.columns, out);
@@ -267,14 +281,14 @@ impl Product {
         for (i, sums) in sums.iter().enumerate() {
             for half in 0..2 {
                 let down = (i / 4 * 16 + half * 8) as i32 * 256 * self.columns as i32;
-                let place = Place::at(at).plus(down + (i % 4 * 32) as i32);
-                b.stores(Space::Global, Ty::F32, place, &sums[2 * half..2 * half + 2]);
+                let place = AddressOperand::at(at).plus(down + (i % 4 * 32) as i32);
+                b.store_vector(StateSpace::Global, Ty::F32, place, &sums[2 * half..2 * half + 2]);
             }
         }
     }
 }
 
-fn run_product(kernel: &Kernel, [m, n, k]: [usize; 3], order: Order) -> Result<(Vec<f32>, Stats), Fault> {
+fn run_product(kernel: &PtxKernel, [m, n, k]: [usize; 3], order: Order) -> Result<(Vec<f32>, Stats), Fault> {
     let mut chance = fastrand::Rng::with_seed(1);
     let mut matrix =
         |count: usize| -> Vec<f64> { (0..count).map(|_| f64::from(chance.i32(-16..=16))).collect() };
@@ -302,15 +316,15 @@ fn products_of_matrices() {
     let sizes = [128, 64, 192];
     let [m, n, k] = sizes.map(|size| size as u32);
     let kernel = Product::kernel(m, n, k);
-    check(&Module { target: Target::Sm80, kernels: vec![kernel.clone()] }).expect("a program");
+    check(&PtxProgram { target: Target::Sm80, kernels: vec![kernel.clone()] }).expect("a program");
     for order in ORDERS {
         let (_, stats) = run_product(&kernel, sizes, order).expect("it is right");
         assert_eq!(stats.conflicts(), 0);
-        assert_eq!(stats.bytes("copyasync"), u64::from(m / 64 * (n / 64) * k * 2 * 128));
-        assert_eq!(stats.sectors("copyasync") * 32, stats.bytes("copyasync"));
+        assert_eq!(stats.bytes("cpasync"), u64::from(m / 64 * (n / 64) * k * 2 * 128));
+        assert_eq!(stats.sectors("cpasync") * 32, stats.bytes("cpasync"));
         assert_eq!(stats.sectors("store.global") * 32, u64::from(4 * m * n));
         assert_eq!(stats.count("mma"), u64::from(m * n * k / (16 * 8 * 16)));
-        assert_eq!(stats.count("mma"), 2 * stats.count("loadmatrix"));
+        assert_eq!(stats.count("mma"), 2 * stats.count("ldmatrix"));
     }
 }
 
@@ -319,7 +333,8 @@ fn products_of_matrices() {
 fn products_need_all_their_order() {
     let sizes = [64, 64, 256];
     let kernel = Product::kernel(64, 64, 256);
-    let order = |inst: &Inst| matches!(inst, Inst::Barrier { .. } | Inst::CopyWait { .. } | Inst::CopyCommit);
+    let order =
+        |inst: &Inst| matches!(inst, Inst::Barrier { .. } | Inst::CpAsyncWait { .. } | Inst::CpAsyncCommit);
     let less = without(&kernel, order);
     assert_eq!(less.len(), 6);
     for (i, kernel) in less.iter().enumerate() {

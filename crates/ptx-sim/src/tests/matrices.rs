@@ -5,7 +5,10 @@
 use super::{Cause, Order, cause, kernel};
 use crate::float::{BF16, Direction, F16, Format};
 use crate::{Launch, Machine, run};
-use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Mma, Place, Regs, Space, Special, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, MmaShape, PtxBuilder, RegClass, Regs, SpecialReg,
+    StateSpace, Ty,
+};
 
 /// Small numbers that every format holds, and whose sums are exact.
 fn matrix(rows: usize, columns: usize, seed: u64) -> Vec<Vec<f64>> {
@@ -61,24 +64,24 @@ fn fragment(
 }
 
 /// Loads a lane's registers of a fragment.
-fn load(b: &mut Builder, param: u32, ty: Ty, registers: usize) -> Regs {
-    let (lane, base) = (b.special(Special::Lane), b.param(param));
+fn load(b: &mut PtxBuilder, param: u32, ty: Ty, registers: usize) -> Regs {
+    let (lane, base) = (b.special(SpecialReg::Lane), b.param(param));
     let at = b.mul_add_wide(Ty::U32, lane, 4 * registers as u32, base);
-    b.loads(Space::Global, ty, true, Place::at(at), registers)
+    b.load_vector(StateSpace::Global, ty, true, AddressOperand::at(at), registers)
 }
 
-fn product_kernel(shape: Mma) -> ptx_asm::Kernel {
-    let mut b = Builder::new("product", 4, 32);
+fn product_kernel(shape: MmaShape) -> ptx_asm::PtxKernel {
+    let mut b = PtxBuilder::new("product", 4, 32);
     let (left, right) = (load(&mut b, 0, Ty::B32, 4), load(&mut b, 1, Ty::B32, 2));
     let c = load(&mut b, 2, Ty::F32, 4);
     b.push(Inst::Mma { shape, d: c.clone(), a: left, b: right, c: c.clone() });
-    let (lane, base) = (b.special(Special::Lane), b.param(3));
+    let (lane, base) = (b.special(SpecialReg::Lane), b.param(3));
     let at = b.mul_add_wide(Ty::U32, lane, 16_u32, base);
-    b.stores(Space::Global, Ty::F32, Place::at(at), &c);
+    b.store_vector(StateSpace::Global, Ty::F32, AddressOperand::at(at), &c);
     b.finish()
 }
 
-fn product(shape: Mma, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec<f64>]; 2]) {
+fn product(shape: MmaShape, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec<f64>]; 2]) {
     let c = matrix(16, 8, 3);
     let mut machine = Machine::new();
     let bits = |value: f64| (value as f32).to_bits();
@@ -103,7 +106,7 @@ fn product(shape: Mma, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec<f64>
 
 #[test]
 fn products_of_16_bits() {
-    for (shape, format) in [(Mma::F16K16, F16), (Mma::Bf16K16, BF16)] {
+    for (shape, format) in [(MmaShape::F16K16, F16), (MmaShape::Bf16K16, BF16)] {
         let (x, y) = (matrix(16, 16, 1), matrix(16, 8, 2));
         let encode = |value| Format::encode(format, value, Direction::Nearest) as u32;
         product(shape, 16, fragment(&x, 4, a16, encode), fragment(&y, 2, b16, encode), [&x, &y]);
@@ -116,7 +119,13 @@ fn products_of_tf32() {
     let (x, y) = (matrix(16, 8, 1), matrix(8, 8, 2));
     for noise in [0, 0x1fff] {
         let encode = |value: f64| (value as f32).to_bits() | noise;
-        product(Mma::Tf32K8, 8, fragment(&x, 4, a_tf32, encode), fragment(&y, 2, b_tf32, encode), [&x, &y]);
+        product(
+            MmaShape::Tf32K8,
+            8,
+            fragment(&x, 4, a_tf32, encode),
+            fragment(&y, 2, b_tf32, encode),
+            [&x, &y],
+        );
     }
 }
 
@@ -125,23 +134,23 @@ fn matrices(count: usize, transposed: bool) -> Vec<u32> {
     let k = kernel(32, |b| {
         let array = b.shared(16 * 32, 16);
         // Row `r` of matrix `m` is made of 256 m + 16 r + column: each thread writes one row.
-        let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+        let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
         let row = b.mul_add(Ty::U32, thread, 16_u32, base);
-        let matrix = b.binary(ptx_asm::Binary::ShiftRight, Ty::U32, thread, 3_u32);
-        let within = b.binary(ptx_asm::Binary::And, Ty::B32, thread, 7_u32);
-        let first = b.binary(ptx_asm::Binary::ShiftLeft, Ty::B32, within, 4_u32);
+        let matrix = b.binary(ptx_asm::PtxBinaryOp::ShiftRight, Ty::U32, thread, 3_u32);
+        let within = b.binary(ptx_asm::PtxBinaryOp::And, Ty::B32, thread, 7_u32);
+        let first = b.binary(ptx_asm::PtxBinaryOp::ShiftLeft, Ty::B32, within, 4_u32);
         let first = b.mul_add(Ty::U32, matrix, 256_u32, first);
         for column in 0..8 {
             let value = b.add(Ty::U32, first, column as u32);
-            let [low, _] = b.unpack(Class::B16, value);
-            b.store(Space::Shared, Ty::U16, Place::at(row).plus(2 * column), low);
+            let [low, _] = b.unpack(RegClass::B16, value);
+            b.store(StateSpace::Shared, Ty::U16, AddressOperand::at(row).plus(2 * column), low);
         }
         b.barrier();
-        let dsts = b.registers(Class::B32, count);
-        b.push(Inst::LoadMatrix { transposed, dsts: dsts.clone(), from: Place::at(row) });
-        let (lane, out) = (b.special(Special::Lane), b.param(0));
+        let dsts = b.registers(RegClass::B32, count);
+        b.push(Inst::Ldmatrix { transposed, dsts: dsts.clone(), from: AddressOperand::at(row) });
+        let (lane, out) = (b.special(SpecialReg::Lane), b.param(0));
         let at = b.mul_add_wide(Ty::U32, lane, 4 * count as u32, out);
-        b.stores(Space::Global, Ty::B32, Place::at(at), &dsts);
+        b.store_vector(StateSpace::Global, Ty::B32, AddressOperand::at(at), &dsts);
     });
     super::words(&k, 1, 32 * count)
 }
@@ -176,22 +185,22 @@ fn matrices_into_shared_memory() {
         let k = |barrier: bool| {
             kernel(32, |b| {
                 let array = b.shared(16 * 32, 16);
-                let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+                let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
                 let row = b.mul_add(Ty::U32, thread, 16_u32, base);
                 let from: Regs = (0..count)
                     .map(|i| {
                         b.mul_add(Ty::U32, thread, 0x0002_0002_u32, 0x0001_0000 + 0x0100_0100 * i as u32)
                     })
                     .collect();
-                b.push(Inst::StoreMatrix { from, to: Place::at(row) });
+                b.push(Inst::Stmatrix { from, to: AddressOperand::at(row) });
                 if barrier {
                     b.barrier();
                 }
-                let dsts = b.registers(Class::B32, count);
-                b.push(Inst::LoadMatrix { transposed, dsts: dsts.clone(), from: Place::at(row) });
+                let dsts = b.registers(RegClass::B32, count);
+                b.push(Inst::Ldmatrix { transposed, dsts: dsts.clone(), from: AddressOperand::at(row) });
                 let out = b.param(0);
                 let at = b.mul_add_wide(Ty::U32, thread, 4 * count as u32, out);
-                b.stores(Space::Global, Ty::B32, Place::at(at), &dsts);
+                b.store_vector(StateSpace::Global, Ty::B32, AddressOperand::at(at), &dsts);
             })
         };
         let found = super::words(&k(true), 1, 32 * count);
@@ -214,15 +223,15 @@ fn rows_of_matrices_are_checked() {
     let k = |offset: i32, barrier: bool| {
         kernel(32, |b| {
             let array = b.shared(16 * 32, 16);
-            let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+            let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
             let row = b.mul_add(Ty::U32, thread, 16_u32, base);
-            let zero = b.moved(Class::B32, 0_u32);
-            b.stores(Space::Shared, Ty::B32, Place::at(row), &[zero; 4]);
+            let zero = b.mov(RegClass::B32, 0_u32);
+            b.store_vector(StateSpace::Shared, Ty::B32, AddressOperand::at(row), &[zero; 4]);
             if barrier {
                 b.barrier();
             }
-            let dsts = b.registers(Class::B32, 4);
-            b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::at(row).plus(offset) });
+            let dsts = b.registers(RegClass::B32, 4);
+            b.push(Inst::Ldmatrix { transposed: false, dsts, from: AddressOperand::at(row).plus(offset) });
         })
     };
     super::words(&k(0, true), 1, 0);
@@ -231,21 +240,21 @@ fn rows_of_matrices_are_checked() {
     // So is what several wrote alike.
     let alike = kernel(32, |b| {
         let array = b.shared(16 * 8, 16);
-        let (lane, base) = (b.special(Special::Lane), b.address(Space::Shared, array));
-        let row = b.binary(ptx_asm::Binary::And, Ty::B32, lane, 7_u32);
+        let (lane, base) = (b.special(SpecialReg::Lane), b.address(StateSpace::Shared, array));
+        let row = b.binary(ptx_asm::PtxBinaryOp::And, Ty::B32, lane, 7_u32);
         let row = b.mul_add(Ty::U32, row, 16_u32, base);
-        let zero = b.moved(Class::B32, 0_u32);
-        b.stores(Space::Shared, Ty::B32, Place::at(row), &[zero; 4]);
-        let dsts = b.registers(Class::B32, 1);
-        b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::at(row) });
+        let zero = b.mov(RegClass::B32, 0_u32);
+        b.store_vector(StateSpace::Shared, Ty::B32, AddressOperand::at(row), &[zero; 4]);
+        let dsts = b.registers(RegClass::B32, 1);
+        b.push(Inst::Ldmatrix { transposed: false, dsts, from: AddressOperand::at(row) });
     });
     assert!(matches!(cause(&alike, 1), Cause::Race { .. }));
     assert!(matches!(cause(&k(8, true), 1), Cause::Misaligned { align: 16, .. }));
     assert!(matches!(cause(&k(16, true), 1), Cause::OutOfBounds { .. }));
     let missing = kernel(32, |b| {
         let array = b.shared(16, 16);
-        let dsts = b.registers(Class::B32, 1);
-        b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::array(array) });
+        let dsts = b.registers(RegClass::B32, 1);
+        b.push(Inst::Ldmatrix { transposed: false, dsts, from: AddressOperand::array(array) });
     });
     assert!(matches!(cause(&missing, 1), Cause::Uninitialised { .. }));
 }
@@ -255,16 +264,26 @@ fn whole_warps_multiply() {
     let torn = |product: bool| {
         kernel(32, |b| {
             let array = b.shared(16, 16);
-            let lane = b.special(Special::Lane);
-            let some = b.compare(Cmp::Ne, Ty::U32, lane, 3_u32);
-            let words: Regs = (0..4).map(|_| b.moved(Class::B32, 0_u32)).collect();
-            let c: Regs = (0..4).map(|_| b.moved(Class::F32, 0_u32)).collect();
-            b.when(Guard::on(some), |b| {
+            let lane = b.special(SpecialReg::Lane);
+            let some = b.compare(CmpOp::Ne, Ty::U32, lane, 3_u32);
+            let words: Regs = (0..4).map(|_| b.mov(RegClass::B32, 0_u32)).collect();
+            let c: Regs = (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
+            b.when(GuardPredicate::on(some), |b| {
                 b.push(if product {
                     let right = words[..2].into();
-                    Inst::Mma { shape: Mma::F16K16, d: c.clone(), a: words.clone(), b: right, c: c.clone() }
+                    Inst::Mma {
+                        shape: MmaShape::F16K16,
+                        d: c.clone(),
+                        a: words.clone(),
+                        b: right,
+                        c: c.clone(),
+                    }
                 } else {
-                    Inst::LoadMatrix { transposed: false, dsts: words.clone(), from: Place::array(array) }
+                    Inst::Ldmatrix {
+                        transposed: false,
+                        dsts: words.clone(),
+                        from: AddressOperand::array(array),
+                    }
                 });
             });
         })
@@ -273,9 +292,9 @@ fn whole_warps_multiply() {
         assert!(matches!(cause(&torn(product), 1), Cause::PartialWarp { active: 0xffff_fff7, .. }));
     }
     let short = kernel(32, |b| {
-        let words: Regs = (0..4).map(|_| b.moved(Class::B32, 0_u32)).collect();
-        let c: Regs = (0..4).map(|_| b.moved(Class::F32, 0_u32)).collect();
-        b.push(Inst::Mma { shape: Mma::F16K16, d: c.clone(), a: words.clone(), b: words, c });
+        let words: Regs = (0..4).map(|_| b.mov(RegClass::B32, 0_u32)).collect();
+        let c: Regs = (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
+        b.push(Inst::Mma { shape: MmaShape::F16K16, d: c.clone(), a: words.clone(), b: words, c });
     });
     assert!(matches!(cause(&short, 1), Cause::Malformed(_)));
 }

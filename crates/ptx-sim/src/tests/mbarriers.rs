@@ -1,42 +1,45 @@
 //! Barriers in memory: phases, counts, what they order, and what they are not.
 
 use super::{Cause, Order, cause, give, kernel, own_word, words};
-use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Place, Reg, Space, Special, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, Reg, RegClass,
+    SpecialReg, StateSpace, Ty,
+};
 
 /// A barrier for so many arrivals, which all threads know.
-fn barrier(b: &mut Builder, count: u32) -> Place {
-    let at = Place::array(b.shared(8, 8));
-    only(b, 0, |b| b.push(Inst::BarrierInit { at, count }));
+fn barrier(b: &mut PtxBuilder, count: u32) -> AddressOperand {
+    let at = AddressOperand::array(b.shared(8, 8));
+    only(b, 0, |b| b.push(Inst::MbarrierInit { at, count }));
     b.barrier();
     at
 }
 
 /// What one thread does.
-fn only(b: &mut Builder, thread: u32, write: impl FnOnce(&mut Builder)) {
-    let number = b.special(Special::Thread);
-    let is_it = b.compare(Cmp::Eq, Ty::U32, number, thread);
-    b.when(Guard::on(is_it), write);
+fn only(b: &mut PtxBuilder, thread: u32, write: impl FnOnce(&mut PtxBuilder)) {
+    let number = b.special(SpecialReg::Thread);
+    let is_it = b.compare(CmpOp::Eq, Ty::U32, number, thread);
+    b.when(GuardPredicate::on(is_it), write);
 }
 
-fn wait(b: &mut Builder, at: Place, parity: impl Into<ptx_asm::Operand>) {
-    let parity = b.in_register(Class::B32, parity);
-    b.push(Inst::BarrierWait { at, parity, cluster: false });
+fn wait(b: &mut PtxBuilder, at: AddressOperand, parity: impl Into<ptx_asm::PtxOperand>) {
+    let parity = b.in_register(RegClass::B32, parity);
+    b.push(Inst::MbarrierWait { at, parity, cluster: false });
 }
 
 /// The word of the thread half a block away.
-fn other_word(b: &mut Builder, array: u32, threads: u32) -> Reg {
-    let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
-    let other = b.binary(Binary::Xor, Ty::B32, thread, threads / 2);
+fn other_word(b: &mut PtxBuilder, array: u32, threads: u32) -> Reg {
+    let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
+    let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, threads / 2);
     let at = b.mul_add(Ty::U32, other, 4_u32, base);
-    b.load(Space::Shared, Ty::B32, false, Place::at(at))
+    b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at))
 }
 
 /// Each thread writes, and reads what another wrote, with this between.
-fn exchange(between: impl FnOnce(&mut Builder, Place)) -> Kernel {
+fn exchange(between: impl FnOnce(&mut PtxBuilder, AddressOperand)) -> PtxKernel {
     kernel(64, |b| {
         let (array, all) = (b.shared(256, 4), barrier(b, 64));
-        let (at, thread) = (own_word(b, array), b.special(Special::Thread));
-        b.store(Space::Shared, Ty::B32, Place::at(at), thread);
+        let (at, thread) = (own_word(b, array), b.special(SpecialReg::Thread));
+        b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), thread);
         between(b, all);
         let value = other_word(b, array, 64);
         give(b, value);
@@ -46,16 +49,16 @@ fn exchange(between: impl FnOnce(&mut Builder, Place)) -> Kernel {
 #[test]
 fn whole_warps_arrive_and_wait() {
     let right = exchange(|b, all| {
-        b.push(Inst::Arrive { at: all });
+        b.push(Inst::MbarrierArrive { at: all });
         wait(b, all, 0_u32);
     });
     assert_eq!(words(&right, 1, 64), (0..64).map(|thread| thread ^ 32).collect::<Vec<u32>>());
     // The phase before the first is complete.
     let too_early = exchange(|b, all| {
-        b.push(Inst::Arrive { at: all });
+        b.push(Inst::MbarrierArrive { at: all });
         wait(b, all, 1_u32);
     });
-    let no_wait = exchange(|b, all| b.push(Inst::Arrive { at: all }));
+    let no_wait = exchange(|b, all| b.push(Inst::MbarrierArrive { at: all }));
     for (wrong, order) in super::ORDERS.into_iter().flat_map(|order| [(&too_early, order), (&no_wait, order)])
     {
         let found = super::outcome(wrong, 1, 64, order).expect_err("it is wrong").cause;
@@ -83,11 +86,11 @@ fn lanes_arrive_and_wait_alone() {
             let (array, full) = (b.shared(4, 4), barrier(b, 1));
             only(b, 5, |b| {
                 if before {
-                    b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32);
+                    b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32);
                 }
-                b.push(Inst::Arrive { at: full });
+                b.push(Inst::MbarrierArrive { at: full });
                 if !before {
-                    b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32);
+                    b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32);
                 }
             });
             // One of the same warp, and one of another.
@@ -96,7 +99,7 @@ fn lanes_arrive_and_wait_alone() {
                     if waits {
                         wait(b, full, 0_u32);
                     }
-                    let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+                    let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
                     give(b, value);
                 });
             }
@@ -119,17 +122,17 @@ fn lanes_learn_alone() {
         kernel(64, |b| {
             let (array, full) = (b.shared(4, 4), barrier(b, 1));
             only(b, 32, |b| {
-                b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32);
-                b.push(Inst::Arrive { at: full });
+                b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32);
+                b.push(Inst::MbarrierArrive { at: full });
             });
             only(b, 0, |b| wait(b, full, 0_u32));
-            let thread = b.special(Special::Thread);
-            let first_warp = b.compare(Cmp::Lt, Ty::U32, thread, 32_u32);
-            b.when(Guard::on(first_warp), |b| {
+            let thread = b.special(SpecialReg::Thread);
+            let first_warp = b.compare(CmpOp::Lt, Ty::U32, thread, 32_u32);
+            b.when(GuardPredicate::on(first_warp), |b| {
                 if meet {
                     b.push(Inst::Barrier { id: 1, threads: Some(32) });
                 }
-                let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+                let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
                 give(b, value);
             });
         })
@@ -144,11 +147,11 @@ fn phases_follow_each_other() {
     let k = kernel(64, |b| {
         let (array, all) = (b.shared(256, 4), barrier(b, 64));
         let at = own_word(b, array);
-        let (sum, step) = (b.moved(Class::B32, 0_u32), b.moved(Class::B32, 0_u32));
+        let (sum, step) = (b.mov(RegClass::B32, 0_u32), b.mov(RegClass::B32, 0_u32));
         b.repeat(|b| {
-            b.store(Space::Shared, Ty::B32, Place::at(at), step);
+            b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), step);
             for half in 0..2 {
-                b.push(Inst::Arrive { at: all });
+                b.push(Inst::MbarrierArrive { at: all });
                 wait(b, all, half as u32);
                 if half == 0 {
                     let value = other_word(b, array, 64);
@@ -158,7 +161,7 @@ fn phases_follow_each_other() {
             }
             let next = b.add(Ty::U32, step, 1_u32);
             b.set(step, next);
-            Guard::on(b.compare(Cmp::Lt, Ty::U32, step, 5_u32))
+            GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, step, 5_u32))
         });
         give(b, sum);
     });
@@ -167,7 +170,7 @@ fn phases_follow_each_other() {
 
 #[test]
 fn what_barriers_do_not_allow() {
-    type Write = fn(&mut Builder, Place);
+    type Write = fn(&mut PtxBuilder, AddressOperand);
     let k = |count: u32, write: Write| {
         kernel(64, |b| {
             let at = barrier(b, count);
@@ -175,15 +178,15 @@ fn what_barriers_do_not_allow() {
         })
     };
     let broken: [(u32, Write); 4] = [
-        (1, |b, at| b.push(Inst::BarrierInit { at, count: 1 })),
+        (1, |b, at| b.push(Inst::MbarrierInit { at, count: 1 })),
         (2, |b, at| {
-            b.push(Inst::ArriveExpect { at, bytes: (1 << 20) - 1 });
-            b.push(Inst::ArriveExpect { at, bytes: 1 });
+            b.push(Inst::MbarrierArriveExpectTx { at, bytes: (1 << 20) - 1 });
+            b.push(Inst::MbarrierArriveExpectTx { at, bytes: 1 });
         }),
         // The phase waits for bytes, not for a second arrival.
         (1, |b, at| {
-            b.push(Inst::ArriveExpect { at, bytes: 16 });
-            b.push(Inst::Arrive { at });
+            b.push(Inst::MbarrierArriveExpectTx { at, bytes: 16 });
+            b.push(Inst::MbarrierArrive { at });
         }),
         (1, |b, at| wait(b, at, 2_u32)),
     ];
@@ -193,26 +196,26 @@ fn what_barriers_do_not_allow() {
     }
     let touched: [Write; 2] = [
         |b, at| {
-            b.load(Space::Shared, Ty::B32, false, at.plus(4));
+            b.load(StateSpace::Shared, Ty::B32, false, at.plus(4));
         },
-        |b, at| b.store(Space::Shared, Ty::B64, at, 0_u64),
+        |b, at| b.store(StateSpace::Shared, Ty::B64, at, 0_u64),
     ];
     for write in touched {
         assert!(matches!(cause(&k(1, write), 1), Cause::IsBarrier { .. }));
     }
     let none = |write: Write| {
         kernel(32, |b| {
-            let at = Place::array(b.shared(16, 8));
+            let at = AddressOperand::array(b.shared(16, 8));
             write(b, at);
         })
     };
-    assert!(matches!(cause(&none(|b, at| b.push(Inst::Arrive { at })), 1), Cause::NoBarrier { .. }));
+    assert!(matches!(cause(&none(|b, at| b.push(Inst::MbarrierArrive { at })), 1), Cause::NoBarrier { .. }));
     assert!(matches!(cause(&none(|b, at| wait(b, at, 1_u32)), 1), Cause::NoBarrier { .. }));
-    let nobody = none(|b, at| b.push(Inst::BarrierInit { at, count: 0 }));
+    let nobody = none(|b, at| b.push(Inst::MbarrierInit { at, count: 0 }));
     assert!(matches!(cause(&nobody, 1), Cause::Malformed(_)));
-    let between = none(|b, at| b.push(Inst::Arrive { at: at.plus(4) }));
+    let between = none(|b, at| b.push(Inst::MbarrierArrive { at: at.plus(4) }));
     assert!(matches!(cause(&between, 1), Cause::Misaligned { align: 8, .. }));
-    let beyond = none(|b, at| b.push(Inst::Arrive { at: at.plus(16) }));
+    let beyond = none(|b, at| b.push(Inst::MbarrierArrive { at: at.plus(16) }));
     assert!(matches!(cause(&beyond, 1), Cause::OutOfBounds { .. }));
 }
 
@@ -221,12 +224,12 @@ fn what_barriers_do_not_allow() {
 fn makers_tell_others() {
     let k = |meet: bool| {
         kernel(64, |b| {
-            let at = Place::array(b.shared(8, 8));
-            only(b, 0, |b| b.push(Inst::BarrierInit { at, count: 1 }));
+            let at = AddressOperand::array(b.shared(8, 8));
+            only(b, 0, |b| b.push(Inst::MbarrierInit { at, count: 1 }));
             if meet {
                 b.barrier();
             }
-            only(b, 32, |b| b.push(Inst::Arrive { at }));
+            only(b, 32, |b| b.push(Inst::MbarrierArrive { at }));
         })
     };
     words(&k(true), 1, 0);

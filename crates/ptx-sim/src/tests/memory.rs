@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::{Cause, ORDERS, Order, cause, constant, give, index, kernel, own_word, words, words_of};
 use crate::{Launch, Machine, SpaceName, run};
-use ptx_asm::{Binary, Class, Inst, Operand, Place, Space, Special, Ty};
+use ptx_asm::{AddressOperand, Inst, PtxBinaryOp, PtxOperand, RegClass, SpecialReg, StateSpace, Ty};
 
 #[test]
 fn elements_are_extended_by_their_type() {
@@ -14,10 +14,10 @@ fn elements_are_extended_by_their_type() {
         let bytes = machine.put("bytes", vec![0x80, 0xff, 0, 0]);
         let k = kernel(1, |b| {
             let from = b.param(0);
-            let value = b.load(Space::Global, ty, false, Place::at(from));
-            let zero = constant(b, Class::B16, 0);
-            let whole = b.pack(Class::B32, value, zero);
-            b.store(Space::Global, Ty::B32, Place::at(from), whole);
+            let value = b.load(StateSpace::Global, ty, false, AddressOperand::at(from));
+            let zero = constant(b, RegClass::B16, 0);
+            let whole = b.pack(RegClass::B32, value, zero);
+            b.store(StateSpace::Global, Ty::B32, AddressOperand::at(from), whole);
         });
         run(&k, &Launch::new(1, &[bytes.address()]), &mut machine, Order::InTurn).expect("it is right");
         assert_eq!(words_of(&machine, bytes), [expected], "{ty:?}");
@@ -31,11 +31,11 @@ fn vectors_lie_beside_each_other_and_narrow_stores_cut() {
     let k = kernel(4, |b| {
         let (i, x) = (index(b), b.param(0));
         let at = b.mul_add_wide(Ty::U32, i, 16_u32, x);
-        let mut values = b.loads(Space::Global, Ty::B32, false, Place::at(at), 4);
+        let mut values = b.load_vector(StateSpace::Global, Ty::B32, false, AddressOperand::at(at), 4);
         values.reverse();
-        b.stores(Space::Global, Ty::B32, Place::at(at), &values);
-        let wide = constant(b, Class::B16, 0xabcd);
-        b.store(Space::Global, Ty::U8, Place::at(at).plus(3), wide);
+        b.store_vector(StateSpace::Global, Ty::B32, AddressOperand::at(at), &values);
+        let wide = constant(b, RegClass::B16, 0xabcd);
+        b.store(StateSpace::Global, Ty::U8, AddressOperand::at(at).plus(3), wide);
     });
     run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");
     let row = |i: u8| {
@@ -54,7 +54,7 @@ fn accesses_stay_within_one_array() {
         machine.put("above", vec![0; 64]);
         let k = kernel(1, |b| {
             let x = b.param(0);
-            b.loads(Space::Global, Ty::F32, false, Place::at(x).plus(offset), 4);
+            b.load_vector(StateSpace::Global, Ty::F32, false, AddressOperand::at(x).plus(offset), 4);
         });
         run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).map_err(|fault| *fault.cause)
     };
@@ -63,14 +63,14 @@ fn accesses_stay_within_one_array() {
         let found = global(offset, bytes);
         assert!(matches!(found, Err(Cause::OutOfBounds { bytes: 16, .. })), "{offset} {bytes}: {found:?}");
     }
-    for space in [Space::Shared, Space::Local] {
+    for space in [StateSpace::Shared, StateSpace::Local] {
         let access = |offset: i32| {
             kernel(32, |b| {
                 let array = match space {
-                    Space::Shared => (b.shared(6, 1), b.shared(24, 8)).1,
+                    StateSpace::Shared => (b.shared(6, 1), b.shared(24, 8)).1,
                     _ => (b.local(6, 1), b.local(24, 8)).1,
                 };
-                b.store(space, Ty::B64, Place::array(array).plus(offset), 1_u64);
+                b.store(space, Ty::B64, AddressOperand::array(array).plus(offset), 1_u64);
             })
         };
         words(&access(16), 1, 0);
@@ -88,12 +88,12 @@ fn accesses_stay_within_one_array() {
 /// One byte too far is too far.
 #[test]
 fn arrays_end_after_their_last_byte() {
-    for space in [Space::Shared, Space::Local] {
+    for space in [StateSpace::Shared, StateSpace::Local] {
         let k = |offset: i32| {
             kernel(1, |b| {
-                let array = if space == Space::Shared { b.shared(7, 1) } else { b.local(7, 1) };
-                let value = constant(b, Class::B16, 1);
-                b.store(space, Ty::U8, Place::array(array).plus(offset), value);
+                let array = if space == StateSpace::Shared { b.shared(7, 1) } else { b.local(7, 1) };
+                let value = constant(b, RegClass::B16, 1);
+                b.store(space, Ty::U8, AddressOperand::array(array).plus(offset), value);
             })
         };
         words(&k(6), 1, 0);
@@ -106,18 +106,18 @@ fn arrays_end_after_their_last_byte() {
 #[test]
 fn halves_are_packed_and_unpacked() {
     let k = kernel(1, |b| {
-        let whole = b.moved(Class::B64, 0x8765_4321_fedc_ba98_u64);
-        let [low, high] = b.unpack(Class::B32, whole);
-        let swapped = b.pack(Class::B64, high, low);
+        let whole = b.mov(RegClass::B64, 0x8765_4321_fedc_ba98_u64);
+        let [low, high] = b.unpack(RegClass::B32, whole);
+        let swapped = b.pack(RegClass::B64, high, low);
         // A register keeps as many bits as it has.
-        let zero = b.moved(Class::B32, 0_u32);
-        let low = b.pack(Class::B64, low, zero);
-        let [quarter, other] = b.unpack(Class::B16, high);
-        let turned = b.pack(Class::B32, other, quarter);
+        let zero = b.mov(RegClass::B32, 0_u32);
+        let low = b.pack(RegClass::B64, low, zero);
+        let [quarter, other] = b.unpack(RegClass::B16, high);
+        let turned = b.pack(RegClass::B32, other, quarter);
         let out = b.param(0);
-        b.store(Space::Global, Ty::B64, Place::at(out), swapped);
-        b.store(Space::Global, Ty::B64, Place::at(out).plus(8), low);
-        b.store(Space::Global, Ty::B32, Place::at(out).plus(16), turned);
+        b.store(StateSpace::Global, Ty::B64, AddressOperand::at(out), swapped);
+        b.store(StateSpace::Global, Ty::B64, AddressOperand::at(out).plus(8), low);
+        b.store(StateSpace::Global, Ty::B32, AddressOperand::at(out).plus(16), turned);
     });
     assert_eq!(words(&k, 1, 5), [0x8765_4321, 0xfedc_ba98, 0xfedc_ba98, 0, 0x4321_8765]);
 }
@@ -130,10 +130,10 @@ fn regions_cross_the_32_bits() {
     assert_ne!(x.address() >> 32, (x.address() + 511) >> 32);
     let k = kernel(1, |b| {
         let x = b.param(0);
-        let [low, high] = b.unpack(Class::B32, x);
+        let [low, high] = b.unpack(RegClass::B32, x);
         let low = b.add(Ty::U32, low, 256_u32);
-        let wrong = b.pack(Class::B64, low, high);
-        b.load(Space::Global, Ty::U32, false, Place::at(wrong));
+        let wrong = b.pack(RegClass::B64, low, high);
+        b.load(StateSpace::Global, Ty::U32, false, AddressOperand::at(wrong));
     });
     let fault = run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect_err("no carry");
     assert!(matches!(*fault.cause, Cause::OutOfBounds { .. }));
@@ -142,20 +142,20 @@ fn regions_cross_the_32_bits() {
 #[test]
 fn accesses_are_aligned_to_their_size() {
     for (space, ty, count, offset) in [
-        (Space::Global, Ty::F32, 1, 2),
-        (Space::Global, Ty::F32, 4, 8),
-        (Space::Global, Ty::F64, 2, 8),
-        (Space::Shared, Ty::F32, 2, 4),
-        (Space::Shared, Ty::U16, 1, 1),
-        (Space::Local, Ty::B64, 1, 4),
+        (StateSpace::Global, Ty::F32, 1, 2),
+        (StateSpace::Global, Ty::F32, 4, 8),
+        (StateSpace::Global, Ty::F64, 2, 8),
+        (StateSpace::Shared, Ty::F32, 2, 4),
+        (StateSpace::Shared, Ty::U16, 1, 1),
+        (StateSpace::Local, Ty::B64, 1, 4),
     ] {
         let k = kernel(1, |b| {
             let base = match space {
-                Space::Global => Place::at(b.param(0)),
-                Space::Shared => Place::array(b.shared(64, 16)),
-                Space::Local => Place::array(b.local(64, 16)),
+                StateSpace::Global => AddressOperand::at(b.param(0)),
+                StateSpace::Shared => AddressOperand::array(b.shared(64, 16)),
+                StateSpace::Local => AddressOperand::array(b.local(64, 16)),
             };
-            b.loads(space, ty, false, base.plus(offset), count);
+            b.load_vector(space, ty, false, base.plus(offset), count);
         });
         let align = ty.bytes() * count as u32;
         assert!(
@@ -165,23 +165,23 @@ fn accesses_are_aligned_to_their_size() {
     }
     let too_wide = kernel(1, |b| {
         let base = b.param(0);
-        b.loads(Space::Global, Ty::F64, false, Place::at(base), 4);
+        b.load_vector(StateSpace::Global, Ty::F64, false, AddressOperand::at(base), 4);
     });
     assert!(matches!(cause(&too_wide, 1), Cause::Malformed(_)));
 }
 
 #[test]
 fn bytes_that_nobody_wrote_are_not_read() {
-    for space in [Space::Global, Space::Shared, Space::Local] {
+    for space in [StateSpace::Global, StateSpace::Shared, StateSpace::Local] {
         let k = |write: bool| {
             kernel(1, |b| {
                 let base = match space {
-                    Space::Global => Place::at(b.param(0)),
-                    Space::Shared => Place::array(b.shared(64, 16)),
-                    Space::Local => Place::array(b.local(64, 16)),
+                    StateSpace::Global => AddressOperand::at(b.param(0)),
+                    StateSpace::Shared => AddressOperand::array(b.shared(64, 16)),
+                    StateSpace::Local => AddressOperand::array(b.local(64, 16)),
                 };
                 b.store(space, Ty::U16, base, 1_u32);
-                let high = constant(b, Class::B16, 2);
+                let high = constant(b, RegClass::B16, 2);
                 b.store(space, Ty::U8, base.plus(2), high);
                 if write {
                     b.store(space, Ty::U8, base.plus(3), high);
@@ -200,13 +200,13 @@ fn bytes_that_nobody_wrote_are_not_read() {
 fn memory_of_blocks_and_threads_is_theirs() {
     let shared = kernel(1, |b| {
         let array = b.shared(4, 4);
-        let block = b.special(Special::Block);
-        let first = b.compare(ptx_asm::Cmp::Eq, Ty::U32, block, 0_u32);
-        b.either(
-            ptx_asm::Guard::on(first),
-            |b| b.store(Space::Shared, Ty::B32, Place::array(array), 1_u32),
+        let block = b.special(SpecialReg::Block);
+        let first = b.compare(ptx_asm::CmpOp::Eq, Ty::U32, block, 0_u32);
+        b.if_else(
+            ptx_asm::GuardPredicate::on(first),
+            |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 1_u32),
             |b| {
-                b.load(Space::Shared, Ty::B32, false, Place::array(array));
+                b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
             },
         );
     });
@@ -214,16 +214,16 @@ fn memory_of_blocks_and_threads_is_theirs() {
 
     let in_first = kernel(1, |b| {
         let array = b.local(4, 4);
-        let block = b.special(Special::Block);
-        let first = b.compare(ptx_asm::Cmp::Eq, Ty::U32, block, 0_u32);
+        let block = b.special(SpecialReg::Block);
+        let first = b.compare(ptx_asm::CmpOp::Eq, Ty::U32, block, 0_u32);
         let store = ptx_asm::Inst::Store {
-            space: Space::Local,
+            space: StateSpace::Local,
             ty: Ty::B32,
-            to: Place::array(array),
+            to: AddressOperand::array(array),
             srcs: smallvec![1_u32.into()],
         };
-        b.push_when(ptx_asm::Guard::on(first), store);
-        b.load(Space::Local, Ty::B32, false, Place::array(array));
+        b.push_predicated(ptx_asm::GuardPredicate::on(first), store);
+        b.load(StateSpace::Local, Ty::B32, false, AddressOperand::array(array));
     });
     assert!(super::outcome(&in_first, 1, 0, Order::InTurn).is_ok());
     assert!(matches!(cause(&in_first, 2), Cause::Uninitialised { .. }));
@@ -231,9 +231,9 @@ fn memory_of_blocks_and_threads_is_theirs() {
     let local = kernel(64, |b| {
         let array = b.local(8, 4);
         let i = index(b);
-        let at = b.address(Space::Local, array);
-        b.store(Space::Local, Ty::B32, Place::at(at).plus(4), i);
-        let value = b.load(Space::Local, Ty::B32, false, Place::array(array).plus(4));
+        let at = b.address(StateSpace::Local, array);
+        b.store(StateSpace::Local, Ty::B32, AddressOperand::at(at).plus(4), i);
+        let value = b.load(StateSpace::Local, Ty::B32, false, AddressOperand::array(array).plus(4));
         give(b, value);
     });
     assert_eq!(words(&local, 2, 128), (0..128).collect::<Vec<u32>>());
@@ -241,31 +241,38 @@ fn memory_of_blocks_and_threads_is_theirs() {
 
 #[test]
 fn atomic_operations_combine() {
-    use ptx_asm::Atomic;
-    let cases: [(Atomic, Ty, &[Operand], u64, u64); 12] = [
-        (Atomic::Add, Ty::U32, &[Operand::Const(5)], 0xffff_fffe, 3),
-        (Atomic::Add, Ty::U64, &[Operand::Const(5)], 0xffff_fffe, 0x1_0000_0003),
-        (Atomic::Min, Ty::S32, &[Operand::Const(5)], 0xffff_fffe, 0xffff_fffe),
-        (Atomic::Min, Ty::U32, &[Operand::Const(5)], 0xffff_fffe, 5),
-        (Atomic::Max, Ty::S64, &[Operand::Const(5)], u64::MAX, 5),
-        (Atomic::And, Ty::B32, &[Operand::Const(12)], 10, 8),
-        (Atomic::Or, Ty::B32, &[Operand::Const(12)], 10, 14),
-        (Atomic::Xor, Ty::B64, &[Operand::Const(12)], 10, 6),
-        (Atomic::Exchange, Ty::B32, &[Operand::Const(12)], 10, 12),
-        (Atomic::CompareSwap, Ty::B32, &[Operand::Const(10), Operand::Const(7)], 10, 7),
-        (Atomic::CompareSwap, Ty::B64, &[Operand::Const(11), Operand::Const(7)], 10, 10),
-        (Atomic::Add, Ty::F32, &[Operand::Const(0x3f80_0000)], 0x4000_0000, 0x4040_0000),
+    use ptx_asm::AtomicOp;
+    let cases: [(AtomicOp, Ty, &[PtxOperand], u64, u64); 12] = [
+        (AtomicOp::Add, Ty::U32, &[PtxOperand::Const(5)], 0xffff_fffe, 3),
+        (AtomicOp::Add, Ty::U64, &[PtxOperand::Const(5)], 0xffff_fffe, 0x1_0000_0003),
+        (AtomicOp::Min, Ty::S32, &[PtxOperand::Const(5)], 0xffff_fffe, 0xffff_fffe),
+        (AtomicOp::Min, Ty::U32, &[PtxOperand::Const(5)], 0xffff_fffe, 5),
+        (AtomicOp::Max, Ty::S64, &[PtxOperand::Const(5)], u64::MAX, 5),
+        (AtomicOp::And, Ty::B32, &[PtxOperand::Const(12)], 10, 8),
+        (AtomicOp::Or, Ty::B32, &[PtxOperand::Const(12)], 10, 14),
+        (AtomicOp::Xor, Ty::B64, &[PtxOperand::Const(12)], 10, 6),
+        (AtomicOp::Exchange, Ty::B32, &[PtxOperand::Const(12)], 10, 12),
+        (AtomicOp::CompareSwap, Ty::B32, &[PtxOperand::Const(10), PtxOperand::Const(7)], 10, 7),
+        (AtomicOp::CompareSwap, Ty::B64, &[PtxOperand::Const(11), PtxOperand::Const(7)], 10, 10),
+        (AtomicOp::Add, Ty::F32, &[PtxOperand::Const(0x3f80_0000)], 0x4000_0000, 0x4040_0000),
     ];
     for (op, ty, operands, before, after) in cases {
         let mut machine = Machine::new();
         let x = machine.put("x", before.to_le_bytes());
         let old = machine.put("old", [0; 8]);
-        let mut b = ptx_asm::Builder::new("k", 2, 1);
+        let mut b = ptx_asm::PtxBuilder::new("k", 2, 1);
         let (at, to) = (b.param(0), b.param(1));
         let dst = b.register(ty.class());
         let operands = operands.iter().copied().collect();
-        b.push(Inst::Atomic { space: Space::Global, op, ty, dst: Some(dst), at: Place::at(at), operands });
-        b.store(Space::Global, ty, Place::at(to), dst);
+        b.push(Inst::Atomic {
+            space: StateSpace::Global,
+            op,
+            ty,
+            dst: Some(dst),
+            at: AddressOperand::at(at),
+            operands,
+        });
+        b.store(StateSpace::Global, ty, AddressOperand::at(to), dst);
         let params = [x.address(), old.address()];
         run(&b.finish(), &Launch::new(1, &params), &mut machine, Order::InTurn).expect("it is right");
         assert_eq!(machine.bytes(x), after.to_le_bytes(), "{op:?} {ty:?}");
@@ -281,26 +288,26 @@ fn atomic_operations_of_all_threads_add_up() {
         let sum = machine.put("sum", vec![0; 4]);
         let k = kernel(96, |b| {
             let array = b.shared(4, 4);
-            let thread = b.special(Special::Thread);
-            let first = b.compare(ptx_asm::Cmp::Eq, Ty::U32, thread, 0_u32);
-            b.when(ptx_asm::Guard::on(first), |b| {
-                b.store(Space::Shared, Ty::U32, Place::array(array), 0_u32)
+            let thread = b.special(SpecialReg::Thread);
+            let first = b.compare(ptx_asm::CmpOp::Eq, Ty::U32, thread, 0_u32);
+            b.when(ptx_asm::GuardPredicate::on(first), |b| {
+                b.store(StateSpace::Shared, Ty::U32, AddressOperand::array(array), 0_u32)
             });
             b.barrier();
-            let add = |space, at, value: Operand| Inst::Atomic {
+            let add = |space, at, value: PtxOperand| Inst::Atomic {
                 space,
-                op: ptx_asm::Atomic::Add,
+                op: ptx_asm::AtomicOp::Add,
                 ty: Ty::U32,
                 dst: None,
                 at,
                 operands: smallvec![value],
             };
-            b.push(add(Space::Shared, Place::array(array), thread.into()));
+            b.push(add(StateSpace::Shared, AddressOperand::array(array), thread.into()));
             b.barrier();
-            b.when(ptx_asm::Guard::on(first), |b| {
-                let value = b.load(Space::Shared, Ty::U32, false, Place::array(array));
+            b.when(ptx_asm::GuardPredicate::on(first), |b| {
+                let value = b.load(StateSpace::Shared, Ty::U32, false, AddressOperand::array(array));
                 let out = b.param(0);
-                b.push(add(Space::Global, Place::at(out), value.into()));
+                b.push(add(StateSpace::Global, AddressOperand::at(out), value.into()));
             });
         });
         run(&k, &Launch::new(3, &[sum.address()]), &mut machine, order).expect("it is right");
@@ -309,8 +316,8 @@ fn atomic_operations_of_all_threads_add_up() {
     let local = kernel(1, |b| {
         let array = b.local(4, 4);
         let operands = smallvec![1_u32.into()];
-        let (at, op) = (Place::array(array), ptx_asm::Atomic::Add);
-        b.push(Inst::Atomic { space: Space::Local, op, ty: Ty::U32, dst: None, at, operands });
+        let (at, op) = (AddressOperand::array(array), ptx_asm::AtomicOp::Add);
+        b.push(Inst::Atomic { space: StateSpace::Local, op, ty: Ty::U32, dst: None, at, operands });
     });
     assert!(matches!(cause(&local, 1), Cause::Malformed(_)));
 }
@@ -321,12 +328,12 @@ fn threads_exchange_through_shared_memory() {
     let k = kernel(64, |b| {
         let array = b.shared(256, 4);
         let (at, i) = (own_word(b, array), index(b));
-        b.store(Space::Shared, Ty::B32, Place::at(at), i);
+        b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), i);
         b.barrier();
-        let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
-        let other = b.binary(Binary::Sub, Ty::U32, 63_u32, thread);
+        let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
+        let other = b.binary(PtxBinaryOp::Sub, Ty::U32, 63_u32, thread);
         let at = b.mul_add(Ty::U32, other, 4_u32, base);
-        let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+        let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at));
         give(b, value);
     });
     let expected: Vec<u32> = (0..64).rev().chain((64..128).rev()).collect();

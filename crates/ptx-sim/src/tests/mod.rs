@@ -20,21 +20,21 @@ mod statistics;
 mod tiles;
 
 use super::{Cause, Fault, Launch, Machine, Order, Region, Stats, run};
-use ptx_asm::{Builder, Class, Kernel, Operand, Place, Reg, Space, Special, Ty};
+use ptx_asm::{AddressOperand, PtxBuilder, PtxKernel, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty};
 
 /// Every order that tests try.
 const ORDERS: [Order; 4] =
     [Order::InTurn, Order::Random { seed: 1 }, Order::Random { seed: 2 }, Order::Random { seed: 3 }];
 
 /// A kernel of so many threads with one parameter.
-fn kernel(threads: u32, write: impl FnOnce(&mut Builder)) -> Kernel {
-    let mut b = Builder::new("k", 1, threads);
+fn kernel(threads: u32, write: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
+    let mut b = PtxBuilder::new("k", 1, threads);
     write(&mut b);
     b.finish()
 }
 
 /// Runs it on one region of so many words that nobody wrote; what they are then.
-fn outcome(kernel: &Kernel, blocks: u32, words: usize, order: Order) -> Result<(Vec<u32>, Stats), Fault> {
+fn outcome(kernel: &PtxKernel, blocks: u32, words: usize, order: Order) -> Result<(Vec<u32>, Stats), Fault> {
     let mut machine = Machine::new();
     let out = machine.reserve("out", 4 * words);
     let stats = run(kernel, &Launch::new(blocks, &[out.address()]), &mut machine, order)?;
@@ -50,14 +50,14 @@ fn words_of(machine: &Machine, region: Region) -> Vec<u32> {
 }
 
 /// The words in every order, which must not matter.
-fn words(kernel: &Kernel, blocks: u32, words: usize) -> Vec<u32> {
+fn words(kernel: &PtxKernel, blocks: u32, words: usize) -> Vec<u32> {
     let mut results = ORDERS.map(|order| outcome(kernel, blocks, words, order).expect("it is right").0);
     assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{results:?}");
     std::mem::take(&mut results[0])
 }
 
 /// What is wrong with it, in every order.
-fn cause(kernel: &Kernel, blocks: u32) -> Cause {
+fn cause(kernel: &PtxKernel, blocks: u32) -> Cause {
     let causes = ORDERS.map(|order| *outcome(kernel, blocks, 1024, order).expect_err("it is wrong").cause);
     let kind = |cause: &Cause| std::mem::discriminant(cause);
     assert!(causes.iter().all(|cause| kind(cause) == kind(&causes[0])), "{causes:?}");
@@ -66,41 +66,41 @@ fn cause(kernel: &Kernel, blocks: u32) -> Cause {
 }
 
 /// Stores a word of each thread at its place in the region.
-fn give(b: &mut Builder, value: impl Into<Operand>) {
+fn give(b: &mut PtxBuilder, value: impl Into<PtxOperand>) {
     let i = index(b);
     let out = b.param(0);
     let at = b.mul_add_wide(Ty::U32, i, 4_u32, out);
-    b.store(Space::Global, Ty::B32, Place::at(at), value);
+    b.store(StateSpace::Global, Ty::B32, AddressOperand::at(at), value);
 }
 
 /// The thread's number among those of all blocks.
-fn index(b: &mut Builder) -> Reg {
+fn index(b: &mut PtxBuilder) -> Reg {
     let threads = b.clone().finish().threads;
-    let (block, thread) = (b.special(Special::Block), b.special(Special::Thread));
+    let (block, thread) = (b.special(SpecialReg::Block), b.special(SpecialReg::Thread));
     b.mul_add(Ty::U32, block, threads, thread)
 }
 
 /// The address of the thread's own word of an array that the block shares.
-fn own_word(b: &mut Builder, array: u32) -> Reg {
-    let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
+fn own_word(b: &mut PtxBuilder, array: u32) -> Reg {
+    let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
     b.mul_add(Ty::U32, thread, 4_u32, base)
 }
 
 /// A register that was written with a constant.
-fn constant(b: &mut Builder, class: Class, value: u64) -> Reg {
-    b.moved(class, value)
+fn constant(b: &mut PtxBuilder, class: RegClass, value: u64) -> Reg {
+    b.mov(class, value)
 }
 
 #[test]
 fn faults_say_what_and_where() {
     let k = kernel(64, |b| {
-        let (thread, out) = (b.special(Special::Thread), b.param(0));
+        let (thread, out) = (b.special(SpecialReg::Thread), b.param(0));
         let at = b.mul_add_wide(Ty::U32, thread, 4_u32, out);
-        b.store(Space::Global, Ty::U32, Place::at(at), thread);
+        b.store(StateSpace::Global, Ty::U32, AddressOperand::at(at), thread);
     });
     let fault = outcome(&k, 1, 40, Order::InTurn).expect_err("too many threads");
     expect_test::expect![[r#"
-        kernel `k`, block 0, thread 40, at Store { space: Global, ty: U32, to: Place { base: Reg(Reg { class: B64, number: 1 }), offset: 0 }, srcs: [Reg(Reg { class: B32, number: 0 })] }: 4 bytes at global 0x6ffffffa0 lie in no array: `out` has 160 bytes from 0x6ffffff00 on"#]]
+        kernel `k`, block 0, thread 40, at Store { space: Global, ty: U32, to: AddressOperand { base: Reg(Reg { class: B64, number: 1 }), offset: 0 }, srcs: [Reg(Reg { class: B32, number: 0 })] }: 4 bytes at global 0x6ffffffa0 lie in no array: `out` has 160 bytes from 0x6ffffff00 on"#]]
     .assert_eq(&fault.to_string());
 }
 
@@ -112,7 +112,7 @@ fn launches_have_to_fit() {
     assert!(matches!(cause(&kernel(32, |_| ()), 0), Cause::Malformed(_)));
     assert!(matches!(cause(&kernel(0, |_| ()), 1), Cause::Malformed(_)));
     assert!(matches!(cause(&kernel(1025, |_| ()), 1), Cause::Malformed(_)));
-    let huge = kernel(32, |b| b.set(Reg { class: Class::F32, number: u32::MAX }, 0_u32));
+    let huge = kernel(32, |b| b.set(Reg { class: RegClass::F32, number: u32::MAX }, 0_u32));
     assert!(matches!(cause(&huge, 1), Cause::Malformed(_)));
 }
 
@@ -122,8 +122,8 @@ fn a_seed_gives_an_order() {
     let k = kernel(64, |b| {
         let (out, i) = (b.param(0), index(b));
         let operands = [i.into()].into_iter().collect();
-        let (space, op, ty) = (Space::Global, ptx_asm::Atomic::Exchange, Ty::B32);
-        b.push(ptx_asm::Inst::Atomic { space, op, ty, dst: None, at: Place::at(out), operands });
+        let (space, op, ty) = (StateSpace::Global, ptx_asm::AtomicOp::Exchange, Ty::B32);
+        b.push(ptx_asm::Inst::Atomic { space, op, ty, dst: None, at: AddressOperand::at(out), operands });
     });
     let last = |order| {
         let mut machine = Machine::new();
@@ -144,10 +144,11 @@ fn a_seed_gives_an_order() {
 #[test]
 fn specials_say_where_a_thread_is() {
     let k = kernel(40, |b| {
-        let specials = [Special::Lane, Special::Blocks, Special::Block].map(|special| b.special(special));
+        let specials =
+            [SpecialReg::Lane, SpecialReg::Blocks, SpecialReg::Block].map(|special| b.special(special));
         let sum = specials
             .into_iter()
-            .fold(b.special(Special::Thread), |sum, next| b.mul_add(Ty::U32, sum, 100_u32, next));
+            .fold(b.special(SpecialReg::Thread), |sum, next| b.mul_add(Ty::U32, sum, 100_u32, next));
         give(b, sum);
     });
     let found = words(&k, 3, 120);
@@ -158,25 +159,28 @@ fn specials_say_where_a_thread_is() {
 #[test]
 fn what_was_not_written_is_not_read() {
     let unwritten = kernel(32, |b| {
-        let never = b.register(Class::B32);
+        let never = b.register(RegClass::B32);
         give(b, never);
     });
-    assert!(matches!(cause(&unwritten, 1), Cause::UnwrittenRegister { reg } if reg.class == Class::B32));
+    assert!(matches!(cause(&unwritten, 1), Cause::UnwrittenRegister { reg } if reg.class == RegClass::B32));
 
     // Written by half of the lanes only.
     let half = kernel(32, |b| {
-        let lane = b.special(Special::Lane);
-        let low = b.compare(ptx_asm::Cmp::Lt, Ty::U32, lane, 16_u32);
-        let sometimes = b.register(Class::B32);
-        b.push_when(ptx_asm::Guard::on(low), ptx_asm::Inst::Move { dst: sometimes, src: 7_u32.into() });
+        let lane = b.special(SpecialReg::Lane);
+        let low = b.compare(ptx_asm::CmpOp::Lt, Ty::U32, lane, 16_u32);
+        let sometimes = b.register(RegClass::B32);
+        b.push_predicated(
+            ptx_asm::GuardPredicate::on(low),
+            ptx_asm::Inst::Move { dst: sometimes, src: 7_u32.into() },
+        );
         give(b, sometimes);
     });
     let fault = outcome(&half, 1, 32, Order::InTurn).expect_err("half of the lanes");
     assert_eq!(fault.site.expect("it ran").thread, 16);
 
     let guard = kernel(32, |b| {
-        let never = b.register(Class::Pred);
-        b.when(ptx_asm::Guard::not(never), |_| ());
+        let never = b.register(RegClass::Pred);
+        b.when(ptx_asm::GuardPredicate::not(never), |_| ());
     });
     assert!(matches!(cause(&guard, 1), Cause::UnwrittenRegister { .. }));
 }

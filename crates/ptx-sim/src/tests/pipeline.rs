@@ -8,8 +8,8 @@ use smallvec::smallvec;
 use super::Order;
 use crate::{Cause, Fault, Launch, Machine, Swizzle, TensorMap, run};
 use ptx_asm::{
-    Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Module, Operand, Place, Reg, Space, Special, Target,
-    Ty, check,
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, PtxOperand, PtxProgram,
+    Reg, RegClass, SpecialReg, StateSpace, Target, Ty, check,
 };
 
 const SIZE: usize = 64;
@@ -49,17 +49,17 @@ struct Stages {
 }
 
 /// The arrays; barriers made by one thread, and known to all.
-fn stages(b: &mut Builder, first: Reg, flaw: Flaw) -> Stages {
+fn stages(b: &mut PtxBuilder, first: Reg, flaw: Flaw) -> Stages {
     let tiles = [(); 2].map(|()| [(); 2].map(|()| b.shared(TILE, 1024)));
     let [full, empty] = [(); 2].map(|()| [(); 2].map(|()| b.shared(8, 8)));
-    b.when(Guard::on(first), |b| {
+    b.when(GuardPredicate::on(first), |b| {
         for stage in 0..2 {
-            b.push(Inst::BarrierInit { at: Place::array(full[stage]), count: 1 });
+            b.push(Inst::MbarrierInit { at: AddressOperand::array(full[stage]), count: 1 });
             let count = if flaw == ReleaseByOneWarp { 1 } else { 4 };
-            b.push(Inst::BarrierInit { at: Place::array(empty[stage]), count });
+            b.push(Inst::MbarrierInit { at: AddressOperand::array(empty[stage]), count });
         }
         if flaw != NoFenceOfBarriers {
-            b.push(Inst::BarrierInitFence);
+            b.push(Inst::FenceMbarrierInit);
         }
     });
     if flaw != NoMeeting {
@@ -68,70 +68,76 @@ fn stages(b: &mut Builder, first: Reg, flaw: Flaw) -> Stages {
     Stages { tiles, full, empty }
 }
 
-fn wait(b: &mut Builder, barrier: u32, parity: usize) {
-    let parity = b.moved(Class::B32, parity as u32);
-    b.push(Inst::BarrierWait { at: Place::array(barrier), parity, cluster: false });
+fn wait(b: &mut PtxBuilder, barrier: u32, parity: usize) {
+    let parity = b.mov(RegClass::B32, parity as u32);
+    b.push(Inst::MbarrierWait { at: AddressOperand::array(barrier), parity, cluster: false });
 }
 
-fn produce(b: &mut Builder, stages: &Stages, flaw: Flaw) {
+fn produce(b: &mut PtxBuilder, stages: &Stages, flaw: Flaw) {
     let maps = [0, 1].map(|map| b.map_address(map));
-    maps.into_iter().for_each(|map| b.push(Inst::MapPrefetch { map }));
+    maps.into_iter().for_each(|map| b.push(Inst::PrefetchTensorMap { map }));
     for step in 0..DEPTH / STEP {
         let (stage, round) = (step % 2, step / 2);
         if flaw != NoWaitForEmpty {
             let wrong = usize::from(flaw == WrongParityOfEmpty);
             wait(b, stages.empty[stage], (round + 1 + wrong) % 2);
         }
-        let full = Place::array(stages.full[stage]);
+        let full = AddressOperand::array(stages.full[stage]);
         let bytes = match flaw {
             TooLittleExpected => TILE,
             TooMuchExpected => 3 * TILE,
             _ => 2 * TILE,
         };
         b.push(match flaw {
-            NothingExpected => Inst::Arrive { at: full },
-            _ => Inst::ArriveExpect { at: full, bytes },
+            NothingExpected => Inst::MbarrierArrive { at: full },
+            _ => Inst::MbarrierArriveExpectTx { at: full, bytes },
         });
         for (map, tile) in maps.into_iter().zip(stages.tiles[stage]) {
-            let at = smallvec![Operand::from((step * STEP) as u32), Operand::from(0_u32)];
-            b.push(Inst::LoadTile { map, at, to: Place::array(tile), barrier: full, multicast: None });
+            let at = smallvec![PtxOperand::from((step * STEP) as u32), PtxOperand::from(0_u32)];
+            b.push(Inst::TmaLoad {
+                map,
+                at,
+                to: AddressOperand::array(tile),
+                barrier: full,
+                multicast: None,
+            });
         }
     }
 }
 
 /// The descriptor of a tile, from a byte of its lines on.
-fn descriptor(b: &mut Builder, tile: u32, byte: u32) -> Reg {
-    let at = b.address(Space::Shared, tile);
+fn descriptor(b: &mut PtxBuilder, tile: u32, byte: u32) -> Reg {
+    let at = b.address(StateSpace::Shared, tile);
     let at = b.add(Ty::U32, at, byte);
-    let at = b.binary(Binary::ShiftRight, Ty::U32, at, 4_u32);
-    let zero = b.moved(Class::B32, 0_u32);
-    let at = b.pack(Class::B64, at, zero);
+    let at = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, at, 4_u32);
+    let zero = b.mov(RegClass::B32, 0_u32);
+    let at = b.pack(RegClass::B64, at, zero);
     // Lines of 64 bytes, eight of them every 512.
     let rest = 1 << 16 | (512 >> 4) << 32 | 2 << 62;
-    b.binary(Binary::Or, Ty::B64, at, Operand::Const(rest))
+    b.binary(PtxBinaryOp::Or, Ty::B64, at, PtxOperand::Const(rest))
 }
 
-fn consume(b: &mut Builder, stages: &Stages, d: &ptx_asm::Regs, flaw: Flaw) {
-    let (lane, thread) = (b.special(Special::Lane), b.special(Special::Thread));
-    let one = b.compare(Cmp::Eq, Ty::U32, lane, 0_u32);
-    let one_of_all = b.compare(Cmp::Eq, Ty::U32, thread, 128_u32);
+fn consume(b: &mut PtxBuilder, stages: &Stages, d: &ptx_asm::Regs, flaw: Flaw) {
+    let (lane, thread) = (b.special(SpecialReg::Lane), b.special(SpecialReg::Thread));
+    let one = b.compare(CmpOp::Eq, Ty::U32, lane, 0_u32);
+    let one_of_all = b.compare(CmpOp::Eq, Ty::U32, thread, 128_u32);
     for step in 0..DEPTH / STEP {
         let (stage, round) = (step % 2, step / 2);
         let parity = (round + usize::from(flaw == WrongParityOfFull)) % 2;
         match flaw {
             NoWaitForFull => {}
-            LaneWaitsAlone => b.when(Guard::on(one), |b| wait(b, stages.full[stage], parity)),
+            LaneWaitsAlone => b.when(GuardPredicate::on(one), |b| wait(b, stages.full[stage], parity)),
             _ => wait(b, stages.full[stage], parity),
         }
         if flaw != NoFenceOfRegisters {
-            b.push(Inst::WarpgroupFence);
+            b.push(Inst::WgmmaFence);
         }
         for byte in [0, 32] {
             let [left, right] = stages.tiles[stage];
             let (left, right) = (descriptor(b, left, byte), descriptor(b, right, byte));
-            let accumulate = b.moved(Class::Pred, u32::from(step > 0 || byte > 0));
-            b.push(Inst::WarpgroupMma {
-                factor: Ty::Bf16,
+            let accumulate = b.mov(RegClass::Pred, u32::from(step > 0 || byte > 0));
+            b.push(Inst::Wgmma {
+                element: Ty::Bf16,
                 columns: SIZE as u32,
                 d: d.clone(),
                 a: left,
@@ -140,56 +146,56 @@ fn consume(b: &mut Builder, stages: &Stages, d: &ptx_asm::Regs, flaw: Flaw) {
                 accumulate,
             });
         }
-        b.push(Inst::WarpgroupCommit);
-        let guard = Guard::on(if flaw == ReleaseByOneWarp { one_of_all } else { one });
-        let release = Inst::Arrive { at: Place::array(stages.empty[stage]) };
+        b.push(Inst::WgmmaCommit);
+        let guard = GuardPredicate::on(if flaw == ReleaseByOneWarp { one_of_all } else { one });
+        let release = Inst::MbarrierArrive { at: AddressOperand::array(stages.empty[stage]) };
         if flaw == EarlyRelease {
-            b.push_when(guard, release.clone());
+            b.push_predicated(guard, release.clone());
         }
         if flaw != NoWaitForProducts {
-            b.push(Inst::WarpgroupWait { left: 0 });
+            b.push(Inst::WgmmaWait { pending: 0 });
         }
         if !matches!(flaw, EarlyRelease | NoRelease) {
-            b.push_when(guard, release);
+            b.push_predicated(guard, release);
         }
     }
 }
 
 /// Stores the sums of a thread: two beside each other, rows of [`SIZE`].
-fn give(b: &mut Builder, d: &ptx_asm::Regs) {
-    let (thread, lane, out) = (b.special(Special::Thread), b.special(Special::Lane), b.param(0));
-    let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
-    let warp = b.binary(Binary::And, Ty::B32, warp, 3_u32);
-    let row = b.binary(Binary::ShiftRight, Ty::U32, lane, 2_u32);
+fn give(b: &mut PtxBuilder, d: &ptx_asm::Regs) {
+    let (thread, lane, out) = (b.special(SpecialReg::Thread), b.special(SpecialReg::Lane), b.param(0));
+    let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
+    let warp = b.binary(PtxBinaryOp::And, Ty::B32, warp, 3_u32);
+    let row = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, lane, 2_u32);
     let row = b.mul_add(Ty::U32, warp, 16_u32, row);
-    let column = b.binary(Binary::And, Ty::B32, lane, 3_u32);
+    let column = b.binary(PtxBinaryOp::And, Ty::B32, lane, 3_u32);
     let first = b.mul_add(Ty::U32, row, SIZE as u32 / 2, column);
     let at = b.mul_add_wide(Ty::U32, first, 8_u32, out);
     for (pair, sums) in d.chunks(2).enumerate() {
         let bytes = pair / 2 * 32 + pair % 2 * 8 * SIZE * 4;
-        b.stores(Space::Global, Ty::F32, Place::at(at).plus(bytes as i32), sums);
+        b.store_vector(StateSpace::Global, Ty::F32, AddressOperand::at(at).plus(bytes as i32), sums);
     }
 }
 
-fn product(flaw: Flaw) -> Kernel {
-    let mut b = Builder::new("product", 1, 256);
-    b.blocks_per_processor(1);
+fn product(flaw: Flaw) -> PtxKernel {
+    let mut b = PtxBuilder::new("product", 1, 256);
+    b.min_blocks_per_sm(1);
     b.tensor_map();
     b.tensor_map();
-    let thread = b.special(Special::Thread);
-    let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
+    let thread = b.special(SpecialReg::Thread);
+    let first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
     let stages = stages(&mut b, first, flaw);
-    let produces = b.compare(Cmp::Lt, Ty::U32, thread, 128_u32);
-    b.either(
-        Guard::on(produces),
+    let produces = b.compare(CmpOp::Lt, Ty::U32, thread, 128_u32);
+    b.if_else(
+        GuardPredicate::on(produces),
         |b| {
             b.push(Inst::SetMaxRegisters { count: 40, increase: false });
-            b.when(Guard::on(first), |b| produce(b, &stages, flaw));
+            b.when(GuardPredicate::on(first), |b| produce(b, &stages, flaw));
         },
         |b| {
             // 255 registers are more than compilers give, and all that the machine thinks they might.
             b.push(Inst::SetMaxRegisters { count: 248, increase: true });
-            let d = (0..SIZE / 2).map(|_| b.moved(Class::F32, 0_u32)).collect();
+            let d = (0..SIZE / 2).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
             consume(b, &stages, &d, flaw);
             give(b, &d);
         },
@@ -231,7 +237,7 @@ fn orders() -> impl Iterator<Item = Order> {
 
 #[test]
 fn it_is_right_in_every_order() {
-    let module = Module { target: Target::Sm90a, kernels: vec![product(Nothing)] };
+    let module = PtxProgram { target: Target::Sm90a, kernels: vec![product(Nothing)] };
     assert_eq!(check(&module), Ok(()));
     let expected: Vec<f32> = (0..SIZE * SIZE)
         .map(|i| {

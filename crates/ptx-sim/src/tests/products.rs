@@ -5,7 +5,8 @@
 use super::{Cause, ORDERS, Order};
 use crate::{Fault, Launch, Machine, run};
 use ptx_asm::{
-    Binary, Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Reg, Regs, Space, Special, Ty,
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, PtxOperand, Reg,
+    RegClass, Regs, SpecialReg, StateSpace, Ty,
 };
 
 /// How a factor lies: bytes that chunks are exchanged in (16: none), and whether its lines are innermost.
@@ -50,7 +51,7 @@ impl Layout {
 const FACTOR: u32 = 1 << 15;
 
 struct Product {
-    factor: Ty,
+    element: Ty,
     columns: usize,
     layouts: [Layout; 2],
 }
@@ -61,7 +62,7 @@ fn number(seed: usize) -> f32 {
 
 impl Product {
     fn size(&self) -> usize {
-        self.factor.bytes() as usize
+        self.element.bytes() as usize
     }
 
     fn depth(&self) -> usize {
@@ -82,7 +83,7 @@ impl Product {
             for step in 0..self.depth() {
                 let value = self.element(which, line, step);
                 let at = self.layouts[which].place(line, step, self.size());
-                let bytes = match self.factor {
+                let bytes = match self.element {
                     Ty::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
                     Ty::Bf16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
                     // The last 13 bits are ignored.
@@ -95,8 +96,8 @@ impl Product {
     }
 
     fn multiply(&self, d: &Regs, [a, b]: [Reg; 2], accumulate: Reg) -> Inst {
-        Inst::WarpgroupMma {
-            factor: self.factor,
+        Inst::Wgmma {
+            element: self.element,
             columns: self.columns as u32,
             d: d.clone(),
             a,
@@ -108,37 +109,37 @@ impl Product {
 }
 
 /// The descriptor of an array.
-fn descriptor(b: &mut Builder, array: u32, rest: u64) -> Reg {
-    let at = b.address(Space::Shared, array);
-    let at = b.binary(Binary::ShiftRight, Ty::U32, at, 4_u32);
-    let zero = b.moved(Class::B32, 0_u32);
-    let at = b.pack(Class::B64, at, zero);
-    b.binary(Binary::Or, Ty::B64, at, Operand::Const(rest))
+fn descriptor(b: &mut PtxBuilder, array: u32, rest: u64) -> Reg {
+    let at = b.address(StateSpace::Shared, array);
+    let at = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, at, 4_u32);
+    let zero = b.mov(RegClass::B32, 0_u32);
+    let at = b.pack(RegClass::B64, at, zero);
+    b.binary(PtxBinaryOp::Or, Ty::B64, at, PtxOperand::Const(rest))
 }
 
 /// A kernel of one warpgroup that copies two images into shared memory; what follows is told sums, which are zero, and descriptors.
-fn kernel(product: &Product, fence: bool, then: impl FnOnce(&mut Builder, &Regs, [Reg; 2])) -> Kernel {
-    let mut b = Builder::new("product", 3, 128);
+fn kernel(product: &Product, fence: bool, then: impl FnOnce(&mut PtxBuilder, &Regs, [Reg; 2])) -> PtxKernel {
+    let mut b = PtxBuilder::new("product", 3, 128);
     let arrays = [b.shared(FACTOR, 1024), b.shared(FACTOR, 1024)];
     for (param, &array) in arrays.iter().enumerate() {
         let (thread, base, from) =
-            (b.special(Special::Thread), b.address(Space::Shared, array), b.param(param as u32));
-        let step = b.moved(Class::B32, thread);
+            (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array), b.param(param as u32));
+        let step = b.mov(RegClass::B32, thread);
         b.repeat(|b| {
             let source = b.mul_add_wide(Ty::U32, step, 16_u32, from);
-            let words = b.loads(Space::Global, Ty::B32, true, Place::at(source), 4);
+            let words = b.load_vector(StateSpace::Global, Ty::B32, true, AddressOperand::at(source), 4);
             let to = b.mul_add(Ty::U32, step, 16_u32, base);
-            b.stores(Space::Shared, Ty::B32, Place::at(to), &words);
+            b.store_vector(StateSpace::Shared, Ty::B32, AddressOperand::at(to), &words);
             let next = b.add(Ty::U32, step, 128_u32);
             b.set(step, next);
-            Guard::on(b.compare(Cmp::Lt, Ty::U32, step, FACTOR / 16))
+            GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, step, FACTOR / 16))
         });
     }
     if fence {
-        b.push(Inst::FenceAsync);
+        b.push(Inst::FenceProxyAsync);
     }
     b.barrier();
-    let d = (0..product.columns / 2).map(|_| b.moved(Class::F32, 0_u32)).collect();
+    let d = (0..product.columns / 2).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
     let mut descriptors = [0, 1].into_iter();
     let descriptors = [(); 2].map(|()| {
         let which = descriptors.next().unwrap_or(0);
@@ -149,15 +150,15 @@ fn kernel(product: &Product, fence: bool, then: impl FnOnce(&mut Builder, &Regs,
 }
 
 /// Stores each lane's sums beside each other.
-fn give(b: &mut Builder, d: &Regs) {
-    let (thread, out) = (b.special(Special::Thread), b.param(2));
+fn give(b: &mut PtxBuilder, d: &Regs) {
+    let (thread, out) = (b.special(SpecialReg::Thread), b.param(2));
     let at = b.mul_add_wide(Ty::U32, thread, 4 * d.len() as u32, out);
     for (i, &sum) in d.iter().enumerate() {
-        b.store(Space::Global, Ty::F32, Place::at(at).plus(4 * i as i32), sum);
+        b.store(StateSpace::Global, Ty::F32, AddressOperand::at(at).plus(4 * i as i32), sum);
     }
 }
 
-fn outcome(product: &Product, kernel: &Kernel, order: Order) -> Result<Vec<f32>, Fault> {
+fn outcome(product: &Product, kernel: &PtxKernel, order: Order) -> Result<Vec<f32>, Fault> {
     let mut machine = Machine::new();
     let images = [0, 1].map(|which| machine.put(format!("factor {which}"), product.image(which)).address());
     let out = machine.reserve("out", ROWS * product.columns * 4);
@@ -165,20 +166,20 @@ fn outcome(product: &Product, kernel: &Kernel, order: Order) -> Result<Vec<f32>,
     Ok(machine.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
 }
 
-fn predicate(b: &mut Builder, value: bool) -> Reg {
-    b.moved(Class::Pred, u32::from(value))
+fn predicate(b: &mut PtxBuilder, value: bool) -> Reg {
+    b.mov(RegClass::Pred, u32::from(value))
 }
 
 /// `d = a b`, then `d += a b`, waited for.
-fn twice(product: &Product) -> Kernel {
+fn twice(product: &Product) -> PtxKernel {
     kernel(product, true, |b, d, descriptors| {
-        b.push(Inst::WarpgroupFence);
+        b.push(Inst::WgmmaFence);
         for accumulate in [false, true] {
             let accumulate = predicate(b, accumulate);
             b.push(product.multiply(d, descriptors, accumulate));
         }
-        b.push(Inst::WarpgroupCommit);
-        b.push(Inst::WarpgroupWait { left: 0 });
+        b.push(Inst::WgmmaCommit);
+        b.push(Inst::WgmmaWait { pending: 0 });
         give(b, d);
     })
 }
@@ -194,7 +195,7 @@ fn check(product: &Product) {
             let thread = row / 16 * 32 + row % 8 * 4 + column % 8 / 2;
             let register = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
             let value = found[thread * product.columns / 2 + register];
-            assert_eq!(value, 2.0 * sum, "{:?} {:?}: {row}, {column}", product.factor, product.layouts);
+            assert_eq!(value, 2.0 * sum, "{:?} {:?}: {row}, {column}", product.element, product.layouts);
         }
     }
 }
@@ -211,26 +212,26 @@ fn lines(span: usize) -> Layout {
 fn factors_lie_as_descriptors_say() {
     for span in [16, 32, 64, 128] {
         for layouts in [[depth(span), lines(span)], [lines(span), depth(span)]] {
-            check(&Product { factor: Ty::Bf16, columns: 64, layouts });
+            check(&Product { element: Ty::Bf16, columns: 64, layouts });
         }
-        check(&Product { factor: Ty::F32, columns: 16, layouts: [depth(span); 2] });
+        check(&Product { element: Ty::F32, columns: 16, layouts: [depth(span); 2] });
     }
-    check(&Product { factor: Ty::F16, columns: 8, layouts: [depth(128); 2] });
-    check(&Product { factor: Ty::F16, columns: 136, layouts: [depth(32), lines(128)] });
+    check(&Product { element: Ty::F16, columns: 8, layouts: [depth(128); 2] });
+    check(&Product { element: Ty::F16, columns: 136, layouts: [depth(32), lines(128)] });
 }
 
 const SMALL: Product = Product {
-    factor: Ty::Bf16,
+    element: Ty::Bf16,
     columns: 8,
     layouts: [Layout { span: 128, lines_innermost: false }, Layout { span: 128, lines_innermost: false }],
 };
 
-fn causes(kernel: &Kernel) -> Vec<Cause> {
+fn causes(kernel: &PtxKernel) -> Vec<Cause> {
     ORDERS.map(|order| *outcome(&SMALL, kernel, order).expect_err("it is wrong").cause).into()
 }
 
 #[track_caller]
-fn all(kernel: &Kernel, fits: fn(&Cause) -> bool) {
+fn all(kernel: &PtxKernel, fits: fn(&Cause) -> bool) {
     for cause in causes(kernel) {
         assert!(fits(&cause), "{cause}");
     }
@@ -238,20 +239,20 @@ fn all(kernel: &Kernel, fits: fn(&Cause) -> bool) {
 
 /// One product of [`SMALL`] between what these write.
 fn small(
-    before: impl FnOnce(&mut Builder, &Regs),
-    after: impl FnOnce(&mut Builder, &Regs, [Reg; 2]),
-) -> Kernel {
+    before: impl FnOnce(&mut PtxBuilder, &Regs),
+    after: impl FnOnce(&mut PtxBuilder, &Regs, [Reg; 2]),
+) -> PtxKernel {
     kernel(&SMALL, true, |b, d, descriptors| {
         before(b, d);
         let accumulate = predicate(b, true);
         b.push(SMALL.multiply(d, descriptors, accumulate));
-        b.push(Inst::WarpgroupCommit);
+        b.push(Inst::WgmmaCommit);
         after(b, d, descriptors);
     })
 }
 
-const FENCE: fn(&mut Builder, &Regs) = |b, _| b.push(Inst::WarpgroupFence);
-const WAIT: Inst = Inst::WarpgroupWait { left: 0 };
+const FENCE: fn(&mut PtxBuilder, &Regs) = |b, _| b.push(Inst::WgmmaFence);
+const WAIT: Inst = Inst::WgmmaWait { pending: 0 };
 
 fn is_accumulator(cause: &Cause) -> bool {
     matches!(cause, Cause::Accumulator { .. })
@@ -278,7 +279,7 @@ fn sums_are_waited_for() {
     // The wait leaves one group.
     all(
         &small(FENCE, |b, d, _| {
-            b.push(Inst::WarpgroupWait { left: 1 });
+            b.push(Inst::WgmmaWait { pending: 1 });
             b.set(d[3], 0_u32);
             b.push(WAIT);
         }),
@@ -286,7 +287,7 @@ fn sums_are_waited_for() {
     );
     // What is in no group is not waited for.
     let open = kernel(&SMALL, true, |b, d, descriptors| {
-        b.push(Inst::WarpgroupFence);
+        b.push(Inst::WgmmaFence);
         let accumulate = predicate(b, true);
         b.push(SMALL.multiply(d, descriptors, accumulate));
         b.push(WAIT);
@@ -303,11 +304,11 @@ fn fences_follow_what_threads_did() {
             b.push(WAIT);
             b.add(Ty::F32, d[0], 0.0_f32);
             if fence {
-                b.push(Inst::WarpgroupFence);
+                b.push(Inst::WgmmaFence);
             }
             let accumulate = predicate(b, true);
             b.push(SMALL.multiply(d, descriptors, accumulate));
-            b.push(Inst::WarpgroupCommit);
+            b.push(Inst::WgmmaCommit);
             b.push(WAIT);
         })
     };
@@ -318,7 +319,7 @@ fn fences_follow_what_threads_did() {
         let more: Regs = d.iter().rev().copied().collect();
         let accumulate = predicate(b, true);
         b.push(SMALL.multiply(&more, descriptors, accumulate));
-        b.push(Inst::WarpgroupCommit);
+        b.push(Inst::WgmmaCommit);
         b.push(WAIT);
     });
     all(&shapes, is_accumulator);
@@ -328,7 +329,7 @@ fn fences_follow_what_threads_did() {
 #[test]
 fn factors_stay() {
     let unfenced = kernel(&SMALL, false, |b, d, descriptors| {
-        b.push(Inst::WarpgroupFence);
+        b.push(Inst::WgmmaFence);
         let accumulate = predicate(b, true);
         b.push(SMALL.multiply(d, descriptors, accumulate));
     });
@@ -341,9 +342,11 @@ fn factors_stay() {
             if meets {
                 b.barrier();
             }
-            let thread = b.special(Special::Thread);
-            let last = b.compare(Cmp::Eq, Ty::U32, thread, 127_u32);
-            b.when(Guard::on(last), |b| b.store(Space::Shared, Ty::B32, Place::array(0), 0_u32));
+            let thread = b.special(SpecialReg::Thread);
+            let last = b.compare(CmpOp::Eq, Ty::U32, thread, 127_u32);
+            b.when(GuardPredicate::on(last), |b| {
+                b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(0), 0_u32)
+            });
             if !waits {
                 b.push(WAIT);
             }
@@ -360,9 +363,9 @@ fn factors_stay() {
 fn four_warps_act_as_one() {
     let parted = |threads: u32| {
         kernel(&SMALL, true, |b, _, _| {
-            let thread = b.special(Special::Thread);
-            let some = b.compare(Cmp::Lt, Ty::U32, thread, threads);
-            b.when(Guard::on(some), |b| b.push(Inst::WarpgroupFence));
+            let thread = b.special(SpecialReg::Thread);
+            let some = b.compare(CmpOp::Lt, Ty::U32, thread, threads);
+            b.when(GuardPredicate::on(some), |b| b.push(Inst::WgmmaFence));
         })
     };
     assert!(outcome(&SMALL, &parted(128), Order::InTurn).is_ok());
@@ -370,17 +373,17 @@ fn four_warps_act_as_one() {
     all(&parted(65), |cause| matches!(cause, Cause::PartialWarp { .. }));
     // One warp does something else.
     let other = kernel(&SMALL, true, |b, _, _| {
-        let thread = b.special(Special::Thread);
-        let some = b.compare(Cmp::Lt, Ty::U32, thread, 32_u32);
-        b.either(Guard::on(some), |b| b.push(Inst::WarpgroupFence), |b| b.push(Inst::WarpgroupCommit));
+        let thread = b.special(SpecialReg::Thread);
+        let some = b.compare(CmpOp::Lt, Ty::U32, thread, 32_u32);
+        b.if_else(GuardPredicate::on(some), |b| b.push(Inst::WgmmaFence), |b| b.push(Inst::WgmmaCommit));
     });
     all(&other, |cause| matches!(cause, Cause::Warpgroup(_)));
     let uneven = kernel(&SMALL, true, |b, d, [left, right]| {
-        let lane = b.special(Special::Lane);
-        let zero = b.moved(Class::B32, 0_u32);
-        let by = b.pack(Class::B64, lane, zero);
+        let lane = b.special(SpecialReg::Lane);
+        let zero = b.mov(RegClass::B32, 0_u32);
+        let by = b.pack(RegClass::B64, lane, zero);
         let left = b.add(Ty::U64, left, by);
-        b.push(Inst::WarpgroupFence);
+        b.push(Inst::WgmmaFence);
         let accumulate = predicate(b, true);
         b.push(SMALL.multiply(d, [left, right], accumulate));
     });
@@ -389,20 +392,22 @@ fn four_warps_act_as_one() {
 
 #[test]
 fn descriptors_are_checked() {
-    let with = |change: fn(&mut Builder, Reg) -> Reg| {
+    let with = |change: fn(&mut PtxBuilder, Reg) -> Reg| {
         kernel(&SMALL, true, |b, d, [left, right]| {
-            b.push(Inst::WarpgroupFence);
+            b.push(Inst::WgmmaFence);
             let left = change(b, left);
             let accumulate = predicate(b, true);
             b.push(SMALL.multiply(d, [left, right], accumulate));
         })
     };
     // An offset of the pattern, a start within it, and one outside of every array.
-    all(&with(|b, d| b.binary(Binary::Or, Ty::B64, d, Operand::Const(1 << 49))), |cause| {
+    all(&with(|b, d| b.binary(PtxBinaryOp::Or, Ty::B64, d, PtxOperand::Const(1 << 49))), |cause| {
         matches!(cause, Cause::Tile(_))
     });
-    all(&with(|b, d| b.add(Ty::U64, d, Operand::Const(128 >> 4))), |cause| matches!(cause, Cause::Tile(_)));
-    all(&with(|b, d| b.add(Ty::U64, d, Operand::Const(0x20000 >> 4))), |cause| {
+    all(&with(|b, d| b.add(Ty::U64, d, PtxOperand::Const(128 >> 4))), |cause| {
+        matches!(cause, Cause::Tile(_))
+    });
+    all(&with(|b, d| b.add(Ty::U64, d, PtxOperand::Const(0x20000 >> 4))), |cause| {
         matches!(cause, Cause::OutOfBounds { .. })
     });
 }
@@ -411,19 +416,19 @@ fn descriptors_are_checked() {
 #[test]
 fn registers_are_exchanged() {
     let k = |steps: &'static [(u32, u32, bool)]| {
-        let mut b = Builder::new("k", 0, 384);
-        b.blocks_per_processor(1);
-        let thread = b.special(Special::Thread);
+        let mut b = PtxBuilder::new("k", 0, 384);
+        b.min_blocks_per_sm(1);
+        let thread = b.special(SpecialReg::Thread);
         for &(group, count, increase) in steps {
-            let number = b.binary(Binary::ShiftRight, Ty::U32, thread, 7_u32);
-            let it = b.compare(Cmp::Eq, Ty::U32, number, group);
-            b.when(Guard::on(it), |b| b.push(Inst::SetMaxRegisters { count, increase }));
+            let number = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 7_u32);
+            let it = b.compare(CmpOp::Eq, Ty::U32, number, group);
+            b.when(GuardPredicate::on(it), |b| b.push(Inst::SetMaxRegisters { count, increase }));
         }
         b.finish()
     };
     let outcome =
-        |kernel: &Kernel, order| run(kernel, &Launch::new(1, &[]), &mut Machine::new(), order).map(|_| ());
-    let found = |kernel: &Kernel, order| *outcome(kernel, order).expect_err("it is wrong").cause;
+        |kernel: &PtxKernel, order| run(kernel, &Launch::new(1, &[]), &mut Machine::new(), order).map(|_| ());
+    let found = |kernel: &PtxKernel, order| *outcome(kernel, order).expect_err("it is wrong").cause;
     for order in ORDERS {
         // 168 each at first. Takers come first, and wait.
         assert_eq!(outcome(&k(&[(1, 232, true), (2, 232, true), (0, 40, false)]), order), Ok(()));

@@ -4,19 +4,22 @@ use smallvec::smallvec;
 
 use super::{Cause, ORDERS, Order, cause, give, index, kernel, own_word, words};
 use crate::{Access, Launch, Machine, Party, run};
-use ptx_asm::{Atomic, Binary, Builder, Cmp, Guard, Inst, Kernel, Place, Space, Special, Ty};
+use ptx_asm::{
+    AddressOperand, AtomicOp, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, SpecialReg,
+    StateSpace, Ty,
+};
 
 /// Each thread writes its word and reads that of a thread so far away, with barriers between that `between` writes.
-fn exchange(threads: u32, distance: u32, between: impl FnOnce(&mut Builder)) -> Kernel {
+fn exchange(threads: u32, distance: u32, between: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
     kernel(threads, |b| {
         let array = b.shared(4 * threads, 4);
         let (at, i) = (own_word(b, array), index(b));
-        b.store(Space::Shared, Ty::B32, Place::at(at), i);
+        b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), i);
         between(b);
-        let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
-        let other = b.binary(Binary::Xor, Ty::B32, thread, distance);
+        let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
+        let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, distance);
         let at = b.mul_add(Ty::U32, other, 4_u32, base);
-        let value = b.load(Space::Shared, Ty::B32, false, Place::at(at));
+        let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(at));
         give(b, value);
     })
 }
@@ -34,7 +37,7 @@ fn a_missing_barrier_is_found() {
     // In turn the later warp reads what the earlier one wrote; the other way round there is nothing to read yet.
     for distance in [1, 32] {
         let expected: Vec<u32> = (0..64).map(|thread| thread ^ distance).collect();
-        assert_eq!(words(&exchange(64, distance, Builder::barrier), 1, 64), expected);
+        assert_eq!(words(&exchange(64, distance, PtxBuilder::barrier), 1, 64), expected);
         for order in ORDERS {
             let found =
                 super::outcome(&exchange(64, distance, |_| ()), 1, 64, order).expect_err("no barrier").cause;
@@ -53,17 +56,17 @@ fn a_missing_barrier_is_found() {
 /// A fence orders nothing by itself.
 #[test]
 fn a_fence_is_no_barrier() {
-    let k = exchange(32, 1, |b| b.push(Inst::Fence(ptx_asm::Scope::Block)));
+    let k = exchange(32, 1, |b| b.push(Inst::Fence(ptx_asm::FenceScope::Block)));
     assert!(is_race(&cause(&k, 1)));
 }
 
 #[test]
 fn barriers_of_some_warps_order_those() {
     // Warps 0 and 1 exchange, and warps 2 and 3.
-    let pairs = |b: &mut Builder| {
-        let thread = b.special(Special::Thread);
-        let low = b.compare(Cmp::Lt, Ty::U32, thread, 64_u32);
-        b.either(Guard::on(low), |b| b.push(meet(1, 64)), |b| b.push(meet(2, 64)));
+    let pairs = |b: &mut PtxBuilder| {
+        let thread = b.special(SpecialReg::Thread);
+        let low = b.compare(CmpOp::Lt, Ty::U32, thread, 64_u32);
+        b.if_else(GuardPredicate::on(low), |b| b.push(meet(1, 64)), |b| b.push(meet(2, 64)));
     };
     let expected: Vec<u32> = (0..128).map(|thread| thread ^ 32).collect();
     assert_eq!(words(&exchange(128, 32, pairs), 1, 128), expected);
@@ -74,12 +77,13 @@ fn barriers_of_some_warps_order_those() {
     // What one pair passes on to the next is ordered all the way: 0 meets 1, then 1 meets 2.
     let chain = kernel(96, |b| {
         let array = b.shared(4, 4);
-        let thread = b.special(Special::Thread);
-        let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
-        let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, warp, value));
+        let thread = b.special(SpecialReg::Thread);
+        let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
+        let is =
+            |b: &mut PtxBuilder, value: u32| GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, warp, value));
         let zero = is(b, 0);
         b.when(zero, |b| {
-            b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32);
+            b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32);
             b.push(meet(1, 64));
         });
         let one = is(b, 1);
@@ -90,7 +94,7 @@ fn barriers_of_some_warps_order_those() {
         let two = is(b, 2);
         b.when(two, |b| {
             b.push(meet(2, 64));
-            let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
             give(b, value);
         });
     });
@@ -103,17 +107,19 @@ fn writing_what_others_still_read_is_found() {
     let k = |barrier: bool| {
         kernel(96, |b| {
             let array = b.shared(4, 4);
-            let thread = b.special(Special::Thread);
-            let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, thread, value));
+            let thread = b.special(SpecialReg::Thread);
+            let is = |b: &mut PtxBuilder, value: u32| {
+                GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, thread, value))
+            };
             let first = is(b, 0);
-            b.when(first, |b| b.store(Space::Shared, Ty::B32, Place::array(array), 1_u32));
+            b.when(first, |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 1_u32));
             b.barrier();
-            let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
             if barrier {
                 b.barrier();
             }
             let last = is(b, 64);
-            b.when(last, |b| b.store(Space::Shared, Ty::B32, Place::array(array), 2_u32));
+            b.when(last, |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 2_u32));
             give(b, value);
         })
     };
@@ -127,22 +133,24 @@ fn every_reader_counts() {
     let k = |met: [u32; 2]| {
         kernel(96, |b| {
             let array = b.shared(4, 4);
-            let thread = b.special(Special::Thread);
-            let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
-            let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, warp, value));
-            let warps: [Guard; 3] = std::array::from_fn(|i| is(b, i as u32));
-            b.when(warps[2], |b| b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32));
+            let thread = b.special(SpecialReg::Thread);
+            let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
+            let is = |b: &mut PtxBuilder, value: u32| {
+                GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, warp, value))
+            };
+            let warps: [GuardPredicate; 3] = std::array::from_fn(|i| is(b, i as u32));
+            b.when(warps[2], |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32));
             b.barrier();
             for &reader in &warps[..2] {
                 b.when(reader, |b| {
-                    b.load(Space::Shared, Ty::B32, false, Place::array(array));
+                    b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
                 });
             }
             for (i, reader) in met.into_iter().enumerate() {
                 b.when(warps[reader as usize], |b| b.push(meet(1 + i as u32, 64)));
                 b.when(warps[2], |b| b.push(meet(1 + i as u32, 64)));
             }
-            b.when(warps[2], |b| b.store(Space::Shared, Ty::B32, Place::array(array), 8_u32));
+            b.when(warps[2], |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 8_u32));
         })
     };
     for met in [[0, 1], [1, 0]] {
@@ -159,16 +167,18 @@ fn early_readers_are_not_forgotten() {
     let k = |meet_early_reader: bool, write: Ty| {
         kernel(96, |b| {
             let array = b.shared(4, 4);
-            let thread = b.special(Special::Thread);
-            let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
-            let is = |b: &mut Builder, value: u32| Guard::on(b.compare(Cmp::Eq, Ty::U32, warp, value));
-            let read = |b: &mut Builder| {
-                b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            let thread = b.special(SpecialReg::Thread);
+            let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
+            let is = |b: &mut PtxBuilder, value: u32| {
+                GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, warp, value))
+            };
+            let read = |b: &mut PtxBuilder| {
+                b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
             };
             let zero = is(b, 0);
             let one = is(b, 1);
             let two = is(b, 2);
-            b.when(zero, |b| b.store(Space::Shared, Ty::B32, Place::array(array), 7_u32));
+            b.when(zero, |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32));
             b.barrier();
             // Warp 0 reads at an early time; warp 1 meets warp 2 once more, then reads at a later one.
             b.when(zero, read);
@@ -183,8 +193,8 @@ fn early_readers_are_not_forgotten() {
             b.when(two, |b| {
                 b.push(meet(1, 64));
                 b.push(meet(2, if meet_early_reader { 96 } else { 64 }));
-                let place = Place::array(array).plus(4 - write.bytes() as i32);
-                b.store(Space::Shared, write, place, 8_u32);
+                let place = AddressOperand::array(array).plus(4 - write.bytes() as i32);
+                b.store(StateSpace::Shared, write, place, 8_u32);
             });
         })
     };
@@ -202,11 +212,11 @@ fn lanes_that_store_at_one_address() {
     let k = |same: bool| {
         kernel(32, |b| {
             let array = b.shared(4, 4);
-            let lane = b.special(Special::Lane);
-            let value = if same { b.moved(ptx_asm::Class::B32, 9_u32) } else { lane };
-            b.store(Space::Shared, Ty::B32, Place::array(array), value);
+            let lane = b.special(SpecialReg::Lane);
+            let value = if same { b.mov(ptx_asm::RegClass::B32, 9_u32) } else { lane };
+            b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), value);
             b.barrier();
-            let value = b.load(Space::Shared, Ty::B32, false, Place::array(array));
+            let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
             give(b, value);
         })
     };
@@ -215,11 +225,11 @@ fn lanes_that_store_at_one_address() {
     // None of them alone has stored it, not even the last one.
     let own = kernel(32, |b| {
         let array = b.shared(4, 4);
-        let lane = b.special(Special::Lane);
-        b.store(Space::Shared, Ty::B32, Place::array(array), 9_u32);
-        let last = b.compare(Cmp::Eq, Ty::U32, lane, 31_u32);
-        b.when(Guard::on(last), |b| {
-            b.load(Space::Shared, Ty::B32, false, Place::array(array));
+        let lane = b.special(SpecialReg::Lane);
+        b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 9_u32);
+        let last = b.compare(CmpOp::Eq, Ty::U32, lane, 31_u32);
+        b.when(GuardPredicate::on(last), |b| {
+            b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
         });
     });
     assert!(matches!(cause(&own, 1), Cause::Race { other: Party::Warp(0), .. }));
@@ -227,7 +237,7 @@ fn lanes_that_store_at_one_address() {
     let twice = kernel(32, |b| {
         let array = b.shared(4, 4);
         for _ in 0..2 {
-            b.store(Space::Shared, Ty::B32, Place::array(array), 9_u32);
+            b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 9_u32);
         }
     });
     assert!(is_race(&cause(&twice, 1)));
@@ -239,17 +249,19 @@ fn bytes_of_a_word_are_apart() {
     let k = |own: bool| {
         kernel(4, |b| {
             let array = b.shared(4, 4);
-            let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, array));
-            let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
-            b.when(Guard::on(first), |b| b.store(Space::Shared, Ty::B32, Place::at(base), 0x0403_0201_u32));
+            let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
+            let first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
+            b.when(GuardPredicate::on(first), |b| {
+                b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(base), 0x0403_0201_u32)
+            });
             b.barrier();
             let at = b.add(Ty::U32, base, thread);
-            let old = b.load(Space::Shared, Ty::U8, false, Place::at(at));
-            b.store(Space::Shared, Ty::U8, Place::at(at), old);
-            let next = b.binary(Binary::Xor, Ty::B32, at, u32::from(!own));
-            let value = b.load(Space::Shared, Ty::U8, false, Place::at(next));
-            let zero = b.moved(ptx_asm::Class::B16, 0_u32);
-            let value = b.pack(ptx_asm::Class::B32, value, zero);
+            let old = b.load(StateSpace::Shared, Ty::U8, false, AddressOperand::at(at));
+            b.store(StateSpace::Shared, Ty::U8, AddressOperand::at(at), old);
+            let next = b.binary(PtxBinaryOp::Xor, Ty::B32, at, u32::from(!own));
+            let value = b.load(StateSpace::Shared, Ty::U8, false, AddressOperand::at(next));
+            let zero = b.mov(ptx_asm::RegClass::B16, 0_u32);
+            let value = b.pack(ptx_asm::RegClass::B32, value, zero);
             give(b, value);
         })
     };
@@ -259,17 +271,17 @@ fn bytes_of_a_word_are_apart() {
 
 #[test]
 fn blocks_are_not_ordered() {
-    let k = |write: fn(&mut Builder, ptx_asm::Reg, ptx_asm::Reg)| {
+    let k = |write: fn(&mut PtxBuilder, ptx_asm::Reg, ptx_asm::Reg)| {
         kernel(32, |b| {
-            let (block, out) = (b.special(Special::Block), b.param(0));
+            let (block, out) = (b.special(SpecialReg::Block), b.param(0));
             write(b, block, out);
         })
     };
-    let of_block = |b: &mut Builder, block: ptx_asm::Reg, value: u32| {
-        Guard::on(b.compare(Cmp::Eq, Ty::U32, block, value))
+    let of_block = |b: &mut PtxBuilder, block: ptx_asm::Reg, value: u32| {
+        GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, block, value))
     };
     // Both write, even the same.
-    let both = k(|b, _, out| b.store(Space::Global, Ty::B32, Place::at(out), 1_u32));
+    let both = k(|b, _, out| b.store(StateSpace::Global, Ty::B32, AddressOperand::at(out), 1_u32));
     words(&both, 1, 1);
     let found = cause(&both, 2);
     assert!(
@@ -280,15 +292,15 @@ fn blocks_are_not_ordered() {
     for order in ORDERS {
         let mut machine = Machine::new();
         let x = machine.put("x", vec![0; 4]);
-        let mut b = Builder::new("k", 1, 32);
-        let (block, at) = (b.special(Special::Block), b.param(0));
+        let mut b = PtxBuilder::new("k", 1, 32);
+        let (block, at) = (b.special(SpecialReg::Block), b.param(0));
         let first = of_block(&mut b, block, 0);
-        b.either(
+        b.if_else(
             first,
             |b| {
-                b.load(Space::Global, Ty::B32, false, Place::at(at));
+                b.load(StateSpace::Global, Ty::B32, false, AddressOperand::at(at));
             },
-            |b| b.store(Space::Global, Ty::B32, Place::at(at), 1_u32),
+            |b| b.store(StateSpace::Global, Ty::B32, AddressOperand::at(at), 1_u32),
         );
         let fault =
             run(&b.finish(), &Launch::new(2, &[x.address()]), &mut machine, order).expect_err("a race");
@@ -296,25 +308,25 @@ fn blocks_are_not_ordered() {
     }
     // Both add, but one reads.
     let add = |at| Inst::Atomic {
-        space: Space::Global,
-        op: Atomic::Add,
+        space: StateSpace::Global,
+        op: AtomicOp::Add,
         ty: Ty::U32,
         dst: None,
-        at: Place::at(at),
+        at: AddressOperand::at(at),
         operands: smallvec![1_u32.into()],
     };
     for reads in [false, true] {
         for order in ORDERS {
             let mut machine = Machine::new();
             let x = machine.put("x", vec![0; 4]);
-            let mut b = Builder::new("k", 1, 32);
-            let (block, at) = (b.special(Special::Block), b.param(0));
+            let mut b = PtxBuilder::new("k", 1, 32);
+            let (block, at) = (b.special(SpecialReg::Block), b.param(0));
             b.push(add(at));
             if reads {
                 let last = of_block(&mut b, block, 2);
                 b.when(last, |b| {
                     b.barrier();
-                    b.load(Space::Global, Ty::U32, false, Place::at(at));
+                    b.load(StateSpace::Global, Ty::U32, false, AddressOperand::at(at));
                 });
             }
             let result = run(&b.finish(), &Launch::new(3, &[x.address()]), &mut machine, order);
@@ -328,11 +340,11 @@ fn atomic_operations_race_with_others_only() {
     let k = |plain: bool| {
         kernel(32, |b| {
             let array = b.shared(4, 4);
-            let (thread, at) = (b.special(Special::Thread), Place::array(array));
-            let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
-            b.when(Guard::on(first), |b| b.store(Space::Shared, Ty::U32, at, 0_u32));
+            let (thread, at) = (b.special(SpecialReg::Thread), AddressOperand::array(array));
+            let first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
+            b.when(GuardPredicate::on(first), |b| b.store(StateSpace::Shared, Ty::U32, at, 0_u32));
             b.barrier();
-            let (space, op, ty) = (Space::Shared, Atomic::Add, Ty::U32);
+            let (space, op, ty) = (StateSpace::Shared, AtomicOp::Add, Ty::U32);
             b.push(Inst::Atomic { space, op, ty, dst: None, at, operands: smallvec![1_u32.into()] });
             b.push(Inst::Atomic { space, op, ty, dst: None, at, operands: smallvec![1_u32.into()] });
             if !plain {
@@ -351,17 +363,17 @@ fn stores_race_with_atomic_operations() {
     let k = |store_first: bool| {
         kernel(2, |b| {
             let at = b.param(0);
-            let thread = b.special(Special::Thread);
-            let first = Guard::on(b.compare(Cmp::Eq, Ty::U32, thread, 0_u32));
-            let (space, op, ty) = (Space::Global, Atomic::Exchange, Ty::B32);
+            let thread = b.special(SpecialReg::Thread);
+            let first = GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32));
+            let (space, op, ty) = (StateSpace::Global, AtomicOp::Exchange, Ty::B32);
             let operands = smallvec![1_u32.into()];
-            let exchange = Inst::Atomic { space, op, ty, dst: None, at: Place::at(at), operands };
+            let exchange = Inst::Atomic { space, op, ty, dst: None, at: AddressOperand::at(at), operands };
             if store_first {
-                b.when(first, |b| b.store(space, ty, Place::at(at), 0_u32));
+                b.when(first, |b| b.store(space, ty, AddressOperand::at(at), 0_u32));
             }
             b.push(exchange);
             if !store_first {
-                b.when(first, |b| b.store(space, ty, Place::at(at), 0_u32));
+                b.when(first, |b| b.store(space, ty, AddressOperand::at(at), 0_u32));
             }
         })
     };
@@ -379,10 +391,11 @@ fn constants_are_written_by_nobody() {
     let k = |read_first: bool| {
         kernel(1, |b| {
             let at = b.param(0);
-            let read = |b: &mut Builder| {
-                b.load(Space::Global, Ty::U32, true, Place::at(at));
+            let read = |b: &mut PtxBuilder| {
+                b.load(StateSpace::Global, Ty::U32, true, AddressOperand::at(at));
             };
-            let write = |b: &mut Builder| b.store(Space::Global, Ty::U32, Place::at(at), 0_u32);
+            let write =
+                |b: &mut PtxBuilder| b.store(StateSpace::Global, Ty::U32, AddressOperand::at(at), 0_u32);
             if read_first {
                 read(b);
                 write(b);
@@ -402,10 +415,10 @@ fn constants_are_written_by_nobody() {
     // Nor are they updated, by the thread that reads them neither.
     let updated = kernel(1, |b| {
         let at = b.param(0);
-        let (space, op, ty) = (Space::Global, Atomic::Exchange, Ty::B32);
+        let (space, op, ty) = (StateSpace::Global, AtomicOp::Exchange, Ty::B32);
         let operands = smallvec![1_u32.into()];
-        b.push(Inst::Atomic { space, op, ty, dst: None, at: Place::at(at), operands });
-        b.load(space, ty, true, Place::at(at));
+        b.push(Inst::Atomic { space, op, ty, dst: None, at: AddressOperand::at(at), operands });
+        b.load(space, ty, true, AddressOperand::at(at));
     });
     let mut machine = Machine::new();
     let x = machine.put("x", vec![0; 4]);
@@ -419,11 +432,11 @@ fn constants_are_written_by_nobody() {
     let x = machine.reserve("x", 4);
     let write = kernel(1, |b| {
         let at = b.param(0);
-        b.store(Space::Global, Ty::U32, Place::at(at), 3_u32);
+        b.store(StateSpace::Global, Ty::U32, AddressOperand::at(at), 3_u32);
     });
     let read = kernel(64, |b| {
         let at = b.param(0);
-        b.load(Space::Global, Ty::U32, true, Place::at(at));
+        b.load(StateSpace::Global, Ty::U32, true, AddressOperand::at(at));
     });
     for kernel in [write, read] {
         run(&kernel, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");

@@ -3,8 +3,9 @@
 use super::{ORDERS, Order, variant_name};
 use crate::{Cause, Launch, Machine, Stats, arith, convert, run};
 use ptx_asm::{
-    Array, Atomic, Base, Binary, Block, Class, Cmp, Guard, Inst, Kernel, Mma, Operand, Place, Reg, Rounding,
-    Scope, Shuffle, Space, Special, Stmt, Ternary, Ty, Unary, Vote,
+    AddressBase, AddressOperand, ArrayDecl, AtomicOp, CmpOp, FenceScope, GuardPredicate, Inst, MmaShape,
+    PtxBinaryOp, PtxKernel, PtxOperand, PtxStmt, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode,
+    ShuffleMode, SpecialReg, StateSpace, StmtList, Ty, VoteMode,
 };
 
 /// Draws kernels that are mostly well typed, and now and then anything.
@@ -12,14 +13,14 @@ struct Draw {
     chance: fastrand::Rng,
 }
 
-const TERNARY: [Ternary; 7] = [
-    Ternary::Fma,
-    Ternary::MulAdd,
-    Ternary::MulAddWide,
-    Ternary::Permute,
-    Ternary::FunnelLeft,
-    Ternary::FunnelRight,
-    Ternary::Logic(0x96),
+const TERNARY: [PtxTernaryOp; 7] = [
+    PtxTernaryOp::Fma,
+    PtxTernaryOp::MulAdd,
+    PtxTernaryOp::MulAddWide,
+    PtxTernaryOp::Permute,
+    PtxTernaryOp::FunnelLeft,
+    PtxTernaryOp::FunnelRight,
+    PtxTernaryOp::Logic(0x96),
 ];
 
 /// Registers of each class that are written first, and one more that is not.
@@ -35,38 +36,38 @@ impl Draw {
         self.chance.u32(..times) == 0
     }
 
-    fn reg(&mut self, class: Class) -> Reg {
-        let class = if self.rarely(200) { self.one(&Class::ALL) } else { class };
+    fn reg(&mut self, class: RegClass) -> Reg {
+        let class = if self.rarely(200) { self.one(&RegClass::ALL) } else { class };
         let number = if self.rarely(200) { REGISTERS } else { self.chance.u32(..REGISTERS) };
         Reg { class, number }
     }
 
-    fn operand(&mut self, ty: Ty) -> Operand {
+    fn operand(&mut self, ty: Ty) -> PtxOperand {
         match self.chance.u32(..4) {
-            0 => Operand::Const(self.chance.u64(..) >> self.chance.u32(..64)),
+            0 => PtxOperand::Const(self.chance.u64(..) >> self.chance.u32(..64)),
             _ => self.reg(ty.class()).into(),
         }
     }
 
-    fn place(&mut self, space: Space) -> Place {
+    fn place(&mut self, space: StateSpace) -> AddressOperand {
         let offset = if self.rarely(20) { self.chance.i32(..) } else { 16 * self.chance.i32(0..4) };
         let base = match space {
-            Space::Global => Base::Reg(Reg { class: Class::B64, number: 0 }),
-            _ if self.rarely(4) => Base::Reg(self.reg(Class::B32)),
-            _ => Base::Array(u32::from(self.rarely(30))),
+            StateSpace::Global => AddressBase::Reg(Reg { class: RegClass::B64, number: 0 }),
+            _ if self.rarely(4) => AddressBase::Reg(self.reg(RegClass::B32)),
+            _ => AddressBase::Array(u32::from(self.rarely(30))),
         };
-        Place { base, offset }
+        AddressOperand { base, offset }
     }
 
-    fn space(&mut self) -> Space {
-        self.one(&[Space::Global, Space::Shared, Space::Local])
+    fn space(&mut self) -> StateSpace {
+        self.one(&[StateSpace::Global, StateSpace::Shared, StateSpace::Local])
     }
 
     fn count(&mut self) -> usize {
         self.one(&[1, 1, 2, 4, 4, 3])
     }
 
-    fn regs(&mut self, class: Class, count: usize) -> ptx_asm::Regs {
+    fn regs(&mut self, class: RegClass, count: usize) -> ptx_asm::Regs {
         (0..count).map(|_| self.reg(class)).collect()
     }
 
@@ -84,25 +85,26 @@ impl Draw {
         let ty = self.one(Ty::ALL);
         let [a, b, c] = [self.operand(ty), self.operand(ty), self.operand(ty)];
         let (dst, space, count) = (self.reg(ty.class()), self.space(), self.count());
-        let (pred, word, other) = (self.reg(Class::Pred), self.reg(Class::B32), self.reg(Class::B32));
+        let (pred, word, other) =
+            (self.reg(RegClass::Pred), self.reg(RegClass::B32), self.reg(RegClass::B32));
         match self.chance.u32(..30) {
             0 => Inst::Move { dst, src: a },
-            1 => Inst::Where {
+            1 => Inst::ReadSpecial {
                 dst: word,
-                special: self.one(&[Special::Thread, Special::Block, Special::Lane]),
+                special: self.one(&[SpecialReg::Thread, SpecialReg::Block, SpecialReg::Lane]),
             },
-            2 => Inst::Address { dst: word, space, array: 0 },
+            2 => Inst::ArrayAddress { dst: word, space, array: 0 },
             3 => Inst::Pack { dst, halves: [word, other] },
             4 => Inst::Unpack { halves: [word, other], src: dst },
-            5 => Inst::Unary { op: self.one(Unary::ALL), ty, dst, src: a },
-            6..=8 => Inst::Binary { op: self.one(Binary::ALL), ty, dst, a, b },
+            5 => Inst::Unary { op: self.one(PtxUnaryOp::ALL), ty, dst, src: a },
+            6..=8 => Inst::Binary { op: self.one(PtxBinaryOp::ALL), ty, dst, a, b },
             9 | 10 => Inst::Ternary { op: self.one(&TERNARY), ty, dst, a, b, c },
-            11 => Inst::Compare { cmp: self.one(Cmp::ALL), ty, dst: pred, a, b },
+            11 => Inst::Compare { cmp: self.one(CmpOp::ALL), ty, dst: pred, a, b },
             12 => Inst::Select { ty, dst, a, b, pred },
             13 => {
                 let from = self.one(Ty::ALL);
                 let src = self.reg(from.class());
-                Inst::Convert { to: ty, from, rounding: self.one(Rounding::ALL), dst, src }
+                Inst::Convert { to: ty, from, rounding: self.one(RoundingMode::ALL), dst, src }
             }
             14 => Inst::ConvertPair { to: self.one(&[Ty::F16x2, Ty::Bf16x2]), dst: word, halves: [a, b] },
             15 | 16 => {
@@ -114,8 +116,8 @@ impl Draw {
                 Inst::Store { space, ty, to: self.place(space), srcs }
             }
             19 | 20 => {
-                let op = self.one(Atomic::ALL);
-                let operands = if op == Atomic::CompareSwap { vec![a, b] } else { vec![a] };
+                let op = self.one(AtomicOp::ALL);
+                let operands = if op == AtomicOp::CompareSwap { vec![a, b] } else { vec![a] };
                 let dst = self.chance.bool().then_some(dst);
                 Inst::Atomic { space, op, ty, dst, at: self.place(space), operands: operands.into() }
             }
@@ -123,10 +125,11 @@ impl Draw {
                 id: self.one(&[0, 0, 1, 16]),
                 threads: self.one(&[None, None, Some(32), Some(7)]),
             },
-            22 => Inst::Fence(Scope::Device),
+            22 => Inst::Fence(FenceScope::Device),
             23 => {
-                let mode = self.one(&[Shuffle::Up, Shuffle::Down, Shuffle::Xor, Shuffle::Index]);
-                let lane = if self.rarely(4) { a } else { Operand::Const(self.chance.u64(..8)) };
+                let mode =
+                    self.one(&[ShuffleMode::Up, ShuffleMode::Down, ShuffleMode::Xor, ShuffleMode::Index]);
+                let lane = if self.rarely(4) { a } else { PtxOperand::Const(self.chance.u64(..8)) };
                 Inst::Shuffle {
                     mode,
                     dst: word,
@@ -136,96 +139,96 @@ impl Draw {
                 }
             }
             24 => {
-                let vote = self.one(&[Vote::All, Vote::Any, Vote::Ballot]);
+                let vote = self.one(&[VoteMode::All, VoteMode::Any, VoteMode::Ballot]);
                 Inst::Vote { vote, dst: word, src: pred }
             }
             25 => {
-                let dsts = self.regs(Class::B32, count);
-                Inst::LoadMatrix { transposed: self.chance.bool(), dsts, from: self.place(Space::Shared) }
+                let dsts = self.regs(RegClass::B32, count);
+                Inst::Ldmatrix { transposed: self.chance.bool(), dsts, from: self.place(StateSpace::Shared) }
             }
             26 => {
-                let shape = self.one(&[Mma::F16K16, Mma::Bf16K16, Mma::Tf32K8]);
-                let [d, c] = [self.regs(Class::F32, 4), self.regs(Class::F32, 4)];
+                let shape = self.one(&[MmaShape::F16K16, MmaShape::Bf16K16, MmaShape::Tf32K8]);
+                let [d, c] = [self.regs(RegClass::F32, 4), self.regs(RegClass::F32, 4)];
                 let right = if self.rarely(20) { 4 } else { 2 };
-                Inst::Mma { shape, d, a: self.regs(Class::B32, 4), b: self.regs(Class::B32, right), c }
+                Inst::Mma { shape, d, a: self.regs(RegClass::B32, 4), b: self.regs(RegClass::B32, right), c }
             }
             27 => {
-                let (to, from) = (self.place(Space::Shared), self.place(Space::Global));
+                let (to, from) = (self.place(StateSpace::Shared), self.place(StateSpace::Global));
                 let read = self.rarely(3).then_some(word);
-                Inst::CopyAsync { bytes: self.one(&[4, 8, 16, 16, 3]), to, from, read }
+                Inst::CpAsync { bytes: self.one(&[4, 8, 16, 16, 3]), to, from, read }
             }
-            28 => Inst::CopyCommit,
-            _ => Inst::CopyWait { left: self.chance.u32(..3) },
+            28 => Inst::CpAsyncCommit,
+            _ => Inst::CpAsyncWait { pending: self.chance.u32(..3) },
         }
     }
 
-    fn guard(&mut self) -> Guard {
-        let warps = Reg { class: Class::Pred, number: 0 };
-        Guard {
-            pred: if self.chance.bool() { warps } else { self.reg(Class::Pred) },
+    fn guard(&mut self) -> GuardPredicate {
+        let warps = Reg { class: RegClass::Pred, number: 0 };
+        GuardPredicate {
+            pred: if self.chance.bool() { warps } else { self.reg(RegClass::Pred) },
             when: self.chance.bool(),
         }
     }
 
-    fn block(&mut self, depth: u32) -> Block {
+    fn block(&mut self, depth: u32) -> StmtList {
         let count = self.chance.usize(..5);
         (0..count)
             .map(|_| match self.chance.u32(..12) {
-                0 if depth > 0 => Stmt::If {
+                0 if depth > 0 => PtxStmt::If {
                     guard: self.guard(),
                     then: self.block(depth - 1),
                     otherwise: self.block(depth - 1),
                 },
-                1 if depth > 0 => Stmt::Loop { body: self.block(depth - 1), again: self.guard() },
+                1 if depth > 0 => PtxStmt::Loop { body: self.block(depth - 1), repeat_while: self.guard() },
                 // Barriers that warps come to by different ways.
                 3 if depth > 0 => {
-                    let guard = Guard::on(Reg { class: Class::Pred, number: 0 });
+                    let guard = GuardPredicate::on(Reg { class: RegClass::Pred, number: 0 });
                     let [then, otherwise] = [(); 2].map(|()| {
                         let (id, threads) = (self.one(&[0, 0, 1]), self.one(&[None, Some(32)]));
-                        vec![Stmt::Inst(Inst::Barrier { id, threads })]
+                        vec![PtxStmt::Inst(Inst::Barrier { id, threads })]
                     });
-                    Stmt::If { guard, then, otherwise }
+                    PtxStmt::If { guard, then, otherwise }
                 }
-                2 => Stmt::When(self.guard(), self.inst()),
-                _ => Stmt::Inst(self.inst()),
+                2 => PtxStmt::Predicated(self.guard(), self.inst()),
+                _ => PtxStmt::Inst(self.inst()),
             })
             .collect()
     }
 
-    fn kernel(&mut self) -> Kernel {
-        let mut body = Block::new();
-        for class in Class::ALL {
+    fn kernel(&mut self) -> PtxKernel {
+        let mut body = StmtList::new();
+        for class in RegClass::ALL {
             for number in 0..REGISTERS {
                 let dst = Reg { class, number };
-                body.push(Stmt::Inst(Inst::Move { dst, src: Operand::Const(self.chance.u64(..)) }));
+                body.push(PtxStmt::Inst(Inst::Move { dst, src: PtxOperand::Const(self.chance.u64(..)) }));
             }
         }
-        let address = Reg { class: Class::B64, number: 0 };
-        body.push(Stmt::Inst(Inst::Param { dst: address, param: 0 }));
-        body.push(Stmt::Inst(Inst::Where {
-            dst: Reg { class: Class::B32, number: 0 },
-            special: Special::Thread,
+        let address = Reg { class: RegClass::B64, number: 0 };
+        body.push(PtxStmt::Inst(Inst::LoadParam { dst: address, param: 0 }));
+        body.push(PtxStmt::Inst(Inst::ReadSpecial {
+            dst: Reg { class: RegClass::B32, number: 0 },
+            special: SpecialReg::Thread,
         }));
-        body.push(Stmt::Inst(Inst::Compare {
-            cmp: Cmp::Lt,
+        body.push(PtxStmt::Inst(Inst::Compare {
+            cmp: CmpOp::Lt,
             ty: Ty::U32,
-            dst: Reg { class: Class::Pred, number: 0 },
-            a: Reg { class: Class::B32, number: 0 }.into(),
+            dst: Reg { class: RegClass::Pred, number: 0 },
+            a: Reg { class: RegClass::B32, number: 0 }.into(),
             b: self.one(&[0, 17, 32, 32, 32, 64_u32]).into(),
         }));
         for _ in 0..3 {
             body.extend(self.block(2));
         }
-        let array = vec![Array { bytes: 64, align: 16 }];
+        let array = vec![ArrayDecl { bytes: 64, align: 16 }];
         let threads = self.one(&[1, 32, 64, 33]);
-        Kernel {
+        PtxKernel {
             name: "drawn".into(),
             params: 1,
             shared: array.clone(),
             local: array,
             threads,
             body,
-            ..Kernel::default()
+            ..PtxKernel::default()
         }
     }
 }
@@ -240,22 +243,22 @@ fn exists(inst: &Inst) -> bool {
         Inst::Compare { cmp, ty, .. } => arith::compare(*cmp, *ty, 1, 1).is_some(),
         Inst::Convert { to, from, rounding, .. } => convert::convert(*to, *from, *rounding, 1).is_some(),
         Inst::Load { space, ty, constant, dsts, .. } => {
-            fits(*ty, dsts.len()) && (!constant || *space == Space::Global)
+            fits(*ty, dsts.len()) && (!constant || *space == StateSpace::Global)
         }
         Inst::Store { ty, srcs, .. } => fits(*ty, srcs.len()),
         Inst::Atomic { space, op, ty, operands, .. } => {
             let values = vec![1; operands.len()];
-            *space != Space::Local && arith::atomic(*op, *ty, *space, 1, &values).is_some()
+            *space != StateSpace::Local && arith::atomic(*op, *ty, *space, 1, &values).is_some()
         }
         Inst::Barrier { id, threads } => *id < 16 && *threads != Some(7),
         Inst::Shuffle { width, .. } => width.is_power_of_two() && *width <= 32,
-        Inst::LoadMatrix { dsts, .. } => dsts.len() != 3,
-        Inst::CopyAsync { bytes, .. } => *bytes != 3,
+        Inst::Ldmatrix { dsts, .. } => dsts.len() != 3,
+        Inst::CpAsync { bytes, .. } => *bytes != 3,
         _ => true,
     }
 }
 
-fn outcome(kernel: &Kernel, order: Order) -> Result<(Vec<u8>, Stats), Cause> {
+fn outcome(kernel: &PtxKernel, order: Order) -> Result<(Vec<u8>, Stats), Cause> {
     let mut machine = Machine::new();
     let x = machine.put("x", (0..64).collect::<Vec<u8>>());
     let params = [x.address()];

@@ -2,24 +2,27 @@
 
 use super::{Order, kernel, outcome};
 use crate::Stats;
-use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Place, Space, Special, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, RegClass, SpecialReg, StateSpace,
+    Ty,
+};
 
-fn stats(threads: u32, write: impl FnOnce(&mut Builder)) -> Stats {
+fn stats(threads: u32, write: impl FnOnce(&mut PtxBuilder)) -> Stats {
     outcome(&kernel(threads, write), 1, 4096, Order::InTurn).expect("it is right").1
 }
 
 #[test]
 fn instructions_are_counted() {
     let found = stats(64, |b| {
-        let thread = b.special(Special::Thread);
-        let i = b.moved(Class::B32, 0_u32);
+        let thread = b.special(SpecialReg::Thread);
+        let i = b.mov(RegClass::B32, 0_u32);
         b.repeat(|b| {
             let next = b.add(Ty::U32, i, 1_u32);
             b.set(i, next);
-            Guard::on(b.compare(Cmp::Lt, Ty::U32, i, 5_u32))
+            GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, i, 5_u32))
         });
-        let low = b.compare(Cmp::Lt, Ty::U32, thread, 8_u32);
-        b.when(Guard::on(low), |b| {
+        let low = b.compare(CmpOp::Lt, Ty::U32, thread, 8_u32);
+        b.when(GuardPredicate::on(low), |b| {
             b.add(Ty::F32, 1.0_f32, 2.0_f32);
         });
         b.barrier();
@@ -28,7 +31,7 @@ fn instructions_are_counted() {
     assert_eq!((found.count("add.f32"), found.count("barrier"), found.count("mul.f32")), (1, 2, 0));
     let lanes: Vec<(&str, u64)> =
         found.insts.iter().map(|inst| (inst.opcode.as_str(), inst.threads)).collect();
-    let expected = [("where", 64), ("move", 64), ("add.u32", 320), ("move", 320), ("compare.u32", 320)];
+    let expected = [("readspecial", 64), ("move", 64), ("add.u32", 320), ("move", 320), ("compare.u32", 320)];
     assert_eq!(lanes[..5], expected);
     assert_eq!(lanes[5..], [("compare.u32", 64), ("add.f32", 8), ("barrier", 64)]);
     assert_eq!(found.counts()["move"], 12);
@@ -37,10 +40,10 @@ fn instructions_are_counted() {
 /// Stores of all lanes at `stride` bytes, and the sectors that they touch.
 fn sectors(stride: u32, ty: Ty, count: usize) -> u64 {
     let found = stats(32, |b| {
-        let (lane, out) = (b.special(Special::Lane), b.param(0));
+        let (lane, out) = (b.special(SpecialReg::Lane), b.param(0));
         let at = b.mul_add_wide(Ty::U32, lane, stride, out);
-        let values: Vec<_> = (0..count).map(|_| b.moved(ty.class(), 0_u64)).collect();
-        b.stores(Space::Global, ty, Place::at(at), &values);
+        let values: Vec<_> = (0..count).map(|_| b.mov(ty.class(), 0_u64)).collect();
+        b.store_vector(StateSpace::Global, ty, AddressOperand::at(at), &values);
     });
     assert_eq!(found.bytes("store.global"), 32 * u64::from(ty.bytes()) * count as u64);
     found.sectors("store.global")
@@ -63,10 +66,10 @@ fn sectors_show_whether_accesses_are_coalesced() {
 fn conflicts(stride: u32, ty: Ty, count: usize) -> u64 {
     let found = stats(32, |b| {
         let array = b.shared(32 * 256, 16);
-        let (lane, base) = (b.special(Special::Lane), b.address(Space::Shared, array));
+        let (lane, base) = (b.special(SpecialReg::Lane), b.address(StateSpace::Shared, array));
         let at = b.mul_add(Ty::U32, lane, stride, base);
-        let values: Vec<_> = (0..count).map(|_| b.moved(ty.class(), 0_u64)).collect();
-        b.stores(Space::Shared, ty, Place::at(at), &values);
+        let values: Vec<_> = (0..count).map(|_| b.mov(ty.class(), 0_u64)).collect();
+        b.store_vector(StateSpace::Shared, ty, AddressOperand::at(at), &values);
     });
     found.conflicts()
 }
@@ -94,18 +97,18 @@ fn rows_of_matrices_meet_banks() {
     let loads = |swizzled: bool| {
         stats(32, |b| {
             let array = b.shared(32 * 128, 128);
-            let (lane, base) = (b.special(Special::Lane), b.address(Space::Shared, array));
+            let (lane, base) = (b.special(SpecialReg::Lane), b.address(StateSpace::Shared, array));
             // Everything is written, one word of a thread at a time.
             let word = b.mul_add(Ty::U32, lane, 4_u32, base);
             for row in 0..32 {
-                b.store(Space::Shared, Ty::B32, Place::at(word).plus(128 * row), 0_u32);
+                b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(word).plus(128 * row), 0_u32);
             }
             b.barrier();
             let row = b.mul_add(Ty::U32, lane, 128_u32, base);
-            let turned = b.binary(Binary::And, Ty::B32, lane, 7_u32);
+            let turned = b.binary(PtxBinaryOp::And, Ty::B32, lane, 7_u32);
             let chunk = if swizzled { b.mul_add(Ty::U32, turned, 16_u32, row) } else { row };
-            let dsts = b.registers(Class::B32, 4);
-            b.push(Inst::LoadMatrix { transposed: false, dsts, from: Place::at(chunk) });
+            let dsts = b.registers(RegClass::B32, 4);
+            b.push(Inst::Ldmatrix { transposed: false, dsts, from: AddressOperand::at(chunk) });
         })
     };
     assert_eq!(loads(false).conflicts(), 4 * 7);

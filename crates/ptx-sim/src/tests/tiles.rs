@@ -2,7 +2,10 @@
 
 use super::{Cause, Order};
 use crate::{Fault, Launch, Machine, Stats, Swizzle, TensorMap, run};
-use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Kernel, Operand, Place, Space, Special, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBuilder, PtxKernel, PtxOperand, RegClass, SpecialReg,
+    StateSpace, Ty,
+};
 
 const ORDERS: [Order; 4] = super::ORDERS;
 
@@ -77,59 +80,60 @@ impl Tensor {
     }
 }
 
-fn only_first(b: &mut Builder, write: impl FnOnce(&mut Builder)) {
-    let thread = b.special(Special::Thread);
-    let first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
-    b.when(Guard::on(first), write);
+fn only_first(b: &mut PtxBuilder, write: impl FnOnce(&mut PtxBuilder)) {
+    let thread = b.special(SpecialReg::Thread);
+    let first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
+    b.when(GuardPredicate::on(first), write);
 }
 
-fn coordinates(at: &[i32]) -> smallvec::SmallVec<[Operand; 4]> {
-    at.iter().map(|&at| Operand::from(at)).collect()
+fn coordinates(at: &[i32]) -> smallvec::SmallVec<[PtxOperand; 4]> {
+    at.iter().map(|&at| PtxOperand::from(at)).collect()
 }
 
 /// A kernel of 32 threads with one map. `load` begins copies; `then` is what all threads do, told the tile's array and its barrier.
 fn loads(
     bytes: usize,
-    load: impl FnOnce(&mut Builder, Place, Place),
-    then: impl FnOnce(&mut Builder, u32, Place),
-) -> Kernel {
-    let mut b = Builder::new("tiles", 1, 32);
+    load: impl FnOnce(&mut PtxBuilder, AddressOperand, AddressOperand),
+    then: impl FnOnce(&mut PtxBuilder, u32, AddressOperand),
+) -> PtxKernel {
+    let mut b = PtxBuilder::new("tiles", 1, 32);
     b.tensor_map();
-    let (tile, full) = (b.shared(bytes as u32, 1024), Place::array(b.shared(8, 8)));
+    let (tile, full) = (b.shared(bytes as u32, 1024), AddressOperand::array(b.shared(8, 8)));
     only_first(&mut b, |b| {
-        b.push(Inst::BarrierInit { at: full, count: 1 });
-        b.push(Inst::BarrierInitFence);
-        load(b, Place::array(tile), full);
+        b.push(Inst::MbarrierInit { at: full, count: 1 });
+        b.push(Inst::FenceMbarrierInit);
+        load(b, AddressOperand::array(tile), full);
     });
     b.barrier();
     then(&mut b, tile, full);
     b.finish()
 }
 
-fn load(b: &mut Builder, at: &[i32], to: Place, full: Place, bytes: usize) {
+fn load(b: &mut PtxBuilder, at: &[i32], to: AddressOperand, full: AddressOperand, bytes: usize) {
     let map = b.map_address(0);
-    b.push(Inst::ArriveExpect { at: full, bytes: bytes as u32 });
-    b.push(Inst::LoadTile { map, at: coordinates(at), to, barrier: full, multicast: None });
+    b.push(Inst::MbarrierArriveExpectTx { at: full, bytes: bytes as u32 });
+    b.push(Inst::TmaLoad { map, at: coordinates(at), to, barrier: full, multicast: None });
 }
 
-fn wait(b: &mut Builder, at: Place) {
-    let parity = b.moved(Class::B32, 0_u32);
-    b.push(Inst::BarrierWait { at, parity, cluster: false });
+fn wait(b: &mut PtxBuilder, at: AddressOperand) {
+    let parity = b.mov(RegClass::B32, 0_u32);
+    b.push(Inst::MbarrierWait { at, parity, cluster: false });
 }
 
 /// Copies an array to the output, word by word.
-fn copy_out(b: &mut Builder, array: u32, bytes: usize) {
-    let (thread, base, out) = (b.special(Special::Thread), b.address(Space::Shared, array), b.param(0));
+fn copy_out(b: &mut PtxBuilder, array: u32, bytes: usize) {
+    let (thread, base, out) =
+        (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array), b.param(0));
     for first in (0..bytes / 4).step_by(32) {
         let word = b.add(Ty::U32, thread, first as u32);
         let from = b.mul_add(Ty::U32, word, 4_u32, base);
-        let value = b.load(Space::Shared, Ty::B32, false, Place::at(from));
+        let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(from));
         let to = b.mul_add_wide(Ty::U32, word, 4_u32, out);
-        b.store(Space::Global, Ty::B32, Place::at(to), value);
+        b.store(StateSpace::Global, Ty::B32, AddressOperand::at(to), value);
     }
 }
 
-fn outcome(kernel: &Kernel, tensor: &Tensor, order: Order) -> Result<(Vec<u8>, Stats), Fault> {
+fn outcome(kernel: &PtxKernel, tensor: &Tensor, order: Order) -> Result<(Vec<u8>, Stats), Fault> {
     let mut machine = Machine::new();
     let bytes: Vec<u8> = (0..192 * 40).map(byte).collect();
     let map = tensor.map(machine.put("tensor", bytes).address());
@@ -142,7 +146,7 @@ fn outcome(kernel: &Kernel, tensor: &Tensor, order: Order) -> Result<(Vec<u8>, S
     Ok((machine.bytes(out).to_vec(), stats))
 }
 
-fn cause(kernel: &Kernel, tensor: &Tensor) -> Cause {
+fn cause(kernel: &PtxKernel, tensor: &Tensor) -> Cause {
     *outcome(kernel, tensor, Order::InTurn).expect_err("it is wrong").cause
 }
 
@@ -187,7 +191,7 @@ fn tiles_lie_as_the_map_says() {
         for order in ORDERS {
             let (found, stats) = outcome(&k, &tensor, order).unwrap_or_else(|fault| panic!("{fault}"));
             assert_eq!(found[..bytes], expected, "{at:?}");
-            let counted = (stats.count("loadtile"), stats.bytes("loadtile"), stats.sectors("loadtile"));
+            let counted = (stats.count("tmaload"), stats.bytes("tmaload"), stats.sectors("tmaload"));
             assert_eq!(counted, (1, inside, sectors.len() as u64));
         }
     }
@@ -205,7 +209,7 @@ fn loads_are_waited_for() {
                     wait(b, full);
                 }
                 if reads {
-                    b.load(Space::Shared, Ty::B32, false, Place::array(tile));
+                    b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(tile));
                 }
             },
         )
@@ -226,9 +230,9 @@ fn threads_fence_what_they_wrote_before_tiles_come() {
         loads(
             bytes,
             |b, to, full| {
-                b.store(Space::Shared, Ty::B32, to.plus(512), 1_u32);
+                b.store(StateSpace::Shared, Ty::B32, to.plus(512), 1_u32);
                 if fence {
-                    b.push(Inst::FenceAsync);
+                    b.push(Inst::FenceProxyAsync);
                 }
                 load(b, &[0, 0], to, full, bytes);
             },
@@ -242,7 +246,9 @@ fn threads_fence_what_they_wrote_before_tiles_come() {
 #[test]
 fn loads_that_do_not_fit() {
     let tensor = rows([64, 8], Swizzle::Bytes128);
-    let with = |load: fn(&mut Builder, Place, Place)| loads(2048, load, |b, _, full| wait(b, full));
+    let with = |load: fn(&mut PtxBuilder, AddressOperand, AddressOperand)| {
+        loads(2048, load, |b, _, full| wait(b, full))
+    };
     // The order of chunks is that of addresses.
     let between = with(|b, to, full| load(b, &[0, 0], to.plus(512), full, 1024));
     assert!(matches!(cause(&between, &tensor), Cause::Misaligned { align: 1024, .. }));
@@ -251,19 +257,19 @@ fn loads_that_do_not_fit() {
     let axes = with(|b, to, full| load(b, &[0], to, full, 1024));
     assert!(matches!(cause(&axes, &tensor), Cause::Tile(_)));
     let no_map = with(|b, to, full| {
-        let map = b.moved(Class::B64, 5_u64);
-        b.push(Inst::LoadTile { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
+        let map = b.mov(RegClass::B64, 5_u64);
+        b.push(Inst::TmaLoad { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
     });
     assert!(matches!(cause(&no_map, &tensor), Cause::Tile(_)));
     let no_barrier = with(|b, to, _| {
         let map = b.map_address(0);
-        b.push(Inst::LoadTile { map, at: coordinates(&[0, 0]), to, barrier: to, multicast: None });
+        b.push(Inst::TmaLoad { map, at: coordinates(&[0, 0]), to, barrier: to, multicast: None });
     });
     assert!(matches!(cause(&no_barrier, &tensor), Cause::NoBarrier { .. }));
     let onto_another = with(|b, to, full| {
         load(b, &[0, 0], to, full, 2048);
         let map = b.map_address(0);
-        b.push(Inst::LoadTile { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
+        b.push(Inst::TmaLoad { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
     });
     assert!(matches!(cause(&onto_another, &tensor), Cause::UnderWay { .. }));
     // A map of more than there is.
@@ -300,8 +306,9 @@ fn sources_do_not_change_under_way() {
                 }
                 // The parameter is the output; the tensor lies before it.
                 let out = b.param(0);
-                let address = b.binary(ptx_asm::Binary::Sub, Ty::U64, out, Operand::Const(7680 + 256));
-                b.store(Space::Global, Ty::B32, Place::at(address), 0_u32);
+                let address =
+                    b.binary(ptx_asm::PtxBinaryOp::Sub, Ty::U64, out, PtxOperand::Const(7680 + 256));
+                b.store(StateSpace::Global, Ty::B32, AddressOperand::at(address), 0_u32);
             },
             |b, _, full| wait(b, full),
         )
@@ -324,38 +331,38 @@ enum Lack {
 }
 
 /// All threads write a tile, one stores it, and then they write again.
-fn stores(tensor: &Tensor, at: &[i32], lack: Lack) -> Kernel {
+fn stores(tensor: &Tensor, at: &[i32], lack: Lack) -> PtxKernel {
     let bytes = tensor.tile_bytes();
-    let mut b = Builder::new("tiles", 1, 64);
+    let mut b = PtxBuilder::new("tiles", 1, 64);
     b.tensor_map();
     let tile = b.shared(bytes as u32, 1024);
-    let (thread, base) = (b.special(Special::Thread), b.address(Space::Shared, tile));
-    let write = |b: &mut Builder| {
+    let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, tile));
+    let write = |b: &mut PtxBuilder| {
         for first in (0..bytes / 4).step_by(64) {
             let word = b.add(Ty::U32, thread, first as u32);
             let to = b.mul_add(Ty::U32, word, 4_u32, base);
             let value = b.add(Ty::U32, word, 0x0101_0100_u32);
-            b.store(Space::Shared, Ty::B32, Place::at(to), value);
+            b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(to), value);
         }
     };
     write(&mut b);
     if lack != Lack::Fence && lack != Lack::FenceOfOthers {
-        b.push(Inst::FenceAsync);
+        b.push(Inst::FenceProxyAsync);
     }
     if lack != Lack::Meeting {
         b.barrier();
     }
     only_first(&mut b, |b| {
         if lack == Lack::FenceOfOthers {
-            b.push(Inst::FenceAsync);
+            b.push(Inst::FenceProxyAsync);
         }
         let map = b.map_address(0);
-        b.push(Inst::StoreTile { map, at: coordinates(at), from: Place::array(tile) });
+        b.push(Inst::TmaStore { map, at: coordinates(at), from: AddressOperand::array(tile) });
         if lack != Lack::Commit {
-            b.push(Inst::StoreTileCommit);
+            b.push(Inst::TmaStoreCommit);
         }
         if !matches!(lack, Lack::Wait | Lack::WaitBeforeWriting) {
-            b.push(Inst::StoreTileWait { left: 0 });
+            b.push(Inst::TmaStoreWait { pending: 0 });
         }
     });
     if lack != Lack::Wait {
@@ -393,7 +400,7 @@ fn tiles_are_stored() {
                 }
             }
             assert_eq!(machine.bytes(region), expected, "{at:?}");
-            assert_eq!(stats.bytes("storetile"), inside);
+            assert_eq!(stats.bytes("tmastore"), inside);
         }
     }
 }

@@ -35,7 +35,7 @@ mod mutants; // kernels that are wrong
 #[cfg(test)]
 mod tests;
 
-use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Reg, Special, Stmt, Ty};
+use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxStmt, Reg, RegClass, SpecialReg, Ty};
 
 pub(crate) use self::operand::Tensor;
 use self::operand::{Factor, Operand};
@@ -54,16 +54,16 @@ const REGISTERS: [u32; 2] = [24, 240];
 /// Writes the body of the kernel.
 pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile) {
     let b = around.builder();
-    let thread = b.special(Special::Thread);
+    let thread = b.special(SpecialReg::Thread);
     let ring = Ring::new(b, tile);
     ring.initialize(b, tile, thread);
     let block = Block::new(b, tile);
-    let copies = b.compare(Cmp::Lt, Ty::U32, thread, WARPGROUP);
+    let copies = b.compare(CmpOp::Lt, Ty::U32, thread, WARPGROUP);
     let roles = Roles { product, tile, ring, block, thread };
     let then = around.block(&mut |around| roles.produce(around));
     let otherwise = around.block(&mut |around| roles.consume(around));
     let b = around.builder();
-    b.append(Stmt::If { guard: Guard::on(copies), then, otherwise });
+    b.push_stmt(PtxStmt::If { guard: GuardPredicate::on(copies), then, otherwise });
     if tile.cluster > 1 {
         // No block ends while the other may still reach its memory.
         b.push(Inst::ClusterBarrier);
@@ -88,13 +88,13 @@ struct Block {
 }
 
 impl Block {
-    fn new(b: &mut Builder, tile: &Tile) -> Block {
-        let block = b.special(Special::Block);
+    fn new(b: &mut PtxBuilder, tile: &Tile) -> Block {
+        let block = b.special(SpecialReg::Block);
         match tile.cluster {
             1 => Block { cluster: block, rank: None },
             size => Block {
-                cluster: b.binary(Binary::Div, Ty::U32, block, size),
-                rank: Some(b.special(Special::ClusterBlock)),
+                cluster: b.binary(PtxBinaryOp::Div, Ty::U32, block, size),
+                rank: Some(b.special(SpecialReg::ClusterBlock)),
             },
         }
     }
@@ -107,8 +107,8 @@ impl Roles<'_> {
         let clusters = (tile.blocks(product) / u64::from(tile.cluster)) as u32;
         let all = tile.tiles(product) as u32;
         let b = around.builder();
-        let number = b.moved(Class::B32, block.cluster);
-        let mut again = None;
+        let number = b.mov(RegClass::B32, block.cluster);
+        let mut repeat_while = None;
         let body = around.block(&mut |around| {
             let b = around.builder();
             let mut place = place::place(b, product, tile.of_cluster(), number);
@@ -120,10 +120,10 @@ impl Roles<'_> {
             let b = around.builder();
             let next = b.add(Ty::U32, number, clusters);
             b.set(number, next);
-            again = Some(Guard::on(b.compare(Cmp::Lt, Ty::U32, number, all)));
+            repeat_while = Some(GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, number, all)));
         });
-        if let Some(again) = again {
-            around.builder().append(Stmt::Loop { body, again });
+        if let Some(repeat_while) = repeat_while {
+            around.builder().push_stmt(PtxStmt::Loop { body, repeat_while });
         }
     }
 
@@ -132,7 +132,7 @@ impl Roles<'_> {
         let Roles { product, tile, ring, block, thread } = self;
         let b = around.builder();
         resize(b, tile, false);
-        let is_first = b.compare(Cmp::Eq, Ty::U32, *thread, 0_u32);
+        let is_first = b.compare(CmpOp::Eq, Ty::U32, *thread, 0_u32);
         let then = around.block(&mut |around| {
             let b = around.builder();
             let [left, right] = [0, 1].map(|map| Operand::new(b, product, tile, map, block.rank));
@@ -142,7 +142,7 @@ impl Roles<'_> {
                 let coordinates = [Of::Left, Of::Right].map(|factor| around.coordinates(factor));
                 let b = around.builder();
                 let [first, second] = [place.row, place.column];
-                let depth = b.moved(Class::B32, 0_u32);
+                let depth = b.mov(RegClass::B32, 0_u32);
                 b.repeat(|b| {
                     let slot = ring.slot(b, &cursor);
                     ring.wait_empty(b, tile, &slot, &cursor);
@@ -152,12 +152,12 @@ impl Roles<'_> {
                     cursor.advance(b, tile.stages);
                     let next = b.add(Ty::U32, depth, tile::DEPTH);
                     b.set(depth, next);
-                    Guard::on(b.compare(Cmp::Lt, Ty::U32, depth, product.sizes[2]))
+                    GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, depth, product.sizes[2]))
                 });
             });
         });
         let b = around.builder();
-        b.append(Stmt::If { guard: Guard::on(is_first), then, otherwise: Vec::new() });
+        b.push_stmt(PtxStmt::If { guard: GuardPredicate::on(is_first), then, otherwise: Vec::new() });
     }
 
     /// What a consumer does.
@@ -165,35 +165,40 @@ impl Roles<'_> {
         let Roles { product, tile, ring, thread, .. } = self;
         let b = around.builder();
         resize(b, tile, true);
-        let lane = b.binary(Binary::And, Ty::B32, *thread, 31_u32);
+        let lane = b.binary(PtxBinaryOp::And, Ty::B32, *thread, 31_u32);
         let warp = warp(b, *thread);
         let held = held(b, tile, lane, warp);
         let shelf = Shelf::new(b, product, tile, lane, warp);
-        let own = b.binary(Binary::ShiftRight, Ty::U32, *thread, WARPGROUP.ilog2());
-        let consumer = b.binary(Binary::Sub, Ty::U32, own, 1_u32);
+        let own = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, *thread, WARPGROUP.ilog2());
+        let consumer = b.binary(PtxBinaryOp::Sub, Ty::U32, own, 1_u32);
         let factors = [0, 1].map(|at| Factor::new(b, product, tile, ring, at, consumer));
         let releaser = ring.releaser(b, tile, *thread);
         let cursor = Cursor::new(b, 0);
-        let all = b.compare(Cmp::Eq, Ty::U32, *thread, *thread);
+        let all = b.compare(CmpOp::Eq, Ty::U32, *thread, *thread);
         self.each_tile(around, &mut |around, place| {
             let sums = held.start(around, product, place);
             let b = around.builder();
-            let before = b.moved(Class::B32, cursor.slot);
-            let step = b.moved(Class::B32, 0_u32);
+            let before = b.mov(RegClass::B32, cursor.slot);
+            let step = b.mov(RegClass::B32, 0_u32);
             b.repeat(|b| {
                 let slot = ring.slot(b, &cursor);
                 ring.wait_full(b, &slot, &cursor);
                 self.multiply(b, &factors, &cursor, &sums, all);
-                b.push(Inst::WarpgroupWait { left: 1 });
-                let is_later = b.compare(Cmp::Gt, Ty::U32, step, 0_u32);
+                b.push(Inst::WgmmaWait { pending: 1 });
+                let is_later = b.compare(CmpOp::Gt, Ty::U32, step, 0_u32);
                 releaser.release(b, before, Some(is_later));
                 b.set(before, cursor.slot);
                 cursor.advance(b, tile.stages);
                 let next = b.add(Ty::U32, step, 1_u32);
                 b.set(step, next);
-                Guard::on(b.compare(Cmp::Lt, Ty::U32, step, product.sizes[2].div_ceil(tile::DEPTH)))
+                GuardPredicate::on(b.compare(
+                    CmpOp::Lt,
+                    Ty::U32,
+                    step,
+                    product.sizes[2].div_ceil(tile::DEPTH),
+                ))
             });
-            b.push(Inst::WarpgroupWait { left: 0 });
+            b.push(Inst::WgmmaWait { pending: 0 });
             releaser.release(b, before, None);
             match &shelf {
                 None => held.finish(around, product, place, &sums),
@@ -206,15 +211,15 @@ impl Roles<'_> {
     }
 
     /// Begins the multiplications of a stage.
-    fn multiply(&self, b: &mut Builder, factors: &[Factor; 2], cursor: &Cursor, sums: &Sums, all: Reg) {
+    fn multiply(&self, b: &mut PtxBuilder, factors: &[Factor; 2], cursor: &Cursor, sums: &Sums, all: Reg) {
         let Roles { product, tile, .. } = self;
         let [left, right] = [0, 1].map(|at| factors[at].at(b, cursor.slot));
-        b.push(Inst::WarpgroupFence);
+        b.push(Inst::WgmmaFence);
         for step in 0..tile::DEPTH / operand::STEP {
             let a = factors[0].step(b, left, step);
             let of_b = factors[1].step(b, right, step);
-            b.push(Inst::WarpgroupMma {
-                factor: product.element,
+            b.push(Inst::Wgmma {
+                element: product.element,
                 columns: tile.columns,
                 d: sums.iter().flatten().copied().collect(),
                 a,
@@ -223,25 +228,25 @@ impl Roles<'_> {
                 accumulate: all,
             });
         }
-        b.push(Inst::WarpgroupCommit);
+        b.push(Inst::WgmmaCommit);
     }
 }
 
 /// The number of a consumer's warp: those from the fifth on.
-fn warp(b: &mut Builder, thread: Reg) -> Reg {
-    let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
-    b.binary(Binary::Sub, Ty::U32, warp, tile::WARPS)
+fn warp(b: &mut PtxBuilder, thread: Reg) -> Reg {
+    let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
+    b.binary(PtxBinaryOp::Sub, Ty::U32, warp, tile::WARPS)
 }
 
 /// The outputs of a consumer's thread: of 64 rows each warp has 16.
-fn held(b: &mut Builder, tile: &Tile, lane: Reg, warp: Reg) -> Held {
-    let corner = [b.binary(Binary::Mul, Ty::U32, warp, 16_u32), b.moved(Class::B32, 0_u32)];
+fn held(b: &mut PtxBuilder, tile: &Tile, lane: Reg, warp: Reg) -> Held {
+    let corner = [b.binary(PtxBinaryOp::Mul, Ty::U32, warp, 16_u32), b.mov(RegClass::B32, 0_u32)];
     let fragments = (0..tile.columns / 8).map(|at| [0, 8 * at]).collect();
     Held::new(b, lane, corner, fragments, tile.of_cluster())
 }
 
 /// Gives registers to the consumers, where the threads of a block are too many to have as many as those need.
-fn resize(b: &mut Builder, tile: &Tile, consumes: bool) {
+fn resize(b: &mut PtxBuilder, tile: &Tile, consumes: bool) {
     if tile.consumers > 1 {
         b.push(Inst::SetMaxRegisters { count: REGISTERS[usize::from(consumes)], increase: consumes });
     }

@@ -1,6 +1,6 @@
 //! Kernels that store results too early, or write them where others are still to be read: the interpreter finds each of them.
 
-use ptx_asm::{Block, Guard, Inst, Kernel, Stmt};
+use ptx_asm::{GuardPredicate, Inst, PtxKernel, PtxStmt, StmtList};
 use ptx_sim::Order;
 
 use super::Tile;
@@ -12,10 +12,10 @@ use crate::cores::{Method, Product};
 const TILE: Tile = Tile { consumers: 1, columns: 256, stages: 2, cluster: 1 };
 
 /// A way to make a kernel wrong.
-type Mutation = fn(&mut Block);
+type Mutation = fn(&mut StmtList);
 
 const MUTATIONS: [(&str, Mutation); 8] = [
-    ("no fence of a box", |block| leave_out(block, of_box, |inst| matches!(inst, Inst::FenceAsync))),
+    ("no fence of a box", |block| leave_out(block, of_box, |inst| matches!(inst, Inst::FenceProxyAsync))),
     ("no meeting before a box is written", |block| leave_out_every_other(block, 0)),
     ("no meeting before a box is stored", |block| leave_out_every_other(block, 1)),
     ("no wait before a box is written", |block| leave_out(block, of_box, is_wait)),
@@ -23,14 +23,14 @@ const MUTATIONS: [(&str, Mutation); 8] = [
     ("no wait at all", |block| leave_out(block, |_| true, is_wait)),
     ("a wait of others than the thread that stores", |block| {
         turn(block, |stmt| match stmt {
-            Stmt::When(guard, inst) if is_wait(inst) => Some(guard),
+            PtxStmt::Predicated(guard, inst) if is_wait(inst) => Some(guard),
             _ => None,
         });
     }),
     ("a store by others than the thread that waits", |block| {
         turn(block, |stmt| match stmt {
-            Stmt::If { guard, then, .. } => {
-                matches!(then.first(), Some(Stmt::Inst(Inst::StoreTile { .. }))).then_some(guard)
+            PtxStmt::If { guard, then, .. } => {
+                matches!(then.first(), Some(PtxStmt::Inst(Inst::TmaStore { .. }))).then_some(guard)
             }
             _ => None,
         });
@@ -38,27 +38,29 @@ const MUTATIONS: [(&str, Mutation); 8] = [
 ];
 
 fn is_wait(inst: &Inst) -> bool {
-    matches!(inst, Inst::StoreTileWait { .. })
+    matches!(inst, Inst::TmaStoreWait { .. })
 }
 
-fn is_meeting(stmt: &Stmt) -> bool {
-    matches!(stmt, Stmt::Inst(Inst::WarpBarrier))
+fn is_meeting(stmt: &PtxStmt) -> bool {
+    matches!(stmt, PtxStmt::Inst(Inst::WarpBarrier))
 }
 
 /// Whether a block is where boxes are written.
-fn of_box(block: &Block) -> bool {
+fn of_box(block: &StmtList) -> bool {
     block.iter().any(is_meeting)
 }
 
 /// Leaves instructions out of some blocks.
-fn leave_out(block: &mut Block, of: fn(&Block) -> bool, is_one: fn(&Inst) -> bool) {
+fn leave_out(block: &mut StmtList, of: fn(&StmtList) -> bool, is_one: fn(&Inst) -> bool) {
     if of(block) {
-        block.retain(|stmt| !matches!(stmt, Stmt::Inst(inst) | Stmt::When(_, inst) if is_one(inst)));
+        block.retain(
+            |stmt| !matches!(stmt, PtxStmt::Inst(inst) | PtxStmt::Predicated(_, inst) if is_one(inst)),
+        );
     }
 }
 
 /// Leaves out the first meeting of each box, or the second.
-fn leave_out_every_other(block: &mut Block, which: usize) {
+fn leave_out_every_other(block: &mut StmtList, which: usize) {
     let mut number = 0;
     block.retain(|stmt| {
         number += usize::from(is_meeting(stmt));
@@ -67,26 +69,26 @@ fn leave_out_every_other(block: &mut Block, which: usize) {
 }
 
 /// Turns guards round.
-fn turn(block: &mut Block, find: fn(&mut Stmt) -> Option<&mut Guard>) {
+fn turn(block: &mut StmtList, find: fn(&mut PtxStmt) -> Option<&mut GuardPredicate>) {
     block.iter_mut().filter_map(find).for_each(|guard| guard.when = !guard.when);
 }
 
-fn everywhere(block: &mut Block, mutation: Mutation) {
+fn everywhere(block: &mut StmtList, mutation: Mutation) {
     for stmt in &mut *block {
         match stmt {
-            Stmt::If { then, otherwise, .. } => {
+            PtxStmt::If { then, otherwise, .. } => {
                 everywhere(then, mutation);
                 everywhere(otherwise, mutation);
             }
-            Stmt::Loop { body, .. } => everywhere(body, mutation),
-            Stmt::Inst(_) | Stmt::When(..) | Stmt::Comment(_) => {}
+            PtxStmt::Loop { body, .. } => everywhere(body, mutation),
+            PtxStmt::Inst(_) | PtxStmt::Predicated(..) | PtxStmt::Comment(_) => {}
         }
     }
     mutation(block);
 }
 
 /// Whether the interpreter finds fault with a kernel, in some order.
-fn is_faulty(product: &Product, kernel: &Kernel) -> bool {
+fn is_faulty(product: &Product, kernel: &PtxKernel) -> bool {
     let orders = [Order::InTurn].into_iter().chain((0..4).map(|seed| Order::Random { seed }));
     let method = Method::Warpgroups(TILE);
     orders.into_iter().any(|order| run_kernel(product, &method, kernel, false, order).is_err())

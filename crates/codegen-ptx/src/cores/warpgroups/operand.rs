@@ -4,7 +4,7 @@
 //! rows are, a line is 64 of them at one step of the depth; the lines of 64 steps are one after another, and behind them come the next 64 rows. In either case
 //! chunk `c` of 16 bytes of line `l` lies at `c ^ (l mod 8)`: eight lines are what the order repeats after, and what the hardware takes at a time.
 
-use ptx_asm::{Binary, Builder, Class, Inst, Place, Reg, Rounding, Ty};
+use ptx_asm::{AddressOperand, Inst, PtxBinaryOp, PtxBuilder, Reg, RegClass, RoundingMode, Ty};
 use smallvec::{SmallVec, smallvec};
 
 use super::ring::{Ring, Slot};
@@ -83,7 +83,7 @@ pub(super) struct Operand {
 impl Operand {
     /// Of the factor whose tensor is the map of that number.
     pub(super) fn new(
-        b: &mut Builder,
+        b: &mut PtxBuilder,
         product: &Product,
         tile: &Tile,
         map: u32,
@@ -92,11 +92,11 @@ impl Operand {
         let at = map as usize;
         let matrix = [&product.left, &product.right][at];
         let lines = tile.lines(at);
-        let dst = b.register(Class::B64);
-        b.push(Inst::Map { dst, map });
-        b.push(Inst::MapPrefetch { map: dst });
+        let dst = b.register(RegClass::B64);
+        b.push(Inst::TensorMapAddress { dst, map });
+        b.push(Inst::PrefetchTensorMap { map: dst });
         let shared = rank.filter(|_| at == 1).map(|rank| {
-            let all = b.moved(Class::B16, (1_u32 << tile.cluster) - 1);
+            let all = b.mov(RegClass::B16, (1_u32 << tile.cluster) - 1);
             (rank, (lines, lines * LINE), all)
         });
         let (count, rows) = match matrix.depth_contiguous {
@@ -114,7 +114,7 @@ impl Operand {
     }
 
     /// Begins the copies of the tile at a step of the depth and a row, into a slot.
-    pub(super) fn copy(&self, b: &mut Builder, slot: &Slot, [depth, first]: [Reg; 2], batch: &[Reg]) {
+    pub(super) fn copy(&self, b: &mut PtxBuilder, slot: &Slot, [depth, first]: [Reg; 2], batch: &[Reg]) {
         let (mut first, mut window) = (first, slot.window);
         if let Some((rank, (rows, bytes), _)) = self.shared {
             first = b.mul_add(Ty::U32, rank, rows, first);
@@ -125,10 +125,10 @@ impl Operand {
             let (inner, outer) = if self.depth_contiguous { (depth, row) } else { (row, depth) };
             let mut place: SmallVec<[_; 4]> = smallvec![inner.into(), outer.into()];
             place.extend(batch.iter().map(|&number| number.into()));
-            b.push(Inst::LoadTile {
+            b.push(Inst::TmaLoad {
                 map: self.map,
                 at: place,
-                to: Place::at(window).plus((self.to + at * self.step.1) as i32),
+                to: AddressOperand::at(window).plus((self.to + at * self.step.1) as i32),
                 barrier: slot.full,
                 multicast: self.shared.map(|(_, _, blocks)| blocks),
             });
@@ -156,7 +156,7 @@ const SWIZZLE_128: u64 = 1 << 62;
 impl Factor {
     /// Of the left factor the rows of the consumer, of the right one all columns.
     pub(super) fn new(
-        b: &mut Builder,
+        b: &mut PtxBuilder,
         product: &Product,
         tile: &Tile,
         ring: &Ring,
@@ -170,24 +170,24 @@ impl Factor {
             0 => b.mul_add(Ty::U32, consumer, ROWS * LINE, window),
             _ => window,
         };
-        let address = b.binary(Binary::ShiftRight, Ty::U32, window, UNIT.ilog2());
-        let address = b.convert(Ty::U64, Ty::U32, Rounding::None, address);
+        let address = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, window, UNIT.ilog2());
+        let address = b.convert(Ty::U64, Ty::U32, RoundingMode::None, address);
         // Groups of eight lines are one after another. The other distance is from 64 rows to the next; if lines are rows there is none.
         let leading = if matrix.depth_contiguous { UNIT } else { DEPTH * LINE };
         let constant =
             u64::from(leading / UNIT) << LEADING | u64::from(8 * LINE / UNIT) << STRIDE | SWIZZLE_128;
-        let first = b.binary(Binary::Or, Ty::B64, address, constant);
+        let first = b.binary(PtxBinaryOp::Or, Ty::B64, address, constant);
         let step = if matrix.depth_contiguous { STEP * ELEMENT } else { STEP * LINE };
         Factor { first, slot: tile.stage_bytes() / UNIT, step: step / UNIT }
     }
 
     /// The descriptor in a slot.
-    pub(super) fn at(&self, b: &mut Builder, slot: Reg) -> Reg {
+    pub(super) fn at(&self, b: &mut PtxBuilder, slot: Reg) -> Reg {
         b.mul_add_wide(Ty::U32, slot, self.slot, self.first)
     }
 
     /// The descriptor of an instruction of a stage.
-    pub(super) fn step(&self, b: &mut Builder, descriptor: Reg, number: u32) -> Reg {
+    pub(super) fn step(&self, b: &mut PtxBuilder, descriptor: Reg, number: u32) -> Reg {
         match number {
             0 => descriptor,
             _ => b.add(Ty::U64, descriptor, u64::from(number * self.step)),

@@ -3,7 +3,10 @@
 //! A barrier is a phase that ends when all have arrived, and all bytes that were announced. Waiting is for the end of a phase, of which only the parity is said:
 //! the rounds of a [`Cursor`] through the ring alternate.
 
-use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Operand as Value, Place, Reg, Space, Stmt, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxOperand, PtxStmt, Reg, RegClass,
+    StateSpace, Ty,
+};
 
 use super::tile::{Tile, WARPS};
 
@@ -34,31 +37,31 @@ pub(super) struct Cursor {
 /// The addresses of a slot and its barriers.
 pub(super) struct Slot {
     pub(super) window: Reg,
-    pub(super) full: Place,
-    empty: Place,
+    pub(super) full: AddressOperand,
+    empty: AddressOperand,
 }
 
 impl Ring {
-    pub(super) fn new(b: &mut Builder, tile: &Tile) -> Ring {
+    pub(super) fn new(b: &mut PtxBuilder, tile: &Tile) -> Ring {
         let slots = b.shared(tile.stages * tile.stage_bytes(), ALIGN);
         let barriers = b.shared(2 * tile.stages * BARRIER, BARRIER);
-        let window = b.address(Space::Shared, slots);
-        let barriers = b.address(Space::Shared, barriers);
+        let window = b.address(StateSpace::Shared, slots);
+        let barriers = b.address(StateSpace::Shared, barriers);
         Ring { window, bytes: tile.stage_bytes(), barriers, stages: tile.stages }
     }
 
     /// Makes the barriers; nobody goes on before they are made.
-    pub(super) fn initialize(&self, b: &mut Builder, tile: &Tile, thread: Reg) {
-        let is_first = b.compare(Cmp::Eq, Ty::U32, thread, 0_u32);
-        b.when(Guard::on(is_first), |b| {
+    pub(super) fn initialize(&self, b: &mut PtxBuilder, tile: &Tile, thread: Reg) {
+        let is_first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
+        b.when(GuardPredicate::on(is_first), |b| {
             for slot in 0..self.stages {
-                let at = |number: u32| Place::at(self.barriers).plus((number * BARRIER) as i32);
-                b.push(Inst::BarrierInit { at: at(slot), count: 1 });
+                let at = |number: u32| AddressOperand::at(self.barriers).plus((number * BARRIER) as i32);
+                b.push(Inst::MbarrierInit { at: at(slot), count: 1 });
                 let count = WARPS * tile.consumers * tile.cluster;
-                b.push(Inst::BarrierInit { at: at(self.stages + slot), count });
+                b.push(Inst::MbarrierInit { at: at(self.stages + slot), count });
             }
-            b.push(Inst::BarrierInitFence);
-            b.push(Inst::FenceAsync);
+            b.push(Inst::FenceMbarrierInit);
+            b.push(Inst::FenceProxyAsync);
         });
         match tile.cluster {
             1 => b.barrier(),
@@ -67,38 +70,38 @@ impl Ring {
     }
 
     /// The slot at a place.
-    pub(super) fn slot(&self, b: &mut Builder, cursor: &Cursor) -> Slot {
+    pub(super) fn slot(&self, b: &mut PtxBuilder, cursor: &Cursor) -> Slot {
         let window = b.mul_add(Ty::U32, cursor.slot, self.bytes, self.window);
-        let full = Place::at(b.mul_add(Ty::U32, cursor.slot, BARRIER, self.barriers));
+        let full = AddressOperand::at(b.mul_add(Ty::U32, cursor.slot, BARRIER, self.barriers));
         Slot { window, full, empty: full.plus((self.stages * BARRIER) as i32) }
     }
 
     /// Waits until all who multiply have done with what was in the slot.
-    pub(super) fn wait_empty(&self, b: &mut Builder, tile: &Tile, slot: &Slot, cursor: &Cursor) {
-        b.push(Inst::BarrierWait { at: slot.empty, parity: cursor.parity, cluster: tile.cluster > 1 });
+    pub(super) fn wait_empty(&self, b: &mut PtxBuilder, tile: &Tile, slot: &Slot, cursor: &Cursor) {
+        b.push(Inst::MbarrierWait { at: slot.empty, parity: cursor.parity, cluster: tile.cluster > 1 });
     }
 
     /// Says how many bytes a slot will get.
-    pub(super) fn expect(&self, b: &mut Builder, slot: &Slot, bytes: u32) {
-        b.push(Inst::ArriveExpect { at: slot.full, bytes });
+    pub(super) fn expect(&self, b: &mut PtxBuilder, slot: &Slot, bytes: u32) {
+        b.push(Inst::MbarrierArriveExpectTx { at: slot.full, bytes });
     }
 
     /// Waits until they are there.
-    pub(super) fn wait_full(&self, b: &mut Builder, slot: &Slot, cursor: &Cursor) {
-        b.push(Inst::BarrierWait { at: slot.full, parity: cursor.parity, cluster: false });
+    pub(super) fn wait_full(&self, b: &mut PtxBuilder, slot: &Slot, cursor: &Cursor) {
+        b.push(Inst::MbarrierWait { at: slot.full, parity: cursor.parity, cluster: false });
     }
 
     /// What a warp needs to say that a slot is empty: a lane tells each block of the cluster.
-    pub(super) fn releaser(&self, b: &mut Builder, tile: &Tile, thread: Reg) -> Releaser {
-        let lane = b.binary(Binary::And, Ty::B32, thread, 31_u32);
-        let tells = b.compare(Cmp::Lt, Ty::U32, lane, tile.cluster);
-        let empty = Place::at(self.barriers).plus((self.stages * BARRIER) as i32);
+    pub(super) fn releaser(&self, b: &mut PtxBuilder, tile: &Tile, thread: Reg) -> Releaser {
+        let lane = b.binary(PtxBinaryOp::And, Ty::B32, thread, 31_u32);
+        let tells = b.compare(CmpOp::Lt, Ty::U32, lane, tile.cluster);
+        let empty = AddressOperand::at(self.barriers).plus((self.stages * BARRIER) as i32);
         let barriers = match tile.cluster {
             1 => b.add(Ty::U32, self.barriers, self.stages * BARRIER),
             size => {
-                let block = b.binary(Binary::And, Ty::B32, lane, size - 1);
-                let dst = b.register(Class::B32);
-                b.push(Inst::MapShared { dst, at: empty, block: block.into() });
+                let block = b.binary(PtxBinaryOp::And, Ty::B32, lane, size - 1);
+                let dst = b.register(RegClass::B32);
+                b.push(Inst::Mapa { dst, at: empty, block: block.into() });
                 dst
             }
         };
@@ -117,31 +120,32 @@ pub(super) struct Releaser {
 
 impl Releaser {
     /// Tells that this warp has done with a slot, if a predicate holds.
-    pub(super) fn release(&self, b: &mut Builder, slot: Reg, when: Option<Reg>) {
+    pub(super) fn release(&self, b: &mut PtxBuilder, slot: Reg, when: Option<Reg>) {
         let tells = match when {
-            Some(when) => b.binary(Binary::And, Ty::Pred, self.tells, when),
+            Some(when) => b.binary(PtxBinaryOp::And, Ty::Pred, self.tells, when),
             None => self.tells,
         };
-        let at = Place::at(b.mul_add(Ty::U32, slot, BARRIER, self.barriers));
-        let arrive = if self.is_remote { Inst::ArriveCluster { at } } else { Inst::Arrive { at } };
-        b.append(Stmt::When(Guard::on(tells), arrive));
+        let at = AddressOperand::at(b.mul_add(Ty::U32, slot, BARRIER, self.barriers));
+        let arrive =
+            if self.is_remote { Inst::MbarrierArriveCluster { at } } else { Inst::MbarrierArrive { at } };
+        b.push_stmt(PtxStmt::Predicated(GuardPredicate::on(tells), arrive));
     }
 }
 
 impl Cursor {
     /// At the first slot, where phases of that parity are waited for.
-    pub(super) fn new(b: &mut Builder, parity: u32) -> Cursor {
-        Cursor { slot: b.moved(Class::B32, 0_u32), parity: b.moved(Class::B32, parity) }
+    pub(super) fn new(b: &mut PtxBuilder, parity: u32) -> Cursor {
+        Cursor { slot: b.mov(RegClass::B32, 0_u32), parity: b.mov(RegClass::B32, parity) }
     }
 
     /// Goes on to the next slot.
-    pub(super) fn advance(&self, b: &mut Builder, stages: u32) {
+    pub(super) fn advance(&self, b: &mut PtxBuilder, stages: u32) {
         let next = b.add(Ty::U32, self.slot, 1_u32);
-        let over = b.compare(Cmp::Eq, Ty::U32, next, stages);
+        let over = b.compare(CmpOp::Eq, Ty::U32, next, stages);
         let next = b.select(Ty::B32, over, 0_u32, next);
         b.set(self.slot, next);
-        let other = b.binary(Binary::Xor, Ty::B32, self.parity, 1_u32);
-        let parity = b.select(Ty::B32, over, Value::from(other), self.parity);
+        let other = b.binary(PtxBinaryOp::Xor, Ty::B32, self.parity, 1_u32);
+        let parity = b.select(Ty::B32, over, PtxOperand::from(other), self.parity);
         b.set(self.parity, parity);
     }
 }

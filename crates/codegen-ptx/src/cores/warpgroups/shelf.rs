@@ -10,7 +10,9 @@
 //! Nobody waits for what is stored but before a box is written again, and at the end, so that the next tile is multiplied meanwhile. What lies beyond
 //! the last row and column, the engine leaves out.
 
-use ptx_asm::{Builder, Cmp, Guard, Inst, Operand, Place as Address, Reg, Space, Stmt, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, PtxStmt, Reg, StateSpace, Ty,
+};
 
 use super::operand::Tensor;
 use super::tile::{Tile, WARPS};
@@ -55,7 +57,7 @@ pub(super) struct Shelf {
     /// The address of the first.
     first: Reg,
     /// Whether this lane deals with the copy engine.
-    tells: Guard,
+    tells: GuardPredicate,
     /// By store, the tensor map, and how results are written.
     stores: Vec<(Reg, Writer)>,
 }
@@ -63,7 +65,7 @@ pub(super) struct Shelf {
 impl Shelf {
     /// Of a warp of the consumers; nothing if results are stored one by one.
     pub(super) fn new(
-        b: &mut Builder,
+        b: &mut PtxBuilder,
         product: &Product,
         tile: &Tile,
         lane: Reg,
@@ -72,13 +74,13 @@ impl Shelf {
         stores(product).filter(|stores| !stores.is_empty())?;
         let count = tile.boxes(product);
         let all = b.shared(WARPS * tile.consumers * count * boxes::BYTES, boxes::ALIGN);
-        let all = b.address(Space::Shared, all);
+        let all = b.address(StateSpace::Shared, all);
         let first = b.mul_add(Ty::U32, warp, count * boxes::BYTES, all);
-        let tells = Guard::on(b.compare(Cmp::Eq, Ty::U32, lane, 0_u32));
+        let tells = GuardPredicate::on(b.compare(CmpOp::Eq, Ty::U32, lane, 0_u32));
         let factors = 2;
         let mut store = |(at, store): (u32, &Stored)| {
             let map = b.map_address(factors + at);
-            b.push(Inst::MapPrefetch { map });
+            b.push(Inst::PrefetchTensorMap { map });
             (map, Writer::new(b, store.element, lane, first, true))
         };
         let stores = (0..).zip(&product.stored).map(&mut store).collect();
@@ -107,23 +109,23 @@ impl Shelf {
     }
 
     /// Writes results into a box, and begins to store them at a row and a column.
-    fn put(&self, b: &mut Builder, part: &Part, number: u32, [row, column]: [Reg; 2], batch: &[Reg]) {
+    fn put(&self, b: &mut PtxBuilder, part: &Part, number: u32, [row, column]: [Reg; 2], batch: &[Reg]) {
         let (map, writer) = &self.stores[part.store];
         self.wait(b, self.count - 1);
         b.push(Inst::WarpBarrier);
         writer.write(b, part, number);
-        b.push(Inst::FenceAsync);
+        b.push(Inst::FenceProxyAsync);
         b.push(Inst::WarpBarrier);
-        let at = [column, row].iter().chain(batch).map(|&place| Operand::Reg(place)).collect();
-        let from = Address::at(self.first).plus((number * boxes::BYTES) as i32);
+        let at = [column, row].iter().chain(batch).map(|&place| PtxOperand::Reg(place)).collect();
+        let from = AddressOperand::at(self.first).plus((number * boxes::BYTES) as i32);
         b.when(self.tells, |b| {
-            b.push(Inst::StoreTile { map: *map, at, from });
-            b.push(Inst::StoreTileCommit);
+            b.push(Inst::TmaStore { map: *map, at, from });
+            b.push(Inst::TmaStoreCommit);
         });
     }
 
     /// Waits until at most so many boxes, the latest, are still to be read.
-    pub(super) fn wait(&self, b: &mut Builder, left: u32) {
-        b.append(Stmt::When(self.tells, Inst::StoreTileWait { left }));
+    pub(super) fn wait(&self, b: &mut PtxBuilder, pending: u32) {
+        b.push_stmt(PtxStmt::Predicated(self.tells, Inst::TmaStoreWait { pending }));
     }
 }

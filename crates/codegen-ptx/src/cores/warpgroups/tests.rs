@@ -1,7 +1,7 @@
 //! Products by warpgroups, run and assembled.
 
 use codegen_testkit::{assembler::CudaTools, gpu};
-use ptx_asm::{Module, Target, Ty, print};
+use ptx_asm::{PtxProgram, Target, Ty, print};
 use ptx_sim::{Order, Stats};
 
 use super::Tile;
@@ -78,8 +78,8 @@ fn a_block_has_several_tiles() {
 fn each_element_is_copied_once_for_a_cluster() {
     let stats = multiply(&product([256, 128, 128], [true, false]), &PAIR, false, Order::InTurn);
     // Rows of each block, and columns of both.
-    assert_eq!(stats.bytes("loadtile"), 2 * 128 * (256 + 128));
-    assert_eq!(stats.sectors("storetile") * 32, 4 * 256 * 128);
+    assert_eq!(stats.bytes("tmaload"), 2 * 128 * (256 + 128));
+    assert_eq!(stats.sectors("tmastore") * 32, 4 * 256 * 128);
 }
 
 /// What results may be stored as: each on its own, and several from the same sums.
@@ -93,8 +93,8 @@ fn results_are_stored_as_tiles() {
         for (tile, sizes) in [(SMALL, [128, 128, 64]), (PAIR, [512, 256, 64])] {
             let stats = multiply(&of(sizes), &tile, false, Order::Random { seed: 7 });
             let bytes: u32 = types.iter().map(|ty| ty.bytes()).sum();
-            assert_eq!(stats.bytes("storetile"), u64::from(bytes * sizes[0] * sizes[1]));
-            assert_eq!(stats.sectors("storetile") * 32, stats.bytes("storetile"));
+            assert_eq!(stats.bytes("tmastore"), u64::from(bytes * sizes[0] * sizes[1]));
+            assert_eq!(stats.sectors("tmastore") * 32, stats.bytes("tmastore"));
             assert_eq!((stats.count("store.global"), stats.conflicts()), (0, 0), "{types:?}");
         }
         multiply(&of([100, 72, 40]), &PAIR, false, Order::Random { seed: 8 });
@@ -104,7 +104,7 @@ fn results_are_stored_as_tiles() {
 #[test]
 fn what_is_no_whole_line_is_stored_at_once() {
     let stats = multiply(&product([64, 66, 64], [true, true]), &SMALL, false, Order::InTurn);
-    assert_eq!((stats.count("storetile"), stats.count("store.global") > 0), (0, true));
+    assert_eq!((stats.count("tmastore"), stats.count("store.global") > 0), (0, true));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn every_tile_assembles_without_spills() {
             let product = Product { element, ..product([4096, 4096, 4096], contiguous) };
             let product = stored(product, &[results]);
             let kernels = vec![kernel(&product, &Method::Warpgroups(tile), true)];
-            let text = print(&Module { target: Target::Sm90a, kernels });
+            let text = print(&PtxProgram { target: Target::Sm90a, kernels });
             let made = tools.assemble(&text, "sm_90a").unwrap_or_else(|said| panic!("{said}"));
             let made = &made["product"];
             let what = format!("{tile:?} {contiguous:?}: {made:?}");

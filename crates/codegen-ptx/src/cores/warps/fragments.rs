@@ -4,7 +4,7 @@
 //! times 8 columns by 16 products. Lane `8 j + r` says where line `r` of matrix `j` is. To `ldmatrix`, an element of 32 bits is two of 16 beside each other,
 //! so of these it loads half as many products; it cannot transpose them, and lanes load them one by one.
 
-use ptx_asm::{Binary, Builder, Class, Inst, Mma, Place, Reg, Regs, Space, Ty};
+use ptx_asm::{AddressOperand, Inst, MmaShape, PtxBinaryOp, PtxBuilder, Reg, RegClass, Regs, StateSpace, Ty};
 use smallvec::SmallVec;
 
 use super::operand::Layout;
@@ -21,7 +21,7 @@ const SIDE: u32 = 16;
 pub(super) struct Fragments {
     left: Loads,
     right: Loads,
-    mma: Mma,
+    mma: MmaShape,
     /// Instructions along the depth of a tile.
     steps: u32,
     /// Fragments of 16 rows, and pairs of fragments of 8 columns.
@@ -30,20 +30,20 @@ pub(super) struct Fragments {
 
 impl Fragments {
     pub(super) fn new(
-        b: &mut Builder,
+        b: &mut PtxBuilder,
         product: &Product,
         tile: &Tile,
         thread: Reg,
         window: Reg,
     ) -> (Fragments, Held) {
-        let lane = b.binary(Binary::And, Ty::B32, thread, 31_u32);
-        let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+        let lane = b.binary(PtxBinaryOp::And, Ty::B32, thread, 31_u32);
+        let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
         let across = tile.warps[1];
         let of_warp = tile.of_warp();
-        let down = b.binary(Binary::Div, Ty::U32, warp, across);
-        let along = b.binary(Binary::Rem, Ty::U32, warp, across);
-        let row = b.binary(Binary::Mul, Ty::U32, down, of_warp[0]);
-        let column = b.binary(Binary::Mul, Ty::U32, along, of_warp[1]);
+        let down = b.binary(PtxBinaryOp::Div, Ty::U32, warp, across);
+        let along = b.binary(PtxBinaryOp::Rem, Ty::U32, warp, across);
+        let row = b.binary(PtxBinaryOp::Mul, Ty::U32, down, of_warp[0]);
+        let column = b.binary(PtxBinaryOp::Mul, Ty::U32, along, of_warp[1]);
         let [left, right] = tile.sides(product.element.bytes());
         let (left, right) = (Layout::of(&product.left, left), Layout::of(&product.right, right));
         let right_window = b.add(Ty::U32, window, tile.left_bytes());
@@ -54,15 +54,15 @@ impl Fragments {
         let fragments = down.flat_map(|down| (0..2 * counts[1]).map(move |at| [down, 8 * at]));
         let held = Held::new(b, lane, [row, column], fragments.collect(), tile.sizes());
         let mma = match product.element {
-            Ty::F16 => Mma::F16K16,
-            Ty::Bf16 => Mma::Bf16K16,
-            _ => Mma::Tf32K8,
+            Ty::F16 => MmaShape::F16K16,
+            Ty::Bf16 => MmaShape::Bf16K16,
+            _ => MmaShape::Tf32K8,
         };
         (Fragments { left, right, mma, steps: tile.depth_bytes / DEPTH_BYTES, counts }, held)
     }
 
     /// Adds the products of a stage, in the slot at an offset, to the sums.
-    pub(super) fn multiply(&self, b: &mut Builder, slot: Reg, sums: &Sums) {
+    pub(super) fn multiply(&self, b: &mut PtxBuilder, slot: Reg, sums: &Sums) {
         let (left, right) = (self.left.at(b, slot), self.right.at(b, slot));
         for step in 0..self.steps {
             let rows: Vec<Regs> = (0..self.counts[0]).map(|at| self.left.load(b, &left, step, at)).collect();
@@ -102,7 +102,7 @@ struct Loads {
 
 impl Loads {
     fn new(
-        b: &mut Builder,
+        b: &mut PtxBuilder,
         layout: Layout,
         lane: Reg,
         first: Reg,
@@ -113,7 +113,7 @@ impl Loads {
         if layout.is_read_in_words() {
             return Loads { layout, bases: words(b, layout, lane, first, window), order };
         }
-        let line = b.binary(Binary::And, Ty::B32, lane, 7_u32);
+        let line = b.binary(PtxBinaryOp::And, Ty::B32, lane, 7_u32);
         let low = bit(b, lane, 3);
         let high = bit(b, lane, 4);
         let (side, depth) = if order == Order::SideFirst { (low, high) } else { (high, low) };
@@ -126,28 +126,28 @@ impl Loads {
                 (b.add(Ty::U32, row, line), depth, 2)
             }
             false => {
-                let own = b.binary(Binary::ShiftRight, Ty::B32, first, 3_u32);
+                let own = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, first, 3_u32);
                 (b.mul_add(Ty::U32, depth, 8_u32, line), b.add(Ty::U32, own, side), count)
             }
         };
-        let chunk = b.binary(Binary::Xor, Ty::B32, chunk, swizzle);
-        let start = b.binary(Binary::ShiftLeft, Ty::B32, chunk, 4_u32);
+        let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, swizzle);
+        let start = b.binary(PtxBinaryOp::ShiftLeft, Ty::B32, chunk, 4_u32);
         let base = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
         // Two chunks further on, whatever they are exchanged by.
         let variant = |n: u32| {
-            let moved = b.binary(Binary::Xor, Ty::B32, base, 32 * n);
+            let moved = b.binary(PtxBinaryOp::Xor, Ty::B32, base, 32 * n);
             b.add(Ty::U32, moved, window)
         };
         Loads { layout, bases: (0..variants).map(variant).collect(), order }
     }
 
     /// The addresses in a slot.
-    fn at(&self, b: &mut Builder, slot: Reg) -> Vec<Reg> {
+    fn at(&self, b: &mut PtxBuilder, slot: Reg) -> Vec<Reg> {
         self.bases.iter().map(|&base| b.add(Ty::U32, base, slot)).collect()
     }
 
     /// Loads the products of an instruction, of 16 rows or columns.
-    fn load(&self, b: &mut Builder, bases: &[Reg], step: u32, at: u32) -> Regs {
+    fn load(&self, b: &mut PtxBuilder, bases: &[Reg], step: u32, at: u32) -> Regs {
         if self.layout.is_read_in_words() {
             return self.load_words(b, bases, step, at);
         }
@@ -155,15 +155,15 @@ impl Loads {
             true => (bases[step as usize], SIDE * at),
             false => (bases[at as usize], DEPTH_BYTES / self.layout.element * step),
         };
-        let from = Place::at(base).plus((line * self.layout.line_bytes()) as i32);
-        let dsts = b.registers(Class::B32, 4);
+        let from = AddressOperand::at(base).plus((line * self.layout.line_bytes()) as i32);
+        let dsts = b.registers(RegClass::B32, 4);
         let transposed = !self.layout.depth_contiguous;
-        b.push(Inst::LoadMatrix { transposed, dsts: dsts.clone(), from });
+        b.push(Inst::Ldmatrix { transposed, dsts: dsts.clone(), from });
         dsts
     }
 
     /// As [`Loads::load`], in the order of the four matrices, element by element.
-    fn load_words(&self, b: &mut Builder, bases: &[Reg], step: u32, at: u32) -> Regs {
+    fn load_words(&self, b: &mut PtxBuilder, bases: &[Reg], step: u32, at: u32) -> Regs {
         let pitch = self.layout.line_bytes();
         let lines = DEPTH_BYTES / self.layout.element;
         let word = |number: u32| {
@@ -172,8 +172,8 @@ impl Loads {
             let base = bases[(2 * (at % 2) + side) as usize];
             let line = step * lines + depth * lines / 2;
             // 128 bytes are 32 rows or columns.
-            let from = Place::at(base).plus((line * pitch + at / 2 * 128) as i32);
-            b.load(Space::Shared, Ty::B32, false, from)
+            let from = AddressOperand::at(base).plus((line * pitch + at / 2 * 128) as i32);
+            b.load(StateSpace::Shared, Ty::B32, false, from)
         };
         (0..4).map(word).collect()
     }
@@ -181,26 +181,26 @@ impl Loads {
 
 /// Where a lane's first elements lie, of the first line: those of the first eight rows or columns, of the next eight, and of two times eight more. Exchanged
 /// chunks make these differ in more than a constant, and repeat after 32 rows or columns.
-fn words(b: &mut Builder, layout: Layout, lane: Reg, first: Reg, window: Reg) -> Vec<Reg> {
-    let own = b.binary(Binary::ShiftRight, Ty::B32, lane, 2_u32);
-    let line = b.binary(Binary::And, Ty::B32, lane, 3_u32);
+fn words(b: &mut PtxBuilder, layout: Layout, lane: Reg, first: Reg, window: Reg) -> Vec<Reg> {
+    let own = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, lane, 2_u32);
+    let line = b.binary(PtxBinaryOp::And, Ty::B32, lane, 3_u32);
     let swizzle = layout.swizzle(b, line);
     // The warp begins at a multiple of 32.
     let number = b.add(Ty::U32, first, own);
-    let chunk = b.binary(Binary::ShiftRight, Ty::B32, number, 2_u32);
-    let chunk = b.binary(Binary::Xor, Ty::B32, chunk, swizzle);
-    let word = b.binary(Binary::And, Ty::B32, number, 3_u32);
+    let chunk = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, number, 2_u32);
+    let chunk = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, swizzle);
+    let word = b.binary(PtxBinaryOp::And, Ty::B32, number, 3_u32);
     let start = b.mul_add(Ty::U32, chunk, 4_u32, word);
-    let start = b.binary(Binary::ShiftLeft, Ty::B32, start, 2_u32);
+    let start = b.binary(PtxBinaryOp::ShiftLeft, Ty::B32, start, 2_u32);
     let base = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
     let variant = |n: u32| {
-        let moved = b.binary(Binary::Xor, Ty::B32, base, 32 * n);
+        let moved = b.binary(PtxBinaryOp::Xor, Ty::B32, base, 32 * n);
         b.add(Ty::U32, moved, window)
     };
     (0..4).map(variant).collect()
 }
 
-fn bit(b: &mut Builder, of: Reg, number: u32) -> Reg {
-    let shifted = b.binary(Binary::ShiftRight, Ty::B32, of, number);
-    b.binary(Binary::And, Ty::B32, shifted, 1_u32)
+fn bit(b: &mut PtxBuilder, of: Reg, number: u32) -> Reg {
+    let shifted = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, of, number);
+    b.binary(PtxBinaryOp::And, Ty::B32, shifted, 1_u32)
 }

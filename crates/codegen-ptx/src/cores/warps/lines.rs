@@ -2,7 +2,7 @@
 //!
 //! Each warp has a part of it. It writes boxes of results until that is full or nothing is left, and then its lanes read them line by line, 16 bytes each, and store these.
 
-use ptx_asm::{Binary, Builder, Guard, Inst, Place as Address, Reg, Space, Stmt, Ty};
+use ptx_asm::{AddressOperand, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxStmt, Reg, StateSpace, Ty};
 
 use super::tile::Tile;
 use crate::cores::boxes::{self, Part, Writer};
@@ -24,11 +24,11 @@ pub(super) fn finish(
 ) {
     let b = around.builder();
     // The last stage may still be read by other warps.
-    b.push(Inst::CopyWait { left: 0 });
+    b.push(Inst::CpAsyncWait { pending: 0 });
     b.barrier();
     let count = tile.stages * tile.stage_bytes() / (tile.num_warps() * boxes::BYTES);
-    let lane = b.binary(Binary::And, Ty::B32, thread, 31_u32);
-    let warp = b.binary(Binary::ShiftRight, Ty::U32, thread, 5_u32);
+    let lane = b.binary(PtxBinaryOp::And, Ty::B32, thread, 31_u32);
+    let warp = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, 5_u32);
     let first = b.mul_add(Ty::U32, warp, count * boxes::BYTES, window);
     let corner = [b.add(Ty::U32, place.row, held.corner[0]), b.add(Ty::U32, place.column, held.corner[1])];
     let stores = (0..).zip(&product.stored).map(|(number, store)| {
@@ -75,7 +75,7 @@ struct Run {
 
 impl Boxes<'_> {
     /// Stores what has been written into boxes.
-    fn empty(&self, b: &mut Builder, stores: &[(Reg, Writer)], written: &mut Vec<Part>) {
+    fn empty(&self, b: &mut PtxBuilder, stores: &[(Reg, Writer)], written: &mut Vec<Part>) {
         b.push(Inst::WarpBarrier);
         for (number, part) in (0..).zip(written.drain(..)) {
             let store = &self.product.stored[part.store];
@@ -85,29 +85,32 @@ impl Boxes<'_> {
     }
 
     /// What this lane stores of lines of so many bytes: 128, or 64.
-    fn run(&self, b: &mut Builder, bytes: u32) -> Run {
+    fn run(&self, b: &mut PtxBuilder, bytes: u32) -> Run {
         let chunks = bytes / RUN;
         let lines = 32 / chunks;
-        let chunk = b.binary(Binary::And, Ty::B32, self.lane, chunks - 1);
-        let line = b.binary(Binary::ShiftRight, Ty::B32, self.lane, 3_u32);
+        let chunk = b.binary(PtxBinaryOp::And, Ty::B32, self.lane, chunks - 1);
+        let line = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, self.lane, 3_u32);
         let line = match chunks {
             8 => line,
             // Eight lanes read at once, of two lines: these are four apart, and so in different banks.
             _ => {
-                let other = b.binary(Binary::And, Ty::B32, self.lane, chunks);
+                let other = b.binary(PtxBinaryOp::And, Ty::B32, self.lane, chunks);
                 b.add(Ty::U32, line, other)
             }
         };
-        let exchanged = b.binary(Binary::Xor, Ty::B32, chunk, line);
+        let exchanged = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, line);
         let start = b.mul_add(Ty::U32, line, boxes::LINE, self.first);
         let even = b.mul_add(Ty::U32, exchanged, RUN, start);
-        let odd =
-            if lines.is_multiple_of(8) { even } else { b.binary(Binary::Xor, Ty::B32, even, lines * RUN) };
+        let odd = if lines.is_multiple_of(8) {
+            even
+        } else {
+            b.binary(PtxBinaryOp::Xor, Ty::B32, even, lines * RUN)
+        };
         Run { line, chunk, lines, from: [even, odd] }
     }
 
     /// Stores the lines of a box.
-    fn store(&self, b: &mut Builder, (store, base): (&Stored, Reg), run: &Run, part: &Part, number: u32) {
+    fn store(&self, b: &mut PtxBuilder, (store, base): (&Stored, Reg), run: &Run, part: &Part, number: u32) {
         let element = store.element.bytes();
         let row = b.add(Ty::U32, self.corner[0], run.line);
         let column = b.mul_add(Ty::U32, run.chunk, RUN / element, self.corner[1]);
@@ -115,22 +118,22 @@ impl Boxes<'_> {
         let to = b.mul_add_wide(Ty::U32, column, element, line);
         for at in 0..boxes::ROWS / run.lines {
             let from = (number * boxes::BYTES + at * run.lines * boxes::LINE) as i32;
-            let from = Address::at(run.from[at as usize % 2]).plus(from);
-            let values = b.loads(Space::Shared, Ty::B32, false, from, 4);
+            let from = AddressOperand::at(run.from[at as usize % 2]).plus(from);
+            let values = b.load_vector(StateSpace::Shared, Ty::B32, false, from, 4);
             let [down, along] = [part.at[0] + at * run.lines, part.at[1]];
             let behind = u64::from(down) * u64::from(store.stride) + u64::from(along);
-            let to = Address::at(b.add(Ty::U64, to, behind * u64::from(element)));
+            let to = AddressOperand::at(b.add(Ty::U64, to, behind * u64::from(element)));
             let srcs = values.iter().map(|&value| value.into()).collect();
-            let inst = Inst::Store { space: Space::Global, ty: Ty::B32, to, srcs };
+            let inst = Inst::Store { space: StateSpace::Global, ty: Ty::B32, to, srcs };
             match self.inside(b, [row, column], [down, along]) {
                 None => b.push(inst),
-                Some(inside) => b.append(Stmt::When(Guard::on(inside), inst)),
+                Some(inside) => b.push_stmt(PtxStmt::Predicated(GuardPredicate::on(inside), inst)),
             }
         }
     }
 
     /// Whether there are outputs so much behind a row and a column, where there may be none.
-    fn inside(&self, b: &mut Builder, [row, column]: [Reg; 2], [down, along]: [u32; 2]) -> Option<Reg> {
+    fn inside(&self, b: &mut PtxBuilder, [row, column]: [Reg; 2], [down, along]: [u32; 2]) -> Option<Reg> {
         let [rows, columns, _] = self.product.sizes;
         let [tall, wide] = self.tile.sizes();
         let row = (rows % tall != 0).then(|| below(b, row, down, rows));

@@ -21,7 +21,9 @@ mod lines; // results, line by line
 mod operand; // a factor in shared memory
 mod tile; // sizes
 
-use ptx_asm::{Builder, Class, Cmp, Guard, Inst, Operand as Value, Reg, Space, Special, Ty};
+use ptx_asm::{
+    CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty,
+};
 
 pub(super) use self::tile::Tile;
 use self::{fragments::Fragments, operand::Operand};
@@ -31,14 +33,14 @@ use super::{Matrix, Of, Product, Surroundings, place};
 /// Writes the body of the kernel.
 pub(super) fn emit(around: &mut dyn Surroundings, product: &Product, tile: &Tile) {
     let b = around.builder();
-    let thread = b.special(Special::Thread);
-    let block = b.special(Special::Block);
+    let thread = b.special(SpecialReg::Thread);
+    let block = b.special(SpecialReg::Block);
     let place = place::place(b, product, tile.sizes(), block);
     around.batch(place.batch);
     let bases = [Of::Left, Of::Right].map(|factor| around.base(factor));
     let b = around.builder();
     let shared = b.shared(tile.stages * tile.stage_bytes(), 128);
-    let window = b.address(Space::Shared, shared);
+    let window = b.address(StateSpace::Shared, shared);
     let [left, right] = tile.sides(product.element.bytes());
     let mut left = Operand::new(b, &product.left, left, product.sizes[2], thread, place.row, bases[0]);
     let mut right = Operand::new(b, &product.right, right, product.sizes[2], thread, place.column, bases[1]);
@@ -63,17 +65,17 @@ struct Copies<'a> {
 
 impl Copies<'_> {
     /// Begins the copies of the next stage into a slot, whose offset is given, of threads for which the guard holds.
-    fn issue(&mut self, b: &mut Builder, slot: Value, when: Option<Guard>) {
+    fn issue(&mut self, b: &mut PtxBuilder, slot: PtxOperand, when: Option<GuardPredicate>) {
         let to = b.add(Ty::U32, self.window, slot);
         self.left.copy(b, to, 0, when);
         self.right.copy(b, to, self.tile.left_bytes(), when);
-        b.push(Inst::CopyCommit);
+        b.push(Inst::CpAsyncCommit);
     }
 }
 
 /// Copies and multiplies, stage after stage.
 fn pipeline(
-    b: &mut Builder,
+    b: &mut PtxBuilder,
     product: &Product,
     tile: &Tile,
     copies: &mut Copies<'_>,
@@ -87,32 +89,32 @@ fn pipeline(
         match stage < steps {
             true => copies.issue(b, (stage * bytes).into(), None),
             // Groups are counted, so one without copies stands for what is not there.
-            false => b.push(Inst::CopyCommit),
+            false => b.push(Inst::CpAsyncCommit),
         }
     }
     let (step, read, write) =
-        (b.moved(Class::B32, 0_u32), b.moved(Class::B32, 0_u32), b.moved(Class::B32, ahead * bytes));
+        (b.mov(RegClass::B32, 0_u32), b.mov(RegClass::B32, 0_u32), b.mov(RegClass::B32, ahead * bytes));
     b.repeat(|b| {
-        b.push(Inst::CopyWait { left: ahead - 1 });
+        b.push(Inst::CpAsyncWait { pending: ahead - 1 });
         b.barrier();
-        let more = (steps > ahead).then(|| b.compare(Cmp::Lt, Ty::S32, step, (steps - ahead) as i32));
+        let more = (steps > ahead).then(|| b.compare(CmpOp::Lt, Ty::S32, step, (steps - ahead) as i32));
         match more {
-            Some(more) => copies.issue(b, write.into(), Some(Guard::on(more))),
-            None => b.push(Inst::CopyCommit),
+            Some(more) => copies.issue(b, write.into(), Some(GuardPredicate::on(more))),
+            None => b.push(Inst::CpAsyncCommit),
         }
         fragments.multiply(b, read, sums);
         advance(b, read, bytes, end);
         advance(b, write, bytes, end);
         let next = b.add(Ty::U32, step, 1_u32);
         b.set(step, next);
-        Guard::on(b.compare(Cmp::Lt, Ty::U32, step, steps))
+        GuardPredicate::on(b.compare(CmpOp::Lt, Ty::U32, step, steps))
     });
 }
 
 /// The offset of the next slot, of those in a ring.
-fn advance(b: &mut Builder, slot: Reg, bytes: u32, end: u32) {
+fn advance(b: &mut PtxBuilder, slot: Reg, bytes: u32, end: u32) {
     let next = b.add(Ty::U32, slot, bytes);
-    let over = b.compare(Cmp::Eq, Ty::U32, next, end);
+    let over = b.compare(CmpOp::Eq, Ty::U32, next, end);
     let next = b.select(Ty::B32, over, 0_u32, next);
     b.set(slot, next);
 }

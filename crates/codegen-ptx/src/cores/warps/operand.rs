@@ -6,7 +6,9 @@
 //! `s(l) = l mod 8`. Elements of 32 bits that are not neighbours along the depth are read one by one, of four lines and eight of a line at a time, which is
 //! two chunks: there `s(l) = 2 l mod 8`.
 
-use ptx_asm::{Binary, Builder, Class, Cmp, Guard, Inst, Place, Reg, Stmt, Ty};
+use ptx_asm::{
+    AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxStmt, Reg, RegClass, Ty,
+};
 
 use super::Matrix;
 use super::tile::Side;
@@ -41,17 +43,17 @@ impl Layout {
     }
 
     /// What the chunks of a line are exchanged by, given the line's number or anything that equals it modulo 8.
-    pub(super) fn swizzle(&self, b: &mut Builder, line: Reg) -> Reg {
+    pub(super) fn swizzle(&self, b: &mut PtxBuilder, line: Reg) -> Reg {
         match self.chunks {
             4 => {
-                let half = b.binary(Binary::ShiftRight, Ty::B32, line, 1_u32);
-                b.binary(Binary::And, Ty::B32, half, 3_u32)
+                let half = b.binary(PtxBinaryOp::ShiftRight, Ty::B32, line, 1_u32);
+                b.binary(PtxBinaryOp::And, Ty::B32, half, 3_u32)
             }
             _ if self.is_read_in_words() => {
-                let double = b.binary(Binary::ShiftLeft, Ty::B32, line, 1_u32);
-                b.binary(Binary::And, Ty::B32, double, 6_u32)
+                let double = b.binary(PtxBinaryOp::ShiftLeft, Ty::B32, line, 1_u32);
+                b.binary(PtxBinaryOp::And, Ty::B32, double, 6_u32)
             }
-            _ => b.binary(Binary::And, Ty::B32, line, 7_u32),
+            _ => b.binary(PtxBinaryOp::And, Ty::B32, line, 7_u32),
         }
     }
 }
@@ -87,7 +89,7 @@ struct Ragged {
 impl Operand {
     /// Of the tile whose first row (or column) is `first`; `base` is the address of the whole factor.
     pub(super) fn new(
-        b: &mut Builder,
+        b: &mut PtxBuilder,
         matrix: &Matrix,
         side: Side,
         depth: u32,
@@ -98,16 +100,16 @@ impl Operand {
         let layout = Layout::of(matrix, side);
         let lines = side.threads / layout.chunks;
         let (line, chunk) = (
-            b.binary(Binary::Div, Ty::U32, thread, layout.chunks),
-            b.binary(Binary::Rem, Ty::U32, thread, layout.chunks),
+            b.binary(PtxBinaryOp::Div, Ty::U32, thread, layout.chunks),
+            b.binary(PtxBinaryOp::Rem, Ty::U32, thread, layout.chunks),
         );
         let swizzle = layout.swizzle(b, line);
-        let swizzled = b.binary(Binary::Xor, Ty::B32, chunk, swizzle);
-        let start = b.binary(Binary::Mul, Ty::U32, swizzled, CHUNK);
+        let swizzled = b.binary(PtxBinaryOp::Xor, Ty::B32, chunk, swizzle);
+        let start = b.binary(PtxBinaryOp::Mul, Ty::U32, swizzled, CHUNK);
         let to = b.mul_add(Ty::U32, line, layout.line_bytes(), start);
         let element = side.element;
         let stride = matrix.stride * element;
-        let bytes = b.binary(Binary::Mul, Ty::U32, chunk, CHUNK);
+        let bytes = b.binary(PtxBinaryOp::Mul, Ty::U32, chunk, CHUNK);
         let (row, along, next) = match matrix.depth_contiguous {
             true => (b.add(Ty::U32, first, line), bytes, u64::from(side.depth * element)),
             false => {
@@ -116,7 +118,7 @@ impl Operand {
         };
         let from = b.mul_add_wide(Ty::U32, row, stride, base);
         let from = b.mul_add_wide(Ty::U32, along, 1_u32, from);
-        let from = b.moved(Class::B64, from);
+        let from = b.mov(RegClass::B64, from);
         let count = side.extent * side.depth * element / CHUNK / side.threads;
         let mut operand = Operand {
             from,
@@ -134,10 +136,10 @@ impl Operand {
             let elements = CHUNK / element;
             operand.ragged = Some(match matrix.depth_contiguous {
                 true => {
-                    let at = b.binary(Binary::Mul, Ty::U32, chunk, elements);
+                    let at = b.binary(PtxBinaryOp::Mul, Ty::U32, chunk, elements);
                     Ragged { at, depth, step: 0, next: side.depth }
                 }
-                false => Ragged { at: b.moved(Class::B32, line), depth, step: lines, next: side.depth },
+                false => Ragged { at: b.mov(RegClass::B32, line), depth, step: lines, next: side.depth },
             });
         }
         operand
@@ -147,7 +149,7 @@ impl Operand {
     /// chunk with how many rows it has if these are neighbours.
     fn rows_inside(
         &self,
-        b: &mut Builder,
+        b: &mut PtxBuilder,
         matrix: &Matrix,
         (row, lines): (Reg, u32),
         first: Reg,
@@ -156,33 +158,39 @@ impl Operand {
         if matrix.depth_contiguous {
             let inside = |at: u32| {
                 let row = b.add(Ty::U32, row, at * lines);
-                Some(b.compare(Cmp::Lt, Ty::U32, row, matrix.extent))
+                Some(b.compare(CmpOp::Lt, Ty::U32, row, matrix.extent))
             };
             return (0..self.count).map(inside).collect();
         }
         let row = b.mul_add(Ty::U32, chunk, rows, first);
-        vec![Some(b.compare(Cmp::Lt, Ty::U32, row, matrix.extent)); self.count as usize]
+        vec![Some(b.compare(CmpOp::Lt, Ty::U32, row, matrix.extent)); self.count as usize]
     }
 
     /// Begins the copies of the next tile to an address in shared memory, and moves on.
-    pub(super) fn copy(&mut self, b: &mut Builder, window: Reg, offset: u32, when: Option<Guard>) {
+    pub(super) fn copy(
+        &mut self,
+        b: &mut PtxBuilder,
+        window: Reg,
+        offset: u32,
+        when: Option<GuardPredicate>,
+    ) {
         let to = b.add(Ty::U32, window, self.to);
         for at in 0..self.count {
             let read = self.read(b, at);
-            let push = |b: &mut Builder, from| {
-                let to = Place::at(to).plus((offset + at * self.step.1) as i32);
-                let copy = Inst::CopyAsync { bytes: CHUNK, to, from, read };
-                b.append(match when {
-                    Some(guard) => Stmt::When(guard, copy),
-                    None => Stmt::Inst(copy),
+            let push = |b: &mut PtxBuilder, from| {
+                let to = AddressOperand::at(to).plus((offset + at * self.step.1) as i32);
+                let copy = Inst::CpAsync { bytes: CHUNK, to, from, read };
+                b.push_stmt(match when {
+                    Some(guard) => PtxStmt::Predicated(guard, copy),
+                    None => PtxStmt::Inst(copy),
                 });
             };
             let further = u64::from(at) * self.step.0;
             match i32::try_from(further) {
-                Ok(further) => push(b, Place::at(self.from).plus(further)),
+                Ok(further) => push(b, AddressOperand::at(self.from).plus(further)),
                 Err(_) => {
                     let from = b.add(Ty::U64, self.from, further);
-                    push(b, Place::at(from));
+                    push(b, AddressOperand::at(from));
                 }
             }
         }
@@ -195,13 +203,13 @@ impl Operand {
     }
 
     /// How many bytes a copy reads, where that may be none.
-    fn read(&self, b: &mut Builder, at: u32) -> Option<Reg> {
+    fn read(&self, b: &mut PtxBuilder, at: u32) -> Option<Reg> {
         let deep = self.ragged.as_ref().map(|ragged| {
             let product = b.add(Ty::U32, ragged.at, at * ragged.step);
-            b.compare(Cmp::Lt, Ty::U32, product, ragged.depth)
+            b.compare(CmpOp::Lt, Ty::U32, product, ragged.depth)
         });
         let inside = match (self.inside[at as usize], deep) {
-            (Some(row), Some(deep)) => Some(b.binary(Binary::And, Ty::Pred, row, deep)),
+            (Some(row), Some(deep)) => Some(b.binary(PtxBinaryOp::And, Ty::Pred, row, deep)),
             (row, deep) => row.or(deep),
         }?;
         Some(b.select(Ty::B32, inside, CHUNK, 0_u32))

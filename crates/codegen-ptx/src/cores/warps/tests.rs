@@ -1,7 +1,7 @@
 //! Products by single warps, run and assembled.
 
 use codegen_testkit::{assembler::CudaTools, gpu};
-use ptx_asm::{Module, Target, Ty, print};
+use ptx_asm::{PtxProgram, Target, Ty, print};
 use ptx_sim::{Order, Stats};
 
 use super::Tile;
@@ -47,7 +47,7 @@ fn factors_of_32_bits_may_lie_either_way() {
             multiply(single([72, 40, 20], [left, right]), &SMALL, false, Order::Random { seed: 4 });
             let stats = multiply(single([128, 128, 64], [left, right]), &LARGE, false, Order::InTurn);
             assert_eq!(stats.conflicts(), 0, "{left} {right}");
-            assert_eq!(stats.sectors("copyasync") * 32, stats.bytes("copyasync"));
+            assert_eq!(stats.sectors("cpasync") * 32, stats.bytes("cpasync"));
         }
     }
 }
@@ -85,8 +85,8 @@ fn shared_memory_has_no_conflicts_and_global_memory_no_waste() {
         let stats = multiply(product([128, 128, 128], contiguous), &LARGE, false, Order::InTurn);
         assert_eq!(stats.conflicts(), 0, "{contiguous:?}");
         // One tile has all of both factors, each element of two bytes once.
-        assert_eq!(stats.bytes("copyasync"), 2 * 2 * 128 * 128);
-        assert_eq!(stats.sectors("copyasync") * 32, stats.bytes("copyasync"));
+        assert_eq!(stats.bytes("cpasync"), 2 * 2 * 128 * 128);
+        assert_eq!(stats.sectors("cpasync") * 32, stats.bytes("cpasync"));
         assert_eq!(stats.sectors("store.global") * 32, 4 * 128 * 128);
     }
 }
@@ -120,7 +120,7 @@ fn a_fragment_that_is_loaded_is_multiplied_often() {
     for target in [Target::Sm80, Target::Sm90a] {
         for (tile, contiguous) in [(LARGE, [true, false]), (LARGE, [false, true]), (MIXED, [true, true])] {
             let product = product([4096, 4096, 4096], contiguous);
-            let module = Module { target, kernels: vec![kernel(&product, &Method::Warps(tile), true)] };
+            let module = PtxProgram { target, kernels: vec![kernel(&product, &Method::Warps(tile), true)] };
             let made = tools.assemble(&print(&module), target.name()).unwrap_or_else(|said| panic!("{said}"));
             let made = &made["product"];
             let what = format!("{} {tile:?} {contiguous:?}: {made:?}", target.name());
@@ -128,7 +128,7 @@ fn a_fragment_that_is_loaded_is_multiplied_often() {
             let registers = if tile == LARGE { 232 } else { 168 };
             assert!(made.registers <= registers, "{what}");
             let single = Product { element: Ty::F32, ..product };
-            let module = Module { target, kernels: vec![kernel(&single, &Method::Warps(tile), true)] };
+            let module = PtxProgram { target, kernels: vec![kernel(&single, &Method::Warps(tile), true)] };
             let of_single =
                 tools.assemble(&print(&module), target.name()).unwrap_or_else(|said| panic!("{said}"));
             let of_single = &of_single["product"];

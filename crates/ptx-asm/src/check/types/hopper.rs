@@ -1,40 +1,40 @@
-//! Instructions of 9.0 alone.
+//! Instructions of sm_90a.
 
 use super::{Checker, Found, class, exists, operands, same, within};
 use crate::inst::Ty;
-use crate::program::{Class, Operand, Place, Reg, Space, Target};
+use crate::program::{AddressOperand, PtxOperand, Reg, RegClass, StateSpace, Target};
 
-/// The most arrivals and the most bytes that a phase of a barrier in memory counts.
-pub(super) const MOST_OF_BARRIER: u32 = (1 << 20) - 1;
+/// The most arrivals and the most transaction bytes of a phase of an mbarrier.
+pub(super) const MAX_MBARRIER_COUNT: u32 = (1 << 20) - 1;
 
 impl Checker<'_> {
-    /// An instruction of that target with one register of this class.
-    pub(super) fn of_hopper(&self, reg: Reg, expected: Class) -> Found {
+    /// Checks the target, and that a register has class `expected`.
+    pub(super) fn hopper_register(&self, reg: Reg, expected: RegClass) -> Found {
         self.from(Target::Sm90a)?;
         class(reg, expected)
     }
 
     pub(super) fn map(&self, dst: Reg, map: u32) -> Found {
-        self.of_hopper(dst, Class::B64)?;
+        self.hopper_register(dst, RegClass::B64)?;
         let maps = self.kernel.maps;
         if map < maps { Ok(()) } else { Err(format!("there are {maps} tensor maps")) }
     }
 
-    /// A barrier in the memory of a block.
-    pub(super) fn barrier(&self, at: Place) -> Found {
+    /// Checks the address of an mbarrier in shared memory.
+    pub(super) fn mbarrier(&self, at: AddressOperand) -> Found {
         self.from(Target::Sm90a)?;
-        self.place(Space::Shared, at, 8)
+        self.place(StateSpace::Shared, at, 8)
     }
 
-    /// A tile of a tensor, and where it is in the memory of a block. How large it is, the map says.
-    pub(super) fn tile(&self, map: Reg, at: &[Operand], shared: Place) -> Found {
-        self.of_hopper(map, Class::B64)?;
+    /// Checks the operands of a TMA load or store. The tensor map, known at the launch, has the tile's size.
+    pub(super) fn tile(&self, map: Reg, at: &[PtxOperand], shared: AddressOperand) -> Found {
+        self.hopper_register(map, RegClass::B64)?;
         within("axes", at.len() as u32, 1, 5)?;
         operands(Ty::S32, at)?;
-        self.aligned(Space::Shared, shared, 16, 128)
+        self.aligned(StateSpace::Shared, shared, 16, 128)
     }
 
-    /// What four warps do together, beginning with the first, the fifth, and so on.
+    /// Checks that the block consists of whole warpgroups.
     pub(super) fn warpgroups(&self) -> Found {
         self.from(Target::Sm90a)?;
         if self.kernel.threads.is_multiple_of(128) {
@@ -49,36 +49,36 @@ impl Checker<'_> {
         if !count.is_multiple_of(8) {
             return Err(format!("{count} registers, expected a multiple of 8"));
         }
-        if self.kernel.blocks_per_processor.is_none() {
-            // Assemblers ignore it then, with no more than a remark.
-            return Err("the kernel does not say how many blocks a multiprocessor has room for".into());
+        if self.kernel.min_blocks_per_sm.is_none() {
+            // An assembler ignores the instruction then, with no more than a remark.
+            return Err("the kernel has no minimum number of blocks per SM".into());
         }
         Ok(())
     }
 
-    /// [`crate::Inst::WarpgroupMma`]; the registers are both descriptors and the predicate.
-    pub(super) fn product(
+    /// Checks [`crate::Inst::Wgmma`]; the three registers are `a`, `b` and `accumulate`.
+    pub(super) fn wgmma(
         &self,
-        (factor, columns, transposed): (Ty, u32, [bool; 2]),
+        (element, columns, transposed): (Ty, u32, [bool; 2]),
         d: &[Reg],
         [a, b, accumulate]: [Reg; 3],
     ) -> Found {
         self.warpgroups()?;
-        exists(matches!(factor, Ty::F16 | Ty::Bf16 | Ty::F32), factor)?;
-        if factor == Ty::F32 && transposed != [false; 2] {
-            return Err("of tf32 the depth is innermost".into());
+        exists(matches!(element, Ty::F16 | Ty::Bf16 | Ty::F32), element)?;
+        if element == Ty::F32 && transposed != [false; 2] {
+            return Err("tf32 operands are K-major".into());
         }
         within("columns", columns, 8, 256)?;
         if !columns.is_multiple_of(8) {
             return Err(format!("{columns} columns, expected a multiple of 8"));
         }
-        same("registers of the sums", d.len() as u32, columns / 2)?;
-        d.iter().try_for_each(|&reg| class(reg, Class::F32))?;
+        same("accumulator registers", d.len() as u32, columns / 2)?;
+        d.iter().try_for_each(|&reg| class(reg, RegClass::F32))?;
         if (1..d.len()).any(|i| d[..i].contains(&d[i])) {
-            return Err("two of the sums are in one register".into());
+            return Err("two accumulators are one register".into());
         }
-        class(a, Class::B64)?;
-        class(b, Class::B64)?;
-        class(accumulate, Class::Pred)
+        class(a, RegClass::B64)?;
+        class(b, RegClass::B64)?;
+        class(accumulate, RegClass::Pred)
     }
 }
