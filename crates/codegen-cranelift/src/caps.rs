@@ -16,7 +16,7 @@ pub(crate) const ALIGNMENT: usize = 64;
 ///
 /// Cache sizes come from the operating system where it tells (Linux), else they are those of a small desktop core.
 pub fn host_caps(width: VectorWidth) -> Caps {
-    let has_kernels = width.isa().is_some() && microkernels::Machine::detect().vectors;
+    let has_microkernels = width.isa().is_some() && microkernels::CpuTarget::detect().has_avx2;
     Caps {
         target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         storage: DType::ALL.into_iter().collect(),
@@ -24,7 +24,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
         transcendental: Transcendental::Expanded,
         vector_bytes: if has_vectors() { width.bytes() } else { 0 },
         vector_registers: vector_registers(width),
-        contractions: if has_kernels { FACTORS } else { DTypeSet::EMPTY },
+        contractions: if has_microkernels { OPERAND_TYPES } else { DTypeSet::EMPTY },
         fma: has_fma(),
         l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
         l2_bytes: cache_bytes(2).unwrap_or(512 << 10),
@@ -36,7 +36,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
 }
 
 /// Types of factors that the kernels for contractions take.
-const FACTORS: DTypeSet =
+const OPERAND_TYPES: DTypeSet =
     DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16).with(DType::F32).with(DType::F64);
 
 fn arithmetic() -> DTypeSet {

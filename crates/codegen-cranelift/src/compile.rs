@@ -14,6 +14,7 @@ use codegen_core::{
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
+use microkernels::CpuTarget;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use scheduling::tile_contractions;
@@ -163,7 +164,7 @@ fn compile(
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     if !caps.contractions.is_empty() {
         let part = &mut |part: &Kernel| compile_alone(&*tiled(part, caps)?, isa, options);
-        if let Some(composed) = contract::compose(kernel, &machine(caps), vector::target(), part)? {
+        if let Some(composed) = contract::compose(kernel, &cpu(caps), vector::target(), part)? {
             tracing::debug!(kernel = kernel.abi().name, way = "contractions", "compiled");
             return Ok(composed);
         }
@@ -176,7 +177,7 @@ fn methods(kernel: &Kernel, caps: &Caps) -> Result<Option<Vec<PartMethod>>, Code
     if caps.contractions.is_empty() {
         return Ok(None);
     }
-    contract::methods(kernel, &machine(caps), vector::target())
+    contract::methods(kernel, &cpu(caps), vector::target())
 }
 
 /// How a kernel is compiled that is compiled whole, in words.
@@ -188,9 +189,9 @@ fn method(kernel: &Kernel, caps: &Caps, options: &CraneliftOptions) -> Result<St
 }
 
 /// The machine as `microkernels` sees it.
-fn machine(caps: &Caps) -> microkernels::Machine {
-    static MACHINE: OnceLock<microkernels::Machine> = OnceLock::new();
-    microkernels::Machine { threads: caps.threads, ..*MACHINE.get_or_init(microkernels::Machine::detect) }
+fn cpu(caps: &Caps) -> CpuTarget {
+    static CPU: OnceLock<CpuTarget> = OnceLock::new();
+    CpuTarget { threads: caps.threads, ..*CPU.get_or_init(CpuTarget::detect) }
 }
 
 /// The kernel, with contractions that nothing else takes cut into register tiles.

@@ -1,8 +1,9 @@
-//! Percent of the measured peak of a core, or two, that products reach; beside the `gemm` crate on one, in the same rounds.
+//! Percent of the measured peak that plans reach on one core and on two, beside the `gemm` crate on one core.
 //!
-//! `cargo run --release -p microkernels --example speed [--two] [NAME…]`. Each round times the peak, the product and the peer one after the other,
-//! since the machine's speed changes; what is printed are medians of ratios, and best times. One thread is timed by the processor time that it
-//! takes, so others on the machine disturb little; two, with `--two`, need the machine for themselves.
+//! `cargo run --release -p microkernels --example speed [--two] [NAME…]`. Each round times the peak, the plan
+//! and the `gemm` crate one after the other, because the clock frequency changes. The columns show medians of
+//! ratios, and best times. One thread is timed by its processor time, which other load disturbs little; two
+//! threads, with `--two`, need an otherwise idle machine.
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
@@ -11,13 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use microkernels::{
-    Bounds, COLUMN, Contraction, Factor, LANES, Machine, Offsets, Plan, ROW, SUM, Split, batch_index,
+    ACCUMULATORS, AxisOffsets, COLUMN, CpuTarget, EPILOGUE_LANES, GemmOperand, GemmPlan, GemmProblem,
+    OperandBound, ParallelAxis, ROW, batch_index,
 };
 use vector_asm::{Builder, Element, Memory, Op, Place, Program, Stmt, Type, Value};
 
 fn main() {
-    let machine = Machine::detect();
-    if !machine.vectors {
+    let cpu = CpuTarget::detect();
+    if !cpu.has_avx2 {
         return println!("this machine has no AVX2");
     }
     let (options, wanted): (Vec<String>, Vec<String>) =
@@ -28,17 +30,17 @@ fn main() {
     );
     for case in cases() {
         if wanted.is_empty() || wanted.iter().any(|name| case.name.contains(name.as_str())) {
-            case.measure(&machine, !options.is_empty());
+            case.measure(&cpu, !options.is_empty());
         }
     }
 }
 
-/// A product with its memory.
+/// A problem with its memory.
 struct Case {
     name: &'static str,
-    what: Contraction,
+    problem: GemmProblem,
     args: Vec<Vec<f32>>,
-    /// Rows, columns, depth, and whether the right factor is transposed, if the peer computes it too.
+    /// M, N, K, and whether B is transposed, if the `gemm` crate computes it too.
     peer: Option<(usize, usize, usize, bool)>,
 }
 
@@ -76,60 +78,61 @@ fn cases() -> Vec<Case> {
 
 fn matmul(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool) -> Case {
     let terms = |elements: u64| vec![(batch_index(0), elements as i64 * 4)];
-    let factor = |base, elements, outer, depth| Factor {
+    let operand = |base, elements, outer, k| GemmOperand {
         base,
         memory: Memory::Same,
         offset: 0,
         terms: terms(elements),
-        outer: Offsets::Strided(outer as i64 * 4),
-        depth: Offsets::Strided(depth as i64 * 4),
+        outer: AxisOffsets::Strided(outer as i64 * 4),
+        k: AxisOffsets::Strided(k as i64 * 4),
         bounds: Vec::new(),
     };
-    let right = if transposed { factor(1, k * n, k, 1) } else { factor(1, k * n, 1, n) };
-    let what = Contraction {
+    let b = if transposed { operand(1, k * n, k, 1) } else { operand(1, k * n, 1, n) };
+    let problem = GemmProblem {
         element: Element::F32,
         batch: vec![batch],
-        rows: m,
-        columns: n,
-        depth: k,
-        left: factor(0, m * k, k, 1),
-        right,
-        start: None,
+        m,
+        n,
+        k,
+        a: operand(0, m * k, k, 1),
+        b,
+        initial: None,
         epilogue: store(terms(m * n), n),
-        split: if batch > 1 {
-            Split::Batch
+        parallel: if batch > 1 {
+            ParallelAxis::Batch
         } else if m >= n {
-            Split::Rows
+            ParallelAxis::Rows
         } else {
-            Split::Columns
+            ParallelAxis::Columns
         },
     };
     let args = [m * k, k * n, m * n].map(|elements| numbers((batch * elements) as usize)).to_vec();
     let peer = (batch == 1).then_some((m as usize, n as usize, k as usize, transposed));
-    Case { name, what, args, peer }
+    Case { name, problem, args, peer }
 }
 
-/// As many filters as channels, three by three, same padding, images row-major by batch and channel.
+/// A convolution with as many filters as channels, 3 × 3 taps, and same padding; images are row-major by
+/// batch and channel.
 fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Case {
     let (pixels, taps) = (size * size, 9);
     let (c, s) = (channels as i64, size as i64);
     let table = |count: u64, of: &dyn Fn(i64) -> i64| -> Arc<[i64]> { (0..count as i64).map(of).collect() };
-    let depth = channels * taps;
-    let right = Factor {
+    let k = channels * taps;
+    let b = GemmOperand {
         base: 1,
         memory: Memory::Same,
         offset: 0,
         terms: vec![(batch_index(0), c * s * s * 4)],
-        outer: Offsets::Table(table(pixels, &|p| p * 4)),
-        depth: Offsets::Table(table(depth, &|k| (k / 9 * s * s + (k % 9 / 3 - 1) * s + k % 3 - 1) * 4)),
+        outer: AxisOffsets::Table(table(pixels, &|p| p * 4)),
+        k: AxisOffsets::Table(table(k, &|k| (k / 9 * s * s + (k % 9 / 3 - 1) * s + k % 3 - 1) * 4)),
         bounds: vec![
-            Bounds { outer: table(pixels, &|p| p / s), depth: table(depth, &|k| k % 9 / 3 - 1), limit: s },
-            Bounds { outer: table(pixels, &|p| p % s), depth: table(depth, &|k| k % 3 - 1), limit: s },
+            OperandBound { outer: table(pixels, &|p| p / s), k: table(k, &|k| k % 9 / 3 - 1), limit: s },
+            OperandBound { outer: table(pixels, &|p| p % s), k: table(k, &|k| k % 3 - 1), limit: s },
         ],
     };
-    let mut case = matmul(name, images, [channels, pixels, depth], false);
-    case.what.left.terms = Vec::new();
-    case.what.right = right;
+    let mut case = matmul(name, images, [channels, pixels, k], false);
+    case.problem.a.terms = Vec::new();
+    case.problem.b = b;
     case
 }
 
@@ -138,7 +141,7 @@ fn relu(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool) -
     let mut case = matmul(name, batch, [m, n, k], transposed);
     case.args.push(numbers(n as usize));
     let mut builder = Builder::new();
-    let sums = Type::new(Element::F32, LANES);
+    let sums = Type::new(Element::F32, EPILOGUE_LANES);
     let sum = builder.variable(sums);
     let value = builder.get(sum);
     let bias = builder.load(Place::at(3, Element::F32).by(COLUMN, 4), sums);
@@ -147,31 +150,31 @@ fn relu(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool) -
     let value = builder.max(value, zero);
     let output = Place::at(2, Element::F32).by(batch_index(0), (m * n * 4) as i64);
     builder.store(output.by(ROW, n as i64 * 4).by(COLUMN, 4), value);
-    case.what.epilogue = builder.finish();
+    case.problem.epilogue = builder.finish();
     case.peer = None;
     case
 }
 
 fn store(mut terms: Vec<(vector_asm::Index, i64)>, columns: u64) -> Program {
     terms.extend([(ROW, columns as i64 * 4), (COLUMN, 4)]);
-    let sums = Type { element: Element::F32, lanes: LANES };
+    let sums = Type { element: Element::F32, lanes: EPILOGUE_LANES };
     let place = Place { base: Some(2), offset: 0, terms, step: 4, memory: Memory::Same };
     Program {
         values: vec![sums],
         variables: vec![sums],
         counters: 0,
         body: vec![
-            Stmt::Let { value: Value(0), op: Op::Get { variable: SUM, start: 0 } },
+            Stmt::Let { value: Value(0), op: Op::Get { variable: ACCUMULATORS, start: 0 } },
             Stmt::Store { place, value: Value(0), streaming: false },
         ],
     }
 }
 
 impl Case {
-    fn measure(mut self, machine: &Machine, two: bool) {
-        let plan = Plan::new(&self.what, machine).expect("a product of floats has a plan");
-        let batch: u64 = self.what.batch.iter().product();
-        let flops = 2.0 * (batch * self.what.rows * self.what.columns * self.what.depth) as f64;
+    fn measure(mut self, cpu: &CpuTarget, two: bool) {
+        let plan = GemmPlan::new(&self.problem, cpu).expect("a product of floats has a plan");
+        let batch: u64 = self.problem.batch.iter().product();
+        let flops = 2.0 * (batch * self.problem.m * self.problem.n * self.problem.k) as f64;
         let addresses: Vec<usize> = self.args.iter_mut().map(|arg| aligned(arg) as usize).collect();
         let calls = ((1e8 / flops) as usize).clamp(1, 20000);
         let rounds = if flops > 1e9 { 9 } else { 25 };
@@ -211,26 +214,27 @@ impl Case {
     }
 }
 
-/// A plan with addresses and scratch memory for one thread.
+/// A plan with addresses, and scratch memory for one thread.
 struct Part {
-    plan: *const Plan,
+    plan: *const GemmPlan,
     addresses: Vec<usize>,
     scratch: Vec<f32>,
 }
 
 impl Part {
-    fn new(plan: &Plan, addresses: &[usize]) -> Part {
+    fn new(plan: &GemmPlan, addresses: &[usize]) -> Part {
         Part { plan, addresses: addresses.to_vec(), scratch: vec![0.0; plan.scratch_bytes() / 4 + 32] }
     }
 
     fn run(&mut self, begin: u64, end: u64) {
         let scratch = aligned(&mut self.scratch).cast();
-        // SAFETY: the plan and the arguments outlive the measurement, and the two threads run different parts.
+        // SAFETY: the plan and the arguments outlive the measurement, and the two threads run different
+        // parts.
         unsafe { (*self.plan).run(self.addresses.as_ptr().cast(), std::ptr::null(), scratch, begin, end) };
     }
 }
 
-/// A thread that spins until there is a part for it.
+/// A second thread that spins until it gets a part.
 struct Partner {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -245,12 +249,12 @@ struct Shared {
 }
 
 impl Partner {
-    fn start(plan: &Plan, addresses: &[usize]) -> Partner {
+    fn start(plan: &GemmPlan, addresses: &[usize]) -> Partner {
         let shared = Arc::new(Shared::default());
         let (theirs, mine) = (shared.clone(), Part::new(plan, addresses));
         let (plan, addresses, scratch) = (mine.plan as usize, mine.addresses, mine.scratch);
         let thread = std::thread::spawn(move || {
-            let mut part = Part { plan: plan as *const Plan, addresses, scratch };
+            let mut part = Part { plan: plan as *const GemmPlan, addresses, scratch };
             while !theirs.done.load(Ordering::Relaxed) {
                 if theirs.ready.load(Ordering::Acquire) {
                     part.run(theirs.begin.load(Ordering::Relaxed), theirs.end.load(Ordering::Relaxed));
@@ -290,7 +294,7 @@ impl Drop for Partner {
 
 fn gemm_crate(addresses: &[usize], (m, n, k, transposed): (usize, usize, usize, bool)) {
     let (rows, columns) = if transposed { (1, k as isize) } else { (n as isize, 1) };
-    // SAFETY: the addresses are those of the factors and of the output.
+    // SAFETY: the addresses are those of A, B and the output.
     unsafe {
         gemm::gemm(
             m,
@@ -316,7 +320,7 @@ fn gemm_crate(addresses: &[usize], (m, n, k, transposed): (usize, usize, usize, 
     }
 }
 
-/// Seconds of a core per call.
+/// Seconds of processor time per call.
 fn time(calls: usize, call: impl FnMut()) -> f64 {
     time_of(processor, calls, call)
 }
@@ -328,7 +332,7 @@ fn time_of(clock: fn() -> f64, calls: usize, mut call: impl FnMut()) -> f64 {
     (clock() - start) / calls as f64
 }
 
-/// Seconds that this thread has run.
+/// Processor time of this thread in seconds.
 fn processor() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists, and the time may be written.
@@ -342,16 +346,16 @@ fn wall() -> f64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 
-/// Operations per second of one core: multiplications and additions in twelve independent sums.
+/// FLOP/s of one core: fused multiply-adds on twelve independent accumulators.
 fn peak() -> f64 {
     #[target_feature(enable = "avx2,fma")]
     fn sums(times: usize) -> f32 {
         use std::arch::x86_64::*;
-        let factor = _mm256_set1_ps(std::hint::black_box(0.999));
+        let operand = _mm256_set1_ps(std::hint::black_box(0.999));
         let mut sums = [_mm256_set1_ps(1.0); 12];
         for _ in 0..times {
             for sum in &mut sums {
-                *sum = _mm256_fmadd_ps(*sum, factor, factor);
+                *sum = _mm256_fmadd_ps(*sum, operand, operand);
             }
         }
         sums.iter().fold(0.0, |total, &sum| total + _mm256_cvtss_f32(sum))
@@ -360,7 +364,7 @@ fn peak() -> f64 {
     let best = (0..5)
         .map(|_| {
             let start = processor();
-            // SAFETY: the program ends at once on a machine without AVX2.
+            // SAFETY: `main` returns early on a machine without AVX2.
             std::hint::black_box(unsafe { sums(std::hint::black_box(times)) });
             processor() - start
         })
@@ -373,7 +377,7 @@ fn numbers(count: usize) -> Vec<f32> {
     (0..count + 32).map(|_| random.f32() - 0.5).collect()
 }
 
-/// The first address that is aligned to 64 bytes.
+/// The first address aligned to 64 bytes.
 fn aligned(values: &mut [f32]) -> *mut f32 {
     let skip = values.as_ptr().align_offset(64);
     values[skip..].as_mut_ptr()

@@ -1,96 +1,105 @@
-//! Tiles with what becomes of their sums: programs that are generated when a plan is made.
+//! Microkernels with a fused epilogue, generated for a plan.
 //!
-//! A program sums a tile as [`crate::tile`] does, in the same order, and computes the epilogue on the sums while they are in registers, row by row, so few registers
-//! are wanted besides them. All that a plan knows is constant in it: height, width, steps of the factors, the depth. It is
-//! for the last block of the depth; sums of the blocks before it are kept in memory by tiles of that module.
+//! Such a microkernel sums in the same order as those of [`crate::tile`], then computes the epilogue on the
+//! accumulators in registers, row by row, so that few more registers are needed. Its height, width, strides
+//! and extent along K are constants. It computes the last block of K; the microkernels of [`crate::tile`]
+//! compute the blocks before it and store partial sums.
 //!
-//! The copies of a long epilogue, twelve for a full tile, take longer to compile than they save, so there are no such tiles for one.
+//! A long epilogue has no such microkernel: compiling a copy of it for each of a tile's twelve vectors takes
+//! longer than the copies save.
 
 use vector_asm::{Counter, Index, Memory, Op, Place, Program, Range, Stmt, Type, Value, Variable};
 
-use crate::contraction::Contraction;
-use crate::template::{Copy, LEFT_AT, RIGHT_AT, widened};
+use crate::epilogue_program::{A_BASE, B_BASE, RowEpilogue, widened};
+use crate::problem::GemmProblem;
 
-/// The counter of the loop over the depth.
-const DEPTH: Index = Index::Counter(Counter(0));
+/// The counter of the loop over K.
+const K_INDEX: Index = Index::Counter(Counter(0));
 
-/// The most statements of an epilogue that tiles compute in registers.
-const SHORT: usize = 12;
+/// The most statements of a fused epilogue.
+const MAX_FUSED_STATEMENTS: usize = 12;
 
-/// How tiles of the last block of the depth read the factors. Steps are in bytes.
+/// How the tiles of the last block of K access the operands. Strides are in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    /// How many products are added.
-    pub(crate) depth: usize,
-    /// By row and by depth; `None`: packed, so many elements for each depth as the tile has rows.
-    pub(crate) left: Option<(isize, isize)>,
-    /// By depth; `None`: packed, whole vectors for each depth, a whole tile's width apart.
-    pub(crate) right: Option<isize>,
-    /// Columns of a whole tile, and of a vector.
+pub(crate) struct OperandAccess {
+    /// Products that each accumulator adds.
+    pub(crate) k: usize,
+    /// Strides of A by row and along K; `None` if A is packed, with as many elements for each position along
+    /// K as the tile has rows.
+    pub(crate) a: Option<(isize, isize)>,
+    /// Stride of B along K; `None` if B is packed, with the columns of a full tile for each position along K.
+    pub(crate) b: Option<isize>,
+    /// Columns of a full tile and of a vector.
     pub(crate) width: u32,
     pub(crate) vector: u32,
 }
 
-/// The program for a tile of so many rows and columns, whose sums begin at a place or at zero; `None` if there is none.
-pub(crate) fn program(
-    what: &Contraction,
-    reading: &Reading,
-    start: Option<&Place>,
+/// The microkernel for a tile of `height` rows and `columns` columns, with initial accumulators at a place or
+/// zeros; `None` if the epilogue cannot be fused.
+pub(crate) fn microkernel(
+    problem: &GemmProblem,
+    access: &OperandAccess,
+    initial: Option<&Place>,
     height: usize,
     columns: u32,
 ) -> Option<Program> {
-    let template = &what.epilogue;
-    if template.body.len() > SHORT || template.variables.len() != 1 {
+    let epilogue = &problem.epilogue;
+    if epilogue.body.len() > MAX_FUSED_STATEMENTS || epilogue.variables.len() != 1 {
         return None;
     }
-    let lanes = if reading.right.is_some() { columns } else { columns.next_multiple_of(reading.vector) };
-    let mut writer = Writer { what, program: Program::default() };
-    writer.program.variables = vec![Type { element: what.element, lanes }; height];
+    let lanes = if access.b.is_some() { columns } else { columns.next_multiple_of(access.vector) };
+    let mut builder = MicrokernelBuilder { problem, program: Program::default() };
+    builder.program.variables = vec![Type { element: problem.element, lanes }; height];
     let rows = 0..height as u32;
     for row in rows.clone() {
-        writer.prefetch(row)?;
+        builder.prefetch(row)?;
     }
     for row in rows.clone() {
-        writer.begin(row, start, columns)?;
+        builder.load_initial(row, initial, columns)?;
     }
-    writer.sum(reading, height, lanes);
+    builder.sum_products(access, height, lanes);
     for row in rows {
-        writer.epilogue(row, columns)?;
+        builder.epilogue(row, columns)?;
     }
-    Some(writer.program)
+    Some(builder.program)
 }
 
-struct Writer<'a> {
-    what: &'a Contraction,
+struct MicrokernelBuilder<'a> {
+    problem: &'a GemmProblem,
     program: Program,
 }
 
-impl Writer<'_> {
+impl MicrokernelBuilder<'_> {
     fn value(&mut self, lanes: u32) -> Value {
-        self.program.values.push(Type { element: self.what.element, lanes });
+        self.program.values.push(Type { element: self.problem.element, lanes });
         Value(self.program.values.len() as u32 - 1)
     }
 
-    fn copy(&self, row: u32) -> Copy<'_> {
-        let sums = Op::Get { variable: Variable(row), start: 0 };
-        Copy { what: self.what, row: Some(row.into()), first: self.program.values.len() as u32, sums }
+    fn row_epilogue(&self, row: u32) -> RowEpilogue<'_> {
+        let accumulators = Op::Get { variable: Variable(row), start: 0 };
+        RowEpilogue {
+            problem: self.problem,
+            row: Some(row.into()),
+            first_value: self.program.values.len() as u32,
+            accumulators,
+        }
     }
 
-    /// Outputs are on their way while sums are computed.
+    /// Prefetches a row of the outputs, which arrives while the products are summed.
     fn prefetch(&mut self, row: u32) -> Option<()> {
-        for stmt in &self.what.epilogue.body {
+        for stmt in &self.problem.epilogue.body {
             if let Stmt::Store { place, streaming: false, .. } = stmt {
-                let place = self.copy(row).place(place)?;
+                let place = self.row_epilogue(row).place(place)?;
                 self.program.body.push(Stmt::Prefetch(place));
             }
         }
         Some(())
     }
 
-    /// Where the sums of a row begin. Variables begin at zero.
-    fn begin(&mut self, row: u32, start: Option<&Place>, columns: u32) -> Option<()> {
-        if let Some(start) = start {
-            let place = self.copy(row).place(start)?;
+    /// Loads the initial accumulators of a row. Variables start at zero.
+    fn load_initial(&mut self, row: u32, initial: Option<&Place>, columns: u32) -> Option<()> {
+        if let Some(initial) = initial {
+            let place = self.row_epilogue(row).place(initial)?;
             let value = self.value(columns);
             self.program.body.push(Stmt::Let { value, op: Op::Load(place) });
             self.program.body.push(Stmt::Set { variable: Variable(row), start: 0, value });
@@ -98,41 +107,41 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// The loop over the depth.
-    fn sum(&mut self, reading: &Reading, height: usize, lanes: u32) {
-        let size = i64::from(self.what.element.bytes());
+    /// Emits the loop over K, which adds one product to each accumulator per iteration.
+    fn sum_products(&mut self, access: &OperandAccess, height: usize, lanes: u32) {
+        let size = i64::from(self.problem.element.bytes());
         let place = |base, offset, coefficient, step| Place {
             base: Some(base),
             offset,
-            terms: vec![(DEPTH, coefficient)],
+            terms: vec![(K_INDEX, coefficient)],
             step,
             memory: Memory::Same,
         };
-        let (row_step, depth_step) =
-            reading.left.map_or((size, height as i64 * size), |(row, depth)| (row as i64, depth as i64));
-        let right_step = reading.right.map_or(i64::from(reading.width) * size, |depth| depth as i64);
+        let (row_stride, k_stride) =
+            access.a.map_or((size, height as i64 * size), |(row, k)| (row as i64, k as i64));
+        let b_stride = access.b.map_or(i64::from(access.width) * size, |k| k as i64);
         let mut body = Vec::new();
-        let right = self.value(lanes);
-        body.push(Stmt::Let { value: right, op: Op::Load(place(RIGHT_AT, 0, right_step, size)) });
+        let b = self.value(lanes);
+        body.push(Stmt::Let { value: b, op: Op::Load(place(B_BASE, 0, b_stride, size)) });
         for row in 0..height as u32 {
-            let (left, sum, next) = (self.value(1), self.value(lanes), self.value(lanes));
-            let element = place(LEFT_AT, i64::from(row) * row_step, depth_step, 0);
+            let (a, sum, next) = (self.value(1), self.value(lanes), self.value(lanes));
+            let element = place(A_BASE, i64::from(row) * row_stride, k_stride, 0);
             let variable = Variable(row);
             body.extend([
-                Stmt::Let { value: left, op: Op::Load(element) },
+                Stmt::Let { value: a, op: Op::Load(element) },
                 Stmt::Let { value: sum, op: Op::Get { variable, start: 0 } },
-                Stmt::Let { value: next, op: Op::Fma(left, right, sum) },
+                Stmt::Let { value: next, op: Op::Fma(a, b, sum) },
                 Stmt::Set { variable, start: 0, value: next },
             ]);
         }
         self.program.counters = 1;
-        let range = Range::To(reading.depth as u64);
+        let range = Range::To(access.k as u64);
         self.program.body.push(Stmt::Loop { counter: Counter(0), range, body });
     }
 
     fn epilogue(&mut self, row: u32, columns: u32) -> Option<()> {
-        let statements = self.copy(row).statements()?;
-        self.program.values.extend(widened(&self.what.epilogue.values, columns)?);
+        let statements = self.row_epilogue(row).statements()?;
+        self.program.values.extend(widened(&self.problem.epilogue.values, columns)?);
         self.program.body.extend(statements);
         Some(())
     }

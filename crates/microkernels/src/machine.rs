@@ -1,47 +1,48 @@
-//! What a plan needs to know of the machine: the vectors it has and how large its caches are.
+//! The CPU that plans are made for: its vector instructions and the sizes of its caches.
 
-/// A machine that plans are made for. Results do not depend on it, only how fast they come.
+/// A CPU, as far as plans depend on it. It affects only the speed of a plan, never its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Machine {
-    /// Whether it has AVX2, FMA and F16C. Without them there are no plans.
-    pub vectors: bool,
-    /// Bytes of the first-level data cache of a core.
-    pub first: usize,
-    /// Bytes of the second-level cache of a core.
-    pub second: usize,
-    /// Bytes of the cache that cores share.
-    pub shared: usize,
-    /// How many threads run at once.
+pub struct CpuTarget {
+    /// Whether the CPU has AVX2, FMA and F16C. Without them there are no plans.
+    pub has_avx2: bool,
+    /// Bytes of a core's L1 data cache.
+    pub l1_bytes: usize,
+    /// Bytes of a core's L2 cache.
+    pub l2_bytes: usize,
+    /// Bytes of the L3 cache, which cores share.
+    pub l3_bytes: usize,
+    /// Threads that can run at once.
     pub threads: usize,
 }
 
-impl Machine {
-    /// The machine that this runs on.
-    pub fn detect() -> Machine {
+impl CpuTarget {
+    /// The CPU that this runs on.
+    pub fn detect() -> CpuTarget {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let [first, second, shared] = caches();
-        Machine { vectors: has_vectors(), first, second, shared, threads }
+        let [l1_bytes, l2_bytes, l3_bytes] = caches();
+        CpuTarget { has_avx2: has_avx2(), l1_bytes, l2_bytes, l3_bytes, threads }
     }
 }
 
-/// Caches of a common machine, for one that does not tell.
-const USUAL: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
+/// Bytes of the L1, L2 and L3 caches of a CPU that does not report them.
+const DEFAULT_CACHES: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
 
-/// Epilogues are programs, so a machine needs what these need: AVX2, FMA and F16C.
-fn has_vectors() -> bool {
+/// Epilogues are `vector-asm` programs, so the CPU needs every extension that those need.
+fn has_avx2() -> bool {
     vector_asm::Isa::detect().is_some()
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn caches() -> [usize; 3] {
-    USUAL
+    DEFAULT_CACHES
 }
 
-/// Data and unified caches by level, as the processor describes them: one leaf on AMD, another on Intel, in the same format.
+/// Bytes of the data and unified caches by level, from CPUID: leaf 4 on Intel, leaf `0x8000001d` on AMD, in
+/// the same format.
 #[cfg(target_arch = "x86_64")]
 fn caches() -> [usize; 3] {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
-    let mut bytes = USUAL;
+    let mut bytes = DEFAULT_CACHES;
     let extended = __cpuid(0x8000_0000).eax;
     let amd = extended >= 0x8000_001d && __cpuid(0x8000_0001).ecx & (1 << 22) != 0;
     let leaf = if amd { 0x8000_001d } else { 4 };

@@ -1,35 +1,35 @@
-//! Products of slices, for those who have no arrays of their own to describe.
+//! GEMM of matrices in slices.
 
 use std::marker::PhantomData;
 
 use vector_asm::{Builder, Memory, Place, Type};
 
-use crate::contraction::{COLUMN, Contraction, Factor, LANES, Offsets, ROW, Split};
-use crate::machine::Machine;
-use crate::plan::Plan;
+use crate::machine::CpuTarget;
+use crate::plan::GemmPlan;
+use crate::problem::{AxisOffsets, COLUMN, EPILOGUE_LANES, GemmOperand, GemmProblem, ParallelAxis, ROW};
 
-/// What slices may hold: `f32` and `f64`.
-pub trait Scalar: sealed::Scalar {}
+/// The elements of a [`Matmul`]: `f32` and `f64`.
+pub trait MatmulFloat: sealed::MatmulFloat {}
 
-impl Scalar for f32 {}
-impl Scalar for f64 {}
+impl MatmulFloat for f32 {}
+impl MatmulFloat for f64 {}
 
 mod sealed {
     use vector_asm::Element;
 
-    pub trait Scalar: Copy + Default {
+    pub trait MatmulFloat: Copy + Default {
         const ELEMENT: Element;
         fn fma(self, other: Self, sum: Self) -> Self;
     }
 
-    impl Scalar for f32 {
+    impl MatmulFloat for f32 {
         const ELEMENT: Element = Element::F32;
         fn fma(self, other: f32, sum: f32) -> f32 {
             self.mul_add(other, sum)
         }
     }
 
-    impl Scalar for f64 {
+    impl MatmulFloat for f64 {
         const ELEMENT: Element = Element::F64;
         fn fma(self, other: f64, sum: f64) -> f64 {
             self.mul_add(other, sum)
@@ -37,136 +37,141 @@ mod sealed {
     }
 }
 
-/// The shape of a product `out[m, n] = left[m, k] · right[k, n]`, and how far apart elements are, in elements.
+/// The shape and the strides, in elements, of `C[m, n] = A[m, k] · B[k, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatmulShape {
-    /// Rows of the output and of the left factor.
+    /// Rows of A and of C.
     pub m: usize,
-    /// Columns of the output and of the right factor.
+    /// Columns of B and of C.
     pub n: usize,
-    /// Columns of the left factor and rows of the right one.
+    /// Columns of A and rows of B.
     pub k: usize,
-    /// From a row of the left factor to the next, and from a column to the next.
-    pub left: (usize, usize),
-    /// The same of the right factor.
-    pub right: (usize, usize),
-    /// From a row of the output to the next; its columns are neighbours.
-    pub out: usize,
+    /// Elements from a row of A to the next, and from a column to the next.
+    pub a_strides: (usize, usize),
+    /// Elements from a row of B to the next, and from a column to the next.
+    pub b_strides: (usize, usize),
+    /// Elements from a row of C to the next. A row of C is contiguous.
+    pub c_stride: usize,
 }
 
 impl MatmulShape {
-    /// All row-major, without gaps.
+    /// Strides of row-major matrices without gaps.
     pub fn row_major(m: usize, n: usize, k: usize) -> MatmulShape {
-        MatmulShape { m, n, k, left: (k, 1), right: (n, 1), out: n }
+        MatmulShape { m, n, k, a_strides: (k, 1), b_strides: (n, 1), c_stride: n }
     }
 }
 
-/// A product that cannot be computed.
+/// Why a [`Matmul`] is rejected.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MatmulError {
-    /// A slice that ends before the last element of a matrix.
+    /// A slice ends before the last element of its matrix.
     #[error("the slice of the {matrix} has {found} elements; the shape needs {expected}")]
-    Slice {
-        /// Which matrix.
+    SliceTooShort {
+        /// `"operand A"`, `"operand B"` or `"output"`.
         matrix: &'static str,
         /// Elements that the shape needs.
         expected: usize,
-        /// Elements that there are.
+        /// Elements in the slice.
         found: usize,
     },
-    /// Rows of the output that overlap.
-    #[error("rows of the output are {step} elements apart and have {columns}")]
-    Overlap {
-        /// From a row to the next.
-        step: usize,
+    /// The rows of the output overlap.
+    #[error("rows of the output are {stride} elements apart and have {columns}")]
+    OverlappingRows {
+        /// Elements from a row to the next.
+        stride: usize,
         /// Elements of a row.
         columns: usize,
     },
-    /// A matrix that no slice can hold.
+    /// A matrix is too large for a slice.
     #[error("the {matrix} has more elements than can be addressed")]
     TooLarge {
-        /// Which matrix.
+        /// `"operand A"`, `"operand B"` or `"output"`.
         matrix: &'static str,
     },
 }
 
-/// A product of one shape, planned once, with the memory that it packs into.
+/// A GEMM of one shape, planned once, with the memory that it packs operands into.
 ///
 /// ```
 /// use microkernels::{Matmul, MatmulShape};
 ///
-/// let mut product = Matmul::<f32>::new(MatmulShape::row_major(2, 2, 3))?;
-/// let mut out = [0.0; 4];
-/// product.run(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0], &mut out)?;
-/// assert_eq!(out, [4.0, 5.0, 10.0, 11.0]);
+/// let mut matmul = Matmul::<f32>::new(MatmulShape::row_major(2, 2, 3))?;
+/// let mut c = [0.0; 4];
+/// matmul.run(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0], &mut c)?;
+/// assert_eq!(c, [4.0, 5.0, 10.0, 11.0]);
 /// # Ok::<(), microkernels::MatmulError>(())
 /// ```
 #[derive(Debug)]
 pub struct Matmul<T> {
     shape: MatmulShape,
-    /// Elements of the factors and of the output.
+    /// Elements of A, B and C that the shape spans.
     needed: [usize; 3],
-    /// `None` on a machine without AVX2, where loops give the same bits.
-    plan: Option<Plan>,
+    /// `None` on a machine without AVX2, where scalar loops compute the same bits.
+    plan: Option<GemmPlan>,
     scratch: Vec<Line>,
     element: PhantomData<T>,
 }
 
-/// What scratch memory is aligned to.
+/// A cache line; gives scratch memory its alignment.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line(#[allow(dead_code, reason = "memory for others")] [u8; 64]);
 
-const MATRICES: [&str; 3] = ["left factor", "right factor", "output"];
+const MATRICES: [&str; 3] = ["operand A", "operand B", "output"];
 
-impl<T: Scalar> Matmul<T> {
-    /// Plans the product.
+impl<T: MatmulFloat> Matmul<T> {
+    /// Plans the GEMM.
     ///
     /// # Errors
     ///
-    /// [`MatmulError::Overlap`] and [`MatmulError::TooLarge`].
+    /// [`MatmulError::OverlappingRows`] and [`MatmulError::TooLarge`].
     pub fn new(shape: MatmulShape) -> Result<Matmul<T>, MatmulError> {
-        let MatmulShape { m, n, k, left, right, out } = shape;
-        if m > 1 && out < n {
-            return Err(MatmulError::Overlap { step: out, columns: n });
+        let MatmulShape { m, n, k, a_strides, b_strides, c_stride } = shape;
+        if m > 1 && c_stride < n {
+            return Err(MatmulError::OverlappingRows { stride: c_stride, columns: n });
         }
         let needed = [
-            needed::<T>(0, [m, k], left)?,
-            needed::<T>(1, [k, n], right)?,
-            needed::<T>(2, [m, n], (out, 1))?,
+            needed::<T>(0, [m, k], a_strides)?,
+            needed::<T>(1, [k, n], b_strides)?,
+            needed::<T>(2, [m, n], (c_stride, 1))?,
         ];
-        let plan = Plan::new(&contraction::<T>(&shape), &Machine::detect());
+        let plan = GemmPlan::new(&problem::<T>(&shape), &CpuTarget::detect());
         let lines = plan.as_ref().map_or(0, |plan| plan.scratch_bytes().div_ceil(64));
         Ok(Matmul { shape, needed, plan, scratch: vec![Line([0; 64]); lines], element: PhantomData })
     }
 
-    /// Computes it. Each sum begins at zero and goes over `k` in order, by fused multiplication and addition.
+    /// Computes `c := a · b`. Each accumulator starts at zero and adds the products in ascending order of `k`
+    /// with fused multiply-add.
     ///
     /// # Errors
     ///
-    /// [`MatmulError::Slice`].
-    pub fn run(&mut self, left: &[T], right: &[T], out: &mut [T]) -> Result<(), MatmulError> {
-        for (i, found) in [left.len(), right.len(), out.len()].into_iter().enumerate() {
+    /// [`MatmulError::SliceTooShort`].
+    pub fn run(&mut self, a: &[T], b: &[T], c: &mut [T]) -> Result<(), MatmulError> {
+        for (i, found) in [a.len(), b.len(), c.len()].into_iter().enumerate() {
             if found < self.needed[i] {
-                return Err(MatmulError::Slice { matrix: MATRICES[i], expected: self.needed[i], found });
+                return Err(MatmulError::SliceTooShort {
+                    matrix: MATRICES[i],
+                    expected: self.needed[i],
+                    found,
+                });
             }
         }
         let Some(plan) = &self.plan else {
-            loops(&self.shape, left, right, out);
+            loops(&self.shape, a, b, c);
             return Ok(());
         };
-        let args =
-            [left.as_ptr().cast_mut().cast(), right.as_ptr().cast_mut().cast(), out.as_mut_ptr().cast()];
+        let args = [a.as_ptr().cast_mut().cast(), b.as_ptr().cast_mut().cast(), c.as_mut_ptr().cast()];
         let scratch = self.scratch.as_mut_ptr().cast();
-        // SAFETY: the slices have all elements of the matrices, as was just checked; the factors are only read, and the borrow of the output keeps it
-        // apart from them. There are no bindings. The scratch memory is this object's, which is borrowed for the call.
+        // SAFETY: the lengths of the slices were checked above, so they contain every element of the
+        // matrices. A and B are only read, and the exclusive borrow of `c` keeps it apart from them. There
+        // are no bindings. This object owns the scratch memory and is borrowed exclusively for the call.
         unsafe { plan.run(args.as_ptr(), std::ptr::null(), scratch, 0, plan.extent()) };
         Ok(())
     }
 }
 
-/// Elements up to the last one of a matrix.
+/// The number of elements from the first to the last one of a matrix.
 fn needed<T>(
     matrix: usize,
     [rows, columns]: [usize; 2],
@@ -183,45 +188,45 @@ fn needed<T>(
         .ok_or(MatmulError::TooLarge { matrix: MATRICES[matrix] })
 }
 
-fn contraction<T: Scalar>(shape: &MatmulShape) -> Contraction {
+fn problem<T: MatmulFloat>(shape: &MatmulShape) -> GemmProblem {
     let size = size_of::<T>() as i64;
     let bytes = |elements: usize| elements as i64 * size;
-    let factor = |base, outer, depth| Factor {
+    let operand = |base, outer, k| GemmOperand {
         base,
         memory: Memory::Same,
         offset: 0,
         terms: Vec::new(),
-        outer: Offsets::Strided(bytes(outer)),
-        depth: Offsets::Strided(bytes(depth)),
+        outer: AxisOffsets::Strided(bytes(outer)),
+        k: AxisOffsets::Strided(bytes(k)),
         bounds: Vec::new(),
     };
     let mut epilogue = Builder::new();
-    let sum = epilogue.variable(Type::new(T::ELEMENT, LANES));
+    let sum = epilogue.variable(Type::new(T::ELEMENT, EPILOGUE_LANES));
     let value = epilogue.get(sum);
-    epilogue.store(Place::at(2, T::ELEMENT).by(ROW, bytes(shape.out)).by(COLUMN, size), value);
-    Contraction {
+    epilogue.store(Place::at(2, T::ELEMENT).by(ROW, bytes(shape.c_stride)).by(COLUMN, size), value);
+    GemmProblem {
         element: T::ELEMENT,
         batch: Vec::new(),
-        rows: shape.m as u64,
-        columns: shape.n as u64,
-        depth: shape.k as u64,
-        left: factor(0, shape.left.0, shape.left.1),
-        right: factor(1, shape.right.1, shape.right.0),
-        start: None,
+        m: shape.m as u64,
+        n: shape.n as u64,
+        k: shape.k as u64,
+        a: operand(0, shape.a_strides.0, shape.a_strides.1),
+        b: operand(1, shape.b_strides.1, shape.b_strides.0),
+        initial: None,
         epilogue: epilogue.finish(),
-        split: Split::None,
+        parallel: ParallelAxis::None,
     }
 }
 
-/// The definition.
-fn loops<T: Scalar>(shape: &MatmulShape, left: &[T], right: &[T], out: &mut [T]) {
+/// Computes the same bits as a plan, one element at a time.
+fn loops<T: MatmulFloat>(shape: &MatmulShape, a: &[T], b: &[T], c: &mut [T]) {
     for row in 0..shape.m {
         for column in 0..shape.n {
             let sum = (0..shape.k).fold(T::default(), |sum, k| {
-                let left = left[row * shape.left.0 + k * shape.left.1];
-                left.fma(right[k * shape.right.0 + column * shape.right.1], sum)
+                let a = a[row * shape.a_strides.0 + k * shape.a_strides.1];
+                a.fma(b[k * shape.b_strides.0 + column * shape.b_strides.1], sum)
             });
-            out[row * shape.out + column] = sum;
+            c[row * shape.c_stride + column] = sum;
         }
     }
 }
@@ -241,16 +246,16 @@ mod tests {
             let plain = MatmulShape::row_major(m, n, k);
             let shapes = [
                 plain,
-                MatmulShape { left: (1, m), ..plain },
-                MatmulShape { right: (1, k), out: n + 3, ..plain },
-                MatmulShape { left: (0, 2), right: (n + 1, 1), ..plain },
+                MatmulShape { a_strides: (1, m), ..plain },
+                MatmulShape { b_strides: (1, k), c_stride: n + 3, ..plain },
+                MatmulShape { a_strides: (0, 2), b_strides: (n + 1, 1), ..plain },
             ];
             for shape in shapes {
-                let mut product = Matmul::<f32>::new(shape).unwrap();
-                let [a, b, c] = product.needed;
+                let mut matmul = Matmul::<f32>::new(shape).unwrap();
+                let [a, b, c] = matmul.needed;
                 let (a, b) = (numbers(a, 1), numbers(b, 2));
                 let (mut found, mut expected) = (vec![0.5; c], vec![0.5; c]);
-                product.run(&a, &b, &mut found).unwrap();
+                matmul.run(&a, &b, &mut found).unwrap();
                 loops(&shape, &a, &b, &mut expected);
                 assert_eq!(found, expected, "{shape:?}");
             }
@@ -260,12 +265,12 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_an_error() {
         let shape = MatmulShape::row_major(4, 5, 6);
-        let mut product = Matmul::<f64>::new(shape).unwrap();
-        let error = product.run(&[0.0; 24], &[0.0; 29], &mut [0.0; 20]).unwrap_err();
-        assert_eq!(error, MatmulError::Slice { matrix: "right factor", expected: 30, found: 29 });
-        let error = Matmul::<f64>::new(MatmulShape { out: 4, ..shape }).unwrap_err();
-        assert_eq!(error, MatmulError::Overlap { step: 4, columns: 5 });
-        let error = Matmul::<f64>::new(MatmulShape { left: (usize::MAX, 1), ..shape }).unwrap_err();
-        assert_eq!(error, MatmulError::TooLarge { matrix: "left factor" });
+        let mut matmul = Matmul::<f64>::new(shape).unwrap();
+        let error = matmul.run(&[0.0; 24], &[0.0; 29], &mut [0.0; 20]).unwrap_err();
+        assert_eq!(error, MatmulError::SliceTooShort { matrix: "operand B", expected: 30, found: 29 });
+        let error = Matmul::<f64>::new(MatmulShape { c_stride: 4, ..shape }).unwrap_err();
+        assert_eq!(error, MatmulError::OverlappingRows { stride: 4, columns: 5 });
+        let error = Matmul::<f64>::new(MatmulShape { a_strides: (usize::MAX, 1), ..shape }).unwrap_err();
+        assert_eq!(error, MatmulError::TooLarge { matrix: "operand A" });
     }
 }

@@ -1,149 +1,160 @@
-//! Packing: copies a panel of a factor to where tiles read it without gaps.
+//! Packing: copies a micro-panel of A or B into contiguous memory.
 //!
-//! A panel is some neighbouring positions of the outer axis by a range of the depth. Packed, the positions at one depth are neighbours, `width`
-//! elements per depth, zeros behind the last position. A panel is written in ascending order by whole vectors, so a write may spill
-//! over what is written next; behind the last panel there are [`SPILL`] elements for that.
+//! A micro-panel is a range of positions of the outer dimension by a range of K. Packed, it has `width`
+//! elements for each position along K, with zeros after the last outer position. It is written in ascending
+//! order by full vectors, so a store may overrun the elements that the next store writes; behind the last
+//! micro-panel there are [`OVERRUN`] elements for that.
 //!
-//! What is copied goes through one of four ways: outer positions are neighbours in memory (copied), depths are (transposed),
-//! outer positions are in a few runs, or the factor has bounds (masked), anything else (element by element).
+//! There are four ways to pack: copy rows, if outer positions are contiguous; transpose, if K is contiguous;
+//! masked loads, if outer positions form a few contiguous runs or the operand has bounds; and element by
+//! element.
 
-mod contiguous; // copied and transposed
-mod general; // in runs, with bounds, and anything else
+mod contiguous; // rows copied or transposed
+mod general; // masked loads, gathers, and single elements
 
 use std::ops::Range;
 
 use vector_asm::Memory;
 
-use crate::real::Real;
-use crate::side::Side;
+use crate::float::Float;
+use crate::operand::OperandLayout;
 
-/// How many elements behind a packed panel may be overwritten.
-pub(crate) const SPILL: usize = 8;
+/// Elements behind a packed micro-panel that stores may overwrite.
+pub(crate) const OVERRUN: usize = 8;
 
-/// Packs positions `outer` of a factor at the depths `depth`.
+/// Packs the positions `outer` of an operand at the positions `k_range` along K.
 ///
 /// # Safety
 ///
-/// The machine has AVX2, FMA and F16C. `from` is the address of position 0 of both axes. The elements within bounds may be read; at `to`, `width`
-/// elements per depth and [`SPILL`] more may be written. `outer` has between one and `width` positions; `width` is at most 16, two vectors.
-pub(crate) unsafe fn panel<T: Real>(
-    side: &Side,
+/// The CPU has AVX2, FMA and F16C. `from` is the address of position 0 of both dimensions. Elements within
+/// bounds may be read; at `to`, `width` elements for each position along K and [`OVERRUN`] more may be
+/// written. `outer` has between one and `width` positions, and `width` is at most 16, two vectors of `f32`.
+pub(crate) unsafe fn micro_panel<T: Float>(
+    operand: &OperandLayout,
     from: *const u8,
     outer: Range<usize>,
-    depth: Range<usize>,
+    k_range: Range<usize>,
     to: *mut T,
     width: usize,
 ) {
-    let job = Panel { side, from, outer, depth, to, width };
+    let job = PackJob { operand, from, outer, k_range, to, width };
     // SAFETY: the caller's promise.
     unsafe {
-        match side.memory {
+        match operand.memory {
             Memory::F16 => dispatch::<T, F16>(&job),
             Memory::BF16 => dispatch::<T, Bf16>(&job),
-            _ => dispatch::<T, Same>(&job),
+            _ => dispatch::<T, Unconverted>(&job),
         }
     }
 }
 
-/// Packs the slivers of `outer`, `width` positions each, one behind the other; where rows are contiguous, some slivers of a row at a time, since
-/// neighbours in memory are cheaper to get at together.
+/// Packs the micro-panels of `outer`, `width` positions each, one behind the other. If outer positions are
+/// contiguous, several micro-panels are packed together, because neighbours in memory are cheaper to load at
+/// once.
 ///
 /// # Safety
 ///
-/// As of [`panel`], for all slivers.
-pub(crate) unsafe fn slivers<T: Real>(
-    side: &Side,
+/// The requirements of [`micro_panel`], for all micro-panels.
+pub(crate) unsafe fn micro_panels<T: Float>(
+    operand: &OperandLayout,
     from: *const u8,
     outer: Range<usize>,
-    depth: Range<usize>,
+    k_range: Range<usize>,
     to: *mut T,
     width: usize,
 ) {
-    let plain = side.memory == Memory::Same && side.limits.is_empty() && side.outer_is_contiguous();
+    let is_copy =
+        operand.memory == Memory::Same && operand.limits.is_empty() && operand.outer_is_contiguous();
     let (mut at, mut to) = (outer.start, to);
     while at < outer.end {
-        // SAFETY: the caller's promise; slivers lie one behind the other.
+        // SAFETY: the caller's promise; micro-panels lie one behind the other.
         unsafe {
-            if plain && outer.end - at >= TOGETHER * width {
-                let job =
-                    Panel { side, from, outer: at..at + TOGETHER * width, depth: depth.clone(), to, width };
-                contiguous::copied_together(&job);
-                at += TOGETHER * width;
-                to = to.add(TOGETHER * width * depth.len());
+            if is_copy && outer.end - at >= PANELS_AT_ONCE * width {
+                let job = PackJob {
+                    operand,
+                    from,
+                    outer: at..at + PANELS_AT_ONCE * width,
+                    k_range: k_range.clone(),
+                    to,
+                    width,
+                };
+                contiguous::copy_rows_of_panels(&job);
+                at += PANELS_AT_ONCE * width;
+                to = to.add(PANELS_AT_ONCE * width * k_range.len());
             } else {
                 let some = at..outer.end.min(at + width);
-                panel(side, from, some, depth.clone(), to, width);
+                micro_panel(operand, from, some, k_range.clone(), to, width);
                 at += width;
-                to = to.add(width * depth.len());
+                to = to.add(width * k_range.len());
             }
         }
     }
 }
 
-/// How many slivers are copied at a time: four lines.
-pub(crate) const TOGETHER: usize = 4;
+/// How many micro-panels are copied together: four cache lines.
+pub(crate) const PANELS_AT_ONCE: usize = 4;
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn dispatch<T: Real, S: Source<T>>(job: &Panel<T>) {
+unsafe fn dispatch<T: Float, S: StoredElement<T>>(job: &PackJob<T>) {
     // SAFETY: the caller's promise.
     unsafe {
-        if !job.side.limits.is_empty() {
-            general::masked::<T, S>(job);
-        } else if job.side.outer_is_contiguous() {
-            contiguous::copied::<T, S>(job);
-        } else if job.side.depth_is_contiguous() {
-            contiguous::transposed::<T, S>(job);
+        if !job.operand.limits.is_empty() {
+            general::pack_masked::<T, S>(job);
+        } else if job.operand.outer_is_contiguous() {
+            contiguous::copy_rows::<T, S>(job);
+        } else if job.operand.k_is_contiguous() {
+            contiguous::transpose::<T, S>(job);
         } else {
-            general::masked::<T, S>(job);
+            general::pack_masked::<T, S>(job);
         }
     }
 }
 
-/// Asks for what the next panel has here, which need not exist. Panels of factors with long rows are lines far apart, which the processor does not
-/// foresee.
+/// Prefetches the row behind `from`, which the next micro-panel reads and which need not exist. Rows of a
+/// large operand are far apart, and the hardware prefetcher does not foresee them.
 #[inline(always)]
-fn ahead(from: *const u8) {
-    // SAFETY: a hint that touches nothing.
+fn prefetch_next(from: *const u8) {
+    // SAFETY: a prefetch accesses no memory.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.wrapping_add(64).cast())
     };
 }
 
-/// What is packed where to.
-struct Panel<'a, T> {
-    side: &'a Side,
+/// One call of [`micro_panel`]: the operand, the ranges to pack, and the destination.
+struct PackJob<'a, T> {
+    operand: &'a OperandLayout,
     from: *const u8,
     outer: Range<usize>,
-    depth: Range<usize>,
+    k_range: Range<usize>,
     to: *mut T,
     width: usize,
 }
 
-/// What elements are in memory. The methods are inlined into functions with AVX2 and F16C.
-trait Source<T: Real> {
+/// How to load elements as they are stored. The methods are inlined into functions that enable AVX2 and F16C.
+trait StoredElement<T: Float> {
     /// Whether vectors can be gathered.
     const GATHERS: bool;
 
-    /// A vector of neighbours.
+    /// Loads a vector of contiguous elements.
     unsafe fn load(from: *const u8) -> T::Vector;
-    /// The first `lanes` neighbours, and zeros.
-    unsafe fn load_some(from: *const u8, lanes: usize) -> T::Vector;
-    /// Neighbours where the mask is set, and zeros.
+    /// Loads `lanes` contiguous elements, then zeros.
+    unsafe fn load_first(from: *const u8, lanes: usize) -> T::Vector;
+    /// Loads the contiguous elements that the mask selects; the others are zero.
     unsafe fn load_masked(from: *const u8, mask: T::Mask) -> T::Vector;
-    /// One element.
-    unsafe fn one(from: *const u8) -> T;
+    /// Loads one element.
+    unsafe fn load_one(from: *const u8) -> T;
 }
 
-/// Elements as they are multiplied.
-struct Same;
+/// Stored as the accumulators' type.
+struct Unconverted;
 
-/// Half precision.
+/// Stored as `f16`.
 struct F16;
 
-/// The upper half of single precision.
+/// Stored as `bf16`, the upper half of an `f32`.
 struct Bf16;
 
-impl<T: Real> Source<T> for Same {
+impl<T: Float> StoredElement<T> for Unconverted {
     const GATHERS: bool = true;
 
     #[inline(always)]
@@ -153,7 +164,7 @@ impl<T: Real> Source<T> for Same {
     }
 
     #[inline(always)]
-    unsafe fn load_some(from: *const u8, lanes: usize) -> T::Vector {
+    unsafe fn load_first(from: *const u8, lanes: usize) -> T::Vector {
         // SAFETY: the caller's promise.
         unsafe { T::load_masked(from.cast(), T::mask(lanes)) }
     }
@@ -165,7 +176,7 @@ impl<T: Real> Source<T> for Same {
     }
 
     #[inline(always)]
-    unsafe fn one(from: *const u8) -> T {
+    unsafe fn load_one(from: *const u8) -> T {
         // SAFETY: the caller's promise.
         unsafe { *from.cast() }
     }
@@ -173,7 +184,7 @@ impl<T: Real> Source<T> for Same {
 
 macro_rules! narrow {
     ($name:ident, $bf16:literal) => {
-        impl<T: Real> Source<T> for $name {
+        impl<T: Float> StoredElement<T> for $name {
             const GATHERS: bool = false;
 
             #[inline(always)]
@@ -183,13 +194,13 @@ macro_rules! narrow {
             }
 
             #[inline(always)]
-            unsafe fn load_some(from: *const u8, lanes: usize) -> T::Vector {
+            unsafe fn load_first(from: *const u8, lanes: usize) -> T::Vector {
                 let mut some = [0u16; 8];
                 for (i, some) in some.iter_mut().enumerate().take(lanes) {
                     // SAFETY: the caller's promise for the first lanes.
                     *some = unsafe { *from.cast::<u16>().add(i) };
                 }
-                // SAFETY: eight elements are there.
+                // SAFETY: the array has eight elements.
                 unsafe { T::widen(&some, $bf16) }
             }
 
@@ -204,12 +215,12 @@ macro_rules! narrow {
                         *some = unsafe { *from.cast::<u16>().wrapping_add(i) };
                     }
                 }
-                // SAFETY: eight elements are there.
+                // SAFETY: the array has eight elements.
                 unsafe { T::widen(&some, $bf16) }
             }
 
             #[inline(always)]
-            unsafe fn one(from: *const u8) -> T {
+            unsafe fn load_one(from: *const u8) -> T {
                 // SAFETY: the caller's promise.
                 T::widened(unsafe { *from.cast() }, $bf16)
             }

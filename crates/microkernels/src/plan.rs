@@ -1,50 +1,52 @@
-//! Plans: a contraction with everything decided that can be before it runs.
+//! The public plan: everything about a GEMM that can be decided before it runs.
 
 use vector_asm::{Element, Place};
 
-use crate::blocks::{Blocks, Shape};
-use crate::contraction::{Contraction, Split};
+use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
+use crate::blocking::{Blocking, GemmShape};
 use crate::epilogue::Epilogue;
-use crate::machine::Machine;
-use crate::output::{Spot, Uses, is_independent, only_store};
-use crate::product::{Layout, Origin, Product};
-use crate::real::Real;
-use crate::side::Side;
-use crate::tile::{HEIGHT, WIDTH};
+use crate::float::Float;
+use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
+use crate::machine::CpuTarget;
+use crate::operand::OperandLayout;
+use crate::problem::{GemmProblem, ParallelAxis};
+use crate::tile::{MR, NR_VECTORS};
 
-/// How to compute a contraction on a machine. It is immutable, may be used by any number of threads at once, and allocates nothing when it runs.
+/// A GEMM planned for a CPU. It is immutable, any number of threads may run it at once, and running it
+/// neither allocates nor blocks.
 ///
-/// Its results are the same bits for every machine and every division into parts.
+/// The results are the same bits on every CPU and for every division among threads.
 #[derive(Debug)]
-pub struct Plan {
+pub struct GemmPlan {
     element: Element,
-    split: Split,
+    parallel: ParallelAxis,
     batch: Vec<u64>,
-    product: Product,
-    layout: Layout,
+    gemm: Gemm,
+    layout: ScratchLayout,
     extent: u64,
     grain: u64,
 }
 
-/// The most loops around a product.
-const LOOPS: usize = 8;
+/// The most batch loops of a problem.
+const MAX_BATCH_LOOPS: usize = 8;
 
-/// Products of a part that is worth a thread: some ten microseconds.
-const WORTH: u64 = 1 << 18;
+/// Multiply-adds that are worth a thread: some ten microseconds of work.
+const MIN_PART_FMAS: u64 = 1 << 18;
 
-impl Plan {
-    /// Plans a contraction.
+impl GemmPlan {
+    /// Plans a GEMM for a CPU.
     ///
-    /// `None` if this crate does not compute it on this machine: the machine has no AVX2; the elements are no floats; a factor or where sums begin is
-    /// stored otherwise than its documentation allows; the epilogue has loops, or stores at places of which two outputs, or an
-    /// output and something that is read, might share an element.
-    pub fn new(what: &Contraction, machine: &Machine) -> Option<Plan> {
-        if !machine.vectors {
+    /// Returns `None` if this crate cannot compute the problem on this CPU: the CPU has no AVX2; the element
+    /// is not a float; an operand or the initial accumulators have a layout that
+    /// [`GemmOperand`](crate::GemmOperand) or [`GemmProblem::initial`] does not allow; the epilogue has
+    /// loops; or two outputs, or an output and a value that is read, might share an element.
+    pub fn new(problem: &GemmProblem, cpu: &CpuTarget) -> Option<GemmPlan> {
+        if !cpu.has_avx2 {
             return None;
         }
-        match what.element {
-            Element::F32 => Plan::of::<f32>(what, machine),
-            Element::F64 => Plan::of::<f64>(what, machine),
+        match problem.element {
+            Element::F32 => GemmPlan::for_float::<f32>(problem, cpu),
+            Element::F64 => GemmPlan::for_float::<f64>(problem, cpu),
             _ => None,
         }
     }
@@ -54,30 +56,35 @@ impl Plan {
         self.layout.bytes
     }
 
-    /// The end of the range that all parts make up: how many there are of what the split counts; 1 if it counts nothing.
+    /// The end of the range that calls divide: the extent of [`GemmProblem::parallel`]'s loop, or 1 if there
+    /// is none.
     pub fn extent(&self) -> u64 {
         self.extent
     }
 
-    /// A part of less than this is not worth a thread: each part packs for itself, and leaves registers of tiles unused.
+    /// The number of iterations that parts should be multiples of. A smaller part is not worth a thread,
+    /// because each part packs operands for itself and may leave tiles partly empty.
     pub fn grain(&self) -> u64 {
         self.grain
     }
 
-    /// How many bytes of memory the plan's own code takes; 0 where there is none.
+    /// Bytes of memory that generated code takes; 0 without such code.
     pub fn code_bytes(&self) -> usize {
-        self.product.epilogue.as_ref().map_or(0, Epilogue::code_bytes)
+        self.gemm.epilogue.as_ref().map_or(0, Epilogue::code_bytes)
     }
 
-    /// Computes the part `begin..end` of [`Plan::extent`]: iterations of the outermost loop of the batch, rows, or columns, as [`Split`] says.
-    /// The range does not matter if the split counts nothing, but for an empty one.
+    /// Computes the part `begin..end` of `0..`[`extent`](GemmPlan::extent), which indexes the loop that
+    /// [`ParallelAxis`] names. Without such a loop, a call with a range that is not empty computes
+    /// everything.
     ///
     /// # Safety
     ///
-    /// `args` points to the base addresses, aligned to the elements, and `bindings` to the integers that the contraction mentions. What it reads may be
-    /// read and what it writes may be written, by nobody else during the call but for calls of other parts. Different bases do not
-    /// overlap, unless nobody writes either. `scratch` points to [`Plan::scratch_bytes`] bytes, aligned to 64, that belong to this call.
-    /// `begin ≤ end ≤ extent`.
+    /// `args` points to the base addresses, aligned to their elements, and `bindings` to the integers that
+    /// the problem accesses. Memory that the problem reads may be read, and memory that it writes may be written.
+    /// During the call, nobody else writes the former or accesses the latter, except calls for other parts.
+    /// Two bases that overlap are both only read. `scratch` points to
+    /// [`scratch_bytes`](GemmPlan::scratch_bytes) bytes, aligned to 64, that no other call uses at the same
+    /// time. `begin ≤ end ≤ extent`.
     pub unsafe fn run(
         &self,
         args: *const *mut u8,
@@ -86,71 +93,71 @@ impl Plan {
         begin: u64,
         end: u64,
     ) {
-        // SAFETY: the caller's promise; there is no plan for a machine without the vectors.
+        // SAFETY: the caller's promise; a plan exists only for a CPU that has the vector extensions.
         unsafe {
             match self.element {
-                Element::F64 => self.run_as::<f64>(args, bindings, scratch, begin, end),
-                _ => self.run_as::<f32>(args, bindings, scratch, begin, end),
+                Element::F64 => self.run_for_float::<f64>(args, bindings, scratch, begin, end),
+                _ => self.run_for_float::<f32>(args, bindings, scratch, begin, end),
             }
         }
     }
 
-    fn of<T: Real>(what: &Contraction, machine: &Machine) -> Option<Plan> {
+    fn for_float<T: Float>(problem: &GemmProblem, cpu: &CpuTarget) -> Option<GemmPlan> {
         let bytes = T::SIZE as i64;
         let narrow = |extent: u64| u32::try_from(extent).ok().map(|extent| extent as usize);
-        let (rows, columns, depth) = (narrow(what.rows)?, narrow(what.columns)?, narrow(what.depth)?);
-        let uses = Uses::of(&what.epilogue)?;
-        if what.batch.len() > LOOPS || !is_independent(what, &uses) {
+        let (m, n, k) = (narrow(problem.m)?, narrow(problem.n)?, narrow(problem.k)?);
+        let accesses = EpilogueAccesses::of(&problem.epilogue)?;
+        if problem.batch.len() > MAX_BATCH_LOOPS || !is_independent(problem, &accesses) {
             return None;
         }
-        let left = Side::new(what, &what.left, what.rows, bytes)?;
-        let right = Side::new(what, &what.right, what.columns, bytes)?;
-        let start = match &what.start {
-            Some(place) => Some(Spot::new(what, place, bytes)?),
+        let a = OperandLayout::new(problem, &problem.a, problem.m, bytes)?;
+        let b = OperandLayout::new(problem, &problem.b, problem.n, bytes)?;
+        let initial = match &problem.initial {
+            Some(place) => Some(OutputAddress::new(problem, place, bytes)?),
             None => None,
         };
-        let stored = only_store(&what.epilogue).and_then(|at| Spot::new(what, at, bytes));
-        let plain = stored.is_some();
-        let (waiting, output) = match stored {
+        let stored = only_store(&problem.epilogue).and_then(|at| OutputAddress::new(problem, at, bytes));
+        let only_stored = stored.is_some();
+        let (partial_sums, output) = match stored {
             Some(output) => (None, Some(output)),
-            None => waiting(what, &uses, bytes).unzip(),
+            None => partial_sum_output(problem, &accesses, bytes).unzip(),
         };
-        // A left factor that stays in the first-level cache may be read across.
-        let near = rows * depth * size_of::<T>() <= machine.first;
-        let shape = Shape {
-            rows,
-            columns,
-            depth,
+        // Strided reads of A are cheap if all of A stays in the L1 cache.
+        let near = m * k * size_of::<T>() <= cpu.l1_bytes;
+        let shape = GemmShape {
+            m,
+            n,
+            k,
             bytes: size_of::<T>(),
-            width: WIDTH * T::LANES,
-            left_is_plain: left.steps().is_some() && (near || left.depth_is_contiguous()),
-            right_is_plain: right.steps().is_some() && right.outer_is_contiguous(),
-            sums_can_wait: output.is_some(),
+            width: NR_VECTORS * T::LANES,
+            a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous()),
+            b_is_readable: b.strides().is_some() && b.outer_is_contiguous(),
+            k_can_be_cut: output.is_some(),
         };
-        let blocks = Blocks::new(&shape, machine);
-        let epilogue = if plain {
+        let blocking = Blocking::new(&shape, cpu);
+        let epilogue = if only_stored {
             None
         } else {
-            let reading = Product::reading::<T>(&left, &right, depth, &blocks);
-            let begin = if reading.depth < depth { waiting } else { what.start.as_ref() };
-            Some(Epilogue::new(what, &reading, begin)?)
+            let access = Gemm::operand_access::<T>(&a, &b, k, &blocking);
+            let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
+            Some(Epilogue::new(problem, &access, initial)?)
         };
-        let product = Product { rows, columns, depth, left, right, start, output, epilogue, blocks };
-        let (extent, unit, least) = unit::<T>(what);
-        let grain = WORTH.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
-        let layout = product.layout::<T>();
-        Some(Plan {
-            element: what.element,
-            split: what.split,
-            batch: what.batch.clone(),
-            product,
+        let gemm = Gemm { m, n, k, a, b, initial, output, epilogue, blocking };
+        let (extent, unit, least) = parallel_loop::<T>(problem);
+        let grain = MIN_PART_FMAS.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
+        let layout = gemm.layout::<T>();
+        Some(GemmPlan {
+            element: problem.element,
+            parallel: problem.parallel,
+            batch: problem.batch.clone(),
+            gemm,
             layout,
             extent,
             grain,
         })
     }
 
-    unsafe fn run_as<T: Real>(
+    unsafe fn run_for_float<T: Float>(
         &self,
         args: *const *mut u8,
         bindings: *const i64,
@@ -158,104 +165,114 @@ impl Plan {
         begin: u64,
         end: u64,
     ) {
-        let what = &self.product;
+        let gemm = &self.gemm;
         let range = begin as usize..end as usize;
-        let (mut rows, mut columns) = (0..what.rows, 0..what.columns);
+        let (mut rows, mut columns) = (0..gemm.m, 0..gemm.n);
         let mut outermost = 0..self.batch.first().copied().unwrap_or(1);
-        match self.split {
-            Split::None => {}
-            Split::Batch => outermost = begin..end,
-            Split::Rows => rows = range.clone(),
-            Split::Columns => columns = range.clone(),
+        match self.parallel {
+            ParallelAxis::None => {}
+            ParallelAxis::Batch => outermost = begin..end,
+            ParallelAxis::Rows => rows = range.clone(),
+            ParallelAxis::Columns => columns = range.clone(),
         }
         if range.is_empty() || rows.is_empty() || columns.is_empty() || self.batch.contains(&0) {
             return;
         }
         // SAFETY: the caller's promise.
         unsafe {
-            let address = |spot: &Option<Spot>| {
-                spot.as_ref().map_or(std::ptr::null_mut(), |spot| spot.address(args, bindings))
+            let address = |matrix: &Option<OutputAddress>| {
+                matrix.as_ref().map_or(std::ptr::null_mut(), |matrix| matrix.address(args, bindings))
             };
-            let mut origin = Origin {
-                left: what.left.address(args, bindings),
-                right: what.right.address(args, bindings),
-                start: address(&what.start),
-                output: address(&what.output),
+            let mut base = BatchAddresses {
+                a: gemm.a.address(args, bindings),
+                b: gemm.b.address(args, bindings),
+                initial: address(&gemm.initial),
+                output: address(&gemm.output),
                 scratch,
             };
             let words = scratch.cast::<i64>();
-            if let Some(epilogue) = &what.epilogue {
-                epilogue.begin(words, args, bindings);
+            if let Some(epilogue) = &gemm.epilogue {
+                epilogue.write_constants(words, args, bindings);
             }
             if self.batch.is_empty() {
-                return what.run::<T>(&self.layout, &origin, rows, columns);
+                return gemm.run::<T>(&self.layout, &base, rows, columns);
             }
-            let mut at = [0; LOOPS];
-            self.advance(&mut origin, &mut at, 0, outermost.start as i64);
+            let mut at = [0; MAX_BATCH_LOOPS];
+            self.advance(&mut base, &mut at, 0, outermost.start as i64);
             while at[0] < outermost.end {
-                if let Some(epilogue) = &what.epilogue {
-                    epilogue.enter(words, &at);
+                if let Some(epilogue) = &gemm.epilogue {
+                    epilogue.write_batch_indices(words, &at);
                 }
-                what.run::<T>(&self.layout, &origin, rows.clone(), columns.clone());
-                self.next(&mut origin, &mut at);
+                gemm.run::<T>(&self.layout, &base, rows.clone(), columns.clone());
+                self.next(&mut base, &mut at);
             }
         }
     }
 
-    /// The next iteration of the batch, the innermost loop first.
+    /// Advances the batch indices by one iteration; the innermost loop advances first.
     #[inline(always)]
-    fn next(&self, origin: &mut Origin, at: &mut [u64; LOOPS]) {
+    fn next(&self, base: &mut BatchAddresses, at: &mut [u64; MAX_BATCH_LOOPS]) {
         for i in (0..self.batch.len()).rev() {
-            self.advance(origin, at, i, 1);
+            self.advance(base, at, i, 1);
             if i == 0 || at[i] < self.batch[i] {
                 return;
             }
-            self.advance(origin, at, i, -(self.batch[i] as i64));
+            self.advance(base, at, i, -(self.batch[i] as i64));
         }
     }
 
     #[inline(always)]
-    fn advance(&self, origin: &mut Origin, at: &mut [u64; LOOPS], index: usize, by: i64) {
+    fn advance(&self, base: &mut BatchAddresses, at: &mut [u64; MAX_BATCH_LOOPS], index: usize, by: i64) {
         at[index] = at[index].wrapping_add_signed(by);
-        let what = &self.product;
+        let gemm = &self.gemm;
         let bytes = |batch: &[i64]| (batch[index] * by) as isize;
-        origin.left = origin.left.wrapping_offset(bytes(&what.left.batch));
-        origin.right = origin.right.wrapping_offset(bytes(&what.right.batch));
-        if let Some(start) = &what.start {
-            origin.start = origin.start.wrapping_offset(bytes(&start.batch));
+        base.a = base.a.wrapping_offset(bytes(&gemm.a.batch));
+        base.b = base.b.wrapping_offset(bytes(&gemm.b.batch));
+        if let Some(initial) = &gemm.initial {
+            base.initial = base.initial.wrapping_offset(bytes(&initial.batch));
         }
-        if let Some(output) = &what.output {
-            origin.output = origin.output.wrapping_offset(bytes(&output.batch));
+        if let Some(output) = &gemm.output {
+            base.output = base.output.wrapping_offset(bytes(&output.batch));
         }
     }
 }
 
-/// Where sums can wait that go through an epilogue: at an output that it does not read.
-fn waiting<'a>(what: &Contraction, uses: &Uses<'a>, bytes: i64) -> Option<(&'a Place, Spot)> {
-    (uses.stores.iter())
-        .filter(|store| uses.loads.iter().all(|load| load.base != store.base))
-        .find_map(|store| Some((*store, Spot::new(what, store, bytes).filter(|spot| spot.column > 0)?)))
+/// The output that holds partial sums between blocks of K although an epilogue follows: one that the epilogue
+/// stores and does not read.
+fn partial_sum_output<'a>(
+    problem: &GemmProblem,
+    accesses: &EpilogueAccesses<'a>,
+    bytes: i64,
+) -> Option<(&'a Place, OutputAddress)> {
+    (accesses.stores.iter())
+        .filter(|store| accesses.loads.iter().all(|load| load.base != store.base))
+        .find_map(|store| {
+            Some((*store, OutputAddress::new(problem, store, bytes).filter(|matrix| matrix.column > 0)?))
+        })
 }
 
-/// What the split counts: how many there are, how many products one is, and how many make a whole tile.
-fn unit<T: Real>(what: &Contraction) -> (u64, u64, u64) {
+/// For the parallel loop: its extent, the multiply-adds of one iteration, and the iterations that fill a
+/// tile.
+fn parallel_loop<T: Float>(problem: &GemmProblem) -> (u64, u64, u64) {
     let batch = |loops: &[u64]| loops.iter().fold(1u64, |product, extent| product.saturating_mul(*extent));
-    let all = batch(&what.batch);
-    let times = |factors: [u64; 3]| batch(&factors);
-    match what.split {
-        Split::None => (1, u64::MAX, 1),
-        Split::Batch => (
-            what.batch.first().copied().unwrap_or(1),
-            times([what.rows, what.columns, what.depth])
-                .saturating_mul(all / what.batch.first().copied().unwrap_or(1).max(1)),
+    let all = batch(&problem.batch);
+    let times = |extents: [u64; 3]| batch(&extents);
+    match problem.parallel {
+        ParallelAxis::None => (1, u64::MAX, 1),
+        ParallelAxis::Batch => (
+            problem.batch.first().copied().unwrap_or(1),
+            times([problem.m, problem.n, problem.k])
+                .saturating_mul(all / problem.batch.first().copied().unwrap_or(1).max(1)),
             1,
         ),
-        Split::Rows => (what.rows, times([all, what.columns, what.depth]), HEIGHT as u64),
-        Split::Columns => (what.columns, times([all, what.rows, what.depth]), (WIDTH * T::LANES) as u64),
+        ParallelAxis::Rows => (problem.m, times([all, problem.n, problem.k]), MR as u64),
+        ParallelAxis::Columns => {
+            (problem.n, times([all, problem.m, problem.k]), (NR_VECTORS * T::LANES) as u64)
+        }
     }
 }
 
 const _: () = {
     const fn shared<T: Send + Sync>() {}
-    shared::<Plan>();
+    shared::<GemmPlan>();
 };

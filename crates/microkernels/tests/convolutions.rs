@@ -1,4 +1,4 @@
-//! Factors by tables and within bounds, against their definition.
+//! Operands with tables of offsets and bounds, against the reference.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -7,14 +7,14 @@ mod common;
 use std::sync::Arc;
 
 use common::{Case, check, matmul, numbers, size};
-use microkernels::{Bounds, Offsets, Split};
+use microkernels::{AxisOffsets, OperandBound, ParallelAxis};
 use vector_asm::{Element, Memory};
 
 fn table(count: i64, of: impl Fn(i64) -> i64) -> Arc<[i64]> {
     (0..count).map(of).collect()
 }
 
-/// What is convolved: a square image with a square filter.
+/// A convolution of square images with square filters.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     images: i64,
@@ -27,26 +27,26 @@ struct Shape {
     padding: i64,
 }
 
-/// `out[image, filter, y, x] = Σ weight[filter, channel, dy, dx] · image[image, channel, y·stride + dy·dilation - padding, …]`.
+/// `out[image, filter, y, x] = Σ weight[filter, channel, dy, dx] · image[image, channel, y·stride +
+/// dy·dilation - padding, …]`.
 fn convolution(element: Element, shape: Shape) -> Case {
     let Shape { images, channels, filters, size: n, taps, stride, dilation, padding } = shape;
     let bytes = size(element);
     let out = (n + 2 * padding - (taps - 1) * dilation - 1) / stride + 1;
-    let (pixels, depth) = (out * out, channels * taps * taps);
-    let mut case = matmul(element, &[images as u64], [filters as u64, pixels as u64, depth as u64]);
-    let what = &mut case.what;
+    let (pixels, k) = (out * out, channels * taps * taps);
+    let mut case = matmul(element, &[images as u64], [filters as u64, pixels as u64, k as u64]);
+    let problem = &mut case.problem;
     let (y, x) = (|p: i64| p / out * stride, |p: i64| p % out * stride);
     let dy = |k: i64| k % (taps * taps) / taps * dilation - padding;
     let dx = |k: i64| k % taps * dilation - padding;
-    what.left.terms.clear();
-    what.right.terms = vec![(microkernels::batch_index(0), channels * n * n * bytes)];
-    what.right.outer = Offsets::Table(table(pixels, |p| (y(p) * n + x(p)) * bytes));
-    what.right.depth =
-        Offsets::Table(table(depth, |k| (k / (taps * taps) * n * n + dy(k) * n + dx(k)) * bytes));
+    problem.a.terms.clear();
+    problem.b.terms = vec![(microkernels::batch_index(0), channels * n * n * bytes)];
+    problem.b.outer = AxisOffsets::Table(table(pixels, |p| (y(p) * n + x(p)) * bytes));
+    problem.b.k = AxisOffsets::Table(table(k, |k| (k / (taps * taps) * n * n + dy(k) * n + dx(k)) * bytes));
     if padding > 0 {
-        what.right.bounds = vec![
-            Bounds { outer: table(pixels, y), depth: table(depth, dy), limit: n },
-            Bounds { outer: table(pixels, x), depth: table(depth, dx), limit: n },
+        problem.b.bounds = vec![
+            OperandBound { outer: table(pixels, y), k: table(k, dy), limit: n },
+            OperandBound { outer: table(pixels, x), k: table(k, dx), limit: n },
         ];
     }
     case.args[1] = numbers(element, 5, (images * channels * n * n) as usize);
@@ -76,35 +76,35 @@ fn shapes_of_convolutions() {
 
 #[test]
 fn parts_of_convolutions() {
-    for split in [Split::Batch, Split::Rows, Split::Columns] {
+    for split in [ParallelAxis::Batch, ParallelAxis::Rows, ParallelAxis::Columns] {
         let mut case = convolution(Element::F32, Shape { images: 5, filters: 20, ..SAME });
-        case.what.split = split;
+        case.problem.parallel = split;
         check(&case);
     }
 }
 
-/// The gradient of the weights: pixels are the depth, taps the columns.
+/// The gradient of the filters: K stands for pixels, and N for channels and taps.
 #[test]
-fn tables_on_both_axes_of_either_factor() {
+fn tables_on_both_axes_of_either_operand() {
     for element in [Element::F32, Element::F64] {
         let forward = convolution(element, Shape { images: 1, channels: 4, size: 11, ..SAME });
         let bytes = size(element);
         let mut case = matmul(element, &[], [7, 36, 121]);
         case.args[1] = forward.args[1].clone();
-        let right = &mut case.what.right;
-        right.outer = forward.what.right.depth.clone();
-        right.depth = forward.what.right.outer.clone();
-        right.bounds = (forward.what.right.bounds.iter())
-            .map(|b| Bounds { outer: b.depth.clone(), depth: b.outer.clone(), limit: b.limit })
+        let b = &mut case.problem.b;
+        b.outer = forward.problem.b.k.clone();
+        b.k = forward.problem.b.outer.clone();
+        b.bounds = (forward.problem.b.bounds.iter())
+            .map(|b| OperandBound { outer: b.k.clone(), k: b.outer.clone(), limit: b.limit })
             .collect();
-        case.what.left.depth = Offsets::Table(table(121, |k| k * bytes));
+        case.problem.a.k = AxisOffsets::Table(table(121, |k| k * bytes));
         check(&case);
-        // The product transposed.
+        // The same problem transposed: A and B change places.
         let mut other = matmul(element, &[], [36, 7, 121]);
         other.args[0] = case.args[1].clone();
         other.args[1] = case.args[0].clone();
-        other.what.left = microkernels::Factor { base: 0, ..case.what.right.clone() };
-        other.what.right = microkernels::Factor { base: 1, ..case.what.left.clone() };
+        other.problem.a = microkernels::GemmOperand { base: 0, ..case.problem.b.clone() };
+        other.problem.b = microkernels::GemmOperand { base: 1, ..case.problem.a.clone() };
         check(&other);
     }
 }
@@ -113,25 +113,25 @@ fn tables_on_both_axes_of_either_factor() {
 fn scattered_rows() {
     let mut random = fastrand::Rng::with_seed(3);
     let mut case = matmul(Element::F32, &[], [40, 40, 40]);
-    let mut offsets = || Offsets::Table((0..40).map(|_| random.i64(0..20) * 4).collect());
-    for factor in [&mut case.what.left, &mut case.what.right] {
-        factor.outer = offsets();
-        factor.depth = offsets();
+    let mut offsets = || AxisOffsets::Table((0..40).map(|_| random.i64(0..20) * 4).collect());
+    for operand in [&mut case.problem.a, &mut case.problem.b] {
+        operand.outer = offsets();
+        operand.k = offsets();
     }
     check(&case);
 }
 
 #[test]
-fn narrow_factors() {
+fn narrow_operands() {
     for memory in [Memory::F16, Memory::BF16] {
-        for (left, right) in [(true, false), (false, true), (true, true)] {
+        for (a, b) in [(true, false), (false, true), (true, true)] {
             for shape in [[5, 17, 9], [13, 40, 33], [70, 35, 140]] {
                 for transposed in [false, true] {
                     let mut case = matmul(Element::F32, &[], shape);
-                    for (i, narrow) in [left, right].into_iter().enumerate() {
-                        let factor = [&mut case.what.left, &mut case.what.right].into_iter().nth(i).unwrap();
+                    for (i, narrow) in [a, b].into_iter().enumerate() {
+                        let operand = [&mut case.problem.a, &mut case.problem.b].into_iter().nth(i).unwrap();
                         if narrow {
-                            narrowed(factor, memory, transposed, shape);
+                            narrowed(operand, memory, transposed, shape);
                             case.args[i] = narrow_numbers(memory, &case.args[i]);
                         }
                     }
@@ -142,23 +142,23 @@ fn narrow_factors() {
     }
     let mut case = convolution(Element::F32, SAME);
     case.args[1] = narrow_numbers(Memory::F16, &case.args[1]);
-    let right = &mut case.what.right;
-    right.memory = Memory::F16;
-    right.terms[0].1 /= 2;
-    for offsets in [&mut right.outer, &mut right.depth] {
-        if let Offsets::Table(table) = offsets {
+    let b = &mut case.problem.b;
+    b.memory = Memory::F16;
+    b.terms[0].1 /= 2;
+    for offsets in [&mut b.outer, &mut b.k] {
+        if let AxisOffsets::Table(table) = offsets {
             *table = table.iter().map(|bytes| bytes / 2).collect();
         }
     }
     check(&case);
 }
 
-fn narrowed(factor: &mut microkernels::Factor, memory: Memory, transposed: bool, [m, n, k]: [u64; 3]) {
-    factor.memory = memory;
-    let outer = if factor.base == 0 { m } else { n } as i64;
+fn narrowed(operand: &mut microkernels::GemmOperand, memory: Memory, transposed: bool, [m, n, k]: [u64; 3]) {
+    operand.memory = memory;
+    let outer = if operand.base == 0 { m } else { n } as i64;
     let (a, b) = if transposed { (2, outer * 2) } else { (k as i64 * 2, 2) };
-    factor.outer = Offsets::Strided(a);
-    factor.depth = Offsets::Strided(b);
+    operand.outer = AxisOffsets::Strided(a);
+    operand.k = AxisOffsets::Strided(b);
 }
 
 fn narrow_numbers(memory: Memory, bytes: &[u8]) -> Vec<u8> {

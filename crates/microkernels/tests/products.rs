@@ -1,11 +1,11 @@
-//! Products without epilogues, against their definition.
+//! GEMM that only stores its accumulators, against the reference.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
 use common::{Case, check, matmul, numbers};
-use microkernels::{Offsets, Split};
+use microkernels::{AxisOffsets, ParallelAxis};
 use vector_asm::Element::{F32, F64};
 
 #[test]
@@ -52,37 +52,37 @@ fn batches() {
     check(&matmul(F64, &[2, 3], [70, 9, 33]));
 }
 
-/// The same product with factors that lie otherwise.
-fn transposed(mut case: Case, left: bool, right: bool) -> Case {
-    let what = &mut case.what;
-    let size = common::size(what.element);
-    if left {
-        what.left.outer = Offsets::Strided(size);
-        what.left.depth = Offsets::Strided(what.rows as i64 * size);
+/// The same problem with operands A or B in column-major order.
+fn transposed(mut case: Case, a: bool, b: bool) -> Case {
+    let problem = &mut case.problem;
+    let size = common::size(problem.element);
+    if a {
+        problem.a.outer = AxisOffsets::Strided(size);
+        problem.a.k = AxisOffsets::Strided(problem.m as i64 * size);
     }
-    if right {
-        what.right.outer = Offsets::Strided(what.depth as i64 * size);
-        what.right.depth = Offsets::Strided(size);
+    if b {
+        problem.b.outer = AxisOffsets::Strided(problem.k as i64 * size);
+        problem.b.k = AxisOffsets::Strided(size);
     }
     case
 }
 
 #[test]
-fn transposed_factors() {
+fn transposed_operands() {
     for shape in [[1, 1, 1], [5, 17, 9], [33, 20, 31], [70, 40, 65], [130, 50, 140]] {
-        for (left, right) in [(true, false), (false, true), (true, true)] {
-            check(&transposed(matmul(F32, &[], shape), left, right));
-            check(&transposed(matmul(F64, &[2], shape), left, right));
+        for (a, b) in [(true, false), (false, true), (true, true)] {
+            check(&transposed(matmul(F32, &[], shape), a, b));
+            check(&transposed(matmul(F64, &[2], shape), a, b));
         }
     }
 }
 
 #[test]
 fn every_split() {
-    for split in [Split::Batch, Split::Rows, Split::Columns] {
+    for split in [ParallelAxis::Batch, ParallelAxis::Rows, ParallelAxis::Columns] {
         for shape in [[50, 40, 30], [13, 5, 8], [32, 70, 90]] {
             let mut case = matmul(F32, &[4, 2], shape);
-            case.what.split = split;
+            case.problem.parallel = split;
             check(&case);
             check(&transposed(case, false, true));
         }
@@ -92,19 +92,19 @@ fn every_split() {
 #[test]
 fn sums_begin_at_what_memory_holds() {
     for shape in [[5, 17, 9], [50, 40, 65], [140, 100, 140]] {
-        for split in [Split::None, Split::Rows] {
+        for split in [ParallelAxis::None, ParallelAxis::Rows] {
             let mut case = matmul(F32, &[], shape);
             let output = store_place(&case);
-            case.what.split = split;
-            case.what.start = Some(output.clone());
+            case.problem.parallel = split;
+            case.problem.initial = Some(output.clone());
             check(&case);
-            // A row for all rows, and an element for all columns.
+            // One row for all rows, and one element per row for all columns.
             case.args.push(numbers(F32, 4, 1000));
             let other = vector_asm::Place { base: Some(3), ..output };
             let column = (microkernels::COLUMN, 4);
-            case.what.start = Some(vector_asm::Place { terms: vec![column], ..other.clone() });
+            case.problem.initial = Some(vector_asm::Place { terms: vec![column], ..other.clone() });
             check(&case);
-            case.what.start =
+            case.problem.initial =
                 Some(vector_asm::Place { terms: vec![(microkernels::ROW, 8)], step: 0, ..other });
             check(&case);
         }
@@ -112,7 +112,7 @@ fn sums_begin_at_what_memory_holds() {
 }
 
 fn store_place(case: &Case) -> vector_asm::Place {
-    match &case.what.epilogue.body[1] {
+    match &case.problem.epilogue.body[1] {
         vector_asm::Stmt::Store { place, .. } => place.clone(),
         _ => unreachable!(),
     }

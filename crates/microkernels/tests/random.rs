@@ -1,4 +1,4 @@
-//! Random contractions, against their definition.
+//! Random problems, against the reference.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -6,11 +6,11 @@ mod common;
 
 use common::writer::{bias_and_relu, output};
 use common::{check, matmul, numbers, size};
-use microkernels::{Bounds, Factor, Offsets, Split};
+use microkernels::{AxisOffsets, GemmOperand, OperandBound, ParallelAxis};
 use proptest::prelude::*;
 use vector_asm::Element;
 
-/// How a factor lies.
+/// How an operand lies in memory.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     RowMajor,
@@ -30,21 +30,22 @@ fn lies() -> impl Strategy<Value = Lie> {
     ]
 }
 
-/// Lays out a factor of `outer` by `depth`, one for all of the batch, and its memory.
-fn lay(factor: &mut Factor, lie: Lie, bytes: i64, [outer, depth]: [u64; 2], seed: u64) -> usize {
+/// Lays out an operand of `outer` by `k` that all iterations of the batch share. Returns the number of
+/// elements that it spans.
+fn lay(operand: &mut GemmOperand, lie: Lie, bytes: i64, [outer, k]: [u64; 2], seed: u64) -> usize {
     let mut random = fastrand::Rng::with_seed(seed);
-    let (o, d) = (outer as i64, depth as i64);
-    factor.terms.clear();
-    let (outer_step, depth_step) = match lie {
+    let (o, d) = (outer as i64, k as i64);
+    operand.terms.clear();
+    let (outer_step, k_step) = match lie {
         Lie::RowMajor => (d, 1),
         Lie::ColumnMajor => (1, o),
         Lie::Gaps => (2, 2 * o + 1),
         Lie::Tables | Lie::Bounded => (3, 2),
     };
-    factor.outer = Offsets::Strided(outer_step * bytes);
-    factor.depth = Offsets::Strided(depth_step * bytes);
+    operand.outer = AxisOffsets::Strided(outer_step * bytes);
+    operand.k = AxisOffsets::Strided(k_step * bytes);
     if matches!(lie, Lie::Tables | Lie::Bounded) {
-        // Runs of neighbours of random lengths.
+        // Contiguous runs of random lengths.
         let mut table = |count: i64, step: i64| {
             let mut at = 0;
             let entry = |_| {
@@ -55,18 +56,18 @@ fn lay(factor: &mut Factor, lie: Lie, bytes: i64, [outer, depth]: [u64; 2], seed
                 };
                 at * bytes
             };
-            Offsets::Table((0..count).map(entry).collect())
+            AxisOffsets::Table((0..count).map(entry).collect())
         };
-        (factor.outer, factor.depth) = (table(o, 3), table(d, 2));
+        (operand.outer, operand.k) = (table(o, 3), table(d, 2));
     }
     if matches!(lie, Lie::Bounded) {
         let mut summands = |count: i64, most: i64| (0..count).map(|_| random.i64(-2..most)).collect();
-        factor.bounds = vec![
-            Bounds { outer: summands(o, 9), depth: summands(d, 3), limit: 8 },
-            Bounds { outer: (0..o).collect(), depth: summands(d, 40), limit: o },
+        operand.bounds = vec![
+            OperandBound { outer: summands(o, 9), k: summands(d, 3), limit: 8 },
+            OperandBound { outer: (0..o).collect(), k: summands(d, 40), limit: o },
         ];
     }
-    (outer_step * o + depth_step * d + 1) as usize
+    (outer_step * o + k_step * d + 1) as usize
 }
 
 proptest! {
@@ -77,21 +78,21 @@ proptest! {
         double: bool,
         batch in prop::collection::vec(1u64..4, 0..3),
         (m, n, k) in (1u64..40, 1u64..40, 0u64..40),
-        left in lies(),
-        right in lies(),
+        a in lies(),
+        b in lies(),
         seed: u64,
-        split in prop_oneof![Just(Split::None), Just(Split::Batch), Just(Split::Rows), Just(Split::Columns)],
+        split in prop_oneof![Just(ParallelAxis::None), Just(ParallelAxis::Batch), Just(ParallelAxis::Rows), Just(ParallelAxis::Columns)],
         start: bool,
         epilogue: bool,
     ) {
         let element = if double { Element::F64 } else { Element::F32 };
         let mut case = matmul(element, &batch, [m, n, k]);
-        let needed = lay(&mut case.what.left, left, size(element), [m, k], seed);
+        let needed = lay(&mut case.problem.a, a, size(element), [m, k], seed);
         case.args[0] = numbers(element, seed, needed);
-        let needed = lay(&mut case.what.right, right, size(element), [n, k], seed ^ 1);
+        let needed = lay(&mut case.problem.b, b, size(element), [n, k], seed ^ 1);
         case.args[1] = numbers(element, seed ^ 1, needed);
-        case.what.split = if batch.is_empty() && split == Split::Batch { Split::None } else { split };
-        case.what.start = start.then(|| output(&case));
+        case.problem.parallel = if batch.is_empty() && split == ParallelAxis::Batch { ParallelAxis::None } else { split };
+        case.problem.initial = start.then(|| output(&case));
         if epilogue {
             bias_and_relu(&mut case);
         }

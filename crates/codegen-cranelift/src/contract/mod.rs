@@ -9,7 +9,7 @@ mod spec;
 
 use codegen_core::canonical::{Arrays, Contraction};
 use codegen_core::{CodegenError, Kernel, KernelAbi, Launch};
-use microkernels::{Machine, Plan};
+use microkernels::{CpuTarget, GemmPlan};
 
 use crate::jit::Compiled;
 use crate::support::failed;
@@ -27,7 +27,7 @@ pub(crate) type Compile<'a> = &'a mut dyn FnMut(&Kernel) -> Result<(Compiled, Ke
 /// Those of compiling its other parts, and [`CodegenError::Failed`] where a part is no kernel.
 pub(crate) fn compose(
     kernel: &Kernel,
-    machine: &Machine,
+    cpu: &CpuTarget,
     target: Target,
     compile: Compile<'_>,
 ) -> Result<Option<(Compiled, KernelAbi)>, CodegenError> {
@@ -40,7 +40,7 @@ pub(crate) fn compose(
         scratch += parts::bytes(decl).next_multiple_of(target.alignment);
     }
     let mut composer = Composer {
-        machine,
+        cpu,
         target,
         parts: Vec::new(),
         scratch: 0,
@@ -75,7 +75,7 @@ fn composable(kernel: &Kernel) -> Result<Option<Divided>, CodegenError> {
 }
 
 struct Composer<'a> {
-    machine: &'a Machine,
+    cpu: &'a CpuTarget,
     target: Target,
     parts: Vec<Compiled>,
     /// What the part that needs most needs of scratch memory.
@@ -99,7 +99,7 @@ impl Composer<'_> {
                 steps: self.steps(parts)?,
             }),
             Part::Other(kernel) => self.compiled(&kernel),
-            Part::Contraction(kernel, found) => match plan(&kernel, &found, self.machine, self.target) {
+            Part::Contraction(kernel, found) => match plan(&kernel, &found, self.cpu, self.target) {
                 Some(plan) => Ok(self.contraction(plan, &found)),
                 None => self.compiled(&kernel),
             },
@@ -113,12 +113,12 @@ impl Composer<'_> {
         Ok(Step::Part(self.parts.len() - 1))
     }
 
-    fn contraction(&mut self, plan: Plan, found: &Contraction) -> Step {
+    fn contraction(&mut self, plan: GemmPlan, found: &Contraction) -> Step {
         self.plans += 1;
         self.scratch = self.scratch.max(plan.scratch_bytes());
-        let unit = found.parallel.map(|_| spec::split_unit(found));
+        let unit = found.parallel.map(|_| spec::parallel_unit(found));
         if let Some(unit) = unit {
-            self.launch = launch(self.launch, plan.grain().div_ceil(unit), self.machine.threads as u64);
+            self.launch = launch(self.launch, plan.grain().div_ceil(unit), self.cpu.threads as u64);
         }
         Step::Contraction { plan: Box::new(plan), unit }
     }
@@ -131,11 +131,11 @@ fn launch(launch: Launch, grain: u64, threads: u64) -> Launch {
 }
 
 /// The plan of a kernel that is one contraction.
-fn plan(kernel: &Kernel, found: &Contraction, machine: &Machine, target: Target) -> Option<Plan> {
+fn plan(kernel: &Kernel, found: &Contraction, cpu: &CpuTarget, target: Target) -> Option<GemmPlan> {
     let arrays = Arrays::of(kernel.ir());
     let epilogue = vector::epilogue(kernel, found, target).ok()?;
-    let what = spec::contraction(found, epilogue, kernel.ir(), &arrays)?;
-    Plan::new(&what, machine)
+    let problem = spec::gemm_problem(found, epilogue, kernel.ir(), &arrays)?;
+    GemmPlan::new(&problem, cpu)
 }
 
 /// A part of a kernel in words, and its kernel if it is compiled alone.
@@ -164,22 +164,22 @@ pub(crate) enum PartMethod {
 /// How the parts of a kernel are computed, in order; `None` for a kernel that [`compose`] does not take.
 pub(crate) fn methods(
     kernel: &Kernel,
-    machine: &Machine,
+    cpu: &CpuTarget,
     target: Target,
 ) -> Result<Option<Vec<PartMethod>>, CodegenError> {
     let Some(divided) = composable(kernel)? else { return Ok(None) };
     let mut methods = Vec::new();
-    add_methods(divided.parts, machine, target, &mut methods);
+    add_methods(divided.parts, cpu, target, &mut methods);
     let has_product = methods.iter().any(|method| matches!(method, PartMethod::Product(_)));
     Ok(has_product.then_some(methods))
 }
 
-fn add_methods(parts: Vec<Part>, machine: &Machine, target: Target, methods: &mut Vec<PartMethod>) {
+fn add_methods(parts: Vec<Part>, cpu: &CpuTarget, target: Target, methods: &mut Vec<PartMethod>) {
     for part in parts {
         match part {
-            Part::Loop { parts, .. } => add_methods(parts, machine, target, methods),
+            Part::Loop { parts, .. } => add_methods(parts, cpu, target, methods),
             Part::Other(kernel) => methods.push(PartMethod::Alone(kernel)),
-            Part::Contraction(kernel, found) => methods.push(match plan(&kernel, &found, machine, target) {
+            Part::Contraction(kernel, found) => methods.push(match plan(&kernel, &found, cpu, target) {
                 Some(_) => PartMethod::Product([found.num_rows(), found.num_columns(), found.num_products()]),
                 None => PartMethod::Alone(kernel),
             }),

@@ -8,7 +8,7 @@
 #![allow(unsafe_code, reason = "compiled code and contractions are called here")]
 
 use codegen_core::host::{NativeCode, NativeKernel};
-use microkernels::Plan;
+use microkernels::GemmPlan;
 
 /// The most arguments, and the most bindings, that a part may have: they are laid out on the stack.
 pub(crate) const MOST: usize = 64;
@@ -34,7 +34,7 @@ pub(crate) enum Step {
     /// Steps for each value of a binding: of the call's range, if the loop is the parallel one.
     Loop { binding: usize, extent: u64, is_parallel: bool, steps: Vec<Step> },
     /// A contraction; the call's range counts so many of what its split counts, if it is split.
-    Contraction { plan: Box<Plan>, unit: Option<u64> },
+    Contraction { plan: Box<GemmPlan>, unit: Option<u64> },
     /// Compiled code, by its position.
     Part(usize),
 }

@@ -4,68 +4,70 @@
 
 use codegen_core::canonical::{self, Arrays, Axis, Contraction};
 use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, NodeRef, Routine, Var};
-use microkernels::{Bounds, COLUMN, Factor, Offsets, ROW, Split, batch_index};
+use microkernels::{
+    AxisOffsets, COLUMN, GemmOperand, GemmProblem, OperandBound, ParallelAxis, ROW, batch_index,
+};
 use tnode::DType;
 use vector_asm::{Element, Index, Memory, Place, Program};
 
-/// The contraction that a nest of a kernel is, with this epilogue; none if some factor is out of what `microkernels` can say.
-pub(super) fn contraction(
+/// The contraction that a nest of a kernel is, with this epilogue; none if some operand is out of what `microkernels` can say.
+pub(super) fn gemm_problem(
     nest: &Contraction,
     epilogue: Program,
     routine: &Routine,
     arrays: &Arrays,
-) -> Option<microkernels::Contraction> {
-    let spec = Spec { nest, routine, arrays };
-    let left = spec.factor(&nest.left, &nest.rows)?;
-    let right = spec.factor(&nest.right, &nest.columns)?;
-    let start = match &nest.start {
-        Some(Expr::Get { node, index }) => Some(spec.place(*node, index)?),
+) -> Option<GemmProblem> {
+    let builder = ProblemBuilder { nest, routine, arrays };
+    let a = builder.operand(&nest.left, &nest.rows)?;
+    let b = builder.operand(&nest.right, &nest.columns)?;
+    let initial = match &nest.start {
+        Some(Expr::Get { node, index }) => Some(builder.place(*node, index)?),
         Some(_) => return None,
         None => None,
     };
-    Some(microkernels::Contraction {
-        element: spec.element(&nest.left)?,
+    Some(GemmProblem {
+        element: builder.element(&nest.left)?,
         batch: nest.batch.iter().map(|axis| axis.extent as u64).collect(),
-        rows: nest.num_rows() as u64,
-        columns: nest.num_columns() as u64,
-        depth: nest.num_products() as u64,
-        left,
-        right,
-        start,
+        m: nest.num_rows() as u64,
+        n: nest.num_columns() as u64,
+        k: nest.num_products() as u64,
+        a,
+        b,
+        initial,
         epilogue,
-        split: split(nest),
+        parallel: parallel_axis(nest),
     })
 }
 
 /// How many of what the split counts one iteration of the nest's parallel loop is.
-pub(super) fn split_unit(nest: &Contraction) -> u64 {
-    let axis = match split(nest) {
-        Split::Rows => &nest.rows,
-        Split::Columns => &nest.columns,
-        Split::None | Split::Batch => return 1,
+pub(super) fn parallel_unit(nest: &Contraction) -> u64 {
+    let axis = match parallel_axis(nest) {
+        ParallelAxis::Rows => &nest.rows,
+        ParallelAxis::Columns => &nest.columns,
+        ParallelAxis::None | ParallelAxis::Batch => return 1,
     };
     axis.iter().skip(1).map(|inner| inner.extent as u64).product()
 }
 
-fn split(nest: &Contraction) -> Split {
-    let Some(var) = nest.parallel else { return Split::None };
+fn parallel_axis(nest: &Contraction) -> ParallelAxis {
+    let Some(var) = nest.parallel else { return ParallelAxis::None };
     let heads = |axes: &[Axis]| axes.first().is_some_and(|axis| axis.var == var);
     match () {
-        () if heads(&nest.batch) => Split::Batch,
-        () if heads(&nest.rows) => Split::Rows,
-        () => Split::Columns,
+        () if heads(&nest.batch) => ParallelAxis::Batch,
+        () if heads(&nest.rows) => ParallelAxis::Rows,
+        () => ParallelAxis::Columns,
     }
 }
 
-struct Spec<'a> {
+struct ProblemBuilder<'a> {
     nest: &'a Contraction,
     routine: &'a Routine,
     arrays: &'a Arrays<'a>,
 }
 
-impl Spec<'_> {
-    fn element(&self, factor: &Expr) -> Option<Element> {
-        let (node, ..) = parts(factor)?;
+impl ProblemBuilder<'_> {
+    fn element(&self, operand: &Expr) -> Option<Element> {
+        let (node, ..) = parts(operand)?;
         match self.routine.node(node).dtype {
             DType::F32 | DType::F16 | DType::Bf16 => Some(Element::F32),
             DType::F64 => Some(Element::F64),
@@ -73,7 +75,7 @@ impl Spec<'_> {
         }
     }
 
-    /// What a factor's elements are in memory; half-precision ones are converted on their way.
+    /// What a operand's elements are in memory; half-precision ones are converted on their way.
     fn memory(&self, node: NodeRef) -> Memory {
         match self.routine.node(node).dtype {
             DType::F16 => Memory::F16,
@@ -82,17 +84,17 @@ impl Spec<'_> {
         }
     }
 
-    fn factor(&self, factor: &Expr, outer: &[Axis]) -> Option<Factor> {
-        let (node, index, guard) = parts(factor)?;
+    fn operand(&self, operand: &Expr, outer: &[Axis]) -> Option<GemmOperand> {
+        let (node, index, guard) = parts(operand)?;
         let at = self.bytes(node, index);
         let (offset, terms) = self.fixed(&at, &[outer, &self.nest.depth])?;
-        Some(Factor {
+        Some(GemmOperand {
             base: node.0,
             memory: self.memory(node),
             offset,
             terms,
             outer: offsets(&at, outer),
-            depth: offsets(&at, &self.nest.depth),
+            k: offsets(&at, &self.nest.depth),
             bounds: guard.iter().map(|range| self.bounds(range, outer)).collect::<Option<_>>()?,
         })
     }
@@ -130,24 +132,24 @@ impl Spec<'_> {
         self.nest.batch.iter().position(|axis| axis.var == var).map(|at| batch_index(at as u32))
     }
 
-    fn bounds(&self, range: &lowered_ir::ir::Range, outer: &[Axis]) -> Option<Bounds> {
+    fn bounds(&self, range: &lowered_ir::ir::Range, outer: &[Axis]) -> Option<OperandBound> {
         let axes = [outer, &self.nest.depth];
         let (offset, terms) = self.fixed(&range.index, &axes)?;
         if !terms.is_empty() {
             return None;
         }
         let first = offset.checked_sub(range.lo)?;
-        Some(Bounds {
+        Some(OperandBound {
             outer: table(&range.index, outer).into(),
-            depth: table(&range.index, &self.nest.depth).into_iter().map(|at| at + first).collect(),
+            k: table(&range.index, &self.nest.depth).into_iter().map(|at| at + first).collect(),
             limit: range.hi.checked_sub(range.lo)?,
         })
     }
 }
 
-/// The node that a factor is an element of, which one, and where it is read at all.
-fn parts(factor: &Expr) -> Option<(NodeRef, &Indices, &[lowered_ir::ir::Range])> {
-    match canonical::read_of(factor) {
+/// The node that a operand is an element of, which one, and where it is read at all.
+fn parts(operand: &Expr) -> Option<(NodeRef, &Indices, &[lowered_ir::ir::Range])> {
+    match canonical::read_of(operand) {
         Expr::Get { node, index } | Expr::GetMerge { node, index } => Some((*node, index, &[])),
         Expr::GetGuarded { guard, node, index, .. } => Some((*node, index, Guard::as_slice(guard))),
         _ => None,
@@ -155,7 +157,7 @@ fn parts(factor: &Expr) -> Option<(NodeRef, &Indices, &[lowered_ir::ir::Range])>
 }
 
 /// What each position on an axis adds to an index.
-fn offsets(at: &Affine, axes: &[Axis]) -> Offsets {
+fn offsets(at: &Affine, axes: &[Axis]) -> AxisOffsets {
     let inner = axes.last().map_or(0, |axis| at.coefficient(axis.var));
     let mut run = inner;
     let linear = axes.iter().rev().all(|axis| {
@@ -163,7 +165,7 @@ fn offsets(at: &Affine, axes: &[Axis]) -> Offsets {
         run = run.wrapping_mul(axis.extent);
         fits
     });
-    if linear { Offsets::Strided(inner) } else { Offsets::Table(table(at, axes).into()) }
+    if linear { AxisOffsets::Strided(inner) } else { AxisOffsets::Table(table(at, axes).into()) }
 }
 
 /// What each position on an axis adds to an index, position by position.

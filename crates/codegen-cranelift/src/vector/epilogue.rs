@@ -2,7 +2,7 @@
 
 use codegen_core::Kernel;
 use codegen_core::canonical::{Axis, Contraction};
-use microkernels::{LANES, SUM};
+use microkernels::{ACCUMULATORS, EPILOGUE_LANES};
 use tnode::DType;
 use vector_asm::{Counter, Element, Program, Type};
 
@@ -24,16 +24,16 @@ pub(crate) fn epilogue(kernel: &Kernel, found: &Contraction, target: Target) -> 
     let mut translator = Translator::new(kernel, target)?;
     translator.build.count(FIXED + found.batch.len() as u32);
     let element = if translator.locals[&found.acc].dtype == DType::F64 { Element::F64 } else { Element::F32 };
-    let sums = translator.build.variable(Type { element, lanes: LANES });
-    debug_assert_eq!(sums, SUM, "the first variable holds the sums");
-    let value = translator.build.get(found.acc, sums, 0, LANES);
+    let sums = translator.build.variable(Type { element, lanes: EPILOGUE_LANES });
+    debug_assert_eq!(sums, ACCUMULATORS, "the first variable holds the sums");
+    let value = translator.build.get(found.acc, sums, 0, EPILOGUE_LANES);
     translator.homes.insert(found.acc, Home::Private(vec![value]));
     translator.axis(&found.rows, ROW);
     translator.axis(&found.columns, COLUMN);
     for (at, axis) in found.batch.iter().enumerate() {
         translator.axis(std::slice::from_ref(axis), Counter(FIXED + at as u32));
     }
-    translator.lane = found.columns.last().map(|axis| (axis.var, LANES));
+    translator.lane = found.columns.last().map(|axis| (axis.var, EPILOGUE_LANES));
     // Sums wait in what they end up in where the depth is cut, so stores go through the caches.
     translator.streamed.fill(false);
     translator.block(&found.epilogue)?;

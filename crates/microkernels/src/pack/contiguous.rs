@@ -1,39 +1,40 @@
-//! Packing factors that are contiguous along one of their axes.
+//! Packing operands that are contiguous along the outer dimension or along K.
 
-use super::{Panel, Source, TOGETHER, ahead};
-use crate::contraction::Offsets;
-use crate::real::Real;
+use super::{PANELS_AT_ONCE, PackJob, StoredElement, prefetch_next};
+use crate::float::Float;
+use crate::problem::AxisOffsets;
 
-/// Outer positions are neighbours in memory: a row per depth is copied.
+/// Copies a row for each position along K. Outer positions are contiguous.
 #[inline(always)]
-pub(super) unsafe fn copied<T: Real, S: Source<T>>(job: &Panel<T>) {
-    let from = job.from.wrapping_offset(job.side.outer.at(job.outer.start));
+pub(super) unsafe fn copy_rows<T: Float, S: StoredElement<T>>(job: &PackJob<T>) {
+    let from = job.from.wrapping_offset(job.operand.outer.at(job.outer.start));
     // SAFETY: the caller's promise.
     unsafe {
-        match &job.side.depth {
-            Offsets::Strided(step) => {
-                rows::<T, S>(job, |k| from.wrapping_offset(*step as isize * k as isize))
+        match &job.operand.k {
+            AxisOffsets::Strided(step) => {
+                write_rows::<T, S>(job, |k| from.wrapping_offset(*step as isize * k as isize))
             }
-            Offsets::Table(table) => rows::<T, S>(job, |k| from.wrapping_offset(table[k] as isize)),
+            AxisOffsets::Table(table) => write_rows::<T, S>(job, |k| from.wrapping_offset(table[k] as isize)),
         }
     }
 }
 
-/// As [`copied`], for whole slivers that lie one behind the other, a row of all of them at a time.
+/// [`copy_rows`] for [`PANELS_AT_ONCE`] full micro-panels that lie one behind the other, one row of all of
+/// them at a time.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn copied_together<T: Real>(job: &Panel<T>) {
-    let sliver = job.width * job.depth.len();
-    let from = job.from.wrapping_offset(job.side.outer.at(job.outer.start)).cast::<T>();
+pub(super) unsafe fn copy_rows_of_panels<T: Float>(job: &PackJob<T>) {
+    let micro_panel = job.width * job.k_range.len();
+    let from = job.from.wrapping_offset(job.operand.outer.at(job.outer.start)).cast::<T>();
     let mut to = job.to;
-    for k in job.depth.clone() {
-        let row = from.wrapping_byte_offset(job.side.depth.at(k));
+    for k in job.k_range.clone() {
+        let row = from.wrapping_byte_offset(job.operand.k.at(k));
         // SAFETY: the caller's promise.
         unsafe {
-            for s in 0..TOGETHER {
-                ahead(row.wrapping_add((s + TOGETHER - 1) * job.width).cast());
+            for s in 0..PANELS_AT_ONCE {
+                prefetch_next(row.wrapping_add((s + PANELS_AT_ONCE - 1) * job.width).cast());
                 for half in 0..2 {
                     let at = s * job.width + half * T::LANES;
-                    T::store(to.add(s * sliver + half * T::LANES), T::load(row.wrapping_add(at)));
+                    T::store(to.add(s * micro_panel + half * T::LANES), T::load(row.wrapping_add(at)));
                 }
             }
             to = to.add(job.width);
@@ -42,30 +43,33 @@ pub(super) unsafe fn copied_together<T: Real>(job: &Panel<T>) {
 }
 
 #[inline(always)]
-unsafe fn rows<T: Real, S: Source<T>>(job: &Panel<T>, row: impl Fn(usize) -> *const u8) {
+unsafe fn write_rows<T: Float, S: StoredElement<T>>(job: &PackJob<T>, row: impl Fn(usize) -> *const u8) {
     let (count, width) = (job.outer.len(), job.width);
     let mut to = job.to;
-    // SAFETY: the caller's promise; vectors spill over what is written next.
+    // SAFETY: the caller's promise; the next store writes the elements that a store overran.
     unsafe {
         if count == 2 * T::LANES {
-            for k in job.depth.clone() {
+            for k in job.k_range.clone() {
                 let from = row(k);
-                ahead(from);
+                prefetch_next(from);
                 T::store(to, S::load(from));
-                T::store(to.add(T::LANES), S::load(from.wrapping_offset(T::LANES as isize * job.side.size)));
+                T::store(
+                    to.add(T::LANES),
+                    S::load(from.wrapping_offset(T::LANES as isize * job.operand.size)),
+                );
                 to = to.add(width);
             }
             return;
         }
         let (whole, rest) = (count / T::LANES, count % T::LANES);
-        for k in job.depth.clone() {
+        for k in job.k_range.clone() {
             let from = row(k);
             for v in 0..width.div_ceil(T::LANES) {
-                let from = from.wrapping_offset((v * T::LANES) as isize * job.side.size);
+                let from = from.wrapping_offset((v * T::LANES) as isize * job.operand.size);
                 let value = if v < whole {
                     S::load(from)
                 } else if v == whole && rest > 0 {
-                    S::load_some(from, rest)
+                    S::load_first(from, rest)
                 } else {
                     T::zero()
                 };
@@ -76,49 +80,50 @@ unsafe fn rows<T: Real, S: Source<T>>(job: &Panel<T>, row: impl Fn(usize) -> *co
     }
 }
 
-/// Depths are neighbours in memory, in long runs: squares of as many depths and positions as a vector has lanes are transposed.
+/// Transposes square blocks as wide as a vector. Elements along K form long contiguous runs.
 #[inline(always)]
-pub(super) unsafe fn transposed<T: Real, S: Source<T>>(job: &Panel<T>) {
+pub(super) unsafe fn transpose<T: Float, S: StoredElement<T>>(job: &PackJob<T>) {
     // SAFETY: the caller's promise.
     unsafe {
         if job.width <= T::LANES {
-            squares::<T, S, 1>(job);
+            transpose_blocks::<T, S, 1>(job);
         } else {
-            squares::<T, S, 2>(job);
+            transpose_blocks::<T, S, 2>(job);
         }
     }
 }
 
-/// `G` squares side by side are as wide as the panel.
+/// [`transpose`] for a micro-panel as wide as `G` blocks side by side.
 #[inline(always)]
-unsafe fn squares<T: Real, S: Source<T>, const G: usize>(job: &Panel<T>) {
-    let side = job.side;
+unsafe fn transpose_blocks<T: Float, S: StoredElement<T>, const G: usize>(job: &PackJob<T>) {
+    let operand = job.operand;
     let count = job.outer.len();
     let mut origins = [job.from; 16];
     for (i, origin) in origins.iter_mut().enumerate().take(count) {
-        *origin = job.from.wrapping_offset(side.outer.at(job.outer.start + i));
+        *origin = job.from.wrapping_offset(operand.outer.at(job.outer.start + i));
     }
     let mut to = job.to;
-    let mut k = job.depth.start;
-    while k < job.depth.end {
-        let run = side.runs.get(k).map_or(job.depth.end, |&end| (end as usize).min(job.depth.end));
+    let mut k = job.k_range.start;
+    while k < job.k_range.end {
+        let run = operand.k_runs.get(k).map_or(job.k_range.end, |&end| (end as usize).min(job.k_range.end));
         let depths = (run - k).min(T::LANES);
-        let at = side.depth.at(k);
-        // SAFETY: the caller's promise: `depths` neighbours are there, and vectors spill over what is written next.
+        let at = operand.k.at(k);
+        // SAFETY: the caller's promise: `depths` contiguous elements exist, and the next store writes the
+        // elements that a store overran.
         unsafe {
-            let mut squares = [[T::zero(); 8]; G];
-            for (g, square) in squares.iter_mut().enumerate() {
-                for (i, row) in square.iter_mut().enumerate().take(T::LANES) {
+            let mut blocks = [[T::zero(); 8]; G];
+            for (g, block) in blocks.iter_mut().enumerate() {
+                for (i, row) in block.iter_mut().enumerate().take(T::LANES) {
                     if g * T::LANES + i < count {
                         let from = origins[g * T::LANES + i].wrapping_offset(at);
-                        *row = if depths == T::LANES { S::load(from) } else { S::load_some(from, depths) };
+                        *row = if depths == T::LANES { S::load(from) } else { S::load_first(from, depths) };
                     }
                 }
-                T::transpose(square);
+                T::transpose(block);
             }
             for j in 0..depths {
-                for (g, square) in squares.iter().enumerate() {
-                    T::store(to.add(j * job.width + g * T::LANES), square[j]);
+                for (g, block) in blocks.iter().enumerate() {
+                    T::store(to.add(j * job.width + g * T::LANES), block[j]);
                 }
             }
             to = to.add(depths * job.width);

@@ -1,144 +1,149 @@
-//! Packing factors by offset tables and within bounds, as convolutions need it.
+//! Packing operands with tables of offsets and with bounds, as convolutions need it.
 //!
-//! A vector of outer positions is read as one or a few runs of neighbours, each by a masked load, or by a gather. The mask has the lanes
-//! of the run for which the element exists. Bounds often depend on the depth by a few classes only (the taps of a filter); then masks are worked out per class
-//! before the depth is gone through.
+//! A vector of outer positions is loaded as a few contiguous runs, one masked load for each, or by a gather.
+//! The mask selects the lanes of the run whose element exists. Bounds often divide the positions along K into
+//! few classes, such as the taps of a filter; then the masks of each class are computed once, before the loop
+//! over K.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use super::{Panel, Source, ahead};
-use crate::contraction::Offsets;
-use crate::real::Real;
-use crate::side::Side;
+use super::{PackJob, StoredElement, prefetch_next};
+use crate::float::Float;
+use crate::operand::OperandLayout;
+use crate::problem::AxisOffsets;
 
-/// The most runs that a vector of positions is read as.
-const RUNS: usize = 3;
+/// The most contiguous runs of a vector that is loaded by masked loads.
+const MAX_RUNS: usize = 3;
 
-/// The most classes that masks are kept for.
-const CLASSES: usize = 32;
+/// The most classes whose masks are computed before the loop over K.
+const MAX_CLASSES: usize = 32;
 
-/// Packs any factor.
+/// Packs any operand.
 #[inline(always)]
-pub(super) unsafe fn masked<T: Real, S: Source<T>>(job: &Panel<T>) {
+pub(super) unsafe fn pack_masked<T: Float, S: StoredElement<T>>(job: &PackJob<T>) {
     if job.outer.len() > T::LANES && job.width == 2 * T::LANES {
-        let vectors = [0, T::LANES].map(|at| lanes(job, at));
+        let vectors = [0, T::LANES].map(|at| lane_positions(job, at));
         // SAFETY: the caller's promise.
-        if unsafe { runs_together::<T, S>(job, &vectors) } {
+        if unsafe { pack_both_vectors::<T, S>(job, &vectors) } {
             return;
         }
     }
     let mut at = 0;
     while at < job.width {
-        // A vector may spill over what is written next, but not over what is there.
+        // A store may overrun elements that the next store writes, but not elements that are written already.
         let whole = at + T::LANES <= job.width || (at == 0 && job.width <= T::LANES);
-        let vector = lanes(job, at);
+        let vector = lane_positions(job, at);
         // SAFETY: the caller's promise.
         unsafe {
-            match vector.number {
-                _ if !whole || job.depth.is_empty() => {
-                    by_elements::<T, S>(job, at, vector.first, vector.count)
+            match vector.run_count {
+                _ if !whole || job.k_range.is_empty() => {
+                    pack_elements::<T, S>(job, at, vector.first, vector.count)
                 }
-                0 | 1 => write(job, at, &[Runs::<T, S, 1>(&vector, PhantomData)]),
-                2 => write(job, at, &[Runs::<T, S, 2>(&vector, PhantomData)]),
-                3 => write(job, at, &[Runs::<T, S, 3>(&vector, PhantomData)]),
+                0 | 1 => write(job, at, &[RunReader::<T, S, 1>(&vector, PhantomData)]),
+                2 => write(job, at, &[RunReader::<T, S, 2>(&vector, PhantomData)]),
+                3 => write(job, at, &[RunReader::<T, S, 3>(&vector, PhantomData)]),
                 _ if S::GATHERS && vector.near => {
-                    write(job, at, &[Gather(&vector, job.side.outer.at(vector.first))]);
+                    write(job, at, &[GatherReader(&vector, job.operand.outer.at(vector.first))]);
                 }
-                _ => by_elements::<T, S>(job, at, vector.first, vector.count),
+                _ => pack_elements::<T, S>(job, at, vector.first, vector.count),
             }
         }
         at += T::LANES;
     }
 }
 
-/// The positions of a panel's vector that begins at `at`.
+/// The outer positions of the micro-panel's vector that starts at `at`.
 #[inline(always)]
-fn lanes<T: Real>(job: &Panel<T>, at: usize) -> Lanes<T> {
-    Lanes::new(job.side, job.outer.start + at, job.outer.len().saturating_sub(at).min(T::LANES))
+fn lane_positions<T: Float>(job: &PackJob<T>, at: usize) -> LanePositions<T> {
+    LanePositions::new(job.operand, job.outer.start + at, job.outer.len().saturating_sub(at).min(T::LANES))
 }
 
-/// Packs both vectors of a panel in one passage over the depth, since what they read are neighbours, if both are a few runs. Answers whether
-/// they are.
+/// Packs both vectors of a micro-panel in one pass over K, because they read neighbouring elements. Returns
+/// whether it did, which requires that both have few contiguous runs.
 #[inline(always)]
-unsafe fn runs_together<T: Real, S: Source<T>>(job: &Panel<T>, [low, high]: &[Lanes<T>; 2]) -> bool {
+unsafe fn pack_both_vectors<T: Float, S: StoredElement<T>>(
+    job: &PackJob<T>,
+    [low, high]: &[LanePositions<T>; 2],
+) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
-        match low.number.max(high.number) {
-            _ if job.depth.is_empty() => return false,
-            1 => write(job, 0, &[low, high].map(|lanes| Runs::<T, S, 1>(lanes, PhantomData))),
-            2 => write(job, 0, &[low, high].map(|lanes| Runs::<T, S, 2>(lanes, PhantomData))),
+        match low.run_count.max(high.run_count) {
+            _ if job.k_range.is_empty() => return false,
+            1 => write(job, 0, &[low, high].map(|lanes| RunReader::<T, S, 1>(lanes, PhantomData))),
+            2 => write(job, 0, &[low, high].map(|lanes| RunReader::<T, S, 2>(lanes, PhantomData))),
             _ => return false,
         }
     }
     true
 }
 
-/// Some neighbouring positions of the outer axis, as many as a vector has lanes.
-struct Lanes<T: Real> {
+/// Neighbouring positions of the outer dimension, at most one vector of them.
+struct LanePositions<T: Float> {
     first: usize,
     count: usize,
-    /// Lanes that are neighbours in memory, and where lane 0 would be.
-    runs: [(T::Mask, isize); RUNS],
-    /// How many runs there are; more than are kept, if the lanes are to be gathered.
-    number: usize,
+    /// The lanes of each contiguous run, and the offset that lane 0 would have if it belonged to the run.
+    runs: [(T::Mask, isize); MAX_RUNS],
+    /// The number of contiguous runs; more than `MAX_RUNS` if the lanes are to be gathered.
+    run_count: usize,
     all: T::Mask,
-    /// From the first lane to each one, if that is near.
+    /// The offset of each lane from the first, if `near`.
     offsets: [i32; 8],
     near: bool,
 }
 
-impl<T: Real> Lanes<T> {
+impl<T: Float> LanePositions<T> {
     #[inline(always)]
-    fn new(side: &Side, first: usize, count: usize) -> Lanes<T> {
-        // SAFETY: inlined into a function with AVX2; counts of lanes are at most those of a vector.
+    fn new(operand: &OperandLayout, first: usize, count: usize) -> LanePositions<T> {
+        // SAFETY: inlined into a function with AVX2; `lanes` is at most the number of lanes of a vector.
         let mask = |lanes: usize| unsafe { T::mask(lanes) };
-        let mut lanes = Lanes {
+        let mut lanes = LanePositions {
             first,
             count,
-            runs: [(mask(0), 0); RUNS],
-            number: 0,
+            runs: [(mask(0), 0); MAX_RUNS],
+            run_count: 0,
             all: mask(count),
             offsets: [0; 8],
             near: true,
         };
         let mut begin = 0;
         while begin < count {
-            let end = (side.outer_run(first + begin) - first).min(count);
-            if lanes.number < RUNS {
-                let origin = side.outer.at(first + begin) - begin as isize * side.size;
+            let end = (operand.outer_run_end(first + begin) - first).min(count);
+            if lanes.run_count < MAX_RUNS {
+                let origin = operand.outer.at(first + begin) - begin as isize * operand.size;
                 // SAFETY: as above.
                 let run = unsafe { T::without(T::mask(end), T::mask(begin)) };
-                lanes.runs[lanes.number] = (run, origin);
+                lanes.runs[lanes.run_count] = (run, origin);
             }
-            (begin, lanes.number) = (end, lanes.number + 1);
+            (begin, lanes.run_count) = (end, lanes.run_count + 1);
         }
-        if lanes.number > RUNS {
-            lanes.find_offsets(side, count);
+        if lanes.run_count > MAX_RUNS {
+            lanes.find_offsets(operand, count);
         }
         lanes
     }
 
     #[inline(always)]
-    fn find_offsets(&mut self, side: &Side, count: usize) {
-        let origin = side.outer.at(self.first);
+    fn find_offsets(&mut self, operand: &OperandLayout, count: usize) {
+        let origin = operand.outer.at(self.first);
         for lane in 0..count {
-            match i32::try_from(side.outer.at(self.first + lane) - origin) {
+            match i32::try_from(operand.outer.at(self.first + lane) - origin) {
                 Ok(offset) => self.offsets[lane] = offset,
                 Err(_) => self.near = false,
             }
         }
     }
 
-    /// Of these lanes, those whose element exists.
+    /// Selects those of `lanes` whose element exists at a position along K.
     #[inline(always)]
-    unsafe fn existing(&self, side: &Side, mut lanes: T::Mask, depth: usize) -> T::Mask {
-        for limit in &side.limits {
-            // SAFETY: inlined into a function with AVX2; tables have room for a vector behind their last position.
+    unsafe fn existing(&self, operand: &OperandLayout, mut lanes: T::Mask, k: usize) -> T::Mask {
+        for limit in &operand.limits {
+            // SAFETY: inlined into a function with AVX2; the table `outer` has a vector of padding behind its
+            // last position.
             unsafe {
                 let outer = _mm256_loadu_si256(limit.outer.as_ptr().add(self.first).cast());
-                let sum = _mm256_add_epi32(outer, _mm256_set1_epi32(limit.depth[depth]));
+                let sum = _mm256_add_epi32(outer, _mm256_set1_epi32(limit.k[k]));
                 let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(limit.limit), sum);
                 let words = _mm256_andnot_si256(_mm256_srai_epi32::<31>(sum), below);
                 lanes = T::both(lanes, T::mask_of(words));
@@ -148,29 +153,30 @@ impl<T: Real> Lanes<T> {
     }
 }
 
-/// A way to read the lanes that exist. Closures would not be inlined into functions with AVX2, so these are methods.
-trait Reader<T: Real> {
-    /// Which lanes exist.
+/// Loads the lanes of a vector that exist. These are methods because closures would not be inlined into
+/// functions with AVX2.
+trait LaneReader<T: Float> {
+    /// The masks of the loads for one position along K.
     type Masks: Copy;
 
-    /// Those at a depth.
-    unsafe fn masks(&self, side: &Side, depth: usize) -> Self::Masks;
-    /// The vector at a depth, whose offset is in the address.
+    /// Computes the masks for a position along K.
+    unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> Self::Masks;
+    /// Loads a vector from `from`, which includes the offset of the position along K.
     unsafe fn read(&self, from: *const u8, masks: &Self::Masks) -> T::Vector;
 }
 
-/// The first `N` runs, one after the other.
-struct Runs<'a, T: Real, S, const N: usize>(&'a Lanes<T>, PhantomData<S>);
+/// Loads the first `N` contiguous runs by masked loads.
+struct RunReader<'a, T: Float, S, const N: usize>(&'a LanePositions<T>, PhantomData<S>);
 
-impl<T: Real, S: Source<T>, const N: usize> Reader<T> for Runs<'_, T, S, N> {
+impl<T: Float, S: StoredElement<T>, const N: usize> LaneReader<T> for RunReader<'_, T, S, N> {
     type Masks = [T::Mask; N];
 
     #[inline(always)]
-    unsafe fn masks(&self, side: &Side, depth: usize) -> [T::Mask; N] {
+    unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> [T::Mask; N] {
         let mut masks = [self.0.all; N];
         for (mask, run) in masks.iter_mut().zip(&self.0.runs) {
             // SAFETY: inlined into a function with AVX2.
-            *mask = unsafe { self.0.existing(side, run.0, depth) };
+            *mask = unsafe { self.0.existing(operand, run.0, k) };
         }
         masks
     }
@@ -188,16 +194,16 @@ impl<T: Real, S: Source<T>, const N: usize> Reader<T> for Runs<'_, T, S, N> {
     }
 }
 
-/// All lanes at once, wherever they are; and where the first one is.
-struct Gather<'a, T: Real>(&'a Lanes<T>, isize);
+/// Loads all lanes with a gather, from the offset of the first one.
+struct GatherReader<'a, T: Float>(&'a LanePositions<T>, isize);
 
-impl<T: Real> Reader<T> for Gather<'_, T> {
+impl<T: Float> LaneReader<T> for GatherReader<'_, T> {
     type Masks = T::Mask;
 
     #[inline(always)]
-    unsafe fn masks(&self, side: &Side, depth: usize) -> T::Mask {
+    unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> T::Mask {
         // SAFETY: inlined into a function with AVX2.
-        unsafe { self.0.existing(side, self.0.all, depth) }
+        unsafe { self.0.existing(operand, self.0.all, k) }
     }
 
     #[inline(always)]
@@ -207,14 +213,14 @@ impl<T: Real> Reader<T> for Gather<'_, T> {
     }
 }
 
-/// Writes a vector of each reader per depth, side by side.
+/// Writes one vector for each reader and position along K, side by side.
 #[inline(always)]
-unsafe fn write<T: Real, R: Reader<T>, const G: usize>(job: &Panel<T>, at: usize, readers: &[R; G]) {
+unsafe fn write<T: Float, R: LaneReader<T>, const G: usize>(job: &PackJob<T>, at: usize, readers: &[R; G]) {
     // SAFETY: the caller's promise.
     unsafe {
-        match &job.side.depth {
-            Offsets::Strided(step) => write_at(job, at, readers, |k| *step as isize * k as isize),
-            Offsets::Table(table) => {
+        match &job.operand.k {
+            AxisOffsets::Strided(step) => write_at(job, at, readers, |k| *step as isize * k as isize),
+            AxisOffsets::Table(table) => {
                 let table = table.as_ref();
                 write_at(job, at, readers, |k| table[k] as isize);
             }
@@ -222,44 +228,44 @@ unsafe fn write<T: Real, R: Reader<T>, const G: usize>(job: &Panel<T>, at: usize
     }
 }
 
-/// [`write`], with the offset at each depth.
+/// [`write`], with the offset of each position along K.
 #[inline(always)]
-unsafe fn write_at<T: Real, R: Reader<T>, const G: usize>(
-    job: &Panel<T>,
+unsafe fn write_at<T: Float, R: LaneReader<T>, const G: usize>(
+    job: &PackJob<T>,
     at: usize,
     readers: &[R; G],
     offset: impl Fn(usize) -> isize,
 ) {
-    let (side, width) = (job.side, job.width);
-    let (from, class) = (job.from, side.class.as_slice());
+    let (operand, width) = (job.operand, job.width);
+    let (from, class) = (job.from, operand.class.as_slice());
     let mut to = job.to.wrapping_add(at);
     // SAFETY: the caller's promise.
     unsafe {
-        let mut masks = all_masks(side, readers, job.depth.start);
-        if side.classes.len() > CLASSES {
-            for k in job.depth.clone() {
-                masks = all_masks(side, readers, k);
-                put(to, from.wrapping_offset(offset(k)), readers, &masks);
+        let mut masks = all_masks(operand, readers, job.k_range.start);
+        if operand.class_representatives.len() > MAX_CLASSES {
+            for k in job.k_range.clone() {
+                masks = all_masks(operand, readers, k);
+                write_vectors(to, from.wrapping_offset(offset(k)), readers, &masks);
                 to = to.wrapping_add(width);
             }
-        } else if side.limits.is_empty() {
-            for k in job.depth.clone() {
-                put(to, from.wrapping_offset(offset(k)), readers, &masks);
+        } else if operand.limits.is_empty() {
+            for k in job.k_range.clone() {
+                write_vectors(to, from.wrapping_offset(offset(k)), readers, &masks);
                 to = to.wrapping_add(width);
             }
         } else {
-            let mut table = [const { MaybeUninit::uninit() }; CLASSES];
-            for (entry, &k) in table.iter_mut().zip(&side.classes) {
-                entry.write(all_masks(side, readers, k as usize));
+            let mut table = [const { MaybeUninit::uninit() }; MAX_CLASSES];
+            for (entry, &k) in table.iter_mut().zip(&operand.class_representatives) {
+                entry.write(all_masks(operand, readers, k as usize));
             }
-            let first = side.outer.at(job.outer.start);
-            for k in job.depth.clone() {
+            let first = operand.outer.at(job.outer.start);
+            for k in job.k_range.clone() {
                 let from = from.wrapping_offset(offset(k));
                 if at == 0 {
-                    ahead(from.wrapping_offset(first));
+                    prefetch_next(from.wrapping_offset(first));
                 }
-                // Classes are numbered from 0, so this one's entry was written.
-                put(to, from, readers, table[class[k] as usize % CLASSES].assume_init_ref());
+                // Classes are numbered from 0, so the entry of this class was written.
+                write_vectors(to, from, readers, table[class[k] as usize % MAX_CLASSES].assume_init_ref());
                 to = to.wrapping_add(width);
             }
         }
@@ -267,22 +273,22 @@ unsafe fn write_at<T: Real, R: Reader<T>, const G: usize>(
 }
 
 #[inline(always)]
-unsafe fn all_masks<T: Real, R: Reader<T>, const G: usize>(
-    side: &Side,
+unsafe fn all_masks<T: Float, R: LaneReader<T>, const G: usize>(
+    operand: &OperandLayout,
     readers: &[R; G],
-    depth: usize,
+    k: usize,
 ) -> [R::Masks; G] {
     // SAFETY: inlined into a function with AVX2.
-    let mut masks = [unsafe { readers[0].masks(side, depth) }; G];
+    let mut masks = [unsafe { readers[0].masks(operand, k) }; G];
     for (masks, reader) in masks.iter_mut().zip(readers).skip(1) {
         // SAFETY: as above.
-        *masks = unsafe { reader.masks(side, depth) };
+        *masks = unsafe { reader.masks(operand, k) };
     }
     masks
 }
 
 #[inline(always)]
-unsafe fn put<T: Real, R: Reader<T>, const G: usize>(
+unsafe fn write_vectors<T: Float, R: LaneReader<T>, const G: usize>(
     to: *mut T,
     from: *const u8,
     readers: &[R; G],
@@ -295,17 +301,22 @@ unsafe fn put<T: Real, R: Reader<T>, const G: usize>(
 }
 
 #[inline(always)]
-unsafe fn by_elements<T: Real, S: Source<T>>(job: &Panel<T>, at: usize, first: usize, count: usize) {
-    let side = job.side;
+unsafe fn pack_elements<T: Float, S: StoredElement<T>>(
+    job: &PackJob<T>,
+    at: usize,
+    first: usize,
+    count: usize,
+) {
+    let operand = job.operand;
     let lanes = T::LANES.min(job.width - at);
-    for (row, k) in job.depth.clone().enumerate() {
-        let from = job.from.wrapping_offset(side.depth.at(k));
+    for (row, k) in job.k_range.clone().enumerate() {
+        let from = job.from.wrapping_offset(operand.k.at(k));
         for lane in 0..lanes {
-            let there = lane < count && exists(side, first + lane, k);
+            let there = lane < count && exists(operand, first + lane, k);
             // SAFETY: the caller's promise: an element that exists may be read, and the panel may be written.
             unsafe {
                 let value = if there {
-                    S::one(from.wrapping_offset(side.outer.at(first + lane)))
+                    S::load_one(from.wrapping_offset(operand.outer.at(first + lane)))
                 } else {
                     T::default()
                 };
@@ -316,6 +327,6 @@ unsafe fn by_elements<T: Real, S: Source<T>>(job: &Panel<T>, at: usize, first: u
 }
 
 #[inline(always)]
-fn exists(side: &Side, outer: usize, depth: usize) -> bool {
-    side.limits.iter().all(|l| (0..l.limit).contains(&(l.outer[outer] + l.depth[depth])))
+fn exists(operand: &OperandLayout, outer: usize, k: usize) -> bool {
+    operand.limits.iter().all(|l| (0..l.limit).contains(&(l.outer[outer] + l.k[k])))
 }

@@ -1,6 +1,6 @@
-//! Memory that ends, or begins, at a page that faults.
+//! Memory that begins or ends at a page whose access faults.
 
-/// Bytes between pages that fault.
+/// A copy of some bytes next to pages whose access faults.
 pub(crate) struct Guarded {
     mapping: *mut u8,
     mapped: usize,
@@ -11,7 +11,8 @@ pub(crate) struct Guarded {
 const PAGE: usize = 4096;
 
 impl Guarded {
-    /// A copy of the bytes, just before a page that faults, or just behind one.
+    /// Copies the bytes to directly before a page whose access faults if `at_end`, and directly behind one if
+    /// not.
     pub(crate) fn new(bytes: &[u8], at_end: bool) -> Guarded {
         let inside = bytes.len().next_multiple_of(PAGE);
         let mapped = inside + 2 * PAGE;
@@ -31,21 +32,21 @@ impl Guarded {
         }
     }
 
-    /// Where the bytes are.
+    /// The address of the first byte.
     pub(crate) fn address(&mut self) -> *mut u8 {
         self.address
     }
 
     /// The bytes as they are now.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        // SAFETY: the bytes are in the mapping, and nobody writes them now.
+        // SAFETY: the mapping contains the bytes, and nobody writes them during the call.
         unsafe { std::slice::from_raw_parts(self.address, self.bytes) }.to_vec()
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this one's, and addresses in it are not used any more.
+        // SAFETY: this object owns the mapping, and its address is not used after this.
         unsafe { libc::munmap(self.mapping.cast(), self.mapped) };
     }
 }

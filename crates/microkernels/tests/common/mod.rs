@@ -1,21 +1,24 @@
-//! What the tests share: contractions computed by their definition, and memory that faults beyond its end.
+//! Problems with their memory, and the comparison of plans with the reference.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod guarded; // memory between pages that fault
-mod reference; // the definition
+mod guarded; // memory next to pages that fault
+mod reference; // a GEMM computed one output at a time
 pub(crate) mod writer; // epilogues
 
-use microkernels::{COLUMN, Contraction, Factor, Machine, Offsets, Plan, ROW, SUM, Split, batch_index};
+use microkernels::{
+    ACCUMULATORS, AxisOffsets, COLUMN, CpuTarget, GemmOperand, GemmPlan, GemmProblem, ParallelAxis, ROW,
+    batch_index,
+};
 use vector_asm::{Element, Memory, Op, Place, Program, Stmt, Type, Value};
 
 pub(crate) use guarded::Guarded;
 
-/// A contraction with the bytes of its arguments.
+/// A problem with its bindings and the bytes of its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    pub(crate) what: Contraction,
+    pub(crate) problem: GemmProblem,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) bindings: Vec<i64>,
 }
@@ -25,7 +28,8 @@ pub(crate) fn size(element: Element) -> i64 {
     if element == Element::F64 { 8 } else { 4 }
 }
 
-/// `out[m, n] = left[m, k] · right[k, n]`, row-major, in arguments 2, 0 and 1; batched if there are loops around it.
+/// `out[m, n] = A[m, k] · B[k, n]`, row-major; A, B and the output are arguments 0, 1 and 2. Batch loops
+/// advance all three.
 pub(crate) fn matmul(element: Element, batch: &[u64], [m, n, k]: [u64; 3]) -> Case {
     let size = size(element);
     let terms = |elements: u64| {
@@ -37,43 +41,43 @@ pub(crate) fn matmul(element: Element, batch: &[u64], [m, n, k]: [u64; 3]) -> Ca
         }
         terms
     };
-    let factor = |base, elements, outer, depth| Factor {
+    let operand = |base, elements, outer, k| GemmOperand {
         base,
         memory: Memory::Same,
         offset: 0,
         terms: terms(elements),
-        outer: Offsets::Strided(outer),
-        depth: Offsets::Strided(depth),
+        outer: AxisOffsets::Strided(outer),
+        k: AxisOffsets::Strided(k),
         bounds: Vec::new(),
     };
     let mut place = Place { base: Some(2), offset: 0, terms: terms(m * n), step: size, memory: Memory::Same };
     place.terms.extend([(ROW, n as i64 * size), (COLUMN, size)]);
-    let what = Contraction {
+    let problem = GemmProblem {
         element,
         batch: batch.to_vec(),
-        rows: m,
-        columns: n,
-        depth: k,
-        left: factor(0, m * k, k as i64 * size, size),
-        right: factor(1, k * n, size, n as i64 * size),
-        start: None,
+        m,
+        n,
+        k,
+        a: operand(0, m * k, k as i64 * size, size),
+        b: operand(1, k * n, size, n as i64 * size),
+        initial: None,
         epilogue: store(element, place),
-        split: Split::None,
+        parallel: ParallelAxis::None,
     };
     let times: u64 = batch.iter().product();
     let numbers = |seed, elements| numbers(element, seed, (times * elements) as usize);
     let args = vec![numbers(1, m * k), numbers(2, k * n), numbers(3, m * n)];
-    Case { what, args, bindings: Vec::new() }
+    Case { problem, args, bindings: Vec::new() }
 }
 
-/// The epilogue that stores sums.
+/// The epilogue that stores the accumulators.
 pub(crate) fn store(element: Element, place: Place) -> Program {
     Program {
-        values: vec![Type { element, lanes: microkernels::LANES }],
-        variables: vec![Type { element, lanes: microkernels::LANES }],
+        values: vec![Type { element, lanes: microkernels::EPILOGUE_LANES }],
+        variables: vec![Type { element, lanes: microkernels::EPILOGUE_LANES }],
         counters: 0,
         body: vec![
-            Stmt::Let { value: Value(0), op: Op::Get { variable: SUM, start: 0 } },
+            Stmt::Let { value: Value(0), op: Op::Get { variable: ACCUMULATORS, start: 0 } },
             Stmt::Store { place, value: Value(0), streaming: false },
         ],
     }
@@ -89,21 +93,22 @@ pub(crate) fn numbers(element: Element, seed: u64, count: usize) -> Vec<u8> {
     }
 }
 
-/// Machines with caches of several sizes, so that small products are cut in every way.
-pub(crate) fn machines() -> Vec<Machine> {
-    let here = Machine::detect();
-    let caches = |first, second, shared| Machine { first, second, shared, ..here };
+/// CPUs with caches of several sizes, so that small problems exercise every packing.
+pub(crate) fn cpus() -> Vec<CpuTarget> {
+    let here = CpuTarget::detect();
+    let caches = |l1_bytes, l2_bytes, l3_bytes| CpuTarget { l1_bytes, l2_bytes, l3_bytes, ..here };
     vec![here, caches(4 << 10, 12 << 10, 64 << 10), caches(4 << 10, 1 << 10, 16 << 10)]
 }
 
-/// Checks a case on all machines, whole and in parts, against the definition, bit for bit.
+/// Compares a problem, planned for every CPU and computed whole and in parts, with the reference, bit for
+/// bit.
 pub(crate) fn check(case: &Case) {
-    if !Machine::detect().vectors {
+    if !CpuTarget::detect().has_avx2 {
         return;
     }
     let expected = reference::run(case);
-    for machine in machines() {
-        let plan = Plan::new(&case.what, &machine).unwrap_or_else(|| panic!("no plan for {case:?}"));
+    for cpu in cpus() {
+        let plan = GemmPlan::new(&case.problem, &cpu).unwrap_or_else(|| panic!("no plan for {case:?}"));
         for parts in [1, 3] {
             for at_end in [true, false] {
                 let found = run(&plan, case, parts, at_end);
@@ -111,7 +116,7 @@ pub(crate) fn check(case: &Case) {
                     assert!(
                         found == expected,
                         "argument {i} differs, {parts} parts: {:?} {plan:?}",
-                        case.what
+                        case.problem
                     );
                 }
             }
@@ -119,16 +124,16 @@ pub(crate) fn check(case: &Case) {
     }
 }
 
-fn run(plan: &Plan, case: &Case, parts: u64, at_end: bool) -> Vec<Vec<u8>> {
+fn run(plan: &GemmPlan, case: &Case, parts: u64, at_end: bool) -> Vec<Vec<u8>> {
     let mut args: Vec<Guarded> = case.args.iter().map(|bytes| Guarded::new(bytes, at_end)).collect();
     let addresses: Vec<*mut u8> = args.iter_mut().map(Guarded::address).collect();
     let scratch = vec![0x7f; plan.scratch_bytes().next_multiple_of(64)];
     let extent = plan.extent();
     for part in (0..parts).rev() {
-        // A part has scratch memory of its own, and nothing behind it.
+        // Each part has its own scratch memory, whose end faults.
         let mut scratch = Guarded::new(&scratch, true);
         let (begin, end) = (extent * part / parts, extent * (part + 1) / parts);
-        // SAFETY: the arguments have the elements that the contraction names, which faults if not.
+        // SAFETY: the arguments have the elements that the problem uses; any other access faults.
         unsafe {
             plan.run(addresses.as_ptr(), case.bindings.as_ptr(), scratch.address(), begin, end);
         }

@@ -1,17 +1,17 @@
-//! The definition of a contraction, output by output.
+//! The reference: computes a problem one output at a time.
 
-use microkernels::{COLUMN, Contraction, Factor, LANES, Offsets, ROW, batch_index};
+use microkernels::{AxisOffsets, COLUMN, EPILOGUE_LANES, GemmOperand, GemmProblem, ROW, batch_index};
 use vector_asm::{Binary, Comparison, Element, Index, Memory, Op, Place, Program, Stmt, Unary};
 
 use super::{Case, size};
 
-/// What the arguments hold afterwards.
+/// Computes the problem and returns the arguments afterwards.
 pub(crate) fn run(case: &Case) -> Vec<Vec<u8>> {
     let mut args = case.args.clone();
-    let what = &case.what;
-    each(&what.batch, &mut Vec::new(), &mut |batch| {
-        for row in 0..what.rows {
-            for column in 0..what.columns {
+    let problem = &case.problem;
+    each(&problem.batch, &mut Vec::new(), &mut |batch| {
+        for row in 0..problem.m {
+            for column in 0..problem.n {
                 output(case, &mut args, batch, row, column);
             }
         }
@@ -29,7 +29,7 @@ fn each(extents: &[u64], at: &mut Vec<u64>, then: &mut impl FnMut(&[u64])) {
 }
 
 fn output(case: &Case, args: &mut [Vec<u8>], batch: &[u64], row: u64, column: u64) {
-    let what = &case.what;
+    let problem = &case.problem;
     let index = |index: Index| match index {
         ROW => row as i64,
         COLUMN => column as i64,
@@ -41,13 +41,13 @@ fn output(case: &Case, args: &mut [Vec<u8>], batch: &[u64], row: u64, column: u6
     let at = |offset: i64, terms: &[(Index, i64)]| {
         offset + terms.iter().map(|&(i, coefficient)| coefficient * index(i)).sum::<i64>()
     };
-    let mut sum = what.start.as_ref().map_or(0.0, |p| load(what, args, p, at(p.offset, &p.terms)));
-    for k in 0..what.depth {
-        let a = element(what, args, &what.left, at(what.left.offset, &what.left.terms), row, k);
-        let b = element(what, args, &what.right, at(what.right.offset, &what.right.terms), column, k);
-        sum = fma(what.element, a, b, sum);
+    let mut sum = problem.initial.as_ref().map_or(0.0, |p| load(problem, args, p, at(p.offset, &p.terms)));
+    for k in 0..problem.k {
+        let a = element(problem, args, &problem.a, at(problem.a.offset, &problem.a.terms), row, k);
+        let b = element(problem, args, &problem.b, at(problem.b.offset, &problem.b.terms), column, k);
+        sum = fma(problem.element, a, b, sum);
     }
-    epilogue(what, &what.epilogue, args, sum, &at);
+    epilogue(problem, &problem.epilogue, args, sum, &at);
 }
 
 fn fma(element: Element, a: f64, b: f64, c: f64) -> f64 {
@@ -55,27 +55,27 @@ fn fma(element: Element, a: f64, b: f64, c: f64) -> f64 {
 }
 
 fn element(
-    what: &Contraction,
+    problem: &GemmProblem,
     args: &[Vec<u8>],
-    factor: &Factor,
+    operand: &GemmOperand,
     offset: i64,
     outer: u64,
-    depth: u64,
+    k: u64,
 ) -> f64 {
-    let (o, d) = (outer as usize, depth as usize);
-    if factor.bounds.iter().any(|b| !(0..b.limit).contains(&(b.outer[o] + b.depth[d]))) {
+    let (o, d) = (outer as usize, k as usize);
+    if operand.bounds.iter().any(|b| !(0..b.limit).contains(&(b.outer[o] + b.k[d]))) {
         return 0.0;
     }
-    let offsets = |offsets: &Offsets, position: usize| match offsets {
-        Offsets::Strided(step) => step * position as i64,
-        Offsets::Table(table) => table[position],
+    let offsets = |offsets: &AxisOffsets, position: usize| match offsets {
+        AxisOffsets::Strided(step) => step * position as i64,
+        AxisOffsets::Table(table) => table[position],
     };
-    let offset = offset + offsets(&factor.outer, o) + offsets(&factor.depth, d);
-    read(what.element, factor.memory, &args[factor.base as usize][offset as usize..])
+    let offset = offset + offsets(&operand.outer, o) + offsets(&operand.k, d);
+    read(problem.element, operand.memory, &args[operand.base as usize][offset as usize..])
 }
 
-fn load(what: &Contraction, args: &[Vec<u8>], place: &Place, offset: i64) -> f64 {
-    read(what.element, place.memory, &args[place.base.unwrap() as usize][offset as usize..])
+fn load(problem: &GemmProblem, args: &[Vec<u8>], place: &Place, offset: i64) -> f64 {
+    read(problem.element, place.memory, &args[place.base.unwrap() as usize][offset as usize..])
 }
 
 fn read(element: Element, memory: Memory, bytes: &[u8]) -> f64 {
@@ -97,15 +97,15 @@ fn write(element: Element, memory: Memory, bytes: &mut [u8], value: f64) {
     }
 }
 
-/// One lane of the epilogue. A comparison's value is 1 or 0 here.
+/// Computes one lane of the epilogue. The value of a comparison is 1 or 0.
 fn epilogue(
-    what: &Contraction,
+    problem: &GemmProblem,
     program: &Program,
     args: &mut [Vec<u8>],
     sum: f64,
     at: &impl Fn(i64, &[(Index, i64)]) -> i64,
 ) {
-    let round = |value: f64| if what.element == Element::F64 { value } else { f64::from(value as f32) };
+    let round = |value: f64| if problem.element == Element::F64 { value } else { f64::from(value as f32) };
     let mut values = vec![0.0; program.values.len()];
     for stmt in &program.body {
         match stmt {
@@ -113,9 +113,9 @@ fn epilogue(
                 let of = |value: &vector_asm::Value| values[value.0 as usize];
                 let result = match op {
                     Op::Get { .. } => sum,
-                    Op::Constant(bits) if what.element == Element::F64 => f64::from_bits(*bits),
+                    Op::Constant(bits) if problem.element == Element::F64 => f64::from_bits(*bits),
                     Op::Constant(bits) => f64::from(f32::from_bits(*bits as u32)),
-                    Op::Load(place) => load(what, args, place, at(place.offset, &place.terms)),
+                    Op::Load(place) => load(problem, args, place, at(place.offset, &place.terms)),
                     Op::Unary(Unary::Negate, a) => -of(a),
                     Op::Binary(Binary::Add, a, b) => round(of(a) + of(b)),
                     Op::Binary(Binary::Multiply, a, b) => round(of(a) * of(b)),
@@ -134,7 +134,7 @@ fn epilogue(
                             of(b)
                         }
                     }
-                    Op::Fma(a, b, c) => fma(what.element, of(a), of(b), of(c)),
+                    Op::Fma(a, b, c) => fma(problem.element, of(a), of(b), of(c)),
                     other => panic!("no test uses {other:?}"),
                 };
                 values[value.0 as usize] = result;
@@ -142,10 +142,10 @@ fn epilogue(
             Stmt::Store { place, value, .. } => {
                 let offset = at(place.offset, &place.terms) as usize;
                 let bytes = &mut args[place.base.unwrap() as usize][offset..];
-                write(what.element, place.memory, bytes, values[value.0 as usize]);
+                write(problem.element, place.memory, bytes, values[value.0 as usize]);
             }
             other => panic!("no test uses {other:?}"),
         }
     }
-    assert!(LANES > 0 && size(what.element) > 0);
+    assert!(EPILOGUE_LANES > 0 && size(problem.element) > 0);
 }

@@ -1,11 +1,11 @@
 //! Epilogues for tests.
 
-use microkernels::{COLUMN, LANES, SUM};
+use microkernels::{ACCUMULATORS, COLUMN, EPILOGUE_LANES};
 use vector_asm::{Binary, Comparison, Element, Op, Place, Program, Stmt, Type, Value};
 
 use super::{Case, numbers, size};
 
-/// An epilogue statement by statement; comparisons have integers.
+/// Builds an epilogue statement by statement. The value of a comparison is an integer.
 pub(crate) struct Writer {
     pub(crate) program: Program,
     element: Element,
@@ -13,7 +13,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(element: Element) -> Writer {
-        let sums = Type { element, lanes: LANES };
+        let sums = Type { element, lanes: EPILOGUE_LANES };
         Writer { program: Program { variables: vec![sums], ..Program::default() }, element }
     }
 
@@ -24,7 +24,7 @@ impl Writer {
             (_, element) => element,
         };
         let one = matches!(&op, Op::Constant(_)) || matches!(&op, Op::Load(place) if place.step == 0);
-        self.program.values.push(Type { element, lanes: if one { 1 } else { LANES } });
+        self.program.values.push(Type { element, lanes: if one { 1 } else { EPILOGUE_LANES } });
         let value = Value(self.program.values.len() as u32 - 1);
         self.program.body.push(Stmt::Let { value, op });
         value
@@ -35,20 +35,20 @@ impl Writer {
     }
 }
 
-/// Where a product is stored that is only stored.
+/// The place of the only store of a problem whose epilogue is one store.
 pub(crate) fn output(case: &Case) -> Place {
-    match &case.what.epilogue.body[1] {
+    match &case.problem.epilogue.body[1] {
         Stmt::Store { place, .. } => place.clone(),
         _ => unreachable!(),
     }
 }
 
-/// Makes a product `relu(sum + bias[column])`.
+/// Replaces the epilogue by `relu(accumulator + bias[column])`, with the bias as argument 3.
 pub(crate) fn bias_and_relu(case: &mut Case) {
-    let element = case.what.element;
+    let element = case.problem.element;
     let output = output(case);
     let mut writer = Writer::new(element);
-    let sum = writer.define(Op::Get { variable: SUM, start: 0 });
+    let sum = writer.define(Op::Get { variable: ACCUMULATORS, start: 0 });
     let bias = Place { base: Some(3), terms: vec![(COLUMN, size(element))], ..output.clone() };
     let bias = writer.define(Op::Load(bias));
     let sum = writer.define(Op::Binary(Binary::Add, sum, bias));
@@ -56,6 +56,6 @@ pub(crate) fn bias_and_relu(case: &mut Case) {
     let positive = writer.define(Op::Compare(Comparison::Less, zero, sum));
     let value = writer.define(Op::Select(positive, sum, zero));
     writer.store(output, value);
-    case.what.epilogue = writer.program;
-    case.args.push(numbers(element, 7, case.what.columns as usize));
+    case.problem.epilogue = writer.program;
+    case.args.push(numbers(element, 7, case.problem.n as usize));
 }

@@ -1,54 +1,55 @@
-//! Epilogues, which are templates, as statements of code for some neighbouring columns of a row.
+//! Epilogue programs, compiled for one row of a tile.
 //!
-//! The code's bindings are, in this order: the column, the first lane, the row, the indices of the batch, the contraction's own bindings. Its
-//! base addresses are the left factor and the right one where a tile reads them, then those of the contraction.
+//! The bindings of the compiled code are, in this order: the first column, the first lane, the row, the batch
+//! indices, and the bindings of the problem. Its base addresses are A and B where a tile reads them, then
+//! those of the problem.
 
 use vector_asm::{Counter, Index, Op, Place, Stmt, Type, Value};
 
-use crate::contraction::{COLUMN, Contraction, LANES, ROW, SUM};
+use crate::problem::{ACCUMULATORS, COLUMN, EPILOGUE_LANES, GemmProblem, ROW};
 
-/// Where the column, the first lane and the row are among the bindings; the batch follows.
-pub(crate) const COLUMN_AT: usize = 0;
-pub(crate) const LANE_AT: usize = 1;
-pub(crate) const ROW_AT: usize = 2;
-pub(crate) const BATCH_AT: usize = 3;
+/// Positions of the column, the first lane, the row and the first batch index among the bindings.
+pub(crate) const COLUMN_BINDING: usize = 0;
+pub(crate) const LANE_BINDING: usize = 1;
+pub(crate) const ROW_BINDING: usize = 2;
+pub(crate) const BATCH_BINDINGS: usize = 3;
 
-/// Where the factors are among the base addresses; those of the contraction follow.
-pub(crate) const LEFT_AT: u32 = 0;
-pub(crate) const RIGHT_AT: u32 = 1;
-pub(crate) const ARGS_AT: u32 = 2;
+/// Positions of A, B and the problem's first argument among the base addresses.
+pub(crate) const A_BASE: u32 = 0;
+pub(crate) const B_BASE: u32 = 1;
+pub(crate) const ARG_BASES: u32 = 2;
 
-/// A row's copy of a template.
-pub(crate) struct Copy<'a> {
-    pub(crate) what: &'a Contraction,
-    /// How far the row is from that of the binding; `None` if it is what the first counter counts.
+/// Translates an epilogue program into code for one row.
+pub(crate) struct RowEpilogue<'a> {
+    pub(crate) problem: &'a GemmProblem,
+    /// The row's offset from the row binding; `None` if the first counter counts rows.
     pub(crate) row: Option<i64>,
-    /// The value that the template's first one becomes.
-    pub(crate) first: u32,
-    /// Where the sums are.
-    pub(crate) sums: Op,
+    /// The number of the value that the program's value 0 becomes.
+    pub(crate) first_value: u32,
+    /// The operation that reads the row's accumulators.
+    pub(crate) accumulators: Op,
 }
 
-/// The template's types with so many lanes; `None` if it is not one.
+/// The types with `lanes` in place of [`EPILOGUE_LANES`]; `None` if a type has neither these lanes nor one.
 pub(crate) fn widened(types: &[Type], lanes: u32) -> Option<Vec<Type>> {
     let of = |ty: &Type| match ty.lanes {
-        LANES => Some(Type { lanes, ..*ty }),
+        EPILOGUE_LANES => Some(Type { lanes, ..*ty }),
         1 => Some(*ty),
         _ => None,
     };
     types.iter().map(of).collect()
 }
 
-impl Copy<'_> {
-    /// The statements; `None` if the template is not one.
+impl RowEpilogue<'_> {
+    /// The statements of the row; `None` if the program has a statement that epilogues may not have.
     pub(crate) fn statements(&self) -> Option<Vec<Stmt>> {
-        self.what.epilogue.body.iter().map(|stmt| self.statement(stmt)).collect()
+        self.problem.epilogue.body.iter().map(|stmt| self.statement(stmt)).collect()
     }
 
     fn statement(&self, stmt: &Stmt) -> Option<Stmt> {
         Some(match stmt {
             Stmt::Let { value, op } => Stmt::Let { value: self.value(*value), op: self.operation(op)? },
-            Stmt::Set { variable: SUM, .. } | Stmt::Loop { .. } => return None,
+            Stmt::Set { variable: ACCUMULATORS, .. } | Stmt::Loop { .. } => return None,
             Stmt::Set { variable, start: 0, value } => {
                 Stmt::Set { variable: *variable, start: 0, value: self.value(*value) }
             }
@@ -63,7 +64,7 @@ impl Copy<'_> {
     fn operation(&self, op: &Op) -> Option<Op> {
         let of = |value: &Value| self.value(*value);
         Some(match op {
-            Op::Get { variable: SUM, start: 0 } => self.sums.clone(),
+            Op::Get { variable: ACCUMULATORS, start: 0 } => self.accumulators.clone(),
             Op::Get { start: 1.., .. } | Op::Slice { .. } => return None,
             Op::Get { .. } | Op::Constant(_) => op.clone(),
             Op::Load(place) => Op::Load(self.place(place)?),
@@ -85,13 +86,14 @@ impl Copy<'_> {
     }
 
     fn value(&self, value: Value) -> Value {
-        Value(self.first + value.0)
+        Value(self.first_value + value.0)
     }
 
-    /// A place by the indices of the code. Scratch memory is not the epilogue's.
+    /// The place in terms of the compiled code's indices; `None` for scratch memory, which an epilogue cannot
+    /// access.
     pub(crate) fn place(&self, place: &Place) -> Option<Place> {
         let (offset, terms) = self.affine(place.offset, &place.terms)?;
-        Some(Place { base: Some(place.base? + ARGS_AT), offset, terms, ..place.clone() })
+        Some(Place { base: Some(place.base? + ARG_BASES), offset, terms, ..place.clone() })
     }
 
     fn affine(&self, mut offset: i64, terms: &[(Index, i64)]) -> Option<(i64, Vec<(Index, i64)>)> {
@@ -106,22 +108,22 @@ impl Copy<'_> {
     }
 
     fn index(&self, index: Index) -> Option<Index> {
-        let batch = self.what.batch.len() as u32;
+        let batch = self.problem.batch.len() as u32;
         Some(match index {
             ROW if self.row.is_none() => ROW,
-            ROW => Index::Binding(ROW_AT as u32),
-            COLUMN => Index::Binding(COLUMN_AT as u32),
+            ROW => Index::Binding(ROW_BINDING as u32),
+            COLUMN => Index::Binding(COLUMN_BINDING as u32),
             Index::Counter(Counter(counter)) if counter - 2 < batch => {
-                Index::Binding(BATCH_AT as u32 + counter - 2)
+                Index::Binding(BATCH_BINDINGS as u32 + counter - 2)
             }
             Index::Counter(_) => return None,
-            Index::Binding(binding) => Index::Binding(BATCH_AT as u32 + batch + binding),
+            Index::Binding(binding) => Index::Binding(BATCH_BINDINGS as u32 + batch + binding),
         })
     }
 }
 
-/// How many bindings and base addresses a contraction has for its epilogue: those up to the last one that it mentions.
-pub(crate) fn mentioned(what: &Contraction) -> (usize, usize) {
+/// The number of bindings and of base addresses that an epilogue uses, up to the last one.
+pub(crate) fn used_parameters(problem: &GemmProblem) -> (usize, usize) {
     let (mut bindings, mut args) = (0, 0);
     let mut see = |terms: &[(Index, i64)], base: Option<u32>| {
         args = args.max(base.map_or(0, |base| base as usize + 1));
@@ -131,7 +133,7 @@ pub(crate) fn mentioned(what: &Contraction) -> (usize, usize) {
             }
         }
     };
-    for stmt in &what.epilogue.body {
+    for stmt in &problem.epilogue.body {
         match stmt {
             Stmt::Store { place, .. } | Stmt::Prefetch(place) => see(&place.terms, place.base),
             Stmt::Let { op: Op::Load(place) | Op::LoadIf { place, .. }, .. } => {
@@ -141,8 +143,8 @@ pub(crate) fn mentioned(what: &Contraction) -> (usize, usize) {
             _ => {}
         }
     }
-    if let Some(start) = &what.start {
-        see(&start.terms, start.base);
+    if let Some(initial) = &problem.initial {
+        see(&initial.terms, initial.base);
     }
     (bindings, args)
 }

@@ -1,57 +1,59 @@
-//! The two elements that are multiplied and added, and the vector instructions on them.
+//! The element types of a GEMM, `f32` and `f64`, with their AVX2 instructions.
 //!
-//! The methods are inlined into functions that enable AVX2 and FMA; nothing else may call them, which is what makes them unsafe.
+//! The methods are unsafe because they are inlined into functions that enable AVX2 and FMA; nothing else may
+//! call them.
 
 use std::arch::x86_64::*;
 
-/// `f32` or `f64`, with vectors of 256 bits.
-pub(crate) trait Real: Copy + Default + PartialEq + 'static {
-    /// A vector.
+/// `f32` or `f64`, in vectors of 256 bits.
+pub(crate) trait Float: Copy + Default + PartialEq + 'static {
+    /// A 256-bit vector of elements.
     type Vector: Copy;
-    /// Which lanes of a vector memory is touched for.
+    /// Selects the lanes that a masked load, store or gather touches.
     type Mask: Copy;
-    /// How many lanes a vector has.
+    /// Lanes per vector.
     const LANES: usize;
-    /// Bytes of an element.
+    /// Bytes per element.
     const SIZE: isize = size_of::<Self>() as isize;
 
     unsafe fn zero() -> Self::Vector;
     unsafe fn broadcast(from: *const Self) -> Self::Vector;
     unsafe fn load(from: *const Self) -> Self::Vector;
     unsafe fn store(to: *mut Self, value: Self::Vector);
-    /// The first `lanes` lanes.
+    /// Selects the first `lanes` lanes.
     unsafe fn mask(lanes: usize) -> Self::Mask;
-    /// Other lanes are zero, and not read.
+    /// Loads the selected lanes. The other lanes are zero, and their memory is not read.
     unsafe fn load_masked(from: *const Self, mask: Self::Mask) -> Self::Vector;
-    /// Other lanes are not written.
+    /// Stores the selected lanes. The memory of the other lanes is not written.
     unsafe fn store_masked(to: *mut Self, mask: Self::Mask, value: Self::Vector);
     /// `a · b + c`, rounded once.
     unsafe fn fma(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// Rows become columns, of as many vectors as there are lanes.
+    /// Transposes the square matrix in the first [`Float::LANES`] vectors.
     unsafe fn transpose(rows: &mut [Self::Vector; 8]);
-    /// The mask of the lanes whose 32-bit word is all ones; the others are zeros.
+    /// Selects the lanes whose 32-bit word has all bits set; the other words must be zero.
     unsafe fn mask_of(words: __m256i) -> Self::Mask;
-    /// The mask in memory.
+    /// The mask as 32-bit words, all bits set or all clear.
     unsafe fn words(mask: Self::Mask) -> [u32; 8];
-    /// Lanes of both masks.
+    /// Selects the lanes that both masks select.
     unsafe fn both(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// Lanes of the first mask that are not of the second.
+    /// Selects the lanes that `a` selects and `b` does not.
     unsafe fn without(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// Elements at offsets in bytes; other lanes than the mask's are zero, and not read.
+    /// Loads the selected lanes from `from` plus an offset in bytes for each lane. The other lanes are zero,
+    /// and their memory is not read.
     unsafe fn gather_masked(from: *const Self, offsets: &[i32; 8], mask: Self::Mask) -> Self::Vector;
-    /// Bits set in either.
+    /// Bitwise or.
     unsafe fn or(a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// A vector of `f16` or `bf16`.
+    /// Converts eight `f16` or `bf16` values to a vector of `f32`.
     unsafe fn widen(from: *const [u16; 8], bf16: bool) -> Self::Vector;
-    /// Bits of `f16` or `bf16`, as an element.
+    /// Converts the bits of an `f16` or `bf16` to `f32`.
     fn widened(bits: u16, bf16: bool) -> Self;
 }
 
-/// Ones, then zeros: a mask of `n` lanes begins `n` entries before the zeros.
+/// Set words, then clear words. The mask of the first `n` lanes starts `n` entries before the clear words.
 static LANES_32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 static LANES_64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
-impl Real for f32 {
+impl Float for f32 {
     type Vector = __m256;
     type Mask = __m256i;
     const LANES: usize = 8;
@@ -82,7 +84,8 @@ impl Real for f32 {
 
     #[inline(always)]
     unsafe fn mask(lanes: usize) -> __m256i {
-        // SAFETY: the caller runs with AVX2; eight entries from `8 - lanes` on are in the table, since `lanes` is at most 8.
+        // SAFETY: the caller runs with AVX2. `lanes` is at most 8, so the table has eight entries from `8 -
+        // lanes` on.
         unsafe { _mm256_loadu_si256(LANES_32.as_ptr().add(8 - lanes).cast()) }
     }
 
@@ -189,7 +192,7 @@ impl Real for f32 {
     }
 }
 
-impl Real for f64 {
+impl Float for f64 {
     type Vector = __m256d;
     type Mask = __m256i;
     const LANES: usize = 4;
@@ -220,7 +223,8 @@ impl Real for f64 {
 
     #[inline(always)]
     unsafe fn mask(lanes: usize) -> __m256i {
-        // SAFETY: the caller runs with AVX2; four entries from `4 - lanes` on are in the table, since `lanes` is at most 4.
+        // SAFETY: the caller runs with AVX2; four entries from `4 - lanes` on are in the table, since `lanes`
+        // is at most 4.
         unsafe { _mm256_loadu_si256(LANES_64.as_ptr().add(4 - lanes).cast()) }
     }
 
@@ -298,18 +302,19 @@ impl Real for f64 {
 
     #[inline(always)]
     unsafe fn widen(_: *const [u16; 8], _: bool) -> __m256d {
-        unreachable!("plans with narrow factors multiply f32")
+        unreachable!("plans with operands in half precision multiply f32")
     }
 
     #[inline(always)]
     fn widened(_: u16, _: bool) -> f64 {
-        unreachable!("plans with narrow factors multiply f32")
+        unreachable!("plans with operands in half precision multiply f32")
     }
 }
 
-/// Half precision to single, by the instruction every machine with plans has.
+/// Converts half precision to single with an F16C instruction.
 #[inline(always)]
 fn half(bits: u16) -> f32 {
-    // SAFETY: only functions of this crate that run with F16C call this; the machine has it or there is no plan.
+    // SAFETY: only functions of this crate that run with F16C call this; a plan exists only on a machine that
+    // has it.
     unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
 }

@@ -1,19 +1,19 @@
-//! Plans on architectures without AVX2: there are none.
+//! The stub of [`GemmPlan`] for architectures without AVX2, where no plan exists.
 
 use std::convert::Infallible;
 
-use crate::contraction::Contraction;
-use crate::machine::Machine;
+use crate::machine::CpuTarget;
+use crate::problem::GemmProblem;
 
-/// How to compute a contraction. There is no plan on this architecture.
+/// A plan. No value of this type exists on this architecture.
 #[derive(Debug)]
-pub struct Plan {
+pub struct GemmPlan {
     never: Infallible,
 }
 
-impl Plan {
-    /// `None`: nothing is planned on this architecture.
-    pub fn new(_: &Contraction, _: &Machine) -> Option<Plan> {
+impl GemmPlan {
+    /// Returns `None`: no plan exists on this architecture.
+    pub fn new(_: &GemmProblem, _: &CpuTarget) -> Option<GemmPlan> {
         None
     }
 
@@ -22,17 +22,17 @@ impl Plan {
         match self.never {}
     }
 
-    /// The end of the range that all parts make up.
+    /// The end of the range that calls divide.
     pub fn extent(&self) -> u64 {
         match self.never {}
     }
 
-    /// What parts should be multiples of.
+    /// The number of iterations that parts should be multiples of.
     pub fn grain(&self) -> u64 {
         match self.never {}
     }
 
-    /// How many bytes of memory the plan's own code takes.
+    /// Bytes of memory that generated code takes.
     pub fn code_bytes(&self) -> usize {
         match self.never {}
     }
@@ -41,7 +41,7 @@ impl Plan {
     ///
     /// # Safety
     ///
-    /// None is needed: there is no plan to call it on.
+    /// No requirement: no plan exists to call this method on.
     pub unsafe fn run(&self, _: *const *mut u8, _: *const i64, _: *mut u8, _: u64, _: u64) {
         match self.never {}
     }

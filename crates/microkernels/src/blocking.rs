@@ -1,0 +1,147 @@
+//! Cache blocking of a GEMM: which operands are packed, and the sizes of blocks.
+//!
+//! | Packing | When | What is copied |
+//! |---|---|---|
+//! | unpacked | few rows, or B fits a quarter of the L2 cache; both are readable in place | nothing |
+//! | whole A | at most 128 rows, and A fits half of the L2 cache | A once; B a few micro-panels at a time |
+//! | blocks | otherwise | blocks of B for the L3 cache, and blocks of A for the L2 cache |
+//!
+//! A micro-panel of B is a block of K by as many columns as a tile has.
+
+use std::ops::Range;
+
+use crate::machine::CpuTarget;
+use crate::pack::PANELS_AT_ONCE;
+use crate::tile::MR;
+
+/// The properties of a GEMM that decide its blocking.
+pub(crate) struct GemmShape {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    /// Bytes of an element.
+    pub(crate) bytes: usize,
+    /// Columns of a full tile.
+    pub(crate) width: usize,
+    /// Whether microkernels can read A in place, with contiguous elements along K or all of A in the L1
+    /// cache.
+    pub(crate) a_is_readable: bool,
+    /// Whether microkernels can read B in place.
+    pub(crate) b_is_readable: bool,
+    /// Whether K may be cut into blocks, with partial sums in memory between them.
+    pub(crate) k_can_be_cut: bool,
+}
+
+/// The packing strategy and the sizes of blocks: MC, NC and KC in BLIS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blocking {
+    pub(crate) packing: Packing,
+    /// Extent of a block along K (KC). The number of blocks is minimal and their extents are about equal.
+    pub(crate) kc: usize,
+    /// Rows of a block (MC).
+    pub(crate) mc: usize,
+    /// Columns of a block (NC).
+    pub(crate) nc: usize,
+}
+
+/// Which operands are packed, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// Microkernels read both operands in place.
+    Unpacked {
+        /// Whether the loop over rows is the outer one, which keeps B in the L1 cache.
+        rows_outer: bool,
+    },
+    /// A is packed whole, and B a few micro-panels at a time.
+    WholeA,
+    /// Blocks of B are packed, and possibly blocks of A.
+    Blocks {
+        /// Whether A is packed; otherwise microkernels read it in place.
+        a: bool,
+    },
+}
+
+impl Blocking {
+    pub(crate) fn new(shape: &GemmShape, cpu: &CpuTarget) -> Blocking {
+        let packing = choose_packing(shape, cpu);
+        let elements = |bytes: usize| bytes / shape.bytes;
+        let kc = match packing {
+            Packing::Unpacked { .. } => shape.k,
+            _ if !shape.k_can_be_cut => shape.k,
+            // A micro-panel takes half of the L1 cache.
+            _ => (elements(cpu.l1_bytes) / (2 * shape.width)).clamp(64, 1024),
+        };
+        let kc = even_block(shape.k, kc);
+        let mc = (elements(cpu.l2_bytes) / 3 / kc.max(1)).clamp(2 * MR, 1024) / MR * MR;
+        let nc = match packing {
+            // The few micro-panels that are packed together read neighbouring elements, so they find them in
+            // the L1 cache.
+            Packing::WholeA => PANELS_AT_ONCE * shape.width,
+            // A block takes at most a quarter of the L3 cache, and at most as many columns as the
+            // second-level TLB covers.
+            _ => (elements(cpu.l3_bytes) / 4 / kc.max(1)).clamp(shape.width, 2048),
+        };
+        let nc = match packing {
+            Packing::WholeA => nc.min(shape.n.next_multiple_of(shape.width)),
+            _ => even_block(shape.n, nc).next_multiple_of(shape.width),
+        };
+        Blocking { packing, kc, mc, nc }
+    }
+}
+
+fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
+    let b = shape.k * shape.n * shape.bytes;
+    let a = shape.k * shape.m * shape.bytes;
+    let readable = shape.a_is_readable && shape.b_is_readable;
+    let small = b <= cpu.l2_bytes / 4 || shape.m <= 2 * MR;
+    if readable && small {
+        Packing::Unpacked { rows_outer: b <= cpu.l1_bytes * 3 / 4 }
+    } else if a <= cpu.l2_bytes / 2 && shape.m <= 128 {
+        Packing::WholeA
+    } else {
+        Packing::Blocks { a: !shape.a_is_readable || shape.n > 128 }
+    }
+}
+
+/// The size of the largest block when `whole` is cut into the fewest blocks of at most `most`, about equal in
+/// size.
+fn even_block(whole: usize, most: usize) -> usize {
+    if whole == 0 { 1 } else { whole.div_ceil(whole.div_ceil(most.max(1))) }
+}
+
+/// Cuts a range into consecutive ranges of length `step`; the last one may be shorter.
+pub(crate) fn cut(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
+    range.clone().step_by(step).map(move |at| at..(at + step).min(range.end))
+}
+
+/// The rows of a block as tiles of nearly equal heights, because a tile of one row takes as long as a tile of
+/// six.
+#[derive(Clone, Copy)]
+pub(crate) struct RowTiles {
+    first: usize,
+    pub(crate) count: usize,
+    height: usize,
+    /// The number of leading tiles that have `height + 1` rows; the others have `height`.
+    taller: usize,
+}
+
+impl RowTiles {
+    #[inline(always)]
+    pub(crate) fn new(rows: Range<usize>) -> RowTiles {
+        let count = rows.len().div_ceil(MR);
+        let height = rows.len().checked_div(count).unwrap_or(0);
+        RowTiles { first: rows.start, count, height, taller: rows.len() - count * height }
+    }
+
+    /// The first row of a tile. The number of tiles as an argument gives the end of the rows.
+    #[inline(always)]
+    pub(crate) fn row(&self, tile: usize) -> usize {
+        self.first + tile * self.height + tile.min(self.taller)
+    }
+
+    /// The rows of a tile.
+    #[inline(always)]
+    pub(crate) fn rows(&self, tile: usize) -> Range<usize> {
+        self.row(tile)..self.row(tile + 1)
+    }
+}

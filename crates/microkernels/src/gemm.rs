@@ -1,0 +1,433 @@
+//! The five loops around microkernels, with packing, for one matrix product.
+//!
+//! A call computes the outputs of some rows and columns. For each output, the loop over blocks of K is the
+//! outermost one, and its blocks come in ascending order. Between blocks, partial sums are stored where the
+//! outputs go.
+
+use std::ops::Range;
+use std::ptr;
+
+use crate::address::OutputAddress;
+use crate::blocking::{Blocking, Packing, RowTiles, cut};
+use crate::epilogue::Epilogue;
+use crate::float::Float;
+use crate::fused::OperandAccess;
+use crate::operand::OperandLayout;
+use crate::pack::{self, OVERRUN};
+use crate::tile::{self, MR, NR_VECTORS, OperandForm, Tile};
+
+/// A planned matrix product: everything in a plan except the batch loops.
+#[derive(Debug)]
+pub(crate) struct Gemm {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) a: OperandLayout,
+    pub(crate) b: OperandLayout,
+    pub(crate) initial: Option<OutputAddress>,
+    /// Where accumulators are stored between blocks of K, and at the end if there is no epilogue.
+    pub(crate) output: Option<OutputAddress>,
+    pub(crate) epilogue: Option<Epilogue>,
+    pub(crate) blocking: Blocking,
+}
+
+/// Base addresses for one iteration of the batch: position 0 of every dimension.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchAddresses {
+    pub(crate) a: *const u8,
+    pub(crate) b: *const u8,
+    /// Null if the accumulators start at zero.
+    pub(crate) initial: *mut u8,
+    /// Null if the accumulators go to scratch memory only.
+    pub(crate) output: *mut u8,
+    pub(crate) scratch: *mut u8,
+}
+
+/// Offsets of regions of scratch memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScratchLayout {
+    /// The accumulators of a tile. The region before them, from 0 on, holds the bindings and base addresses
+    /// of an epilogue.
+    accumulators: usize,
+    a: usize,
+    b: usize,
+    pub(crate) bytes: usize,
+}
+
+/// The position of a block of K among all of them.
+#[derive(Clone, Copy)]
+struct KBlock {
+    first: bool,
+    last: bool,
+}
+
+/// Operands A and B of a tile.
+#[derive(Clone, Copy)]
+struct TileOperands {
+    k: usize,
+    a: TileOperand,
+    b: TileOperand,
+    form: OperandForm,
+}
+
+/// One operand of a tile, in place or packed.
+#[derive(Clone, Copy)]
+struct TileOperand {
+    address: *const u8,
+    /// Bytes from a row of A to the next.
+    row_stride: isize,
+    /// Bytes from a position along K to the next.
+    k_stride: isize,
+}
+
+impl TileOperands {
+    /// Whether generated tiles read operands with these strides.
+    fn have_strides_of(&self, access: &OperandAccess, height: usize, size: isize) -> bool {
+        let a = match self.form {
+            OperandForm::Packed => (size, height as isize * size),
+            OperandForm::Strided => (self.a.row_stride, self.a.k_stride),
+        };
+        self.k == access.k
+            && a == access.a.unwrap_or((size, height as isize * size))
+            && self.b.k_stride == access.b.unwrap_or(access.width as isize * size)
+    }
+}
+
+impl Gemm {
+    /// How the tiles of the last block of K access the operands.
+    pub(crate) fn operand_access<T: Float>(
+        a: &OperandLayout,
+        b: &OperandLayout,
+        k: usize,
+        blocking: &Blocking,
+    ) -> OperandAccess {
+        let blocks = k.div_ceil(blocking.kc).max(1);
+        let (a_in_place, b_in_place) = match blocking.packing {
+            Packing::Unpacked { .. } => (true, true),
+            Packing::WholeA => (false, false),
+            Packing::Blocks { a } => (!a, false),
+        };
+        OperandAccess {
+            k: k - (blocks - 1) * blocking.kc,
+            a: a.strides().filter(|_| a_in_place),
+            b: b.strides().filter(|_| b_in_place).map(|(_, k)| k),
+            width: (NR_VECTORS * T::LANES) as u32,
+            vector: T::LANES as u32,
+        }
+    }
+
+    /// Assigns the regions of scratch memory.
+    pub(crate) fn layout<T: Float>(&self) -> ScratchLayout {
+        let size = size_of::<T>();
+        let width = NR_VECTORS * T::LANES;
+        let up = |bytes: usize| bytes.next_multiple_of(64);
+        let blocking = &self.blocking;
+        let (a, b) = match blocking.packing {
+            Packing::Unpacked { .. } => (0, 0),
+            Packing::WholeA => (self.m * self.k, blocking.kc * blocking.nc),
+            Packing::Blocks { a } => {
+                (if a { blocking.mc.min(self.m) * blocking.kc } else { 0 }, blocking.kc * blocking.nc)
+            }
+        };
+        let accumulators = up(self.epilogue.as_ref().map_or(0, |e| e.words() * 8));
+        let operand = |elements: usize| if elements == 0 { 0 } else { up((elements + OVERRUN) * size) };
+        let a_at = accumulators + up(MR * width * size);
+        let b_at = a_at + operand(a);
+        ScratchLayout { accumulators, a: a_at, b: b_at, bytes: b_at + operand(b) }
+    }
+
+    /// Computes the outputs of some rows and columns.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has AVX2, FMA and F16C; the addresses are those of the problem, and the scratch memory has as
+    /// many bytes as the layout says.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(crate) unsafe fn run<T: Float>(
+        &self,
+        layout: &ScratchLayout,
+        base: &BatchAddresses,
+        rows: Range<usize>,
+        columns: Range<usize>,
+    ) {
+        let call = GemmCall { gemm: self, layout, base, width: NR_VECTORS * T::LANES };
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.blocking.packing {
+                Packing::Unpacked { rows_outer } => call.unpacked::<T>(rows, columns, rows_outer),
+                Packing::WholeA => call.whole_a::<T>(rows, columns),
+                Packing::Blocks { a } => call.packed_blocks::<T>(rows, columns, a),
+            }
+        }
+    }
+}
+
+struct GemmCall<'a> {
+    gemm: &'a Gemm,
+    layout: &'a ScratchLayout,
+    base: &'a BatchAddresses,
+    /// Columns of a full tile.
+    width: usize,
+}
+
+impl GemmCall<'_> {
+    #[inline(always)]
+    unsafe fn unpacked<T: Float>(&self, rows: Range<usize>, columns: Range<usize>, rows_outer: bool) {
+        let gemm = self.gemm;
+        let (Some((a_row, a_k)), Some((b_column, b_k))) = (gemm.a.strides(), gemm.b.strides()) else {
+            unreachable!("operands stay unpacked only if microkernels can read both in place");
+        };
+        let block = KBlock { first: true, last: true };
+        let tiles = RowTiles::new(rows);
+        let a = TileOperand { address: self.base.a, row_stride: a_row, k_stride: a_k };
+        let b = TileOperand { address: self.base.b, row_stride: 0, k_stride: b_k };
+        let mut operands = TileOperands { k: gemm.k, a, b, form: OperandForm::Strided };
+        let (outer, inner) = if rows_outer { (tiles.count, 1) } else { (1, tiles.count) };
+        if let (None, None, Some(output)) = (&gemm.initial, &gemm.epilogue, &gemm.output) {
+            // SAFETY: the caller's promise.
+            return unsafe {
+                self.unpacked_and_stored::<T>(tiles, columns, operands, b_column, output.row, (outer, inner))
+            };
+        }
+        for t in 0..outer {
+            let mut at = columns.start;
+            while at < columns.end {
+                let columns = at..columns.end.min(at + self.width);
+                operands.b.address = self.base.b.wrapping_offset(at as isize * b_column);
+                for t in t..t + inner {
+                    let rows = tiles.rows(t);
+                    operands.a.address = self.base.a.wrapping_offset(rows.start as isize * a_row);
+                    // SAFETY: the caller's promise.
+                    unsafe { self.tile::<T>(rows, columns.clone(), operands, block) };
+                }
+                at += self.width;
+            }
+        }
+    }
+
+    /// [`GemmCall::unpacked`] for accumulators that start at zero and are only stored, with nothing else to
+    /// compute between small tiles. The operands are those of row 0 and column 0.
+    #[inline(always)]
+    unsafe fn unpacked_and_stored<T: Float>(
+        &self,
+        tiles: RowTiles,
+        columns: Range<usize>,
+        operands: TileOperands,
+        b_column: isize,
+        to_row: isize,
+        (outer, inner): (usize, usize),
+    ) {
+        let TileOperands { k, a, b, form } = operands;
+        let mut tile = Tile {
+            k,
+            a: a.address.cast(),
+            a_row: a.row_stride,
+            a_k: a.k_stride,
+            b: b.address.cast(),
+            b_k: b.k_stride,
+            from: ptr::null::<T>(),
+            from_row: 0,
+            to: self.base.output.cast(),
+            to_row,
+        };
+        for t in 0..outer {
+            let mut at = columns.start;
+            while at < columns.end {
+                tile.b = b.address.wrapping_offset(at as isize * b_column).cast();
+                for t in t..t + inner {
+                    let first = tiles.row(t) as isize;
+                    tile.a = a.address.wrapping_offset(first * a.row_stride).cast();
+                    tile.to = self.base.output.wrapping_offset(first * to_row).cast::<T>().wrapping_add(at);
+                    let height = tiles.row(t + 1) - tiles.row(t);
+                    // SAFETY: the caller's promise.
+                    unsafe { tile::run(&tile, form, height, self.width.min(columns.end - at)) };
+                }
+                at += self.width;
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn whole_a<T: Float>(&self, rows: Range<usize>, columns: Range<usize>) {
+        let gemm = self.gemm;
+        let tiles = RowTiles::new(rows.clone());
+        let (a, b) = (self.scratch::<T>(self.layout.a), self.scratch::<T>(self.layout.b));
+        let blocks = || cut(0..gemm.k.max(1), gemm.blocking.kc);
+        // SAFETY: the caller's promise; the packed blocks of A lie one after the other, `rows.len()` elements
+        // for each position along K.
+        unsafe {
+            for k in blocks() {
+                let k = k.start..k.end.min(gemm.k);
+                self.pack_a::<T>(tiles, k.clone(), a.add(rows.len() * k.start));
+            }
+            for columns in cut(columns, gemm.blocking.nc) {
+                for k in blocks() {
+                    let block = KBlock { first: k.start == 0, last: k.end >= gemm.k };
+                    let k = k.start..k.end.min(gemm.k);
+                    let from = self.base.b;
+                    pack::micro_panels(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
+                    let a = a.add(rows.len() * k.start);
+                    for some in cut(columns.clone(), self.width) {
+                        let b = b.add((some.start - columns.start) * k.len());
+                        self.tile_column::<T>(tiles, some, k.clone(), Some(a), b, block);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn packed_blocks<T: Float>(&self, rows: Range<usize>, columns: Range<usize>, pack_a: bool) {
+        let gemm = self.gemm;
+        let all = RowTiles::new(rows);
+        let per_block = (gemm.blocking.mc / MR).max(1);
+        let per_block = all.count.div_ceil(all.count.div_ceil(per_block).max(1)).max(1);
+        let (a, b) = (self.scratch::<T>(self.layout.a), self.scratch::<T>(self.layout.b));
+        for columns in cut(columns, gemm.blocking.nc) {
+            for k in cut(0..gemm.k.max(1), gemm.blocking.kc) {
+                let block = KBlock { first: k.start == 0, last: k.end >= gemm.k };
+                let k = k.start..k.end.min(gemm.k);
+                // SAFETY: the caller's promise; micro-panels lie one after the other.
+                unsafe {
+                    let from = self.base.b;
+                    pack::micro_panels(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
+                    for tiles in cut(0..all.count, per_block) {
+                        let tiles = RowTiles::new(all.row(tiles.start)..all.row(tiles.end));
+                        if pack_a {
+                            self.pack_a::<T>(tiles, k.clone(), a);
+                        }
+                        for some in cut(columns.clone(), self.width) {
+                            let b = b.add((some.start - columns.start) * k.len());
+                            let a = pack_a.then_some(a);
+                            self.tile_column::<T>(tiles, some, k.clone(), a, b, block);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Packs A for one tile after the other: the rows of the tile for each position along K.
+    #[inline(always)]
+    unsafe fn pack_a<T: Float>(&self, tiles: RowTiles, k: Range<usize>, to: *mut T) {
+        for t in 0..tiles.count {
+            let rows = tiles.rows(t);
+            let to = to.wrapping_add((rows.start - tiles.row(0)) * k.len());
+            let height = rows.len();
+            // SAFETY: the caller's promise; tiles come in ascending order, so the next tile overwrites gemm a
+            // store wrote past the end.
+            unsafe { pack::micro_panel(&self.gemm.a, self.base.a, rows, k.clone(), to, height) };
+        }
+    }
+
+    /// Computes a column of tiles with a packed micro-panel of B.
+    #[inline(always)]
+    unsafe fn tile_column<T: Float>(
+        &self,
+        tiles: RowTiles,
+        columns: Range<usize>,
+        k: Range<usize>,
+        a: Option<*mut T>,
+        b: *mut T,
+        block: KBlock,
+    ) {
+        let gemm = self.gemm;
+        let b = TileOperand { address: b.cast(), row_stride: 0, k_stride: self.width as isize * T::SIZE };
+        for t in 0..tiles.count {
+            let rows = tiles.rows(t);
+            let (a, form) = match a {
+                Some(a) => {
+                    let address = a.wrapping_add((rows.start - tiles.row(0)) * k.len());
+                    (TileOperand { address: address.cast(), row_stride: 0, k_stride: 0 }, OperandForm::Packed)
+                }
+                None => {
+                    let (row_stride, k_stride) = gemm.a.strides().unwrap_or_default();
+                    let offset = rows.start as isize * row_stride + k.start as isize * k_stride;
+                    (
+                        TileOperand { address: self.base.a.wrapping_offset(offset), row_stride, k_stride },
+                        OperandForm::Strided,
+                    )
+                }
+            };
+            let operands = TileOperands { k: k.len(), a, b, form };
+            // SAFETY: the caller's promise.
+            unsafe { self.tile::<T>(rows, columns.clone(), operands, block) };
+        }
+    }
+
+    /// Computes one tile for one block of K: initial accumulators, microkernel, and the epilogue if the block
+    /// is the last.
+    #[inline(always)]
+    unsafe fn tile<T: Float>(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        operands: TileOperands,
+        block: KBlock,
+    ) {
+        let gemm = self.gemm;
+        let epilogue = gemm.epilogue.as_ref().filter(|_| block.last);
+        if let Some((epilogue, function)) =
+            epilogue.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
+        {
+            debug_assert!(operands.have_strides_of(epilogue.operand_access(), rows.len(), T::SIZE));
+            let addresses = [operands.a.address, operands.b.address];
+            let words = self.base.scratch.cast();
+            // SAFETY: the caller's promise.
+            return unsafe { epilogue.run_tile(function, words, addresses, [rows.start, columns.start]) };
+        }
+        let accumulators = self.scratch::<T>(self.layout.accumulators);
+        let accumulators_row = self.width as isize * T::SIZE;
+        let at = |matrix: &OutputAddress, base: *mut u8| {
+            let offset = rows.start as isize * matrix.row + columns.start as isize * matrix.column;
+            (base.wrapping_offset(offset).cast::<T>(), matrix.row)
+        };
+        let partial_sums = gemm
+            .output
+            .as_ref()
+            .map_or((accumulators, accumulators_row), |matrix| at(matrix, self.base.output));
+        let (from, from_row) = match &gemm.initial {
+            _ if !block.first => partial_sums,
+            None => (ptr::null_mut(), 0),
+            Some(matrix) if matrix.column == T::SIZE => at(matrix, self.base.initial),
+            Some(matrix) => {
+                let (from, row) = at(matrix, self.base.initial);
+                for r in 0..rows.len() {
+                    // SAFETY: the caller's promise; scratch memory has a region for the accumulators of a
+                    // tile.
+                    unsafe {
+                        let value = *from.wrapping_byte_offset(r as isize * row);
+                        (0..columns.len()).for_each(|c| *accumulators.add(r * self.width + c) = value);
+                    }
+                }
+                (accumulators, accumulators_row)
+            }
+        };
+        let (to, to_row) = if epilogue.is_some() { (accumulators, accumulators_row) } else { partial_sums };
+        let TileOperands { k, a, b, form } = operands;
+        let tile = Tile {
+            k,
+            a: a.address.cast(),
+            a_row: a.row_stride,
+            a_k: a.k_stride,
+            b: b.address.cast(),
+            b_k: b.k_stride,
+            from: from.cast_const(),
+            from_row,
+            to,
+            to_row,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            tile::run(&tile, form, rows.len(), columns.len());
+            if let Some(epilogue) = epilogue {
+                epilogue.run(self.base.scratch.cast(), accumulators.cast(), rows, columns);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn scratch<T>(&self, offset: usize) -> *mut T {
+        self.base.scratch.wrapping_add(offset).cast()
+    }
+}

@@ -1,0 +1,213 @@
+//! Operands checked for the layouts that packing and microkernels can read.
+
+use vector_asm::{Index, Memory};
+
+use crate::problem::{AxisOffsets, GemmOperand, GemmProblem};
+
+/// The layout of operand A or B. The *outer* dimension is M for A and N for B.
+#[derive(Debug)]
+pub(crate) struct OperandLayout {
+    pub(crate) base: usize,
+    pub(crate) memory: Memory,
+    /// Bytes of a stored element.
+    pub(crate) size: isize,
+    offset: i64,
+    /// Bytes per unit of each batch index.
+    pub(crate) batch: Vec<i64>,
+    bindings: Vec<(usize, i64)>,
+    pub(crate) outer: AxisOffsets,
+    /// The end of the contiguous run around each position of the outer dimension; empty if the dimension has
+    /// a stride.
+    outer_runs: Vec<u32>,
+    pub(crate) k: AxisOffsets,
+    /// The end of the contiguous run around each position along K; empty if K has a stride.
+    pub(crate) k_runs: Vec<u32>,
+    pub(crate) limits: Vec<OperandLimit>,
+    /// The class of each position along K, an index of `class_representatives`. Positions of one class have
+    /// the same summands in all bounds.
+    pub(crate) class: Vec<u32>,
+    /// A position along K for each class.
+    pub(crate) class_representatives: Vec<u32>,
+}
+
+/// An [`OperandBound`](crate::OperandBound) in 32 bits. The table `outer` is padded by a vector of zeros at
+/// its end.
+#[derive(Debug)]
+pub(crate) struct OperandLimit {
+    pub(crate) outer: Vec<i32>,
+    pub(crate) k: Vec<i32>,
+    pub(crate) limit: i32,
+}
+
+impl OperandLayout {
+    /// Returns `None` if packing and microkernels cannot read the operand.
+    pub(crate) fn new(
+        problem: &GemmProblem,
+        operand: &GemmOperand,
+        outer: u64,
+        bytes: i64,
+    ) -> Option<OperandLayout> {
+        let size = match operand.memory {
+            Memory::Same => bytes,
+            Memory::F16 | Memory::BF16 if bytes == 4 => 2,
+            _ => return None,
+        };
+        let whole = |bytes: &i64| bytes % size == 0;
+        let mut batch = vec![0; problem.batch.len()];
+        let mut bindings = Vec::new();
+        for &(index, coefficient) in &operand.terms {
+            match index {
+                Index::Binding(binding) => bindings.push((binding as usize, coefficient)),
+                Index::Counter(counter) => {
+                    *batch.get_mut((counter.0 as usize).checked_sub(2)?)? += coefficient
+                }
+            }
+        }
+        let aligned = whole(&operand.offset)
+            && batch.iter().all(whole)
+            && bindings.iter().all(|(_, coefficient)| whole(coefficient))
+            && fits(&operand.outer, outer, size)
+            && fits(&operand.k, problem.k, size);
+        let bounded = operand.bounds.iter().all(|bound| {
+            bound.outer.len() as u64 == outer
+                && bound.k.len() as u64 == problem.k
+                && is_small(bound.limit)
+                && bound.outer.iter().chain(bound.k.iter()).all(|&summand| is_small(summand))
+        });
+        if !aligned || !bounded {
+            return None;
+        }
+        let limits: Vec<OperandLimit> = (operand.bounds.iter())
+            .map(|b| OperandLimit {
+                outer: b.outer.iter().chain(&[0; 8]).map(|&summand| summand as i32).collect(),
+                k: b.k.iter().map(|&summand| summand as i32).collect(),
+                limit: b.limit as i32,
+            })
+            .collect();
+        let (class, class_representatives) = classes(&limits);
+        let size = size as isize;
+        Some(OperandLayout {
+            base: operand.base as usize,
+            memory: operand.memory,
+            size,
+            offset: operand.offset,
+            batch,
+            bindings,
+            outer: operand.outer.clone(),
+            outer_runs: runs(&operand.outer, size as i64),
+            k: operand.k.clone(),
+            k_runs: runs(&operand.k, size as i64),
+            limits,
+            class,
+            class_representatives,
+        })
+    }
+
+    /// The address of position 0 of both dimensions in the first iteration of the batch.
+    ///
+    /// # Safety
+    ///
+    /// `args` and `bindings` are those of a call, with the entries that the problem uses.
+    #[inline(always)]
+    pub(crate) unsafe fn address(&self, args: *const *mut u8, bindings: *const i64) -> *const u8 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut at = self.offset;
+            for &(binding, coefficient) in &self.bindings {
+                at = at.wrapping_add(coefficient.wrapping_mul(*bindings.add(binding)));
+            }
+            (*args.add(self.base)).wrapping_offset(at as isize)
+        }
+    }
+
+    /// Whether elements at neighbouring positions of the outer dimension are neighbours in memory.
+    pub(crate) fn outer_is_contiguous(&self) -> bool {
+        self.outer == AxisOffsets::Strided(self.size as i64)
+    }
+
+    /// The end of the contiguous run around a position of the outer dimension; `usize::MAX` if all of the
+    /// dimension is contiguous.
+    #[inline(always)]
+    pub(crate) fn outer_run_end(&self, position: usize) -> usize {
+        match &self.outer {
+            AxisOffsets::Strided(step) if *step as isize == self.size => usize::MAX,
+            AxisOffsets::Strided(_) => position + 1,
+            AxisOffsets::Table(_) => self.outer_runs[position] as usize,
+        }
+    }
+
+    /// The strides of the outer dimension and of K in bytes, if microkernels can read the operand in place.
+    pub(crate) fn strides(&self) -> Option<(isize, isize)> {
+        match (&self.outer, &self.k) {
+            (&AxisOffsets::Strided(outer), &AxisOffsets::Strided(k))
+                if self.limits.is_empty() && self.memory == Memory::Same =>
+            {
+                Some((outer as isize, k as isize))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether contiguous runs along K are long enough for vector loads.
+    pub(crate) fn k_is_contiguous(&self) -> bool {
+        match &self.k {
+            AxisOffsets::Strided(step) => *step == self.size as i64,
+            AxisOffsets::Table(table) => {
+                let breaks = (1..self.k_runs.len()).filter(|&i| self.k_runs[i] != self.k_runs[i - 1]).count();
+                table.len() >= 8 * (breaks + 1)
+            }
+        }
+    }
+}
+
+impl AxisOffsets {
+    /// The offset of a position in bytes.
+    #[inline(always)]
+    pub(crate) fn at(&self, position: usize) -> isize {
+        match self {
+            AxisOffsets::Strided(step) => *step as isize * position as isize,
+            AxisOffsets::Table(table) => table[position] as isize,
+        }
+    }
+}
+
+/// Whether the sum of two such numbers fits in 32 bits.
+fn is_small(summand: i64) -> bool {
+    (-(1 << 30)..1 << 30).contains(&summand)
+}
+
+fn fits(offsets: &AxisOffsets, positions: u64, size: i64) -> bool {
+    match offsets {
+        AxisOffsets::Strided(step) => step % size == 0,
+        AxisOffsets::Table(table) => {
+            table.len() as u64 == positions && table.iter().all(|bytes| bytes % size == 0)
+        }
+    }
+}
+
+fn runs(offsets: &AxisOffsets, size: i64) -> Vec<u32> {
+    let AxisOffsets::Table(table) = offsets else { return Vec::new() };
+    let mut ends = vec![table.len() as u32; table.len()];
+    for i in (1..table.len()).rev() {
+        ends[i - 1] = if table[i - 1] + size == table[i] { ends[i] } else { i as u32 };
+    }
+    ends
+}
+
+/// Divides the positions along K into classes with equal summands in all bounds. Returns the class of each
+/// position, and the first position of each class.
+fn classes(limits: &[OperandLimit]) -> (Vec<u32>, Vec<u32>) {
+    let Some(first) = limits.first() else { return (Vec::new(), Vec::new()) };
+    let mut seen = std::collections::BTreeMap::new();
+    let mut representatives = Vec::new();
+    let class = (0..first.k.len())
+        .map(|k| {
+            let key: Vec<i32> = limits.iter().map(|l| l.k[k]).collect();
+            *seen.entry(key).or_insert_with(|| {
+                representatives.push(k as u32);
+                representatives.len() as u32 - 1
+            })
+        })
+        .collect();
+    (class, representatives)
+}

@@ -1,0 +1,120 @@
+//! The description of a GEMM: its dimensions, operands A and B, initial accumulators, and epilogue.
+//!
+//! ```text
+//! for batch, for row in 0..m, for column in 0..n {
+//!   accumulator := initial
+//!   for p in 0..k { accumulator := fma(a[batch, row, p], b[batch, p, column], accumulator) }
+//!   epilogue
+//! }
+//! ```
+//!
+//! One dimension of a GEMM may stand for several loops of the original computation. In a convolution (an
+//! implicit GEMM), N stands for the pixels of an image, and K for the channels and taps of a filter. An
+//! element's offset is then not a multiple of its position along a dimension, so it is the sum of two table
+//! entries, one for each dimension of the operand ([`AxisOffsets`]). Elements outside of the image are zero:
+//! [`OperandBound`].
+//!
+//! The epilogue is a program of `vector-asm` for one row and some neighbouring columns. It is compiled with
+//! as many lanes as a register tile has columns, and runs for each row of the tile.
+
+use std::sync::Arc;
+
+use vector_asm::{Counter, Element, Index, Memory, Place, Program, Variable};
+
+/// A batch of matrix products with a fused epilogue. Offsets are in bytes; a base is a position in the
+/// arguments of [`GemmPlan::run`](crate::GemmPlan::run).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GemmProblem {
+    /// The type of accumulators: `F32` or `F64`.
+    pub element: Element,
+    /// Extents of the batch loops, outermost first. Each iteration is a separate matrix product.
+    pub batch: Vec<u64>,
+    /// Rows of A and of the output.
+    pub m: u64,
+    /// Columns of B and of the output.
+    pub n: u64,
+    /// Columns of A and rows of B: how many products each accumulator adds.
+    pub k: u64,
+    /// Operand A, `m × k`.
+    pub a: GemmOperand,
+    /// Operand B, `k × n`.
+    pub b: GemmOperand,
+    /// The initial accumulators, by the same indices as the epilogue's places; `None` for zeros.
+    pub initial: Option<Place>,
+    /// The statements that consume the accumulators, without loops. The variable [`ACCUMULATORS`] holds the
+    /// accumulators of the row [`ROW`] and of [`EPILOGUE_LANES`] neighbouring columns from [`COLUMN`] on.
+    /// Values and variables have [`EPILOGUE_LANES`] lanes or one. Places may use these two indices, the batch
+    /// indices ([`batch_index`]) and bindings. Stores are contiguous along the columns.
+    pub epilogue: Program,
+    /// The loop whose iterations calls may divide among threads.
+    pub parallel: ParallelAxis,
+}
+
+/// Operand A or B in memory. Its *outer* dimension is M for A and N for B.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GemmOperand {
+    /// The position of the base address in the arguments.
+    pub base: u32,
+    /// The stored type: `Same` as the accumulators, `F16` or `BF16`.
+    pub memory: Memory,
+    /// Bytes from the base to the element at position 0 of both dimensions.
+    pub offset: i64,
+    /// Bytes per unit of each batch index and of each binding.
+    pub terms: Vec<(Index, i64)>,
+    /// Offsets along the outer dimension: rows of A, columns of B.
+    pub outer: AxisOffsets,
+    /// Offsets along K.
+    pub k: AxisOffsets,
+    /// Conditions for an element to exist. Other elements are zero, and their memory is not read.
+    pub bounds: Vec<OperandBound>,
+}
+
+/// Offsets in bytes by position along a dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AxisOffsets {
+    /// Bytes from a position to the next.
+    Strided(i64),
+    /// Bytes from position 0, for each position.
+    Table(Arc<[i64]>),
+}
+
+/// A condition for an element of an operand to exist: `0 ≤ outer[i] + k[p] < limit`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OperandBound {
+    /// Summand by position along the outer dimension.
+    pub outer: Arc<[i64]>,
+    /// Summand by position along K.
+    pub k: Arc<[i64]>,
+    /// Exclusive upper limit of the sum.
+    pub limit: i64,
+}
+
+/// The loop that the range `begin..end` of a call indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParallelAxis {
+    /// No loop: every call computes everything.
+    None,
+    /// The outermost batch loop.
+    Batch,
+    /// Rows of the output.
+    Rows,
+    /// Columns of the output.
+    Columns,
+}
+
+/// The variable of an epilogue that holds the accumulators.
+pub const ACCUMULATORS: Variable = Variable(0);
+
+/// Lanes of an epilogue's values, standing for the columns of whichever tile the epilogue is compiled for.
+pub const EPILOGUE_LANES: u32 = 8;
+
+/// The row index of an epilogue.
+pub const ROW: Index = Index::Counter(Counter(0));
+
+/// The column index of lane 0 of an epilogue.
+pub const COLUMN: Index = Index::Counter(Counter(1));
+
+/// The index of the batch loop at a position of [`GemmProblem::batch`].
+pub fn batch_index(position: u32) -> Index {
+    Index::Counter(Counter(2 + position))
+}
