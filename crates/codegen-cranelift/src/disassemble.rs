@@ -5,7 +5,7 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
 use iced_x86::{Decoder, DecoderOptions, Formatter, NasmFormatter};
-use vector_asm::Code;
+use vector_asm::VectorCode;
 
 /// The machine instructions of a function that Cranelift compiles, in its own notation.
 pub(crate) fn cranelift(func: Function, isa: &dyn TargetIsa) -> Result<String, String> {
@@ -16,7 +16,7 @@ pub(crate) fn cranelift(func: Function, isa: &dyn TargetIsa) -> Result<String, S
 }
 
 /// The instructions of a vector program. One instruction a line, after its offset from the function's beginning; constants are not shown.
-pub(crate) fn text(code: &Code) -> String {
+pub(crate) fn text(code: &VectorCode) -> String {
     let mut decoder = Decoder::new(64, &code.bytes()[..code.instruction_bytes()], DecoderOptions::NONE);
     let mut formatter = NasmFormatter::new();
     let (mut text, mut line) = (String::new(), String::new());

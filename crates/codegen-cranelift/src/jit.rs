@@ -4,7 +4,7 @@
 //! Invariants it relies on and keeps:
 //!
 //! * Loaded code is made by [`crate::emit`] or by `vector-asm`; both give functions the signature of [`HostFn`].
-//! * Code is dropped only when nobody can call it any more: [`host_module`] hands it to the [`HostModule`] as
+//! * VectorCode is dropped only when nobody can call it any more: [`host_module`] hands it to the [`HostModule`] as
 //!   the owner of the functions, which lives as long as any clone of it.
 #![allow(unsafe_code, reason = "machine code is turned into function pointers here")]
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use code_memory::LoadedCode;
 use codegen_core::host::{HostFn, HostModule, NativeCode};
 use codegen_core::{CodegenError, KernelAbi};
-use vector_asm::Code;
+use vector_asm::VectorCode;
 
 use crate::contract::run::Composite;
 use crate::perf_map;
@@ -25,7 +25,7 @@ pub(crate) enum Compiled {
     /// By Cranelift.
     Function(CraneliftCode),
     /// A vector program.
-    Program(Code),
+    Program(VectorCode),
     /// Steps, and the code that they call.
     Steps(Box<Composite>, Vec<Compiled>),
 }

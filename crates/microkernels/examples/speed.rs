@@ -15,7 +15,10 @@ use microkernels::{
     ACCUMULATORS, AxisOffsets, COLUMN, CpuTarget, EPILOGUE_LANES, GemmOperand, GemmPlan, GemmProblem,
     OperandBound, ParallelAxis, ROW, batch_index,
 };
-use vector_asm::{Builder, Element, Memory, Op, Place, Program, Stmt, Type, Value};
+use vector_asm::{
+    LaneType, StoredType, Value, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorStmt,
+    VectorType,
+};
 
 fn main() {
     let cpu = CpuTarget::detect();
@@ -80,7 +83,7 @@ fn matmul(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool)
     let terms = |elements: u64| vec![(batch_index(0), elements as i64 * 4)];
     let operand = |base, elements, outer, k| GemmOperand {
         base,
-        memory: Memory::Same,
+        memory: StoredType::Same,
         offset: 0,
         terms: terms(elements),
         outer: AxisOffsets::Strided(outer as i64 * 4),
@@ -89,7 +92,7 @@ fn matmul(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool)
     };
     let b = if transposed { operand(1, k * n, k, 1) } else { operand(1, k * n, 1, n) };
     let problem = GemmProblem {
-        element: Element::F32,
+        element: LaneType::F32,
         batch: vec![batch],
         m,
         n,
@@ -120,7 +123,7 @@ fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Cas
     let k = channels * taps;
     let b = GemmOperand {
         base: 1,
-        memory: Memory::Same,
+        memory: StoredType::Same,
         offset: 0,
         terms: vec![(batch_index(0), c * s * s * 4)],
         outer: AxisOffsets::Table(table(pixels, &|p| p * 4)),
@@ -140,32 +143,32 @@ fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Cas
 fn relu(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool) -> Case {
     let mut case = matmul(name, batch, [m, n, k], transposed);
     case.args.push(numbers(n as usize));
-    let mut builder = Builder::new();
-    let sums = Type::new(Element::F32, EPILOGUE_LANES);
+    let mut builder = VectorBuilder::new();
+    let sums = VectorType::new(LaneType::F32, EPILOGUE_LANES);
     let sum = builder.variable(sums);
     let value = builder.get(sum);
-    let bias = builder.load(Place::at(3, Element::F32).by(COLUMN, 4), sums);
+    let bias = builder.load(VectorAddress::at(3, LaneType::F32).by(COLUMN, 4), sums);
     let value = builder.add(value, bias);
     let zero = builder.f32(0.0);
     let value = builder.max(value, zero);
-    let output = Place::at(2, Element::F32).by(batch_index(0), (m * n * 4) as i64);
+    let output = VectorAddress::at(2, LaneType::F32).by(batch_index(0), (m * n * 4) as i64);
     builder.store(output.by(ROW, n as i64 * 4).by(COLUMN, 4), value);
     case.problem.epilogue = builder.finish();
     case.peer = None;
     case
 }
 
-fn store(mut terms: Vec<(vector_asm::Index, i64)>, columns: u64) -> Program {
+fn store(mut terms: Vec<(vector_asm::Index, i64)>, columns: u64) -> VectorProgram {
     terms.extend([(ROW, columns as i64 * 4), (COLUMN, 4)]);
-    let sums = Type { element: Element::F32, lanes: EPILOGUE_LANES };
-    let place = Place { base: Some(2), offset: 0, terms, step: 4, memory: Memory::Same };
-    Program {
+    let sums = VectorType { element: LaneType::F32, lanes: EPILOGUE_LANES };
+    let place = VectorAddress { base: Some(2), offset: 0, terms, step: 4, memory: StoredType::Same };
+    VectorProgram {
         values: vec![sums],
         variables: vec![sums],
         counters: 0,
         body: vec![
-            Stmt::Let { value: Value(0), op: Op::Get { variable: ACCUMULATORS, start: 0 } },
-            Stmt::Store { place, value: Value(0), streaming: false },
+            VectorStmt::Let { value: Value(0), op: VectorOp::Get { variable: ACCUMULATORS, start: 0 } },
+            VectorStmt::Store { place, value: Value(0), streaming: false },
         ],
     }
 }

@@ -3,7 +3,7 @@
 //! Microkernels store the accumulators themselves if the epilogue does nothing else. Any other epilogue is
 //! compiled ([`crate::epilogue`]).
 
-use vector_asm::{Index, Memory, Op, Place, Program, Stmt};
+use vector_asm::{Index, StoredType, VectorAddress, VectorOp, VectorProgram, VectorStmt};
 
 use crate::problem::{ACCUMULATORS, COLUMN, GemmProblem, ROW};
 
@@ -25,7 +25,7 @@ pub(crate) struct OutputAddress {
 impl OutputAddress {
     /// Returns `None` if the place has another element type than the accumulators, or if its columns are
     /// neither contiguous nor one repeated element.
-    pub(crate) fn new(problem: &GemmProblem, place: &Place, bytes: i64) -> Option<OutputAddress> {
+    pub(crate) fn new(problem: &GemmProblem, place: &VectorAddress, bytes: i64) -> Option<OutputAddress> {
         let mut address = OutputAddress {
             base: place.base? as usize,
             offset: place.offset,
@@ -48,7 +48,7 @@ impl OutputAddress {
             && address.batch.iter().all(|&c| whole(c))
             && address.bindings.iter().all(|&(_, c)| whole(c));
         let even = place.step == address.column as i64 && [0, bytes].contains(&place.step);
-        (place.memory == Memory::Same && aligned && even).then_some(address)
+        (place.memory == StoredType::Same && aligned && even).then_some(address)
     }
 
     /// The address of row 0 and column 0 in the first iteration of the batch.
@@ -71,22 +71,22 @@ impl OutputAddress {
 
 /// The places that an epilogue accesses.
 pub(crate) struct EpilogueAccesses<'a> {
-    pub(crate) loads: Vec<&'a Place>,
-    pub(crate) stores: Vec<&'a Place>,
+    pub(crate) loads: Vec<&'a VectorAddress>,
+    pub(crate) stores: Vec<&'a VectorAddress>,
 }
 
 impl<'a> EpilogueAccesses<'a> {
     /// Returns `None` if the epilogue has a loop.
-    pub(crate) fn of(epilogue: &'a Program) -> Option<EpilogueAccesses<'a>> {
+    pub(crate) fn of(epilogue: &'a VectorProgram) -> Option<EpilogueAccesses<'a>> {
         let mut accesses = EpilogueAccesses { loads: Vec::new(), stores: Vec::new() };
         for stmt in &epilogue.body {
             match stmt {
-                Stmt::Let { op: Op::Load(place) | Op::LoadIf { place, .. }, .. } => {
+                VectorStmt::Let { op: VectorOp::Load(place) | VectorOp::LoadIf { place, .. }, .. } => {
                     accesses.loads.push(place)
                 }
-                Stmt::Store { place, .. } => accesses.stores.push(place),
-                Stmt::Let { .. } | Stmt::Set { .. } | Stmt::Prefetch(_) => {}
-                Stmt::Loop { .. } => return None,
+                VectorStmt::Store { place, .. } => accesses.stores.push(place),
+                VectorStmt::Let { .. } | VectorStmt::Set { .. } | VectorStmt::Prefetch(_) => {}
+                VectorStmt::Loop { .. } => return None,
             }
         }
         Some(accesses)
@@ -94,11 +94,11 @@ impl<'a> EpilogueAccesses<'a> {
 }
 
 /// The place where an epilogue stores the accumulators, if it does nothing else.
-pub(crate) fn only_store(epilogue: &Program) -> Option<&Place> {
+pub(crate) fn only_store(epilogue: &VectorProgram) -> Option<&VectorAddress> {
     match epilogue.body.as_slice() {
         [
-            Stmt::Let { value, op: Op::Get { variable: ACCUMULATORS, start: 0 } },
-            Stmt::Store { place, value: stored, .. },
+            VectorStmt::Let { value, op: VectorOp::Get { variable: ACCUMULATORS, start: 0 } },
+            VectorStmt::Store { place, value: stored, .. },
         ] if value == stored => Some(place),
         _ => None,
     }
@@ -115,8 +115,8 @@ pub(crate) fn is_independent(problem: &GemmProblem, accesses: &EpilogueAccesses)
     })
 }
 
-fn same_elements(a: &Place, b: &Place) -> bool {
-    let sorted = |place: &Place| {
+fn same_elements(a: &VectorAddress, b: &VectorAddress) -> bool {
+    let sorted = |place: &VectorAddress| {
         let mut terms = place.terms.clone();
         terms.sort_unstable();
         terms
@@ -124,7 +124,7 @@ fn same_elements(a: &Place, b: &Place) -> bool {
     a.base == b.base && (a.offset, a.step, a.memory) == (b.offset, b.step, b.memory) && sorted(a) == sorted(b)
 }
 
-fn is_injective(problem: &GemmProblem, store: &Place) -> bool {
+fn is_injective(problem: &GemmProblem, store: &VectorAddress) -> bool {
     let step =
         |index| store.terms.iter().find(|(i, _)| *i == index).map_or(0, |&(_, step)| step.unsigned_abs());
     let (row, column) = (step(ROW), step(COLUMN));

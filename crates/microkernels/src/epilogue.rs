@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::ptr;
 
 use vector_asm::{
-    Counter, ExecutableCode, Function, Index, Isa, Memory, Op, Place, Program, Range as Values, Stmt, compile,
+    Counter, ExecutableCode, Index, Isa, LoopRange, StoredType, VectorAddress, VectorFunction, VectorOp,
+    VectorProgram, VectorStmt, compile,
 };
 
 use crate::epilogue_program::{
@@ -24,12 +25,12 @@ use crate::tile::MR;
 #[derive(Debug)]
 pub(crate) struct Epilogue {
     /// Generated microkernels by `height - 1`, for full tiles and for the tiles of the last columns.
-    tiles: [[Option<Function>; 2]; MR],
+    tiles: [[Option<VectorFunction>; 2]; MR],
     /// Columns of a full tile and of the last tile.
     columns: [usize; 2],
     /// Code for accumulators in scratch memory by width, in descending order. Every width that occurs without
     /// a generated microkernel is a sum of these widths.
-    functions: Vec<(usize, Function)>,
+    functions: Vec<(usize, VectorFunction)>,
     /// Owns the memory of the functions.
     code: ExecutableCode,
     /// How generated microkernels access the operands.
@@ -45,7 +46,7 @@ impl Epilogue {
     pub(crate) fn new(
         problem: &GemmProblem,
         access: &OperandAccess,
-        initial: Option<&Place>,
+        initial: Option<&VectorAddress>,
     ) -> Option<Epilogue> {
         let width = access.width as usize;
         let columns = [width, (problem.n % width as u64) as usize];
@@ -134,7 +135,7 @@ impl Epilogue {
 
     /// The generated microkernel for a height and a number of columns, if there is one.
     #[inline(always)]
-    pub(crate) fn tile(&self, height: usize, columns: usize) -> Option<Function> {
+    pub(crate) fn tile(&self, height: usize, columns: usize) -> Option<VectorFunction> {
         let which = self.columns.iter().position(|&some| some == columns)?;
         self.tiles[height - 1][which]
     }
@@ -148,7 +149,7 @@ impl Epilogue {
     #[inline(always)]
     pub(crate) unsafe fn run_tile(
         &self,
-        function: Function,
+        function: VectorFunction,
         words: *mut i64,
         operands: [*const u8; 2],
         [row, column]: [usize; 2],
@@ -245,22 +246,22 @@ fn widths(problem: &GemmProblem, width: usize) -> Vec<usize> {
 
 /// The epilogue of one width for accumulators in scratch memory; `None` if the epilogue has a statement that
 /// epilogues may not have.
-fn program(problem: &GemmProblem, width: usize, lanes: u32) -> Option<Program> {
+fn program(problem: &GemmProblem, width: usize, lanes: u32) -> Option<VectorProgram> {
     let epilogue = &problem.epilogue;
     let size = i64::from(problem.element.bytes());
-    let accumulators = Place {
+    let accumulators = VectorAddress {
         base: None,
         offset: 0,
         terms: vec![(ROW, width as i64 * size), (Index::Binding(LANE_BINDING as u32), size)],
         step: size,
-        memory: Memory::Same,
+        memory: StoredType::Same,
     };
-    let row = RowEpilogue { problem, row: None, first_value: 0, accumulators: Op::Load(accumulators) };
-    Some(Program {
+    let row = RowEpilogue { problem, row: None, first_value: 0, accumulators: VectorOp::Load(accumulators) };
+    Some(VectorProgram {
         values: widened(&epilogue.values, lanes)?,
         variables: widened(&epilogue.variables, lanes)?,
         counters: 1,
-        body: vec![Stmt::Loop { counter: Counter(0), range: Values::Part, body: row.statements()? }],
+        body: vec![VectorStmt::Loop { counter: Counter(0), range: LoopRange::Call, body: row.statements()? }],
     })
 }
 
@@ -268,7 +269,7 @@ fn program(problem: &GemmProblem, width: usize, lanes: u32) -> Option<Program> {
 mod tests {
     use std::sync::Arc;
 
-    use vector_asm::{Element, Memory, Program};
+    use vector_asm::{LaneType, StoredType, VectorProgram};
 
     use super::common_tiles;
     use crate::problem::{AxisOffsets, GemmOperand, GemmProblem, ParallelAxis};
@@ -276,7 +277,7 @@ mod tests {
     fn contraction(rows: u64, columns: u64) -> GemmProblem {
         let operand = |base| GemmOperand {
             base,
-            memory: Memory::Same,
+            memory: StoredType::Same,
             offset: 0,
             terms: Vec::new(),
             outer: AxisOffsets::Strided(4),
@@ -284,7 +285,7 @@ mod tests {
             bounds: Vec::new(),
         };
         GemmProblem {
-            element: Element::F32,
+            element: LaneType::F32,
             batch: Vec::new(),
             m: rows,
             n: columns,
@@ -292,7 +293,7 @@ mod tests {
             a: operand(0),
             b: operand(1),
             initial: None,
-            epilogue: Program::default(),
+            epilogue: VectorProgram::default(),
             parallel: ParallelAxis::None,
         }
     }

@@ -4,7 +4,7 @@
 //! indices, and the bindings of the problem. Its base addresses are A and B where a tile reads them, then
 //! those of the problem.
 
-use vector_asm::{Counter, Index, Op, Place, Stmt, Type, Value};
+use vector_asm::{Counter, Index, Value, VectorAddress, VectorOp, VectorStmt, VectorType};
 
 use crate::problem::{ACCUMULATORS, COLUMN, EPILOGUE_LANES, GemmProblem, ROW};
 
@@ -27,13 +27,13 @@ pub(crate) struct RowEpilogue<'a> {
     /// The number of the value that the program's value 0 becomes.
     pub(crate) first_value: u32,
     /// The operation that reads the row's accumulators.
-    pub(crate) accumulators: Op,
+    pub(crate) accumulators: VectorOp,
 }
 
 /// The types with `lanes` in place of [`EPILOGUE_LANES`]; `None` if a type has neither these lanes nor one.
-pub(crate) fn widened(types: &[Type], lanes: u32) -> Option<Vec<Type>> {
-    let of = |ty: &Type| match ty.lanes {
-        EPILOGUE_LANES => Some(Type { lanes, ..*ty }),
+pub(crate) fn widened(types: &[VectorType], lanes: u32) -> Option<Vec<VectorType>> {
+    let of = |ty: &VectorType| match ty.lanes {
+        EPILOGUE_LANES => Some(VectorType { lanes, ..*ty }),
         1 => Some(*ty),
         _ => None,
     };
@@ -42,46 +42,52 @@ pub(crate) fn widened(types: &[Type], lanes: u32) -> Option<Vec<Type>> {
 
 impl RowEpilogue<'_> {
     /// The statements of the row; `None` if the program has a statement that epilogues may not have.
-    pub(crate) fn statements(&self) -> Option<Vec<Stmt>> {
+    pub(crate) fn statements(&self) -> Option<Vec<VectorStmt>> {
         self.problem.epilogue.body.iter().map(|stmt| self.statement(stmt)).collect()
     }
 
-    fn statement(&self, stmt: &Stmt) -> Option<Stmt> {
+    fn statement(&self, stmt: &VectorStmt) -> Option<VectorStmt> {
         Some(match stmt {
-            Stmt::Let { value, op } => Stmt::Let { value: self.value(*value), op: self.operation(op)? },
-            Stmt::Set { variable: ACCUMULATORS, .. } | Stmt::Loop { .. } => return None,
-            Stmt::Set { variable, start: 0, value } => {
-                Stmt::Set { variable: *variable, start: 0, value: self.value(*value) }
+            VectorStmt::Let { value, op } => {
+                VectorStmt::Let { value: self.value(*value), op: self.operation(op)? }
             }
-            Stmt::Set { .. } => return None,
-            Stmt::Store { place, value, streaming } => {
-                Stmt::Store { place: self.place(place)?, value: self.value(*value), streaming: *streaming }
+            VectorStmt::Set { variable: ACCUMULATORS, .. } | VectorStmt::Loop { .. } => return None,
+            VectorStmt::Set { variable, start: 0, value } => {
+                VectorStmt::Set { variable: *variable, start: 0, value: self.value(*value) }
             }
-            Stmt::Prefetch(place) => Stmt::Prefetch(self.place(place)?),
+            VectorStmt::Set { .. } => return None,
+            VectorStmt::Store { place, value, streaming } => VectorStmt::Store {
+                place: self.place(place)?,
+                value: self.value(*value),
+                streaming: *streaming,
+            },
+            VectorStmt::Prefetch(place) => VectorStmt::Prefetch(self.place(place)?),
         })
     }
 
-    fn operation(&self, op: &Op) -> Option<Op> {
+    fn operation(&self, op: &VectorOp) -> Option<VectorOp> {
         let of = |value: &Value| self.value(*value);
         Some(match op {
-            Op::Get { variable: ACCUMULATORS, start: 0 } => self.accumulators.clone(),
-            Op::Get { start: 1.., .. } | Op::Slice { .. } => return None,
-            Op::Get { .. } | Op::Constant(_) => op.clone(),
-            Op::Load(place) => Op::Load(self.place(place)?),
-            Op::LoadIf { condition, place, otherwise } => {
-                Op::LoadIf { condition: of(condition), place: self.place(place)?, otherwise: of(otherwise) }
-            }
-            Op::Index { offset, terms, step } => {
+            VectorOp::Get { variable: ACCUMULATORS, start: 0 } => self.accumulators.clone(),
+            VectorOp::Get { start: 1.., .. } | VectorOp::Slice { .. } => return None,
+            VectorOp::Get { .. } | VectorOp::Constant(_) => op.clone(),
+            VectorOp::Load(place) => VectorOp::Load(self.place(place)?),
+            VectorOp::LoadIf { condition, place, otherwise } => VectorOp::LoadIf {
+                condition: of(condition),
+                place: self.place(place)?,
+                otherwise: of(otherwise),
+            },
+            VectorOp::Index { offset, terms, step } => {
                 let (offset, terms) = self.affine(*offset, terms)?;
-                Op::Index { offset, terms, step: *step }
+                VectorOp::Index { offset, terms, step: *step }
             }
-            Op::Unary(op, a) => Op::Unary(*op, of(a)),
-            Op::Binary(op, a, b) => Op::Binary(*op, of(a), of(b)),
-            Op::Fma(a, b, c) => Op::Fma(of(a), of(b), of(c)),
-            Op::Compare(comparison, a, b) => Op::Compare(*comparison, of(a), of(b)),
-            Op::Select(condition, a, b) => Op::Select(of(condition), of(a), of(b)),
-            Op::Convert(a) => Op::Convert(of(a)),
-            Op::Bitcast(a) => Op::Bitcast(of(a)),
+            VectorOp::Unary(op, a) => VectorOp::Unary(*op, of(a)),
+            VectorOp::Binary(op, a, b) => VectorOp::Binary(*op, of(a), of(b)),
+            VectorOp::Fma(a, b, c) => VectorOp::Fma(of(a), of(b), of(c)),
+            VectorOp::Compare(comparison, a, b) => VectorOp::Compare(*comparison, of(a), of(b)),
+            VectorOp::Select(condition, a, b) => VectorOp::Select(of(condition), of(a), of(b)),
+            VectorOp::Convert(a) => VectorOp::Convert(of(a)),
+            VectorOp::Bitcast(a) => VectorOp::Bitcast(of(a)),
         })
     }
 
@@ -91,9 +97,9 @@ impl RowEpilogue<'_> {
 
     /// The place in terms of the compiled code's indices; `None` for scratch memory, which an epilogue cannot
     /// access.
-    pub(crate) fn place(&self, place: &Place) -> Option<Place> {
+    pub(crate) fn place(&self, place: &VectorAddress) -> Option<VectorAddress> {
         let (offset, terms) = self.affine(place.offset, &place.terms)?;
-        Some(Place { base: Some(place.base? + ARG_BASES), offset, terms, ..place.clone() })
+        Some(VectorAddress { base: Some(place.base? + ARG_BASES), offset, terms, ..place.clone() })
     }
 
     fn affine(&self, mut offset: i64, terms: &[(Index, i64)]) -> Option<(i64, Vec<(Index, i64)>)> {
@@ -135,11 +141,11 @@ pub(crate) fn used_parameters(problem: &GemmProblem) -> (usize, usize) {
     };
     for stmt in &problem.epilogue.body {
         match stmt {
-            Stmt::Store { place, .. } | Stmt::Prefetch(place) => see(&place.terms, place.base),
-            Stmt::Let { op: Op::Load(place) | Op::LoadIf { place, .. }, .. } => {
+            VectorStmt::Store { place, .. } | VectorStmt::Prefetch(place) => see(&place.terms, place.base),
+            VectorStmt::Let { op: VectorOp::Load(place) | VectorOp::LoadIf { place, .. }, .. } => {
                 see(&place.terms, place.base);
             }
-            Stmt::Let { op: Op::Index { terms, .. }, .. } => see(terms, None),
+            VectorStmt::Let { op: VectorOp::Index { terms, .. }, .. } => see(terms, None),
             _ => {}
         }
     }

@@ -8,7 +8,10 @@
 //! A long epilogue has no such microkernel: compiling a copy of it for each of a tile's twelve vectors takes
 //! longer than the copies save.
 
-use vector_asm::{Counter, Index, Memory, Op, Place, Program, Range, Stmt, Type, Value, Variable};
+use vector_asm::{
+    Counter, Index, LoopRange, StoredType, Value, Variable, VectorAddress, VectorOp, VectorProgram,
+    VectorStmt, VectorType,
+};
 
 use crate::epilogue_program::{A_BASE, B_BASE, RowEpilogue, widened};
 use crate::problem::GemmProblem;
@@ -39,17 +42,17 @@ pub(crate) struct OperandAccess {
 pub(crate) fn microkernel(
     problem: &GemmProblem,
     access: &OperandAccess,
-    initial: Option<&Place>,
+    initial: Option<&VectorAddress>,
     height: usize,
     columns: u32,
-) -> Option<Program> {
+) -> Option<VectorProgram> {
     let epilogue = &problem.epilogue;
     if epilogue.body.len() > MAX_FUSED_STATEMENTS || epilogue.variables.len() != 1 {
         return None;
     }
     let lanes = if access.b.is_some() { columns } else { columns.next_multiple_of(access.vector) };
-    let mut builder = MicrokernelBuilder { problem, program: Program::default() };
-    builder.program.variables = vec![Type { element: problem.element, lanes }; height];
+    let mut builder = MicrokernelBuilder { problem, program: VectorProgram::default() };
+    builder.program.variables = vec![VectorType { element: problem.element, lanes }; height];
     let rows = 0..height as u32;
     for row in rows.clone() {
         builder.prefetch(row)?;
@@ -66,17 +69,17 @@ pub(crate) fn microkernel(
 
 struct MicrokernelBuilder<'a> {
     problem: &'a GemmProblem,
-    program: Program,
+    program: VectorProgram,
 }
 
 impl MicrokernelBuilder<'_> {
     fn value(&mut self, lanes: u32) -> Value {
-        self.program.values.push(Type { element: self.problem.element, lanes });
+        self.program.values.push(VectorType { element: self.problem.element, lanes });
         Value(self.program.values.len() as u32 - 1)
     }
 
     fn row_epilogue(&self, row: u32) -> RowEpilogue<'_> {
-        let accumulators = Op::Get { variable: Variable(row), start: 0 };
+        let accumulators = VectorOp::Get { variable: Variable(row), start: 0 };
         RowEpilogue {
             problem: self.problem,
             row: Some(row.into()),
@@ -88,21 +91,21 @@ impl MicrokernelBuilder<'_> {
     /// Prefetches a row of the outputs, which arrives while the products are summed.
     fn prefetch(&mut self, row: u32) -> Option<()> {
         for stmt in &self.problem.epilogue.body {
-            if let Stmt::Store { place, streaming: false, .. } = stmt {
+            if let VectorStmt::Store { place, streaming: false, .. } = stmt {
                 let place = self.row_epilogue(row).place(place)?;
-                self.program.body.push(Stmt::Prefetch(place));
+                self.program.body.push(VectorStmt::Prefetch(place));
             }
         }
         Some(())
     }
 
     /// Loads the initial accumulators of a row. Variables start at zero.
-    fn load_initial(&mut self, row: u32, initial: Option<&Place>, columns: u32) -> Option<()> {
+    fn load_initial(&mut self, row: u32, initial: Option<&VectorAddress>, columns: u32) -> Option<()> {
         if let Some(initial) = initial {
             let place = self.row_epilogue(row).place(initial)?;
             let value = self.value(columns);
-            self.program.body.push(Stmt::Let { value, op: Op::Load(place) });
-            self.program.body.push(Stmt::Set { variable: Variable(row), start: 0, value });
+            self.program.body.push(VectorStmt::Let { value, op: VectorOp::Load(place) });
+            self.program.body.push(VectorStmt::Set { variable: Variable(row), start: 0, value });
         }
         Some(())
     }
@@ -110,33 +113,33 @@ impl MicrokernelBuilder<'_> {
     /// Emits the loop over K, which adds one product to each accumulator per iteration.
     fn sum_products(&mut self, access: &OperandAccess, height: usize, lanes: u32) {
         let size = i64::from(self.problem.element.bytes());
-        let place = |base, offset, coefficient, step| Place {
+        let place = |base, offset, coefficient, step| VectorAddress {
             base: Some(base),
             offset,
             terms: vec![(K_INDEX, coefficient)],
             step,
-            memory: Memory::Same,
+            memory: StoredType::Same,
         };
         let (row_stride, k_stride) =
             access.a.map_or((size, height as i64 * size), |(row, k)| (row as i64, k as i64));
         let b_stride = access.b.map_or(i64::from(access.width) * size, |k| k as i64);
         let mut body = Vec::new();
         let b = self.value(lanes);
-        body.push(Stmt::Let { value: b, op: Op::Load(place(B_BASE, 0, b_stride, size)) });
+        body.push(VectorStmt::Let { value: b, op: VectorOp::Load(place(B_BASE, 0, b_stride, size)) });
         for row in 0..height as u32 {
             let (a, sum, next) = (self.value(1), self.value(lanes), self.value(lanes));
             let element = place(A_BASE, i64::from(row) * row_stride, k_stride, 0);
             let variable = Variable(row);
             body.extend([
-                Stmt::Let { value: a, op: Op::Load(element) },
-                Stmt::Let { value: sum, op: Op::Get { variable, start: 0 } },
-                Stmt::Let { value: next, op: Op::Fma(a, b, sum) },
-                Stmt::Set { variable, start: 0, value: next },
+                VectorStmt::Let { value: a, op: VectorOp::Load(element) },
+                VectorStmt::Let { value: sum, op: VectorOp::Get { variable, start: 0 } },
+                VectorStmt::Let { value: next, op: VectorOp::Fma(a, b, sum) },
+                VectorStmt::Set { variable, start: 0, value: next },
             ]);
         }
         self.program.counters = 1;
-        let range = Range::To(access.k as u64);
-        self.program.body.push(Stmt::Loop { counter: Counter(0), range, body });
+        let range = LoopRange::Constant(access.k as u64);
+        self.program.body.push(VectorStmt::Loop { counter: Counter(0), range, body });
     }
 
     fn epilogue(&mut self, row: u32, columns: u32) -> Option<()> {

@@ -28,11 +28,11 @@
 //!
 //! ```
 //! use microkernels::*;
-//! use vector_asm::{Builder, Element, Memory, Place, Type};
+//! use vector_asm::{VectorBuilder, LaneType, StoredType, VectorAddress, VectorType};
 //!
 //! let operand = |base, outer, k| GemmOperand {
 //!     base,
-//!     memory: Memory::Same,
+//!     memory: StoredType::Same,
 //!     offset: 0,
 //!     terms: vec![],
 //!     outer: AxisOffsets::Strided(outer),
@@ -40,17 +40,17 @@
 //!     bounds: vec![],
 //! };
 //! // Arguments: 0 is A, 1 is B, 2 is C, 3 is the bias.
-//! let mut epilogue = Builder::new();
-//! let lanes = Type::new(Element::F32, EPILOGUE_LANES);
+//! let mut epilogue = VectorBuilder::new();
+//! let lanes = VectorType::new(LaneType::F32, EPILOGUE_LANES);
 //! let accumulators = epilogue.variable(lanes);
 //! let accumulators = epilogue.get(accumulators);
-//! let bias = epilogue.load(Place::at(3, Element::F32).by(COLUMN, 4), lanes);
+//! let bias = epilogue.load(VectorAddress::at(3, LaneType::F32).by(COLUMN, 4), lanes);
 //! let sum = epilogue.add(accumulators, bias);
 //! let zero = epilogue.f32(0.0);
 //! let relu = epilogue.max(sum, zero);
-//! epilogue.store(Place::at(2, Element::F32).by(ROW, 8).by(COLUMN, 4), relu);
+//! epilogue.store(VectorAddress::at(2, LaneType::F32).by(ROW, 8).by(COLUMN, 4), relu);
 //! let problem = GemmProblem {
-//!     element: Element::F32,
+//!     element: LaneType::F32,
 //!     batch: vec![],
 //!     m: 2,
 //!     n: 2,

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use vector_asm::{Builder, Memory, Place, Type};
+use vector_asm::{StoredType, VectorAddress, VectorBuilder, VectorType};
 
 use crate::machine::CpuTarget;
 use crate::plan::GemmPlan;
@@ -15,22 +15,22 @@ impl MatmulFloat for f32 {}
 impl MatmulFloat for f64 {}
 
 mod sealed {
-    use vector_asm::Element;
+    use vector_asm::LaneType;
 
     pub trait MatmulFloat: Copy + Default {
-        const ELEMENT: Element;
+        const ELEMENT: LaneType;
         fn fma(self, other: Self, sum: Self) -> Self;
     }
 
     impl MatmulFloat for f32 {
-        const ELEMENT: Element = Element::F32;
+        const ELEMENT: LaneType = LaneType::F32;
         fn fma(self, other: f32, sum: f32) -> f32 {
             self.mul_add(other, sum)
         }
     }
 
     impl MatmulFloat for f64 {
-        const ELEMENT: Element = Element::F64;
+        const ELEMENT: LaneType = LaneType::F64;
         fn fma(self, other: f64, sum: f64) -> f64 {
             self.mul_add(other, sum)
         }
@@ -193,17 +193,17 @@ fn problem<T: MatmulFloat>(shape: &MatmulShape) -> GemmProblem {
     let bytes = |elements: usize| elements as i64 * size;
     let operand = |base, outer, k| GemmOperand {
         base,
-        memory: Memory::Same,
+        memory: StoredType::Same,
         offset: 0,
         terms: Vec::new(),
         outer: AxisOffsets::Strided(bytes(outer)),
         k: AxisOffsets::Strided(bytes(k)),
         bounds: Vec::new(),
     };
-    let mut epilogue = Builder::new();
-    let sum = epilogue.variable(Type::new(T::ELEMENT, EPILOGUE_LANES));
+    let mut epilogue = VectorBuilder::new();
+    let sum = epilogue.variable(VectorType::new(T::ELEMENT, EPILOGUE_LANES));
     let value = epilogue.get(sum);
-    epilogue.store(Place::at(2, T::ELEMENT).by(ROW, bytes(shape.c_stride)).by(COLUMN, size), value);
+    epilogue.store(VectorAddress::at(2, T::ELEMENT).by(ROW, bytes(shape.c_stride)).by(COLUMN, size), value);
     GemmProblem {
         element: T::ELEMENT,
         batch: Vec::new(),

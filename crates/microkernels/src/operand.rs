@@ -1,6 +1,6 @@
 //! Operands checked for the layouts that packing and microkernels can read.
 
-use vector_asm::{Index, Memory};
+use vector_asm::{Index, StoredType};
 
 use crate::problem::{AxisOffsets, GemmOperand, GemmProblem};
 
@@ -8,7 +8,7 @@ use crate::problem::{AxisOffsets, GemmOperand, GemmProblem};
 #[derive(Debug)]
 pub(crate) struct OperandLayout {
     pub(crate) base: usize,
-    pub(crate) memory: Memory,
+    pub(crate) memory: StoredType,
     /// Bytes of a stored element.
     pub(crate) size: isize,
     offset: i64,
@@ -48,8 +48,8 @@ impl OperandLayout {
         bytes: i64,
     ) -> Option<OperandLayout> {
         let size = match operand.memory {
-            Memory::Same => bytes,
-            Memory::F16 | Memory::BF16 if bytes == 4 => 2,
+            StoredType::Same => bytes,
+            StoredType::F16 | StoredType::BF16 if bytes == 4 => 2,
             _ => return None,
         };
         let whole = |bytes: &i64| bytes % size == 0;
@@ -140,7 +140,7 @@ impl OperandLayout {
     pub(crate) fn strides(&self) -> Option<(isize, isize)> {
         match (&self.outer, &self.k) {
             (&AxisOffsets::Strided(outer), &AxisOffsets::Strided(k))
-                if self.limits.is_empty() && self.memory == Memory::Same =>
+                if self.limits.is_empty() && self.memory == StoredType::Same =>
             {
                 Some((outer as isize, k as isize))
             }

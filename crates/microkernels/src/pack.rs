@@ -14,7 +14,7 @@ mod general; // masked loads, gathers, and single elements
 
 use std::ops::Range;
 
-use vector_asm::Memory;
+use vector_asm::StoredType;
 
 use crate::float::Float;
 use crate::operand::OperandLayout;
@@ -41,8 +41,8 @@ pub(crate) unsafe fn micro_panel<T: Float>(
     // SAFETY: the caller's promise.
     unsafe {
         match operand.memory {
-            Memory::F16 => dispatch::<T, F16>(&job),
-            Memory::BF16 => dispatch::<T, Bf16>(&job),
+            StoredType::F16 => dispatch::<T, F16>(&job),
+            StoredType::BF16 => dispatch::<T, Bf16>(&job),
             _ => dispatch::<T, Unconverted>(&job),
         }
     }
@@ -64,7 +64,7 @@ pub(crate) unsafe fn micro_panels<T: Float>(
     width: usize,
 ) {
     let is_copy =
-        operand.memory == Memory::Same && operand.limits.is_empty() && operand.outer_is_contiguous();
+        operand.memory == StoredType::Same && operand.limits.is_empty() && operand.outer_is_contiguous();
     let (mut at, mut to) = (outer.start, to);
     while at < outer.end {
         // SAFETY: the caller's promise; micro-panels lie one behind the other.

@@ -1,6 +1,6 @@
 //! The public plan: everything about a GEMM that can be decided before it runs.
 
-use vector_asm::{Element, Place};
+use vector_asm::{LaneType, VectorAddress};
 
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
 use crate::blocking::{Blocking, GemmShape};
@@ -18,7 +18,7 @@ use crate::tile::{MR, NR_VECTORS};
 /// The results are the same bits on every CPU and for every division among threads.
 #[derive(Debug)]
 pub struct GemmPlan {
-    element: Element,
+    element: LaneType,
     parallel: ParallelAxis,
     batch: Vec<u64>,
     gemm: Gemm,
@@ -45,8 +45,8 @@ impl GemmPlan {
             return None;
         }
         match problem.element {
-            Element::F32 => GemmPlan::for_float::<f32>(problem, cpu),
-            Element::F64 => GemmPlan::for_float::<f64>(problem, cpu),
+            LaneType::F32 => GemmPlan::for_float::<f32>(problem, cpu),
+            LaneType::F64 => GemmPlan::for_float::<f64>(problem, cpu),
             _ => None,
         }
     }
@@ -96,7 +96,7 @@ impl GemmPlan {
         // SAFETY: the caller's promise; a plan exists only for a CPU that has the vector extensions.
         unsafe {
             match self.element {
-                Element::F64 => self.run_for_float::<f64>(args, bindings, scratch, begin, end),
+                LaneType::F64 => self.run_for_float::<f64>(args, bindings, scratch, begin, end),
                 _ => self.run_for_float::<f32>(args, bindings, scratch, begin, end),
             }
         }
@@ -243,7 +243,7 @@ fn partial_sum_output<'a>(
     problem: &GemmProblem,
     accesses: &EpilogueAccesses<'a>,
     bytes: i64,
-) -> Option<(&'a Place, OutputAddress)> {
+) -> Option<(&'a VectorAddress, OutputAddress)> {
     (accesses.stores.iter())
         .filter(|store| accesses.loads.iter().all(|load| load.base != store.base))
         .find_map(|store| {

@@ -19,14 +19,14 @@
 
 use std::sync::Arc;
 
-use vector_asm::{Counter, Element, Index, Memory, Place, Program, Variable};
+use vector_asm::{Counter, Index, LaneType, StoredType, Variable, VectorAddress, VectorProgram};
 
 /// A batch of matrix products with a fused epilogue. Offsets are in bytes; a base is a position in the
 /// arguments of [`GemmPlan::run`](crate::GemmPlan::run).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GemmProblem {
     /// The type of accumulators: `F32` or `F64`.
-    pub element: Element,
+    pub element: LaneType,
     /// Extents of the batch loops, outermost first. Each iteration is a separate matrix product.
     pub batch: Vec<u64>,
     /// Rows of A and of the output.
@@ -40,12 +40,12 @@ pub struct GemmProblem {
     /// Operand B, `k × n`.
     pub b: GemmOperand,
     /// The initial accumulators, by the same indices as the epilogue's places; `None` for zeros.
-    pub initial: Option<Place>,
+    pub initial: Option<VectorAddress>,
     /// The statements that consume the accumulators, without loops. The variable [`ACCUMULATORS`] holds the
     /// accumulators of the row [`ROW`] and of [`EPILOGUE_LANES`] neighbouring columns from [`COLUMN`] on.
     /// Values and variables have [`EPILOGUE_LANES`] lanes or one. Places may use these two indices, the batch
     /// indices ([`batch_index`]) and bindings. Stores are contiguous along the columns.
-    pub epilogue: Program,
+    pub epilogue: VectorProgram,
     /// The loop whose iterations calls may divide among threads.
     pub parallel: ParallelAxis,
 }
@@ -56,7 +56,7 @@ pub struct GemmOperand {
     /// The position of the base address in the arguments.
     pub base: u32,
     /// The stored type: `Same` as the accumulators, `F16` or `BF16`.
-    pub memory: Memory,
+    pub memory: StoredType,
     /// Bytes from the base to the element at position 0 of both dimensions.
     pub offset: i64,
     /// Bytes per unit of each batch index and of each binding.

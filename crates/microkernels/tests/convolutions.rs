@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{Case, check, matmul, numbers, size};
 use microkernels::{AxisOffsets, OperandBound, ParallelAxis};
-use vector_asm::{Element, Memory};
+use vector_asm::{LaneType, StoredType};
 
 fn table(count: i64, of: impl Fn(i64) -> i64) -> Arc<[i64]> {
     (0..count).map(of).collect()
@@ -29,7 +29,7 @@ struct Shape {
 
 /// `out[image, filter, y, x] = Σ weight[filter, channel, dy, dx] · image[image, channel, y·stride +
 /// dy·dilation - padding, …]`.
-fn convolution(element: Element, shape: Shape) -> Case {
+fn convolution(element: LaneType, shape: Shape) -> Case {
     let Shape { images, channels, filters, size: n, taps, stride, dilation, padding } = shape;
     let bytes = size(element);
     let out = (n + 2 * padding - (taps - 1) * dilation - 1) / stride + 1;
@@ -58,7 +58,7 @@ const SAME: Shape =
 
 #[test]
 fn shapes_of_convolutions() {
-    for element in [Element::F32, Element::F64] {
+    for element in [LaneType::F32, LaneType::F64] {
         check(&convolution(element, SAME));
         check(&convolution(element, Shape { padding: 0, ..SAME }));
         check(&convolution(element, Shape { size: 28, channels: 9, images: 1, ..SAME }));
@@ -77,7 +77,7 @@ fn shapes_of_convolutions() {
 #[test]
 fn parts_of_convolutions() {
     for split in [ParallelAxis::Batch, ParallelAxis::Rows, ParallelAxis::Columns] {
-        let mut case = convolution(Element::F32, Shape { images: 5, filters: 20, ..SAME });
+        let mut case = convolution(LaneType::F32, Shape { images: 5, filters: 20, ..SAME });
         case.problem.parallel = split;
         check(&case);
     }
@@ -86,7 +86,7 @@ fn parts_of_convolutions() {
 /// The gradient of the filters: K stands for pixels, and N for channels and taps.
 #[test]
 fn tables_on_both_axes_of_either_operand() {
-    for element in [Element::F32, Element::F64] {
+    for element in [LaneType::F32, LaneType::F64] {
         let forward = convolution(element, Shape { images: 1, channels: 4, size: 11, ..SAME });
         let bytes = size(element);
         let mut case = matmul(element, &[], [7, 36, 121]);
@@ -112,7 +112,7 @@ fn tables_on_both_axes_of_either_operand() {
 #[test]
 fn scattered_rows() {
     let mut random = fastrand::Rng::with_seed(3);
-    let mut case = matmul(Element::F32, &[], [40, 40, 40]);
+    let mut case = matmul(LaneType::F32, &[], [40, 40, 40]);
     let mut offsets = || AxisOffsets::Table((0..40).map(|_| random.i64(0..20) * 4).collect());
     for operand in [&mut case.problem.a, &mut case.problem.b] {
         operand.outer = offsets();
@@ -123,11 +123,11 @@ fn scattered_rows() {
 
 #[test]
 fn narrow_operands() {
-    for memory in [Memory::F16, Memory::BF16] {
+    for memory in [StoredType::F16, StoredType::BF16] {
         for (a, b) in [(true, false), (false, true), (true, true)] {
             for shape in [[5, 17, 9], [13, 40, 33], [70, 35, 140]] {
                 for transposed in [false, true] {
-                    let mut case = matmul(Element::F32, &[], shape);
+                    let mut case = matmul(LaneType::F32, &[], shape);
                     for (i, narrow) in [a, b].into_iter().enumerate() {
                         let operand = [&mut case.problem.a, &mut case.problem.b].into_iter().nth(i).unwrap();
                         if narrow {
@@ -140,10 +140,10 @@ fn narrow_operands() {
             }
         }
     }
-    let mut case = convolution(Element::F32, SAME);
-    case.args[1] = narrow_numbers(Memory::F16, &case.args[1]);
+    let mut case = convolution(LaneType::F32, SAME);
+    case.args[1] = narrow_numbers(StoredType::F16, &case.args[1]);
     let b = &mut case.problem.b;
-    b.memory = Memory::F16;
+    b.memory = StoredType::F16;
     b.terms[0].1 /= 2;
     for offsets in [&mut b.outer, &mut b.k] {
         if let AxisOffsets::Table(table) = offsets {
@@ -153,7 +153,12 @@ fn narrow_operands() {
     check(&case);
 }
 
-fn narrowed(operand: &mut microkernels::GemmOperand, memory: Memory, transposed: bool, [m, n, k]: [u64; 3]) {
+fn narrowed(
+    operand: &mut microkernels::GemmOperand,
+    memory: StoredType,
+    transposed: bool,
+    [m, n, k]: [u64; 3],
+) {
     operand.memory = memory;
     let outer = if operand.base == 0 { m } else { n } as i64;
     let (a, b) = if transposed { (2, outer * 2) } else { (k as i64 * 2, 2) };
@@ -161,10 +166,10 @@ fn narrowed(operand: &mut microkernels::GemmOperand, memory: Memory, transposed:
     operand.k = AxisOffsets::Strided(b);
 }
 
-fn narrow_numbers(memory: Memory, bytes: &[u8]) -> Vec<u8> {
+fn narrow_numbers(memory: StoredType, bytes: &[u8]) -> Vec<u8> {
     let numbers = bytes.chunks(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap()));
     match memory {
-        Memory::F16 => numbers.flat_map(|x| half::f16::from_f32(x).to_ne_bytes()).collect(),
+        StoredType::F16 => numbers.flat_map(|x| half::f16::from_f32(x).to_ne_bytes()).collect(),
         _ => numbers.flat_map(|x| half::bf16::from_f32(x).to_ne_bytes()).collect(),
     }
 }

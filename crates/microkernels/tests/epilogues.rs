@@ -7,7 +7,7 @@ mod common;
 use common::writer::{Writer, bias_and_relu, output};
 use common::{Case, check, matmul, numbers};
 use microkernels::{ACCUMULATORS, COLUMN, ParallelAxis, ROW, batch_index};
-use vector_asm::{Binary, Element, Memory, Op, Place, Stmt};
+use vector_asm::{Binary, LaneType, StoredType, VectorAddress, VectorOp, VectorStmt};
 
 const SHAPES: [[u64; 3]; 6] =
     [[1, 1, 1], [5, 17, 9], [13, 16, 4], [33, 47, 70], [66, 100, 40], [140, 35, 300]];
@@ -16,7 +16,7 @@ const SHAPES: [[u64; 3]; 6] =
 fn bias_and_relu_are_fused() {
     for shape in SHAPES {
         for split in [ParallelAxis::None, ParallelAxis::Rows, ParallelAxis::Columns] {
-            for element in [Element::F32, Element::F64] {
+            for element in [LaneType::F32, LaneType::F64] {
                 let mut case = matmul(element, &[], shape);
                 bias_and_relu(&mut case);
                 case.problem.parallel = split;
@@ -29,17 +29,17 @@ fn bias_and_relu_are_fused() {
 #[test]
 fn epilogues_of_batches() {
     for split in [ParallelAxis::None, ParallelAxis::Batch, ParallelAxis::Rows] {
-        let mut case = matmul(Element::F32, &[3, 2], [7, 21, 40]);
+        let mut case = matmul(LaneType::F32, &[3, 2], [7, 21, 40]);
         bias_and_relu(&mut case);
         case.problem.parallel = split;
         // The bias depends on the batch index and on a binding.
         for stmt in &mut case.problem.epilogue.body {
-            if let Stmt::Let { op: Op::Load(place), .. } = stmt {
+            if let VectorStmt::Let { op: VectorOp::Load(place), .. } = stmt {
                 place.terms.push((batch_index(0), 4 * 21));
                 place.terms.push((vector_asm::Index::Binding(1), 8));
             }
         }
-        case.args[3] = numbers(Element::F32, 8, 3 * 21 + 10);
+        case.args[3] = numbers(LaneType::F32, 8, 3 * 21 + 10);
         case.bindings = vec![100, 5];
         check(&case);
     }
@@ -49,27 +49,27 @@ fn epilogues_of_batches() {
 #[test]
 fn two_stores_and_another_matrix() {
     for shape in SHAPES {
-        for memory in [Memory::F16, Memory::BF16] {
-            let mut case = matmul(Element::F32, &[], shape);
+        for memory in [StoredType::F16, StoredType::BF16] {
+            let mut case = matmul(LaneType::F32, &[], shape);
             let output = output(&case);
             let [m, n, _] = shape;
-            let mut writer = Writer::new(Element::F32);
-            let sum = writer.define(Op::Get { variable: ACCUMULATORS, start: 0 });
-            let other = writer.define(Op::Load(Place { base: Some(3), ..output.clone() }));
-            let before = writer.define(Op::Load(output.clone()));
-            let scale = writer.define(Op::Load(Place {
+            let mut writer = Writer::new(LaneType::F32);
+            let sum = writer.define(VectorOp::Get { variable: ACCUMULATORS, start: 0 });
+            let other = writer.define(VectorOp::Load(VectorAddress { base: Some(3), ..output.clone() }));
+            let before = writer.define(VectorOp::Load(output.clone()));
+            let scale = writer.define(VectorOp::Load(VectorAddress {
                 base: Some(3),
                 terms: vec![(ROW, 4)],
                 step: 0,
                 ..output.clone()
             }));
-            let value = writer.define(Op::Fma(sum, other, before));
+            let value = writer.define(VectorOp::Fma(sum, other, before));
             writer.store(output.clone(), value);
-            let value = writer.define(Op::Binary(Binary::Multiply, sum, scale));
+            let value = writer.define(VectorOp::Binary(Binary::Multiply, sum, scale));
             let terms = vec![(ROW, 2 * n as i64), (COLUMN, 2)];
-            writer.store(Place { base: Some(4), terms, step: 2, memory, ..output }, value);
+            writer.store(VectorAddress { base: Some(4), terms, step: 2, memory, ..output }, value);
             case.problem.epilogue = writer.program;
-            case.args.push(numbers(Element::F32, 7, (m * n) as usize));
+            case.args.push(numbers(LaneType::F32, 7, (m * n) as usize));
             case.args.push(vec![0; 2 * (m * n) as usize]);
             check(&case);
         }
@@ -80,7 +80,7 @@ fn two_stores_and_another_matrix() {
 fn sums_that_begin_elsewhere_are_fused() {
     for shape in SHAPES {
         for split in [ParallelAxis::None, ParallelAxis::Rows, ParallelAxis::Columns] {
-            let mut case = matmul(Element::F32, &[], shape);
+            let mut case = matmul(LaneType::F32, &[], shape);
             let output = output(&case);
             case.problem.parallel = split;
             bias_and_relu(&mut case);
@@ -88,11 +88,11 @@ fn sums_that_begin_elsewhere_are_fused() {
             // columns.
             case.problem.initial = Some(output.clone());
             check(&case);
-            let other = Place { base: Some(3), ..output };
-            case.problem.initial = Some(Place { terms: vec![(COLUMN, 4)], ..other.clone() });
+            let other = VectorAddress { base: Some(3), ..output };
+            case.problem.initial = Some(VectorAddress { terms: vec![(COLUMN, 4)], ..other.clone() });
             check(&case);
-            case.args[3] = numbers(Element::F32, 9, shape[0].max(shape[1]) as usize);
-            case.problem.initial = Some(Place { terms: vec![(ROW, 4)], step: 0, ..other });
+            case.args[3] = numbers(LaneType::F32, 9, shape[0].max(shape[1]) as usize);
+            case.problem.initial = Some(VectorAddress { terms: vec![(ROW, 4)], step: 0, ..other });
             check(&case);
         }
     }
@@ -102,12 +102,12 @@ fn sums_that_begin_elsewhere_are_fused() {
 #[test]
 fn long_epilogues() {
     for shape in SHAPES {
-        for element in [Element::F32, Element::F64] {
+        for element in [LaneType::F32, LaneType::F64] {
             let mut case = matmul(element, &[], shape);
             let mut writer = Writer::new(element);
-            let mut value = writer.define(Op::Get { variable: ACCUMULATORS, start: 0 });
+            let mut value = writer.define(VectorOp::Get { variable: ACCUMULATORS, start: 0 });
             for _ in 0..20 {
-                value = writer.define(Op::Binary(Binary::Add, value, value));
+                value = writer.define(VectorOp::Binary(Binary::Add, value, value));
             }
             writer.store(output(&case), value);
             case.problem.epilogue = writer.program;
@@ -120,7 +120,7 @@ fn long_epilogues() {
 fn what_could_be_observed_is_refused() {
     let here = microkernels::CpuTarget::detect();
     let plan = |case: &Case| microkernels::GemmPlan::new(&case.problem, &here);
-    let case = matmul(Element::F32, &[], [8, 8, 8]);
+    let case = matmul(LaneType::F32, &[], [8, 8, 8]);
     assert_eq!(plan(&case).is_some(), here.has_avx2);
     // An operand is written.
     let mut other = case.clone();
@@ -128,12 +128,12 @@ fn what_could_be_observed_is_refused() {
     assert!(plan(&other).is_none());
     // The rows of the output overlap.
     let mut other = case.clone();
-    if let Stmt::Store { place, .. } = &mut other.problem.epilogue.body[1] {
+    if let VectorStmt::Store { place, .. } = &mut other.problem.epilogue.body[1] {
         place.terms = vec![(ROW, 16), (COLUMN, 4)];
     }
     assert!(plan(&other).is_none());
     // The initial accumulators overlap other outputs.
     let mut other = case.clone();
-    other.problem.initial = Some(Place { offset: 4, ..output(&case) });
+    other.problem.initial = Some(VectorAddress { offset: 4, ..output(&case) });
     assert!(plan(&other).is_none());
 }

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Case, check, matmul, numbers};
 use microkernels::{AxisOffsets, ParallelAxis};
-use vector_asm::Element::{F32, F64};
+use vector_asm::LaneType::{F32, F64};
 
 #[test]
 fn sizes_around_tiles() {
@@ -100,20 +100,20 @@ fn sums_begin_at_what_memory_holds() {
             check(&case);
             // One row for all rows, and one element per row for all columns.
             case.args.push(numbers(F32, 4, 1000));
-            let other = vector_asm::Place { base: Some(3), ..output };
+            let other = vector_asm::VectorAddress { base: Some(3), ..output };
             let column = (microkernels::COLUMN, 4);
-            case.problem.initial = Some(vector_asm::Place { terms: vec![column], ..other.clone() });
+            case.problem.initial = Some(vector_asm::VectorAddress { terms: vec![column], ..other.clone() });
             check(&case);
             case.problem.initial =
-                Some(vector_asm::Place { terms: vec![(microkernels::ROW, 8)], step: 0, ..other });
+                Some(vector_asm::VectorAddress { terms: vec![(microkernels::ROW, 8)], step: 0, ..other });
             check(&case);
         }
     }
 }
 
-fn store_place(case: &Case) -> vector_asm::Place {
+fn store_place(case: &Case) -> vector_asm::VectorAddress {
     match &case.problem.epilogue.body[1] {
-        vector_asm::Stmt::Store { place, .. } => place.clone(),
+        vector_asm::VectorStmt::Store { place, .. } => place.clone(),
         _ => unreachable!(),
     }
 }

@@ -8,7 +8,7 @@ use common::writer::{bias_and_relu, output};
 use common::{check, matmul, numbers, size};
 use microkernels::{AxisOffsets, GemmOperand, OperandBound, ParallelAxis};
 use proptest::prelude::*;
-use vector_asm::Element;
+use vector_asm::LaneType;
 
 /// How an operand lies in memory.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ proptest! {
         start: bool,
         epilogue: bool,
     ) {
-        let element = if double { Element::F64 } else { Element::F32 };
+        let element = if double { LaneType::F64 } else { LaneType::F32 };
         let mut case = matmul(element, &batch, [m, n, k]);
         let needed = lay(&mut case.problem.a, a, size(element), [m, k], seed);
         case.args[0] = numbers(element, seed, needed);

@@ -1,4 +1,5 @@
-//! Times compiled programs against loops written by hand with `std::arch`, turn by turn, and says how long compiling takes.
+//! Times compiled programs against loops written by hand with `std::arch`, alternately, and prints the
+//! compile time.
 //!
 //! `cargo run --release -p vector-asm --example speed`
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for a person who measures")]
@@ -22,27 +23,28 @@ mod x86_64 {
     use std::time::Instant;
 
     use vector_asm::{
-        Binary, Builder, Element, ExecutableCode, Isa, Place, Program, Range, Type, Value, compile,
+        Binary, ExecutableCode, Isa, LaneType, LoopRange, Value, VectorAddress, VectorBuilder, VectorProgram,
+        VectorType, compile,
     };
 
-    const F32: Element = Element::F32;
+    const F32: LaneType = LaneType::F32;
 
     /// 64-byte aligned floats.
     #[repr(align(64))]
     #[derive(Clone, Copy)]
-    struct Line(#[allow(dead_code, reason = "memory")] [f32; 16]);
+    struct LinearCode(#[allow(dead_code, reason = "memory")] [f32; 16]);
 
-    fn floats(n: usize) -> Vec<Line> {
-        vec![Line([0.25; 16]); n.div_ceil(16)]
+    fn floats(n: usize) -> Vec<LinearCode> {
+        vec![LinearCode([0.25; 16]); n.div_ceil(16)]
     }
 
     type Hand = unsafe fn(x: *const f32, y: *mut f32, n: usize);
 
     struct Case {
         name: String,
-        program: Program,
+        program: VectorProgram,
         hand: Hand,
-        /// Elements, and operations or elements per call that the rate counts.
+        /// Elements per call, and the operations or elements per call that the rate counts.
         n: usize,
         work: f64,
         unit: &'static str,
@@ -84,7 +86,7 @@ mod x86_64 {
         cases.iter().for_each(measure);
     }
 
-    fn case(name: &str, n: usize, program: Program, hand: Hand) -> Case {
+    fn case(name: &str, n: usize, program: VectorProgram, hand: Hand) -> Case {
         let name = format!("{name}, {n}");
         Case { name, program, hand, n, work: n as f64, unit: "element", sizes: [n, n] }
     }
@@ -104,10 +106,11 @@ mod x86_64 {
         let (mut ours, mut theirs) = (f64::INFINITY, f64::INFINITY);
         let repeats = (2e5 / case.work).ceil().max(1.0) as usize;
         for _ in 0..200 {
-            // SAFETY: the arrays have the sizes that the case's program and loop were written for; AVX2 was detected.
+            // SAFETY: the arrays have the sizes that the case's program and loop were written for; AVX2 was
+            // detected.
             theirs =
                 theirs.min(time(repeats, || unsafe { (case.hand)(args[0].cast(), args[1].cast(), case.n) }));
-            // SAFETY: likewise.
+            // SAFETY: the arrays have the sizes that the program was written for; AVX2 was detected.
             ours = ours.min(time(repeats, || unsafe {
                 function(args.as_ptr(), std::ptr::null(), std::ptr::null_mut(), 0, 1);
             }));
@@ -130,15 +133,15 @@ mod x86_64 {
         start.elapsed().as_secs_f64() / repeats as f64
     }
 
-    fn relu(n: usize) -> Program {
-        let mut b = Builder::new();
+    fn relu(n: usize) -> VectorProgram {
+        let mut b = VectorBuilder::new();
         let (scale, shift, zero, factor) = (b.f32(1.5), b.f32(0.5), b.f32(0.0), b.f32(2.0));
-        b.repeat(Range::To(n as u64 / 32), |b, i| {
-            let x = b.load(Place::at(0, F32).by(i, 128), Type::new(F32, 32));
+        b.repeat(LoopRange::Constant(n as u64 / 32), |b, i| {
+            let x = b.load(VectorAddress::at(0, F32).by(i, 128), VectorType::new(F32, 32));
             let y = b.fma(x, scale, shift);
             let y = b.max(y, zero);
             let y = b.mul(y, factor);
-            b.store(Place::at(1, F32).by(i, 128), y);
+            b.store(VectorAddress::at(1, F32).by(i, 128), y);
         });
         b.finish()
     }
@@ -159,12 +162,12 @@ mod x86_64 {
         }
     }
 
-    fn sum(n: usize, partials: u32) -> Program {
-        let mut b = Builder::new();
-        let ty = Type::new(F32, partials);
+    fn sum(n: usize, partials: u32) -> VectorProgram {
+        let mut b = VectorBuilder::new();
+        let ty = VectorType::new(F32, partials);
         let sum = b.variable(ty);
-        b.repeat(Range::To(n as u64 / u64::from(partials)), |b, i| {
-            let x = b.load(Place::at(0, F32).by(i, 4 * i64::from(partials)), ty);
+        b.repeat(LoopRange::Constant(n as u64 / u64::from(partials)), |b, i| {
+            let x = b.load(VectorAddress::at(0, F32).by(i, 4 * i64::from(partials)), ty);
             let s = b.get(sum);
             let s = b.add(s, x);
             b.set(sum, s);
@@ -177,7 +180,7 @@ mod x86_64 {
             b.set(sum, s);
         }
         let total = b.get_lanes(sum, 0, 1);
-        b.store(Place::at(1, F32), total);
+        b.store(VectorAddress::at(1, F32), total);
         b.finish()
     }
 
@@ -200,13 +203,13 @@ mod x86_64 {
 
     const POLYNOMIAL: [f32; 5] = [0.001_381_463, 0.008_368_717, 0.041_668_39, 0.166_665_2, 0.499_999_93];
 
-    /// eˣ of what is small enough.
-    fn exp(n: usize, lanes: u32) -> Program {
-        let mut b = Builder::new();
-        let ty = Type::new(F32, lanes);
-        let constant = |b: &mut Builder, number: f32| -> Value { b.f32(number) };
-        b.repeat(Range::To(n as u64 / u64::from(lanes)), |b, i| {
-            let x = b.load(Place::at(0, F32).by(i, 4 * i64::from(lanes)), ty);
+    /// `eˣ` for small arguments.
+    fn exp(n: usize, lanes: u32) -> VectorProgram {
+        let mut b = VectorBuilder::new();
+        let ty = VectorType::new(F32, lanes);
+        let constant = |b: &mut VectorBuilder, number: f32| -> Value { b.f32(number) };
+        b.repeat(LoopRange::Constant(n as u64 / u64::from(lanes)), |b, i| {
+            let x = b.load(VectorAddress::at(0, F32).by(i, 4 * i64::from(lanes)), ty);
             let (most, least) = (constant(b, 88.0), constant(b, -87.0));
             let x = b.min(x, most);
             let x = b.max(x, least);
@@ -225,13 +228,13 @@ mod x86_64 {
             let p = b.fma(square, p, r);
             let one = constant(b, 1.0);
             let p = b.add(p, one);
-            let bits = b.bitcast(shifted, Element::I32);
+            let bits = b.bitcast(shifted, LaneType::I32);
             let by = b.i32(23);
             let exponent = b.binary(Binary::ShiftLeft, bits, by);
-            let result = b.bitcast(p, Element::I32);
+            let result = b.bitcast(p, LaneType::I32);
             let result = b.add(result, exponent);
             let result = b.bitcast(result, F32);
-            b.store(Place::at(1, F32).by(i, 4 * i64::from(lanes)), result);
+            b.store(VectorAddress::at(1, F32).by(i, 4 * i64::from(lanes)), result);
         });
         b.finish()
     }
@@ -263,16 +266,18 @@ mod x86_64 {
         }
     }
 
-    /// Six rows of sixteen columns; the packed rows are followed by the packed columns.
-    fn tile(depth: u64) -> Program {
-        let mut b = Builder::new();
-        let ty = Type::new(F32, 16);
+    /// A GEMM tile of six rows by sixteen columns. For each `k`, the argument has a column of packed A
+    /// followed by a row of packed B.
+    fn tile(depth: u64) -> VectorProgram {
+        let mut b = VectorBuilder::new();
+        let ty = VectorType::new(F32, 16);
         let sums: Vec<_> = (0..6).map(|_| b.variable(ty)).collect();
         let columns = depth as i64 * 6 * 4;
-        b.repeat(Range::To(depth), |b, k| {
-            let right = b.load(Place::at(0, F32).plus(columns).by(k, 64), ty);
+        b.repeat(LoopRange::Constant(depth), |b, k| {
+            let right = b.load(VectorAddress::at(0, F32).plus(columns).by(k, 64), ty);
             for (row, &sum) in sums.iter().enumerate() {
-                let left = b.load(Place::at(0, F32).plus(4 * row as i64).by(k, 24), Type::new(F32, 1));
+                let left =
+                    b.load(VectorAddress::at(0, F32).plus(4 * row as i64).by(k, 24), VectorType::new(F32, 1));
                 let s = b.get(sum);
                 let s = b.fma(left, right, s);
                 b.set(sum, s);
@@ -280,7 +285,7 @@ mod x86_64 {
         });
         for (row, &sum) in sums.iter().enumerate() {
             let s = b.get(sum);
-            b.store(Place::at(1, F32).plus(64 * row as i64), s);
+            b.store(VectorAddress::at(1, F32).plus(64 * row as i64), s);
         }
         b.finish()
     }
@@ -307,15 +312,16 @@ mod x86_64 {
         }
     }
 
-    /// In blocks of eight by eight.
-    fn transpose(n: i64) -> Program {
-        let mut b = Builder::new();
-        b.repeat(Range::To(n as u64 / 8), |b, row| {
-            b.repeat(Range::To(n as u64 / 8), |b, column| {
+    /// Transposes in blocks of eight by eight.
+    fn transpose(n: i64) -> VectorProgram {
+        let mut b = VectorBuilder::new();
+        b.repeat(LoopRange::Constant(n as u64 / 8), |b, row| {
+            b.repeat(LoopRange::Constant(n as u64 / 8), |b, column| {
                 for i in 0..8 {
-                    let from = Place::at(0, F32).plus(4 * i).by(row, 32 * n).by(column, 32).step(4 * n);
-                    let x = b.load(from, Type::new(F32, 8));
-                    b.store(Place::at(1, F32).plus(4 * n * i).by(row, 32).by(column, 32 * n), x);
+                    let from =
+                        VectorAddress::at(0, F32).plus(4 * i).by(row, 32 * n).by(column, 32).step(4 * n);
+                    let x = b.load(from, VectorType::new(F32, 8));
+                    b.store(VectorAddress::at(1, F32).plus(4 * n * i).by(row, 32).by(column, 32 * n), x);
                 }
             });
         });

@@ -1,20 +1,22 @@
-//! Pointers: where each loop keeps those that its instructions use.
+//! General registers for the pointers of each loop.
 //!
-//! An instruction's address is a stream, `base + Σ coefficient · index`, and a constant. Each loop has a pointer for each stream that
-//! is used directly in it. It begins as the pointer of the loop around for the same stream without the loop's own counter, and grows once an iteration. So the loops around
-//! have pointers for what the inner ones begin with, up to the function, which computes those that depend on no counter. Inner loops choose
-//! general registers first; what is left over lies in the stack frame.
+//! An instruction's address is a stream, `base + Σ coefficient · index`, plus a constant. Each loop has a
+//! pointer for each stream that its instructions use directly. The pointer starts from the enclosing loop's
+//! pointer for the same stream without the loop's own counter, and advances once per iteration. Enclosing
+//! loops therefore have pointers for the streams that inner ones start from, up to the function, which
+//! computes the streams that depend on no counter. Inner loops choose general registers first; the remaining
+//! pointers are in the stack frame.
 
-use crate::allocate::{Item, Line};
-use crate::machine::{Address, Stream, Unit};
+use crate::allocate::{Item, LinearCode};
+use crate::machine::{Address, MachineProgram, Stream};
 use crate::program::Index;
 
-/// Where a pointer or a count of iterations is.
+/// The location of a pointer or of a trip count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// In a general register, by its number.
+    /// A general register, by its number.
     Register(u8),
-    /// In the stack frame: which word of 64 bits.
+    /// A 64-bit word of the stack frame.
     Frame(u32),
 }
 
@@ -23,33 +25,33 @@ pub(crate) enum Location {
 pub(crate) struct Pointer {
     pub(crate) stream: u32,
     pub(crate) location: Location,
-    /// The stream of the loop around that it begins with.
+    /// The stream of the enclosing loop from which the pointer starts.
     pub(crate) from: u32,
-    /// What one more of the loop's counter adds.
+    /// Bytes per unit of the loop's counter.
     pub(crate) coefficient: i64,
 }
 
-/// Where loops keep things.
+/// The pointers and trip counts of all loops.
 #[derive(Debug, Default)]
 pub(crate) struct Pointers {
-    /// For each loop of the line.
+    /// The pointers of each loop of the linear code.
     pub(crate) loops: Vec<Vec<Pointer>>,
-    /// Where each loop counts its iterations.
+    /// The location of each loop's trip count.
     pub(crate) counts: Vec<Location>,
-    /// Words of the stack frame.
+    /// The number of words in the stack frame.
     pub(crate) words: u32,
     /// A bit for each general register in use.
     pub(crate) used: u16,
 }
 
-/// Registers for pointers: those that need not be saved come first. 0 and 11 are kept for what lies in the frame, 4 is the stack pointer, and 5 the
-/// frame's.
+/// General registers for pointers, caller-saved ones first. Registers 0 and 11 are temporaries, 4 is the
+/// stack pointer, and 5 is the frame pointer.
 const POINTERS: [u8; 12] = [7, 6, 2, 1, 8, 9, 10, 3, 12, 13, 14, 15];
-/// Registers in which the function's arguments come: not for pointers that are computed from them.
+/// Registers that hold the function's arguments while the function's own pointers are computed from them.
 const ARGUMENTS: [u8; 5] = [7, 6, 2, 1, 8];
 
-/// Finds a place for each pointer.
-pub(crate) fn place_pointers(unit: &mut Unit, line: &Line) -> Pointers {
+/// Assigns a location to each pointer and trip count.
+pub(crate) fn place_pointers(unit: &mut MachineProgram, line: &LinearCode) -> Pointers {
     let mut wanted = wanted_streams(line);
     let mut pointers = Pointers { loops: vec![Vec::new(); line.loops.len()], ..Pointers::default() };
     for number in (1..line.loops.len()).rev() {
@@ -82,7 +84,7 @@ fn want(wanted: &mut Vec<u32>, stream: u32) {
 }
 
 /// The streams that each loop's instructions use directly.
-fn wanted_streams(line: &Line) -> Vec<Vec<u32>> {
+fn wanted_streams(line: &LinearCode) -> Vec<Vec<u32>> {
     let mut wanted = vec![Vec::new(); line.loops.len()];
     let mut inside = 0;
     for item in &line.items {
@@ -99,8 +101,9 @@ fn wanted_streams(line: &Line) -> Vec<Vec<u32>> {
     wanted
 }
 
-/// Loops come behind those around them, so backwards the inner ones come first.
-fn choose_registers(line: &Line, pointers: &mut Pointers) {
+/// Assigns general registers, inner loops first: a loop comes after the loops that enclose it, so the order
+/// is backwards.
+fn choose_registers(line: &LinearCode, pointers: &mut Pointers) {
     let mut used = vec![0_u16; line.loops.len()];
     pointers.counts = vec![Location::Frame(0); line.loops.len()];
     for number in (0..line.loops.len()).rev() {

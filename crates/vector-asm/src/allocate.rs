@@ -1,30 +1,31 @@
-//! Machine registers for registers: live ranges, coalescing of what loops carry, linear scan, spills.
+//! Register allocation: live ranges, coalescing of loop-carried registers, linear scan, and spilling.
 //!
-//! Instructions are numbered in one line, with an item for each end of a loop. A register is alive from its definition to its last use; a use
-//! in a loop that the definition is not in counts until the loop's end. What a loop carries is alive from the loop's start to its
-//! last use in the body, and again from the end of the body. Registers that a loop makes into one another get one machine register if their ranges are
-//! apart; otherwise they are copied. If machine registers run out, what costs least lies in the stack frame, and all begins anew.
-//! Constants that instructions cannot take from memory get a register where they are used; in the end those used most get, for whole loops, the machine
-//! registers that are left.
+//! Instructions are numbered linearly, with an item for each start and end of a loop. A register is live from
+//! its definition to its last use; a use inside a loop that does not contain the definition extends the range
+//! to the loop's end. A phi is live from the loop's start to its last use in the body, and again from the end
+//! of the body. The registers of a phi share a machine register if their ranges do not overlap; otherwise
+//! they are copied. If machine registers run out, the cheapest ones are spilled to the stack frame, and
+//! allocation restarts. Constants that an instruction cannot take from memory are copied to a register before
+//! the use; at the end, machine registers that are free throughout a loop hold its most used constants.
 
 use smallvec::SmallVec;
 
-use crate::avx2::{FMA, Op};
-use crate::code::Refusal;
-use crate::machine::{Access, Address, Inst, Loop, NOT_CONSTANT, Node, Phi, Reg, Trips, Unit};
+use crate::avx2::{AvxOp, FMA};
+use crate::code::VectorCompileError;
+use crate::machine::{Access, Address, Inst, Loop, MachineProgram, NOT_CONSTANT, Node, Phi, Reg, Trips};
 use crate::program::Counter;
 
-/// The code in one line.
+/// An item of the linear code.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Inst(Inst),
-    /// A loop begins, by its position in [`Line::loops`].
+    /// The start of a loop, by its index in [`LinearCode::loops`].
     Start(usize),
-    /// An iteration of it ends.
+    /// The end of the loop's body.
     End(usize),
 }
 
-/// A loop of the line. The first one is the whole function, which is no loop.
+/// A loop of the linear code. The first entry stands for the whole function.
 #[derive(Clone, Debug)]
 pub(crate) struct LoopInfo {
     pub(crate) parent: usize,
@@ -35,34 +36,34 @@ pub(crate) struct LoopInfo {
     pub(crate) phis: Vec<Phi>,
     start: u32,
     end: u32,
-    /// Constants that are in machine registers throughout.
+    /// Constants in machine registers throughout the loop.
     pub(crate) constants: Vec<(Reg, u8)>,
 }
 
-/// Code in one line, with its registers.
+/// The linear code with its register assignment.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct LinearCode {
     pub(crate) items: Vec<Item>,
     pub(crate) loops: Vec<LoopInfo>,
-    /// The machine register of each register; [`NOWHERE`] if it has none.
+    /// The machine register of each register, or [`NOWHERE`].
     pub(crate) machine: Vec<u8>,
-    /// The place in the stack frame of each register that is spilled; [`NOT_CONSTANT`] for the others.
+    /// The stack slot of each spilled register; [`NO_SLOT`] for the others.
     pub(crate) slots: Vec<u32>,
-    /// How many places there are.
+    /// The number of stack slots.
     pub(crate) frame: u32,
 }
 
-/// Not in a machine register.
+/// Marks a register without a machine register.
 pub(crate) const NOWHERE: u8 = u8::MAX;
-/// Not in the stack frame.
+/// Marks a register without a stack slot.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// How often spilling may begin anew.
+/// The most restarts after spilling.
 const ROUNDS: usize = 64;
 
-/// Finds a machine register for everything.
-pub(crate) fn allocate(unit: &mut Unit) -> Result<Line, Refusal> {
-    let mut line = Line::of(std::mem::take(&mut unit.nodes));
+/// Assigns a machine register or a stack slot to every register.
+pub(crate) fn allocate(unit: &mut MachineProgram) -> Result<LinearCode, VectorCompileError> {
+    let mut line = LinearCode::of(std::mem::take(&mut unit.nodes));
     settle_constants(unit, &mut line);
     line.slots = vec![NO_SLOT; unit.registers.len()];
     for _ in 0..ROUNDS {
@@ -73,11 +74,11 @@ pub(crate) fn allocate(unit: &mut Unit) -> Result<Line, Refusal> {
         }
         spill(unit, &mut line, &spilled);
     }
-    Err(Refusal::Registers)
+    Err(VectorCompileError::Registers)
 }
 
-impl Line {
-    fn of(nodes: Vec<Node>) -> Line {
+impl LinearCode {
+    fn of(nodes: Vec<Node>) -> LinearCode {
         let whole = LoopInfo {
             parent: 0,
             depth: 0,
@@ -89,8 +90,13 @@ impl Line {
             end: 0,
             constants: Vec::new(),
         };
-        let mut line =
-            Line { items: Vec::new(), loops: vec![whole], machine: Vec::new(), slots: Vec::new(), frame: 0 };
+        let mut line = LinearCode {
+            items: Vec::new(),
+            loops: vec![whole],
+            machine: Vec::new(),
+            slots: Vec::new(),
+            frame: 0,
+        };
         line.put(nodes, 0);
         line
     }
@@ -122,7 +128,7 @@ impl Line {
         }
     }
 
-    /// The machine register that a loop or one around it keeps a constant in.
+    /// The machine register in which this loop or an enclosing one holds a constant.
     pub(crate) fn constant_register(&self, inside: usize, reg: Reg) -> Option<u8> {
         let mut at = inside;
         while at != 0 {
@@ -134,10 +140,10 @@ impl Line {
         None
     }
 
-    /// Whether a loop carries things in a circle, which takes one more place to turn.
-    pub(crate) fn has_circles(&self) -> bool {
+    /// Whether the moves at a loop's start or end form a cycle, which needs one more stack slot to resolve.
+    pub(crate) fn has_move_cycles(&self) -> bool {
         let place = |reg: Reg| (self.machine[reg.index()], self.slots[reg.index()]);
-        let circle = |pairs: Vec<(Reg, Reg)>| {
+        let has_cycle = |pairs: Vec<(Reg, Reg)>| {
             let mut moves: Vec<_> = pairs.into_iter().map(|(to, from)| (place(to), place(from))).collect();
             moves.retain(|(to, from)| to != from);
             while let Some(free) = moves.iter().position(|(to, _)| !moves.iter().any(|(_, from)| from == to))
@@ -152,10 +158,10 @@ impl Line {
         };
         self.loops
             .iter()
-            .any(|info| circle(pairs(info, |phi| phi.start)) || circle(pairs(info, |phi| phi.next)))
+            .any(|info| has_cycle(pairs(info, |phi| phi.start)) || has_cycle(pairs(info, |phi| phi.next)))
     }
 
-    /// Writes down where loops begin and end.
+    /// Records the positions of the starts and ends of loops.
     fn number(&mut self) {
         for (position, item) in self.items.iter().enumerate() {
             match item {
@@ -168,15 +174,15 @@ impl Line {
     }
 }
 
-/// Gives constants that cannot be an operand in memory a register before their use.
-fn settle_constants(unit: &mut Unit, line: &mut Line) {
+/// Inserts copies of the constants that an instruction cannot take from memory.
+fn settle_constants(unit: &mut MachineProgram, line: &mut LinearCode) {
     let items = std::mem::take(&mut line.items);
     for item in items {
         let Item::Inst(mut inst) = item else {
             line.items.push(item);
             continue;
         };
-        let is_constant = |unit: &Unit, reg: Reg| unit.constant(reg).is_some();
+        let is_constant = |unit: &MachineProgram, reg: Reg| unit.constant(reg).is_some();
         let [a, b, _] = inst.srcs;
         if inst.op.commutes() && is_constant(unit, a) && !is_constant(unit, b) && b != Reg::MEMORY {
             inst.srcs.swap(0, 1);
@@ -201,7 +207,7 @@ fn settle_constants(unit: &mut Unit, line: &mut Line) {
 
 fn copy_of(from: Reg, to: Reg) -> Inst {
     Inst {
-        op: Op::Copy,
+        op: AvxOp::Copy,
         dst: to,
         srcs: [from, Reg::NONE, Reg::NONE],
         imm: 0,
@@ -211,42 +217,43 @@ fn copy_of(from: Reg, to: Reg) -> Inst {
     }
 }
 
-/// Where something is alive: from the first position up to the second.
+/// Live ranges as half-open intervals of positions.
 type Ranges = SmallVec<[(u32, u32); 2]>;
 
-/// Registers that share a machine register.
+/// Registers that share a machine register, with their live ranges and spill weight.
 #[derive(Clone, Debug, Default)]
-struct Class {
+struct AllocationClass {
     ranges: Ranges,
     weight: f32,
 }
 
-/// What is known while machine registers are found.
-struct Scan<'a> {
-    unit: &'a Unit,
-    line: &'a mut Line,
-    /// The loop in which each register is defined, and that loop whose phi it is.
+/// The state of one allocation attempt.
+struct LinearScan<'a> {
+    unit: &'a MachineProgram,
+    line: &'a mut LinearCode,
+    /// The loop that contains each register's definition, and the loop whose phi it is.
     home: Vec<u32>,
     phi_of: Vec<u32>,
-    /// The class of each register: itself, or another of the same class.
+    /// The parent of each register in the union-find forest of classes.
     class: Vec<u32>,
-    classes: Vec<Class>,
-    /// Which registers must not be spilled, as they stand for one that is.
+    classes: Vec<AllocationClass>,
+    /// Registers that must not be spilled: copies of spilled registers and of constants.
     short: Vec<bool>,
 }
 
-/// Finds machine registers. What is returned has to lie in the stack frame instead; registers of one class in one place.
-fn assign(unit: &Unit, line: &mut Line) -> Vec<(Reg, usize)> {
+/// Assigns machine registers. Returns the registers to spill, each with its class; registers of one class
+/// share a stack slot.
+fn assign(unit: &MachineProgram, line: &mut LinearCode) -> Vec<(Reg, usize)> {
     line.number();
     let count = unit.registers.len();
     line.slots.resize(count, NO_SLOT);
-    let mut scan = Scan {
+    let mut scan = LinearScan {
         unit,
         line,
         home: vec![0; count],
         phi_of: vec![u32::MAX; count],
         class: (0..count as u32).collect(),
-        classes: vec![Class::default(); count],
+        classes: vec![AllocationClass::default(); count],
         short: vec![false; count],
     };
     scan.ranges();
@@ -254,8 +261,8 @@ fn assign(unit: &Unit, line: &mut Line) -> Vec<(Reg, usize)> {
     scan.scan()
 }
 
-impl Scan<'_> {
-    /// Whether a register wants a machine register.
+impl LinearScan<'_> {
+    /// Whether a register needs a machine register.
     fn counts(&self, reg: Reg) -> bool {
         reg.is_register()
             && self.unit.registers[reg.index()] == NOT_CONSTANT
@@ -308,7 +315,7 @@ impl Scan<'_> {
                     if frame && inst.access == Access::Write {
                         self.short[inst.srcs[0].index()] = true;
                     }
-                    if inst.op == Op::Copy && self.unit.constant(inst.srcs[0]).is_some() {
+                    if inst.op == AvxOp::Copy && self.unit.constant(inst.srcs[0]).is_some() {
                         self.short[inst.dst.index()] = true;
                     }
                 }
@@ -347,14 +354,14 @@ impl Scan<'_> {
         for number in (1..self.line.loops.len()).rev() {
             for i in 0..self.line.loops[number].phis.len() {
                 let phi = self.line.loops[number].phis[i];
-                self.join(phi.phi, phi.next);
-                self.join(phi.phi, phi.start);
+                self.coalesce_pair(phi.phi, phi.next);
+                self.coalesce_pair(phi.phi, phi.start);
             }
         }
     }
 
-    /// Gives two registers one machine register, if they are never alive together.
-    fn join(&mut self, a: Reg, b: Reg) {
+    /// Merges the classes of two registers if their live ranges do not overlap.
+    fn coalesce_pair(&mut self, a: Reg, b: Reg) {
         if !self.counts(a) || !self.counts(b) {
             return;
         }
@@ -431,7 +438,8 @@ impl Scan<'_> {
         members.filter(|(_, class)| spilled.contains(class)).collect()
     }
 
-    /// Machine registers that save a copy at the instruction that begins a class: those of the operands of a fused multiply-add.
+    /// Machine registers that save a copy at the start of a class, namely of the operands of a fused
+    /// multiply-add.
     fn preferred(&self, start: u32, machine: &[u8]) -> impl Iterator<Item = u8> {
         let mut registers: SmallVec<[u8; 3]> = SmallVec::new();
         if let Item::Inst(inst) = &self.line.items[start as usize]
@@ -447,18 +455,18 @@ impl Scan<'_> {
     }
 }
 
-/// What an instruction in a loop counts.
+/// The spill weight of a use at this loop depth.
 fn weight(inside: &LoopInfo) -> f32 {
     8.0_f32.powi(inside.depth as i32)
 }
 
-/// Whether two lists of ranges, each in ascending order, meet.
+/// Whether two lists of live ranges, each in ascending order, overlap.
 fn overlap(a: &[(u32, u32)], b: &[(u32, u32)]) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.0 < y.1 && y.0 < x.1))
 }
 
-/// Puts registers into the stack frame: a store after each definition, a load before each use.
-fn spill(unit: &mut Unit, line: &mut Line, classes: &[(Reg, usize)]) {
+/// Spills registers: a store after each definition, a load before each use.
+fn spill(unit: &mut MachineProgram, line: &mut LinearCode, classes: &[(Reg, usize)]) {
     for (i, &(reg, class)) in classes.iter().enumerate() {
         let same = classes[..i].iter().find(|(_, other)| *other == class);
         line.slots[reg.index()] = match same {
@@ -498,7 +506,7 @@ fn spill(unit: &mut Unit, line: &mut Line, classes: &[(Reg, usize)]) {
                     continue;
                 }
             }
-            // What loops carry is copied from place to place.
+            // The moves of a loop access stack slots directly.
             Item::Start(_) | Item::End(_) => {}
         }
         rewritten.push(item);
@@ -513,17 +521,17 @@ fn frame_address(place: u32, bytes: u32) -> Address {
 fn frame_load(dst: Reg, place: u32, bytes: u32) -> Inst {
     let none = [Reg::NONE; 3];
     let address = Some(frame_address(place, bytes));
-    Inst { op: Op::Load, dst, srcs: none, imm: 0, address, access: Access::Read, part: 0 }
+    Inst { op: AvxOp::Load, dst, srcs: none, imm: 0, address, access: Access::Read, part: 0 }
 }
 
 fn frame_store(src: Reg, place: u32, bytes: u32) -> Inst {
     let srcs = [src, Reg::NONE, Reg::NONE];
     let address = Some(frame_address(place, bytes));
-    Inst { op: Op::Store, dst: Reg::NONE, srcs, imm: 0, address, access: Access::Write, part: 0 }
+    Inst { op: AvxOp::Store, dst: Reg::NONE, srcs, imm: 0, address, access: Access::Write, part: 0 }
 }
 
-/// Keeps constants in machine registers throughout loops that leave some.
-fn promote_constants(unit: &Unit, line: &mut Line) {
+/// Assigns constants to machine registers that are free throughout a loop.
+fn promote_constants(unit: &MachineProgram, line: &mut LinearCode) {
     line.number();
     let mut inside = 0;
     let mut uses: Vec<(Reg, usize, f32)> = Vec::new();
@@ -538,8 +546,8 @@ fn promote_constants(unit: &Unit, line: &mut Line) {
     for item in &line.items {
         match item {
             Item::Inst(inst) => {
-                // A copy in the loop costs an instruction, an operand in memory little.
-                let cost = if inst.op == Op::Copy { 4.0 } else { 1.0 };
+                // A constant operand in memory costs little; a copy costs an instruction.
+                let cost = if inst.op == AvxOp::Copy { 4.0 } else { 1.0 };
                 let weight = cost * weight(&line.loops[inside]);
                 inst.srcs.iter().for_each(|src| note(*src, inside, weight));
             }
@@ -570,13 +578,13 @@ fn promote_constants(unit: &Unit, line: &mut Line) {
     drop_copies(unit, line);
 }
 
-/// Copies of constants that a loop keeps in a register are that register.
-fn drop_copies(unit: &Unit, line: &mut Line) {
+/// Drops copies of constants that the loop holds in a machine register, and uses that register.
+fn drop_copies(unit: &MachineProgram, line: &mut LinearCode) {
     let mut inside = 0;
     let mut items = std::mem::take(&mut line.items);
     items.retain(|item| {
         match item {
-            Item::Inst(inst) if inst.op == Op::Copy && unit.constant(inst.srcs[0]).is_some() => {
+            Item::Inst(inst) if inst.op == AvxOp::Copy && unit.constant(inst.srcs[0]).is_some() => {
                 if let Some(register) = line.constant_register(inside, inst.srcs[0]) {
                     line.machine[inst.dst.index()] = register;
                     return false;
@@ -591,17 +599,17 @@ fn drop_copies(unit: &Unit, line: &mut Line) {
     line.items = items;
 }
 
-/// Where each machine register is in use.
-fn busy_ranges(unit: &Unit, line: &mut Line) -> Vec<Vec<(u32, u32)>> {
+/// The live ranges of each machine register.
+fn busy_ranges(unit: &MachineProgram, line: &mut LinearCode) -> Vec<Vec<(u32, u32)>> {
     let machine = line.machine.clone();
     let count = unit.registers.len();
-    let mut scan = Scan {
+    let mut scan = LinearScan {
         unit,
         line,
         home: vec![0; count],
         phi_of: vec![u32::MAX; count],
         class: (0..count as u32).collect(),
-        classes: vec![Class::default(); count],
+        classes: vec![AllocationClass::default(); count],
         short: vec![false; count],
     };
     scan.ranges();

@@ -1,7 +1,8 @@
-//! The instructions that programs are made of, in AVX2 with FMA3 and F16C: one line each.
+//! The instruction table of AVX2 with FMA3 and F16C, one line for each instruction.
 //!
-//! The *shape* of an instruction is one letter per operand: `x` and `y` are registers of 128 and 256 bits, in capitals if what is in memory may stand there
-//! as well; `m` is memory; `i` is a constant of eight bits. The result comes first. AVX-512 has a table of its own for the same instructions.
+//! The *shape* of an instruction has one letter for each operand, the result first. `x` and `y` are registers
+//! of 128 and 256 bits, in capitals if the operand may be in memory; `m` is memory; `i` is an 8-bit
+//! immediate. AVX-512 has its own table for the same instructions ([`crate::avx512`]).
 
 use iced_x86::Code;
 
@@ -10,24 +11,24 @@ macro_rules! operations {
     ($($name:ident $code:ident $shape:literal $commutes:literal;)*) => {
         /// An instruction.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(crate) enum Op {
+        pub(crate) enum AvxOp {
             $($name,)*
         }
 
-        impl Op {
-            /// How it is encoded.
+        impl AvxOp {
+            /// The 256-bit or 128-bit VEX encoding.
             pub(crate) fn code(self) -> Code {
-                match self { $(Op::$name => Code::$code,)* }
+                match self { $(AvxOp::$name => Code::$code,)* }
             }
 
-            /// Its operands.
+            /// The operands: one letter for each, the result first.
             pub(crate) fn shape(self) -> &'static str {
-                match self { $(Op::$name => $shape,)* }
+                match self { $(AvxOp::$name => $shape,)* }
             }
 
             /// Whether its first two operands may be exchanged.
             pub(crate) fn commutes(self) -> bool {
-                match self { $(Op::$name => $commutes,)* }
+                match self { $(AvxOp::$name => $commutes,)* }
             }
         }
     };
@@ -109,7 +110,7 @@ operations! {
     F32ToF16 VEX_Vcvtps2ph_xmmm128_ymm_imm8 "xyi" false;
     Load VEX_Vmovups_ymm_ymmm256 "ym" false;
     Store VEX_Vmovups_ymmm256_ymm "my" false;
-    StorePast VEX_Vmovntps_m256_ymm "my" false;
+    StoreStreaming VEX_Vmovntps_m256_ymm "my" false;
     LoadMasked VEX_Vmaskmovps_ymm_ymm_m256 "yym" false;
     StoreMasked VEX_Vmaskmovps_m256_ymm_ymm "myy" false;
     Load256 VEX_Vmovups_ymm_ymmm256 "ym" false;
@@ -157,44 +158,44 @@ operations! {
 
 /// The shape of fused multiply-adds, which have three encodings.
 pub(crate) const FMA: &str = "fma";
-/// The shape of [`Op::Integer`], which brings the integer of a stream to a vector register.
+/// The shape of [`AvxOp::Integer`], which moves the integer of a stream to a vector register.
 pub(crate) const INTEGER: &str = "integer";
 
-/// The encodings of a fused multiply-add whose result takes the place of the first factor, the second one being in memory (132); of the
-/// first factor, the addend being in memory (213); or of the addend (231).
-pub(crate) fn fma_codes(op: Op) -> [Code; 3] {
+/// The encodings of a fused multiply-add `a · b + c`: the result replaces `a` with `b` in memory (132),
+/// replaces `a` with `c` in memory (213), or replaces `c` (231).
+pub(crate) fn fma_codes(op: AvxOp) -> [Code; 3] {
     match op {
-        Op::FmaF32 => [
+        AvxOp::FmaF32 => [
             Code::VEX_Vfmadd132ps_ymm_ymm_ymmm256,
             Code::VEX_Vfmadd213ps_ymm_ymm_ymmm256,
             Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256,
         ],
-        Op::FmaF64 => [
+        AvxOp::FmaF64 => [
             Code::VEX_Vfmadd132pd_ymm_ymm_ymmm256,
             Code::VEX_Vfmadd213pd_ymm_ymm_ymmm256,
             Code::VEX_Vfmadd231pd_ymm_ymm_ymmm256,
         ],
-        Op::FnmaF32 => [
+        AvxOp::FnmaF32 => [
             Code::VEX_Vfnmadd132ps_ymm_ymm_ymmm256,
             Code::VEX_Vfnmadd213ps_ymm_ymm_ymmm256,
             Code::VEX_Vfnmadd231ps_ymm_ymm_ymmm256,
         ],
-        Op::FnmaF64 => [
+        AvxOp::FnmaF64 => [
             Code::VEX_Vfnmadd132pd_ymm_ymm_ymmm256,
             Code::VEX_Vfnmadd213pd_ymm_ymm_ymmm256,
             Code::VEX_Vfnmadd231pd_ymm_ymm_ymmm256,
         ],
-        Op::FmsF32 => [
+        AvxOp::FmsF32 => [
             Code::VEX_Vfmsub132ps_ymm_ymm_ymmm256,
             Code::VEX_Vfmsub213ps_ymm_ymm_ymmm256,
             Code::VEX_Vfmsub231ps_ymm_ymm_ymmm256,
         ],
-        Op::FmsF64 => [
+        AvxOp::FmsF64 => [
             Code::VEX_Vfmsub132pd_ymm_ymm_ymmm256,
             Code::VEX_Vfmsub213pd_ymm_ymm_ymmm256,
             Code::VEX_Vfmsub231pd_ymm_ymm_ymmm256,
         ],
-        Op::FnmsF32 => [
+        AvxOp::FnmsF32 => [
             Code::VEX_Vfnmsub132ps_ymm_ymm_ymmm256,
             Code::VEX_Vfnmsub213ps_ymm_ymm_ymmm256,
             Code::VEX_Vfnmsub231ps_ymm_ymm_ymmm256,
@@ -207,8 +208,8 @@ pub(crate) fn fma_codes(op: Op) -> [Code; 3] {
     }
 }
 
-impl Op {
-    /// Which source may be in memory: its position among the sources.
+impl AvxOp {
+    /// The source that may be in memory, by its position among the sources.
     pub(crate) fn memory_source(self) -> Option<usize> {
         match self.shape() {
             FMA => Some(1),
@@ -216,9 +217,9 @@ impl Op {
         }
     }
 
-    /// Whether it only brings what is in memory to a register.
+    /// Whether the instruction is a plain load.
     pub(crate) fn is_load(self) -> bool {
-        use Op::{
+        use AvxOp::{
             Load, Load32, Load64, Load128, Load256, LoadAll8, LoadAll16, LoadAll32, LoadAll64, LoadMasked,
         };
         matches!(

@@ -1,55 +1,55 @@
-//! Writes programs: each method adds a statement and gives the value that it defines.
+//! Builds programs: each method appends a statement and returns the value that it defines.
 //!
-//! The builder makes values, variables and counters, and works out types where an operation leaves no choice. What it writes still has to pass
-//! [`Program::check`].
+//! The builder numbers values, variables and counters, and infers types where an operation determines them.
+//! The program is verified later, by [`VectorProgram::check`].
 
 use crate::program::{
-    Binary, Comparison, Counter, Element, Index, Memory, Op, Place, Program, Range, Stmt, Type, Unary, Value,
-    Variable,
+    Binary, Comparison, Counter, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
+    VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 
-/// A program in the making.
+/// A program under construction.
 #[derive(Clone, Debug, Default)]
-pub struct Builder {
-    program: Program,
-    /// The bodies of the loops that are open, outermost first, behind the program's own.
-    open: Vec<(Counter, Range, Vec<Stmt>)>,
+pub struct VectorBuilder {
+    program: VectorProgram,
+    /// The open loops with their statements so far, outermost first.
+    open: Vec<(Counter, LoopRange, Vec<VectorStmt>)>,
 }
 
-impl Type {
-    /// So many lanes of an element.
-    pub fn new(element: Element, lanes: u32) -> Type {
-        Type { element, lanes }
+impl VectorType {
+    /// The type with `lanes` lanes of `element`.
+    pub fn new(element: LaneType, lanes: u32) -> VectorType {
+        VectorType { element, lanes }
     }
 }
 
-impl Place {
-    /// Neighbouring elements, as they are in lanes, from a base on.
-    pub fn at(base: u32, element: Element) -> Place {
-        Place {
+impl VectorAddress {
+    /// Contiguous elements of the lane type, from a base on.
+    pub fn at(base: u32, element: LaneType) -> VectorAddress {
+        VectorAddress {
             base: Some(base),
             offset: 0,
             terms: Vec::new(),
             step: i64::from(element.bytes()),
-            memory: Memory::Same,
+            memory: StoredType::Same,
         }
     }
 
-    /// The same in scratch memory.
-    pub fn scratch(element: Element) -> Place {
-        Place { base: None, ..Place::at(0, element) }
+    /// Contiguous elements of the lane type, from the start of the scratch memory on.
+    pub fn scratch(element: LaneType) -> VectorAddress {
+        VectorAddress { base: None, ..VectorAddress::at(0, element) }
     }
 
-    /// So many bytes further on.
+    /// Adds a constant number of bytes to the offset.
     #[must_use]
-    pub fn plus(mut self, bytes: i64) -> Place {
+    pub fn plus(mut self, bytes: i64) -> VectorAddress {
         self.offset += bytes;
         self
     }
 
-    /// So many bytes further on for each unit of an index.
+    /// Adds a term: bytes per unit of an index.
     #[must_use]
-    pub fn by(mut self, index: impl Into<Index>, bytes: i64) -> Place {
+    pub fn by(mut self, index: impl Into<Index>, bytes: i64) -> VectorAddress {
         let index = index.into();
         match self.terms.iter_mut().find(|(other, _)| *other == index) {
             Some((_, sum)) => *sum += bytes,
@@ -58,16 +58,16 @@ impl Place {
         self
     }
 
-    /// With lanes so many bytes apart.
+    /// Sets the bytes from one lane to the next.
     #[must_use]
-    pub fn step(mut self, bytes: i64) -> Place {
+    pub fn step(mut self, bytes: i64) -> VectorAddress {
         self.step = bytes;
         self
     }
 
-    /// With other elements in memory, side by side.
+    /// Sets the type of the elements in memory, which become contiguous.
     #[must_use]
-    pub fn holding(mut self, memory: Memory) -> Place {
+    pub fn holding(mut self, memory: StoredType) -> VectorAddress {
         if let Some(bytes) = memory.bytes() {
             self.step = i64::from(bytes);
         }
@@ -82,162 +82,162 @@ impl From<Counter> for Index {
     }
 }
 
-impl Builder {
-    /// An empty program.
-    pub fn new() -> Builder {
-        Builder::default()
+impl VectorBuilder {
+    /// Starts an empty program.
+    pub fn new() -> VectorBuilder {
+        VectorBuilder::default()
     }
 
-    /// The program.
+    /// Returns the program.
     ///
     /// # Panics
     ///
     /// If a loop is open.
-    pub fn finish(self) -> Program {
+    pub fn finish(self) -> VectorProgram {
         assert!(self.open.is_empty(), "a loop that is begun is ended");
         self.program
     }
 
-    /// Adds a statement.
-    pub fn push(&mut self, stmt: Stmt) {
+    /// Appends a statement to the innermost open loop, or to the program.
+    pub fn push(&mut self, stmt: VectorStmt) {
         match self.open.last_mut() {
             Some((_, _, body)) => body.push(stmt),
             None => self.program.body.push(stmt),
         }
     }
 
-    /// A variable, for now zeros.
-    pub fn variable(&mut self, ty: Type) -> Variable {
+    /// Adds a variable, which starts as zeros.
+    pub fn variable(&mut self, ty: VectorType) -> Variable {
         self.program.variables.push(ty);
         Variable(self.program.variables.len() as u32 - 1)
     }
 
-    /// Begins a loop.
-    pub fn begin(&mut self, range: Range) -> Counter {
+    /// Opens a loop.
+    pub fn begin(&mut self, range: LoopRange) -> Counter {
         let counter = Counter(self.program.counters);
         self.program.counters += 1;
         self.open.push((counter, range, Vec::new()));
         counter
     }
 
-    /// Ends the loop begun last.
+    /// Closes the innermost open loop.
     ///
     /// # Panics
     ///
-    /// If none is open.
+    /// If no loop is open.
     pub fn end(&mut self) {
         let (counter, range, body) = self.open.pop().expect("a loop is open");
-        self.push(Stmt::Loop { counter, range, body });
+        self.push(VectorStmt::Loop { counter, range, body });
     }
 
-    /// A loop over what a function writes.
-    pub fn repeat(&mut self, range: Range, body: impl FnOnce(&mut Builder, Counter)) {
+    /// Appends a loop whose body `body` builds.
+    pub fn repeat(&mut self, range: LoopRange, body: impl FnOnce(&mut VectorBuilder, Counter)) {
         let counter = self.begin(range);
         body(self, counter);
         self.end();
     }
 
     /// The type of a value.
-    pub fn ty(&self, value: Value) -> Type {
+    pub fn ty(&self, value: Value) -> VectorType {
         self.program.values[value.0 as usize]
     }
 
-    /// Defines a value.
-    pub fn define(&mut self, ty: Type, op: Op) -> Value {
+    /// Defines a value of a type by an operation.
+    pub fn define(&mut self, ty: VectorType, op: VectorOp) -> Value {
         let value = Value(self.program.values.len() as u32);
         self.program.values.push(ty);
-        self.push(Stmt::Let { value, op });
+        self.push(VectorStmt::Let { value, op });
         value
     }
 
-    /// The element of the first operand, and the most lanes.
-    fn common(&self, operands: &[Value]) -> Type {
+    /// The lane type of the first operand with the most lanes of any operand.
+    fn common(&self, operands: &[Value]) -> VectorType {
         let lanes = operands.iter().map(|value| self.ty(*value).lanes).max().unwrap_or(1);
-        Type { lanes, ..self.ty(operands[0]) }
+        VectorType { lanes, ..self.ty(operands[0]) }
     }
 
     /// The same bits in every lane.
-    pub fn constant(&mut self, ty: Type, bits: u64) -> Value {
-        self.define(ty, Op::Constant(bits))
+    pub fn constant(&mut self, ty: VectorType, bits: u64) -> Value {
+        self.define(ty, VectorOp::Constant(bits))
     }
 
-    /// One lane with a number.
+    /// A constant of one `F32` lane.
     pub fn f32(&mut self, number: f32) -> Value {
-        self.constant(Type::new(Element::F32, 1), u64::from(number.to_bits()))
+        self.constant(VectorType::new(LaneType::F32, 1), u64::from(number.to_bits()))
     }
 
-    /// One lane with a number.
+    /// A constant of one `F64` lane.
     pub fn f64(&mut self, number: f64) -> Value {
-        self.constant(Type::new(Element::F64, 1), number.to_bits())
+        self.constant(VectorType::new(LaneType::F64, 1), number.to_bits())
     }
 
-    /// One lane with a number.
+    /// A constant of one `I32` lane.
     pub fn i32(&mut self, number: i32) -> Value {
-        self.constant(Type::new(Element::I32, 1), u64::from(number as u32))
+        self.constant(VectorType::new(LaneType::I32, 1), u64::from(number as u32))
     }
 
-    /// What is in memory.
-    pub fn load(&mut self, place: Place, ty: Type) -> Value {
-        self.define(ty, Op::Load(place))
+    /// Loads a vector.
+    pub fn load(&mut self, place: VectorAddress, ty: VectorType) -> Value {
+        self.define(ty, VectorOp::Load(place))
     }
 
-    /// What is in memory where a condition holds, else what another value holds, whose type it has.
-    pub fn load_if(&mut self, condition: Value, place: Place, otherwise: Value, lanes: u32) -> Value {
-        let ty = Type { lanes, ..self.ty(otherwise) };
-        self.define(ty, Op::LoadIf { condition, place, otherwise })
+    /// Loads the lanes whose condition holds; the other lanes, and the type, are those of `otherwise`.
+    pub fn load_if(&mut self, condition: Value, place: VectorAddress, otherwise: Value, lanes: u32) -> Value {
+        let ty = VectorType { lanes, ..self.ty(otherwise) };
+        self.define(ty, VectorOp::LoadIf { condition, place, otherwise })
     }
 
-    /// Stores a value.
-    pub fn store(&mut self, place: Place, value: Value) {
-        self.push(Stmt::Store { place, value, streaming: false });
+    /// Stores a vector.
+    pub fn store(&mut self, place: VectorAddress, value: Value) {
+        self.push(VectorStmt::Store { place, value, streaming: false });
     }
 
-    /// Stores a value that is not read again soon.
-    pub fn store_streaming(&mut self, place: Place, value: Value) {
-        self.push(Stmt::Store { place, value, streaming: true });
+    /// Stores a vector that is not read again soon, bypassing the caches.
+    pub fn store_streaming(&mut self, place: VectorAddress, value: Value) {
+        self.push(VectorStmt::Store { place, value, streaming: true });
     }
 
-    /// All of a variable.
+    /// Reads all lanes of a variable.
     pub fn get(&mut self, variable: Variable) -> Value {
         let ty = self.program.variables[variable.0 as usize];
-        self.define(ty, Op::Get { variable, start: 0 })
+        self.define(ty, VectorOp::Get { variable, start: 0 })
     }
 
-    /// Some lanes of a variable.
+    /// Reads some lanes of a variable.
     pub fn get_lanes(&mut self, variable: Variable, start: u32, lanes: u32) -> Value {
-        let ty = Type { lanes, ..self.program.variables[variable.0 as usize] };
-        self.define(ty, Op::Get { variable, start })
+        let ty = VectorType { lanes, ..self.program.variables[variable.0 as usize] };
+        self.define(ty, VectorOp::Get { variable, start })
     }
 
-    /// Sets lanes of a variable from `start` on.
+    /// Replaces the lanes of a variable from `start` on.
     pub fn set_lanes(&mut self, variable: Variable, start: u32, value: Value) {
-        self.push(Stmt::Set { variable, start, value });
+        self.push(VectorStmt::Set { variable, start, value });
     }
 
-    /// Sets the first lanes of a variable.
+    /// Replaces the first lanes of a variable.
     pub fn set(&mut self, variable: Variable, value: Value) {
         self.set_lanes(variable, 0, value);
     }
 
     /// Some lanes of a value.
     pub fn slice(&mut self, of: Value, start: u32, lanes: u32) -> Value {
-        let ty = Type { lanes, ..self.ty(of) };
-        self.define(ty, Op::Slice { of, start })
+        let ty = VectorType { lanes, ..self.ty(of) };
+        self.define(ty, VectorOp::Slice { of, start })
     }
 
     /// `offset + Σ coefficient · index + step · lane`.
-    pub fn index(&mut self, ty: Type, offset: i64, terms: Vec<(Index, i64)>, step: i64) -> Value {
-        self.define(ty, Op::Index { offset, terms, step })
+    pub fn index(&mut self, ty: VectorType, offset: i64, terms: Vec<(Index, i64)>, step: i64) -> Value {
+        self.define(ty, VectorOp::Index { offset, terms, step })
     }
 
-    /// An operation on one operand.
+    /// Applies an operation to one operand.
     pub fn unary(&mut self, op: Unary, a: Value) -> Value {
-        self.define(self.ty(a), Op::Unary(op, a))
+        self.define(self.ty(a), VectorOp::Unary(op, a))
     }
 
-    /// An operation on two operands.
+    /// Applies an operation to two operands.
     pub fn binary(&mut self, op: Binary, a: Value, b: Value) -> Value {
-        self.define(self.common(&[a, b]), Op::Binary(op, a, b))
+        self.define(self.common(&[a, b]), VectorOp::Binary(op, a, b))
     }
 
     /// `a + b`.
@@ -272,30 +272,30 @@ impl Builder {
 
     /// `a · b + c`, rounded once.
     pub fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
-        self.define(self.common(&[a, b, c]), Op::Fma(a, b, c))
+        self.define(self.common(&[a, b, c]), VectorOp::Fma(a, b, c))
     }
 
-    /// A comparison.
+    /// Compares two operands; the result is an integer mask.
     pub fn compare(&mut self, comparison: Comparison, a: Value, b: Value) -> Value {
         let ty = self.common(&[a, b]);
-        let element = if ty.element.bits() == 32 { Element::I32 } else { Element::I64 };
-        self.define(Type { element, ..ty }, Op::Compare(comparison, a, b))
+        let element = if ty.element.bits() == 32 { LaneType::I32 } else { LaneType::I64 };
+        self.define(VectorType { element, ..ty }, VectorOp::Compare(comparison, a, b))
     }
 
-    /// `a` where the condition holds, else `b`.
+    /// `a` if the condition holds, else `b`.
     pub fn select(&mut self, condition: Value, a: Value, b: Value) -> Value {
         let element = self.ty(a).element;
-        let ty = Type { element, ..self.common(&[condition, a, b]) };
-        self.define(ty, Op::Select(condition, a, b))
+        let ty = VectorType { element, ..self.common(&[condition, a, b]) };
+        self.define(ty, VectorOp::Select(condition, a, b))
     }
 
-    /// A value's numbers in another element.
-    pub fn convert(&mut self, a: Value, element: Element) -> Value {
-        self.define(Type { element, ..self.ty(a) }, Op::Convert(a))
+    /// The numbers of `a` in another lane type.
+    pub fn convert(&mut self, a: Value, element: LaneType) -> Value {
+        self.define(VectorType { element, ..self.ty(a) }, VectorOp::Convert(a))
     }
 
-    /// A value's bits as another element.
-    pub fn bitcast(&mut self, a: Value, element: Element) -> Value {
-        self.define(Type { element, ..self.ty(a) }, Op::Bitcast(a))
+    /// The bits of `a` as another lane type.
+    pub fn bitcast(&mut self, a: Value, element: LaneType) -> Value {
+        self.define(VectorType { element, ..self.ty(a) }, VectorOp::Bitcast(a))
     }
 }

@@ -1,94 +1,95 @@
-//! What makes a [`Program`] one: definitions before uses, lanes and elements that fit.
+//! Verifies programs: definitions precede uses, and numbers of lanes and lane types match.
 
 use crate::program::{
-    Binary, Counter, Element, Index, Memory, Op, Place, Program, Range, Stmt, Type, Unary, Value, Variable,
+    Binary, Counter, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable, VectorAddress, VectorOp,
+    VectorProgram, VectorStmt, VectorType,
 };
 
-/// What is wrong with a program.
+/// Why a program is invalid.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ProgramError {
-    /// A value that is not defined there, or not at all.
+pub enum VectorProgramError {
+    /// A value is used where it is not defined.
     #[error("{0} is used where it is not defined")]
     Undefined(Value),
-    /// A value with two definitions.
+    /// A value has two definitions.
     #[error("{0} is defined twice")]
     Redefined(Value),
-    /// A variable that the program does not have.
+    /// The program has no such variable.
     #[error("there is no variable {0}")]
     NoVariable(Variable),
-    /// A counter that the program does not have, of two loops, or mentioned outside of its loop.
-    #[error("counter {0} does not belong here")]
+    /// The program has no such counter, two loops have it, or it is used outside of its loop.
+    #[error("counter {0} is used outside of its loop or by two loops")]
     Counter(Counter),
-    /// A value or variable without lanes.
+    /// A value or variable has no lanes.
     #[error("{0} has no lanes")]
     NoLanes(String),
-    /// Lanes that do not fit.
+    /// A number of lanes does not match.
     #[error("{what} has {found} lanes, {expected}")]
     Lanes {
         /// The value or variable.
         what: String,
-        /// How many it has.
+        /// Its number of lanes.
         found: u32,
-        /// How many there should be, in words.
+        /// The expected number of lanes, in words.
         expected: String,
     },
-    /// An element that does not fit.
+    /// A lane type does not match.
     #[error("{what} is of {found:?}, {expected}")]
     Element {
         /// The value.
         what: Value,
-        /// What it is made of.
-        found: Element,
-        /// What it should be made of, in words.
+        /// Its lane type.
+        found: LaneType,
+        /// The expected lane type, in words.
         expected: String,
     },
-    /// An operation that its element does not have.
+    /// The lane type does not have the operation.
     #[error("{value}: {operation} is no operation of {element:?}")]
     Operation {
-        /// The result.
+        /// The value that the operation defines.
         value: Value,
         /// The operation's name.
         operation: String,
-        /// The element.
-        element: Element,
+        /// The lane type.
+        element: LaneType,
     },
-    /// Elements in memory that do not become such lanes.
+    /// The elements in memory do not convert to the lane type.
     #[error("{value}: {memory:?} in memory is not {element:?}")]
     Memory {
-        /// What is loaded or stored.
+        /// The value that is loaded or stored.
         value: Value,
-        /// What is in memory.
-        memory: Memory,
-        /// What the lanes are.
-        element: Element,
+        /// The type in memory.
+        memory: StoredType,
+        /// The lane type.
+        element: LaneType,
     },
-    /// A store with step 0, of which only the last lane would count.
-    #[error("a store of {0} whose lanes are all at one address")]
+    /// A store has step 0, so only its last lane would remain.
+    #[error("a store of {0} whose lanes share one address")]
     StoreStep(Value),
-    /// An index that is mentioned twice in one place.
-    #[error("{0:?} is mentioned twice in one place")]
+    /// An index occurs twice in one address.
+    #[error("index {0:?} occurs twice in one address")]
     Twice(Index),
-    /// A loop over the part of the call inside another loop, or a second one.
-    #[error("the loop {0} over the part of the call is inside another one or not the only one")]
+    /// A loop over the call's range is inside another loop, or is not the only one.
+    #[error("the loop {0} over the call's range is inside another loop or not the only one")]
     Part(Counter),
 }
 
-impl Program {
-    /// Checks that values are defined once and before their uses, that counters belong to loops around what mentions them, and that lanes and
-    /// elements fit.
+impl VectorProgram {
+    /// Verifies that values are defined once and before their uses, that counters are used inside their
+    /// loops, and that numbers of lanes and lane types match.
     ///
     /// # Errors
     ///
-    /// What is found first.
-    pub fn check(&self) -> Result<(), ProgramError> {
+    /// The first violation in program order.
+    pub fn check(&self) -> Result<(), VectorProgramError> {
         for (i, ty) in self.values.iter().enumerate() {
             has_lanes(*ty, || Value(i as u32).to_string())?;
         }
         for (i, ty) in self.variables.iter().enumerate() {
             has_lanes(*ty, || Variable(i as u32).to_string())?;
         }
-        let mut check = Check {
+        let mut check = ProgramChecker {
             program: self,
             defined: vec![Definition::None; self.values.len()],
             counters: vec![Definition::None; self.counters as usize],
@@ -99,70 +100,79 @@ impl Program {
     }
 }
 
-fn has_lanes(ty: Type, what: impl FnOnce() -> String) -> Result<(), ProgramError> {
-    if ty.lanes == 0 { Err(ProgramError::NoLanes(what())) } else { Ok(()) }
+fn has_lanes(ty: VectorType, what: impl FnOnce() -> String) -> Result<(), VectorProgramError> {
+    if ty.lanes == 0 { Err(VectorProgramError::NoLanes(what())) } else { Ok(()) }
 }
 
-/// What is known of a value or counter at some point of the program.
+/// Whether a value or counter may be used at some point of the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Definition {
     None,
     Visible,
-    /// It was visible in a block that has ended.
+    /// Defined in a block that has ended.
     Past,
 }
 
-struct Check<'a> {
-    program: &'a Program,
+struct ProgramChecker<'a> {
+    program: &'a VectorProgram,
     defined: Vec<Definition>,
     counters: Vec<Definition>,
     depth: u32,
     part: bool,
 }
 
-impl Check<'_> {
-    fn block(&mut self, body: &[Stmt]) -> Result<(), ProgramError> {
+impl ProgramChecker<'_> {
+    fn block(&mut self, body: &[VectorStmt]) -> Result<(), VectorProgramError> {
         body.iter().try_for_each(|stmt| self.statement(stmt))?;
         for stmt in body {
-            if let Stmt::Let { value, .. } = stmt {
+            if let VectorStmt::Let { value, .. } = stmt {
                 self.defined[value.0 as usize] = Definition::Past;
             }
         }
         Ok(())
     }
 
-    fn statement(&mut self, stmt: &Stmt) -> Result<(), ProgramError> {
+    fn statement(&mut self, stmt: &VectorStmt) -> Result<(), VectorProgramError> {
         match stmt {
-            Stmt::Loop { counter, range, body } => self.enter(*counter, *range, body),
-            Stmt::Let { value, op } => {
+            VectorStmt::Loop { counter, range, body } => self.enter(*counter, *range, body),
+            VectorStmt::Let { value, op } => {
                 let ty = self.declared(*value)?;
                 self.op(*value, ty, op)?;
                 match std::mem::replace(&mut self.defined[value.0 as usize], Definition::Visible) {
                     Definition::None => Ok(()),
-                    _ => Err(ProgramError::Redefined(*value)),
+                    _ => Err(VectorProgramError::Redefined(*value)),
                 }
             }
-            Stmt::Set { variable, start, value } => {
+            VectorStmt::Set { variable, start, value } => {
                 let (ty, of) = (self.used(*value)?, self.variable(*variable)?);
                 self.fits(of, *start, ty.lanes, || variable.to_string())?;
                 same_element(*value, ty.element, of.element)
             }
-            Stmt::Store { place, value, streaming: _ } => {
+            VectorStmt::Store { place, value, streaming: _ } => {
                 let ty = self.used(*value)?;
                 self.place(place, *value, ty)?;
-                if place.step == 0 && ty.lanes > 1 { Err(ProgramError::StoreStep(*value)) } else { Ok(()) }
+                if place.step == 0 && ty.lanes > 1 {
+                    Err(VectorProgramError::StoreStep(*value))
+                } else {
+                    Ok(())
+                }
             }
-            Stmt::Prefetch(place) => self.terms(&place.terms),
+            VectorStmt::Prefetch(place) => self.terms(&place.terms),
         }
     }
 
-    fn enter(&mut self, counter: Counter, range: Range, body: &[Stmt]) -> Result<(), ProgramError> {
+    fn enter(
+        &mut self,
+        counter: Counter,
+        range: LoopRange,
+        body: &[VectorStmt],
+    ) -> Result<(), VectorProgramError> {
         match self.counters.get_mut(counter.0 as usize) {
             Some(state) if *state == Definition::None => *state = Definition::Visible,
-            _ => return Err(ProgramError::Counter(counter)),
+            _ => return Err(VectorProgramError::Counter(counter)),
         }
-        if range == Range::Part && (self.depth > 0 || std::mem::replace(&mut self.part, true)) {
-            return Err(ProgramError::Part(counter));
+        if range == LoopRange::Call && (self.depth > 0 || std::mem::replace(&mut self.part, true)) {
+            return Err(VectorProgramError::Part(counter));
         }
         self.depth += 1;
         self.block(body)?;
@@ -171,136 +181,140 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn declared(&self, value: Value) -> Result<Type, ProgramError> {
-        self.program.values.get(value.0 as usize).copied().ok_or(ProgramError::Undefined(value))
+    fn declared(&self, value: Value) -> Result<VectorType, VectorProgramError> {
+        self.program.values.get(value.0 as usize).copied().ok_or(VectorProgramError::Undefined(value))
     }
 
-    fn used(&self, value: Value) -> Result<Type, ProgramError> {
+    fn used(&self, value: Value) -> Result<VectorType, VectorProgramError> {
         match self.defined.get(value.0 as usize) {
             Some(Definition::Visible) => self.declared(value),
-            _ => Err(ProgramError::Undefined(value)),
+            _ => Err(VectorProgramError::Undefined(value)),
         }
     }
 
-    fn variable(&self, variable: Variable) -> Result<Type, ProgramError> {
-        self.program.variables.get(variable.0 as usize).copied().ok_or(ProgramError::NoVariable(variable))
+    fn variable(&self, variable: Variable) -> Result<VectorType, VectorProgramError> {
+        self.program
+            .variables
+            .get(variable.0 as usize)
+            .copied()
+            .ok_or(VectorProgramError::NoVariable(variable))
     }
 
-    /// That lanes `start..start + lanes` are within something.
+    /// Checks that a type has the lanes `start..start + lanes`.
     fn fits(
         &self,
-        of: Type,
+        of: VectorType,
         start: u32,
         lanes: u32,
         what: impl FnOnce() -> String,
-    ) -> Result<(), ProgramError> {
+    ) -> Result<(), VectorProgramError> {
         if start.checked_add(lanes).is_some_and(|end| end <= of.lanes) {
             return Ok(());
         }
         let expected = format!("not the {lanes} from {start} on");
-        Err(ProgramError::Lanes { what: what(), found: of.lanes, expected })
+        Err(VectorProgramError::Lanes { what: what(), found: of.lanes, expected })
     }
 
-    fn terms(&self, terms: &[(Index, i64)]) -> Result<(), ProgramError> {
+    fn terms(&self, terms: &[(Index, i64)]) -> Result<(), VectorProgramError> {
         for (i, (index, _)) in terms.iter().enumerate() {
             if terms[..i].iter().any(|(other, _)| other == index) {
-                return Err(ProgramError::Twice(*index));
+                return Err(VectorProgramError::Twice(*index));
             }
             if let Index::Counter(counter) = index {
                 match self.counters.get(counter.0 as usize) {
                     Some(Definition::Visible) => {}
-                    _ => return Err(ProgramError::Counter(*counter)),
+                    _ => return Err(VectorProgramError::Counter(*counter)),
                 }
             }
         }
         Ok(())
     }
 
-    fn place(&self, place: &Place, value: Value, ty: Type) -> Result<(), ProgramError> {
+    fn place(&self, place: &VectorAddress, value: Value, ty: VectorType) -> Result<(), VectorProgramError> {
         self.terms(&place.terms)?;
         let fits = match place.memory {
-            Memory::Same => true,
-            Memory::U8 | Memory::U16 => matches!(ty.element, Element::I32 | Element::U32),
-            Memory::I8 | Memory::I16 => ty.element == Element::I32,
-            Memory::F16 | Memory::BF16 => ty.element == Element::F32,
+            StoredType::Same => true,
+            StoredType::U8 | StoredType::U16 => matches!(ty.element, LaneType::I32 | LaneType::U32),
+            StoredType::I8 | StoredType::I16 => ty.element == LaneType::I32,
+            StoredType::F16 | StoredType::BF16 => ty.element == LaneType::F32,
         };
         if fits {
             Ok(())
         } else {
-            Err(ProgramError::Memory { value, memory: place.memory, element: ty.element })
+            Err(VectorProgramError::Memory { value, memory: place.memory, element: ty.element })
         }
     }
 
-    /// That an operand has the result's lanes, or one.
-    fn operand(&self, operand: Value, ty: Type) -> Result<Type, ProgramError> {
+    /// Checks that an operand has as many lanes as the result, or one. Returns its type.
+    fn operand(&self, operand: Value, ty: VectorType) -> Result<VectorType, VectorProgramError> {
         let of = self.used(operand)?;
         if of.lanes == ty.lanes || of.lanes == 1 {
             return Ok(of);
         }
         let expected = format!("expected {} or 1", ty.lanes);
-        Err(ProgramError::Lanes { what: operand.to_string(), found: of.lanes, expected })
+        Err(VectorProgramError::Lanes { what: operand.to_string(), found: of.lanes, expected })
     }
 
-    /// That an operand has the result's element, and its lanes or one.
-    fn alike(&self, operand: Value, ty: Type) -> Result<(), ProgramError> {
+    /// Checks that an operand has the result's lane type, and as many lanes or one.
+    fn alike(&self, operand: Value, ty: VectorType) -> Result<(), VectorProgramError> {
         same_element(operand, self.operand(operand, ty)?.element, ty.element)
     }
 
-    fn condition(&self, condition: Value, ty: Type) -> Result<(), ProgramError> {
+    fn condition(&self, condition: Value, ty: VectorType) -> Result<(), VectorProgramError> {
         let element = self.operand(condition, ty)?.element;
         if !element.is_float() && element.bits() == ty.element.bits() {
             return Ok(());
         }
         let expected = format!("expected an integer of {} bits", ty.element.bits());
-        Err(ProgramError::Element { what: condition, found: element, expected })
+        Err(VectorProgramError::Element { what: condition, found: element, expected })
     }
 
-    fn op(&self, value: Value, ty: Type, op: &Op) -> Result<(), ProgramError> {
+    fn op(&self, value: Value, ty: VectorType, op: &VectorOp) -> Result<(), VectorProgramError> {
         let element = ty.element;
         let is_operation = |holds: bool, operation: String| {
-            if holds { Ok(()) } else { Err(ProgramError::Operation { value, operation, element }) }
+            if holds { Ok(()) } else { Err(VectorProgramError::Operation { value, operation, element }) }
         };
         match op {
-            Op::Constant(_) => Ok(()),
-            Op::Load(place) => self.place(place, value, ty),
-            Op::LoadIf { condition, place, otherwise } => {
+            VectorOp::Constant(_) => Ok(()),
+            VectorOp::Load(place) => self.place(place, value, ty),
+            VectorOp::LoadIf { condition, place, otherwise } => {
                 self.place(place, value, ty)?;
                 self.condition(*condition, ty)?;
                 self.alike(*otherwise, ty)
             }
-            Op::Get { variable, start } => {
+            VectorOp::Get { variable, start } => {
                 let of = self.variable(*variable)?;
                 same_element(value, element, of.element)?;
                 self.fits(of, *start, ty.lanes, || variable.to_string())
             }
-            Op::Slice { of, start } => {
+            VectorOp::Slice { of, start } => {
                 let from = self.used(*of)?;
                 same_element(*of, from.element, element)?;
                 self.fits(from, *start, ty.lanes, || of.to_string())
             }
-            Op::Index { terms, .. } => {
+            VectorOp::Index { terms, .. } => {
                 is_operation(!element.is_float(), "Index".to_owned())?;
                 self.terms(terms)
             }
-            Op::Unary(op, a) => {
+            VectorOp::Unary(op, a) => {
                 let floats =
                     matches!(op, Unary::SquareRoot | Unary::Floor | Unary::Truncate | Unary::RoundEven);
                 let integers = *op == Unary::Not;
                 is_operation(if element.is_float() { !integers } else { !floats }, format!("{op:?}"))?;
                 self.alike(*a, ty)
             }
-            Op::Binary(op, a, b) => {
+            VectorOp::Binary(op, a, b) => {
                 use Binary::{And, Divide, Or, ShiftLeft, ShiftRight, Xor};
                 let integers = matches!(op, And | Or | Xor | ShiftLeft | ShiftRight);
                 is_operation(if element.is_float() { !integers } else { *op != Divide }, format!("{op:?}"))?;
                 self.alike(*a, ty)?;
                 self.alike(*b, ty)
             }
-            Op::Fma(a, b, c) => {
+            VectorOp::Fma(a, b, c) => {
                 is_operation(element.is_float(), "Fma".to_owned())?;
                 [a, b, c].into_iter().try_for_each(|operand| self.alike(*operand, ty))
             }
-            Op::Compare(_, a, b) => {
+            VectorOp::Compare(_, a, b) => {
                 let (left, right) = (self.operand(*a, ty)?, self.operand(*b, ty)?);
                 is_operation(
                     !element.is_float() && element.bits() == left.element.bits(),
@@ -308,13 +322,13 @@ impl Check<'_> {
                 )?;
                 same_element(*b, right.element, left.element)
             }
-            Op::Select(condition, a, b) => {
+            VectorOp::Select(condition, a, b) => {
                 self.condition(*condition, ty)?;
                 self.alike(*a, ty)?;
                 self.alike(*b, ty)
             }
-            Op::Convert(a) => self.operand(*a, ty).map(drop),
-            Op::Bitcast(a) => {
+            VectorOp::Convert(a) => self.operand(*a, ty).map(drop),
+            VectorOp::Bitcast(a) => {
                 let of = self.operand(*a, ty)?;
                 is_operation(of.element.bits() == element.bits(), "Bitcast".to_owned())
             }
@@ -322,9 +336,9 @@ impl Check<'_> {
     }
 }
 
-fn same_element(what: Value, found: Element, expected: Element) -> Result<(), ProgramError> {
+fn same_element(what: Value, found: LaneType, expected: LaneType) -> Result<(), VectorProgramError> {
     if found == expected {
         return Ok(());
     }
-    Err(ProgramError::Element { what, found, expected: format!("expected {expected:?}") })
+    Err(VectorProgramError::Element { what, found, expected: format!("expected {expected:?}") })
 }

@@ -1,26 +1,27 @@
-//! What programs are compiled to, and how.
+//! The compiler: instruction sets, errors, and the sequence of stages.
 
 use crate::address::place_pointers;
 use crate::allocate::allocate;
-use crate::avx2::{self, Op};
+use crate::avx2::{self, AvxOp};
 use crate::avx512;
-use crate::check::ProgramError;
+use crate::check::VectorProgramError;
 use crate::emit::emit;
 use crate::lower::lower;
 use crate::order::order;
-use crate::program::{Element, Program};
+use crate::program::{LaneType, VectorProgram};
 
-/// The instructions that code may use.
+/// An instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isa {
     /// 256 bits: AVX2 with FMA3 and F16C.
     Avx2,
-    /// 512 bits: AVX-512 F, BW, DQ and VL. It is never chosen by itself: code for it has been decoded, not run.
+    /// 512 bits: AVX-512 F, BW, DQ and VL. [`Isa::detect`] never returns it, because its code has been
+    /// decoded in tests but hardly run.
     Avx512,
 }
 
 impl Isa {
-    /// Words of 32 bits in a register.
+    /// 32-bit words of a register.
     pub(crate) fn words(self) -> usize {
         match self {
             Isa::Avx2 => 8,
@@ -33,7 +34,7 @@ impl Isa {
         self.words() as u32 * 4
     }
 
-    /// How many registers there are.
+    /// The number of vector registers.
     pub(crate) fn registers(self) -> usize {
         match self {
             Isa::Avx2 => 16,
@@ -41,25 +42,25 @@ impl Isa {
         }
     }
 
-    /// How an instruction is encoded and what its operands are.
-    pub(crate) fn encoding(self, op: Op) -> (iced_x86::Code, &'static str) {
+    /// The encoding of an instruction, and its operands.
+    pub(crate) fn encoding(self, op: AvxOp) -> (iced_x86::Code, &'static str) {
         match self {
             Isa::Avx2 => (op.code(), op.shape()),
             Isa::Avx512 => avx512::encoding(op),
         }
     }
 
-    /// The encodings of a fused multiply-add: the result in place of the first factor with the second one in memory (132), or with
-    /// the addend there (213), or in place of the addend (231).
-    pub(crate) fn fma_codes(self, op: Op) -> [iced_x86::Code; 3] {
+    /// The encodings of a fused multiply-add `a · b + c`, named by operand positions: 132 replaces `a` and
+    /// takes `b` from memory, 213 replaces `a` and takes `c` from memory, and 231 replaces `c`.
+    pub(crate) fn fma_codes(self, op: AvxOp) -> [iced_x86::Code; 3] {
         match self {
             Isa::Avx2 => avx2::fma_codes(op),
             Isa::Avx512 => avx512::fma_codes(op),
         }
     }
 
-    /// What this processor has and is known to run well; `None` if that is nothing, or where C functions are called in another way than
-    /// compiled programs expect.
+    /// The instruction set to use on this processor; `None` if the processor has none of them, or if the
+    /// platform's calling convention is not the System V one that compiled programs use.
     pub fn detect() -> Option<Isa> {
         #[cfg(all(target_arch = "x86_64", not(windows)))]
         if is_x86_feature_detected!("avx2")
@@ -72,46 +73,48 @@ impl Isa {
     }
 }
 
-/// Why a program is not compiled. Other ways to run it exist; none of these is a mistake in the program but [`Refusal::Program`].
+/// Why a program is not compiled. Except for [`VectorCompileError::Program`], the program is valid, and
+/// another compiler may handle it.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
-    /// It is no program.
+pub enum VectorCompileError {
+    /// The program is invalid.
     #[error(transparent)]
-    Program(#[from] ProgramError),
-    /// A conversion that the processor has no short sequence for.
+    Program(#[from] VectorProgramError),
+    /// The instruction set has no short sequence for a conversion.
     #[error("no conversion from {from:?} to {to:?}")]
     Conversion {
-        /// From this element.
-        from: Element,
-        /// To this one.
-        to: Element,
+        /// The source type.
+        from: LaneType,
+        /// The destination type.
+        to: LaneType,
     },
-    /// A conditional load of elements that are not side by side or not as in the lane.
-    #[error("a conditional load of elements apart or narrow")]
+    /// A conditional load of elements that are not contiguous, or that are converted.
+    #[error("a conditional load of strided or converted elements")]
     LoadIf,
-    /// Registers ran out in a way that spilling does not help.
+    /// Registers ran out, and spilling does not help.
     #[error("registers ran out")]
     Registers,
-    /// What the encoder said.
+    /// The encoder rejected an instruction.
     #[error("the encoder: {0}")]
     Encoder(String),
 }
 
-/// Machine code of one function, position independent, with its constants. [`crate::ExecutableCode`] makes it callable.
+/// Position-independent machine code of one function, with its constants.
+/// [`ExecutableCode`](crate::ExecutableCode) makes it callable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Code {
+pub struct VectorCode {
     pub(crate) bytes: Vec<u8>,
     pub(crate) instructions: usize,
 }
 
-impl Code {
-    /// The code and, behind it, its constants. It wants to begin at a multiple of 64 bytes.
+impl VectorCode {
+    /// The code followed by its constants. Its address must be a multiple of 64.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many of the bytes are instructions; the rest is padding and constants.
+    /// The number of instruction bytes at the start; padding and constants follow.
     pub fn instruction_bytes(&self) -> usize {
         self.instructions
     }
@@ -121,9 +124,9 @@ impl Code {
 ///
 /// # Errors
 ///
-/// If the program does not pass its check, or has something that there are no instructions for. Nothing is approximated: code computes what
-/// [`crate::evaluate`] computes, bit for bit but for which NaN.
-pub fn compile(program: &Program, isa: Isa) -> Result<Code, Refusal> {
+/// If the program is invalid, or if the instruction set cannot compute it exactly. The code computes the same
+/// bits as [`evaluate`](crate::evaluate()), except for the payload and sign of NaN.
+pub fn compile(program: &VectorProgram, isa: Isa) -> Result<VectorCode, VectorCompileError> {
     program.check()?;
     let mut unit = lower(program, isa)?;
     order(&mut unit);

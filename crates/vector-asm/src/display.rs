@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::program::{Counter, Element, Index, Op, Place, Program, Range, Stmt, Type, Value, Variable};
+use crate::program::{
+    Counter, Index, LaneType, LoopRange, Value, Variable, VectorAddress, VectorOp, VectorProgram, VectorStmt,
+    VectorType,
+};
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,13 +25,13 @@ impl fmt::Display for Counter {
     }
 }
 
-impl fmt::Display for Element {
+impl fmt::Display for LaneType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
-impl fmt::Display for Type {
+impl fmt::Display for VectorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}", self.element, self.lanes)
     }
@@ -48,7 +51,7 @@ fn affine(f: &mut fmt::Formatter<'_>, offset: i64, terms: &[(Index, i64)]) -> fm
     terms.iter().try_for_each(|(index, coefficient)| write!(f, " + {coefficient}·{index}"))
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for VectorAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.base {
             Some(base) => write!(f, "arg{base}[")?,
@@ -60,33 +63,33 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Display for Op {
+impl fmt::Display for VectorOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Op::Constant(bits) => write!(f, "{bits:#x}"),
-            Op::Load(place) => write!(f, "{place}"),
-            Op::LoadIf { condition, place, otherwise } => {
+            VectorOp::Constant(bits) => write!(f, "{bits:#x}"),
+            VectorOp::Load(place) => write!(f, "{place}"),
+            VectorOp::LoadIf { condition, place, otherwise } => {
                 write!(f, "if {condition} then {place} else {otherwise}")
             }
-            Op::Get { variable, start } => write!(f, "{variable}[{start}..]"),
-            Op::Slice { of, start } => write!(f, "{of}[{start}..]"),
-            Op::Index { offset, terms, step } => {
+            VectorOp::Get { variable, start } => write!(f, "{variable}[{start}..]"),
+            VectorOp::Slice { of, start } => write!(f, "{of}[{start}..]"),
+            VectorOp::Index { offset, terms, step } => {
                 f.write_str("index ")?;
                 affine(f, *offset, terms)?;
                 write!(f, " + {step}·lane")
             }
-            Op::Unary(op, a) => write!(f, "{op:?} {a}"),
-            Op::Binary(op, a, b) => write!(f, "{op:?} {a}, {b}"),
-            Op::Fma(a, b, c) => write!(f, "Fma {a}, {b}, {c}"),
-            Op::Compare(comparison, a, b) => write!(f, "{comparison:?} {a}, {b}"),
-            Op::Select(condition, a, b) => write!(f, "Select {condition}, {a}, {b}"),
-            Op::Convert(a) => write!(f, "Convert {a}"),
-            Op::Bitcast(a) => write!(f, "Bitcast {a}"),
+            VectorOp::Unary(op, a) => write!(f, "{op:?} {a}"),
+            VectorOp::Binary(op, a, b) => write!(f, "{op:?} {a}, {b}"),
+            VectorOp::Fma(a, b, c) => write!(f, "Fma {a}, {b}, {c}"),
+            VectorOp::Compare(comparison, a, b) => write!(f, "{comparison:?} {a}, {b}"),
+            VectorOp::Select(condition, a, b) => write!(f, "Select {condition}, {a}, {b}"),
+            VectorOp::Convert(a) => write!(f, "Convert {a}"),
+            VectorOp::Bitcast(a) => write!(f, "Bitcast {a}"),
         }
     }
 }
 
-impl fmt::Display for Program {
+impl fmt::Display for VectorProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, ty) in self.variables.iter().enumerate() {
             writeln!(f, "var {} {ty}", Variable(i as u32))?;
@@ -95,26 +98,33 @@ impl fmt::Display for Program {
     }
 }
 
-fn block(program: &Program, f: &mut fmt::Formatter<'_>, body: &[Stmt], depth: usize) -> fmt::Result {
+fn block(
+    program: &VectorProgram,
+    f: &mut fmt::Formatter<'_>,
+    body: &[VectorStmt],
+    depth: usize,
+) -> fmt::Result {
     for stmt in body {
         write!(f, "{:1$}", "", 2 * depth)?;
         match stmt {
-            Stmt::Loop { counter, range, body } => {
+            VectorStmt::Loop { counter, range, body } => {
                 match range {
-                    Range::To(n) => writeln!(f, "for {counter} in 0..{n} {{")?,
-                    Range::Part => writeln!(f, "for {counter} in part {{")?,
+                    LoopRange::Constant(n) => writeln!(f, "for {counter} in 0..{n} {{")?,
+                    LoopRange::Call => writeln!(f, "for {counter} in begin..end {{")?,
                 }
                 block(program, f, body, depth + 1)?;
                 writeln!(f, "{:1$}}}", "", 2 * depth)?;
             }
-            Stmt::Let { value, op } => match program.values.get(value.0 as usize) {
+            VectorStmt::Let { value, op } => match program.values.get(value.0 as usize) {
                 Some(ty) => writeln!(f, "{value} {ty} := {op}")?,
                 None => writeln!(f, "{value} := {op}")?,
             },
-            Stmt::Set { variable, start, value } => writeln!(f, "{variable}[{start}..] := {value}")?,
-            Stmt::Store { place, value, streaming: false } => writeln!(f, "{place} := {value}")?,
-            Stmt::Store { place, value, streaming: true } => writeln!(f, "{place} := {value} streaming")?,
-            Stmt::Prefetch(place) => writeln!(f, "prefetch {place}")?,
+            VectorStmt::Set { variable, start, value } => writeln!(f, "{variable}[{start}..] := {value}")?,
+            VectorStmt::Store { place, value, streaming: false } => writeln!(f, "{place} := {value}")?,
+            VectorStmt::Store { place, value, streaming: true } => {
+                writeln!(f, "{place} := {value} streaming")?
+            }
+            VectorStmt::Prefetch(place) => writeln!(f, "prefetch {place}")?,
         }
     }
     Ok(())

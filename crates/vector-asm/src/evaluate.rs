@@ -1,19 +1,20 @@
-//! What programs mean, as directly as it can be written: the definition that machine code is compared with, bit for bit but for which NaN.
+//! The reference evaluator. It defines the meaning of programs, and compiled code is compared with it bit for
+//! bit, except for the payload and sign of NaN.
 
 use std::ops::Range as Span;
 
 use half::{bf16, f16};
 
-use crate::check::ProgramError;
+use crate::check::VectorProgramError;
 use crate::program::{
-    Binary, Comparison, Counter, Element, Index, Memory, Op, Place, Program, Range, Stmt, Type, Unary, Value,
-    Variable,
+    Binary, Comparison, Counter, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
+    VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 
-/// The memory that a program runs on, and its bindings.
+/// The memory and bindings of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
-    /// What lies at each base address.
+pub struct EvaluationState {
+    /// The memory at each base address.
     pub args: Vec<Vec<u8>>,
     /// The value of each binding.
     pub bindings: Vec<i64>,
@@ -21,41 +22,46 @@ pub struct Machine {
     pub scratch: Vec<u8>,
 }
 
-/// Why a program cannot be evaluated on a machine.
+/// Why a program cannot be evaluated.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// It is no program.
+    /// The program is invalid.
     #[error(transparent)]
-    Program(#[from] ProgramError),
-    /// An access outside of the memory.
+    Program(#[from] VectorProgramError),
+    /// An access is outside of the memory.
     #[error("{bytes} bytes at {at} of base {base:?} are outside of its {len} bytes")]
     Outside {
-        /// Which base; `None` is the scratch memory.
+        /// The base; `None` for the scratch memory.
         base: Option<u32>,
-        /// From its beginning.
+        /// Bytes from the start of the memory.
         at: i64,
-        /// How many are accessed.
+        /// Bytes of the access.
         bytes: usize,
-        /// How many there are.
+        /// Bytes of the memory.
         len: usize,
     },
-    /// A base or binding that the machine does not have.
-    #[error("the machine has no {0}")]
+    /// The state has no such base or binding.
+    #[error("the evaluation has no {0}")]
     Missing(String),
 }
 
-/// Runs a program on a machine, with `part` as the range of the loop that has [`Range::Part`].
+/// Runs a program, with `call` as the range of the loop that has [`LoopRange::Call`].
 ///
 /// # Errors
 ///
-/// If the program does not pass its check, or accesses what the machine does not have. Statements before that were run.
-pub fn evaluate(program: &Program, machine: &mut Machine, part: Span<u64>) -> Result<(), EvaluateError> {
+/// If the program is invalid, or accesses memory or a binding that the state does not have. Statements before
+/// the access have run.
+pub fn evaluate(
+    program: &VectorProgram,
+    machine: &mut EvaluationState,
+    call: Span<u64>,
+) -> Result<(), EvaluateError> {
     program.check()?;
-    let mut run = Run {
+    let mut run = Evaluator {
         program,
         machine,
-        part,
+        call,
         values: program.values.iter().map(|ty| vec![0; ty.lanes as usize]).collect(),
         variables: program.variables.iter().map(|ty| vec![0; ty.lanes as usize]).collect(),
         counters: vec![0; program.counters as usize],
@@ -63,43 +69,43 @@ pub fn evaluate(program: &Program, machine: &mut Machine, part: Span<u64>) -> Re
     run.block(&program.body)
 }
 
-struct Run<'a> {
-    program: &'a Program,
-    machine: &'a mut Machine,
-    part: Span<u64>,
-    /// Lanes as bits, zero-extended.
+struct Evaluator<'a> {
+    program: &'a VectorProgram,
+    machine: &'a mut EvaluationState,
+    call: Span<u64>,
+    /// The bits of each lane, zero-extended.
     values: Vec<Vec<u64>>,
     variables: Vec<Vec<u64>>,
     counters: Vec<u64>,
 }
 
-impl Run<'_> {
-    fn block(&mut self, body: &[Stmt]) -> Result<(), EvaluateError> {
+impl Evaluator<'_> {
+    fn block(&mut self, body: &[VectorStmt]) -> Result<(), EvaluateError> {
         body.iter().try_for_each(|stmt| self.statement(stmt))
     }
 
-    fn statement(&mut self, stmt: &Stmt) -> Result<(), EvaluateError> {
+    fn statement(&mut self, stmt: &VectorStmt) -> Result<(), EvaluateError> {
         match stmt {
-            Stmt::Loop { counter, range, body } => {
+            VectorStmt::Loop { counter, range, body } => {
                 let span = match range {
-                    Range::To(n) => 0..*n,
-                    Range::Part => self.part.clone(),
+                    LoopRange::Constant(n) => 0..*n,
+                    LoopRange::Call => self.call.clone(),
                 };
                 for i in span {
                     self.counters[counter.0 as usize] = i;
                     self.block(body)?;
                 }
             }
-            Stmt::Let { value, op } => {
+            VectorStmt::Let { value, op } => {
                 let lanes = self.op(self.program.values[value.0 as usize], op)?;
                 self.values[value.0 as usize] = lanes;
             }
-            Stmt::Set { variable: Variable(variable), start, value } => {
+            VectorStmt::Set { variable: Variable(variable), start, value } => {
                 let lanes = self.values[value.0 as usize].clone();
                 let start = *start as usize;
                 self.variables[*variable as usize][start..start + lanes.len()].copy_from_slice(&lanes);
             }
-            Stmt::Store { place, value, streaming: _ } => {
+            VectorStmt::Store { place, value, streaming: _ } => {
                 let element = self.program.values[value.0 as usize].element;
                 for (lane, bits) in self.values[value.0 as usize].clone().into_iter().enumerate() {
                     let stored = to_memory(element, place.memory, bits);
@@ -107,7 +113,7 @@ impl Run<'_> {
                     self.bytes(place, lane, bytes)?.copy_from_slice(&stored.to_le_bytes()[..bytes]);
                 }
             }
-            Stmt::Prefetch(_) => {}
+            VectorStmt::Prefetch(_) => {}
         }
         Ok(())
     }
@@ -128,8 +134,13 @@ impl Run<'_> {
         })
     }
 
-    /// The bytes of one lane.
-    fn bytes(&mut self, place: &Place, lane: usize, bytes: usize) -> Result<&mut [u8], EvaluateError> {
+    /// The bytes of one lane in memory.
+    fn bytes(
+        &mut self,
+        place: &VectorAddress,
+        lane: usize,
+        bytes: usize,
+    ) -> Result<&mut [u8], EvaluateError> {
         let at = self.affine(place.offset, &place.terms)?.wrapping_add(place.step.wrapping_mul(lane as i64));
         let memory = match place.base {
             None => &mut self.machine.scratch,
@@ -145,74 +156,74 @@ impl Run<'_> {
             .ok_or(EvaluateError::Outside { base: place.base, at, bytes, len })
     }
 
-    fn load(&mut self, place: &Place, lane: usize, element: Element) -> Result<u64, EvaluateError> {
+    fn load(&mut self, place: &VectorAddress, lane: usize, element: LaneType) -> Result<u64, EvaluateError> {
         let bytes = bytes_of(element, place.memory);
         let mut word = [0; 8];
         word[..bytes].copy_from_slice(self.bytes(place, lane, bytes)?);
         Ok(from_memory(element, place.memory, u64::from_le_bytes(word)))
     }
 
-    /// A lane of an operand; a lone lane stands for all.
+    /// A lane of an operand; an operand with one lane is broadcast.
     fn lane(&self, value: Value, lane: usize) -> u64 {
         let lanes = &self.values[value.0 as usize];
         if lanes.len() == 1 { lanes[0] } else { lanes[lane] }
     }
 
-    fn op(&mut self, ty: Type, op: &Op) -> Result<Vec<u64>, EvaluateError> {
+    fn op(&mut self, ty: VectorType, op: &VectorOp) -> Result<Vec<u64>, EvaluateError> {
         (0..ty.lanes as usize).map(|lane| self.op_lane(ty.element, op, lane)).collect()
     }
 
-    fn op_lane(&mut self, element: Element, op: &Op, i: usize) -> Result<u64, EvaluateError> {
+    fn op_lane(&mut self, element: LaneType, op: &VectorOp, i: usize) -> Result<u64, EvaluateError> {
         let of = |value: Value| self.program.values[value.0 as usize].element;
         Ok(match op {
-            Op::Constant(bits) => element.truncate(*bits),
-            Op::Load(place) => self.load(place, i, element)?,
-            Op::LoadIf { condition, place, otherwise } => match self.lane(*condition, i) {
+            VectorOp::Constant(bits) => element.truncate(*bits),
+            VectorOp::Load(place) => self.load(place, i, element)?,
+            VectorOp::LoadIf { condition, place, otherwise } => match self.lane(*condition, i) {
                 0 => self.lane(*otherwise, i),
                 _ => self.load(place, i, element)?,
             },
-            Op::Get { variable, start } => self.variables[variable.0 as usize][*start as usize + i],
-            Op::Slice { of, start } => self.values[of.0 as usize][*start as usize + i],
-            Op::Index { offset, terms, step } => {
+            VectorOp::Get { variable, start } => self.variables[variable.0 as usize][*start as usize + i],
+            VectorOp::Slice { of, start } => self.values[of.0 as usize][*start as usize + i],
+            VectorOp::Index { offset, terms, step } => {
                 let lane = step.wrapping_mul(i as i64);
                 element.truncate(self.affine(*offset, terms)?.wrapping_add(lane) as u64)
             }
-            Op::Unary(op, a) => unary(*op, element, self.lane(*a, i)),
-            Op::Binary(op, a, b) => binary(*op, element, self.lane(*a, i), self.lane(*b, i)),
-            Op::Fma(a, b, c) => fma(element, self.lane(*a, i), self.lane(*b, i), self.lane(*c, i)),
-            Op::Compare(comparison, a, b) => {
+            VectorOp::Unary(op, a) => unary(*op, element, self.lane(*a, i)),
+            VectorOp::Binary(op, a, b) => binary(*op, element, self.lane(*a, i), self.lane(*b, i)),
+            VectorOp::Fma(a, b, c) => fma(element, self.lane(*a, i), self.lane(*b, i), self.lane(*c, i)),
+            VectorOp::Compare(comparison, a, b) => {
                 let holds = compare(*comparison, of(*a), self.lane(*a, i), self.lane(*b, i));
                 if holds { element.truncate(u64::MAX) } else { 0 }
             }
-            Op::Select(condition, a, b) => match self.lane(*condition, i) {
+            VectorOp::Select(condition, a, b) => match self.lane(*condition, i) {
                 0 => self.lane(*b, i),
                 _ => self.lane(*a, i),
             },
-            Op::Convert(a) => convert(of(*a), element, self.lane(*a, i)),
-            Op::Bitcast(a) => self.lane(*a, i),
+            VectorOp::Convert(a) => convert(of(*a), element, self.lane(*a, i)),
+            VectorOp::Bitcast(a) => self.lane(*a, i),
         })
     }
 }
 
-fn bytes_of(element: Element, memory: Memory) -> usize {
+fn bytes_of(element: LaneType, memory: StoredType) -> usize {
     memory.bytes().unwrap_or(element.bytes()) as usize
 }
 
-fn from_memory(element: Element, memory: Memory, word: u64) -> u64 {
+fn from_memory(element: LaneType, memory: StoredType, word: u64) -> u64 {
     match memory {
-        Memory::Same | Memory::U8 | Memory::U16 => element.truncate(word),
-        Memory::I8 => u64::from(i32::from(word as u8 as i8) as u32),
-        Memory::I16 => u64::from(i32::from(word as u16 as i16) as u32),
-        Memory::F16 => u64::from(f16::from_bits(word as u16).to_f32().to_bits()),
-        Memory::BF16 => (word & 0xffff) << 16,
+        StoredType::Same | StoredType::U8 | StoredType::U16 => element.truncate(word),
+        StoredType::I8 => u64::from(i32::from(word as u8 as i8) as u32),
+        StoredType::I16 => u64::from(i32::from(word as u16 as i16) as u32),
+        StoredType::F16 => u64::from(f16::from_bits(word as u16).to_f32().to_bits()),
+        StoredType::BF16 => (word & 0xffff) << 16,
     }
 }
 
-fn to_memory(_element: Element, memory: Memory, bits: u64) -> u64 {
+fn to_memory(_element: LaneType, memory: StoredType, bits: u64) -> u64 {
     match memory {
-        Memory::Same | Memory::U8 | Memory::I8 | Memory::U16 | Memory::I16 => bits,
-        Memory::F16 => u64::from(f16::from_f32(f32::from_bits(bits as u32)).to_bits()),
-        Memory::BF16 => u64::from(bf16::from_f32(f32::from_bits(bits as u32)).to_bits()),
+        StoredType::Same | StoredType::U8 | StoredType::I8 | StoredType::U16 | StoredType::I16 => bits,
+        StoredType::F16 => u64::from(f16::from_f32(f32::from_bits(bits as u32)).to_bits()),
+        StoredType::BF16 => u64::from(bf16::from_f32(f32::from_bits(bits as u32)).to_bits()),
     }
 }
 
@@ -224,18 +235,18 @@ fn double(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// Applies an operation that both float formats have.
+/// Applies an operation that both float types have.
 macro_rules! float {
     ($element:expr, $operation:expr, $($a:expr),+) => {
         match $element {
-            Element::F64 => { let f: fn($(float!(@ty f64 $a)),+) -> f64 = $operation; f($(double($a)),+).to_bits() }
+            LaneType::F64 => { let f: fn($(float!(@ty f64 $a)),+) -> f64 = $operation; f($(double($a)),+).to_bits() }
             _ => { let f: fn($(float!(@ty f32 $a)),+) -> f32 = $operation; u64::from(f($(single($a)),+).to_bits()) }
         }
     };
     (@ty $ty:tt $a:expr) => { $ty };
 }
 
-fn unary(op: Unary, element: Element, a: u64) -> u64 {
+fn unary(op: Unary, element: LaneType, a: u64) -> u64 {
     let sign = 1 << (element.bits() - 1);
     if element.is_float() {
         return match op {
@@ -245,7 +256,7 @@ fn unary(op: Unary, element: Element, a: u64) -> u64 {
             Unary::Floor => float!(element, |a| a.floor(), a),
             Unary::Truncate => float!(element, |a| a.trunc(), a),
             Unary::RoundEven => float!(element, |a| a.round_ties_even(), a),
-            Unary::Not => unreachable!("the check refuses it"),
+            Unary::Not => unreachable!("the check rejects it"),
         };
     }
     element.truncate(match op {
@@ -253,11 +264,11 @@ fn unary(op: Unary, element: Element, a: u64) -> u64 {
         Unary::Absolute if element.is_signed() => element.signed(a).wrapping_abs() as u64,
         Unary::Absolute => a,
         Unary::Not => !a,
-        _ => unreachable!("the check refuses it"),
+        _ => unreachable!("the check rejects it"),
     })
 }
 
-fn binary(op: Binary, element: Element, a: u64, b: u64) -> u64 {
+fn binary(op: Binary, element: LaneType, a: u64, b: u64) -> u64 {
     if op == Binary::Maximum {
         return if compare(Comparison::Less, element, b, a) { a } else { b };
     }
@@ -284,16 +295,16 @@ fn binary(op: Binary, element: Element, a: u64, b: u64) -> u64 {
         Binary::ShiftRight if element.is_signed() => (element.signed(a) >> amount) as u64,
         Binary::ShiftRight => a >> amount,
         Binary::Divide | Binary::Maximum | Binary::Minimum => {
-            unreachable!("the check refuses it, or it is above")
+            unreachable!("the check rejects it, or it is above")
         }
     })
 }
 
-fn fma(element: Element, a: u64, b: u64, c: u64) -> u64 {
+fn fma(element: LaneType, a: u64, b: u64, c: u64) -> u64 {
     float!(element, |a, b, c| a.mul_add(b, c), a, b, c)
 }
 
-fn compare(comparison: Comparison, element: Element, a: u64, b: u64) -> bool {
+fn compare(comparison: Comparison, element: LaneType, a: u64, b: u64) -> bool {
     fn holds<T: PartialOrd>(comparison: Comparison, a: T, b: T) -> bool {
         match comparison {
             Comparison::Less => a < b,
@@ -303,31 +314,31 @@ fn compare(comparison: Comparison, element: Element, a: u64, b: u64) -> bool {
         }
     }
     match element {
-        Element::F32 => holds(comparison, single(a), single(b)),
-        Element::F64 => holds(comparison, double(a), double(b)),
-        Element::I32 | Element::I64 => holds(comparison, element.signed(a), element.signed(b)),
-        Element::U32 | Element::U64 => holds(comparison, a, b),
+        LaneType::F32 => holds(comparison, single(a), single(b)),
+        LaneType::F64 => holds(comparison, double(a), double(b)),
+        LaneType::I32 | LaneType::I64 => holds(comparison, element.signed(a), element.signed(b)),
+        LaneType::U32 | LaneType::U64 => holds(comparison, a, b),
     }
 }
 
-fn convert(from: Element, to: Element, a: u64) -> u64 {
-    /// The number in the element `to`, by Rust's conversions, which are the ones meant.
+fn convert(from: LaneType, to: LaneType, a: u64) -> u64 {
+    /// Converts a number to the lane type `to` by Rust's `as`, which defines the conversions.
     macro_rules! number {
         ($x:expr) => {
             match to {
-                Element::F32 => u64::from(($x as f32).to_bits()),
-                Element::F64 => ($x as f64).to_bits(),
-                Element::I32 => u64::from($x as i32 as u32),
-                Element::U32 => u64::from($x as u32),
-                Element::I64 => $x as i64 as u64,
-                Element::U64 => $x as u64,
+                LaneType::F32 => u64::from(($x as f32).to_bits()),
+                LaneType::F64 => ($x as f64).to_bits(),
+                LaneType::I32 => u64::from($x as i32 as u32),
+                LaneType::U32 => u64::from($x as u32),
+                LaneType::I64 => $x as i64 as u64,
+                LaneType::U64 => $x as u64,
             }
         };
     }
     match from {
-        Element::F32 => number!(single(a)),
-        Element::F64 => number!(double(a)),
-        Element::I32 | Element::I64 => number!(from.signed(a)),
-        Element::U32 | Element::U64 => number!(a),
+        LaneType::F32 => number!(single(a)),
+        LaneType::F64 => number!(double(a)),
+        LaneType::I32 | LaneType::I64 => number!(from.signed(a)),
+        LaneType::U32 | LaneType::U64 => number!(a),
     }
 }

@@ -2,33 +2,35 @@
 //!
 //! # Should I be using this crate?
 //!
-//! Use it if you generate numeric kernels at run time, know their loops and shapes, and want 256-bit (or 512-bit) vector code tens of
-//! microseconds later. You write a [`Program`]: loops with constant bounds, loads and stores at affine addresses, vector operations on values of any number of
-//! lanes, and variables that loops carry. What comes out is one position-independent function. The crate knows nothing of arrays, types
-//! of other compilers, or threads.
+//! Use it if you generate numeric kernels at run time, know their loops and shapes, and want 256-bit (or
+//! 512-bit) vector code tens of microseconds later. You write a [`VectorProgram`]: loops with constant
+//! bounds, loads and stores at affine addresses, vector operations on values of any number of lanes, and
+//! loop-carried variables. [`compile`] turns it into one position-independent function. The crate knows
+//! nothing of arrays, of the types of other compilers, or of threads.
 //!
 //! # Example
 //!
 //! ```
-//! use vector_asm::{Builder, Element, ExecutableCode, Isa, Machine, Place, Range, Type, compile, evaluate};
+//! use vector_asm::{EvaluationState, ExecutableCode, Isa, compile, evaluate};
+//! use vector_asm::{LaneType, LoopRange, VectorAddress, VectorBuilder, VectorType};
 //!
 //! // y[i] = max(2 x[i] + 1, 0), for 64 elements.
-//! let mut b = Builder::new();
+//! let mut b = VectorBuilder::new();
 //! let (two, one, zero) = (b.f32(2.0), b.f32(1.0), b.f32(0.0));
-//! b.repeat(Range::To(2), |b, i| {
-//!     let x = b.load(Place::at(0, Element::F32).by(i, 128), Type::new(Element::F32, 32));
+//! b.repeat(LoopRange::Constant(2), |b, i| {
+//!     let x = b.load(VectorAddress::at(0, LaneType::F32).by(i, 128), VectorType::new(LaneType::F32, 32));
 //!     let y = b.fma(x, two, one);
 //!     let y = b.max(y, zero);
-//!     b.store(Place::at(1, Element::F32).by(i, 128), y);
+//!     b.store(VectorAddress::at(1, LaneType::F32).by(i, 128), y);
 //! });
 //! let program = b.finish();
 //!
-//! // What it means.
-//! let mut machine = Machine { args: vec![vec![0; 256]; 2], ..Machine::default() };
+//! // The reference evaluator defines the meaning.
+//! let mut machine = EvaluationState { args: vec![vec![0; 256]; 2], ..EvaluationState::default() };
 //! evaluate(&program, &mut machine, 0..1)?;
 //! assert_eq!(machine.args[1][..4], 1_f32.to_le_bytes());
 //!
-//! // The same as machine code.
+//! // Machine code computes the same.
 //! if let Some(isa) = Isa::detect() {
 //!     #[repr(align(64))]
 //!     struct Aligned([f32; 64]);
@@ -44,37 +46,39 @@
 //!
 //! # Promises
 //!
-//! Code computes what [`evaluate`] computes, bit for bit but for which NaN: programs are refused ([`Refusal`]), never approximated. It touches the bytes of its
-//! places and no others, tails included. It traps on no data and uses no legacy SSE.
+//! The code computes the same bits as [`evaluate`], except for the payload and sign of NaN. A program that
+//! the crate cannot compile exactly is rejected ([`VectorCompileError`]), never approximated. The code
+//! touches the bytes of its places and no others, also in the last iteration. It traps on no data and uses no
+//! legacy SSE instruction.
 
-mod builder; // writes programs
-mod program; // what is compiled
+mod builder; // builds programs
+mod program; // the program representation
 
-mod check; // what makes a program one
+mod check; // verifies programs
 mod display; // programs as text
-mod evaluate; // what programs mean
+mod evaluate; // the reference evaluator
 
-mod address; // pointers
-mod allocate; // machine registers
-mod avx2; // the instructions
-mod avx512; // the same, twice as wide
-mod code; // the stages below, in order
-mod emit; // bytes
-mod live; // which lanes of variables are read later
-mod lower; // values and variables to registers
-mod machine; // what they are lowered to
-mod order; // how many parts are computed side by side
+mod address; // general registers for pointers
+mod allocate; // vector registers by linear scan
+mod avx2; // the AVX2 instruction table
+mod avx512; // the AVX-512 instruction table
+mod code; // the compiler's stages, in order
+mod emit; // machine-code encoding
+mod live; // liveness of variables by lane
+mod lower; // programs to machine instructions
+mod machine; // machine instructions before allocation
+mod order; // instruction order by register pressure
 
-mod exec; // code that can be called
+mod exec; // loads code and makes it callable
 
-pub use crate::builder::Builder;
-pub use crate::check::ProgramError;
-pub use crate::code::{Code, Isa, Refusal, compile};
-pub use crate::evaluate::{EvaluateError, Machine, evaluate};
-pub use crate::exec::{ExecutableCode, Function};
+pub use crate::builder::VectorBuilder;
+pub use crate::check::VectorProgramError;
+pub use crate::code::{Isa, VectorCode, VectorCompileError, compile};
+pub use crate::evaluate::{EvaluateError, EvaluationState, evaluate};
+pub use crate::exec::{ExecutableCode, VectorFunction};
 pub use crate::program::{
-    Binary, Comparison, Counter, Element, Index, Memory, Op, Place, Program, Range, Stmt, Type, Unary, Value,
-    Variable,
+    Binary, Comparison, Counter, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
+    VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 
 /// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
@@ -87,4 +91,4 @@ macro_rules! debug_as_display {
         })+
     };
 }
-debug_as_display!(EvaluateError, ProgramError, Refusal);
+debug_as_display!(EvaluateError, VectorProgramError, VectorCompileError);

@@ -1,51 +1,52 @@
-//! Which lanes of variables are still read, after each [`Stmt::Set`] and at both ends of each loop.
+//! Liveness of variables by lane: after each [`VectorStmt::Set`], and at the start and end of each loop.
 //!
-//! Lanes that nobody reads need not be kept: a sum by halves that writes the lower lanes of a variable blends nothing, and loops carry
-//! only what a later iteration or statement wants.
+//! Dead lanes need not be preserved. For example, a reduction by halves that replaces the lower lanes of a
+//! variable needs no blend, and loops carry live lanes only.
 
 use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::program::{Op, Program, Range, Stmt, Variable};
+use crate::program::{LoopRange, Variable, VectorOp, VectorProgram, VectorStmt};
 
 /// A set of lanes of all variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Lanes(SmallVec<[u64; 8]>);
+struct LaneSet(SmallVec<[u64; 8]>);
 
 /// A set of lanes of one variable.
 pub(crate) type VariableLanes = SmallVec<[u64; 2]>;
 
-/// What is known of a loop.
+/// The lanes that an iteration of a loop reads before it sets them, the lanes that are live after the loop,
+/// and the lanes that the loop sets.
 #[derive(Clone, Debug)]
 pub(crate) struct LoopLanes {
-    start: Lanes,
-    after: Lanes,
-    set: Lanes,
+    start: LaneSet,
+    after: LaneSet,
+    set: LaneSet,
 }
 
-/// The lanes that are read later, by statement.
+/// The live lanes at statements of a program.
 #[derive(Debug)]
 pub(crate) struct Liveness {
-    /// Where each variable's lanes begin, in words of the sets.
+    /// The first word of each variable in a lane set.
     words: Vec<usize>,
     sets: HashMap<usize, VariableLanes>,
     loops: HashMap<usize, LoopLanes>,
 }
 
-/// What tells statements of a program apart.
-fn key(stmt: &Stmt) -> usize {
+/// Identifies a statement by its address in the program.
+fn key(stmt: &VectorStmt) -> usize {
     std::ptr::from_ref(stmt).addr()
 }
 
 impl Liveness {
-    /// Looks at a whole program.
-    pub(crate) fn of(program: &Program) -> Liveness {
+    /// Computes the live lanes of a program.
+    pub(crate) fn of(program: &VectorProgram) -> Liveness {
         let mut words = vec![0];
         for variable in &program.variables {
             words.push(words[words.len() - 1] + (variable.lanes as usize).div_ceil(64));
         }
-        let mut live = Lanes(SmallVec::from_elem(0, words[words.len() - 1]));
+        let mut live = LaneSet(SmallVec::from_elem(0, words[words.len() - 1]));
         let mut liveness = Liveness { words, sets: HashMap::new(), loops: HashMap::new() };
         if !program.variables.is_empty() {
             liveness.block(program, &program.body, &mut live);
@@ -53,29 +54,29 @@ impl Liveness {
         liveness
     }
 
-    /// Lanes of the variable that are read after a [`Stmt::Set`].
-    pub(crate) fn after_set(&self, stmt: &Stmt) -> &VariableLanes {
+    /// The lanes of the variable that are live after a [`VectorStmt::Set`].
+    pub(crate) fn after_set(&self, stmt: &VectorStmt) -> &VariableLanes {
         &self.sets[&key(stmt)]
     }
 
-    /// Whether a loop sets any of these lanes of a variable, whether an iteration reads what was there before it, and whether
-    /// statements after the loop read them.
+    /// For some lanes of a variable: whether the loop sets any, whether an iteration reads any value from
+    /// before it, and whether any is live after the loop.
     pub(crate) fn of_loop(
         &self,
-        stmt: &Stmt,
+        stmt: &VectorStmt,
         variable: Variable,
         lanes: std::ops::Range<u32>,
     ) -> (bool, bool, bool) {
         let Some(known) = self.loops.get(&key(stmt)) else { return (false, false, false) };
-        let any = |set: &Lanes| lanes.clone().any(|lane| self.has(set, variable, lane));
+        let any = |set: &LaneSet| lanes.clone().any(|lane| self.has(set, variable, lane));
         (any(&known.set), any(&known.start), any(&known.after))
     }
 
-    fn has(&self, lanes: &Lanes, variable: Variable, lane: u32) -> bool {
+    fn has(&self, lanes: &LaneSet, variable: Variable, lane: u32) -> bool {
         lanes.0[self.words[variable.0 as usize] + lane as usize / 64] >> (lane % 64) & 1 == 1
     }
 
-    fn mark(&self, lanes: &mut Lanes, variable: Variable, range: std::ops::Range<u32>, live: bool) {
+    fn mark(&self, lanes: &mut LaneSet, variable: Variable, range: std::ops::Range<u32>, live: bool) {
         let first = self.words[variable.0 as usize];
         for lane in range {
             let (word, bit) = (first + lane as usize / 64, 1 << (lane % 64));
@@ -87,27 +88,35 @@ impl Liveness {
         }
     }
 
-    fn block(&mut self, program: &Program, body: &[Stmt], live: &mut Lanes) {
+    fn block(&mut self, program: &VectorProgram, body: &[VectorStmt], live: &mut LaneSet) {
         for stmt in body.iter().rev() {
             match stmt {
-                Stmt::Loop { range, body, .. } => self.enter(program, stmt, *range, body, live),
-                Stmt::Let { value, op: Op::Get { variable, start } } => {
+                VectorStmt::Loop { range, body, .. } => self.enter(program, stmt, *range, body, live),
+                VectorStmt::Let { value, op: VectorOp::Get { variable, start } } => {
                     let lanes = program.values[value.0 as usize].lanes;
                     self.mark(live, *variable, *start..start + lanes, true);
                 }
-                Stmt::Set { variable, start, value } => {
+                VectorStmt::Set { variable, start, value } => {
                     let v = variable.0 as usize;
                     self.sets.insert(key(stmt), live.0[self.words[v]..self.words[v + 1]].into());
                     let lanes = program.values[value.0 as usize].lanes;
                     self.mark(live, *variable, *start..start + lanes, false);
                 }
-                Stmt::Let { .. } | Stmt::Store { .. } | Stmt::Prefetch(_) => {}
+                VectorStmt::Let { .. } | VectorStmt::Store { .. } | VectorStmt::Prefetch(_) => {}
             }
         }
     }
 
-    /// What is read at the end of an iteration is what is read after the loop or by the next iteration.
-    fn enter(&mut self, program: &Program, stmt: &Stmt, range: Range, body: &[Stmt], live: &mut Lanes) {
+    /// The lanes that are live at the end of an iteration are those that the next iteration or the code after
+    /// the loop reads. Iterates to the fixed point.
+    fn enter(
+        &mut self,
+        program: &VectorProgram,
+        stmt: &VectorStmt,
+        range: LoopRange,
+        body: &[VectorStmt],
+        live: &mut LaneSet,
+    ) {
         let after = live.clone();
         let mut end = after.clone();
         let start = loop {
@@ -120,20 +129,20 @@ impl Liveness {
             }
             union(&mut end, &next);
         };
-        let mut set = Lanes(SmallVec::from_elem(0, after.0.len()));
+        let mut set = LaneSet(SmallVec::from_elem(0, after.0.len()));
         self.collect_sets(program, body, &mut set);
         *live = start.clone();
-        if range == Range::Part || range == Range::To(0) {
+        if range == LoopRange::Call || range == LoopRange::Constant(0) {
             union(live, &after);
         }
         self.loops.insert(key(stmt), LoopLanes { start, after, set });
     }
 
-    fn collect_sets(&self, program: &Program, body: &[Stmt], set: &mut Lanes) {
+    fn collect_sets(&self, program: &VectorProgram, body: &[VectorStmt], set: &mut LaneSet) {
         for stmt in body {
             match stmt {
-                Stmt::Loop { body, .. } => self.collect_sets(program, body, set),
-                Stmt::Set { variable, start, value } => {
+                VectorStmt::Loop { body, .. } => self.collect_sets(program, body, set),
+                VectorStmt::Set { variable, start, value } => {
                     let lanes = program.values[value.0 as usize].lanes;
                     self.mark(set, *variable, *start..start + lanes, true);
                 }
@@ -143,7 +152,7 @@ impl Liveness {
     }
 }
 
-fn union(lanes: &mut Lanes, others: &Lanes) {
+fn union(lanes: &mut LaneSet, others: &LaneSet) {
     for (word, other) in lanes.0.iter_mut().zip(&others.0) {
         *word |= other;
     }

@@ -1,64 +1,65 @@
-//! Machine programs: instructions of the processor on any number of registers, in loops that carry registers.
+//! Machine programs: x86-64 instructions on an unlimited number of registers, in loops that carry registers.
 //!
-//! Every register is defined once, by an instruction or as a [`Phi`]: what a loop carries. Constants are registers as well; where they lie is decided with
-//! the other registers. An instruction is one instruction of the processor but for a few that become two or three ([`crate::emit`]).
+//! Every register is defined once, by an instruction or as a loop-carried [`Phi`]. Constants are registers as
+//! well; the allocator decides whether a constant is in a machine register or in memory. An instruction
+//! becomes one x86-64 instruction, with a few exceptions that become two or three ([`crate::emit`]).
 
-use crate::avx2::Op;
+use crate::avx2::AvxOp;
 use crate::code::Isa;
 use crate::program::{Counter, Index};
 
-/// A register before there is a machine register for it, or what stands in its place.
+/// An unallocated register, or a marker in the place of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Reg(pub(crate) u32);
 
 impl Reg {
-    /// No operand.
+    /// The absence of an operand.
     pub(crate) const NONE: Reg = Reg(u32::MAX);
-    /// The operand is what is at the instruction's address.
+    /// The operand in memory, at the instruction's address.
     pub(crate) const MEMORY: Reg = Reg(u32::MAX - 1);
 
-    /// Whether it is a register.
+    /// Whether this is a register and not a marker.
     pub(crate) fn is_register(self) -> bool {
         self < Reg::MEMORY
     }
 
-    /// As a position in tables of registers.
+    /// The index in tables of registers.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// An address: a stream's pointer and a constant.
+/// An address: a stream's pointer plus a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// A position in [`Unit::streams`], or [`Address::FRAME`].
+    /// An index of [`MachineProgram::streams`], or [`Address::FRAME`].
     pub(crate) stream: u32,
     /// Bytes from the stream's pointer.
     pub(crate) offset: i64,
-    /// How many bytes are touched at most.
+    /// An upper bound on the accessed bytes.
     pub(crate) bytes: u32,
 }
 
 impl Address {
-    /// The stack frame's spilled registers.
+    /// Marks an address in the stack frame, where registers are spilled.
     pub(crate) const FRAME: u32 = u32::MAX;
 }
 
-/// A pointer that moves with counters, or an integer that does.
+/// A pointer or an integer that is affine in counters and bindings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stream {
-    /// Where it begins.
+    /// The value with all indices zero and without the offset.
     pub(crate) base: Base,
     /// Bytes per unit of each index, sorted by index.
     pub(crate) terms: Vec<(Index, i64)>,
-    /// Bytes besides, for what an instruction has no room for.
+    /// The part of the constant offset that does not fit an instruction's displacement.
     pub(crate) offset: i64,
 }
 
-/// Where a stream begins.
+/// The base of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Base {
-    /// A base address of the arguments.
+    /// A base address of the arguments, by its position.
     Arg(u32),
     /// The scratch memory.
     Scratch,
@@ -66,92 +67,94 @@ pub(crate) enum Base {
     Zero,
 }
 
-/// What an instruction does to memory.
+/// How an instruction accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     None,
     Read,
     Write,
-    /// A hint, which stays where it is.
+    /// A prefetch, which is not moved.
     Hint,
 }
 
 /// An instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct Inst {
-    pub(crate) op: Op,
+    pub(crate) op: AvxOp,
     pub(crate) dst: Reg,
     pub(crate) srcs: [Reg; 3],
     pub(crate) imm: u16,
     pub(crate) address: Option<Address>,
     pub(crate) access: Access,
-    /// Which part of its statement it belongs to; parts are what is interleaved.
+    /// The index of this register among the registers of its value. Instructions of different parts are
+    /// independent, and are interleaved.
     pub(crate) part: u32,
 }
 
-/// A register that a loop carries: `start` on entry, `next` at the end of each iteration, and what it is then after the loop.
+/// A loop-carried register: it is `start` on entry and `next` after each iteration, and keeps that value
+/// after the loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Phi {
     pub(crate) phi: Reg,
-    /// [`Reg::NONE`] if it is never looked at.
+    /// [`Reg::NONE`] if the first iteration does not read it.
     pub(crate) start: Reg,
     pub(crate) next: Reg,
 }
 
-/// How often a loop runs.
+/// The number of iterations of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trips {
-    /// So often, at least twice.
+    /// A constant, at least 2.
     Constant(u64),
-    /// For the part of the call, in steps of `1 << shift`; what is left over is for the other kind.
-    Part { shift: u32 },
-    /// For what is left over of the part by steps of `1 << shift`.
-    Rest { shift: u32 },
+    /// The call's range in steps of `1 << shift`, without the remainder.
+    Call { shift: u32 },
+    /// The remainder of the call's range in steps of `1 << shift`.
+    CallRemainder { shift: u32 },
 }
 
-/// A loop.
+/// A loop with its carried registers.
 #[derive(Clone, Debug)]
 pub(crate) struct Loop {
     pub(crate) counter: Counter,
     pub(crate) trips: Trips,
-    /// What the counter grows by.
+    /// Increment of the counter per iteration.
     pub(crate) step: i64,
     pub(crate) phis: Vec<Phi>,
     pub(crate) body: Vec<Node>,
 }
 
-/// What bodies are made of.
+/// A node of the loop tree.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Block(Vec<Inst>),
     Loop(Loop),
 }
 
-/// No constant.
+/// Marks a register that is not a constant.
 pub(crate) const NOT_CONSTANT: u32 = u32::MAX;
 
-/// A machine program.
+/// A program of machine instructions before register allocation.
 #[derive(Clone, Debug)]
-pub(crate) struct Unit {
-    /// Whose instructions they are.
+pub(crate) struct MachineProgram {
+    /// The instruction set.
     pub(crate) isa: Isa,
     pub(crate) nodes: Vec<Node>,
-    /// For each register, which constant it is, or [`NOT_CONSTANT`].
+    /// For each register, its index among the constants, or [`NOT_CONSTANT`].
     pub(crate) registers: Vec<u32>,
-    /// The constants, as words of a register.
+    /// The constants, as 32-bit words of a register.
     pub(crate) constants: Vec<[u32; WORDS]>,
     pub(crate) streams: Vec<Stream>,
-    /// Whether some store goes past the caches.
+    /// Whether a store bypasses the caches.
     pub(crate) streaming: bool,
 }
 
-/// Words of 32 bits in the widest register. What is beyond a narrower one is 0.
+/// 32-bit words of the widest register. Narrower registers leave the upper ones 0.
 pub(crate) const WORDS: usize = 16;
 
-impl Unit {
-    /// An empty one.
-    pub(crate) fn new(isa: Isa) -> Unit {
-        Unit {
+impl MachineProgram {
+    /// An empty program.
+    pub(crate) fn new(isa: Isa) -> MachineProgram {
+        MachineProgram {
             isa,
             nodes: Vec::new(),
             registers: Vec::new(),
@@ -161,13 +164,13 @@ impl Unit {
         }
     }
 
-    /// A new register.
+    /// Adds a register.
     pub(crate) fn register(&mut self) -> Reg {
         self.registers.push(NOT_CONSTANT);
         Reg(self.registers.len() as u32 - 1)
     }
 
-    /// The words of a register that is a constant.
+    /// The words of a constant register; `None` for other registers.
     pub(crate) fn constant(&self, reg: Reg) -> Option<&[u32; WORDS]> {
         if !reg.is_register() {
             return None;
@@ -178,7 +181,7 @@ impl Unit {
         }
     }
 
-    /// The position of a stream in the list, where it is put if it is new.
+    /// The index of a stream, which is added if it is new.
     pub(crate) fn stream(&mut self, stream: Stream) -> u32 {
         if let Some(position) = self.streams.iter().position(|s| *s == stream) {
             return position as u32;
@@ -187,13 +190,13 @@ impl Unit {
         self.streams.len() as u32 - 1
     }
 
-    /// Whether two addresses have one base.
+    /// Whether two addresses have the same base.
     pub(crate) fn same_memory(&self, a: Address, b: Address) -> bool {
         let base = self.streams[a.stream as usize].base;
         base == self.streams[b.stream as usize].base && base != Base::Zero
     }
 
-    /// Whether two accesses may touch the same byte.
+    /// Whether two accesses may overlap.
     pub(crate) fn overlap(&self, a: Address, b: Address) -> bool {
         let disjoint = a.offset + i64::from(a.bytes) <= b.offset || b.offset + i64::from(b.bytes) <= a.offset;
         self.same_memory(a, b) && (a.stream != b.stream || !disjoint)

@@ -1,22 +1,30 @@
-//! The order of instructions within a block: how many parts are computed side by side.
+//! Instruction order within a block: how many registers of a value are computed side by side.
 //!
-//! Lowering writes all parts of one statement, then all parts of the next. Computing so many parts at once hides the latency of each, but
-//! needs so many registers. Here the parts are cut into groups, the largest that fit the registers; within a group the order is that of the
-//! statements. Loads come just before their first use, and one that is used once becomes an operand where an instruction has room for it. What nobody uses is left out.
+//! Lowering emits a statement's instructions for all parts of its value, then those of the next statement.
+//! Computing many parts side by side hides latency, but needs many registers. This pass divides the parts
+//! into the largest groups whose register pressure fits; within a group the order of the statements stays. A
+//! load moves to just before its first use, and a load with one use becomes a memory operand if the
+//! instruction takes one. Instructions without a use are dropped.
 
 use std::collections::HashMap;
 
-use crate::avx2::{FMA, Op};
+use crate::avx2::{AvxOp, FMA};
 use crate::code::Isa;
-use crate::machine::{Access, Address, Base, Inst, Node, Reg, Unit};
+use crate::machine::{Access, Address, Base, Inst, MachineProgram, Node, Reg};
 
-/// Orders all blocks.
-pub(crate) fn order(unit: &mut Unit) {
+/// Orders the instructions of all blocks.
+pub(crate) fn order(unit: &mut MachineProgram) {
     let mut nodes = std::mem::take(&mut unit.nodes);
     let mut uses = vec![0; unit.registers.len()];
     count_uses(&nodes, &mut uses);
-    let mut work =
-        Work { unit, uses, position: Vec::new(), left: Vec::new(), outside: Vec::new(), carried: Vec::new() };
+    let mut work = BlockScheduler {
+        unit,
+        uses,
+        position: Vec::new(),
+        left: Vec::new(),
+        outside: Vec::new(),
+        carried: Vec::new(),
+    };
     work.position = vec![u32::MAX; work.uses.len()];
     work.left = vec![0; work.uses.len()];
     work.carried = vec![false; work.uses.len()];
@@ -37,7 +45,7 @@ fn count_uses(nodes: &[Node], uses: &mut [u32]) {
             Node::Loop(inner) => {
                 inner.phis.iter().for_each(|phi| count(phi.start));
                 inner.phis.iter().for_each(|phi| count(phi.next));
-                // What a loop carries is looked at by the loop.
+                // The loop itself uses its phis.
                 inner.phis.iter().for_each(|phi| count(phi.phi));
             }
         }
@@ -49,21 +57,21 @@ fn count_uses(nodes: &[Node], uses: &mut [u32]) {
     }
 }
 
-struct Work<'a> {
-    unit: &'a Unit,
-    /// How often each register is used anywhere.
+struct BlockScheduler<'a> {
+    unit: &'a MachineProgram,
+    /// The number of uses of each register in the program.
     uses: Vec<u32>,
-    /// Where in the block a register is defined.
+    /// The position of each register's definition in the block.
     position: Vec<u32>,
-    /// Uses in the block, counted down.
+    /// The number of uses in the block, counted down during the pressure estimate.
     left: Vec<u32>,
-    /// Whether what the block defines is used outside of it.
+    /// Whether a register defined in the block is used outside of it.
     outside: Vec<bool>,
-    /// Whether the loop around carries a register.
+    /// Whether the enclosing loop carries a register.
     carried: Vec<bool>,
 }
 
-impl Work<'_> {
+impl BlockScheduler<'_> {
     fn nodes(&mut self, nodes: &mut [Node], in_loop: bool) {
         for node in nodes {
             match node {
@@ -84,7 +92,7 @@ impl Work<'_> {
         let mut best = (u32::MAX, Vec::new());
         let mut group = parts;
         loop {
-            let order = in_groups(&block, &graph, group);
+            let order = order_in_groups(&block, &graph, group);
             let pressure = self.pressure(&block, &order, in_loop);
             if pressure < best.0 {
                 best = (pressure, order);
@@ -126,13 +134,14 @@ impl Work<'_> {
                 block[j].srcs.swap(0, 1);
             }
             (block[j].address, block[j].access) = (Some(address), Access::Read);
-            // Nobody waits for what is left of the load.
+            // The rest of the load has no use, so it is dropped.
             (block[i].address, block[i].access) = (None, Access::None);
             self.uses[loaded.index()] = 0;
         }
     }
 
-    /// The source of an instruction that is a load for it alone and could be its operand, and where the load is.
+    /// An operand of the instruction at `j` that is a load with no other use and that fits as its memory
+    /// operand, and the position of the load.
     fn foldable(&self, block: &[Inst], j: usize) -> Option<(usize, usize)> {
         let inst = &block[j];
         let position = inst.op.memory_source().filter(|_| inst.address.is_none())?;
@@ -149,17 +158,17 @@ impl Work<'_> {
         })
     }
 
-    /// The bases that a block writes to, each with an empty list of accesses.
+    /// The bases that a block writes, each with an empty list of accesses.
     fn written(&self, block: &[Inst]) -> HashMap<Base, Vec<usize>> {
         let writes = block.iter().filter(|inst| inst.access == Access::Write);
         let addresses = writes.filter_map(|inst| inst.address);
         addresses.map(|address| (self.unit.streams[address.stream as usize].base, Vec::new())).collect()
     }
 
-    /// What each instruction must come after, and which ones are wanted for themselves.
-    fn graph(&mut self, block: &[Inst]) -> Graph {
+    /// Builds the dependence graph of a block.
+    fn graph(&mut self, block: &[Inst]) -> DependenceGraph {
         let mut graph =
-            Graph { first: vec![0], after: Vec::with_capacity(block.len() * 2), roots: Vec::new() };
+            DependenceGraph { first: vec![0], after: Vec::with_capacity(block.len() * 2), roots: Vec::new() };
         let mut memory = self.written(block);
         for (i, inst) in block.iter().enumerate() {
             for src in inst.srcs.iter().filter(|src| src.is_register()) {
@@ -202,7 +211,8 @@ impl Work<'_> {
         graph
     }
 
-    /// The most registers that are alive at once. What comes from outside stays alive in a loop, unless the loop carries it.
+    /// The maximum number of live registers. A register from outside of the block stays live throughout a
+    /// loop, unless the loop carries it.
     fn pressure(&mut self, block: &[Inst], order: &[u32], in_loop: bool) -> u32 {
         let mut alive = 0;
         let sources = |i: u32| block[i as usize].srcs.into_iter().filter(|src| src.is_register());
@@ -233,25 +243,26 @@ impl Work<'_> {
     }
 }
 
-/// What must come before what.
-struct Graph {
-    /// Where in `after` the list of each instruction begins.
+/// The dependences of a block's instructions: operands, and earlier accesses of the same memory.
+struct DependenceGraph {
+    /// For each instruction, the start of its dependences in `after`.
     first: Vec<u32>,
     after: Vec<u32>,
-    /// Instructions that are wanted for themselves: stores, and what is used outside of the block.
+    /// Instructions that are needed for themselves: stores, prefetches, and definitions used outside of the
+    /// block.
     roots: Vec<u32>,
 }
 
-impl Graph {
+impl DependenceGraph {
     fn before(&self, i: u32) -> &[u32] {
         &self.after[self.first[i as usize] as usize..self.first[i as usize + 1] as usize]
     }
 }
 
-/// The order that computes so many parts side by side.
-fn in_groups(block: &[Inst], graph: &Graph, group: u32) -> Vec<u32> {
+/// The order with `group` parts side by side.
+fn order_in_groups(block: &[Inst], graph: &DependenceGraph, group: u32) -> Vec<u32> {
     let mut order = Vec::with_capacity(block.len());
-    let mut state = vec![State::Unwanted; block.len()];
+    let mut state = vec![ScheduleState::Unwanted; block.len()];
     let mut roots = graph.roots.clone();
     roots.sort_by_key(|&root| block[root as usize].part / group);
     let mut wanted = Vec::new();
@@ -259,15 +270,15 @@ fn in_groups(block: &[Inst], graph: &Graph, group: u32) -> Vec<u32> {
         wanted.clear();
         let mut stack = roots.to_vec();
         while let Some(i) = stack.pop() {
-            if state[i as usize] == State::Unwanted {
-                state[i as usize] = State::Wanted;
+            if state[i as usize] == ScheduleState::Unwanted {
+                state[i as usize] = ScheduleState::Wanted;
                 wanted.push(i);
                 stack.extend(graph.before(i));
             }
         }
         wanted.sort_unstable();
         for &i in &wanted {
-            // Loads wait for their first use.
+            // A load is placed with its first use.
             if !block[i as usize].op.is_load() || roots.contains(&i) {
                 place(i, graph, &mut state, &mut order);
             }
@@ -277,33 +288,34 @@ fn in_groups(block: &[Inst], graph: &Graph, group: u32) -> Vec<u32> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ScheduleState {
     Unwanted,
     Wanted,
     Placed,
 }
 
-/// Puts an instruction behind all that it needs.
-fn place(i: u32, graph: &Graph, state: &mut [State], order: &mut Vec<u32>) {
-    if state[i as usize] == State::Placed {
+/// Appends an instruction after all of its dependences.
+fn place(i: u32, graph: &DependenceGraph, state: &mut [ScheduleState], order: &mut Vec<u32>) {
+    if state[i as usize] == ScheduleState::Placed {
         return;
     }
     for &before in graph.before(i) {
         place(before, graph, state, order);
     }
-    state[i as usize] = State::Placed;
+    state[i as usize] = ScheduleState::Placed;
     order.push(i);
 }
 
-impl Op {
-    /// The load that an instruction's memory operand stands for.
-    fn operand_load(self, isa: Isa) -> Op {
+impl AvxOp {
+    /// The load instruction that a memory operand of this instruction replaces.
+    fn operand_load(self, isa: Isa) -> AvxOp {
         match self {
-            // The operands of these are as long as half a wide register or a quarter: no load is for them alone.
+            // These operands have a half or a quarter of a wide register's length, which no load instruction
+            // of this table matches.
             _ if isa == Isa::Avx512 && self.shape().contains('X') => self,
-            Op::ExtendU8 | Op::ExtendI8 => Op::Load64,
-            _ if self.shape().contains('X') => Op::Load128,
-            _ => Op::Load,
+            AvxOp::ExtendU8 | AvxOp::ExtendI8 => AvxOp::Load64,
+            _ if self.shape().contains('X') => AvxOp::Load128,
+            _ => AvxOp::Load,
         }
     }
 }

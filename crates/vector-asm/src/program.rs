@@ -1,219 +1,228 @@
 //! Programs: loops around straight-line vector code.
 //!
-//! A program is a tree of statements. *Values* are defined once, by [`Stmt::Let`], and may be used by later statements of the same block and of
-//! the blocks inside it. *Variables* live for the whole program and are what loops carry; they begin as zeros. Both are vectors of
-//! any number of lanes; how many machine registers that makes is the compiler's business. In an operation on vectors of different lengths the
-//! shorter ones have one lane, which stands for all.
+//! A program is a tree of statements. A *value* is defined once, by [`VectorStmt::Let`], and may be used by
+//! later statements of the same block and of blocks inside it. A *variable* lives for the whole program and
+//! carries values around loops; it starts as zeros. Both are vectors of any number of lanes, which the
+//! compiler splits into machine registers. If the operands of an operation differ in length, the shorter ones
+//! have one lane, which is broadcast.
 //!
-//! Operations mean what they mean in IEEE 754 with rounding to nearest even, and what is written below where that leaves a choice.
-//! Nothing traps and nothing is reordered so that a bit changes.
+//! Operations follow IEEE 754 with rounding to nearest even; the documentation of each operation settles the
+//! cases that IEEE 754 leaves open. Nothing traps, and nothing is reordered so that a bit changes.
 //!
 //! # Memory
 //!
-//! The function has the signature `fn(args, bindings, scratch, begin, end)`: `args` points to the base addresses, `bindings` to 64-bit integers,
-//! `scratch` to memory of the call, and `begin..end` is the range of the loop that has [`Range::Part`]. A [`Place`] is at a base plus an affine offset in
-//! bytes. Two places with different bases never overlap, unless nobody writes either; places with one base may.
+//! The function has the signature `fn(args, bindings, scratch, begin, end)`. `args` points to the base
+//! addresses, `bindings` to 64-bit integers, and `scratch` to memory that belongs to the call; `begin..end`
+//! is the range of the loop with [`LoopRange::Call`]. A [`VectorAddress`] is a base plus an affine offset in
+//! bytes. Accesses through different bases do not overlap, unless both only read; accesses through one base
+//! may overlap.
 
-/// A value, by the position of its definition in [`Program::values`].
+/// A value, as the index of its type in [`VectorProgram::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Value(pub u32);
 
-/// A variable, by its position in [`Program::variables`].
+/// A variable, as the index of its type in [`VectorProgram::variables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Variable(pub u32);
 
-/// The counter of a loop; each loop of a program has its own.
+/// The counter of a loop. Each loop of a program has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Counter(pub u32);
 
-/// What a lane holds.
+/// The type of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Element {
+pub enum LaneType {
     /// IEEE single precision.
     F32,
     /// IEEE double precision.
     F64,
-    /// 32 bits; signed where that matters. Comparisons of 32-bit lanes give these: all bits set, or none.
+    /// 32 bits, signed. Comparisons of 32-bit lanes yield this type: all bits set if the comparison holds,
+    /// else none.
     I32,
-    /// 32 bits; unsigned where that matters.
+    /// 32 bits, unsigned.
     U32,
-    /// 64 bits; signed where that matters. Comparisons of 64-bit lanes give these.
+    /// 64 bits, signed. Comparisons of 64-bit lanes yield this type.
     I64,
-    /// 64 bits; unsigned where that matters.
+    /// 64 bits, unsigned.
     U64,
 }
 
-/// What an element in memory is, where a lane is not stored as it is.
+/// The type of an element in memory, which loads and stores convert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Memory {
-    /// As in the lane.
+pub enum StoredType {
+    /// The type of the lane.
     Same,
-    /// One byte; loads extend with zeros to `I32` or `U32`, stores keep the low bits.
+    /// One byte; loads zero-extend it to `I32` or `U32`, stores keep the low bits.
     U8,
-    /// One byte; loads extend the sign to `I32`.
+    /// One byte; loads sign-extend it to `I32`.
     I8,
-    /// Two bytes; loads extend with zeros to `I32` or `U32`, stores keep the low bits.
+    /// Two bytes; loads zero-extend them to `I32` or `U32`, stores keep the low bits.
     U16,
-    /// Two bytes; loads extend the sign to `I32`.
+    /// Two bytes; loads sign-extend them to `I32`.
     I16,
-    /// IEEE half precision as `F32`; stores round to nearest even.
+    /// IEEE half precision, an `F32` in lanes; stores round to nearest even.
     F16,
-    /// The upper half of an `F32`; stores round to nearest even.
+    /// bfloat16, the upper half of an `F32` in lanes; stores round to nearest even.
     BF16,
 }
 
 /// The type of a value or variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Type {
-    /// What each lane holds.
-    pub element: Element,
-    /// How many lanes; at least 1.
+pub struct VectorType {
+    /// The type of each lane.
+    pub element: LaneType,
+    /// The number of lanes, at least 1.
     pub lanes: u32,
 }
 
-/// What an offset may depend on.
+/// An index of an affine offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Index {
-    /// The counter of a loop around the statement.
+    /// The counter of an enclosing loop.
     Counter(Counter),
     /// A binding, by its position.
     Binding(u32),
 }
 
-/// Where something is in memory: as many elements as the value has lanes, `step` bytes apart.
+/// The addresses of a vector's elements in memory: lane `i` is at `base + offset + Σ coefficient · index +
+/// step · i`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// Which base address: a position in `args`; `None` is the scratch memory.
+pub struct VectorAddress {
+    /// The position of the base address in `args`; `None` for the scratch memory.
     pub base: Option<u32>,
     /// Bytes from the base to lane 0, without the terms.
     pub offset: i64,
-    /// Bytes per unit of each index; each index once.
+    /// Bytes per unit of each index. An index occurs once.
     pub terms: Vec<(Index, i64)>,
-    /// Bytes from one lane to the next. The size of an element: contiguous. 0: the same element for all lanes (loads only).
+    /// Bytes from one lane to the next: the size of an element if the vector is contiguous, 0 if all lanes
+    /// load the same element.
     pub step: i64,
-    /// What the elements are.
-    pub memory: Memory,
+    /// The type of the elements.
+    pub memory: StoredType,
 }
 
-/// A program.
+/// Loops around straight-line vector code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Program {
+pub struct VectorProgram {
     /// The type of each value.
-    pub values: Vec<Type>,
+    pub values: Vec<VectorType>,
     /// The type of each variable.
-    pub variables: Vec<Type>,
-    /// How many loops there are.
+    pub variables: Vec<VectorType>,
+    /// The number of loops.
     pub counters: u32,
     /// The statements.
-    pub body: Vec<Stmt>,
+    pub body: Vec<VectorStmt>,
 }
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Stmt {
-    /// Runs the body once for each value of the counter, ascending.
+pub enum VectorStmt {
+    /// Runs the body once for each value of the counter, in ascending order.
     Loop {
-        /// Which counter.
+        /// The loop's counter.
         counter: Counter,
-        /// Its values.
-        range: Range,
-        /// What is run.
-        body: Vec<Stmt>,
+        /// The counter's values.
+        range: LoopRange,
+        /// The statements of an iteration.
+        body: Vec<VectorStmt>,
     },
     /// Defines a value.
     Let {
-        /// Which value.
+        /// The value that is defined.
         value: Value,
-        /// What it is.
-        op: Op,
+        /// The operation that computes it.
+        op: VectorOp,
     },
-    /// Stores a value into the lanes of a variable that begin at `start`; the others keep what they hold.
+    /// Replaces the lanes of a variable from `start` on; the other lanes keep their values.
     Set {
-        /// Which variable.
+        /// The variable that changes.
         variable: Variable,
-        /// The first lane.
+        /// The first lane that changes.
         start: u32,
-        /// What is stored: the same element, and no more lanes than are left. A value with one lane fills one lane.
+        /// The new lanes: of the variable's lane type, and no more than the variable has from `start` on. A
+        /// value with one lane replaces one lane.
         value: Value,
     },
     /// Stores a value into memory.
     Store {
-        /// Where.
-        place: Place,
-        /// What.
+        /// The destination.
+        place: VectorAddress,
+        /// The stored value.
         value: Value,
-        /// Whether the memory is not read again soon, so that stores may go past the caches. The function makes such stores visible to others
-        /// before it returns.
+        /// Whether the data is not read again soon, so that the stores may bypass the caches. The function
+        /// fences such stores before it returns.
         streaming: bool,
     },
-    /// Asks for the cache line at a place, which need not exist.
-    Prefetch(Place),
+    /// Prefetches the cache line at an address, which need not be mapped.
+    Prefetch(VectorAddress),
 }
 
-/// The values of a counter.
+/// The range of a loop's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Range {
+pub enum LoopRange {
     /// `0..n`.
-    To(u64),
-    /// The part of the call: `begin..end`. One loop at most, which stands in no other.
-    Part,
+    Constant(u64),
+    /// `begin..end` of the call. At most one loop of a program has this range, and no other loop contains it.
+    Call,
 }
 
-/// How a value is computed.
+/// The operation that defines a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// The same bits in every lane; the low ones, where the element has fewer than 64.
+pub enum VectorOp {
+    /// The same bits in every lane; a 32-bit lane takes the low ones.
     Constant(u64),
-    /// What is in memory.
-    Load(Place),
-    /// What is in memory where a condition holds, which is all that is touched, and another value elsewhere. The condition is an integer of the
-    /// size of the value's element, with as many lanes, or one.
+    /// The elements in memory.
+    Load(VectorAddress),
+    /// The elements in memory for the lanes whose condition holds, and the lanes of `otherwise` elsewhere;
+    /// only the former elements are accessed. The condition is an integer of the lane's size, with as many
+    /// lanes or one.
     LoadIf {
-        /// The condition.
+        /// The condition of each lane.
         condition: Value,
-        /// Where in memory.
-        place: Place,
-        /// The other value.
+        /// The address of the elements.
+        place: VectorAddress,
+        /// The lanes whose condition does not hold.
         otherwise: Value,
     },
-    /// Lanes of a variable from `start` on, as many as the value has.
+    /// The lanes of a variable from `start` on, as many as the value has.
     Get {
-        /// Which variable.
+        /// The variable that is read.
         variable: Variable,
         /// The first lane.
         start: u32,
     },
-    /// Lanes of a value from `start` on, as many as the new value has.
+    /// The lanes of a value from `start` on, as many as the new value has.
     Slice {
-        /// Which value.
+        /// The value that is read.
         of: Value,
         /// The first lane.
         start: u32,
     },
-    /// `offset + Σ coefficient · index + step · lane`, wrapped to the element, an integer.
+    /// `offset + Σ coefficient · index + step · lane`, wrapped to the lane type, which is an integer.
     Index {
         /// The constant part.
         offset: i64,
-        /// The coefficients; each index once.
+        /// The coefficients. An index occurs once.
         terms: Vec<(Index, i64)>,
-        /// How much each lane adds.
+        /// Increment from lane to lane.
         step: i64,
     },
-    /// An operation on one operand of the value's element.
+    /// An operation on an operand of the same lane type.
     Unary(Unary, Value),
-    /// An operation on two operands of the value's element.
+    /// An operation on two operands of the same lane type.
     Binary(Binary, Value, Value),
     /// `a · b + c`, rounded once; floats.
     Fma(Value, Value, Value),
-    /// A comparison of two operands of one element; the value is an integer of that size, all bits set where it holds, and no bit
-    /// elsewhere.
+    /// A comparison of two operands of one lane type. The value is an integer of that size: all bits set if
+    /// the comparison holds, else none.
     Compare(Comparison, Value, Value),
-    /// The second operand where the first, the result of a comparison or made of such, has all bits set, else the third. The first is an integer
-    /// of the size of the others.
+    /// The second operand if all bits of the first are set, and the third if none is. The first operand is an
+    /// integer of the others' size, computed from comparisons.
     Select(Value, Value, Value),
-    /// The operand's number in another element. Floats to integers truncate and saturate, NaN is 0; the rest is rounded to nearest even.
+    /// The operand's number in another lane type. Floats convert to integers by truncation and saturation,
+    /// NaN to 0; any other conversion rounds to nearest even.
     Convert(Value),
-    /// The operand's bits as another element of the same size.
+    /// The operand's bits as another lane type of the same size.
     Bitcast(Value),
 }
 
@@ -224,15 +233,15 @@ pub enum Unary {
     Negate,
     /// `|a|`: the sign of a float is cleared, an integer wraps.
     Absolute,
-    /// Every bit flipped; integers.
+    /// Flips every bit; integers.
     Not,
     /// The square root, correctly rounded; floats.
     SquareRoot,
-    /// Rounded down; floats.
+    /// Rounds down; floats.
     Floor,
-    /// Rounded toward zero; floats.
+    /// Rounds toward zero; floats.
     Truncate,
-    /// Rounded to the nearest integer, halves to even; floats.
+    /// Rounds to the nearest integer, halves to even; floats.
     RoundEven,
 }
 
@@ -251,19 +260,19 @@ pub enum Binary {
     Maximum,
     /// `a < b ? a : b`.
     Minimum,
-    /// Bits set in both; integers.
+    /// Bitwise and; integers.
     And,
-    /// Bits set in either; integers.
+    /// Bitwise or; integers.
     Or,
-    /// Bits set in one alone; integers.
+    /// Bitwise exclusive or; integers.
     Xor,
-    /// Shifted left by `b` modulo the size; integers.
+    /// Shifts left by `b` modulo the number of bits; integers.
     ShiftLeft,
-    /// Shifted right by `b` modulo the size, extending the sign of signed elements; integers.
+    /// Shifts right by `b` modulo the number of bits, arithmetically if the lane type is signed; integers.
     ShiftRight,
 }
 
-/// Comparisons.
+/// Comparisons; the result of each is an integer mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Comparison {
     /// `a < b`; false with NaN.
@@ -276,7 +285,7 @@ pub enum Comparison {
     NotEqual,
 }
 
-impl Element {
+impl LaneType {
     /// Bytes of a lane.
     pub fn bytes(self) -> u32 {
         self.bits() / 8
@@ -285,39 +294,39 @@ impl Element {
     /// Bits of a lane.
     pub fn bits(self) -> u32 {
         match self {
-            Element::F32 | Element::I32 | Element::U32 => 32,
-            Element::F64 | Element::I64 | Element::U64 => 64,
+            LaneType::F32 | LaneType::I32 | LaneType::U32 => 32,
+            LaneType::F64 | LaneType::I64 | LaneType::U64 => 64,
         }
     }
 
-    /// Whether it is a floating-point format.
+    /// Whether this is a floating-point type.
     pub fn is_float(self) -> bool {
-        matches!(self, Element::F32 | Element::F64)
+        matches!(self, LaneType::F32 | LaneType::F64)
     }
 
-    /// Whether it is a signed integer.
+    /// Whether this is a signed integer.
     pub fn is_signed(self) -> bool {
-        matches!(self, Element::I32 | Element::I64)
+        matches!(self, LaneType::I32 | LaneType::I64)
     }
 
-    /// The low bits that a lane has room for.
+    /// Clears the bits that a lane has no room for.
     pub(crate) fn truncate(self, bits: u64) -> u64 {
         if self.bits() == 32 { bits & 0xffff_ffff } else { bits }
     }
 
-    /// The number that a lane of a signed integer holds.
+    /// Sign-extends a lane of a signed integer.
     pub(crate) fn signed(self, bits: u64) -> i64 {
         if self.bits() == 32 { i64::from(bits as u32 as i32) } else { bits as i64 }
     }
 }
 
-impl Memory {
-    /// Bytes of an element in memory; `None`: as many as a lane has.
+impl StoredType {
+    /// Bytes of an element in memory; `None` for the size of the lane.
     pub fn bytes(self) -> Option<u32> {
         match self {
-            Memory::Same => None,
-            Memory::U8 | Memory::I8 => Some(1),
-            Memory::U16 | Memory::I16 | Memory::F16 | Memory::BF16 => Some(2),
+            StoredType::Same => None,
+            StoredType::U8 | StoredType::I8 => Some(1),
+            StoredType::U16 | StoredType::I16 | StoredType::F16 | StoredType::BF16 => Some(2),
         }
     }
 }

@@ -1,32 +1,32 @@
-//! Programs as they are generated: code computes what the evaluator does.
+//! Typical generated programs, compared with the evaluator.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
 use common::{check, machine};
-use vector_asm::{Binary, Builder, Element, Index, Place, Range, Type};
+use vector_asm::{Binary, Index, LaneType, LoopRange, VectorAddress, VectorBuilder, VectorType};
 
-const F32: Element = Element::F32;
+const F32: LaneType = LaneType::F32;
 
 #[test]
 fn an_elementwise_loop() {
-    let mut b = Builder::new();
+    let mut b = VectorBuilder::new();
     let (scale, shift, zero) = (b.f32(1.5), b.f32(0.5), b.f32(0.0));
-    b.repeat(Range::To(7), |b, i| {
-        let x = b.load(Place::at(0, F32).by(i, 128), Type::new(F32, 32));
+    b.repeat(LoopRange::Constant(7), |b, i| {
+        let x = b.load(VectorAddress::at(0, F32).by(i, 128), VectorType::new(F32, 32));
         let y = b.fma(x, scale, shift);
         let y = b.max(y, zero);
-        b.store(Place::at(1, F32).by(i, 128), y);
+        b.store(VectorAddress::at(1, F32).by(i, 128), y);
     });
     check(&b.finish(), machine(&[7 * 128, 7 * 128], &[], 0), 0..1);
 }
 
 #[test]
 fn a_sum_with_partials_and_a_tree() {
-    let mut b = Builder::new();
-    let sum = b.variable(Type::new(F32, 32));
-    b.repeat(Range::To(9), |b, i| {
-        let x = b.load(Place::at(0, F32).by(i, 128), Type::new(F32, 32));
+    let mut b = VectorBuilder::new();
+    let sum = b.variable(VectorType::new(F32, 32));
+    b.repeat(LoopRange::Constant(9), |b, i| {
+        let x = b.load(VectorAddress::at(0, F32).by(i, 128), VectorType::new(F32, 32));
         let s = b.get(sum);
         let s = b.add(s, x);
         b.set(sum, s);
@@ -39,20 +39,23 @@ fn a_sum_with_partials_and_a_tree() {
         b.set(sum, s);
     }
     let total = b.get_lanes(sum, 0, 1);
-    b.store(Place::at(1, F32), total);
+    b.store(VectorAddress::at(1, F32), total);
     check(&b.finish(), machine(&[9 * 128, 4], &[], 0), 0..1);
 }
 
 #[test]
 fn a_tile_of_a_product() {
-    let mut b = Builder::new();
+    let mut b = VectorBuilder::new();
     let (rows, columns, depth) = (6, 16, 19);
-    let sums: Vec<_> = (0..rows).map(|_| b.variable(Type::new(F32, columns))).collect();
-    b.repeat(Range::To(depth), |b, k| {
-        let right = b.load(Place::at(1, F32).by(k, 4 * i64::from(columns)), Type::new(F32, columns));
+    let sums: Vec<_> = (0..rows).map(|_| b.variable(VectorType::new(F32, columns))).collect();
+    b.repeat(LoopRange::Constant(depth), |b, k| {
+        let right =
+            b.load(VectorAddress::at(1, F32).by(k, 4 * i64::from(columns)), VectorType::new(F32, columns));
         for (row, &sum) in sums.iter().enumerate() {
-            let left =
-                b.load(Place::at(0, F32).plus(4 * row as i64).by(k, 4 * rows as i64), Type::new(F32, 1));
+            let left = b.load(
+                VectorAddress::at(0, F32).plus(4 * row as i64).by(k, 4 * rows as i64),
+                VectorType::new(F32, 1),
+            );
             let s = b.get(sum);
             let s = b.fma(left, right, s);
             b.set(sum, s);
@@ -60,7 +63,7 @@ fn a_tile_of_a_product() {
     });
     for (row, &sum) in sums.iter().enumerate() {
         let s = b.get(sum);
-        b.store(Place::at(2, F32).plus(4 * row as i64 * i64::from(columns)), s);
+        b.store(VectorAddress::at(2, F32).plus(4 * row as i64 * i64::from(columns)), s);
     }
     let bytes = |n: u64| n as usize * 4;
     check(&b.finish(), machine(&[bytes(depth * 6), bytes(depth * 16), bytes(96)], &[], 0), 0..1);
@@ -68,11 +71,11 @@ fn a_tile_of_a_product() {
 
 #[test]
 fn the_part_of_a_call() {
-    let mut b = Builder::new();
-    b.repeat(Range::Part, |b, i| {
-        let x = b.load(Place::at(0, F32).by(i, 20), Type::new(F32, 5));
+    let mut b = VectorBuilder::new();
+    b.repeat(LoopRange::Call, |b, i| {
+        let x = b.load(VectorAddress::at(0, F32).by(i, 20), VectorType::new(F32, 5));
         let y = b.mul(x, x);
-        b.store(Place::at(1, F32).by(i, 20), y);
+        b.store(VectorAddress::at(1, F32).by(i, 20), y);
     });
     let program = b.finish();
     for part in [0..10, 3..3, 4..9, 0..1, 1..3] {
@@ -80,16 +83,17 @@ fn the_part_of_a_call() {
     }
 }
 
-/// Blocks that are transposed by loads that are apart, or by stores.
-fn transposition(rows: u32, columns: i64, element: Element, by_store: bool) -> vector_asm::Program {
-    let (size, mut b) = (i64::from(element.bytes()), Builder::new());
+/// Transposes blocks by strided loads, or by strided stores.
+fn transposition(rows: u32, columns: i64, element: LaneType, by_store: bool) -> vector_asm::VectorProgram {
+    let (size, mut b) = (i64::from(element.bytes()), VectorBuilder::new());
     let (long, short) = (size * columns, size * i64::from(rows));
-    b.repeat(Range::To(3), |b, block| {
+    b.repeat(LoopRange::Constant(3), |b, block| {
         for i in 0..columns {
-            let apart = Place::at(u32::from(by_store), element).plus(size * i).by(block, 3840).step(long);
-            let beside = Place::at(u32::from(!by_store), element).plus(short * i).by(block, 3840);
+            let apart =
+                VectorAddress::at(u32::from(by_store), element).plus(size * i).by(block, 3840).step(long);
+            let beside = VectorAddress::at(u32::from(!by_store), element).plus(short * i).by(block, 3840);
             let (from, to) = if by_store { (beside, apart) } else { (apart, beside) };
-            let x = b.load(from, Type::new(element, rows));
+            let x = b.load(from, VectorType::new(element, rows));
             b.store(to, x);
         }
     });
@@ -99,7 +103,7 @@ fn transposition(rows: u32, columns: i64, element: Element, by_store: bool) -> v
 #[test]
 fn transpositions() {
     for (rows, columns) in [(8, 8), (4, 4), (16, 5), (3, 8), (13, 6), (2, 2), (9, 12)] {
-        for element in [F32, Element::F64] {
+        for element in [F32, LaneType::F64] {
             for by_store in [false, true] {
                 let program = transposition(rows, columns, element, by_store);
                 check(&program, machine(&[11520, 11520], &[], 0), 0..1);
@@ -110,19 +114,19 @@ fn transpositions() {
 
 #[test]
 fn variables_that_are_exchanged() {
-    let mut b = Builder::new();
-    let ty = Type::new(F32, 8);
+    let mut b = VectorBuilder::new();
+    let ty = VectorType::new(F32, 8);
     let pair = [b.variable(ty), b.variable(ty)];
     for (i, variable) in pair.into_iter().enumerate() {
-        let x = b.load(Place::at(0, F32).plus(32 * i as i64), ty);
+        let x = b.load(VectorAddress::at(0, F32).plus(32 * i as i64), ty);
         b.set(variable, x);
     }
-    b.repeat(Range::To(3), |b, _| {
+    b.repeat(LoopRange::Constant(3), |b, _| {
         let (first, second) = (b.get(pair[0]), b.get(pair[1]));
         b.set(pair[0], second);
         b.set(pair[1], first);
     });
-    b.repeat(Range::To(100), |b, _| {
+    b.repeat(LoopRange::Constant(100), |b, _| {
         let (first, second) = (b.get(pair[0]), b.get(pair[1]));
         let sum = b.add(first, second);
         b.set(pair[0], second);
@@ -130,27 +134,27 @@ fn variables_that_are_exchanged() {
     });
     for (i, variable) in pair.into_iter().enumerate() {
         let x = b.get(variable);
-        b.store(Place::at(1, F32).plus(32 * i as i64), x);
+        b.store(VectorAddress::at(1, F32).plus(32 * i as i64), x);
     }
     check(&b.finish(), machine(&[64, 64], &[], 0), 0..1);
 }
 
 #[test]
 fn more_pointers_than_registers_and_large_coefficients() {
-    let mut b = Builder::new();
-    let ty = Type::new(Element::I64, 4);
-    b.repeat(Range::Part, |b, i| {
-        b.repeat(Range::To(5), |b, j| {
+    let mut b = VectorBuilder::new();
+    let ty = VectorType::new(LaneType::I64, 4);
+    b.repeat(LoopRange::Call, |b, i| {
+        b.repeat(LoopRange::Constant(5), |b, j| {
             for k in 0..20 {
                 let large = (k + 1) << 33;
                 let terms = vec![(i.into(), large), (j.into(), -large - k), (Index::Binding(0), large + 1)];
                 let x = b.index(ty, k, terms, 3);
-                let place = Place::at(0, Element::I64).plus(32 * k).by(i, 5 * 640).by(j, 640);
+                let place = VectorAddress::at(0, LaneType::I64).plus(32 * k).by(i, 5 * 640).by(j, 640);
                 b.store(place, x);
             }
         });
         let x = b.index(ty, 1 << 40, vec![(i.into(), 1 << 35), (Index::Binding(1), -7)], 1 << 33);
-        b.store(Place::at(1, Element::I64).by(i, 32), x);
+        b.store(VectorAddress::at(1, LaneType::I64).by(i, 32), x);
     });
     let program = b.finish();
     for part in [0..4, 1..3, 2..2] {
@@ -160,14 +164,16 @@ fn more_pointers_than_registers_and_large_coefficients() {
 
 #[test]
 fn a_tile_that_does_not_fit_the_registers() {
-    let mut b = Builder::new();
-    let ty = Type::new(Element::F64, 12);
+    let mut b = VectorBuilder::new();
+    let ty = VectorType::new(LaneType::F64, 12);
     let sums: Vec<_> = (0..7).map(|_| b.variable(ty)).collect();
-    b.repeat(Range::To(11), |b, k| {
-        let right = b.load(Place::at(1, Element::F64).by(k, 96), ty);
+    b.repeat(LoopRange::Constant(11), |b, k| {
+        let right = b.load(VectorAddress::at(1, LaneType::F64).by(k, 96), ty);
         for (row, &sum) in sums.iter().enumerate() {
-            let left =
-                b.load(Place::at(0, Element::F64).plus(8 * row as i64).by(k, 56), Type::new(Element::F64, 1));
+            let left = b.load(
+                VectorAddress::at(0, LaneType::F64).plus(8 * row as i64).by(k, 56),
+                VectorType::new(LaneType::F64, 1),
+            );
             let s = b.get(sum);
             let s = b.fma(left, right, s);
             b.set(sum, s);
@@ -175,7 +181,7 @@ fn a_tile_that_does_not_fit_the_registers() {
     });
     for (row, &sum) in sums.iter().enumerate() {
         let s = b.get(sum);
-        b.store_streaming(Place::at(2, Element::F64).plus(96 * row as i64), s);
+        b.store_streaming(VectorAddress::at(2, LaneType::F64).plus(96 * row as i64), s);
     }
     check(&b.finish(), machine(&[11 * 56, 11 * 96, 7 * 96], &[], 0), 0..1);
 }
@@ -183,10 +189,10 @@ fn a_tile_that_does_not_fit_the_registers() {
 #[test]
 fn stores_past_the_caches_are_fenced() {
     let program = |offset: i64| {
-        let mut b = Builder::new();
-        b.repeat(Range::To(40), |b, i| {
-            let x = b.load(Place::at(0, F32).by(i, 64), Type::new(F32, 16));
-            b.store_streaming(Place::at(1, F32).plus(offset).by(i, 64), x);
+        let mut b = VectorBuilder::new();
+        b.repeat(LoopRange::Constant(40), |b, i| {
+            let x = b.load(VectorAddress::at(0, F32).by(i, 64), VectorType::new(F32, 16));
+            b.store_streaming(VectorAddress::at(1, F32).plus(offset).by(i, 64), x);
         });
         b.finish()
     };
@@ -231,14 +237,14 @@ fn conversions_at_the_ends_of_ranges() {
     let n = interesting.len() as u32;
     let doubles: Vec<u8> = interesting.iter().flat_map(|x| x.to_le_bytes()).collect();
     let singles: Vec<u8> = interesting.iter().flat_map(|x| (*x as f32).to_le_bytes()).collect();
-    for (from, bytes) in [(Element::F64, doubles), (F32, singles)] {
-        for to in [F32, Element::F64, Element::I32, Element::U32, Element::I64] {
-            let mut b = Builder::new();
-            let x = b.load(Place::at(0, from), Type::new(from, n));
+    for (from, bytes) in [(LaneType::F64, doubles), (F32, singles)] {
+        for to in [F32, LaneType::F64, LaneType::I32, LaneType::U32, LaneType::I64] {
+            let mut b = VectorBuilder::new();
+            let x = b.load(VectorAddress::at(0, from), VectorType::new(from, n));
             let y = b.convert(x, to);
-            b.store(Place::at(1, to), y);
+            b.store(VectorAddress::at(1, to), y);
             let args = vec![bytes.clone(), vec![0; (n * to.bytes()) as usize]];
-            check(&b.finish(), vector_asm::Machine { args, ..Default::default() }, 0..1);
+            check(&b.finish(), vector_asm::EvaluationState { args, ..Default::default() }, 0..1);
         }
     }
 }
@@ -259,21 +265,21 @@ fn integers_to_floats_round_once() {
     let short: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let long: Vec<u8> = longs.iter().flat_map(|w| w.to_le_bytes()).collect();
     let cases = [
-        (Element::I32, F32),
-        (Element::U32, F32),
-        (Element::I32, Element::F64),
-        (Element::U32, Element::F64),
-        (Element::I64, Element::F64),
-        (Element::U64, Element::F64),
+        (LaneType::I32, F32),
+        (LaneType::U32, F32),
+        (LaneType::I32, LaneType::F64),
+        (LaneType::U32, LaneType::F64),
+        (LaneType::I64, LaneType::F64),
+        (LaneType::U64, LaneType::F64),
     ];
     for (from, to) in cases {
         let bytes = if from.bits() == 32 { &short } else { &long };
         let n = bytes.len() as u32 / from.bytes();
-        let mut b = Builder::new();
-        let x = b.load(Place::at(0, from), Type::new(from, n));
+        let mut b = VectorBuilder::new();
+        let x = b.load(VectorAddress::at(0, from), VectorType::new(from, n));
         let y = b.convert(x, to);
-        b.store(Place::at(1, to), y);
+        b.store(VectorAddress::at(1, to), y);
         let args = vec![bytes.clone(), vec![0; (n * to.bytes()) as usize]];
-        check(&b.finish(), vector_asm::Machine { args, ..Default::default() }, 0..1);
+        check(&b.finish(), vector_asm::EvaluationState { args, ..Default::default() }, 0..1);
     }
 }

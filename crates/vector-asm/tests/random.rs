@@ -1,4 +1,5 @@
-//! Random programs: every operation, element, number of lanes, shape of loops and kind of place, compared with the evaluator bit for bit.
+//! Random programs with every operation, lane type, number of lanes, loop shape and address shape, compared
+//! with the evaluator bit for bit.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
@@ -6,17 +7,17 @@ mod common;
 use common::{Failure, try_check};
 use proptest::prelude::*;
 use vector_asm::{
-    Binary, Builder, Comparison, Counter, Element, Index, Machine, Memory, Op, Place, Program, Range, Type,
-    Unary, Value, Variable,
+    Binary, Comparison, Counter, EvaluationState, Index, LaneType, LoopRange, StoredType, Unary, Value,
+    Variable, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorType,
 };
 
-/// Bytes of each array; places keep within them.
+/// Bytes of each array. Addresses stay within it.
 const BYTES: i64 = 8192;
 const ARGS: u32 = 4;
-/// The last array is only read.
+/// The index of the array that is only read.
 const READ_ONLY: u32 = 3;
-const ELEMENTS: [Element; 6] =
-    [Element::F32, Element::F64, Element::I32, Element::U32, Element::I64, Element::U64];
+const ELEMENTS: [LaneType; 6] =
+    [LaneType::F32, LaneType::F64, LaneType::I32, LaneType::U32, LaneType::I64, LaneType::U64];
 
 /// Choices taken from a list of numbers, so that a failing program shrinks with the list.
 struct Choices<'a> {
@@ -39,47 +40,49 @@ impl Choices<'_> {
     }
 }
 
-/// A program in the making, with what is visible.
-struct Draw<'a> {
+/// Samples a program; holds the values, variables and counters that are visible.
+struct ProgramSampler<'a> {
     choices: Choices<'a>,
-    builder: Builder,
+    builder: VectorBuilder,
     values: Vec<Value>,
-    variables: Vec<(Variable, Type)>,
-    /// Open loops: their counters and the largest value of each.
+    variables: Vec<(Variable, VectorType)>,
+    /// Open loops: the counter and its largest value.
     loops: Vec<(Counter, i64)>,
     part: i64,
 }
 
-impl Draw<'_> {
-    fn ty(&mut self) -> Type {
+impl ProgramSampler<'_> {
+    fn ty(&mut self) -> VectorType {
         let element = self.choices.pick(&ELEMENTS);
         let lanes = match self.choices.below(4) {
             0 => 1,
             1 => self.choices.pick(&[2, 4, 8, 16, 32, 64]),
             _ => 1 + self.choices.below(70) as u32,
         };
-        Type::new(element, lanes)
+        VectorType::new(element, lanes)
     }
 
-    /// A place for a type that stays within its array for all values of the counters.
-    fn place(&mut self, ty: Type, write: bool) -> Place {
+    /// Samples an address that stays within its array for all values of the counters.
+    fn place(&mut self, ty: VectorType, write: bool) -> VectorAddress {
         let base = match self.choices.below(u64::from(ARGS) + 1) {
             b if b == u64::from(ARGS) => None,
             b if write && b == u64::from(READ_ONLY) => Some(0),
             b => Some(b as u32),
         };
         let memory = match ty.element {
-            Element::I32 => self.choices.pick(&[
-                Memory::Same,
-                Memory::Same,
-                Memory::U8,
-                Memory::I8,
-                Memory::U16,
-                Memory::I16,
+            LaneType::I32 => self.choices.pick(&[
+                StoredType::Same,
+                StoredType::Same,
+                StoredType::U8,
+                StoredType::I8,
+                StoredType::U16,
+                StoredType::I16,
             ]),
-            Element::U32 => self.choices.pick(&[Memory::Same, Memory::U8, Memory::U16]),
-            Element::F32 => self.choices.pick(&[Memory::Same, Memory::Same, Memory::F16, Memory::BF16]),
-            _ => Memory::Same,
+            LaneType::U32 => self.choices.pick(&[StoredType::Same, StoredType::U8, StoredType::U16]),
+            LaneType::F32 => {
+                self.choices.pick(&[StoredType::Same, StoredType::Same, StoredType::F16, StoredType::BF16])
+            }
+            _ => StoredType::Same,
         };
         let size = i64::from(memory.bytes().unwrap_or(ty.element.bytes()));
         let step = match self.choices.below(6) {
@@ -110,17 +113,17 @@ impl Draw<'_> {
             high += 12;
         }
         let room = (BYTES - (high - low)) / size;
-        // Near an end of the array as often as anywhere.
+        // Samples the start, the end, or the middle of the array.
         let at = match self.choices.below(3) {
             0 => 0,
             1 => room,
             _ => self.choices.below(room as u64 + 1) as i64,
         };
-        Place { base, offset: at * size - low, terms, step, memory }
+        VectorAddress { base, offset: at * size - low, terms, step, memory }
     }
 
-    /// A visible value of a type (its lanes, or one); a new constant if there is none.
-    fn operand(&mut self, element: Element, lanes: u32) -> Value {
+    /// A visible value of a type or of its lane type with one lane; a new constant if there is none.
+    fn operand(&mut self, element: LaneType, lanes: u32) -> Value {
         let fits: Vec<Value> = self
             .values
             .iter()
@@ -134,26 +137,26 @@ impl Draw<'_> {
             let recent = fits.len().min(6);
             return fits[fits.len() - 1 - self.choices.below(recent as u64) as usize];
         }
-        let ty = Type::new(element, if self.choices.below(2) == 0 { lanes } else { 1 });
+        let ty = VectorType::new(element, if self.choices.below(2) == 0 { lanes } else { 1 });
         if self.choices.below(3) == 0 {
             let bits = self.bits(element);
-            return self.keep(ty, Op::Constant(bits));
+            return self.keep(ty, VectorOp::Constant(bits));
         }
         let place = self.place(ty, false);
-        self.keep(ty, Op::Load(place))
+        self.keep(ty, VectorOp::Load(place))
     }
 
-    fn bits(&mut self, element: Element) -> u64 {
+    fn bits(&mut self, element: LaneType) -> u64 {
         let number =
             self.choices.pick(&[0.0, 1.0, -1.0, 0.5, 3e9, -3e9, 5e9, 1e-40, f64::NAN, f64::INFINITY, 2.0]);
         match element {
-            Element::F32 => u64::from((number as f32).to_bits()),
-            Element::F64 => number.to_bits(),
+            LaneType::F32 => u64::from((number as f32).to_bits()),
+            LaneType::F64 => number.to_bits(),
             _ => self.choices.pick(&[0, 1, 31, 32, 63, 5, u64::MAX, 1 << 31, 1 << 63, 0x1234_5678_9abc_def0]),
         }
     }
 
-    fn keep(&mut self, ty: Type, op: Op) -> Value {
+    fn keep(&mut self, ty: VectorType, op: VectorOp) -> Value {
         let value = self.builder.define(ty, op);
         self.values.push(value);
         value
@@ -161,21 +164,21 @@ impl Draw<'_> {
 
     fn define(&mut self) {
         let ty = self.ty();
-        let Type { element, lanes } = ty;
+        let VectorType { element, lanes } = ty;
         let operation = self.choices.below(16);
         let op = match operation {
-            0 => Op::Constant(self.bits(element)),
-            1 | 2 => Op::Load(self.place(ty, false)),
+            0 => VectorOp::Constant(self.bits(element)),
+            1 | 2 => VectorOp::Load(self.place(ty, false)),
             3 => {
                 let size = i64::from(element.bytes());
                 let step = if self.choices.below(4) == 0 { 0 } else { size };
-                let place = Place { step, memory: Memory::Same, ..self.place(ty, false) };
+                let place = VectorAddress { step, memory: StoredType::Same, ..self.place(ty, false) };
                 if place.offset < 0 || place.offset + size * i64::from(lanes) > BYTES / 2 {
                     return;
                 }
                 let condition = self.condition(element, lanes);
-                let place = Place { terms: Vec::new(), ..place };
-                Op::LoadIf { condition, place, otherwise: self.operand(element, lanes) }
+                let place = VectorAddress { terms: Vec::new(), ..place };
+                VectorOp::LoadIf { condition, place, otherwise: self.operand(element, lanes) }
             }
             4 | 5 => {
                 let variables: Vec<_> =
@@ -186,7 +189,7 @@ impl Draw<'_> {
                 let (variable, of) = self.choices.pick(&variables);
                 let lanes = lanes.min(of.lanes);
                 let start = self.choices.below(u64::from(of.lanes - lanes) + 1) as u32;
-                self.keep(Type::new(element, lanes), Op::Get { variable, start });
+                self.keep(VectorType::new(element, lanes), VectorOp::Get { variable, start });
                 return;
             }
             6 => {
@@ -194,16 +197,16 @@ impl Draw<'_> {
                 let from = self.builder.ty(of);
                 let lanes = lanes.min(from.lanes);
                 let start = self.choices.below(u64::from(from.lanes - lanes) + 1) as u32;
-                self.keep(Type::new(from.element, lanes), Op::Slice { of, start });
+                self.keep(VectorType::new(from.element, lanes), VectorOp::Slice { of, start });
                 return;
             }
             7 if !element.is_float() => {
                 let terms = self.loops.iter().map(|(c, _)| (Index::Counter(*c), 3)).collect();
-                Op::Index { offset: -5, terms, step: 7 }
+                VectorOp::Index { offset: -5, terms, step: 7 }
             }
             8 if element.is_float() => {
                 let a = self.operand(element, lanes);
-                Op::Fma(a, self.operand(element, lanes), self.operand(element, lanes))
+                VectorOp::Fma(a, self.operand(element, lanes), self.operand(element, lanes))
             }
             9 => {
                 let comparison = self.choices.pick(&[
@@ -212,26 +215,26 @@ impl Draw<'_> {
                     Comparison::Equal,
                     Comparison::NotEqual,
                 ]);
-                let integer = if element.bits() == 32 { Element::I32 } else { Element::I64 };
+                let integer = if element.bits() == 32 { LaneType::I32 } else { LaneType::I64 };
                 let a = self.operand(element, lanes);
                 let b = self.operand(element, lanes);
-                self.keep(Type::new(integer, lanes), Op::Compare(comparison, a, b));
+                self.keep(VectorType::new(integer, lanes), VectorOp::Compare(comparison, a, b));
                 return;
             }
             10 => {
                 let condition = self.condition(element, lanes);
                 let a = self.operand(element, lanes);
-                Op::Select(condition, a, self.operand(element, lanes))
+                VectorOp::Select(condition, a, self.operand(element, lanes))
             }
             11 => {
                 let from = self.choices.pick(&ELEMENTS);
-                Op::Convert(self.operand(from, lanes))
+                VectorOp::Convert(self.operand(from, lanes))
             }
             12 => {
-                let same: Vec<Element> =
+                let same: Vec<LaneType> =
                     ELEMENTS.into_iter().filter(|e| e.bits() == element.bits()).collect();
                 let from = self.choices.pick(&same);
-                Op::Bitcast(self.operand(from, lanes))
+                VectorOp::Bitcast(self.operand(from, lanes))
             }
             13 => {
                 let a = self.operand(element, lanes);
@@ -244,7 +247,7 @@ impl Draw<'_> {
                     Unary::RoundEven,
                 ];
                 let integers = [Unary::Negate, Unary::Absolute, Unary::Not];
-                Op::Unary(self.choices.pick(if element.is_float() { &floats } else { &integers }), a)
+                VectorOp::Unary(self.choices.pick(if element.is_float() { &floats } else { &integers }), a)
             }
             _ => {
                 use Binary::{
@@ -255,18 +258,18 @@ impl Draw<'_> {
                     [Add, Subtract, Multiply, Maximum, Minimum, And, Or, Xor, ShiftLeft, ShiftRight];
                 let op = self.choices.pick(if element.is_float() { &floats[..] } else { &integers });
                 let a = self.operand(element, lanes);
-                Op::Binary(op, a, self.operand(element, lanes))
+                VectorOp::Binary(op, a, self.operand(element, lanes))
             }
         };
         self.keep(ty, op);
     }
 
-    fn condition(&mut self, element: Element, lanes: u32) -> Value {
+    fn condition(&mut self, element: LaneType, lanes: u32) -> Value {
         let a = self.operand(element, lanes);
         let b = self.operand(element, lanes);
         let lanes = self.builder.ty(a).lanes.max(self.builder.ty(b).lanes);
-        let integer = if element.bits() == 32 { Element::I32 } else { Element::I64 };
-        self.keep(Type::new(integer, lanes), Op::Compare(Comparison::Less, a, b))
+        let integer = if element.bits() == 32 { LaneType::I32 } else { LaneType::I64 };
+        self.keep(VectorType::new(integer, lanes), VectorOp::Compare(Comparison::Less, a, b))
     }
 
     fn statement(&mut self, depth: u64) {
@@ -316,9 +319,9 @@ impl Draw<'_> {
         let trips = self.choices.pick(&[0, 1, 2, 3, 4, 5, 7, 9, 13]);
         let (range, most) = if part {
             self.part = 1;
-            (Range::Part, 9)
+            (LoopRange::Call, 9)
         } else {
-            (Range::To(trips), trips as i64 - 1)
+            (LoopRange::Constant(trips), trips as i64 - 1)
         };
         let counter = self.builder.begin(range);
         self.loops.push((counter, most.max(0)));
@@ -333,12 +336,12 @@ impl Draw<'_> {
     }
 }
 
-/// The program that a list of numbers stands for.
-fn program(numbers: &[u64]) -> Program {
+/// The program that a list of numbers determines.
+fn program(numbers: &[u64]) -> VectorProgram {
     let choices = Choices { numbers, at: 0 };
-    let mut draw = Draw {
+    let mut draw = ProgramSampler {
         choices,
-        builder: Builder::new(),
+        builder: VectorBuilder::new(),
         values: Vec::new(),
         variables: Vec::new(),
         loops: Vec::new(),
@@ -352,16 +355,16 @@ fn program(numbers: &[u64]) -> Program {
     while draw.choices.at < numbers.len() {
         draw.statement(0);
     }
-    // What variables hold in the end is seen.
+    // Stores the final values of all variables.
     for (i, (variable, ty)) in draw.variables.clone().into_iter().enumerate() {
         let value = draw.builder.get(variable);
-        draw.builder.store(Place::scratch(ty.element).plus(i as i64 * 576), value);
+        draw.builder.store(VectorAddress::scratch(ty.element).plus(i as i64 * 576), value);
     }
     draw.builder.finish()
 }
 
-/// Memory that holds numbers of all formats and anything else.
-fn machine(seed: u64) -> Machine {
+/// Memory with numbers of all formats and random bits.
+fn machine(seed: u64) -> EvaluationState {
     let mut state = seed | 1;
     let mut fill = || -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -378,16 +381,16 @@ fn machine(seed: u64) -> Machine {
         }
         bytes
     };
-    Machine { args: (0..ARGS).map(|_| fill()).collect(), bindings: vec![3], scratch: fill() }
+    EvaluationState { args: (0..ARGS).map(|_| fill()).collect(), bindings: vec![3], scratch: fill() }
 }
 
 fn run(numbers: &[u64], seed: u64) -> Result<bool, TestCaseError> {
     let program = program(numbers);
     match try_check(&program, machine(seed), seed % 4..10) {
         Ok(()) => Ok(true),
-        Err(Failure::Refused(vector_asm::Refusal::Conversion { .. } | vector_asm::Refusal::LoadIf)) => {
-            Ok(false)
-        }
+        Err(Failure::Refused(
+            vector_asm::VectorCompileError::Conversion { .. } | vector_asm::VectorCompileError::LoadIf,
+        )) => Ok(false),
         Err(why) => {
             if let (Ok(path), Ok(code)) =
                 (std::env::var("LISTING"), vector_asm::compile(&program, vector_asm::Isa::Avx2))

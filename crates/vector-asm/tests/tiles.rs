@@ -1,25 +1,30 @@
-//! Tiles of matrix products as `microkernels` generates them: sums stay in registers, from the loop through an epilogue to its stores.
+//! Microkernels as `microkernels` generates them: accumulators stay in registers from the loop through an
+//! epilogue to its stores.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
 use common::{check, machine};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
-use vector_asm::{Builder, Element, Index, Isa, Place, Program, Range, Type, compile};
+use vector_asm::{
+    Index, Isa, LaneType, LoopRange, VectorAddress, VectorBuilder, VectorProgram, VectorType, compile,
+};
 
 const ROWS: i64 = 6;
 const DEPTH: i64 = 19;
 
-/// `out[r, c] = max(Σ left[r, k] · right[k, c] + bias[c], 0)`, all row-major: 6 rows, whose first one is a binding.
-fn tile(element: Element, columns: i64) -> Program {
+/// `out[r, c] = max(Σ a[r, k] · b[k, c] + bias[c], 0)`, all row-major, with 6 rows; a binding gives the first
+/// one.
+fn tile(element: LaneType, columns: i64) -> VectorProgram {
     let size = i64::from(element.bytes());
-    let (ty, one) = (Type::new(element, columns as u32), Type::new(element, 1));
-    let mut b = Builder::new();
+    let (ty, one) = (VectorType::new(element, columns as u32), VectorType::new(element, 1));
+    let mut b = VectorBuilder::new();
     let sums: Vec<_> = (0..ROWS).map(|_| b.variable(ty)).collect();
-    b.repeat(Range::To(DEPTH as u64), |b, k| {
-        let right = b.load(Place::at(1, element).by(k, columns * size), ty);
+    b.repeat(LoopRange::Constant(DEPTH as u64), |b, k| {
+        let right = b.load(VectorAddress::at(1, element).by(k, columns * size), ty);
         for (row, &sum) in (0..).zip(&sums) {
-            let left = b.load(Place::at(0, element).plus(row * DEPTH * size).by(k, size).step(0), one);
+            let left =
+                b.load(VectorAddress::at(0, element).plus(row * DEPTH * size).by(k, size).step(0), one);
             let s = b.get(sum);
             let s = b.fma(left, right, s);
             b.set(sum, s);
@@ -28,16 +33,17 @@ fn tile(element: Element, columns: i64) -> Program {
     let zero = b.constant(one, 0);
     for (row, &sum) in (0..).zip(&sums) {
         let s = b.get(sum);
-        let bias = b.load(Place::at(2, element), ty);
+        let bias = b.load(VectorAddress::at(2, element), ty);
         let s = b.add(s, bias);
         let s = b.max(s, zero);
-        let out = Place::at(3, element).plus(row * columns * size).by(Index::Binding(0), columns * size);
+        let out =
+            VectorAddress::at(3, element).plus(row * columns * size).by(Index::Binding(0), columns * size);
         b.store(out, s);
     }
     b.finish()
 }
 
-fn instructions(program: &Program) -> Vec<Instruction> {
+fn instructions(program: &VectorProgram) -> Vec<Instruction> {
     let code = compile(program, Isa::Avx2).unwrap();
     let bytes = &code.bytes()[..code.instruction_bytes()];
     Decoder::new(64, bytes, DecoderOptions::NONE).iter().collect()
@@ -50,8 +56,8 @@ fn of_the_frame(instruction: &&Instruction) -> bool {
 
 #[test]
 fn code_computes_what_is_meant() {
-    for element in [Element::F32, Element::F64] {
-        // Whole vectors, and both kinds of ends.
+    for element in [LaneType::F32, LaneType::F64] {
+        // Full vectors, and tails that take masked and narrow accesses.
         for columns in [16, 8, 4, 13, 11, 7, 3, 1] {
             let bytes = |elements: i64| (elements * i64::from(element.bytes())) as usize;
             let args = [ROWS * DEPTH, DEPTH * columns, columns, (ROWS + 2) * columns].map(bytes);
@@ -62,7 +68,7 @@ fn code_computes_what_is_meant() {
 
 #[test]
 fn the_loop_of_a_full_tile_is_as_written_by_hand() {
-    for (element, columns) in [(Element::F32, 16), (Element::F64, 8)] {
+    for (element, columns) in [(LaneType::F32, 16), (LaneType::F64, 8)] {
         let all = instructions(&tile(element, columns));
         assert!(!all.iter().any(|i| of_the_frame(&i)), "nothing is spilled");
         let end = all.iter().position(|i| i.mnemonic() == Mnemonic::Jne).unwrap();
@@ -70,7 +76,8 @@ fn the_loop_of_a_full_tile_is_as_written_by_hand() {
         let count = |mnemonics: &[Mnemonic]| {
             all[start..end].iter().filter(|i| mnemonics.contains(&i.mnemonic())).count()
         };
-        // For each depth: twelve sums, two vectors, six elements. Per iteration: two pointers and the count.
+        // Each iteration has twelve fused multiply-adds, two vectors of B and six elements of A; and two
+        // pointer increments and the trip count.
         let products = count(&[Mnemonic::Vfmadd231ps, Mnemonic::Vfmadd231pd]);
         let depths = products / 12;
         assert!(depths >= 2 && products % 12 == 0, "{products} products");

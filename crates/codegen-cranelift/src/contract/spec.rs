@@ -8,12 +8,12 @@ use microkernels::{
     AxisOffsets, COLUMN, GemmOperand, GemmProblem, OperandBound, ParallelAxis, ROW, batch_index,
 };
 use tnode::DType;
-use vector_asm::{Element, Index, Memory, Place, Program};
+use vector_asm::{Index, LaneType, StoredType, VectorAddress, VectorProgram};
 
 /// The contraction that a nest of a kernel is, with this epilogue; none if some operand is out of what `microkernels` can say.
 pub(super) fn gemm_problem(
     nest: &Contraction,
-    epilogue: Program,
+    epilogue: VectorProgram,
     routine: &Routine,
     arrays: &Arrays,
 ) -> Option<GemmProblem> {
@@ -66,21 +66,21 @@ struct ProblemBuilder<'a> {
 }
 
 impl ProblemBuilder<'_> {
-    fn element(&self, operand: &Expr) -> Option<Element> {
+    fn element(&self, operand: &Expr) -> Option<LaneType> {
         let (node, ..) = parts(operand)?;
         match self.routine.node(node).dtype {
-            DType::F32 | DType::F16 | DType::Bf16 => Some(Element::F32),
-            DType::F64 => Some(Element::F64),
+            DType::F32 | DType::F16 | DType::Bf16 => Some(LaneType::F32),
+            DType::F64 => Some(LaneType::F64),
             _ => None,
         }
     }
 
     /// What a operand's elements are in memory; half-precision ones are converted on their way.
-    fn memory(&self, node: NodeRef) -> Memory {
+    fn memory(&self, node: NodeRef) -> StoredType {
         match self.routine.node(node).dtype {
-            DType::F16 => Memory::F16,
-            DType::Bf16 => Memory::BF16,
-            _ => Memory::Same,
+            DType::F16 => StoredType::F16,
+            DType::Bf16 => StoredType::BF16,
+            _ => StoredType::Same,
         }
     }
 
@@ -100,13 +100,13 @@ impl ProblemBuilder<'_> {
     }
 
     /// Where an element lies for each output.
-    fn place(&self, node: NodeRef, index: &Indices) -> Option<Place> {
+    fn place(&self, node: NodeRef, index: &Indices) -> Option<VectorAddress> {
         let at = self.bytes(node, index);
         let (offset, mut terms) = self.fixed(&at, &[&self.nest.rows, &self.nest.columns])?;
         let step = |axes: &[Axis]| axes.last().map_or(0, |axis| at.coefficient(axis.var));
         let (row, column) = (step(&self.nest.rows), step(&self.nest.columns));
         terms.extend([(ROW, row), (COLUMN, column)].into_iter().filter(|(_, bytes)| *bytes != 0));
-        Some(Place { base: Some(node.0), offset, terms, step: column, memory: Memory::Same })
+        Some(VectorAddress { base: Some(node.0), offset, terms, step: column, memory: StoredType::Same })
     }
 
     /// The position of an element in bytes.

@@ -8,7 +8,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use lowered_ir::ir::{LocalId, NodeRef};
-use vector_asm::{Counter, Element, Index, Op, Place, Program, Range, Stmt, Type, Value, Variable};
+use vector_asm::{
+    Counter, Index, LaneType, LoopRange, Value, Variable, VectorAddress, VectorOp, VectorProgram, VectorStmt,
+    VectorType,
+};
 
 use super::repr;
 
@@ -21,10 +24,10 @@ pub(super) enum Array {
 
 /// The program as far as it is written.
 pub(super) struct Builder {
-    values: Vec<Type>,
+    values: Vec<VectorType>,
     /// Where each value is defined.
     levels: Vec<usize>,
-    variables: Vec<Type>,
+    variables: Vec<VectorType>,
     /// Variables that nobody uses any more.
     free: Vec<Variable>,
     /// The level of each loop's body.
@@ -38,7 +41,7 @@ pub(super) struct Builder {
     size: usize,
 }
 
-type Key = (Type, Op);
+type Key = (VectorType, VectorOp);
 
 /// A register that holds what is in memory.
 #[derive(Clone, Copy)]
@@ -57,8 +60,8 @@ const FAR: usize = 20;
 /// An open block.
 #[derive(Default)]
 struct Scope {
-    counter: Option<(Counter, Range)>,
-    stmts: Vec<Stmt>,
+    counter: Option<(Counter, LoopRange)>,
+    stmts: Vec<VectorStmt>,
     /// Pure operations of this level.
     known: HashMap<Key, Value>,
     /// What is stored into in the block or in those inside.
@@ -82,12 +85,17 @@ impl Builder {
     }
 
     /// The finished program.
-    pub(super) fn finish(mut self) -> Program {
+    pub(super) fn finish(mut self) -> VectorProgram {
         while self.scopes.len() > 1 {
             self.close();
         }
         let body = self.scopes.pop().map(|scope| scope.stmts).unwrap_or_default();
-        Program { values: self.values, variables: self.variables, counters: self.counters.len() as u32, body }
+        VectorProgram {
+            values: self.values,
+            variables: self.variables,
+            counters: self.counters.len() as u32,
+            body,
+        }
     }
 
     /// Machine operations so far, roughly.
@@ -96,7 +104,7 @@ impl Builder {
     }
 
     /// The type of a value.
-    pub(super) fn type_of(&self, value: Value) -> Type {
+    pub(super) fn type_of(&self, value: Value) -> VectorType {
         self.values[value.0 as usize]
     }
 
@@ -121,7 +129,7 @@ impl Builder {
     }
 
     /// Opens a loop whose body stores into `writes`.
-    pub(super) fn open(&mut self, range: Range, writes: BTreeSet<Array>) -> Counter {
+    pub(super) fn open(&mut self, range: LoopRange, writes: BTreeSet<Array>) -> Counter {
         for array in &writes {
             self.known.remove(array);
         }
@@ -140,20 +148,20 @@ impl Builder {
             known.retain(|_, known| levels[known.value.0 as usize] <= level);
         }
         if let (Some((counter, range)), false) = (scope.counter, scope.stmts.is_empty()) {
-            self.scopes[level].stmts.push(Stmt::Loop { counter, range, body: scope.stmts });
+            self.scopes[level].stmts.push(VectorStmt::Loop { counter, range, body: scope.stmts });
         }
     }
 
     /// The same bits in every lane.
-    pub(super) fn constant(&mut self, element: Element, lanes: u32, bits: u64) -> Value {
+    pub(super) fn constant(&mut self, element: LaneType, lanes: u32, bits: u64) -> Value {
         let bits = if repr::lane_bytes(element) == 4 { bits & u64::from(u32::MAX) } else { bits };
-        let value = self.pure(Type { element, lanes }, Op::Constant(bits));
+        let value = self.pure(VectorType { element, lanes }, VectorOp::Constant(bits));
         self.constants.insert(value, bits);
         value
     }
 
     /// An operation that depends on its operands alone.
-    pub(super) fn pure(&mut self, ty: Type, op: Op) -> Value {
+    pub(super) fn pure(&mut self, ty: VectorType, op: VectorOp) -> Value {
         let level = self.level_of(&op);
         let key = (ty, op);
         if let Some(&value) = self.scopes[level].known.get(&key) {
@@ -165,7 +173,7 @@ impl Builder {
     }
 
     /// An operation that reads an array as well.
-    pub(super) fn load(&mut self, array: Array, ty: Type, op: Op) -> Value {
+    pub(super) fn load(&mut self, array: Array, ty: VectorType, op: VectorOp) -> Value {
         let key = (ty, op);
         let (now, here) = (self.values.len(), self.level());
         if let Some(known) = self.known.get_mut(&array).and_then(|known| known.get_mut(&key)) {
@@ -184,20 +192,20 @@ impl Builder {
     }
 
     /// Stores into an array. `loaded` is what a load of type `ty` finds there afterwards.
-    pub(super) fn store(&mut self, array: Array, place: Place, value: Value, streaming: bool) {
+    pub(super) fn store(&mut self, array: Array, place: VectorAddress, value: Value, streaming: bool) {
         let ty = self.type_of(value);
         let span = span(&place, ty);
         let known = self.known.entry(array).or_default();
         known.retain(|(ty, op), _| match op {
-            Op::Load(other) if other.terms == place.terms => is_apart(span, self::span(other, *ty)),
+            VectorOp::Load(other) if other.terms == place.terms => is_apart(span, self::span(other, *ty)),
             _ => false,
         });
         known.insert(
-            (ty, Op::Load(place.clone())),
+            (ty, VectorOp::Load(place.clone())),
             Known { value, asked: self.values.len(), is_loaded: false },
         );
         self.size += registers(ty);
-        self.push(Stmt::Store { place, value, streaming });
+        self.push(VectorStmt::Store { place, value, streaming });
     }
 
     /// What an array holds is no longer known.
@@ -208,17 +216,17 @@ impl Builder {
     /// Reads lanes of the variable that holds (a part of) a local.
     pub(super) fn get(&mut self, local: LocalId, variable: Variable, start: u32, lanes: u32) -> Value {
         let level = self.write_level(Array::Local(local));
-        let ty = Type { lanes, ..self.variables[variable.0 as usize] };
-        self.define(level, ty, Op::Get { variable, start })
+        let ty = VectorType { lanes, ..self.variables[variable.0 as usize] };
+        self.define(level, ty, VectorOp::Get { variable, start })
     }
 
     /// Stores into lanes of a variable.
     pub(super) fn set(&mut self, variable: Variable, start: u32, value: Value) {
-        self.push(Stmt::Set { variable, start, value });
+        self.push(VectorStmt::Set { variable, start, value });
     }
 
     /// A variable that nobody else uses.
-    pub(super) fn variable(&mut self, ty: Type) -> Variable {
+    pub(super) fn variable(&mut self, ty: VectorType) -> Variable {
         let reused = self.free.iter().position(|v| self.variables[v.0 as usize] == ty);
         match reused {
             Some(at) => self.free.swap_remove(at),
@@ -234,22 +242,22 @@ impl Builder {
         self.free.push(variable);
     }
 
-    fn push(&mut self, stmt: Stmt) {
+    fn push(&mut self, stmt: VectorStmt) {
         let level = self.level();
         self.scopes[level].stmts.push(stmt);
     }
 
-    fn define(&mut self, level: usize, ty: Type, op: Op) -> Value {
+    fn define(&mut self, level: usize, ty: VectorType, op: VectorOp) -> Value {
         let value = Value(self.values.len() as u32);
         self.values.push(ty);
         self.levels.push(level);
         self.size += registers(ty);
-        self.scopes[level].stmts.push(Stmt::Let { value, op });
+        self.scopes[level].stmts.push(VectorStmt::Let { value, op });
         value
     }
 
     /// The outermost level at which everything that the operation mentions is defined.
-    fn level_of(&self, op: &Op) -> usize {
+    fn level_of(&self, op: &VectorOp) -> usize {
         let mut level = 0;
         each_operand(op, &mut |value| level = level.max(self.levels[value.0 as usize]));
         for (index, _) in terms(op) {
@@ -267,12 +275,12 @@ impl Builder {
 }
 
 /// Machine registers that a value fills.
-fn registers(ty: Type) -> usize {
+fn registers(ty: VectorType) -> usize {
     (ty.lanes * repr::lane_bytes(ty.element)).div_ceil(32) as usize
 }
 
 /// The bytes around a place's offset that its elements lie in.
-fn span(place: &Place, ty: Type) -> (i64, i64) {
+fn span(place: &VectorAddress, ty: VectorType) -> (i64, i64) {
     let last = place.step.saturating_mul(i64::from(ty.lanes) - 1);
     (
         place.offset.saturating_add(last.min(0)),
@@ -284,23 +292,28 @@ fn is_apart((start, end): (i64, i64), (other_start, other_end): (i64, i64)) -> b
     end <= other_start || other_end <= start
 }
 
-fn terms(op: &Op) -> &[(Index, i64)] {
+fn terms(op: &VectorOp) -> &[(Index, i64)] {
     match op {
-        Op::Load(place) | Op::LoadIf { place, .. } => &place.terms,
-        Op::Index { terms, .. } => terms,
+        VectorOp::Load(place) | VectorOp::LoadIf { place, .. } => &place.terms,
+        VectorOp::Index { terms, .. } => terms,
         _ => &[],
     }
 }
 
-fn each_operand(op: &Op, f: &mut impl FnMut(Value)) {
+fn each_operand(op: &VectorOp, f: &mut impl FnMut(Value)) {
     match *op {
-        Op::Constant(_) | Op::Load(_) | Op::Get { .. } | Op::Index { .. } => {}
-        Op::Slice { of: a, .. } | Op::Unary(_, a) | Op::Convert(a) | Op::Bitcast(a) => f(a),
-        Op::LoadIf { condition: a, otherwise: b, .. } | Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
+        VectorOp::Constant(_) | VectorOp::Load(_) | VectorOp::Get { .. } | VectorOp::Index { .. } => {}
+        VectorOp::Slice { of: a, .. }
+        | VectorOp::Unary(_, a)
+        | VectorOp::Convert(a)
+        | VectorOp::Bitcast(a) => f(a),
+        VectorOp::LoadIf { condition: a, otherwise: b, .. }
+        | VectorOp::Binary(_, a, b)
+        | VectorOp::Compare(_, a, b) => {
             f(a);
             f(b);
         }
-        Op::Fma(a, b, c) | Op::Select(a, b, c) => {
+        VectorOp::Fma(a, b, c) | VectorOp::Select(a, b, c) => {
             f(a);
             f(b);
             f(c);

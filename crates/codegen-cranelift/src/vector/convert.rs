@@ -1,7 +1,7 @@
 //! Conversions between element types, as [`tnode::Scalar::convert`] defines them.
 
 use tnode::{DType, Scalar};
-use vector_asm::{Binary, Comparison, Element, Op, Type, Value};
+use vector_asm::{Binary, Comparison, LaneType, Value, VectorOp, VectorType};
 
 use super::Translator;
 use super::repr;
@@ -17,7 +17,7 @@ impl Translator<'_> {
             }
             (DType::Bool, _) => self.truth_value(to, x),
             _ if from.is_float() && repr::is_narrow(to) => {
-                let wide = self.converted(x, Element::I32);
+                let wide = self.converted(x, LaneType::I32);
                 self.clamp(to, wide)
             }
             _ if from.is_float() || to.is_float() => {
@@ -53,10 +53,10 @@ impl Translator<'_> {
         let element = repr::element(to).expect("random bits were refused before");
         let (has, wants) = (self.build.type_of(x).element, repr::lane_bytes(element));
         let sized = match (repr::lane_bytes(has), wants) {
-            (4, 8) => self.converted(x, Element::I64),
+            (4, 8) => self.converted(x, LaneType::I64),
             (8, 4) => {
-                let bits = self.recast(x, Element::I64);
-                self.converted(bits, Element::I32)
+                let bits = self.recast(x, LaneType::I64);
+                self.converted(bits, LaneType::I32)
             }
             _ => x,
         };
@@ -68,18 +68,22 @@ impl Translator<'_> {
         if fits { x } else { self.in_range(to, x) }
     }
 
-    fn converted(&mut self, x: Value, element: Element) -> Value {
+    fn converted(&mut self, x: Value, element: LaneType) -> Value {
         let ty = self.build.type_of(x);
-        if ty.element == element { x } else { self.build.pure(Type { element, ..ty }, Op::Convert(x)) }
+        if ty.element == element {
+            x
+        } else {
+            self.build.pure(VectorType { element, ..ty }, VectorOp::Convert(x))
+        }
     }
 
     /// The bits in lanes of another element of the same size.
-    fn recast(&mut self, x: Value, element: Element) -> Value {
+    fn recast(&mut self, x: Value, element: LaneType) -> Value {
         let ty = self.build.type_of(x);
         match self.build.as_constant(x) {
             _ if ty.element == element => x,
             Some(bits) => self.build.constant(element, ty.lanes, bits),
-            None => self.build.pure(Type { element, ..ty }, Op::Bitcast(x)),
+            None => self.build.pure(VectorType { element, ..ty }, VectorOp::Bitcast(x)),
         }
     }
 
@@ -87,7 +91,7 @@ impl Translator<'_> {
     fn clamp(&mut self, to: DType, x: Value) -> Value {
         let [least, greatest] = [f64::NEG_INFINITY, f64::INFINITY]
             .map(|end| repr::bits(Scalar::from_f64(to, end)))
-            .map(|bits| self.build.constant(Element::I32, 1, bits));
+            .map(|bits| self.build.constant(LaneType::I32, 1, bits));
         let above = self.op2(Binary::Maximum, x, least);
         self.op2(Binary::Minimum, above, greatest)
     }

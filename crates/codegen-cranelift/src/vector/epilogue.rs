@@ -4,7 +4,7 @@ use codegen_core::Kernel;
 use codegen_core::canonical::{Axis, Contraction};
 use microkernels::{ACCUMULATORS, EPILOGUE_LANES};
 use tnode::DType;
-use vector_asm::{Counter, Element, Program, Type};
+use vector_asm::{Counter, LaneType, VectorProgram, VectorType};
 
 use super::locals::Home;
 use super::stmt::Position;
@@ -20,11 +20,16 @@ const FIXED: u32 = 2;
 /// # Errors
 ///
 /// What a program cannot say.
-pub(crate) fn epilogue(kernel: &Kernel, found: &Contraction, target: Target) -> Result<Program, Reason> {
+pub(crate) fn epilogue(
+    kernel: &Kernel,
+    found: &Contraction,
+    target: Target,
+) -> Result<VectorProgram, Reason> {
     let mut translator = Translator::new(kernel, target)?;
     translator.build.count(FIXED + found.batch.len() as u32);
-    let element = if translator.locals[&found.acc].dtype == DType::F64 { Element::F64 } else { Element::F32 };
-    let sums = translator.build.variable(Type { element, lanes: EPILOGUE_LANES });
+    let element =
+        if translator.locals[&found.acc].dtype == DType::F64 { LaneType::F64 } else { LaneType::F32 };
+    let sums = translator.build.variable(VectorType { element, lanes: EPILOGUE_LANES });
     debug_assert_eq!(sums, ACCUMULATORS, "the first variable holds the sums");
     let value = translator.build.get(found.acc, sums, 0, EPILOGUE_LANES);
     translator.homes.insert(found.acc, Home::Private(vec![value]));

@@ -7,7 +7,7 @@
 use lowered_ir::ir::{Affine, Indices, LocalId, LoopKind, Stmt, walk};
 use std::collections::BTreeSet;
 use tnode::{DType, Dims};
-use vector_asm::{Element, Op, Type, Value, Variable};
+use vector_asm::{LaneType, Value, Variable, VectorOp, VectorType};
 
 use super::Translator;
 use super::build::Builder;
@@ -28,7 +28,7 @@ pub(super) enum Home {
 
 /// What a part of a local holds.
 pub(super) struct Row {
-    ty: Type,
+    ty: VectorType,
     variable: Option<Variable>,
     /// Neighbouring lanes each, none twice.
     pieces: Vec<Piece>,
@@ -78,7 +78,7 @@ fn registers(body: &[Stmt]) -> BTreeSet<LocalId> {
 }
 
 impl Row {
-    fn zeros(ty: Type, build: &mut Builder) -> Row {
+    fn zeros(ty: VectorType, build: &mut Builder) -> Row {
         let value = build.constant(ty.element, ty.lanes, 0);
         Row { ty, variable: None, pieces: vec![Piece { start: 0, value, lanes: ty.lanes, is_new: true }] }
     }
@@ -155,7 +155,7 @@ impl Piece {
             Some(bits) => build.constant(element, lanes, bits),
             None => {
                 let start = start - self.start;
-                build.pure(Type { element, lanes }, Op::Slice { of: self.value, start })
+                build.pure(VectorType { element, lanes }, VectorOp::Slice { of: self.value, start })
             }
         }
     }
@@ -182,7 +182,7 @@ impl Translator<'_> {
             if rows > MAX_ROWS {
                 return Err(Reason::TooLarge);
             }
-            let row = |_| Row::zeros(Type { element, lanes }, &mut self.build);
+            let row = |_| Row::zeros(VectorType { element, lanes }, &mut self.build);
             Home::Rows(lanes, (0..rows).map(row).collect())
         };
         self.homes.insert(local, home);
@@ -229,7 +229,7 @@ impl Translator<'_> {
         };
         let is_truth = self.locals[&local].dtype == DType::Bool;
         // Masks in variables have 32 bits.
-        let value = if is_truth { self.mask_as(value, Element::I32) } else { value };
+        let value = if is_truth { self.mask_as(value, LaneType::I32) } else { value };
         let value = self.broadcast(value, lanes);
         if let Some(Home::Rows(row_lanes, rows)) = self.homes.get_mut(&local) {
             let (row, start) = ((at / *row_lanes) as usize, at % *row_lanes);

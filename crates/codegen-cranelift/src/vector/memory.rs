@@ -5,7 +5,9 @@ use lowered_ir::ir::{Affine, Guard, Indices, LocalId, NodeRef, Space, Stmt, Var,
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use tnode::DType;
-use vector_asm::{Binary, Comparison, Element, Index, Memory, Op, Place, Range, Type, Value};
+use vector_asm::{
+    Binary, Comparison, Index, LaneType, LoopRange, StoredType, Value, VectorAddress, VectorOp, VectorType,
+};
 
 use super::Translator;
 use super::build::Array;
@@ -26,8 +28,8 @@ pub(super) struct Resolved {
 struct Elements {
     array: Array,
     dtype: DType,
-    ty: Type,
-    place: Place,
+    ty: VectorType,
+    place: VectorAddress,
 }
 
 /// Bytes that one round of zeroing stores.
@@ -104,7 +106,7 @@ impl Translator<'_> {
         let size = dtype.size_bytes() as i64;
         let Resolved { offset, terms, step } = self.resolve(&flat.times(size));
         let lanes = self.lane.filter(|_| step != 0).map_or(1, |(_, lanes)| lanes);
-        let place = Place {
+        let place = VectorAddress {
             base: match array {
                 Array::Node(node) => Some(node.0),
                 Array::Local(_) => None,
@@ -115,7 +117,7 @@ impl Translator<'_> {
             step: if lanes == 1 { size } else { step },
             memory: repr::memory(dtype),
         };
-        Ok(Elements { array, dtype, ty: Type { element, lanes }, place })
+        Ok(Elements { array, dtype, ty: VectorType { element, lanes }, place })
     }
 
     fn node_elements(&self, node: NodeRef, index: &Indices) -> Result<Elements, Reason> {
@@ -130,7 +132,7 @@ impl Translator<'_> {
     }
 
     fn load(&mut self, at: Elements) -> Value {
-        let value = self.build.load(at.array, at.ty, Op::Load(at.place));
+        let value = self.build.load(at.array, at.ty, VectorOp::Load(at.place));
         self.loaded(at.dtype, value)
     }
 
@@ -142,7 +144,7 @@ impl Translator<'_> {
         if let Some(&mask) = self.stored_masks.get(&value) {
             return mask;
         }
-        let zero = self.build.constant(Element::I32, 1, 0);
+        let zero = self.build.constant(LaneType::I32, 1, 0);
         self.compare(Comparison::NotEqual, value, zero)
     }
 
@@ -166,8 +168,8 @@ impl Translator<'_> {
 
     /// A mask as the number 0 or 1.
     fn storable(&mut self, mask: Value) -> Value {
-        let mask = self.mask_as(mask, Element::I32);
-        let one = self.build.constant(Element::I32, 1, 1);
+        let mask = self.mask_as(mask, LaneType::I32);
+        let one = self.build.constant(LaneType::I32, 1, 1);
         let number = self.op2(Binary::And, mask, one);
         self.stored_masks.insert(number, mask);
         number
@@ -221,7 +223,7 @@ impl Translator<'_> {
     fn clear(&mut self, array: Array, start: i64, bytes: i64) {
         let rounds = bytes / ZEROED_PER_ROUND;
         if rounds > 1 {
-            let counter = self.build.open(Range::To(rounds as u64), [array].into());
+            let counter = self.build.open(LoopRange::Constant(rounds as u64), [array].into());
             let terms = vec![(Index::Counter(counter), ZEROED_PER_ROUND)];
             self.store_zeros(array, start, terms, ZEROED_PER_ROUND);
             self.build.close();
@@ -237,11 +239,12 @@ impl Translator<'_> {
             Array::Local(_) => None,
         };
         for (at, size, lanes, memory) in
-            [(0, 4, bytes / 4, Memory::Same), (bytes / 4 * 4, 1, bytes % 4, Memory::U8)]
+            [(0, 4, bytes / 4, StoredType::Same), (bytes / 4 * 4, 1, bytes % 4, StoredType::U8)]
         {
             if lanes > 0 {
-                let zeros = self.build.constant(Element::I32, lanes as u32, 0);
-                let place = Place { base, offset: start + at, terms: terms.clone(), step: size, memory };
+                let zeros = self.build.constant(LaneType::I32, lanes as u32, 0);
+                let place =
+                    VectorAddress { base, offset: start + at, terms: terms.clone(), step: size, memory };
                 self.build.store(array, place, zeros, false);
             }
         }
@@ -271,7 +274,7 @@ impl Translator<'_> {
         let condition = self.mask_as(condition, repr::mask_of(at.ty.element));
         // Truth values in memory are numbers.
         let otherwise = if at.dtype == DType::Bool { self.storable(otherwise) } else { otherwise };
-        let op = Op::LoadIf { condition, place: at.place, otherwise };
+        let op = VectorOp::LoadIf { condition, place: at.place, otherwise };
         let value = self.build.load(at.array, at.ty, op);
         Ok(self.loaded(at.dtype, value))
     }
@@ -287,15 +290,15 @@ impl Translator<'_> {
             }
             let mut sides: SmallVec<[Value; 2]> = SmallVec::new();
             if greatest < range.lo || range.hi <= least || range.hi <= range.lo {
-                sides.push(self.build.constant(Element::I32, 1, 0));
+                sides.push(self.build.constant(LaneType::I32, 1, 0));
             } else {
-                let index = self.index(&range.index, Element::I32);
+                let index = self.index(&range.index, LaneType::I32);
                 if least < range.lo {
-                    let below = self.build.constant(Element::I32, 1, (range.lo - 1) as u64);
+                    let below = self.build.constant(LaneType::I32, 1, (range.lo - 1) as u64);
                     sides.push(self.compare(Comparison::Less, below, index));
                 }
                 if range.hi <= greatest {
-                    let end = self.build.constant(Element::I32, 1, range.hi as u64);
+                    let end = self.build.constant(LaneType::I32, 1, range.hi as u64);
                     sides.push(self.compare(Comparison::Less, index, end));
                 }
             }
@@ -318,13 +321,13 @@ impl Translator<'_> {
     }
 
     /// The number that an index is.
-    pub(super) fn index(&mut self, index: &Affine, element: Element) -> Value {
+    pub(super) fn index(&mut self, index: &Affine, element: LaneType) -> Value {
         let Resolved { offset, terms, step } = self.resolve(index);
         let lanes = self.lane.filter(|_| step != 0).map_or(1, |(_, lanes)| lanes);
         if terms.is_empty() && (step == 0 || lanes == 1) {
             return self.build.constant(element, 1, offset as u64);
         }
         let step = if lanes == 1 { 0 } else { step };
-        self.build.pure(Type { element, lanes }, Op::Index { offset, terms, step })
+        self.build.pure(VectorType { element, lanes }, VectorOp::Index { offset, terms, step })
     }
 }

@@ -1,4 +1,4 @@
-//! From a kernel's loop IR to a [`vector_asm::Program`]: loops of constant bounds around straight-line vector code.
+//! From a kernel's loop IR to a [`vector_asm::VectorProgram`]: loops of constant bounds around straight-line vector code.
 //!
 //! Serial loops stay loops, unrolled ones are written out, the lanes of vector loops become lanes of values. What lanes share has one
 //! lane. Locals in registers are values as long as control flow is straight, and variables where loops carry them. Where an operation
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use codegen_core::Kernel;
 use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, Routine};
-use vector_asm::{Code, Program, Value};
+use vector_asm::{Value, VectorCode, VectorProgram};
 
 use crate::caps::{ALIGNMENT, last_cache_bytes};
 use crate::options::VectorWidth;
@@ -36,15 +36,15 @@ use stmt::Position;
 
 /// A kernel as a program.
 pub(crate) struct Translated {
-    pub(crate) program: Program,
+    pub(crate) program: VectorProgram,
     /// Bytes of scratch memory it uses.
     pub(crate) scratch_bytes: usize,
 }
 
 /// A kernel as machine code.
 pub(crate) struct Assembled {
-    pub(crate) program: Program,
-    pub(crate) code: Code,
+    pub(crate) program: VectorProgram,
+    pub(crate) code: VectorCode,
     /// Bytes of scratch memory it uses.
     pub(crate) scratch_bytes: usize,
 }

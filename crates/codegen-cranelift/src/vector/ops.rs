@@ -3,7 +3,7 @@
 use lowered_ir::eval;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 use tnode::{DType, Scalar};
-use vector_asm::{Binary, Comparison, Element, Op, Type, Unary, Value};
+use vector_asm::{Binary, Comparison, LaneType, Unary, Value, VectorOp, VectorType};
 
 use super::Translator;
 use super::reason::Reason;
@@ -37,7 +37,7 @@ impl Translator<'_> {
             return self.binary_bool(BinaryOp::Add, product, c);
         }
         if dtype.is_float() {
-            return self.like(a, Op::Fma(a, b, c));
+            return self.like(a, VectorOp::Fma(a, b, c));
         }
         let product = self.op2(Binary::Multiply, a, b);
         let sum = self.op2(Binary::Add, product, c);
@@ -48,7 +48,7 @@ impl Translator<'_> {
     pub(super) fn select(&mut self, mask: Value, then: Value, otherwise: Value) -> Value {
         let element = self.build.type_of(then).element;
         let mask = self.mask_as(mask, repr::mask_of(element));
-        self.like(then, Op::Select(mask, then, otherwise))
+        self.like(then, VectorOp::Select(mask, then, otherwise))
     }
 
     fn unary_float(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
@@ -183,11 +183,11 @@ impl Translator<'_> {
         }
         let bits = 8 * dtype.size_bytes() as u64;
         if dtype.is_signed() {
-            let by = self.build.constant(Element::I32, 1, 32 - bits);
+            let by = self.build.constant(LaneType::I32, 1, 32 - bits);
             let up = self.op2(Binary::ShiftLeft, x, by);
             return self.op2(Binary::ShiftRight, up, by);
         }
-        let all = self.build.constant(Element::I32, 1, (1 << bits) - 1);
+        let all = self.build.constant(LaneType::I32, 1, (1 << bits) - 1);
         self.op2(Binary::And, x, all)
     }
 
@@ -208,7 +208,7 @@ impl Translator<'_> {
             _ => {
                 let without = self.by_case(b, without.0, without.1);
                 let with = self.by_case(b, with.0, with.1);
-                self.like(with, Op::Select(a, with, without))
+                self.like(with, VectorOp::Select(a, with, without))
             }
         }
     }
@@ -229,7 +229,7 @@ impl Translator<'_> {
     pub(super) fn compare(&mut self, comparison: Comparison, a: Value, b: Value) -> Value {
         let element = repr::mask_of(self.build.type_of(a).element);
         let lanes = self.lanes_of(&[a, b]);
-        self.build.pure(Type { element, lanes }, Op::Compare(comparison, a, b))
+        self.build.pure(VectorType { element, lanes }, VectorOp::Compare(comparison, a, b))
     }
 
     /// 1 where a mask is set, else 0.
@@ -239,14 +239,14 @@ impl Translator<'_> {
     }
 
     /// A mask with lanes of another width.
-    pub(super) fn mask_as(&mut self, mask: Value, element: Element) -> Value {
+    pub(super) fn mask_as(&mut self, mask: Value, element: LaneType) -> Value {
         let ty = self.build.type_of(mask);
         if ty.element == element {
             return mask;
         }
         match self.build.as_constant(mask) {
             Some(bits) => self.build.constant(element, ty.lanes, repr::mask(bits != 0)),
-            None => self.build.pure(Type { element, ..ty }, Op::Convert(mask)),
+            None => self.build.pure(VectorType { element, ..ty }, VectorOp::Convert(mask)),
         }
     }
 
@@ -263,23 +263,23 @@ impl Translator<'_> {
     }
 
     pub(super) fn op1(&mut self, op: Unary, x: Value) -> Value {
-        self.like(x, Op::Unary(op, x))
+        self.like(x, VectorOp::Unary(op, x))
     }
 
     pub(super) fn op2(&mut self, op: Binary, a: Value, b: Value) -> Value {
-        self.like(a, Op::Binary(op, a, b))
+        self.like(a, VectorOp::Binary(op, a, b))
     }
 
     /// An operation whose result has the element of `x`.
-    pub(super) fn like(&mut self, x: Value, op: Op) -> Value {
+    pub(super) fn like(&mut self, x: Value, op: VectorOp) -> Value {
         let element = self.build.type_of(x).element;
         let lanes = match op {
-            Op::Unary(_, a) => self.lanes_of(&[a]),
-            Op::Binary(_, a, b) => self.lanes_of(&[a, b]),
-            Op::Fma(a, b, c) | Op::Select(a, b, c) => self.lanes_of(&[a, b, c]),
+            VectorOp::Unary(_, a) => self.lanes_of(&[a]),
+            VectorOp::Binary(_, a, b) => self.lanes_of(&[a, b]),
+            VectorOp::Fma(a, b, c) | VectorOp::Select(a, b, c) => self.lanes_of(&[a, b, c]),
             _ => self.lanes_of(&[x]),
         };
-        self.build.pure(Type { element, lanes }, op)
+        self.build.pure(VectorType { element, lanes }, op)
     }
 
     fn lanes_of(&self, values: &[Value]) -> u32 {
@@ -294,7 +294,7 @@ impl Translator<'_> {
         }
         match self.build.as_constant(value) {
             Some(bits) => self.build.constant(ty.element, lanes, bits),
-            None => self.build.pure(Type { lanes, ..ty }, Op::Bitcast(value)),
+            None => self.build.pure(VectorType { lanes, ..ty }, VectorOp::Bitcast(value)),
         }
     }
 }

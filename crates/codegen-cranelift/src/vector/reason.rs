@@ -2,7 +2,7 @@
 
 use lowered_ir::ir::LocalId;
 use tnode::DType;
-use vector_asm::Refusal;
+use vector_asm::VectorCompileError;
 
 /// What a vector program cannot say, or the assembler not compile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,5 +30,5 @@ pub(crate) enum Reason {
     #[error("the code would be too large")]
     TooLarge,
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] VectorCompileError),
 }

@@ -11,31 +11,31 @@
 //! Floats narrower than 32 bits are bits without arithmetic here; legalisation has rewritten it.
 
 use tnode::{DType, Scalar};
-use vector_asm::{Element, Memory};
+use vector_asm::{LaneType, StoredType};
 
 /// What a lane holds; `None` for random bits, which have no lanes. Masks of 64 bits are `I64`.
-pub(super) fn element(dtype: DType) -> Option<Element> {
+pub(super) fn element(dtype: DType) -> Option<LaneType> {
     Some(match dtype {
-        DType::F32 => Element::F32,
-        DType::F64 => Element::F64,
-        DType::U32 => Element::U32,
-        DType::I64 => Element::I64,
-        DType::U64 => Element::U64,
-        DType::I32 | DType::Bool => Element::I32,
-        DType::U8 | DType::I8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => Element::I32,
-        DType::U16 | DType::F16 | DType::Bf16 => Element::I32,
+        DType::F32 => LaneType::F32,
+        DType::F64 => LaneType::F64,
+        DType::U32 => LaneType::U32,
+        DType::I64 => LaneType::I64,
+        DType::U64 => LaneType::U64,
+        DType::I32 | DType::Bool => LaneType::I32,
+        DType::U8 | DType::I8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => LaneType::I32,
+        DType::U16 | DType::F16 | DType::Bf16 => LaneType::I32,
         DType::U32x4 => return None,
     })
 }
 
 /// How elements lie in memory.
-pub(super) fn memory(dtype: DType) -> Memory {
+pub(super) fn memory(dtype: DType) -> StoredType {
     match dtype {
-        DType::I8 => Memory::I8,
+        DType::I8 => StoredType::I8,
         _ => match dtype.size_bytes() {
-            1 => Memory::U8,
-            2 => Memory::U16,
-            _ => Memory::Same,
+            1 => StoredType::U8,
+            2 => StoredType::U16,
+            _ => StoredType::Same,
         },
     }
 }
@@ -56,16 +56,16 @@ pub(super) fn mask(truth: bool) -> u64 {
 }
 
 /// Bytes of a lane.
-pub(super) fn lane_bytes(element: Element) -> u32 {
+pub(super) fn lane_bytes(element: LaneType) -> u32 {
     match element {
-        Element::F32 | Element::I32 | Element::U32 => 4,
-        Element::F64 | Element::I64 | Element::U64 => 8,
+        LaneType::F32 | LaneType::I32 | LaneType::U32 => 4,
+        LaneType::F64 | LaneType::I64 | LaneType::U64 => 8,
     }
 }
 
 /// The signed integer as wide as a lane: what masks are.
-pub(super) fn mask_of(element: Element) -> Element {
-    if lane_bytes(element) == 8 { Element::I64 } else { Element::I32 }
+pub(super) fn mask_of(element: LaneType) -> LaneType {
+    if lane_bytes(element) == 8 { LaneType::I64 } else { LaneType::I32 }
 }
 
 /// Whether lanes are wider than the type, so that arithmetic leaves its range.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Space, Stmt, walk};
-use vector_asm::{Counter, Range};
+use vector_asm::{Counter, LoopRange};
 
 use super::Translator;
 use super::build::Array;
@@ -46,7 +46,7 @@ impl Translator<'_> {
             [Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body }]
                 if *limit > *lo =>
             {
-                self.looped(*var, (*lo, *limit), (Range::Part, 1), body)
+                self.looped(*var, (*lo, *limit), (LoopRange::Call, 1), body)
             }
             body => self.block(body),
         }
@@ -135,7 +135,7 @@ impl Translator<'_> {
         let end = lo + (hi - lo) / per_round * per_round;
         let rounds = (end - lo) / per_round;
         if rounds > 1 {
-            self.looped(var, (lo, end), (Range::To(rounds as u64), per_round), body)?;
+            self.looped(var, (lo, end), (LoopRange::Constant(rounds as u64), per_round), body)?;
         }
         let done = if rounds > 1 { end } else { lo };
         (done..hi).try_for_each(|at| self.once(var, at, body))
@@ -146,7 +146,7 @@ impl Translator<'_> {
         &mut self,
         var: LoopId,
         (lo, hi): (i64, i64),
-        (range, per_round): (Range, i64),
+        (range, per_round): (LoopRange, i64),
         body: &[Stmt],
     ) -> Result<(), Reason> {
         self.rounds(range, body, |s, counter| {
@@ -161,7 +161,7 @@ impl Translator<'_> {
     /// A loop in the program around what `round` writes, which stores where `body` does.
     fn rounds(
         &mut self,
-        range: Range,
+        range: LoopRange,
         body: &[Stmt],
         round: impl FnOnce(&mut Self, Counter) -> Result<(), Reason>,
     ) -> Result<(), Reason> {
@@ -181,7 +181,7 @@ impl Translator<'_> {
         if count / width > MAX_PIECES && !scan::picks_locals(var, body) {
             let rounds = count / width;
             done = rounds * width;
-            self.rounds(Range::To(rounds as u64), body, |s, counter| {
+            self.rounds(LoopRange::Constant(rounds as u64), body, |s, counter| {
                 let position = Position { counter: Some((counter, width)), offset: 0 };
                 s.piece(var, position, (0, done - 1), width, body)
             })?;

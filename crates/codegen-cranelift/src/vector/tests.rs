@@ -8,7 +8,7 @@ use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
 use scheduling::{ScheduleOptions, legalise, schedule};
 use tnode::Scalar;
-use vector_asm::{Machine, evaluate};
+use vector_asm::{EvaluationState, evaluate};
 
 use super::{Reason, Target, translate};
 use crate::caps::host_caps;
@@ -69,7 +69,7 @@ fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<(), Reas
         args[node] = memory.merge.clone().expect("a merge buffer");
     }
     let scratch = vec![0xa5; translated.scratch_bytes];
-    let mut machine = Machine { args, bindings: bindings.to_vec(), scratch };
+    let mut machine = EvaluationState { args, bindings: bindings.to_vec(), scratch };
     let text = || format!("{}\n{}", lowered_ir::text::print(kernel.ir()), translated.program);
     let extent = kernel.abi().launch.extent;
     for part in [extent / 2..extent, 0..extent / 2].into_iter().filter(|part| !part.is_empty()) {

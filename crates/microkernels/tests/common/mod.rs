@@ -11,7 +11,9 @@ use microkernels::{
     ACCUMULATORS, AxisOffsets, COLUMN, CpuTarget, GemmOperand, GemmPlan, GemmProblem, ParallelAxis, ROW,
     batch_index,
 };
-use vector_asm::{Element, Memory, Op, Place, Program, Stmt, Type, Value};
+use vector_asm::{
+    LaneType, StoredType, Value, VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
+};
 
 pub(crate) use guarded::Guarded;
 
@@ -24,13 +26,13 @@ pub(crate) struct Case {
 }
 
 /// Bytes of an element.
-pub(crate) fn size(element: Element) -> i64 {
-    if element == Element::F64 { 8 } else { 4 }
+pub(crate) fn size(element: LaneType) -> i64 {
+    if element == LaneType::F64 { 8 } else { 4 }
 }
 
 /// `out[m, n] = A[m, k] · B[k, n]`, row-major; A, B and the output are arguments 0, 1 and 2. Batch loops
 /// advance all three.
-pub(crate) fn matmul(element: Element, batch: &[u64], [m, n, k]: [u64; 3]) -> Case {
+pub(crate) fn matmul(element: LaneType, batch: &[u64], [m, n, k]: [u64; 3]) -> Case {
     let size = size(element);
     let terms = |elements: u64| {
         let mut step = elements as i64 * size;
@@ -43,14 +45,15 @@ pub(crate) fn matmul(element: Element, batch: &[u64], [m, n, k]: [u64; 3]) -> Ca
     };
     let operand = |base, elements, outer, k| GemmOperand {
         base,
-        memory: Memory::Same,
+        memory: StoredType::Same,
         offset: 0,
         terms: terms(elements),
         outer: AxisOffsets::Strided(outer),
         k: AxisOffsets::Strided(k),
         bounds: Vec::new(),
     };
-    let mut place = Place { base: Some(2), offset: 0, terms: terms(m * n), step: size, memory: Memory::Same };
+    let mut place =
+        VectorAddress { base: Some(2), offset: 0, terms: terms(m * n), step: size, memory: StoredType::Same };
     place.terms.extend([(ROW, n as i64 * size), (COLUMN, size)]);
     let problem = GemmProblem {
         element,
@@ -71,24 +74,24 @@ pub(crate) fn matmul(element: Element, batch: &[u64], [m, n, k]: [u64; 3]) -> Ca
 }
 
 /// The epilogue that stores the accumulators.
-pub(crate) fn store(element: Element, place: Place) -> Program {
-    Program {
-        values: vec![Type { element, lanes: microkernels::EPILOGUE_LANES }],
-        variables: vec![Type { element, lanes: microkernels::EPILOGUE_LANES }],
+pub(crate) fn store(element: LaneType, place: VectorAddress) -> VectorProgram {
+    VectorProgram {
+        values: vec![VectorType { element, lanes: microkernels::EPILOGUE_LANES }],
+        variables: vec![VectorType { element, lanes: microkernels::EPILOGUE_LANES }],
         counters: 0,
         body: vec![
-            Stmt::Let { value: Value(0), op: Op::Get { variable: ACCUMULATORS, start: 0 } },
-            Stmt::Store { place, value: Value(0), streaming: false },
+            VectorStmt::Let { value: Value(0), op: VectorOp::Get { variable: ACCUMULATORS, start: 0 } },
+            VectorStmt::Store { place, value: Value(0), streaming: false },
         ],
     }
 }
 
 /// Bytes of random elements between -1 and 1.
-pub(crate) fn numbers(element: Element, seed: u64, count: usize) -> Vec<u8> {
+pub(crate) fn numbers(element: LaneType, seed: u64, count: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut draw = || random.f64() * 2.0 - 1.0;
     match element {
-        Element::F64 => (0..count).flat_map(|_| draw().to_ne_bytes()).collect(),
+        LaneType::F64 => (0..count).flat_map(|_| draw().to_ne_bytes()).collect(),
         _ => (0..count).flat_map(|_| (draw() as f32).to_ne_bytes()).collect(),
     }
 }

@@ -1,7 +1,10 @@
 //! The reference: computes a problem one output at a time.
 
 use microkernels::{AxisOffsets, COLUMN, EPILOGUE_LANES, GemmOperand, GemmProblem, ROW, batch_index};
-use vector_asm::{Binary, Comparison, Element, Index, Memory, Op, Place, Program, Stmt, Unary};
+use vector_asm::{
+    Binary, Comparison, Index, LaneType, StoredType, Unary, VectorAddress, VectorOp, VectorProgram,
+    VectorStmt,
+};
 
 use super::{Case, size};
 
@@ -50,8 +53,8 @@ fn output(case: &Case, args: &mut [Vec<u8>], batch: &[u64], row: u64, column: u6
     epilogue(problem, &problem.epilogue, args, sum, &at);
 }
 
-fn fma(element: Element, a: f64, b: f64, c: f64) -> f64 {
-    if element == Element::F64 { a.mul_add(b, c) } else { f64::from((a as f32).mul_add(b as f32, c as f32)) }
+fn fma(element: LaneType, a: f64, b: f64, c: f64) -> f64 {
+    if element == LaneType::F64 { a.mul_add(b, c) } else { f64::from((a as f32).mul_add(b as f32, c as f32)) }
 }
 
 fn element(
@@ -74,25 +77,27 @@ fn element(
     read(problem.element, operand.memory, &args[operand.base as usize][offset as usize..])
 }
 
-fn load(problem: &GemmProblem, args: &[Vec<u8>], place: &Place, offset: i64) -> f64 {
+fn load(problem: &GemmProblem, args: &[Vec<u8>], place: &VectorAddress, offset: i64) -> f64 {
     read(problem.element, place.memory, &args[place.base.unwrap() as usize][offset as usize..])
 }
 
-fn read(element: Element, memory: Memory, bytes: &[u8]) -> f64 {
+fn read(element: LaneType, memory: StoredType, bytes: &[u8]) -> f64 {
     let half = || u16::from_ne_bytes(bytes[..2].try_into().unwrap());
     match (memory, element) {
-        (Memory::F16, _) => half::f16::from_bits(half()).to_f64(),
-        (Memory::BF16, _) => half::bf16::from_bits(half()).to_f64(),
-        (_, Element::F64) => f64::from_ne_bytes(bytes[..8].try_into().unwrap()),
+        (StoredType::F16, _) => half::f16::from_bits(half()).to_f64(),
+        (StoredType::BF16, _) => half::bf16::from_bits(half()).to_f64(),
+        (_, LaneType::F64) => f64::from_ne_bytes(bytes[..8].try_into().unwrap()),
         _ => f64::from(f32::from_ne_bytes(bytes[..4].try_into().unwrap())),
     }
 }
 
-fn write(element: Element, memory: Memory, bytes: &mut [u8], value: f64) {
+fn write(element: LaneType, memory: StoredType, bytes: &mut [u8], value: f64) {
     match (memory, element) {
-        (Memory::F16, _) => bytes[..2].copy_from_slice(&half::f16::from_f32(value as f32).to_ne_bytes()),
-        (Memory::BF16, _) => bytes[..2].copy_from_slice(&half::bf16::from_f32(value as f32).to_ne_bytes()),
-        (_, Element::F64) => bytes[..8].copy_from_slice(&value.to_ne_bytes()),
+        (StoredType::F16, _) => bytes[..2].copy_from_slice(&half::f16::from_f32(value as f32).to_ne_bytes()),
+        (StoredType::BF16, _) => {
+            bytes[..2].copy_from_slice(&half::bf16::from_f32(value as f32).to_ne_bytes())
+        }
+        (_, LaneType::F64) => bytes[..8].copy_from_slice(&value.to_ne_bytes()),
         _ => bytes[..4].copy_from_slice(&(value as f32).to_ne_bytes()),
     }
 }
@@ -100,46 +105,46 @@ fn write(element: Element, memory: Memory, bytes: &mut [u8], value: f64) {
 /// Computes one lane of the epilogue. The value of a comparison is 1 or 0.
 fn epilogue(
     problem: &GemmProblem,
-    program: &Program,
+    program: &VectorProgram,
     args: &mut [Vec<u8>],
     sum: f64,
     at: &impl Fn(i64, &[(Index, i64)]) -> i64,
 ) {
-    let round = |value: f64| if problem.element == Element::F64 { value } else { f64::from(value as f32) };
+    let round = |value: f64| if problem.element == LaneType::F64 { value } else { f64::from(value as f32) };
     let mut values = vec![0.0; program.values.len()];
     for stmt in &program.body {
         match stmt {
-            Stmt::Let { value, op } => {
+            VectorStmt::Let { value, op } => {
                 let of = |value: &vector_asm::Value| values[value.0 as usize];
                 let result = match op {
-                    Op::Get { .. } => sum,
-                    Op::Constant(bits) if problem.element == Element::F64 => f64::from_bits(*bits),
-                    Op::Constant(bits) => f64::from(f32::from_bits(*bits as u32)),
-                    Op::Load(place) => load(problem, args, place, at(place.offset, &place.terms)),
-                    Op::Unary(Unary::Negate, a) => -of(a),
-                    Op::Binary(Binary::Add, a, b) => round(of(a) + of(b)),
-                    Op::Binary(Binary::Multiply, a, b) => round(of(a) * of(b)),
-                    Op::Binary(Binary::Maximum, a, b) => {
+                    VectorOp::Get { .. } => sum,
+                    VectorOp::Constant(bits) if problem.element == LaneType::F64 => f64::from_bits(*bits),
+                    VectorOp::Constant(bits) => f64::from(f32::from_bits(*bits as u32)),
+                    VectorOp::Load(place) => load(problem, args, place, at(place.offset, &place.terms)),
+                    VectorOp::Unary(Unary::Negate, a) => -of(a),
+                    VectorOp::Binary(Binary::Add, a, b) => round(of(a) + of(b)),
+                    VectorOp::Binary(Binary::Multiply, a, b) => round(of(a) * of(b)),
+                    VectorOp::Binary(Binary::Maximum, a, b) => {
                         if of(a) > of(b) {
                             of(a)
                         } else {
                             of(b)
                         }
                     }
-                    Op::Compare(Comparison::Less, a, b) => f64::from(u8::from(of(a) < of(b))),
-                    Op::Select(c, a, b) => {
+                    VectorOp::Compare(Comparison::Less, a, b) => f64::from(u8::from(of(a) < of(b))),
+                    VectorOp::Select(c, a, b) => {
                         if of(c) != 0.0 {
                             of(a)
                         } else {
                             of(b)
                         }
                     }
-                    Op::Fma(a, b, c) => fma(problem.element, of(a), of(b), of(c)),
+                    VectorOp::Fma(a, b, c) => fma(problem.element, of(a), of(b), of(c)),
                     other => panic!("no test uses {other:?}"),
                 };
                 values[value.0 as usize] = result;
             }
-            Stmt::Store { place, value, .. } => {
+            VectorStmt::Store { place, value, .. } => {
                 let offset = at(place.offset, &place.terms) as usize;
                 let bytes = &mut args[place.base.unwrap() as usize][offset..];
                 write(problem.element, place.memory, bytes, values[value.0 as usize]);

@@ -1,14 +1,14 @@
-//! Vector instructions: operands, constants of the pool, mask registers.
+//! Vector instructions: operands, the constant pool, and mask registers.
 
 use std::collections::hash_map::Entry;
 
 use iced_x86::{Code as Encoding, Instruction, OpKind, Register};
 
 use super::general::general;
-use super::{Emit, Masking, Operand};
-use crate::avx2::Op;
+use super::{FunctionEmitter, Masking, Operand};
+use crate::avx2::AvxOp;
 
-impl Emit<'_> {
+impl FunctionEmitter<'_> {
     pub(super) fn put(&mut self, instruction: &Instruction) {
         match self.encoder.encode(instruction, self.length as u64) {
             Ok(length) => self.length += length,
@@ -20,12 +20,12 @@ impl Emit<'_> {
         instruction.set_op_kind(operand, OpKind::Memory);
         instruction.set_memory_base(general(base));
         instruction.set_memory_displacement64(displacement as u64);
-        // One asks for the short form where it fits.
+        // A size of 1 requests a short displacement where it fits.
         let size = u32::from(displacement != 0 || base & 7 == 5);
         instruction.set_memory_displ_size(size);
     }
 
-    /// Sets an operand; the result says whether it is a constant of the pool.
+    /// Sets an operand. Returns the index of a pool constant.
     fn operand(instruction: &mut Instruction, at: u32, class: u8, operand: Operand) -> Option<u32> {
         match operand {
             Operand::Vector(register) => {
@@ -51,8 +51,8 @@ impl Emit<'_> {
         }
     }
 
-    /// An instruction with its operands in order; the constant, if there is one, comes last.
-    pub(super) fn op(&mut self, op: Op, operands: &[Operand], imm: u16) {
+    /// Encodes an instruction with its operands in order.
+    pub(super) fn op(&mut self, op: AvxOp, operands: &[Operand], imm: u16) {
         let (code, shape) = self.unit.isa.encoding(op);
         match shape.as_bytes() {
             [b'k', lanes, ..] => self.compare_to_mask(code, &shape[2..], *lanes, operands, imm),
@@ -77,7 +77,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Brings a mask over lanes to the mask register.
+    /// Converts a vector mask to the mask register `k1`.
     fn mask_of(&mut self, mask: Operand) {
         let Operand::Vector(register) = mask else {
             self.error = Some("a mask is in a register".to_owned());
@@ -87,7 +87,7 @@ impl Emit<'_> {
         self.plain(Instruction::with2(Encoding::EVEX_Vpmovd2m_kr_zmm, Register::K1, register));
     }
 
-    /// A comparison, whose result is spread over lanes. The first operand is where that goes.
+    /// Compares into a mask register and expands the result to a vector mask in the first operand.
     fn compare_to_mask(&mut self, code: Encoding, shape: &str, lanes: u8, operands: &[Operand], imm: u16) {
         let mut instruction = Instruction::new();
         instruction.set_code(code);
@@ -101,7 +101,7 @@ impl Emit<'_> {
         self.plain(Instruction::with2(spread, Register::ZMM0 + u32::from(to), Register::K1));
     }
 
-    /// An instruction of some shape.
+    /// Encodes an instruction with a given shape.
     pub(super) fn encode(
         &mut self,
         code: Encoding,
@@ -120,7 +120,7 @@ impl Emit<'_> {
         self.put_with_constant(instruction, constant);
     }
 
-    /// Sets operands from `first` on; the result is the constant of the pool among them.
+    /// Sets the operands from position `first` on. Returns the pool constant among them.
     fn operands(
         &mut self,
         instruction: &mut Instruction,

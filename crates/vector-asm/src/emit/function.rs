@@ -1,23 +1,24 @@
-//! What a function begins and ends with: registers saved, the stack frame, pointers computed from arguments, upper halves cleared.
+//! Prologue and epilogue: saved registers, the stack frame, pointers computed from the arguments, and
+//! `vzeroupper`.
 
 use iced_x86::{Code as Encoding, Instruction};
 
 use super::general::general;
-use super::{Emit, FRAME, SECOND, STACK, TEMPORARY};
+use super::{FRAME, FunctionEmitter, SECOND, STACK, TEMPORARY};
 use crate::address::{Location, Pointer};
 use crate::machine::{Base, Trips};
 use crate::program::Index;
 
-/// Registers that belong to the caller.
+/// Callee-saved registers.
 const SAVED: [u8; 5] = [3, 12, 13, 14, 15];
 
-impl Emit<'_> {
-    fn has_part(&self) -> bool {
-        self.line.loops.iter().any(|l| matches!(l.trips, Trips::Part { .. } | Trips::Rest { .. }))
+impl FunctionEmitter<'_> {
+    fn has_call_range(&self) -> bool {
+        self.line.loops.iter().any(|l| matches!(l.trips, Trips::Call { .. } | Trips::CallRemainder { .. }))
     }
 
     fn frame_bytes(&self) -> i64 {
-        self.part_at + if self.has_part() { 16 } else { 0 }
+        self.call_range_at + if self.has_call_range() { 16 } else { 0 }
     }
 
     pub(super) fn prologue(&mut self) {
@@ -31,10 +32,10 @@ impl Emit<'_> {
             self.plain(Instruction::with2(Encoding::Sub_rm64_imm32, general(STACK), bytes));
             self.plain(Instruction::with2(Encoding::And_rm64_imm8, general(STACK), -64));
         }
-        if self.has_part() {
+        if self.has_call_range() {
             let (begin, end) = (1, 8);
-            self.store_word(begin, STACK, self.part_at);
-            self.store_word(end, STACK, self.part_at + 8);
+            self.store_word(begin, STACK, self.call_range_at);
+            self.store_word(end, STACK, self.call_range_at + 8);
         }
         for pointer in &self.pointers.loops[0] {
             self.root_pointer(pointer);
@@ -60,10 +61,10 @@ impl Emit<'_> {
             self.load_word(SECOND, bindings, i64::from(binding) * 8);
             self.multiply(SECOND, coefficient, pointer.location, to);
         }
-        self.keep(to, pointer.location);
+        self.store_location(to, pointer.location);
     }
 
-    /// Adds `register · coefficient` to `to`; the register changes.
+    /// Adds `register · coefficient` to `to`; clobbers `register`.
     fn multiply(&mut self, register: u8, coefficient: i64, location: Location, to: u8) {
         match i32::try_from(coefficient) {
             Ok(small) => {
@@ -76,7 +77,7 @@ impl Emit<'_> {
                 self.plain(product);
             }
             Err(_) => {
-                // Both temporary registers are in use if the sum lies in one of them.
+                // Both temporary registers are in use if the sum is in one of them.
                 let spare = if to == TEMPORARY { FRAME } else { TEMPORARY };
                 debug_assert!(
                     to == TEMPORARY || matches!(location, Location::Register(_)),

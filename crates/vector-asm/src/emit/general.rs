@@ -1,12 +1,12 @@
-//! Instructions on general registers, which hold pointers and counts, and on words of the stack frame.
+//! Instructions on general registers, which hold pointers and trip counts, and on words of the stack frame.
 
 use iced_x86::{Code as Encoding, IcedError, Instruction, MemoryOperand, Register};
 
-use super::{Emit, STACK};
+use super::{FunctionEmitter, STACK};
 use crate::address::Location;
 
-impl Emit<'_> {
-    /// An instruction on general registers and memory.
+impl FunctionEmitter<'_> {
+    /// Encodes an instruction on general registers and memory.
     pub(super) fn plain(&mut self, instruction: Result<Instruction, IcedError>) {
         match instruction {
             Ok(instruction) => self.put(&instruction),
@@ -35,7 +35,7 @@ impl Emit<'_> {
         });
     }
 
-    /// Adds a number to a register; the other temporary register may change.
+    /// Adds a number to a register; may clobber `temporary`.
     pub(super) fn add_number(&mut self, to: u8, number: i64, temporary: u8) {
         match i32::try_from(number) {
             Ok(0) => {}
@@ -55,15 +55,15 @@ impl Emit<'_> {
         self.words_at + i64::from(word) * 8
     }
 
-    /// Brings what is at a location to a register.
-    pub(super) fn fetch(&mut self, to: u8, location: Location) {
+    /// Loads the word at a location into a register.
+    pub(super) fn load_location(&mut self, to: u8, location: Location) {
         match location {
             Location::Register(register) => self.move_register(to, register),
             Location::Frame(word) => self.load_word(to, STACK, self.word_at(word)),
         }
     }
 
-    pub(super) fn keep(&mut self, from: u8, location: Location) {
+    pub(super) fn store_location(&mut self, from: u8, location: Location) {
         match location {
             Location::Register(register) => self.move_register(register, from),
             Location::Frame(word) => self.store_word(from, STACK, self.word_at(word)),

@@ -1,22 +1,22 @@
-//! Instructions with machine registers for their operands.
+//! Instructions with their allocated operands.
 
 use iced_x86::{Instruction, Register};
 
 use super::general::{at, general};
-use super::{Emit, Masking, Operand, STACK, TEMPORARY};
+use super::{FunctionEmitter, Masking, Operand, STACK, TEMPORARY};
 use crate::address::Location;
 use crate::allocate::NOWHERE;
-use crate::avx2::{FMA, INTEGER, Op};
+use crate::avx2::{AvxOp, FMA, INTEGER};
 use crate::code::Isa;
 use crate::machine::{Address, Inst, Reg};
 
-impl Emit<'_> {
+impl FunctionEmitter<'_> {
     /// Encodes an instruction.
     pub(super) fn inst(&mut self, inst: &Inst) {
         match inst.op.shape() {
             FMA => self.fma(inst),
             INTEGER => self.integer(inst),
-            _ if inst.op == Op::Copy && self.unit.constant(inst.srcs[0]).is_some() => {
+            _ if inst.op == AvxOp::Copy && self.unit.constant(inst.srcs[0]).is_some() => {
                 self.constant(self.line.machine[inst.dst.index()], inst.srcs[0]);
             }
             shape => {
@@ -37,7 +37,8 @@ impl Emit<'_> {
         }
     }
 
-    /// Where a register is, or what is in memory instead.
+    /// The operand for a register: its machine register, a pool constant, or the instruction's memory
+    /// operand.
     fn source(&mut self, reg: Reg, memory: Option<Operand>) -> Operand {
         if reg == Reg::MEMORY {
             return memory.expect("an operand in memory has an address");
@@ -71,7 +72,8 @@ impl Emit<'_> {
         pointer.expect("loops have pointers for what they use").location
     }
 
-    /// The three encodings differ in which operand the result takes the place of; it is one that is not wanted any more, or a copy.
+    /// The three encodings differ in the operand that the result replaces. It replaces an operand whose last
+    /// use this is, or a copy.
     fn fma(&mut self, inst: &Inst) {
         let memory = inst.address.map(|address| self.memory_operand(address));
         let [a, b, c] = inst.srcs.map(|src| self.source(src, memory));
@@ -85,7 +87,7 @@ impl Emit<'_> {
         } else if dst == b {
             if in_register(a) { (form_213, a, c) } else { (form_132, c, a) }
         } else {
-            let load = if in_register(c) { Op::Copy } else { Op::Load };
+            let load = if in_register(c) { AvxOp::Copy } else { AvxOp::Load };
             self.op(load, &[dst, c], 0);
             if in_register(a) { (form_231, a, b) } else { (form_231, b, a) }
         };
@@ -93,7 +95,7 @@ impl Emit<'_> {
         self.encode(code, shape, &[dst, second, third], 0, Masking::None);
     }
 
-    /// Brings an integer of a stream to the lowest lane.
+    /// Copies the integer of a stream to the lowest lane.
     fn integer(&mut self, inst: &Inst) {
         let address = inst.address.expect("integers are streams");
         let dst = Register::XMM0 + u32::from(self.line.machine[inst.dst.index()]);

@@ -1,17 +1,17 @@
-//! Loops: counts of iterations, pointers that move, jumps.
+//! Loops: trip counts, pointers, and branches.
 
 use iced_x86::{Code as Encoding, Instruction};
 
 use super::general::{at, general};
-use super::{Emit, SECOND, STACK, TEMPORARY};
+use super::{FunctionEmitter, SECOND, STACK, TEMPORARY};
 use crate::address::{Location, Pointer};
 use crate::machine::Trips;
 
-/// Where loops begin.
+/// Alignment of loop heads in bytes.
 const ALIGNMENT: usize = 32;
 
-impl Emit<'_> {
-    /// What stands before a loop's first iteration.
+impl FunctionEmitter<'_> {
+    /// Encodes the code before a loop's first iteration.
     pub(super) fn start(&mut self, number: usize) {
         let info = &self.line.loops[number];
         let moves = info.phis.iter().map(|phi| (phi.phi, phi.start));
@@ -28,8 +28,9 @@ impl Emit<'_> {
         self.heads[number] = self.length;
     }
 
-    /// Brings the number of iterations to its place, and for the part of a call the first value of the counter to a register. Jumps over the
-    /// loop if there is nothing to do.
+    /// Computes the trip count and, for a loop over the call's range, the first value of the counter.
+    /// Branches over a loop without iterations. Returns whether `SECOND` holds the first value of the
+    /// counter.
     fn count_iterations(&mut self, number: usize) -> bool {
         let location = self.pointers.counts[number];
         let to = match location {
@@ -39,16 +40,16 @@ impl Emit<'_> {
         let shift = match self.line.loops[number].trips {
             Trips::Constant(trips) => {
                 self.number(to, trips as i64);
-                self.keep(to, location);
+                self.store_location(to, location);
                 return false;
             }
-            Trips::Part { shift } | Trips::Rest { shift } => shift,
+            Trips::Call { shift } | Trips::CallRemainder { shift } => shift,
         };
-        let (begin, end) = (self.part_at, self.part_at + 8);
+        let (begin, end) = (self.call_range_at, self.call_range_at + 8);
         self.load_word(to, STACK, end);
         self.plain(Instruction::with2(Encoding::Sub_r64_rm64, general(to), at(STACK, begin)));
         self.skip(Encoding::Jbe_rel32_64, number);
-        if let Trips::Part { .. } = self.line.loops[number].trips {
+        if let Trips::Call { .. } = self.line.loops[number].trips {
             if shift > 0 {
                 self.plain(Instruction::with2(Encoding::Shr_rm64_imm8, general(to), shift));
                 self.skip(Encoding::Je_rel32_64, number);
@@ -60,11 +61,11 @@ impl Emit<'_> {
             self.load_word(SECOND, STACK, end);
             self.plain(Instruction::with2(Encoding::Sub_r64_rm64, general(SECOND), general(to)));
         }
-        self.keep(to, location);
+        self.store_location(to, location);
         true
     }
 
-    /// A pointer as it is in the first iteration.
+    /// Computes a pointer's value in the first iteration.
     fn begin_pointer(&mut self, number: usize, pointer: &Pointer, has_first: bool) {
         let parent = self.line.loops[number].parent;
         let from = self.pointers.loops[parent].iter().find(|p| p.stream == pointer.from);
@@ -74,8 +75,8 @@ impl Emit<'_> {
                 Location::Register(register) => register,
                 Location::Frame(_) => TEMPORARY,
             };
-            self.fetch(to, from);
-            return self.keep(to, pointer.location);
+            self.load_location(to, from);
+            return self.store_location(to, pointer.location);
         }
         match i32::try_from(pointer.coefficient) {
             Ok(small) => self.plain(Instruction::with3(
@@ -97,16 +98,16 @@ impl Emit<'_> {
                 Instruction::with2(Encoding::Add_r64_rm64, general(TEMPORARY), at(STACK, self.word_at(word)))
             }
         });
-        self.keep(TEMPORARY, pointer.location);
+        self.store_location(TEMPORARY, pointer.location);
     }
 
-    /// A jump behind a loop, whose distance is filled in there.
+    /// Encodes a branch to the end of a loop, whose displacement is filled in later.
     fn skip(&mut self, code: Encoding, number: usize) {
         self.plain(Instruction::with_branch(code, self.length as u64));
         self.skips.push((number, self.length - 4));
     }
 
-    /// What stands behind an iteration.
+    /// Encodes the code after an iteration.
     pub(super) fn end(&mut self, number: usize) {
         let info = &self.line.loops[number];
         let moves = info.phis.iter().map(|phi| (phi.phi, phi.next));
@@ -123,11 +124,11 @@ impl Emit<'_> {
         let code = if near { Encoding::Jne_rel8_64 } else { Encoding::Jne_rel32_64 };
         self.plain(Instruction::with_branch(code, head as u64));
         self.inside = info.parent;
-        self.land(number);
+        self.patch_skips(number);
     }
 
-    /// Lets the jumps behind a loop end here.
-    fn land(&mut self, number: usize) {
+    /// Fills in the branches to the end of a loop.
+    fn patch_skips(&mut self, number: usize) {
         let here = self.length;
         for &(_, place) in self.skips.iter().filter(|(of, _)| *of == number) {
             self.patches.push((place, (here - place - 4) as i32));
@@ -162,7 +163,7 @@ impl Emit<'_> {
     }
 }
 
-/// Instructions that do nothing, of 1 to 9 bytes.
+/// No-operation instructions of 1 to 9 bytes.
 const NOPS: [&[u8]; 9] = [
     &[0x90],
     &[0x66, 0x90],

@@ -1,31 +1,33 @@
-//! Instructions to bytes.
+//! Encoding: allocated instructions to machine code.
 //!
-//! A function begins with its pointers and ends with `vzeroupper`, which is asserted: SSE code would pay for upper halves that are in use. Constants
-//! stand behind the code and are reached relative to it. All instructions on vector registers are VEX-encoded.
+//! A function starts by computing its pointers and ends with `vzeroupper`, which is asserted, because legacy
+//! SSE code of the caller is slow while upper halves are in use. The constant pool follows the code and is
+//! addressed relative to `rip`. All vector instructions are VEX- or EVEX-encoded.
 
 mod encode; // vector instructions
-mod function; // beginning and end
-mod general; // general registers
-mod inst; // instructions with their operands
-mod loops; // counts, pointers, jumps
-mod moves; // copies and constants
+mod function; // prologue and epilogue
+mod general; // instructions on general registers
+mod inst; // instructions with their allocated operands
+mod loops; // trip counts, pointers, branches
+mod moves; // parallel moves and constants
 
 use std::collections::HashMap;
 
 use iced_x86::Encoder;
 
 use crate::address::Pointers;
-use crate::allocate::{Item, Line};
-use crate::code::{Code, Refusal};
-use crate::machine::Unit;
+use crate::allocate::{Item, LinearCode};
+use crate::code::{VectorCode, VectorCompileError};
+use crate::machine::MachineProgram;
 
-/// Registers that hold what lies in the frame while it is used.
+/// General registers that hold words of the stack frame during their use, the stack pointer, and the frame
+/// pointer.
 const TEMPORARY: u8 = 0;
 const SECOND: u8 = 11;
 const STACK: u8 = 4;
 const FRAME: u8 = 5;
 
-/// What a mask register does to lanes without their bit.
+/// How a mask register treats the lanes that it does not select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Masking {
     None,
@@ -33,9 +35,9 @@ enum Masking {
     Merging,
 }
 
-/// Where a register is: its machine register, or from which byte of the stack frame on.
+/// The location of a register: a machine register, or a byte offset in the stack frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum RegisterLocation {
     Vector(u8),
     Frame(i64),
 }
@@ -44,42 +46,48 @@ enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operand {
     Vector(u8),
-    /// Memory at a general register.
+    /// Memory at a general register plus a displacement.
     Memory(u8, i64),
-    /// A constant of the pool.
+    /// A constant of the pool, by its index.
     Pool(u32),
 }
 
-struct Emit<'a> {
-    unit: &'a Unit,
-    line: &'a Line,
+struct FunctionEmitter<'a> {
+    unit: &'a MachineProgram,
+    line: &'a LinearCode,
     pointers: &'a Pointers,
     encoder: Encoder,
     length: usize,
-    /// Where the distance to a constant stands, where it is counted from, and the constant.
+    /// References to constants: the position of the displacement, the position that it is relative to, and
+    /// the constant.
     fixups: Vec<(usize, usize, u32)>,
-    /// Where each constant that is used will be, in the order of first use.
+    /// The position of each constant in the pool, which is ordered by first use.
     pool: HashMap<u32, usize>,
     pool_order: Vec<u32>,
     inside: usize,
-    /// Where in the stack frame there is room for one more register, and where the words of pointers and of the part begin.
-    spare_at: i64,
+    /// Offsets in the stack frame: the slot that resolves move cycles, the words of pointers and trip counts,
+    /// and the call's range.
+    cycle_slot_at: i64,
     words_at: i64,
-    part_at: i64,
+    call_range_at: i64,
     error: Option<String>,
-    /// Jumps over loops without iterations: where the distance stands, by loop.
+    /// Branches over loops without iterations: the loop, and the position of the displacement.
     skips: Vec<(usize, usize)>,
     heads: Vec<usize>,
-    /// Distances that are known in the end.
+    /// Displacements to fill in at the end.
     patches: Vec<(usize, i32)>,
 }
 
-/// Encodes everything.
-pub(crate) fn emit(unit: &Unit, line: &Line, pointers: &Pointers) -> Result<Code, Refusal> {
+/// Encodes a function.
+pub(crate) fn emit(
+    unit: &MachineProgram,
+    line: &LinearCode,
+    pointers: &Pointers,
+) -> Result<VectorCode, VectorCompileError> {
     let register = i64::from(unit.isa.bytes());
-    let spare_at = i64::from(line.frame) * register;
-    let vectors = spare_at + if line.has_circles() { register } else { 0 };
-    let mut emit = Emit {
+    let cycle_slot_at = i64::from(line.frame) * register;
+    let vectors = cycle_slot_at + if line.has_move_cycles() { register } else { 0 };
+    let mut emit = FunctionEmitter {
         unit,
         line,
         pointers,
@@ -89,9 +97,9 @@ pub(crate) fn emit(unit: &Unit, line: &Line, pointers: &Pointers) -> Result<Code
         pool: HashMap::new(),
         pool_order: Vec::new(),
         inside: 0,
-        spare_at,
+        cycle_slot_at,
         words_at: vectors,
-        part_at: vectors + i64::from(pointers.words) * 8,
+        call_range_at: vectors + i64::from(pointers.words) * 8,
         error: None,
         skips: Vec::new(),
         heads: vec![0; line.loops.len()],
@@ -109,11 +117,11 @@ pub(crate) fn emit(unit: &Unit, line: &Line, pointers: &Pointers) -> Result<Code
     emit.finish()
 }
 
-impl Emit<'_> {
-    /// The bytes, with constants behind them and distances filled in.
-    fn finish(mut self) -> Result<Code, Refusal> {
+impl FunctionEmitter<'_> {
+    /// Appends the constant pool and fills in displacements.
+    fn finish(mut self) -> Result<VectorCode, VectorCompileError> {
         if let Some(error) = self.error {
-            return Err(Refusal::Encoder(error));
+            return Err(VectorCompileError::Encoder(error));
         }
         let mut bytes = self.encoder.take_buffer();
         let instructions = bytes.len();
@@ -131,6 +139,6 @@ impl Emit<'_> {
         for (at, distance) in &self.patches {
             bytes[*at..*at + 4].copy_from_slice(&distance.to_le_bytes());
         }
-        Ok(Code { bytes, instructions })
+        Ok(VectorCode { bytes, instructions })
     }
 }

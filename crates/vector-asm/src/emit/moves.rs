@@ -1,16 +1,16 @@
-//! Copies between registers and the stack frame as if all at once, and constants.
+//! Parallel moves between registers and stack slots, and constants.
 
 use iced_x86::{Code as Encoding, Instruction};
 
 use super::general::at;
-use super::{Emit, Operand, Place, STACK, TEMPORARY};
+use super::{FunctionEmitter, Operand, RegisterLocation, STACK, TEMPORARY};
 use crate::allocate::NO_SLOT;
-use crate::avx2::Op;
+use crate::avx2::AvxOp;
 use crate::code::Isa;
 use crate::machine::{NOT_CONSTANT, Reg, WORDS};
 
-impl Emit<'_> {
-    /// Copies registers as if all at once.
+impl FunctionEmitter<'_> {
+    /// Performs a parallel move: every source is read before any destination is written.
     pub(super) fn moves(&mut self, mut moves: Vec<(Reg, Reg)>) {
         moves.retain(|(to, from)| from.is_register() && to != from);
         let (constants, between): (Vec<_>, Vec<_>) =
@@ -19,21 +19,22 @@ impl Emit<'_> {
         self.parallel(places.filter(|(to, from)| to != from).collect());
         for (to, constant) in constants {
             match self.place(to) {
-                Place::Vector(register) => self.constant(register, constant),
-                Place::Frame(at) => self.constant_to_frame(at, constant),
+                RegisterLocation::Vector(register) => self.constant(register, constant),
+                RegisterLocation::Frame(at) => self.constant_to_frame(at, constant),
             }
         }
     }
 
-    fn place(&self, reg: Reg) -> Place {
+    fn place(&self, reg: Reg) -> RegisterLocation {
         match self.line.slots[reg.index()] {
-            NO_SLOT => Place::Vector(self.line.machine[reg.index()]),
-            place => Place::Frame(i64::from(place) * i64::from(self.unit.isa.bytes())),
+            NO_SLOT => RegisterLocation::Vector(self.line.machine[reg.index()]),
+            place => RegisterLocation::Frame(i64::from(place) * i64::from(self.unit.isa.bytes())),
         }
     }
 
-    /// Moves whose targets nobody wants any more come first; what is left are circles, which are opened by keeping what one target holds.
-    fn parallel(&mut self, mut moves: Vec<(Place, Place)>) {
+    /// Moves to a destination that no pending move reads come first. The remaining moves form cycles; saving
+    /// one destination's old value in a spare slot breaks a cycle.
+    fn parallel(&mut self, mut moves: Vec<(RegisterLocation, RegisterLocation)>) {
         while !moves.is_empty() {
             let free = moves.iter().position(|(to, _)| !moves.iter().any(|(_, from)| from == to));
             if let Some(i) = free {
@@ -42,26 +43,26 @@ impl Emit<'_> {
                 continue;
             }
             let kept = moves[0].0;
-            let spare = Place::Frame(self.spare_at);
+            let spare = RegisterLocation::Frame(self.cycle_slot_at);
             self.copy(spare, kept);
             moves.iter_mut().filter(|(_, from)| *from == kept).for_each(|(_, from)| *from = spare);
         }
     }
 
-    fn copy(&mut self, to: Place, from: Place) {
+    fn copy(&mut self, to: RegisterLocation, from: RegisterLocation) {
         match (to, from) {
-            (Place::Vector(to), Place::Vector(from)) => {
-                self.op(Op::Copy, &[Operand::Vector(to), Operand::Vector(from)], 0);
+            (RegisterLocation::Vector(to), RegisterLocation::Vector(from)) => {
+                self.op(AvxOp::Copy, &[Operand::Vector(to), Operand::Vector(from)], 0);
             }
-            (Place::Vector(to), Place::Frame(from)) => {
+            (RegisterLocation::Vector(to), RegisterLocation::Frame(from)) => {
                 let operands = [Operand::Vector(to), Operand::Memory(STACK, from)];
-                self.op(Op::Load, &operands, 0);
+                self.op(AvxOp::Load, &operands, 0);
             }
-            (Place::Frame(to), Place::Vector(from)) => {
+            (RegisterLocation::Frame(to), RegisterLocation::Vector(from)) => {
                 let operands = [Operand::Memory(STACK, to), Operand::Vector(from)];
-                self.op(Op::Store, &operands, 0);
+                self.op(AvxOp::Store, &operands, 0);
             }
-            (Place::Frame(to), Place::Frame(from)) => {
+            (RegisterLocation::Frame(to), RegisterLocation::Frame(from)) => {
                 for word in (0..i64::from(self.unit.isa.bytes())).step_by(8) {
                     self.load_word(TEMPORARY, STACK, from + word);
                     self.store_word(TEMPORARY, STACK, to + word);
@@ -77,18 +78,18 @@ impl Emit<'_> {
         }
     }
 
-    /// Brings a constant to a register.
+    /// Loads a constant into a register.
     pub(super) fn constant(&mut self, to: u8, constant: Reg) {
         let register = Operand::Vector(to);
         let words = self.unit.constant(constant).expect("it is a constant");
         if *words == [0; WORDS] {
-            return self.op(Op::XorF, &[register; 3], 0);
+            return self.op(AvxOp::XorF, &[register; 3], 0);
         }
         let ones = words[..self.unit.isa.words()].iter().all(|word| *word == u32::MAX);
         if ones && self.unit.isa == Isa::Avx2 {
-            return self.op(Op::EqI32, &[register; 3], 0);
+            return self.op(AvxOp::EqI32, &[register; 3], 0);
         }
         let pool = Operand::Pool(self.unit.registers[constant.index()]);
-        self.op(Op::Load, &[register, pool], 0);
+        self.op(AvxOp::Load, &[register, pool], 0);
     }
 }

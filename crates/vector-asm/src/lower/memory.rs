@@ -1,23 +1,23 @@
-//! Loads and stores of all kinds. None touches a byte that the place does not have.
+//! Loads and stores. None accesses a byte outside of its address's elements.
 
 use smallvec::SmallVec;
 
 use super::arithmetic::predicate;
-use super::{Lanes, Lower};
-use crate::avx2::Op as Machine;
-use crate::code::Refusal;
+use super::{LoweredValue, Lowering};
+use crate::avx2::AvxOp;
+use crate::code::VectorCompileError;
 use crate::machine::{Access, Address, Base, Reg, Stream, WORDS};
-use crate::program::{Element, Memory, Place, Type, Value};
+use crate::program::{LaneType, StoredType, Value, VectorAddress, VectorType};
 
-/// The largest part of an offset that instructions hold; the rest is the stream's.
+/// The range of displacements that instructions encode; the rest of an offset belongs to the stream.
 const OFFSETS: i64 = 1 << 30;
 
-/// Bytes of the part of a register that instructions pick elements from by number.
+/// Bytes of a 128-bit lane, the unit within which insert and extract instructions select elements.
 const LANE: u32 = 16;
 
-impl Lower<'_> {
-    /// The address of a place, so many bytes on.
-    pub(super) fn address(&mut self, place: &Place, plus: i64, bytes: u32) -> Address {
+impl Lowering<'_> {
+    /// The address `plus` bytes behind the start of a place.
+    pub(super) fn address(&mut self, place: &VectorAddress, plus: i64, bytes: u32) -> Address {
         let (terms, offset) = self.affine(place.offset, &place.terms);
         let offset = offset.wrapping_add(plus);
         let base = place.base.map_or(Base::Scratch, Base::Arg);
@@ -26,22 +26,29 @@ impl Lower<'_> {
         Address { stream, offset: here, bytes }
     }
 
-    fn read(&mut self, op: Machine, srcs: &[Reg], imm: u16, address: Address) -> Reg {
+    fn read(&mut self, op: AvxOp, srcs: &[Reg], imm: u16, address: Address) -> Reg {
         self.instruction(op, srcs, imm, Some(address), Access::Read)
     }
 
-    fn write(&mut self, op: Machine, srcs: &[Reg], imm: u16, address: Address) {
+    fn write(&mut self, op: AvxOp, srcs: &[Reg], imm: u16, address: Address) {
         self.instruction(op, srcs, imm, Some(address), Access::Write);
     }
 
     // Loads.
 
-    pub(super) fn load(&mut self, place: &Place, ty: Type) -> Result<Lanes, Refusal> {
+    pub(super) fn load(
+        &mut self,
+        place: &VectorAddress,
+        ty: VectorType,
+    ) -> Result<LoweredValue, VectorCompileError> {
         if ty.lanes == 1 || place.step == 0 {
-            let register = self.load_everywhere(place, ty.element);
-            return Ok(Lanes { parts: SmallVec::from_elem(register, self.parts(ty)), everywhere: true });
+            let register = self.load_broadcast(place, ty.element);
+            return Ok(LoweredValue {
+                parts: SmallVec::from_elem(register, self.parts(ty)),
+                broadcast: true,
+            });
         }
-        let mut result = Lanes { parts: SmallVec::new(), everywhere: false };
+        let mut result = LoweredValue { parts: SmallVec::new(), broadcast: false };
         for part in 0..self.parts(ty) as u32 {
             self.part = part;
             let first = part * self.lanes_of(ty);
@@ -52,26 +59,26 @@ impl Lower<'_> {
         Ok(result)
     }
 
-    /// One element in all lanes.
-    fn load_everywhere(&mut self, place: &Place, element: Element) -> Reg {
+    /// Loads one element and broadcasts it.
+    fn load_broadcast(&mut self, place: &VectorAddress, element: LaneType) -> Reg {
         let size = place.memory.bytes().unwrap_or(element.bytes());
         let address = self.address(place, 0, size);
         match size {
-            8 => self.read(Machine::LoadAll64, &[], 0, address),
-            4 => self.read(Machine::LoadAll32, &[], 0, address),
+            8 => self.read(AvxOp::LoadAll64, &[], 0, address),
+            4 => self.read(AvxOp::LoadAll32, &[], 0, address),
             2 => {
-                let all = self.read(Machine::LoadAll16, &[], 0, address);
+                let all = self.read(AvxOp::LoadAll16, &[], 0, address);
                 self.extend(place.memory, all)
             }
             _ => {
-                let all = self.read(Machine::LoadAll8, &[], 0, address);
+                let all = self.read(AvxOp::LoadAll8, &[], 0, address);
                 self.extend(place.memory, all)
             }
         }
     }
 
-    /// Lanes from `first` on, at most a register full.
-    fn load_part(&mut self, place: &Place, element: Element, first: u32, lanes: u32) -> Reg {
+    /// Loads the lanes from `first` on, at most one register of them.
+    fn load_part(&mut self, place: &VectorAddress, element: LaneType, first: u32, lanes: u32) -> Reg {
         let size = place.memory.bytes().unwrap_or(element.bytes());
         let plus = i64::from(first) * place.step;
         if place.step != i64::from(size) {
@@ -81,39 +88,39 @@ impl Lower<'_> {
         let bytes = lanes * size;
         let address = self.address(place, plus, bytes);
         let loaded = match bytes {
-            _ if bytes == self.bytes() => self.read(Machine::Load, &[], 0, address),
-            _ if place.memory == Memory::Same && bytes != 8 && bytes != 16 => {
+            _ if bytes == self.bytes() => self.read(AvxOp::Load, &[], 0, address),
+            _ if place.memory == StoredType::Same && bytes != 8 && bytes != 16 => {
                 let mask = self.mask(bytes);
-                self.read(Machine::LoadMasked, &[mask], 0, address)
+                self.read(AvxOp::LoadMasked, &[mask], 0, address)
             }
             _ => self.load_bytes(address, bytes),
         };
         self.extend(place.memory, loaded)
     }
 
-    /// At most 32 bytes, in the lower part of a register.
+    /// Loads at most 32 bytes into the lower part of a register.
     fn load_bytes(&mut self, address: Address, bytes: u32) -> Reg {
         if bytes == 32 {
-            return self.read(Machine::Load256, &[], 0, address);
+            return self.read(AvxOp::Load256, &[], 0, address);
         }
         if bytes > 16 {
             let behind = Address { offset: address.offset + 16, bytes: bytes - 16, ..address };
             let low = self.load_bytes(Address { bytes: 16, ..address }, 16);
             let high = self.load_bytes(behind, bytes - 16);
-            return self.emit_imm(Machine::InsertHigh, &[low, high], 1);
+            return self.emit_imm(AvxOp::InsertHigh, &[low, high], 1);
         }
         let (mut result, mut done) = match bytes {
-            16.. => return self.read(Machine::Load128, &[], 0, address),
-            8.. => (self.read(Machine::Load64, &[], 0, Address { bytes: 8, ..address }), 8),
-            4.. => (self.read(Machine::Load32, &[], 0, Address { bytes: 4, ..address }), 4),
+            16.. => return self.read(AvxOp::Load128, &[], 0, address),
+            8.. => (self.read(AvxOp::Load64, &[], 0, Address { bytes: 8, ..address }), 8),
+            4.. => (self.read(AvxOp::Load32, &[], 0, Address { bytes: 4, ..address }), 4),
             _ => (self.constant32(0), 0),
         };
         while done < bytes {
             let at = Address { offset: address.offset + i64::from(done), ..address };
             let (op, size) = match bytes - done {
-                4.. => (Machine::Insert32, 4),
-                2.. => (Machine::Insert16, 2),
-                _ => (Machine::Insert8, 1),
+                4.. => (AvxOp::Insert32, 4),
+                2.. => (AvxOp::Insert16, 2),
+                _ => (AvxOp::Insert8, 1),
             };
             result =
                 self.read(op, &[result, Reg::MEMORY], (done / size) as u16, Address { bytes: size, ..at });
@@ -122,8 +129,8 @@ impl Lower<'_> {
         result
     }
 
-    /// Elements that are apart.
-    fn load_strided(&mut self, place: &Place, plus: i64, size: u32, lanes: u32) -> Reg {
+    /// Loads elements that are not contiguous.
+    fn load_strided(&mut self, place: &VectorAddress, plus: i64, size: u32, lanes: u32) -> Reg {
         let addresses = self.lane_addresses(place, plus, size, lanes);
         if size >= 4 {
             return self.note_load(addresses, size);
@@ -134,12 +141,12 @@ impl Lower<'_> {
             return low;
         }
         let high = self.load_lane(high, size);
-        self.emit_imm(Machine::InsertHigh, &[low, high], 1)
+        self.emit_imm(AvxOp::InsertHigh, &[low, high], 1)
     }
 
-    /// Elements of less than four bytes that are apart, as many as instructions put into a register one by one.
+    /// Loads non-contiguous elements of less than four bytes into a 128-bit lane.
     fn load_lane(&mut self, addresses: &[Address], size: u32) -> Reg {
-        let insert = if size == 2 { Machine::Insert16 } else { Machine::Insert8 };
+        let insert = if size == 2 { AvxOp::Insert16 } else { AvxOp::Insert8 };
         let mut result = self.constant32(0);
         for (lane, &address) in addresses.iter().enumerate() {
             result = self.read(insert, &[result, Reg::MEMORY], lane as u16, address);
@@ -147,23 +154,29 @@ impl Lower<'_> {
         result
     }
 
-    fn lane_addresses(&mut self, place: &Place, plus: i64, size: u32, lanes: u32) -> SmallVec<[Address; 8]> {
+    fn lane_addresses(
+        &mut self,
+        place: &VectorAddress,
+        plus: i64,
+        size: u32,
+        lanes: u32,
+    ) -> SmallVec<[Address; 8]> {
         let lanes = 0..i64::from(lanes);
         lanes.map(|lane| self.address(place, plus + lane * place.step, size)).collect()
     }
 
-    /// Elements as they are in memory to lanes.
-    fn extend(&mut self, memory: Memory, a: Reg) -> Reg {
+    /// Converts elements from their type in memory to lanes.
+    fn extend(&mut self, memory: StoredType, a: Reg) -> Reg {
         match memory {
-            Memory::Same => a,
-            Memory::U8 => self.emit(Machine::ExtendU8, &[a]),
-            Memory::I8 => self.emit(Machine::ExtendI8, &[a]),
-            Memory::U16 => self.emit(Machine::ExtendU16, &[a]),
-            Memory::I16 => self.emit(Machine::ExtendI16, &[a]),
-            Memory::F16 => self.emit(Machine::F16ToF32, &[a]),
-            Memory::BF16 => {
-                let wide = self.emit(Machine::ExtendU16, &[a]);
-                self.emit_imm(Machine::Shl32, &[wide], 16)
+            StoredType::Same => a,
+            StoredType::U8 => self.emit(AvxOp::ExtendU8, &[a]),
+            StoredType::I8 => self.emit(AvxOp::ExtendI8, &[a]),
+            StoredType::U16 => self.emit(AvxOp::ExtendU16, &[a]),
+            StoredType::I16 => self.emit(AvxOp::ExtendI16, &[a]),
+            StoredType::F16 => self.emit(AvxOp::F16ToF32, &[a]),
+            StoredType::BF16 => {
+                let wide = self.emit(AvxOp::ExtendU16, &[a]);
+                self.emit_imm(AvxOp::Shl32, &[wide], 16)
             }
         }
     }
@@ -171,23 +184,23 @@ impl Lower<'_> {
     pub(super) fn load_if(
         &mut self,
         condition: Value,
-        place: &Place,
+        place: &VectorAddress,
         otherwise: Value,
-        ty: Type,
-    ) -> Result<Lanes, Refusal> {
+        ty: VectorType,
+    ) -> Result<LoweredValue, VectorCompileError> {
         let size = ty.element.bytes();
         let once =
             ty.lanes > 1 && place.step == 0 && self.ty(condition).lanes == 1 && self.ty(otherwise).lanes == 1;
         if once {
-            // The same element, loaded or not, for all lanes.
-            let one = self.load_if(condition, place, otherwise, Type { lanes: 1, ..ty })?;
-            let all = self.emit(if size == 4 { Machine::All32 } else { Machine::All64 }, &[one.parts[0]]);
-            return Ok(Lanes { parts: SmallVec::from_elem(all, self.parts(ty)), everywhere: true });
+            // All lanes load the same element under the same condition.
+            let one = self.load_if(condition, place, otherwise, VectorType { lanes: 1, ..ty })?;
+            let all = self.emit(if size == 4 { AvxOp::All32 } else { AvxOp::All64 }, &[one.parts[0]]);
+            return Ok(LoweredValue { parts: SmallVec::from_elem(all, self.parts(ty)), broadcast: true });
         }
-        if place.memory != Memory::Same || (ty.lanes > 1 && place.step != i64::from(size)) {
-            return Err(Refusal::LoadIf);
+        if place.memory != StoredType::Same || (ty.lanes > 1 && place.step != i64::from(size)) {
+            return Err(VectorCompileError::LoadIf);
         }
-        let mut result = Lanes { parts: SmallVec::new(), everywhere: false };
+        let mut result = LoweredValue { parts: SmallVec::new(), broadcast: false };
         for part in 0..self.parts(ty) as u32 {
             self.part = part;
             let first = part * self.lanes_of(ty);
@@ -198,10 +211,10 @@ impl Lower<'_> {
             let mut wanted = condition;
             if bytes < self.bytes() {
                 let mask = self.mask(bytes);
-                wanted = self.emit(Machine::AndF, &[condition, mask]);
+                wanted = self.emit(AvxOp::AndF, &[condition, mask]);
             }
-            let loaded = self.read(Machine::LoadMasked, &[wanted], 0, address);
-            let chosen = self.emit(Machine::BlendV, &[otherwise, loaded, condition]);
+            let loaded = self.read(AvxOp::LoadMasked, &[wanted], 0, address);
+            let chosen = self.emit(AvxOp::BlendV, &[otherwise, loaded, condition]);
             result.parts.push(chosen);
         }
         Ok(result)
@@ -209,7 +222,12 @@ impl Lower<'_> {
 
     // Stores.
 
-    pub(super) fn store(&mut self, place: &Place, value: Value, streaming: bool) -> Result<(), Refusal> {
+    pub(super) fn store(
+        &mut self,
+        place: &VectorAddress,
+        value: Value,
+        streaming: bool,
+    ) -> Result<(), VectorCompileError> {
         let ty = self.ty(value);
         let size = place.memory.bytes().unwrap_or(ty.element.bytes());
         for part in 0..self.parts(ty) as u32 {
@@ -229,47 +247,47 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// Bytes that are side by side.
-    fn store_part(&mut self, place: &Place, stored: Reg, address: Address, streaming: bool) {
+    /// Stores contiguous elements.
+    fn store_part(&mut self, place: &VectorAddress, stored: Reg, address: Address, streaming: bool) {
         match address.bytes {
             bytes if bytes == self.bytes() && streaming && self.is_aligned(address) => {
                 self.unit.streaming = true;
-                self.write(Machine::StorePast, &[stored], 0, address);
+                self.write(AvxOp::StoreStreaming, &[stored], 0, address);
             }
-            bytes if bytes == self.bytes() => self.write(Machine::Store, &[stored], 0, address),
-            bytes if place.memory == Memory::Same && !matches!(bytes, 4 | 8 | 16) => {
+            bytes if bytes == self.bytes() => self.write(AvxOp::Store, &[stored], 0, address),
+            bytes if place.memory == StoredType::Same && !matches!(bytes, 4 | 8 | 16) => {
                 let mask = self.mask(bytes);
-                self.write(Machine::StoreMasked, &[mask, stored], 0, address);
+                self.write(AvxOp::StoreMasked, &[mask, stored], 0, address);
             }
             _ => self.store_bytes(stored, address),
         }
     }
 
-    /// Whether an address is a multiple of a register's bytes; bases are.
+    /// Whether an address is a multiple of the register size. Bases are.
     fn is_aligned(&self, address: Address) -> bool {
         let stream = &self.unit.streams[address.stream as usize];
         let mut bytes = stream.terms.iter().map(|(_, c)| *c).chain([stream.offset, address.offset]);
         bytes.all(|bytes| bytes % i64::from(self.bytes()) == 0)
     }
 
-    /// At most 32 bytes from the beginning of a register.
+    /// Stores at most 32 bytes from the start of a register.
     fn store_bytes(&mut self, stored: Reg, address: Address) {
         if address.bytes > 16 {
             let behind = Address { offset: address.offset + 16, bytes: address.bytes - 16, ..address };
             self.store_bytes(stored, Address { bytes: 16, ..address });
-            let high = self.emit_imm(Machine::ExtractHigh, &[stored], 1);
+            let high = self.emit_imm(AvxOp::ExtractHigh, &[stored], 1);
             return self.store_bytes(high, behind);
         }
         let mut done = 0;
         while done < address.bytes {
             let (op, size) = match (address.bytes - done, done) {
-                (16.., _) => (Machine::Store128, 16),
-                (8.., 0) => (Machine::Store64, 8),
-                (4.., 0) => (Machine::Store32, 4),
-                (8.., _) => (Machine::Extract64, 8),
-                (4.., _) => (Machine::Extract32, 4),
-                (2.., _) => (Machine::Extract16, 2),
-                _ => (Machine::Extract8, 1),
+                (16.., _) => (AvxOp::Store128, 16),
+                (8.., 0) => (AvxOp::Store64, 8),
+                (4.., 0) => (AvxOp::Store32, 4),
+                (8.., _) => (AvxOp::Extract64, 8),
+                (4.., _) => (AvxOp::Extract32, 4),
+                (2.., _) => (AvxOp::Extract16, 2),
+                _ => (AvxOp::Extract8, 1),
             };
             let at = Address { offset: address.offset + i64::from(done), bytes: size, ..address };
             self.write(op, &[stored], (done / size) as u16, at);
@@ -277,16 +295,16 @@ impl Lower<'_> {
         }
     }
 
-    fn store_strided(&mut self, place: &Place, plus: i64, size: u32, lanes: u32, stored: Reg) {
+    fn store_strided(&mut self, place: &VectorAddress, plus: i64, size: u32, lanes: u32, stored: Reg) {
         let addresses = self.lane_addresses(place, plus, size, lanes);
         if size >= 4 {
             return self.note_store(stored, addresses, size);
         }
-        let extract = if size == 2 { Machine::Extract16 } else { Machine::Extract8 };
+        let extract = if size == 2 { AvxOp::Extract16 } else { AvxOp::Extract8 };
         for (half, addresses) in addresses.chunks((LANE / size) as usize).enumerate() {
             let from = match half {
                 0 => stored,
-                half => self.emit_imm(Machine::ExtractHigh, &[stored], half as u16),
+                half => self.emit_imm(AvxOp::ExtractHigh, &[stored], half as u16),
             };
             for (lane, &address) in addresses.iter().enumerate() {
                 self.write(extract, &[from], lane as u16, address);
@@ -294,58 +312,59 @@ impl Lower<'_> {
         }
     }
 
-    /// Lanes to elements as they are in memory, side by side from the beginning of a register.
-    fn shorten(&mut self, memory: Memory, a: Reg) -> Reg {
+    /// Converts lanes to their type in memory, packed at the start of a register.
+    fn shorten(&mut self, memory: StoredType, a: Reg) -> Reg {
         let wide = self.words() > 8;
         match memory {
-            Memory::U8 | Memory::I8 if wide => self.emit(Machine::PackU8, &[a]),
-            Memory::U16 | Memory::I16 if wide => self.emit(Machine::PackU16, &[a]),
-            Memory::BF16 if wide => {
+            StoredType::U8 | StoredType::I8 if wide => self.emit(AvxOp::PackU8, &[a]),
+            StoredType::U16 | StoredType::I16 if wide => self.emit(AvxOp::PackU16, &[a]),
+            StoredType::BF16 if wide => {
                 let rounded = self.round_to_bf16(a);
-                let upper = self.emit_imm(Machine::Shr32, &[rounded], 16);
-                self.emit(Machine::PackU16, &[upper])
+                let upper = self.emit_imm(AvxOp::Shr32, &[rounded], 16);
+                self.emit(AvxOp::PackU16, &[upper])
             }
-            Memory::Same => a,
-            Memory::U8 | Memory::I8 => self.low_bytes(a),
-            Memory::U16 | Memory::I16 => self.words_from(a, 0),
-            Memory::F16 => self.emit_imm(Machine::F32ToF16, &[a], 0),
-            Memory::BF16 => {
+            StoredType::Same => a,
+            StoredType::U8 | StoredType::I8 => self.low_bytes(a),
+            StoredType::U16 | StoredType::I16 => self.words_from(a, 0),
+            StoredType::F16 => self.emit_imm(AvxOp::F32ToF16, &[a], 0),
+            StoredType::BF16 => {
                 let rounded = self.round_to_bf16(a);
                 self.words_from(rounded, 2)
             }
         }
     }
 
-    /// The lowest byte of each lane.
+    /// The lowest byte of each lane, packed.
     fn low_bytes(&mut self, a: Reg) -> Reg {
         let mut words = [u32::MAX; WORDS];
         (words[0], words[4]) = (0x0c08_0400, 0x0c08_0400);
         let order = self.constant(words);
-        let packed = self.emit(Machine::ShuffleBytes, &[a, order]);
+        let packed = self.emit(AvxOp::ShuffleBytes, &[a, order]);
         let both = std::array::from_fn(|i| (i < 2).then_some((packed, 4 * i as u8)));
         self.gather_words(&both)
     }
 
-    /// Two bytes of each lane, from byte `first` of the lane on.
+    /// Two bytes of each lane from byte `first` on, packed.
     fn words_from(&mut self, a: Reg, first: u32) -> Reg {
         let byte = |lane: u32, byte: u32| (4 * lane + first + byte) << (8 * (byte + 2 * (lane % 2)));
         let pair = |lane: u32| byte(lane, 0) | byte(lane, 1) | byte(lane + 1, 0) | byte(lane + 1, 1);
         let (low, high) = (pair(0), pair(2));
         let half = [low, high, u32::MAX, u32::MAX];
         let order = self.constant(std::array::from_fn(|i| half[i % 4]));
-        let packed = self.emit(Machine::ShuffleBytes, &[a, order]);
-        self.emit_imm(Machine::Permute64, &[packed], 0b1000)
+        let packed = self.emit(AvxOp::ShuffleBytes, &[a, order]);
+        self.emit_imm(AvxOp::Permute64, &[packed], 0b1000)
     }
 
-    /// Half of the last place is added, a little less where the last bit that stays is even. NaN gets its quiet bit, so that it stays NaN.
+    /// Rounds to nearest even by adding half a unit in the last place, or slightly less if the last remaining
+    /// bit is even. NaN gets its quiet bit, so that truncation keeps it a NaN.
     fn round_to_bf16(&mut self, a: Reg) -> Reg {
         let (one, half, quiet) = (self.constant32(1), self.constant32(0x7fff), self.constant32(0x40_0000));
-        let last = self.emit_imm(Machine::Shr32, &[a], 16);
-        let last = self.emit(Machine::And, &[last, one]);
-        let sum = self.emit(Machine::AddI32, &[a, half]);
-        let sum = self.emit(Machine::AddI32, &[sum, last]);
-        let unordered = self.emit_imm(Machine::CmpF32, &[a, a], predicate::UNORDERED);
-        let nan = self.emit(Machine::Or, &[a, quiet]);
-        self.emit(Machine::BlendV, &[sum, nan, unordered])
+        let last = self.emit_imm(AvxOp::Shr32, &[a], 16);
+        let last = self.emit(AvxOp::And, &[last, one]);
+        let sum = self.emit(AvxOp::AddI32, &[a, half]);
+        let sum = self.emit(AvxOp::AddI32, &[sum, last]);
+        let unordered = self.emit_imm(AvxOp::CmpF32, &[a, a], predicate::UNORDERED);
+        let nan = self.emit(AvxOp::Or, &[a, quiet]);
+        self.emit(AvxOp::BlendV, &[sum, nan, unordered])
     }
 }

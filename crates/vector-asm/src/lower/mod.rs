@@ -1,8 +1,10 @@
-//! Programs to machine programs: values become registers, part by part, and variables disappear.
+//! Lowering: programs to machine programs. Values become registers, and variables disappear.
 //!
-//! A value of many lanes is a list of registers, the last one in part. A value of one lane is a register that holds it in all lanes (*everywhere*) or, where only
-//! lane 0 is ever asked for, in lane 0. What dead lanes hold is open; nothing traps on it. Variables become the registers that hold what was
-//! set last, and [`Phi`]s where loops come round. Short innermost loops are unrolled here, so that the copies can be interleaved.
+//! A value of several lanes becomes a list of registers, its *parts*; the last one may be partly filled. A
+//! value of one lane becomes a register that holds it in all lanes (*broadcast*) or, if no use needs more, in
+//! lane 0. The contents of unused lanes are unspecified, and no instruction traps on them. Variables become
+//! the registers that were set last, with [`Phi`]s for the values that loops carry. Short innermost loops are
+//! unrolled here, so that the copies of their bodies can be interleaved.
 
 mod arithmetic;
 mod convert;
@@ -14,69 +16,73 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use self::transpose::Strided;
-use crate::avx2::Op as Machine;
-use crate::code::{Isa, Refusal};
+use self::transpose::StridedAccess;
+use crate::avx2::AvxOp;
+use crate::code::{Isa, VectorCompileError};
 use crate::live::Liveness;
-use crate::machine::{Access, Address, Base, Inst, Loop, Node, Phi, Reg, Stream, Trips, Unit, WORDS};
-use crate::program::{Counter, Index, Op, Program, Range, Stmt, Type, Value, Variable};
+use crate::machine::{
+    Access, Address, Base, Inst, Loop, MachineProgram, Node, Phi, Reg, Stream, Trips, WORDS,
+};
+use crate::program::{
+    Counter, Index, LoopRange, Value, Variable, VectorOp, VectorProgram, VectorStmt, VectorType,
+};
 
-/// Registers of a value or variable.
-type Parts = SmallVec<[Reg; 4]>;
+/// The registers of a value or variable.
+type ValueRegisters = SmallVec<[Reg; 4]>;
 
-/// A value in registers.
+/// A lowered value.
 #[derive(Clone, Debug, Default)]
-struct Lanes {
-    parts: Parts,
-    /// Of a value of one lane: whether all lanes hold it.
-    everywhere: bool,
+struct LoweredValue {
+    parts: ValueRegisters,
+    /// For a value of one lane: whether all lanes hold it.
+    broadcast: bool,
 }
 
-/// What is known of a counter.
+/// A counter in the current copy of its loop's body.
 #[derive(Clone, Copy, Debug)]
-enum Known {
-    /// Its value.
+enum CounterValue {
+    /// The counter is a constant.
     Fixed(i64),
-    /// It is so much more than the counter of the loop around.
+    /// The counter is this much more than the counter of the enclosing machine loop.
     Plus(i64),
 }
 
-pub(crate) struct Lower<'a> {
-    program: &'a Program,
+pub(crate) struct Lowering<'a> {
+    program: &'a VectorProgram,
     liveness: Liveness,
-    /// Whether a value of one lane is wanted in all lanes.
+    /// Whether a value of one lane is needed in all lanes.
     wanted: Vec<bool>,
-    unit: Unit,
+    unit: MachineProgram,
     nodes: Vec<Node>,
     block: Vec<Inst>,
-    /// Accesses of the block that are written out when it is whole.
-    strided: Vec<Strided>,
-    values: Vec<Lanes>,
-    variables: Vec<Parts>,
-    counters: Vec<Known>,
-    /// The part that instructions belong to.
+    /// StridedAccess accesses of the current block, which are expanded when the block is complete.
+    strided: Vec<StridedAccess>,
+    values: Vec<LoweredValue>,
+    variables: Vec<ValueRegisters>,
+    counters: Vec<CounterValue>,
+    /// The part of the value that instructions compute.
     part: u32,
-    /// Parts of the copies of the body before this one.
+    /// The number of parts in the preceding copies of the body.
     parts_before: u32,
-    /// What a register is the negative of.
+    /// For a register that is a negation, its operand.
     negations: HashMap<Reg, Reg>,
     /// The register of each constant.
     constants: HashMap<[u32; WORDS], Reg>,
 }
 
-/// Translates a program that has passed its check.
-pub(crate) fn lower(program: &Program, isa: Isa) -> Result<Unit, Refusal> {
-    let mut lower = Lower {
+/// Lowers a program that [`VectorProgram::check`] has verified.
+pub(crate) fn lower(program: &VectorProgram, isa: Isa) -> Result<MachineProgram, VectorCompileError> {
+    let mut lower = Lowering {
         program,
         liveness: Liveness::of(program),
-        wanted: wanted_everywhere(program),
-        unit: Unit::new(isa),
+        wanted: needs_broadcast(program),
+        unit: MachineProgram::new(isa),
         nodes: Vec::new(),
         block: Vec::new(),
         strided: Vec::new(),
-        values: vec![Lanes::default(); program.values.len()],
+        values: vec![LoweredValue::default(); program.values.len()],
         variables: Vec::new(),
-        counters: vec![Known::Fixed(0); program.counters as usize],
+        counters: vec![CounterValue::Fixed(0); program.counters as usize],
         part: 0,
         parts_before: 0,
         negations: HashMap::new(),
@@ -91,21 +97,22 @@ pub(crate) fn lower(program: &Program, isa: Isa) -> Result<Unit, Refusal> {
     Ok(lower.unit)
 }
 
-/// Which values of one lane meet values of more lanes, or lanes other than the first.
-fn wanted_everywhere(program: &Program) -> Vec<bool> {
+/// Determines which values of one lane are operands of wider values, or fill a lane of a variable other than
+/// the first.
+fn needs_broadcast(program: &VectorProgram) -> Vec<bool> {
     let mut wanted = vec![false; program.values.len()];
-    mark_wanted(program, &program.body, &mut wanted);
+    mark_broadcast(program, &program.body, &mut wanted);
     wanted
 }
 
-fn mark_wanted(program: &Program, body: &[Stmt], wanted: &mut [bool]) {
+fn mark_broadcast(program: &VectorProgram, body: &[VectorStmt], wanted: &mut [bool]) {
     for stmt in body {
         match stmt {
-            Stmt::Loop { body, .. } => mark_wanted(program, body, wanted),
-            Stmt::Let { value, op } if program.values[value.0 as usize].lanes > 1 => {
+            VectorStmt::Loop { body, .. } => mark_broadcast(program, body, wanted),
+            VectorStmt::Let { value, op } if program.values[value.0 as usize].lanes > 1 => {
                 operands(op).for_each(|operand| wanted[operand.0 as usize] = true);
             }
-            Stmt::Set { variable, start, value }
+            VectorStmt::Set { variable, start, value }
                 if *start > 0 || program.variables[variable.0 as usize].lanes == 1 =>
             {
                 wanted[value.0 as usize] = true;
@@ -115,37 +122,39 @@ fn mark_wanted(program: &Program, body: &[Stmt], wanted: &mut [bool]) {
     }
 }
 
-/// The values that an operation takes.
-fn operands(op: &Op) -> impl Iterator<Item = Value> {
+/// The operands of an operation.
+fn operands(op: &VectorOp) -> impl Iterator<Item = Value> {
     let list: SmallVec<[Value; 3]> = match op {
-        Op::Constant(_) | Op::Load(_) | Op::Get { .. } | Op::Index { .. } => SmallVec::new(),
-        Op::LoadIf { condition, otherwise, .. } => SmallVec::from_slice(&[*condition, *otherwise]),
-        Op::Slice { of, .. } => SmallVec::from_slice(&[*of]),
-        Op::Unary(_, a) | Op::Convert(a) | Op::Bitcast(a) => SmallVec::from_slice(&[*a]),
-        Op::Binary(_, a, b) | Op::Compare(_, a, b) => SmallVec::from_slice(&[*a, *b]),
-        Op::Fma(a, b, c) | Op::Select(a, b, c) => SmallVec::from_slice(&[*a, *b, *c]),
+        VectorOp::Constant(_) | VectorOp::Load(_) | VectorOp::Get { .. } | VectorOp::Index { .. } => {
+            SmallVec::new()
+        }
+        VectorOp::LoadIf { condition, otherwise, .. } => SmallVec::from_slice(&[*condition, *otherwise]),
+        VectorOp::Slice { of, .. } => SmallVec::from_slice(&[*of]),
+        VectorOp::Unary(_, a) | VectorOp::Convert(a) | VectorOp::Bitcast(a) => SmallVec::from_slice(&[*a]),
+        VectorOp::Binary(_, a, b) | VectorOp::Compare(_, a, b) => SmallVec::from_slice(&[*a, *b]),
+        VectorOp::Fma(a, b, c) | VectorOp::Select(a, b, c) => SmallVec::from_slice(&[*a, *b, *c]),
     };
     list.into_iter()
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Bytes of a register.
     fn bytes(&self) -> u32 {
         self.unit.isa.bytes()
     }
 
-    /// Words of 32 bits in a register.
+    /// 32-bit words of a register.
     fn words(&self) -> usize {
         self.unit.isa.words()
     }
 
-    /// How many registers a value of a type takes.
-    fn parts(&self, ty: Type) -> usize {
+    /// The number of registers of a value.
+    fn parts(&self, ty: VectorType) -> usize {
         (ty.lanes * ty.element.bytes()).div_ceil(self.bytes()) as usize
     }
 
-    /// How many lanes of a type a register has.
-    fn lanes_of(&self, ty: Type) -> u32 {
+    /// The number of lanes in a register.
+    fn lanes_of(&self, ty: VectorType) -> u32 {
         self.bytes() / ty.element.bytes()
     }
 
@@ -153,7 +162,7 @@ impl Lower<'_> {
 
     fn instruction(
         &mut self,
-        op: Machine,
+        op: AvxOp,
         srcs: &[Reg],
         imm: u16,
         address: Option<Address>,
@@ -168,15 +177,15 @@ impl Lower<'_> {
         dst
     }
 
-    fn emit(&mut self, op: Machine, srcs: &[Reg]) -> Reg {
+    fn emit(&mut self, op: AvxOp, srcs: &[Reg]) -> Reg {
         self.instruction(op, srcs, 0, None, Access::None)
     }
 
-    fn emit_imm(&mut self, op: Machine, srcs: &[Reg], imm: u16) -> Reg {
+    fn emit_imm(&mut self, op: AvxOp, srcs: &[Reg], imm: u16) -> Reg {
         self.instruction(op, srcs, imm, None, Access::None)
     }
 
-    /// A constant, by its words.
+    /// A constant by its words. Equal constants share a register.
     fn constant(&mut self, mut words: [u32; WORDS]) -> Reg {
         words[self.words()..].fill(0);
         if let Some(register) = self.constants.get(&words) {
@@ -198,7 +207,7 @@ impl Lower<'_> {
     }
 
     /// The same bits in each lane of a type.
-    fn constant_of(&mut self, ty: Type, bits: u64) -> Reg {
+    fn constant_of(&mut self, ty: VectorType, bits: u64) -> Reg {
         if ty.element.bits() == 32 { self.constant32(bits as u32) } else { self.constant64(bits) }
     }
 
@@ -211,35 +220,41 @@ impl Lower<'_> {
 
     // Statements.
 
-    fn statements(&mut self, body: &[Stmt]) -> Result<(), Refusal> {
+    fn statements(&mut self, body: &[VectorStmt]) -> Result<(), VectorCompileError> {
         body.iter().try_for_each(|stmt| self.statement(stmt))
     }
 
-    fn statement(&mut self, stmt: &Stmt) -> Result<(), Refusal> {
+    fn statement(&mut self, stmt: &VectorStmt) -> Result<(), VectorCompileError> {
         self.part = 0;
         match stmt {
-            Stmt::Loop { counter, range, body } => self.enter(stmt, *counter, *range, body),
-            Stmt::Let { value, op } => self.define(*value, op),
-            Stmt::Set { variable, start, value } => {
+            VectorStmt::Loop { counter, range, body } => self.enter(stmt, *counter, *range, body),
+            VectorStmt::Let { value, op } => self.define(*value, op),
+            VectorStmt::Set { variable, start, value } => {
                 self.set(stmt, *variable, *start, *value);
                 Ok(())
             }
-            Stmt::Store { place, value, streaming } => self.store(place, *value, *streaming),
-            Stmt::Prefetch(place) => {
+            VectorStmt::Store { place, value, streaming } => self.store(place, *value, *streaming),
+            VectorStmt::Prefetch(place) => {
                 let address = self.address(place, 0, 0);
-                self.instruction(Machine::Prefetch, &[], 0, Some(address), Access::Hint);
+                self.instruction(AvxOp::Prefetch, &[], 0, Some(address), Access::Hint);
                 Ok(())
             }
         }
     }
 
-    fn enter(&mut self, stmt: &Stmt, counter: Counter, range: Range, body: &[Stmt]) -> Result<(), Refusal> {
+    fn enter(
+        &mut self,
+        stmt: &VectorStmt,
+        counter: Counter,
+        range: LoopRange,
+        body: &[VectorStmt],
+    ) -> Result<(), VectorCompileError> {
         let size = self.size(body);
         match range {
-            Range::To(n) if n <= 1 || size.is_some_and(|size| n.saturating_mul(size) <= 24) => {
+            LoopRange::Constant(n) if n <= 1 || size.is_some_and(|size| n.saturating_mul(size) <= 24) => {
                 self.copies(counter, 0..n, body)
             }
-            Range::To(n) => {
+            LoopRange::Constant(n) => {
                 let factor = n.min(size.map_or(1, unroll_factor));
                 let rounds = n / factor;
                 if rounds == 1 {
@@ -248,25 +263,29 @@ impl Lower<'_> {
                 self.repeat(stmt, counter, Trips::Constant(rounds), factor, body)?;
                 self.copies(counter, rounds * factor..n, body)
             }
-            Range::Part => {
+            LoopRange::Call => {
                 let factor = size.map_or(1, unroll_factor);
                 let shift = factor.ilog2();
-                self.repeat(stmt, counter, Trips::Part { shift }, factor, body)?;
-                if shift > 0 { self.repeat(stmt, counter, Trips::Rest { shift }, 1, body) } else { Ok(()) }
+                self.repeat(stmt, counter, Trips::Call { shift }, factor, body)?;
+                if shift > 0 {
+                    self.repeat(stmt, counter, Trips::CallRemainder { shift }, 1, body)
+                } else {
+                    Ok(())
+                }
             }
         }
     }
 
-    /// The body once for each value of its counter.
+    /// Lowers the body once for each value of its counter.
     fn copies(
         &mut self,
         counter: Counter,
         values: std::ops::Range<u64>,
-        body: &[Stmt],
-    ) -> Result<(), Refusal> {
+        body: &[VectorStmt],
+    ) -> Result<(), VectorCompileError> {
         let (before, parts) = (self.parts_before, self.most_parts(body));
         for value in values {
-            self.counters[counter.0 as usize] = Known::Fixed(value as i64);
+            self.counters[counter.0 as usize] = CounterValue::Fixed(value as i64);
             self.statements(body)?;
             self.parts_before += parts;
         }
@@ -274,22 +293,22 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// A loop over `factor` copies of the body.
+    /// Lowers a loop over `factor` copies of the body.
     fn repeat(
         &mut self,
-        stmt: &Stmt,
+        stmt: &VectorStmt,
         counter: Counter,
         trips: Trips,
         factor: u64,
-        body: &[Stmt],
-    ) -> Result<(), Refusal> {
+        body: &[VectorStmt],
+    ) -> Result<(), VectorCompileError> {
         self.flush();
         let outside = std::mem::take(&mut self.nodes);
         let before = std::mem::replace(&mut self.parts_before, 0);
         let mut carried = self.carry(stmt, trips);
         let parts = self.most_parts(body);
         for copy in 0..factor {
-            self.counters[counter.0 as usize] = Known::Plus(copy as i64);
+            self.counters[counter.0 as usize] = CounterValue::Plus(copy as i64);
             self.statements(body)?;
             self.parts_before += parts;
         }
@@ -306,8 +325,9 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// Makes a phi of each part of a variable that a loop sets and that is looked at later.
-    fn carry(&mut self, stmt: &Stmt, trips: Trips) -> Vec<(usize, usize, Phi)> {
+    /// Adds a phi for each part of a variable that the loop sets, if the value is read in a later iteration
+    /// or after the loop.
+    fn carry(&mut self, stmt: &VectorStmt, trips: Trips) -> Vec<(usize, usize, Phi)> {
         let mut carried = Vec::new();
         for (v, ty) in self.program.variables.iter().enumerate() {
             for part in 0..self.parts(*ty) {
@@ -319,7 +339,8 @@ impl Lower<'_> {
                 }
                 let phi = self.unit.register();
                 let start = std::mem::replace(&mut self.variables[v][part], phi);
-                // Without this an iteration that runs for certain would begin with what nobody reads.
+                // A first iteration that certainly runs overwrites the variable before reading it, so the
+                // value on entry is dead.
                 let start = if read || !matches!(trips, Trips::Constant(_)) { start } else { Reg::NONE };
                 carried.push((v, part, Phi { phi, start, next: phi }));
             }
@@ -327,27 +348,30 @@ impl Lower<'_> {
         carried
     }
 
-    /// About how many instructions a body without loops becomes; `None` if there are loops.
-    fn size(&self, body: &[Stmt]) -> Option<u64> {
+    /// An estimate of a body's number of instructions; `None` if it contains a loop.
+    fn size(&self, body: &[VectorStmt]) -> Option<u64> {
         let mut size = 0;
         for stmt in body {
             size += match stmt {
-                Stmt::Loop { .. } => return None,
-                Stmt::Let { op: Op::Constant(_) | Op::Get { .. } | Op::Bitcast(_), .. }
-                | Stmt::Set { .. } => 0,
-                Stmt::Let { value, .. } | Stmt::Store { value, .. } => {
+                VectorStmt::Loop { .. } => return None,
+                VectorStmt::Let {
+                    op: VectorOp::Constant(_) | VectorOp::Get { .. } | VectorOp::Bitcast(_),
+                    ..
+                }
+                | VectorStmt::Set { .. } => 0,
+                VectorStmt::Let { value, .. } | VectorStmt::Store { value, .. } => {
                     self.parts(self.program.values[value.0 as usize]) as u64
                 }
-                Stmt::Prefetch(_) => 1,
+                VectorStmt::Prefetch(_) => 1,
             };
         }
         Some(size)
     }
 
-    /// The most registers that a value of a body has.
-    fn most_parts(&self, body: &[Stmt]) -> u32 {
-        let of = |stmt: &Stmt| match stmt {
-            Stmt::Let { value, .. } => self.parts(self.program.values[value.0 as usize]) as u32,
+    /// The most parts of any value of a body.
+    fn most_parts(&self, body: &[VectorStmt]) -> u32 {
+        let of = |stmt: &VectorStmt| match stmt {
+            VectorStmt::Let { value, .. } => self.parts(self.program.values[value.0 as usize]) as u32,
             _ => 1,
         };
         body.iter().map(of).max().unwrap_or(1)
@@ -355,57 +379,61 @@ impl Lower<'_> {
 
     // Values.
 
-    fn ty(&self, value: Value) -> Type {
+    fn ty(&self, value: Value) -> VectorType {
         self.program.values[value.0 as usize]
     }
 
-    /// The register of a part; a value of one lane has one for all.
+    /// The register of a part. All parts of a broadcast value have the same register.
     fn part_of(&self, value: Value, part: usize) -> Reg {
         let parts = &self.values[value.0 as usize].parts;
         if parts.len() == 1 { parts[0] } else { parts[part] }
     }
 
-    fn define(&mut self, value: Value, op: &Op) -> Result<(), Refusal> {
+    fn define(&mut self, value: Value, op: &VectorOp) -> Result<(), VectorCompileError> {
         let ty = self.ty(value);
         let mut lanes = match op {
-            Op::Constant(bits) => {
+            VectorOp::Constant(bits) => {
                 let constant = self.constant_of(ty, *bits);
-                Lanes { parts: SmallVec::from_elem(constant, self.parts(ty)), everywhere: true }
+                LoweredValue { parts: SmallVec::from_elem(constant, self.parts(ty)), broadcast: true }
             }
-            Op::Load(place) => self.load(place, ty)?,
-            Op::LoadIf { condition, place, otherwise } => self.load_if(*condition, place, *otherwise, ty)?,
-            Op::Get { variable, start } => {
-                let of = Lanes { parts: self.variables[variable.0 as usize].clone(), everywhere: true };
+            VectorOp::Load(place) => self.load(place, ty)?,
+            VectorOp::LoadIf { condition, place, otherwise } => {
+                self.load_if(*condition, place, *otherwise, ty)?
+            }
+            VectorOp::Get { variable, start } => {
+                let of = LoweredValue { parts: self.variables[variable.0 as usize].clone(), broadcast: true };
                 let lanes = self.program.variables[variable.0 as usize].lanes;
                 self.lanes_from(&of, lanes, *start, ty)
             }
-            Op::Slice { of, start } => {
+            VectorOp::Slice { of, start } => {
                 let from = self.values[of.0 as usize].clone();
                 self.lanes_from(&from, self.ty(*of).lanes, *start, ty)
             }
-            Op::Index { offset, terms, step } => self.index(*offset, terms, *step, ty),
-            Op::Bitcast(a) => {
+            VectorOp::Index { offset, terms, step } => self.index(*offset, terms, *step, ty),
+            VectorOp::Bitcast(a) => {
                 let mut lanes = self.values[a.0 as usize].clone();
                 if lanes.parts.len() == 1 {
                     lanes.parts = SmallVec::from_elem(lanes.parts[0], self.parts(ty));
                 }
                 lanes
             }
-            Op::Convert(a) => self.convert(*a, ty)?,
+            VectorOp::Convert(a) => self.convert(*a, ty)?,
             _ => self.elementwise(op, ty)?,
         };
-        if ty.lanes == 1 && !lanes.everywhere && self.wanted[value.0 as usize] {
-            let all = if ty.element.bits() == 32 { Machine::All32 } else { Machine::All64 };
-            lanes =
-                Lanes { parts: SmallVec::from_elem(self.emit(all, &[lanes.parts[0]]), 1), everywhere: true };
+        if ty.lanes == 1 && !lanes.broadcast && self.wanted[value.0 as usize] {
+            let all = if ty.element.bits() == 32 { AvxOp::All32 } else { AvxOp::All64 };
+            lanes = LoweredValue {
+                parts: SmallVec::from_elem(self.emit(all, &[lanes.parts[0]]), 1),
+                broadcast: true,
+            };
         }
         self.values[value.0 as usize] = lanes;
         Ok(())
     }
 
-    /// An operation on each part of its operands in turn; parts with the same operands are one.
-    fn elementwise(&mut self, op: &Op, ty: Type) -> Result<Lanes, Refusal> {
-        let mut lanes = Lanes { parts: SmallVec::new(), everywhere: true };
+    /// Lowers an operation part by part. Parts with the same operands share a register.
+    fn elementwise(&mut self, op: &VectorOp, ty: VectorType) -> Result<LoweredValue, VectorCompileError> {
+        let mut lanes = LoweredValue { parts: SmallVec::new(), broadcast: true };
         let mut last: SmallVec<[Reg; 3]> = SmallVec::new();
         for part in 0..self.parts(ty) {
             self.part = part as u32;
@@ -418,21 +446,21 @@ impl Lower<'_> {
             lanes.parts.push(result);
             last = sources;
         }
-        lanes.everywhere = operands(op).all(|operand| self.values[operand.0 as usize].everywhere);
+        lanes.broadcast = operands(op).all(|operand| self.values[operand.0 as usize].broadcast);
         Ok(lanes)
     }
 
     /// `offset + Σ coefficient · index + step · lane`.
-    fn index(&mut self, offset: i64, terms: &[(Index, i64)], step: i64, ty: Type) -> Lanes {
+    fn index(&mut self, offset: i64, terms: &[(Index, i64)], step: i64, ty: VectorType) -> LoweredValue {
         let (terms, offset) = self.affine(offset, terms);
         let (lanes, count) = (self.lanes_of(ty), self.words());
         let first = (!terms.is_empty()).then(|| {
             let stream = self.unit.stream(Stream { base: Base::Zero, terms, offset: 0 });
             let address = Address { stream, offset: 0, bytes: 0 };
-            let integer = self.instruction(Machine::Integer, &[], 0, Some(address), Access::None);
-            self.emit(if ty.element.bits() == 32 { Machine::All32 } else { Machine::All64 }, &[integer])
+            let integer = self.instruction(AvxOp::Integer, &[], 0, Some(address), Access::None);
+            self.emit(if ty.element.bits() == 32 { AvxOp::All32 } else { AvxOp::All64 }, &[integer])
         });
-        let mut result = Lanes { parts: SmallVec::new(), everywhere: ty.lanes == 1 };
+        let mut result = LoweredValue { parts: SmallVec::new(), broadcast: ty.lanes == 1 };
         let step = if ty.lanes == 1 { 0 } else { step };
         for part in 0..self.parts(ty) as u32 {
             self.part = part;
@@ -446,7 +474,7 @@ impl Lower<'_> {
                 None => constant,
                 Some(first) if words[..count].iter().all(|word| *word == 0) => first,
                 Some(first) => {
-                    let add = if ty.element.bits() == 32 { Machine::AddI32 } else { Machine::AddI64 };
+                    let add = if ty.element.bits() == 32 { AvxOp::AddI32 } else { AvxOp::AddI64 };
                     self.emit(add, &[first, constant])
                 }
             });
@@ -454,14 +482,15 @@ impl Lower<'_> {
         result
     }
 
-    /// Takes counters apart: those that a loop counts, and what the others add to the offset.
+    /// Splits an affine expression into terms that vary with machine loops, and an offset that includes the
+    /// constant counters.
     fn affine(&self, mut offset: i64, terms: &[(Index, i64)]) -> (Vec<(Index, i64)>, i64) {
         let mut left = Vec::with_capacity(terms.len());
         for &(index, coefficient) in terms {
             if let Index::Counter(Counter(c)) = index {
-                let (Known::Fixed(add) | Known::Plus(add)) = self.counters[c as usize];
+                let (CounterValue::Fixed(add) | CounterValue::Plus(add)) = self.counters[c as usize];
                 offset = offset.wrapping_add(coefficient.wrapping_mul(add));
-                if matches!(self.counters[c as usize], Known::Fixed(_)) {
+                if matches!(self.counters[c as usize], CounterValue::Fixed(_)) {
                     continue;
                 }
             }
@@ -474,7 +503,7 @@ impl Lower<'_> {
     }
 }
 
-/// How many copies of a body of so many instructions a loop has.
+/// The number of copies of a body with `size` instructions in an unrolled loop.
 fn unroll_factor(size: u64) -> u64 {
     match size {
         0..=8 => 4,

@@ -1,30 +1,36 @@
-//! Moving lanes: parts of variables and values, wherever they begin.
+//! Lane movement: parts of variables and values at any starting lane.
 //!
-//! Everything moves in words of 32 bits, so that elements of both sizes are one case. Where each word of a result comes from is a [`Words`]; one function finds
-//! cheap instructions for it.
+//! Lanes move as 32-bit words, which covers both lane sizes. A [`WordSources`] gives the source of each word
+//! of a result; [`gather_words`](Lowering::gather_words) finds cheap instructions for it.
 
 use smallvec::SmallVec;
 
-use super::{Lanes, Lower};
-use crate::avx2::Op as Machine;
+use super::{LoweredValue, Lowering};
+use crate::avx2::AvxOp;
 use crate::machine::{Reg, WORDS};
-use crate::program::{Stmt, Type, Value, Variable};
+use crate::program::{Value, Variable, VectorStmt, VectorType};
 
-/// Where each word of a register comes from; `None`: it does not matter.
-pub(super) type Words = [Option<(Reg, u8)>; WORDS];
+/// The source register and word of each word of a register; `None` if its contents do not matter.
+pub(super) type WordSources = [Option<(Reg, u8)>; WORDS];
 
-impl Lower<'_> {
-    /// Lanes `start..start + ty.lanes` of something with `lanes` lanes.
-    pub(super) fn lanes_from(&mut self, of: &Lanes, lanes: u32, start: u32, ty: Type) -> Lanes {
+impl Lowering<'_> {
+    /// Lowers the lanes `start..start + ty.lanes` of a value or variable with `lanes` lanes.
+    pub(super) fn lanes_from(
+        &mut self,
+        of: &LoweredValue,
+        lanes: u32,
+        start: u32,
+        ty: VectorType,
+    ) -> LoweredValue {
         if lanes == 1 {
             return of.clone();
         }
         let size = (ty.element.bytes() / 4) as usize;
         let (first, count) = (start as usize * size, ty.lanes as usize * size);
-        let mut result = Lanes { parts: SmallVec::new(), everywhere: false };
+        let mut result = LoweredValue { parts: SmallVec::new(), broadcast: false };
         let whole = self.words();
         if first % whole == 0 {
-            // Whole registers; what lies behind the last lane is open.
+            // The parts are reused as they are; lanes behind the last one are unspecified.
             result.parts.extend(of.parts[first / whole..].iter().take(self.parts(ty)).copied());
             return result;
         }
@@ -41,8 +47,8 @@ impl Lower<'_> {
         result
     }
 
-    /// Sets lanes of a variable. Lanes that are not read later are not kept.
-    pub(super) fn set(&mut self, stmt: &Stmt, variable: Variable, start: u32, value: Value) {
+    /// Lowers the replacement of a variable's lanes. Dead lanes are not preserved.
+    pub(super) fn set(&mut self, stmt: &VectorStmt, variable: Variable, start: u32, value: Value) {
         let (ty, of) = (self.program.variables[variable.0 as usize], self.ty(value));
         let size = ty.element.bytes() / 4;
         let live = self.liveness.after_set(stmt).clone();
@@ -72,27 +78,28 @@ impl Lower<'_> {
         }
     }
 
-    /// The register of a value that holds all lanes of a variable's part from lane `first` on, as they lie there, if there is one.
-    fn whole_part(&self, ty: Type, first: u32, value: Value, start: u32) -> Option<Reg> {
+    /// The register of a value that fills a whole part of a variable, from lane `first` on, without moving
+    /// lanes.
+    fn whole_part(&self, ty: VectorType, first: u32, value: Value, start: u32) -> Option<Reg> {
         let (lanes, count) = (self.lanes_of(ty), self.ty(value).lanes);
         let at = first.checked_sub(start)?;
         let covered = at % lanes == 0 && count > 1 && start + count >= ty.lanes.min(first + lanes);
         covered.then(|| self.values[value.0 as usize].parts[(at / lanes) as usize])
     }
 
-    /// Where a word of a lane of a value is; `word` is where it is wanted.
+    /// The source of a word of a value's lane; `word` is its destination.
     fn word_of(&self, value: Value, lane: u32, word: usize, size: u32) -> (Reg, u8) {
         let lanes = &self.values[value.0 as usize];
         if self.ty(value).lanes == 1 {
-            let at = if lanes.everywhere { word } else { word % size as usize };
+            let at = if lanes.broadcast { word } else { word % size as usize };
             return (lanes.parts[0], at as u8);
         }
         let position = (lane * size) as usize + word % size as usize;
         (lanes.parts[position / self.words()], (position % self.words()) as u8)
     }
 
-    /// A register with these words.
-    pub(super) fn gather_words(&mut self, words: &Words) -> Reg {
+    /// Builds a register from words of others.
+    pub(super) fn gather_words(&mut self, words: &WordSources) -> Reg {
         let mut sources: SmallVec<[Reg; 2]> = SmallVec::new();
         for (reg, _) in words.iter().flatten() {
             if !sources.contains(reg) {
@@ -103,14 +110,14 @@ impl Lower<'_> {
             [] => self.constant32(0),
             [source] => self.arrange(source, words),
             [low, high] if let (8, Some(imm)) = (self.words(), halves(words, low, high)) => {
-                self.emit_imm(Machine::PermuteHalves, &[low, high], imm)
+                self.emit_imm(AvxOp::PermuteHalves, &[low, high], imm)
             }
             _ => self.blend_arranged(&sources, words),
         }
     }
 
-    /// Brings the words of each source to their places, then blends one source after the other in.
-    fn blend_arranged(&mut self, sources: &[Reg], words: &Words) -> Reg {
+    /// Moves the words of each source to their destinations, then blends the sources one after the other.
+    fn blend_arranged(&mut self, sources: &[Reg], words: &WordSources) -> Reg {
         let mut result = Reg::NONE;
         for &source in sources {
             let own = words.map(|word| word.filter(|(reg, _)| *reg == source));
@@ -120,13 +127,13 @@ impl Lower<'_> {
                 continue;
             }
             let mask = (0..WORDS).fold(0, |mask, i| mask | u16::from(own[i].is_some()) << i);
-            result = self.emit_imm(Machine::Blend, &[result, arranged], mask);
+            result = self.emit_imm(AvxOp::Blend, &[result, arranged], mask);
         }
         result
     }
 
-    /// Words of one register in other places.
-    fn arrange(&mut self, source: Reg, words: &Words) -> Reg {
+    /// Permutes the words of one register.
+    fn arrange(&mut self, source: Reg, words: &WordSources) -> Reg {
         let from = words.map(|word| word.map(|(_, from)| from as usize));
         let all =
             |holds: &dyn Fn(usize, usize) -> bool| (0..WORDS).all(|i| from[i].is_none_or(|f| holds(i, f)));
@@ -134,35 +141,35 @@ impl Lower<'_> {
             return source;
         }
         if all(&|_, f| f == 0) {
-            return self.emit(Machine::All32, &[source]);
+            return self.emit(AvxOp::All32, &[source]);
         }
         if all(&|i, f| f == i % 2) {
-            return self.emit(Machine::All64, &[source]);
+            return self.emit(AvxOp::All64, &[source]);
         }
         if self.words() == 8 {
             if all(&|i, f| i < 4 && f == i + 4) {
-                return self.emit_imm(Machine::ExtractHigh, &[source], 1);
+                return self.emit_imm(AvxOp::ExtractHigh, &[source], 1);
             }
             if let Some(imm) = in_lane(&from) {
-                return self.emit_imm(Machine::PermuteInLane, &[source], imm);
+                return self.emit_imm(AvxOp::PermuteInLane, &[source], imm);
             }
             if let Some(imm) = pairs(&from) {
-                return self.emit_imm(Machine::Permute64, &[source], imm);
+                return self.emit_imm(AvxOp::Permute64, &[source], imm);
             }
         }
         let places = self.constant(from.map(|f| f.unwrap_or(0) as u32));
-        self.emit(Machine::Permute, &[places, source])
+        self.emit(AvxOp::Permute, &[places, source])
     }
 
-    /// The first `bytes` bytes of a register as a mask: all bits set there, none behind.
+    /// A mask of the first `bytes` bytes of a register.
     pub(super) fn mask(&mut self, bytes: u32) -> Reg {
         debug_assert!(bytes <= self.bytes() && bytes.is_multiple_of(4), "masks are of whole words");
         self.constant(std::array::from_fn(|i| if (i as u32) < bytes / 4 { u32::MAX } else { 0 }))
     }
 }
 
-/// The constant of `vperm2f128` that takes whole halves of two registers, if that is what is wanted.
-fn halves(words: &Words, low: Reg, high: Reg) -> Option<u16> {
+/// The immediate of `vperm2f128`, if the words are whole halves of two registers.
+fn halves(words: &WordSources, low: Reg, high: Reg) -> Option<u16> {
     let mut imm = 0;
     for half in 0..2 {
         let mut choice = None;
@@ -177,11 +184,11 @@ fn halves(words: &Words, low: Reg, high: Reg) -> Option<u16> {
         }
         imm |= choice.unwrap_or(0) << (4 * half);
     }
-    // A plain blend is cheaper.
+    // These immediates are blends, which are cheaper.
     (imm != 0x30 && imm != 0x12).then_some(imm)
 }
 
-/// The constant of `vpermilps`, if words stay in their halves and both halves are arranged alike.
+/// The immediate of `vpermilps`, if words stay in their halves and both halves are permuted alike.
 fn in_lane(from: &[Option<usize>; WORDS]) -> Option<u16> {
     let mut choice = [None; 4];
     for i in 0..8 {
@@ -194,7 +201,7 @@ fn in_lane(from: &[Option<usize>; WORDS]) -> Option<u16> {
     Some((0..4).fold(0, |imm, i| imm | (choice[i].unwrap_or(i) as u16) << (2 * i)))
 }
 
-/// The constant of `vpermpd`, if words move in pairs.
+/// The immediate of `vpermpd`, if words move in pairs.
 fn pairs(from: &[Option<usize>; WORDS]) -> Option<u16> {
     let mut imm = 0;
     for pair in 0..4 {

@@ -1,39 +1,41 @@
-//! Elements that are apart in memory: one by one, or several values at once by a transposition.
+//! StridedAccess accesses: element by element, or several values at once by a transposition in registers.
 //!
-//! A value whose lanes are rows apart touches one element of each row. If four such values (two of double precision) are neighbours, what they touch is a
-//! piece of 16 bytes of each row: those are loaded as they are, two rows to a register, and transposed in registers; stores likewise, the other way round. So
-//! accesses are only noted at first; when the block is whole, those that are neighbours are found.
+//! A value with a large stride accesses one element in each of several rows. If four such values (two for
+//! 64-bit lanes) are neighbours, they access 16 contiguous bytes of each row. These bytes are loaded
+//! together, two rows to a register, and transposed in registers; stores work in reverse. Accesses are
+//! therefore recorded first, and neighbours are grouped when the block is complete.
 
 use smallvec::SmallVec;
 
-use super::Lower;
-use crate::avx2::Op as Machine;
+use super::Lowering;
+use crate::avx2::AvxOp;
 use crate::machine::{Access, Address, Inst, Reg};
 
-/// A load or store whose elements are apart.
+/// A recorded load or store of non-contiguous elements.
 #[derive(Clone, Debug)]
-pub(super) struct Strided {
-    /// Where it stands in the block.
+pub(super) struct StridedAccess {
+    /// Position in the block.
     position: usize,
-    /// What is loaded, or stored.
+    /// The destination of a load, or the source of a store.
     register: Reg,
     write: bool,
     part: u32,
     /// Bytes of an element.
     size: u32,
-    /// Where each lane is.
+    /// The address of each lane.
     lanes: SmallVec<[Address; 8]>,
 }
 
-impl Strided {
-    /// Whether pieces of 16 bytes at its lanes are apart: what overlaps must be stored in order.
+impl StridedAccess {
+    /// Whether the 16 bytes at each lane's address are disjoint; overlapping stores would have to keep their
+    /// order.
     fn has_rows(&self) -> bool {
         let mut pairs = self.lanes.windows(2);
         pairs.all(|pair| pair[0].stream == pair[1].stream && pair[0].offset.abs_diff(pair[1].offset) >= 16)
     }
 
-    /// Whether the lanes of `other` are `by` elements behind this one's.
-    fn is_followed(&self, other: &Strided, by: u32) -> bool {
+    /// Whether the lanes of `other` are `by` elements behind the lanes of this access.
+    fn is_followed(&self, other: &StridedAccess, by: u32) -> bool {
         let bytes = i64::from(by * self.size);
         let behind = |(a, b): (&Address, &Address)| a.stream == b.stream && a.offset + bytes == b.offset;
         (self.write, self.size, self.lanes.len()) == (other.write, other.size, other.lanes.len())
@@ -41,29 +43,29 @@ impl Strided {
     }
 }
 
-/// Accesses that become one transposition, by their positions in the list of accesses, in the order of their elements.
-type Group = SmallVec<[usize; 4]>;
+/// Indices of accesses that become one transposition, in ascending order of address.
+type TransposeGroup = SmallVec<[usize; 4]>;
 
-impl Lower<'_> {
-    /// Notes a load of elements apart.
+impl Lowering<'_> {
+    /// Records a load of non-contiguous elements.
     pub(super) fn note_load(&mut self, lanes: SmallVec<[Address; 8]>, size: u32) -> Reg {
         let register = self.unit.register();
         self.note(register, false, lanes, size);
         register
     }
 
-    /// Notes a store of elements apart.
+    /// Records a store of non-contiguous elements.
     pub(super) fn note_store(&mut self, stored: Reg, lanes: SmallVec<[Address; 8]>, size: u32) {
         self.note(stored, true, lanes, size);
     }
 
     fn note(&mut self, register: Reg, write: bool, lanes: SmallVec<[Address; 8]>, size: u32) {
         let (position, part) = (self.block.len(), self.parts_before + self.part);
-        self.strided.push(Strided { position, register, write, part, size, lanes });
-        // Its place is kept by an instruction that does nothing.
+        self.strided.push(StridedAccess { position, register, write, part, size, lanes });
+        // This placeholder marks the position of the access.
         let access = if write { Access::Write } else { Access::Read };
         self.block.push(Inst {
-            op: Machine::Copy,
+            op: AvxOp::Copy,
             dst: Reg::NONE,
             srcs: [Reg::NONE; 3],
             imm: 0,
@@ -73,7 +75,7 @@ impl Lower<'_> {
         });
     }
 
-    /// Writes out the accesses that were noted in the block.
+    /// Expands the recorded accesses of the block.
     pub(super) fn resolve_strided(&mut self) {
         if self.strided.is_empty() {
             return;
@@ -81,7 +83,7 @@ impl Lower<'_> {
         let strided = std::mem::take(&mut self.strided);
         let block = std::mem::take(&mut self.block);
         let groups = self.groups(&strided, &block);
-        // Loads stand where the first of a group stood, stores where the last did.
+        // A group of loads is placed at its first member, a group of stores at its last.
         let mut leader: Vec<Option<usize>> = vec![None; strided.len()];
         let mut alone = vec![true; strided.len()];
         for (number, group) in groups.iter().enumerate() {
@@ -101,7 +103,7 @@ impl Lower<'_> {
                 self.part = access.part;
                 self.one_by_one(access);
             } else if let Some(group) = leader[next] {
-                let members: SmallVec<[&Strided; 4]> =
+                let members: SmallVec<[&StridedAccess; 4]> =
                     groups[group].iter().map(|&member| &strided[member]).collect();
                 self.transpose(&members);
             }
@@ -110,18 +112,18 @@ impl Lower<'_> {
         (self.part, self.parts_before) = (part, parts_before);
     }
 
-    /// Finds neighbours, between which nothing else touches their memory.
-    fn groups(&self, strided: &[Strided], block: &[Inst]) -> Vec<Group> {
+    /// Groups neighbouring accesses, if no other access between them conflicts with them.
+    fn groups(&self, strided: &[StridedAccess], block: &[Inst]) -> Vec<TransposeGroup> {
         let mut order: Vec<usize> = (0..strided.len()).collect();
         let key = |i: usize| (strided[i].write, strided[i].lanes[0].stream, strided[i].lanes[0].offset, i);
         order.sort_by_key(|&i| key(i));
         let mut groups = Vec::new();
         let mut at = 0;
-        // The wide registers have other instructions for that.
+        // The transpositions below are for 256-bit registers only.
         while self.words() == 8 && at < order.len() {
             let first = &strided[order[at]];
             let count = 16 / first.size as usize;
-            let members: Group = order[at..].iter().take(count).copied().collect();
+            let members: TransposeGroup = order[at..].iter().take(count).copied().collect();
             let follow = members.len() == count
                 && first.has_rows()
                 && (1..count).all(|by| first.is_followed(&strided[members[by]], by as u32))
@@ -134,8 +136,8 @@ impl Lower<'_> {
         groups
     }
 
-    /// Whether nothing between the members touches what they touch, unless both only read.
-    fn is_undisturbed(&self, strided: &[Strided], members: &[usize], block: &[Inst]) -> bool {
+    /// Whether no instruction between the members accesses the same memory, except for two reads.
+    fn is_undisturbed(&self, strided: &[StridedAccess], members: &[usize], block: &[Inst]) -> bool {
         let positions = members.iter().map(|&member| strided[member].position);
         let (first, last) = (positions.clone().min().unwrap_or(0), positions.clone().max().unwrap_or(0));
         let own = &strided[members[0]];
@@ -155,27 +157,24 @@ impl Lower<'_> {
         })
     }
 
-    fn read_from(&mut self, op: Machine, srcs: &[Reg], imm: u16, address: Address, bytes: u32) -> Reg {
+    fn read_from(&mut self, op: AvxOp, srcs: &[Reg], imm: u16, address: Address, bytes: u32) -> Reg {
         self.instruction(op, srcs, imm, Some(Address { bytes, ..address }), Access::Read)
     }
 
-    /// Gives what was computed last the register that was promised.
-    fn promise(&mut self, register: Reg) {
+    /// Makes `register` the result of the last instruction.
+    fn set_result(&mut self, register: Reg) {
         let last = self.block.last_mut().expect("something was computed");
         last.dst = register;
     }
 
-    fn one_by_one(&mut self, access: &Strided) {
+    fn one_by_one(&mut self, access: &StridedAccess) {
         if access.write { self.store_one_by_one(access) } else { self.load_one_by_one(access) }
     }
 
-    fn load_one_by_one(&mut self, access: &Strided) {
+    fn load_one_by_one(&mut self, access: &StridedAccess) {
         let size = access.size;
-        let (load, insert) = if size == 8 {
-            (Machine::Load64, Machine::Insert64)
-        } else {
-            (Machine::Load32, Machine::Insert32)
-        };
+        let (load, insert) =
+            if size == 8 { (AvxOp::Load64, AvxOp::Insert64) } else { (AvxOp::Load32, AvxOp::Insert32) };
         let mut halves: SmallVec<[Reg; 4]> = SmallVec::new();
         for lanes in access.lanes.chunks(16 / size as usize) {
             let mut half = self.read_from(load, &[], 0, lanes[0], size);
@@ -186,22 +185,19 @@ impl Lower<'_> {
         }
         let mut whole = halves[0];
         for (number, &half) in halves.iter().enumerate().skip(1) {
-            whole = self.emit_imm(Machine::InsertHigh, &[whole, half], number as u16);
+            whole = self.emit_imm(AvxOp::InsertHigh, &[whole, half], number as u16);
         }
-        self.promise(access.register);
+        self.set_result(access.register);
     }
 
-    fn store_one_by_one(&mut self, access: &Strided) {
+    fn store_one_by_one(&mut self, access: &StridedAccess) {
         let size = access.size;
-        let (store, extract) = if size == 8 {
-            (Machine::Store64, Machine::Extract64)
-        } else {
-            (Machine::Store32, Machine::Extract32)
-        };
+        let (store, extract) =
+            if size == 8 { (AvxOp::Store64, AvxOp::Extract64) } else { (AvxOp::Store32, AvxOp::Extract32) };
         let mut half = access.register;
         for (number, lanes) in access.lanes.chunks(16 / size as usize).enumerate() {
             if number > 0 {
-                half = self.emit_imm(Machine::ExtractHigh, &[access.register], number as u16);
+                half = self.emit_imm(AvxOp::ExtractHigh, &[access.register], number as u16);
             }
             for (at, lane) in lanes.iter().enumerate() {
                 let op = if at == 0 { store } else { extract };
@@ -211,13 +207,14 @@ impl Lower<'_> {
         }
     }
 
-    fn transpose(&mut self, members: &[&Strided]) {
+    fn transpose(&mut self, members: &[&StridedAccess]) {
         self.part = members[0].part;
         if members[0].write { self.transpose_to_memory(members) } else { self.transpose_from_memory(members) }
     }
 
-    /// Row `i`'s piece, and behind it that of the row which is half the lanes of a register further on. Rows that do not exist are any.
-    fn rows(&mut self, first: &Strided) -> SmallVec<[Reg; 4]> {
+    /// Loads row `i` and, into the upper half, the row half a register's lanes further on. Missing rows
+    /// repeat the first register.
+    fn rows(&mut self, first: &StridedAccess) -> SmallVec<[Reg; 4]> {
         let half = 16 / first.size as usize;
         let mut rows: SmallVec<[Reg; 4]> = SmallVec::new();
         for i in 0..half {
@@ -225,60 +222,61 @@ impl Lower<'_> {
                 rows.push(rows[0]);
                 continue;
             };
-            let mut row = self.read_from(Machine::Load128, &[], 0, *low, 16);
+            let mut row = self.read_from(AvxOp::Load128, &[], 0, *low, 16);
             if let Some(high) = first.lanes.get(i + half) {
-                row = self.read_from(Machine::InsertHigh, &[row, Reg::MEMORY], 1, *high, 16);
+                row = self.read_from(AvxOp::InsertHigh, &[row, Reg::MEMORY], 1, *high, 16);
             }
             rows.push(row);
         }
         rows
     }
 
-    fn transpose_from_memory(&mut self, members: &[&Strided]) {
+    fn transpose_from_memory(&mut self, members: &[&StridedAccess]) {
         let rows = self.rows(members[0]);
         if let [even, odd] = rows[..] {
-            for (op, member) in [Machine::UnpackLow64, Machine::UnpackHigh64].into_iter().zip(members) {
+            for (op, member) in [AvxOp::UnpackLow64, AvxOp::UnpackHigh64].into_iter().zip(members) {
                 self.part = member.part;
                 self.emit(op, &[even, odd]);
-                self.promise(member.register);
+                self.set_result(member.register);
             }
             return;
         }
         self.columns(&rows, |lower, i, pair, imm| {
             lower.part = members[i].part;
-            lower.emit_imm(Machine::Shuffle32, pair, imm);
-            lower.promise(members[i].register);
+            lower.emit_imm(AvxOp::Shuffle32, pair, imm);
+            lower.set_result(members[i].register);
         });
     }
 
-    /// Transposes four by four words in each half; `each` computes the results in turn from two registers.
+    /// Transposes 4 × 4 words in each half. Calls `each` with the two registers and the shuffle constant of
+    /// each result.
     fn columns(&mut self, rows: &[Reg], mut each: impl FnMut(&mut Self, usize, &[Reg], u16)) {
-        for (pair, op) in [Machine::UnpackLow32, Machine::UnpackHigh32].into_iter().enumerate() {
+        for (pair, op) in [AvxOp::UnpackLow32, AvxOp::UnpackHigh32].into_iter().enumerate() {
             let (left, right) = (self.emit(op, &[rows[0], rows[1]]), self.emit(op, &[rows[2], rows[3]]));
             each(self, 2 * pair, &[left, right], 0x44);
             each(self, 2 * pair + 1, &[left, right], 0xee);
         }
     }
 
-    fn transpose_to_memory(&mut self, members: &[&Strided]) {
+    fn transpose_to_memory(&mut self, members: &[&StridedAccess]) {
         let values: SmallVec<[Reg; 4]> = members.iter().map(|member| member.register).collect();
         let lanes = &members[0].lanes;
         if let [even, odd] = values[..] {
-            for (i, op) in [Machine::UnpackLow64, Machine::UnpackHigh64].into_iter().enumerate() {
+            for (i, op) in [AvxOp::UnpackLow64, AvxOp::UnpackHigh64].into_iter().enumerate() {
                 let rows = self.emit(op, &[even, odd]);
                 self.store_rows(rows, lanes.get(i), lanes.get(i + 2));
             }
             return;
         }
         self.columns(&values, |lower, i, pair, imm| {
-            let rows = lower.emit_imm(Machine::Shuffle32, pair, imm);
+            let rows = lower.emit_imm(AvxOp::Shuffle32, pair, imm);
             lower.store_rows(rows, lanes.get(i), lanes.get(i + 4));
         });
     }
 
-    /// Stores both halves of a register where there are rows for them.
+    /// Stores the halves of a register to those rows that exist.
     fn store_rows(&mut self, rows: Reg, low: Option<&Address>, high: Option<&Address>) {
-        for (op, address) in [(Machine::Store128, low), (Machine::StoreHigh, high)] {
+        for (op, address) in [(AvxOp::Store128, low), (AvxOp::StoreHigh, high)] {
             if let Some(address) = address {
                 let address = Some(Address { bytes: 16, ..*address });
                 self.instruction(op, &[rows], 1, address, Access::Write);

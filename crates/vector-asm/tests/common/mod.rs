@@ -1,14 +1,16 @@
-//! Memory between pages that nobody may touch, and the comparison of code with the evaluator.
+//! Memory between guard pages, and the comparison of code with the evaluator.
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::ops::Range;
 
-use vector_asm::{ExecutableCode, Isa, Machine, Program, Refusal, compile, evaluate};
+use vector_asm::{
+    EvaluationState, ExecutableCode, Isa, VectorCompileError, VectorProgram, compile, evaluate,
+};
 
 const PAGE: usize = 4096;
 
-/// Memory that ends where a page ends (or begins where one begins), with pages around it that may not be touched.
+/// Memory that ends, or begins, at a guard page, whose access faults.
 pub(crate) struct Guarded {
     map: *mut u8,
     mapped: usize,
@@ -17,12 +19,13 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// A copy of some bytes. Bases are aligned to 64 bytes, so what is at the end may be that much short of the guard.
+    /// Copies bytes next to a guard page. Bases are aligned to 64 bytes, so up to 63 bytes may separate the
+    /// end from the guard page.
     pub(crate) fn new(bytes: &[u8]) -> Guarded {
         let inner = bytes.len().next_multiple_of(PAGE).max(PAGE);
         let mapped = inner + 2 * PAGE;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, whose first and last pages are then closed; all of it is this object's.
+        // SAFETY: the mapping is new and this object owns it; its first and last pages are protected below.
         let map = unsafe { libc::mmap(std::ptr::null_mut(), mapped, access, flags, -1, 0) }.cast::<u8>();
         assert_ne!(map as isize, -1, "no memory");
         // SAFETY: both pages are within the mapping.
@@ -31,33 +34,33 @@ impl Guarded {
             assert_eq!(libc::mprotect(map.add(PAGE + inner).cast(), PAGE, libc::PROT_NONE), 0);
         }
         let start = PAGE + (inner - bytes.len()) / 64 * 64;
-        // SAFETY: `start..start + len` is within the open pages.
+        // SAFETY: `start..start + len` is within the accessible pages.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.add(start), bytes.len()) };
         Guarded { map, mapped, start, len: bytes.len() }
     }
 
-    /// Where it begins.
+    /// The address of the first byte.
     pub(crate) fn pointer(&self) -> *mut u8 {
-        // SAFETY: within the mapping.
+        // SAFETY: the start is within the mapping.
         unsafe { self.map.add(self.start) }
     }
 
-    /// What is in it.
+    /// The contents.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: these bytes are open, written by `new`, and nobody writes them now.
+        // SAFETY: `new` initialised these accessible bytes, and nobody writes them during the borrow.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: it is this object's mapping.
+        // SAFETY: this object owns the mapping.
         unsafe { libc::munmap(self.map.cast(), self.mapped) };
     }
 }
 
-/// A machine whose memory holds floats of all kinds.
-pub(crate) fn machine(args: &[usize], bindings: &[i64], scratch: usize) -> Machine {
+/// A state whose memory holds floats of all kinds.
+pub(crate) fn machine(args: &[usize], bindings: &[i64], scratch: usize) -> EvaluationState {
     let fill = |len: usize, seed: usize| -> Vec<u8> {
         (0..len)
             .map(|at| {
@@ -66,31 +69,32 @@ pub(crate) fn machine(args: &[usize], bindings: &[i64], scratch: usize) -> Machi
             })
             .collect()
     };
-    Machine {
+    EvaluationState {
         args: args.iter().enumerate().map(|(i, &len)| fill(len, i)).collect(),
         bindings: bindings.to_vec(),
         scratch: fill(scratch, 99),
     }
 }
 
-/// Runs code on copies of the machine's memory between guard pages; gives what is then in them.
-pub(crate) fn run(code: &ExecutableCode, machine: &Machine, part: Range<u64>) -> Machine {
+/// Runs code on copies of the memory between guard pages, and returns the memory afterwards.
+pub(crate) fn run(code: &ExecutableCode, machine: &EvaluationState, part: Range<u64>) -> EvaluationState {
     let args: Vec<Guarded> = machine.args.iter().map(|bytes| Guarded::new(bytes)).collect();
     let scratch = Guarded::new(&machine.scratch);
     let pointers: Vec<*mut u8> = args.iter().map(Guarded::pointer).collect();
     let function = code.function(0);
-    // SAFETY: the evaluator has shown that the program stays within the memory, and guard pages catch code that does not.
+    // SAFETY: the evaluator has shown that the program stays within the memory; code that leaves it faults at
+    // a guard page.
     unsafe {
         function(pointers.as_ptr(), machine.bindings.as_ptr(), scratch.pointer(), part.start, part.end)
     };
-    Machine {
+    EvaluationState {
         args: args.iter().map(|memory| memory.bytes().to_vec()).collect(),
         bindings: machine.bindings.clone(),
         scratch: scratch.bytes().to_vec(),
     }
 }
 
-/// Whether bytes are equal, in words that are floats if NaN is to be like NaN.
+/// Whether bytes are equal, where 32-bit or 64-bit words that are both NaN count as equal.
 pub(crate) fn alike(left: &[u8], right: &[u8]) -> bool {
     if left == right {
         return true;
@@ -110,15 +114,19 @@ pub(crate) fn alike(left: &[u8], right: &[u8]) -> bool {
     single || double || half
 }
 
-/// Compiles a program and compares what it does with what it means.
-pub(crate) fn check(program: &Program, machine: Machine, part: Range<u64>) {
+/// Compiles a program and compares its effect with the evaluator's.
+pub(crate) fn check(program: &VectorProgram, machine: EvaluationState, part: Range<u64>) {
     if let Err(why) = try_check(program, machine, part) {
         panic!("{why}\n{program}");
     }
 }
 
-/// The same, with an error for a program that is refused or differs.
-pub(crate) fn try_check(program: &Program, machine: Machine, part: Range<u64>) -> Result<(), Failure> {
+/// [`check`], with an error for a program that is rejected or differs.
+pub(crate) fn try_check(
+    program: &VectorProgram,
+    machine: EvaluationState,
+    part: Range<u64>,
+) -> Result<(), Failure> {
     let mut expected = machine.clone();
     evaluate(program, &mut expected, part.clone()).map_err(|e| Failure::Differs(e.to_string()))?;
     for isa in [Isa::Avx2, Isa::Avx512] {
@@ -145,7 +153,7 @@ fn runs(isa: Isa) -> bool {
     }
 }
 
-fn compare(expected: &Machine, found: &Machine) -> Result<(), String> {
+fn compare(expected: &EvaluationState, found: &EvaluationState) -> Result<(), String> {
     for (i, (e, f)) in expected.args.iter().zip(&found.args).enumerate() {
         if !alike(e, f) {
             let at = e.iter().zip(f).position(|(a, b)| a != b).unwrap() & !7;
@@ -156,10 +164,10 @@ fn compare(expected: &Machine, found: &Machine) -> Result<(), String> {
     if alike(&expected.scratch, &found.scratch) { Ok(()) } else { Err("scratch memory".to_owned()) }
 }
 
-/// What goes wrong.
+/// Why a program fails a check.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    Refused(Refusal),
+    Refused(VectorCompileError),
     Differs(String),
 }
 
@@ -169,8 +177,9 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// That every byte is part of an instruction, that no vector instruction is legacy SSE, and that upper halves are cleared before the return.
-pub(crate) fn decode(code: &vector_asm::Code, isa: Isa) -> Result<(), String> {
+/// Checks that every byte belongs to an instruction, that no vector instruction is legacy SSE, and that
+/// `vzeroupper` precedes the return.
+pub(crate) fn decode(code: &vector_asm::VectorCode, isa: Isa) -> Result<(), String> {
     use iced_x86::{Decoder, DecoderOptions, EncodingKind, Mnemonic, OpKind};
     let bytes = &code.bytes()[..code.instruction_bytes()];
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
@@ -197,8 +206,8 @@ pub(crate) fn decode(code: &vector_asm::Code, isa: Isa) -> Result<(), String> {
     }
 }
 
-/// The code as text, for tests that fail.
-pub(crate) fn listing(code: &vector_asm::Code) -> String {
+/// Disassembles the code for the messages of failing tests.
+pub(crate) fn listing(code: &vector_asm::VectorCode) -> String {
     use iced_x86::{Decoder, DecoderOptions, Formatter, NasmFormatter};
     let bytes = &code.bytes()[..code.instruction_bytes()];
     let mut text = String::new();

@@ -1,0 +1,153 @@
+//! Invalid programs and unsupported operations are rejected, with errors that name them.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use vector_asm::{
+    Binary, Comparison, Counter, EvaluationState, Index, Isa, LaneType, LoopRange, StoredType, Unary, Value,
+    Variable, VectorAddress, VectorBuilder, VectorCode, VectorCompileError, VectorOp, VectorProgram,
+    VectorProgramError, VectorStmt, VectorType, compile, evaluate,
+};
+
+const F32: LaneType = LaneType::F32;
+
+fn error(write: impl FnOnce(&mut VectorBuilder)) -> String {
+    let mut b = VectorBuilder::new();
+    write(&mut b);
+    b.finish().check().unwrap_err().to_string()
+}
+
+#[test]
+fn invalid_programs_are_named() {
+    let four = VectorType::new(F32, 4);
+    let wrong = error(|b| {
+        b.define(four, VectorOp::Unary(Unary::Negate, Value(7)));
+    });
+    assert_eq!(wrong, "v7 is used where it is not defined");
+    let wrong = error(|b| {
+        let (x, y) = (
+            b.load(VectorAddress::at(0, F32), four),
+            b.load(VectorAddress::at(0, F32), VectorType::new(F32, 3)),
+        );
+        b.add(x, y);
+    });
+    assert_eq!(wrong, "v1 has 3 lanes, expected 4 or 1");
+    let wrong = error(|b| {
+        let (x, y) = (b.f32(1.0), b.i32(1));
+        b.add(x, y);
+    });
+    assert_eq!(wrong, "v1 is of I32, expected F32");
+    let wrong = error(|b| {
+        let x = b.i32(1);
+        b.div(x, x);
+    });
+    assert_eq!(wrong, "v1: Divide is no operation of I32");
+    let wrong = error(|b| {
+        b.load(VectorAddress::at(0, F32).holding(StoredType::U8), four);
+    });
+    assert_eq!(wrong, "v0: U8 in memory is not F32");
+    let wrong = error(|b| {
+        let x = b.load(VectorAddress::at(0, F32), four);
+        b.store(VectorAddress::at(1, F32).step(0), x);
+    });
+    assert_eq!(wrong, "a store of v0 whose lanes share one address");
+    let wrong = error(|b| {
+        let variable = b.variable(four);
+        b.get_lanes(variable, 2, 3);
+    });
+    assert_eq!(wrong, "x0 has 4 lanes, not the 3 from 2 on");
+    let wrong = error(|b| {
+        b.set(Variable(3), Value(0));
+    });
+    assert_eq!(wrong, "v0 is used where it is not defined");
+    let wrong = error(|b| {
+        b.load(VectorAddress::at(0, F32).by(Counter(5), 4), four);
+    });
+    assert_eq!(wrong, "counter i5 is used outside of its loop or by two loops");
+    let wrong = error(|b| b.repeat(LoopRange::Constant(2), |b, _| b.repeat(LoopRange::Call, |_, _| {})));
+    assert_eq!(wrong, "the loop i1 over the call's range is inside another loop or not the only one");
+    let wrong = error(|b| {
+        b.define(VectorType::new(F32, 0), VectorOp::Constant(0));
+    });
+    assert_eq!(wrong, "v0 has no lanes");
+}
+
+#[test]
+fn values_are_visible_in_their_block() {
+    let mut b = VectorBuilder::new();
+    let mut inner = None;
+    b.repeat(LoopRange::Constant(2), |b, _| inner = Some(b.f32(1.0)));
+    b.store(VectorAddress::at(0, F32), inner.unwrap());
+    let program = b.finish();
+    assert_eq!(program.check(), Err(VectorProgramError::Undefined(Value(0))));
+    assert_eq!(
+        compile(&program, Isa::Avx2),
+        Err(VectorCompileError::Program(VectorProgramError::Undefined(Value(0))))
+    );
+}
+
+fn compiled(write: impl FnOnce(&mut VectorBuilder)) -> Result<VectorCode, VectorCompileError> {
+    let mut b = VectorBuilder::new();
+    write(&mut b);
+    compile(&b.finish(), Isa::Avx2)
+}
+
+#[test]
+fn operations_without_instructions_are_rejected() {
+    let refused = compiled(|b| {
+        let x = b.load(VectorAddress::at(0, LaneType::I64), VectorType::new(LaneType::I64, 4));
+        let y = b.convert(x, F32);
+        b.store(VectorAddress::at(1, F32), y);
+    });
+    assert_eq!(refused, Err(VectorCompileError::Conversion { from: LaneType::I64, to: F32 }));
+    let refused = compiled(|b| {
+        let x = b.load(VectorAddress::at(0, F32), VectorType::new(F32, 4));
+        let condition = b.compare(Comparison::Less, x, x);
+        let y = b.load_if(condition, VectorAddress::at(0, F32).step(12), x, 4);
+        b.store(VectorAddress::at(1, F32), y);
+    });
+    assert_eq!(refused, Err(VectorCompileError::LoadIf));
+}
+
+#[test]
+fn programs_print() {
+    let mut b = VectorBuilder::new();
+    let sum = b.variable(VectorType::new(F32, 8));
+    b.repeat(LoopRange::Constant(3), |b, i| {
+        let x = b.load(
+            VectorAddress::at(0, F32).plus(4).by(i, 32).by(Index::Binding(1), 8),
+            VectorType::new(F32, 8),
+        );
+        let s = b.get(sum);
+        let s = b.binary(Binary::Add, s, x);
+        b.set(sum, s);
+    });
+    let s = b.get_lanes(sum, 2, 4);
+    b.store_streaming(VectorAddress::scratch(F32), s);
+    let text = "\
+var x0 f32x8
+for i0 in 0..3 {
+  v0 f32x8 := arg0[4 + 32·i0 + 8·@1 step 4]
+  v1 f32x8 := x0[0..]
+  v2 f32x8 := Add v1, v0
+  x0[0..] := v2
+}
+v3 f32x4 := x0[2..]
+scratch[0 step 4] := v3 streaming
+";
+    assert_eq!(b.finish().to_string(), text);
+}
+
+#[test]
+fn the_evaluator_keeps_within_memory() {
+    let mut b = VectorBuilder::new();
+    let x = b.load(VectorAddress::at(0, F32).plus(8), VectorType::new(F32, 2));
+    b.store(VectorAddress::at(0, F32), x);
+    let mut machine = EvaluationState { args: vec![vec![0; 12]], ..EvaluationState::default() };
+    let wrong = evaluate(&b.finish(), &mut machine, 0..1).unwrap_err().to_string();
+    assert_eq!(wrong, "4 bytes at 12 of base Some(0) are outside of its 12 bytes");
+}
+
+#[test]
+fn a_program_without_statements_returns() {
+    let program = VectorProgram { body: Vec::<VectorStmt>::new(), ..VectorProgram::default() };
+    assert!(compile(&program, Isa::Avx2).is_ok());
+}
