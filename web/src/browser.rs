@@ -1,6 +1,7 @@
 //! Opens a page in a headless Chromium with its software adapter and brings back what the page reports.
 //!
-//! The browser gets a folder of its own that is deleted with it, talks to nobody but the server, and does not outlive the call.
+//! The browser gets a folder of its own that is deleted with it, talks to nobody but the server, and does not
+//! outlive the call.
 
 use std::{
     path::{Path, PathBuf},
@@ -36,7 +37,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// The one that the environment variable `CHROMIUM` names, or the first that is found; `None` where there is none.
+    /// The one that the environment variable `CHROMIUM` names, or the first that is found; `None` where there
+    /// is none.
     pub fn find() -> Option<Browser> {
         xtask::gpu_tools::find_chromium().map(|tool| Browser { program: tool.path })
     }
@@ -81,7 +83,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Its helper processes are in its group; elsewhere they end when they notice that it has. Failing means that all have ended.
+        // Its helper processes are in its group; elsewhere they end when they notice that it has. Failing
+        // means that all have ended.
         #[cfg(unix)]
         let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", self.child.id())]).output();
         let _ = self.child.kill();

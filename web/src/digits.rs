@@ -1,7 +1,7 @@
 //! A page of the digits example: the network that `examples/digits` trains, on the same data.
 //!
-//! It is trained on this machine's processor. What the processor then makes of the test images, of a training step and of an epoch of
-//! training is what the browser's results are compared with.
+//! It is trained on this machine's processor. What the processor then makes of the test images, of a training
+//! step and of an epoch of training is what the browser's results are compared with.
 
 use std::path::Path;
 
@@ -36,7 +36,8 @@ const STATE: [&str; 8] = ["w1", "b1", "w2", "b2", "v1", "u1", "v2", "u2"];
 /// The batch of the single step.
 const BATCH: i64 = 7;
 
-/// How far scores and weights may be off after one routine: products of up to 359 terms, in another order and without fma.
+/// How far scores and weights may be off after one routine: products of up to 359 terms, in another order and
+/// without fma.
 const CLOSE: f64 = 1e-4;
 /// How far they may be off after an epoch of steps, each of which begins where the last one ended.
 const AFTER_AN_EPOCH: f64 = 1e-2;
@@ -148,7 +149,8 @@ fn on_the_processor(
     Ok(Results { initial, after_epoch, trained, scores, after_step })
 }
 
-/// Compiles both routines, in the order of their positions: the stages of `arrayjit` for a target that it has no device of.
+/// Compiles both routines, in the order of their positions: the stages of `arrayjit` for a target that it has
+/// no device of.
 fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
     let mut virtual_nodes = OptimizeCtx::default();
     let mut codes = Vec::new();

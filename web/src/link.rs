@@ -1,4 +1,5 @@
-//! Puts nodes, temporaries and merge buffers into slabs, and binds the calls of compiled code to them: what a device does at link time.
+//! Puts nodes, temporaries and merge buffers into slabs, and binds the calls of compiled code to them: what a
+//! device does at link time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +37,8 @@ pub(crate) fn add_node(context: &mut Context, name: &str, decl: &NodeDecl) -> Re
     Ok(context.nodes.len() - 1)
 }
 
-/// Gives memory to the nodes that code touches, but for those known by name: where in the context each node is, if anywhere.
+/// Gives memory to the nodes that code touches, but for those known by name: where in the context each node
+/// is, if anywhere.
 ///
 /// # Errors
 ///
@@ -63,8 +65,8 @@ pub(crate) fn add_nodes(
     Ok(nodes)
 }
 
-/// Links code into a context whose node `nodes[i]` is node `i` of the routine, and whose node `merge` holds the merge buffer. Kernels
-/// that the page does not have yet are added to it.
+/// Links code into a context whose node `nodes[i]` is node `i` of the routine, and whose node `merge` holds
+/// the merge buffer. Kernels that the page does not have yet are added to it.
 ///
 /// # Errors
 ///

@@ -39,7 +39,8 @@ pub fn page(path: &Path, codegen: &dyn Codegen) -> Result<Page> {
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or has nothing to run, a routine or a run of it is wrong, or the target lacks something it needs.
+/// Where the file cannot be read or has nothing to run, a routine or a run of it is wrong, or the target
+/// lacks something it needs.
 pub fn add_file(page: &mut Page, path: &Path, codegen: &dyn Codegen) -> Result<()> {
     let file = File::read(path).with_context(|| format!("reading `{}`", path.display()))?;
     page.source.push_str(&file.source);
@@ -125,7 +126,8 @@ fn add_merge_buffer(context: &mut Context, bytes: usize) -> Result<usize> {
     add_node(context, "merge buffer", &decl)
 }
 
-/// A run of a file with what the interpreter makes of it, and how far a device that keeps its promises may be off.
+/// A run of a file with what the interpreter makes of it, and how far a device that keeps its promises may be
+/// off.
 fn run(page: &mut Page, linked: &Linked, case: &RunCase) -> Result<Run> {
     let case = RunCase { routine: linked.routine.clone(), ..case.clone() };
     let wrong = |message| anyhow!("line {}: {message}", case.line);

@@ -1,4 +1,5 @@
-//! `cargo xtask export-web FILE.lir | --example digits [--out DIR] [--check]`: writes a page, and with `--check` runs it.
+//! `cargo xtask export-web FILE.lir | --example digits [--out DIR] [--check]`: writes a page, and with
+//! `--check` runs it.
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
 use std::{

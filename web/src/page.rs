@@ -1,7 +1,7 @@
 //! What a page holds, as data, and the page made of it: one file that needs nothing else.
 //!
-//! The data is JSON in the page, and the kernels' text stands beside it, so that a person finds both when reading the file. Arrays are
-//! base64, each once.
+//! The data is JSON in the page, and the kernels' text stands beside it, so that a person finds both when
+//! reading the file. Arrays are base64, each once.
 
 use std::collections::BTreeMap;
 
@@ -144,8 +144,8 @@ pub struct Expected {
     pub data: DataId,
     /// How far floats may be off, relative to the greater of 1 and the expected magnitude.
     pub tolerance: f64,
-    /// How far each element may be off besides, in `f64`; infinity leaves it open. Where this is `None` and the tolerance 0, the bits
-    /// must be the same.
+    /// How far each element may be off besides, in `f64`; infinity leaves it open. Where this is `None` and
+    /// the tolerance 0, the bits must be the same.
     pub radii: Option<DataId>,
 }
 

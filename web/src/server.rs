@@ -1,6 +1,8 @@
-//! A server for one page and one visitor: the page on this machine's own address, where browsers offer WebGPU, and its report back.
+//! A server for one page and one visitor: the page on this machine's own address, where browsers offer
+//! WebGPU, and its report back.
 //!
-//! It answers `GET /` with the page and takes `POST /result`. Connections are answered one after another, none is waited on for long.
+//! It answers `GET /` with the page and takes `POST /result`. Connections are answered one after another,
+//! none is waited on for long.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -53,7 +55,8 @@ impl Server {
         Ok(self.listener.local_addr()?)
     }
 
-    /// Serves the page until its report comes, and gives the report. `is_alive` tells whether there is still somebody who may report.
+    /// Serves the page until its report comes, and gives the report. `is_alive` tells whether there is still
+    /// somebody who may report.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The second judge: the browser's own compiler on every kernel of the corpus, as it is rendered for browsers.
+//! The second judge: the browser's own compiler on every kernel of the corpus, as it is rendered for
+//! browsers.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -27,7 +27,8 @@ fn exported_files_pass() {
     }
 }
 
-/// The last expected value of the page is made another one, which only a comparison with what the kernels computed can tell.
+/// The last expected value of the page is made another one, which only a comparison with what the kernels
+/// computed can tell.
 #[test]
 fn a_page_with_a_wrong_expectation_fails() {
     let Some(browser) = common::browser("a_page_with_a_wrong_expectation_fails") else { return };

@@ -1,4 +1,5 @@
-//! The harness by itself, in a real browser: pages of hand-written kernels, whose results are known without any compiler.
+//! The harness by itself, in a real browser: pages of hand-written kernels, whose results are known without
+//! any compiler.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 mod common;
@@ -9,7 +10,8 @@ use web::page::{
     Call, Contents, Context, Data, Expected, Kernel, Node, Outcome, Page, Routine, Run, Score, Step,
 };
 
-/// `y[i] += factor · x[i]`, one element per thread, for an index as the ABI counts workgroups. Word 2 of the table is the factor.
+/// `y[i] += factor · x[i]`, one element per thread, for an index as the ABI counts workgroups. Word 2 of the
+/// table is the factor.
 const SCALED: &str = "
 @group(0) @binding(0) var<uniform> table: array<vec4<u32>, 1>;
 @group(0) @binding(1) var<storage, read_write> x: array<f32>;

@@ -10,8 +10,8 @@ use crate::peers_venv;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE] [--report FILE]
-    /// [--record] [--smoke] [--keep-going] [--describe]`
+    /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE]
+    /// [--report FILE] [--record] [--smoke] [--keep-going] [--describe]`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask bless`: rewrites the expected texts of the corpus and of the tests that keep theirs in the source.
+//! `cargo xtask bless`: rewrites the expected texts of the corpus and of the tests that keep theirs in the
+//! source.
 
 use std::process::Command;
 

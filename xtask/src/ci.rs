@@ -1,8 +1,9 @@
 //! What continuous integration runs, on any machine: a table of stages with their minute budgets.
 //!
-//! The budgets are for two cores and a clean clone. A stage over its budget is reported, not failed: machines differ. The
-//! test stage is last, so that the output ends with the test runner's closing lines. Before anything is compiled, the tools that
-//! tests of GPU code need are brought: here, unlike on a developer's machine, a missing one fails.
+//! The budgets are for two cores and a clean clone. A stage over its budget is reported, not failed: machines
+//! differ. The test stage is last, so that the output ends with the test runner's closing lines. Before
+//! anything is compiled, the tools that tests of GPU code need are brought: here, unlike on a developer's
+//! machine, a missing one fails.
 
 use std::{
     process::Command,
@@ -17,8 +18,9 @@ use xtask::gpu_tools::{
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Add the long checks: accuracy over long sweeps, many random programs, how the time of compilations grows, 100,000 programs in bounded memory, many routines on the GPU, the archive for machines with another GPU, and fuzzing
-    /// and the address sanitizer (both need a nightly toolchain).
+    /// Add the long checks: accuracy over long sweeps, many random programs, how the time of compilations
+    /// grows, 100,000 programs in bounded memory, many routines on the GPU, the archive for machines with
+    /// another GPU, and fuzzing and the address sanitizer (both need a nightly toolchain).
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
@@ -108,7 +110,8 @@ fn ensure_fuzzer() -> Result<()> {
 fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     vec![
         Stage::new("format", 1, "cargo fmt --all --check"),
-        // The benchmarks with peers in Rust, so that these do not stop building; candle-core takes more than a minute by itself.
+        // The benchmarks with peers in Rust, so that these do not stop building; candle-core takes more than
+        // a minute by itself.
         Stage::new(
             "lints",
             5,
@@ -119,7 +122,8 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new("main job", 5, "cargo run --quiet --release -p digits"),
         Stage::new("bench smoke", 3, "cargo xtask bench --smoke"),
         Stage::new("model checker", 2, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
-        // Property tests draw the same cases every time, so that what fails here is the change at hand; the long checks draw new ones.
+        // Property tests draw the same cases every time, so that what fails here is the change at hand; the
+        // long checks draw new ones.
         Stage::new("tests", 12, "cargo test --workspace")
             .env(gpu.iter().cloned())
             .env([("PROPTEST_RNG_SEED", "11".into())]),

@@ -1,4 +1,5 @@
-//! `cargo xtask gpu-tools`: brings a software Vulkan driver, NVIDIA's assembler, and Chromium if asked, and says how to use them.
+//! `cargo xtask gpu-tools`: brings a software Vulkan driver, NVIDIA's assembler, and Chromium if asked, and
+//! says how to use them.
 
 use anyhow::Result;
 use xtask::gpu_tools::{cuda_environment, ensure_chromium, ensure_cuda_tools, ensure_lavapipe, environment};
@@ -9,7 +10,8 @@ pub(crate) struct Args {
     /// Bring Chromium as well, for the tests of exported web pages.
     #[arg(long)]
     chromium: bool,
-    /// Print nothing but the environment, a `NAME=value` on each line: `env $(cargo xtask gpu-tools --env) cargo test`.
+    /// Print nothing but the environment, a `NAME=value` on each line: `env $(cargo xtask gpu-tools --env)
+    /// cargo test`.
     #[arg(long)]
     env: bool,
 }

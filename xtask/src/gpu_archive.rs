@@ -1,5 +1,5 @@
-//! `cargo xtask gpu-archive`: packs the tests that need an NVIDIA GPU, the benchmarks and the main job, with all files that they read and a
-//! script that runs them, for a machine that has a GPU and no Rust.
+//! `cargo xtask gpu-archive`: packs the tests that need an NVIDIA GPU, the benchmarks and the main job, with
+//! all files that they read and a script that runs them, for a machine that has a GPU and no Rust.
 
 mod build; // programs, by what Cargo says it made
 mod check; // the archive on this machine

@@ -1,8 +1,10 @@
-//! What the tests of GPU code need and a machine without a GPU lacks: a software Vulkan driver, a browser, NVIDIA's assembler.
+//! What the tests of GPU code need and a machine without a GPU lacks: a software Vulkan driver, a browser,
+//! NVIDIA's assembler.
 //!
-//! The driver is Mesa's lavapipe, taken from the distribution's own packages and unpacked under `target/gpu-tools`, so that the
-//! machine's drivers stay as they are: only libraries that it needs are installed, by the package manager. Chromium is installed
-//! whole. What is present already is left alone, so asking again costs milliseconds.
+//! The driver is Mesa's lavapipe, taken from the distribution's own packages and unpacked under
+//! `target/gpu-tools`, so that the machine's drivers stay as they are: only libraries that it needs are
+//! installed, by the package manager. Chromium is installed whole. What is present already is left alone, so
+//! asking again costs milliseconds.
 
 mod apt;
 mod chromium;
@@ -39,7 +41,8 @@ pub fn cuda_environment(assembler: &Tool) -> Vec<(&'static str, String)> {
     vec![("CUDA_TOOLS", folder.display().to_string())]
 }
 
-/// The environment in which programs find the driver and nothing else, and keep what it compiles between runs.
+/// The environment in which programs find the driver and nothing else, and keep what it compiles between
+/// runs.
 ///
 /// # Errors
 ///

@@ -35,10 +35,11 @@ enum Task {
     ExportWeb(export_web::Args),
     /// Run what continuous integration runs; `--full` adds the long checks.
     Ci(ci::Args),
-    /// Bring what GPU tests need under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler, and Chromium on
-    /// request.
+    /// Bring what GPU tests need under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler, and
+    /// Chromium on request.
     GpuTools(gpu::Args),
-    /// Pack the tests that need an NVIDIA GPU and the benchmarks, to run on a machine that has one and no Rust.
+    /// Pack the tests that need an NVIDIA GPU and the benchmarks, to run on a machine that has one and no
+    /// Rust.
     GpuArchive(gpu_archive::Args),
     /// Rewrite the expected texts of tests.
     Bless(bless::Args),

@@ -1,4 +1,5 @@
-//! A Python with the libraries that the benchmarks compare with, in an environment of its own under `target/peers-venv`.
+//! A Python with the libraries that the benchmarks compare with, in an environment of its own under
+//! `target/peers-venv`.
 
 use std::{
     path::{Path, PathBuf},

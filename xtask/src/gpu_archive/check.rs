@@ -1,4 +1,5 @@
-//! The archive on this machine: unpacked elsewhere, with the repository out of sight where the system allows to hide it.
+//! The archive on this machine: unpacked elsewhere, with the repository out of sight where the system allows
+//! to hide it.
 
 use std::{
     ffi::OsStr,
@@ -11,8 +12,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{NAME, call};
 
-/// Runs what this machine can of an archive: nothing, for want of a driver, in one line; then the tests of the driver, on the library that
-/// stands in for NVIDIA's.
+/// Runs what this machine can of an archive: nothing, for want of a driver, in one line; then the tests of
+/// the driver, on the library that stands in for NVIDIA's.
 pub(super) fn check(archive: &Path) -> Result<()> {
     let folder = tempfile::tempdir().context("making a folder for the check")?;
     call(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder.path()))?;
@@ -57,7 +58,8 @@ fn expect_one_line(root: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The driver made for tests does not know what programs are compiled to: the script says which steps failed, and goes on to the last.
+/// The driver made for tests does not know what programs are compiled to: the script says which steps failed,
+/// and goes on to the last.
 fn expect_failure(root: &Path, driver: &Path, out: &Path) -> Result<()> {
     let output = run(root, driver, out, ["backend", "digits"])?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,7 +1,9 @@
-//! Debian's package manager: what a release's archives hold, from the archives that this machine already takes packages from.
+//! Debian's package manager: what a release's archives hold, from the archives that this machine already
+//! takes packages from.
 //!
-//! Packages that are only unpacked are looked up in lists of our own, in [`Archive::folder`], so that the machine's own lists and
-//! packages stay as they are and no privileges are needed. Only [`install`] changes the machine.
+//! Packages that are only unpacked are looked up in lists of our own, in [`Archive::folder`], so that the
+//! machine's own lists and packages stay as they are and no privileges are needed. Only [`install`] changes
+//! the machine.
 
 use std::{
     path::{Path, PathBuf},
@@ -98,7 +100,8 @@ pub(super) fn install(packages: &[String]) -> Result<()> {
     let user = output(Command::new("id").arg("-u"))?;
     ensure!(user.trim() == "0", "packages are missing and only root may install them: `{command}`");
     eprintln!("installing {}", packages.join(", "));
-    // A source that has nothing to do with these packages may be out of reach: what counts is whether they install.
+    // A source that has nothing to do with these packages may be out of reach: what counts is whether they
+    // install.
     let updated = output(Command::new("apt-get").args(["-qq", "update"]));
     let mut install = Command::new("apt-get");
     install.args(["-qq", "-y", "--no-install-recommends", "install"]).args(packages);

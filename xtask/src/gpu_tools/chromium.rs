@@ -9,7 +9,8 @@ use super::{Tool, apt};
 /// The names under which distributions install it, and its maker's own.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Chromium on this machine: what `CHROMIUM` in the environment names, or the first of its usual names on the search path.
+/// Chromium on this machine: what `CHROMIUM` in the environment names, or the first of its usual names on the
+/// search path.
 pub fn find_chromium() -> Option<Tool> {
     let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
     let path = named.or_else(|| NAMES.iter().find_map(|name| on_path(name)))?;

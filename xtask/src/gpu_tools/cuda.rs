@@ -1,8 +1,9 @@
 //! NVIDIA's assembler and disassembler, which need no GPU.
 //!
-//! They come as Python packages of the CUDA toolkit, of which the programs alone are kept. Their licence lets anybody install them and nobody
-//! hand them on, so they are fetched where they are used. The version pinned is that of a driver which accepts everything that it does;
-//! it has forgotten compute capability 7.0, for which an older one is there.
+//! They come as Python packages of the CUDA toolkit, of which the programs alone are kept. Their licence lets
+//! anybody install them and nobody hand them on, so they are fetched where they are used. The version pinned
+//! is that of a driver which accepts everything that it does; it has forgotten compute capability 7.0, for
+//! which an older one is there.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,7 +21,8 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
     ("ptxas-sm70", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia/cuda_nvcc/bin/ptxas"),
 ];
 
-/// `ptxas`, beside which `nvdisasm` and an older `ptxas-sm70` lie, under `target/gpu-tools`, brought there if they are not.
+/// `ptxas`, beside which `nvdisasm` and an older `ptxas-sm70` lie, under `target/gpu-tools`, brought there if
+/// they are not.
 ///
 /// # Errors
 ///

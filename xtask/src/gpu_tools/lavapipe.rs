@@ -1,7 +1,7 @@
 //! Mesa's software Vulkan driver.
 //!
-//! Known good is 25.0 (in the backports of Debian 12, and in Debian 13). The 22.3 of Debian 12 itself is the fallback: it runs, but
-//! ten times slower, and drops the upper half of `pack2x16float`.
+//! Known good is 25.0 (in the backports of Debian 12, and in Debian 13). The 22.3 of Debian 12 itself is the
+//! fallback: it runs, but ten times slower, and drops the upper half of `pack2x16float`.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,7 +23,8 @@ const KNOWN_GOOD: u32 = 25;
 ///
 /// # Errors
 ///
-/// Machines without Debian's packages, archives out of reach, libraries that are missing and may not be installed.
+/// Machines without Debian's packages, archives out of reach, libraries that are missing and may not be
+/// installed.
 pub fn ensure_lavapipe() -> Result<Tool> {
     let folder = super::folder().join("lavapipe");
     if let Some(tool) = present(&folder) {

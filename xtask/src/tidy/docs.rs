@@ -1,7 +1,8 @@
 //! Documents name files, folders and tests of this repository; each must exist.
 //!
-//! A *path* is anything in backticks that contains a `/` and begins with a top-level name of the repository, or the target of
-//! a relative Markdown link. A *test* is `` test `name` `` in backticks after the word *test*: a function of that name must exist.
+//! A *path* is anything in backticks that contains a `/` and begins with a top-level name of the repository,
+//! or the target of a relative Markdown link. A *test* is `` test `name` `` in backticks after the word
+//! *test*: a function of that name must exist.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,8 @@ fn missing_in(line: &str, root: &Path, file: &Path, sources: &str) -> Vec<String
     missing
 }
 
-/// Backticked words that begin with a top-level folder. Patterns (`*`, `{`) and placeholders (`NAME`) are not paths.
+/// Backticked words that begin with a top-level folder. Patterns (`*`, `{`) and placeholders (`NAME`) are not
+/// paths.
 fn named_paths(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).filter(|word| {
         ROOTS.iter().any(|r| word.starts_with(r))

@@ -22,7 +22,8 @@ pub(super) struct TextFile {
     pub(super) text: String,
 }
 
-/// The text files of the repository, sorted by path. Golden files are among them, results of benchmarks are not.
+/// The text files of the repository, sorted by path. Golden files are among them, results of benchmarks are
+/// not.
 pub(super) fn text_files(root: &Path) -> Result<Vec<TextFile>> {
     let mut files = Vec::new();
     collect(root, root, &mut files)?;

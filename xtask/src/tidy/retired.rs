@@ -1,13 +1,13 @@
 //! No file uses a retired phrase, and no type, module or file has a retired name.
 //!
-//! The tables of `retired.md` are the data: the rows under "Retired" are checked, the rows under "Pending" are
-//! not yet.
+//! The tables of `retired.md` are the data: the rows under "Retired" are checked, the rows under "Pending"
+//! are not yet.
 //!
-//! A *phrase* is looked for in comments, string literals, documents, identifiers and file names, regardless of
-//! case and of line ends; its last word may have a plural `s`. An identifier contains a phrase if its words do:
-//! `copy_engine` and `CopyEngine` contain "copy engine". Words of two identifiers never form a phrase.
-//! A *type* is the exact name of a type or trait, where it is defined. A *module* is the exact name of a module
-//! where it is declared, or of a Rust file or a folder.
+//! A *phrase* is looked for in comments, string literals, documents, identifiers and file names, regardless
+//! of case and of line ends; its last word may have a plural `s`. An identifier contains a phrase if its
+//! words do: `copy_engine` and `CopyEngine` contain "copy engine". Words of two identifiers never form a
+//! phrase. A *type* is the exact name of a type or trait, where it is defined. A *module* is the exact name
+//! of a module where it is declared, or of a Rust file or a folder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -198,8 +198,8 @@ fn names_in(entries: &[Entry], phrases: &Phrases<'_>, path: &str) -> BTreeSet<us
     found
 }
 
-/// The texts in which phrases are looked for, each with its offset: of a Rust file each identifier, each string
-/// literal and each run of comments, else the whole file.
+/// The texts in which phrases are looked for, each with its offset: of a Rust file each identifier, each
+/// string literal and each run of comments, else the whole file.
 fn segments(file: &TextFile) -> Vec<(usize, &str)> {
     let text = &file.text;
     if !file.path.ends_with(".rs") {
