@@ -1,13 +1,28 @@
 //! Nodes without elements: they have no values, and are written, read, linked on and merged like others.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use arrayjit::{Backend, Context, HostArray, MergeBufferUse, Settings, TensorNode};
+use arrayjit::{Backend, Context, HostArray, MergeBufferUse, Padding, Settings, TensorNode};
 
 const BACKENDS: &[&str] =
     if cfg!(feature = "cranelift") { &["inline", "multicore", "interpreter"] } else { &["interpreter"] };
 
 fn node(name: &str, dims: &[usize]) -> TensorNode {
     TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap()
+}
+
+/// A node with margins of one element on each side, which hold 2 between routines.
+fn padded(name: &str, dims: &[usize]) -> TensorNode {
+    let padding = Padding::new(dims.iter().map(|_| (1, 1)), Some(2.0));
+    TensorNode::builder(name).dims(dims.iter().copied()).padding(padding).build().unwrap()
+}
+
+/// Checks that a node has no values, and what its margins hold.
+fn only_margins(context: &Context, node: &TensorNode, value: f32) {
+    let array = context.to_host(node).unwrap();
+    assert_eq!(array.num_values(), 0);
+    let margins: Vec<f32> =
+        array.bytes().chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+    assert_eq!(margins, vec![value; node.num_elems().unwrap()], "{}", node.name());
 }
 
 fn empty(context: &Context, node: &TensorNode) {
@@ -66,5 +81,39 @@ fn nodes_without_elements_are_linked_on_and_merged() {
         }
         merged.run(&[]).unwrap().sync().unwrap();
         empty(merged.context(), &y);
+    }
+}
+
+/// Margins do not make nodes without values different from others.
+#[test]
+fn nodes_of_margins_alone_are_written_linked_on_read_and_merged() {
+    for name in BACKENDS {
+        let backend = Backend::open_with(name, Settings::default()).unwrap();
+        let (y, z, s) = (padded("y", &[0, 3]), padded("z", &[0, 3]), node("s", &[3]));
+        let write = backend.compile("y[i,j] := i + j", [&y]).unwrap();
+        let read = backend.compile("z[i,j] :+= y[i,j] + 1", [&y, &z]).unwrap();
+        let sum = backend.compile("s[j] :+= y[i,j]", [&y, &s]).unwrap();
+        let add = backend.compile("z[i,j] += y[i,j]", [&y, &z]).unwrap();
+        let merge = backend.compile("y[i,j] += y.merge[i,j]", [&y]).unwrap();
+        let write = write.link(&backend.context().unwrap()).unwrap();
+        assert_eq!(write.outputs(), std::slice::from_ref(&y), "{name}");
+        write.run(&[]).unwrap().sync().unwrap();
+        only_margins(write.context(), &y, 2.0);
+        let read = read.link(write.context()).unwrap();
+        assert_eq!(read.outputs(), std::slice::from_ref(&z), "{name}");
+        let sum = sum.link(read.context()).unwrap();
+        let add = add.link(sum.context()).unwrap();
+        [&read, &sum, &add].into_iter().for_each(|routine| drop(routine.run(&[]).unwrap()));
+        only_margins(add.context(), &z, 2.0);
+        assert_eq!(add.context().to_host(&s).unwrap().values(), [0.0; 3], "{name}");
+
+        let other = backend.compile("y[i,j] := i", [&y]).unwrap().link(&backend.context().unwrap()).unwrap();
+        other.run(&[]).unwrap();
+        let merged = merge.link(other.context()).unwrap();
+        for mode in [MergeBufferUse::No, MergeBufferUse::Copy] {
+            merged.context().device_to_device(&y, mode, write.context()).unwrap().sync().unwrap();
+        }
+        merged.run(&[]).unwrap().sync().unwrap();
+        only_margins(merged.context(), &y, 2.0);
     }
 }

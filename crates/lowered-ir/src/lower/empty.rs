@@ -1,7 +1,7 @@
-//! Assignments to nodes without elements.
+//! Assignments to nodes without values.
 //!
 //! They have no loops, so nothing else in the routine tells that it writes the node. A `zero` statement does,
-//! at the beginning, where it precedes every read.
+//! at the beginning, where it precedes every read. Such a node may have margins, which are zeros then.
 
 use std::collections::BTreeSet;
 
@@ -11,21 +11,22 @@ use crate::assign::{self, Assignments};
 use crate::ir::{Block, NodeRef, Stmt};
 use tnode::TensorNode;
 
-/// `zero` for every node without elements that the program writes, in order.
-pub(super) fn zeros(
-    assignments: &Assignments,
-    views: &Views,
-    node_ref: impl Fn(&TensorNode) -> NodeRef,
-) -> Result<Block, LowerError> {
+/// The nodes without values that the program writes.
+pub(super) fn written(assignments: &Assignments, views: &Views) -> Result<BTreeSet<TensorNode>, LowerError> {
     let mut written = BTreeSet::new();
     assign::each_step(&assignments.steps, &mut |step| {
         written.extend(assign::written(step).into_iter().map(|node| views.home(node).0));
     });
-    let mut zeros = Block::new();
+    let mut empty = BTreeSet::new();
     for node in written {
-        if node.dims()?.contains(&0) {
-            zeros.push(Stmt::Zero { node: node_ref(&node) });
+        if node.dims_without_padding()?.contains(&0) {
+            empty.insert(node);
         }
     }
-    Ok(zeros)
+    Ok(empty)
+}
+
+/// `zero` for each of the nodes, in order.
+pub(super) fn zeros(empty: &BTreeSet<TensorNode>, node_ref: impl Fn(&TensorNode) -> NodeRef) -> Block {
+    empty.iter().map(|node| Stmt::Zero { node: node_ref(node) }).collect()
 }

@@ -11,7 +11,8 @@
 //! * where the padding declares a neutral value, that value. A routine that sets other values puts it back at its end.
 //!   A routine that fills the node, so that it may be the first to use its memory, does not know: it sets the margins
 //!   before it reads them, and at its end if the value is not the 0 of fresh memory;
-//! * where it does not, anything.
+//! * where it does not, anything;
+//! * 0 where the node has no values and the routine writes it, since a `zero` statement tells that ([`super::empty`]).
 //!
 //! An element with a computed index is never in the margins, but the loop IR does not say so. In a routine that fills the
 //! node they are therefore set before such an access, so that no value from before the routine is needed.
@@ -42,12 +43,16 @@ pub(super) struct Margins {
 }
 
 impl Margins {
-    /// What is known before the first step.
-    pub(super) fn new(assignments: &Assignments) -> Margins {
+    /// What is known before the first step; `zeroed` are the nodes that the routine begins with setting to 0.
+    pub(super) fn new(assignments: &Assignments, zeroed: &BTreeSet<TensorNode>) -> Margins {
         let filled: BTreeSet<TensorNode> = assignments.embedded_nodes().into_iter().collect();
         let held = |node: TensorNode| {
             node.padding()?;
-            let known = if filled.contains(&node) { None } else { declared(&node) };
+            let known = match () {
+                () if zeroed.contains(&node) => Some(Scalar::zero(node.dtype())),
+                () if filled.contains(&node) => None,
+                () => declared(&node),
+            };
             Some((node, known))
         };
         let held = assignments.nodes().into_iter().filter_map(held).collect();

@@ -14,7 +14,7 @@
 //! * A slice that can be a view has no code, and its node is not in the routine: mentions of it index the parent, with the
 //!   slice's symbol first. Other slices are copied; `view.rs` beside this file has the conditions.
 //! * Random fills draw once for each chunk of the last axis, into an array in registers; `random.rs` beside this file.
-//! * A routine that writes nodes without elements begins with `zero` of each, so that it is known to write them.
+//! * A routine that writes nodes without values begins with `zero` of each, so that it is known to write them.
 //! * A statement all of whose values are overwritten before anything reads them is refused; `lost_values.rs`
 //!   beside this file says which.
 //! * A block's name and the end of it, and remarks, become comments.
@@ -99,14 +99,15 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let made = views.made(assignments);
     step::check_initialised(assignments, &views)?;
     lost_values::check(assignments, &views)?;
-    let margins = Margins::new(assignments);
+    let empty = empty::written(assignments, &views)?;
+    let margins = Margins::new(assignments, &empty);
     let fresh = Fresh::default();
     let mut ctx =
         step::Ctx { refs, views, margins, ranges: ranges.clone(), renumbering, fresh, statements: 0 };
     limits::check_steps(assignments, &ctx)?;
     let mut body = step::lower_steps(&assignments.steps, &mut ctx)?;
     margins::restore(&mut ctx, &mut body)?;
-    body.splice(0..0, empty::zeros(assignments, &ctx.views, |node| ctx.refs[node])?);
+    body.splice(0..0, empty::zeros(&empty, |node| ctx.refs[node]));
     let name = routine_name(assignments, options)?;
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
