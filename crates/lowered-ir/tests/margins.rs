@@ -51,7 +51,7 @@ fn padding_reset() {
     let (w, [y, z, u]) = (f32s("w", &[3, 3]), ["y", "z", "u"].map(|name| f32s(name, &[4, 5])));
     let open = padded("x", &[4, 5], &margins, None);
     expect![[r#"
-        node %0 "x" f32[6, 7]
+        node %0 "x" f32[6, 7] materialized
         node %1 "w" f32[3, 3]
         node %2 "y" f32[4, 5]
         node %3 "z" f32[4, 5]
@@ -120,7 +120,7 @@ fn padding_reset() {
     .assert_eq(&body(&read(CONV_THEN_POOL, &[&open, &w, &y, &z, &u])));
     let zero = padded("x", &[4, 5], &margins, Some(0.0));
     expect![[r#"
-        node %0 "x" f32[6, 7]
+        node %0 "x" f32[6, 7] materialized
         node %1 "w" f32[3, 3]
         node %2 "y" f32[4, 5]
         node %3 "z" f32[4, 5]
@@ -299,4 +299,23 @@ fn a_hidden_padded_node_stays_inside_the_routine() {
     let optimized = optimize(lowered.routine, &Settings::default()).expect("optimises");
     let mode = optimized.routine.nodes.iter().find(|decl| decl.name == "h").expect("it is used").mode.mode();
     assert_eq!(mode, Some(MemoryMode::Local), "all of it is set before it is read");
+}
+
+/// The routine sets the margins and reads nothing else, but the values of the node are the user's.
+#[test]
+fn a_node_that_is_read_in_its_margins_alone_keeps_its_memory() {
+    let mode_of = |text: &str, read_at: &str| {
+        let (x, y) = (padded("x", &[4], &[(1, 1)], None), f32s("y", &[1]));
+        let lowered = lower(&read(text, &[&x, &y]), &LowerOptions::default()).expect("a valid text");
+        let optimized = optimize(lowered.routine, &Settings::default()).expect("no mode is in the way");
+        let at = lowered.nodes.iter().position(|node| *node == x).expect("the text mentions it");
+        let mode = &optimized.routine.nodes[at].mode;
+        (mode.mode(), mode.explain(read_at).contains("its values come from elsewhere"))
+    };
+    let input = (Some(MemoryMode::Materialized), true);
+    assert_eq!(mode_of("y[i] := x[i - 1]", "x"), input);
+    assert_eq!(mode_of("y[i] := x[i + 4]", "x"), input);
+    // Nodes that the routine computes may be virtual, however they are read.
+    let computed = mode_of("x[i] := 2\ny[i] := x[i - 1]", "x");
+    assert_eq!(computed, (Some(MemoryMode::Virtual), false));
 }

@@ -40,6 +40,8 @@ pub(super) struct Margins {
     readers: BTreeMap<TensorNode, AccumOp>,
     /// The nodes that the routine gives all their values.
     filled: BTreeSet<TensorNode>,
+    /// The nodes whose margins the routine sets.
+    set: BTreeSet<TensorNode>,
 }
 
 impl Margins {
@@ -56,7 +58,12 @@ impl Margins {
             Some((node, known))
         };
         let held = assignments.nodes().into_iter().filter_map(held).collect();
-        Margins { held, readers: readers(assignments), filled }
+        Margins { held, readers: readers(assignments), filled, set: BTreeSet::new() }
+    }
+
+    /// Whether the routine sets the margins of a node.
+    pub(super) fn are_set(&self, node: &TensorNode) -> bool {
+        self.set.contains(node)
     }
 
     /// The operation for whose sake an accumulation reads its operands.
@@ -158,6 +165,7 @@ fn set(node: &TensorNode, value: Scalar, ctx: &mut Ctx, block: &mut Block) -> Re
     if ctx.margins.held.insert(node.clone(), Some(value)) == Some(Some(value)) {
         return Ok(());
     }
+    ctx.margins.set.insert(node.clone());
     let Layout { left, inner, padded } = layout(node)?;
     let values = |axis: usize| (left[axis], left[axis] + extent(inner[axis]));
     let whole = |axis: usize| (0, extent(padded[axis]));

@@ -19,7 +19,8 @@
 //!   beside this file says which.
 //! * A block's name and the end of it, and remarks, become comments.
 //!
-//! Lowering settles sizes and element types of the nodes and decides no memory mode.
+//! Lowering settles sizes and element types of the nodes. It decides one memory mode: a node of which the routine sets nothing
+//! but margins is an input, and has memory.
 
 mod bounds;
 mod computed;
@@ -36,12 +37,12 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tnode::{TensorNode, View};
+use tnode::{MemoryMode, Reason, TensorNode, View};
 
 pub use self::error::{LowerError, LowerErrorKind};
 use self::margins::Margins;
 use self::view::Views;
-use crate::assign::{Assignments, Warning};
+use crate::assign::{self, Assignments, Warning};
 use crate::indexing::StaticSymbol;
 use crate::ir::{Fresh, NodeDecl, NodeRef, Numerics, Routine, Symbol, SymbolId};
 use crate::text::is_identifier;
@@ -93,7 +94,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let declared = |node: &TensorNode| {
         declaration(node).map_err(|error| error.or_at(|| mentions::of_node(assignments, &views, node)))
     };
-    let decls = nodes.iter().map(declared).collect::<Result<Vec<_>, _>>()?;
+    let mut decls = nodes.iter().map(declared).collect::<Result<Vec<_>, _>>()?;
     let refs: BTreeMap<TensorNode, NodeRef> =
         nodes.iter().enumerate().map(|(at, node)| (node.clone(), NodeRef(at as u32))).collect();
     let made = views.made(assignments);
@@ -108,6 +109,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let mut body = step::lower_steps(&assignments.steps, &mut ctx)?;
     margins::restore(&mut ctx, &mut body)?;
     body.splice(0..0, empty::zeros(&empty, |node| ctx.refs[node]));
+    keep_inputs(&nodes, &mut decls, assignments, &ctx);
     let name = routine_name(assignments, options)?;
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
@@ -115,6 +117,24 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let warnings =
         assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();
     Ok(Lowered { routine, nodes, merge, views: made, warnings })
+}
+
+/// Keeps nodes in memory of which the routine sets nothing but margins. To later passes they look like nodes that the
+/// routine computes, which may become virtual, but their values come from elsewhere.
+fn keep_inputs(nodes: &[TensorNode], decls: &mut [NodeDecl], assignments: &Assignments, ctx: &step::Ctx) {
+    let mut written = BTreeSet::new();
+    assign::each_step(&assignments.steps, &mut |step| {
+        written.extend(assign::written(step).into_iter().map(|node| ctx.views.home(node).0));
+    });
+    for (node, decl) in nodes.iter().zip(decls) {
+        let is_open =
+            matches!(decl.mode.mode(), None | Some(MemoryMode::NeverVirtual | MemoryMode::DeviceOnly));
+        if is_open && ctx.margins.are_set(node) && !written.contains(node) {
+            let reason = Reason::new("the routine sets its margins, and its values come from elsewhere");
+            // Each of the three modes can be narrowed to this one.
+            let _ = decl.mode.refine(MemoryMode::Materialized, reason);
+        }
+    }
 }
 
 fn routine_name(assignments: &Assignments, options: &LowerOptions) -> Result<String, LowerError> {

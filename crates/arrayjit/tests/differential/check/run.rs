@@ -141,7 +141,6 @@ fn run(
         let used = compiled.iter().any(|code| code.nodes().contains(handle));
         if let Some(data) = &node.data
             && used
-            && !handle.mode().known_virtual()
         {
             context = context.init_from_host(handle, &array(node, data)).map_err(wrong("init_from_host"))?;
         }
