@@ -12,9 +12,9 @@ use lowered_ir::{
     assign::{self, Assignments, Warning, text::TextError},
     ir,
     log::LogStyle,
-    lower::{LowerOptions, lower},
+    lower::{LowerOptions, first_mention, lower},
     passes::log::log_values,
-    pipeline::{self, Changes, InContext, OptimizeCtx, Optimized},
+    pipeline::{self, Changes, InContext, OptimizeCtx, OptimizeError, Optimized},
     stack::with_enough,
 };
 use tnode::{ModeState, Pending, TensorNode, View};
@@ -252,8 +252,10 @@ impl Backend {
         // Memory modes are settled on copies, virtual nodes inlined: those of earlier routines too.
         let settings = optimize_settings(self.settings());
         let on_pass = &mut |name: &str, routine: &ir::Routine| watch.pass(name, routine);
+        let handles = lowered.nodes.clone();
         let InContext { optimized, nodes, changes, .. } =
-            pipeline::optimize_in(known, lowered, &settings, on_pass)?;
+            pipeline::optimize_in(known, lowered, &settings, on_pass)
+                .map_err(|error| unoptimized(error, assignments, &handles))?;
         verified("optimisation", &optimized.routine)?;
         watch.pass("optimize", &optimized.routine);
         laps.end("optimize");
@@ -324,6 +326,13 @@ impl Backend {
     pub fn evicted_routines(&self) -> u64 {
         self.cache().evicted()
     }
+}
+
+/// The error with the place in the text that mentions its node; `handles` are the nodes of the routine.
+fn unoptimized(source: OptimizeError, assignments: &Assignments, handles: &[TensorNode]) -> CompileError {
+    let node = source.node().and_then(|node| handles.get(node.index()));
+    let place = node.and_then(|node| first_mention(assignments, node));
+    CompileError::Optimize { source, place }
 }
 
 /// A routine that is optimised and not compiled yet.

@@ -1,5 +1,7 @@
 //! Why opening a backend or compiling failed.
 
+use lowered_ir::{SourceSpan, pipeline::OptimizeError};
+
 use crate::settings::SettingsError;
 
 /// Why a backend could not be opened.
@@ -51,6 +53,14 @@ pub enum OpenError {
     Adapter(#[from] device_wgpu::OpenError),
 }
 
+/// An error with the line and column that it is about in front of it, and that line below it.
+fn located(place: Option<&SourceSpan>, error: &OptimizeError) -> String {
+    match place {
+        Some(span) => format!("line {}, column {}: {error}\n{span}", span.line(), span.column()),
+        None => error.to_string(),
+    }
+}
+
 /// Why assignments were not compiled. Nothing has changed: no node's memory mode, no device memory.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -62,8 +72,13 @@ pub enum CompileError {
     #[error(transparent)]
     Lower(#[from] lowered_ir::lower::LowerError),
     /// The optimiser cannot honour a memory mode somebody specified.
-    #[error(transparent)]
-    Optimize(#[from] lowered_ir::pipeline::OptimizeError),
+    #[error("{}", located(place.as_ref(), source))]
+    Optimize {
+        /// Why not.
+        source: OptimizeError,
+        /// The first access to the node; none for assignments that were built without a text.
+        place: Option<SourceSpan>,
+    },
     /// The decisions about memory modes conflict with what was decided elsewhere meanwhile.
     #[error(transparent)]
     Modes(#[from] tnode::Error),

@@ -67,7 +67,8 @@ fn an_input_overwritten_since_is_named() {
     backend.compile_named("step", "x[i] := x[i] - t[i]", [&x, &t]).unwrap();
     assert_eq!(
         message(backend.compile_named("late", "y[i] := t[i]", [&t, &y])),
-        "routine \"late\": node %0 \"t\" is virtual, but cannot be because its input \"x\" was overwritten by routine \"step\" after it was computed; compute it again; specify `MemoryMode::Materialized` for it, or no mode"
+        "line 1, column 9: routine \"late\": node %0 \"t\" is virtual, but cannot be because its input \"x\" was overwritten by routine \"step\" after it was computed; compute it again; specify `MemoryMode::Materialized` for it, or no mode\n\
+         1 | y[i] := t[i]\n  |         ^^^^"
     );
     // Computed again, it is there again; overwriting before the use in the same routine is refused like in any routine.
     backend.compile_named("define", "t[i] := x[i] + 1", [&x, &t]).unwrap();

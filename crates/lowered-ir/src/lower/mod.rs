@@ -42,6 +42,7 @@ use tnode::{MemoryMode, Reason, TensorNode, View};
 pub use self::error::{LowerError, LowerErrorKind};
 use self::margins::Margins;
 use self::view::Views;
+use crate::SourceSpan;
 use crate::assign::{self, Assignments, Warning};
 use crate::indexing::StaticSymbol;
 use crate::ir::{Fresh, NodeDecl, NodeRef, Numerics, Routine, Symbol, SymbolId};
@@ -117,6 +118,13 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let warnings =
         assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();
     Ok(Lowered { routine, nodes, merge, views: made, warnings })
+}
+
+/// The first access of the assignments to a node, or to a view of it, in the text that they were read from.
+pub fn first_mention(assignments: &Assignments, node: &TensorNode) -> Option<SourceSpan> {
+    let mut assignments = assignments.clone();
+    let views = Views::find(&mut assignments).ok()?;
+    mentions::of_node(&assignments, &views, node)
 }
 
 /// Keeps nodes in memory of which the routine sets nothing but margins. To later passes they look like nodes that the

@@ -64,6 +64,17 @@ pub enum ModeError {
     },
 }
 
+impl ModeError {
+    /// The node whose mode it is.
+    pub fn node(&self) -> NodeRef {
+        match self {
+            ModeError::NotVirtual { node, .. }
+            | ModeError::Conflict { node, .. }
+            | ModeError::LocalInput { node, .. } => *node,
+        }
+    }
+}
+
 /// Narrows the modes of the nodes that must have memory, and answers which nodes may be inlined, in order.
 ///
 /// # Errors

@@ -86,6 +86,16 @@ pub enum OptimizeError {
     LargeHalf(LargeHalf),
 }
 
+impl OptimizeError {
+    /// The node of the routine whose memory mode it is about.
+    pub fn node(&self) -> Option<NodeRef> {
+        match self {
+            OptimizeError::Mode { source, .. } => Some(source.node()),
+            OptimizeError::TwoMergeNodes { .. } | OptimizeError::LargeHalf(_) => None,
+        }
+    }
+}
+
 /// Optimises a verified routine.
 ///
 /// # Errors
