@@ -35,6 +35,7 @@ pub struct HostOptions {
     /// Runs upload what lags, and reads download what devices have computed; on unless switched off.
     pub automatic_transfers: bool,
     /// Devices that can read host memory in place do so for constant nodes, instead of having a copy; off unless switched on.
+    /// A node that has no host array when a link gives it memory is then settled to be on the device, without one.
     pub use_host_memory: bool,
 }
 
@@ -44,7 +45,8 @@ impl Default for HostOptions {
     }
 }
 
-/// Host arrays of nodes. Cheap to clone; clones are the same host. Devices may share one.
+/// Host arrays of nodes. Nodes that are hosted by decision get theirs when a context of the host links a routine that
+/// writes them; others from [`Host::insert`]. Cheap to clone; clones are the same host. Devices may share one.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -353,9 +355,26 @@ impl Context {
         if !host.contains(node) {
             return Ok(None);
         }
-        let in_place = host.options().use_host_memory && node.mode().known_constant();
         let (array, version) = host.newest(node)?;
-        Ok(Some(Initial { array, version, in_place }))
+        Ok(Some(Initial { array, version, in_place: false }))
+    }
+
+    /// Whether runs would keep a host array of the node in step, and there is none.
+    pub(crate) fn lacks_host_array(&self, node: &TensorNode) -> bool {
+        self.automatic() && self.host().is_some_and(|host| !host.contains(node))
+    }
+
+    /// Gives a node of this context a host array, which lags behind the device.
+    pub(crate) fn keep_on_host(
+        &self,
+        node: &TensorNode,
+        array: HostArray,
+        event: &Event,
+    ) -> Result<(), Error> {
+        let Some(host) = self.host() else { return Ok(()) };
+        host.insert(node, array)?;
+        self.wrote(std::slice::from_ref(node), event);
+        Ok(())
     }
 
     /// Notes that the node was given memory with the values that its host array had at a version.

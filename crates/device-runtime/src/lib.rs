@@ -66,6 +66,7 @@ mod inside; // which threads are inside a task
 mod link; // code + context -> routine
 mod merge; // merge buffers, and routines that read them
 mod order; // classes of waits, which tests can leave out
+mod placement; // memory modes that links settle
 mod plan; // packing allocations into pools
 mod pool; // owned device memory
 mod report; // what lies where

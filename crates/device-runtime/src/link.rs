@@ -24,6 +24,7 @@ use crate::{
     hazard::writes,
     host::Initial,
     merge::{Merging, OpenCall},
+    placement::{arrays_of_outputs, is_in_context},
     pool::{Buffer, Pool, allocate, lock, wrap},
     report::PoolItem,
     routine::{Calls, Routine, RoutineInner},
@@ -152,7 +153,12 @@ fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, E
     let context = context.linked(seen, frontier);
     let routines = members.iter().zip(places).map(|(member, place)| resolve(&context, member, place));
     let routines = routines.collect::<Result<Vec<_>, _>>()?;
-    commit_modes(&modes(&plan.decided))?;
+    let arrays = arrays_of_outputs(&context, &plan.written)?;
+    let event = (!arrays.is_empty()).then(|| context.stream().all_work()).transpose()?;
+    commit_modes(&modes(&plan.decided, plan.settled))?;
+    if let Some(event) = event {
+        arrays.into_iter().try_for_each(|(node, array)| context.keep_on_host(&node, array, &event))?;
+    }
     for (node, buffer) in &allocated {
         lock(&buffer.sharers).home = Some(context.stream().stream_id());
         candidates.offer(node, buffer);
@@ -166,8 +172,12 @@ fn link_all(context: &Context, members: &[Member<'_>]) -> Result<Vec<Routine>, E
     Ok(routines)
 }
 
-fn modes(decided: &[(TensorNode, Decided)]) -> Vec<(TensorNode, ModeState)> {
-    decided.iter().filter_map(|(node, decided)| Some((node.clone(), decided.mode.clone()?))).collect()
+fn modes(
+    decided: &[(TensorNode, Decided)],
+    settled: Vec<(TensorNode, ModeState)>,
+) -> Vec<(TensorNode, ModeState)> {
+    let shared = decided.iter().filter_map(|(node, decided)| Some((node.clone(), decided.mode.clone()?)));
+    settled.into_iter().chain(shared).collect()
 }
 
 /// What a link does about the nodes of its members.
@@ -181,6 +191,10 @@ struct Plan {
     initial: Vec<(TensorNode, Initial)>,
     /// Sharing, entered at the end.
     decided: Vec<(TensorNode, Decided)>,
+    /// Modes that were open, committed at the end.
+    settled: Vec<(TensorNode, ModeState)>,
+    /// The nodes that the routines write.
+    written: Vec<TensorNode>,
 }
 
 /// What all members together do with a node, with the first that does it.
@@ -198,6 +212,9 @@ fn plan(context: &Context, members: &[Member<'_>], candidates: &Candidates) -> R
             false => plan.read(context, node, &joint, candidates)?,
         };
         plan.decided.push((node.clone(), decided));
+        if writes(joint.role.all) {
+            plan.written.push(node.clone());
+        }
     }
     Ok(plan)
 }
@@ -274,10 +291,13 @@ impl Plan {
         joint: &Joint<'_>,
         is_only_read: bool,
     ) -> Result<(), Error> {
+        let (is_kept, settled) = is_in_context(context, node)?;
+        self.settled.extend(settled.map(|mode| (node.clone(), mode)));
         let matters = joint.role.first != Access::Write;
         match matters.then(|| context.initial(node)).transpose()?.flatten() {
             Some(mut initial) => {
-                initial.in_place &= is_only_read;
+                // The host changes volatile nodes, so that devices cannot read the array itself.
+                initial.in_place = is_only_read && !is_kept && node.mode().known_constant();
                 self.initial.push((node.clone(), initial));
             }
             None if joint.role.reads_first() => return Err(lacks(context, node, joint.first)),

@@ -143,3 +143,36 @@ fn arrays_are_copied_where_the_device_may_not_take_them() {
     let error = context(&small).init_from_host_owned(&x, array(&[1, 2, 3, 4])).unwrap_err();
     assert!(matches!(error, Error::NodeTooLarge { .. }), "{error}");
 }
+
+#[test]
+fn hosted_outputs_have_host_arrays_and_others_have_none() {
+    let (device, host) = (multicore(), Host::default());
+    let (x, y, z) = (resident(&host, "x", &[3]), node("y", 1), node("z", 1));
+    y.update_memory_mode(MemoryMode::Hosted(Hosted::Unset), Reason::new("the test says so")).unwrap();
+    z.update_memory_mode(MemoryMode::Materialized, Reason::new("the test says so")).unwrap();
+    let root = context(&device).with_host(&host);
+    let routine = double(&root, &x, &y).unwrap();
+    assert_eq!(host.get_values(&y).unwrap(), [0.0], "nothing ran");
+    drop(routine.run(&[]).unwrap());
+    assert_eq!(host.get_values(&y).unwrap(), [6.0]);
+    host.set_values(&y, &[5.0]).unwrap();
+    let next = double(routine.context(), &y, &z).unwrap();
+    drop(next.run(&[]).unwrap());
+    assert_eq!(values(next.context(), &z), [10]);
+    assert!(matches!(host.get(&z), Err(Error::NotHosted { .. })));
+}
+
+/// A device that may use the host's memory asks whether a node needs any of its own, which settles the node.
+#[test]
+fn links_settle_where_nodes_without_host_array_live() {
+    let settled = |use_host_memory| {
+        let (device, host) =
+            (multicore(), Host::new(HostOptions { use_host_memory, ..HostOptions::default() }));
+        let (x, y) = (resident(&host, "x", &[3]), node("y", 1));
+        y.update_memory_mode(MemoryMode::Materialized, Reason::new("the test says so")).unwrap();
+        double(&context(&device).with_host(&host), &x, &y).unwrap();
+        y.mode().chain().iter().any(|decision| decision.reason.text() == "a link gives it memory")
+    };
+    assert!(settled(true));
+    assert!(!settled(false));
+}

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tnode::{MemoryMode, ModeConflict, Reason};
+use tnode::{ForceCtx, MemoryMode, ModeConflict, Reason};
 
 use crate::assign::SUBEXPRESSION_REASON;
 
@@ -127,9 +127,22 @@ pub fn settle(
 ) -> Result<(), ModeError> {
     let refused: BTreeMap<NodeRef, &Refusal> = refused.iter().map(|(node, why)| (*node, why)).collect();
     let nodes = &mut routine.nodes;
+    let forced = |decl: &NodeDecl, reason: &'static str| ForceCtx {
+        elems: decl.dims.iter().product(),
+        dtype: decl.dtype,
+        stack_threshold_bytes: settings.stack_threshold_bytes,
+        reason: Reason::new(reason),
+    };
     for &node in candidates {
         match refused.get(&node) {
-            None => refine(nodes, node, MemoryMode::Virtual, Reason::new("it is inlined at every use"))?,
+            None => {
+                let why = "it is inlined at every use";
+                let decl = &mut nodes[node.index()];
+                let ctx = forced(decl, why);
+                if !decl.mode.is_virtual_force(&ctx) {
+                    refine(nodes, node, MemoryMode::Virtual, Reason::new(why))?;
+                }
+            }
             Some(&refusal) if nodes[node.index()].mode.known_virtual() => {
                 return Err(not_virtual(nodes, node, refusal.clone()));
             }
@@ -142,9 +155,9 @@ pub fn settle(
     for (i, decl) in nodes.iter_mut().enumerate() {
         let computed = facts[NodeRef(i as u32)].is_written();
         if computed && matches!(decl.mode.mode(), Some(MemoryMode::NeverVirtual | MemoryMode::DeviceOnly)) {
-            let reason = Reason::new("no other routine needs it");
-            let elems = decl.dims.iter().product();
-            decl.mode.default_to_most_local(elems, decl.dtype, settings.stack_threshold_bytes, reason);
+            let ctx = forced(decl, "no other routine needs it");
+            // Whether it is kept from run to run is settled by asking; a mode that was decided has an answer.
+            let _ = decl.mode.is_materialized_force(&ctx);
         }
     }
     Ok(())
