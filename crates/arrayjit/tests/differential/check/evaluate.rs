@@ -332,6 +332,7 @@ fn literal(number: Number, dtype: DType) -> Value {
     let float = |value: f64| Value::Float(value::rounded(dtype, value::Interval::exactly(value)));
     match number {
         Number::Integer(value) if dtype.is_float() => float(value as f64),
+        Number::Integer(value) if dtype == DType::Bool => Value::integer((value != 0).into()),
         Number::Integer(value) => Value::integer(value.into()),
         Number::Fraction(value) => float(value),
         Number::Infinity => float(f64::INFINITY),
