@@ -1,4 +1,4 @@
-//! How fast the code of a few typical kernels is: best of many runs, beside the peak of 128-bit fused multiply-adds.
+//! The speed of a few typical kernels: the best of many runs, beside the peak of 128-bit fused multiply-adds.
 //!
 //! `cargo run --release -p codegen-cranelift --example speed [optimise] [scalar | 128] [list NAME]`
 #![allow(clippy::print_stdout, reason = "printing is what this program is for")]
@@ -12,7 +12,8 @@ use codegen_cranelift::{
 };
 use lowered_ir::ir::Routine;
 
-/// A kernel, repeated until the cost of its call does not count, and how many operations of which kind one run is.
+/// A kernel, repeated until the cost of a call is negligible, and the number and kind of operations of one
+/// run.
 struct Case {
     name: &'static str,
     text: String,
@@ -133,7 +134,7 @@ fn sum() -> String {
     .into()
 }
 
-/// One tile of a product from packed panels.
+/// One register tile of a GEMM with packed operands.
 fn tile(m: usize, n: usize) -> String {
     format!(
         "routine @tile {{
@@ -260,7 +261,8 @@ fn report(case: &Case, kernel: &Kernel, options: &CraneliftOptions) {
         .map(|m| HostPtr { base: m.as_mut_ptr().cast(), bytes: m.len() * 16, access: Access::ReadWrite })
         .collect();
     let seconds = best(Duration::from_millis(300), || {
-        // SAFETY: there is one array per parameter, at least as long as it says, and the kernels use no scratch memory.
+        // SAFETY: there is one array per parameter, at least as long as its declaration says, and the kernels
+        // use no scratch memory.
         unsafe { module.call(0, &args, &[], std::ptr::null_mut(), 0, 1) };
     });
     println!(
@@ -272,7 +274,7 @@ fn report(case: &Case, kernel: &Kernel, options: &CraneliftOptions) {
     );
 }
 
-/// The shortest time of one call, in seconds.
+/// The shortest time of one call in seconds.
 fn best(budget: Duration, mut f: impl FnMut()) -> f64 {
     let start = Instant::now();
     let mut best = f64::INFINITY;

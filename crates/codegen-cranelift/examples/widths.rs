@@ -1,4 +1,5 @@
-//! How fast whole routines are on one thread with each width of vectors, turn by turn: optimised, scheduled, compiled, called.
+//! The speed of whole routines on one thread, with each width of vectors alternately: optimised, scheduled,
+//! compiled, called.
 //!
 //! `cargo run --release -p codegen-cranelift --example widths [FILTER [list]]`
 #![allow(clippy::print_stdout, reason = "printing is what this program is for")]
@@ -11,7 +12,7 @@ use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
 use lowered_ir::pipeline::{Settings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
-/// A routine, and how many elements it is about.
+/// A routine, and the number of its elements.
 struct Case {
     name: &'static str,
     elements: usize,
@@ -37,7 +38,11 @@ fn main() {
         }
         let shown: String =
             best.iter().map(|seconds| format!("{:12.3}", seconds * 1e9 / case.elements as f64)).collect();
-        println!("{:16} {shown}   {}", case.name, ready.last().map_or(String::new(), |r| r.ways.join(", ")));
+        println!(
+            "{:16} {shown}   {}",
+            case.name,
+            ready.last().map_or(String::new(), |r| r.methods.join(", "))
+        );
     }
 }
 
@@ -49,13 +54,13 @@ struct Ready {
     calls: Vec<(usize, HostArgs, u64)>,
     scratch: Vec<u128>,
     /// How each kernel was compiled.
-    ways: Vec<String>,
+    methods: Vec<String>,
     listings: Vec<String>,
     _memory: Vec<Vec<u128>>,
 }
 
 impl Ready {
-    /// Seconds of one run, of as many as take a while.
+    /// Seconds per run, averaged over enough runs to be measurable.
     fn time(&mut self) -> f64 {
         let mut runs = 1u32;
         loop {
@@ -71,8 +76,8 @@ impl Ready {
 
     fn run(&mut self) {
         for (kernel, args, extent) in &self.calls {
-            // SAFETY: there is aligned memory for each parameter, as long as it says, and scratch memory for the greediest kernel; nobody
-            // else has any of it.
+            // SAFETY: each parameter has aligned memory of its declared size, and the scratch memory is as
+            // large as any kernel needs; nothing else accesses either.
             unsafe { self.module.run(*kernel, args, &[], self.scratch.as_mut_ptr().cast(), 0, *extent) };
         }
     }
@@ -108,7 +113,7 @@ fn prepare(case: &Case, width: VectorWidth) -> Ready {
         module: module.clone(),
         calls,
         scratch,
-        ways: schedule.kernels().iter().map(way).collect(),
+        methods: schedule.kernels().iter().map(way).collect(),
         listings,
         _memory: memory,
     }

@@ -1,4 +1,4 @@
-//! What this machine can hold and compute, as found at run time.
+//! The capabilities of this CPU, detected at run time.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -11,10 +11,10 @@ use crate::options::VectorWidth;
 /// Alignment of pools and scratch memory, in bytes.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// The capabilities of the host as this crate compiles for it: vectors of the width chosen, native arithmetic on `bool`, integers,
-/// `f32` and `f64`, every type in storage.
+/// The capabilities of the host: vectors of the given width; native arithmetic on `bool`, integers, `f32` and
+/// `f64`; storage of every type.
 ///
-/// Cache sizes come from the operating system where it tells (Linux), else they are those of a small desktop core.
+/// Cache sizes come from the operating system on Linux; elsewhere they are the sizes of a small desktop core.
 pub fn host_caps(width: VectorWidth) -> Caps {
     let has_microkernels = width.isa().is_some() && microkernels::CpuTarget::detect().has_avx2;
     Caps {
@@ -35,7 +35,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
     }
 }
 
-/// Types of factors that the kernels for contractions take.
+/// The element types of operands that GEMM plans support.
 const OPERAND_TYPES: DTypeSet =
     DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16).with(DType::F32).with(DType::F64);
 
@@ -48,7 +48,7 @@ fn vector_registers(width: VectorWidth) -> usize {
     if cfg!(target_arch = "x86_64") && width < VectorWidth::Avx512 { 16 } else { 32 }
 }
 
-/// Whether the vector operations that the emitter uses are all there; x86-64 has them since SSE4.1.
+/// Whether the CPU has all vector instructions that the emitter uses; x86-64 has them since SSE4.1.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_vectors() -> bool {
     std::arch::is_x86_feature_detected!("sse4.1")
@@ -59,7 +59,7 @@ pub(crate) fn has_vectors() -> bool {
     true
 }
 
-/// Whether the processor has what 512-bit programs use.
+/// Whether the CPU has the instructions of 512-bit programs.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_avx512() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
@@ -83,13 +83,13 @@ fn has_fma() -> bool {
     true
 }
 
-/// Bytes of the last data cache.
+/// Bytes of the last-level data cache.
 pub(crate) fn last_cache_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| [3, 2].into_iter().find_map(cache_bytes).unwrap_or(8 << 20))
 }
 
-/// The size of the first core's data cache of a level.
+/// Bytes of the first core's data cache at a level.
 fn cache_bytes(level: u32) -> Option<usize> {
     let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
     caches.flatten().find_map(|cache| {
@@ -100,7 +100,7 @@ fn cache_bytes(level: u32) -> Option<usize> {
     })
 }
 
-/// `48K` or `2M` in bytes.
+/// Parses a size such as `48K` or `2M` to bytes.
 fn parse_size(text: &str) -> Option<usize> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1 << 10),

@@ -1,7 +1,9 @@
-//! The second half: checked kernels to machine code, in parallel.
+//! The compiler: checked kernels to machine code, in parallel.
 //!
-//! A kernel is compiled by the first way that takes it: as steps, if there are contractions in it ([`contract::compose`]); as a vector
-//! program by `vector-asm`; or by Cranelift, which takes every kernel ([`Way::of`]). The code of all kernels is loaded together ([`jit`]).
+//! A kernel is compiled in one of three ways: as a composite of GEMM plans and other parts if it contains
+//! contractions ([`composite::compose`]), as a vector program by `vector-asm`, or by Cranelift, which
+//! supports every checked kernel. The first way that supports the kernel is taken. The code of all kernels is
+//! loaded together ([`jit`]).
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +22,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use scheduling::tile_contractions;
 
 use crate::caps::{self, host_caps};
-use crate::contract::{self, PartMethod};
+use crate::composite::{self, PartMethod};
 use crate::disassemble;
 use crate::emit::{self, Emitted};
 use crate::jit::{self, Compiled};
@@ -34,21 +36,22 @@ use crate::vector;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CraneliftCompiler;
 
-/// The codegen for this machine.
+/// Opens the codegen for this machine.
 ///
 /// # Errors
 ///
-/// [`CodegenError::Failed`] where Cranelift does not know the machine, or the machine lacks the vectors asked for.
+/// [`CodegenError::Failed`] if Cranelift does not support the CPU, or if the CPU lacks the vectors that the
+/// options ask for.
 pub fn cranelift(
     options: CraneliftOptions,
 ) -> Result<Pipeline<CraneliftRenderer, CraneliftCompiler>, CodegenError> {
-    // Opening the codegen tells, not the first kernel.
+    // Errors of the options are reported here, not by the first kernel.
     isa(&options)?;
     check_width(&options)?;
     Ok(Pipeline::new(NAME, host_caps(options.vector), CraneliftRenderer, CraneliftCompiler, options))
 }
 
-/// Whether this machine has the vectors asked for: code with others would trap.
+/// Checks that the CPU has the vectors that the options ask for; code with other vectors would trap.
 fn check_width(options: &CraneliftOptions) -> Result<(), CodegenError> {
     if options.vector.is_available() {
         return Ok(());
@@ -94,7 +97,7 @@ impl Compiler for CraneliftCompiler {
             let words: Vec<String> = parts
                 .iter()
                 .map(|part| match part {
-                    PartMethod::Product([m, n, k]) => Ok(format!("product {m}x{n}x{k} by microkernels")),
+                    PartMethod::Gemm([m, n, k]) => Ok(format!("GEMM {m}x{n}x{k} by microkernels")),
                     PartMethod::Alone(kernel) => method(kernel, caps, options),
                 })
                 .collect::<Result<_, CodegenError>>()?;
@@ -109,7 +112,7 @@ impl Compiler for CraneliftCompiler {
         kernel: &Kernel,
         options: &Self::Options,
     ) -> Result<Listing, CodegenError> {
-        let parts = if caps.contractions.is_empty() { None } else { contract::parts_of(kernel)? };
+        let parts = if caps.contractions.is_empty() { None } else { composite::parts_of(kernel)? };
         let Some(parts) = parts else { return listing(&*tiled(kernel, caps)?, options) };
         let mut all = Listing::default();
         for (heading, part) in parts {
@@ -124,7 +127,8 @@ impl Compiler for CraneliftCompiler {
     }
 }
 
-/// The threads that compile: as many as the machine runs, with stacks for loops and expressions nested to the limits.
+/// The thread pool that compiles: as many threads as the CPU runs, with stacks for loops and expressions
+/// nested to the limits.
 fn workers() -> Result<&'static ThreadPool, CodegenError> {
     static WORKERS: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
     let start = || {
@@ -137,25 +141,25 @@ fn workers() -> Result<&'static ThreadPool, CodegenError> {
 
 const STACK_BYTES: usize = 32 << 20;
 
-/// How a kernel is compiled.
-enum Way {
-    /// As a vector program.
+/// The compiler of a kernel without contractions.
+enum KernelCompiler {
+    /// `vector-asm`, with the compiled program.
     Vector(vector::Assembled),
-    /// By Cranelift, because it is no vector program.
-    Cranelift(vector::Reason),
+    /// Cranelift, with the reason why there is no vector program.
+    Cranelift(vector::BailoutReason),
 }
 
-impl Way {
-    /// The first way that takes the kernel.
-    fn of(kernel: &Kernel, options: &CraneliftOptions) -> Way {
+impl KernelCompiler {
+    /// Chooses the first compiler that supports the kernel.
+    fn of(kernel: &Kernel, options: &CraneliftOptions) -> KernelCompiler {
         match vector::assemble(kernel, options.vector) {
-            Ok(assembled) => Way::Vector(assembled),
-            Err(reason) => Way::Cranelift(reason),
+            Ok(assembled) => KernelCompiler::Vector(assembled),
+            Err(reason) => KernelCompiler::Cranelift(reason),
         }
     }
 }
 
-/// Compiles one kernel; its ABI says how much scratch memory the code needs, and how it is split.
+/// Compiles a kernel. The returned ABI has the scratch memory and the launch of the code.
 fn compile(
     kernel: &Kernel,
     caps: &Caps,
@@ -164,7 +168,7 @@ fn compile(
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     if !caps.contractions.is_empty() {
         let part = &mut |part: &Kernel| compile_alone(&*tiled(part, caps)?, isa, options);
-        if let Some(composed) = contract::compose(kernel, &cpu(caps), vector::target(), part)? {
+        if let Some(composed) = composite::compose(kernel, &cpu(caps), vector::target(), part)? {
             tracing::debug!(kernel = kernel.abi().name, way = "contractions", "compiled");
             return Ok(composed);
         }
@@ -172,29 +176,29 @@ fn compile(
     compile_alone(&*tiled(kernel, caps)?, isa, options)
 }
 
-/// How the parts of a kernel with contractions are computed, if it is compiled as parts.
+/// How the parts of a kernel with contractions are computed, if it is compiled as a composite.
 fn methods(kernel: &Kernel, caps: &Caps) -> Result<Option<Vec<PartMethod>>, CodegenError> {
     if caps.contractions.is_empty() {
         return Ok(None);
     }
-    contract::methods(kernel, &cpu(caps), vector::target())
+    composite::methods(kernel, &cpu(caps), vector::target())
 }
 
-/// How a kernel is compiled that is compiled whole, in words.
+/// How a kernel without planned contractions is compiled, in words.
 fn method(kernel: &Kernel, caps: &Caps, options: &CraneliftOptions) -> Result<String, CodegenError> {
-    Ok(match Way::of(&*tiled(kernel, caps)?, options) {
-        Way::Vector(_) => "a vector program".to_owned(),
-        Way::Cranelift(reason) => format!("Cranelift's code, and no vector program: {reason}"),
+    Ok(match KernelCompiler::of(&*tiled(kernel, caps)?, options) {
+        KernelCompiler::Vector(_) => "a vector program".to_owned(),
+        KernelCompiler::Cranelift(reason) => format!("Cranelift's code, and no vector program: {reason}"),
     })
 }
 
-/// The machine as `microkernels` sees it.
+/// The CPU that GEMM plans are made for.
 fn cpu(caps: &Caps) -> CpuTarget {
     static CPU: OnceLock<CpuTarget> = OnceLock::new();
     CpuTarget { threads: caps.threads, ..*CPU.get_or_init(CpuTarget::detect) }
 }
 
-/// The kernel, with contractions that nothing else takes cut into register tiles.
+/// The kernel with register tiles in place of its contractions, for a kernel without GEMM plans.
 fn tiled<'k>(kernel: &'k Kernel, caps: &Caps) -> Result<Cow<'k, Kernel>, CodegenError> {
     if caps.contractions.is_empty() || !adds_products(&kernel.ir().body) {
         return Ok(Cow::Borrowed(kernel));
@@ -205,22 +209,22 @@ fn tiled<'k>(kernel: &'k Kernel, caps: &Caps) -> Result<Cow<'k, Kernel>, Codegen
     tiled.map(Cow::Owned).map_err(|e| failed(name, "tiling", e.to_string()))
 }
 
-/// Compiles one kernel by the first way that takes it whole.
+/// Compiles a kernel without GEMM plans.
 fn compile_alone(
     kernel: &Kernel,
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     let name = &kernel.abi().name;
-    let (code, scratch_bytes) = match Way::of(kernel, options) {
-        Way::Vector(assembled) => {
+    let (code, scratch_bytes) = match KernelCompiler::of(kernel, options) {
+        KernelCompiler::Vector(assembled) => {
             tracing::debug!(kernel = name, way = "vector", "compiled");
             (Compiled::Program(assembled.code), assembled.scratch_bytes)
         }
-        Way::Cranelift(reason) => {
+        KernelCompiler::Cranelift(reason) => {
             tracing::debug!(kernel = name, way = "cranelift", %reason, "compiled");
             let emitted = by_cranelift(kernel, isa, options);
-            let code = CraneliftCode::compile(emitted.func, &**isa).map_err(|e| refused(name, &e))?;
+            let code = CraneliftCode::compile(emitted.func, &**isa).map_err(|e| codegen_error(name, &e))?;
             (Compiled::Function(code), emitted.scratch_bytes)
         }
     };
@@ -232,22 +236,23 @@ fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOp
     emit::emit(kernel, isa.default_call_conv(), vectors)
 }
 
-/// What [`CraneliftCompiler`] makes of a kernel, as text. A vector program: the program, and its instructions. Any other kernel: why it
-/// is none, the function handed to Cranelift, and Cranelift's instructions with registers assigned.
+/// Lists what [`CraneliftCompiler`] generates for a kernel. For a vector program, that is the program and its
+/// machine instructions. For any other kernel, it is the reason why there is no vector program, the CLIF
+/// function, and Cranelift's machine instructions.
 ///
 /// # Errors
 ///
-/// Those of rendering and compiling the kernel.
+/// The errors of rendering and compiling the kernel.
 pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, CodegenError> {
     crate::support::check(kernel, DTypeSet::EMPTY)?;
     let isa = isa(options)?;
     let name = &kernel.abi().name;
-    let of_way = || match Way::of(kernel, options) {
-        Way::Vector(assembled) => Ok(Listing {
+    let of_way = || match KernelCompiler::of(kernel, options) {
+        KernelCompiler::Vector(assembled) => Ok(Listing {
             source: assembled.program.to_string(),
             machine_code: disassemble::text(&assembled.code),
         }),
-        Way::Cranelift(reason) => {
+        KernelCompiler::Cranelift(reason) => {
             let func = by_cranelift(kernel, &isa, options).func;
             let source = format!("; no vector program: {reason}\n{}", func.display());
             let machine_code =
@@ -258,7 +263,7 @@ pub fn listing(kernel: &Kernel, options: &CraneliftOptions) -> Result<Listing, C
     workers()?.install(|| guarded(name, of_way))
 }
 
-/// The target: this machine, with the features it has.
+/// The target of Cranelift: this CPU with its features.
 fn isa(options: &CraneliftOptions) -> Result<OwnedTargetIsa, CodegenError> {
     target(options).map_err(|message| failed("", "target set-up", message))
 }
@@ -271,10 +276,10 @@ fn target(options: &CraneliftOptions) -> Result<OwnedTargetIsa, String> {
         ("regalloc_algorithm", "backtracking"),
         ("enable_verifier", truth(options.verify)),
         ("preserve_frame_pointers", truth(options.frame_pointers)),
-        // Helpers are anywhere in the address space.
+        // Functions that kernels call may be anywhere in the address space.
         ("use_colocated_libcalls", "false"),
         ("is_pic", "false"),
-        // Nothing unwinds through kernels.
+        // Kernels do not unwind.
         ("unwind_info", "false"),
     ] {
         flags.set(name, value).map_err(|e| format!("{name}={value}: {e}"))?;
@@ -283,16 +288,16 @@ fn target(options: &CraneliftOptions) -> Result<OwnedTargetIsa, String> {
     isa.finish(Flags::new(flags)).map_err(|e| e.to_string())
 }
 
-/// Runs `f`; a panic, which would be a bug here or in Cranelift, becomes an error.
+/// Runs `f` and converts a panic, which is a bug here or in Cranelift, to an error.
 fn guarded<T>(kernel: &str, f: impl FnOnce() -> Result<T, CodegenError>) -> Result<T, CodegenError> {
-    // Nothing `f` shares with the outside is changed before it returns.
+    // `f` returns before any state that it shares becomes visible.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         Err(failed(kernel, "code generation", format!("panic: {}", panic_message(panic))))
     })
 }
 
-/// What Cranelift's refusal means to the user.
-fn refused(kernel: &str, error: &CraneliftError) -> CodegenError {
+/// Converts an error of Cranelift to the codegen's.
+fn codegen_error(kernel: &str, error: &CraneliftError) -> CodegenError {
     use cranelift_codegen::CodegenError::{CodeTooLarge, ImplLimitExceeded};
     match error {
         CraneliftError::Codegen(CodeTooLarge | ImplLimitExceeded) => CodegenError::Unsupported {
@@ -336,7 +341,7 @@ mod tests {
         assert!(message.contains("step.k3") && message.contains("no such register"), "{message}");
     }
 
-    /// Without instructions for them, Cranelift calls functions to round and to fuse; all of them are found.
+    /// Without instructions that round and fuse, Cranelift calls functions. All of them are resolved.
     #[test]
     fn machines_without_rounding_instructions_call_functions() {
         let kernel = kernel(

@@ -1,4 +1,4 @@
-//! Machine instructions as text, for people.
+//! Machine instructions as text, for listings.
 
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -7,7 +7,7 @@ use cranelift_codegen::isa::TargetIsa;
 use iced_x86::{Decoder, DecoderOptions, Formatter, NasmFormatter};
 use vector_asm::VectorCode;
 
-/// The machine instructions of a function that Cranelift compiles, in its own notation.
+/// Compiles a function with Cranelift and returns its machine instructions in Cranelift's notation.
 pub(crate) fn cranelift(func: Function, isa: &dyn TargetIsa) -> Result<String, String> {
     let mut context = Context::for_function(func);
     context.set_disasm(true);
@@ -15,7 +15,8 @@ pub(crate) fn cranelift(func: Function, isa: &dyn TargetIsa) -> Result<String, S
     Ok(code.vcode.clone().unwrap_or_default())
 }
 
-/// The instructions of a vector program. One instruction a line, after its offset from the function's beginning; constants are not shown.
+/// Disassembles the instructions of a vector program, one per line behind its offset from the start.
+/// Constants are not shown.
 pub(crate) fn text(code: &VectorCode) -> String {
     let mut decoder = Decoder::new(64, &code.bytes()[..code.instruction_bytes()], DecoderOptions::NONE);
     let mut formatter = NasmFormatter::new();

@@ -1,11 +1,12 @@
-//! Machine code in memory: loading, calling conventions, freeing. Unsafe code stands here and in
-//! [`crate::contract::run`].
+//! Loading machine code and turning it into functions. Unsafe code is in this module and in
+//! [`crate::composite::run`].
 //!
 //! Invariants it relies on and keeps:
 //!
-//! * Loaded code is made by [`crate::emit`] or by `vector-asm`; both give functions the signature of [`HostFn`].
-//! * VectorCode is dropped only when nobody can call it any more: [`host_module`] hands it to the [`HostModule`] as
-//!   the owner of the functions, which lives as long as any clone of it.
+//! * Loaded code is made by [`crate::emit`] or by `vector-asm`; both give functions the signature of
+//!   [`HostFn`].
+//! * Code is dropped only when nobody can call it any more: [`host_module`] makes it the owner of the
+//!   functions in the [`HostModule`], which lives as long as any clone of it.
 #![allow(unsafe_code, reason = "machine code is turned into function pointers here")]
 
 use std::mem::transmute;
@@ -16,23 +17,23 @@ use codegen_core::host::{HostFn, HostModule, NativeCode};
 use codegen_core::{CodegenError, KernelAbi};
 use vector_asm::VectorCode;
 
-use crate::contract::run::Composite;
+use crate::composite::run::CompositeKernel;
 use crate::perf_map;
 use crate::relocate::CraneliftCode;
 
-/// A compiled kernel, not loaded yet.
+/// A compiled kernel that is not loaded yet.
 pub(crate) enum Compiled {
-    /// By Cranelift.
+    /// Machine code from Cranelift.
     Function(CraneliftCode),
     /// A vector program.
     Program(VectorCode),
-    /// Steps, and the code that they call.
-    Steps(Box<Composite>, Vec<Compiled>),
+    /// A composite kernel, and the code of its compiled parts.
+    Steps(Box<CompositeKernel>, Vec<Compiled>),
 }
 
-/// The kernels, each with how it is called, in order; callable for as long as any clone of the result lives. Both
-/// are what [`crate::compile`] made of one [`Kernel`](codegen_core::Kernel). All their code is side by side in
-/// memory.
+/// Loads kernels and returns them as a module, in order. Each kernel comes with its ABI, and both are the
+/// output of [`crate::compile`] for one [`Kernel`](codegen_core::Kernel). The code of all kernels is adjacent
+/// in memory, and callable for as long as any clone of the module lives.
 pub(crate) fn host_module(kernels: Vec<(Compiled, KernelAbi)>) -> Result<HostModule, CodegenError> {
     let mut pieces = Vec::new();
     collect_pieces(kernels.iter().map(|(compiled, _)| compiled), &mut pieces);
@@ -46,18 +47,19 @@ pub(crate) fn host_module(kernels: Vec<(Compiled, KernelAbi)>) -> Result<HostMod
     for (compiled, abi) in kernels {
         native.push((loader.native(compiled, &abi.name), abi));
     }
-    // SAFETY: each kernel was compiled from a `Kernel`, whose IR is verified and agrees with its ABI in sizes,
-    // access, ranges, log lines and the loop that calls are parts of. So the code accesses elements proved in
-    // bounds, or checked, of its parameters and its scratch, of which the ABI has as many bytes as it was laid
-    // out in, writes the elements that their statements write, and does not trap, with instructions that this
-    // machine has (`compile::check_width`). Vector programs access the same elements as the statements they are
-    // made of; composites run their parts in the order of the statements. The code calls only `helpers`, which
-    // do not unwind, and the log. `loaded`, as the owner, keeps all functions mapped.
+    // SAFETY: each kernel was compiled from a `Kernel`, whose IR is verified and agrees with its ABI in
+    // sizes, access, ranges, log lines and the loop that calls divide. So the code accesses only elements of
+    // its parameters and of its scratch memory that are proved or checked to be in bounds. The ABI has as
+    // many scratch bytes as the code was laid out for. The code writes the elements that the kernel's
+    // statements write, does not trap, and has only instructions of this CPU (`compile::check_width`). Vector
+    // programs access the same elements as the statements that they were translated from; composites run
+    // their parts in the order of the statements. The code calls only `runtime_functions`, which do not
+    // unwind, and the log. `loaded`, as the owner, keeps all functions mapped.
     let module = unsafe { HostModule::native(native, Arc::new(loaded)) };
     Ok(module.with_code_bytes(bytes))
 }
 
-/// The code to be loaded, in the order in which [`KernelLoader`] asks for it.
+/// Collects the code to load, in the order in which [`KernelLoader`] takes it.
 fn collect_pieces<'c>(code: impl IntoIterator<Item = &'c Compiled>, pieces: &mut Vec<&'c [u8]>) {
     for compiled in code {
         match compiled {
@@ -69,7 +71,7 @@ fn collect_pieces<'c>(code: impl IntoIterator<Item = &'c Compiled>, pieces: &mut
 }
 
 impl Compiled {
-    /// Bytes of memory for the code that contractions loaded when they were planned.
+    /// Bytes of memory for the code that GEMM plans have loaded themselves.
     fn plan_bytes(&self) -> usize {
         match self {
             Compiled::Function(_) | Compiled::Program(_) => 0,
@@ -80,10 +82,10 @@ impl Compiled {
     }
 }
 
-/// Turns loaded code into functions, piece by piece.
+/// Turns loaded code into functions, one after the other.
 struct KernelLoader<'l> {
     loaded: &'l LoadedCode,
-    /// The next piece.
+    /// The index of the next loaded function.
     next: usize,
 }
 
@@ -99,14 +101,14 @@ impl KernelLoader<'_> {
         }
     }
 
-    /// Returns the function of the next piece, which has `bytes` bytes of instructions.
+    /// Returns the next loaded function, which has `bytes` bytes of instructions.
     fn function(&mut self, bytes: usize, name: &str) -> HostFn {
         let address = self.loaded.address(self.next);
         self.next += 1;
         perf_map::record(name, address.addr(), bytes);
-        // SAFETY: every piece is a function of `crate::emit` with `emit::signature` in the platform's C
-        // calling convention, or a vector program: both are `HostFn`, five pointer-sized arguments and no
-        // result, position independent, and begin with their first byte.
+        // SAFETY: every loaded function comes from `crate::emit` with `emit::signature` in the platform's C
+        // calling convention, or from a vector program. Both are `HostFn`: five pointer-sized arguments and
+        // no result. The code is position independent and starts with its first byte.
         unsafe { transmute::<*const u8, HostFn>(address) }
     }
 }
@@ -117,7 +119,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Calls the first kernel of a module, which has neither symbols nor scratch memory, whole.
+    /// Calls the first kernel of a module for its whole range. The kernel has neither symbols nor scratch
+    /// memory.
     pub(crate) fn call(module: &HostModule, args: &[HostPtr]) {
         // SAFETY: the tests pass one live array per parameter, of the size the kernel's text states.
         unsafe { module.call(0, args, &[], std::ptr::null_mut(), 0, 1) };

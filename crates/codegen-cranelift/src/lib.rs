@@ -2,10 +2,11 @@
 //!
 //! # Should I be using this crate?
 //!
-//! It is the codegen behind the CPU backends of `arrayjit`: use it directly to compile [`Kernel`](codegen_core::Kernel)s
-//! yourself, or to look at the code of one ([`listing`]). Kernels that are loops of constant bounds around straight-line code become
-//! vector programs of 256 bits where the machine has AVX2; all others, and all on other machines, are compiled by Cranelift, scalar or
-//! with 128-bit vectors ([`VectorWidth`]).
+//! It is the code generator behind the CPU backends of `arrayjit`. Use it directly to compile
+//! [`Kernel`](codegen_core::Kernel)s, or to print the code of one ([`listing`]). A kernel of loops with
+//! constant bounds around straight-line code becomes a vector program of 256 bits if the CPU has AVX2.
+//! Cranelift compiles all other kernels, and all kernels on other CPUs, to scalar code or code with 128-bit
+//! vectors ([`VectorWidth`]).
 //!
 //! # Example
 //!
@@ -32,36 +33,38 @@
 //!
 //! # Promises
 //!
-//! * A verified, legalised kernel gives `Ok` or [`Unsupported`](codegen_core::CodegenError::Unsupported), which names the
-//!   operation; a panic in Cranelift is reported as [`Failed`](codegen_core::CodegenError::Failed).
-//! * The code computes what [`lowered_ir::interp`] computes, bit for bit but for which NaN an operation yields; it does not
-//!   trap, whatever the data.
+//! * A verified, legalised kernel gives `Ok` or [`Unsupported`](codegen_core::CodegenError::Unsupported),
+//!   which names the operation. A panic in Cranelift is reported as
+//!   [`Failed`](codegen_core::CodegenError::Failed).
+//! * The code computes the same bits as [`lowered_ir::interp`], except for the payload and sign of NaN. It
+//!   does not trap, whatever the data.
 //! * Code is freed with the last clone of its [`HostModule`](codegen_core::host::HostModule).
 //!
 //! # Environment
 //!
-//! `ARRAYJIT_PERF_MAP=1` writes a symbol map for `perf`; another value is the file to write to.
+//! `ARRAYJIT_PERF_MAP=1` writes a symbol map for `perf`; any other value is the path of the file to write.
 #![deny(unsafe_code)]
 
-mod options; // what may be chosen
+mod options; // options of the generated code
 
-mod caps; // what this machine can do
-mod support; // (operation, type) pairs that are compiled
+mod caps; // the capabilities of this CPU
+mod support; // supported operations by type
 
-mod render; // kernel -> checked kernel
+mod render; // kernels to checked kernels
 
-mod vector; // loop IR -> vector programs
+mod vector; // loop IR to vector programs
 
-mod contract; // kernels with contractions -> steps
+mod composite; // kernels with contractions as GEMM plans and other parts
 
-mod emit; // loop IR -> CLIF
-mod helpers; // functions that kernels call
+mod emit; // loop IR to CLIF
+mod runtime_functions; // functions that kernels call at run time
 
-mod compile; // kernels -> code, in parallel
+mod compile; // kernels to machine code, in parallel
 mod disassemble; // instructions as text
-mod jit; // code to functions: the crate's unsafe code
+mod jit; // loading of code; with `composite::run`, the crate's unsafe code
 mod perf_map;
-mod relocate; // Cranelift's code, to be loaded anywhere // names of kernels for profilers
+// relocations of Cranelift's code // names of kernels for profilers
+mod relocate; // Cranelift's code, to be loaded anywhere
 
 pub use crate::caps::host_caps;
 pub use crate::compile::{CraneliftCompiler, cranelift, listing};

@@ -1,4 +1,4 @@
-//! What may be chosen about the code.
+//! Options of the generated code.
 
 use std::fmt;
 
@@ -6,22 +6,24 @@ use vector_asm::Isa;
 
 use crate::caps;
 
-/// Choices about the generated code; part of the cache key.
+/// Options of the generated code; part of the cache key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CraneliftOptions {
-    /// The widest vectors. The bits of results do not depend on it.
+    /// The widest vectors that code uses. The bits of results do not depend on it.
     pub vector: VectorWidth,
-    /// Whether Cranelift's optimiser runs. The code handed to it has common operations shared and invariants hoisted, so it
-    /// seldom helps, takes as long as the rest of the compilation, and it ruins vector code by reordering it.
+    /// Whether Cranelift's optimiser runs. It seldom helps, because common subexpressions and loop invariants
+    /// are already shared and hoisted in the code that it gets. It takes as long as the rest of the
+    /// compilation, and reorders vector code so that registers run out.
     pub optimise: bool,
-    /// Whether Cranelift's verifier checks the code handed to it.
+    /// Whether Cranelift's verifier checks the code that it gets.
     pub verify: bool,
-    /// Whether functions keep frame pointers, so that profilers can walk the stack.
+    /// Whether functions have frame pointers, so that profilers can walk the stack.
     pub frame_pointers: bool,
 }
 
 impl Default for CraneliftOptions {
-    /// The best vectors, no optimiser, frame pointers dropped; the verifier runs in builds with debug assertions.
+    /// The widest vectors of this CPU up to 256 bits, no optimiser, no frame pointers; the verifier runs in
+    /// builds with debug assertions.
     fn default() -> Self {
         CraneliftOptions {
             vector: VectorWidth::default(),
@@ -35,13 +37,14 @@ impl Default for CraneliftOptions {
 /// The widest vectors that code uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VectorWidth {
-    /// None: every lane is computed by itself.
+    /// Scalar code only.
     None,
-    /// 128 bits, by Cranelift.
+    /// 128-bit vectors, by Cranelift.
     Bits128,
-    /// 256 bits, for kernels that are vector programs; the others as with 128.
+    /// 256-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx2,
-    /// 512 bits, likewise. Such code has been decoded, but not run, so it is used only where it is asked for.
+    /// 512-bit vectors for kernels that are vector programs, and 128-bit vectors for others. This code has
+    /// been decoded in tests but hardly run, so it is only generated on request.
     Avx512,
 }
 
@@ -50,7 +53,7 @@ impl VectorWidth {
     pub const ALL: [VectorWidth; 4] =
         [VectorWidth::None, VectorWidth::Bits128, VectorWidth::Avx2, VectorWidth::Avx512];
 
-    /// Whether this machine has such vectors.
+    /// Whether this CPU has such vectors.
     pub fn is_available(self) -> bool {
         match self {
             VectorWidth::None => true,
@@ -60,7 +63,7 @@ impl VectorWidth {
         }
     }
 
-    /// The instructions of vector programs, where there are any.
+    /// The instruction set of vector programs; `None` if there are none.
     pub(crate) fn isa(self) -> Option<Isa> {
         match self {
             VectorWidth::None | VectorWidth::Bits128 => None,
@@ -80,7 +83,7 @@ impl VectorWidth {
 }
 
 impl Default for VectorWidth {
-    /// The widest that the machine has, of those with 256 bits at most.
+    /// The widest vectors of this CPU, up to 256 bits.
     fn default() -> Self {
         let usual = [VectorWidth::Avx2, VectorWidth::Bits128];
         usual.into_iter().find(|width| width.is_available()).unwrap_or(VectorWidth::None)

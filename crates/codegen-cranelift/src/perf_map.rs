@@ -1,15 +1,16 @@
 //! A symbol map of the generated code, so that `perf` shows kernels by name.
 //!
-//! `ARRAYJIT_PERF_MAP=1` appends to `/tmp/perf-<process id>.map`, where `perf report` looks; any other value is the path of
-//! the file to append to. Unset or empty writes nothing. Each line is `<address> <bytes> <kernel>`, numbers in hex. Lines stay
-//! when their code is freed, so a later kernel may reuse an address: the last line for it holds.
+//! `ARRAYJIT_PERF_MAP=1` appends to `/tmp/perf-<process id>.map`, which `perf report` reads; any other value
+//! is the path of the file to append to. An unset or empty variable writes nothing. Each line is `<address>
+//! <bytes> <kernel>`, with numbers in hex. A line stays when its code is freed, so a later kernel may reuse
+//! the address; the last line for an address is valid.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Adds a kernel to the map, if one is wanted.
+/// Appends a kernel to the map, if the variable is set.
 pub(crate) fn record(kernel: &str, address: usize, bytes: usize) {
     static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let file = FILE.get_or_init(|| path(&std::env::var("ARRAYJIT_PERF_MAP").ok()?));

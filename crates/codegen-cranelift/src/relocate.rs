@@ -1,10 +1,10 @@
-//! Cranelift's code with relocations resolved: position independent, so that it can be loaded anywhere.
+//! Resolves the relocations of Cranelift's code, which becomes position independent.
 //!
-//! Code refers to the outside by absolute addresses of 8 bytes alone, the addresses of [`crate::helpers`]: the
-//! target's flags say that helpers are anywhere in the address space and that code is not made for a linker,
-//! and constants lie behind the instructions of their own function. So relocations are resolved before it is
-//! known where code will lie, by safe code, and `cranelift-jit`, which makes a module with mappings of its
-//! own for each function, is not needed. Other kinds of relocations are errors.
+//! The code refers to its environment only by 8-byte absolute addresses of [`crate::runtime_functions`],
+//! because the target's flags say that functions may be anywhere in the address space and that the code is
+//! not for a linker, and because constants follow the instructions of their own function. Safe code can
+//! therefore resolve relocations before the address of the code is known. `cranelift-jit`, which would map
+//! memory for each function separately, is not needed. Relocations of other kinds are errors.
 
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
@@ -12,23 +12,23 @@ use cranelift_codegen::ir::{ExternalName, Function};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CodegenError, Context, FinalizedMachReloc, FinalizedRelocTarget};
 
-use crate::helpers::{self, Helper};
+use crate::runtime_functions::{self, RuntimeFunction};
 
-/// Machine code of a function written by [`crate::emit`], with its constants; position independent.
+/// Position-independent machine code of one function from [`crate::emit`], with its constants.
 pub(crate) struct CraneliftCode {
     bytes: Vec<u8>,
 }
 
-/// Why a function has no code.
+/// Why a function has no machine code.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CraneliftError {
-    /// Cranelift does not compile it.
+    /// Cranelift does not compile the function.
     #[error(transparent)]
     Codegen(#[from] CodegenError),
-    /// Its code refers to the outside in a way that is not known here.
+    /// The code has a relocation that this module cannot resolve.
     #[error("a relocation of kind {kind} to {target} is not resolved")]
     Relocation { kind: Reloc, target: String },
-    /// Its constants want to lie at multiples of more bytes than code is aligned to.
+    /// The constants need a larger alignment than code has.
     #[error("an alignment of {0} bytes is more than code has")]
     Alignment(u32),
 }
@@ -57,21 +57,21 @@ impl CraneliftCode {
         Ok(CraneliftCode { bytes })
     }
 
-    /// The code and, behind it, its constants. It wants to begin at a multiple of [`code_memory::ALIGNMENT`].
+    /// The code followed by its constants. Its address must be a multiple of [`code_memory::ALIGNMENT`].
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The value of a relocation of 8 absolute bytes.
+/// The value of an 8-byte absolute relocation; `None` for other kinds and for unknown names.
 fn value(reloc: &FinalizedMachReloc, func: &Function) -> Option<u64> {
     let FinalizedRelocTarget::ExternalName(name) = &reloc.target else { return None };
     let address = match name {
         ExternalName::User(name) => {
             let name = func.params.user_named_funcs().get(*name)?;
-            Helper::from_number(name.index).filter(|_| name.namespace == 0)?.address()
+            RuntimeFunction::from_number(name.index).filter(|_| name.namespace == 0)?.address()
         }
-        ExternalName::LibCall(called) => helpers::library_function(*called)?,
+        ExternalName::LibCall(called) => runtime_functions::library_function(*called)?,
         _ => return None,
     };
     (reloc.kind == Reloc::Abs8).then(|| (address.addr() as u64).wrapping_add_signed(reloc.addend))
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a function that calls another one, which is said to be near or anywhere.
+    /// Compiles a function that calls another one, which may be declared as colocated.
     fn calling(name: UserExternalName, colocated: bool) -> Result<CraneliftCode, CraneliftError> {
         let mut flags = settings::builder();
         flags.set("is_pic", "false").expect("a flag");
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_address_of_a_helper_is_in_the_code() {
-        let helper = Helper::PowU64;
+        let helper = RuntimeFunction::PowU64;
         let code = calling(UserExternalName::new(0, helper.number()), false).expect("a known helper");
         let address = helper.address().addr().to_ne_bytes();
         assert!(code.bytes().windows(address.len()).any(|bytes| bytes == address));
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_not_resolved_is_an_error() {
-        let number = Helper::PowU64.number();
+        let number = RuntimeFunction::PowU64.number();
         let relative =
             calling(UserExternalName::new(0, number), true).map(|_| ()).expect_err("a relative address");
         assert!(matches!(relative, CraneliftError::Relocation { .. }), "{relative}");

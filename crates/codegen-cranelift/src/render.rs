@@ -1,18 +1,19 @@
-//! The first half: a kernel that is known to be compilable, as source for the second.
+//! The renderer: checks kernels and passes them on to the compiler.
 
 use codegen_core::{Caps, CodegenError, DTypeSet, Kernel, Renderer};
 
 use crate::support;
 
-/// Checks kernels. The IR itself is the source, since [`crate::CraneliftCompiler`] writes machine code from it directly.
+/// Checks kernels. The IR itself is the source, because [`CraneliftCompiler`](crate::CraneliftCompiler)
+/// compiles it directly.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CraneliftRenderer;
 
-/// A kernel all of whose operations can be compiled.
+/// A kernel whose operations are all supported.
 #[derive(Clone, Debug)]
 pub struct CheckedKernel {
     pub(crate) kernel: Kernel,
-    /// The types of contractions for which it was checked.
+    /// The element types of contractions for which the kernel was checked.
     pub(crate) contractions: DTypeSet,
 }
 

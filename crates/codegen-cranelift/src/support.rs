@@ -1,8 +1,9 @@
-//! Which operations on which types are compiled; everything else is refused here, before any code is written.
+//! The supported operations by type. Kernels with other operations are rejected here, before any code is
+//! generated.
 //!
-//! The table is about what *kernels* may contain after legalisation: `bool`, integers, `f32` and `f64` compute; the
-//! narrower floats are moved, chosen between and reinterpreted, but not computed with; `u32x4` is only moved. Factors of
-//! contractions may be read from narrower floats, where there are kernels for contractions.
+//! The table describes kernels after legalisation. `bool`, integers, `f32` and `f64` have arithmetic.
+//! Narrower floats are moved, selected and reinterpreted, but have no arithmetic; `u32x4` is only moved. GEMM
+//! plans may read operands from narrower floats.
 
 use codegen_core::canonical;
 use codegen_core::{CodegenError, DTypeSet, Kernel};
@@ -12,21 +13,22 @@ use tnode::DType;
 /// The name of this codegen in messages.
 pub(crate) const NAME: &str = "cranelift";
 
-/// Whether every operation of the kernel can be compiled; `contractions` if there are kernels for contractions.
+/// Checks that every operation of the kernel is supported. `contractions` has the element types of GEMM
+/// plans.
 ///
 /// # Errors
 ///
-/// [`CodegenError::Unsupported`] naming the first operation that cannot, and [`CodegenError::Failed`] where the kernel is launched over nested
-/// parallel loops, as on a GPU.
+/// [`CodegenError::Unsupported`] naming the first operation that is not supported, and
+/// [`CodegenError::Failed`] if the kernel's launch covers nested parallel loops, as on a GPU.
 pub(crate) fn check(kernel: &Kernel, contractions: DTypeSet) -> Result<(), CodegenError> {
     let routine = kernel.ir();
     let (extent, most) = (kernel.abi().launch.extent, kernel.host_extent());
     if extent != 1 && extent != most {
-        // The range of a call counts iterations of the outermost loop alone.
+        // The range of a call indexes the outermost loop only.
         let message = format!("it is launched over 0..{extent}, expected 0..{most} or 0..1");
         return Err(failed(&kernel.abi().name, "checking its launch", message));
     }
-    match refuse_block(routine, &routine.locals(), &routine.body, contractions) {
+    match reject_block(routine, &routine.locals(), &routine.body, contractions) {
         None => Ok(()),
         Some((op, why)) => Err(CodegenError::Unsupported {
             codegen: NAME.into(),
@@ -37,12 +39,12 @@ pub(crate) fn check(kernel: &Kernel, contractions: DTypeSet) -> Result<(), Codeg
     }
 }
 
-/// Our bug, in a step of compiling a kernel.
+/// An error that is a bug of this crate, in a stage of compiling a kernel.
 pub(crate) fn failed(kernel: &str, stage: &'static str, message: String) -> CodegenError {
     CodegenError::Failed { codegen: NAME.into(), kernel: kernel.into(), stage, message }
 }
 
-fn refuse_block(
+fn reject_block(
     routine: &Routine,
     locals: &Locals,
     block: &[Stmt],
@@ -50,14 +52,14 @@ fn refuse_block(
 ) -> Option<(String, &'static str)> {
     let refuse = |stmt: &Stmt| match stmt {
         Stmt::For { body, .. } if canonical::widens(body, routine, contractions) => None,
-        Stmt::For { body, .. } => refuse_block(routine, locals, body, contractions),
-        stmt => refuse_stmt(routine, locals, stmt)
-            .or_else(|| stmt.values().into_iter().find_map(|value| refuse_value(routine, locals, value))),
+        Stmt::For { body, .. } => reject_block(routine, locals, body, contractions),
+        stmt => reject_stmt(routine, locals, stmt)
+            .or_else(|| stmt.values().into_iter().find_map(|value| reject_value(routine, locals, value))),
     };
     block.iter().find_map(refuse)
 }
 
-fn refuse_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Option<(String, &'static str)> {
+fn reject_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Option<(String, &'static str)> {
     match stmt {
         Stmt::SetDynamic { op: Some(op), .. } => {
             Some((format!("scatter {op}"), "legalisation expands accumulating stores at computed indices"))
@@ -70,17 +72,17 @@ fn refuse_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Option<(Strin
     }
 }
 
-fn refuse_value(routine: &Routine, locals: &Locals, value: &Expr) -> Option<(String, &'static str)> {
+fn reject_value(routine: &Routine, locals: &Locals, value: &Expr) -> Option<(String, &'static str)> {
     let mut refused = None;
     walk::each_expr(value, &mut |expr| {
         if refused.is_none() {
-            refused = refuse(routine, locals, expr);
+            refused = reject_expr(routine, locals, expr);
         }
     });
     refused
 }
 
-fn refuse(routine: &Routine, locals: &Locals, expr: &Expr) -> Option<(String, &'static str)> {
+fn reject_expr(routine: &Routine, locals: &Locals, expr: &Expr) -> Option<(String, &'static str)> {
     let dtype = |e: &Expr| routine.dtype_of(e, locals);
     match expr {
         Expr::Unary { op, arg } => named(op, dtype(arg), unary(*op, dtype(arg))),
@@ -124,7 +126,7 @@ fn named(
 fn unary(op: UnaryOp, dtype: DType) -> Option<&'static str> {
     use UnaryOp::*;
     match op {
-        // For arguments that the expansion does not reach.
+        // For arguments outside of the expansion's range.
         Sin | Cos if dtype == DType::F64 => None,
         Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => Some("legalisation expands transcendental functions"),
         Neg | Abs | Not | Relu | Satur01 | Sqrt | Recip | RecipSqrt | Trunc | Floor | RoundEven => {

@@ -1,4 +1,5 @@
-//! Code as a resource: compiled by several threads at once, told apart by its options, listed for people.
+//! Compiled code as a resource: several threads compile it at once, its options distinguish it, and listings
+//! show it.
 
 mod common;
 
@@ -80,7 +81,8 @@ fn listings_show_what_was_compiled() {
     assert!(!scalar.source.contains("f32x4"), "{}", scalar.source);
 }
 
-/// No operation of the emitter can trap; see also the edge values of `operations.rs`, which would kill the process.
+/// No instruction that the emitter selects can trap. The edge values of `operations.rs` test the same at run
+/// time.
 #[test]
 fn kernels_contain_no_traps() {
     for dtype in ["i8", "u8", "u16", "i32", "u32", "i64", "u64"] {

@@ -1,4 +1,4 @@
-//! The conformance kit, on code of every width of vectors.
+//! The conformance kit, for every width of vectors.
 
 use codegen_core::contract::Pipeline;
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, cranelift};

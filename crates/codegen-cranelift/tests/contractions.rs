@@ -1,4 +1,5 @@
-//! Products of matrices as plans of `microkernels`: which kernels are, and that their bits are the interpreter's with every choice of options.
+//! Contractions as GEMM plans: which kernels have plans, and that their bits are the interpreter's with all
+//! options.
 
 mod common;
 
@@ -9,7 +10,7 @@ use lowered_ir::interp;
 use lowered_ir::ir::Routine;
 use scheduling::{ScheduleOptions, schedule};
 
-/// The only kernel of a routine, scheduled for vectors of this width.
+/// The only kernel of a routine, scheduled for a width of vectors.
 fn only_kernel(routine: &Routine, vector: VectorWidth) -> Kernel {
     let schedule = schedule(routine, &host_caps(vector), &ScheduleOptions::default());
     let mut kernels = schedule.expect("the host computes everything").into_parts().kernels;
@@ -17,16 +18,16 @@ fn only_kernel(routine: &Routine, vector: VectorWidth) -> Kernel {
     kernels.remove(0)
 }
 
-/// Whether the kernel is a plan, on a machine that has plans.
-fn is_planned(routine: &Routine, product: &str) -> bool {
+/// Whether the kernel has a GEMM plan, on a CPU that has plans.
+fn is_planned(routine: &Routine, dimensions: &str) -> bool {
     let options = CraneliftOptions::default();
     let codegen = cranelift(options.clone()).expect("a host target");
     let listing = codegen.listing(&only_kernel(routine, options.vector)).expect("a supported kernel");
-    listing.source.contains(&format!("; product {product}, "))
+    listing.source.contains(&format!("; GEMM {dimensions}, "))
         || host_caps(options.vector).contractions.is_empty()
 }
 
-/// Compares what is scheduled and compiled with what is written, for every choice of options.
+/// Compares the scheduled and compiled kernel with the routine as written, with all options.
 fn keeps_bits(routine: &Routine) {
     for options in all_options() {
         let kernel = only_kernel(routine, options.vector);
@@ -39,7 +40,7 @@ fn keeps_bits(routine: &Routine) {
     }
 }
 
-/// `y := x · w + b`, the sums in `f32`.
+/// `y := x · w + b`, with accumulators in `f32`.
 fn dense(x: &str, w: &str, y: &str, [m, k, n]: [usize; 3]) -> Routine {
     let factor = |node: &str, dtype: &str| match dtype {
         "f32" => node.to_owned(),
@@ -83,7 +84,7 @@ fn products_of_half_precision_with_sums_in_f32_are_planned() {
     }
 }
 
-/// Too small for a plan, so the factors are converted by the code of the kernel itself.
+/// Too small for a plan, so the kernel's own code converts the operands.
 #[test]
 fn small_products_of_half_precision_are_compiled_as_loops() {
     for dtype in ["f16", "bf16", "fp8_e5m2"] {
@@ -96,7 +97,7 @@ fn small_products_of_half_precision_are_compiled_as_loops() {
     );
 }
 
-/// Image pixels in half precision, zero around the image.
+/// Image pixels in half precision, with zero padding.
 #[test]
 fn convolutions_of_half_precision_are_planned() {
     let routine = parse(
@@ -117,8 +118,8 @@ fn convolutions_of_half_precision_are_planned() {
     keeps_bits(&routine);
 }
 
-/// The iterations of the outermost parallel loop are what calls are parts of: loops inside of it that are
-/// parallel too, or that stand beside others, run whole in each part, products included.
+/// Calls divide the iterations of the outermost parallel loop. Parallel loops inside it, and parallel loops
+/// beside others, run whole in each call, contractions included.
 #[test]
 fn parallel_loops_inside_of_others_run_whole() {
     let product = |batch: &str, rows: &str, row: &str, column: &str, sum: &str, depth: &str| {
@@ -165,7 +166,7 @@ fn parallel_loops_inside_of_others_run_whole() {
     }
 }
 
-/// A kernel that is launched as on a GPU would be called on iterations that its outermost loop does not have.
+/// A kernel with the launch of a GPU would be called for iterations that its outermost loop does not have.
 #[test]
 fn launches_over_nested_loops_are_refused() {
     let ir = parse(

@@ -1,5 +1,5 @@
-//! Code is freed with its last owner, and live code costs memory and no mappings. By itself in a process,
-//! since other tests map code of their own; one test, for the same reason.
+//! Code is freed with its last owner, and live code adds memory but no mappings. This is a process of its own
+//! with one test, because other tests map memory for code as well.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -16,7 +16,7 @@ fn mappings() -> Vec<String> {
     maps.lines().map(str::to_owned).collect()
 }
 
-/// Executable memory of this process outside any file, in bytes.
+/// Bytes of anonymous executable memory of this process.
 fn generated_code_bytes() -> usize {
     let parse = |number: &str| usize::from_str_radix(number, 16).ok();
     let bytes = |line: &String| {
@@ -32,7 +32,7 @@ fn generated_code_bytes() -> usize {
 #[test]
 fn code_is_freed_with_its_last_owner() {
     let kernel = kernel(parse(ADD));
-    // By the vector codegen where there is one, and by Cranelift.
+    // Compiled by `vector-asm` if available, and by Cranelift.
     for vector in [VectorWidth::default(), VectorWidth::None] {
         let options = CraneliftOptions { vector, ..CraneliftOptions::default() };
         let kept = compile(&kernel, &options).expect("a supported kernel");
@@ -66,7 +66,7 @@ fn live_code_costs_no_mappings(compile: impl Fn() -> Artifact) {
     let CodeMemoryUsage { mapped_bytes, chunks, .. } = usage();
     assert_eq!(generated_code_bytes(), mapped_bytes);
     assert!(chunks <= 16, "{chunks} chunks for {} routines", artifacts.len());
-    // The heap grows as well, by few mappings.
+    // The heap may also grow, by few mappings.
     let most = before + 64;
     assert!(mappings().len() <= most, "{} of {most} mappings", mappings().len());
 }

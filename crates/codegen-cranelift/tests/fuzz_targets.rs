@@ -1,4 +1,4 @@
-//! The fuzz targets without a fuzzer: on every seed, on mutations of it, and on fixed random bytes.
+//! The fuzz targets without a fuzzer: on every seed, on mutations of the seeds, and on fixed random bytes.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn seeds() -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).expect("a readable file")).collect()
 }
 
-/// The text with a few bytes copied from elsewhere in it, removed, or replaced by others that such texts have.
+/// The text with a few bytes duplicated elsewhere, removed, or replaced by bytes that such texts contain.
 fn mutated(text: &[u8], seed: u64) -> Vec<u8> {
     let bytes = bytes_of_seed(seed, 32);
     let mut choices = Choices::new(&bytes);

@@ -1,5 +1,5 @@
-//! Every operation on every type, at edge values, against the interpreter, bit for bit: one by one, in vector loops, and in
-//! vector loops that walk memory with steps.
+//! Every operation on every type, at edge values, against the interpreter, bit for bit: in scalar code, in
+//! vector loops, and in vector loops with strided accesses.
 
 mod common;
 
@@ -24,7 +24,7 @@ const COMPUTED: [DType; 10] = [
     DType::F64,
 ];
 
-/// Numbers at which something changes.
+/// Numbers at which an operation changes its behaviour.
 fn edges(dtype: DType) -> Vec<Scalar> {
     if dtype == DType::Bool {
         return [0, 1].map(|b| Scalar::new(dtype, b)).to_vec();
@@ -71,7 +71,7 @@ fn node(name: &str, dtype: DType, len: usize) -> NodeDecl {
     common::parse(&text).nodes.remove(0)
 }
 
-/// The ways a loop over `len` (a multiple of 32) elements is written; indices are `step * element`.
+/// The forms of a loop over `len` elements, a multiple of 32; indices are `step * element`.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Serial,
@@ -99,7 +99,7 @@ fn elementwise(
     Routine { name: "op".into(), numerics: Numerics::Fast, symbols: vec![], nodes, body }
 }
 
-/// Compares on every combination of the inputs' edges.
+/// Compares the results for every combination of the inputs' edge values.
 fn check_all(inputs: &[DType], output: DType, value: impl Fn(Vec<Expr>) -> Expr) {
     let mut rows: Vec<Vec<Scalar>> = vec![vec![]];
     for &dtype in inputs {
@@ -135,7 +135,8 @@ fn unary_operations() {
     }
 }
 
-/// What is called: sine and cosine of `f64`, by themselves and where a condition fails, in every lane or in some.
+/// The functions that kernels call: sine and cosine of `f64`, unconditionally, and where a condition fails in
+/// all lanes or in some.
 #[test]
 fn called_operations() {
     for op in [UnaryOp::Sin, UnaryOp::Cos] {

@@ -1,4 +1,4 @@
-//! The vector programs of scheduled kernels, as text, and which kernels of the corpus have none.
+//! The vector programs of scheduled kernels as text, and the kernels of the corpus that have none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{Settings, optimize};
 use scheduling::{ScheduleOptions, schedule, tile_contractions};
 
-/// A machine of which everything is known.
+/// Capabilities of a fictitious CPU, so that the programs do not depend on the real one.
 fn caps() -> Caps {
     let known = host_caps(VectorWidth::Avx2);
     Caps { threads: 1, l1_bytes: 32 << 10, l2_bytes: 512 << 10, fma: true, vector_bytes: 32, ..known }
 }
 
-/// The kernels of a routine.
+/// The scheduled kernels of a routine.
 fn kernels(routine: &Routine) -> Vec<Kernel> {
     let optimized = optimize(routine.clone(), &Settings::default()).expect("the routine is valid").routine;
     let scheduled = schedule(&optimized, &caps(), &ScheduleOptions::default());
     scheduled.expect("the host computes everything").kernels().to_vec()
 }
 
-/// The kernels of a routine, those with contractions as they are compiled where there is no plan for them.
+/// The scheduled kernels of a routine, with register tiles in place of contractions.
 fn tiled_kernels(routine: &Routine) -> Vec<Kernel> {
     let tiled = |kernel: Kernel| {
         let ir = tile_contractions(kernel.ir(), &caps()).expect("the host computes everything");
@@ -46,7 +46,7 @@ fn programs_are(text: &str, expected: &Expect) {
     expected.assert_eq(&kernels(&routine).iter().map(source).collect::<String>());
 }
 
-/// Why a kernel is no vector program, if it is none.
+/// The reason why a kernel has no vector program, if it has none.
 fn reason(kernel: &Kernel) -> Option<String> {
     let source = source(kernel);
     source.lines().next()?.strip_prefix("; no vector program: ").map(str::to_owned)
@@ -271,7 +271,7 @@ fn a_guarded_read() {
     );
 }
 
-/// What a kernel of the corpus falls back to Cranelift for. Fewer is better.
+/// Why kernels of the corpus are compiled by Cranelift. Fewer is better.
 #[test]
 fn kernels_of_the_corpus_without_a_program() {
     let mut fallen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -296,17 +296,17 @@ fn kernels_of_the_corpus_without_a_program() {
         `/` on i32 has no vector instruction: integers
         `/` on i8 has no vector instruction: integers
         `sin` on f64 has no vector instruction: large_angles, sin64
-        a conditional load of elements apart or narrow: of_one_window
+        a conditional load of strided or converted elements: of_one_window
         an index is computed: counts, embedding, forms, guards, huge, outermost, pick, products, rows, select
         no conversion from I64 to F32: great_integers
         no conversion from U64 to F32: by_a_product
         random bits have no lanes: bits, locals, parts, uniform, vectors
-        the end of a loop is a symbol: kept, partial, prefix_sum, stays, sums
+        the bound of a loop is a symbol: kept, partial, prefix_sum, stays, sums
     "#]]
     .assert_eq(&text);
 }
 
-/// Programs do not depend on the instructions they are assembled to.
+/// The programs do not depend on the instruction set that they are compiled to.
 #[test]
 fn wider_vectors_have_the_same_programs() {
     for case in filetests::run_cases() {

@@ -1,4 +1,5 @@
-//! Random verified routines and the corpus, as written and as scheduled kernels, against the interpreter, bit for bit.
+//! Random verified routines and the corpus, as written and as scheduled kernels, against the interpreter, bit
+//! for bit.
 
 mod common;
 
@@ -15,7 +16,7 @@ use scheduling::legalise;
 
 const SEEDS: u64 = 400;
 
-/// Runs a kernel both ways.
+/// Runs a kernel both ways and compares the results.
 fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64], options: &CraneliftOptions) {
     let mut expected = memory.clone();
     interp::run(kernel.ir(), &mut expected, bindings).expect("verified routines run");
@@ -49,7 +50,7 @@ fn random_routines() {
     }
 }
 
-/// Optimised and scheduled, on guarded memory and in parts, against the routine itself.
+/// Compares optimised and scheduled kernels, on guarded memory and in parts, with the routine itself.
 #[test]
 fn random_routines_scheduled() {
     let codegen = cranelift(CraneliftOptions::default()).expect("a host target");
@@ -89,7 +90,8 @@ fn what_is_not_legalised_is_refused_or_right() {
 #[test]
 fn the_corpus() {
     let mut ran = 0;
-    // Routines that read the merge buffer name a node and its copy alike, kernels do not: the conformance kit cuts them first.
+    // Routines with a merge buffer name a node and its copy alike, kernels do not: the conformance kit
+    // partitions them first.
     for case in filetests::run_cases().filter(|case| case.merge.is_none()) {
         let memory = Memory { nodes: case.inputs.clone(), merge: case.merge.clone() };
         let kernel = kernel(legal(&case.routine));

@@ -5,7 +5,7 @@ mod common;
 use common::{all_options, check, compare, compile, filled, kernel, parse, run_parts};
 use lowered_ir::interp;
 
-/// Runs the text with memory from three seeds.
+/// Compares the text's kernel with the interpreter on memory from three seeds.
 fn agrees(text: &str, bindings: &[i64]) {
     for seed in 1..4 {
         let ir = parse(text);
@@ -439,7 +439,8 @@ fn loops_and_expressions_nest_deeply() {
     let value = (0..depth).fold(String::from("%0[1]"), |value, _| format!("abs({value})"));
     text += &format!("%0[0] := %0[0] + {value}\n");
     text += &"}\n".repeat(depth);
-    // The parser and the interpreter need more stack for this than a test's thread has; compiling brings its own.
+    // The parser and the interpreter need more stack than a test's thread has; the compiler has its own
+    // threads.
     let on_large_stack = std::thread::Builder::new().stack_size(64 << 20);
     let run = on_large_stack.spawn(move || agrees(&(text + "}\n"), &[])).expect("a thread starts");
     run.join().expect("deep kernels run");

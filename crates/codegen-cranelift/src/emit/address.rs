@@ -1,8 +1,9 @@
 //! Indices and addresses as values.
 //!
-//! An address is a sum: base, then one scaled variable after another from the outermost loop inwards, with all constants in
-//! the displacement. Every partial sum is a shared operation, so it is computed once, at the loop that defines its last
-//! variable, and the innermost one disappears into the addressing mode of the access.
+//! An address is a sum of the base and one scaled variable after another, from the outermost loop inwards,
+//! with all constants in the displacement. Every partial sum is a shared operation, so it is computed once,
+//! in the loop that defines its last variable; the innermost term becomes part of the access's addressing
+//! mode.
 
 use cranelift_codegen::ir::{Opcode, Value, types};
 use lowered_ir::ir::{Affine, Var};
@@ -10,14 +11,14 @@ use smallvec::SmallVec;
 
 use super::Emitter;
 
-/// What a loop variable is at the moment: a value, or none for a constant, plus an offset.
+/// The current value of a loop variable: a run-time value, or none for a constant, plus an offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Index {
     pub(super) value: Option<Value>,
     pub(super) offset: i64,
 }
 
-/// A place in memory.
+/// An address in memory, as a base and a displacement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
     pub(super) base: Value,
@@ -41,13 +42,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// The index, if it is known while the code is written.
+    /// The index, if it is a constant.
     pub(super) fn constant_index(&mut self, index: &Affine) -> Option<i64> {
         let (terms, offset) = self.resolve(index);
         terms.is_empty().then_some(offset)
     }
 
-    /// `base` plus an offset in bytes.
+    /// The address `bytes` behind `base`.
     pub(super) fn address(&mut self, base: Value, bytes: &Affine) -> Address {
         let (terms, offset) = self.resolve(bytes);
         let base = terms.into_iter().fold(base, |sum, (value, factor)| {
@@ -57,16 +58,16 @@ impl Emitter<'_> {
         self.displaced(base, offset)
     }
 
-    /// A place `offset` bytes further than a base.
+    /// The address a constant number of bytes behind a base.
     pub(super) fn displaced(&mut self, base: Value, offset: i64) -> Address {
-        // The limit leaves room for the parts of a vector behind the address.
+        // The limit leaves room for the displacements of a vector's other registers.
         match i32::try_from(offset) {
             Ok(offset) if offset.abs() < i32::MAX / 2 => Address { base, offset },
             _ => Address { base: self.plus(base, offset), offset: 0 },
         }
     }
 
-    /// The terms whose values are run-time ones, outermost first, and the sum of the rest.
+    /// The terms with run-time values, outermost first, and the sum of the others.
     fn resolve(&mut self, index: &Affine) -> (SmallVec<[(Value, i64); 4]>, i64) {
         let mut offset = index.offset();
         let mut terms: SmallVec<[(Value, i64); 4]> = SmallVec::new();

@@ -1,4 +1,4 @@
-//! Conversions between element types, and between one value and lanes.
+//! Conversions between element types, and between single values and lanes.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Opcode, Type, Value, types};
@@ -8,7 +8,7 @@ use super::Emitter;
 use super::repr::{self, LANES, Val};
 
 impl Emitter<'_> {
-    /// The value in another type, as [`tnode::Scalar::convert`] defines it.
+    /// Converts a value to another type, as [`tnode::Scalar::convert`] defines it.
     pub(super) fn convert(&mut self, from: DType, to: DType, x: &Val) -> Val {
         if from == to {
             return x.clone();
@@ -22,7 +22,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The bits as another type of the same size.
+    /// Reinterprets the bits as another type of the same size.
     pub(super) fn bitcast(&mut self, from: DType, to: DType, x: &Val) -> Val {
         if from == DType::Bool {
             return self.convert(from, DType::U8, x);
@@ -31,7 +31,7 @@ impl Emitter<'_> {
         self.each(to, &[x], |s, v| s.ssa.bitcast(ty, v[0]))
     }
 
-    /// One value in another type.
+    /// Converts a single value.
     pub(super) fn convert_one(&mut self, from: DType, to: DType, x: Value) -> Value {
         match (from, to) {
             _ if from == to => x,
@@ -87,7 +87,7 @@ impl Emitter<'_> {
         match from {
             DType::U64 => self.ssa.unary(Opcode::FcvtFromUint, ty, x),
             DType::I64 => self.ssa.unary(Opcode::FcvtFromSint, ty, x),
-            // Every narrower number fits a signed one of the next width.
+            // A signed number of the next width represents every narrower number.
             _ => {
                 let wide = if from == DType::U32 { types::I64 } else { types::I32 };
                 let x = self.extend(from, wide, x);
@@ -96,7 +96,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The conversion on lanes, where the machine has it.
+    /// Converts lanes, if there is a vector instruction.
     fn convert_lanes(&mut self, from: DType, to: DType, x: &Val) -> Option<Val> {
         let v = x.first();
         let is_small = |d: DType| d.size_bytes() <= 4 && !d.is_float();
@@ -155,7 +155,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// One lane as a value by itself; a value without lanes is itself.
+    /// A lane as a single value; a single value is returned unchanged.
     pub(super) fn lane(&mut self, dtype: DType, x: &Val, lane: usize) -> Value {
         if !x.wide {
             return x.first();
@@ -172,7 +172,7 @@ impl Emitter<'_> {
         if ty.is_int() { self.reduce(ty, value) } else { value }
     }
 
-    /// Lanes from one value each.
+    /// Assembles lanes from single values.
     pub(super) fn assemble(&mut self, dtype: DType, lanes: &[Value]) -> Val {
         if lanes.iter().all(|&v| v == lanes[0]) {
             return self.broadcast(dtype, lanes[0]);
@@ -193,7 +193,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Equal lanes.
+    /// Broadcasts a single value to lanes.
     pub(super) fn broadcast(&mut self, dtype: DType, value: Value) -> Val {
         let ty = repr::wide(dtype);
         let value = match dtype {
@@ -204,19 +204,19 @@ impl Emitter<'_> {
         Val::lanes(std::iter::repeat_n(splat, repr::wide_parts(dtype)))
     }
 
-    /// A value as wide as the lane that holds it.
+    /// Extends a value to the width of a lane.
     fn lane_sized(&mut self, dtype: DType, value: Value) -> Value {
         if repr::one(dtype).bits() < 32 { self.extend(dtype, types::I32, value) } else { value }
     }
 
-    /// Four lanes of 32 bits from the low halves of two pairs of 64.
+    /// Packs the low halves of two pairs of 64-bit lanes to four 32-bit lanes.
     pub(super) fn narrow_pair(&mut self, low: Value, high: Value) -> Value {
         let bytes = [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27];
         let picked = self.ssa.shuffle(low, high, bytes);
         self.ssa.bitcast(types::I32X4, picked)
     }
 
-    /// A condition as masks in registers like those of `dtype`; it may come as masks of either width.
+    /// Converts a condition to masks as wide as the lanes of `dtype`.
     pub(super) fn masks_for(&mut self, dtype: DType, condition: &Val) -> Val {
         match (condition.parts.as_slice(), repr::wide_parts(dtype)) {
             (&[mask], 2) => {
@@ -228,7 +228,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An integer in a wider register, by the sign of its type.
+    /// Extends an integer to a wider register by the sign of its type.
     pub(super) fn extend(&mut self, from: DType, ty: Type, x: Value) -> Value {
         if self.ssa.type_of(x) == ty {
             return x;
@@ -237,11 +237,11 @@ impl Emitter<'_> {
         self.ssa.unary(if signed { Opcode::Sextend } else { Opcode::Uextend }, ty, x)
     }
 
-    /// The low bits of an integer.
+    /// Truncates an integer to its low bits.
     pub(super) fn reduce(&mut self, ty: Type, x: Value) -> Value {
         if self.ssa.type_of(x) == ty { x } else { self.ssa.unary(Opcode::Ireduce, ty, x) }
     }
 }
 
-/// The first halves of two registers.
+/// The byte positions that pack the first halves of two registers.
 const LOW_HALVES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];

@@ -1,8 +1,9 @@
-//! Accesses at a computed index: outside of its dimension the address is that of the first element there, and nothing
-//! branches. What is read there is not used; what is stored there is what was there.
+//! Accesses at a computed index, without a branch. If the index is out of bounds, the address is that of the
+//! dimension's first element; a load's result is not used, and a store writes back the old value.
 //!
-//! In a vector loop the computed index is the same in all lanes ([`scan::has_lanes`](super::scan::has_lanes)), so there is one
-//! address and one condition, and lanes that are neighbours are loaded and stored together.
+//! In a vector loop, the computed index is the same in all lanes
+//! ([`scan::has_lanes`](super::scan::has_lanes)). So there is one address and one condition, and contiguous
+//! lanes are loaded and stored together.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Opcode, Value, types};
@@ -14,11 +15,11 @@ use super::address::Address;
 use super::memory::Element;
 use super::repr::Val;
 
-/// A node, the indices as written, and the dimension whose index is computed.
+/// A node, the index as written, and the dimension whose index is computed.
 type Computed<'a> = (NodeRef, &'a Indices, usize);
 
 impl Emitter<'_> {
-    /// A read; the alternative where the index is outside.
+    /// A read; `otherwise` if the index is out of bounds.
     pub(super) fn gather(&mut self, element: Computed<'_>, at: &Expr, otherwise: &Expr) -> (DType, Val) {
         let (dtype, other) = self.expr(otherwise);
         if self.is_empty(element.0) {
@@ -29,7 +30,7 @@ impl Emitter<'_> {
         (dtype, self.pick(dtype, inside, read, other))
     }
 
-    /// A store, without effect where the index is outside.
+    /// A store, without effect if the index is out of bounds.
     pub(super) fn scatter(&mut self, element: Computed<'_>, at: &Expr, value: &Expr) {
         if self.is_empty(element.0) {
             return;
@@ -42,7 +43,7 @@ impl Emitter<'_> {
         self.store_at(&element, &stored, address);
     }
 
-    /// One value or the other in all lanes, by a condition that they share.
+    /// Selects one of two values for all lanes, by a condition that they share.
     fn pick(&mut self, dtype: DType, condition: Value, then: Val, otherwise: Val) -> Val {
         let args = [(DType::Bool, Val::one(condition)), (dtype, then), (dtype, otherwise)];
         let [condition, then, otherwise] = self.alike(args);
@@ -53,7 +54,7 @@ impl Emitter<'_> {
         self.routine.node(node).dims.contains(&0)
     }
 
-    /// The element, a safe address for it, and whether the index is inside, as a `bool`.
+    /// The element, an address that is valid in any case, and whether the index is in bounds, as a `bool`.
     fn computed(&mut self, (node, index, axis): Computed<'_>, at: &Expr) -> (Element, Address, Value) {
         let (_, at) = self.expr(at);
         let decl = self.routine.node(node);
@@ -70,7 +71,7 @@ impl Emitter<'_> {
         (element, Address { base, offset: first.offset }, inside)
     }
 
-    /// The `u32x4` of four words.
+    /// Assembles a `u32x4` from four words.
     pub(super) fn lanes(&mut self, lanes: &[Expr; 4]) -> Val {
         let zero = self.ssa.vector(types::I32X4, [0; 16]);
         let vector = lanes.iter().enumerate().fold(zero, |vector, (lane, word)| {

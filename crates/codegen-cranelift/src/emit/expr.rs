@@ -1,4 +1,5 @@
-//! Scalar expressions as values: one value, or lanes where the operands differ between the lanes of the current loop.
+//! Scalar expressions: one value, or lanes if the operands differ between the lanes of the current vector
+//! loop.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Opcode, Value, types};
@@ -10,7 +11,7 @@ use super::address::Index;
 use super::repr::{self, LANES, Val};
 
 impl Emitter<'_> {
-    /// The value of an expression and its type.
+    /// Emits an expression; returns its type and value.
     pub(super) fn expr(&mut self, expr: &Expr) -> (DType, Val) {
         match expr {
             Expr::Const(scalar) => (scalar.dtype(), self.scalar(*scalar)),
@@ -68,7 +69,8 @@ impl Emitter<'_> {
         }
         let (first, mut x) = if op == TernaryOp::Where { self.condition(a) } else { self.expr(a) };
         let [(dtype, mut y), (_, z)] = [b, c].map(|e| self.expr(e));
-        // The first factor's register is overwritten: better one that holds other lanes next time than the common value.
+        // The instruction overwrites the first operand's register, which should hold lanes rather than a
+        // value that is needed again.
         if op == TernaryOp::Fma && y.wide && !x.wide {
             std::mem::swap(&mut x, &mut y);
         }
@@ -81,7 +83,7 @@ impl Emitter<'_> {
         (dtype, value)
     }
 
-    /// A condition; if it compares lanes, as masks of their width.
+    /// Emits a condition. A comparison of lanes yields masks of their width.
     fn condition(&mut self, condition: &Expr) -> (DType, Val) {
         match condition {
             Expr::Binary { op, a, b } if op.is_comparison() => {
@@ -96,13 +98,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// All operands as lanes if one is, so that they can be computed with each other.
+    /// Converts all operands to lanes if one is.
     pub(super) fn alike<const N: usize>(&mut self, args: [(DType, Val); N]) -> [Val; N] {
         let wide = args.iter().any(|(_, v)| v.wide);
         args.map(|(dtype, v)| if wide { self.widened(dtype, &v) } else { v })
     }
 
-    /// The value as lanes.
+    /// Converts a value to lanes.
     pub(super) fn widened(&mut self, dtype: DType, value: &Val) -> Val {
         if value.wide { value.clone() } else { self.broadcast(dtype, value.first()) }
     }
@@ -139,7 +141,8 @@ impl Emitter<'_> {
         Val::lanes(parts)
     }
 
-    /// A guarded read: the address is replaced by the array's start where the guard fails, so that nothing branches.
+    /// A guarded read. If the guard fails, the address of the array's start is read instead, without a
+    /// branch.
     fn guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices, otherwise: &Expr) -> (DType, Val) {
         let (dtype, other) = self.expr(otherwise);
         let elements: usize = self.routine.node(node).dims.iter().product();
@@ -180,7 +183,7 @@ impl Emitter<'_> {
             .unwrap_or_else(|| self.ssa.int(types::I8, 1))
     }
 
-    /// `lo <= index < hi` as one comparison of distances from `lo`.
+    /// `lo <= index < hi`, as one unsigned comparison of `index - lo`.
     fn in_range(&mut self, range: &Range, lane: usize) -> Value {
         let Some(width) = range.hi.checked_sub(range.lo).filter(|&width| width > 0) else {
             return self.ssa.int(types::I8, 0);
@@ -192,7 +195,7 @@ impl Emitter<'_> {
         self.ssa.icmp(IntCC::UnsignedLessThan, distance, width)
     }
 
-    /// Says what a loop variable is from here on.
+    /// Sets the value of a loop variable for the following code.
     pub(super) fn bind(&mut self, var: LoopId, index: Index) {
         self.vars.insert(var, index);
     }

@@ -1,4 +1,4 @@
-//! Declared locals: registers by element or by groups of lanes, or a place in scratch memory.
+//! Declared locals: in registers by element or by groups of lanes, or in scratch memory.
 
 use cranelift_codegen::ir::{Opcode, Value, types};
 use lowered_ir::ir::{Indices, LocalId, Space};
@@ -12,23 +12,23 @@ use super::repr::{self, LANES, Val};
 pub(super) struct Local {
     dtype: DType,
     dims: Dims,
-    home: Home,
+    home: LocalStorage,
 }
 
-/// Where a local's elements are, in row-major order.
-enum Home {
-    /// One register each.
+/// The location of a local's elements, in row-major order.
+enum LocalStorage {
+    /// One register for each element.
     Scalars(Vec<Value>),
-    /// Lanes of neighbours together, because vector loops walk over them.
+    /// Neighbouring elements as lanes, because a vector loop indexes them.
     Groups(Vec<Val>),
-    /// One value per lane of the current vector loop each.
+    /// For each element, a value for every lane of the current vector loop.
     Private(Vec<Val>),
-    /// In scratch memory, from this offset.
+    /// In scratch memory, from this offset on.
     Scratch(i64),
 }
 
 impl Emitter<'_> {
-    /// Declares a local of zeros; one in memory holds anything unless it needs them.
+    /// Declares a local of zeros. A local in memory is uninitialised unless it needs zeros.
     pub(super) fn declare(
         &mut self,
         local: LocalId,
@@ -42,13 +42,15 @@ impl Emitter<'_> {
             Space::Stack | Space::Workgroup | Space::Thread => {
                 self.reserve(local, elements * dtype.size_bytes(), needs_zeros)
             }
-            Space::Register if self.lane.is_some() => Home::Private(vec![self.zero_lanes(dtype); elements]),
+            Space::Register if self.lane.is_some() => {
+                LocalStorage::Private(vec![self.zero_lanes(dtype); elements])
+            }
             Space::Register if self.grouped.contains(&local) && dtype != DType::U32x4 => {
-                Home::Groups(vec![self.zero_lanes(dtype); elements.div_ceil(LANES)])
+                LocalStorage::Groups(vec![self.zero_lanes(dtype); elements.div_ceil(LANES)])
             }
             Space::Register => {
                 let ty = repr::one(dtype);
-                Home::Scalars(vec![self.splat_bits(ty, 0); elements])
+                LocalStorage::Scalars(vec![self.splat_bits(ty, 0); elements])
             }
         };
         self.declared.insert(local, Local { dtype, dims: dims.clone(), home });
@@ -59,8 +61,8 @@ impl Emitter<'_> {
         Val::lanes(std::iter::repeat_n(zero, repr::wide_parts(dtype)))
     }
 
-    /// Takes scratch memory until the end of the block.
-    fn reserve(&mut self, local: LocalId, bytes: usize, needs_zeros: bool) -> Home {
+    /// Allocates scratch memory until the end of the block.
+    fn reserve(&mut self, local: LocalId, bytes: usize, needs_zeros: bool) -> LocalStorage {
         let offset = self.scratch_top.next_multiple_of(16);
         self.scratch_top = offset + bytes;
         self.scratch_bytes = self.scratch_bytes.max(self.scratch_top);
@@ -72,7 +74,7 @@ impl Emitter<'_> {
         } else {
             self.loads.forget_array(Array::Local(local));
         }
-        Home::Scratch(offset as i64)
+        LocalStorage::Scratch(offset as i64)
     }
 
     /// Reads an element: lanes if they differ, else one value.
@@ -84,8 +86,8 @@ impl Emitter<'_> {
         let Local { dtype, home, .. } = &self.declared[&local];
         let dtype = *dtype;
         match home {
-            Home::Private(values) => values[at].clone(),
-            Home::Groups(groups) if step == 1 && at % LANES == 0 => groups[at / LANES].clone(),
+            LocalStorage::Private(values) => values[at].clone(),
+            LocalStorage::Groups(groups) if step == 1 && at % LANES == 0 => groups[at / LANES].clone(),
             _ if step == 0 => Val::one(self.read_one(local, at)),
             _ => {
                 let lanes: Vec<Value> = (0..LANES as i64)
@@ -96,7 +98,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Writes an element: one value, or one per lane.
+    /// Writes an element: one value, or one for each lane.
     pub(super) fn set_local(&mut self, local: LocalId, index: &Indices, value: &Val) {
         if let Some(element) = self.scratch_element(local, index) {
             return self.store(&element, value);
@@ -108,8 +110,8 @@ impl Emitter<'_> {
         }
         let lanes = self.widened(dtype, value);
         match self.home(local) {
-            Home::Private(values) => values[at] = lanes,
-            Home::Groups(groups) if step == 1 && at % LANES == 0 => groups[at / LANES] = lanes,
+            LocalStorage::Private(values) => values[at] = lanes,
+            LocalStorage::Groups(groups) if step == 1 && at % LANES == 0 => groups[at / LANES] = lanes,
             _ => {
                 for lane in 0..LANES {
                     let value = self.lane(dtype, &lanes, lane);
@@ -119,7 +121,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn home(&mut self, local: LocalId) -> &mut Home {
+    fn home(&mut self, local: LocalId) -> &mut LocalStorage {
         &mut self
             .declared
             .get_mut(&local)
@@ -128,12 +130,14 @@ impl Emitter<'_> {
     }
 
     fn scratch_element(&mut self, local: LocalId, index: &Indices) -> Option<Element> {
-        let Local { dtype, dims, home: Home::Scratch(offset) } = &self.declared[&local] else { return None };
+        let Local { dtype, dims, home: LocalStorage::Scratch(offset) } = &self.declared[&local] else {
+            return None;
+        };
         let flat = flatten(dims, index);
         Some(self.element(Array::Local(local), *dtype, self.scratch, &flat, *offset))
     }
 
-    /// The flat index of a register element in the first lane, and its step from lane to lane.
+    /// The flat index of a register element in the first lane, and the increment from lane to lane.
     fn position(&mut self, local: LocalId, index: &Indices) -> (usize, i64) {
         let flat = flatten(&self.declared[&local].dims, index);
         let step = self.lane.map_or(0, |lane| flat.coefficient(lane));
@@ -146,29 +150,29 @@ impl Emitter<'_> {
     fn read_one(&mut self, local: LocalId, at: usize) -> Value {
         let Local { dtype, home, .. } = &self.declared[&local];
         match home {
-            Home::Scalars(values) => values[at],
-            Home::Groups(groups) => {
+            LocalStorage::Scalars(values) => values[at],
+            LocalStorage::Groups(groups) => {
                 let (dtype, group) = (*dtype, groups[at / LANES].clone());
                 self.lane(dtype, &group, at % LANES)
             }
-            Home::Private(_) | Home::Scratch(_) => unreachable!("read by the callers"),
+            LocalStorage::Private(_) | LocalStorage::Scratch(_) => unreachable!("read by the callers"),
         }
     }
 
     fn write_one(&mut self, local: LocalId, at: usize, value: Value) {
         let dtype = self.declared[&local].dtype;
         let replaced = match self.home(local) {
-            Home::Scalars(values) => return values[at] = value,
-            Home::Groups(groups) => groups[at / LANES].clone(),
-            Home::Private(_) | Home::Scratch(_) => unreachable!("written by the callers"),
+            LocalStorage::Scalars(values) => return values[at] = value,
+            LocalStorage::Groups(groups) => groups[at / LANES].clone(),
+            LocalStorage::Private(_) | LocalStorage::Scratch(_) => unreachable!("written by the callers"),
         };
         let replaced = self.with_lane(dtype, &replaced, at % LANES, value);
-        if let Home::Groups(groups) = self.home(local) {
+        if let LocalStorage::Groups(groups) = self.home(local) {
             groups[at / LANES] = replaced;
         }
     }
 
-    /// Lanes with one of them replaced.
+    /// Replaces one of the lanes.
     fn with_lane(&mut self, dtype: DType, lanes: &Val, lane: usize, value: Value) -> Val {
         let value = match dtype {
             DType::Bool => self.ssa.unary(Opcode::Bmask, types::I32, value),
@@ -182,31 +186,31 @@ impl Emitter<'_> {
         lanes
     }
 
-    /// Every register of the locals given, in order.
+    /// The registers of some locals, in order.
     pub(super) fn registers(&self, locals: &[LocalId]) -> Vec<Value> {
         let mut registers = Vec::new();
         for local in locals {
             match &self.declared[local].home {
-                Home::Scalars(values) => registers.extend(values),
-                Home::Groups(values) | Home::Private(values) => {
+                LocalStorage::Scalars(values) => registers.extend(values),
+                LocalStorage::Groups(values) | LocalStorage::Private(values) => {
                     registers.extend(values.iter().flat_map(|v| &v.parts));
                 }
-                Home::Scratch(_) => {}
+                LocalStorage::Scratch(_) => {}
             }
         }
         registers
     }
 
-    /// Replaces what [`Emitter::registers`] lists.
+    /// Replaces the registers that [`Emitter::registers`] lists.
     pub(super) fn set_registers(&mut self, locals: &[LocalId], registers: &[Value]) {
         let mut next = registers.iter().copied();
         for &local in locals {
             let places: Vec<&mut Value> = match self.home(local) {
-                Home::Scalars(values) => values.iter_mut().collect(),
-                Home::Groups(values) | Home::Private(values) => {
+                LocalStorage::Scalars(values) => values.iter_mut().collect(),
+                LocalStorage::Groups(values) | LocalStorage::Private(values) => {
                     values.iter_mut().flat_map(|v| v.parts.iter_mut()).collect()
                 }
-                Home::Scratch(_) => Vec::new(),
+                LocalStorage::Scratch(_) => Vec::new(),
             };
             for (place, value) in places.into_iter().zip(&mut next) {
                 *place = value;

@@ -1,5 +1,6 @@
-//! Logging: calls of the functions in the kernel's log, `codegen_core::host::KernelLog`, whose address stands behind the memory
-//! parameters. Each value is told by its bits, then the line by its number; the text is made there.
+//! Logging: calls of the functions in `codegen_core::host::KernelLog`, whose address follows the memory
+//! parameters. The code passes the bits of each value, then the number of the line; the functions compose the
+//! text.
 
 use cranelift_codegen::ir::{AbiParam, Opcode, Signature, Value, types};
 use lowered_ir::ir::{LogPart, Stmt};
@@ -7,26 +8,26 @@ use tnode::DType;
 
 use super::Emitter;
 
-/// Where the log keeps the address of the function that takes a value.
+/// Offset of the address of the function that takes a value.
 const VALUE: i32 = 0;
-/// Where the log keeps the address of the function that ends a line.
+/// Offset of the address of the function that ends a line.
 const LINE: i32 = 8;
 
 impl Emitter<'_> {
-    /// A statement that logs.
+    /// Emits a statement that logs.
     pub(super) fn log(&mut self, stmt: &Stmt, parts: &[LogPart]) {
         for value in parts.iter().filter_map(LogPart::value) {
             let (dtype, value) = self.expr(value);
             let [low, high] = self.words(dtype, value.first());
-            self.tell(VALUE, &[low, high]);
+            self.call_log(VALUE, &[low, high]);
         }
         let number = self.lines_logged.get(&std::ptr::from_ref(stmt)).copied().unwrap_or(usize::MAX);
         let number = self.ssa.int(types::I64, number as i64);
-        self.tell(LINE, &[number]);
+        self.call_log(LINE, &[number]);
     }
 
-    /// Calls the function at an offset of the log.
-    fn tell(&mut self, function: i32, args: &[Value]) {
+    /// Calls the function whose address is at an offset in the log.
+    fn call_log(&mut self, function: i32, args: &[Value]) {
         let mut signature = Signature::new(self.call_conv);
         signature.params.extend((0..=args.len()).map(|_| AbiParam::new(types::I64)));
         let signature = self.ssa.func.import_signature(signature);
@@ -38,7 +39,7 @@ impl Emitter<'_> {
         self.ssa.call_at(callee, signature, &with_log);
     }
 
-    /// The bits of a value, zero-extended: the low 64, the high 64.
+    /// The bits of a value, zero-extended, as the low and the high 64 bits.
     fn words(&mut self, dtype: DType, value: Value) -> [Value; 2] {
         let zero = self.ssa.int(types::I64, 0);
         match dtype {

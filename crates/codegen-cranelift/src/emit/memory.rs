@@ -1,7 +1,8 @@
-//! Elements of nodes and of stack locals: loads and stores, of one value or of lanes.
+//! Elements of nodes and of stack locals: loads and stores of one value or of lanes.
 //!
-//! Memory is little-endian and elements need only the alignment of their type. What was loaded or stored since the last
-//! loop boundary is remembered, so an element is not loaded twice in a straight line; a store to the same array forgets it.
+//! Memory is little-endian, and elements are aligned to their type only. Values that were loaded or stored
+//! since the last loop boundary are remembered, so that straight-line code does not load an element twice; a
+//! store to the same array forgets them.
 
 use std::collections::HashMap;
 
@@ -14,49 +15,49 @@ use super::Emitter;
 use super::address::Address;
 use super::repr::{self, LANES, Val};
 
-/// An array in memory; arrays do not overlap.
+/// An array in memory. Arrays do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Array {
     Node(NodeRef),
     Local(LocalId),
 }
 
-/// What registers hold of memory.
+/// Values in memory that are also in registers.
 #[derive(Default)]
 pub(super) struct Loads {
     known: HashMap<Array, HashMap<(Value, i32, Type), Value>>,
 }
 
 impl Loads {
-    /// Forgets everything, because control flow joins here.
+    /// Forgets all values, because control flow joins here.
     pub(super) fn forget(&mut self) {
         self.known.clear();
     }
 
-    /// Forgets an array, because what it held is no longer there.
+    /// Forgets the values of an array, because they may have changed.
     pub(super) fn forget_array(&mut self, array: Array) {
         self.known.remove(&array);
     }
 }
 
-/// An element in memory, and how far the lanes of the current vector loop lie apart.
+/// An element in memory, and the distance of the current vector loop's lanes.
 pub(super) struct Element {
     pub(super) array: Array,
     dtype: DType,
     pub(super) base: Value,
-    /// From the base, in bytes.
+    /// Bytes from the base.
     pub(super) bytes: Affine,
     /// Bytes from lane to lane.
     stride: i64,
 }
 
 impl Element {
-    /// Whether the lanes read different places.
+    /// Whether the lanes access different elements.
     pub(super) fn is_spread(&self) -> bool {
         self.stride != 0
     }
 
-    /// Whether the lanes read neighbours, in order.
+    /// Whether the lanes access contiguous elements in order.
     pub(super) fn is_contiguous(&self) -> bool {
         self.stride == self.dtype.size_bytes() as i64
     }
@@ -95,13 +96,13 @@ impl Emitter<'_> {
         Element { array, dtype, base, bytes, stride }
     }
 
-    /// Loads an element, in lanes if they differ.
+    /// Loads an element, as lanes if they differ.
     pub(super) fn load(&mut self, element: &Element) -> Val {
         let address = self.address(element.base, &element.bytes);
         self.load_at(element, address)
     }
 
-    /// Loads an element where `condition` (a `bool` value) holds, and the first one of the array elsewhere.
+    /// Loads an element if `condition` (a `bool` value) holds, and the array's first one if not.
     pub(super) fn load_if(&mut self, element: &Element, condition: Value) -> Val {
         let address = self.address(element.base, &element.bytes);
         let at = self.displaced_value(address);
@@ -109,7 +110,7 @@ impl Emitter<'_> {
         self.load_at(element, Address { base: safe, offset: 0 })
     }
 
-    /// Loads one lane of an element where `condition` holds.
+    /// Loads an element for one lane if `condition` holds, and the array's first one if not.
     pub(super) fn load_lane_if(&mut self, element: &Element, lane: usize, condition: Value) -> Value {
         let address = self.address(element.base, &element.bytes);
         let address = self.displaced(address.base, i64::from(address.offset) + lane as i64 * element.stride);
@@ -126,7 +127,7 @@ impl Emitter<'_> {
         self.ssa.binary(Opcode::Iadd, address.base, offset)
     }
 
-    /// Loads what is at an address of the element's array, in lanes if they differ.
+    /// Loads from an address in the element's array, as lanes if they differ.
     pub(super) fn load_at(&mut self, element: &Element, address: Address) -> Val {
         if self.lane.is_none() || element.stride == 0 {
             return Val::one(self.load_one(element, address));
@@ -143,7 +144,7 @@ impl Emitter<'_> {
         self.assemble(element.dtype, &lanes)
     }
 
-    /// Loads one value of the element's array.
+    /// Loads one value from an address in the element's array.
     pub(super) fn load_one(&mut self, element: &Element, at: Address) -> Value {
         let value = self.load_register(element.array, repr::one(element.dtype), at);
         if element.dtype != DType::Bool {
@@ -189,7 +190,7 @@ impl Emitter<'_> {
         self.ssa.unary(opcode, types::I16X8, x)
     }
 
-    /// Loads a register, unless one holds what is there.
+    /// Loads a register, unless another one holds the value.
     fn load_register(&mut self, array: Array, ty: Type, at: Address) -> Value {
         if matches!(array, Array::Node(node) if self.read_only[node.index()]) {
             return self.ssa.load_constant(ty, at.base, at.offset);
@@ -203,13 +204,13 @@ impl Emitter<'_> {
         value
     }
 
-    /// Stores a value, or lanes, into an element.
+    /// Stores a value, or lanes, to an element.
     pub(super) fn store(&mut self, element: &Element, value: &Val) {
         let at = self.address(element.base, &element.bytes);
         self.store_at(element, value, at);
     }
 
-    /// Stores a value, or lanes, at an address of the element's array.
+    /// Stores a value, or lanes, to an address in the element's array.
     pub(super) fn store_at(&mut self, element: &Element, value: &Val, at: Address) {
         if self.lane.is_none() {
             return self.store_register(element.array, value.first(), at);
@@ -240,7 +241,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Packs lanes into four elements of one or two bytes.
+    /// Packs lanes to four elements of one or two bytes.
     fn pack(&mut self, dtype: DType, lanes: Value) -> Value {
         let lanes = if dtype == DType::Bool {
             let one = self.splat_bits(types::I32X4, 1);
@@ -286,7 +287,7 @@ impl Emitter<'_> {
         self.loads.forget_array(array);
     }
 
-    /// Clears whole chunks.
+    /// Clears full chunks in a loop.
     fn clear_loop(&mut self, base: Value, bytes: usize) {
         let bounds =
             (self.ssa.int(types::I64, 0), self.ssa.int(types::I64, bytes as i64), CLEARED_AT_ONCE as i64);
@@ -302,7 +303,7 @@ impl Emitter<'_> {
 
 const CLEARED_AT_ONCE: usize = 128;
 
-/// The position of an element in its array, in elements; row-major.
+/// The row-major position of an element in its array, in elements.
 pub(crate) fn flatten(dims: &[usize], index: &Indices) -> Affine {
     index.iter().zip(dims).fold(Affine::constant(0), |flat, (i, &dim)| flat.times(dim as i64).plus(i))
 }

@@ -1,8 +1,10 @@
-//! From a kernel's loop IR to one CLIF function with the signature of [`codegen_core::host::HostFn`].
+//! Translates a kernel's loop IR to a CLIF function with the signature of
+//! [`HostFn`](codegen_core::host::HostFn).
 //!
-//! The emitter walks the statements once. Unrolled loops and the lanes of vector loops are replicated, other loops become
-//! loops of one block chain; guards become selections, and the only other branch goes round calls that are rarely needed. Everything about *where* an
-//! operation is written (sharing, hoisting) is [`ssa`]'s business, so the code here just asks for the values it needs.
+//! The emitter walks the statements once. It replicates unrolled loops and the lanes of vector loops; other
+//! loops become a loop of one basic block each, or of several if there are calls. Guards become selections;
+//! the only other branches skip calls that are rarely needed. [`ssa`] decides where each operation is placed
+//! (sharing, hoisting), so the code here just asks for the values that it needs.
 
 mod address;
 mod convert;
@@ -27,20 +29,20 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use lowered_ir::ir::{LocalId, Locals, LoopId, Routine, Stmt};
 
-use crate::helpers::Helper;
+use crate::runtime_functions::RuntimeFunction;
 use address::Index;
 use locals::Local;
 use memory::Loads;
 use ssa::Ssa;
 
-/// A function ready for Cranelift.
+/// A CLIF function with the scratch memory that it uses.
 pub(crate) struct Emitted {
     pub(crate) func: Function,
-    /// Bytes of scratch memory it uses.
+    /// Bytes of scratch memory.
     pub(crate) scratch_bytes: usize,
 }
 
-/// Writes the function of a kernel that [`crate::support`] accepts. `vectors` allows vector instructions.
+/// Emits the function of a kernel that [`crate::support`] accepts. `vectors` allows vector instructions.
 pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool) -> Emitted {
     let func = Function::with_name_signature(UserFuncName::user(0, 0), signature(call_conv));
     let (ssa, params) = Ssa::new(func);
@@ -76,20 +78,20 @@ pub(crate) fn signature(call_conv: CallConv) -> Signature {
     signature
 }
 
-/// The signature of a helper.
-pub(crate) fn helper_signature(helper: Helper, call_conv: CallConv) -> Signature {
+/// The signature of a function that kernels call.
+pub(crate) fn runtime_function_signature(helper: RuntimeFunction, call_conv: CallConv) -> Signature {
     let mut signature = Signature::new(call_conv);
     signature.params.extend((0..helper.arity()).map(|_| AbiParam::new(helper.ty())));
     signature.returns.push(AbiParam::new(helper.ty()));
     signature
 }
 
-/// The state of writing one kernel.
+/// The state of emitting one kernel.
 struct Emitter<'k> {
     ssa: Ssa,
     routine: &'k Routine,
     locals: Locals,
-    /// Register locals kept in groups of lanes, because a vector loop walks them.
+    /// Register locals that are kept in groups of lanes, because a vector loop indexes them.
     grouped: BTreeSet<LocalId>,
     /// Whether each node is only read.
     read_only: Vec<bool>,
@@ -103,23 +105,23 @@ struct Emitter<'k> {
     /// Locals in scope.
     declared: HashMap<LocalId, Local>,
     loads: Loads,
-    /// The vector loop whose lanes are being computed together.
+    /// The vector loop whose lanes are computed together.
     lane: Option<LoopId>,
     vectors: bool,
     call_conv: CallConv,
     helpers: HashMap<u32, FuncRef>,
-    /// The number of each statement that logs, by its address in the routine.
+    /// The line number of each statement that logs, by its address in the routine.
     lines_logged: HashMap<*const Stmt, usize>,
 }
 
 impl Emitter<'_> {
-    /// Calls a helper.
-    fn call(&mut self, helper: Helper, args: &[Value]) -> Value {
+    /// Calls a function of this program.
+    fn call(&mut self, helper: RuntimeFunction, args: &[Value]) -> Value {
         let callee = self.callee(helper);
         self.ssa.call(callee, args)
     }
 
-    fn callee(&mut self, helper: Helper) -> FuncRef {
+    fn callee(&mut self, helper: RuntimeFunction) -> FuncRef {
         let number = helper.number();
         match self.helpers.get(&number) {
             Some(&callee) => callee,
@@ -127,11 +129,11 @@ impl Emitter<'_> {
         }
     }
 
-    /// Functions refer to helpers by their numbers; [`crate::relocate`] resolves them.
-    fn import(&mut self, helper: Helper, number: u32) -> FuncRef {
+    /// CLIF refers to functions by their numbers; [`crate::relocate`] resolves them.
+    fn import(&mut self, helper: RuntimeFunction, number: u32) -> FuncRef {
         let func = &mut self.ssa.func;
         let name = func.declare_imported_user_function(UserExternalName::new(0, number));
-        let signature = func.import_signature(helper_signature(helper, self.call_conv));
+        let signature = func.import_signature(runtime_function_signature(helper, self.call_conv));
         let callee = func.import_function(ExtFuncData {
             name: ExternalName::user(name),
             signature,

@@ -1,7 +1,7 @@
-//! The operations of the IR on registers: bit for bit what `lowered_ir::eval` defines.
+//! The operations of the IR on registers, with the same bits as `lowered_ir::eval`.
 //!
-//! Every function works on one value or on four lanes ([`Val`]). What the machine has no lanes for is computed lane by
-//! lane ([`Emitter::lane_by_lane`]), so whatever the support table allows, a vector body can contain.
+//! Every function handles one value or four lanes ([`Val`]). An operation without a vector instruction is
+//! computed lane by lane ([`Emitter::lane_by_lane`]), so a vector loop may contain every supported operation.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Opcode, Type, Value, types};
@@ -10,7 +10,7 @@ use tnode::DType;
 
 use super::Emitter;
 use super::repr::{self, LANES, Val};
-use crate::helpers::Helper;
+use crate::runtime_functions::RuntimeFunction;
 
 impl Emitter<'_> {
     /// `op x`.
@@ -39,7 +39,7 @@ impl Emitter<'_> {
         self.each(dtype, &[a, b], |s, v| s.binary_part(op, dtype, v[0], v[1]))
     }
 
-    /// `x` shifted by the same `amount`, a number known now, in every lane.
+    /// `x` shifted by a constant amount, the same in every lane.
     pub(super) fn shift(&mut self, op: BinaryOp, dtype: DType, x: &Val, amount: u64) -> Val {
         let bits = 8 * dtype.size_bytes() as u64;
         let opcode = shift_opcode(op, dtype);
@@ -75,7 +75,8 @@ impl Emitter<'_> {
         Val::lanes(parts.collect::<Vec<_>>())
     }
 
-    /// `condition ? usual : op x` for a sine or cosine in `f64`, which is called only where some condition fails.
+    /// `condition ? usual : op x` for a sine or cosine in `f64`. The function is called only if the condition
+    /// fails in some lane.
     pub(super) fn unless_called(&mut self, condition: &Val, usual: &Val, op: UnaryOp, x: &Val) -> Val {
         let callee = self.callee(angle_helper(op));
         let masks = if condition.wide { self.masks_for(DType::F64, condition) } else { condition.clone() };
@@ -85,7 +86,7 @@ impl Emitter<'_> {
         Val { parts, wide: usual.wide }
     }
 
-    /// Applies `f` register by register; `dtype` is the type of the result.
+    /// Applies `f` to each register; `dtype` is the result's type.
     pub(super) fn each(
         &mut self,
         dtype: DType,
@@ -103,7 +104,7 @@ impl Emitter<'_> {
         Val { parts, wide }
     }
 
-    /// Applies `f` to each lane by itself; `dtype` is the type of the result.
+    /// Applies `f` to each lane separately; `dtype` is the result's type.
     pub(super) fn lane_by_lane(
         &mut self,
         dtype: DType,
@@ -119,7 +120,7 @@ impl Emitter<'_> {
         self.assemble(dtype, &lanes)
     }
 
-    /// Brings lanes wider than their type back into its range.
+    /// Wraps lanes that are wider than their type to its range.
     fn renormalise(&mut self, dtype: DType, x: Value) -> Value {
         if !repr::is_narrow(dtype) || self.ssa.type_of(x) != types::I32X4 {
             return x;
@@ -171,8 +172,8 @@ impl Emitter<'_> {
                 self.ssa.binary(Opcode::Fdiv, one, root)
             }
             UnaryOp::Sin | UnaryOp::Cos if dtype == DType::F64 => self.call(angle_helper(op), &[x]),
-            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => unreachable!("{REFUSED}"),
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh => unreachable!("{REFUSED}"),
+            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => unreachable!("{REJECTED}"),
+            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh => unreachable!("{REJECTED}"),
         }
     }
 
@@ -205,8 +206,8 @@ impl Emitter<'_> {
                 let root = self.unary_float(op, DType::F64, wide);
                 self.convert_one(DType::F64, dtype, root)
             }
-            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => unreachable!("{REFUSED}"),
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh => unreachable!("{REFUSED}"),
+            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => unreachable!("{REJECTED}"),
+            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh => unreachable!("{REJECTED}"),
         }
     }
 
@@ -221,10 +222,11 @@ impl Emitter<'_> {
             BinaryOp::Sub => self.ssa.binary(Opcode::Fsub, a, b),
             BinaryOp::Mul => self.ssa.binary(Opcode::Fmul, a, b),
             BinaryOp::Div => self.ssa.binary(Opcode::Fdiv, a, b),
-            BinaryOp::Rem => {
-                self.call(if dtype == DType::F32 { Helper::RemF32 } else { Helper::RemF64 }, &[a, b])
-            }
-            // In this shape the comparison and the choice become one instruction.
+            BinaryOp::Rem => self.call(
+                if dtype == DType::F32 { RuntimeFunction::RemF32 } else { RuntimeFunction::RemF64 },
+                &[a, b],
+            ),
+            // In this form, the comparison and the selection become one instruction.
             BinaryOp::Max => {
                 let greater = self.ssa.fcmp(FloatCC::LessThan, b, a);
                 self.choose(greater, a, b)
@@ -253,11 +255,11 @@ impl Emitter<'_> {
                 self.truth(dtype, ty, both)
             }
             BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne => unreachable!("{COMPARED}"),
-            BinaryOp::Pow | BinaryOp::BitAnd | BinaryOp::BitOr => unreachable!("{REFUSED}"),
-            BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => unreachable!("{REFUSED}"),
-            BinaryOp::Arg1 | BinaryOp::Arg2 => unreachable!("{REFUSED}"),
+            BinaryOp::Pow | BinaryOp::BitAnd | BinaryOp::BitOr => unreachable!("{REJECTED}"),
+            BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => unreachable!("{REJECTED}"),
+            BinaryOp::Arg1 | BinaryOp::Arg2 => unreachable!("{REJECTED}"),
             BinaryOp::Threefry | BinaryOp::ThreefryCrypto | BinaryOp::ThreefryLight => {
-                unreachable!("{REFUSED}")
+                unreachable!("{REJECTED}")
             }
         }
     }
@@ -270,7 +272,7 @@ impl Emitter<'_> {
             BinaryOp::Mul => self.ssa.binary(Opcode::Imul, a, b),
             BinaryOp::Div | BinaryOp::Rem => self.divide(op, dtype, a, b),
             BinaryOp::Pow => self.power(dtype, a, b),
-            // Lanes of 64 bits have no instruction of their own for this.
+            // There is no such instruction on 64-bit lanes.
             BinaryOp::Max if ty == types::I64X2 => {
                 let greater = self.ssa.icmp(IntCC::SignedLessThan, b, a);
                 self.blend(greater, a, b)
@@ -303,14 +305,15 @@ impl Emitter<'_> {
             BinaryOp::BitXor => self.ssa.binary(Opcode::Bxor, a, b),
             BinaryOp::Shl | BinaryOp::Shr => self.ssa.binary(shift_opcode(op, dtype), a, b),
             BinaryOp::Lt | BinaryOp::Le | BinaryOp::Eq | BinaryOp::Ne => unreachable!("{COMPARED}"),
-            BinaryOp::Arg1 | BinaryOp::Arg2 => unreachable!("{REFUSED}"),
+            BinaryOp::Arg1 | BinaryOp::Arg2 => unreachable!("{REJECTED}"),
             BinaryOp::Threefry | BinaryOp::ThreefryCrypto | BinaryOp::ThreefryLight => {
-                unreachable!("{REFUSED}")
+                unreachable!("{REJECTED}")
             }
         }
     }
 
-    /// Quotient or remainder of two numbers, without the cases that trap: `x / 0` is 0, `MIN / -1` is `MIN`.
+    /// Quotient or remainder of two integers, without the cases that trap: `x / 0` is 0, and `MIN / -1` is
+    /// `MIN`.
     fn divide(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Value {
         let narrow = repr::one(dtype);
         let (ty, bits) = if narrow.bits() < 32 { (types::I32, 32) } else { (narrow, narrow.bits()) };
@@ -339,7 +342,7 @@ impl Emitter<'_> {
 
     fn power(&mut self, dtype: DType, a: Value, b: Value) -> Value {
         let (a, b) = (self.extend(dtype, types::I64, a), self.extend(dtype, types::I64, b));
-        let helper = if dtype.is_signed() { Helper::PowI64 } else { Helper::PowU64 };
+        let helper = if dtype.is_signed() { RuntimeFunction::PowI64 } else { RuntimeFunction::PowU64 };
         let power = self.call(helper, &[a, b]);
         self.reduce(repr::one(dtype), power)
     }
@@ -352,7 +355,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The result of a comparison; on lanes, masks as wide as what is compared.
+    /// The result of a comparison; for lanes, masks as wide as the operands.
     pub(super) fn compare_masks(&mut self, op: BinaryOp, dtype: DType, a: &Val, b: &Val) -> Val {
         if a.wide && !binary_has_lanes(op, dtype) {
             let args = [(dtype, a), (dtype, b)];
@@ -384,11 +387,12 @@ impl Emitter<'_> {
         self.ssa.icmp(cc, a, b)
     }
 
-    /// Operations on truth values, derived from their meaning on the numbers 0 and 1 where any result but 0 is true.
+    /// Operations on truth values, derived from their meaning on the numbers 0 and 1, where any result except
+    /// 0 is true.
     fn unary_bool(&mut self, op: UnaryOp, x: &Val) -> Val {
         match op {
             UnaryOp::Not => self.not(x),
-            // 1 / sqrt(0) is infinite, which is not 0.
+            // 1 / sqrt(0) is infinite, and thus true.
             UnaryOp::RecipSqrt => self.truth_constant(x.wide, true),
             _ => x.clone(),
         }
@@ -412,7 +416,7 @@ impl Emitter<'_> {
                 let not_a = self.not(a);
                 self.bits(Opcode::Bor, &not_a, b)
             }
-            Arg1 | Arg2 | Threefry | ThreefryCrypto | ThreefryLight => unreachable!("{REFUSED}"),
+            Arg1 | Arg2 | Threefry | ThreefryCrypto | ThreefryLight => unreachable!("{REJECTED}"),
             Pow => {
                 let not_b = self.not(b);
                 self.bits(Opcode::Bor, a, &not_b)
@@ -441,7 +445,7 @@ impl Emitter<'_> {
         Val { parts: [self.splat_bits(ty, bits)].into_iter().collect(), wide }
     }
 
-    /// 1 where the comparison's result holds, else 0, as numbers of the type compared.
+    /// 1 if a comparison's result holds, else 0, as numbers of the compared type.
     fn truth(&mut self, dtype: DType, ty: Type, condition: Value) -> Value {
         let (one, zero) = match dtype.is_float() {
             true => (self.constant(dtype, ty, 1.0), self.constant(dtype, ty, 0.0)),
@@ -450,7 +454,7 @@ impl Emitter<'_> {
         self.choose(condition, one, zero)
     }
 
-    /// `then` where the result of a comparison of the same width holds, else `otherwise`.
+    /// `then` if the result of a comparison of the same width holds, else `otherwise`.
     fn choose(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
         if self.ssa.type_of(then).is_vector() {
             self.blend(condition, then, otherwise)
@@ -459,7 +463,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The lanes of `then` where the mask's are all ones, of `otherwise` where they are all zeros.
+    /// The lanes of `then` where the mask is set, and of `otherwise` elsewhere.
     pub(super) fn blend(&mut self, mask: Value, then: Value, otherwise: Value) -> Value {
         let mask = self.ssa.bitcast(self.ssa.type_of(then), mask);
         self.ssa.ternary(Opcode::Bitselect, mask, then, otherwise)
@@ -471,7 +475,7 @@ impl Emitter<'_> {
         self.splat_bits(ty, bits)
     }
 
-    /// A constant in a register, in each lane if it has any.
+    /// A constant in a register, in each lane if the type has lanes.
     pub(super) fn splat_bits(&mut self, ty: Type, bits: u64) -> Value {
         match ty.lane_type() {
             lane if ty.is_vector() => {
@@ -485,12 +489,12 @@ impl Emitter<'_> {
     }
 }
 
-/// What [`crate::support`] keeps away from the emitter.
-pub(super) const REFUSED: &str = "the support table refuses this operation on this type";
+/// The message for operations that [`crate::support`] rejects.
+pub(super) const REJECTED: &str = "the support table rejects this operation on this type";
 const COMPARED: &str = "comparisons are emitted by `compare`";
 
-fn angle_helper(op: UnaryOp) -> Helper {
-    if op == UnaryOp::Sin { Helper::SinF64 } else { Helper::CosF64 }
+fn angle_helper(op: UnaryOp) -> RuntimeFunction {
+    if op == UnaryOp::Sin { RuntimeFunction::SinF64 } else { RuntimeFunction::CosF64 }
 }
 
 fn logic_opcode(op: BinaryOp) -> Opcode {
@@ -505,7 +509,7 @@ fn shift_opcode(op: BinaryOp, dtype: DType) -> Opcode {
     }
 }
 
-/// Whether the machine computes the operation on lanes of the type.
+/// Whether there is a vector instruction for the operation on the type.
 fn unary_has_lanes(op: UnaryOp, dtype: DType) -> bool {
     use UnaryOp::*;
     match op {
@@ -515,8 +519,8 @@ fn unary_has_lanes(op: UnaryOp, dtype: DType) -> bool {
     }
 }
 
-/// Whether the machine computes the operation on lanes of the type. Shifts by a number known at compile time are not asked
-/// about here; other shifts have no lanes.
+/// Whether there is a vector instruction for the operation on the type. Shifts by a constant are handled
+/// elsewhere; other shifts have no vector instruction.
 fn binary_has_lanes(op: BinaryOp, dtype: DType) -> bool {
     use BinaryOp::*;
     match op {

@@ -1,4 +1,4 @@
-//! How values of each element type are held in machine registers, one by one and four at a time.
+//! The representation of values of each element type in registers, as single values and as four lanes.
 //!
 //! | type | one value | four lanes |
 //! |---|---|---|
@@ -10,16 +10,16 @@
 //! | `f32`, `f64` | `f32`, `f64` | `f32x4`, two `f64x2` |
 //! | `u32x4` | `i32x4` | never |
 //!
-//! Floats narrower than 32 bits are bits without arithmetic here; legalisation has rewritten it.
+//! Floats narrower than 32 bits are opaque bits here; legalisation has rewritten their arithmetic.
 
 use cranelift_codegen::ir::{Type, Value, types};
 use smallvec::{SmallVec, smallvec};
 use tnode::DType;
 
-/// Lanes that are computed together.
+/// The number of lanes that are computed together.
 pub(crate) const LANES: usize = 4;
 
-/// A value of the IR in registers: one register, or the registers that hold [`LANES`] lanes.
+/// A value of the IR: one register, or the registers that hold [`LANES`] lanes.
 #[derive(Clone, Debug)]
 pub(crate) struct Val {
     pub(crate) parts: SmallVec<[Value; 2]>,
@@ -35,13 +35,13 @@ impl Val {
         Val { parts: parts.into_iter().collect(), wide: true }
     }
 
-    /// The only register of a value that has one.
+    /// The register of a value with one register.
     pub(crate) fn first(&self) -> Value {
         self.parts[0]
     }
 }
 
-/// The register type of one value.
+/// The type of a single value's register.
 pub(crate) fn one(dtype: DType) -> Type {
     match dtype {
         DType::Bool | DType::U8 | DType::I8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => types::I8,
@@ -64,12 +64,12 @@ pub(crate) fn wide(dtype: DType) -> Type {
     }
 }
 
-/// The register type of a value or of its parts.
+/// The type of each register of a value.
 pub(crate) fn register(dtype: DType, is_wide: bool) -> Type {
     if is_wide { wide(dtype) } else { one(dtype) }
 }
 
-/// How many registers hold [`LANES`] lanes.
+/// The number of registers that hold [`LANES`] lanes.
 pub(crate) fn wide_parts(dtype: DType) -> usize {
     if dtype.size_bytes() == 8 { 2 } else { 1 }
 }

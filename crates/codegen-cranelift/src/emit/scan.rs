@@ -1,4 +1,4 @@
-//! Facts about a kernel's statements that the emitter needs before it reaches them.
+//! Analyses of a kernel's statements that the emitter needs in advance.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use tnode::DType;
 
 use super::repr::LANES;
 
-/// Register arrays that some vector loop, long enough to be computed in lanes, indexes with its variable.
+/// Register locals that a vector loop of at least [`LANES`] iterations indexes with its variable.
 pub(super) fn lane_indexed(body: &[Stmt]) -> BTreeSet<LocalId> {
     let mut found = BTreeSet::new();
     walk::each_stmt(body, &mut |stmt| {
@@ -25,7 +25,7 @@ pub(super) fn lane_indexed(body: &[Stmt]) -> BTreeSet<LocalId> {
     found
 }
 
-/// For each node, whether no statement writes it.
+/// Whether each node is only read.
 pub(super) fn read_only(routine: &Routine) -> Vec<bool> {
     let mut read_only = vec![true; routine.nodes.len()];
     walk::each_stmt(&routine.body, &mut |stmt| {
@@ -36,7 +36,7 @@ pub(super) fn read_only(routine: &Routine) -> Vec<bool> {
     read_only
 }
 
-/// The locals that the block assigns, declared inside or not.
+/// The locals that the block assigns, including the block's own.
 pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     let mut assigned = BTreeSet::new();
     walk::each_stmt(body, &mut |stmt| {
@@ -47,8 +47,8 @@ pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     assigned
 }
 
-/// Whether these statements read no element of a local before each one is stored into: those that mention it first are nests of loops
-/// around one store.
+/// Whether these statements store each element of a local before they read it. Recognises nests of loops
+/// around a single store.
 pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let whole: Cuboid = dims.iter().map(|&dim| (0, dim as i64)).collect();
     let mut written = Written::default();
@@ -63,7 +63,8 @@ pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) ->
     true
 }
 
-/// Whether a statement is a nest of loops in which one statement mentions the local, and stores into it; where goes to `written`.
+/// Whether a nest of loops has exactly one statement that accesses the local, a store that does not read it.
+/// Adds the stored elements to `written`.
 fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut Written) -> bool {
     let mut loops = Vec::new();
     while let Stmt::For { var, lo, hi: hi @ Bound { symbol: None, .. }, kind, body } = stmt {
@@ -89,7 +90,7 @@ fn mentions(stmt: &Stmt, local: LocalId) -> bool {
     found
 }
 
-/// About how many instructions the block becomes.
+/// Estimates the number of instructions of a block.
 pub(crate) fn size(body: &[Stmt]) -> usize {
     body.iter().fold(0, |sum, stmt| {
         let one = match stmt {
@@ -114,8 +115,8 @@ pub(crate) fn size(body: &[Stmt]) -> usize {
     })
 }
 
-/// The number of each statement that logs, as [`lowered_ir::log`] counts them. Loops may write a statement several times, so the
-/// numbers go by the statements' addresses.
+/// The line number of each statement that logs, as [`lowered_ir::log`] counts them. The key is the
+/// statement's address, because replication may emit a statement several times.
 pub(super) fn lines_logged(body: &[Stmt]) -> HashMap<*const Stmt, usize> {
     let mut lines = HashMap::new();
     walk::each_stmt(body, &mut |stmt| {
@@ -126,7 +127,7 @@ pub(super) fn lines_logged(body: &[Stmt]) -> HashMap<*const Stmt, usize> {
     lines
 }
 
-/// Whether the block has loops that stay loops in the code.
+/// Whether the block has loops that remain loops in the code.
 pub(crate) fn has_loops(body: &[Stmt]) -> bool {
     let mut found = false;
     walk::each_stmt(body, &mut |stmt| {
@@ -144,17 +145,18 @@ pub(crate) fn has_loops(body: &[Stmt]) -> bool {
     found
 }
 
-/// Whether the elements of some local are picked by the variable, so that the loop can only be replicated.
+/// Whether the variable indexes a local, so that the loop must be replicated if the local is in registers.
 ///
-/// Locals in memory count too; they are declared by whoever knows, and replicating is always right.
+/// Locals in memory count too: distinguishing them would need their declarations, and replication is always
+/// correct.
 pub(crate) fn picks_locals(var: LoopId, body: &[Stmt]) -> bool {
     let mut picks = false;
     each_local_access(body, &mut |_, index| picks |= index.iter().any(|i| i.mentions(var)));
     picks
 }
 
-/// Whether the body of a vector loop can be computed in lanes: each lane has its own locals, none of them in memory, writes
-/// other locals only at its own place, and holds no type without lanes.
+/// Whether the body of a vector loop can be computed in lanes. It can if its own locals are in registers, it
+/// assigns other locals only at its own index, and it has no `u32x4`.
 pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) -> bool) -> bool {
     let mut private = BTreeSet::new();
     let mut fits = true;
@@ -189,7 +191,8 @@ pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) ->
     fits
 }
 
-/// Whether an index is the same in all lanes: nothing in it moves with the loop, and no local of a lane is in it.
+/// Whether an index is the same in all lanes: neither the loop's variable nor a local of the body occurs in
+/// it.
 fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
     let mut uniform = true;
     walk::each_expr(at, &mut |e| {
@@ -217,7 +220,7 @@ fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
     uniform
 }
 
-/// Every access to a local in the block.
+/// Calls `f` for every access to a local in the block.
 pub(crate) fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indices)) {
     walk::each_stmt(body, &mut |stmt| {
         if let Stmt::SetLocal { local, index, .. } = stmt {
@@ -237,7 +240,8 @@ pub(crate) fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indi
 mod tests {
     use super::*;
 
-    /// Whether the kernel's first statement declares a local of eight elements that those after it overwrite before they read it.
+    /// Whether the kernel's first statement declares a local of eight elements that the statements after it
+    /// store before they read it.
     fn overwrites(rest: &str) -> bool {
         let source = format!(
             "routine @t strict {{\nnode %0 \"x\" f32[8] on_device\ndeclare l0 f32[8] stack\n{rest}\n}}\n"

@@ -1,13 +1,14 @@
-//! Writes CLIF with common subexpressions shared and loop invariants hoisted as it goes.
+//! Builds CLIF, sharing common subexpressions and hoisting loop invariants on the way.
 //!
-//! Cranelift's own optimiser would do both, but it also reorders the pure operations of a straight-line body, which ruins
-//! vector code (registers run out). So this builder does the two things itself and the optimiser stays off:
+//! Cranelift's optimiser would do both, but it also reorders the pure operations of a straight-line body, so
+//! that vector code runs out of registers. Therefore the optimiser is off, and this builder does both:
 //!
-//! * A pure operation is looked up before it is written, so equal ones are written once.
-//! * It is written at the outermost loop level where all its operands exist: at the end of the block that enters the next
-//!   loop. Nothing written here traps, so running it although the loop has no iteration is harmless.
+//! * It looks up a pure operation before emitting it, so that equal operations are emitted once.
+//! * It places a pure operation at the outermost loop level where all operands exist: at the end of the
+//!   block that enters the next loop. No such operation traps, so executing it is harmless even if the loop
+//!   has no iteration.
 //!
-//! The *depth* of a value is the number of loops around the place where it is defined.
+//! The *depth* of a value is the number of loops around its definition.
 
 use std::collections::HashMap;
 
@@ -21,9 +22,9 @@ use cranelift_codegen::ir::{
 };
 use smallvec::SmallVec;
 
-/// A pure operation but for its operands: what, with which controlling type and which immediate.
+/// A pure operation without its operands: the opcode, the controlling type and the immediate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Op {
+pub(crate) struct PureOp {
     opcode: Opcode,
     ty: Type,
     imm: Imm,
@@ -43,7 +44,7 @@ enum Imm {
 
 type Args = SmallVec<[Value; 3]>;
 
-/// A function being written.
+/// A function under construction.
 pub(crate) struct Ssa {
     pub(crate) func: Function,
     block: Block,
@@ -51,13 +52,13 @@ pub(crate) struct Ssa {
     depths: SecondaryMap<Value, u32>,
 }
 
-/// What is known inside one loop: how it is entered, and which operations were written at its level.
+/// A loop level: the instruction that enters the loop, and the operations placed at this level.
 struct Scope {
     entry: Option<Inst>,
-    memo: HashMap<(Op, Args), Value>,
+    memo: HashMap<(PureOp, Args), Value>,
 }
 
-/// A loop being written.
+/// A loop under construction.
 pub(crate) struct OpenLoop {
     header: Block,
     exit: Block,
@@ -66,11 +67,11 @@ pub(crate) struct OpenLoop {
     step: i64,
 }
 
-/// Little-endian lanes for casts between vector types; alignment is never assumed.
+/// Memory flags of loads and stores: little-endian, no alignment assumed, no trap.
 pub(crate) const PLAIN: MemFlagsData = MemFlagsData::new().with_notrap().with_endianness(Endianness::Little);
 
 impl Ssa {
-    /// Starts a function; its parameters are the second item.
+    /// Starts a function; also returns its parameters.
     pub(crate) fn new(mut func: Function) -> (Ssa, Vec<Value>) {
         let block = func.dfg.make_block();
         func.layout.append_block(block);
@@ -80,18 +81,18 @@ impl Ssa {
         (Ssa { func, block, scopes, depths: SecondaryMap::new() }, params)
     }
 
-    /// Ends the function.
+    /// Returns the finished function.
     pub(crate) fn finish(mut self) -> Function {
         self.cursor().ins().return_(&[]);
         self.func
     }
 
-    /// How many loops are open.
+    /// The number of open loops.
     pub(crate) fn depth(&self) -> usize {
         self.scopes.len() - 1
     }
 
-    /// The depth of a value.
+    /// The number of loops around a value's definition.
     pub(crate) fn depth_of(&self, value: Value) -> usize {
         self.depths[value] as usize
     }
@@ -105,7 +106,7 @@ impl Ssa {
         FuncCursor::new(&mut self.func).at_bottom(self.block)
     }
 
-    /// A cursor where operations of a depth are written.
+    /// A cursor at the place for operations of a depth.
     fn cursor_at(&mut self, depth: usize) -> FuncCursor<'_> {
         match self.scopes.get(depth + 1).and_then(|inner| inner.entry) {
             Some(entry) => FuncCursor::new(&mut self.func).at_inst(entry),
@@ -113,8 +114,8 @@ impl Ssa {
         }
     }
 
-    /// Writes a pure operation, or finds it written.
-    fn pure(&mut self, op: Op, args: &[Value]) -> Value {
+    /// Emits a pure operation, or returns the value of an equal one.
+    fn pure(&mut self, op: PureOp, args: &[Value]) -> Value {
         let outermost = args.iter().map(|&a| self.depth_of(a)).max();
         let key = (op, Args::from_slice(args));
         let known =
@@ -122,7 +123,7 @@ impl Ssa {
         if let Some(value) = known {
             return value;
         }
-        // Constants go no further than the innermost loop's entry: living through a whole nest they would only be spilled.
+        // A constant is hoisted out of the innermost loop only. A longer live range would just be spilled.
         let depth = outermost.unwrap_or(self.depth().saturating_sub(1));
         let value = write(self.cursor_at(depth), op, args);
         self.depths[value] = depth as u32;
@@ -130,89 +131,89 @@ impl Ssa {
         value
     }
 
-    /// An operation on one operand; `ty` is the type that controls the opcode.
+    /// Emits an operation on one operand; `ty` is the controlling type.
     pub(crate) fn unary(&mut self, opcode: Opcode, ty: Type, x: Value) -> Value {
-        self.pure(Op { opcode, ty, imm: Imm::None }, &[x])
+        self.pure(PureOp { opcode, ty, imm: Imm::None }, &[x])
     }
 
-    /// An operation on two operands of one type.
+    /// Emits an operation on two operands of one type.
     pub(crate) fn binary(&mut self, opcode: Opcode, x: Value, y: Value) -> Value {
         let ty = self.type_of(x);
-        self.pure(Op { opcode, ty, imm: Imm::None }, &[x, y])
+        self.pure(PureOp { opcode, ty, imm: Imm::None }, &[x, y])
     }
 
-    /// An operation on three operands; the type of the last controls.
+    /// Emits an operation on three operands; the last one has the controlling type.
     pub(crate) fn ternary(&mut self, opcode: Opcode, x: Value, y: Value, z: Value) -> Value {
         let ty = self.type_of(z);
-        self.pure(Op { opcode, ty, imm: Imm::None }, &[x, y, z])
+        self.pure(PureOp { opcode, ty, imm: Imm::None }, &[x, y, z])
     }
 
-    /// A comparison of integers: 0 or 1, or lanes of all zeros or ones.
+    /// Compares integers; the result is 0 or 1, or a mask for each lane.
     pub(crate) fn icmp(&mut self, cc: IntCC, x: Value, y: Value) -> Value {
         let ty = self.type_of(x);
-        self.pure(Op { opcode: Opcode::Icmp, ty, imm: Imm::Int(cc) }, &[x, y])
+        self.pure(PureOp { opcode: Opcode::Icmp, ty, imm: Imm::Int(cc) }, &[x, y])
     }
 
-    /// A comparison of floats: 0 or 1, or lanes of all zeros or ones.
+    /// Compares floats; the result is 0 or 1, or a mask for each lane.
     pub(crate) fn fcmp(&mut self, cc: FloatCC, x: Value, y: Value) -> Value {
         let ty = self.type_of(x);
-        self.pure(Op { opcode: Opcode::Fcmp, ty, imm: Imm::Float(cc) }, &[x, y])
+        self.pure(PureOp { opcode: Opcode::Fcmp, ty, imm: Imm::Float(cc) }, &[x, y])
     }
 
-    /// The same bits as another type.
+    /// Reinterprets bits as another type.
     pub(crate) fn bitcast(&mut self, ty: Type, x: Value) -> Value {
         if self.type_of(x) == ty {
             return x;
         }
-        self.pure(Op { opcode: Opcode::Bitcast, ty, imm: Imm::None }, &[x])
+        self.pure(PureOp { opcode: Opcode::Bitcast, ty, imm: Imm::None }, &[x])
     }
 
-    /// One lane of a vector.
+    /// Extracts a lane of a vector.
     pub(crate) fn extract(&mut self, x: Value, lane: usize) -> Value {
         let ty = self.type_of(x);
-        self.pure(Op { opcode: Opcode::Extractlane, ty, imm: Imm::Lane(lane as u8) }, &[x])
+        self.pure(PureOp { opcode: Opcode::Extractlane, ty, imm: Imm::Lane(lane as u8) }, &[x])
     }
 
-    /// A vector with one lane replaced.
+    /// Replaces a lane of a vector.
     pub(crate) fn insert(&mut self, x: Value, lane: usize, y: Value) -> Value {
         let ty = self.type_of(x);
-        self.pure(Op { opcode: Opcode::Insertlane, ty, imm: Imm::Lane(lane as u8) }, &[x, y])
+        self.pure(PureOp { opcode: Opcode::Insertlane, ty, imm: Imm::Lane(lane as u8) }, &[x, y])
     }
 
-    /// A vector of equal lanes.
+    /// Broadcasts a value to a vector.
     pub(crate) fn splat(&mut self, ty: Type, x: Value) -> Value {
         self.unary(Opcode::Splat, ty, x)
     }
 
-    /// The bytes of two vectors picked by position: 0..16 in `x`, 16..32 in `y`.
+    /// Selects the bytes of two vectors by position: 0..16 in `x`, 16..32 in `y`.
     pub(crate) fn shuffle(&mut self, x: Value, y: Value, bytes: [u8; 16]) -> Value {
         let (x, y) = (self.bitcast(types::I8X16, x), self.bitcast(types::I8X16, y));
-        self.pure(Op { opcode: Opcode::Shuffle, ty: types::I8X16, imm: Imm::Bytes(bytes) }, &[x, y])
+        self.pure(PureOp { opcode: Opcode::Shuffle, ty: types::I8X16, imm: Imm::Bytes(bytes) }, &[x, y])
     }
 
     /// An integer constant; bits beyond the type are dropped.
     pub(crate) fn int(&mut self, ty: Type, x: i64) -> Value {
         let bits = if ty.bits() < 64 { x as u64 & ((1 << ty.bits()) - 1) } else { x as u64 };
-        self.pure(Op { opcode: Opcode::Iconst, ty, imm: Imm::Bits(bits) }, &[])
+        self.pure(PureOp { opcode: Opcode::Iconst, ty, imm: Imm::Bits(bits) }, &[])
     }
 
     /// A float constant by its bits.
     pub(crate) fn float(&mut self, ty: Type, bits: u64) -> Value {
         let opcode = if ty == types::F32 { Opcode::F32const } else { Opcode::F64const };
-        self.pure(Op { opcode, ty, imm: Imm::Bits(bits) }, &[])
+        self.pure(PureOp { opcode, ty, imm: Imm::Bits(bits) }, &[])
     }
 
     /// A vector constant by its bytes.
     pub(crate) fn vector(&mut self, ty: Type, bytes: [u8; 16]) -> Value {
-        self.pure(Op { opcode: Opcode::Vconst, ty, imm: Imm::Bytes(bytes) }, &[])
+        self.pure(PureOp { opcode: Opcode::Vconst, ty, imm: Imm::Bytes(bytes) }, &[])
     }
 
-    /// Reads memory that nobody writes while the function runs.
+    /// Loads from memory that nobody writes during the call.
     pub(crate) fn load_constant(&mut self, ty: Type, address: Value, offset: i32) -> Value {
-        self.pure(Op { opcode: Opcode::Load, ty, imm: Imm::Offset(offset) }, &[address])
+        self.pure(PureOp { opcode: Opcode::Load, ty, imm: Imm::Offset(offset) }, &[address])
     }
 
-    /// Reads memory as it is now.
+    /// Loads from memory that may change during the call.
     pub(crate) fn load(&mut self, ty: Type, address: Value, offset: i32) -> Value {
         let value = self.cursor().ins().load(ty, PLAIN, address, offset);
         self.depths[value] = self.depth() as u32;
@@ -237,8 +238,8 @@ impl Ssa {
         self.cursor().ins().call_indirect(signature, callee, args);
     }
 
-    /// `usual` where the condition holds, else the result of a call on `x`, made only if it is needed. On lanes the condition
-    /// is a mask for each.
+    /// Returns `usual` if the condition holds, else the result of a call on `x`, which is made only then. For
+    /// vectors, the condition is a mask for each lane.
     pub(crate) fn call_unless(&mut self, condition: Value, usual: Value, callee: FuncRef, x: Value) -> Value {
         let (ty, depth) = (self.type_of(usual), self.depth() as u32);
         let (cold, after) = (self.func.dfg.make_block(), self.func.dfg.make_block());
@@ -261,13 +262,14 @@ impl Ssa {
         value
     }
 
-    /// Whether a mask of two lanes is all ones.
+    /// Whether both lanes of a mask are set.
     fn every_lane(&mut self, mask: Value) -> Value {
         let signs = self.cursor().ins().vhigh_bits(types::I32, mask);
         self.cursor().ins().icmp_imm_u(IntCC::Equal, signs, 3)
     }
 
-    /// The call on each lane of `x`, and `usual` back where the mask is set. Written where it stands and never shared.
+    /// Calls the function on each lane of `x`, and selects `usual` where the mask is set. These instructions
+    /// are neither shared nor hoisted.
     fn call_on_lanes(&mut self, mask: Value, usual: Value, callee: FuncRef, x: Value) -> Value {
         let ty = self.type_of(usual);
         let mut lanes = usual;
@@ -281,9 +283,10 @@ impl Ssa {
         self.cursor().ins().bitselect(mask, usual, lanes)
     }
 
-    /// Opens the loop `for var in start..end step step`, and returns its variable and what `carried` is inside.
+    /// Opens the loop `for var in start..end step step`. Returns its variable, and the loop-carried values at
+    /// the start of an iteration, which are `carried` at first.
     ///
-    /// With `runs`, the caller knows that there is at least one iteration.
+    /// With `runs`, the loop has at least one iteration.
     pub(crate) fn enter_loop(
         &mut self,
         (start, end, step): (Value, Value, i64),
@@ -306,7 +309,7 @@ impl Ssa {
         (OpenLoop { header, exit, var, end, step }, var, inside)
     }
 
-    /// Closes a loop: `next` is what `carried` becomes; returns what it is after the last iteration.
+    /// Closes a loop whose next iteration starts with `next`. Returns the loop-carried values after the loop.
     pub(crate) fn leave_loop(&mut self, open: OpenLoop, next: &[Value]) -> Vec<Value> {
         let OpenLoop { header, exit, var, end, step } = open;
         let step = self.int(types::I64, step);
@@ -327,8 +330,8 @@ impl Ssa {
     }
 }
 
-fn write(mut cursor: FuncCursor<'_>, op: Op, args: &[Value]) -> Value {
-    let Op { opcode, ty, imm } = op;
+fn write(mut cursor: FuncCursor<'_>, op: PureOp, args: &[Value]) -> Value {
+    let PureOp { opcode, ty, imm } = op;
     match (opcode, imm) {
         (Opcode::Load, Imm::Offset(offset)) => return cursor.ins().load(ty, PLAIN, args[0], offset),
         (Opcode::Bitcast, _) => return cursor.ins().bitcast(ty, bitcast_flags(), args[0]),
@@ -369,12 +372,12 @@ fn write(mut cursor: FuncCursor<'_>, op: Op, args: &[Value]) -> Value {
     dfg.first_result(inst)
 }
 
-/// Operations of one type only have no controlling type.
+/// Operations that exist for one type only have no controlling type.
 fn controlling(opcode: Opcode, ty: Type) -> Type {
     if matches!(opcode, Opcode::FvpromoteLow | Opcode::Fvdemote) { types::INVALID } else { ty }
 }
 
-/// Casts take only a byte order.
+/// The flags of casts have a byte order only.
 fn bitcast_flags() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }

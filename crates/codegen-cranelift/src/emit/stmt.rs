@@ -10,17 +10,18 @@ use super::memory::Array;
 use super::repr::LANES;
 use super::scan;
 
-/// Loops with more iterations than this are not replicated unless they must be.
+/// The most iterations of a loop that is replicated by choice.
 const MAX_REPLICAS: i64 = 64;
 
-/// The most instructions, roughly, that a loop is replicated into unless it must be.
+/// The most instructions, by estimate, of a loop that is replicated by choice.
 const MAX_REPLICATED_SIZE: usize = 1 << 13;
 
-/// Lanes that one round of a long vector loop computes.
+/// Lanes per iteration of a long vector loop in the code.
 const LANES_PER_ROUND: i64 = 8 * LANES as i64;
 
 impl Emitter<'_> {
-    /// The whole kernel; the part `begin..end` of its parallel loop if that is all there is and its bounds are known.
+    /// Emits the whole kernel. If its body is one parallel loop with constant bounds, calls run the
+    /// iterations `begin..end`.
     pub(super) fn kernel(&mut self, begin: Value, end: Value) {
         match self.routine.body.as_slice() {
             [Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body }] => {
@@ -74,7 +75,7 @@ impl Emitter<'_> {
             Stmt::SetDynamic { node, index, axis, at, value, .. } => {
                 self.scatter((*node, index, *axis), at, value);
             }
-            // Declarations are the block's business, which sees what follows them.
+            // `block` handles declarations, because it sees the statements after them.
             Stmt::Declare { .. } | Stmt::Comment(_) => {}
             Stmt::Log { parts } => self.log(stmt, parts),
         }
@@ -104,13 +105,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// One iteration of known number.
+    /// Emits an iteration with a constant index.
     fn once(&mut self, var: LoopId, at: i64, body: &[Stmt]) {
         self.bind(var, Index { value: None, offset: at });
         self.block(body);
     }
 
-    /// A loop in the code, of bounds known when it runs.
+    /// Emits a loop with bounds that are known at run time.
     fn looped(&mut self, var: LoopId, (start, end): (Value, Value), body: &[Stmt]) {
         self.rounds((start, end, 1), false, body, |s, value| {
             s.bind(var, Index { value: Some(value), offset: 0 });
@@ -118,7 +119,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// A loop in the code, of known bounds: some iterations a round, then what is left one by one.
+    /// Emits a loop with constant bounds: an unrolled loop, then the remaining iterations.
     fn counted(&mut self, var: LoopId, (lo, hi): (i64, i64), body: &[Stmt]) {
         let per_round = self.iterations_per_round(body);
         let end = lo + (hi - lo) / per_round * per_round;
@@ -136,8 +137,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// How often a loop's body is repeated in the code: the less it does, the more the jump and, with locals that live from
-    /// one iteration to the next, the moves between their registers at the jump weigh.
+    /// The unroll factor of a loop. The smaller the body, the larger the relative cost of the branch and of
+    /// the moves of loop-carried registers.
     fn iterations_per_round(&self, body: &[Stmt]) -> i64 {
         let carries = scan::assigned(body).iter().any(|local| self.declared.contains_key(local));
         match scan::size(body) {
@@ -149,7 +150,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A loop in the code around what `round` writes, which assigns no other locals than `body` does.
+    /// Emits a loop around the code that `round` emits, which assigns no other locals than `body` does.
     fn rounds(
         &mut self,
         bounds: (Value, Value, i64),
@@ -170,7 +171,7 @@ impl Emitter<'_> {
         self.loads.forget();
     }
 
-    /// A vector loop: groups of lanes, then what is left one by one.
+    /// Emits a vector loop: groups of lanes, then the remaining iterations one by one.
     fn vector(&mut self, var: LoopId, count: i64, body: &[Stmt]) {
         let mut done = 0;
         if count > MAX_REPLICAS * LANES as i64 && !scan::picks_locals(var, body) {
@@ -191,7 +192,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Some iterations of a vector loop together, the first of them `at`.
+    /// Emits [`LANES`] iterations of a vector loop together, starting with `at`.
     fn group(&mut self, var: LoopId, at: Index, body: &[Stmt]) {
         self.bind(var, at);
         self.lane = Some(var);
@@ -210,7 +211,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether what has no lanes takes part in an expression: random bits.
+    /// Whether an expression has a part of type `u32x4`, which has no lanes.
     fn has_u32x4(&self, value: &Expr) -> bool {
         let mut found = false;
         walk::each_expr(value, &mut |e| {
@@ -221,7 +222,7 @@ impl Emitter<'_> {
                 | Expr::GetDynamic { node, .. }
                 | Expr::GetMerge { node, .. } => self.routine.node(*node).dtype,
                 Expr::GetLocal { local, .. } => self.locals[local].dtype,
-                // Neither has lanes.
+                // Both operations are on `u32x4`.
                 Expr::Lane { .. } | Expr::Lanes(_) => DType::U32x4,
                 Expr::Convert { .. }
                 | Expr::Bitcast { .. }
@@ -238,7 +239,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Whether a loop of this many iterations is written out; it must be where it picks registers.
+/// Whether an unrolled loop is replicated. It must be if it selects registers by its variable.
 fn replicates(var: LoopId, count: i64, body: &[Stmt]) -> bool {
     let fits =
         count <= MAX_REPLICAS && scan::size(body).saturating_mul(count as usize) <= MAX_REPLICATED_SIZE;

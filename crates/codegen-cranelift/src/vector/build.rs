@@ -1,9 +1,9 @@
-//! Writes a program: every operation at the outermost place where it may stand, and each only once.
+//! Builds a vector program, placing every operation at the outermost possible level and sharing equal ones.
 //!
-//! A block of the program is a *scope*, numbered by its depth, the *level*. A pure operation belongs to the level of its innermost
-//! operand, so what a loop does not change is computed before it, and an equal operation there is found again. A load belongs
-//! no further out than the innermost open loop that stores into its array. What registers hold of memory is known until a store may
-//! have changed it.
+//! A block of the program is a *scope*, numbered by its depth, the *level*. A pure operation belongs to the
+//! level of its innermost operand: loop invariants are hoisted, and equal operations are shared. A load stays
+//! inside the innermost open loop that stores to its array. The builder also knows which values in memory are
+//! in registers, until a store may have changed them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,47 +15,47 @@ use vector_asm::{
 
 use super::repr;
 
-/// What is stored into as one: arrays do not overlap.
+/// An array in memory. Arrays do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Array {
     Node(NodeRef),
     Local(LocalId),
 }
 
-/// The program as far as it is written.
-pub(super) struct Builder {
+/// A program under construction.
+pub(super) struct ProgramBuilder {
     values: Vec<VectorType>,
-    /// Where each value is defined.
+    /// The level of each value's definition.
     levels: Vec<usize>,
     variables: Vec<VectorType>,
-    /// Variables that nobody uses any more.
+    /// Variables that are free for reuse.
     free: Vec<Variable>,
     /// The level of each loop's body.
     counters: Vec<usize>,
     scopes: Vec<Scope>,
-    /// What registers hold of memory.
-    known: HashMap<Array, HashMap<Key, Known>>,
+    /// Values in memory that are also in registers.
+    known: HashMap<Array, HashMap<Key, KnownValue>>,
     /// The bits of values that are constants.
     constants: HashMap<Value, u64>,
-    /// Machine operations, roughly.
+    /// An estimate of the number of machine instructions.
     size: usize,
 }
 
 type Key = (VectorType, VectorOp);
 
-/// A register that holds what is in memory.
+/// A value that is also in memory.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownValue {
     value: Value,
-    /// How many values there were when it was last asked for.
+    /// The number of values at its last use.
     asked: usize,
-    /// Whether it was loaded, not stored.
+    /// Whether the value was loaded rather than stored.
     is_loaded: bool,
 }
 
-/// A value of several registers that was loaded, and not looked at for so many operations, is loaded again rather than kept: what
-/// is kept that long takes registers from others, and a load is mostly an operand.
-const FAR: usize = 20;
+/// A loaded value of several registers that was not used during this many operations is loaded again: keeping
+/// it would occupy registers, and the new load often becomes a memory operand.
+const RELOAD_DISTANCE: usize = 20;
 
 /// An open block.
 #[derive(Default)]
@@ -64,14 +64,14 @@ struct Scope {
     stmts: Vec<VectorStmt>,
     /// Pure operations of this level.
     known: HashMap<Key, Value>,
-    /// What is stored into in the block or in those inside.
+    /// Arrays that the block or an inner block stores to.
     writes: BTreeSet<Array>,
 }
 
-impl Builder {
-    /// A program without statements; its own block stores into `writes`.
+impl ProgramBuilder {
+    /// A program without statements, whose own block stores to `writes`.
     pub(super) fn new(writes: BTreeSet<Array>) -> Self {
-        Builder {
+        ProgramBuilder {
             values: Vec::new(),
             levels: Vec::new(),
             variables: Vec::new(),
@@ -84,7 +84,7 @@ impl Builder {
         }
     }
 
-    /// The finished program.
+    /// Closes open loops and returns the program.
     pub(super) fn finish(mut self) -> VectorProgram {
         while self.scopes.len() > 1 {
             self.close();
@@ -98,7 +98,7 @@ impl Builder {
         }
     }
 
-    /// Machine operations so far, roughly.
+    /// An estimate of the number of machine instructions so far.
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -108,12 +108,12 @@ impl Builder {
         self.values[value.0 as usize]
     }
 
-    /// The bits of a constant.
+    /// The bits of a value that is a constant.
     pub(super) fn as_constant(&self, value: Value) -> Option<u64> {
         self.constants.get(&value).copied()
     }
 
-    /// Whether a value may be used where `level` blocks are open.
+    /// Whether a value may be used at a level.
     pub(super) fn is_visible_at(&self, value: Value, level: usize) -> bool {
         self.levels[value.0 as usize] <= level
     }
@@ -123,12 +123,12 @@ impl Builder {
         self.scopes.len() - 1
     }
 
-    /// Adds counters of loops around the program.
+    /// Reserves the counters of loops around the program.
     pub(super) fn count(&mut self, loops: u32) {
         self.counters.extend((0..loops).map(|_| 0));
     }
 
-    /// Opens a loop whose body stores into `writes`.
+    /// Opens a loop whose body stores to `writes`.
     pub(super) fn open(&mut self, range: LoopRange, writes: BTreeSet<Array>) -> Counter {
         for array in &writes {
             self.known.remove(array);
@@ -160,7 +160,7 @@ impl Builder {
         value
     }
 
-    /// An operation that depends on its operands alone.
+    /// Emits an operation that depends only on its operands, or returns the value of an equal one.
     pub(super) fn pure(&mut self, ty: VectorType, op: VectorOp) -> Value {
         let level = self.level_of(&op);
         let key = (ty, op);
@@ -172,13 +172,14 @@ impl Builder {
         value
     }
 
-    /// An operation that reads an array as well.
+    /// Emits an operation that also reads an array, or returns the value of an equal one that is still valid.
     pub(super) fn load(&mut self, array: Array, ty: VectorType, op: VectorOp) -> Value {
         let key = (ty, op);
         let (now, here) = (self.values.len(), self.level());
         if let Some(known) = self.known.get_mut(&array).and_then(|known| known.get_mut(&key)) {
             let is_here = self.levels[known.value.0 as usize] == here;
-            let is_far = now - known.asked > FAR && known.is_loaded && is_here && registers(ty) > 1;
+            let is_far =
+                now - known.asked > RELOAD_DISTANCE && known.is_loaded && is_here && registers(ty) > 1;
             if !is_far {
                 known.asked = now;
                 return known.value;
@@ -186,12 +187,12 @@ impl Builder {
         }
         let level = self.level_of(&key.1).max(self.write_level(array));
         let value = self.define(level, key.0, key.1.clone());
-        let known = Known { value, asked: now, is_loaded: true };
+        let known = KnownValue { value, asked: now, is_loaded: true };
         self.known.entry(array).or_default().insert(key, known);
         value
     }
 
-    /// Stores into an array. `loaded` is what a load of type `ty` finds there afterwards.
+    /// Stores to an array. A later load of the same type from this place yields `value`.
     pub(super) fn store(&mut self, array: Array, place: VectorAddress, value: Value, streaming: bool) {
         let ty = self.type_of(value);
         let span = span(&place, ty);
@@ -202,30 +203,30 @@ impl Builder {
         });
         known.insert(
             (ty, VectorOp::Load(place.clone())),
-            Known { value, asked: self.values.len(), is_loaded: false },
+            KnownValue { value, asked: self.values.len(), is_loaded: false },
         );
         self.size += registers(ty);
         self.push(VectorStmt::Store { place, value, streaming });
     }
 
-    /// What an array holds is no longer known.
+    /// Forgets the values of an array.
     pub(super) fn forget(&mut self, array: Array) {
         self.known.remove(&array);
     }
 
-    /// Reads lanes of the variable that holds (a part of) a local.
+    /// Reads lanes of the variable that holds a local or a row of it.
     pub(super) fn get(&mut self, local: LocalId, variable: Variable, start: u32, lanes: u32) -> Value {
         let level = self.write_level(Array::Local(local));
         let ty = VectorType { lanes, ..self.variables[variable.0 as usize] };
         self.define(level, ty, VectorOp::Get { variable, start })
     }
 
-    /// Stores into lanes of a variable.
+    /// Replaces lanes of a variable.
     pub(super) fn set(&mut self, variable: Variable, start: u32, value: Value) {
         self.push(VectorStmt::Set { variable, start, value });
     }
 
-    /// A variable that nobody else uses.
+    /// A variable that is not in use.
     pub(super) fn variable(&mut self, ty: VectorType) -> Variable {
         let reused = self.free.iter().position(|v| self.variables[v.0 as usize] == ty);
         match reused {
@@ -237,7 +238,7 @@ impl Builder {
         }
     }
 
-    /// Gives a variable back.
+    /// Frees a variable for reuse.
     pub(super) fn release(&mut self, variable: Variable) {
         self.free.push(variable);
     }
@@ -256,7 +257,7 @@ impl Builder {
         value
     }
 
-    /// The outermost level at which everything that the operation mentions is defined.
+    /// The outermost level at which all operands and indices of an operation are defined.
     fn level_of(&self, op: &VectorOp) -> usize {
         let mut level = 0;
         each_operand(op, &mut |value| level = level.max(self.levels[value.0 as usize]));
@@ -268,18 +269,18 @@ impl Builder {
         level
     }
 
-    /// The innermost level that stores into an array.
+    /// The innermost level that stores to an array.
     fn write_level(&self, array: Array) -> usize {
         self.scopes.iter().rposition(|scope| scope.writes.contains(&array)).unwrap_or(0)
     }
 }
 
-/// Machine registers that a value fills.
+/// The number of machine registers of a value.
 fn registers(ty: VectorType) -> usize {
     (ty.lanes * repr::lane_bytes(ty.element)).div_ceil(32) as usize
 }
 
-/// The bytes around a place's offset that its elements lie in.
+/// The bytes that a place's elements cover, without its terms.
 fn span(place: &VectorAddress, ty: VectorType) -> (i64, i64) {
     let last = place.step.saturating_mul(i64::from(ty.lanes) - 1);
     (

@@ -7,7 +7,7 @@ use super::Translator;
 use super::repr;
 
 impl Translator<'_> {
-    /// The number in another type.
+    /// Converts a number to another type.
     pub(super) fn convert(&mut self, from: DType, to: DType, x: Value) -> Value {
         match (from, to) {
             _ if from == to => x,
@@ -28,7 +28,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The bits as another type of the same size.
+    /// Reinterprets the bits as another type of the same size.
     pub(super) fn bitcast(&mut self, from: DType, to: DType, x: Value) -> Value {
         if from == DType::Bool && to != DType::Bool {
             let byte = self.convert(from, DType::U8, x);
@@ -39,7 +39,7 @@ impl Translator<'_> {
         }
         let element = repr::element(to).expect("random bits were refused before");
         let x = self.recast(x, element);
-        // The bits of an 8-bit float are zero-extended, those of `i8` are not.
+        // The bits of an 8-bit float are zero-extended; `i8` is sign-extended.
         let extended = |dtype: DType| dtype == DType::I8;
         if extended(from) == extended(to) {
             x
@@ -48,7 +48,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Between integers: widened by the sign, or the low bits.
+    /// Converts between integers: extends by the sign, or keeps the low bits.
     fn between_integers(&mut self, from: DType, to: DType, x: Value) -> Value {
         let element = repr::element(to).expect("random bits were refused before");
         let (has, wants) = (self.build.type_of(x).element, repr::lane_bytes(element));
@@ -77,7 +77,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The bits in lanes of another element of the same size.
+    /// Reinterprets the bits as lanes of another type of the same size.
     fn recast(&mut self, x: Value, element: LaneType) -> Value {
         let ty = self.build.type_of(x);
         match self.build.as_constant(x) {

@@ -1,4 +1,5 @@
-//! Scalar expressions as values: one lane, or as many as the current vector loop has where operands differ between them.
+//! Scalar expressions: one lane, or as many lanes as the current vector loop has if operands differ between
+//! them.
 
 use lowered_ir::ir::{Expr, TernaryOp};
 use tnode::DType;
@@ -6,19 +7,19 @@ use vector_asm::Value;
 
 use super::Translator;
 use super::ops::no_instruction;
-use super::reason::Reason;
+use super::reason::BailoutReason;
 use super::repr;
 
 impl Translator<'_> {
-    /// The value of an expression and its type.
-    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(DType, Value), Reason> {
+    /// Translates an expression; returns its type and value.
+    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(DType, Value), BailoutReason> {
         Ok(match expr {
             Expr::Const(scalar) => {
-                let element = repr::element(scalar.dtype()).ok_or(Reason::RandomBits)?;
+                let element = repr::element(scalar.dtype()).ok_or(BailoutReason::RandomBits)?;
                 (scalar.dtype(), self.build.constant(element, 1, repr::bits(*scalar)))
             }
             Expr::Index { index, dtype } => {
-                let element = repr::element(*dtype).ok_or(Reason::RandomBits)?;
+                let element = repr::element(*dtype).ok_or(BailoutReason::RandomBits)?;
                 (*dtype, self.index(index, element))
             }
             Expr::Get { node, index } | Expr::GetMerge { node, index } => {
@@ -46,12 +47,18 @@ impl Translator<'_> {
                 let (from, x) = self.expr(arg)?;
                 (*to, self.bitcast(from, *to, x))
             }
-            Expr::GetDynamic { .. } => return Err(Reason::ComputedIndex),
-            Expr::Lane { .. } | Expr::Lanes(_) => return Err(Reason::RandomBits),
+            Expr::GetDynamic { .. } => return Err(BailoutReason::ComputedIndex),
+            Expr::Lane { .. } | Expr::Lanes(_) => return Err(BailoutReason::RandomBits),
         })
     }
 
-    fn ternary(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> Result<(DType, Value), Reason> {
+    fn ternary(
+        &mut self,
+        op: TernaryOp,
+        a: &Expr,
+        b: &Expr,
+        c: &Expr,
+    ) -> Result<(DType, Value), BailoutReason> {
         let [(first, x), (dtype, y), (_, z)] = self.exprs([a, b, c])?;
         Ok(match op {
             TernaryOp::Where => (dtype, self.select_typed(dtype, x, y, z)),
@@ -69,9 +76,9 @@ impl Translator<'_> {
         self.select(mask, then, otherwise)
     }
 
-    /// Several values. What needs more registers is computed first, so that less waits meanwhile; reads and constants come last, right
-    /// before their use.
-    fn exprs<const N: usize>(&mut self, exprs: [&Expr; N]) -> Result<[(DType, Value); N], Reason> {
+    /// Translates several expressions, those with the largest register need first, so that few values are
+    /// live meanwhile. Reads and constants come last, directly before their use.
+    fn exprs<const N: usize>(&mut self, exprs: [&Expr; N]) -> Result<[(DType, Value); N], BailoutReason> {
         let mut order: [usize; N] = std::array::from_fn(|i| i);
         order.sort_by_key(|&i| std::cmp::Reverse(self.need(exprs[i])));
         let mut values = [None; N];
@@ -81,12 +88,14 @@ impl Translator<'_> {
         Ok(values.map(|value| value.expect("the order holds every position")))
     }
 
-    /// How many values are alive while an expression is computed; reads and constants are operands.
+    /// The number of values that are live during an expression's computation; reads and constants are memory
+    /// operands and need none.
     fn need(&mut self, expr: &Expr) -> u32 {
         if is_leaf(expr) {
             return 0;
         }
-        // Asked again at every level above; expressions do not move while a kernel is translated.
+        // The cache avoids repeated walks of nested expressions; their addresses are stable during a
+        // translation.
         let key = std::ptr::from_ref(expr);
         if let Some(&need) = self.needs.get(&key) {
             return need;
@@ -102,7 +111,8 @@ impl Translator<'_> {
         need.max(1)
     }
 
-    /// One operand after the other, the greediest first, while those before wait.
+    /// The register need of several operands, computed in descending order of need, with the results of the
+    /// preceding ones live.
     fn need_of<const N: usize>(&mut self, operands: [&Expr; N]) -> u32 {
         let mut needs = operands.map(|operand| self.need(operand));
         needs.sort_by_key(|&need| std::cmp::Reverse(need));

@@ -1,8 +1,9 @@
-//! Declared locals in registers: values while control flow is straight, variables where loops carry them.
+//! Declared locals in registers: values within straight-line code, variables if loops carry them.
 //!
-//! A local is cut into *rows*: its last dimension if a vector loop walks along it, else one element each. What a row holds is known as
-//! *pieces*, values of neighbouring lanes; the lanes without a piece are in the row's variable. Before a loop that stores into the
-//! local, and at the end of its body, what the variable lacks is stored into it.
+//! A local is divided into *rows*: its last dimension if a vector loop indexes along it, else single
+//! elements. The known contents of a row are *segments*, values of neighbouring lanes; lanes outside of the
+//! segments are in the row's variable. Before a loop that assigns the local, and at the end of its body, new
+//! segments are stored to the variable.
 
 use lowered_ir::ir::{Affine, Indices, LocalId, LoopKind, Stmt, walk};
 use std::collections::BTreeSet;
@@ -10,40 +11,40 @@ use tnode::{DType, Dims};
 use vector_asm::{LaneType, Value, Variable, VectorOp, VectorType};
 
 use super::Translator;
-use super::build::Builder;
-use super::reason::Reason;
+use super::build::ProgramBuilder;
+use super::reason::BailoutReason;
 use super::repr;
 use crate::emit::memory::flatten;
 use crate::emit::scan;
 
-/// Where the elements of a local in scope are.
-pub(super) enum Home {
-    /// In rows of so many lanes.
+/// The location of a local's elements.
+pub(super) enum LocalStorage {
+    /// In rows with this number of lanes.
     Rows(u32, Vec<Row>),
-    /// In values of the current vector loop, each with the element of every lane.
+    /// For each element, a value of the current vector loop that has the element in every lane.
     Private(Vec<Value>),
     /// In scratch memory, from this offset on.
     Scratch(i64),
 }
 
-/// What a part of a local holds.
+/// The known contents of a row of a local.
 pub(super) struct Row {
     ty: VectorType,
     variable: Option<Variable>,
-    /// Neighbouring lanes each, none twice.
-    pieces: Vec<Piece>,
+    /// Disjoint ranges of lanes with their values.
+    segments: Vec<LaneSegment>,
 }
 
-struct Piece {
+struct LaneSegment {
     start: u32,
     value: Value,
     lanes: u32,
-    /// Whether the variable does not have it.
+    /// Whether the row's variable has another value.
     is_new: bool,
 }
 
-/// Locals with a vector loop that walks along their last dimension.
-pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, Reason> {
+/// Locals that a vector loop indexes along their last dimension.
+pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, BailoutReason> {
     let mut found = BTreeSet::new();
     let mut refused = None;
     walk::each_stmt(body, &mut |stmt| {
@@ -59,10 +60,10 @@ pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, Reason> {
             }
         });
     });
-    // Locals in memory may have any layout, but then a register is not walked like that.
+    // Locals in memory may have any layout, but a row in registers supports no other access.
     let registers = registers(body);
     match refused.filter(|local| registers.contains(local)) {
-        Some(local) => Err(Reason::Lanes(local)),
+        Some(local) => Err(BailoutReason::Lanes(local)),
         None => Ok(found),
     }
 }
@@ -78,62 +79,67 @@ fn registers(body: &[Stmt]) -> BTreeSet<LocalId> {
 }
 
 impl Row {
-    fn zeros(ty: VectorType, build: &mut Builder) -> Row {
+    fn zeros(ty: VectorType, build: &mut ProgramBuilder) -> Row {
         let value = build.constant(ty.element, ty.lanes, 0);
-        Row { ty, variable: None, pieces: vec![Piece { start: 0, value, lanes: ty.lanes, is_new: true }] }
+        Row {
+            ty,
+            variable: None,
+            segments: vec![LaneSegment { start: 0, value, lanes: ty.lanes, is_new: true }],
+        }
     }
 
     /// The value of some lanes.
-    fn read(&mut self, local: LocalId, start: u32, lanes: u32, build: &mut Builder) -> Value {
-        if let Some(piece) = self.pieces.iter().find(|p| p.holds(start, lanes)) {
-            return piece.part(start, lanes, build);
+    fn read(&mut self, local: LocalId, start: u32, lanes: u32, build: &mut ProgramBuilder) -> Value {
+        if let Some(segment) = self.segments.iter().find(|p| p.holds(start, lanes)) {
+            return segment.part(start, lanes, build);
         }
         self.flush(start, lanes, build);
-        self.pieces.retain(|p| !p.meets(start, lanes));
+        self.segments.retain(|p| !p.meets(start, lanes));
         let variable = self.variable(build);
         let value = build.get(local, variable, start, lanes);
-        self.pieces.push(Piece { start, value, lanes, is_new: false });
+        self.segments.push(LaneSegment { start, value, lanes, is_new: false });
         value
     }
 
     /// Replaces some lanes.
-    fn write(&mut self, start: u32, value: Value, build: &mut Builder) {
+    fn write(&mut self, start: u32, value: Value, build: &mut ProgramBuilder) {
         let lanes = build.type_of(value).lanes;
-        let straddles = |p: &Piece| p.meets(start, lanes) && !(start <= p.start && p.end() <= start + lanes);
-        if let Some(old) = self.pieces.iter().find(|p| straddles(p)).map(|p| (p.start, p.lanes)) {
+        let straddles =
+            |p: &LaneSegment| p.meets(start, lanes) && !(start <= p.start && p.end() <= start + lanes);
+        if let Some(old) = self.segments.iter().find(|p| straddles(p)).map(|p| (p.start, p.lanes)) {
             self.flush(old.0, old.1, build);
         }
-        self.pieces.retain(|p| !p.meets(start, lanes));
-        self.pieces.push(Piece { start, value, lanes, is_new: true });
+        self.segments.retain(|p| !p.meets(start, lanes));
+        self.segments.push(LaneSegment { start, value, lanes, is_new: true });
     }
 
-    /// Stores what is new of some lanes into the variable.
-    fn flush(&mut self, start: u32, lanes: u32, build: &mut Builder) {
-        if !self.pieces.iter().any(|p| p.is_new && p.meets(start, lanes)) {
+    /// Stores the new segments that overlap some lanes to the variable.
+    fn flush(&mut self, start: u32, lanes: u32, build: &mut ProgramBuilder) {
+        if !self.segments.iter().any(|p| p.is_new && p.meets(start, lanes)) {
             return;
         }
         let variable = self.variable(build);
-        for piece in self.pieces.iter_mut().filter(|p| p.is_new && p.meets(start, lanes)) {
-            build.set(variable, piece.start, piece.value);
-            piece.is_new = false;
+        for segment in self.segments.iter_mut().filter(|p| p.is_new && p.meets(start, lanes)) {
+            build.set(variable, segment.start, segment.value);
+            segment.is_new = false;
         }
     }
 
-    fn flush_all(&mut self, build: &mut Builder) {
+    fn flush_all(&mut self, build: &mut ProgramBuilder) {
         self.flush(0, self.ty.lanes, build);
     }
 
-    fn variable(&mut self, build: &mut Builder) -> Variable {
+    fn variable(&mut self, build: &mut ProgramBuilder) -> Variable {
         *self.variable.get_or_insert_with(|| build.variable(self.ty))
     }
 
-    /// Whether one value is all of it.
+    /// Whether one value covers the row.
     fn is_one_value(&self) -> bool {
-        matches!(self.pieces.as_slice(), [piece] if piece.lanes == self.ty.lanes)
+        matches!(self.segments.as_slice(), [segment] if segment.lanes == self.ty.lanes)
     }
 }
 
-impl Piece {
+impl LaneSegment {
     fn end(&self) -> u32 {
         self.start + self.lanes
     }
@@ -146,7 +152,7 @@ impl Piece {
         self.start < start + lanes && start < self.end()
     }
 
-    fn part(&self, start: u32, lanes: u32, build: &mut Builder) -> Value {
+    fn part(&self, start: u32, lanes: u32, build: &mut ProgramBuilder) -> Value {
         let element = build.type_of(self.value).element;
         if lanes == self.lanes {
             return self.value;
@@ -168,11 +174,11 @@ impl Translator<'_> {
         local: LocalId,
         dtype: DType,
         dims: &Dims,
-    ) -> Result<(), Reason> {
-        let element = repr::element(dtype).ok_or(Reason::RandomBits)?;
+    ) -> Result<(), BailoutReason> {
+        let element = repr::element(dtype).ok_or(BailoutReason::RandomBits)?;
         let elements: usize = dims.iter().product();
         let home = if self.lane.is_some() {
-            Home::Private(vec![self.build.constant(element, 1, 0); elements])
+            LocalStorage::Private(vec![self.build.constant(element, 1, 0); elements])
         } else {
             let lanes = match dims.last() {
                 Some(&last) if self.walked.contains(&local) => last as u32,
@@ -180,29 +186,30 @@ impl Translator<'_> {
             };
             let rows = elements.checked_div(lanes as usize).unwrap_or(0);
             if rows > MAX_ROWS {
-                return Err(Reason::TooLarge);
+                return Err(BailoutReason::TooLarge);
             }
             let row = |_| Row::zeros(VectorType { element, lanes }, &mut self.build);
-            Home::Rows(lanes, (0..rows).map(row).collect())
+            LocalStorage::Rows(lanes, (0..rows).map(row).collect())
         };
         self.homes.insert(local, home);
         Ok(())
     }
 
-    /// Ends the life of a local.
+    /// Ends the life of a local and frees its variables.
     pub(super) fn forget_local(&mut self, local: LocalId) {
-        if let Some(Home::Rows(_, rows)) = self.homes.remove(&local) {
+        if let Some(LocalStorage::Rows(_, rows)) = self.homes.remove(&local) {
             rows.into_iter().filter_map(|row| row.variable).for_each(|v| self.build.release(v));
         }
     }
 
-    /// An element of a local in registers: of every lane of the current vector loop, if they differ.
-    pub(super) fn get_register(&mut self, local: LocalId, index: &Indices) -> Result<Value, Reason> {
+    /// Reads an element of a local in registers: an element for each lane of the current vector loop, if they
+    /// differ.
+    pub(super) fn get_register(&mut self, local: LocalId, index: &Indices) -> Result<Value, BailoutReason> {
         let (at, walks) = self.position(local, index)?;
         let lanes = self.lane.filter(|_| walks).map_or(1, |(_, lanes)| lanes);
         match self.homes.get_mut(&local) {
-            Some(Home::Private(values)) => Ok(values[at as usize]),
-            Some(Home::Rows(row_lanes, rows)) => {
+            Some(LocalStorage::Private(values)) => Ok(values[at as usize]),
+            Some(LocalStorage::Rows(row_lanes, rows)) => {
                 let (row, start) = ((at / *row_lanes) as usize, at % *row_lanes);
                 Ok(rows[row].read(local, start, lanes, &mut self.build))
             }
@@ -216,34 +223,34 @@ impl Translator<'_> {
         local: LocalId,
         index: &Indices,
         value: Value,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), BailoutReason> {
         let (at, walks) = self.position(local, index)?;
-        if let Some(Home::Private(values)) = self.homes.get_mut(&local) {
+        if let Some(LocalStorage::Private(values)) = self.homes.get_mut(&local) {
             values[at as usize] = value;
             return Ok(());
         }
         let lanes = match self.lane {
             Some((_, lanes)) if walks => lanes,
-            Some((_, lanes)) if lanes > 1 => return Err(Reason::SharedStore),
+            Some((_, lanes)) if lanes > 1 => return Err(BailoutReason::SharedStore),
             _ => 1,
         };
         let is_truth = self.locals[&local].dtype == DType::Bool;
         // Masks in variables have 32 bits.
         let value = if is_truth { self.mask_as(value, LaneType::I32) } else { value };
         let value = self.broadcast(value, lanes);
-        if let Some(Home::Rows(row_lanes, rows)) = self.homes.get_mut(&local) {
+        if let Some(LocalStorage::Rows(row_lanes, rows)) = self.homes.get_mut(&local) {
             let (row, start) = ((at / *row_lanes) as usize, at % *row_lanes);
             rows[row].write(start, value, &mut self.build);
         }
         Ok(())
     }
 
-    /// The flat index of an element in the first lane, and whether the lanes have neighbours of it.
-    fn position(&self, local: LocalId, index: &Indices) -> Result<(u32, bool), Reason> {
+    /// The flat index of an element in the first lane, and whether the lanes access neighbouring elements.
+    fn position(&self, local: LocalId, index: &Indices) -> Result<(u32, bool), BailoutReason> {
         let flat = flatten(&self.locals[&local].dims, index);
         let walks = self.lane.is_some_and(|(var, _)| flat.mentions(var));
-        if walks && matches!(self.homes.get(&local), Some(Home::Private(_))) {
-            return Err(Reason::Lanes(local));
+        if walks && matches!(self.homes.get(&local), Some(LocalStorage::Private(_))) {
+            return Err(BailoutReason::Lanes(local));
         }
         Ok((self.constant_index(&flat), walks))
     }
@@ -257,7 +264,7 @@ impl Translator<'_> {
         index.offset as u32
     }
 
-    /// Before a loop: what it stores into is in variables, and nothing is known of it.
+    /// Before a loop: stores the locals that it assigns to their variables, and forgets their segments.
     pub(super) fn enter_loop(&mut self, body: &[Stmt]) {
         let assigned = scan::assigned(body);
         let mut mentioned = BTreeSet::new();
@@ -265,41 +272,41 @@ impl Translator<'_> {
             mentioned.insert(local);
         });
         for local in mentioned {
-            let Some(Home::Rows(_, rows)) = self.homes.get_mut(&local) else { continue };
+            let Some(LocalStorage::Rows(_, rows)) = self.homes.get_mut(&local) else { continue };
             let is_assigned = assigned.contains(&local);
             for row in rows.iter_mut().filter(|row| is_assigned || !row.is_one_value()) {
                 row.flush_all(&mut self.build);
             }
             if is_assigned {
-                rows.iter_mut().for_each(|row| row.pieces.clear());
+                rows.iter_mut().for_each(|row| row.segments.clear());
             }
         }
     }
 
-    /// At the end of a loop's body, before it is closed.
+    /// At the end of a loop's body, before the loop is closed: stores new segments to their variables.
     pub(super) fn leave_loop(&mut self, body: &[Stmt]) {
         for local in scan::assigned(body) {
-            let Some(Home::Rows(_, rows)) = self.homes.get_mut(&local) else { continue };
+            let Some(LocalStorage::Rows(_, rows)) = self.homes.get_mut(&local) else { continue };
             for row in rows {
                 row.flush_all(&mut self.build);
-                row.pieces.clear();
+                row.segments.clear();
             }
         }
     }
 
-    /// After a loop is closed: values that were defined inside are gone.
+    /// After a loop is closed: forgets values that were defined inside.
     pub(super) fn drop_hidden(&mut self) {
         let level = self.build.level();
         for home in self.homes.values_mut() {
-            let Home::Rows(_, rows) = home else { continue };
+            let LocalStorage::Rows(_, rows) = home else { continue };
             for row in rows {
-                row.pieces.retain(|p| self.build.is_visible_at(p.value, level));
+                row.segments.retain(|p| self.build.is_visible_at(p.value, level));
             }
         }
     }
 }
 
-/// More registers than any machine has.
+/// Larger than any register file.
 const MAX_ROWS: usize = 1 << 10;
 
 const DECLARED: &str = "the verifier checks that locals are declared before use";

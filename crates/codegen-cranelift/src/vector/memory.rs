@@ -1,4 +1,4 @@
-//! Elements of nodes and of locals in scratch memory: places, loads, stores, guards and zeros.
+//! Elements of nodes and of locals in scratch memory: loads, stores, guards and zeros.
 
 use codegen_core::{Access, Kernel, Param};
 use lowered_ir::ir::{Affine, Guard, Indices, LocalId, NodeRef, Space, Stmt, Var, walk};
@@ -11,8 +11,8 @@ use vector_asm::{
 
 use super::Translator;
 use super::build::Array;
-use super::locals::Home;
-use super::reason::Reason;
+use super::locals::LocalStorage;
+use super::reason::BailoutReason;
 use super::repr;
 use crate::emit::memory::flatten;
 
@@ -20,11 +20,11 @@ use crate::emit::memory::flatten;
 pub(super) struct Resolved {
     pub(super) offset: i64,
     pub(super) terms: Vec<(Index, i64)>,
-    /// From one lane of the current vector loop to the next.
+    /// The increment from one lane of the current vector loop to the next.
     pub(super) step: i64,
 }
 
-/// Elements in memory, one or one per lane of the current vector loop.
+/// Elements in memory: one, or one for each lane of the current vector loop.
 struct Elements {
     array: Array,
     dtype: DType,
@@ -32,10 +32,10 @@ struct Elements {
     place: VectorAddress,
 }
 
-/// Bytes that one round of zeroing stores.
+/// Bytes that one iteration of a clearing loop stores.
 const ZEROED_PER_ROUND: i64 = 128;
 
-/// Where each local that is not in registers lies in scratch memory (docs/abi.md), and how long that is.
+/// The offset of each local in scratch memory (docs/abi.md), and the total size.
 pub(super) fn scratch_layout(body: &[Stmt], alignment: usize) -> (BTreeMap<LocalId, i64>, usize) {
     let (mut offsets, mut bytes) = (BTreeMap::new(), 0usize);
     walk::each_stmt(body, &mut |stmt| {
@@ -49,7 +49,8 @@ pub(super) fn scratch_layout(body: &[Stmt], alignment: usize) -> (BTreeMap<Local
     (offsets, bytes)
 }
 
-/// For each node, whether its stores may go past the caches: it is only written, and larger than what the last cache would keep.
+/// Whether the stores of each node may bypass the caches: the node is only written, and larger than half of
+/// the last-level cache.
 pub(super) fn streamed(kernel: &Kernel, cache_bytes: usize) -> Vec<bool> {
     let mut streamed: Vec<bool> = kernel
         .abi()
@@ -72,7 +73,7 @@ pub(super) fn streamed(kernel: &Kernel, cache_bytes: usize) -> Vec<bool> {
 }
 
 impl Translator<'_> {
-    /// An index in terms of loops that are open.
+    /// Expresses an index in terms of the open loops.
     pub(super) fn resolve(&self, index: &Affine) -> Resolved {
         let mut offset = index.offset();
         let mut terms: Vec<(Index, i64)> = Vec::new();
@@ -101,8 +102,14 @@ impl Translator<'_> {
         Resolved { offset, terms, step }
     }
 
-    fn elements(&self, array: Array, dtype: DType, flat: &Affine, start: i64) -> Result<Elements, Reason> {
-        let element = repr::element(dtype).ok_or(Reason::RandomBits)?;
+    fn elements(
+        &self,
+        array: Array,
+        dtype: DType,
+        flat: &Affine,
+        start: i64,
+    ) -> Result<Elements, BailoutReason> {
+        let element = repr::element(dtype).ok_or(BailoutReason::RandomBits)?;
         let size = dtype.size_bytes() as i64;
         let Resolved { offset, terms, step } = self.resolve(&flat.times(size));
         let lanes = self.lane.filter(|_| step != 0).map_or(1, |(_, lanes)| lanes);
@@ -113,20 +120,20 @@ impl Translator<'_> {
             },
             offset: offset.wrapping_add(start),
             terms,
-            // What a single lane's neighbour would be does not matter.
+            // A single lane has no neighbour, so any step is correct.
             step: if lanes == 1 { size } else { step },
             memory: repr::memory(dtype),
         };
         Ok(Elements { array, dtype, ty: VectorType { element, lanes }, place })
     }
 
-    fn node_elements(&self, node: NodeRef, index: &Indices) -> Result<Elements, Reason> {
+    fn node_elements(&self, node: NodeRef, index: &Indices) -> Result<Elements, BailoutReason> {
         let decl = self.routine.node(node);
         self.elements(Array::Node(node), decl.dtype, &flatten(&decl.dims, index), 0)
     }
 
     /// Reads elements of a node.
-    pub(super) fn get_node(&mut self, node: NodeRef, index: &Indices) -> Result<Value, Reason> {
+    pub(super) fn get_node(&mut self, node: NodeRef, index: &Indices) -> Result<Value, BailoutReason> {
         let at = self.node_elements(node, index)?;
         Ok(self.load(at))
     }
@@ -136,7 +143,7 @@ impl Translator<'_> {
         self.loaded(at.dtype, value)
     }
 
-    /// A truth value is a mask once it is in registers.
+    /// Converts a loaded truth value to a mask.
     fn loaded(&mut self, dtype: DType, value: Value) -> Value {
         if dtype != DType::Bool {
             return value;
@@ -148,17 +155,22 @@ impl Translator<'_> {
         self.compare(Comparison::NotEqual, value, zero)
     }
 
-    /// Stores into elements of a node.
-    pub(super) fn set_node(&mut self, node: NodeRef, index: &Indices, value: Value) -> Result<(), Reason> {
+    /// Stores to elements of a node.
+    pub(super) fn set_node(
+        &mut self,
+        node: NodeRef,
+        index: &Indices,
+        value: Value,
+    ) -> Result<(), BailoutReason> {
         let at = self.node_elements(node, index)?;
         let is_contiguous = at.place.step == at.dtype.size_bytes() as i64;
         let streaming = is_contiguous && self.streamed[node.index()];
         self.store(at, value, streaming)
     }
 
-    fn store(&mut self, at: Elements, value: Value, streaming: bool) -> Result<(), Reason> {
+    fn store(&mut self, at: Elements, value: Value, streaming: bool) -> Result<(), BailoutReason> {
         if self.lane.is_some_and(|(_, lanes)| lanes > at.ty.lanes) {
-            return Err(Reason::SharedStore);
+            return Err(BailoutReason::SharedStore);
         }
         let value = if at.dtype == DType::Bool { self.storable(value) } else { value };
         let value = self.broadcast(value, at.ty.lanes);
@@ -166,7 +178,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// A mask as the number 0 or 1.
+    /// Converts a mask to the number 0 or 1.
     fn storable(&mut self, mask: Value) -> Value {
         let mask = self.mask_as(mask, LaneType::I32);
         let one = self.build.constant(LaneType::I32, 1, 1);
@@ -175,36 +187,41 @@ impl Translator<'_> {
         number
     }
 
-    /// The place of elements of a local in scratch memory, if it is there.
-    fn scratch_elements(&self, local: LocalId, index: &Indices) -> Option<Result<Elements, Reason>> {
-        let Some(Home::Scratch(offset)) = self.homes.get(&local) else { return None };
+    /// The elements of a local, if it is in scratch memory.
+    fn scratch_elements(&self, local: LocalId, index: &Indices) -> Option<Result<Elements, BailoutReason>> {
+        let Some(LocalStorage::Scratch(offset)) = self.homes.get(&local) else { return None };
         let decl = &self.locals[&local];
         Some(self.elements(Array::Local(local), decl.dtype, &flatten(&decl.dims, index), *offset))
     }
 
     /// Reads elements of a local.
-    pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Result<Value, Reason> {
+    pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Result<Value, BailoutReason> {
         match self.scratch_elements(local, index) {
             Some(at) => Ok(self.load(at?)),
             None => self.get_register(local, index),
         }
     }
 
-    /// Stores into elements of a local.
-    pub(super) fn set_local(&mut self, local: LocalId, index: &Indices, value: Value) -> Result<(), Reason> {
+    /// Stores to elements of a local.
+    pub(super) fn set_local(
+        &mut self,
+        local: LocalId,
+        index: &Indices,
+        value: Value,
+    ) -> Result<(), BailoutReason> {
         match self.scratch_elements(local, index) {
             Some(at) => self.store(at?, value, false),
             None => self.set_register(local, index, value),
         }
     }
 
-    /// Declares a local in scratch memory, which holds anything unless it needs zeros.
-    pub(super) fn declare_scratch(&mut self, local: LocalId, needs_zeros: bool) -> Result<(), Reason> {
+    /// Declares a local in scratch memory, uninitialised unless it needs zeros.
+    pub(super) fn declare_scratch(&mut self, local: LocalId, needs_zeros: bool) -> Result<(), BailoutReason> {
         let decl = &self.locals[&local];
-        repr::element(decl.dtype).ok_or(Reason::RandomBits)?;
+        repr::element(decl.dtype).ok_or(BailoutReason::RandomBits)?;
         let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
         let offset = self.scratch[&local];
-        self.homes.insert(local, Home::Scratch(offset));
+        self.homes.insert(local, LocalStorage::Scratch(offset));
         self.build.forget(Array::Local(local));
         if needs_zeros {
             self.clear(Array::Local(local), offset, bytes as i64);
@@ -232,7 +249,7 @@ impl Translator<'_> {
         self.store_zeros(array, start + done, Vec::new(), bytes - done);
     }
 
-    /// Zeros in a few stores: as many whole words as there are, then bytes.
+    /// Stores zeros: as many 4-byte words as possible, then bytes.
     fn store_zeros(&mut self, array: Array, start: i64, terms: Vec<(Index, i64)>, bytes: i64) {
         let base = match array {
             Array::Node(node) => Some(node.0),
@@ -248,18 +265,18 @@ impl Translator<'_> {
                 self.build.store(array, place, zeros, false);
             }
         }
-        // Whoever reads it reads another type.
+        // The stored words have another type than later loads, so they are not forwarded.
         self.build.forget(array);
     }
 
-    /// A guarded read: memory is touched only where the guard holds.
+    /// A guarded read: only elements whose guard holds are accessed.
     pub(super) fn guarded(
         &mut self,
         guard: &Guard,
         node: NodeRef,
         index: &Indices,
         otherwise: Value,
-    ) -> Result<Value, Reason> {
+    ) -> Result<Value, BailoutReason> {
         let decl = self.routine.node(node);
         let Some(condition) = self.condition(guard)? else { return self.get_node(node, index) };
         if decl.dims.contains(&0) || self.build.as_constant(condition) == Some(0) {
@@ -279,14 +296,15 @@ impl Translator<'_> {
         Ok(self.loaded(at.dtype, value))
     }
 
-    /// Where a guard holds, as a mask of 32 bits; `None` where it always does.
-    fn condition(&mut self, guard: &Guard) -> Result<Option<Value>, Reason> {
+    /// Where a guard holds, as a 32-bit mask; `None` if it always holds.
+    fn condition(&mut self, guard: &Guard) -> Result<Option<Value>, BailoutReason> {
         let mut all: Option<Value> = None;
         for range in guard {
-            let (least, greatest) = range.index.bounds(|var| self.bounds(var)).ok_or(Reason::WideGuard)?;
+            let (least, greatest) =
+                range.index.bounds(|var| self.bounds(var)).ok_or(BailoutReason::WideGuard)?;
             let fits = |x: i64| i32::try_from(x).is_ok();
             if !fits(least) || !fits(greatest) {
-                return Err(Reason::WideGuard);
+                return Err(BailoutReason::WideGuard);
             }
             let mut sides: SmallVec<[Value; 2]> = SmallVec::new();
             if greatest < range.lo || range.hi <= least || range.hi <= range.lo {
@@ -320,7 +338,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The number that an index is.
+    /// The value of an index.
     pub(super) fn index(&mut self, index: &Affine, element: LaneType) -> Value {
         let Resolved { offset, terms, step } = self.resolve(index);
         let lanes = self.lane.filter(|_| step != 0).map_or(1, |(_, lanes)| lanes);

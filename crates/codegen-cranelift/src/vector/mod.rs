@@ -1,11 +1,13 @@
-//! From a kernel's loop IR to a [`vector_asm::VectorProgram`]: loops of constant bounds around straight-line vector code.
+//! Translates a kernel's loop IR to a [`VectorProgram`]: loops with constant bounds around straight-line
+//! vector code.
 //!
-//! Serial loops stay loops, unrolled ones are written out, the lanes of vector loops become lanes of values. What lanes share has one
-//! lane. Locals in registers are values as long as control flow is straight, and variables where loops carry them. Where an operation
-//! stands (hoisted, shared, forwarded from a store) is [`build`]'s business. What a program cannot say is a [`Reason`], and
-//! the kernel is then compiled like any other.
+//! Serial loops stay loops, unrolled loops are replicated, and the lanes of vector loops become lanes of
+//! values. A value that is the same in all lanes has one lane. Locals in registers are values within
+//! straight-line code, and variables if loops carry them. [`build`] decides where an operation is placed
+//! (hoisting, sharing, store-to-load forwarding). If the program cannot represent the kernel, translation
+//! ends with a [`BailoutReason`], and Cranelift compiles the kernel.
 //!
-//! The program computes what the kernel says, bit for bit: nothing is reordered that rounds.
+//! The program computes the same bits as the kernel: no operation that rounds is reordered.
 
 mod build;
 mod convert;
@@ -28,50 +30,50 @@ use vector_asm::{Value, VectorCode, VectorProgram};
 
 use crate::caps::{ALIGNMENT, last_cache_bytes};
 use crate::options::VectorWidth;
-use build::Builder;
+use build::ProgramBuilder;
 pub(crate) use epilogue::epilogue;
-use locals::Home;
-pub(crate) use reason::Reason;
-use stmt::Position;
+use locals::LocalStorage;
+pub(crate) use reason::BailoutReason;
+use stmt::CounterValue;
 
-/// A kernel as a program.
+/// A kernel as a vector program.
 pub(crate) struct Translated {
     pub(crate) program: VectorProgram,
-    /// Bytes of scratch memory it uses.
+    /// Bytes of scratch memory.
     pub(crate) scratch_bytes: usize,
 }
 
-/// A kernel as machine code.
+/// A kernel as a vector program and its machine code.
 pub(crate) struct Assembled {
     pub(crate) program: VectorProgram,
     pub(crate) code: VectorCode,
-    /// Bytes of scratch memory it uses.
+    /// Bytes of scratch memory.
     pub(crate) scratch_bytes: usize,
 }
 
-/// Translates a kernel that [`crate::support`] accepts, and assembles it.
+/// Translates and compiles a kernel that [`crate::support`] accepts.
 ///
 /// # Errors
 ///
-/// What a program cannot say, or the assembler not compile.
-pub(crate) fn assemble(kernel: &Kernel, width: VectorWidth) -> Result<Assembled, Reason> {
-    let isa = width.isa().ok_or(Reason::Off)?;
+/// The reason why the program cannot represent the kernel, or why it does not compile.
+pub(crate) fn assemble(kernel: &Kernel, width: VectorWidth) -> Result<Assembled, BailoutReason> {
+    let isa = width.isa().ok_or(BailoutReason::Off)?;
     let Translated { program, scratch_bytes } = translate(kernel, target())?;
     let code = vector_asm::compile(&program, isa)?;
     Ok(Assembled { program, code, scratch_bytes })
 }
 
-/// This machine.
+/// The properties of this CPU.
 pub(crate) fn target() -> Target {
     Target { alignment: ALIGNMENT, cache_bytes: last_cache_bytes() }
 }
 
-/// What the translation has to know of the machine.
+/// The properties of a CPU that the translation depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// Alignment of scratch memory.
+    /// Alignment of scratch memory in bytes.
     pub(crate) alignment: usize,
-    /// Bytes of the last data cache.
+    /// Bytes of the last-level data cache.
     pub(crate) cache_bytes: usize,
 }
 
@@ -79,8 +81,8 @@ pub(crate) struct Target {
 ///
 /// # Errors
 ///
-/// What a program cannot say.
-pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated, Reason> {
+/// The reason why the program cannot represent the kernel.
+pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated, BailoutReason> {
     let mut translator = Translator::new(kernel, target)?;
     translator.kernel()?;
     let (_, scratch_bytes) = memory::scratch_layout(&kernel.ir().body, target.alignment);
@@ -89,35 +91,35 @@ pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated, R
 
 /// The state of translating one kernel.
 struct Translator<'k> {
-    build: Builder,
+    build: ProgramBuilder,
     routine: &'k Routine,
     locals: Locals,
-    /// Register locals with a vector loop along their last dimension.
+    /// Register locals that a vector loop indexes along their last dimension.
     walked: BTreeSet<LocalId>,
-    /// For each node, whether its stores may go past the caches.
+    /// Whether the stores of each node may bypass the caches.
     streamed: Vec<bool>,
-    /// Where each local lies that is not in registers.
+    /// The offsets of locals in scratch memory.
     scratch: BTreeMap<LocalId, i64>,
     /// Loop variables in scope.
-    vars: HashMap<LoopId, Position>,
-    /// Their least and greatest values.
+    vars: HashMap<LoopId, CounterValue>,
+    /// The least and the greatest values of the loop variables in scope.
     ranges: HashMap<LoopId, (i64, i64)>,
     /// Locals in scope.
-    homes: BTreeMap<LocalId, Home>,
-    /// The mask that a truth value as a number was made of.
+    homes: BTreeMap<LocalId, LocalStorage>,
+    /// For a mask that was converted to the number 0 or 1, the mask.
     stored_masks: HashMap<Value, Value>,
-    /// How many values are alive while an expression is computed.
+    /// Register needs of expressions: the number of values that are live during their computation.
     needs: HashMap<*const Expr, u32>,
-    /// The vector loop whose lanes are being computed together, and how many.
+    /// The vector loop whose lanes are computed together, and their number.
     lane: Option<(LoopId, u32)>,
 }
 
 impl<'k> Translator<'k> {
-    fn new(kernel: &'k Kernel, target: Target) -> Result<Self, Reason> {
+    fn new(kernel: &'k Kernel, target: Target) -> Result<Self, BailoutReason> {
         let routine = kernel.ir();
         let (scratch, _) = memory::scratch_layout(&routine.body, target.alignment);
         Ok(Translator {
-            build: Builder::new(stmt::stored(&routine.body)),
+            build: ProgramBuilder::new(stmt::stored(&routine.body)),
             routine,
             locals: routine.locals(),
             walked: locals::walked(&routine.body)?,

@@ -1,4 +1,4 @@
-//! The operations of the IR on lanes: bit for bit what `lowered_ir::eval` defines.
+//! The operations of the IR on lanes, with the same bits as `lowered_ir::eval`.
 
 use lowered_ir::eval;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
@@ -6,12 +6,12 @@ use tnode::{DType, Scalar};
 use vector_asm::{Binary, Comparison, LaneType, Unary, Value, VectorOp, VectorType};
 
 use super::Translator;
-use super::reason::Reason;
+use super::reason::BailoutReason;
 use super::repr;
 
 impl Translator<'_> {
     /// `op x`.
-    pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
+    pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
         if dtype == DType::Bool {
             let at = |x| eval::unary(op, truth(x)).as_bool();
             return Ok(self.by_case(x, at(false), at(true)));
@@ -20,7 +20,13 @@ impl Translator<'_> {
     }
 
     /// `a op b`.
-    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, Reason> {
+    pub(super) fn binary(
+        &mut self,
+        op: BinaryOp,
+        dtype: DType,
+        a: Value,
+        b: Value,
+    ) -> Result<Value, BailoutReason> {
         if dtype == DType::Bool {
             return Ok(self.binary_bool(op, a, b));
         }
@@ -44,14 +50,14 @@ impl Translator<'_> {
         self.in_range(dtype, sum)
     }
 
-    /// The second value where the mask is set, else the third.
+    /// `then` where the mask is set, else `otherwise`.
     pub(super) fn select(&mut self, mask: Value, then: Value, otherwise: Value) -> Value {
         let element = self.build.type_of(then).element;
         let mask = self.mask_as(mask, repr::mask_of(element));
         self.like(then, VectorOp::Select(mask, then, otherwise))
     }
 
-    fn unary_float(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
+    fn unary_float(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
         Ok(match op {
             UnaryOp::Neg => self.op1(Unary::Negate, x),
             UnaryOp::Abs => self.op1(Unary::Absolute, x),
@@ -71,7 +77,7 @@ impl Translator<'_> {
         })
     }
 
-    fn unary_int(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
+    fn unary_int(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
         Ok(match op {
             UnaryOp::Neg => {
                 let negated = self.op1(Unary::Negate, x);
@@ -92,8 +98,8 @@ impl Translator<'_> {
         })
     }
 
-    /// What floats and integers compute alike.
-    fn unary_any(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, Reason> {
+    /// Operations that floats and integers have in common.
+    fn unary_any(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
         let zero = self.number(dtype, 0.0);
         Ok(match op {
             UnaryOp::Not => {
@@ -110,7 +116,13 @@ impl Translator<'_> {
         })
     }
 
-    fn binary_float(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, Reason> {
+    fn binary_float(
+        &mut self,
+        op: BinaryOp,
+        dtype: DType,
+        a: Value,
+        b: Value,
+    ) -> Result<Value, BailoutReason> {
         Ok(match op {
             BinaryOp::Add => self.op2(Binary::Add, a, b),
             BinaryOp::Sub => self.op2(Binary::Subtract, a, b),
@@ -127,7 +139,7 @@ impl Translator<'_> {
         })
     }
 
-    fn binary_int(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, Reason> {
+    fn binary_int(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, BailoutReason> {
         let arithmetic = match op {
             BinaryOp::Add => Binary::Add,
             BinaryOp::Sub => Binary::Subtract,
@@ -144,13 +156,13 @@ impl Translator<'_> {
         let is_shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
         let b = if is_shift && repr::is_narrow(dtype) { self.shift_amount(dtype, b) } else { b };
         let result = self.op2(arithmetic, a, b);
-        // Bits of numbers in range, and what is shifted right, stay in range.
+        // Bitwise operations and right shifts of numbers in range stay in range.
         let grows = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Shl);
         Ok(if grows { self.in_range(dtype, result) } else { result })
     }
 
-    /// What floats and integers compute alike.
-    fn binary_any(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, Reason> {
+    /// Operations that floats and integers have in common.
+    fn binary_any(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, BailoutReason> {
         Ok(match op {
             BinaryOp::Max => self.op2(Binary::Maximum, a, b),
             BinaryOp::Min => self.op2(Binary::Minimum, a, b),
@@ -169,14 +181,14 @@ impl Translator<'_> {
         })
     }
 
-    /// The number of bits to shift a type narrower than its lanes by.
+    /// The shift amount for a type that is narrower than its lanes.
     fn shift_amount(&mut self, dtype: DType, by: Value) -> Value {
         let element = self.build.type_of(by).element;
         let bits = self.build.constant(element, 1, 8 * dtype.size_bytes() as u64 - 1);
         self.op2(Binary::And, by, bits)
     }
 
-    /// Brings lanes wider than their type back into its range.
+    /// Wraps lanes that are wider than their type to its range.
     pub(super) fn in_range(&mut self, dtype: DType, x: Value) -> Value {
         if !repr::is_narrow(dtype) {
             return x;
@@ -196,7 +208,7 @@ impl Translator<'_> {
         let at = |a, b| eval::binary(op, truth(a), truth(b)).as_bool();
         let table = [at(false, false), at(false, true), at(true, false), at(true, true)];
         let [a, b] = self.masks_alike(a, b);
-        // Without and with `a`: what is left is a function of `b`.
+        // With `a` fixed to false or true, the result is a function of `b`.
         let [without, with] = [(table[0], table[1]), (table[2], table[3])];
         if without == with {
             return self.by_case(b, without.0, without.1);
@@ -225,7 +237,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The mask of a comparison of two numbers of one type.
+    /// Compares two numbers of one type; the result is a mask.
     pub(super) fn compare(&mut self, comparison: Comparison, a: Value, b: Value) -> Value {
         let element = repr::mask_of(self.build.type_of(a).element);
         let lanes = self.lanes_of(&[a, b]);
@@ -238,7 +250,7 @@ impl Translator<'_> {
         self.select(mask, one, zero)
     }
 
-    /// A mask with lanes of another width.
+    /// Converts a mask to lanes of another width.
     pub(super) fn mask_as(&mut self, mask: Value, element: LaneType) -> Value {
         let ty = self.build.type_of(mask);
         if ty.element == element {
@@ -250,13 +262,13 @@ impl Translator<'_> {
         }
     }
 
-    /// Two masks with lanes of one width.
+    /// Converts two masks to lanes of the same width.
     pub(super) fn masks_alike(&mut self, a: Value, b: Value) -> [Value; 2] {
         let element = self.build.type_of(a).element;
         [a, self.mask_as(b, element)]
     }
 
-    /// A small number of a type, in one lane.
+    /// A small number as a constant of one lane.
     pub(super) fn number(&mut self, dtype: DType, x: f64) -> Value {
         let element = repr::element(dtype).expect("random bits were refused before");
         self.build.constant(element, 1, repr::bits(Scalar::from_f64(dtype, x)))
@@ -270,7 +282,7 @@ impl Translator<'_> {
         self.like(a, VectorOp::Binary(op, a, b))
     }
 
-    /// An operation whose result has the element of `x`.
+    /// An operation whose result has the lane type of `x`.
     pub(super) fn like(&mut self, x: Value, op: VectorOp) -> Value {
         let element = self.build.type_of(x).element;
         let lanes = match op {
@@ -286,7 +298,7 @@ impl Translator<'_> {
         values.iter().map(|&v| self.build.type_of(v).lanes).max().unwrap_or(1)
     }
 
-    /// The value with so many lanes, if it has one.
+    /// Broadcasts a value with one lane.
     pub(super) fn broadcast(&mut self, value: Value, lanes: u32) -> Value {
         let ty = self.build.type_of(value);
         if ty.lanes == lanes {
@@ -309,8 +321,8 @@ pub(super) fn comparison(op: BinaryOp) -> Option<Comparison> {
     })
 }
 
-pub(super) fn no_instruction(op: impl std::fmt::Display, dtype: DType) -> Reason {
-    Reason::Operation { op: op.to_string(), dtype }
+pub(super) fn no_instruction(op: impl std::fmt::Display, dtype: DType) -> BailoutReason {
+    BailoutReason::Operation { op: op.to_string(), dtype }
 }
 
 fn truth(x: bool) -> Scalar {

@@ -1,17 +1,17 @@
-//! Why a kernel is left to Cranelift.
+//! Why a kernel is compiled by Cranelift.
 
 use lowered_ir::ir::LocalId;
 use tnode::DType;
 use vector_asm::VectorCompileError;
 
-/// What a vector program cannot say, or the assembler not compile.
+/// Why a vector program cannot represent a kernel, or does not compile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Reason {
-    #[error("programs of such vectors are not asked for")]
+pub(crate) enum BailoutReason {
+    #[error("vector programs are turned off")]
     Off,
     #[error("an index is computed")]
     ComputedIndex,
-    #[error("the end of a loop is a symbol")]
+    #[error("the bound of a loop is a symbol")]
     SymbolBound,
     #[error("values are logged")]
     Log,
@@ -19,16 +19,16 @@ pub(crate) enum Reason {
     RandomBits,
     #[error("`{op}` on {dtype} has no vector instruction")]
     Operation { op: String, dtype: DType },
-    #[error("lanes of {0} do not lie side by side")]
+    #[error("lanes of {0} are not contiguous")]
     Lanes(LocalId),
-    #[error("every lane stores into the same place")]
+    #[error("all lanes store to the same element")]
     SharedStore,
-    #[error("a vector loop holds a statement that is not a store")]
+    #[error("a vector loop contains a statement that is not a store")]
     NotStraight,
     #[error("a guard needs an index of more than 32 bits")]
     WideGuard,
     #[error("the code would be too large")]
     TooLarge,
     #[error(transparent)]
-    Refused(#[from] VectorCompileError),
+    Compile(#[from] VectorCompileError),
 }

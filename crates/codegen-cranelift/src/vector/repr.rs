@@ -1,4 +1,4 @@
-//! How values of each element type are held in the lanes of a program, and how they lie in memory.
+//! The representation of values of each element type in lanes and in memory.
 //!
 //! | type | a lane | in memory |
 //! |---|---|---|
@@ -8,12 +8,12 @@
 //! | `u16`, `f16`, `bf16` | `I32`, zero-extended | two bytes |
 //! | the others but `u32x4` | as they are | as they are |
 //!
-//! Floats narrower than 32 bits are bits without arithmetic here; legalisation has rewritten it.
+//! Floats narrower than 32 bits are opaque bits here; legalisation has rewritten their arithmetic.
 
 use tnode::{DType, Scalar};
 use vector_asm::{LaneType, StoredType};
 
-/// What a lane holds; `None` for random bits, which have no lanes. Masks of 64 bits are `I64`.
+/// The lane type of an element type; `None` for random bits, which have no lanes. Masks of 64 bits are `I64`.
 pub(super) fn element(dtype: DType) -> Option<LaneType> {
     Some(match dtype {
         DType::F32 => LaneType::F32,
@@ -28,7 +28,7 @@ pub(super) fn element(dtype: DType) -> Option<LaneType> {
     })
 }
 
-/// How elements lie in memory.
+/// The stored type of an element type.
 pub(super) fn memory(dtype: DType) -> StoredType {
     match dtype {
         DType::I8 => StoredType::I8,
@@ -40,7 +40,7 @@ pub(super) fn memory(dtype: DType) -> StoredType {
     }
 }
 
-/// A constant as the bits of a lane.
+/// The bits of a constant in a lane.
 pub(super) fn bits(scalar: Scalar) -> u64 {
     let low = scalar.bits() as u64;
     match scalar.dtype() {
@@ -63,12 +63,12 @@ pub(super) fn lane_bytes(element: LaneType) -> u32 {
     }
 }
 
-/// The signed integer as wide as a lane: what masks are.
+/// The signed integer as wide as a lane, the type of its masks.
 pub(super) fn mask_of(element: LaneType) -> LaneType {
     if lane_bytes(element) == 8 { LaneType::I64 } else { LaneType::I32 }
 }
 
-/// Whether lanes are wider than the type, so that arithmetic leaves its range.
+/// Whether lanes are wider than the type, so that arithmetic may leave its range.
 pub(super) fn is_narrow(dtype: DType) -> bool {
     dtype.is_integer() && dtype.size_bytes() < 4
 }

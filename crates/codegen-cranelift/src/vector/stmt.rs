@@ -7,40 +7,41 @@ use vector_asm::{Counter, LoopRange};
 
 use super::Translator;
 use super::build::Array;
-use super::reason::Reason;
+use super::reason::BailoutReason;
 use crate::emit::scan;
 
-/// What a loop variable is: `scale · counter + offset`, in a vector loop plus the lane.
+/// The value of a loop variable: `scale · counter + offset`, plus the lane in a vector loop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Position {
+pub(super) struct CounterValue {
     pub(super) counter: Option<(Counter, i64)>,
     pub(super) offset: i64,
 }
 
-/// Loops with more iterations than this are not replicated unless they must be.
+/// The most iterations of a loop that is replicated by choice.
 const MAX_REPLICAS: i64 = 64;
 
-/// The most operations, roughly, that a loop is replicated into unless it must be.
+/// The most operations, by estimate, of a loop that is replicated by choice.
 const MAX_REPLICATED_SIZE: usize = 1 << 11;
 
-/// The most operations, roughly, of a program.
+/// The most operations, by estimate, of a program.
 const MAX_SIZE: usize = 1 << 15;
 
 /// The most lanes of a value.
 const MAX_LANES: i64 = 64;
 
-/// Pieces of a vector loop that are written out; more become a loop.
-const MAX_PIECES: i64 = 4;
+/// The most strips of a vector loop that are emitted one after the other; more strips become a loop.
+const MAX_STRIPS: i64 = 4;
 
-/// Operations that a round of a loop should have, so that counting and jumping do not show.
+/// The operations that an unrolled iteration should have, so that the loop overhead is negligible.
 const ROUND_SIZE: usize = 24;
 
-/// Iterations in a round, at most.
+/// The largest unroll factor.
 const MAX_PER_ROUND: i64 = 4;
 
 impl Translator<'_> {
-    /// The whole kernel; the part of the call of its parallel loop if that is all there is and its bounds are known.
-    pub(super) fn kernel(&mut self) -> Result<(), Reason> {
+    /// Translates the whole kernel. If its body is one parallel loop with constant bounds, calls run a range
+    /// of its iterations.
+    pub(super) fn kernel(&mut self) -> Result<(), BailoutReason> {
         let body = &self.routine.body;
         match body.as_slice() {
             [Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind: LoopKind::Parallel, body }]
@@ -52,7 +53,7 @@ impl Translator<'_> {
         }
     }
 
-    pub(super) fn block(&mut self, body: &[Stmt]) -> Result<(), Reason> {
+    pub(super) fn block(&mut self, body: &[Stmt]) -> Result<(), BailoutReason> {
         for (at, stmt) in body.iter().enumerate() {
             match stmt {
                 Stmt::Declare { local, dtype, dims, space: Space::Register } => {
@@ -65,7 +66,7 @@ impl Translator<'_> {
                 stmt => self.stmt(stmt)?,
             }
             if self.build.size() > MAX_SIZE {
-                return Err(Reason::TooLarge);
+                return Err(BailoutReason::TooLarge);
             }
         }
         for stmt in body {
@@ -76,11 +77,11 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> Result<(), Reason> {
+    fn stmt(&mut self, stmt: &Stmt) -> Result<(), BailoutReason> {
         match stmt {
             Stmt::For { var, lo, hi, kind, body } => {
                 if self.lane.is_some() {
-                    return Err(Reason::NotStraight);
+                    return Err(BailoutReason::NotStraight);
                 }
                 self.repeat(*var, (*lo, *hi), *kind, body)
             }
@@ -92,13 +93,13 @@ impl Translator<'_> {
                 let (_, value) = self.expr(value)?;
                 self.set_local(*local, index, value)
             }
-            Stmt::Zero { .. } if self.lane.is_some() => Err(Reason::NotStraight),
+            Stmt::Zero { .. } if self.lane.is_some() => Err(BailoutReason::NotStraight),
             Stmt::Zero { node } => {
                 self.zero(*node);
                 Ok(())
             }
-            Stmt::SetDynamic { .. } => Err(Reason::ComputedIndex),
-            Stmt::Log { .. } => Err(Reason::Log),
+            Stmt::SetDynamic { .. } => Err(BailoutReason::ComputedIndex),
+            Stmt::Log { .. } => Err(BailoutReason::Log),
             Stmt::Declare { .. } | Stmt::Comment(_) => Ok(()),
         }
     }
@@ -109,11 +110,11 @@ impl Translator<'_> {
         (lo, hi): (i64, Bound),
         kind: LoopKind,
         body: &[Stmt],
-    ) -> Result<(), Reason> {
+    ) -> Result<(), BailoutReason> {
         let count = hi.limit - lo;
         match kind {
             _ if count <= 0 => Ok(()),
-            _ if hi.symbol.is_some() => Err(Reason::SymbolBound),
+            _ if hi.symbol.is_some() => Err(BailoutReason::SymbolBound),
             _ if count == 1 => self.once(var, lo, body),
             LoopKind::Vector => self.vector(var, count, body),
             LoopKind::Unrolled if replicates(var, count, body) => {
@@ -123,14 +124,14 @@ impl Translator<'_> {
         }
     }
 
-    /// One iteration of known number.
-    fn once(&mut self, var: LoopId, at: i64, body: &[Stmt]) -> Result<(), Reason> {
-        self.bind(var, Position { counter: None, offset: at }, (at, at));
+    /// Translates an iteration with a constant index.
+    fn once(&mut self, var: LoopId, at: i64, body: &[Stmt]) -> Result<(), BailoutReason> {
+        self.bind(var, CounterValue { counter: None, offset: at }, (at, at));
         self.block(body)
     }
 
-    /// A serial loop: some iterations a round, then what is left.
-    fn counted(&mut self, var: LoopId, (lo, hi): (i64, i64), body: &[Stmt]) -> Result<(), Reason> {
+    /// Translates a serial loop: an unrolled loop, then the remaining iterations.
+    fn counted(&mut self, var: LoopId, (lo, hi): (i64, i64), body: &[Stmt]) -> Result<(), BailoutReason> {
         let per_round = per_round(hi - lo, body);
         let end = lo + (hi - lo) / per_round * per_round;
         let rounds = (end - lo) / per_round;
@@ -141,30 +142,30 @@ impl Translator<'_> {
         (done..hi).try_for_each(|at| self.once(var, at, body))
     }
 
-    /// A loop in the program of so many iterations a round.
+    /// Translates a loop whose body has `per_round` iterations of the original one.
     fn looped(
         &mut self,
         var: LoopId,
         (lo, hi): (i64, i64),
         (range, per_round): (LoopRange, i64),
         body: &[Stmt],
-    ) -> Result<(), Reason> {
+    ) -> Result<(), BailoutReason> {
         self.rounds(range, body, |s, counter| {
             (0..per_round).try_for_each(|at| {
-                let position = Position { counter: Some((counter, per_round)), offset: lo + at };
+                let position = CounterValue { counter: Some((counter, per_round)), offset: lo + at };
                 s.bind(var, position, (lo + at, hi - per_round + at));
                 s.block(body)
             })
         })
     }
 
-    /// A loop in the program around what `round` writes, which stores where `body` does.
+    /// Translates a loop around the code that `round` emits, which stores to the same arrays as `body`.
     fn rounds(
         &mut self,
         range: LoopRange,
         body: &[Stmt],
-        round: impl FnOnce(&mut Self, Counter) -> Result<(), Reason>,
-    ) -> Result<(), Reason> {
+        round: impl FnOnce(&mut Self, Counter) -> Result<(), BailoutReason>,
+    ) -> Result<(), BailoutReason> {
         self.enter_loop(body);
         let counter = self.build.open(range, stored(body));
         round(self, counter)?;
@@ -174,36 +175,37 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// A vector loop: one piece, or several if it is long. How many registers its lanes fill at a time is the assembler's business.
-    fn vector(&mut self, var: LoopId, count: i64, body: &[Stmt]) -> Result<(), Reason> {
+    /// Translates a vector loop as one strip, or as several if it is long. The assembler decides how many
+    /// machine registers a strip takes.
+    fn vector(&mut self, var: LoopId, count: i64, body: &[Stmt]) -> Result<(), BailoutReason> {
         let width = count.min(MAX_LANES);
         let mut done = 0;
-        if count / width > MAX_PIECES && !scan::picks_locals(var, body) {
+        if count / width > MAX_STRIPS && !scan::picks_locals(var, body) {
             let rounds = count / width;
             done = rounds * width;
             self.rounds(LoopRange::Constant(rounds as u64), body, |s, counter| {
-                let position = Position { counter: Some((counter, width)), offset: 0 };
-                s.piece(var, position, (0, done - 1), width, body)
+                let position = CounterValue { counter: Some((counter, width)), offset: 0 };
+                s.strip(var, position, (0, done - 1), width, body)
             })?;
         }
         while done < count {
             let lanes = width.min(count - done);
-            let position = Position { counter: None, offset: done };
-            self.piece(var, position, (done, done + lanes - 1), lanes, body)?;
+            let position = CounterValue { counter: None, offset: done };
+            self.strip(var, position, (done, done + lanes - 1), lanes, body)?;
             done += lanes;
         }
         Ok(())
     }
 
-    /// Neighbouring iterations of a vector loop together.
-    fn piece(
+    /// Translates neighbouring iterations of a vector loop together.
+    fn strip(
         &mut self,
         var: LoopId,
-        at: Position,
+        at: CounterValue,
         range: (i64, i64),
         lanes: i64,
         body: &[Stmt],
-    ) -> Result<(), Reason> {
+    ) -> Result<(), BailoutReason> {
         self.bind(var, at, range);
         self.lane = Some((var, lanes as u32));
         let result = self.block(body);
@@ -211,13 +213,13 @@ impl Translator<'_> {
         result
     }
 
-    pub(super) fn bind(&mut self, var: LoopId, position: Position, range: (i64, i64)) {
+    pub(super) fn bind(&mut self, var: LoopId, position: CounterValue, range: (i64, i64)) {
         self.vars.insert(var, position);
         self.ranges.insert(var, range);
     }
 }
 
-/// What a block stores into, or declares.
+/// The arrays that a block stores to or declares.
 pub(super) fn stored(body: &[Stmt]) -> BTreeSet<Array> {
     let mut stored = BTreeSet::new();
     walk::each_stmt(body, &mut |stmt| match stmt {
@@ -232,20 +234,20 @@ pub(super) fn stored(body: &[Stmt]) -> BTreeSet<Array> {
     stored
 }
 
-/// Whether an unrolled loop is written out; it must be where it picks registers.
+/// Whether an unrolled loop is replicated. It must be if it selects registers by its variable.
 fn replicates(var: LoopId, count: i64, body: &[Stmt]) -> bool {
     let fits =
         count <= MAX_REPLICAS && scan::size(body).saturating_mul(count as usize) <= MAX_REPLICATED_SIZE;
     fits || scan::picks_locals(var, body)
 }
 
-/// How often a loop's body is repeated in the code.
+/// The unroll factor of a serial loop.
 fn per_round(count: i64, body: &[Stmt]) -> i64 {
     if scan::has_loops(body) {
         return 1;
     }
     let wanted = (ROUND_SIZE / scan::size(body).max(1)) as i64;
     let most = wanted.clamp(1, MAX_PER_ROUND.min(count));
-    // What is left would be written out.
+    // Remaining iterations would be replicated, so the factor divides the count.
     (1..=most).rev().find(|per_round| count % per_round == 0).unwrap_or(1)
 }

@@ -1,4 +1,4 @@
-//! Translated programs, evaluated, against the interpreter; they need no machine that runs them.
+//! Translated programs, run by the evaluator, against the interpreter. No vector instructions are needed.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use scheduling::{ScheduleOptions, legalise, schedule};
 use tnode::Scalar;
 use vector_asm::{EvaluationState, evaluate};
 
-use super::{Reason, Target, translate};
+use super::{BailoutReason, Target, translate};
 use crate::caps::host_caps;
 use crate::options::VectorWidth;
 use crate::support;
 
 const TARGET: Target = Target { alignment: 64, cache_bytes: 1 << 20 };
 
-/// Seeds of random routines.
+/// The number of random routines.
 const SEEDS: u64 = 500;
 
-/// A routine as one kernel whose parameters are accessed in one way.
+/// A routine as one kernel, with the same access to all parameters.
 fn kernel(ir: Routine, access: Access) -> Kernel {
     let bytes = |n: &lowered_ir::ir::NodeDecl| n.dims.iter().product::<usize>() * n.dtype.size_bytes();
     let memory = ir.nodes.iter().map(|n| Param::Node { access, bytes: bytes(n) });
@@ -58,8 +58,9 @@ fn merged(ir: &Routine) -> BTreeSet<usize> {
     merged
 }
 
-/// Runs a kernel both ways, in two parts if it has parts, and compares; unless it is no program.
-fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<(), Reason> {
+/// Runs a kernel both ways, in two parts if it is divisible, and compares the results. Returns the reason if
+/// the kernel has no program.
+fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<(), BailoutReason> {
     let translated = translate(kernel, TARGET)?;
     let mut expected = memory.clone();
     interp::run(kernel.ir(), &mut expected, bindings).expect("verified routines run");
@@ -94,7 +95,7 @@ fn legal(routine: &Routine) -> Routine {
 #[test]
 fn the_corpus() {
     let mut agreed = 0;
-    // Routines that read the merge buffer name a node and its copy alike; kernels do not.
+    // Routines with a merge buffer name a node and its copy alike; kernels do not.
     for case in filetests::run_cases().filter(|case| case.merge.is_none()) {
         let memory = Memory { nodes: case.inputs.clone(), merge: None };
         let kernel = kernel(legal(&case.routine), Access::ReadWrite);
@@ -125,7 +126,7 @@ fn random_routines_scheduled() {
         let routine = routine_from_seed(seed, 200);
         let Ok(scheduled) = schedule(&routine, &caps, &ScheduleOptions::default()) else { continue };
         let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);
-        // Contractions of narrow floats are no programs before they are tiled.
+        // Contractions of narrow floats have programs only after they are tiled.
         let is_accepted = |kernel: &&Kernel| support::check(kernel, DTypeSet::EMPTY).is_ok();
         for kernel in scheduled.kernels().iter().filter(is_accepted) {
             let (memory, bindings) =
@@ -136,7 +137,7 @@ fn random_routines_scheduled() {
     assert!(agreed > SEEDS / 10, "{agreed} kernels are programs");
 }
 
-/// Of what is larger than half of the cache, the stores that nobody reads go past it.
+/// Stores to nodes larger than half of the cache bypass it, if nobody reads them.
 #[test]
 fn large_nodes_that_are_only_written_are_streamed() {
     let text = |bytes: usize, access, read: &str| {

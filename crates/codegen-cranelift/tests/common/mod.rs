@@ -1,4 +1,4 @@
-//! Running one kernel both ways: by the interpreter, and compiled with every choice of options.
+//! Runs a kernel both ways: by the interpreter, and compiled with all options.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -11,7 +11,7 @@ use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
 use tnode::{DType, Scalar};
 
-/// A kernel of one vector loop with a rest, to be parsed.
+/// The text of a kernel with one vector loop and remaining iterations.
 pub(crate) const ADD: &str = "routine @add {
   node %0 \"x\" f32[37]
   node %1 \"y\" f32[37]
@@ -20,7 +20,7 @@ pub(crate) const ADD: &str = "routine @add {
   }
 }";
 
-/// A routine from its text.
+/// Parses a routine.
 pub(crate) fn parse(text: &str) -> Routine {
     lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
@@ -66,7 +66,7 @@ fn merged(ir: &Routine) -> Vec<usize> {
     merged
 }
 
-/// Every choice of options that leads to different code.
+/// All options that lead to different code.
 pub(crate) fn all_options() -> Vec<CraneliftOptions> {
     let base = CraneliftOptions { verify: true, ..CraneliftOptions::default() };
     let available = VectorWidth::ALL.into_iter().filter(|width| width.is_available());
@@ -83,7 +83,7 @@ pub(crate) fn compile(kernel: &Kernel, options: &CraneliftOptions) -> Result<Art
     CraneliftCompiler.compile(&caps, vec![source], options)
 }
 
-/// Memory of the routine's nodes with bytes from a seed; floats are finite and bools are 0 or 1.
+/// Memory of the routine's nodes with bytes from a seed; floats are finite, and truth values are 0 or 1.
 pub(crate) fn filled(ir: &Routine, seed: u64) -> Memory {
     let mut memory = Memory::zeroed(ir);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -104,18 +104,19 @@ fn random(dtype: DType, bits: u64) -> Scalar {
     }
 }
 
-/// Runs the kernel compiled, on a copy of `memory` surrounded by canaries and aligned to elements only.
+/// Runs the compiled kernel on a copy of `memory` that is surrounded by canaries and aligned to elements
+/// only.
 pub(crate) fn run_native(artifact: &Artifact, kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Memory {
     let extent = artifact.kernels()[0].launch.extent;
     run_parts(artifact, kernel, memory, bindings, &[(0, extent)])
 }
 
-/// Runs one kernel of several, whole.
+/// Runs one of several kernels for its whole range.
 pub(crate) fn run_kernel(artifact: &Artifact, which: usize, kernel: &Kernel, memory: &Memory) -> Memory {
     run_some(artifact, which, kernel, memory, &[], &[(0, 1)])
 }
 
-/// Runs parts of the kernel one after another.
+/// Runs parts of the kernel one after the other.
 pub(crate) fn run_parts(
     artifact: &Artifact,
     kernel: &Kernel,
@@ -158,7 +159,7 @@ fn run_some(
     let Payload::Host(module) = artifact.payload() else { panic!("a host artifact") };
     for &(begin, end) in parts {
         let scratch = scratch.as_mut_ptr().cast::<u8>();
-        // SAFETY: the arguments are what the kernel's ABI says, each valid for its bytes and used by nobody else.
+        // SAFETY: the arguments are those of the kernel's ABI; each is valid for its bytes and not shared.
         unsafe { module.call(which, &args, bindings, scratch, begin, end) };
     }
     let tail = scratch_bytes.div_ceil(16);
@@ -176,7 +177,7 @@ fn run_some(
     after
 }
 
-/// Asserts that the routine means the same compiled as interpreted, with every choice of options.
+/// Asserts that the routine computes the same compiled as interpreted, with all options.
 pub(crate) fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
     let mut expected = memory.clone();
     interp::run(&ir, &mut expected, bindings)
@@ -190,7 +191,7 @@ pub(crate) fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
     }
 }
 
-/// Asserts that two memories are equal, all NaNs alike.
+/// Asserts that two memories are equal, where all NaNs are equal.
 pub(crate) fn compare(kernel: &Kernel, before: &Memory, expected: &Memory, found: &Memory, what: &str) {
     for (n, node) in kernel.ir().nodes.iter().enumerate() {
         let size = node.dtype.size_bytes();

@@ -1,6 +1,7 @@
-//! From a nest in canonical form to the contraction that `microkernels` plans.
+//! Translates a contraction in canonical form to a [`GemmProblem`].
 //!
-//! Axes of several loops count their iterations in one: where an array is not linear in that count, there is a table.
+//! A dimension of several loops numbers their iterations consecutively. An array that is not linear in that
+//! number gets a table of offsets.
 
 use codegen_core::canonical::{self, Arrays, Axis, Contraction};
 use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, NodeRef, Routine, Var};
@@ -10,7 +11,8 @@ use microkernels::{
 use tnode::DType;
 use vector_asm::{Index, LaneType, StoredType, VectorAddress, VectorProgram};
 
-/// The contraction that a nest of a kernel is, with this epilogue; none if some operand is out of what `microkernels` can say.
+/// Translates the contraction of a kernel, with its epilogue; `None` if `microkernels` cannot describe an
+/// operand.
 pub(super) fn gemm_problem(
     nest: &Contraction,
     epilogue: VectorProgram,
@@ -39,7 +41,7 @@ pub(super) fn gemm_problem(
     })
 }
 
-/// How many of what the split counts one iteration of the nest's parallel loop is.
+/// The number of positions along the parallel axis in one iteration of the kernel's parallel loop.
 pub(super) fn parallel_unit(nest: &Contraction) -> u64 {
     let axis = match parallel_axis(nest) {
         ParallelAxis::Rows => &nest.rows,
@@ -75,7 +77,7 @@ impl ProblemBuilder<'_> {
         }
     }
 
-    /// What a operand's elements are in memory; half-precision ones are converted on their way.
+    /// The stored type of an operand; half precision is converted on the way.
     fn memory(&self, node: NodeRef) -> StoredType {
         match self.routine.node(node).dtype {
             DType::F16 => StoredType::F16,
@@ -99,7 +101,7 @@ impl ProblemBuilder<'_> {
         })
     }
 
-    /// Where an element lies for each output.
+    /// The place of an element for each output.
     fn place(&self, node: NodeRef, index: &Indices) -> Option<VectorAddress> {
         let at = self.bytes(node, index);
         let (offset, mut terms) = self.fixed(&at, &[&self.nest.rows, &self.nest.columns])?;
@@ -115,7 +117,8 @@ impl ProblemBuilder<'_> {
         self.arrays.position(node, index).times(size)
     }
 
-    /// The part of an index that is the same on some axes: the constant, and what batch and bindings add.
+    /// The part of an index that is constant along the `varying` dimensions: the offset, and the terms of
+    /// batch loops and bindings.
     fn fixed(&self, at: &Affine, varying: &[&[Axis]]) -> Option<(i64, Vec<(Index, i64)>)> {
         let mut terms = Vec::new();
         for &(var, bytes) in at.terms() {
@@ -147,7 +150,7 @@ impl ProblemBuilder<'_> {
     }
 }
 
-/// The node that a operand is an element of, which one, and where it is read at all.
+/// The node and the index that an operand reads, and the ranges within which it exists.
 fn parts(operand: &Expr) -> Option<(NodeRef, &Indices, &[lowered_ir::ir::Range])> {
     match canonical::read_of(operand) {
         Expr::Get { node, index } | Expr::GetMerge { node, index } => Some((*node, index, &[])),
@@ -156,7 +159,7 @@ fn parts(operand: &Expr) -> Option<(NodeRef, &Indices, &[lowered_ir::ir::Range])
     }
 }
 
-/// What each position on an axis adds to an index.
+/// The offset of each position along a dimension.
 fn offsets(at: &Affine, axes: &[Axis]) -> AxisOffsets {
     let inner = axes.last().map_or(0, |axis| at.coefficient(axis.var));
     let mut run = inner;
@@ -168,7 +171,7 @@ fn offsets(at: &Affine, axes: &[Axis]) -> AxisOffsets {
     if linear { AxisOffsets::Strided(inner) } else { AxisOffsets::Table(table(at, axes).into()) }
 }
 
-/// What each position on an axis adds to an index, position by position.
+/// The table of offsets of each position along a dimension.
 fn table(at: &Affine, axes: &[Axis]) -> Vec<i64> {
     axes.iter().fold(vec![0], |table, axis| {
         let step = at.coefficient(axis.var);

@@ -1,7 +1,7 @@
-//! Functions of this program that compiled kernels call: what the machine has no instructions for.
+//! Functions of this program that compiled kernels call for operations without instructions.
 //!
-//! They do not unwind, so they may be called from code without unwind tables. Beside them are the functions that Cranelift itself
-//! calls on machines without rounding or fused instructions.
+//! They do not unwind, so code without unwind tables may call them. This module also has the functions that
+//! Cranelift itself calls on CPUs without rounding or fused instructions.
 
 use cranelift_codegen::ir::{LibCall, Type, types};
 use lowered_ir::ir::UnaryOp;
@@ -9,7 +9,7 @@ use lowered_ir::math;
 
 /// A function that kernels may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Helper {
+pub(crate) enum RuntimeFunction {
     /// C's `fmodf`.
     RemF32,
     /// C's `fmod`.
@@ -24,51 +24,61 @@ pub(crate) enum Helper {
     CosF64,
 }
 
-impl Helper {
-    pub(crate) const ALL: [Helper; 6] =
-        [Helper::RemF32, Helper::RemF64, Helper::PowI64, Helper::PowU64, Helper::SinF64, Helper::CosF64];
+impl RuntimeFunction {
+    pub(crate) const ALL: [RuntimeFunction; 6] = [
+        RuntimeFunction::RemF32,
+        RuntimeFunction::RemF64,
+        RuntimeFunction::PowI64,
+        RuntimeFunction::PowU64,
+        RuntimeFunction::SinF64,
+        RuntimeFunction::CosF64,
+    ];
 
-    /// The helper of a number, which is its position in [`Helper::ALL`] and how functions of Cranelift's IR refer to it.
-    pub(crate) fn from_number(number: u32) -> Option<Helper> {
-        Helper::ALL.get(number as usize).copied()
+    /// The function with a number. The number is its position in [`RuntimeFunction::ALL`], and its name in
+    /// Cranelift's IR.
+    pub(crate) fn from_number(number: u32) -> Option<RuntimeFunction> {
+        RuntimeFunction::ALL.get(number as usize).copied()
     }
 
-    /// The number of the helper.
+    /// The function's number.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
 
-    /// Where its code is.
+    /// The address of the function's code.
     pub(crate) fn address(self) -> *const u8 {
         match self {
-            Helper::RemF32 => rem_f32 as *const u8,
-            Helper::RemF64 => rem_f64 as *const u8,
-            Helper::PowI64 => pow_i64 as *const u8,
-            Helper::PowU64 => pow_u64 as *const u8,
-            Helper::SinF64 => sin_f64 as *const u8,
-            Helper::CosF64 => cos_f64 as *const u8,
+            RuntimeFunction::RemF32 => rem_f32 as *const u8,
+            RuntimeFunction::RemF64 => rem_f64 as *const u8,
+            RuntimeFunction::PowI64 => pow_i64 as *const u8,
+            RuntimeFunction::PowU64 => pow_u64 as *const u8,
+            RuntimeFunction::SinF64 => sin_f64 as *const u8,
+            RuntimeFunction::CosF64 => cos_f64 as *const u8,
         }
     }
 
-    /// How many operands it takes.
+    /// The number of parameters.
     pub(crate) fn arity(self) -> usize {
         match self {
-            Helper::RemF32 | Helper::RemF64 | Helper::PowI64 | Helper::PowU64 => 2,
-            Helper::SinF64 | Helper::CosF64 => 1,
+            RuntimeFunction::RemF32
+            | RuntimeFunction::RemF64
+            | RuntimeFunction::PowI64
+            | RuntimeFunction::PowU64 => 2,
+            RuntimeFunction::SinF64 | RuntimeFunction::CosF64 => 1,
         }
     }
 
-    /// The type of the operands and of the result.
+    /// The type of the parameters and of the result.
     pub(crate) fn ty(self) -> Type {
         match self {
-            Helper::RemF32 => types::F32,
-            Helper::RemF64 | Helper::SinF64 | Helper::CosF64 => types::F64,
-            Helper::PowI64 | Helper::PowU64 => types::I64,
+            RuntimeFunction::RemF32 => types::F32,
+            RuntimeFunction::RemF64 | RuntimeFunction::SinF64 | RuntimeFunction::CosF64 => types::F64,
+            RuntimeFunction::PowI64 | RuntimeFunction::PowU64 => types::I64,
         }
     }
 }
 
-/// Where the code of a function is that Cranelift itself calls; `None` for those that kernels have no use for.
+/// The address of a function that Cranelift itself calls; `None` if kernels never need it.
 pub(crate) fn library_function(called: LibCall) -> Option<*const u8> {
     Some(match called {
         LibCall::FmaF32 => fma_f32 as *const u8,
@@ -116,7 +126,8 @@ extern "C" fn pow_u64(base: u64, exponent: u64) -> u64 {
     result
 }
 
-/// The definition itself, so that its bits are those of the interpreter and of the steps that kernels compute by themselves.
+/// Calls the definition in `lowered_ir::math`, so that the bits are those of the interpreter and of expanded
+/// code.
 extern "C" fn sin_f64(x: f64) -> f64 {
     math::unary_f64(UnaryOp::Sin, x)
 }
@@ -171,9 +182,9 @@ mod tests {
 
     #[test]
     fn numbers_are_positions() {
-        for helper in Helper::ALL {
-            assert_eq!(Helper::from_number(helper.number()), Some(helper));
+        for helper in RuntimeFunction::ALL {
+            assert_eq!(RuntimeFunction::from_number(helper.number()), Some(helper));
         }
-        assert_eq!(Helper::from_number(Helper::ALL.len() as u32), None);
+        assert_eq!(RuntimeFunction::from_number(RuntimeFunction::ALL.len() as u32), None);
     }
 }

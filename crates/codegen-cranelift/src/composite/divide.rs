@@ -1,7 +1,8 @@
-//! A kernel with contractions, taken apart: loops around parts, each of which is a contraction or other statements.
+//! Divides a kernel with contractions into loops around parts; each part is a contraction or a sequence of
+//! other statements.
 //!
-//! A part stands alone: it is a kernel of its own, in which the variable of a loop around it is a symbol, and a local that lives outside of it
-//! a node. So whatever compiles kernels compiles parts, and their calls differ in bindings and arguments only.
+//! A part is a kernel of its own. The variable of a loop around it becomes a symbol, and a local that other
+//! parts share becomes a node. Any compiler of kernels can therefore compile a part.
 
 use std::collections::BTreeMap;
 
@@ -16,35 +17,36 @@ use tnode::ModeState;
 
 use crate::emit::scan;
 
-/// Products below which a contraction is compiled as loops: packing and calls would cost more than they save.
-const WORTH: i64 = 1 << 11;
+/// The fewest multiply-adds of a contraction with a plan. For smaller ones, packing and calls cost more than
+/// they save.
+const MIN_PLAN_FMAS: i64 = 1 << 11;
 
-/// A kernel as parts.
-pub(super) struct Divided {
-    /// What runs, in order.
-    pub(super) parts: Vec<Part>,
-    /// Locals that several parts share, as the nodes behind the kernel's own.
+/// A kernel divided into parts.
+pub(super) struct DividedKernel {
+    /// The parts, in order.
+    pub(super) parts: Vec<KernelPart>,
+    /// Locals that several parts share, which are nodes behind the kernel's own.
     pub(super) shared: Vec<LocalDecl>,
-    /// How many symbols parts have at most.
+    /// The number of symbols of a part, at most.
     pub(super) symbols: usize,
 }
 
-/// One thing that runs.
-pub(super) enum Part {
-    /// Parts for each value of a symbol.
-    Loop { symbol: SymbolId, extent: i64, is_parallel: bool, parts: Vec<Part> },
-    /// A contraction, in a kernel that is nothing else.
+/// A part of a kernel.
+pub(super) enum KernelPart {
+    /// Parts that run for each value of a symbol.
+    Loop { symbol: SymbolId, extent: i64, is_parallel: bool, parts: Vec<KernelPart> },
+    /// A contraction, and the kernel that consists of it.
     Contraction(Box<Kernel>, Box<Contraction>),
-    /// Other statements.
+    /// A kernel of other statements.
     Other(Box<Kernel>),
 }
 
-/// The parts of a kernel; none if there is no contraction in it.
+/// Divides a kernel; `None` if it has no contraction.
 ///
 /// # Errors
 ///
-/// A part that is no kernel, which is a bug.
-pub(super) fn divide(kernel: &Kernel) -> Result<Option<Divided>, KernelError> {
+/// A part that is not a valid kernel, which is a bug.
+pub(super) fn divide(kernel: &Kernel) -> Result<Option<DividedKernel>, KernelError> {
     if !canonical::adds_products(&kernel.ir().body) {
         return Ok(None);
     }
@@ -52,16 +54,17 @@ pub(super) fn divide(kernel: &Kernel) -> Result<Option<Divided>, KernelError> {
     let mut body = std::mem::take(&mut routine.body);
     in_sequence(&mut body);
     let with_body = Routine { body, ..routine };
-    let Some(apart) = Finder::new(&with_body).found() else { return Ok(None) };
+    let Some(separate) = ContractionFinder::new(&with_body).found() else { return Ok(None) };
     let Routine { body, .. } = with_body;
     let routine = Routine { body: Block::new(), ..with_body };
-    let mut divide = Divide { kernel, routine, shared: Vec::new(), apart };
+    let mut divide = KernelDivider { kernel, routine, shared: Vec::new(), separate };
     let parts = divide.block(&body)?;
-    let Divide { shared, routine, .. } = divide;
-    Ok(Some(Divided { parts, shared, symbols: routine.symbols.len() }))
+    let KernelDivider { shared, routine, .. } = divide;
+    Ok(Some(DividedKernel { parts, shared, symbols: routine.symbols.len() }))
 }
 
-/// Makes parallel loops serial, but for the one that the whole body is: the range of a call counts its iterations and no other's.
+/// Makes parallel loops serial, except for a loop that is the whole body: the range of a call indexes this
+/// loop only.
 fn in_sequence(body: &mut [Stmt]) {
     match body {
         [Stmt::For { lo: 0, hi: Bound { symbol: None, .. }, kind: LoopKind::Parallel, body, .. }] => {
@@ -82,43 +85,43 @@ fn make_serial(block: &mut [Stmt]) {
     }
 }
 
-struct Divide<'k> {
+struct KernelDivider<'k> {
     kernel: &'k Kernel,
-    /// The kernel with the symbols and nodes that parts have in addition.
+    /// The kernel without its body, extended by the symbols and nodes of parts.
     routine: Routine,
     shared: Vec<LocalDecl>,
-    apart: BTreeMap<LoopId, Apart>,
+    separate: BTreeMap<LoopId, SeparateLoop>,
 }
 
-/// Why a loop is no part of other statements.
+/// Why a loop is separated from the statements around it.
 #[derive(Clone, Copy, PartialEq)]
-enum Apart {
-    /// It is a contraction that is worth a part.
+enum SeparateLoop {
+    /// It is a contraction that is worth a plan.
     Contraction,
-    /// There is one inside.
-    Around,
+    /// It contains such a contraction.
+    Enclosing,
 }
 
-/// Finds the loops that stand apart. Each nest is looked at once.
-struct Finder<'k> {
+/// Finds the loops to separate, in one pass.
+struct ContractionFinder<'k> {
     routine: &'k Routine,
     locals: Locals,
     arrays: Arrays<'static>,
-    apart: BTreeMap<LoopId, Apart>,
+    separate: BTreeMap<LoopId, SeparateLoop>,
 }
 
-impl<'k> Finder<'k> {
+impl<'k> ContractionFinder<'k> {
     fn new(routine: &'k Routine) -> Self {
         let (locals, arrays) = (routine.locals(), Arrays::of(routine));
-        Finder { routine, locals, arrays, apart: BTreeMap::new() }
+        ContractionFinder { routine, locals, arrays, separate: BTreeMap::new() }
     }
 
-    /// The loops that stand apart; none if there is no contraction.
-    fn found(mut self) -> Option<BTreeMap<LoopId, Apart>> {
-        self.block(&self.routine.body).then_some(self.apart)
+    /// Returns the loops to separate; `None` if there is no contraction.
+    fn found(mut self) -> Option<BTreeMap<LoopId, SeparateLoop>> {
+        self.block(&self.routine.body).then_some(self.separate)
     }
 
-    /// Whether a block has a contraction where parts can be.
+    /// Whether a block has a contraction that can be a part.
     fn block(&mut self, block: &[Stmt]) -> bool {
         let marked = block.iter().filter(|stmt| self.stmt(stmt)).count();
         marked > 0
@@ -128,16 +131,16 @@ impl<'k> Finder<'k> {
         let Stmt::For { var, lo: 0, hi: Bound { symbol: None, limit: 1.. }, kind, body } = stmt else {
             return false;
         };
-        let apart = match kind {
-            _ if self.is_contraction(stmt) => Apart::Contraction,
-            LoopKind::Serial | LoopKind::Parallel if self.block(body) => Apart::Around,
+        let role = match kind {
+            _ if self.is_contraction(stmt) => SeparateLoop::Contraction,
+            LoopKind::Serial | LoopKind::Parallel if self.block(body) => SeparateLoop::Enclosing,
             _ => return false,
         };
-        self.apart.insert(*var, apart);
+        self.separate.insert(*var, role);
         true
     }
 
-    /// Whether a statement is a contraction that is worth a part.
+    /// Whether a statement is a contraction that is worth a plan.
     fn is_contraction(&self, stmt: &Stmt) -> bool {
         let nodes = self.routine.nodes.len() as u32;
         let (block, outer) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), nodes);
@@ -145,19 +148,19 @@ impl<'k> Finder<'k> {
         let arrays = self.arrays.with_nodes(outer.keys().map(shape));
         let Some(found) = Contraction::of(&block[0], &arrays) else { return false };
         let products = [found.num_rows(), found.num_columns(), found.num_products()];
-        products.into_iter().fold(1, i64::saturating_mul) >= WORTH
+        products.into_iter().fold(1, i64::saturating_mul) >= MIN_PLAN_FMAS
     }
 }
 
-impl Divide<'_> {
-    fn block(&mut self, block: &[Stmt]) -> Result<Vec<Part>, KernelError> {
+impl KernelDivider<'_> {
+    fn block(&mut self, block: &[Stmt]) -> Result<Vec<KernelPart>, KernelError> {
         let (mut parts, mut rest) = (Vec::new(), block.to_vec());
         while !rest.is_empty() {
-            let end = rest.iter().position(|stmt| self.apart(stmt).is_some()).unwrap_or(rest.len());
+            let end = rest.iter().position(|stmt| self.separate_loop(stmt).is_some()).unwrap_or(rest.len());
             self.share_locals(&mut rest, end);
             let mut after = rest.split_off(end);
             if rest.iter().any(|stmt| !matches!(stmt, Stmt::Comment(_))) {
-                parts.push(Part::Other(Box::new(self.part(rest)?)));
+                parts.push(KernelPart::Other(Box::new(self.part(rest)?)));
             }
             if !after.is_empty() {
                 let stmt = after.remove(0);
@@ -172,12 +175,12 @@ impl Divide<'_> {
         Ok(parts)
     }
 
-    fn apart(&self, stmt: &Stmt) -> Option<Apart> {
+    fn separate_loop(&self, stmt: &Stmt) -> Option<SeparateLoop> {
         let Stmt::For { var, .. } = stmt else { return None };
-        self.apart.get(var).copied()
+        self.separate.get(var).copied()
     }
 
-    /// Makes nodes of the locals that are declared before `end` and used from there on.
+    /// Converts the locals that are declared before `end` and used from there on to nodes.
     fn share_locals(&mut self, block: &mut Block, end: usize) {
         for at in 0..end {
             let Stmt::Declare { local, dtype, dims, space } = block[at].clone() else { continue };
@@ -197,22 +200,27 @@ impl Divide<'_> {
         }
     }
 
-    fn contraction_part(&self, stmt: &Stmt) -> Result<Option<Part>, KernelError> {
-        if self.apart(stmt) != Some(Apart::Contraction) {
+    fn contraction_part(&self, stmt: &Stmt) -> Result<Option<KernelPart>, KernelError> {
+        if self.separate_loop(stmt) != Some(SeparateLoop::Contraction) {
             return Ok(None);
         }
         let kernel = self.part(vec![stmt.clone()])?;
         let found = Contraction::of(&kernel.ir().body[0], &Arrays::of(kernel.ir()));
-        Ok(found.map(|found| Part::Contraction(Box::new(kernel), Box::new(found))))
+        Ok(found.map(|found| KernelPart::Contraction(Box::new(kernel), Box::new(found))))
     }
 
-    fn loop_part(&mut self, stmt: Stmt) -> Result<Option<Part>, KernelError> {
+    fn loop_part(&mut self, stmt: Stmt) -> Result<Option<KernelPart>, KernelError> {
         let Stmt::For { var, hi, kind, mut body, .. } = stmt else { return Ok(None) };
         let symbol = self.symbol(var, hi.limit);
         let index = Affine::var(symbol);
         walk::substitute(&mut body, var, &index);
         let parts = self.block(&body)?;
-        Ok(Some(Part::Loop { symbol, extent: hi.limit, is_parallel: kind == LoopKind::Parallel, parts }))
+        Ok(Some(KernelPart::Loop {
+            symbol,
+            extent: hi.limit,
+            is_parallel: kind == LoopKind::Parallel,
+            parts,
+        }))
     }
 
     fn symbol(&mut self, var: LoopId, range: i64) -> SymbolId {
@@ -224,7 +232,8 @@ impl Divide<'_> {
         SymbolId(self.routine.symbols.len() as u32 - 1)
     }
 
-    /// Statements as a kernel of their own. It is called whole, but for a contraction with a parallel loop.
+    /// Makes a kernel of some statements. Every call runs it whole, except for a contraction with a parallel
+    /// loop.
     fn part(&self, body: Block) -> Result<Kernel, KernelError> {
         let ir = Routine { body, ..self.routine.clone() };
         let shared =
@@ -243,14 +252,14 @@ impl Divide<'_> {
     }
 }
 
-/// Whether a block mentions a local.
+/// Whether a block accesses a local.
 fn access_of(block: &[Stmt], local: LocalId) -> bool {
     let mut found = false;
     scan::each_local_access(block, &mut |used, _| found |= used == local);
     found
 }
 
-/// The bytes of a local.
+/// Bytes of a local.
 pub(super) fn bytes(decl: &LocalDecl) -> usize {
     decl.dims.iter().product::<usize>() * decl.dtype.size_bytes()
 }
@@ -314,26 +323,26 @@ mod tests {
         Kernel::verified(ir, abi).expect("a valid kernel")
     }
 
-    fn divided(text: &str) -> Option<Divided> {
+    fn divided(text: &str) -> Option<DividedKernel> {
         divide(&kernel(text)).expect("parts are kernels")
     }
 
-    fn shape(parts: &[Part]) -> String {
+    fn shape(parts: &[KernelPart]) -> String {
         let shapes = parts.iter().map(|part| match part {
-            Part::Loop { extent, is_parallel, parts, .. } => {
+            KernelPart::Loop { extent, is_parallel, parts, .. } => {
                 let kind = if *is_parallel { "parallel" } else { "serial" };
                 format!("{kind} {extent} ({})", shape(parts))
             }
-            Part::Contraction(_, found) => {
+            KernelPart::Contraction(_, found) => {
                 format!("product {}x{}x{}", found.num_rows(), found.num_columns(), found.num_products())
             }
-            Part::Other(_) => "other".into(),
+            KernelPart::Other(_) => "other".into(),
         });
         shapes.collect::<Vec<_>>().join(", ")
     }
 
     #[test]
-    fn contractions_stand_apart_and_share_what_lives_around_them() {
+    fn contractions_are_separate_parts_that_share_enclosing_locals() {
         let divided = divided(ATTENTION).expect("it has contractions");
         assert_eq!(shape(&divided.parts), "parallel 4 (product 16x16x16, other, product 16x16x16)");
         assert_eq!(divided.shared.len(), 1);

@@ -1,0 +1,132 @@
+//! Runs composite kernels. Contains unsafe code: it calls compiled code and GEMM plans.
+//!
+//! Invariants it relies on and keeps:
+//!
+//! * Every part is a kernel of its own, made by [`super::divide`]. Its parameters are the memory and the
+//!   symbols of the composite, in the same order, with the shared nodes behind the former and the symbols of
+//!   loops behind the latter. Otherwise its contract is that of the composite.
+//! * The shared nodes are in the composite's scratch memory, one after the other; the scratch memory of the
+//!   parts follows.
+#![allow(unsafe_code, reason = "compiled code and contractions are called here")]
+
+use codegen_core::host::{NativeCode, NativeKernel};
+use microkernels::GemmPlan;
+
+/// The most arguments, and the most bindings, of a part; they are on the stack during a call.
+pub(crate) const MAX_PARAMETERS: usize = 64;
+
+/// A kernel that runs as a sequence of steps.
+pub(crate) struct CompositeKernel {
+    /// The steps, in order.
+    pub(crate) steps: Vec<CompositeStep>,
+    /// The functions that steps call, once they are loaded.
+    pub(crate) parts: Vec<NativeCode>,
+    /// The number of the composite's memory parameters.
+    pub(crate) args: usize,
+    /// The number of the composite's symbols.
+    pub(crate) symbols: usize,
+    /// The offset of each shared node in scratch memory.
+    pub(crate) shared: Vec<usize>,
+    /// The offset of the parts' scratch memory.
+    pub(crate) scratch: usize,
+}
+
+/// A step of a composite kernel.
+pub(crate) enum CompositeStep {
+    /// Runs steps for each value of a binding; the parallel loop covers the call's range only.
+    Loop { binding: usize, extent: u64, is_parallel: bool, steps: Vec<CompositeStep> },
+    /// Runs a GEMM plan. If the plan is divided, one iteration of the call's range is `unit` positions of the
+    /// plan's parallel axis.
+    Contraction { plan: Box<GemmPlan>, unit: Option<u64> },
+    /// Calls compiled code, by its index.
+    Part(usize),
+}
+
+impl CompositeKernel {
+    /// Bytes of memory for the code that GEMM plans have loaded.
+    pub(crate) fn plan_bytes(&self) -> usize {
+        self.steps.iter().map(CompositeStep::plan_bytes).sum()
+    }
+}
+
+impl CompositeStep {
+    fn plan_bytes(&self) -> usize {
+        match self {
+            CompositeStep::Loop { steps, .. } => steps.iter().map(CompositeStep::plan_bytes).sum(),
+            CompositeStep::Contraction { plan, .. } => plan.code_bytes(),
+            CompositeStep::Part(_) => 0,
+        }
+    }
+}
+
+/// The arguments of one call.
+struct Call {
+    args: [*mut u8; MAX_PARAMETERS],
+    bindings: [i64; MAX_PARAMETERS],
+    scratch: *mut u8,
+    range: (u64, u64),
+}
+
+impl NativeKernel for CompositeKernel {
+    unsafe fn run(&self, args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64) {
+        let mut call = Call {
+            args: [std::ptr::null_mut(); MAX_PARAMETERS],
+            bindings: [0; MAX_PARAMETERS],
+            scratch: scratch.wrapping_add(self.scratch),
+            range: (begin, end),
+        };
+        // SAFETY: the caller passes one address per memory parameter and one value per symbol;
+        // `MAX_PARAMETERS` is at least as large, and the arrays do not overlap. Without parameters or
+        // symbols, the pointers may be dangling and nothing is read.
+        unsafe {
+            if self.args > 0 {
+                std::ptr::copy_nonoverlapping(args, call.args.as_mut_ptr(), self.args);
+            }
+            if self.symbols > 0 {
+                std::ptr::copy_nonoverlapping(bindings, call.bindings.as_mut_ptr(), self.symbols);
+            }
+        }
+        for (at, &offset) in self.shared.iter().enumerate() {
+            call.args[self.args + at] = scratch.wrapping_add(offset);
+        }
+        // SAFETY: the arguments are valid for every part, by the invariants of this module.
+        unsafe { call.run(&self.steps, &self.parts) }
+    }
+}
+
+impl Call {
+    /// Runs steps in order.
+    ///
+    /// # Safety
+    ///
+    /// The arguments, bindings and scratch memory are those that each of the steps requires.
+    unsafe fn run(&mut self, steps: &[CompositeStep], parts: &[NativeCode]) {
+        for step in steps {
+            match step {
+                CompositeStep::Loop { binding, extent, is_parallel, steps } => {
+                    let (begin, end) = if *is_parallel { self.range } else { (0, *extent) };
+                    for at in begin..end {
+                        self.bindings[*binding] = at as i64;
+                        // SAFETY: the caller's promise; the binding is within its range.
+                        unsafe { self.run(steps, parts) }
+                    }
+                }
+                CompositeStep::Contraction { plan, unit } => {
+                    let (begin, end) = match unit {
+                        Some(unit) => (self.range.0 * unit, self.range.1 * unit),
+                        None => (0, 1),
+                    };
+                    // SAFETY: the caller's promise; a divided plan is its kernel's only step, so the range is
+                    // within the plan's extent.
+                    unsafe {
+                        plan.run(self.args.as_ptr(), self.bindings.as_ptr(), self.scratch, begin, end);
+                    }
+                }
+                // SAFETY: the caller's promise; the part runs its whole range.
+                CompositeStep::Part(at) => unsafe {
+                    parts[*at].run(self.args.as_ptr(), self.bindings.as_ptr(), self.scratch, 0, 1);
+                },
+            }
+        }
+    }
+}
