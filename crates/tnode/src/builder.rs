@@ -1,4 +1,4 @@
-//! Making tensor nodes.
+//! Construction of tensor nodes.
 
 use crate::decision::Reason;
 use crate::delayed::DelayedDType;
@@ -12,7 +12,7 @@ use crate::padding::{Dims, Padding};
 use crate::registry::Registry;
 use crate::state::ModeState;
 
-/// The facts of a node to be; see [`TensorNode::builder`].
+/// The facts of a node under construction; see [`TensorNode::builder`].
 #[derive(Clone, Debug)]
 pub struct NodeBuilder {
     pub(crate) label: Label,
@@ -35,19 +35,19 @@ impl NodeBuilder {
         }
     }
 
-    /// The sizes without margins.
+    /// Sets the dimensions, without margins.
     pub fn dims(mut self, dims: impl IntoIterator<Item = usize>) -> NodeBuilder {
         self.dims = Some(dims.into_iter().collect());
         self
     }
 
-    /// Leaves the sizes open until [`TensorNode::set_dims`].
+    /// Leaves the dimensions open until [`TensorNode::set_dims`].
     pub fn dims_later(mut self) -> NodeBuilder {
         self.dims = None;
         self
     }
 
-    /// The sizes, margins and element type of an array whose values the node shall have on the host.
+    /// Sets the dimensions, margins and element type of an array whose values the node has on the host.
     ///
     /// The type is specified and the mode is hosted, with the kind of hosting left open.
     #[track_caller]
@@ -64,25 +64,25 @@ impl NodeBuilder {
         self
     }
 
-    /// The element type unless something better becomes known.
+    /// Sets the element type that holds unless another one is specified or inferred.
     pub fn default_dtype(mut self, dtype: DType) -> NodeBuilder {
         self.dtype = DelayedDType::Default(dtype);
         self
     }
 
-    /// Margins around the values.
+    /// Sets the margins around the values.
     pub fn padding(mut self, padding: Padding) -> NodeBuilder {
         self.padding = Some(padding);
         self
     }
 
-    /// The memory mode the user asks for; the last call counts.
+    /// Sets the requested memory mode; the last call counts.
     #[track_caller]
     pub fn mode(self, mode: MemoryMode) -> NodeBuilder {
         self.mode_because(mode, Reason::new("it was specified when the node was made"))
     }
 
-    /// The memory mode, with another reason.
+    /// Sets the requested memory mode with a reason.
     pub fn mode_because(mut self, mode: MemoryMode, reason: Reason) -> NodeBuilder {
         self.modes = ModeState::decided(mode, reason);
         self
@@ -94,18 +94,18 @@ impl NodeBuilder {
         self
     }
 
-    /// Makes the node, known to the process-wide registry.
+    /// Makes the node in the global registry.
     ///
     /// # Errors
-    /// When padding and sizes do not fit, the array would be too large, or the fixed id is taken.
+    /// When the padding does not fit the dimensions, the array would be too large, or the fixed id is taken.
     pub fn build(self) -> Result<TensorNode, Error> {
         self.build_in(Registry::global())
     }
 
-    /// Makes the node, known to `registry`.
+    /// Makes the node in `registry`.
     ///
     /// # Errors
-    /// As for [`build`](NodeBuilder::build).
+    /// The errors of [`build`](NodeBuilder::build).
     pub fn build_in(self, registry: &Registry) -> Result<TensorNode, Error> {
         let settled = self.dims.clone().map(|dims| Shape::new(dims, self.padding.as_ref())).transpose()?;
         registry.register(self.id, |id| Inner::new(id, registry.clone(), &self, settled.clone()))

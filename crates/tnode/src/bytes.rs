@@ -10,32 +10,32 @@ use crate::error::Error;
 /// Alignment of the bytes of every host array.
 pub const ALIGN_BYTES: usize = 64;
 
-/// Bytes that are still growing.
+/// A byte vector that is still growing.
 pub(crate) type Growing = AVec<u8, ConstAlign<ALIGN_BYTES>>;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of a fixed number, which [`live`] counts until they are dropped.
+/// Bytes of a fixed length, which [`live`] counts until they are dropped.
 #[derive(Debug)]
 pub(crate) struct Bytes(Growing);
 
-/// The bytes of all host arrays of the process together.
+/// The total number of bytes of all host arrays in the process.
 pub(crate) fn live() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// No bytes, with room for `len`.
+/// An empty vector with capacity `len`.
 pub(crate) fn allocate(len: usize) -> Result<Growing, Error> {
     let mut bytes = AVec::new(ALIGN_BYTES);
     bytes.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes: len })?;
     Ok(bytes)
 }
 
-/// So many zeros.
+/// A vector of `len` zeros.
 pub(crate) fn zeros(len: usize) -> Result<Growing, Error> {
     const CHUNK: &[u8] = &[0; 4096];
     let mut bytes = allocate(len)?;
-    // By chunks: builds without optimisation fill large arrays byte by byte otherwise.
+    // Filling by chunks is fast without optimisation too; otherwise large arrays are filled byte by byte.
     while bytes.len() < len {
         bytes.extend_from_slice(&CHUNK[..CHUNK.len().min(len - bytes.len())]);
     }

@@ -1,7 +1,7 @@
-//! Memory-mode changes, all under one lock.
+//! Changes of memory modes, under one lock.
 //!
-//! A compilation decides about many nodes, and must leave all of them as they were if it fails. It works on copies of
-//! their states and hands them in together; a reader never sees some of them changed and others not.
+//! A compilation decides about many nodes, and must leave all of them unchanged if it fails. It works on
+//! copies of their states and commits them together, so a reader never sees a part of a commit.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -14,24 +14,24 @@ use crate::pending;
 use crate::state::ModeState;
 use crate::view::View;
 
-/// Readers share it, writers have it alone, so that a commit is one step to everybody.
+/// Readers share the lock and writers have it exclusively, which makes a commit atomic.
 static MODES: RwLock<()> = RwLock::new(());
 
-/// Makes all the decisions or none.
+/// Commits all decisions or none.
 ///
-/// A state that begins with the node's present decisions replaces it. Otherwise somebody else decided meanwhile; then
-/// the decisions that the node lacks are added to its present ones.
+/// A state that starts with the node's present decisions replaces it. Otherwise another commit came first,
+/// and the decisions that the node lacks are added to its present ones.
 ///
 /// # Errors
-/// The first conflict found, in the order given; then no node has changed.
+/// The first conflict, in the order given; no node has changed then.
 pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<(), Error> {
     commit_decisions(decisions, &[])
 }
 
-/// Makes all the decisions and records all the views, or nothing. A view is virtual: it has no memory of its own.
+/// Commits all decisions and records all views, or neither. A view is virtual: it has no memory of its own.
 ///
 /// # Errors
-/// The first conflict found, modes first, in the order given; then no node has changed.
+/// The first conflict in the order given, modes first; no node has changed then.
 pub fn commit_decisions(
     decisions: &[(TensorNode, ModeState)],
     views: &[(TensorNode, View)],
@@ -65,7 +65,7 @@ pub fn commit_decisions(
     Ok(())
 }
 
-/// What a node is a view of, if it is one.
+/// The slice of another node that a node stands for, if it is a view.
 pub(crate) fn view(node: &TensorNode) -> Option<View> {
     if let Some(view) = pending::view(node) {
         return Some(view);
@@ -83,7 +83,7 @@ pub(crate) fn read(node: &TensorNode) -> ModeState {
     node.modes().clone()
 }
 
-/// Changes the state of one node; `change` leaves it alone when it fails.
+/// Changes the state of one node, unless `change` fails.
 pub(crate) fn update(
     node: &TensorNode,
     change: impl FnOnce(&mut ModeState) -> Result<(), ModeConflict>,

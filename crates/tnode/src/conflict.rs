@@ -1,14 +1,14 @@
-//! What is said when two decisions about one node exclude each other.
+//! The error when two decisions about one node exclude each other.
 //!
-//! A conflict names both decisions with their reasons and places, because the two were usually taken far apart. It says
-//! whether a user asked for both, or parts of the system disagree.
+//! A conflict names both decisions with their reasons and source locations, because the two were usually
+//! taken far apart. It tells whether the user asked for both, or parts of the system disagree.
 
 use std::fmt;
 
 use crate::decision::Decision;
 use crate::mode::MemoryMode;
 
-/// Two decisions about one node that cannot both hold.
+/// Two decisions about one node that exclude each other.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ModeConflict {
     pub(crate) kind: ConflictKind,
@@ -18,12 +18,12 @@ pub struct ModeConflict {
 }
 
 impl ModeConflict {
-    /// The decision that stands, the latest one that excludes the request where a single one does.
+    /// The decision that stands: the latest one that excludes the request, if a single one does.
     pub fn present(&self) -> Option<&Decision> {
         self.decided_by.as_ref()
     }
 
-    /// The decision that was refused.
+    /// The decision that was rejected.
     pub fn requested(&self) -> &Decision {
         &self.requested
     }
@@ -34,14 +34,15 @@ impl ModeConflict {
     }
 }
 
-/// Which rule a refused decision breaks.
+/// The rule that a rejected decision breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConflictKind {
-    /// Somebody asked for a node to be virtual and never virtual.
+    /// A node was requested to be virtual and never virtual.
     User,
-    /// Somebody asked for a node that no device changes to differ between streams.
+    /// Separate buffers for the streams were requested for a node that no device changes.
     MustBeShared,
-    /// A decided sharing was asked to be forgotten, or a node without a buffer to have an open one.
+    /// A decided sharing was requested to be undecided, or open sharing was requested for a node without a
+    /// buffer.
     UnsettingSharing,
     /// No outcome satisfies both decisions.
     Inconsistent,

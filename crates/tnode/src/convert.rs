@@ -3,7 +3,8 @@
 //! One encoder and one decoder serve every format, so the narrow formats cannot differ in how they round:
 //!
 //! * Rounding is to nearest, ties to even, from the exact value: never twice.
-//! * Overflow becomes infinity, except in `e4m3fn`, which has none and becomes NaN (the OCP non-saturating mode).
+//! * Overflow becomes infinity, except in `e4m3fn`, which has none and becomes NaN (the OCP non-saturating
+//!   mode).
 //! * NaN becomes the format's quiet NaN with the sign kept and no payload.
 //! * Subnormals and the sign of zero are kept.
 //!
@@ -14,8 +15,8 @@
 pub(crate) struct Format {
     exponent_bits: u32,
     mantissa_bits: u32,
-    /// Whether the all-ones exponent holds only infinities and NaNs. Otherwise (`e4m3fn`) it holds numbers, but for the
-    /// all-ones mantissa, which is NaN.
+    /// Whether the all-ones exponent holds only infinities and NaNs. Otherwise (`e4m3fn`) it holds numbers,
+    /// but for the all-ones mantissa, which is NaN.
     infinities: bool,
 }
 
@@ -90,7 +91,7 @@ impl Format {
         }
     }
 
-    /// Bits of what follows the largest finite number: infinity, or NaN where there is none.
+    /// The bits that follow the largest finite number: infinity, or NaN in formats without infinity.
     fn overflow(self) -> u64 {
         if self.infinities { self.exponent_ones() } else { self.nan() }
     }
@@ -133,8 +134,8 @@ fn encode_magnitude(format: Format, mantissa: u64, exponent: i32) -> u64 {
     let last = (top + exponent).max(smallest_normal) - format.mantissa_bits as i32;
     let kept = shift_rounding(mantissa, last - exponent);
     let biased = (last + format.mantissa_bits as i32 + format.bias()) as u64;
-    // `kept` has its leading bit at `mantissa_bits` when normal, below it when subnormal (biased = 1); taking one
-    // exponent step away and adding `kept` covers both, and the carry.
+    // `kept` has its leading bit at `mantissa_bits` when normal, below it when subnormal (biased = 1); taking
+    // one exponent step away and adding `kept` covers both, and the carry.
     let bits = ((biased - 1) << format.mantissa_bits) + kept;
     bits.min(format.overflow())
 }
@@ -172,7 +173,8 @@ pub(crate) fn decode(format: Format, bits: u64) -> f64 {
     sign * scale(mantissa as f64, exponent - format.bias() - format.mantissa_bits as i32)
 }
 
-/// `x * 2^exponent`, exact whenever the result is a number of `f64`; in two steps because the factor may be subnormal.
+/// `x * 2^exponent`, exact whenever the result is a number of `f64`; in two steps because the factor may be
+/// subnormal.
 fn scale(x: f64, exponent: i32) -> f64 {
     let half = exponent / 2;
     x * power_of_two(half) * power_of_two(exponent - half)
@@ -192,7 +194,7 @@ mod tests {
         let mut pattern = 0x9e37_79b9_7f4a_7c15u64;
         for _ in 0..100_000 {
             pattern = pattern.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            // Exponents about those of `f32`, subnormals and overflow included.
+            // Exponents in and slightly beyond the range of `f32`, including subnormals and overflow.
             let mantissa = f64::from_bits(pattern >> 12 | 1023 << 52);
             let x = mantissa * power_of_two((pattern % 300) as i32 - 155);
             assert_eq!(encode_f64(F32, x), u64::from((x as f32).to_bits()), "{x:e}");

@@ -1,4 +1,4 @@
-//! A decision about a node, with the reason for it and the place in the source that took it.
+//! A decision about a node, with its reason and the source location that took it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::panic::Location;
 
 use crate::mode::MemoryMode;
 
-/// Why a decision was taken, in words, and where in the source.
+/// Why a decision was taken, in words, and its source location.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reason {
     text: Cow<'static, str>,
@@ -20,12 +20,12 @@ impl Reason {
         Reason { text: text.into(), location: Location::caller() }
     }
 
-    /// The reason in words.
+    /// The text, which completes "… because".
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The line of source that decided.
+    /// The source location that took the decision.
     pub fn location(&self) -> &'static Location<'static> {
         self.location
     }
@@ -43,12 +43,12 @@ impl fmt::Debug for Reason {
     }
 }
 
-/// One step of a node's chain.
+/// One decision in a node's chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The mode that was asked for; what it left is the intersection with the steps before.
+    /// The requested mode. The node's outcomes are the intersection of this mode with the earlier ones.
     pub mode: MemoryMode,
-    /// Why.
+    /// Why the mode was requested.
     pub reason: Reason,
 }
 

@@ -1,7 +1,7 @@
 //! Element types that are settled late.
 //!
-//! A node begins with a default, an inference or a specification, and keeps it open until somebody needs the type.
-//! Specifications win over inferences, inferences over defaults, and two inferences promote.
+//! A node starts with a default, an inference or a specification, which stays open until the type is needed.
+//! Specifications override inferences, inferences override defaults, and two inferences promote.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,18 +10,18 @@ use std::sync::Arc;
 use crate::dtype::DType;
 use crate::node::TensorNode;
 
-/// An element type that nobody has needed yet.
+/// An element type that has not been needed yet.
 #[derive(Clone)]
 pub enum DelayedDType {
-    /// Holds unless something better is known.
+    /// Holds unless the type is inferred or specified.
     Default(DType),
-    /// Follows from other nodes.
+    /// Depends on other nodes.
     Inferred(Inference),
-    /// Asked for by the user.
+    /// Requested by the user.
     Specified(DType),
 }
 
-/// An element type to be computed when it is needed; nothing is computed before.
+/// A function that computes an element type when it is needed.
 #[derive(Clone)]
 pub struct Inference(Arc<dyn Fn() -> DType + Send + Sync>);
 
@@ -31,19 +31,19 @@ impl Inference {
         Inference(Arc::new(infer))
     }
 
-    /// The type.
+    /// Runs the function.
     pub fn get(&self) -> DType {
         (self.0)()
     }
 
-    /// The promotion of both types.
+    /// Infers the promotion of both types.
     pub fn promote(self, other: Inference) -> Inference {
         Inference::new(move || self.get().promote(other.get()))
     }
 }
 
 impl DelayedDType {
-    /// The type as far as it is known; runs inferences.
+    /// The type as far as it is known; runs the inference.
     pub fn get(&self) -> DType {
         match self {
             DelayedDType::Default(dtype) | DelayedDType::Specified(dtype) => *dtype,
@@ -60,7 +60,7 @@ impl DelayedDType {
         }
     }
 
-    /// Specifies `dtype`; another specification comes back as error.
+    /// Specifies `dtype`; a different specification is returned as the error.
     pub(crate) fn specify(self, dtype: DType) -> Result<DelayedDType, DType> {
         match self {
             DelayedDType::Specified(present) if present != dtype => Err(present),
@@ -68,7 +68,8 @@ impl DelayedDType {
         }
     }
 
-    /// Specifies `dtype`, if the type known so far satisfies `only_if`; a specification that differs comes back as error.
+    /// Specifies `dtype`, if the type known so far satisfies `only_if`; a specification that differs comes
+    /// back as error.
     pub(crate) fn specify_if(
         self,
         dtype: DType,

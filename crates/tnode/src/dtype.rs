@@ -1,7 +1,8 @@
 //! Element types of tensor nodes and host arrays.
 //!
-//! A [`DType`] is a name for a bit layout and nothing more: values live in [`Scalar`](crate::Scalar), their conversions
-//! in [`convert`](mod@crate::convert). The text tokens are those of every text form of the project, so they never change.
+//! A [`DType`] names a bit layout. Values are [`Scalar`](crate::Scalar)s, and their conversions are in
+//! [`convert`](mod@crate::convert). The text tokens are part of every text form of the project, so they never
+//! change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,7 +40,8 @@ pub enum DType {
     Fp8E5m2,
     /// OCP 8-bit float with 4 exponent and 3 mantissa bits, without infinities.
     Fp8E4m3fn,
-    /// Four 32-bit lanes of random bits, the state of counter-based generators. Lane 0 is the lowest in memory.
+    /// Four 32-bit lanes of random bits, the state of counter-based generators. Lane 0 is the lowest in
+    /// memory.
     U32x4,
 }
 
@@ -80,7 +82,8 @@ impl DType {
         matches!(self, F16 | Bf16 | F32 | F64 | Fp8E5m2 | Fp8E4m3fn)
     }
 
-    /// Whether values are integers with arithmetic; neither [`Bool`](DType::Bool) nor [`U32x4`](DType::U32x4) is.
+    /// Whether values are integers with arithmetic; neither [`Bool`](DType::Bool) nor [`U32x4`](DType::U32x4)
+    /// is.
     pub const fn is_integer(self) -> bool {
         use DType::{I8, I32, I64, U8, U16, U32, U64};
         matches!(self, U8 | I8 | U16 | I32 | U32 | I64 | U64)
@@ -91,7 +94,7 @@ impl DType {
         self.is_float() || matches!(self, DType::I8 | DType::I32 | DType::I64)
     }
 
-    /// How many bits the significand of a float has, the leading one included; `None` for other types.
+    /// The bits of a float's significand, including the leading one; `None` for other types.
     pub const fn significand_bits(self) -> Option<u32> {
         match self {
             DType::F64 => Some(53),
@@ -112,10 +115,11 @@ impl DType {
         }
     }
 
-    /// The type that results from mixing two types without either being asked for explicitly.
+    /// The type of a combination of two types, if the user asks for none.
     ///
-    /// It is the higher of the two in one total order, so it is commutative, associative and idempotent, and any number
-    /// of inferences can be combined in any order. It is a priority, not a containment: `i64` with `f16` is `f16`.
+    /// It is the higher one in a total order, so promotion is commutative, associative and idempotent, and
+    /// inferences can be combined in any order. The order is a priority, not a containment of values: `i64`
+    /// with `f16` is `f16`.
     pub const fn promote(self, other: DType) -> DType {
         if self.priority() >= other.priority() { self } else { other }
     }
@@ -168,7 +172,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// A text that is no element type.
+/// The error for a text that is not an element type.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no element type; expected one of {list}", list = token_list())]
 pub struct UnknownDType(pub String);

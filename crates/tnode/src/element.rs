@@ -1,7 +1,7 @@
-//! Rust types that elements can be viewed as.
+//! Rust types for the elements of arrays.
 //!
-//! `bool` and the 8-bit floats have none: not every byte is a `bool`, and no common Rust type is an 8-bit float. Their
-//! arrays are read by value or as bytes.
+//! `bool` and the 8-bit floats have no such type: not every byte is a valid `bool`, and no common Rust type
+//! is an 8-bit float. Their arrays are read by value or as bytes.
 
 use half::{bf16, f16};
 
@@ -9,7 +9,7 @@ use crate::dtype::DType;
 
 /// A Rust type with the layout of an element type.
 pub trait Element: bytemuck::Pod + Send + Sync + sealed::Sealed {
-    /// The element type it has the layout of.
+    /// The element type with the same layout.
     const DTYPE: DType;
 }
 

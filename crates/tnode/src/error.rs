@@ -1,34 +1,34 @@
-//! Everything that can be refused in this crate.
+//! The errors of this crate.
 
 use crate::conflict::ModeConflict;
 use crate::dtype::DType;
 use crate::padding::Dims;
 use crate::predicates::ModeUndecided;
 
-/// A refused request; each message names the object, what was expected and what was found.
+/// Why a request is rejected. Each message names the object, the expectation and the finding.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The sizes of a node were needed before they were settled.
+    /// The dimensions of a node were needed before they were settled.
     #[error("node {node}: dimensions are not settled yet")]
     DimsUnsettled {
         /// The node's name.
         node: String,
     },
-    /// The sizes of a node were settled twice, differently.
+    /// The dimensions of a node were settled twice with different values.
     #[error("node {node}: dimensions are settled as {settled:?}, found {requested:?}")]
     DimsConflict {
         /// The node's name.
         node: String,
-        /// The sizes without padding that hold.
+        /// The settled dimensions, without padding.
         settled: Dims,
-        /// The sizes that were refused.
+        /// The rejected dimensions.
         requested: Dims,
     },
     /// Margins for another number of axes.
     #[error("padding has {axes} axes, but the dimensions are {dims:?}")]
     PaddingRank {
-        /// The sizes.
+        /// The dimensions.
         dims: Dims,
         /// Number of axes of the padding.
         axes: usize,
@@ -36,7 +36,7 @@ pub enum Error {
     /// Margins larger than the array they are part of.
     #[error("padding {padding:?} exceeds the padded dimensions {dims:?}")]
     PaddingExceeds {
-        /// The sizes with padding.
+        /// The dimensions with padding.
         dims: Dims,
         /// Left and right margins per axis.
         padding: Vec<(usize, usize)>,
@@ -44,7 +44,7 @@ pub enum Error {
     /// An array beyond the address space.
     #[error("an array of dimensions {dims:?} is too large to address")]
     TooLarge {
-        /// The sizes.
+        /// The dimensions.
         dims: Dims,
     },
     /// More axes than [`MAX_RANK`](crate::MAX_RANK).
@@ -62,9 +62,9 @@ pub enum Error {
         node: String,
         /// `specified` or `settled`.
         how: &'static str,
-        /// The type that holds.
+        /// The specified or settled type.
         present: DType,
-        /// The type that was refused.
+        /// The rejected type.
         requested: DType,
     },
     /// An inference came after the element type was used.
@@ -88,9 +88,9 @@ pub enum Error {
     View {
         /// The node's name.
         node: String,
-        /// What it is.
+        /// The present role of the node.
         present: String,
-        /// What was refused.
+        /// The rejected role of the node.
         requested: String,
     },
     /// A memory mode was needed before anything was decided.
@@ -118,24 +118,24 @@ pub enum Error {
         /// The type of the array.
         found: DType,
     },
-    /// Another number of elements than the sizes say.
+    /// Another number of elements than the dimensions say.
     #[error("dimensions {dims:?} need {expected} elements, found {found}")]
     ElementCount {
-        /// The sizes.
+        /// The dimensions.
         dims: Dims,
         /// Their product.
         expected: usize,
         /// The number given.
         found: usize,
     },
-    /// An array of other sizes than the node that it is for.
+    /// An array has other dimensions than its node.
     #[error("node {node} has dimensions {expected:?} without margins, the array has {found:?}")]
     ArrayDims {
         /// The node's name.
         node: String,
-        /// The node's sizes without padding.
+        /// The node's dimensions without padding.
         expected: Dims,
-        /// The array's sizes without padding.
+        /// The array's dimensions without padding.
         found: Vec<usize>,
     },
     /// An index outside the array.
@@ -143,7 +143,7 @@ pub enum Error {
     OutOfBounds {
         /// The index.
         index: Vec<usize>,
-        /// The sizes without padding.
+        /// The dimensions without padding.
         dims: Dims,
     },
     /// A file that cannot be read or written.
@@ -151,7 +151,7 @@ pub enum Error {
     File {
         /// The file format.
         format: &'static str,
-        /// What the system or the archive says.
+        /// The error of the system or the archive.
         source: std::io::Error,
     },
     /// A file that is not in its format.
@@ -159,7 +159,7 @@ pub enum Error {
     Malformed {
         /// The file format.
         format: &'static str,
-        /// What was found.
+        /// The reason.
         why: String,
     },
     /// An element type that a file format, or this crate, does not have.
@@ -175,7 +175,7 @@ pub enum Error {
     NoSuchAxis {
         /// The axis asked for.
         axis: usize,
-        /// The sizes without padding.
+        /// The dimensions without padding.
         dims: Dims,
     },
     /// A coordinate beyond the end of its axis.
@@ -185,7 +185,7 @@ pub enum Error {
         coordinate: usize,
         /// The axis.
         axis: usize,
-        /// The sizes without padding.
+        /// The dimensions without padding.
         dims: Dims,
     },
 }

@@ -1,8 +1,8 @@
 //! Arrays in host memory.
 //!
-//! A [`HostArray`] is bytes with an element type, sizes and margins. The bytes are aligned to 64, so that vector code
-//! and devices can use them in place. Element access by index skips the margins; the byte and slice views show them.
-
+//! A [`HostArray`] is a byte array with an element type, dimensions and margins. The bytes are aligned to 64,
+//! so that vector code and devices can use them in place. Access by index skips the margins; the byte and
+//! slice views include them.
 use std::borrow::Cow;
 use std::io::{self, Read};
 
@@ -45,7 +45,8 @@ impl HostArray {
         Ok(HostArray { dtype, dims, padding: None, bytes: bytes::zeros(len)?.into() })
     }
 
-    /// An array of zeros with margins, which hold the neutral value (zero if there is none); `dims` are without margins.
+    /// An array of zeros with margins, which hold the neutral value (zero if there is none); `dims` are
+    /// without margins.
     ///
     /// # Errors
     /// When the padding has another number of axes, or the array would be too large to address.
@@ -78,7 +79,7 @@ impl HostArray {
     /// A copy of the little-endian bytes of row-major elements.
     ///
     /// # Errors
-    /// When their number is not what type and sizes say, or memory is short.
+    /// When their number does not match the element type and dimensions, or memory is short.
     pub fn from_bytes(
         dtype: DType,
         dims: impl IntoIterator<Item = usize>,
@@ -94,16 +95,16 @@ impl HostArray {
         Ok(HostArray { dtype, dims, padding: None, bytes: copy.into() })
     }
 
-    /// The same bytes, understood as an array whose outermost elements are margins.
+    /// The same bytes as an array whose outermost elements are margins.
     ///
     /// # Errors
-    /// When the margins have another number of axes or exceed the sizes.
+    /// When the margins have another number of axes or exceed the dimensions.
     pub fn from_padded(array: HostArray, padding: Padding) -> Result<HostArray, Error> {
         padding.unpadded(&array.dims)?;
         Ok(HostArray { padding: Some(padding), ..array })
     }
 
-    /// A copy. Unlike `clone`, which aborts the process where memory is short, this is an error then.
+    /// A copy, or an error if memory is short. `clone` aborts the process in that case.
     ///
     /// # Errors
     /// When memory is short.
@@ -114,7 +115,7 @@ impl HostArray {
         Ok(HostArray { dtype: self.dtype, dims, padding, bytes: bytes.into() })
     }
 
-    /// The same values under new sizes (without margins), copied inside new margins if there are any.
+    /// The same values with new dimensions (without margins), copied into new margins if there are any.
     ///
     /// # Errors
     /// When the number of values differs, or the padding does not fit.
@@ -142,8 +143,8 @@ impl HostArray {
 
 /// Arrays for nodes.
 impl HostArray {
-    /// A copy of the values inside the margins of a node, which transfers to the node take. The margins hold the
-    /// neutral value of the node's padding, or 0 if it declares none; margins of `self` are left out.
+    /// A copy of the values inside the margins of a node, which transfers to the node take. The margins hold
+    /// the neutral value of the node's padding, or 0 if it declares none; margins of `self` are left out.
     ///
     /// ```
     /// # use tnode::{HostArray, Padding, TensorNode};
@@ -155,7 +156,8 @@ impl HostArray {
     /// ```
     ///
     /// # Errors
-    /// When sizes (without margins) or element type are not the node's, the node's sizes are not settled, or memory is short.
+    /// When the dimensions (without margins) or the element type differ from the node's, the node's
+    /// dimensions are not settled, or memory is short.
     pub fn with_margins_of(&self, node: &TensorNode) -> Result<HostArray, Error> {
         let (dims, found) = (node.dims_without_padding()?, self.dims_without_padding());
         if dims != found {
@@ -168,7 +170,7 @@ impl HostArray {
     }
 }
 
-/// What the file formats need.
+/// Support for the file formats.
 impl HostArray {
     /// An array of `len` bytes from a reader; memory grows only as they arrive.
     pub(crate) fn read_bytes(
@@ -199,7 +201,7 @@ impl HostArray {
         )
     }
 
-    /// The array whose elements are stored here in column-major order.
+    /// The array whose elements are stored in column-major order here.
     ///
     /// # Errors
     /// When memory is short.
@@ -212,7 +214,7 @@ impl HostArray {
         Ok(HostArray { bytes: bytes.into(), ..self })
     }
 
-    /// Makes every non-zero bool a 1, since other bytes are no bools.
+    /// Replaces every non-zero `bool` by 1, the only valid byte for true.
     pub(crate) fn normalize_bools(&mut self) {
         if self.dtype == DType::Bool {
             self.bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
@@ -220,19 +222,19 @@ impl HostArray {
     }
 }
 
-/// Type, sizes and raw views.
+/// Element type, dimensions and raw views.
 impl HostArray {
-    /// The element type.
+    /// The element type of the values.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The sizes with margins.
+    /// The dimensions of the whole array, with margins.
     pub fn dims(&self) -> &Dims {
         &self.dims
     }
 
-    /// The sizes of the values, without margins.
+    /// The dimensions of the values, without margins.
     pub fn dims_without_padding(&self) -> Dims {
         let Some(padding) = &self.padding else { return self.dims.clone() };
         padding.axes.iter().zip(&self.dims).map(|(p, d)| d - p.left - p.right).collect()
@@ -248,7 +250,7 @@ impl HostArray {
         self.dims_without_padding().iter().product()
     }
 
-    /// The bytes of all host arrays of this process that are alive.
+    /// The total number of bytes of all live host arrays in the process.
     pub fn live_bytes() -> usize {
         bytes::live()
     }
@@ -371,7 +373,7 @@ impl HostArray {
         self.padding.as_ref().map_or(0, |padding| padding.axes[axis].left)
     }
 
-    /// Offsets in elements of all values, row-major.
+    /// Offsets of all values in elements, row-major.
     fn value_offsets(&self) -> impl Iterator<Item = usize> + use<> {
         let strides = row_major_strides(&self.dims);
         let first = strides.iter().enumerate().map(|(axis, stride)| self.left_margin(axis) * stride).sum();
@@ -381,12 +383,13 @@ impl HostArray {
     /// The element at an offset inside the array.
     fn element(&self, offset: usize) -> Scalar {
         let size = self.dtype.size_bytes();
-        Scalar::read(self.dtype, &self.bytes[offset * size..]).expect("offsets are checked against the sizes")
+        Scalar::read(self.dtype, &self.bytes[offset * size..])
+            .expect("offsets are checked against the dimensions")
     }
 
     fn set_element(&mut self, offset: usize, value: Scalar) {
         let size = self.dtype.size_bytes();
-        value.write(&mut self.bytes[offset * size..]).expect("offsets are checked against the sizes");
+        value.write(&mut self.bytes[offset * size..]).expect("offsets are checked against the dimensions");
     }
 }
 
@@ -402,14 +405,14 @@ fn column_major_strides(dims: &[usize]) -> Dims {
     dims.iter().scan(1, next_stride).collect()
 }
 
-/// The stride of an axis, given the one of the axis inside of it. Sizes of 0 count as 1: products of the others may
-/// otherwise overflow.
+/// The stride of an axis, computed from the next inner one. Extents of 0 count as 1, because products of the
+/// others may overflow otherwise.
 fn next_stride(next: &mut usize, size: &usize) -> Option<usize> {
     Some(std::mem::replace(next, *next * (*size).max(1)))
 }
 
-/// Offsets of all elements of a box of sizes `dims`, row-major, whose first is at `first`: one addition for each
-/// element and for each axis that begins anew.
+/// Offsets of all elements of a box with dimensions `dims`, row-major, starting at `first`. Costs one
+/// addition for each element and for each axis that wraps around.
 fn offsets(dims: &[usize], strides: &[usize], first: usize) -> impl Iterator<Item = usize> + use<> {
     let axes: SmallVec<[(usize, usize); 4]> = dims.iter().copied().zip(strides.iter().copied()).collect();
     let mut index = Dims::from_elem(0, dims.len());
@@ -429,7 +432,7 @@ fn offsets(dims: &[usize], strides: &[usize], first: usize) -> impl Iterator<Ite
     })
 }
 
-/// Element type, sizes, margins and bits of all elements are equal.
+/// Equal element types, dimensions, margins and bits of all elements.
 impl PartialEq for HostArray {
     fn eq(&self, other: &HostArray) -> bool {
         self.dtype == other.dtype

@@ -1,4 +1,4 @@
-//! What a node is called by the people who made it.
+//! Names of nodes given by users.
 
 /// The parts of a node's name, from the widest to the narrowest; the last one is best an identifier.
 ///
@@ -11,7 +11,7 @@
 pub struct Label(Vec<String>);
 
 impl Label {
-    /// The parts.
+    /// The parts, widest first.
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }

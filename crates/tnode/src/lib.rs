@@ -1,12 +1,12 @@
-//! Tensor nodes: what an array is, before anybody decides how to compute it.
+//! Tensor nodes: arrays as compilers see them before they decide how to compute them.
 //!
-//! A [`TensorNode`] has an identity, a label, sizes, an element type and a [memory mode](MemoryMode): the still open or
-//! settled decision where its values live. [`HostArray`]s hold values in host memory.
+//! A [`TensorNode`] has an identity, a label, dimensions, an element type and a [memory mode](MemoryMode),
+//! the open or settled decision where its values live. A [`HostArray`] holds values in host memory.
 //!
 //! # Should I be using this crate?
 //!
-//! To write a compiler pass, a device or a front end for arrayjit: yes, everything speaks of its nodes. To compute
-//! something: use `arrayjit`, which re-exports what you need from here.
+//! Use it to write a compiler pass, a device or a front end for arrayjit, because all of them refer to its
+//! nodes. To compute something, use `arrayjit`, which re-exports the types that you need from here.
 //!
 //! # Example
 //!
@@ -18,58 +18,58 @@
 //! w.update_memory_mode(MemoryMode::EffectivelyConstant, Reason::new("nothing writes it"))?;
 //! assert_eq!(w.mode().mode().map(|m| m.to_string()).as_deref(), Some("hosted_constant"));
 //!
-//! let refused = w.update_memory_mode(MemoryMode::Virtual, Reason::new("it is small"));
-//! assert!(refused.is_err());
+//! let rejected = w.update_memory_mode(MemoryMode::Virtual, Reason::new("it is small"));
+//! assert!(rejected.is_err());
 //! # Ok::<(), tnode::Error>(())
 //! ```
 //!
 //! # Promises
 //!
-//! * Settled facts never change; memory modes only narrow, every decision keeps its reason, and a
+//! * Settled facts never change. Memory modes only narrow, every decision keeps its reason, and a
 //!   [commit](commit_modes) changes all nodes or none.
 //! * [`Scalar::convert`] and [`convert`](mod@convert) define conversions for the whole project, bit for bit.
-//! * No function panics on any input, and all printed text is the same in every run.
+//! * No function panics on any input, and printed text is the same in every run.
 #![forbid(unsafe_code)]
 
 // Values.
-pub mod convert; // float formats <-> floats, bit for bit
+pub mod convert; // float formats to floats and back, bit for bit
 mod dtype; // element types
 mod scalar; // one value of any type
 
 // Memory modes.
 mod decision; // a decision and its reason
-mod mode; // named modes and sets of outcomes
+mod mode; // memory modes and sets of outcomes
 mod sharing; // the table of sharing updates
-mod state; // what is open after a chain of decisions
+mod state; // the mode of a node with its chain of decisions
 
 mod conflict; // decisions that exclude each other
 mod predicates; // questions about a mode
 
 // Nodes.
-mod label; // what people call a node
+mod label; // names given by users
 mod name; // identifiers from labels
-mod padding; // sizes and margins
+mod padding; // dimensions and margins
 
-mod builder; // making nodes
-mod commit; // changing many modes at once
-mod delayed; // element types settled late
+mod builder; // construction of nodes
+mod commit; // atomic changes of many modes
+mod delayed; // element types that are settled late
 mod node; // the tensor node
 mod pending; // decisions that are not committed
 mod registry; // live nodes by id
-mod view; // nodes that are part of another
-mod weak; // handles that keep nobody alive
+mod view; // nodes that are a slice of another node
+mod weak; // handles that do not keep nodes alive
 
 // Arrays.
-mod bytes; // aligned memory, counted
+mod bytes; // aligned memory, and its total size
 mod element; // Rust types of elements
-mod host_array; // bytes with type and sizes
+mod host_array; // arrays in host memory
 mod points; // columns as point clouds
-mod render; // as text for people
+mod render; // arrays as text
 
 pub mod npy; // NumPy files
 pub mod safetensors; // safetensors files
 
-mod debug_as_display; // errors print their message
+mod debug_as_display; // `Debug` of errors prints their message
 mod error;
 
 debug_as_display!(Error, ModeConflict, ModeUndecided, UnknownDType, UnknownMemoryMode);

@@ -1,17 +1,19 @@
 //! Memory modes: where the values of a tensor node live.
 //!
-//! A mode is a request that may leave something open, so each of the sixteen named modes stands for a set of the eight
-//! final [`Outcomes`], and refining one mode by another is the intersection of their sets. The sets are closed under
-//! intersection: every non-empty intersection of named modes is a named mode again, and no two names share a set, so a
-//! state always has exactly one name (or none, while nothing was decided).
+//! A mode is a request that may leave something open, so each of the sixteen named modes stands for a set of
+//! the eight final [`Outcomes`], and refining one mode by another is the intersection of their sets. The sets
+//! are closed under intersection: every non-empty intersection of named modes is a named mode again, and no
+//! two names share a set, so a state always has exactly one name (or none, while nothing was decided).
 //!
-//! Source: the modes are those of OCANNL's tensor nodes, whose update rules are this intersection but for seven of the
-//! 256 ordered pairs. There, a node changed on devices may become volatile although the two are alternatives, and a
-//! hosted node of a decided kind may not be asked to be hosted. Here the sets decide: the first is a conflict, and the
-//! other six ask for nothing new. `tests/mode_table.txt` lists every pair.
+//! Source: the modes are those of OCANNL's tensor nodes. Its update rules are the same intersection, except
+//! for seven of the 256 ordered pairs. There, a node changed on devices may become volatile although the two
+//! exclude each other, and a hosted node whose kind is decided must not be asked to be hosted. Here the sets
+//! decide: the first pair is a conflict, and the other six requests change nothing. `tests/mode_table.txt`
+//! lists every pair.
 //!
-//! OCANNL's second epoch (0.7 on) keeps no host arrays in nodes and has no hosted modes. Its table is the part of this one
-//! in which nodes are undecided, virtual, local, on the device or one of the open modes, with these rows changed:
+//! OCANNL's second epoch (0.7 on) keeps no host arrays in nodes and has no hosted modes. Its table is the
+//! part of this one in which nodes are undecided, virtual, local, on the device or in one of the open modes,
+//! with these rows changed:
 //!
 //! | mode | asked for | second epoch | here |
 //! |---|---|---|---|
@@ -23,9 +25,9 @@
 //! | `on_device` | `device_only`, `materialized` | stays | stays |
 //! | `virtual` | `effectively_constant` | stays | stays |
 //!
-//! There an effectively constant node that is not virtual is on the device; here it is hosted, so that its values can be read
-//! in place. A user of the second epoch's modes writes `on_device` for nodes that are constant and have memory. The test
-//! `the_second_epoch_is_as_documented` computes the last column.
+//! There an effectively constant node that is not virtual is on the device; here it is hosted, so that its
+//! values can be read in place. A user of the second epoch's modes writes `on_device` for nodes that are
+//! constant and have memory. The test `the_second_epoch_is_as_documented` computes the last column.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,9 +48,9 @@ pub enum Sharing {
 pub enum Hosted {
     /// Not decided yet.
     Unset,
-    /// Nobody, after initialisation.
+    /// Constant after initialisation.
     Constant,
-    /// Somebody: one of the two below.
+    /// Not constant: either of the next two.
     Nonconstant,
     /// Devices change it; the host copy changes by an explicit transfer only.
     ChangedOnDevices(Sharing),
@@ -61,7 +63,7 @@ pub enum Hosted {
 pub enum MemoryMode {
     /// Either inlined or a hosted constant.
     EffectivelyConstant,
-    /// Inlined at every use; has no memory.
+    /// Inlined at every use, without memory.
     Virtual,
     /// Has some memory.
     NeverVirtual,
@@ -131,7 +133,7 @@ impl MemoryMode {
         }
     }
 
-    /// The mode that stands for exactly these outcomes; `None` for a set without a name, such as that of all eight.
+    /// The mode with exactly these outcomes; `None` for a set without a name, such as the set of all eight.
     pub fn named(outcomes: Outcomes) -> Option<MemoryMode> {
         MemoryMode::ALL.into_iter().find(|mode| mode.outcomes() == outcomes)
     }
@@ -187,7 +189,7 @@ impl fmt::Display for MemoryMode {
     }
 }
 
-/// A text that is no memory mode.
+/// The error for a text that is not a memory mode.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no memory mode; expected one of {list}", list = MemoryMode::ALL.map(MemoryMode::token).join(", "))]
 pub struct UnknownMemoryMode(pub String);
@@ -222,7 +224,7 @@ impl Outcomes {
     pub const HOSTED_CHANGED_PER_STREAM: Outcomes = Outcomes(1 << 6);
     /// With a host copy, changed on devices, one buffer for all streams.
     pub const HOSTED_CHANGED_SHARED: Outcomes = Outcomes(1 << 7);
-    /// Nothing decided.
+    /// All eight outcomes: nothing is decided.
     pub const ALL: Outcomes = Outcomes(u8::MAX);
 
     const NAMES: [&'static str; 8] = [

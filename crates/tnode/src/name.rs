@@ -1,7 +1,8 @@
 //! Identifiers for nodes: readable, valid in code, and stable from run to run.
 //!
-//! Everything here is a pure function of id, label and code name. A first label part `grad` marks a gradient; a gradient
-//! without an identifier of its own borrows the id of the node before it, which by convention is the value it belongs to.
+//! Everything here is a pure function of id, label and code name. A first label part `grad` marks a gradient.
+//! A gradient without an identifier uses the id of the preceding node, which by convention is the value that
+//! it belongs to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +13,13 @@ pub enum IdentStyle {
     NameOnly,
     /// `n12_w`.
     NameAndLabel,
-    /// The label alone where that is unambiguous, gradients as `w.grad`.
+    /// The label alone if it is unambiguous, with gradients as `w.grad`.
     HeuristicDotGrad,
-    /// The label alone where that is unambiguous, gradients as `w_grad`.
+    /// The label alone if it is unambiguous, with gradients as `w_grad`.
     HeuristicUnderGrad,
 }
 
-/// Identifiers that do not name one node: repeated ones, and words that a language reserves.
+/// Identifiers that must not stand alone: identifiers of several nodes, and reserved words of a language.
 #[derive(Clone, Debug, Default)]
 pub struct AmbiguousIdents {
     values: BTreeSet<String>,
@@ -45,8 +46,8 @@ impl AmbiguousIdents {
 
 /// Whether the label marks a gradient, and the identifier its remaining parts make, if any.
 ///
-/// Parts that are not alphanumeric are left out, repeats in a row become a count, parts that begin with a digit go last,
-/// and an identifier that still begins with a digit gets a leading `_`.
+/// Parts that are not alphanumeric are left out, repeats in a row become a count, parts that begin with a
+/// digit go last, and an identifier that still begins with a digit gets a leading `_`.
 pub(crate) fn no_grad_ident_label(label: &[String]) -> (bool, Option<String>) {
     let (is_grad, parts) = match label.split_first() {
         Some((first, rest)) if first == "grad" => (true, rest),

@@ -1,8 +1,9 @@
-//! The tensor node: an array that figures in computations, whether or not it ever owns memory.
+//! The tensor node: an array that occurs in computations, with or without memory.
 //!
-//! A [`TensorNode`] is a cheap handle. Its identity never changes; sizes and element type are settled once, when first
-//! needed; memory mode and names are refined as more is learned. Invariants: a settled fact stays; the mode only
-//! narrows, and only under the lock of [`crate::commit`]; no lock is held while an inference runs, since it may ask any node.
+//! A [`TensorNode`] is a cheap handle. Its identity never changes; dimensions and element type are settled
+//! once, when they are first needed; memory mode and names are refined over time. Invariants: a settled fact
+//! does not change; the mode only narrows, and only under the lock of [`crate::commit`]; no lock is held
+//! while an inference runs, because it may query any node.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -29,7 +30,7 @@ use crate::view::View;
 pub struct NodeId(pub(crate) u64);
 
 impl NodeId {
-    /// The bare number.
+    /// The id as an integer.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -47,7 +48,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A handle to a tensor node. Equality, order and hash are those of its id (and registry, for those who use several).
+/// A handle to a tensor node. Handles compare, order and hash by registry and id.
 #[derive(Clone)]
 pub struct TensorNode(pub(crate) Arc<Inner>);
 
@@ -64,7 +65,7 @@ pub(crate) struct Inner {
     notes: Mutex<Notes>,
 }
 
-/// The settled sizes.
+/// The settled dimensions, with and without margins.
 #[derive(Clone)]
 pub(crate) struct Shape {
     padded: Dims,
@@ -72,7 +73,7 @@ pub(crate) struct Shape {
     elems: usize,
 }
 
-/// The element type while it is open, and how often that changed.
+/// The element type while it is open, with the number of its changes.
 struct OpenDType {
     delayed: DelayedDType,
     version: u64,
@@ -91,7 +92,8 @@ struct Notes {
     backend_info: String,
 }
 
-/// Locks for a moment; a panic elsewhere cannot leave these plain values half-written.
+/// Locks a mutex for a short time. Ignores poisoning, because a panic cannot leave these plain values
+/// half-written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -121,7 +123,7 @@ impl Drop for Inner {
 
 /// Identity and names.
 impl TensorNode {
-    /// Begins a node; without further calls it is a rank-0 `f32` by default, of undecided mode.
+    /// Starts a node. By default, it has rank 0, type `f32` and an undecided mode.
     ///
     /// ```
     /// # use tnode::{DType, TensorNode};
@@ -133,7 +135,7 @@ impl TensorNode {
         NodeBuilder::new(label.into())
     }
 
-    /// The node's number.
+    /// The node's number in its registry.
     pub fn id(&self) -> NodeId {
         self.0.id
     }
@@ -148,13 +150,13 @@ impl TensorNode {
         name::debug_name(self.0.id.0, self.label(), self.code_name().as_deref())
     }
 
-    /// The identifier last chosen for generated code.
+    /// The identifier that was chosen last for generated code.
     pub fn code_name(&self) -> Option<String> {
         lock(&self.0.notes).code_name.clone()
     }
 
-    /// Proposes an identifier for generated code. The longer one stays, so names are stable across compilations once a
-    /// collision made one longer.
+    /// Proposes an identifier for generated code. The longer of two proposals is kept, so that names stay
+    /// stable across compilations after a collision has made one longer.
     pub fn update_code_name(&self, ident: &str) {
         let mut notes = lock(&self.0.notes);
         if notes.code_name.as_ref().is_none_or(|present| ident.len() > present.len()) {
@@ -172,18 +174,18 @@ impl TensorNode {
         name::styled_ident(self.0.id.0, self.label(), style, ambiguous)
     }
 
-    /// Where the node was given memory last, for people: a link or an initialisation notes stream, pool and offset, as in
-    /// `multicore:0:1 pool 2 offset 64`. Empty at first.
+    /// Where the node was given memory last, for debugging: a link or an initialisation records stream, pool
+    /// and offset, as in `multicore:0:1 pool 2 offset 64`. Empty at first.
     pub fn backend_info(&self) -> String {
         lock(&self.0.notes).backend_info.clone()
     }
 
-    /// Replaces the notes.
+    /// Replaces the text of [`backend_info`](TensorNode::backend_info).
     pub fn set_backend_info(&self, info: impl Into<String>) {
         lock(&self.0.notes).backend_info = info.into();
     }
 
-    /// One line for listings: id, name, type and sizes, bytes, mode, notes. Settles nothing.
+    /// One line for listings: id, name, type and dimensions, bytes, mode, notes. Settles nothing.
     pub fn header(&self) -> String {
         let name = self.name();
         let dtype = self.0.dtype.get().map_or_else(|| self.delayed_dtype().to_string(), DType::to_string);
@@ -201,9 +203,9 @@ impl TensorNode {
     }
 }
 
-/// Sizes.
+/// Dimensions.
 impl TensorNode {
-    /// The sizes with margins.
+    /// The dimensions with margins.
     ///
     /// # Errors
     /// When they are not settled yet.
@@ -211,7 +213,7 @@ impl TensorNode {
         Ok(self.shape()?.padded.clone())
     }
 
-    /// The sizes of the values, without margins.
+    /// The dimensions of the values, without margins.
     ///
     /// # Errors
     /// When they are not settled yet.
@@ -219,7 +221,7 @@ impl TensorNode {
         Ok(self.shape()?.unpadded.clone())
     }
 
-    /// Settles the sizes, given without margins. Settling them again as they are is no error.
+    /// Settles the dimensions, given without margins. Settling the same dimensions again is not an error.
     ///
     /// # Errors
     /// When they are settled differently, do not fit the padding, or overflow.
@@ -241,7 +243,7 @@ impl TensorNode {
     /// The number of elements with margins.
     ///
     /// # Errors
-    /// When the sizes are not settled yet.
+    /// When the dimensions are not settled yet.
     pub fn num_elems(&self) -> Result<usize, Error> {
         Ok(self.shape()?.elems)
     }
@@ -249,7 +251,7 @@ impl TensorNode {
     /// The bytes of the whole array with margins; settles the element type.
     ///
     /// # Errors
-    /// When the sizes are not settled yet.
+    /// When the dimensions are not settled yet.
     pub fn size_bytes(&self) -> Result<usize, Error> {
         Ok(self.num_elems()? * self.dtype().size_bytes())
     }
@@ -271,7 +273,8 @@ impl Shape {
 impl TensorNode {
     /// The element type; the first call settles it, running inferences.
     ///
-    /// Inferences that ask for each other in a circle get `bool`, which promotion ignores, where the circle closes.
+    /// If inferences depend on each other in a cycle, the one that closes it yields `bool`, which promotion
+    /// ignores.
     pub fn dtype(&self) -> DType {
         loop {
             if let Some(&dtype) = self.0.dtype.get() {
@@ -286,13 +289,15 @@ impl TensorNode {
         }
     }
 
-    /// Settles the type that follows from the given version of what is open; does nothing if that changed meanwhile.
+    /// Settles the type that was computed from a version of the open type; does nothing if that changed
+    /// meanwhile.
     fn settle_dtype(&self, dtype: DType, version: u64) {
         let mut open = lock(&self.0.open_dtype);
         if open.version != version || self.0.dtype.set(dtype).is_err() {
             return;
         }
-        // An inference holds on to the nodes it asks; nobody needs it any more. Dropping it may run foreign code.
+        // An inference holds handles of the nodes that it asks, so it is dropped once it is not needed.
+        // Dropping it may run foreign code.
         if let DelayedDType::Inferred(_) = open.delayed {
             let inference = open.replace(DelayedDType::Inferred(Inference::new(move || dtype)));
             drop(open);
@@ -330,8 +335,8 @@ impl TensorNode {
         })
     }
 
-    /// Specifies the element type if the one known so far satisfies `only_if`; for an inferred one that is asked when
-    /// the inference runs. The condition must not ask this node.
+    /// Specifies the element type if the type known so far satisfies `only_if`. An inferred type is tested
+    /// when the inference runs. The condition must not query this node.
     ///
     /// # Errors
     /// When another one that satisfies `only_if` is specified or settled.
@@ -353,8 +358,8 @@ impl TensorNode {
         Error::DTypeConflict { node: self.name(), how, present, requested }
     }
 
-    /// Adds an inference, which runs when the type is first needed: a specification wins over it, it wins over a
-    /// default, and with another inference it promotes.
+    /// Adds an inference, which runs when the type is first needed. A specification overrides it, it
+    /// overrides a default, and two inferences promote.
     ///
     /// # Errors
     /// When the type is settled.
@@ -365,7 +370,7 @@ impl TensorNode {
         })
     }
 
-    /// Replaces what is open by what `update` makes of it.
+    /// Replaces the open type by the result of `update`.
     fn update_open(
         &self,
         update: impl FnOnce(DelayedDType) -> Result<DelayedDType, Error>,
@@ -382,7 +387,7 @@ impl TensorNode {
 
 /// Memory mode.
 impl TensorNode {
-    /// The memory mode and the decisions behind it, as a value to work on.
+    /// A copy of the memory mode with its decisions.
     pub fn mode(&self) -> ModeState {
         commit::read(self)
     }
@@ -395,7 +400,7 @@ impl TensorNode {
         &self.0.view
     }
 
-    /// What this node is a view of, if it is one; it has no memory then.
+    /// The slice of another node that this node stands for, if it is a view.
     pub fn view(&self) -> Option<View> {
         commit::view(self)
     }
@@ -416,10 +421,10 @@ impl TensorNode {
         commit::update(self, |state| state.refine_sharing(sharing, reason))
     }
 
-    /// What settling this node's mode takes; settles the element type.
+    /// The facts for settling this node's mode; settles the element type.
     ///
     /// # Errors
-    /// When the sizes are not settled yet.
+    /// When the dimensions are not settled yet.
     pub fn force_ctx(&self, stack_threshold_bytes: usize, reason: Reason) -> Result<ForceCtx, Error> {
         Ok(ForceCtx { elems: self.num_elems()?, dtype: self.dtype(), stack_threshold_bytes, reason })
     }

@@ -1,9 +1,10 @@
 //! NumPy's `.npy` files and `.npz` archives.
 //!
-//! Values are stored without margins. Arrays have at most [`MAX_RANK`](crate::MAX_RANK) axes; files with more are refused.
-//! `bf16`, the 8-bit floats and `u32x4` have no NumPy type and are refused; use
-//! [`safetensors`](mod@crate::safetensors) for the floats. Files come from anywhere, so sizes in headers are checked before they are
-//! believed and memory grows only as bytes arrive. Source: NumPy, *The NPY format*, versions 1 to 3.
+//! Values are stored without margins. Arrays have at most [`MAX_RANK`](crate::MAX_RANK) axes; files with more
+//! are rejected. `bf16`, the 8-bit floats and `u32x4` have no NumPy type and are rejected;
+//! [`safetensors`](mod@crate::safetensors) supports the floats. Files are untrusted input: sizes in headers
+//! are checked before use, and memory grows only as bytes arrive. Source: NumPy, *The NPY format*, versions 1
+//! to 3.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
@@ -18,14 +19,14 @@ use crate::padding::{Dims, checked_elems};
 
 const FORMAT: &str = "npy";
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Longer headers than this describe structured types, which are refused anyway.
+/// The largest accepted header. Longer ones describe structured types, which are not supported.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
 /// Reads one array.
 ///
 /// # Errors
-/// When reading fails, the header is no `.npy` header, the element type has no counterpart here, there are more
-/// than [`MAX_RANK`](crate::MAX_RANK) axes, data are missing, or memory is short.
+/// When reading fails, the header is no `.npy` header, the element type has no counterpart here, there are
+/// more than [`MAX_RANK`](crate::MAX_RANK) axes, data are missing, or memory is short.
 pub fn read(mut reader: impl Read) -> Result<HostArray, Error> {
     let header = Header::parse(&read_header(&mut reader)?)?;
     let len = checked_elems(&header.dims)? * header.dtype.size_bytes();
@@ -98,7 +99,7 @@ fn malformed(why: impl Into<String>) -> Error {
     Error::Malformed { format: FORMAT, why: why.into() }
 }
 
-/// The text of the header.
+/// Reads the header's text.
 fn read_header(reader: &mut impl Read) -> Result<String, Error> {
     let mut prefix = [0; 8];
     reader.read_exact(&mut prefix).map_err(failed)?;
@@ -145,7 +146,7 @@ impl Header {
         Ok(dict + &" ".repeat(unpadded.next_multiple_of(64) - unpadded) + "\n")
     }
 
-    /// Reads the dictionary literal with exactly the three keys.
+    /// Parses the dictionary literal, which has exactly three keys.
     fn parse(text: &str) -> Result<Header, Error> {
         let parsed =
             parse_dict(&mut Cursor(text)).ok_or_else(|| malformed(format!("header {:?}", text.trim())))?;
@@ -204,7 +205,7 @@ fn parse_dict(text: &mut Cursor<'_>) -> Option<Fields> {
     text.0.trim().is_empty().then_some(fields)
 }
 
-/// What is left of a Python literal.
+/// The unparsed rest of a Python literal.
 struct Cursor<'a>(&'a str);
 
 impl<'a> Cursor<'a> {

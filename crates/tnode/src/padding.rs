@@ -1,10 +1,10 @@
-//! Margins around the values of a node, kept so that windows may reach beyond its edges.
+//! Margins around the values of a node, so that windows may extend beyond the edges of the array.
 
 use smallvec::SmallVec;
 
 use crate::error::Error;
 
-/// Sizes of the axes, outermost first; row-major order everywhere.
+/// The extents of the axes, outermost first; arrays are row-major.
 pub type Dims = SmallVec<[usize; 4]>;
 
 /// The largest number of axes of a node or a host array. The verifier of the loop IR has the same limit.
@@ -19,12 +19,13 @@ pub struct AxisPadding {
     pub right: usize,
 }
 
-/// The margins of every axis and what they hold.
+/// The margins of every axis, and the value in them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Padding {
     /// One entry per axis.
     pub axes: SmallVec<[AxisPadding; 4]>,
-    /// What the margins hold; `None` when readers with different neutral elements reset them before each use.
+    /// The value in the margins; `None` if consumers with different neutral elements reset the margins before
+    /// each use.
     pub neutral: Option<f64>,
 }
 
@@ -35,7 +36,7 @@ impl Padding {
         Padding { axes, neutral }
     }
 
-    /// Left margin, values and right margin together, per axis.
+    /// The extents of left margin, values and right margin together.
     ///
     /// # Errors
     /// When the number of axes differs, or a size overflows.
@@ -45,7 +46,7 @@ impl Padding {
         grown.collect::<Option<Dims>>().ok_or_else(|| Error::TooLarge { dims: Dims::from_slice(dims) })
     }
 
-    /// The sizes without margins, given those with margins.
+    /// The dimensions without margins, given the dimensions with margins.
     ///
     /// # Errors
     /// When the number of axes differs, or a margin exceeds its axis.
@@ -76,7 +77,8 @@ pub(crate) fn checked_elems(dims: &[usize]) -> Result<usize, Error> {
         return Err(Error::TooManyAxes { found: dims.len(), limit: MAX_RANK });
     }
     let too_large = || Error::TooLarge { dims: Dims::from_slice(dims) };
-    // A zero axis empties the array, but the other axes must still be countable by index arithmetic.
+    // An axis of extent 0 empties the array, but index arithmetic still computes products of the other
+    // extents.
     let extent = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1))).ok_or_else(too_large)?;
     extent.checked_mul(16).filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(too_large)?;
     Ok(dims.iter().product())

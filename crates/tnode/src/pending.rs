@@ -1,7 +1,9 @@
-//! Decisions about nodes that are made and not committed: later decisions build on them, and nobody else sees them.
+//! Decisions about nodes that are made but not committed. Later decisions build on them, and other threads do
+//! not see them.
 //!
-//! Several compilations that are accepted or refused together each see what those before have decided, as if that were committed.
-//! While [`Pending::during`] runs, reads of modes and views on its thread find the pending ones; those of other threads do not.
+//! Several compilations that are accepted or rejected together see each other's decisions, as if these were
+//! committed. While [`Pending::during`] runs, reads of modes and views on its thread find the pending
+//! decisions; reads on other threads do not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +16,7 @@ use crate::node::TensorNode;
 use crate::state::ModeState;
 use crate::view::View;
 
-/// What is decided so far.
+/// Modes and views that are decided but not committed.
 #[derive(Clone, Debug, Default)]
 struct Decided {
     modes: BTreeMap<TensorNode, ModeState>,
@@ -22,7 +24,7 @@ struct Decided {
 }
 
 thread_local! {
-    /// What this thread sees in place of what is committed; the last one, if several nest.
+    /// The pending decisions that this thread sees instead of the committed ones; the innermost one counts.
     static SEEN: RefCell<Vec<Arc<Decided>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -69,17 +71,17 @@ impl Pending {
         Ok(())
     }
 
-    /// Runs a function that finds the pending decisions wherever it reads, on this thread, the mode or the view of a node.
+    /// Runs a function. Its reads of modes and views on this thread find the pending decisions.
     pub fn during<R>(&self, function: impl FnOnce() -> R) -> R {
         SEEN.with_borrow_mut(|seen| seen.push(Arc::clone(&self.decided)));
         let _end = End;
         function()
     }
 
-    /// Makes all the decisions or none.
+    /// Commits all decisions or none.
     ///
     /// # Errors
-    /// As [`commit_decisions`], where others have decided meanwhile.
+    /// The errors of [`commit_decisions`], if other decisions were committed meanwhile.
     pub fn commit(self) -> Result<(), Error> {
         let Decided { modes, views } = &*self.decided;
         let modes: Vec<_> = modes.iter().map(|(node, mode)| (node.clone(), mode.clone())).collect();
@@ -89,13 +91,13 @@ impl Pending {
 }
 
 impl Decided {
-    /// The state of a node, begun from the committed one.
+    /// The pending state of a node, which starts as the committed one.
     fn state(&mut self, node: &TensorNode) -> &mut ModeState {
         self.modes.entry(node.clone()).or_insert_with(|| node.mode())
     }
 }
 
-/// Ends what a thread sees, also where the function panics.
+/// Ends the visibility of pending decisions when it is dropped, also by a panic.
 struct End;
 
 impl Drop for End {
@@ -109,7 +111,7 @@ pub(crate) fn mode(node: &TensorNode) -> Option<ModeState> {
     SEEN.with_borrow(|seen| seen.last()?.modes.get(node).cloned())
 }
 
-/// What a node is pending to be a view of, if this thread sees that.
+/// The pending view of a node, if this thread sees one.
 pub(crate) fn view(node: &TensorNode) -> Option<View> {
     SEEN.with_borrow(|seen| seen.last()?.views.get(node).cloned())
 }

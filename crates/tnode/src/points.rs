@@ -1,10 +1,11 @@
-//! Pulling point clouds out of host arrays, for plots.
+//! Point clouds from host arrays, for plots.
 
 use crate::error::Error;
 use crate::host_array::HostArray;
 
 impl HostArray {
-    /// Coordinate `xdim` along `from_axis` (the last axis if `None`) for every index of the other axes, row-major.
+    /// Coordinate `xdim` along `from_axis` (the last axis if `None`) for every index of the other axes,
+    /// row-major.
     ///
     /// **Shapes**: from `[a, b, c]` along axis 1, `a * c` points.
     ///
@@ -15,8 +16,8 @@ impl HostArray {
         self.indices_along(axis).map(|index| self.get_f64(&with(index, axis, xdim))).collect()
     }
 
-    /// Coordinates `xdim` and `ydim` along `from_axis` (the last axis if `None`) for every index of the other axes,
-    /// row-major.
+    /// Coordinates `xdim` and `ydim` along `from_axis` (the last axis if `None`) for every index of the other
+    /// axes, row-major.
     ///
     /// # Errors
     /// When there is no such axis or coordinate.
@@ -34,7 +35,7 @@ impl HostArray {
         self.indices_along(axis).map(point).collect()
     }
 
-    /// The axis meant, if it has all the coordinates.
+    /// The requested axis, if it has all the coordinates.
     fn checked_axis(&self, from_axis: Option<usize>, coordinates: &[usize]) -> Result<usize, Error> {
         let dims = self.dims_without_padding();
         let axis = from_axis.unwrap_or(dims.len().saturating_sub(1));
@@ -58,7 +59,7 @@ fn with(mut index: Vec<usize>, axis: usize, coordinate: usize) -> Vec<usize> {
     index
 }
 
-/// The `n`-th index of an array of sizes `dims`, row-major.
+/// The `n`-th index of an array with dimensions `dims`, row-major.
 fn unravel(mut n: usize, dims: &[usize]) -> Vec<usize> {
     let mut index = vec![0; dims.len()];
     for axis in (0..dims.len()).rev() {

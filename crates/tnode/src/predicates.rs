@@ -1,15 +1,15 @@
 //! Questions about a memory mode.
 //!
-//! `known_…` predicates say what is certain already and settle nothing. `is_…_force` predicates settle what is open, as
-//! near to the computation as the mode allows, and then answer. Both are defined on the named modes; the truth tables
-//! are committed with the tests.
+//! `known_…` predicates return whether a fact is certain, and settle nothing. `is_…_force` predicates first
+//! settle an open mode as near to the computation as possible. Both are defined on the named modes; the truth
+//! tables are committed with the tests.
 
 use crate::decision::Reason;
 use crate::dtype::DType;
 use crate::mode::{Hosted, MemoryMode, Sharing};
 use crate::state::ModeState;
 
-/// What a forcing predicate needs to know to settle an undecided mode.
+/// The facts that a forcing predicate needs to settle an undecided mode.
 #[derive(Clone, Debug)]
 pub struct ForceCtx {
     /// Number of elements of the node, with padding.
@@ -22,7 +22,7 @@ pub struct ForceCtx {
     pub reason: Reason,
 }
 
-/// The forcing predicates, which settle what is open before they answer.
+/// Forcing predicates: settle an open mode, then answer.
 impl ModeState {
     fn force(&mut self, ctx: &ForceCtx) {
         self.default_to_most_local(ctx.elems, ctx.dtype, ctx.stack_threshold_bytes, ctx.reason.clone());
@@ -67,8 +67,8 @@ impl ModeState {
         Ok(!self.known_not_materialized())
     }
 
-    /// Whether a context must hold a buffer for the node; `use_host_memory` says that the device can read the host copy
-    /// in place, which spares the buffer of nodes that no device changes.
+    /// Whether a context needs a buffer for the node. With `use_host_memory`, the device can read the host
+    /// copy in place, so nodes that no device changes need none.
     pub fn is_in_context_force(&mut self, use_host_memory: bool, ctx: &ForceCtx) -> bool {
         use MemoryMode::{Hosted as HostedMode, Local, Materialized, OnDevice, Virtual};
         let settled = matches!(self.mode(), Some(Virtual | Local | OnDevice(_) | HostedMode(_)));
@@ -84,7 +84,7 @@ impl ModeState {
     }
 }
 
-/// The predicates that settle nothing; each says what is certain already.
+/// Predicates that settle nothing: whether a fact is certain.
 impl ModeState {
     /// Virtual or local.
     pub fn known_not_materialized(&self) -> bool {
@@ -97,7 +97,7 @@ impl ModeState {
         matches!(self.mode(), Some(EffectivelyConstant | HostedMode(Hosted::Constant)))
     }
 
-    /// The host changes it at any time.
+    /// The host may change it at any time.
     pub fn known_volatile(&self) -> bool {
         self.mode() == Some(MemoryMode::Hosted(Hosted::Volatile))
     }
@@ -148,14 +148,14 @@ impl ModeState {
         !self.known_not_materialized() && !self.known_non_cross_stream()
     }
 
-    /// Too little was decided to say where the values live.
+    /// Whether too little is decided to tell where the values live.
     pub fn is_unspecified(&self) -> bool {
         use MemoryMode::{EffectivelyConstant, Hosted as HostedMode, NeverVirtual};
         matches!(self.mode(), None | Some(NeverVirtual | EffectivelyConstant | HostedMode(Hosted::Unset)))
     }
 }
 
-/// A mode was needed before anything was decided about it.
+/// The error when a mode is needed before anything is decided about it.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("memory mode is undecided, but needed because {reason}")]
 pub struct ModeUndecided {

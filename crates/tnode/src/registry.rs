@@ -1,7 +1,8 @@
-//! Finding live nodes by id.
+//! Lookup of live nodes by id.
 //!
-//! A registry keeps nobody alive: a node leaves it when its last handle is dropped. There is one registry per process
-//! unless somebody makes another, which has ids of its own (tests do, to have the same ids in every run).
+//! A registry does not keep nodes alive: a node leaves it when its last handle is dropped. There is one
+//! global registry. A program may make others, which have their own ids; tests do, to get the same ids in
+//! every run.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,7 @@ impl Registry {
         &GLOBAL
     }
 
-    /// Tells registries apart, in the order in which they were made.
+    /// A number that distinguishes registries, in the order of their creation.
     pub(crate) fn serial(&self) -> u64 {
         self.0.serial
     }
@@ -56,19 +57,20 @@ impl Registry {
 
     /// All live nodes, sorted by id.
     pub fn nodes(&self) -> Vec<TensorNode> {
-        // Handles are kept until the iteration is over: dropping the last one within it would lock its shard twice.
+        // Handles are dropped after the iteration: dropping a node's last handle during it would lock its
+        // shard twice.
         let mut live: Vec<TensorNode> =
             self.0.nodes.iter().filter_map(|entry| entry.value().upgrade().map(TensorNode)).collect();
         live.sort();
         live
     }
 
-    /// The header of each live node that satisfies `predicate`, a line each, sorted by id.
+    /// The headers of the live nodes that satisfy `predicate`, one per line, sorted by id.
     pub fn headers(&self, predicate: impl Fn(&TensorNode) -> bool) -> String {
         self.nodes().iter().filter(|node| predicate(node)).map(|node| node.header() + "\n").collect()
     }
 
-    /// Makes and enters a node under `wanted` or the next free id.
+    /// Makes a node with the id `wanted` or the next free id, and enters it.
     pub(crate) fn register(
         &self,
         wanted: Option<NodeId>,
@@ -87,8 +89,8 @@ impl Registry {
         }
     }
 
-    /// Enters a new node under `id`, or returns the live node that has it. The holder is returned, never dropped in
-    /// here, because dropping the last handle locks the shard that is locked here.
+    /// Enters a new node under `id`, or returns the live node that has it. The node is returned and not
+    /// dropped here, because dropping its last handle would lock the shard that is locked here.
     fn claim(&self, id: NodeId, make: impl Fn(NodeId) -> Inner) -> Result<TensorNode, TensorNode> {
         let entry = self.0.nodes.entry(id);
         if let Entry::Occupied(taken) = &entry

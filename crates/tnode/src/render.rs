@@ -1,7 +1,7 @@
 //! Host arrays as text for people: aligned columns, with the middle of long axes left out.
 //!
-//! The last two axes make a grid; each index of the axes before them gets a grid of its own under a line that names the
-//! index. All numbers of one array are printed in one style, chosen from the ones that are shown.
+//! The last two axes make a grid; each index of the axes before them gets a grid of its own under a line that
+//! names the index. All numbers of one array are printed in one style, chosen from the ones that are shown.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::scalar::Scalar;
 /// How much of an array to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenderOptions {
-    /// The most entries per axis, the ellipsis among them; an even number counts as one more, so that as much is shown
-    /// from the end as from the beginning.
+    /// The most entries per axis, the ellipsis among them; an even number counts as one more, so that as much
+    /// is shown from the end as from the beginning.
     pub entries_per_axis: usize,
     /// Significant digits of floats.
     pub digits: usize,
@@ -33,7 +33,7 @@ impl fmt::Display for HostArray {
 }
 
 impl HostArray {
-    /// The array as text: a line with type and sizes, then the values without margins.
+    /// The array as text: a line with type and dimensions, then the values without margins.
     pub fn render(&self, options: RenderOptions) -> String {
         let dims = self.dims_without_padding();
         let entries = options.entries_per_axis.max(2) | 1;

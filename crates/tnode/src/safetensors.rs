@@ -1,9 +1,10 @@
 //! The safetensors format: named arrays behind a JSON header.
 //!
-//! Values are stored without margins. Arrays have at most [`MAX_RANK`](crate::MAX_RANK) axes; files with more are
-//! refused. Element types of the format without a counterpart here (such as `I16` and complex
-//! numbers) are refused by name. The format has no `u32x4`: such an array is written as `U32` with a further axis of 4, and
-//! the metadata of the file has its name under `u32x4`, on a line of its own, so that it is read as it was.
+//! Values are stored without margins. Arrays have at most [`MAX_RANK`](crate::MAX_RANK) axes; files with more
+//! are rejected. Element types of the format without a counterpart here (such as `I16` and complex numbers)
+//! are rejected by name. The format has no `u32x4`: such an array is written as `U32` with a further axis of
+//! 4, and the file's metadata lists its name under `u32x4`, one name per line, so that it is read back with
+//! its type.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +18,7 @@ use crate::padding::Dims;
 
 const FORMAT: &str = "safetensors";
 
-/// The key of the metadata under which the names of arrays of random bits stand.
+/// The metadata key for the names of `u32x4` arrays.
 const RANDOM_BITS: &str = "u32x4";
 
 /// Reads every array of a file's bytes, by name.
@@ -47,7 +48,7 @@ fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, Error> {
     Ok(names.map_or_else(Vec::new, |names| names.lines().map(str::to_owned).collect()))
 }
 
-/// The bytes of a file with these arrays, without their margins.
+/// Serialises arrays, without their margins.
 ///
 /// # Errors
 /// When the names do not fit a header, or that of random bits has a line break.
@@ -76,7 +77,7 @@ fn malformed(error: ::safetensors::SafeTensorError) -> Error {
     Error::Malformed { format: FORMAT, why: error.to_string() }
 }
 
-/// The values of an array, in the form that the library asks for.
+/// The values of an array, as the library's view.
 struct Values<'a> {
     dtype: Dtype,
     dims: Dims,

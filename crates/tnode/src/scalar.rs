@@ -1,7 +1,7 @@
-//! One value of any element type, and the definition of every conversion between them.
+//! A value of any element type, and the definition of conversions between element types.
 //!
-//! The interpreter, the simplifier's constant folding and the generated code must agree on what a conversion means;
-//! [`Scalar::convert`] is that meaning. It is total: no pair of types and no value is refused.
+//! The interpreter, the simplifier's constant folding and the generated code must agree on conversions.
+//! [`Scalar::convert`] defines them, for every pair of types and every value.
 
 use std::fmt;
 
@@ -17,14 +17,15 @@ pub struct Scalar {
     bits: u128,
 }
 
-/// What a value is, apart from how its type stores it; every value of every type is exactly one of these.
+/// A value independent of its storage format. Every value of every type has exactly one representation here.
 enum Value {
     Integer { negative: bool, magnitude: u64 },
     Float(f64),
 }
 
 impl Scalar {
-    /// The value whose bit pattern is the low bits of `bits`; higher bits are dropped, and a non-zero bool becomes 1.
+    /// The value whose bit pattern is the low bits of `bits`; higher bits are dropped, and a non-zero bool
+    /// becomes 1.
     pub const fn new(dtype: DType, bits: u128) -> Scalar {
         let bits = match dtype {
             DType::Bool => (bits != 0) as u128,
@@ -34,12 +35,12 @@ impl Scalar {
         Scalar { dtype, bits }
     }
 
-    /// The element type.
+    /// The element type of this value.
     pub const fn dtype(self) -> DType {
         self.dtype
     }
 
-    /// The bit pattern, zero-extended.
+    /// The bit pattern, zero-extended to 128 bits.
     pub const fn bits(self) -> u128 {
         self.bits
     }
@@ -54,7 +55,8 @@ impl Scalar {
         Scalar::from_i64(dtype, 1)
     }
 
-    /// The value nearest to `x`: floats round to nearest even, integers truncate and saturate, NaN becomes integer 0.
+    /// The value nearest to `x`: floats round to nearest even, integers truncate and saturate, NaN becomes
+    /// integer 0.
     pub fn from_f64(dtype: DType, x: f64) -> Scalar {
         let bits = match dtype {
             DType::Bool => u128::from(x != 0.0),
@@ -65,7 +67,7 @@ impl Scalar {
             DType::U32 | DType::U32x4 => u128::from(x as u32),
             DType::I64 => u128::from(x as i64 as u64),
             DType::U64 => u128::from(x as u64),
-            // The language rounds to nearest even too, but leaves the bits of NaN open.
+            // Rust's conversion also rounds to nearest even, but leaves the bits of NaN unspecified.
             DType::F64 if !x.is_nan() => u128::from(x.to_bits()),
             DType::F32 if !x.is_nan() => u128::from((x as f32).to_bits()),
             DType::F16 | DType::Bf16 | DType::F32 | DType::F64 | DType::Fp8E5m2 | DType::Fp8E4m3fn => {
@@ -97,10 +99,11 @@ impl Scalar {
     /// * The same type: the same bits.
     /// * Float to integer truncates and saturates, NaN becomes 0.
     /// * Integer to integer wraps.
-    /// * Anything to float rounds to nearest even from the exact value, once; NaN becomes the quiet one with its sign.
+    /// * Anything to float rounds to nearest even from the exact value, once; NaN becomes the quiet one with
+    ///   its sign.
     /// * Anything to bool is `!= 0` (so NaN is true); bool counts as 0 or 1.
-    /// * `u32x4` counts as the `u32` in its first lane; the bits of a value converted to it fill its first lanes, and
-    ///   the others are 0.
+    /// * `u32x4` counts as the `u32` in its first lane; the bits of a value converted to it fill its first
+    ///   lanes, and the others are 0.
     pub fn convert(self, to: DType) -> Scalar {
         if self.dtype == to {
             return self;
@@ -163,7 +166,8 @@ impl Scalar {
         Some(Scalar::new(dtype, u128::from_le_bytes(wide)))
     }
 
-    /// Stores the value in the first [`DType::size_bytes`] bytes; `None`, and nothing written, if there are fewer.
+    /// Stores the value in the first [`DType::size_bytes`] bytes; `None`, and nothing written, if there are
+    /// fewer.
     pub fn write(&self, bytes: &mut [u8]) -> Option<()> {
         let size = self.dtype.size_bytes();
         bytes.get_mut(..size)?.copy_from_slice(&self.bits.to_le_bytes()[..size]);
@@ -184,7 +188,7 @@ fn format(dtype: DType) -> Format {
 }
 
 impl fmt::Display for Scalar {
-    /// Prints a text that reads back as the same value; all NaNs print alike, and `u32x4` prints as 128-bit hex.
+    /// Prints a text that parses to the same value; all NaNs print alike, and `u32x4` prints as 128-bit hex.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.value() {
             _ if self.dtype == DType::Bool => write!(f, "{}", self.bits != 0),

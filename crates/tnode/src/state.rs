@@ -1,14 +1,15 @@
-//! The memory mode of one node as a value: what is still possible, and the chain of decisions that led there.
+//! The memory mode of one node as a value: the outcomes that are still possible, and the chain of decisions
+//! behind them.
 //!
-//! Passes work on copies of the state and commit them together at the end ([`commit_modes`](crate::commit_modes)), so
-//! nothing here refers to a node. Invariant: the outcomes are the intersection of the modes in the chain, and each
-//! decision in the chain took at least one outcome away.
+//! Passes work on copies of the state and commit them together at the end
+//! ([`commit_modes`](crate::commit_modes)), so nothing here refers to a node. Invariant: the outcomes are the
+//! intersection of the modes in the chain, and each decision in the chain took at least one outcome away.
 
 use crate::conflict::{ConflictKind, ModeConflict};
 use crate::decision::{Decision, Reason};
 use crate::dtype::DType;
 use crate::mode::{MemoryMode, Outcomes, Sharing};
-use crate::sharing::{self, Refusal};
+use crate::sharing::{self, SharingConflict};
 
 /// The memory mode of one node, with the decisions behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub struct ModeState {
     chain: Vec<Decision>,
 }
 
-/// Arrays of at most this many bytes lie on the stack of the kernel that they are local to, unless an option says otherwise.
+/// The default limit in bytes for local arrays on the stack of their kernel.
 pub const DEFAULT_STACK_THRESHOLD_BYTES: usize = 16 * 1024;
 
 impl Default for ModeState {
@@ -45,22 +46,22 @@ impl ModeState {
         self.mode
     }
 
-    /// The outcomes still possible.
+    /// The outcomes that no decision has excluded.
     pub fn outcomes(&self) -> Outcomes {
         self.outcomes
     }
 
-    /// The decisions that took something away, oldest first.
+    /// The decisions that excluded an outcome, oldest first.
     pub fn chain(&self) -> &[Decision] {
         &self.chain
     }
 
-    /// Narrows the mode to what `mode` allows too.
+    /// Narrows the mode to the outcomes that `mode` allows too.
     ///
-    /// A request that takes nothing away leaves the chain alone.
+    /// A request that excludes no outcome leaves the chain unchanged.
     ///
     /// # Errors
-    /// When nothing would be left; the state is then unchanged.
+    /// When no outcome would remain; the state is then unchanged.
     pub fn refine(&mut self, mode: MemoryMode, reason: Reason) -> Result<(), ModeConflict> {
         let left = self.outcomes.intersection(mode.outcomes());
         if left.is_empty() {
@@ -80,17 +81,17 @@ impl ModeState {
     /// Decides whether streams share the node's buffer, which also decides that there is one.
     ///
     /// # Errors
-    /// When the mode has no buffer, sharing was decided otherwise, or a node that no device changes is asked to differ
-    /// between streams; the state is then unchanged.
+    /// When the mode has no buffer, when sharing was decided otherwise, or when streams would have separate
+    /// buffers of a node that no device changes. The state is then unchanged.
     pub fn refine_sharing(&mut self, sharing: Sharing, reason: Reason) -> Result<(), ModeConflict> {
         match sharing::updated(self.mode, sharing) {
             Ok(mode) if Some(mode) == self.mode => {}
             Ok(mode) => self.push(mode, reason),
-            Err(refusal) => {
-                let kind = match refusal {
-                    Refusal::MustBeShared => ConflictKind::MustBeShared,
-                    Refusal::Unsetting => ConflictKind::UnsettingSharing,
-                    Refusal::Inconsistent => ConflictKind::Inconsistent,
+            Err(conflict) => {
+                let kind = match conflict {
+                    SharingConflict::MustBeShared => ConflictKind::MustBeShared,
+                    SharingConflict::Unsetting => ConflictKind::UnsettingSharing,
+                    SharingConflict::Inconsistent => ConflictKind::Inconsistent,
                 };
                 return Err(self.conflict(kind, MemoryMode::OnDevice(sharing), reason));
             }
@@ -98,8 +99,9 @@ impl ModeState {
         Ok(())
     }
 
-    /// Settles an open mode as near to the computation as it allows: virtual; else local, if the array fits the stack
-    /// threshold; else on the device, with sharing left open. Modes of hosted nodes and settled modes stay.
+    /// Settles an open mode as near to the computation as possible: virtual; else local, if the array fits
+    /// the stack threshold; else on the device, with sharing left open. Modes of hosted nodes and settled
+    /// modes do not change.
     pub fn default_to_most_local(
         &mut self,
         elems: usize,
@@ -132,7 +134,7 @@ impl ModeState {
         ModeConflict { kind, present: self.mode, decided_by: present, requested: Decision { mode, reason } }
     }
 
-    /// Adds the decisions of `other` that this state does not start with.
+    /// Adds the decisions of `other` that do not yet start this state's chain.
     ///
     /// # Errors
     /// When one of them conflicts; the state is then unchanged.

@@ -1,4 +1,4 @@
-//! Handles that keep nobody alive, for tables about nodes that should not own them.
+//! Handles that do not keep nodes alive, for tables about nodes.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 
 use crate::node::{Inner, NodeId, TensorNode};
 
-/// A handle to a tensor node that may be gone. Equality, order and hash are those of the node's id (and registry), also when it
-/// is gone; an id may come back with another node, which is equal then.
+/// A handle to a tensor node that may have been dropped. Handles compare, order and hash by registry and id,
+/// also after the node is dropped; a later node with the same id compares equal.
 #[derive(Clone)]
 pub struct WeakNode {
     registry: u64,
@@ -24,7 +24,7 @@ impl TensorNode {
 }
 
 impl WeakNode {
-    /// The node, if somebody keeps it alive.
+    /// The node, if it is still alive.
     pub fn upgrade(&self) -> Option<TensorNode> {
         self.node.upgrade().map(TensorNode)
     }

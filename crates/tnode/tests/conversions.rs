@@ -1,4 +1,5 @@
-//! Conversions: published bit patterns, exhaustive comparison with independent definitions, and random values.
+//! Conversions: published bit patterns, exhaustive comparison with independent definitions, and random
+//! values.
 
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -107,8 +108,8 @@ fn every_pattern_survives_a_round_trip() {
     }
 }
 
-/// Compares `encode` with the nearest of all finite patterns, the even one of two equally near, for every `f16` within
-/// the limit.
+/// Compares `encode` with the nearest of all finite patterns, the even one of two equally near, for every
+/// `f16` within the limit.
 fn check_nearest(limit: f64, encode: fn(f32) -> u8, decode: fn(u8) -> f32) {
     let finite: Vec<(u8, f64)> =
         (0..=u8::MAX).map(|p| (p, f64::from(decode(p)))).filter(|(_, x)| x.is_finite()).collect();
@@ -127,7 +128,8 @@ fn every_f16_becomes_the_nearest_fp8() {
     check_nearest(464.0, e4m3fn_from_f32, e4m3fn_to_f32);
 }
 
-/// The layout of a narrow float: bits of exponent and mantissa, and the patterns above the largest number (without sign).
+/// The layout of a narrow float: bits of exponent and mantissa, and the patterns above the largest number
+/// (without sign).
 struct Layout {
     dtype: DType,
     exponent: u32,
@@ -148,7 +150,8 @@ impl Layout {
         1 << (self.exponent + self.mantissa)
     }
 
-    /// What the formats' documents say a pattern without sign is worth: (1 + m/2^k)·2^(e - bias), or m/2^k·2^(1 - bias).
+    /// What the formats' documents say a pattern without sign is worth: (1 + m/2^k)·2^(e - bias), or
+    /// m/2^k·2^(1 - bias).
     fn value(&self, pattern: u128) -> f64 {
         if pattern >= self.first_nan {
             return f64::NAN;
@@ -191,8 +194,8 @@ fn every_pattern_of_every_narrow_float_has_its_documented_value() {
     }
 }
 
-/// Halfway between any two neighbours the even one is taken, and an `f64` ulp to either side the nearer, also beyond the
-/// largest number.
+/// Halfway between any two neighbours the even one is taken, and an `f64` ulp to either side the nearer, also
+/// beyond the largest number.
 #[test]
 fn every_tie_of_every_narrow_float_goes_to_even() {
     for layout in &LAYOUTS {
@@ -324,7 +327,8 @@ fn every_integer_type_saturates_at_its_ends() {
     }
 }
 
-/// Between integers the low bits are kept, extended by the sign of the source: all pairs of types, at the ends.
+/// Between integers the low bits are kept, extended by the sign of the source: all pairs of types, at the
+/// ends.
 #[test]
 fn all_pairs_of_integer_types_wrap() {
     let integers: Vec<DType> = DType::ALL.into_iter().filter(|d| d.is_integer()).collect();
@@ -463,8 +467,8 @@ proptest! {
         prop_assert_eq!(Scalar::from_i64(DType::I64, n).convert(DType::I32).as_i64(), i64::from(n as i32));
     }
 
-    /// No neighbour is nearer, and of two equally near the even one is taken. What overflows has no such neighbours: test
-    /// `overflow_and_nan`.
+    /// No neighbour is nearer, and of two equally near the even one is taken. What overflows has no such
+    /// neighbours: test `overflow_and_nan`.
     #[test]
     fn f64_becomes_the_nearest(
         negative: bool,

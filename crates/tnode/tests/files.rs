@@ -1,4 +1,4 @@
-//! `.npy`, `.npz` and safetensors: files that NumPy wrote, round trips, and files from nowhere good.
+//! `.npy`, `.npz` and safetensors: files that NumPy wrote, round trips, and damaged files.
 
 use std::io::{Cursor, Write};
 
@@ -62,7 +62,7 @@ fn one_of_each() -> Vec<(&'static str, HostArray)> {
 }
 
 #[test]
-fn every_type_is_kept_or_refused() {
+fn every_type_is_kept_or_rejected() {
     for (name, array) in one_of_each() {
         let mut bytes = Vec::new();
         match npy::write(&array, &mut bytes) {
@@ -79,7 +79,8 @@ fn every_type_is_kept_or_refused() {
     assert!(arrays.iter().all(|(name, array)| &back[*name] == array) && arrays.len() == back.len());
 }
 
-/// Bits of every kind, and margins around them: what is written and read back is the array inside, in every type.
+/// Bits of every kind, and margins around them: what is written and read back is the array inside, in every
+/// type.
 #[test]
 fn padded_arrays_of_every_type_are_kept_bit_for_bit() {
     for dtype in DType::ALL {
@@ -96,7 +97,8 @@ fn padded_arrays_of_every_type_are_kept_bit_for_bit() {
     }
 }
 
-/// Random bits are words in the file, which other readers see as such; only the file's metadata tell them apart from words.
+/// Random bits are words in the file, which other readers see as such; only the file's metadata tell them
+/// apart from words.
 #[test]
 fn random_bits_are_words_with_a_note() {
     let words = HostArray::from_slice(&[1u32, 2, 3, 4], [1, 4]).expect("four");
@@ -104,8 +106,8 @@ fn random_bits_are_words_with_a_note() {
     let file = safetensors::write([("words", &words), ("bits", &bits)]).expect("all types");
     let back = safetensors::read(&file).expect("our own");
     assert_eq!((&back["words"], &back["bits"]), (&words, &bits));
-    let refused = safetensors::write([("a\nb", &bits)]).expect_err("two lines").to_string();
-    assert_eq!(refused, "malformed safetensors: a line break in the name \"a\\nb\"");
+    let rejected = safetensors::write([("a\nb", &bits)]).expect_err("two lines").to_string();
+    assert_eq!(rejected, "malformed safetensors: a line break in the name \"a\\nb\"");
     safetensors::write([("a\nb", &words)]).expect("JSON has an escape for it");
 }
 
@@ -128,8 +130,8 @@ fn safetensors_by_hand() {
     assert_eq!(safetensors::read(&file).expect("by the book")["a"].values(), [1.0, -1.0]);
     let other = br#"{"a":{"dtype":"I16","shape":[4],"data_offsets":[0,8]}}"#;
     let file = [&(other.len() as u64).to_le_bytes()[..], other, &data].concat();
-    let refused = safetensors::read(&file).expect_err("no I16 here").to_string();
-    assert_eq!(refused, "element type I16 in safetensors has no counterpart");
+    let rejected = safetensors::read(&file).expect_err("no I16 here").to_string();
+    assert_eq!(rejected, "element type I16 in safetensors has no counterpart");
 }
 
 fn npy_file(header: &str, data: &[u8]) -> Vec<u8> {
@@ -138,33 +140,33 @@ fn npy_file(header: &str, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn bad_npy_files_are_refused() {
-    let refused = |bytes: &[u8]| npy::read(bytes).expect_err("refused").to_string();
-    assert_eq!(refused(b"PK\x03\x04 no array"), "malformed npy: expected the magic bytes \\x93NUMPY");
-    assert_eq!(refused(b"\x93NUMPY\x09\x00\x00\x00"), "malformed npy: expected version 1, 2 or 3, found 9");
-    assert!(refused(b"\x93NU").starts_with("cannot read or write npy: "));
+fn bad_npy_files_are_rejected() {
+    let rejected = |bytes: &[u8]| npy::read(bytes).expect_err("rejected").to_string();
+    assert_eq!(rejected(b"PK\x03\x04 no array"), "malformed npy: expected the magic bytes \\x93NUMPY");
+    assert_eq!(rejected(b"\x93NUMPY\x09\x00\x00\x00"), "malformed npy: expected version 1, 2 or 3, found 9");
+    assert!(rejected(b"\x93NU").starts_with("cannot read or write npy: "));
     assert!(
-        refused(b"\x93NUMPY\x02\x00\xff\xff\xff\xff")
+        rejected(b"\x93NUMPY\x02\x00\xff\xff\xff\xff")
             .starts_with("malformed npy: a header of 4294967295 bytes")
     );
-    assert_eq!(refused(include_bytes!("data/unicode.npy")), "element type <U2 in npy has no counterpart");
+    assert_eq!(rejected(include_bytes!("data/unicode.npy")), "element type <U2 in npy has no counterpart");
     let header = |shape| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}");
     assert!(npy::read(&npy_file(&header("(1,)"), &[0; 4])[..]).is_ok());
-    assert!(refused(&npy_file(&header("(2,)"), &[0; 4])).starts_with("cannot read or write npy: "));
-    assert!(refused(&npy_file(&header("(-2,)"), &[0; 4])).starts_with("malformed npy: header"));
-    assert!(refused(&npy_file(&header("(2"), &[0; 4])).starts_with("malformed npy: header"));
-    assert!(refused(&npy_file("{'descr': '<f4'}", &[0; 4])).starts_with("malformed npy: the header lacks"));
-    // Sizes that nobody has sent yet allocate nothing; sizes beyond the address space are refused outright.
+    assert!(rejected(&npy_file(&header("(2,)"), &[0; 4])).starts_with("cannot read or write npy: "));
+    assert!(rejected(&npy_file(&header("(-2,)"), &[0; 4])).starts_with("malformed npy: header"));
+    assert!(rejected(&npy_file(&header("(2"), &[0; 4])).starts_with("malformed npy: header"));
+    assert!(rejected(&npy_file("{'descr': '<f4'}", &[0; 4])).starts_with("malformed npy: the header lacks"));
+    // Sizes that nobody has sent yet allocate nothing; sizes beyond the address space are rejected outright.
     assert!(
-        refused(&npy_file(&header("(99999999999999,)"), &[0; 4])).starts_with("cannot read or write npy: ")
+        rejected(&npy_file(&header("(99999999999999,)"), &[0; 4])).starts_with("cannot read or write npy: ")
     );
     let huge = npy::read(&npy_file(&header("(9999999999, 9999999999, 0)"), &[])[..]);
     assert!(matches!(huge, Err(Error::TooLarge { .. })));
 }
 
-/// The headers of 8,000 axes are small, and refused before anything is computed of them.
+/// The headers of 8,000 axes are small, and rejected before anything is computed of them.
 #[test]
-fn files_of_too_many_axes_are_refused() {
+fn files_of_too_many_axes_are_rejected() {
     let shape = |rank: usize| vec!["1"; rank].join(",");
     let npy = |rank| {
         let header = format!("{{'descr': '<f4', 'fortran_order': True, 'shape': ({},)}}", shape(rank));
@@ -177,7 +179,7 @@ fn files_of_too_many_axes_are_refused() {
         );
         [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; bytes]].concat()
     };
-    let refused = |result: Result<(), Error>, rank: usize| match result {
+    let rejected = |result: Result<(), Error>, rank: usize| match result {
         Err(Error::TooManyAxes { found, limit: MAX_RANK }) => assert_eq!(found, rank),
         other => panic!("{other:?}"),
     };
@@ -185,14 +187,14 @@ fn files_of_too_many_axes_are_refused() {
     let kept = safetensors::read(&safetensors(MAX_RANK, "F32", "", 4)).expect("as many as there may be");
     assert_eq!(kept["a"].dims().len(), MAX_RANK);
     for rank in [MAX_RANK + 1, 8_000] {
-        refused(npy::read(&npy(rank)[..]).map(drop), rank);
+        rejected(npy::read(&npy(rank)[..]).map(drop), rank);
         let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
         archive.start_file("x.npy", zip::write::SimpleFileOptions::default()).expect("memory");
         archive.write_all(&npy(rank)).expect("memory");
-        refused(npy::read_npz(archive.finish().expect("memory")).map(drop), rank);
-        refused(safetensors::read(&safetensors(rank, "F32", "", 4)).map(drop), rank);
+        rejected(npy::read_npz(archive.finish().expect("memory")).map(drop), rank);
+        rejected(safetensors::read(&safetensors(rank, "F32", "", 4)).map(drop), rank);
     }
-    let message = npy::read(&npy(33)[..]).expect_err("refused").to_string();
+    let message = npy::read(&npy(33)[..]).expect_err("rejected").to_string();
     assert_eq!(message, "an array has at most 32 axes, found 33");
     // The axis that words of random bits have in a file is none of the array's.
     let bits = HostArray::zeros(DType::U32x4, [1; MAX_RANK]).expect("small");
@@ -213,7 +215,7 @@ fn columns_of_many_axes_are_read_as_rows() {
 }
 
 proptest! {
-    /// Damaged files are read or refused.
+    /// Damaged files are read or rejected.
     #[test]
     fn damage_never_panics(position: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
         let sources: [&[u8]; 3] =

@@ -41,15 +41,15 @@ fn every_type_of_element_round_trips() {
 }
 
 #[test]
-fn views_of_another_type_are_refused() {
-    let refused = range(&[2]).as_slice::<i32>().expect_err("f32").to_string();
-    assert_eq!(refused, "elements are f32, expected i32");
+fn views_of_another_type_are_rejected() {
+    let rejected = range(&[2]).as_slice::<i32>().expect_err("f32").to_string();
+    assert_eq!(rejected, "elements are f32, expected i32");
 }
 
 #[test]
-fn wrong_numbers_are_refused() {
-    let refused = HostArray::from_slice(&[1u8, 2], [3]).expect_err("two").to_string();
-    assert_eq!(refused, "dimensions [3] need 3 elements, found 2");
+fn wrong_numbers_are_rejected() {
+    let rejected = HostArray::from_slice(&[1u8, 2], [3]).expect_err("two").to_string();
+    assert_eq!(rejected, "dimensions [3] need 3 elements, found 2");
     assert!(matches!(range(&[3]).set_values(&[0.0]), Err(Error::ElementCount { expected: 3, found: 1, .. })));
     assert!(matches!(range(&[6]).with_reshape([7], None), Err(Error::ElementCount { .. })));
     assert!(matches!(HostArray::from_bytes(DType::F32, [1], &[0; 5]), Err(Error::ElementCount { .. })));
@@ -58,11 +58,11 @@ fn wrong_numbers_are_refused() {
 }
 
 #[test]
-fn indices_outside_are_refused() {
+fn indices_outside_are_rejected() {
     let mut array = padded();
     for index in [&[2, 0][..], &[0, 3], &[0], &[0, 0, 0], &[]] {
-        let refused = array.get(index).expect_err("outside").to_string();
-        assert_eq!(refused, format!("index {index:?} is outside the dimensions [2, 3]"));
+        let rejected = array.get(index).expect_err("outside").to_string();
+        assert_eq!(rejected, format!("index {index:?} is outside the dimensions [2, 3]"));
         array.set(index, Scalar::one(DType::F32)).expect_err("outside");
     }
 }
@@ -119,9 +119,12 @@ fn points_are_columns() {
     assert_eq!(moons.points_2d(None, 1, 0).expect("inside")[..2], [(1.0, 0.0), (3.0, 2.0)]);
     assert_eq!(moons.points_1d(Some(1), 2).expect("inside"), [4.0, 5.0, 10.0, 11.0]);
     assert_eq!(padded().points_1d(Some(0), 1).expect("inside"), [3.0, 4.0, 5.0]);
-    let refused = |result: Result<Vec<f64>, Error>| result.expect_err("outside").to_string();
-    assert_eq!(refused(moons.points_1d(Some(3), 0)), "no axis 3 in the dimensions [2, 3, 2]");
-    assert_eq!(refused(moons.points_1d(None, 2)), "no coordinate 2 along axis 2 of the dimensions [2, 3, 2]");
+    let rejected = |result: Result<Vec<f64>, Error>| result.expect_err("outside").to_string();
+    assert_eq!(rejected(moons.points_1d(Some(3), 0)), "no axis 3 in the dimensions [2, 3, 2]");
+    assert_eq!(
+        rejected(moons.points_1d(None, 2)),
+        "no coordinate 2 along axis 2 of the dimensions [2, 3, 2]"
+    );
     assert!(matches!(range(&[]).points_1d(None, 0), Err(Error::NoSuchAxis { .. })));
 }
 

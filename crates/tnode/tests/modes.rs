@@ -1,4 +1,4 @@
-//! Memory modes: the two committed tables, predicates, defaults, and what is said about conflicts.
+//! Memory modes: the two committed tables, predicates, defaults, and messages of conflicts.
 
 use std::fmt::Write as _;
 
@@ -58,13 +58,13 @@ fn refining_follows_the_table() {
 }
 
 #[test]
-fn a_refused_request_changes_nothing() {
+fn a_rejected_request_changes_nothing() {
     for (old, new, expected) in rows(include_str!("mode_table.txt")) {
         if expected == "inconsistent" || expected == "user-error" {
-            let mut refused = state(old);
-            let before = refused.clone();
-            refused.refine(mode(new), Reason::new("it was second")).expect_err("the table says so");
-            assert_eq!(refused, before, "{old} {new}");
+            let mut rejected = state(old);
+            let before = rejected.clone();
+            rejected.refine(mode(new), Reason::new("it was second")).expect_err("the table says so");
+            assert_eq!(rejected, before, "{old} {new}");
         }
     }
 }
@@ -96,9 +96,9 @@ fn sharing_follows_the_table() {
             other => panic!("{other} is no sharing"),
         };
         let result = state.refine_sharing(sharing, Reason::new("it was second"));
-        let refused = result.is_err();
+        let rejected = result.is_err();
         assert_eq!(outcome(&state, result), expected, "{old} {sharing:?}");
-        assert!(!refused || state == before, "{old} {sharing:?}");
+        assert!(!rejected || state == before, "{old} {sharing:?}");
     }
 }
 
@@ -216,7 +216,7 @@ fn the_stack_threshold_is_inclusive() {
     assert_eq!(settled(1, 3), "on_device");
 }
 
-/// Lines of this file move; what is said must not.
+/// Removes source lines from a text, because lines of this file move.
 fn without_lines(text: &str) -> String {
     let mut out = String::new();
     for part in text.split_inclusive(".rs:") {
@@ -238,26 +238,26 @@ fn decisions_explain_themselves() {
           2. effectively_constant because nothing writes it [crates/tnode/tests/modes.rs:]; leaves hosted_constant
     "#]]
     .assert_eq(&without_lines(&state.explain("n0 w")));
-    let refused = state.refine(MemoryMode::Local, Reason::new("it is small")).expect_err("incompatible");
+    let rejected = state.refine(MemoryMode::Local, Reason::new("it is small")).expect_err("incompatible");
     expect_test::expect![
         "is hosted_constant (effectively_constant because nothing writes it [crates/tnode/tests/modes.rs:]) and is asked to be local because it is small [crates/tnode/tests/modes.rs:]: the two exclude each other"
     ]
-    .assert_eq(&without_lines(&refused.to_string()));
-    assert_eq!(refused.requested().mode, MemoryMode::Local);
-    assert_eq!(refused.present().map(|d| d.mode), Some(MemoryMode::EffectivelyConstant));
+    .assert_eq(&without_lines(&rejected.to_string()));
+    assert_eq!(rejected.requested().mode, MemoryMode::Local);
+    assert_eq!(rejected.present().map(|d| d.mode), Some(MemoryMode::EffectivelyConstant));
 }
 
 #[test]
 fn user_errors_say_what_was_asked() {
     let said = |old, new| {
-        let refused = state(old).refine(mode(new), Reason::new("it was second")).expect_err("incompatible");
-        assert!(refused.is_user_error());
-        without_lines(&refused.to_string())
+        let rejected = state(old).refine(mode(new), Reason::new("it was second")).expect_err("incompatible");
+        assert!(rejected.is_user_error());
+        without_lines(&rejected.to_string())
     };
     assert!(said("never_virtual", "virtual").ends_with("it cannot be virtual"));
     assert!(said("virtual", "never_virtual").ends_with("it is already virtual"));
-    let refused = state("hosted_volatile").refine_sharing(Sharing::PerStream, Reason::new("it was second"));
-    assert!(refused.expect_err("incompatible").to_string().ends_with("shared by all streams"));
+    let rejected = state("hosted_volatile").refine_sharing(Sharing::PerStream, Reason::new("it was second"));
+    assert!(rejected.expect_err("incompatible").to_string().ends_with("shared by all streams"));
 }
 
 #[test]
@@ -273,9 +273,9 @@ fn states_merge_what_they_lack() {
     let mut again = merged.clone();
     again.merge(&ours).expect("compatible");
     assert_eq!(again, merged);
-    let mut refused = ours.clone();
-    refused.merge(&state("local")).expect_err("incompatible");
-    assert_eq!(refused, ours);
+    let mut rejected = ours.clone();
+    rejected.merge(&state("local")).expect_err("incompatible");
+    assert_eq!(rejected, ours);
 }
 
 /// The last column of the table of the second epoch, in the module documentation of `mode`.
@@ -315,5 +315,5 @@ fn the_sharing_of_a_node_is_decided_once() {
         message.contains('w') && message.contains("it is written") && message.contains("it is read"),
         "{message}"
     );
-    assert_eq!(node.mode(), before, "a refusal changes nothing");
+    assert_eq!(node.mode(), before, "a rejection changes nothing");
 }

@@ -46,8 +46,8 @@ fn sizes_settle_once() {
     assert_eq!(late.dims().expect_err("open").to_string(), "node late: dimensions are not settled yet");
     late.set_dims([4, 5]).expect("open");
     late.set_dims([4, 5]).expect("the same");
-    let refused = late.set_dims([5, 4]).expect_err("settled");
-    assert_eq!(refused.to_string(), "node late: dimensions are settled as [4, 5], found [5, 4]");
+    let rejected = late.set_dims([5, 4]).expect_err("settled");
+    assert_eq!(rejected.to_string(), "node late: dimensions are settled as [4, 5], found [5, 4]");
     assert_eq!(late.num_elems().expect("settled"), 20);
 }
 
@@ -73,11 +73,11 @@ fn padding_grows_the_sizes() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused() {
+fn sizes_that_do_not_fit_are_rejected() {
     let build = |dims: &[usize], padding: Option<Padding>| {
         let builder = TensorNode::builder("x").dims(dims.iter().copied());
         let builder = padding.into_iter().fold(builder, |builder, padding| builder.padding(padding));
-        builder.build_in(&Registry::new()).expect_err("refused")
+        builder.build_in(&Registry::new()).expect_err("rejected")
     };
     assert!(matches!(build(&[1 << 62], None), Error::TooLarge { .. }));
     assert!(matches!(build(&[0, usize::MAX, usize::MAX], None), Error::TooLarge { .. }));
@@ -92,8 +92,8 @@ fn a_specified_type_holds() {
     let x = TensorNode::builder("x").dtype(DType::F16).build_in(&Registry::new()).expect("valid");
     x.infer_dtype(|| DType::F64).expect("open");
     x.update_dtype(DType::F16).expect("the same");
-    let refused = x.update_dtype(DType::F32).expect_err("specified");
-    assert_eq!(refused.to_string(), "node x: element type is specified as f16, found f32");
+    let rejected = x.update_dtype(DType::F32).expect_err("specified");
+    assert_eq!(rejected.to_string(), "node x: element type is specified as f16, found f32");
     assert_eq!(x.specified_dtype(), Some(DType::F16));
     assert_eq!(x.dtype(), DType::F16);
 }
@@ -125,8 +125,8 @@ fn a_settled_type_holds() {
     assert_eq!(x.dtype(), DType::F32);
     x.update_dtype(DType::F32).expect("the same");
     x.update_dtype_if(|present| present == DType::F16, DType::F64).expect("does not apply");
-    let refused = x.update_dtype(DType::F64).expect_err("settled");
-    assert_eq!(refused.to_string(), "node x: element type is settled as f32, found f64");
+    let rejected = x.update_dtype(DType::F64).expect_err("settled");
+    assert_eq!(rejected.to_string(), "node x: element type is settled as f32, found f64");
 }
 
 #[test]
@@ -188,9 +188,9 @@ fn a_node_of_an_array_is_hosted() {
 #[test]
 fn a_conflict_names_the_node_and_both_decisions() {
     let w = TensorNode::builder("w1").mode(MemoryMode::Virtual).build_in(&Registry::new()).expect("valid");
-    let refused =
+    let rejected =
         w.update_memory_mode(MemoryMode::NeverVirtual, because("the host reads it")).expect_err("conflict");
-    let text = refused.to_string();
+    let text = rejected.to_string();
     for part in
         ["n0 w1", "virtual because it was specified", "never_virtual because the host reads it", "nodes.rs:"]
     {
@@ -204,7 +204,7 @@ fn a_commit_is_all_or_nothing() {
     let (mut of_a, mut of_b) = (a.mode(), b.mode());
     of_a.refine(MemoryMode::Virtual, because("it is small")).expect("open");
     of_b.refine(MemoryMode::Local, because("it is reused")).expect("open");
-    // Somebody decides meanwhile.
+    // Another thread decides meanwhile.
     b.update_memory_mode(MemoryMode::Materialized, because("it is an output")).expect("open");
     let decisions = [(a.clone(), of_a.clone()), (b.clone(), of_b)];
     commit_modes(&decisions).expect_err("local and materialized");
@@ -330,7 +330,7 @@ fn pending_decisions_are_seen_where_they_are_made_and_nowhere_else() {
     of_a.refine(MemoryMode::Virtual, because("it is small")).expect("open");
     let view = View { parent: rows.clone(), symbol: "s".into() };
     pending.add(&[(a.clone(), of_a.clone())], &[(b.clone(), view.clone())]).expect("open");
-    // A second round builds on the first, and is refused whole where it contradicts it.
+    // A second round builds on the first, and is rejected as a whole if it contradicts it.
     let mut local = ModeState::undecided();
     local.refine(MemoryMode::Local, because("it is reused")).expect("open");
     pending.add(&[(rows.clone(), local.clone()), (a.clone(), local)], &[]).expect_err("local and virtual");
@@ -346,7 +346,7 @@ fn pending_decisions_are_seen_where_they_are_made_and_nowhere_else() {
     let panics = || pending.during(|| panic!("in the middle"));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
     assert!(panicked.is_err() && a.mode() == ModeState::undecided() && b.view().is_none());
-    // Somebody decides meanwhile: nothing is committed.
+    // Another commit comes first: nothing is committed.
     b.update_memory_mode(MemoryMode::Materialized, because("it is an output")).expect("open");
     pending.commit().expect_err("a view has no memory");
     assert_eq!(a.mode(), ModeState::undecided());
