@@ -117,6 +117,8 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
             5,
             "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cublas --quiet -- -D warnings",
         ),
+        // The workspace builds `tnode` with its files; compilers build it without them.
+        Stage::new("features", 1, "cargo clippy -p tnode --no-default-features --quiet -- -D warnings"),
         Stage::new("docs", 3, "cargo doc --workspace --no-deps --quiet")
             .env([("RUSTDOCFLAGS", "-D warnings".into())]),
         Stage::new("main job", 5, "cargo run --quiet --release -p digits"),

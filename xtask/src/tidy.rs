@@ -3,6 +3,7 @@
 //!
 //! Runs as a test (`xtask/tests/tidy.rs`), so `cargo test` is the whole gate.
 
+mod dependencies;
 mod docs;
 mod errors;
 mod files;
@@ -37,6 +38,7 @@ pub fn run() -> Result<()> {
 /// The reason a check could not run.
 pub fn findings() -> Result<Vec<String>> {
     let mut findings = layers::check()?;
+    findings.extend(dependencies::check()?);
     findings.extend(modules::check()?);
     findings.extend(errors::check()?);
     findings.extend(docs::check()?);

@@ -3,13 +3,13 @@
 //! A [`HostArray`] is a byte array with an element type, dimensions and margins. The bytes are aligned to 64,
 //! so that vector code and devices can use them in place. Access by index skips the margins; the byte and
 //! slice views include them.
-use std::borrow::Cow;
-use std::io::{self, Read};
 
-use aligned_vec::AVec;
+#[cfg(feature = "files")]
+mod files; // bytes from and for file formats
+
 use smallvec::SmallVec;
 
-use crate::bytes::{self, ALIGN_BYTES, Bytes, allocate};
+use crate::bytes::{self, Bytes, allocate};
 use crate::dtype::DType;
 use crate::element::Element;
 use crate::error::Error;
@@ -167,58 +167,6 @@ impl HostArray {
             return Err(Error::ElementType { expected: node.dtype(), found: self.dtype });
         }
         self.with_reshape(dims, node.padding().cloned())
-    }
-}
-
-/// Support for the file formats.
-impl HostArray {
-    /// An array of `len` bytes from a reader; memory grows only as they arrive.
-    pub(crate) fn read_bytes(
-        dtype: DType,
-        dims: Dims,
-        len: usize,
-        mut reader: impl Read,
-    ) -> Result<HostArray, io::Error> {
-        let mut bytes = AVec::new(ALIGN_BYTES);
-        let mut chunk = vec![0; len.min(1 << 16)];
-        while bytes.len() < len {
-            let part = chunk.len().min(len - bytes.len());
-            reader.read_exact(&mut chunk[..part])?;
-            bytes.try_reserve(part).map_err(|_| io::ErrorKind::OutOfMemory)?;
-            bytes.extend_from_slice(&chunk[..part]);
-        }
-        Ok(HostArray { dtype, dims, padding: None, bytes: bytes.into() })
-    }
-
-    /// The bytes of the values without margins, row-major.
-    pub(crate) fn value_bytes(&self) -> Cow<'_, [u8]> {
-        if self.padding.is_none() {
-            return Cow::Borrowed(self.bytes());
-        }
-        let size = self.dtype.size_bytes();
-        Cow::Owned(
-            self.value_offsets().flat_map(|offset| &self.bytes[offset * size..][..size]).copied().collect(),
-        )
-    }
-
-    /// The array whose elements are stored in column-major order here.
-    ///
-    /// # Errors
-    /// When memory is short.
-    pub(crate) fn into_rows_first(self) -> Result<HostArray, Error> {
-        let size = self.dtype.size_bytes();
-        let mut bytes = allocate(self.bytes.len())?;
-        for from in offsets(&self.dims, &column_major_strides(&self.dims), 0) {
-            bytes.extend_from_slice(&self.bytes[from * size..][..size]);
-        }
-        Ok(HostArray { bytes: bytes.into(), ..self })
-    }
-
-    /// Replaces every non-zero `bool` by 1, the only valid byte for true.
-    pub(crate) fn normalize_bools(&mut self) {
-        if self.dtype == DType::Bool {
-            self.bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
-        }
     }
 }
 
@@ -398,11 +346,6 @@ fn row_major_strides(dims: &[usize]) -> Dims {
     let mut strides: Dims = dims.iter().rev().scan(1, next_stride).collect();
     strides.reverse();
     strides
-}
-
-/// Elements between neighbours along each axis, where the first axis is contiguous.
-fn column_major_strides(dims: &[usize]) -> Dims {
-    dims.iter().scan(1, next_stride).collect()
 }
 
 /// The stride of an axis, computed from the next inner one. Extents of 0 count as 1, because products of the

@@ -23,6 +23,11 @@
 //! # Ok::<(), tnode::Error>(())
 //! ```
 //!
+//! # Features
+//!
+//! * `files` (default): the modules [`npy`] and [`safetensors`], which read and write files of arrays.
+//!   Compilers and devices do without it, so they do not build the libraries of these formats.
+//!
 //! # Promises
 //!
 //! * Settled facts never change. Memory modes only narrow, every decision keeps its reason, and a
@@ -66,7 +71,9 @@ mod host_array; // arrays in host memory
 mod points; // columns as point clouds
 mod render; // arrays as text
 
+#[cfg(feature = "files")]
 pub mod npy; // NumPy files
+#[cfg(feature = "files")]
 pub mod safetensors; // safetensors files
 
 mod debug_as_display; // `Debug` of errors prints their message

@@ -1,0 +1,68 @@
+//! Bytes of host arrays from and for file formats.
+
+use std::borrow::Cow;
+use std::io::{self, Read};
+
+use aligned_vec::AVec;
+
+use super::{HostArray, next_stride, offsets};
+use crate::bytes::{ALIGN_BYTES, allocate};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::padding::Dims;
+
+impl HostArray {
+    /// An array of `len` bytes from a reader; memory grows only as they arrive.
+    pub(crate) fn read_bytes(
+        dtype: DType,
+        dims: Dims,
+        len: usize,
+        mut reader: impl Read,
+    ) -> Result<HostArray, io::Error> {
+        let mut bytes = AVec::new(ALIGN_BYTES);
+        let mut chunk = vec![0; len.min(1 << 16)];
+        while bytes.len() < len {
+            let part = chunk.len().min(len - bytes.len());
+            reader.read_exact(&mut chunk[..part])?;
+            bytes.try_reserve(part).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            bytes.extend_from_slice(&chunk[..part]);
+        }
+        Ok(HostArray { dtype, dims, padding: None, bytes: bytes.into() })
+    }
+
+    /// The bytes of the values without margins, row-major.
+    pub(crate) fn value_bytes(&self) -> Cow<'_, [u8]> {
+        if self.padding.is_none() {
+            return Cow::Borrowed(self.bytes());
+        }
+        let size = self.dtype.size_bytes();
+        Cow::Owned(
+            self.value_offsets().flat_map(|offset| &self.bytes[offset * size..][..size]).copied().collect(),
+        )
+    }
+
+    /// The array whose elements are stored in column-major order here.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub(crate) fn into_rows_first(self) -> Result<HostArray, Error> {
+        let size = self.dtype.size_bytes();
+        let mut bytes = allocate(self.bytes.len())?;
+        for from in offsets(&self.dims, &column_major_strides(&self.dims), 0) {
+            bytes.extend_from_slice(&self.bytes[from * size..][..size]);
+        }
+        Ok(HostArray { bytes: bytes.into(), ..self })
+    }
+
+    /// Replaces every non-zero `bool` by 1, the only valid byte for true.
+    pub(crate) fn normalize_bools(&mut self) {
+        if self.dtype == DType::Bool {
+            self.bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+    }
+}
+
+/// Elements between neighbours along each axis, where the first axis is contiguous.
+fn column_major_strides(dims: &[usize]) -> Dims {
+    dims.iter().scan(1, next_stride).collect()
+}
