@@ -107,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_helper_is_in_the_code() {
-        let helper = RuntimeFunction::PowU64;
-        let code = calling(UserExternalName::new(0, helper.number()), false).expect("a known helper");
-        let address = helper.address().addr().to_ne_bytes();
+    fn the_address_of_a_function_is_in_the_code() {
+        let function = RuntimeFunction::PowU64;
+        let code = calling(UserExternalName::new(0, function.number()), false).expect("a known function");
+        let address = function.address().addr().to_ne_bytes();
         assert!(code.bytes().windows(address.len()).any(|bytes| bytes == address));
     }
 
@@ -121,7 +121,7 @@ mod tests {
             calling(UserExternalName::new(0, number), true).map(|_| ()).expect_err("a relative address");
         assert!(matches!(relative, CraneliftError::Relocation { .. }), "{relative}");
         for name in [UserExternalName::new(0, 1000), UserExternalName::new(1, number)] {
-            let unknown = calling(name, false).map(|_| ()).expect_err("no helper");
+            let unknown = calling(name, false).map(|_| ()).expect_err("no function");
             assert!(matches!(unknown, CraneliftError::Relocation { kind: Reloc::Abs8, .. }), "{unknown}");
         }
     }

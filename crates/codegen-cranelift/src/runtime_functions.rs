@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn numbers_are_positions() {
-        for helper in RuntimeFunction::ALL {
-            assert_eq!(RuntimeFunction::from_number(helper.number()), Some(helper));
+        for function in RuntimeFunction::ALL {
+            assert_eq!(RuntimeFunction::from_number(function.number()), Some(function));
         }
         assert_eq!(RuntimeFunction::from_number(RuntimeFunction::ALL.len() as u32), None);
     }

@@ -78,7 +78,7 @@ impl Emitter<'_> {
     /// `condition ? usual : op x` for a sine or cosine in `f64`. The function is called only if the condition
     /// fails in some lane.
     pub(super) fn unless_called(&mut self, condition: &Val, usual: &Val, op: UnaryOp, x: &Val) -> Val {
-        let callee = self.callee(angle_helper(op));
+        let callee = self.callee(angle_function(op));
         let masks = if condition.wide { self.masks_for(DType::F64, condition) } else { condition.clone() };
         let parts = (0..usual.parts.len())
             .map(|i| self.ssa.call_unless(masks.parts[i], usual.parts[i], callee, x.parts[i]))
@@ -171,7 +171,7 @@ impl Emitter<'_> {
                 let root = self.ssa.unary(Opcode::Sqrt, ty, x);
                 self.ssa.binary(Opcode::Fdiv, one, root)
             }
-            UnaryOp::Sin | UnaryOp::Cos if dtype == DType::F64 => self.call(angle_helper(op), &[x]),
+            UnaryOp::Sin | UnaryOp::Cos if dtype == DType::F64 => self.call(angle_function(op), &[x]),
             UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => unreachable!("{REJECTED}"),
             UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh => unreachable!("{REJECTED}"),
         }
@@ -342,8 +342,8 @@ impl Emitter<'_> {
 
     fn power(&mut self, dtype: DType, a: Value, b: Value) -> Value {
         let (a, b) = (self.extend(dtype, types::I64, a), self.extend(dtype, types::I64, b));
-        let helper = if dtype.is_signed() { RuntimeFunction::PowI64 } else { RuntimeFunction::PowU64 };
-        let power = self.call(helper, &[a, b]);
+        let power = if dtype.is_signed() { RuntimeFunction::PowI64 } else { RuntimeFunction::PowU64 };
+        let power = self.call(power, &[a, b]);
         self.reduce(repr::one(dtype), power)
     }
 
@@ -493,7 +493,7 @@ impl Emitter<'_> {
 pub(super) const REJECTED: &str = "the support table rejects this operation on this type";
 const COMPARED: &str = "comparisons are emitted by `compare`";
 
-fn angle_helper(op: UnaryOp) -> RuntimeFunction {
+fn angle_function(op: UnaryOp) -> RuntimeFunction {
     if op == UnaryOp::Sin { RuntimeFunction::SinF64 } else { RuntimeFunction::CosF64 }
 }
 
