@@ -30,7 +30,7 @@ impl Emitter<'_> {
     fn call_log(&mut self, function: i32, args: &[Value]) {
         let mut signature = Signature::new(self.call_conv);
         signature.params.extend((0..=args.len()).map(|_| AbiParam::new(types::I64)));
-        let signature = self.ssa.func.import_signature(signature);
+        let signature = self.ssa.builder.func.import_signature(signature);
         let at = (self.routine.nodes.len() * 8) as i32;
         let log = self.ssa.load_constant(types::I64, self.args, at);
         let callee = self.ssa.load_constant(types::I64, log, function);

@@ -26,7 +26,8 @@ use cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, FuncRef, Function, Signature, UserExternalName, UserFuncName, Value,
     types,
 };
-use cranelift_codegen::isa::CallConv;
+use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use lowered_ir::ir::{LocalId, Locals, LoopId, Routine, Stmt};
 
 use crate::runtime_functions::RuntimeFunction;
@@ -43,9 +44,11 @@ pub(crate) struct Emitted {
 }
 
 /// Emits the function of a kernel that [`crate::support`] accepts. `vectors` allows vector instructions.
-pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool) -> Emitted {
-    let func = Function::with_name_signature(UserFuncName::user(0, 0), signature(call_conv));
-    let (ssa, params) = Ssa::new(func);
+pub(crate) fn emit(kernel: &Kernel, target: TargetFrontendConfig, vectors: bool) -> Emitted {
+    let call_conv = target.default_call_conv;
+    let mut func = Function::with_name_signature(UserFuncName::user(0, 0), signature(call_conv));
+    let mut context = FunctionBuilderContext::new();
+    let (ssa, params) = Ssa::new(FunctionBuilder::new(&mut func, &mut context));
     let routine = kernel.ir();
     let mut emitter = Emitter {
         ssa,
@@ -64,11 +67,13 @@ pub(crate) fn emit(kernel: &Kernel, call_conv: CallConv, vectors: bool) -> Emitt
         lane: None,
         vectors,
         call_conv,
-        helpers: HashMap::new(),
+        runtime_functions: HashMap::new(),
         lines_logged: scan::lines_logged(&routine.body),
     };
     emitter.kernel(params[3], params[4]);
-    Emitted { scratch_bytes: emitter.scratch_bytes, func: emitter.ssa.finish() }
+    let scratch_bytes = emitter.scratch_bytes;
+    emitter.ssa.finish(target);
+    Emitted { func, scratch_bytes }
 }
 
 /// The signature of [`codegen_core::host::HostFn`].
@@ -79,16 +84,16 @@ pub(crate) fn signature(call_conv: CallConv) -> Signature {
 }
 
 /// The signature of a function that kernels call.
-pub(crate) fn runtime_function_signature(helper: RuntimeFunction, call_conv: CallConv) -> Signature {
+pub(crate) fn runtime_function_signature(function: RuntimeFunction, call_conv: CallConv) -> Signature {
     let mut signature = Signature::new(call_conv);
-    signature.params.extend((0..helper.arity()).map(|_| AbiParam::new(helper.ty())));
-    signature.returns.push(AbiParam::new(helper.ty()));
+    signature.params.extend((0..function.arity()).map(|_| AbiParam::new(function.ty())));
+    signature.returns.push(AbiParam::new(function.ty()));
     signature
 }
 
 /// The state of emitting one kernel.
 struct Emitter<'k> {
-    ssa: Ssa,
+    ssa: Ssa<'k>,
     routine: &'k Routine,
     locals: Locals,
     /// Register locals that are kept in groups of lanes, because a vector loop indexes them.
@@ -109,38 +114,38 @@ struct Emitter<'k> {
     lane: Option<LoopId>,
     vectors: bool,
     call_conv: CallConv,
-    helpers: HashMap<u32, FuncRef>,
+    runtime_functions: HashMap<u32, FuncRef>,
     /// The line number of each statement that logs, by its address in the routine.
     lines_logged: HashMap<*const Stmt, usize>,
 }
 
 impl Emitter<'_> {
     /// Calls a function of this program.
-    fn call(&mut self, helper: RuntimeFunction, args: &[Value]) -> Value {
-        let callee = self.callee(helper);
+    fn call(&mut self, function: RuntimeFunction, args: &[Value]) -> Value {
+        let callee = self.callee(function);
         self.ssa.call(callee, args)
     }
 
-    fn callee(&mut self, helper: RuntimeFunction) -> FuncRef {
-        let number = helper.number();
-        match self.helpers.get(&number) {
+    fn callee(&mut self, function: RuntimeFunction) -> FuncRef {
+        let number = function.number();
+        match self.runtime_functions.get(&number) {
             Some(&callee) => callee,
-            None => self.import(helper, number),
+            None => self.import(function, number),
         }
     }
 
     /// CLIF refers to functions by their numbers; [`crate::relocate`] resolves them.
-    fn import(&mut self, helper: RuntimeFunction, number: u32) -> FuncRef {
-        let func = &mut self.ssa.func;
+    fn import(&mut self, function: RuntimeFunction, number: u32) -> FuncRef {
+        let func = &mut self.ssa.builder.func;
         let name = func.declare_imported_user_function(UserExternalName::new(0, number));
-        let signature = func.import_signature(runtime_function_signature(helper, self.call_conv));
+        let signature = func.import_signature(runtime_function_signature(function, self.call_conv));
         let callee = func.import_function(ExtFuncData {
             name: ExternalName::user(name),
             signature,
             colocated: false,
             patchable: false,
         });
-        self.helpers.insert(number, callee);
+        self.runtime_functions.insert(number, callee);
         callee
     }
 }

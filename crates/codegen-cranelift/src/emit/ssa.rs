@@ -8,7 +8,11 @@
 //!   block that enters the next loop. No such operation traps, so executing it is harmless even if the loop
 //!   has no iteration.
 //!
-//! The *depth* of a value is the number of loops around its definition.
+//! `cranelift-frontend` builds the blocks, and the phis of variables that loops and branches carry. Its
+//! builder only appends to the current block, so hoisted operations have cursors of their own.
+//!
+//! The *depth* of a value is the number of loops around the code where it is defined, or where a loop that
+//! defines it has ended.
 
 use std::collections::HashMap;
 
@@ -17,9 +21,11 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{
-    Block, BlockArg, ConstantData, Endianness, FuncRef, Function, Inst, InstBuilder, MemFlagsData, Opcode,
-    SigRef, Type, Value, types,
+    Block, ConstantData, Endianness, FuncRef, Inst, InstBuilder, MemFlagsData, Opcode, SigRef, Type, Value,
+    ValueDef, types,
 };
+use cranelift_codegen::isa::TargetFrontendConfig;
+use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
 
 /// A pure operation without its operands: the opcode, the controlling type and the immediate.
@@ -45,11 +51,11 @@ enum Imm {
 type Args = SmallVec<[Value; 3]>;
 
 /// A function under construction.
-pub(crate) struct Ssa {
-    pub(crate) func: Function,
-    block: Block,
+pub(crate) struct Ssa<'f> {
+    pub(crate) builder: FunctionBuilder<'f>,
     scopes: Vec<Scope>,
     depths: SecondaryMap<Value, u32>,
+    block_depths: SecondaryMap<Block, u32>,
 }
 
 /// A loop level: the instruction that enters the loop, and the operations placed at this level.
@@ -62,7 +68,9 @@ struct Scope {
 pub(crate) struct OpenLoop {
     header: Block,
     exit: Block,
+    index: Variable,
     var: Value,
+    carried: Vec<Variable>,
     end: Value,
     step: i64,
 }
@@ -70,21 +78,23 @@ pub(crate) struct OpenLoop {
 /// Memory flags of loads and stores: little-endian, no alignment assumed, no trap.
 pub(crate) const PLAIN: MemFlagsData = MemFlagsData::new().with_notrap().with_endianness(Endianness::Little);
 
-impl Ssa {
-    /// Starts a function; also returns its parameters.
-    pub(crate) fn new(mut func: Function) -> (Ssa, Vec<Value>) {
-        let block = func.dfg.make_block();
-        func.layout.append_block(block);
-        let types: Vec<Type> = func.signature.params.iter().map(|p| p.value_type).collect();
-        let params = types.iter().map(|&ty| func.dfg.append_block_param(block, ty)).collect();
+impl<'f> Ssa<'f> {
+    /// Starts the function of a builder; also returns the function's parameters.
+    pub(crate) fn new(mut builder: FunctionBuilder<'f>) -> (Ssa<'f>, Vec<Value>) {
+        let block = builder.create_block();
+        builder.append_block_params_for_function_params(block);
+        builder.switch_to_block(block);
+        builder.seal_block(block);
+        let params = builder.block_params(block).to_vec();
         let scopes = vec![Scope { entry: None, memo: HashMap::new() }];
-        (Ssa { func, block, scopes, depths: SecondaryMap::new() }, params)
+        let (depths, block_depths) = (SecondaryMap::new(), SecondaryMap::new());
+        (Ssa { builder, scopes, depths, block_depths }, params)
     }
 
-    /// Returns the finished function.
-    pub(crate) fn finish(mut self) -> Function {
-        self.cursor().ins().return_(&[]);
-        self.func
+    /// Ends the function.
+    pub(crate) fn finish(mut self, target: TargetFrontendConfig) {
+        self.builder.ins().return_(&[]);
+        self.builder.finalize(target);
     }
 
     /// The number of open loops.
@@ -99,17 +109,17 @@ impl Ssa {
 
     /// The type of a value.
     pub(crate) fn type_of(&self, value: Value) -> Type {
-        self.func.dfg.value_type(value)
+        self.builder.func.dfg.value_type(value)
     }
 
     fn cursor(&mut self) -> FuncCursor<'_> {
-        FuncCursor::new(&mut self.func).at_bottom(self.block)
+        self.builder.cursor()
     }
 
     /// A cursor at the place for operations of a depth.
     fn cursor_at(&mut self, depth: usize) -> FuncCursor<'_> {
         match self.scopes.get(depth + 1).and_then(|inner| inner.entry) {
-            Some(entry) => FuncCursor::new(&mut self.func).at_inst(entry),
+            Some(entry) => FuncCursor::new(self.builder.func).at_inst(entry),
             None => self.cursor(),
         }
     }
@@ -228,7 +238,7 @@ impl Ssa {
     /// Calls a function with one result.
     pub(crate) fn call(&mut self, callee: FuncRef, args: &[Value]) -> Value {
         let call = self.cursor().ins().call(callee, args);
-        let value = self.func.dfg.first_result(call);
+        let value = self.builder.func.dfg.first_result(call);
         self.depths[value] = self.depth() as u32;
         value
     }
@@ -241,25 +251,23 @@ impl Ssa {
     /// Returns `usual` if the condition holds, else the result of a call on `x`, which is made only then. For
     /// vectors, the condition is a mask for each lane.
     pub(crate) fn call_unless(&mut self, condition: Value, usual: Value, callee: FuncRef, x: Value) -> Value {
-        let (ty, depth) = (self.type_of(usual), self.depth() as u32);
-        let (cold, after) = (self.func.dfg.make_block(), self.func.dfg.make_block());
-        let all = if ty.is_vector() { self.every_lane(condition) } else { condition };
-        self.cursor().ins().brif(all, after, &[usual.into()], cold, &[]);
-        self.func.layout.append_block(cold);
-        self.func.layout.set_cold(cold);
-        self.block = cold;
-        let called = if ty.is_vector() {
+        let result = self.variable(usual);
+        let (cold, after) = (self.builder.create_block(), self.builder.create_block());
+        let is_vector = self.type_of(usual).is_vector();
+        let all = if is_vector { self.every_lane(condition) } else { condition };
+        self.builder.ins().brif(all, after, &[], cold, &[]);
+        self.builder.set_cold_block(cold);
+        self.enter_block(cold);
+        let called = if is_vector {
             self.call_on_lanes(condition, usual, callee, x)
         } else {
             let call = self.cursor().ins().call(callee, &[x]);
-            self.func.dfg.first_result(call)
+            self.builder.func.dfg.first_result(call)
         };
-        self.cursor().ins().jump(after, &[called.into()]);
-        self.func.layout.append_block(after);
-        self.block = after;
-        let value = self.func.dfg.append_block_param(after, ty);
-        self.depths[value] = depth;
-        value
+        self.builder.def_var(result, called);
+        self.builder.ins().jump(after, &[]);
+        self.enter_block(after);
+        self.current(result)
     }
 
     /// Whether both lanes of a mask are set.
@@ -276,7 +284,7 @@ impl Ssa {
         for lane in 0..ty.lane_count() as u8 {
             let one = self.cursor().ins().extractlane(x, lane);
             let call = self.cursor().ins().call(callee, &[one]);
-            let result = self.func.dfg.first_result(call);
+            let result = self.builder.func.dfg.first_result(call);
             lanes = self.cursor().ins().insertlane(lanes, result, lane);
         }
         let mask = self.cursor().ins().bitcast(ty, bitcast_flags(), mask);
@@ -293,39 +301,68 @@ impl Ssa {
         runs: bool,
         carried: &[Value],
     ) -> (OpenLoop, Value, Vec<Value>) {
-        let (header, exit) = (self.func.dfg.make_block(), self.func.dfg.make_block());
-        let into: Vec<BlockArg> = [start].iter().chain(carried).map(|&v| v.into()).collect();
+        let (header, exit) = (self.builder.create_block(), self.builder.create_block());
+        let index = self.variable(start);
+        let carried: Vec<Variable> = carried.iter().map(|&value| self.variable(value)).collect();
         let entry = if runs {
-            self.cursor().ins().jump(header, &into)
+            self.builder.ins().jump(header, &[])
         } else {
             let some = self.cursor().ins().icmp(IntCC::SignedLessThan, start, end);
-            self.cursor().ins().brif(some, header, &into, exit, &into[1..])
+            self.builder.ins().brif(some, header, &[], exit, &[])
         };
-        self.func.layout.append_block(header);
         self.scopes.push(Scope { entry: Some(entry), memo: HashMap::new() });
-        self.block = header;
-        let var = self.param(header, types::I64);
-        let inside = carried.iter().map(|&v| self.param(header, self.type_of(v))).collect();
-        (OpenLoop { header, exit, var, end, step }, var, inside)
+        self.switch_to(header);
+        let var = self.current(index);
+        let inside = carried.iter().map(|&variable| self.current(variable)).collect();
+        (OpenLoop { header, exit, index, var, carried, end, step }, var, inside)
     }
 
     /// Closes a loop whose next iteration starts with `next`. Returns the loop-carried values after the loop.
     pub(crate) fn leave_loop(&mut self, open: OpenLoop, next: &[Value]) -> Vec<Value> {
-        let OpenLoop { header, exit, var, end, step } = open;
+        let OpenLoop { header, exit, index, var, carried, end, step } = open;
         let step = self.int(types::I64, step);
         let var = self.binary(Opcode::Iadd, var, step);
-        let again: Vec<BlockArg> = [var].iter().chain(next).map(|&v| v.into()).collect();
+        self.builder.def_var(index, var);
+        for (&variable, &value) in carried.iter().zip(next) {
+            self.builder.def_var(variable, value);
+        }
         let more = self.cursor().ins().icmp(IntCC::SignedLessThan, var, end);
-        self.cursor().ins().brif(more, header, &again, exit, &again[1..]);
+        self.builder.ins().brif(more, header, &[], exit, &[]);
+        self.builder.seal_block(header);
         self.scopes.pop();
-        self.block = exit;
-        self.func.layout.append_block(exit);
-        next.iter().map(|&v| self.param(exit, self.type_of(v))).collect()
+        self.enter_block(exit);
+        carried.into_iter().map(|variable| self.current(variable)).collect()
     }
 
-    fn param(&mut self, block: Block, ty: Type) -> Value {
-        let value = self.func.dfg.append_block_param(block, ty);
-        self.depths[value] = self.depth() as u32;
+    /// Continues in a block whose predecessors are all known.
+    fn enter_block(&mut self, block: Block) {
+        self.switch_to(block);
+        self.builder.seal_block(block);
+    }
+
+    fn switch_to(&mut self, block: Block) {
+        self.builder.switch_to_block(block);
+        self.block_depths[block] = self.depth() as u32;
+    }
+
+    /// Declares a variable that starts as `value`.
+    fn variable(&mut self, value: Value) -> Variable {
+        let variable = self.builder.declare_var(self.type_of(value));
+        self.builder.def_var(variable, value);
+        variable
+    }
+
+    /// The present value of a variable. It may be a phi of any preceding block, since the builder adds phis
+    /// on demand. A value that a loop defines has the depth of the code after the loop.
+    fn current(&mut self, variable: Variable) -> Value {
+        let value = self.builder.use_var(variable);
+        let dfg = &self.builder.func.dfg;
+        let value = dfg.resolve_aliases(value);
+        let defined = match dfg.value_def(value) {
+            ValueDef::Param(block, _) => self.block_depths[block],
+            _ => self.depths[value],
+        };
+        self.depths[value] = defined.min(self.depth() as u32);
         value
     }
 }
