@@ -1,4 +1,4 @@
-//! The chunks of the process, and code loaded into them.
+//! The process's chunks of executable memory, and the code that is loaded into them.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{chunk::Chunk, free_ranges::FreeRanges};
 
-/// Where each piece of code begins is a multiple of this many bytes.
+/// Alignment of each loaded piece of code in bytes.
 pub const ALIGNMENT: usize = 64;
 
 /// Bytes of a chunk, unless one load needs more.
@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 static PROCESS: Mutex<Arena> = Mutex::new(Arena::new());
 
-/// Chunks by their number, which is the order in which they were mapped.
+/// The chunks by number, in the order in which they were mapped.
 struct Arena {
     chunks: BTreeMap<u64, ArenaChunk>,
     next: u64,
@@ -30,7 +30,7 @@ struct ArenaChunk {
     used_pages: usize,
 }
 
-/// How much memory for code the process has.
+/// The executable memory of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodeMemoryUsage {
     /// Bytes of the pages that hold loaded code.
@@ -41,12 +41,12 @@ pub struct CodeMemoryUsage {
     pub chunks: usize,
 }
 
-/// How much memory for code the process has now.
+/// Returns the present use of executable memory by the process.
 pub fn usage() -> CodeMemoryUsage {
     lock(&PROCESS).usage()
 }
 
-/// Pieces of machine code that can be called for as long as this lives. Dropping it frees them.
+/// Loaded pieces of machine code, callable for as long as this object lives; dropping it frees them.
 pub struct LoadedCode {
     arena: &'static Mutex<Arena>,
     pages: CodePages,
@@ -54,10 +54,10 @@ pub struct LoadedCode {
     addresses: Box<[CodeAddress]>,
 }
 
-/// Pages of a chunk that one [`LoadedCode`] has for itself.
+/// The pages of a chunk that one [`LoadedCode`] owns.
 struct CodePages {
     chunk: u64,
-    /// In bytes from the beginning of the chunk; empty where there is no code to load.
+    /// A byte range within the chunk; empty if the loaded code is empty.
     range: Range<usize>,
 }
 
@@ -79,7 +79,7 @@ impl LoadedCode {
     ///
     /// # Errors
     ///
-    /// Where the system gives no memory, or none that may be executed.
+    /// If the system provides no memory, or no executable memory.
     pub fn load(pieces: &[&[u8]]) -> io::Result<LoadedCode> {
         LoadedCode::load_into(&PROCESS, pieces)
     }
@@ -96,27 +96,27 @@ impl LoadedCode {
         Ok(LoadedCode { arena, pages, addresses })
     }
 
-    /// How many pieces there are.
+    /// The number of pieces.
     pub fn len(&self) -> usize {
         self.addresses.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no pieces.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
 
-    /// The address of the first byte of a piece, by the piece's position. The bytes of the piece stay there,
-    /// unchanged, for as long as this object lives.
+    /// The address of the first byte of a piece. The bytes of the piece stay there, unchanged, for as long as
+    /// this object lives.
     ///
     /// # Panics
     ///
-    /// If there is no such piece.
+    /// If no piece has this position.
     pub fn address(&self, position: usize) -> *const u8 {
         self.addresses[position].0
     }
 
-    /// How many bytes of memory the code takes: whole pages.
+    /// Bytes of memory that the code takes, in whole pages.
     pub fn bytes(&self) -> usize {
         self.pages.range.len()
     }
@@ -125,7 +125,7 @@ impl LoadedCode {
 impl Drop for LoadedCode {
     fn drop(&mut self) {
         let empty = lock(self.arena).free(&self.pages);
-        // Unmapped without the lock.
+        // The chunk is unmapped after the lock is released.
         drop(empty);
     }
 }
@@ -141,8 +141,8 @@ impl Arena {
         Arena { chunks: BTreeMap::new(), next: 0 }
     }
 
-    /// Loads pieces of `length` bytes together, each at its offset. The result is their pages, and the
-    /// address of these.
+    /// Loads pieces of `length` bytes in total, each at its offset. Returns their pages and the address of
+    /// these.
     fn load(&mut self, length: usize, pieces: &[(usize, &[u8])]) -> io::Result<(CodePages, *const u8)> {
         if length == 0 {
             // Pieces without bytes are never read or run.
@@ -163,8 +163,8 @@ impl Arena {
         Ok((pages, start))
     }
 
-    /// Takes pages of the oldest chunk that has them side by side, or of a new one. So younger chunks become
-    /// empty first. The result is the number of the chunk and the first page.
+    /// Allocates pages in the oldest chunk that has enough contiguous ones, or in a new chunk, so that
+    /// younger chunks become empty first. Returns the number of the chunk and the first page.
     fn take(&mut self, count: usize) -> io::Result<(u64, usize)> {
         let page = region::page::size();
         let fits = |(number, chunk): (&u64, &ArenaChunk)| (chunk.free.longest() >= count).then_some(*number);
@@ -180,7 +180,7 @@ impl Arena {
         taken.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
 
-    /// Maps a chunk, and returns its number.
+    /// Maps a chunk and returns its number.
     fn map(&mut self, bytes: usize) -> io::Result<u64> {
         let memory = Chunk::map(bytes)?;
         let free = FreeRanges::new(memory.bytes() / region::page::size());
@@ -190,7 +190,7 @@ impl Arena {
         Ok(number)
     }
 
-    /// Gives back pages. The chunk, if no code is left in it, is to be dropped.
+    /// Frees pages. Returns the chunk if no code is left in it; the caller drops it.
     fn free(&mut self, pages: &CodePages) -> Option<ArenaChunk> {
         let page = region::page::size();
         let count = pages.range.len() / page;
@@ -215,7 +215,7 @@ impl Arena {
 }
 
 fn lock(arena: &Mutex<Arena>) -> MutexGuard<'_, Arena> {
-    // A panic leaves at most pages that are never used again.
+    // A panic leaks pages at most.
     arena.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -227,7 +227,7 @@ mod tests {
         Box::leak(Box::new(Mutex::new(Arena::new())))
     }
 
-    /// Bytes that tell one code from another.
+    /// Code whose bytes depend on a number.
     fn code(number: usize, length: usize) -> Vec<u8> {
         (0..length).map(|at| (number * 31 + at) as u8).collect()
     }

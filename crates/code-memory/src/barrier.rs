@@ -1,4 +1,4 @@
-//! Instructions that other processors have fetched before memory changed.
+//! Discards instructions that other processors fetched before memory changed.
 //!
 //! A thread that calls new code got its address through a lock or an atomic, after the code was written. On
 //! x86-64 no more is needed: instruction caches are coherent. On other processors, clearing the caches leaves
@@ -23,19 +23,19 @@ fn synchronise_processors() -> io::Result<()> {
 #[allow(unsafe_code, reason = "`membarrier` has no safe interface")]
 fn synchronise_processors() -> io::Result<()> {
     let membarrier = |command: libc::c_int| {
-        // SAFETY: the system call takes integers and touches no memory of the process.
+        // SAFETY: the system call takes integers and accesses no memory of the process.
         match unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } {
             0.. => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     };
     match membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) {
-        // The first time: a process announces that it uses the command.
+        // On first use, a process registers for the command.
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
             membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE)?;
             membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE)
         }
-        // Before Linux 4.16 there is a slow command alone, which does it on the way.
+        // Linux before 4.16 only has a slow command, which synchronises the context of processors on the way.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => membarrier(libc::MEMBARRIER_CMD_GLOBAL),
         done => done,
     }

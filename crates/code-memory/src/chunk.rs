@@ -14,10 +14,10 @@ use region::{Allocation, Protection};
 
 use crate::barrier;
 
-/// Fills the bytes between and behind pieces of code: instructions that trap.
+/// Fills the gaps between and behind pieces of code with instructions that trap.
 const FILL: u8 = if cfg!(target_arch = "x86_64") { 0xcc } else { 0 };
 
-/// A mapping for code.
+/// One mapping of executable memory.
 pub(crate) struct Chunk {
     memory: Allocation,
 }
@@ -41,7 +41,7 @@ impl Chunk {
         Ok(Chunk { memory })
     }
 
-    /// How many bytes are mapped.
+    /// The number of mapped bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.memory.len()
     }
@@ -74,7 +74,7 @@ impl Chunk {
         if !unsafe { clear_cache::clear_cache(at.cast_const(), at.wrapping_add(length).cast_const()) } {
             return Err(io::Error::other("the instruction cache cannot be cleared"));
         }
-        // SAFETY: as above; `memory` is not used any more.
+        // SAFETY: as above; `memory` is not used after this.
         unsafe { region::protect(at, length, Protection::READ_EXECUTE) }.map_err(io::Error::other)?;
         barrier::discard_fetched_instructions()
     }

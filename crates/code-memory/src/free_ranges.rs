@@ -2,24 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free pages of a chunk as maximal ranges, found by position and by length.
+/// The free pages of a chunk as maximal ranges, indexed by position and by length.
 #[derive(Debug)]
 pub(crate) struct FreeRanges {
-    /// Length by start.
+    /// The length of each range by its start.
     by_start: BTreeMap<usize, usize>,
-    /// `(length, start)` of the same ranges.
+    /// The same ranges as `(length, start)`, for best fit.
     by_length: BTreeSet<(usize, usize)>,
 }
 
 impl FreeRanges {
-    /// Pages `0..length`, all of them free.
+    /// The pages `0..length`, all free.
     pub(crate) fn new(length: usize) -> FreeRanges {
         let mut free = FreeRanges { by_start: BTreeMap::new(), by_length: BTreeSet::new() };
         free.insert(0, length);
         free
     }
 
-    /// Takes the start of the shortest range that has `length` pages, the lowest of equally short ones.
+    /// Allocates `length` pages from the shortest range that has as many, the lowest of equally short ones.
+    /// Returns the start.
     pub(crate) fn take(&mut self, length: usize) -> Option<usize> {
         let &(found, start) = self.by_length.range((length, 0)..).next()?;
         self.remove(start, found);
@@ -27,7 +28,7 @@ impl FreeRanges {
         Some(start)
     }
 
-    /// Gives back pages that [`FreeRanges::take`] gave out.
+    /// Frees pages that [`FreeRanges::take`] allocated.
     pub(crate) fn give_back(&mut self, start: usize, length: usize) {
         let (mut first, mut end) = (start, start + length);
         if let Some((&below, &its_length)) = self.by_start.range(..=start).next_back() {
@@ -47,7 +48,7 @@ impl FreeRanges {
         self.insert(first, end - first);
     }
 
-    /// The number of pages that one [`FreeRanges::take`] can get.
+    /// The most pages that one [`FreeRanges::take`] can allocate.
     pub(crate) fn longest(&self) -> usize {
         self.by_length.last().map_or(0, |&(length, _)| length)
     }
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(free.longest(), 0);
     }
 
-    /// The start of the range that best fit takes, by looking at every page.
+    /// The start of the best-fit range, found by a search of every page.
     fn best_fit(used: &[bool; PAGES], length: usize) -> Option<usize> {
         let is_end = |&end: &usize| used.get(end).is_none_or(|&is_used| is_used);
         let mut start = 0;

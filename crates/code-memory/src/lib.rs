@@ -2,9 +2,9 @@
 //!
 //! # Should I be using this crate?
 //!
-//! It is where `vector-asm` and `codegen-cranelift` put the code that they generate. Use it for generated
-//! code of your own, which must be position independent and final: relocations are resolved before the code
-//! is loaded.
+//! `vector-asm` and `codegen-cranelift` load the code that they generate through this crate. Use it for
+//! generated code of your own, which must be position independent and final: relocations are resolved before
+//! the code is loaded.
 //!
 //! # How memory is organised
 //!
@@ -34,12 +34,12 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod free_ranges; // which pages of a chunk are free
+mod free_ranges; // allocation of pages by best fit
 
-mod chunk; // one mapping, and the changes of its protection: the unsafe code
+mod chunk; // one mapping and its protection: the unsafe code
 
-mod barrier; // other processors forget instructions that they fetched before
+mod barrier; // invalidation of fetched instructions on other processors
 
-mod arena; // all chunks, and code in them
+mod arena; // all chunks and the code in them
 
 pub use crate::arena::{ALIGNMENT, CodeMemoryUsage, LoadedCode, usage};

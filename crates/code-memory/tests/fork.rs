@@ -9,7 +9,8 @@ fn constant(number: u8) -> LoadedCode {
 }
 
 fn function(code: &LoadedCode) -> extern "C" fn() -> i32 {
-    // SAFETY: the bytes are a whole function of this type; the test calls it only in a process that has the code.
+    // SAFETY: the bytes are a whole function of this type; the test calls it only in a process that has the
+    // code.
     unsafe { std::mem::transmute::<*const u8, extern "C" fn() -> i32>(code.address(0)) }
 }
 
