@@ -181,7 +181,7 @@ impl Case {
         let addresses: Vec<usize> = self.args.iter_mut().map(|arg| aligned(arg) as usize).collect();
         let calls = ((1e8 / flops) as usize).clamp(1, 20000);
         let rounds = if flops > 1e9 { 9 } else { 25 };
-        let mut one = Part::new(&plan, &addresses);
+        let mut one = PartRunner::new(&plan, &addresses);
         let mut times = (Vec::new(), Vec::new(), Vec::new(), f64::MAX);
         let extent = plan.extent();
         let partner = two.then(|| Partner::start(&plan, &addresses));
@@ -218,15 +218,15 @@ impl Case {
 }
 
 /// A plan with addresses, and scratch memory for one thread.
-struct Part {
+struct PartRunner {
     plan: *const GemmPlan,
     addresses: Vec<usize>,
     scratch: Vec<f32>,
 }
 
-impl Part {
-    fn new(plan: &GemmPlan, addresses: &[usize]) -> Part {
-        Part { plan, addresses: addresses.to_vec(), scratch: vec![0.0; plan.scratch_bytes() / 4 + 32] }
+impl PartRunner {
+    fn new(plan: &GemmPlan, addresses: &[usize]) -> PartRunner {
+        PartRunner { plan, addresses: addresses.to_vec(), scratch: vec![0.0; plan.scratch_bytes() / 4 + 32] }
     }
 
     fn run(&mut self, begin: u64, end: u64) {
@@ -254,10 +254,10 @@ struct Shared {
 impl Partner {
     fn start(plan: &GemmPlan, addresses: &[usize]) -> Partner {
         let shared = Arc::new(Shared::default());
-        let (theirs, mine) = (shared.clone(), Part::new(plan, addresses));
+        let (theirs, mine) = (shared.clone(), PartRunner::new(plan, addresses));
         let (plan, addresses, scratch) = (mine.plan as usize, mine.addresses, mine.scratch);
         let thread = std::thread::spawn(move || {
-            let mut part = Part { plan: plan as *const GemmPlan, addresses, scratch };
+            let mut part = PartRunner { plan: plan as *const GemmPlan, addresses, scratch };
             while !theirs.done.load(Ordering::Relaxed) {
                 if theirs.ready.load(Ordering::Acquire) {
                     part.run(theirs.begin.load(Ordering::Relaxed), theirs.end.load(Ordering::Relaxed));

@@ -15,12 +15,12 @@
 //!
 //! * **The same bits everywhere.** Each accumulator adds its products in ascending order of K with fused
 //!   multiply-add. The result does not depend on the CPU, its caches, or the division among threads.
-//! * **No hidden work in a call.** [`GemmPlan::run`] neither allocates nor blocks. It uses the calling thread, and
-//!   the scratch memory that the caller passes.
-//! * **No access out of bounds.** A call touches only the elements that the problem describes; elements outside of
-//!   an [`OperandBound`] are not even read.
-//! * **No plan rather than a wrong one.** [`GemmPlan::new`] returns `None` for a problem that it cannot compute
-//!   exactly as described.
+//! * **No hidden work in a call.** [`GemmPlan::run`] neither allocates nor blocks. It uses the calling
+//!   thread, and the scratch memory that the caller passes.
+//! * **No access out of bounds.** A call touches only the elements that the problem describes; elements
+//!   outside of an [`OperandBound`] are not even read.
+//! * **No plan rather than a wrong one.** [`GemmPlan::new`] returns `None` for a problem that it cannot
+//!   compute exactly as described.
 //!
 //! # Example
 //!
@@ -66,7 +66,8 @@
 //! if let Some(plan) = GemmPlan::new(&problem, &CpuTarget::detect()) {
 //!     let (mut a, mut b) = ([1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0_f32, 0.0, 0.0, 1.0, 1.0, 1.0]);
 //!     let (mut c, mut bias) = ([0.0_f32; 4], [0.0_f32, -6.0]);
-//!     let args = [a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr(), bias.as_mut_ptr()].map(|p| p.cast::<u8>());
+//!     let args = [a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr(), bias.as_mut_ptr()];
+//!     let args = args.map(|p| p.cast::<u8>());
 //!     let mut scratch = vec![0_u8; plan.scratch_bytes() + 64];
 //!     let aligned = scratch.as_ptr().align_offset(64);
 //!     let scratch = scratch[aligned..].as_mut_ptr();

@@ -107,7 +107,7 @@ impl OperandLayout {
     ///
     /// # Safety
     ///
-    /// `args` and `bindings` are those of a call, with the entries that the problem uses.
+    /// `args` and `bindings` have the entries that the problem uses, valid for the call.
     #[inline(always)]
     pub(crate) unsafe fn address(&self, args: *const *mut u8, bindings: *const i64) -> *const u8 {
         // SAFETY: the caller's promise.

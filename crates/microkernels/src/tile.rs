@@ -54,8 +54,8 @@ pub(crate) enum OperandForm {
 ///
 /// # Safety
 ///
-/// The CPU has AVX2 and FMA. `height` is in `1..=MR` and `columns` in `1..=NR_VECTORS * EPILOGUE_LANES`. The elements
-/// that `tile` spans may be read and written, and the destination does not overlap A or B.
+/// The CPU has AVX2 and FMA. `height` is in `1..=MR` and `columns` in `1..=NR_VECTORS * EPILOGUE_LANES`. The
+/// elements that `tile` spans may be read and written, and the destination does not overlap A or B.
 #[inline(always)]
 pub(crate) unsafe fn run<T: Float>(tile: &Tile<T>, form: OperandForm, height: usize, columns: usize) {
     let narrow = columns <= T::LANES;
