@@ -9,7 +9,7 @@ use filetests::generate::{Choices, bytes_of_seed};
 #[path = "../../../fuzz/src/lib.rs"]
 mod targets;
 
-/// The committed seeds.
+/// The seeds in `fuzz/seeds`, one per file.
 fn seeds() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     let mut paths: Vec<_> = fs::read_dir(folder).expect("the seeds").flatten().map(|e| e.path()).collect();

@@ -150,7 +150,7 @@ impl Layout {
         1 << (self.exponent + self.mantissa)
     }
 
-    /// What the formats' documents say a pattern without sign is worth: (1 + m/2^k)·2^(e - bias), or
+    /// The value of a pattern without sign by the formats' specifications: (1 + m/2^k)·2^(e - bias), or
     /// m/2^k·2^(1 - bias).
     fn value(&self, pattern: u128) -> f64 {
         if pattern >= self.first_nan {
@@ -170,7 +170,7 @@ impl Layout {
         0..self.infinity.unwrap_or(self.first_nan)
     }
 
-    /// What follows the largest number.
+    /// The pattern after that of the largest number.
     fn overflow(&self) -> u128 {
         self.infinity.unwrap_or(self.first_nan)
     }
@@ -201,7 +201,7 @@ fn every_tie_of_every_narrow_float_goes_to_even() {
     for layout in &LAYOUTS {
         for pattern in layout.finite() {
             let last = pattern + 1 == layout.overflow();
-            // What would follow the largest number if the exponents went on.
+            // The number after the largest one if exponents continued.
             let next = match last {
                 true => 2.0 * layout.value(pattern) - layout.value(pattern - 1),
                 false => layout.value(pattern + 1),
@@ -400,7 +400,7 @@ fn one_is_one_everywhere() {
         assert_eq!(Scalar::one(dtype).as_f64(), 1.0);
         assert_eq!(Scalar::one(dtype).as_i64(), 1);
         assert_eq!(Scalar::zero(dtype).as_f64().to_bits(), 0);
-        // Floats have other bits than integers, and bits are what becomes random bits.
+        // The bits of floats differ from those of integers, and conversion to random bits copies bits.
         for to in DType::ALL.into_iter().filter(|&to| to != DType::U32x4 || !dtype.is_float()) {
             assert_eq!(Scalar::one(dtype).convert(to), Scalar::one(to));
         }
@@ -467,8 +467,8 @@ proptest! {
         prop_assert_eq!(Scalar::from_i64(DType::I64, n).convert(DType::I32).as_i64(), i64::from(n as i32));
     }
 
-    /// No neighbour is nearer, and of two equally near the even one is taken. What overflows has no such
-    /// neighbours: test `overflow_and_nan`.
+    /// No neighbour is nearer, and of two equally near ones the even one is taken. Numbers that overflow have
+    /// no such neighbours; `overflow_and_nan` tests them.
     #[test]
     fn f64_becomes_the_nearest(
         negative: bool,

@@ -79,8 +79,8 @@ fn every_type_is_kept_or_rejected() {
     assert!(arrays.iter().all(|(name, array)| &back[*name] == array) && arrays.len() == back.len());
 }
 
-/// Bits of every kind, and margins around them: what is written and read back is the array inside, in every
-/// type.
+/// Every bit pattern, with margins around the values: writing and reading returns the array without margins,
+/// for every type.
 #[test]
 fn padded_arrays_of_every_type_are_kept_bit_for_bit() {
     for dtype in DType::ALL {

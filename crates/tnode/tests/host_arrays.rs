@@ -278,7 +278,7 @@ fn small_and_odd_arrays_print() {
 }
 
 proptest! {
-    /// What is put in at an index comes out there, and nowhere else, whatever the margins.
+    /// An element that is set at an index is read at that index and at no other, whatever the margins.
     #[test]
     fn indices_and_flat_values_agree(
         axes in prop::collection::vec((0usize..4, 0usize..3, 0usize..3), 0..4),

@@ -1,4 +1,5 @@
-//! The bytes of host arrays are counted while they live. One test only: the count is of the whole process.
+//! The bytes of live host arrays are counted. There is one test only, because the count is of the whole
+//! process.
 
 use tnode::{DType, HostArray, Padding, npy, safetensors};
 
@@ -30,7 +31,7 @@ fn the_bytes_alive_return_to_zero() {
     let named = safetensors::read(&file).expect("our own");
     assert_eq!(live(), sizes + 26 * 4 + 2 * 6 * 4);
 
-    // What fails leaves nothing behind.
+    // Failed operations leave no bytes behind.
     npy::read(&b"\x93NUMPY garbage"[..]).expect_err("no array");
     HostArray::from_slice(&[1f32; 5], [2, 3]).expect_err("six expected");
     HostArray::from_padded(f32s.clone(), Padding::new([(9, 9), (0, 0)], None)).expect_err("too wide");

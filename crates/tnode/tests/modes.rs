@@ -8,7 +8,7 @@ use tnode::{
     Sharing, TensorNode,
 };
 
-/// `old new -> result` of every row; comments, blank lines and what follows `!` left out.
+/// The `old new -> result` of every row, without comments, blank lines and text after `!`.
 fn rows(table: &str) -> Vec<(&str, &str, &str)> {
     let lines = table.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines

@@ -1,4 +1,4 @@
-//! Names of nodes: goldens of what people and generated code see.
+//! Names of nodes: goldens of names in messages and in generated code.
 
 use tnode::{AmbiguousIdents, DType, Error, IdentStyle, NodeId, Registry, TensorNode};
 

@@ -45,7 +45,7 @@ impl Guarded {
         unsafe { self.map.add(self.start) }
     }
 
-    /// The contents.
+    /// The bytes between the guard pages.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `new` initialised these accessible bytes, and nobody writes them during the borrow.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
