@@ -38,7 +38,7 @@ impl HostArray {
         let dims = self.dims_without_padding();
         let entries = options.entries_per_axis.max(2) | 1;
         let (outer, grid) = dims.split_at(dims.len().saturating_sub(2));
-        let grids: Vec<(Vec<Step>, Grid)> = steps_product(outer, entries)
+        let grids: Vec<(Vec<ShownIndex>, Grid)> = steps_product(outer, entries)
             .into_iter()
             .map(|at| (at.clone(), self.grid(&at, grid, entries)))
             .collect();
@@ -56,22 +56,22 @@ impl HostArray {
     }
 
     /// The values at `at`, which holds no index if something was left out there.
-    fn grid(&self, at: &[Step], dims: &[usize], entries: usize) -> Grid {
-        if at.contains(&Step::Ellipsis) {
+    fn grid(&self, at: &[ShownIndex], dims: &[usize], entries: usize) -> Grid {
+        if at.contains(&ShownIndex::Ellipsis) {
             return Grid { rows: Vec::new() };
         }
         let (rows, columns) = match dims {
             [rows, columns] => (steps(*rows, entries), steps(*columns, entries)),
-            [columns] => (vec![Step::At(0)], steps(*columns, entries)),
-            _ => (vec![Step::At(0)], vec![Step::At(0)]),
+            [columns] => (vec![ShownIndex::At(0)], steps(*columns, entries)),
+            _ => (vec![ShownIndex::At(0)], vec![ShownIndex::At(0)]),
         };
-        let cell = |row: Step, column: Step| {
-            let index: Vec<Step> = match dims.len() {
+        let cell = |row: ShownIndex, column: ShownIndex| {
+            let index: Vec<ShownIndex> = match dims.len() {
                 2 => at.iter().copied().chain([row, column]).collect(),
                 1 => at.iter().copied().chain([column]).collect(),
                 _ => at.to_vec(),
             };
-            let index: Option<Vec<usize>> = index.into_iter().map(Step::index).collect();
+            let index: Option<Vec<usize>> = index.into_iter().map(ShownIndex::index).collect();
             index.and_then(|index| self.get(&index).ok())
         };
         Grid {
@@ -80,38 +80,38 @@ impl HostArray {
     }
 }
 
-/// One position along an axis.
+/// An index that is printed along an axis, or the mark for omitted ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum ShownIndex {
     At(usize),
     Ellipsis,
 }
 
-impl Step {
+impl ShownIndex {
     fn index(self) -> Option<usize> {
         match self {
-            Step::At(index) => Some(index),
-            Step::Ellipsis => None,
+            ShownIndex::At(index) => Some(index),
+            ShownIndex::Ellipsis => None,
         }
     }
 }
 
 /// The positions shown of an axis, at most the odd number `entries`.
-fn steps(size: usize, entries: usize) -> Vec<Step> {
+fn steps(size: usize, entries: usize) -> Vec<ShownIndex> {
     if size <= entries {
-        return (0..size).map(Step::At).collect();
+        return (0..size).map(ShownIndex::At).collect();
     }
     let side = entries / 2;
-    let last = (size - side..size).map(Step::At);
-    (0..side).map(Step::At).chain([Step::Ellipsis]).chain(last).collect()
+    let last = (size - side..size).map(ShownIndex::At);
+    (0..side).map(ShownIndex::At).chain([ShownIndex::Ellipsis]).chain(last).collect()
 }
 
 /// Every index of the outer axes; one that leaves something out leaves out all axes after it too.
-fn steps_product(dims: &[usize], entries: usize) -> Vec<Vec<Step>> {
+fn steps_product(dims: &[usize], entries: usize) -> Vec<Vec<ShownIndex>> {
     let mut product = vec![Vec::new()];
     for &size in dims {
-        let extend = |at: Vec<Step>| {
-            let rest = if at.contains(&Step::Ellipsis) { vec![] } else { steps(size, entries) };
+        let extend = |at: Vec<ShownIndex>| {
+            let rest = if at.contains(&ShownIndex::Ellipsis) { vec![] } else { steps(size, entries) };
             match rest.is_empty() && size > 0 {
                 true => vec![at],
                 false => rest.into_iter().map(|step| [at.as_slice(), &[step]].concat()).collect(),
@@ -122,7 +122,7 @@ fn steps_product(dims: &[usize], entries: usize) -> Vec<Vec<Step>> {
     product
 }
 
-fn index_line(at: &[Step]) -> String {
+fn index_line(at: &[ShownIndex]) -> String {
     let parts: Vec<String> =
         at.iter().map(|step| step.index().map_or("…".into(), |i| i.to_string())).collect();
     format!("[{}]", parts.join(", "))
