@@ -106,9 +106,9 @@ pub(crate) struct Phi {
 pub(crate) enum Trips {
     /// A constant, at least 2.
     Constant(u64),
-    /// The call's range in steps of `1 << shift`, without the remainder.
+    /// The length of the call's range, divided by `1 << shift` and rounded down.
     Call { shift: u32 },
-    /// The remainder of the call's range in steps of `1 << shift`.
+    /// The remainder of that division.
     CallRemainder { shift: u32 },
 }
 
