@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_resolved_is_an_error() {
+    fn unresolved_relocations_are_errors() {
         let number = RuntimeFunction::PowU64.number();
         let relative =
             calling(UserExternalName::new(0, number), true).map(|_| ()).expect_err("a relative address");

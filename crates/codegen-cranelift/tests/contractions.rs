@@ -168,7 +168,7 @@ fn parallel_loops_inside_of_others_run_whole() {
 
 /// A kernel with the launch of a GPU would be called for iterations that its outermost loop does not have.
 #[test]
-fn launches_over_nested_loops_are_refused() {
+fn launches_over_nested_loops_are_rejected() {
     let ir = parse(
         "routine @r { node %0 \"x\" f32[4, 5]
       for i0 in 0..4 parallel { for i1 in 0..5 parallel { %0[i0, i1] := 1.0f32 } } }",

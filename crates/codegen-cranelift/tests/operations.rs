@@ -265,7 +265,7 @@ fn comparisons_of_every_width_choose_values_of_every_width() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_operations_are_named() {
     let refused = |dtype: DType, value: &dyn Fn(Expr) -> Expr| {
         let routine = elementwise(Shape::Vector, &[dtype], dtype, 32, |mut args| value(args.remove(0)));
         compile(&kernel(routine), &Default::default()).expect_err("legalisation must come before")

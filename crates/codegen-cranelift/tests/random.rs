@@ -72,7 +72,7 @@ fn inputs(routine: &Routine, seed: u64) -> (Memory, Vec<i64>) {
 }
 
 #[test]
-fn what_is_not_legalised_is_refused_or_right() {
+fn kernels_that_are_not_legalised_are_rejected_or_correct() {
     let mut refused = 0;
     for seed in 0..SEEDS {
         let routine = routine_from_seed(seed, 200);

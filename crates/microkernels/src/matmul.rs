@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn short_slices_and_overlapping_rows_are_errors() {
         let shape = MatmulShape::row_major(4, 5, 6);
         let mut matmul = Matmul::<f64>::new(shape).unwrap();
         let error = matmul.run(&[0.0; 24], &[0.0; 29], &mut [0.0; 20]).unwrap_err();

@@ -117,7 +117,7 @@ fn long_epilogues() {
 }
 
 #[test]
-fn what_could_be_observed_is_refused() {
+fn problems_with_an_observable_order_have_no_plan() {
     let here = microkernels::CpuTarget::detect();
     let plan = |case: &Case| microkernels::GemmPlan::new(&case.problem, &here);
     let case = matmul(LaneType::F32, &[], [8, 8, 8]);

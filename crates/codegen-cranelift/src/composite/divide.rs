@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_part_reads_before_all_is_written_begins_as_zeros() {
+    fn shared_locals_that_are_partly_written_start_as_zeros() {
         let text = ATTENTION.replace("l0[i1, i2] := l1 * 0.25f32", "l0[i2, i1] := l0[i2, i1] + l1");
         let divided = divided(&text).expect("it has contractions");
         assert_eq!(shape(&divided.parts), "parallel 4 (other, product 16x16x16, other, product 16x16x16)");

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_first_needs_zeros() {
+    fn locals_that_are_read_first_need_zeros() {
         assert!(!overwrites(READ));
         assert!(!overwrites("for i0 in 0..8 { l0[i0] := l0[i0] + %0[i0] }"));
         assert!(!overwrites(&format!("for i0 in 0..4 {{ l0[2*i0] := %0[i0] }}\n{READ}")));

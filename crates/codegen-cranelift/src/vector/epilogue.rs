@@ -30,9 +30,9 @@ pub(crate) fn epilogue(
     translator.build.count(FIXED + found.batch.len() as u32);
     let element =
         if translator.locals[&found.acc].dtype == DType::F64 { LaneType::F64 } else { LaneType::F32 };
-    let sums = translator.build.variable(VectorType { element, lanes: EPILOGUE_LANES });
-    debug_assert_eq!(sums, ACCUMULATORS, "the first variable holds the sums");
-    let value = translator.build.get(found.acc, sums, 0, EPILOGUE_LANES);
+    let accumulators = translator.build.variable(VectorType { element, lanes: EPILOGUE_LANES });
+    debug_assert_eq!(accumulators, ACCUMULATORS, "the first variable holds the accumulators");
+    let value = translator.build.get(found.acc, accumulators, 0, EPILOGUE_LANES);
     translator.homes.insert(found.acc, LocalStorage::Private(vec![value]));
     translator.axis(&found.rows, ROW);
     translator.axis(&found.columns, COLUMN);
