@@ -48,8 +48,8 @@
 //!
 //! The code computes the same bits as [`evaluate`], except for the payload and sign of NaN. A program that
 //! the crate cannot compile exactly is rejected ([`VectorCompileError`]), never approximated. The code
-//! touches the bytes of its places and no others, also in the last iteration. It traps on no data and uses no
-//! legacy SSE instruction.
+//! accesses the bytes at its addresses and no others, also in the last iteration. It traps on no data and
+//! uses no legacy SSE instruction.
 
 mod builder; // builds programs
 mod program; // the program representation
