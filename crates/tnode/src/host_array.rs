@@ -208,7 +208,7 @@ impl HostArray {
         self.bytes.len()
     }
 
-    /// All elements, margins included, as little-endian bytes aligned to [`ALIGN_BYTES`].
+    /// All elements, margins included, as little-endian bytes aligned to [`ALIGN_BYTES`](crate::ALIGN_BYTES).
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -25,7 +25,7 @@
 //!
 //! # Features
 //!
-//! * `files` (default): the modules [`npy`] and [`safetensors`], which read and write files of arrays.
+//! * `files` (default): the modules `npy` and `safetensors`, which read and write files of arrays.
 //!   Compilers and devices do without it, so they do not build the libraries of these formats.
 //!
 //! # Promises
