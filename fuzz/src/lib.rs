@@ -114,7 +114,7 @@ fn every_stage(routine: &Routine) {
     let Ok(optimized) = optimize(routine.clone(), &Settings::default()) else { return };
     verify(&optimized.routine).expect("optimised routines verify");
     let codegen = codegen();
-    let Ok(scheduled) = schedule(&optimized.routine, codegen.caps(), &ScheduleOptions::default()) else {
+    let Ok(scheduled) = schedule(&optimized.routine, &codegen, &ScheduleOptions::default()) else {
         return;
     };
     for kernel in scheduled.kernels() {

@@ -162,7 +162,7 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
         let settings = pipeline::Settings::default();
         let done = pipeline::optimize_in(&virtual_nodes, lowered, &settings, &mut |_, _| {})?;
         let routine = &done.optimized.routine;
-        let schedule = schedule(routine, codegen.caps(), &ScheduleOptions::default())?;
+        let schedule = schedule(routine, codegen, &ScheduleOptions::default())?;
         let artifact = codegen.compile(&schedule)?;
         let modes: Vec<_> =
             done.nodes.iter().zip(&routine.nodes).map(|(n, decl)| (n.clone(), decl.mode.clone())).collect();

@@ -111,7 +111,7 @@ fn add(page: &mut Page, cases: &[RunCase], codegen: &dyn Codegen) -> Result<()> 
 
 /// Schedules and compiles a routine.
 fn compile(routine: &Routine, codegen: &dyn Codegen) -> Result<Code> {
-    let schedule = schedule(routine, codegen.caps(), &ScheduleOptions::default())?;
+    let schedule = schedule(routine, codegen, &ScheduleOptions::default())?;
     let artifact = codegen.compile(&schedule)?;
     Ok(Code::new(schedule, artifact)?)
 }

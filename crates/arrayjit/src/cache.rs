@@ -211,8 +211,7 @@ mod tests {
 
     fn scheduled(text: &str) -> ScheduledRoutine {
         let routine = text::parse(text).expect("the text is valid");
-        schedule(&routine, Interpreted::new().caps(), &ScheduleOptions::default())
-            .expect("it can be scheduled")
+        schedule(&routine, &Interpreted::new(), &ScheduleOptions::default()).expect("it can be scheduled")
     }
 
     /// A program of one digit, so that all have equally many bytes.

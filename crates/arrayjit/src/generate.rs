@@ -18,11 +18,11 @@ pub(crate) fn schedule(
     routine: &Routine,
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<ScheduledRoutine, CompileError> {
-    let (caps, settings) = (backend.codegen().caps(), backend.settings());
+    let (codegen, settings) = (backend.codegen(), backend.settings());
     let schedule = if settings.log_values {
-        schedule_serial(routine, caps, on_step)?
+        schedule_serial(routine, codegen, on_step)?
     } else {
-        schedule_traced(routine, caps, &schedule_options(settings), on_step)?
+        schedule_traced(routine, codegen, &schedule_options(settings), on_step)?
     };
     schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
     Ok(schedule)

@@ -5,6 +5,8 @@ use arrayjit::settings::Settings;
 use arrayjit::{
     Backend, Caps, CompileError, Context, HostArray, MemoryMode, RunError, TensorNode, TensorNodeError,
 };
+use codegen_core::contract::Pipeline;
+use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer};
 use scheduling::{ScheduleOptions, schedule};
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
@@ -360,7 +362,14 @@ fn loop_ir_at_its_limits() {
             let backend = backend("inline");
             for threads in [1, 4] {
                 let caps = Caps { threads, ..backend.codegen().caps().clone() };
-                let Ok(schedule) = schedule(&optimized.routine, &caps, &ScheduleOptions::default()) else {
+                let target = Pipeline::new(
+                    "cranelift",
+                    caps,
+                    CraneliftRenderer,
+                    CraneliftCompiler,
+                    CraneliftOptions::default(),
+                );
+                let Ok(schedule) = schedule(&optimized.routine, &target, &ScheduleOptions::default()) else {
                     continue;
                 };
                 for kernel in schedule.kernels() {

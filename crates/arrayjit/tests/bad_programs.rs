@@ -2,6 +2,7 @@
 
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, Caps, CompileError, DType, HostArray, MemoryMode, RunError, TensorNode};
+use codegen_core::Interpreted;
 use scheduling::{LegaliseError, ScheduleError, ScheduleOptions, schedule};
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
@@ -156,15 +157,17 @@ fn types_a_target_cannot_hold() {
                  for i0 in 0..4 {{ %1[i0] := %0[i0] }}\n}}\n"
             );
             let routine = lowered_ir::text::parse(&text).expect("a valid text");
-            let error =
-                schedule(&routine, &caps, &ScheduleOptions::default()).map(|_| ()).expect_err("no such type");
+            let error = schedule(&routine, &Interpreted::of_target(caps), &ScheduleOptions::default())
+                .map(|_| ())
+                .expect_err("no such type");
             assert!(
                 matches!(error, ScheduleError::Illegal(LegaliseError::Storage { dtype, .. }) if dtype == missing)
             );
             let expected =
                 format!("routine `r`: lacking does not store {missing}, the type of node %0 \"x\"");
             assert_eq!(error.to_string(), expected);
-            schedule(&routine, full, &ScheduleOptions::default()).expect("the backend itself holds it");
+            schedule(&routine, backend.codegen(), &ScheduleOptions::default())
+                .expect("the backend itself holds it");
         }
     }
 }

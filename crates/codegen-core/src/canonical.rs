@@ -20,10 +20,11 @@
 //! this same function.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, TernaryOp, walk,
+    Affine, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt,
+    TernaryOp, walk,
 };
 use tnode::{DType, Dims};
 
@@ -235,6 +236,46 @@ pub fn adds_products(block: &[Stmt]) -> bool {
         found |= matches!(stmt, Stmt::For { body, .. } if product(body).is_some());
     });
     found
+}
+
+/// The contractions of a routine, wherever they are nested, each by the variable of its outermost loop.
+pub fn contractions(routine: &Routine) -> BTreeSet<LoopId> {
+    let mut search = Search {
+        locals: routine.locals(),
+        arrays: Arrays::of(routine),
+        num_nodes: routine.nodes.len() as u32,
+        found: BTreeSet::new(),
+    };
+    search.block(&routine.body);
+    search.found
+}
+
+/// A search for contractions in a routine.
+struct Search {
+    locals: Locals,
+    arrays: Arrays<'static>,
+    num_nodes: u32,
+    found: BTreeSet<LoopId>,
+}
+
+impl Search {
+    fn block(&mut self, block: &[Stmt]) {
+        for stmt in block {
+            let Stmt::For { var, body, .. } = stmt else { continue };
+            if adds_products(body) {
+                match self.is_contraction(stmt) {
+                    true => drop(self.found.insert(*var)),
+                    false => self.block(body),
+                }
+            }
+        }
+    }
+
+    fn is_contraction(&self, stmt: &Stmt) -> bool {
+        let (block, outer) = outer_locals_as_nodes(std::slice::from_ref(stmt), self.num_nodes);
+        let shape = |local: &LocalId| (self.locals[local].dtype, self.locals[local].dims.clone());
+        Contraction::of(&block[0], &self.arrays.with_nodes(outer.keys().map(shape))).is_some()
+    }
 }
 
 /// Whether a loop's body adds products of elements to a scalar, and converts some of them from a narrower float. Legalisation leaves

@@ -11,7 +11,9 @@
 //! `docs/abi.md`: for code that can do harm it vouches in an `unsafe` constructor, and
 //! [`Code::new`](crate::Code::new) checks that it is called as the routine's kernels are.
 
-use std::{fmt, hash::Hash};
+use std::{collections::BTreeSet, fmt, hash::Hash};
+
+use lowered_ir::ir::LoopId;
 
 use crate::{Artifact, Caps, Kernel, ScheduledRoutine};
 
@@ -46,6 +48,20 @@ pub trait Compiler: Send + Sync {
         sources: Vec<Self::Source>,
         options: &Self::Options,
     ) -> Result<Artifact, CodegenError>;
+
+    /// As [`Codegen::whole_contractions`].
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Failed`], which is a bug of the codegen.
+    fn whole_contractions(
+        &self,
+        _caps: &Caps,
+        _kernel: &Kernel,
+        _options: &Self::Options,
+    ) -> Result<BTreeSet<LoopId>, CodegenError> {
+        Ok(BTreeSet::new())
+    }
 
     /// As [`Codegen::describe`].
     ///
@@ -102,6 +118,19 @@ pub trait Codegen: Send + Sync {
     ///
     /// See [`CodegenError`].
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError>;
+
+    /// The contractions in [canonical form](crate::canonical) that the codegen compiles whole when it compiles this
+    /// kernel, each by the variable of its outermost loop.
+    ///
+    /// The scheduler asks before it hands a kernel over, if [`Caps::contractions`] lists types, and replaces all other
+    /// contractions by register tiles. The codegen must still take the ones it named after that.
+    ///
+    /// # Errors
+    ///
+    /// [`CodegenError::Failed`], which is a bug of the codegen.
+    fn whole_contractions(&self, _kernel: &Kernel) -> Result<BTreeSet<LoopId>, CodegenError> {
+        Ok(BTreeSet::new())
+    }
 
     /// How a kernel is compiled, in a few words for a report: which of the codegen's methods takes it, and why a faster
     /// one does not. Empty for a codegen with one method.
@@ -164,6 +193,10 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
             .map(|k| self.renderer.render(&self.caps, k))
             .collect::<Result<_, _>>()?;
         self.compiler.compile(&self.caps, sources, &self.options)
+    }
+
+    fn whole_contractions(&self, kernel: &Kernel) -> Result<BTreeSet<LoopId>, CodegenError> {
+        self.compiler.whole_contractions(&self.caps, kernel, &self.options)
     }
 
     fn describe(&self, kernel: &Kernel) -> Result<String, CodegenError> {

@@ -3,12 +3,15 @@
 //! It stands behind the `interpreter` backend, and is what every other codegen is compared with: the same schedule, the
 //! same calls, the same memory, and the definition of the IR instead of machine code.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lowered_ir::interp::{Buffer, Program};
+use lowered_ir::ir::LoopId;
 use tnode::{DType, Scalar};
 
 use crate::artifact::{Artifact, Param};
+use crate::canonical;
 use crate::caps::{Caps, DTypeSet, Transcendental};
 use crate::contract::{Codegen, CodegenError};
 use crate::host::{HostArg, HostModule, InterpretedKernel};
@@ -72,6 +75,11 @@ impl Codegen for Interpreted {
         let mut hasher = DefaultHasher::new();
         ("interpreted", &self.caps, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// The interpreter runs every kernel, so every contraction may stay whole.
+    fn whole_contractions(&self, kernel: &Kernel) -> Result<BTreeSet<LoopId>, CodegenError> {
+        Ok(canonical::contractions(kernel.ir()))
     }
 
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {

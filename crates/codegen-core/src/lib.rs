@@ -23,7 +23,7 @@
 //!      }",
 //! )?;
 //! let codegen = Interpreted::new();
-//! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
+//! let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
 //! assert_eq!(artifact.kernels().len(), 1);
 //! assert_eq!(artifact.kernels()[0].params.len(), 2);

@@ -6,9 +6,10 @@
 
 use std::time::Instant;
 
+use codegen_core::contract::Pipeline;
 use codegen_core::host::{HostArgs, HostModule, HostPtr};
 use codegen_core::{Access, Caps, Codegen, Payload, ScheduledRoutine, Slot};
-use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};
+use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
 use lowered_ir::pipeline::{Settings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
@@ -85,11 +86,11 @@ impl Ready {
 
 fn prepare(case: &Case, width: VectorWidth) -> Ready {
     let options = CraneliftOptions { vector: width, verify: false, ..CraneliftOptions::default() };
-    let codegen = cranelift(options.clone()).expect("this machine is supported");
     let routine = lowered_ir::text::parse(&case.text).unwrap_or_else(|e| panic!("{e}"));
     let routine = optimize(routine, &Settings::default()).expect("the routine is valid").routine;
     let caps = Caps { threads: 1, ..host_caps(width) };
-    let schedule = schedule(&routine, &caps, &ScheduleOptions::default()).expect("the routine is valid");
+    let codegen = Pipeline::new("cranelift", caps, CraneliftRenderer, CraneliftCompiler, options.clone());
+    let schedule = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("the routine is valid");
     let artifact = codegen.compile(&schedule).expect("supported kernels");
     let Payload::Host(module) = artifact.payload() else { unreachable!("this codegen makes host code") };
     let words = |bytes: usize| vec![u128::from_ne_bytes([0x3f; 16]); bytes / 16 + 8];

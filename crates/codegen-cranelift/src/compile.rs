@@ -5,7 +5,7 @@
 //! supports every checked kernel. The first way that supports the kernel is taken. The code of all kernels is
 //! loaded together ([`jit`]).
 
-use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
@@ -16,10 +16,10 @@ use codegen_core::{
 };
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
+use lowered_ir::ir::LoopId;
 use microkernels::CpuTarget;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use scheduling::tile_contractions;
 
 use crate::caps::{self, host_caps};
 use crate::composite::{self, PartMethod};
@@ -86,6 +86,19 @@ impl Compiler for CraneliftCompiler {
         Ok(Artifact::host(jit::host_module(compiled)?))
     }
 
+    fn whole_contractions(
+        &self,
+        caps: &Caps,
+        kernel: &Kernel,
+        _options: &CraneliftOptions,
+    ) -> Result<BTreeSet<LoopId>, CodegenError> {
+        if caps.contractions.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let planned = || composite::planned(kernel, &cpu(caps), vector::target());
+        workers()?.install(|| guarded(&kernel.abi().name, planned))
+    }
+
     fn describe(
         &self,
         caps: &Caps,
@@ -93,12 +106,12 @@ impl Compiler for CraneliftCompiler {
         options: &CraneliftOptions,
     ) -> Result<String, CodegenError> {
         let words = || {
-            let Some(parts) = methods(kernel, caps)? else { return method(kernel, caps, options) };
+            let Some(parts) = methods(kernel, caps)? else { return method(kernel, options) };
             let words: Vec<String> = parts
                 .iter()
                 .map(|part| match part {
                     PartMethod::Gemm([m, n, k]) => Ok(format!("GEMM {m}x{n}x{k} by microkernels")),
-                    PartMethod::Alone(kernel) => method(kernel, caps, options),
+                    PartMethod::Alone(kernel) => method(kernel, options),
                 })
                 .collect::<Result<_, CodegenError>>()?;
             Ok(words.join(", then "))
@@ -113,11 +126,11 @@ impl Compiler for CraneliftCompiler {
         options: &Self::Options,
     ) -> Result<Listing, CodegenError> {
         let parts = if caps.contractions.is_empty() { None } else { composite::parts_of(kernel)? };
-        let Some(parts) = parts else { return listing(&*tiled(kernel, caps)?, options) };
+        let Some(parts) = parts else { return listing(kernel, options) };
         let mut all = Listing::default();
         for (heading, part) in parts {
             let one = match part {
-                Some(part) => listing(&*tiled(&part, caps)?, options)?,
+                Some(part) => listing(&part, options)?,
                 None => Listing::default(),
             };
             all.source += &format!("; {heading}\n{}", one.source);
@@ -167,13 +180,13 @@ fn compile(
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     if !caps.contractions.is_empty() {
-        let part = &mut |part: &Kernel| compile_alone(&*tiled(part, caps)?, isa, options);
+        let part = &mut |part: &Kernel| compile_alone(part, isa, options);
         if let Some(composed) = composite::compose(kernel, &cpu(caps), vector::target(), part)? {
             tracing::debug!(kernel = kernel.abi().name, way = "contractions", "compiled");
             return Ok(composed);
         }
     }
-    compile_alone(&*tiled(kernel, caps)?, isa, options)
+    compile_alone(kernel, isa, options)
 }
 
 /// How the parts of a kernel with contractions are computed, if it is compiled as a composite.
@@ -184,9 +197,9 @@ fn methods(kernel: &Kernel, caps: &Caps) -> Result<Option<Vec<PartMethod>>, Code
     composite::methods(kernel, &cpu(caps), vector::target())
 }
 
-/// How a kernel without planned contractions is compiled, in words.
-fn method(kernel: &Kernel, caps: &Caps, options: &CraneliftOptions) -> Result<String, CodegenError> {
-    Ok(match KernelCompiler::of(&*tiled(kernel, caps)?, options) {
+/// How a kernel is compiled that is compiled whole, in words.
+fn method(kernel: &Kernel, options: &CraneliftOptions) -> Result<String, CodegenError> {
+    Ok(match KernelCompiler::of(kernel, options) {
         KernelCompiler::Vector(_) => "a vector program".to_owned(),
         KernelCompiler::Cranelift(reason) => format!("Cranelift's code, and no vector program: {reason}"),
     })
@@ -198,23 +211,16 @@ fn cpu(caps: &Caps) -> CpuTarget {
     CpuTarget { threads: caps.threads, ..*CPU.get_or_init(CpuTarget::detect) }
 }
 
-/// The kernel with register tiles in place of its contractions, for a kernel without GEMM plans.
-fn tiled<'k>(kernel: &'k Kernel, caps: &Caps) -> Result<Cow<'k, Kernel>, CodegenError> {
-    if caps.contractions.is_empty() || !adds_products(&kernel.ir().body) {
-        return Ok(Cow::Borrowed(kernel));
-    }
-    let name = &kernel.abi().name;
-    let ir = tile_contractions(kernel.ir(), caps).map_err(|e| failed(name, "tiling", e.to_string()))?;
-    let tiled = Kernel::verified(ir, kernel.abi().clone());
-    tiled.map(Cow::Owned).map_err(|e| failed(name, "tiling", e.to_string()))
-}
-
-/// Compiles a kernel without GEMM plans.
+/// Compiles one kernel by the first way that takes it whole.
 fn compile_alone(
     kernel: &Kernel,
     isa: &Arc<dyn TargetIsa>,
     options: &CraneliftOptions,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
+    if adds_products(&kernel.ir().body) {
+        // A contraction that was left whole for a plan, and has none, may have factors that nothing here converts.
+        crate::support::check(kernel, DTypeSet::EMPTY)?;
+    }
     let name = &kernel.abi().name;
     let (code, scratch_bytes) = match KernelCompiler::of(kernel, options) {
         KernelCompiler::Vector(assembled) => {

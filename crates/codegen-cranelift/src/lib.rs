@@ -24,7 +24,7 @@
 //! )?;
 //! let options = CraneliftOptions { vector: VectorWidth::Bits128, ..CraneliftOptions::default() };
 //! let codegen = cranelift(options)?;
-//! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
+//! let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
 //! assert_eq!(artifact.kernels().len(), 1);
 //! assert!(codegen.listing(&scheduled.kernels()[0])?.source.contains("fadd"));

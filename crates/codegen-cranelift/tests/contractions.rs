@@ -12,7 +12,9 @@ use scheduling::{ScheduleOptions, schedule};
 
 /// The only kernel of a routine, scheduled for a width of vectors.
 fn only_kernel(routine: &Routine, vector: VectorWidth) -> Kernel {
-    let schedule = schedule(routine, &host_caps(vector), &ScheduleOptions::default());
+    let options = CraneliftOptions { vector, ..CraneliftOptions::default() };
+    let codegen = cranelift(options).expect("a host target");
+    let schedule = schedule(routine, &codegen, &ScheduleOptions::default());
     let mut kernels = schedule.expect("the host computes everything").into_parts().kernels;
     assert_eq!(kernels.len(), 1);
     kernels.remove(0)

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codegen_core::{Caps, Kernel};
+use codegen_core::{Artifact, Caps, Codegen, CodegenError, Interpreted, Kernel, ScheduledRoutine};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, host_caps, listing};
 use expect_test::{Expect, expect};
 use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{Settings, optimize};
-use scheduling::{ScheduleOptions, schedule, tile_contractions};
+use scheduling::{ScheduleOptions, schedule};
 
 /// Capabilities of a fictitious CPU, so that the programs do not depend on the real one.
 fn caps() -> Caps {
@@ -15,20 +15,41 @@ fn caps() -> Caps {
     Caps { threads: 1, l1_bytes: 32 << 10, l2_bytes: 512 << 10, fma: true, vector_bytes: 32, ..known }
 }
 
-/// The scheduled kernels of a routine.
-fn kernels(routine: &Routine) -> Vec<Kernel> {
+/// The machine of [`caps`] without plans for contractions.
+struct WithoutPlans(Interpreted);
+
+impl Codegen for WithoutPlans {
+    fn name(&self) -> &str {
+        "without plans"
+    }
+
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint() ^ 1
+    }
+
+    fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError> {
+        self.0.compile(routine)
+    }
+}
+
+fn kernels_for(routine: &Routine, target: &dyn Codegen) -> Vec<Kernel> {
     let optimized = optimize(routine.clone(), &Settings::default()).expect("the routine is valid").routine;
-    let scheduled = schedule(&optimized, &caps(), &ScheduleOptions::default());
+    let scheduled = schedule(&optimized, target, &ScheduleOptions::default());
     scheduled.expect("the host computes everything").kernels().to_vec()
 }
 
-/// The scheduled kernels of a routine, with register tiles in place of contractions.
+/// The kernels of a routine, with every contraction whole.
+fn kernels(routine: &Routine) -> Vec<Kernel> {
+    kernels_for(routine, &Interpreted::of_target(caps()))
+}
+
+/// The kernels of a routine, with every contraction in register tiles.
 fn tiled_kernels(routine: &Routine) -> Vec<Kernel> {
-    let tiled = |kernel: Kernel| {
-        let ir = tile_contractions(kernel.ir(), &caps()).expect("the host computes everything");
-        Kernel::verified(ir, kernel.abi().clone()).expect("a valid kernel")
-    };
-    kernels(routine).into_iter().map(tiled).collect()
+    kernels_for(routine, &WithoutPlans(Interpreted::of_target(caps())))
 }
 
 /// The source of a kernel's listing.

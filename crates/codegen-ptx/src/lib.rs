@@ -20,7 +20,7 @@
 //!      }",
 //! )?;
 //! let codegen = ptx(Target::Sm80, PtxOptions::default());
-//! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
+//! let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
 //! let Payload::Ptx(module) = artifact.payload() else { return Err("no PTX".into()) };
 //! assert!(module.text().contains(".entry") && module.launches()[0].threads >= 32);

@@ -3,7 +3,6 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use lowered_ir::text::parse;
 use ptx_sim::Order;
@@ -26,7 +25,7 @@ fn approximated(function: &str, class: &str, target: Target, x: &[f32]) -> (Stri
     let routine = parse(&program(function, class)).expect("a routine");
     let options = PtxOptions { approximate_functions: true, ..PtxOptions::default() };
     let codegen = ptx(target, options);
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(scheduled.kernels()).expect("rendered");
     let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     // The node that is mentioned first is the first parameter: the result.
@@ -107,7 +106,7 @@ fn text(program: &str) -> String {
     let routine = parse(program).expect("a routine");
     let options = PtxOptions { approximate_functions: true, ..PtxOptions::default() };
     let codegen = ptx(Target::Sm80, options);
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     ptx_asm::print(&codegen.render(scheduled.kernels()).expect("rendered").module)
 }
 

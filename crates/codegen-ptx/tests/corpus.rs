@@ -7,7 +7,7 @@
 )]
 
 use codegen_core::{Codegen, CodegenError, Payload, ScheduledRoutine};
-use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
+use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::assembler::CudaTools;
 use codegen_testkit::{Outcome, Report, gpu};
 use lowered_ir::ir::Routine;
@@ -23,7 +23,7 @@ fn the_corpus_for_every_target() {
         for (variant, routine) in variants(&case.routine) {
             let name = format!("{}:{} {variant}", path.display(), case.line);
             // Targets differ in instructions, not in schedules.
-            match schedule(&routine, &ptx_caps(Target::Sm80), &ScheduleOptions::default()) {
+            match schedule(&routine, &ptx(Target::Sm80, PtxOptions::default()), &ScheduleOptions::default()) {
                 Ok(scheduled) => {
                     for target in Target::ALL {
                         let outcome = compile(target, &scheduled, tools.as_ref());

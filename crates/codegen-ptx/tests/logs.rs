@@ -185,8 +185,7 @@ fn an_assembler_takes_logs() {
     let routines: Vec<Routine> = cases.into_iter().chain([every_type()]).map(|case| case.routine).collect();
     for (routine, target) in routines.iter().flat_map(|routine| Target::ALL.map(|target| (routine, target))) {
         let codegen = ptx(target, PtxOptions::default());
-        let artifact =
-            codegen.compile(&schedule_serial(routine, codegen.caps(), &mut |_, _| {}).unwrap()).unwrap();
+        let artifact = codegen.compile(&schedule_serial(routine, &codegen, &mut |_, _| {}).unwrap()).unwrap();
         let Payload::Ptx(module) = artifact.payload() else { panic!("no PTX") };
         tools.accepts(module.text(), target.name()).unwrap();
     }

@@ -4,7 +4,6 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, TensorCores, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
@@ -65,7 +64,7 @@ fn run_with(program: &Program, target: Target, options: PtxOptions) {
         routine,
     };
     let codegen = ptx(target, options.clone());
-    let scheduled = schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let scheduled = schedule(&case.routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("{e}"));
     let text = ptx_asm::print(&rendered.module);
     // On Hopper warpgroups multiply, unless factors have 32 bits.
@@ -129,7 +128,7 @@ fn text_of(program: &str, target: Target) -> String {
     let routine = lowered_ir::text::parse(program).expect("a routine");
     let routine = optimize(routine, &pipeline::Settings::default()).expect("it is optimised").routine;
     let codegen = ptx(target, PtxOptions::default());
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     ptx_asm::print(&codegen.render(scheduled.kernels()).expect("rendered").module)
 }
 
@@ -216,7 +215,7 @@ fn tensor_cores_may_be_forbidden() {
     let routine = lowered_ir::text::parse(&text).expect("a routine");
     let options = PtxOptions { tensor_cores: TensorCores::Off, ..PtxOptions::default() };
     let codegen = ptx(Target::Sm90a, options);
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(scheduled.kernels()).expect("rendered");
     assert!(!ptx_asm::print(&rendered.module).contains("mma.sync"));
 }

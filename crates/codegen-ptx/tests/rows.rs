@@ -4,7 +4,7 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_core::{Access, Codegen, Param};
+use codegen_core::{Access, Param};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_sim::{Order, Stats};
@@ -39,7 +39,7 @@ impl Run {
 fn runs(text: &str) -> Vec<Run> {
     let codegen = ptx(Target::Sm90a, PtxOptions::default());
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
     let rendered = codegen.render(scheduled.kernels()).unwrap();
     let run = |(at, kernel): (usize, &codegen_core::Kernel)| {
         let ir = lowered_ir::text::print(kernel.ir());
@@ -119,7 +119,7 @@ fn long_rows_take_more_threads_until_nobody_can_hold_them() {
         [(8192, 512, 4), (16_384, 1024, 4), (20_480, 1024, 5), (32_768, 256, 3 * 32)]
     {
         let routine = lowered_ir::text::parse(&softmax("f32", 1024, columns)).unwrap();
-        let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+        let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
         let rendered = codegen.render(scheduled.kernels()).unwrap();
         let text = ptx_asm::print(&rendered.module);
         assert_eq!((rendered.launches.len(), rendered.launches[0].threads), (1, threads), "{columns}");
@@ -266,7 +266,7 @@ fn held_rows_leave_room_for_several_blocks() {
     for (target, text) in Target::ALL.into_iter().cycle().zip(softmaxes.iter().chain(&norms)) {
         let codegen = ptx(target, PtxOptions::default());
         let routine = lowered_ir::text::parse(text).unwrap();
-        let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+        let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
         let rendered = codegen.render(scheduled.kernels()).unwrap();
         let text = ptx_asm::print(&rendered.module);
         for (name, made) in tools.assemble(&text, target.name()).unwrap() {

@@ -1,7 +1,6 @@
 //! Neighbouring elements in one access: sixteen bytes of memory for each thread, whatever the type of its elements.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use scheduling::{ScheduleOptions, schedule};
 
@@ -19,7 +18,7 @@ fn scaled([x, y, z]: [&str; 3], columns: usize) -> (String, u32) {
     );
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(&text).unwrap();
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
     let rendered = codegen.render(scheduled.kernels()).unwrap();
     let launch = &rendered.launches[0];
     (ptx_asm::print(&rendered.module), launch.blocks * launch.threads)

@@ -1,7 +1,6 @@
 //! Products of floats in large tiles: the bits of a block's outputs, and what it takes to compute them, counted.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
-use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use ptx_sim::{Launch, Machine, Order, Stats, run};
 use scheduling::{ScheduleOptions, schedule};
@@ -60,7 +59,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 fn first_block(product: &Product, order: Order) -> Stats {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(&product.text()).unwrap();
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
     let rendered = codegen.render(scheduled.kernels()).unwrap();
     let call = &scheduled.calls()[0];
     assert_eq!(rendered.launches[call.kernel].threads, 256, "it is not the kernel of large tiles");

@@ -3,7 +3,7 @@
 #[path = "common/device.rs"]
 mod device;
 
-use codegen_core::{Codegen, KernelAbi, Param};
+use codegen_core::{KernelAbi, Param};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use ptx_sim::{Order, Stats};
 use scheduling::{ScheduleOptions, schedule};
@@ -32,7 +32,7 @@ fn bytes(abi: &KernelAbi) -> Vec<usize> {
 fn run(text: &str, order: Order) -> Vec<Stats> {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("scheduled");
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("{e}"));
     let each = scheduled.kernels().iter().enumerate().map(|(at, kernel)| {
         let args: Vec<Vec<u8>> = bytes(kernel.abi())

@@ -55,7 +55,7 @@ pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, 
 ///
 /// [`Outcome::Skipped`] for what the target does not support, [`Outcome::Failed`] for everything else.
 pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledRoutine, Artifact), Outcome> {
-    let scheduled = schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()).map_err(illegal)?;
+    let scheduled = schedule(&case.routine, codegen, &ScheduleOptions::default()).map_err(illegal)?;
     let artifact = codegen.compile(&scheduled).map_err(refused)?;
     Ok((scheduled, artifact))
 }

@@ -27,7 +27,7 @@ pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome,
 
 /// The bytes of the nodes after a run, and what it logged.
 fn run(codegen: &dyn Codegen, case: &RunCase) -> Result<(Vec<Vec<u8>>, String), Outcome> {
-    let scheduled = schedule_serial(&case.routine, codegen.caps(), &mut |_, _| {}).map_err(illegal)?;
+    let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {}).map_err(illegal)?;
     let artifact = codegen.compile(&scheduled).map_err(refused)?;
     collect(&scheduled, artifact, codegen.caps(), case)
 }

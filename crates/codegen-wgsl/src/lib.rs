@@ -20,7 +20,7 @@
 //!      }",
 //! )?;
 //! let codegen = wgsl(baseline_caps(), WgslOptions::default());
-//! let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default())?;
+//! let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default())?;
 //! let artifact = codegen.compile(&scheduled)?;
 //! let Payload::Shader(shaders) = artifact.payload() else { return Err("no shaders".into()) };
 //! // Both parameters lie in the first slab.

@@ -17,7 +17,7 @@ fn many_parameters_in_one_slab_take_one_binding() {
     );
     let routine = lowered_ir::text::parse(&text).unwrap();
     let codegen = wgsl(baseline_caps(), WgslOptions::default());
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
     let artifact = codegen.compile(&scheduled).unwrap();
     let Payload::Shader(shaders) = artifact.payload() else { panic!("shaders") };
     let shader = shaders.shader(0, &[0; 20]).unwrap();
@@ -35,7 +35,7 @@ fn random_routines_are_rendered_or_refused() {
         let codegen = wgsl(caps.clone(), WgslOptions::default());
         for seed in 0..150u64 {
             let routine = filetests::generate::routine_from_seed(seed, 1024);
-            let Ok(scheduled) = schedule(&routine, &caps, &ScheduleOptions::default()) else { continue };
+            let Ok(scheduled) = schedule(&routine, &codegen, &ScheduleOptions::default()) else { continue };
             match codegen.compile(&scheduled) {
                 Ok(artifact) => {
                     rendered += 1;

@@ -157,7 +157,7 @@ fn the_corpus_in_every_language_that_has_its_types() {
     let codegen = wgsl(common::full_caps(), WgslOptions::default());
     let (mut written, mut refused) = (0, 0);
     for case in filetests::run_cases() {
-        let Ok(scheduled) = schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()) else {
+        let Ok(scheduled) = schedule(&case.routine, &codegen, &ScheduleOptions::default()) else {
             continue;
         };
         for kernel in scheduled.kernels() {

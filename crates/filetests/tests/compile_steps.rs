@@ -75,7 +75,7 @@ fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
     for (target, caps) in targets() {
         let options = ScheduleOptions::default();
         let on_step = &mut |step: &str, _: &Routine| laps.end(&format!("{target}: {step}"));
-        let schedule = schedule_traced(&routine, &caps, &options, on_step).unwrap();
+        let schedule = schedule_traced(&routine, &Interpreted::of_target(caps), &options, on_step).unwrap();
         laps.end(&format!("{target}: kernels"));
         schedule.kernels().iter().for_each(|kernel| verify(kernel.ir()).unwrap());
         laps.end(&format!("{target}: verify kernels"));

@@ -63,7 +63,7 @@ fn the_deepest_routine_is_scheduled() {
     on_main_stack(|routine| {
         let caps = Caps { vector_bytes: 16, threads: 2, ..Interpreted::new().caps().clone() };
         let codegen = Interpreted::of_target(caps);
-        let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).expect("schedules");
+        let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("schedules");
         assert!(scheduled.kernels().iter().all(|kernel| verify(kernel.ir()).is_ok()));
         assert!(codegen.compile(&scheduled).is_ok());
     });
@@ -75,7 +75,9 @@ fn the_deepest_routines_are_scheduled_for_workgroups() {
         let workgroups = Workgroups::new(256, 16_384);
         let caps = Caps { workgroups: Some(workgroups), ..Interpreted::new().caps().clone() };
         for routine in [routine, deep(2)] {
-            let scheduled = schedule(&routine, &caps, &ScheduleOptions::default()).expect("schedules");
+            let scheduled =
+                schedule(&routine, &Interpreted::of_target(caps.clone()), &ScheduleOptions::default())
+                    .expect("schedules");
             for kernel in scheduled.kernels() {
                 assert_eq!(verify(kernel.ir()), Ok(()));
                 assert_eq!(check_form(kernel.ir(), workgroups), Ok(()));

@@ -11,7 +11,7 @@
 //! # Example
 //!
 //! ```
-//! use codegen_core::{Codegen, Interpreted};
+//! use codegen_core::Interpreted;
 //! use scheduling::{ScheduleOptions, schedule};
 //!
 //! let routine = lowered_ir::text::parse(
@@ -21,7 +21,7 @@
 //!        for i0 in 0..4 { %1[i0] := %0[i0] + %0[i0] }
 //!      }",
 //! )?;
-//! let scheduled = schedule(&routine, Interpreted::new().caps(), &ScheduleOptions::default())?;
+//! let scheduled = schedule(&routine, &Interpreted::new(), &ScheduleOptions::default())?;
 //! assert_eq!(scheduled.kernels().len(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -65,7 +65,7 @@ use crate::analysis::names::Names;
 use crate::analysis::uses::Whole;
 use codegen_core::kernel::KernelError;
 use codegen_core::scheduled::{RoutineError, RoutineParts, ScheduledRoutine};
-use codegen_core::{Caps, DTypeSet, Transcendental};
+use codegen_core::{Caps, Codegen, CodegenError, Transcendental};
 
 pub use crate::legalise::{LegaliseError, legalise};
 
@@ -145,6 +145,9 @@ pub enum ScheduleError {
     /// A kernel contradicts its ABI, or the verifier rejects it: the routine was not verified, or a step has a bug.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The codegen failed to say which contractions it compiles whole: a bug.
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
     /// Calls contradict kernels: a bug.
     #[error(transparent)]
     Routine(#[from] RoutineError),
@@ -174,10 +177,10 @@ pub const STEPS: &[&str] = &[
 /// [`ScheduleError`].
 pub fn schedule(
     routine: &Routine,
-    caps: &Caps,
+    codegen: &dyn Codegen,
     options: &ScheduleOptions,
 ) -> Result<ScheduledRoutine, ScheduleError> {
-    schedule_traced(routine, caps, options, &mut |_, _| {})
+    schedule_traced(routine, codegen, options, &mut |_, _| {})
 }
 
 /// Schedules an optimised, verified routine for a target; `on_pass` sees the routine after each step, under the step's name.
@@ -188,10 +191,11 @@ pub fn schedule(
 /// operation or a type.
 pub fn schedule_traced(
     routine: &Routine,
-    caps: &Caps,
+    codegen: &dyn Codegen,
     options: &ScheduleOptions,
     on_pass: &mut dyn FnMut(&str, &Routine),
 ) -> Result<ScheduledRoutine, ScheduleError> {
+    let caps = codegen.caps();
     // Only nodes with memory are left.
     refuse_virtual(routine)?;
     let mut routine = routine.clone();
@@ -279,22 +283,7 @@ pub fn schedule_traced(
         on_pass("legalise", &routine);
     }
 
-    in_kernels(routine, &whole, caps, options, cut::STATEMENTS)
-}
-
-/// A kernel with its contractions as register tiles: for those which the target's kernels for contractions ([`canonical`]) do not take after
-/// all. No bit changes.
-///
-/// # Errors
-///
-/// [`LegaliseError`], where a factor is of a type that the target cannot convert.
-pub fn tile_contractions(kernel: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
-    let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
-    let mut tiled = kernel.clone();
-    let mut names = Names::of(kernel);
-    tiled.body = cpu::vectorize(tiled.body, &caps, &mut names);
-    normalize::normalize(&mut tiled.body);
-    if has_everything(&caps) { Ok(tiled) } else { legalise::widen_factors(&tiled, &caps) }
+    in_kernels(routine, &whole, codegen, options, cut::STATEMENTS)
 }
 
 /// The least that makes kernels of an optimised, verified routine: local nodes get their zeros, operations that the target lacks
@@ -306,9 +295,10 @@ pub fn tile_contractions(kernel: &Routine, caps: &Caps) -> Result<Routine, Legal
 /// As [`schedule_traced`].
 pub fn schedule_serial(
     routine: &Routine,
-    caps: &Caps,
+    codegen: &dyn Codegen,
     on_pass: &mut dyn FnMut(&str, &Routine),
 ) -> Result<ScheduledRoutine, ScheduleError> {
+    let caps = codegen.caps();
     refuse_virtual(routine)?;
     let mut routine = routine.clone();
     if caps.workgroups.is_some() {
@@ -323,7 +313,7 @@ pub fn schedule_serial(
         on_pass("legalise", &routine);
     }
     let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
-    in_kernels(routine, &whole, caps, &options, usize::MAX)
+    in_kernels(routine, &whole, codegen, &options, usize::MAX)
 }
 
 /// Cuts a routine into kernels, and verifies each: compiled code relies on that. A run of serial statements is one kernel, or several of
@@ -331,12 +321,16 @@ pub fn schedule_serial(
 fn in_kernels(
     routine: Routine,
     whole: &Whole,
-    caps: &Caps,
+    codegen: &dyn Codegen,
     options: &ScheduleOptions,
     limit: usize,
 ) -> Result<ScheduledRoutine, ScheduleError> {
+    let caps = codegen.caps();
     // Each top-level parallel loop is a kernel by itself; a call waits for those before it.
     let (kernels, mut calls) = cut::cut(&routine, whole, caps, options, limit)?;
+
+    // Contractions that the codegen does not compile whole are register tiles.
+    let kernels = cpu::tile_rejected(kernels, codegen)?;
 
     // Local nodes are bytes of the run's pool, shared where lives do not meet.
     let nodes = routine.nodes;

@@ -1,7 +1,7 @@
 //! The stages of a compilation one by one, each with something measured around it.
 
 use arrayjit::{Backend, Compiled, Context, HostArray, MemoryMode};
-use codegen_core::{Caps, Workgroups};
+use codegen_core::{Caps, Interpreted, Workgroups};
 use filetests::generate::Program;
 use lowered_ir::assign::text;
 use lowered_ir::lower::{LowerOptions, lower};
@@ -26,7 +26,7 @@ pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(
     lap("verify optimised");
     let codegen = backend.codegen();
     let options = ScheduleOptions::default();
-    let schedule = schedule_traced(&optimized.routine, codegen.caps(), &options, &mut |step, _| {
+    let schedule = schedule_traced(&optimized.routine, codegen, &options, &mut |step, _| {
         lap(&format!("schedule: {step}"));
     })
     .unwrap();
@@ -36,7 +36,7 @@ pub(crate) fn compile(backend: &Backend, program: &Program, lap: &mut dyn FnMut(
     codegen.compile(&schedule).unwrap();
     lap("codegen");
     let gpu = Caps { workgroups: Some(Workgroups::new(256, 16 << 10)), ..codegen.caps().clone() };
-    schedule_traced(&optimized.routine, &gpu, &options, &mut |step, _| {
+    schedule_traced(&optimized.routine, &Interpreted::of_target(gpu), &options, &mut |step, _| {
         lap(&format!("schedule for a GPU: {step}"));
     })
     .unwrap();

@@ -141,7 +141,7 @@ fn run(expr: &str, codegen: &dyn Codegen, device: &Device, a: &[f32], b: &[f32])
         .collect();
     let body = format!("for i0 in 0..{} {{ %2[i0] := {elements} }}", a.len());
     let routine = text::parse(&format!("routine @op strict {{ {nodes} {body} }}")).unwrap();
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let scheduled = schedule(&routine, codegen, &ScheduleOptions::default()).unwrap();
     let artifact = codegen.compile(&scheduled).unwrap();
     let handles: Vec<TensorNode> = ["a", "b", "y"]
         .iter()

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use codegen_core::contract::Pipeline;
 use codegen_core::interpreted::Interpreted;
 use codegen_core::{Artifact, Caps, Codegen};
-use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift};
+use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, cranelift};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Numerics, Routine};
 use lowered_ir::lower::{LowerOptions, Lowered, lower};
@@ -194,8 +195,15 @@ fn scheduled(
         schedules(&codegen_cranelift::host_caps(VectorWidth::default())).into_iter().enumerate()
     {
         let stage = format!("schedule {settings}/{name}");
+        let target = Pipeline::new(
+            "cranelift",
+            caps.clone(),
+            CraneliftRenderer,
+            CraneliftCompiler,
+            CraneliftOptions::default(),
+        );
         let schedule =
-            schedule(optimized, &caps, &options).map_err(|e| Failure::at(&stage, e).of(optimized))?;
+            schedule(optimized, &target, &options).map_err(|e| Failure::at(&stage, e).of(optimized))?;
         for kernel in schedule.kernels() {
             verified(&stage, kernel.ir())?;
         }

@@ -67,7 +67,7 @@ fn scheduled() -> ScheduledRoutine {
     }";
     let caps = Caps { threads: 2, ..Interpreted::new().caps().clone() };
     let options = ScheduleOptions { grain_work: 1, stack_bytes: 0, ..ScheduleOptions::default() };
-    let scheduled = schedule(&parsed(text), &caps, &options).unwrap();
+    let scheduled = schedule(&parsed(text), &Interpreted::of_target(caps), &options).unwrap();
     assert_eq!((scheduled.calls().len(), scheduled.temps().len()), (3, 2), "what the tests are about");
     scheduled
 }

@@ -7,8 +7,11 @@ mod divide;
 mod gemm_problem;
 pub(crate) mod run;
 
+use std::collections::BTreeSet;
+
 use codegen_core::canonical::{Arrays, Contraction};
 use codegen_core::{CodegenError, Kernel, KernelAbi, Launch};
+use lowered_ir::ir::{LoopId, Stmt};
 use microkernels::{CpuTarget, GemmPlan};
 
 use crate::jit::Compiled;
@@ -175,6 +178,34 @@ pub(crate) fn methods(
     add_methods(divided.parts, cpu, target, &mut methods);
     let has_plan = methods.iter().any(|method| matches!(method, PartMethod::Gemm(_)));
     Ok(has_plan.then_some(methods))
+}
+
+/// The contractions of a kernel that [`compose`] plans, each by the variable of its outermost loop.
+pub(crate) fn planned(
+    kernel: &Kernel,
+    cpu: &CpuTarget,
+    target: Target,
+) -> Result<BTreeSet<LoopId>, CodegenError> {
+    let mut planned = BTreeSet::new();
+    if let Some(divided) = composable(kernel)? {
+        add_planned(&divided.parts, cpu, target, &mut planned);
+    }
+    Ok(planned)
+}
+
+fn add_planned(parts: &[KernelPart], cpu: &CpuTarget, target: Target, planned: &mut BTreeSet<LoopId>) {
+    for part in parts {
+        match part {
+            KernelPart::Loop { parts, .. } => add_planned(parts, cpu, target, planned),
+            KernelPart::Contraction(kernel, found) if plan(kernel, found, cpu, target).is_some() => {
+                planned.extend(kernel.ir().body.iter().filter_map(|stmt| match stmt {
+                    Stmt::For { var, .. } => Some(*var),
+                    _ => None,
+                }));
+            }
+            KernelPart::Contraction(..) | KernelPart::Other(_) => {}
+        }
+    }
 }
 
 fn add_methods(parts: Vec<KernelPart>, cpu: &CpuTarget, target: Target, methods: &mut Vec<PartMethod>) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use codegen_core::{Access, Caps, Cost, DTypeSet, Kernel, KernelAbi, Launch, Param};
+use codegen_core::{Access, Caps, Cost, DTypeSet, Interpreted, Kernel, KernelAbi, Launch, Param};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Bound, Expr, LoopKind, Routine, Stmt, walk};
@@ -121,10 +121,10 @@ fn random_routines() {
 
 #[test]
 fn random_routines_scheduled() {
-    let (caps, mut agreed) = (host_caps(VectorWidth::Avx2), 0);
+    let (target, mut agreed) = (Interpreted::of_target(host_caps(VectorWidth::Avx2)), 0);
     for seed in 0..SEEDS {
         let routine = routine_from_seed(seed, 200);
-        let Ok(scheduled) = schedule(&routine, &caps, &ScheduleOptions::default()) else { continue };
+        let Ok(scheduled) = schedule(&routine, &target, &ScheduleOptions::default()) else { continue };
         let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);
         // Contractions of narrow floats have programs only after they are tiled.
         let is_accepted = |kernel: &&Kernel| support::check(kernel, DTypeSet::EMPTY).is_ok();

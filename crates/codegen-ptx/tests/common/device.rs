@@ -22,7 +22,7 @@ const SOIL: u8 = 0xa5;
 /// Schedules a case, compiles it and runs it: every kernel must leave what the interpreter of the IR makes of it, bit for bit but for
 /// NaNs, and the nodes what the case expects.
 pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: Order) -> Outcome {
-    let scheduled = match schedule(&case.routine, codegen.caps(), &ScheduleOptions::default()) {
+    let scheduled = match schedule(&case.routine, codegen, &ScheduleOptions::default()) {
         Ok(scheduled) => scheduled,
         Err(ScheduleError::Illegal(error)) => return Outcome::Skipped(error.to_string()),
         Err(error) => return Outcome::Failed(error.to_string()),
@@ -35,7 +35,7 @@ pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: Order) -> Outcome {
 
 /// What a case logs, compiled as routines that log are. Memory is compared as by [`run_case`].
 pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: Order) -> Result<String, Outcome> {
-    let scheduled = schedule_serial(&case.routine, codegen.caps(), &mut |_, _| {});
+    let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {});
     let scheduled = scheduled.map_err(|error| match error {
         ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
         error => Outcome::Failed(error.to_string()),

@@ -19,7 +19,6 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use codegen_core::Codegen;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use scheduling::{ScheduleOptions, schedule};
 
@@ -45,7 +44,7 @@ const WAYS: usize = 9;
 fn ways(seed: u64) -> Vec<&'static str> {
     let (codegen, text) = Program::new(seed).finish();
     let routine = lowered_ir::text::parse(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
-    let scheduled = schedule(&routine, codegen.caps(), &ScheduleOptions::default()).unwrap();
+    let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
     let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
     let code = ptx_asm::print(&rendered.module);
     let shared = |ir: &str| ir.matches(" workgroup\n").count();

@@ -5,7 +5,8 @@
 //! that run in step).
 
 use codegen_core::{
-    Access, Caps, DTypeSet, Param, ScheduledRoutine, Slot, Transcendental, Workgroups, check_form,
+    Access, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,
+    check_form,
 };
 use lowered_ir::{ir::Routine, text::print, verify::verify};
 use scheduling::{ScheduleOptions, schedule_traced};
@@ -50,7 +51,8 @@ impl Schedule {
         let mut steps = Vec::new();
         let mut trace = |step: &str, routine: &Routine| steps.push((step.to_owned(), routine.clone()));
         let scheduled =
-            schedule_traced(routine, &self.caps, &self.options, &mut trace).map_err(|e| e.to_string())?;
+            schedule_traced(routine, &Interpreted::of_target(self.caps.clone()), &self.options, &mut trace)
+                .map_err(|e| e.to_string())?;
         let Some(after) = &self.after else { return text(&scheduled, self.caps.workgroups) };
         let step = steps.iter().find(|(step, _)| step == after);
         let (_, routine) = step.ok_or_else(|| format!("there is no step `{after}`"))?;

@@ -12,6 +12,7 @@ mod reuse; // arrays in the place of others
 mod rows; // long rows in pairs
 mod shrink; // arrays of one iteration
 mod spill; // partial results for threads
+mod tile_rejected; // register tiles for contractions that no codegen takes
 mod transpose; // reads across what is written
 mod vectorize; // lanes
 
@@ -23,5 +24,6 @@ pub(crate) use reuse::reuse;
 pub(crate) use rows::pairs;
 pub(crate) use shrink::shrink;
 pub(crate) use spill::spill;
+pub(crate) use tile_rejected::tile_rejected;
 pub(crate) use transpose::tile as transpose;
 pub(crate) use vectorize::vectorize;

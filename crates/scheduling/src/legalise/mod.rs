@@ -45,7 +45,7 @@ mod random;
 use std::collections::BTreeSet;
 
 use dynamic::Computed;
-use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, NodeDecl, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
 use lowered_ir::math::build;
 use lowered_ir::passes::effects::Effects;
 use tnode::{DType, Scalar};
@@ -70,17 +70,26 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
     Ok(Routine { body, ..routine.clone() })
 }
 
-/// A legal routine with the factors converted that [`legalise`] leaves to kernels for contractions, for code that is none.
+/// A legal routine with the factors converted that [`legalise`] leaves to kernels for contractions, but for those in the loops
+/// `whole`.
 ///
 /// # Errors
 ///
 /// As [`legalise`].
-pub(crate) fn widen_factors(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
+pub(crate) fn widen_factors(
+    routine: &Routine,
+    whole: &BTreeSet<LoopId>,
+    caps: &Caps,
+) -> Result<Routine, LegaliseError> {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
-    let locals = routine.locals();
-    let mut legaliser =
-        Legaliser { caps: &caps, routine, locals: &locals, fresh: routine.fresh(), steps: Block::new() };
-    let body = legaliser.widened(&routine.body)?;
+    let mut legaliser = Legaliser {
+        caps: &caps,
+        routine,
+        locals: &routine.locals(),
+        fresh: routine.fresh(),
+        steps: Block::new(),
+    };
+    let body = legaliser.widened(&routine.body, whole)?;
     Ok(Routine { body, ..routine.clone() })
 }
 
@@ -138,12 +147,13 @@ impl Legaliser<'_> {
     }
 
     /// A block that is legal but for factors and copies of them.
-    fn widened(&mut self, block: &[Stmt]) -> Result<Block, LegaliseError> {
+    fn widened(&mut self, block: &[Stmt], whole: &BTreeSet<LoopId>) -> Result<Block, LegaliseError> {
         let mut legal = Block::with_capacity(block.len());
         for stmt in block {
             let stmt = match stmt {
+                Stmt::For { var, .. } if whole.contains(var) => stmt.clone(),
                 Stmt::For { var, lo, hi, kind, body } => {
-                    Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.widened(body)? }
+                    Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.widened(body, whole)? }
                 }
                 stmt if self.is_narrow(stmt) => self.stmt(stmt)?,
                 stmt => stmt.clone(),

@@ -27,6 +27,11 @@ pub(super) fn cpu() -> Caps {
     }
 }
 
+/// The interpreter in the place of a target.
+pub(super) fn target(caps: &Caps) -> Interpreted {
+    Interpreted::of_target(caps.clone())
+}
+
 /// What a workgroup of [`gpu`] may have.
 const WORKGROUPS: Workgroups = Workgroups::new(256, 16_384);
 
@@ -271,7 +276,7 @@ pub(super) fn steps(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
 pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
     let mut bits = case.interpreted(&case.routine);
     let mut trace = Trace::new();
-    let schedule = schedule_traced(&case.routine, &cpu(), options, &mut |step, after| {
+    let schedule = schedule_traced(&case.routine, &target(&cpu()), options, &mut |step, after| {
         verified(step, after);
         let now = case.interpreted(after);
         if step == "numerics" && (routine_is_fast(case) || options.fma == FmaPolicy::Always) {
@@ -283,7 +288,7 @@ pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRo
     });
     let schedule = schedule.unwrap();
     assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", trace.last().unwrap().1);
-    let interpreter = scheduling::schedule(&case.routine, Interpreted::new().caps(), options).unwrap();
+    let interpreter = scheduling::schedule(&case.routine, &Interpreted::new(), options).unwrap();
     assert!(run_calls(case, &interpreter) == bits, "the interpreter's schedule has other bits");
     (schedule, bits, trace)
 }
@@ -318,15 +323,16 @@ pub(super) fn on_gpu(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>) {
 /// As [`on_gpu`], of another GPU.
 pub(super) fn on(case: &Case, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
     let mut bits = case.interpreted(&case.routine);
-    let schedule = schedule_traced(&case.routine, caps, &ScheduleOptions::default(), &mut |step, after| {
-        verified(step, after);
-        let now = case.interpreted(after);
-        if routine_is_fast(case) && matches!(step, "numerics" | "grid") {
-            bits = now;
-        } else {
-            assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
-        }
-    });
+    let schedule =
+        schedule_traced(&case.routine, &target(caps), &ScheduleOptions::default(), &mut |step, after| {
+            verified(step, after);
+            let now = case.interpreted(after);
+            if routine_is_fast(case) && matches!(step, "numerics" | "grid") {
+                bits = now;
+            } else {
+                assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
+            }
+        });
     let schedule = schedule.unwrap();
     for kernel in schedule.kernels() {
         check_form(kernel.ir(), caps.workgroups.unwrap())

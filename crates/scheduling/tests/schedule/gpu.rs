@@ -3,7 +3,7 @@
 use codegen_core::{Access, Caps, Param, ScheduledRoutine, check_form};
 use scheduling::{ScheduleOptions, schedule};
 
-use super::common::{Case, check_gpu, check_on, gpu, large_gpu, on, on_gpu, parse, steps};
+use super::common::{Case, check_gpu, check_on, gpu, large_gpu, on, on_gpu, parse, steps, target};
 
 /// The schedule, after a run of every step.
 fn scheduled(source: &str) -> ScheduledRoutine {
@@ -17,7 +17,7 @@ fn planned(source: &str) -> ScheduledRoutine {
 
 /// As [`planned`], on another GPU.
 fn planned_on(source: &str, caps: &Caps) -> ScheduledRoutine {
-    let schedule = schedule(&parse(source), caps, &ScheduleOptions::default()).unwrap();
+    let schedule = schedule(&parse(source), &target(caps), &ScheduleOptions::default()).unwrap();
     for kernel in schedule.kernels() {
         lowered_ir::verify::verify(kernel.ir()).unwrap_or_else(|e| panic!("{e}\n{source}"));
         check_form(kernel.ir(), caps.workgroups.unwrap()).unwrap_or_else(|e| panic!("{e}\n{source}"));

@@ -1,6 +1,6 @@
 //! What the scheduler makes of nests written by hand. `common` checks the bits after every step.
 
-use super::common::{Case, Trace, check, cpu, eager, gpu, parse, steps};
+use super::common::{Case, Trace, check, cpu, eager, gpu, parse, steps, target};
 use codegen_core::{Cost, ScheduledRoutine};
 use scheduling::{STEPS, schedule_serial, schedule_traced};
 
@@ -402,8 +402,8 @@ fn every_step_has_a_name_in_the_list() {
         let on_step = &mut |name: &str, _: &lowered_ir::ir::Routine| {
             names.insert(name.to_owned());
         };
-        schedule_traced(&routine, &caps, &eager(), on_step).unwrap();
-        schedule_serial(&routine, &caps, on_step).unwrap();
+        schedule_traced(&routine, &target(&caps), &eager(), on_step).unwrap();
+        schedule_serial(&routine, &target(&caps), on_step).unwrap();
     }
     let listed = STEPS.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(names, listed);
@@ -420,7 +420,7 @@ fn virtual_nodes_are_refused_by_name() {
 }
 ",
     );
-    let error = scheduling::schedule(&routine, &cpu(), &eager()).unwrap_err();
+    let error = scheduling::schedule(&routine, &target(&cpu()), &eager()).unwrap_err();
     assert!(error.to_string().contains("%0 \"ghost\" is virtual"), "{error}");
 }
 
@@ -439,7 +439,7 @@ fn enormous_nests_are_scheduled_without_enormous_scratch_memory() {
 }
 "
     );
-    let schedule = scheduling::schedule(&parse(&source), &cpu(), &eager()).unwrap();
+    let schedule = scheduling::schedule(&parse(&source), &target(&cpu()), &eager()).unwrap();
     for kernel in schedule.kernels() {
         lowered_ir::verify::verify(kernel.ir()).unwrap();
         assert!(kernel.abi().scratch_bytes < 1 << 20, "{} bytes", kernel.abi().scratch_bytes);

@@ -1,6 +1,6 @@
 //! What the scheduler makes of typical programs, from their text: bits at small sizes, kernels and bytes moved at real ones.
 
-use super::common::{Case, cpu, steps};
+use super::common::{Case, cpu, steps, target};
 use codegen_core::{Caps, ScheduledRoutine};
 use lowered_ir::assign::text::parse;
 use lowered_ir::ir::{LoopKind, Numerics, Routine, Stmt, walk};
@@ -40,7 +40,7 @@ impl Program {
 
     /// Scheduled for a CPU with 256-bit vectors.
     fn scheduled(&self) -> ScheduledRoutine {
-        schedule(&self.routine(), &wide(), &ScheduleOptions::default()).unwrap()
+        schedule(&self.routine(), &target(&wide()), &ScheduleOptions::default()).unwrap()
     }
 
     /// Checks the bits after every step, everything that may be parallel being so.
@@ -280,8 +280,9 @@ fn operations_on_rows_move_what_they_read_and_write() {
 #[test]
 fn intermediates_move_nothing_whoever_declares_them() {
     let whole = 4.0 * 1024.0 * 1024.0;
-    let scheduled =
-        |program: &Program| schedule(&program.undeclared(), &wide(), &ScheduleOptions::default()).unwrap();
+    let scheduled = |program: &Program| {
+        schedule(&program.undeclared(), &target(&wide()), &ScheduleOptions::default()).unwrap()
+    };
     let softmax = scheduled(&softmax(1024, 1024));
     assert_eq!((softmax.kernels().len(), softmax.temps().len(), bytes(&softmax)), (1, 0, 2.0 * whole));
     for program in

@@ -1,0 +1,68 @@
+//! Register tiles for the contractions that a codegen does not compile whole.
+//!
+//! The scheduler leaves contractions in canonical form whole for codegens with kernels of their own for them. Whether such a
+//! kernel takes a contraction depends on the code around it, so the codegen is asked about finished kernels.
+
+use std::collections::BTreeSet;
+
+use codegen_core::canonical::adds_products;
+use codegen_core::{Caps, Codegen, DTypeSet, Kernel};
+use lowered_ir::ir::{Block, LoopId, Routine, Stmt, walk};
+
+use super::vectorize::vectorize;
+use crate::analysis::names::Names;
+use crate::legalise::{self, LegaliseError};
+use crate::{ScheduleError, has_everything, normalize};
+
+/// The kernels, in which only those contractions are whole that the codegen compiles whole. No bit changes.
+pub(crate) fn tile_rejected(
+    kernels: Vec<Kernel>,
+    codegen: &dyn Codegen,
+) -> Result<Vec<Kernel>, ScheduleError> {
+    let caps = codegen.caps();
+    if caps.contractions.is_empty() || caps.workgroups.is_some() {
+        return Ok(kernels);
+    }
+    let one = |kernel: Kernel| {
+        if !adds_products(&kernel.ir().body) {
+            return Ok(kernel);
+        }
+        let whole = codegen.whole_contractions(&kernel)?;
+        let tiled = tile(kernel.ir(), &whole, caps)?;
+        Ok(Kernel::verified(tiled, kernel.abi().clone())?)
+    };
+    kernels.into_iter().map(one).collect()
+}
+
+/// The kernel with register tiles for all contractions but `whole`, whose factors have a type that the target computes with.
+fn tile(kernel: &Routine, whole: &BTreeSet<LoopId>, caps: &Caps) -> Result<Routine, LegaliseError> {
+    let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
+    let mut tiled = kernel.clone();
+    let mut names = Names::of(kernel);
+    tiled.body = tile_block(tiled.body, whole, &caps, &mut names);
+    normalize::normalize(&mut tiled.body);
+    if has_everything(&caps) { Ok(tiled) } else { legalise::widen_factors(&tiled, whole, &caps) }
+}
+
+fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut Names) -> Block {
+    let mut tiled = Block::with_capacity(block.len());
+    for stmt in block {
+        match stmt {
+            Stmt::For { var, lo, hi, kind, body } if contains(&body, whole) => {
+                let body = tile_block(body, whole, caps, names);
+                tiled.push(Stmt::For { var, lo, hi, kind, body });
+            }
+            Stmt::For { var, .. } if whole.contains(&var) => tiled.push(stmt),
+            stmt if adds_products(std::slice::from_ref(&stmt)) => {
+                tiled.extend(vectorize(vec![stmt], caps, names));
+            }
+            stmt => tiled.push(stmt),
+        }
+    }
+    tiled
+}
+
+/// Whether one of the loops is in the block.
+fn contains(block: &[Stmt], loops: &BTreeSet<LoopId>) -> bool {
+    !loops.is_empty() && !walk::loops_in(block).is_disjoint(loops)
+}
