@@ -4,7 +4,7 @@ use std::{fmt::Display, time::Duration};
 
 use device_runtime::Device;
 use lowered_ir::{assign::Warning, ir::Routine, passes::PASSES, text};
-use scheduling::STEPS;
+use scheduling::PASS_NAMES;
 use tnode::TensorNode;
 
 use crate::{calls::CallReport, fallback::Fallback};
@@ -13,7 +13,7 @@ use crate::{calls::CallReport, fallback::Fallback};
 pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
     let passes = PASSES.iter().map(|pass| pass.name);
     let optimised = ["lower", "import"].into_iter().chain(passes).chain(["optimize", "log"]);
-    optimised.chain(STEPS.iter().copied()).chain(["schedule", "divide"])
+    optimised.chain(PASS_NAMES.iter().copied()).chain(["schedule", "divide"])
 }
 
 /// The pass that a dump filter names and that does not exist.

@@ -4,8 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use codegen_core::{
-    Access, Codegen, CodegenError, Kernel, KernelCall, Logging, Param, ScheduledRoutine, Slot, TileSwizzle,
-    log_buffer,
+    Access, CodegenError, Kernel, KernelCall, Logging, Param, ScheduledRoutine, Slot, TileSwizzle, log_buffer,
 };
 use codegen_ptx::{Ptx, Rendered};
 use codegen_testkit::Outcome;

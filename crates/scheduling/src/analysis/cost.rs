@@ -1,13 +1,14 @@
-//! What a kernel costs: operations and distinct bytes, counted from its affine indices.
+//! The cost of a kernel: operations and distinct bytes, counted from its affine indices.
 //!
-//! * **Flops**: additions, multiplications, divisions, comparisons, minima and square roots on float types count 1, fma
-//!   counts 2, a transcendental operation that is not expanded 16; signs, selections and conversions count 0. A loop
-//!   bounded by a symbol counts as if it ran to its limit.
-//! * **Integer operations**: the same on integers and booleans, where signs and operations on bits count 1 as well.
-//!   The arithmetic of indices is left out.
-//! * **Bytes**: per parameter the distinct elements read plus the distinct elements written, times the element size. Distinct
-//!   elements of one index are exact where each loop variable occurs in one dimension and dimensions are mixed-radix numbers;
-//!   several indices into one node count as their sum, but never as more than their bounding box. Locals cost nothing.
+//! * **Flops**: additions, multiplications, divisions, comparisons, minima and square roots on float types
+//!   count 1, fma counts 2, a transcendental operation that is not expanded 16; signs, selections and
+//!   conversions count 0. A loop bounded by a symbol counts as if it ran to its limit.
+//! * **Integer operations**: the same on integers and booleans, where signs and operations on bits count 1 as
+//!   well. The arithmetic of indices is left out.
+//! * **Bytes**: per parameter the distinct elements read plus the distinct elements written, times the
+//!   element size. Distinct elements of one index are exact where each loop variable occurs in one dimension
+//!   and dimensions are mixed-radix numbers; several indices into one node count as their sum, but never as
+//!   more than their bounding box. Locals cost nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
@@ -21,6 +22,10 @@ use tnode::DType;
 use codegen_core::access::Ranges;
 use codegen_core::artifact::Cost;
 
+/// Statements that fusion puts into the body of one loop at most, inner loops counted as one each. The data that more of them
+/// share would not stay in registers or the innermost cache, and each pair of them is compared.
+pub(crate) const FUSED_STATEMENTS: usize = 64;
+
 /// The cost of running the whole body of a routine once.
 pub(crate) fn cost(routine: &Routine) -> Cost {
     let locals = routine.locals();
@@ -29,7 +34,7 @@ pub(crate) fn cost(routine: &Routine) -> Cost {
     Cost { flops: count(|ops| ops.flops), integer_ops: count(|ops| ops.integer_ops), bytes: bytes(routine) }
 }
 
-/// The work of a block in arbitrary units: its flops plus one for each element loaded or stored, whatever the type.
+/// The work of a block: its flops plus one for each element loaded or stored, whatever the type.
 pub(crate) fn work(block: &[Stmt], routine: &Routine, locals: &Locals) -> f64 {
     let types = RoutineTypes { routine, locals };
     operations(block, &types, |ops| ops.flops) + accesses(block)
@@ -79,7 +84,7 @@ fn accesses(block: &[Stmt]) -> f64 {
     })
 }
 
-/// The sum of `f` over every value stored, each as often as its loops run.
+/// The sum of `f` over all stored values, each multiplied by the iterations of its loops.
 fn total(block: &[Stmt], f: &impl Fn(&Expr) -> f64) -> f64 {
     let one = |stmt: &Stmt| match stmt {
         Stmt::For { lo, hi, body, .. } => (hi.limit - lo).max(0) as f64 * total(body, f),
@@ -146,7 +151,7 @@ fn binary_count(op: BinaryOp, dtype: DType) -> f64 {
     if op.is_bitwise() && dtype.is_float() { 0.0 } else { 1.0 }
 }
 
-/// The sum; 0 of nothing, where the sum of no `f64` at all is −0.
+/// The sum of the counts. The sum of no `f64` is −0, so this one starts from 0.
 fn sum(counts: impl Iterator<Item = f64>) -> f64 {
     counts.fold(0.0, f64::add)
 }
@@ -163,7 +168,7 @@ fn bytes(routine: &Routine) -> f64 {
             whole.insert(*node);
         }
         Stmt::Set { node, index, .. } => note(*node, true, index),
-        // Each of its stores may reach another element: the whole node is a bound.
+        // Each store may reach another element, so the whole node is the bound.
         Stmt::SetDynamic { node, .. } => {
             whole.insert(*node);
         }
@@ -187,13 +192,13 @@ fn bytes(routine: &Routine) -> f64 {
     sum(touched) + sum(whole.iter().map(|&node| elems(node) * size(node)))
 }
 
-/// How many elements a set of indices reaches.
+/// The number of elements that a set of indices reaches.
 fn distinct(indices: &BTreeSet<&Indices>, ranges: &Ranges) -> f64 {
     let all = sum(indices.iter().map(|index| image(index, ranges)));
     all.min(bounding_box(indices, ranges))
 }
 
-/// How many elements one index reaches.
+/// The number of elements that one index reaches.
 fn image(index: &Indices, ranges: &Ranges) -> f64 {
     let vars: BTreeSet<Var> = index.iter().flat_map(|dim| dim.terms().iter().map(|&(var, _)| var)).collect();
     let loops: f64 =
@@ -201,7 +206,7 @@ fn image(index: &Indices, ranges: &Ranges) -> f64 {
     index.iter().map(|dim| dim_image(dim, ranges)).product::<f64>().min(loops)
 }
 
-/// How many values one dimension's index takes; symbols stand still during a run.
+/// The number of values of one dimension's index. Symbols are constant during a run.
 fn dim_image(index: &Affine, ranges: &Ranges) -> f64 {
     let moving = index.terms().iter().filter(|(var, _)| matches!(var, Var::Loop(_)));
     let (count, span) = moving.fold((1.0, 1.0), |(count, span), &(var, coefficient)| {

@@ -1,4 +1,4 @@
-//! Identifiers and types while a routine is rewritten: what is taken, what is free, what each local holds.
+//! Identifiers and types of a routine while a pass rewrites it.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,16 @@ use crate::analysis::rename;
 use codegen_core::access::Ranges;
 use codegen_core::canonical::{self, Arrays, Contraction};
 
-/// The names of one routine under construction.
+/// Fresh identifiers, and the types and ranges of the known ones.
 pub(crate) struct Names {
     fresh: Fresh,
     nodes: Vec<(DType, Dims)>,
     locals: BTreeMap<LocalId, (DType, Dims)>,
-    /// The intervals of symbols and loops, those of new loops included once [`Names::note`] has seen them.
+    /// The ranges of symbols and loops. [`Names::note`] adds the ranges of new loops.
     pub(crate) ranges: Ranges,
 }
 
 impl Names {
-    /// The names of a routine.
     pub(crate) fn of(routine: &Routine) -> Names {
         Names {
             fresh: routine.fresh(),
@@ -36,37 +35,36 @@ impl Names {
         }
     }
 
-    /// The nodes, and behind them these locals as if they were nodes.
+    /// The nodes, followed by some locals as if they were nodes.
     pub(crate) fn arrays(&self, locals: impl Iterator<Item = LocalId>) -> Arrays<'_> {
         Arrays::new(&self.nodes, locals.map(|local| self.locals[&local].clone()).collect(), &self.ranges)
     }
 
-    /// The contraction that a nest is, locals from outside of it being taken for nodes.
+    /// Recognises a nest as a contraction. Locals declared outside of it are taken for nodes.
     pub(crate) fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
         let nodes = self.nodes.len() as u32;
         let (block, locals) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), nodes);
         Contraction::of(&block[0], &self.arrays(locals.keys().copied()))
     }
 
-    /// A new loop variable.
     pub(crate) fn loop_id(&mut self) -> LoopId {
         self.fresh.loop_id()
     }
 
-    /// A new local and its declaration.
+    /// Adds a local; returns it with its declaration.
     pub(crate) fn declare(&mut self, dtype: DType, dims: Dims, space: Space) -> (LocalId, Stmt) {
         let local = self.fresh.local_id();
         self.locals.insert(local, (dtype, dims.clone()));
         (local, Stmt::Declare { local, dtype, dims, space })
     }
 
-    /// The next node, of this type; whoever asks adds it to the routine.
+    /// The next node, of this type. The caller adds its declaration to the routine.
     pub(crate) fn node_of(&mut self, dtype: DType) -> NodeRef {
         self.nodes.push((dtype, Dims::new()));
         NodeRef(self.nodes.len() as u32 - 1)
     }
 
-    /// Remembers the loops and locals of a new block.
+    /// Records the loops and locals of a new block.
     pub(crate) fn note(&mut self, block: &[Stmt]) {
         self.ranges.add(block);
         walk::each_stmt(block, &mut |stmt| {
@@ -76,7 +74,7 @@ impl Names {
         });
     }
 
-    /// A copy of the block whose loops and locals have identifiers of their own.
+    /// A copy of the block with fresh loop variables and locals.
     pub(crate) fn refreshed(&mut self, block: &[Stmt]) -> Block {
         let mut renaming = FreshNames::default();
         walk::each_stmt(block, &mut |stmt| match stmt {
@@ -93,7 +91,7 @@ impl Names {
         copy
     }
 
-    /// Appends statements that load `e` for each `lane` into a register array, which is the result.
+    /// Appends statements that load `e` for each `lane` into a register array, and returns the array.
     pub(crate) fn load(&mut self, e: &Expr, lane: LoopId, lanes: i64, out: &mut Block) -> LocalId {
         let (local, declare) = self.declare(e.dtype(self), smallvec![lanes as usize], Space::Register);
         let own = self.loop_id();

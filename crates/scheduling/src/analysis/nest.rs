@@ -1,4 +1,4 @@
-//! Loop nests: the chain of loops around a body, and what can be asked of it.
+//! Loop nests: a chain of loops around a body.
 
 use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopId, LoopKind, Stmt, Types, walk};
 use tnode::DType;
@@ -15,13 +15,13 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// How many iterations there are, if that is a constant and the first is 0.
+    /// The number of iterations, if the loop starts at 0 and has a constant bound.
     pub(crate) fn extent(&self) -> Option<i64> {
         (self.lo == 0 && self.hi.symbol.is_none()).then_some(self.hi.limit)
     }
 }
 
-/// A chain of serial loops, each the only statement of the one before, and the body of the innermost.
+/// A chain of serial loops, each the only statement of the loop around it, and the body of the innermost.
 #[derive(Clone, Debug)]
 pub(crate) struct Nest {
     pub(crate) loops: Vec<Loop>,
@@ -42,15 +42,16 @@ impl Nest {
         Some(nest)
     }
 
-    /// The loops whose iterations are independent whatever the others do: each may stand anywhere in the chain.
+    /// The loops whose iterations are independent whatever the other loops do. Each may move to any place in
+    /// the chain.
     pub(crate) fn movable(&self, names: &Names) -> Vec<Loop> {
         let whole = wrap(&self.loops, self.body.clone());
         self.loops.iter().copied().filter(|l| access::independent(l.var, &whole, &names.ranges)).collect()
     }
 }
 
-/// The variables of the serial loops from a statement inwards, as long as each holds just the next, and what the innermost holds;
-/// for another statement none, and itself.
+/// The variables of the longest chain of serial loops that starts at a statement, and the innermost body. A
+/// statement of another kind is a chain of no loops.
 pub(crate) fn chain(stmt: &Stmt) -> (Vec<LoopId>, &[Stmt]) {
     let mut loops = Vec::new();
     let mut block = std::slice::from_ref(stmt);
@@ -68,8 +69,8 @@ pub(crate) fn wrap(loops: &[Loop], body: Block) -> Block {
     })
 }
 
-/// How well a loop does as the lanes of vectors: neighbours stored count 3 and neighbours loaded 1, others the double
-/// against it.
+/// A score of a loop as the lanes of vectors: contiguous stores count 3, contiguous loads 1, and accesses
+/// that stride along it count twice as much against it.
 pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
     let mut score = 0;
     let mut count = |index: &[Affine], weight: i64| {
@@ -104,11 +105,12 @@ pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
     score
 }
 
-/// The size of the widest elements that differ between iterations of a loop, at least that of an `f32`, since narrower ones
-/// are computed in lanes of that size. None if some are of a type that gains nothing: random bits have no lanes, and what is
-/// done with 64-bit integers (conversions, products) is done one by one.
+/// The size in bytes of the widest elements that differ between iterations of a loop, at least that of `f32`,
+/// because narrower elements are computed in lanes of that size. None if some have a type without useful
+/// vectors: random bits have no lanes, and conversions and products of 64-bit integers are computed one by
+/// one.
 ///
-/// Values that are the same in every iteration may have any type: they are computed once, outside the lanes.
+/// Values that are equal in all iterations may have any type: they are computed once, outside the lanes.
 pub(crate) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<usize> {
     if access::has_no_lanes(body, var) {
         return None;
@@ -127,7 +129,8 @@ pub(crate) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<
     (!varying.iter().any(is_slow)).then_some(widest.max(DType::F32.size_bytes()))
 }
 
-/// Notes the types of all parts of an expression that vary with the loop; gives whether the whole does.
+/// Records the types of all subexpressions that vary with the loop. Returns whether the whole expression
+/// varies.
 fn note_varying(expr: &Expr, var: LoopId, names: &Names, varying: &mut Vec<DType>) -> bool {
     let mut parts = |parts: &[&Expr]| {
         parts.iter().fold(false, |varies, part| note_varying(part, var, names, varying) | varies)
@@ -152,11 +155,20 @@ fn note_varying(expr: &Expr, var: LoopId, names: &Names, varying: &mut Vec<DType
     varies
 }
 
-/// Whether a body holds loops over lanes already, or over the threads of a workgroup.
+/// Whether a body contains vector loops or workgroup loops.
 pub(crate) fn has_lanes(body: &[Stmt]) -> bool {
     let mut found = false;
     walk::each_stmt(body, &mut |stmt| {
         found |= matches!(stmt, Stmt::For { kind: LoopKind::Vector | LoopKind::Workgroup, .. });
     });
     found
+}
+
+/// The body of the innermost loop of a chain of serial loops.
+pub(crate) fn innermost(stmt: &mut Stmt) -> Option<&mut Block> {
+    let Stmt::For { kind: LoopKind::Serial, body, .. } = stmt else { return None };
+    if let [Stmt::For { .. }] = body.as_slice() {
+        return body.first_mut().and_then(innermost);
+    }
+    Some(body)
 }

@@ -4,7 +4,7 @@ use lowered_ir::ir::{
     Affine, Block, Bound, Expr, Indices, LocalId, LogPart, LoopId, NodeRef, Stmt, SymbolId, Var, walk,
 };
 
-/// What each identifier becomes.
+/// Maps old identifiers to new ones.
 pub(crate) trait Renaming {
     /// The new reference of a node, or of the merge buffer that holds a copy of it.
     fn node(&mut self, node: NodeRef, merge: bool) -> NodeRef {

@@ -1,9 +1,11 @@
-//! What each kernel does with each node: whether it reads what was there before it, and whether it leaves anything of that.
+//! The access of each kernel to each node: whether it reads values from before the kernel, and whether it
+//! keeps any.
 //!
-//! A kernel is asked for itself, by exact analysis of its loops, tiles and remainders included. Where these are too clever for the
-//! analysis, the routine before scheduling answers: the first kernel that touches a node reads nothing from before it if the routine
-//! does not, and the only one writes every element if the routine does. That is sound because steps keep what a routine computes,
-//! whatever memory holds before. What neither of them tells is taken for the worse.
+//! An exact analysis of the kernel's loops, tiles and remainders answers. If the loops are too complex for
+//! it, the routine before scheduling answers instead: the first kernel that accesses a node reads nothing
+//! from before if the routine reads nothing from before, and the only kernel that accesses it writes every
+//! element if the routine does. This is sound because passes keep the result of a routine, whatever memory
+//! holds before. If neither analysis has an answer, the access is taken to be both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,71 +15,76 @@ use lowered_ir::passes::access::{Facts, analyse};
 use codegen_core::access;
 use codegen_core::artifact::Access;
 
-/// What the routine as a whole does with its nodes, asked before loops are tiled.
-pub(crate) struct Whole {
-    /// Those of which it reads nothing that it has not written.
+/// The accesses of a whole routine to its nodes, analysed before loops are tiled.
+pub(crate) struct RoutineUses {
+    /// The routine reads no element of these nodes before it writes that element.
     fresh: BTreeSet<NodeRef>,
-    /// Those of which it has written every element when it ends.
+    /// The routine writes every element of these nodes.
     covered: BTreeSet<NodeRef>,
 }
 
-impl Whole {
+impl RoutineUses {
     /// Analyses a verified routine.
-    pub(crate) fn of(routine: &Routine) -> Whole {
+    pub(crate) fn of(routine: &Routine) -> RoutineUses {
         let facts = analyse(routine);
         let nodes = || routine.node_refs().map(|(node, _)| node);
-        Whole {
+        RoutineUses {
             fresh: nodes().filter(|&node| !facts[node].read_before_write).collect(),
             covered: nodes().filter(|&node| facts[node].covered && facts[node].is_written()).collect(),
         }
     }
 
-    /// Whether a run may read of the node what it has not written.
+    /// Whether a run may read an element of the node that it has not written.
     pub(crate) fn reads_from_before(&self, node: NodeRef) -> bool {
         !self.fresh.contains(&node)
     }
 
-    /// The nodes of which nothing from before a run is read in it or left after it.
+    /// The nodes whose previous values a run neither reads nor keeps.
     pub(crate) fn overwritten(&self) -> impl Iterator<Item = NodeRef> {
         self.fresh.intersection(&self.covered).copied()
     }
 }
 
-/// The first and the last of a routine's kernels that touch each node.
-pub(crate) struct Spans(BTreeMap<NodeRef, (usize, usize)>);
+/// The first and the last kernel that access each node, by their positions.
+pub(crate) struct KernelSpans(BTreeMap<NodeRef, (usize, usize)>);
 
-impl Spans {
-    /// Those of the groups that become kernels.
-    pub(crate) fn of(groups: &[Block]) -> Spans {
+impl KernelSpans {
+    /// The spans for groups of statements that become kernels.
+    pub(crate) fn of(groups: &[Block]) -> KernelSpans {
         let mut spans = BTreeMap::new();
         for (at, group) in groups.iter().enumerate() {
             for node in access::nodes(group) {
                 spans.entry(node).or_insert((at, at)).1 = at;
             }
         }
-        Spans(spans)
+        KernelSpans(spans)
     }
 }
 
 /// A node of a kernel.
-pub(crate) struct Mention {
-    /// As the kernel names it.
+pub(crate) struct KernelNode {
+    /// The node's number in the kernel.
     pub(crate) own: NodeRef,
-    /// As the routine names it.
+    /// The node's number in the routine.
     pub(crate) node: NodeRef,
-    /// The kernel's position among the groups.
+    /// The position of the kernel among the groups.
     pub(crate) group: usize,
 }
 
-/// What a kernel does with a node; `facts` are those of its IR.
-pub(crate) fn access_of(mention: &Mention, facts: &Facts, whole: &Whole, spans: &Spans) -> Access {
-    let Mention { own, node, group } = *mention;
+/// The access of a kernel to a node. `facts` describes the kernel's IR.
+pub(crate) fn access_of(
+    mention: &KernelNode,
+    facts: &Facts,
+    uses: &RoutineUses,
+    spans: &KernelSpans,
+) -> Access {
+    let KernelNode { own, node, group } = *mention;
     let span = spans.0.get(&node);
     let is_first = span.is_some_and(|&(first, _)| first == group);
     let is_only = span == Some(&(group, group));
     let facts = &facts[own];
-    let reads = facts.read_before_write && !(is_first && whole.fresh.contains(&node));
-    let covers = facts.covered || is_only && whole.covered.contains(&node);
+    let reads = facts.read_before_write && !(is_first && uses.fresh.contains(&node));
+    let covers = facts.covered || is_only && uses.covered.contains(&node);
     match (facts.is_written(), reads, covers) {
         (false, ..) => Access::Read,
         (true, true, _) => Access::ReadWrite,

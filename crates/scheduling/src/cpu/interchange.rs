@@ -1,8 +1,10 @@
-//! Brings the loops of a nest into the order of another one that touches the same data, so that the two can run in step.
+//! Loop interchange: brings the loops of a nest into the order of another nest that accesses the same data,
+//! so that the two fuse.
 //!
-//! `for i, j, k { a[i, j, k] := … }; for j, i, k { b[j, i, k] := f(a[i, j, k]) }`: the loops of the second nest trade places, until each
-//! stands where the loop stands that runs along the same dimension in the first one. Loops with independent iterations may stand in any
-//! order. The loop that is innermost then must be the contiguous one, since fusion may leave it no way back.
+//! `for i, j, k { a[i, j, k] := … }; for j, i, k { b[j, i, k] := f(a[i, j, k]) }`: the loops of the second
+//! nest are reordered until each is at the depth of the loop that indexes the same dimension in the first
+//! nest. Loops with independent iterations may be in any order. The innermost loop must stay the contiguous
+//! one, because fusion may prevent interchanging it back.
 
 use lowered_ir::ir::{Affine, Stmt};
 
@@ -10,7 +12,8 @@ use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 use codegen_core::access::{self, Touch};
 
-/// The nest `second` with its loops in the order of `first`; none if they stand like that, or may not.
+/// The nest `second` with its loops in the order of `first`; none if they are in that order already, or must
+/// not be reordered.
 pub(crate) fn like(first: &Stmt, second: &Stmt, names: &Names) -> Option<Stmt> {
     let (first, second) = (Nest::of(first)?, Nest::of(second)?);
     if second.loops.len() < 2 || second.body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) {
@@ -40,7 +43,7 @@ fn order(first: &Nest, second: &Nest) -> Option<Vec<Loop>> {
     order.iter().all(|l| l.extent().is_some()).then_some(order)
 }
 
-/// Whether two loops run along one dimension of something that both nests touch.
+/// Whether two loops index the same dimension of a node that both nests access.
 fn run_alike(a: &Loop, of_first: &[Touch<'_>], b: &Loop, of_second: &[Touch<'_>]) -> bool {
     let (a, b) = (Affine::var(a.var), Affine::var(b.var));
     of_first.iter().any(|x| {

@@ -1,29 +1,22 @@
-//! For targets without workgroups: which loops run in step, what of their data needs no memory, and the shapes of nests that run
-//! across memory.
+//! Passes for targets without workgroups: fusion and forwarding, vectors and tiles, threads.
 
-mod columns; // reductions along another axis than the contiguous one
-pub(crate) mod contraction; // register tiles
-mod forward; // values instead of what was just stored
-mod fuse; // loops in step
-mod interchange; // loops in the order of others
-mod matrices; // contractions that fusion leaves alone
-mod parallel; // loops over threads
-mod reuse; // arrays in the place of others
-mod rows; // long rows in pairs
-mod shrink; // arrays of one iteration
-mod spill; // partial results for threads
-mod tile_rejected; // register tiles for contractions that no codegen takes
-mod transpose; // reads across what is written
-mod vectorize; // lanes
+// Passes, in the order of the pipeline.
+pub(crate) mod contract_arrays;
+pub(crate) mod fold_storage;
+pub(crate) mod forward_stores;
+pub(crate) mod fuse_loops;
+pub(crate) mod fuse_strips;
+pub(crate) mod parallelize;
+pub(crate) mod store_partial_results;
+pub(crate) mod tile_rejected;
+pub(crate) mod vectorize; // contractions that the codegen does not compile whole
 
-pub(crate) use columns::stream;
-pub(crate) use forward::forward;
-pub(crate) use fuse::fuse;
-pub(crate) use parallel::parallelize;
-pub(crate) use reuse::reuse;
-pub(crate) use rows::pairs;
-pub(crate) use shrink::shrink;
-pub(crate) use spill::spill;
-pub(crate) use tile_rejected::tile_rejected;
-pub(crate) use transpose::tile as transpose;
-pub(crate) use vectorize::vectorize;
+// Shapes of nests that `vectorize` knows.
+mod pair_rows; // reductions of long rows
+mod stream_reduction; // reductions along another axis than the contiguous one
+mod tile_contraction; // register tiles
+mod tile_transpose; // reads across the contiguous axis of the store
+
+// Questions that fusion asks.
+mod fusible_contractions; // whether a contraction keeps its loops
+mod interchange; // loops in the order of another nest

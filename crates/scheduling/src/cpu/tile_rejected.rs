@@ -1,20 +1,22 @@
 //! Register tiles for the contractions that a codegen does not compile whole.
 //!
-//! The scheduler leaves contractions in canonical form whole for codegens with kernels of their own for them. Whether such a
-//! kernel takes a contraction depends on the code around it, so the codegen is asked about finished kernels.
+//! The scheduler leaves contractions in canonical form whole for codegens with kernels of their own for them.
+//! Whether such a kernel takes a contraction depends on the code around it, so the codegen is asked about
+//! finished kernels.
 
 use std::collections::BTreeSet;
 
+use crate::analysis::names::Names;
+use crate::common::normalize_loops::normalize_block;
+use crate::error::ScheduleError;
+use crate::legalise::{self, LegaliseError};
 use codegen_core::canonical::adds_products;
 use codegen_core::{Caps, Codegen, DTypeSet, Kernel};
 use lowered_ir::ir::{Block, LoopId, Routine, Stmt, walk};
 
-use super::vectorize::vectorize;
-use crate::analysis::names::Names;
-use crate::legalise::{self, LegaliseError};
-use crate::{ScheduleError, has_everything, normalize};
+use crate::cpu::vectorize::vectorize_block;
 
-/// The kernels, in which only those contractions are whole that the codegen compiles whole. No bit changes.
+/// The kernels, in which a contraction is whole only if the codegen compiles it whole. No bit changes.
 pub(crate) fn tile_rejected(
     kernels: Vec<Kernel>,
     codegen: &dyn Codegen,
@@ -34,14 +36,15 @@ pub(crate) fn tile_rejected(
     kernels.into_iter().map(one).collect()
 }
 
-/// The kernel with register tiles for all contractions but `whole`, whose factors have a type that the target computes with.
+/// The kernel with register tiles for all contractions but `whole`. The tiles compute in types that the
+/// target has.
 fn tile(kernel: &Routine, whole: &BTreeSet<LoopId>, caps: &Caps) -> Result<Routine, LegaliseError> {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
     let mut tiled = kernel.clone();
     let mut names = Names::of(kernel);
     tiled.body = tile_block(tiled.body, whole, &caps, &mut names);
-    normalize::normalize(&mut tiled.body);
-    if has_everything(&caps) { Ok(tiled) } else { legalise::widen_factors(&tiled, whole, &caps) }
+    normalize_block(&mut tiled.body);
+    if legalise::has_everything(&caps) { Ok(tiled) } else { legalise::widen_factors(&tiled, whole, &caps) }
 }
 
 fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut Names) -> Block {
@@ -54,7 +57,7 @@ fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut N
             }
             Stmt::For { var, .. } if whole.contains(&var) => tiled.push(stmt),
             stmt if adds_products(std::slice::from_ref(&stmt)) => {
-                tiled.extend(vectorize(vec![stmt], caps, names));
+                tiled.extend(vectorize_block(vec![stmt], caps, names));
             }
             stmt => tiled.push(stmt),
         }
@@ -62,7 +65,7 @@ fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut N
     tiled
 }
 
-/// Whether one of the loops is in the block.
+/// Whether the block contains one of the loops.
 fn contains(block: &[Stmt], loops: &BTreeSet<LoopId>) -> bool {
     !loops.is_empty() && !walk::loops_in(block).is_disjoint(loops)
 }

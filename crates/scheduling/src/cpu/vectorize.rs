@@ -1,64 +1,76 @@
-//! Puts the contiguous axis innermost and cuts it into vectors.
+//! Vectorisation: moves the contiguous axis innermost and splits it into vectors.
 //!
-//! In each nest the loop that moves most accesses by one element becomes the lanes ([`nest::lane_score`]), if its iterations
-//! are independent. A strip is four vectors long, so that the latency of one hides behind the others, and eight where a
-//! reduction runs inside it, so that each step of the reduction reads more than one cache line; the remainder is one shorter
-//! strip. Bodies with elements of types without vectors stay as they are.
+//! In each nest, the loop that makes most accesses contiguous ([`nest::lane_score`]) becomes the lanes, if
+//! its iterations are independent. A strip has four vectors, so that the latency of one hides behind the
+//! others, or eight if a reduction runs inside it, so that each step of the reduction reads more than one
+//! cache line. The remainder is one shorter strip. Bodies with elements of types without vectors stay scalar.
 
-use lowered_ir::ir::{Block, LoopKind, Stmt};
+use lowered_ir::ir::{Block, LoopKind, Routine, Stmt};
 
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
-use crate::cpu::{self, contraction};
-use crate::jam::{self, Strip};
+use crate::common::normalize_loops::normalize_block;
+use crate::common::unroll_and_jam::{self, Strip, VECTORS};
+use crate::cpu::pair_rows::pair_rows;
+use crate::cpu::stream_reduction::stream_reduction;
+use crate::cpu::tile_contraction::tile_contraction;
+use crate::cpu::tile_transpose::tile_transpose;
+use crate::options::ScheduleOptions;
 use codegen_core::{Caps, access};
 
-/// Vectors per strip.
-pub(crate) const VECTORS: usize = 4;
+/// Vectorises every nest of a routine, if the options and the target allow it.
+pub(crate) fn vectorize(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
+    if options.vectorize && caps.vector_bytes > 0 {
+        let mut names = Names::of(routine);
+        routine.body = vectorize_block(std::mem::take(&mut routine.body), caps, &mut names);
+        normalize_block(&mut routine.body);
+    }
+}
 
 /// Vectorises every nest of a block.
-pub(crate) fn vectorize(block: Block, caps: &Caps, names: &mut Names) -> Block {
+pub(crate) fn vectorize_block(block: Block, caps: &Caps, names: &mut Names) -> Block {
     block.into_iter().flat_map(|stmt| vectorize_nest(stmt, caps, names)).collect()
 }
 
 fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
     if let Stmt::For { var, lo, hi, kind: kind @ LoopKind::Parallel, body } = stmt {
-        return vec![Stmt::For { var, lo, hi, kind, body: vectorize(body, caps, names) }];
+        return vec![Stmt::For { var, lo, hi, kind, body: vectorize_block(body, caps, names) }];
     }
     let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
     match choose(&nest, caps, names) {
         Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
-        None => cpu::pairs(&nest, caps, names).unwrap_or_else(|| {
-            let body = vectorize(nest.body, caps, names);
+        None => pair_rows(&nest, caps, names).unwrap_or_else(|| {
+            let body = vectorize_block(nest.body, caps, names);
             nest::wrap(&nest.loops, body)
         }),
     }
 }
 
 fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names) -> Block {
-    if let Some(tiled) = contraction::tile(nest, lane, lanes, caps, names) {
+    if let Some(tiled) = tile_contraction(nest, lane, lanes, caps, names) {
         return tiled;
     }
-    if let Some(tiled) = cpu::transpose(nest, lane, lanes, caps, names) {
+    if let Some(tiled) = tile_transpose(nest, (lane, lanes), caps, names, vectorize_block) {
         return tiled;
     }
-    if let Some(streamed) = cpu::stream(nest, lane, lanes, caps, names) {
+    if let Some(streamed) = stream_reduction(nest, lane, lanes, caps, names) {
         return streamed;
     }
     let others: Vec<Loop> = nest.loops.iter().copied().filter(|l| *l != lane).collect();
     let extent = lane.extent().unwrap_or(0);
     let wider = reduces(&nest.body) && extent >= 2 * lanes * caps.threads.max(1) as i64;
     let strip = Strip { lanes: if wider { 2 * lanes } else { lanes }, kind: LoopKind::Vector };
-    let strips = jam::strips(lane.var, extent, &nest.body, strip, names);
+    let strips = unroll_and_jam::strips(lane.var, extent, &nest.body, strip, names);
     nest::wrap(&others, strips)
 }
 
-/// Whether a body is one accumulator, which twice as many lanes still leave in registers, and the loops that fill it.
+/// Whether a body is one accumulator and the loops that fill it. Twice as many lanes then still fit into
+/// registers.
 fn reduces(body: &[Stmt]) -> bool {
     body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) && access::declared(body).len() == 1
 }
 
-/// The loop that becomes lanes, and how many.
+/// The loop that becomes the lanes, and the lanes of a strip.
 fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
     if nest::has_lanes(&nest.body) {
         return None;

@@ -1,75 +1,95 @@
-//! What the threads of a workgroup do with a body, statement by statement, decided once: what is held in registers, what is staged and
-//! what is emitted all go by it.
+//! The phases of a row: how the threads of a workgroup share each statement of its body.
+//!
+//! The decision is made once. Register caching, shared memory and code all follow it.
 
-use lowered_ir::ir::{Block, Bound, LoopId, Stmt, walk};
+use lowered_ir::ir::{Block, Bound, Indices, LocalId, LoopId, NodeRef, Stmt, walk};
 use tnode::DType;
 
 use crate::analysis::nest::{self, Loop, Nest};
-use crate::gpu::chain::Chain;
-use crate::gpu::held::{self, Hold};
-use crate::gpu::pieces::{Shared, power_of_two};
-use crate::gpu::team::{WORTH_SHARING, widest};
-use crate::gpu::{Gpu, runs};
+use crate::gpu::accumulation::ScalarAccumulation;
+use crate::gpu::context::Gpu;
+use crate::gpu::context::power_of_two;
+use crate::gpu::vector_access;
+use crate::gpu::work_distribution::SharedLoop;
 
-/// Threads of a workgroup at most, where it takes so many to hold a row.
+/// The least number of iterations that threads share: one thread runs fewer faster than a barrier takes.
+pub(crate) const WORTH_SHARING: i64 = 32;
+/// Nests with more loops than this are examined as a whole, without their inner nests.
+const DEEP: usize = 8;
+
+/// The most threads of a workgroup that caches a row in registers.
 const WIDEST: i64 = 1024;
-/// Registers that each of them needs for its elements, if more threads help.
+/// Registers of a thread that hold row elements, unless the row needs more.
 const FEW_REGISTERS: i64 = 16;
 
-/// What threads do with a statement.
-pub(crate) enum Phase {
-    /// They accumulate elements each, and a tree combines what they have.
-    Reduction(Box<Chain>, Pass),
-    /// They share out independent iterations.
-    Map(Pass),
-    /// All of them go through a loop.
-    Loop { var: LoopId, lo: i64, hi: Bound, phases: Vec<Phase> },
-    /// One of them stores something, or several things behind each other.
+/// An element that a pass keeps in a register.
+pub(crate) struct RegisterElement {
+    pub(crate) node: NodeRef,
+    pub(crate) index: Indices,
+    pub(crate) local: LocalId,
+    /// Whether the pass loads it from memory first.
+    pub(crate) loads: bool,
+}
+
+/// The registers of a thread that may cache row elements.
+pub(crate) fn registers(gpu: &Gpu) -> i64 {
+    // The others hold values under computation and elements on their way from memory.
+    i64::from(gpu.workgroups.registers / 4)
+}
+
+/// How threads run one statement of a row.
+pub(crate) enum RowPhase {
+    /// Threads accumulate a part of the elements each; a tree reduction combines the partial results.
+    Reduction(Box<ScalarAccumulation>, SharedPass),
+    /// Threads share independent iterations.
+    Map(SharedPass),
+    /// Every thread runs a loop.
+    Loop { var: LoopId, lo: i64, hi: Bound, phases: Vec<RowPhase> },
+    /// One thread stores one or more elements.
     Stores(Block),
-    /// Each of them computes the same for itself.
+    /// Every thread computes the same values redundantly.
     Alike(Block),
 }
 
-/// Loops that threads share.
-pub(crate) struct Pass {
-    /// The loops, the first outermost.
-    pub(crate) shared: Vec<Shared>,
-    /// What an iteration of them does.
+/// A pass over a row: loops that threads share, and their body.
+pub(crate) struct SharedPass {
+    /// The shared loops, the first outermost.
+    pub(crate) shared: Vec<SharedLoop>,
     pub(crate) body: Block,
-    /// What of it is in registers.
-    pub(crate) holds: Vec<Hold>,
+    /// Elements of the body that are register-resident.
+    pub(crate) holds: Vec<RegisterElement>,
 }
 
-impl Pass {
-    /// A pass that finds everything in memory.
-    pub(crate) fn new(shared: Vec<Shared>, body: Block) -> Pass {
-        Pass { shared, body, holds: Vec::new() }
+impl SharedPass {
+    /// A pass that reads and writes memory only.
+    pub(crate) fn new(shared: Vec<SharedLoop>, body: Block) -> SharedPass {
+        SharedPass { shared, body, holds: Vec::new() }
     }
 }
 
-impl Phase {
-    /// The loops that threads share here; not those further in.
-    pub(crate) fn pass(&self) -> Option<&Pass> {
+impl RowPhase {
+    /// The pass of this phase. Passes of phases inside a loop are not included.
+    pub(crate) fn pass(&self) -> Option<&SharedPass> {
         match self {
-            Phase::Reduction(_, pass) | Phase::Map(pass) => Some(pass),
-            Phase::Loop { .. } | Phase::Stores(_) | Phase::Alike(_) => None,
+            RowPhase::Reduction(_, pass) | RowPhase::Map(pass) => Some(pass),
+            RowPhase::Loop { .. } | RowPhase::Stores(_) | RowPhase::Alike(_) => None,
         }
     }
 
-    /// As [`Phase::pass`].
-    pub(crate) fn pass_mut(&mut self) -> Option<&mut Pass> {
+    /// [`RowPhase::pass`], to be changed.
+    pub(crate) fn pass_mut(&mut self) -> Option<&mut SharedPass> {
         match self {
-            Phase::Reduction(_, pass) | Phase::Map(pass) => Some(pass),
-            Phase::Loop { .. } | Phase::Stores(_) | Phase::Alike(_) => None,
+            RowPhase::Reduction(_, pass) | RowPhase::Map(pass) => Some(pass),
+            RowPhase::Loop { .. } | RowPhase::Stores(_) | RowPhase::Alike(_) => None,
         }
     }
 }
 
-/// The phases of a workgroup's body; none where something of it does not fit.
-pub(crate) fn phases(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> Option<Vec<Phase>> {
+/// The phases of a workgroup's body; none if threads cannot share some statement.
+pub(crate) fn phases(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> Option<Vec<RowPhase>> {
     let iterations = widest(gpu, body);
-    let has_runs = |phases: &Vec<Phase>| {
-        phases.iter().filter_map(Phase::pass).flat_map(|pass| &pass.shared).any(|shared| shared.run > 1)
+    let has_runs = |phases: &Vec<RowPhase>| {
+        phases.iter().filter_map(RowPhase::pass).flat_map(|pass| &pass.shared).any(|shared| shared.run > 1)
     };
     let in_runs = in_runs(gpu, body, iterations).and_then(|share| share.phases(gpu, rows, body));
     in_runs.filter(has_runs).or_else(|| {
@@ -78,24 +98,45 @@ pub(crate) fn phases(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> Option<Vec<Phas
     })
 }
 
-/// How the threads of a workgroup share loops.
+/// The most iterations that threads could share in some part of a row.
+pub(crate) fn widest(gpu: &Gpu, body: &[Stmt]) -> i64 {
+    let each = body.iter().map(|stmt| {
+        let Stmt::For { body, .. } = stmt else { return 1 };
+        if let Some(chain) = ScalarAccumulation::of(stmt, gpu) {
+            return if gpu.fast { chain.len() } else { 1 };
+        }
+        let Some(nest) = Nest::of(stmt) else { return 1 };
+        let free = gpu.independent(&nest).0;
+        if free.is_empty() {
+            // Deep nests are examined once, not again at every depth.
+            return widest(gpu, if nest.loops.len() > DEEP { &nest.body } else { body });
+        }
+        free.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul)
+    });
+    each.max().unwrap_or(1)
+}
+
+/// How the threads of a workgroup share the loops of a row.
 #[derive(Clone, Copy)]
 struct Share {
-    /// How many threads there are.
+    /// Threads of the workgroup.
     width: i64,
-    /// Neighbours in memory that a thread takes together, where they are enough for a group of threads that run in step.
+    /// Neighbouring elements that a thread takes together, in loops that give every lane of a subgroup such a
+    /// run.
     run: i64,
 }
 
-/// With runs, if the target has registers for them: with as many threads as it takes to hold a row.
+/// Sharing by vectorised accesses, if the target has registers for them. There are as many threads as caching
+/// a row takes.
 fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<Share> {
     let inner = walk::loops_in(body);
-    let sizes = runs::sizes(gpu, body, |index| inner.iter().any(|&var| index.mentions(var)));
-    let run = runs::length(gpu, &sizes, DType::F64.size_bytes())?;
+    let sizes = vector_access::sizes(gpu, body, |index| inner.iter().any(|&var| index.mentions(var)));
+    let run = vector_access::length(gpu, &sizes, DType::F64.size_bytes())?;
     let words = sizes.into_iter().max()?.div_ceil(DType::F32.size_bytes()) as i64;
     let most = i64::from(gpu.workgroups.threads).min(WIDEST);
-    let registers = held::registers(gpu);
-    // With fewer elements each, more threads fit a processor; rows that are too long for that take all the registers there are.
+    let registers = registers(gpu);
+    // With fewer elements per thread, more threads fit on an SM. Rows that are too long for that use all
+    // registers.
     let threads = iterations.saturating_mul(words) / FEW_REGISTERS.min(registers.max(1));
     let threads = power_of_two(2 * threads.max(1) - 1).min(most);
     let holds = iterations.saturating_mul(words) <= threads.saturating_mul(registers);
@@ -104,12 +145,14 @@ fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<Share> {
 }
 
 impl Share {
-    /// What threads do, in order.
-    fn phases(self, gpu: &Gpu, rows: &[Loop], block: &[Stmt]) -> Option<Vec<Phase>> {
+    /// The phases of a block, in order. Consecutive stores are one phase.
+    fn phases(self, gpu: &Gpu, rows: &[Loop], block: &[Stmt]) -> Option<Vec<RowPhase>> {
         let mut phases = Vec::new();
         for stmt in block {
             let mut phase = self.phase(gpu, rows, stmt)?;
-            if let (Phase::Stores(stores), Some(Phase::Stores(before))) = (&mut phase, phases.last_mut()) {
+            if let (RowPhase::Stores(stores), Some(RowPhase::Stores(before))) =
+                (&mut phase, phases.last_mut())
+            {
                 before.append(stores);
             } else {
                 phases.push(phase);
@@ -118,52 +161,54 @@ impl Share {
         Some(phases)
     }
 
-    fn phase(self, gpu: &Gpu, rows: &[Loop], stmt: &Stmt) -> Option<Phase> {
+    fn phase(self, gpu: &Gpu, rows: &[Loop], stmt: &Stmt) -> Option<RowPhase> {
         match stmt {
             Stmt::For { .. } => self.looped(gpu, rows, stmt),
-            Stmt::Set { .. } | Stmt::SetDynamic { .. } => Some(Phase::Stores(vec![stmt.clone()])),
+            Stmt::Set { .. } | Stmt::SetDynamic { .. } => Some(RowPhase::Stores(vec![stmt.clone()])),
             Stmt::Declare { .. } | Stmt::SetLocal { .. } | Stmt::Comment(_) => {
-                Some(Phase::Alike(vec![stmt.clone()]))
+                Some(RowPhase::Alike(vec![stmt.clone()]))
             }
             Stmt::Zero { .. } | Stmt::Log { .. } => None,
         }
     }
 
-    fn looped(self, gpu: &Gpu, rows: &[Loop], stmt: &Stmt) -> Option<Phase> {
-        if let Some(chain) = Chain::of(stmt, gpu)
+    fn looped(self, gpu: &Gpu, rows: &[Loop], stmt: &Stmt) -> Option<RowPhase> {
+        if let Some(chain) = ScalarAccumulation::of(stmt, gpu)
             && let Some(shared) = self.chain(gpu, rows, &chain)
         {
-            let pass = Pass::new(shared, chain.as_block());
-            return Some(Phase::Reduction(Box::new(chain), pass));
+            let pass = SharedPass::new(shared, chain.as_block());
+            return Some(RowPhase::Reduction(Box::new(chain), pass));
         }
         if let Some(pass) = Nest::of(stmt).and_then(|nest| self.map(gpu, &nest)) {
-            return Some(Phase::Map(pass));
+            return Some(RowPhase::Map(pass));
         }
         let Stmt::For { var, lo, hi, body, .. } = stmt else { return None };
         let phases = self.phases(gpu, rows, body)?;
-        Some(Phase::Loop { var: *var, lo: *lo, hi: *hi, phases })
+        Some(RowPhase::Loop { var: *var, lo: *lo, hi: *hi, phases })
     }
 
-    /// The loops of a chain that a tree shares, if it is worth one.
-    fn chain(self, gpu: &Gpu, rows: &[Loop], chain: &Chain) -> Option<Vec<Shared>> {
+    /// The loops of an accumulation that threads share, if a tree reduction is legal and worth its barriers.
+    fn chain(self, gpu: &Gpu, rows: &[Loop], chain: &ScalarAccumulation) -> Option<Vec<SharedLoop>> {
         let shared = self.loops(gpu, &chain.ks, &chain.as_block(), true);
         let threads: i64 = shared.iter().map(|shared| shared.threads).product();
         let sequential = !gpu.fast || chain.is_contraction(rows);
         (!sequential && threads >= 2 && chain.len() >= WORTH_SHARING).then_some(shared)
     }
 
-    /// The independent iterations of a nest, if threads share some; the other loops are in the body.
-    fn map(self, gpu: &Gpu, nest: &Nest) -> Option<Pass> {
+    /// A pass over the independent iterations of a nest, if threads share some loop. The other loops become
+    /// part of the body.
+    fn map(self, gpu: &Gpu, nest: &Nest) -> Option<SharedPass> {
         let (free, rest) = gpu.independent(nest);
         let shared = self.loops(gpu, &free, &nest.body, false);
         let is_shared = |l: &Loop| shared.iter().any(|shared| shared.var == l.var);
         let others: Vec<Loop> = free.into_iter().filter(|l| !is_shared(l)).chain(rest).collect();
         let body = nest::wrap(&others, nest.body.clone());
-        (!shared.is_empty()).then(|| Pass::new(shared, body))
+        (!shared.is_empty()).then(|| SharedPass::new(shared, body))
     }
 
-    /// The loop that moves most accesses by one element, innermost, and if threads are left the longest other one.
-    fn loops(self, gpu: &Gpu, loops: &[Loop], body: &[Stmt], powers: bool) -> Vec<Shared> {
+    /// The loops that threads share: innermost the one that makes most accesses contiguous and, if threads
+    /// are left, the longest other loop.
+    fn loops(self, gpu: &Gpu, loops: &[Loop], body: &[Stmt], powers: bool) -> Vec<SharedLoop> {
         let threads = |extent: i64, most: i64, powers: bool| {
             let threads = extent.min(most);
             if powers { power_of_two(threads) } else { threads }
@@ -177,15 +222,16 @@ impl Share {
         let left = self.width / inner;
         let longest = known.iter().filter(|(l, _)| *l != lane).max_by_key(|(_, extent)| *extent);
         let outer =
-            longest.map(|&(l, extent)| Shared::one_by_one(l.var, extent, threads(extent, left, powers)));
-        let inner = Shared { var: lane.var, extent, threads: inner, run };
+            longest.map(|&(l, extent)| SharedLoop::one_by_one(l.var, extent, threads(extent, left, powers)));
+        let inner = SharedLoop { var: lane.var, extent, threads: inner, run };
         outer.filter(|outer| outer.threads > 1).into_iter().chain([inner]).collect()
     }
 
     fn run_along(self, gpu: &Gpu, body: &[Stmt], lane: Loop, extent: i64) -> i64 {
         let is_long = extent >= self.run * i64::from(gpu.workgroups.lanes).max(WORTH_SHARING);
         let fits = self.run > 1 && is_long && extent % self.run == 0;
-        let is_wide = runs::is_straight(body) && runs::is_wide(gpu, body, lane.var, self.run);
+        let is_wide =
+            vector_access::is_straight(body) && vector_access::is_wide(gpu, body, lane.var, self.run);
         if fits && is_wide { self.run } else { 1 }
     }
 }

@@ -1,10 +1,10 @@
-//! Operations on `bool`: whatever the operation, two operands have four values, so its truth table says it all.
+//! Operations on `bool`, by their truth tables: two operands have four combinations of values.
 
 use lowered_ir::eval;
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};
 
-use crate::legalise::Legaliser;
+use super::legaliser::Legaliser;
 
 /// `op x`.
 pub(crate) fn unary(op: UnaryOp, x: Expr) -> Expr {

@@ -1,9 +1,11 @@
-//! Conversions: between types the target has, one operation; to and from others, by way of a type it has, rounding once.
+//! Conversions: one operation between types of the target, and for other types one by way of a type of the
+//! target, rounded once.
 
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};
 
-use crate::legalise::{LegaliseError, Legaliser, constant};
+use super::error::LegaliseError;
+use super::legaliser::{Legaliser, constant};
 
 impl Legaliser<'_> {
     pub(crate) fn convert(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
@@ -23,7 +25,7 @@ impl Legaliser<'_> {
         self.between_wide(from, to, x)
     }
 
-    /// Conversion where at most integers are narrow.
+    /// A conversion in which only integers may be narrow.
     fn between_wide(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
         let op = format!("convert {to}");
         match (from, to) {
@@ -52,14 +54,14 @@ impl Legaliser<'_> {
         }
     }
 
-    /// Whether both sides are narrower than any integer the target may compute with.
+    /// Whether both types are narrower than every integer that the target may compute with.
     fn is_between_narrow(&self, from: DType, to: DType) -> bool {
         let narrow = (from == DType::Bool || is_narrow_integer(from)) && is_narrow_integer(to);
         narrow && !(self.computes(from) && self.computes(to))
     }
 
-    /// A float as a narrow integer the target does not compute with: as `i32`, clamped to the narrow range, which `i32`
-    /// exceeds on both sides.
+    /// Converts a float to a narrow integer that the target does not compute with: by way of `i32`, clamped
+    /// to the narrow range.
     fn saturate(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
         self.require(from, format!("convert {to}"), from)?;
         self.require(DType::I32, format!("convert {to}"), from)?;
@@ -70,7 +72,7 @@ impl Legaliser<'_> {
         Ok(Expr::convert(to, Expr::binary(BinaryOp::Min, wide, constant(DType::I32, greatest))))
     }
 
-    /// To a narrow float, in one rounding, though by way of `f32`.
+    /// Converts to a narrow float with one rounding, although by way of `f32`.
     fn round_to_narrow(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
         let single = match from {
             DType::F32 => x,
@@ -85,8 +87,8 @@ impl Legaliser<'_> {
         self.narrow(to, single)
     }
 
-    /// An `f64` as an `f32` that every narrower format rounds as it would round the `f64`: truncated, with the last bit set
-    /// if anything was cut off ("rounding to odd").
+    /// Converts an `f64` to an `f32` that every narrower format rounds as it would round the `f64`:
+    /// truncated, with the last bit set if the truncation lost a bit ("rounding to odd").
     fn rounded_to_odd(&mut self, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
         for needed in [DType::F64, DType::U32] {
             self.require(needed, format!("convert {to}"), DType::F64)?;
@@ -106,8 +108,9 @@ impl Legaliser<'_> {
         Ok(Expr::bitcast(DType::F32, Expr::binary(BinaryOp::BitOr, truncated, inexact)))
     }
 
-    /// An integer as an `f32` that rounds to `bf16` as the integer does. From 2²⁴ on, `bf16` keeps nothing of the low 16 bits
-    /// but whether they are zero, so they shrink to one bit; then `f32` has room for 32-bit integers, and `f64` for 64-bit ones.
+    /// Converts an integer to an `f32` that rounds to `bf16` as the integer does. From 2²⁴ on, the low 16
+    /// bits only decide whether the rest is exact, so they are replaced by one bit; then `f32` has room for
+    /// 32-bit integers, and `f64` for 64-bit ones.
     fn integer_without_ties(&mut self, from: DType, x: Expr) -> Result<Expr, LegaliseError> {
         self.require(from, "convert bf16", from)?;
         let x = self.shared(x, from);

@@ -1,10 +1,12 @@
-//! Computed indices: the index becomes an `i64` or `i32`, an accumulating store a read, the operation and a store.
+//! Computed indices: the index becomes an `i64` or `i32`, and an accumulating store becomes a read, the
+//! operation and a store.
 
 use lowered_ir::ir::{BinaryOp, Expr, Indices, NodeRef, Stmt};
 use tnode::{DType, Scalar};
 
-use crate::legalise::expr::Value;
-use crate::legalise::{LegaliseError, Legaliser, constant};
+use super::error::LegaliseError;
+use super::expr::Value;
+use super::legaliser::{Legaliser, constant};
 
 /// An element whose index in one dimension is computed.
 pub(crate) struct Computed<'a> {
@@ -38,7 +40,8 @@ impl Legaliser<'_> {
         let Some(op) = op else {
             return Ok(scatter(element, at, self.stored(dtype, new)));
         };
-        // An index that is only read and converted is the same in all lanes of a vector if its parts are; a local would hide it.
+        // An index that is only read and converted is equal in all lanes of a vector if its parts are. A
+        // local would hide that.
         let at = if is_read(&at) { at } else { self.shared(at, self.caps.index) };
         let nothing = Expr::Const(Scalar::zero(dtype));
         let (old, _) = self.read(gather(element, at.clone(), nothing), element.node);
@@ -47,7 +50,8 @@ impl Legaliser<'_> {
         Ok(scatter(element, at, self.stored(dtype, combined)))
     }
 
-    /// A computed index as [`codegen_core::Caps::index`]. One that does not fit becomes negative, hence stays outside of every dimension.
+    /// The index in the type [`codegen_core::Caps::index`]. One that does not fit becomes negative, and so
+    /// stays outside of every dimension.
     fn computed_index(&mut self, at: &Expr) -> Result<Expr, LegaliseError> {
         let (at, dtype) = self.value(at)?;
         let index = self.caps.index;
@@ -70,7 +74,7 @@ impl Legaliser<'_> {
     }
 }
 
-/// Whether an expression is an element or a number, converted or not.
+/// Whether an expression is an element or a constant, possibly converted.
 fn is_read(at: &Expr) -> bool {
     match at {
         Expr::Convert { arg, .. } => is_read(arg),

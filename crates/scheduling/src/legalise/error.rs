@@ -1,13 +1,13 @@
-//! Why a routine cannot be made legal for a target.
+//! Errors of legalisation.
 
 use lowered_ir::ir::NodeRef;
 use tnode::DType;
 
-/// The target lacks what an operation or a node needs.
+/// A capability that the target lacks.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LegaliseError {
-    /// An operation has no steps that the target can do.
+    /// An operation cannot be expressed in operations of the target.
     #[error("routine `{routine}`: {target} does not support `{op}` on {dtype}: {why}")]
     Unsupported {
         /// The target's name.
@@ -18,10 +18,10 @@ pub enum LegaliseError {
         op: String,
         /// The type it is applied to.
         dtype: DType,
-        /// What the target would need.
+        /// The arithmetic that the target would need.
         why: String,
     },
-    /// The target cannot hold a node's elements.
+    /// The target cannot store the elements of a node.
     #[error("routine `{routine}`: {target} does not store {dtype}, the type of node {node} \"{name}\"")]
     Storage {
         /// The target's name.

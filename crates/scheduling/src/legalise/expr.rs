@@ -1,14 +1,17 @@
-//! The walk over expressions: operands first, then the operation by the type it computes in.
+//! Legalisation of expressions: operands first, then the operation, by the type in which it computes.
 //!
-//! A value is an expression together with the type it has in the routine; the expression itself is of that type's carrier.
+//! A value is an expression with the type that it has in the routine. The expression itself has the carrier
+//! of that type.
 
 use lowered_ir::ir::{BinaryOp, Expr, Guard, Indices, NodeRef, TernaryOp, UnaryOp};
 use tnode::{DType, Scalar};
 
-use crate::legalise::dynamic::Computed;
-use crate::legalise::{LegaliseError, Legaliser, bitcast, boolean, narrow, random};
+use super::dynamic::Computed;
+use super::error::LegaliseError;
+use super::legaliser::{Legaliser, bitcast};
+use super::{boolean, narrow, random};
 
-/// A legal expression and the type its value has in the routine.
+/// A legal expression, and the type that its value has in the routine.
 pub(crate) type Value = (Expr, DType);
 
 impl Legaliser<'_> {
@@ -39,7 +42,7 @@ impl Legaliser<'_> {
             }
             Expr::Binary { op, a, b } => {
                 let (first, dtype) = self.value(a)?;
-                // What is equal stays so: targets look for `x - x`, which locals of each part's own would hide.
+                // Equal operands stay equal: targets look for `x - x`, which separate locals would hide.
                 let second = if a == b { first.clone() } else { self.value(b)?.0 };
                 Ok((self.binary(*op, dtype, first, second)?, op.result(dtype)))
             }
@@ -65,7 +68,7 @@ impl Legaliser<'_> {
         Ok((expr.clone(), dtype))
     }
 
-    /// What is read from a node, as its carrier.
+    /// A read of a node, as the carrier of the node's type.
     pub(crate) fn read(&self, read: Expr, node: NodeRef) -> Value {
         let dtype = self.routine.node(node).dtype;
         (if self.is_emulated(dtype) { bitcast(self.carrier(dtype), read) } else { read }, dtype)
@@ -84,7 +87,7 @@ impl Legaliser<'_> {
         Ok(self.read(read, node))
     }
 
-    /// A value as the type it has in memory: the inverse of [`Legaliser::read`].
+    /// A value as the type that it has in memory: the inverse of [`Legaliser::read`].
     pub(crate) fn stored(&self, dtype: DType, value: Expr) -> Expr {
         match value {
             value if !self.is_emulated(dtype) => value,

@@ -1,10 +1,11 @@
-//! Operations on `f32` and `f64` that are not in L0, by their definition.
+//! Operations on `f32` and `f64` that are not in L0, by their definitions.
 
 use lowered_ir::ir::{BinaryOp, Expr, Numerics, UnaryOp};
 use lowered_ir::math::{build, single_computes_in_double};
 use tnode::DType;
 
-use crate::legalise::{LegaliseError, Legaliser, constant};
+use super::error::LegaliseError;
+use super::legaliser::{Legaliser, constant};
 use codegen_core::Transcendental;
 
 impl Legaliser<'_> {
@@ -32,7 +33,8 @@ impl Legaliser<'_> {
         if is_native {
             return Ok(Expr::unary(op, x));
         }
-        // On GPUs doubles are slow, and an fma of them that rounds twice would lose the reduction of a large angle.
+        // On GPUs doubles are slow, and an fma of doubles that rounds twice would break the reduction of a
+        // large angle.
         let through_double =
             single_computes_in_double(op) && self.has_double() && self.caps.workgroups.is_none();
         let computed_in = if through_double { DType::F64 } else { dtype };
@@ -57,7 +59,7 @@ impl Legaliser<'_> {
         Ok(match op {
             Add | Sub | Mul | Div | Rem | Max | Min | Lt | Le | Eq | Ne => Expr::binary(op, a, b),
             Pow => self.float_pow(dtype, a, b)?,
-            // Handled before the type is looked at.
+            // Handled before the type is examined.
             Arg1 | Threefry | ThreefryCrypto | ThreefryLight => a,
             Arg2 => b,
             ReluGate | Satur01Gate | And | Or => self.gate(op, dtype, a, b),
@@ -78,13 +80,13 @@ impl Legaliser<'_> {
         Ok(expanded.unwrap_or_else(|| Expr::binary(BinaryOp::Pow, a, b)))
     }
 
-    /// Whether the steps of `f32` operations may be in `f64`, on `i64` bits; else they are in `f32` alone, as
-    /// [`lowered_ir::math`] documents.
+    /// Whether operations on `f32` may be computed in `f64`, on `i64` bits. Otherwise they are computed in
+    /// `f32`, as [`lowered_ir::math`] documents.
     fn has_double(&self) -> bool {
         self.computes(DType::F64) && self.computes(DType::I64)
     }
 
-    /// The gates and logical operations on any number type; the steps compute in `dtype`.
+    /// The gates and logical operations on any number type, computed in `dtype`.
     pub(crate) fn gate(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Expr {
         let [zero, one] = [0, 1].map(|k| constant(dtype, k));
         let truth = |x: Expr| Expr::binary(BinaryOp::Ne, x, zero.clone());
@@ -101,7 +103,8 @@ impl Legaliser<'_> {
         }
     }
 
-    /// Bit operations on floats, which the verifier refuses but [`lowered_ir::eval`] defines: on the bits, unsigned.
+    /// Bit operations on floats, which the verifier rejects and [`lowered_ir::eval`] defines: they act on the
+    /// bits as unsigned integers.
     fn on_bits(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Result<Expr, LegaliseError> {
         let bits = if dtype == DType::F32 { DType::U32 } else { DType::U64 };
         let result = self.integer_binary(op, bits, Expr::bitcast(bits, a), Expr::bitcast(bits, b))?;
@@ -109,7 +112,7 @@ impl Legaliser<'_> {
     }
 }
 
-/// The signed integer as wide as a float.
+/// The signed integer of a float's width.
 fn integer_of(dtype: DType) -> DType {
     if dtype == DType::F32 { DType::I32 } else { DType::I64 }
 }

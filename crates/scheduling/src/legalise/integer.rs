@@ -1,9 +1,11 @@
-//! Operations on integers that are not in L0, and narrow integers on targets that compute with wide ones only.
+//! Operations on integers that are not in L0, and narrow integers on targets that compute with wide ones
+//! only.
 
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};
 
-use crate::legalise::{LegaliseError, Legaliser, constant};
+use super::error::LegaliseError;
+use super::legaliser::{Legaliser, constant};
 
 impl Legaliser<'_> {
     pub(crate) fn integer_unary(
@@ -67,7 +69,7 @@ impl Legaliser<'_> {
             Rem => self.remainder(wide, a, b),
             Shl | Shr => Expr::binary(op, a, shift_amount(dtype, wide, b)),
             Pow => self.integer_pow(dtype, wide, a, b),
-            // Handled before the type is looked at.
+            // Handled before the type is examined.
             Arg1 | Threefry | ThreefryCrypto | ThreefryLight => a,
             Arg2 => b,
             // Nothing lies between 0 and 1.
@@ -77,7 +79,7 @@ impl Legaliser<'_> {
         Ok(cast(wide, dtype, result))
     }
 
-    /// The type that operations on `dtype` are done in: itself, or the 32-bit integers of its sign.
+    /// The type in which operations on `dtype` are computed: itself, or the 32-bit integer of its sign.
     fn computes_as(&self, dtype: DType, op: &dyn std::fmt::Display) -> Result<DType, LegaliseError> {
         let narrow = dtype.is_integer() && dtype.size_bytes() < 4;
         let wide = match narrow && !self.computes(dtype) {
@@ -89,7 +91,8 @@ impl Legaliser<'_> {
         Ok(wide)
     }
 
-    /// `a / b`; 0 where `b` is 0. The quotient by −1 is the negation, so that no machine divides the least number by it.
+    /// `a / b`, and 0 if `b` is 0. A quotient by −1 is a negation, so that no machine divides the least
+    /// integer by −1.
     fn divide(&mut self, dtype: DType, a: Expr, b: Expr) -> Expr {
         if is_safe_divisor(&b) {
             return Expr::binary(BinaryOp::Div, a, b);
@@ -108,7 +111,7 @@ impl Legaliser<'_> {
         Expr::select(is(0), zero, Expr::select(is(-1), negated, quotient))
     }
 
-    /// `a % b`; 0 where `b` is 0. For 0 and −1 it is the remainder by 1.
+    /// `a % b`, and 0 if `b` is 0. For 0 and −1 it is computed as the remainder by 1.
     fn remainder(&mut self, dtype: DType, a: Expr, b: Expr) -> Expr {
         if is_safe_divisor(&b) {
             return Expr::binary(BinaryOp::Rem, a, b);

@@ -38,19 +38,19 @@ mod error;
 mod expr;
 mod float;
 mod integer;
+mod legaliser;
 mod narrow;
 mod power;
 mod random;
 
 use std::collections::BTreeSet;
 
-use dynamic::Computed;
-use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
-use lowered_ir::math::build;
+use codegen_core::{Caps, DTypeSet, Transcendental};
+use lowered_ir::ir::{Block, Expr, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
 use lowered_ir::passes::effects::Effects;
-use tnode::{DType, Scalar};
+use tnode::DType;
 
-use codegen_core::{Caps, DTypeSet, canonical};
+use self::legaliser::Legaliser;
 pub use error::LegaliseError;
 
 /// The routine in operations of L0, with the same answer bit for bit: on hosts with `f64` and `i64`. Elsewhere `sin`, `cos`
@@ -75,7 +75,7 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
 ///
 /// # Errors
 ///
-/// As [`legalise`].
+/// [`LegaliseError`], in the same cases as [`legalise`].
 pub(crate) fn widen_factors(
     routine: &Routine,
     whole: &BTreeSet<LoopId>,
@@ -124,155 +124,8 @@ fn mentioned(block: &[Stmt]) -> BTreeSet<NodeRef> {
     reads
 }
 
-/// The state of one rewrite.
-struct Legaliser<'a> {
-    caps: &'a Caps,
-    routine: &'a Routine,
-    /// The locals as the routine declares them; those of emulated types are declared anew, as bits.
-    locals: &'a Locals,
-    fresh: Fresh,
-    /// Steps to be placed before the statement being rewritten.
-    steps: Block,
-}
-
-impl Legaliser<'_> {
-    fn block(&mut self, block: &[Stmt]) -> Result<Block, LegaliseError> {
-        let mut legal = Block::with_capacity(block.len());
-        for stmt in block {
-            let stmt = self.stmt(stmt)?;
-            legal.append(&mut self.steps);
-            legal.push(stmt);
-        }
-        Ok(legal)
-    }
-
-    /// A block that is legal but for factors and copies of them.
-    fn widened(&mut self, block: &[Stmt], whole: &BTreeSet<LoopId>) -> Result<Block, LegaliseError> {
-        let mut legal = Block::with_capacity(block.len());
-        for stmt in block {
-            let stmt = match stmt {
-                Stmt::For { var, .. } if whole.contains(var) => stmt.clone(),
-                Stmt::For { var, lo, hi, kind, body } => {
-                    Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.widened(body, whole)? }
-                }
-                stmt if self.is_narrow(stmt) => self.stmt(stmt)?,
-                stmt => stmt.clone(),
-            };
-            legal.append(&mut self.steps);
-            legal.push(stmt);
-        }
-        Ok(legal)
-    }
-
-    /// Whether a statement converts narrow floats, or has a local of such a type: tiles load factors into locals.
-    fn is_narrow(&self, stmt: &Stmt) -> bool {
-        let mut found = match stmt {
-            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => {
-                self.is_emulated(self.locals[local].dtype)
-            }
-            _ => false,
-        };
-        for value in stmt.values() {
-            walk::each_expr(value, &mut |part| {
-                if let Expr::Convert { arg, .. } = part {
-                    found |= self.is_emulated(self.routine.dtype_of(arg, self.locals));
-                }
-            });
-        }
-        found
-    }
-
-    fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt, LegaliseError> {
-        Ok(match stmt {
-            Stmt::For { body, .. } if canonical::widens(body, self.routine, self.caps.contractions) => {
-                stmt.clone()
-            }
-            Stmt::For { var, lo, hi, kind, body } => {
-                Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.block(body)? }
-            }
-            Stmt::Set { node, index, value } => {
-                let (value, dtype) = self.value(value)?;
-                Stmt::Set { node: *node, index: index.clone(), value: self.stored(dtype, value) }
-            }
-            Stmt::SetLocal { local, index, value } => {
-                let (value, _) = self.value(value)?;
-                Stmt::SetLocal { local: *local, index: index.clone(), value }
-            }
-            Stmt::Declare { local, dtype, dims, space } => Stmt::Declare {
-                local: *local,
-                dtype: self.carrier(*dtype),
-                dims: dims.clone(),
-                space: *space,
-            },
-            Stmt::SetDynamic { node, index, axis, at, op, value } => {
-                let computed = Computed { node: *node, index, axis: *axis };
-                self.set_dynamic(&computed, at, *op, value)?
-            }
-            Stmt::Log { parts } => {
-                Stmt::Log { parts: parts.iter().map(|part| self.log_part(part)).collect::<Result<_, _>>()? }
-            }
-            Stmt::Zero { .. } | Stmt::Comment(_) => stmt.clone(),
-        })
-    }
-
-    /// A value to be logged, as the type it has in the routine.
-    fn log_part(&mut self, part: &LogPart) -> Result<LogPart, LegaliseError> {
-        Ok(match part {
-            LogPart::Text(text) => LogPart::Text(text.clone()),
-            LogPart::Value(value) => {
-                let (value, dtype) = self.value(value)?;
-                LogPart::Value(self.stored(dtype, value))
-            }
-        })
-    }
-
-    fn computes(&self, dtype: DType) -> bool {
-        self.caps.arithmetic.contains(dtype)
-    }
-
-    /// Whether values of the type are carried as bits, because the target does not compute with them.
-    fn is_emulated(&self, dtype: DType) -> bool {
-        dtype.is_float() && dtype.size_bytes() < 4 && !self.computes(dtype)
-    }
-
-    /// The type that values of `dtype` have in the legal routine.
-    fn carrier(&self, dtype: DType) -> DType {
-        if self.is_emulated(dtype) { narrow::bits_type(dtype) } else { dtype }
-    }
-
-    /// The value as one that may be mentioned any number of times: a constant or a scalar local.
-    fn shared(&mut self, value: Expr, dtype: DType) -> Expr {
-        match &value {
-            Expr::Const(_) => value,
-            Expr::GetLocal { index, .. } if index.is_empty() => value,
-            _ => build::bind(value, dtype, &mut self.fresh, &mut self.steps),
-        }
-    }
-
-    /// Refuses an operation whose steps need arithmetic that the target does not have.
-    fn require(&self, needed: DType, op: impl ToString, dtype: DType) -> Result<(), LegaliseError> {
-        if self.computes(needed) {
-            return Ok(());
-        }
-        Err(LegaliseError::Unsupported {
-            target: self.caps.target.clone(),
-            routine: self.routine.name.clone(),
-            op: op.to_string(),
-            dtype,
-            why: format!("it takes arithmetic in {needed}"),
-        })
-    }
-}
-
-/// An integer constant of any type.
-fn constant(dtype: DType, x: i64) -> Expr {
-    Expr::Const(Scalar::from_i64(dtype, x))
-}
-
-/// The bits of `value` as `to`.
-fn bitcast(to: DType, value: Expr) -> Expr {
-    match value {
-        Expr::Const(scalar) => Expr::Const(Scalar::new(to, scalar.bits())),
-        other => Expr::bitcast(to, other),
-    }
+/// Whether a target has nothing to legalise: an interpreter.
+pub(crate) fn has_everything(caps: &Caps) -> bool {
+    caps.transcendental == Transcendental::Native
+        && DType::ALL.into_iter().all(|d| caps.storage.contains(d) && caps.arithmetic.contains(d))
 }

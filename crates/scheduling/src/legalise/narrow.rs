@@ -1,13 +1,14 @@
-//! Floats narrower than `f32` on targets that do not compute with them: their bits decoded to `f32`, and `f32` rounded to
-//! their bits.
+//! Floats narrower than `f32` on targets that do not compute with them: their bits are decoded to `f32`, and
+//! `f32` is rounded to their bits.
 //!
-//! Both directions agree with [`tnode::Scalar::convert`] on every bit pattern: they round once, to nearest even, keep
-//! subnormals and signs, and map every NaN to the quiet one of its sign.
+//! Both directions agree with [`tnode::Scalar::convert`] on every bit pattern: they round once, to nearest
+//! even, keep subnormals and signs, and map every NaN to the quiet one of its sign.
 
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};
 
-use crate::legalise::{LegaliseError, Legaliser};
+use super::error::LegaliseError;
+use super::legaliser::Legaliser;
 
 const F32_MANTISSA: i64 = 23;
 const F32_BIAS: i64 = 127;
@@ -19,7 +20,8 @@ struct Layout {
     bits: i64,
     mantissa: i64,
     bias: i64,
-    /// The pattern after the largest finite number, without sign: infinity, or NaN where there is none.
+    /// The bit pattern after the largest finite number, without sign: infinity, or NaN in formats without
+    /// infinity.
     overflow: u32,
     nan: u32,
 }
@@ -33,25 +35,26 @@ fn layout(dtype: DType) -> Layout {
     }
 }
 
-/// The unsigned integer as wide as a narrow float.
+/// The unsigned integer of a narrow float's width.
 pub(crate) fn bits_type(dtype: DType) -> DType {
     if dtype.size_bytes() == 1 { DType::U8 } else { DType::U16 }
 }
 
-/// Whether computing in `f32` and rounding is one operation of the type, so that a target that has the type can do it there.
+/// Whether computing in `f32` and rounding gives the result of the operation in the narrow type, so that a
+/// target with the type can compute it there.
 pub(crate) fn is_one_rounding(op: BinaryOp) -> bool {
     use BinaryOp::*;
     op.is_comparison() || matches!(op, Add | Sub | Mul | Div | Rem | Max | Min)
 }
 
-/// As [`is_one_rounding`].
+/// [`is_one_rounding`] for unary operations.
 pub(crate) fn is_one_rounding_unary(op: UnaryOp) -> bool {
     use UnaryOp::*;
     matches!(op, Neg | Abs | Sqrt | Trunc | Floor | RoundEven)
 }
 
 impl Legaliser<'_> {
-    /// A narrow float as `f32`.
+    /// Converts a narrow float to `f32`.
     pub(crate) fn widen(&mut self, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
         if !self.is_emulated(dtype) {
             return Ok(Expr::convert(DType::F32, x));
@@ -64,7 +67,7 @@ impl Legaliser<'_> {
         })
     }
 
-    /// An `f32` rounded to a narrow float.
+    /// Rounds an `f32` to a narrow float.
     pub(crate) fn narrow(&mut self, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
         if !self.is_emulated(dtype) {
             return Ok(Expr::convert(dtype, x));
@@ -77,8 +80,8 @@ impl Legaliser<'_> {
         })
     }
 
-    /// The magnitude moved to its place in an `f32` is off by a power of two, which a multiplication corrects exactly, for
-    /// subnormals too.
+    /// Moves the magnitude to its place in an `f32`. That is wrong by a power of two, which a multiplication
+    /// corrects exactly, subnormals included.
     fn decode(&mut self, dtype: DType, x: Expr) -> Expr {
         let format = layout(dtype);
         let bits = self.shared(Expr::convert(DType::U32, x), DType::U32);
@@ -102,8 +105,8 @@ impl Legaliser<'_> {
         Expr::bitcast(DType::F32, or(moved, sign))
     }
 
-    /// Rounds in place, by adding just under half of the last kept bit; below the normal range by a float addition whose
-    /// last bit is the format's.
+    /// Rounds by adding just under half of the last kept bit. Below the normal range, a float addition
+    /// rounds, whose last bit is that of the format.
     fn encode(&mut self, dtype: DType, x: Expr) -> Expr {
         let format = layout(dtype);
         let bits = self.shared(Expr::bitcast(DType::U32, x), DType::U32);

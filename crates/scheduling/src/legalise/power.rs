@@ -1,13 +1,13 @@
-//! Integer powers: squaring, once per bit of the exponent.
+//! Integer powers, by squaring once per bit of the exponent.
 
 use lowered_ir::ir::{BinaryOp, Expr};
 use tnode::DType;
 
-use crate::legalise::{Legaliser, constant};
+use super::legaliser::{Legaliser, constant};
 
 impl Legaliser<'_> {
-    /// `base` to the power of `exponent`, both of the narrow type `dtype` computed in `wide`. Wraps; a negative exponent
-    /// gives `1 / baseⁿ` truncated.
+    /// `base` to the power of `exponent`, both of the narrow type `dtype`, computed in `wide`. The power
+    /// wraps. A negative exponent gives `1 / baseⁿ`, truncated.
     pub(crate) fn integer_pow(&mut self, dtype: DType, wide: DType, base: Expr, exponent: Expr) -> Expr {
         let (base, exponent) = (self.shared(base, wide), self.shared(exponent, wide));
         let bits = 8 * dtype.size_bytes() as i64 - i64::from(dtype.is_signed());
@@ -28,7 +28,7 @@ impl Legaliser<'_> {
     }
 }
 
-/// How many bits of the exponent can be set: all, or those of a constant.
+/// The number of low bits of the exponent that may be set. A constant exponent has a smaller one.
 fn bits_needed(exponent: &Expr, bits: i64) -> i64 {
     match exponent {
         Expr::Const(k) if k.dtype().is_signed() && k.as_i64() < 0 => 0,

@@ -5,7 +5,8 @@ use lowered_ir::math::build;
 use lowered_ir::random::{Generator, WordAlgebra};
 use tnode::{DType, Scalar};
 
-use crate::legalise::{LegaliseError, Legaliser};
+use super::error::LegaliseError;
+use super::legaliser::Legaliser;
 
 impl Legaliser<'_> {
     /// An operation on `u32x4`.
@@ -16,12 +17,12 @@ impl Legaliser<'_> {
                 let (key, counter) = (self.words(a), self.words(b));
                 Ok(Expr::Lanes(Box::new(generator.run(&mut Steps { legaliser: self }, key, counter))))
             }
-            // The verifier lets nothing else through but the operations that give one operand.
+            // The verifier accepts no other operations than those that return one operand.
             None => Ok(if op == BinaryOp::Arg2 { b } else { a }),
         }
     }
 
-    /// The lanes of a value, each to be mentioned any number of times.
+    /// The lanes of a value, as expressions that may be used several times.
     fn words(&mut self, x: Expr) -> [Expr; 4] {
         match x {
             Expr::Lanes(lanes) => lanes.map(|lane| self.shared(lane, DType::U32)),
@@ -33,7 +34,7 @@ impl Legaliser<'_> {
     }
 }
 
-/// One lane; of a constant, a constant.
+/// One lane of a value; a constant if the value is one.
 pub(crate) fn lane_of(lane: u8, x: Expr) -> Expr {
     match x {
         Expr::Const(bits) => Expr::Const(lowered_ir::eval::lane(lane, bits)),
@@ -42,7 +43,7 @@ pub(crate) fn lane_of(lane: u8, x: Expr) -> Expr {
     }
 }
 
-/// Words as locals, each the result of one step.
+/// Words as locals, one per operation.
 struct Steps<'a, 'b> {
     legaliser: &'a mut Legaliser<'b>,
 }

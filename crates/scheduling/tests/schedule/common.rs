@@ -279,7 +279,7 @@ pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRo
     let schedule = schedule_traced(&case.routine, &target(&cpu()), options, &mut |step, after| {
         verified(step, after);
         let now = case.interpreted(after);
-        if step == "numerics" && (routine_is_fast(case) || options.fma == FmaPolicy::Always) {
+        if step == "make_numerics_explicit" && (routine_is_fast(case) || options.fma == FmaPolicy::Always) {
             bits = now;
         } else {
             assert!(bits == now, "{step} changed bits:\n{}", text::print(after));
@@ -327,7 +327,7 @@ pub(super) fn on(case: &Case, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
         schedule_traced(&case.routine, &target(caps), &ScheduleOptions::default(), &mut |step, after| {
             verified(step, after);
             let now = case.interpreted(after);
-            if routine_is_fast(case) && matches!(step, "numerics" | "grid") {
+            if routine_is_fast(case) && matches!(step, "make_numerics_explicit" | "map_threads") {
                 bits = now;
             } else {
                 assert!(bits == now, "{step} changed bits:\n{}", text::print(after));

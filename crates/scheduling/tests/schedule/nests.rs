@@ -2,7 +2,7 @@
 
 use super::common::{Case, Trace, check, cpu, eager, gpu, parse, steps, target};
 use codegen_core::{Cost, ScheduledRoutine};
-use scheduling::{STEPS, schedule_serial, schedule_traced};
+use scheduling::{PASS_NAMES, schedule_serial, schedule_traced};
 
 fn check_text(source: &str) -> (ScheduledRoutine, Trace) {
     check(&Case::filled(parse(source)))
@@ -405,7 +405,7 @@ fn every_step_has_a_name_in_the_list() {
         schedule_traced(&routine, &target(&caps), &eager(), on_step).unwrap();
         schedule_serial(&routine, &target(&caps), on_step).unwrap();
     }
-    let listed = STEPS.iter().map(|name| (*name).to_owned()).collect();
+    let listed = PASS_NAMES.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(names, listed);
 }
 

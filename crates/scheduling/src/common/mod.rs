@@ -1,0 +1,16 @@
+//! Passes for every target.
+
+// Passes, in the order of the pipelines.
+pub(crate) mod initialize_locals;
+pub(crate) mod make_numerics_explicit;
+pub(crate) mod normalize_loops;
+pub(crate) mod propagate_initializers;
+
+// From the last pass to kernels.
+mod free_list; // gaps between allocations
+pub(crate) mod partition; // kernels and their calls
+pub(crate) mod plan_temporaries; // offsets of local nodes
+mod stack_arrays; // small local nodes in scratch memory
+
+// A transformation that passes use.
+pub(crate) mod unroll_and_jam;

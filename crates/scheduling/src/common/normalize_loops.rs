@@ -1,0 +1,50 @@
+//! Normalises loops: constant bounds start at 0, empty loops are removed, and a loop of one iteration is
+//! replaced by its body.
+
+use lowered_ir::ir::{Affine, Block, Bound, LoopKind, Routine, Stmt, walk};
+
+/// Rewrites every loop of the routine: see [`normalize_block`].
+pub(crate) fn normalize_loops(routine: &mut Routine) {
+    normalize_block(&mut routine.body);
+}
+
+/// Normalises every loop of the block, except vector loops.
+///
+/// * `for i in lo..hi { … i … } = for i in 0..hi-lo { … (i + lo) … }`, if `hi` is a constant;
+/// * `for i in lo..hi { … } = nothing`, if `hi <= lo` whatever the symbols are;
+/// * `for i in 0..1 { … i … } = … 0 …`, if the body declares no local, whose scope would grow.
+pub(crate) fn normalize_block(block: &mut Block) {
+    *block = std::mem::take(block).into_iter().flat_map(normalized).collect();
+}
+
+fn normalized(stmt: Stmt) -> Block {
+    match stmt {
+        Stmt::For { lo, hi, .. } if hi.limit <= lo => Block::new(),
+        Stmt::For { kind: LoopKind::Vector, .. } => vec![stmt],
+        Stmt::For { var, lo, hi: Bound { limit, symbol: None }, kind, mut body } => {
+            if lo != 0 {
+                walk::substitute(&mut body, var, &Affine::var(var).plus_constant(lo));
+            }
+            normalize_block(&mut body);
+            // A workgroup loop of one iteration selects the thread that runs it.
+            let once = limit - lo == 1
+                && kind != LoopKind::Workgroup
+                && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. }));
+            if once {
+                walk::substitute(&mut body, var, &Affine::constant(0));
+                return body;
+            }
+            keep(Stmt::looped(var, limit - lo, kind, body))
+        }
+        Stmt::For { var, lo, hi, kind, mut body } => {
+            normalize_block(&mut body);
+            keep(Stmt::For { var, lo, hi, kind, body })
+        }
+        stmt => vec![stmt],
+    }
+}
+
+/// The loop, unless its body is empty.
+fn keep(stmt: Stmt) -> Block {
+    if matches!(&stmt, Stmt::For { body, .. } if body.is_empty()) { Block::new() } else { vec![stmt] }
+}

@@ -1,0 +1,103 @@
+//! Storage folding: a local array reuses the storage of one whose elements are dead.
+//!
+//! `for i { … A[i] …; B[i] := v }; … B …` stores into `A` instead of `B`, for local nodes of one type and
+//! shape that only this top-level statement accesses, if no element of `A` is read after the element of `B`
+//! with the same index is written. This halves the memory that passes through the caches.
+//!
+//! The proof descends: the first statement that mentions `B` must be the last that mentions `A`. If it is a
+//! loop that mentions both, its iterations must access different elements of the two taken as one array, and
+//! the same must hold for its body.
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{Expr, NodeRef, Routine, Stmt, walk};
+
+use crate::analysis::nodes::is_local;
+use codegen_core::access::{self, Effects, Ranges};
+
+/// The most nodes of one statement that are compared.
+const NODES: usize = 12;
+
+/// Folds each such node into the first one that fits.
+pub(crate) fn fold_storage(routine: &mut Routine) {
+    let ranges = Ranges::of(routine);
+    let owners = access::owners(&routine.body);
+    let mut owned: BTreeMap<usize, Vec<NodeRef>> = BTreeMap::new();
+    for (node, _) in routine.node_refs().filter(|(_, decl)| is_local(decl) && decl.dims.len() > 1) {
+        if let Some(Some(at)) = owners.get(&node) {
+            owned.entry(*at).or_default().push(node);
+        }
+    }
+    for (at, nodes) in owned {
+        merge(routine, at, nodes, &ranges);
+    }
+}
+
+/// Folds nodes that one statement owns.
+fn merge(routine: &mut Routine, at: usize, mut nodes: Vec<NodeRef>, ranges: &Ranges) {
+    nodes.truncate(NODES);
+    nodes.retain(|&node| is_plain(&routine.body[at..=at], node));
+    for new in nodes.clone() {
+        let alike = |old: &NodeRef| {
+            let (a, b) = (routine.node(*old), routine.node(new));
+            *old != new && a.dtype == b.dtype && a.dims == b.dims
+        };
+        let block = &routine.body[at..=at];
+        let fits = |old: &NodeRef| alike(old) && is_used_up(block, *old, new, ranges);
+        if let Some(old) = nodes.iter().copied().find(fits) {
+            rename(&mut routine.body[at..=at], new, old);
+            nodes.retain(|&node| node != new);
+        }
+    }
+}
+
+/// Whether every access to a node has a known index.
+fn is_plain(block: &[Stmt], node: NodeRef) -> bool {
+    let mut plain = access::touches(block).iter().all(|touch| touch.node != node || touch.index.is_some());
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            plain &= !matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
+        });
+    });
+    plain
+}
+
+/// Whether the block reads no element of `old` after it writes the element of `new` with the same index.
+fn is_used_up(block: &[Stmt], old: NodeRef, new: NodeRef, ranges: &Ranges) -> bool {
+    let effects = |stmt: &Stmt| Effects::of(std::slice::from_ref(stmt));
+    let mentions = |stmt: &Stmt, node: NodeRef| effects(stmt).nodes.contains(&node);
+    let Some(at) = block.iter().position(|stmt| mentions(stmt, new)) else { return false };
+    if block[at + 1..].iter().any(|stmt| mentions(stmt, old)) {
+        return false;
+    }
+    match &block[at] {
+        stmt if !mentions(stmt, old) => effects(stmt).written.contains(&new),
+        Stmt::For { var, body, .. } => {
+            let mut all = access::touches(body);
+            all.iter_mut().filter(|touch| touch.node == new).for_each(|touch| touch.node = old);
+            access::tells_apart(old, *var, &all, &walk::loops_in(body), ranges)
+                && is_used_up(body, old, new, ranges)
+        }
+        Stmt::Set { node, .. } => *node == new,
+        _ => false,
+    }
+}
+
+fn rename(block: &mut [Stmt], from: NodeRef, to: NodeRef) {
+    for stmt in block.iter_mut() {
+        if let Stmt::Set { node, .. } = stmt
+            && *node == from
+        {
+            *node = to;
+        }
+        walk::map_own_values(stmt, &mut |value| {
+            walk::map_expr(value, &mut |e| match e {
+                Expr::Get { node, index } if node == from => Expr::Get { node: to, index },
+                other => other,
+            })
+        });
+        if let Stmt::For { body, .. } = stmt {
+            rename(body, from, to);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Contractions that fusion must not break: `for …, m, n { before; for k … { acc := fma(a, b, acc) }; after
+//! }`, where `a` depends on a loop that `b` does not depend on, and the other way round.
+//!
+//! `before` computes locals only, and the body contains no other loop. Fusion must leave such a nest all of
+//! its loops, and keep the canonical form that codegens compile whole ([`codegen_core::canonical`]).
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{Expr, LocalId, LoopId, LoopKind, Space, Stmt};
+
+use crate::analysis::names::Names;
+use crate::analysis::nest;
+use crate::analysis::reduction::multiply_add;
+use codegen_core::access::mentions;
+
+/// The properties of a contraction that fusion keeps.
+#[derive(Clone, Copy, PartialEq)]
+struct ContractionShape {
+    /// The number of loops that only one operand depends on, for each operand.
+    loops: (usize, usize),
+    /// Whether it is in canonical form.
+    canonical: bool,
+}
+
+/// Whether each contraction of two statements has the same shape in the fused statement.
+pub(crate) fn keeps_contractions(first: &Stmt, second: &Stmt, fused: &Stmt, names: &Names) -> bool {
+    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+    collect(std::slice::from_ref(first), names, &mut before);
+    collect(std::slice::from_ref(second), names, &mut before);
+    if before.is_empty() {
+        return true;
+    }
+    collect(std::slice::from_ref(fused), names, &mut after);
+    before.iter().all(|(acc, shape)| after.get(acc) == Some(shape))
+}
+
+/// Records the contractions of a block by their accumulators.
+fn collect(block: &[Stmt], names: &Names, found: &mut BTreeMap<LocalId, ContractionShape>) {
+    for stmt in block.iter().filter(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. })) {
+        let (loops, body) = nest::chain(stmt);
+        match contraction(&loops, body) {
+            Some((acc, loops)) => {
+                let canonical = names.contraction(stmt).is_some();
+                found.insert(acc, ContractionShape { loops, canonical });
+            }
+            None => collect(body, names, found),
+        }
+    }
+}
+
+/// The accumulator of a nest that is a contraction, and the number of loops that only one operand depends on.
+fn contraction(loops: &[LoopId], body: &[Stmt]) -> Option<(LocalId, (usize, usize))> {
+    let mut inner = body.iter().enumerate().filter(|(_, stmt)| matches!(stmt, Stmt::For { .. }));
+    let ((at, only), None) = (inner.next()?, inner.next()) else { return None };
+    let [Stmt::SetLocal { local: acc, index, value }] = nest::chain(only).1 else { return None };
+    let (a, b, c, _) = multiply_add(value)?;
+    let computes = |stmt: &Stmt| match stmt {
+        Stmt::Declare { space, .. } => *space == Space::Register,
+        Stmt::SetLocal { .. } | Stmt::Comment(_) => true,
+        _ => false,
+    };
+    let alone = |x: &Expr, y: &Expr| loops.iter().filter(|&&v| mentions(x, v) && !mentions(y, v)).count();
+    let shape = (alone(a, b), alone(b, a));
+    let is_one = index.is_empty() && *c == Expr::local(*acc) && shape.0 > 0 && shape.1 > 0;
+    (is_one && body[..at].iter().all(computes)).then_some((*acc, shape))
+}

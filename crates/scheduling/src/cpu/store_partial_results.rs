@@ -1,0 +1,144 @@
+//! Partial-result arrays: a local array that a long loop fills becomes a node, so that the loop can be a
+//! kernel.
+//!
+//! `declare t; for c { … t[c] := v }; … t …` is one kernel, because locals do not outlive a kernel. With a
+//! local node in the place of `t` the loop is a kernel of its own, and several threads can run it. The loop
+//! must do more work than any other statement that mentions `t`, enough for several threads; it must only
+//! store into `t`, have independent iterations once `t` is a node, and write every element before it is read.
+
+use std::collections::BTreeSet;
+
+use lowered_ir::ir::{
+    Affine, Block, Bound, Expr, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk,
+};
+use lowered_ir::passes::access::analyse;
+use tnode::{MemoryMode, ModeState, Reason};
+
+use crate::analysis::cost;
+use crate::cpu::forward_stores::forward_values;
+use crate::options::ScheduleOptions;
+use codegen_core::Caps;
+use codegen_core::access::{self, Effects, Ranges};
+
+/// Replaces such locals among the top-level statements, and in top-level loops of one iteration.
+pub(crate) fn store_partial_results(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
+    if !options.parallel || caps.threads < 2 {
+        return;
+    }
+    let mut body = Block::new();
+    for stmt in std::mem::take(&mut routine.body) {
+        match opened(&stmt) {
+            Some(inside) if has_arrays(&inside) => body.extend(inside),
+            _ => body.push(stmt),
+        }
+    }
+    routine.body = body;
+    for local in worthwhile(routine, options) {
+        if let Some(stored) = stored(routine, local, options) {
+            *routine = stored;
+        }
+    }
+    forward_values(routine);
+}
+
+/// The arrays that some statement with enough work mentions.
+fn worthwhile(routine: &Routine, options: &ScheduleOptions) -> Vec<LocalId> {
+    let mut arrays = arrays(&routine.body);
+    if arrays.is_empty() {
+        return arrays;
+    }
+    let locals = routine.locals();
+    let mut used = BTreeSet::new();
+    for stmt in &routine.body {
+        let stmt = std::slice::from_ref(stmt);
+        if cost::work(stmt, routine, &locals) >= 2.0 * options.grain_work as f64 {
+            used.extend(Effects::of(stmt).locals);
+        }
+    }
+    arrays.retain(|local| used.contains(local));
+    arrays
+}
+
+/// The body of a top-level loop of one iteration.
+fn opened(stmt: &Stmt) -> Option<Block> {
+    let Stmt::For { var, lo: 0, hi: Bound { limit: 1, symbol: None }, kind: LoopKind::Serial, body } = stmt
+    else {
+        return None;
+    };
+    let mut body = body.clone();
+    walk::substitute(&mut body, *var, &Affine::constant(0));
+    Some(body)
+}
+
+fn has_arrays(block: &[Stmt]) -> bool {
+    !arrays(block).is_empty()
+}
+
+/// The arrays declared in the block itself, not in its loops.
+fn arrays(block: &[Stmt]) -> Vec<LocalId> {
+    let array = |stmt: &Stmt| match stmt {
+        Stmt::Declare { local, space: Space::Stack, .. } => Some(*local),
+        _ => None,
+    };
+    block.iter().filter_map(array).collect()
+}
+
+/// The routine with a node in the place of a local, if a loop can then be a kernel.
+fn stored(routine: &Routine, local: LocalId, options: &ScheduleOptions) -> Option<Routine> {
+    let locals = routine.locals();
+    let mentions = |at: &usize| Effects::of(&routine.body[*at..=*at]).locals.contains(&local);
+    let work = |at: usize| (cost::work(&routine.body[at..=at], routine, &locals), at);
+    let most = (0..routine.body.len()).filter(mentions).map(work);
+    let (work, at) = most.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    if work < 2.0 * options.grain_work as f64 || reads(&routine.body[at..=at], local) {
+        return None;
+    }
+    let mut stored = routine.clone();
+    let node = declare_node(&mut stored, local)?;
+    replace(&mut stored.body, local, node);
+    let ranges = Ranges::of(&stored);
+    // The declaration before the loop has been removed.
+    let gains = match &stored.body[at - 1] {
+        Stmt::For { var, body, .. } => access::independent(*var, body, &ranges),
+        _ => false,
+    };
+    (gains && !analyse(&stored)[node].read_before_write).then_some(stored)
+}
+
+fn reads(block: &[Stmt], local: LocalId) -> bool {
+    let mut found = false;
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            found |= matches!(e, Expr::GetLocal { local: read, .. } if *read == local);
+        });
+    });
+    found
+}
+
+/// Replaces the declaration of a local by a new node.
+fn declare_node(routine: &mut Routine, local: LocalId) -> Option<NodeRef> {
+    let is_it = |stmt: &Stmt| matches!(stmt, Stmt::Declare { local: declared, .. } if *declared == local);
+    let at = routine.body.iter().position(is_it)?;
+    let Stmt::Declare { dtype, dims, .. } = routine.body.remove(at) else { return None };
+    let mode = ModeState::decided(MemoryMode::Local, Reason::new("shared by kernels"));
+    routine.nodes.push(NodeDecl { name: local.to_string(), dtype, dims, mode });
+    Some(NodeRef(routine.nodes.len() as u32 - 1))
+}
+
+fn replace(block: &mut Block, local: LocalId, node: NodeRef) {
+    for stmt in block.iter_mut() {
+        walk::map_own_values(stmt, &mut |value| {
+            walk::map_expr(value, &mut |e| match e {
+                Expr::GetLocal { local: read, index } if read == local => Expr::Get { node, index },
+                other => other,
+            })
+        });
+        match stmt {
+            Stmt::For { body, .. } => replace(body, local, node),
+            Stmt::SetLocal { local: set, index, value } if *set == local => {
+                *stmt = Stmt::Set { node, index: std::mem::take(index), value: value.clone() };
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Fusion of neighbouring loops whose iterations stay independent.
+//!
+//! `for i in 0..n { A }; for j in 0..n { B(j) } = for i in 0..n { A; B(i) }`, if both loops touch a common
+//! node and the iterations of the fused loop are independent: iteration `i` of the second loop then depends
+//! on iteration `i` of the first alone. The second body finds the data of the first in the cache, and one
+//! barrier replaces two. No bit changes.
+
+use lowered_ir::ir::{Affine, Block, Bound, LoopId, LoopKind, Routine, Stmt, walk};
+
+use crate::analysis::cost::FUSED_STATEMENTS;
+use codegen_core::access::{self, Ranges};
+
+/// Decides whether two neighbouring loops become one. The arguments are the two loops and the fused one.
+type Wanted<'a> = &'a dyn Fn(&Stmt, &Stmt, &Stmt) -> bool;
+
+/// Fuses neighbouring top-level loops that `wanted` accepts, and all neighbours in a fused body.
+pub(crate) fn fuse_where(routine: &mut Routine, wanted: Wanted<'_>) {
+    let ranges = Ranges::of(routine);
+    routine.body = fuse_block(std::mem::take(&mut routine.body), &ranges, wanted);
+}
+
+fn fuse_block(block: Block, ranges: &Ranges, wanted: Wanted<'_>) -> Block {
+    let mut out = Block::new();
+    for stmt in block {
+        match fused_with_last(&mut out, &stmt, ranges, wanted) {
+            Some(fused) => out.push(fused),
+            None => out.push(stmt),
+        }
+    }
+    out
+}
+
+/// Fuses a statement with the loop before it. Comments between the two move into the fused loop.
+fn fused_with_last(out: &mut Block, stmt: &Stmt, ranges: &Ranges, wanted: Wanted<'_>) -> Option<Stmt> {
+    let at = out.iter().rposition(|stmt| !matches!(stmt, Stmt::Comment(_)))?;
+    let (var, extent, first) = serial(&out[at])?;
+    let (second_var, second_extent, second) = serial(stmt)?;
+    let too_many = first.len() + second.len() > FUSED_STATEMENTS;
+    if extent != second_extent || too_many || access::nodes(first).is_disjoint(&access::nodes(second)) {
+        return None;
+    }
+    let mut second = second.clone();
+    walk::substitute(&mut second, second_var, &Affine::var(var));
+    let body: Block = first.iter().chain(&out[at + 1..]).chain(&second).cloned().collect();
+    if !access::independent(var, &body, ranges) {
+        return None;
+    }
+    let fused = Stmt::serial(var, extent, fuse_block(body, ranges, &|_, _, _| true));
+    if !wanted(&out[at], stmt, &fused) {
+        return None;
+    }
+    out.truncate(at);
+    Some(fused)
+}
+
+/// The variable, extent and body of a serial loop that starts at 0 and has a constant bound.
+fn serial(stmt: &Stmt) -> Option<(LoopId, i64, &Block)> {
+    match stmt {
+        Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, kind: LoopKind::Serial, body } => {
+            Some((*var, *limit, body))
+        }
+        _ => None,
+    }
+}

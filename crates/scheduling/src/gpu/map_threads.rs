@@ -1,0 +1,65 @@
+//! Thread mapping: assigns every iteration of a nest to a thread of a workgroup.
+
+use codegen_core::{DTypeSet, Workgroups, access};
+use lowered_ir::ir::{Block, Routine, Stmt};
+use lowered_ir::verify::Limits;
+
+use super::context::Gpu;
+use super::{
+    accumulation, column_reduction, split_reduction, tensor_cores, thread_per_output, tile_contraction,
+    transpose, workgroup_per_row,
+};
+use crate::analysis::nest::{self, Nest};
+use crate::analysis::nodes::is_local;
+
+/// Maps every top-level nest to workgroups and threads. Matmuls with operands of the types `matrices` stay
+/// whole.
+pub(crate) fn map_threads(routine: &mut Routine, workgroups: Workgroups, matrices: DTypeSet) {
+    let mut gpu = Gpu { matrices, ..Gpu::of(routine, workgroups) };
+    let owners = access::owners(&routine.body);
+    let mut body = Block::new();
+    for (at, stmt) in std::mem::take(&mut routine.body).into_iter().enumerate() {
+        let own = owners.iter().filter(|(_, owner)| **owner == Some(at)).map(|(node, _)| *node);
+        gpu.owned = own.filter(|node| is_local(&gpu.nodes[node.index()])).collect();
+        let shared = map_statement(&mut gpu, stmt.clone());
+        // The mapped nest has more loops than the original, and nesting is limited.
+        if depth(&shared) <= Limits::default().nesting { body.extend(shared) } else { body.push(stmt) }
+    }
+    routine.body = body;
+    routine.nodes = gpu.nodes;
+}
+
+fn map_statement(gpu: &mut Gpu, stmt: Stmt) -> Block {
+    let stmt = match stmt {
+        Stmt::Zero { node } => gpu.zeroed(node),
+        stmt => stmt,
+    };
+    let Some(nest) = Nest::of(&stmt) else { return vec![stmt] };
+    if let Some(whole) = tensor_cores::whole(gpu, &nest) {
+        return whole;
+    }
+    if accumulation::is_contraction(&nest, gpu) {
+        return tile_contraction::distribute(gpu, &nest).unwrap_or_else(|| vec![stmt]);
+    }
+    if let Some(stages) = split_reduction::split(gpu, &nest) {
+        return stages.iter().flat_map(|nest| map_nest(gpu, nest)).collect();
+    }
+    map_nest(gpu, &nest)
+}
+
+fn map_nest(gpu: &mut Gpu, nest: &Nest) -> Block {
+    transpose::distribute(gpu, nest)
+        .or_else(|| column_reduction::distribute(gpu, nest))
+        .or_else(|| workgroup_per_row::distribute(gpu, nest))
+        .or_else(|| thread_per_output::distribute(gpu, nest))
+        .unwrap_or_else(|| nest::wrap(&nest.loops, nest.body.clone()))
+}
+
+/// The depth of the deepest loop.
+fn depth(block: &[Stmt]) -> usize {
+    let each = block.iter().map(|stmt| match stmt {
+        Stmt::For { body, .. } => 1 + depth(body),
+        _ => 0,
+    });
+    each.max().unwrap_or(0)
+}

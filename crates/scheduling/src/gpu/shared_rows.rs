@@ -1,0 +1,66 @@
+//! Rows in shared memory: a local node that only one workgroup reads at a time becomes a shared array.
+//!
+//! The node must be local, only one nest may mention it, and each dimension must either have one index
+//! throughout an iteration of the workgroup loops or belong to the row. All rows of a workgroup must fit into
+//! half of its shared memory.
+
+use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, NodeRef, Space, Stmt, walk};
+use tnode::Dims;
+
+use crate::analysis::nodes::is_guarded;
+use crate::gpu::context::Gpu;
+use codegen_core::access;
+
+/// The body of a workgroup with such nodes in shared memory.
+pub(crate) fn share(gpu: &mut Gpu, body: &[Stmt]) -> Block {
+    let (mut declare, mut body) = (Block::new(), body.to_vec());
+    // The other half is for partial results.
+    let mut left = gpu.workgroups.memory_bytes / 2;
+    for node in access::nodes(&body) {
+        let Some(row) = row_of(gpu, &body, node) else { continue };
+        let decl = &gpu.nodes[node.index()];
+        let dims: Dims = row.iter().map(|&dim| decl.dims[dim]).collect();
+        let dtype = decl.dtype;
+        let bytes = dims.iter().product::<usize>() * dtype.size_bytes();
+        if bytes <= left {
+            left -= bytes;
+            let (local, stmt) = gpu.names.declare(dtype, dims, Space::Workgroup);
+            declare.push(stmt);
+            replace(&mut body, node, local, &row);
+        }
+    }
+    declare.into_iter().chain(body).collect()
+}
+
+/// The dimensions that make up the row of a node, if its rows can be shared.
+fn row_of(gpu: &Gpu, body: &[Stmt], node: NodeRef) -> Option<Vec<usize>> {
+    let inner = walk::loops_in(body);
+    let still = |index: &Affine| !inner.iter().any(|&var| index.mentions(var));
+    let touches = access::touches(body).into_iter().filter(|t| t.node == node);
+    let indices: Vec<&Indices> = touches.map(|t| t.index).collect::<Option<_>>()?;
+    let first = *indices.first()?;
+    let of_row = |dim: &usize| !still(&first[*dim]) || indices.iter().any(|index| index[*dim] != first[*dim]);
+    let row: Vec<usize> = (0..first.len()).filter(of_row).collect();
+    (gpu.owned.contains(&node) && !row.is_empty() && !is_guarded(body, node)).then_some(row)
+}
+
+fn replace(block: &mut Block, node: NodeRef, local: LocalId, row: &[usize]) {
+    let along = |index: &Indices| -> Indices { row.iter().map(|&dim| index[dim].clone()).collect() };
+    for stmt in block.iter_mut() {
+        walk::map_own_values(stmt, &mut |value| {
+            walk::map_expr(value, &mut |e| match e {
+                Expr::Get { node: read, index } if read == node => {
+                    Expr::GetLocal { local, index: along(&index) }
+                }
+                other => other,
+            })
+        });
+        match stmt {
+            Stmt::For { body, .. } => replace(body, node, local, row),
+            Stmt::Set { node: set, index, value } if *set == node => {
+                *stmt = Stmt::SetLocal { local, index: along(index), value: value.clone() };
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Split reductions: a long reduction with few outputs runs in two passes, so that it fills a GPU.
+//!
+//! `T := T op (elements 0..n)` becomes `part[g] := elements g·l .. (g+1)·l` for all chunks `g` in parallel,
+//! where `part` is a local node, followed by `T := T op (part[0], part[1], …)`. Both passes are mapped like
+//! any other reduction.
+
+use lowered_ir::ir::{Affine, Expr, Indices, NodeRef, Space, Stmt, walk};
+use smallvec::smallvec;
+use tnode::DType;
+
+use crate::analysis::nest::{self, Loop, Nest};
+use crate::analysis::reduction::{combined, nonzero_neutral};
+use crate::gpu::accumulation::Reduction;
+use crate::gpu::column_reduction::{COLUMNS, column};
+use crate::gpu::context::{FULL_GPU_THREADS, Gpu};
+use crate::gpu::vector_access;
+
+/// Workgroups that fill a GPU.
+pub(crate) const FULL_GPU_WORKGROUPS: i64 = 64;
+/// Elements that a workgroup reduces: a few loads per thread.
+const CHUNK: i64 = 4096;
+/// Rows of a chunk if threads use vectorised accesses along the columns.
+const ROWS: i64 = 32;
+/// The most chunks: the second pass reduces as many in one step.
+const CHUNKS: i64 = 256;
+
+/// Splits a nest into both passes, if its outputs are few and the reduction is long.
+pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
+    let (outputs, rest) = gpu.independent(nest);
+    let reduction = Reduction::of(nest, gpu).filter(|_| gpu.fast && rest.is_empty())?;
+    let lane = column(&outputs, &reduction);
+    let beside = lane.is_some();
+    let count = outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
+    let groups = if beside { (count / COLUMNS).max(1) } else { count };
+    let len = reduction.chain.len();
+    let each = match lane {
+        None => CHUNK,
+        Some(lane) if takes_runs(gpu, &reduction, lane, count * (len / ROWS).min(CHUNKS)) => ROWS,
+        Some(_) => CHUNK / COLUMNS,
+    };
+    let chunks = (len / each).min(CHUNKS).min(CHUNKS * FULL_GPU_WORKGROUPS / groups);
+    let k = reduction.chain.ks.iter().copied().find(|k| k.hi.limit >= chunks)?;
+    if groups >= FULL_GPU_WORKGROUPS || chunks < 2 {
+        return None;
+    }
+    let mut split = Split { gpu, reduction: &reduction, outputs: &outputs, beside };
+    Some(split.stages(k, k.extent()?, chunks))
+}
+
+/// Whether there are enough partial results to fill a GPU with vectorised accesses along the columns.
+fn takes_runs(gpu: &Gpu, reduction: &Reduction, lane: Loop, results: i64) -> bool {
+    let elements = reduction.chain.as_block();
+    let sizes = vector_access::sizes(gpu, &elements, |index| index.mentions(lane.var));
+    vector_access::length(gpu, &sizes, DType::F32.size_bytes()).is_some_and(|run| {
+        let whole = lane.extent().is_some_and(|extent| extent % run == 0);
+        whole && results >= FULL_GPU_THREADS * run && vector_access::is_wide(gpu, &elements, lane.var, run)
+    })
+}
+
+/// Consecutive chunks of one length.
+struct Chunks {
+    /// The number of the first chunk.
+    number: i64,
+    /// The first element of the first chunk.
+    start: i64,
+    len: i64,
+    count: i64,
+}
+
+struct Split<'a> {
+    gpu: &'a mut Gpu,
+    reduction: &'a Reduction,
+    outputs: &'a [Loop],
+    /// Whether outputs, rather than chunks, are contiguous in the array of partial results.
+    beside: bool,
+}
+
+impl Split<'_> {
+    fn stages(&mut self, k: Loop, extent: i64, chunks: i64) -> Vec<Nest> {
+        let len = chunk_length(extent, chunks);
+        let (whole, rest) = (extent / len, extent % len);
+        let part = self.part(whole + i64::from(rest > 0));
+        let mut nests = vec![self.first(k, part, Chunks { number: 0, start: 0, len, count: whole })];
+        if rest > 0 {
+            let last = Chunks { number: whole, start: whole * len, len: rest, count: 1 };
+            nests.push(self.first(k, part, last));
+        }
+        nests.push(self.second(part, whole + i64::from(rest > 0)));
+        nests.into_iter().flatten().collect()
+    }
+
+    /// Adds the array of partial results: one element per output and chunk.
+    fn part(&mut self, chunks: i64) -> NodeRef {
+        let outputs = self.outputs.iter().map(|l| l.hi.limit as usize);
+        let mut dims: tnode::Dims = outputs.collect();
+        dims.insert(if self.beside { 0 } else { dims.len() }, chunks as usize);
+        self.gpu.node(self.reduction.chain.dtype, dims)
+    }
+
+    fn place(&self, chunk: Affine) -> Indices {
+        let mut index: Indices = self.outputs.iter().map(|l| Affine::var(l.var)).collect();
+        index.insert(if self.beside { 0 } else { index.len() }, chunk);
+        index
+    }
+
+    /// The first pass for some chunks of the loop over `k`.
+    fn first(&mut self, k: Loop, part: NodeRef, chunks: Chunks) -> Option<Nest> {
+        let chain = &self.reduction.chain;
+        let chunk = self.gpu.loop_of(chunks.count);
+        let (acc, declare) = self.gpu.names.declare(chain.dtype, smallvec![], Space::Register);
+        let mut body = self.reduction.context();
+        body.push(declare);
+        body.extend(nonzero_neutral(chain.op, chain.dtype).map(|start| Stmt::set_scalar(acc, start)));
+        let in_chunk = |l: &Loop| if *l == k { Loop { hi: chunks.len.into(), ..k } } else { *l };
+        let ks: Vec<Loop> = chain.ks.iter().map(in_chunk).collect();
+        let mut step = vec![chain.step_into(acc, &Indices::new())];
+        let start = Affine::term(chunk.var, chunks.len).plus_constant(chunks.start);
+        walk::substitute(&mut step, k.var, &start.plus(&Affine::var(k.var)));
+        body.extend(nest::wrap(&ks, step));
+        let index = self.place(Affine::var(chunk.var).plus_constant(chunks.number));
+        body.push(Stmt::Set { node: part, index, value: Expr::local(acc) });
+        let loops: Vec<Loop> = self.outputs.iter().copied().chain([chunk]).collect();
+        self.gpu.renamed(&loops, body)
+    }
+
+    /// The second pass: reduces partial results, between the statements that surround the original reduction.
+    fn second(&mut self, part: NodeRef, chunks: i64) -> Option<Nest> {
+        let chain = &self.reduction.chain;
+        let chunk = self.gpu.loop_of(chunks);
+        let value = Expr::Get { node: part, index: self.place(Affine::var(chunk.var)) };
+        let step = Stmt::set_scalar(chain.acc, combined(chain.op, Expr::local(chain.acc), value));
+        let mut body = self.reduction.before.clone();
+        body.extend(nest::wrap(&[chunk], vec![step]));
+        body.extend(self.reduction.after.iter().cloned());
+        self.gpu.renamed(self.outputs, body)
+    }
+}
+
+/// A chunk length that gives about `chunks` chunks and, if possible, divides the extent.
+fn chunk_length(extent: i64, chunks: i64) -> i64 {
+    let len = extent.div_euclid(chunks).max(1);
+    (len..2 * len).find(|len| extent % len == 0).unwrap_or(len)
+}

@@ -1,0 +1,176 @@
+//! Legalisation of one routine: its state, and its statements.
+
+use std::collections::BTreeSet;
+
+use codegen_core::{Caps, canonical};
+use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, LoopId, Routine, Stmt, walk};
+use lowered_ir::math::build;
+use tnode::{DType, Scalar};
+
+use super::dynamic::Computed;
+use super::error::LegaliseError;
+use super::narrow;
+
+/// The state of one rewrite.
+pub(super) struct Legaliser<'a> {
+    pub(super) caps: &'a Caps,
+    pub(super) routine: &'a Routine,
+    /// The routine's locals. Locals of emulated types are declared anew, as bits.
+    pub(super) locals: &'a Locals,
+    pub(super) fresh: Fresh,
+    /// Statements to insert before the current one.
+    pub(super) steps: Block,
+}
+
+impl Legaliser<'_> {
+    pub(super) fn block(&mut self, block: &[Stmt]) -> Result<Block, LegaliseError> {
+        let mut legal = Block::with_capacity(block.len());
+        for stmt in block {
+            let stmt = self.stmt(stmt)?;
+            legal.append(&mut self.steps);
+            legal.push(stmt);
+        }
+        Ok(legal)
+    }
+
+    /// Legalises statements with narrow floats, except in the loops `whole`. All other statements are legal
+    /// already.
+    pub(super) fn widened(
+        &mut self,
+        block: &[Stmt],
+        whole: &BTreeSet<LoopId>,
+    ) -> Result<Block, LegaliseError> {
+        let mut legal = Block::with_capacity(block.len());
+        for stmt in block {
+            let stmt = match stmt {
+                Stmt::For { var, .. } if whole.contains(var) => stmt.clone(),
+                Stmt::For { var, lo, hi, kind, body } => {
+                    Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.widened(body, whole)? }
+                }
+                stmt if self.is_narrow(stmt) => self.stmt(stmt)?,
+                stmt => stmt.clone(),
+            };
+            legal.append(&mut self.steps);
+            legal.push(stmt);
+        }
+        Ok(legal)
+    }
+
+    /// Whether a statement converts narrow floats or sets a local of such a type: tiles load operands into
+    /// locals.
+    pub(super) fn is_narrow(&self, stmt: &Stmt) -> bool {
+        let mut found = match stmt {
+            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => {
+                self.is_emulated(self.locals[local].dtype)
+            }
+            _ => false,
+        };
+        for value in stmt.values() {
+            walk::each_expr(value, &mut |part| {
+                if let Expr::Convert { arg, .. } = part {
+                    found |= self.is_emulated(self.routine.dtype_of(arg, self.locals));
+                }
+            });
+        }
+        found
+    }
+
+    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt, LegaliseError> {
+        Ok(match stmt {
+            Stmt::For { body, .. } if canonical::widens(body, self.routine, self.caps.contractions) => {
+                stmt.clone()
+            }
+            Stmt::For { var, lo, hi, kind, body } => {
+                Stmt::For { var: *var, lo: *lo, hi: *hi, kind: *kind, body: self.block(body)? }
+            }
+            Stmt::Set { node, index, value } => {
+                let (value, dtype) = self.value(value)?;
+                Stmt::Set { node: *node, index: index.clone(), value: self.stored(dtype, value) }
+            }
+            Stmt::SetLocal { local, index, value } => {
+                let (value, _) = self.value(value)?;
+                Stmt::SetLocal { local: *local, index: index.clone(), value }
+            }
+            Stmt::Declare { local, dtype, dims, space } => Stmt::Declare {
+                local: *local,
+                dtype: self.carrier(*dtype),
+                dims: dims.clone(),
+                space: *space,
+            },
+            Stmt::SetDynamic { node, index, axis, at, op, value } => {
+                let computed = Computed { node: *node, index, axis: *axis };
+                self.set_dynamic(&computed, at, *op, value)?
+            }
+            Stmt::Log { parts } => {
+                Stmt::Log { parts: parts.iter().map(|part| self.log_part(part)).collect::<Result<_, _>>()? }
+            }
+            Stmt::Zero { .. } | Stmt::Comment(_) => stmt.clone(),
+        })
+    }
+
+    /// A logged value, in the type that it has in the routine.
+    pub(super) fn log_part(&mut self, part: &LogPart) -> Result<LogPart, LegaliseError> {
+        Ok(match part {
+            LogPart::Text(text) => LogPart::Text(text.clone()),
+            LogPart::Value(value) => {
+                let (value, dtype) = self.value(value)?;
+                LogPart::Value(self.stored(dtype, value))
+            }
+        })
+    }
+
+    pub(super) fn computes(&self, dtype: DType) -> bool {
+        self.caps.arithmetic.contains(dtype)
+    }
+
+    /// Whether values of the type are bits, because the target does not compute with it.
+    pub(super) fn is_emulated(&self, dtype: DType) -> bool {
+        dtype.is_float() && dtype.size_bytes() < 4 && !self.computes(dtype)
+    }
+
+    /// The type that values of `dtype` have in the legal routine.
+    pub(super) fn carrier(&self, dtype: DType) -> DType {
+        if self.is_emulated(dtype) { narrow::bits_type(dtype) } else { dtype }
+    }
+
+    /// The value as an expression that may be used several times: a constant or a scalar local.
+    pub(super) fn shared(&mut self, value: Expr, dtype: DType) -> Expr {
+        match &value {
+            Expr::Const(_) => value,
+            Expr::GetLocal { index, .. } if index.is_empty() => value,
+            _ => build::bind(value, dtype, &mut self.fresh, &mut self.steps),
+        }
+    }
+
+    /// Rejects an operation that needs arithmetic which the target lacks.
+    pub(super) fn require(
+        &self,
+        needed: DType,
+        op: impl ToString,
+        dtype: DType,
+    ) -> Result<(), LegaliseError> {
+        if self.computes(needed) {
+            return Ok(());
+        }
+        Err(LegaliseError::Unsupported {
+            target: self.caps.target.clone(),
+            routine: self.routine.name.clone(),
+            op: op.to_string(),
+            dtype,
+            why: format!("it takes arithmetic in {needed}"),
+        })
+    }
+}
+
+/// An integer constant of any type.
+pub(super) fn constant(dtype: DType, x: i64) -> Expr {
+    Expr::Const(Scalar::from_i64(dtype, x))
+}
+
+/// The bits of `value` in the type `to`.
+pub(super) fn bitcast(to: DType, value: Expr) -> Expr {
+    match value {
+        Expr::Const(scalar) => Expr::Const(Scalar::new(to, scalar.bits())),
+        other => Expr::bitcast(to, other),
+    }
+}

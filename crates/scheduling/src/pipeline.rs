@@ -1,0 +1,251 @@
+//! The passes in their order, and the kernels that come out of them.
+
+use codegen_core::scheduled::{RoutineParts, ScheduledRoutine};
+use codegen_core::{Caps, Codegen, Workgroups, access};
+use lowered_ir::ir::Routine;
+
+use crate::analysis::nodes::is_local;
+use crate::analysis::uses::RoutineUses;
+use crate::common::initialize_locals::initialize_locals;
+use crate::common::make_numerics_explicit::make_numerics_explicit;
+use crate::common::normalize_loops::normalize_loops;
+use crate::common::partition::{self, partition};
+use crate::common::plan_temporaries::plan_temporaries;
+use crate::common::propagate_initializers::propagate_initializers;
+use crate::cpu::contract_arrays::contract_arrays;
+use crate::cpu::fold_storage::fold_storage;
+use crate::cpu::forward_stores::forward_stores;
+use crate::cpu::fuse_loops::fuse_loops;
+use crate::cpu::fuse_strips::fuse_strips;
+use crate::cpu::parallelize::parallelize;
+use crate::cpu::store_partial_results::store_partial_results;
+use crate::cpu::tile_rejected::tile_rejected;
+use crate::cpu::vectorize::vectorize;
+use crate::error::ScheduleError;
+use crate::gpu::expand_scalars::expand_scalars;
+use crate::gpu::fuse_kernels::fuse_kernels;
+use crate::gpu::map_threads::map_threads;
+use crate::gpu::promote_registers::promote_registers;
+use crate::gpu::reset_schedule::reset_schedule;
+use crate::gpu::sink_scalars::sink_scalars;
+use crate::legalise::{LegaliseError, has_everything, legalise};
+use crate::options::ScheduleOptions;
+
+/// The names under which [`schedule_traced`] and [`schedule_serial`] show passes. The target decides which of them run.
+pub const PASS_NAMES: &[&str] = &[
+    "reset_schedule",
+    "expand_scalars",
+    "initialize_locals",
+    "normalize_loops",
+    "make_numerics_explicit",
+    "propagate_initializers",
+    "fuse_loops",
+    "forward_stores",
+    "vectorize",
+    "fuse_strips",
+    "fold_storage",
+    "contract_arrays",
+    "store_partial_results",
+    "parallelize",
+    "sink_scalars",
+    "fuse_kernels",
+    "promote_registers",
+    "map_threads",
+    "legalise",
+];
+
+/// A routine on its way through the passes, and the observer who sees it after each of them.
+struct PassRunner<'a> {
+    routine: Routine,
+    on_pass: &'a mut dyn FnMut(&str, &Routine),
+}
+
+impl PassRunner<'_> {
+    fn run(&mut self, name: &'static str, pass: impl FnOnce(&mut Routine)) {
+        pass(&mut self.routine);
+        (self.on_pass)(name, &self.routine);
+    }
+
+    /// Rewrites the operations that the target lacks, if it lacks any.
+    fn legalise(&mut self, caps: &Caps) -> Result<(), LegaliseError> {
+        if !has_everything(caps) {
+            let legal = legalise(&self.routine, caps)?;
+            self.run("legalise", |routine| *routine = legal);
+        }
+        Ok(())
+    }
+}
+
+/// Runs the pass that a function is, under the function's name.
+macro_rules! pass {
+    ($runner:ident, $pass:ident $(, $argument:expr)*) => {
+        $runner.run(stringify!($pass), |routine| $pass(routine $(, $argument)*))
+    };
+}
+
+/// Runs the passes for a target without workgroups. The comment above each pass states its postcondition.
+fn cpu_pipeline(
+    runner: &mut PassRunner<'_>,
+    caps: &Caps,
+    options: &ScheduleOptions,
+) -> Result<RoutineUses, LegaliseError> {
+    let uses = RoutineUses::of(&runner.routine);
+    // Every element of a local node is written before it is read.
+    pass!(runner, initialize_locals, &uses);
+    // Loops with constant bounds start at 0 and have several iterations.
+    pass!(runner, normalize_loops);
+    // The order written determines every bit. No later pass changes one.
+    pass!(runner, make_numerics_explicit, options.fma, caps);
+    // No accumulation reads back the constant that its node was just filled with.
+    pass!(runner, propagate_initializers);
+    // Neighbouring loops that touch the same elements are one loop, where that is legal and pays.
+    pass!(runner, fuse_loops, caps);
+    // No block reads back an element that it stored before.
+    pass!(runner, forward_stores);
+    // The contiguous axis of each nest is innermost and in vectors. Contractions are whole or register tiles.
+    pass!(runner, vectorize, caps, options);
+    // The same as after `fuse_loops` and `forward_stores`, for strips and vector loops.
+    pass!(runner, fuse_strips, caps);
+    // Two local nodes of one nest share storage if each element of the first is dead when the second is written.
+    pass!(runner, fold_storage);
+    // A local node whose elements live for one iteration is a local of that iteration.
+    pass!(runner, contract_arrays, caps);
+    // A loop worth several threads stores its partial results into a node, so that it can be a kernel.
+    pass!(runner, store_partial_results, caps, options);
+    // Top-level loops with independent iterations and enough work are parallel.
+    pass!(runner, parallelize, caps, options);
+    // Every operation and type is one that the target has.
+    runner.legalise(caps)?;
+    Ok(uses)
+}
+
+/// Runs the passes for a target with workgroups. The comment above each pass states its postcondition.
+fn gpu_pipeline(
+    runner: &mut PassRunner<'_>,
+    workgroups: Workgroups,
+    caps: &Caps,
+    options: &ScheduleOptions,
+) -> Result<RoutineUses, LegaliseError> {
+    // Every loop is serial, and every local belongs to one thread.
+    pass!(runner, reset_schedule);
+    // Nests share nodes only: each can be a kernel of its own.
+    pass!(runner, expand_scalars);
+    let uses = RoutineUses::of(&runner.routine);
+    // Every element of a local node is written before it is read.
+    pass!(runner, initialize_locals, &uses);
+    // Loops with constant bounds start at 0 and have several iterations.
+    pass!(runner, normalize_loops);
+    // The order written determines every bit, except in reductions. `map_threads` orders these.
+    pass!(runner, make_numerics_explicit, options.fma, caps);
+    // No accumulation reads back the constant that its node was just filled with.
+    pass!(runner, propagate_initializers);
+    // No kernel of one thread computes a scalar that a later nest can compute for itself.
+    pass!(runner, sink_scalars, workgroups);
+    // Neighbouring nests are one kernel where enough parallel work is left.
+    pass!(runner, fuse_kernels, workgroups);
+    // A node that one iteration writes and reads is a register of that iteration.
+    pass!(runner, promote_registers);
+    // Every iteration belongs to a thread of a workgroup, and the order written determines every bit.
+    pass!(runner, map_threads, workgroups, caps.contractions);
+    // Every operation and type is one that the target has.
+    runner.legalise(caps)?;
+    Ok(uses)
+}
+
+/// Schedules an optimised, verified routine for a codegen's target: [`schedule_traced`] without an observer.
+///
+/// # Errors
+///
+/// [`ScheduleError`].
+pub fn schedule(
+    routine: &Routine,
+    codegen: &dyn Codegen,
+    options: &ScheduleOptions,
+) -> Result<ScheduledRoutine, ScheduleError> {
+    schedule_traced(routine, codegen, options, &mut |_, _| {})
+}
+
+/// Schedules an optimised, verified routine for a codegen's target. `on_pass` sees the routine after each pass, with the name
+/// of the pass, one of [`PASS_NAMES`].
+///
+/// # Errors
+///
+/// [`ScheduleError::Virtual`] where a virtual node was not inlined, [`ScheduleError::Illegal`] where the target lacks an
+/// operation or a type. The other variants are bugs.
+pub fn schedule_traced(
+    routine: &Routine,
+    codegen: &dyn Codegen,
+    options: &ScheduleOptions,
+    on_pass: &mut dyn FnMut(&str, &Routine),
+) -> Result<ScheduledRoutine, ScheduleError> {
+    reject_virtual(routine)?;
+    let caps = codegen.caps();
+    let mut runner = PassRunner { routine: routine.clone(), on_pass };
+    let uses = match caps.workgroups {
+        None => cpu_pipeline(&mut runner, caps, options)?,
+        Some(workgroups) => gpu_pipeline(&mut runner, workgroups, caps, options)?,
+    };
+    into_kernels(runner.routine, &uses, codegen, options, partition::KERNEL_STATEMENTS)
+}
+
+/// Makes one kernel of an optimised, verified routine. Only two passes run: local nodes are initialised, and operations
+/// that the target lacks are rewritten.
+///
+/// Nothing is reordered, so every routine has the bits of class `Strict`, and lines are logged in the order written. On a GPU
+/// one thread runs the kernel. `on_pass` as in [`schedule_traced`].
+///
+/// # Errors
+///
+/// [`ScheduleError`], in the same cases as [`schedule_traced`].
+pub fn schedule_serial(
+    routine: &Routine,
+    codegen: &dyn Codegen,
+    on_pass: &mut dyn FnMut(&str, &Routine),
+) -> Result<ScheduledRoutine, ScheduleError> {
+    reject_virtual(routine)?;
+    let caps = codegen.caps();
+    let mut runner = PassRunner { routine: routine.clone(), on_pass };
+    if caps.workgroups.is_some() {
+        pass!(runner, reset_schedule);
+    }
+    let uses = RoutineUses::of(&runner.routine);
+    pass!(runner, initialize_locals, &uses);
+    runner.legalise(caps)?;
+    let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
+    into_kernels(runner.routine, &uses, codegen, &options, usize::MAX)
+}
+
+/// Partitions a routine into verified kernels and plans its temporaries. Consecutive serial statements are one kernel, or several of
+/// about `limit` statements.
+fn into_kernels(
+    routine: Routine,
+    uses: &RoutineUses,
+    codegen: &dyn Codegen,
+    options: &ScheduleOptions,
+    limit: usize,
+) -> Result<ScheduledRoutine, ScheduleError> {
+    let caps = codegen.caps();
+    // Each top-level parallel loop is a kernel. A call waits for those before it.
+    let (kernels, mut calls) = partition(&routine, uses, caps, options, limit)?;
+    // Contractions that the codegen does not compile whole are register tiles.
+    let kernels = tile_rejected(kernels, codegen)?;
+    // Local nodes are byte ranges of the run's pool, which share bytes where lifetimes are disjoint.
+    let nodes = routine.nodes;
+    let temps = plan_temporaries(&mut calls, &nodes, |node| is_local(&nodes[node.index()]), caps.alignment);
+    let overwritten = uses.overwritten().filter(|node| !is_local(&nodes[node.index()])).collect();
+    let (name, symbols) = (routine.name, routine.symbols);
+    let parts = RoutineParts { name, symbols, nodes, kernels, calls, temps, overwritten };
+    Ok(ScheduledRoutine::new(parts)?)
+}
+
+fn reject_virtual(routine: &Routine) -> Result<(), ScheduleError> {
+    let mentioned = access::nodes(&routine.body);
+    match mentioned.into_iter().find(|&node| routine.node(node).mode.known_virtual()) {
+        Some(node) => Err(ScheduleError::Virtual {
+            routine: routine.name.clone(),
+            node,
+            name: routine.node(node).name.clone(),
+        }),
+        None => Ok(()),
+    }
+}
