@@ -1,12 +1,22 @@
-//! What a target can hold and compute, as data.
+//! Capabilities of a target: the types that it stores and computes with, its caches, threads and workgroups.
 
 use tnode::DType;
 
-/// The alignment in bytes that every base address of a kernel's memory has at least, whatever the target: of
-/// nodes, temporaries, merge buffers and scratch memory. Host code may rely on this much and no more.
+/// The least alignment in bytes of every base address of a kernel's memory on every target: of nodes, temporaries, merge buffers
+/// and scratch memory. Host code may rely on this alignment and no larger one.
 pub const BASE_ALIGNMENT: usize = 64;
 
-/// The capabilities of a target: legalisation and scheduling read nothing else about it.
+/// The capabilities of a target. Legalisation and scheduling read nothing else about it.
+///
+/// [`Caps::host`] and [`Caps::gpu`] fill in everything; a target overrides the fields that it knows better:
+///
+/// ```
+/// use codegen_core::{Caps, Workgroups};
+///
+/// let avx2 = Caps { vector_bytes: 32, vector_registers: 16, threads: 8, ..Caps::host("x86_64-linux") };
+/// let gpu = Caps::gpu("webgpu", Workgroups::new(256, 16 << 10));
+/// assert!(avx2.workgroups.is_none() && gpu.workgroups.is_some());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
     /// The target's name, for messages and cache keys.
@@ -15,63 +25,104 @@ pub struct Caps {
     pub storage: DTypeSet,
     /// Types with native arithmetic; the others are legalised to operations on these.
     pub arithmetic: DTypeSet,
-    /// Who computes transcendental operations: `exp`, `tanh`, ….
+    /// How transcendental operations are computed: `exp`, `tanh`, ….
     pub transcendental: Transcendental,
     /// Bytes of a vector register; 0 where there are no vectors.
     pub vector_bytes: usize,
     /// Vector registers a kernel may use.
     pub vector_registers: usize,
-    /// Types of the factors of contractions in canonical form ([`crate::canonical`]) that have kernels of their own, so that the scheduler
-    /// leaves them whole, and legalisation the conversions of their factors. None where there are no such kernels.
+    /// Operand types of the contractions in [canonical form](crate::canonical) for which the target has kernels of its own. The
+    /// scheduler leaves such contractions whole, and legalisation leaves the conversions of their operands.
     pub contractions: DTypeSet,
-    /// Whether fused multiply-add is a machine instruction (it is always exact, if need be through a slow call).
+    /// Whether fused multiply-add is a machine instruction. It is always exact: otherwise a slow call computes it.
     pub fma: bool,
-    /// Bytes of the innermost data cache.
+    /// Bytes of the first-level data cache.
     pub l1_bytes: usize,
     /// Bytes of the second-level cache.
     pub l2_bytes: usize,
     /// Threads that one kernel may be split over.
     pub threads: usize,
-    /// Alignment of pools and scratch memory, in bytes; what is less than [`BASE_ALIGNMENT`] counts as that.
+    /// Alignment of pools and scratch memory in bytes. A value below [`BASE_ALIGNMENT`] counts as [`BASE_ALIGNMENT`].
     pub alignment: usize,
-    /// The type of computed indices: `i64` on hosts, `i32` where nodes have fewer than 2³¹ elements and that is the faster one.
+    /// The type of computed indices: `i64` on hosts, `i32` on targets whose nodes have fewer than 2³¹ elements.
     pub index: DType,
-    /// Workgroups of threads that share memory, on GPUs. A target that has them gets kernels of parallel and workgroup loops.
+    /// The limits of workgroups, on GPUs. A target with workgroups gets kernels of parallel and workgroup loops.
     pub workgroups: Option<Workgroups>,
 }
 
-/// Who computes transcendental operations.
+/// How transcendental operations are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transcendental {
     /// Legalisation expands them to the polynomials of [`lowered_ir::math`].
     Expanded,
-    /// The target's own instructions, less accurate, compute `exp`, `exp2`, `log`, `log2`, `sin`, `cos` and `tanh` on `f32` in routines of class
-    /// `Fast`; the rest is expanded. The target says how accurate they are.
+    /// In routines of class `Fast`, instructions of the target compute `exp`, `exp2`, `log`, `log2`, `sin`, `cos` and `tanh` on
+    /// `f32`, less accurately; the target documents how accurately. All other operations are expanded.
     Approximate,
     /// The target computes them as [`lowered_ir::eval`] does.
     Native,
 }
 
-/// What a workgroup may have.
+impl Caps {
+    /// A host without vectors and with one thread: native arithmetic on `bool`, integers, `f32` and `f64`, storage of every type,
+    /// caches of 32 KiB and 512 KiB.
+    pub fn host(target: impl Into<String>) -> Caps {
+        let is_native = |d: &DType| d.is_integer() || matches!(d, DType::Bool | DType::F32 | DType::F64);
+        Caps {
+            target: target.into(),
+            storage: DType::ALL.into_iter().collect(),
+            arithmetic: DType::ALL.into_iter().filter(is_native).collect(),
+            transcendental: Transcendental::Expanded,
+            vector_bytes: 0,
+            vector_registers: 0,
+            contractions: DTypeSet::EMPTY,
+            fma: true,
+            l1_bytes: 32 << 10,
+            l2_bytes: 512 << 10,
+            threads: 1,
+            alignment: BASE_ALIGNMENT,
+            index: DType::I64,
+            workgroups: None,
+        }
+    }
+
+    /// A GPU with these workgroups: native arithmetic on `bool`, 32-bit integers and `f32`, storage of every type, vectors of
+    /// 16 bytes, memory aligned to 256 bytes, indices of 32 bits.
+    pub fn gpu(target: impl Into<String>, workgroups: Workgroups) -> Caps {
+        let native = [DType::Bool, DType::I32, DType::U32, DType::F32, DType::U32x4];
+        Caps {
+            arithmetic: native.into_iter().collect(),
+            vector_bytes: 16,
+            vector_registers: 16,
+            l1_bytes: workgroups.memory_bytes,
+            l2_bytes: 1 << 20,
+            alignment: 256,
+            index: DType::I32,
+            workgroups: Some(workgroups),
+            ..Caps::host(target)
+        }
+    }
+}
+
+/// The limits of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Workgroups {
-    /// Threads.
+    /// The most threads.
     pub threads: u32,
     /// Bytes of shared memory.
     pub memory_bytes: usize,
-    /// Registers of 32 bits in which a thread may keep values while it computes others: outputs, operands, elements on their way from
-    /// memory. 0 where nothing is known of them; then 16 outputs and 8 operands are what every target has room for.
+    /// The 32-bit registers of a thread that may hold outputs, operands and elements on their way from memory. 0 if the target
+    /// does not state them: then the scheduler assumes room for 16 outputs and 8 operands.
     pub registers: u32,
-    /// Threads that run in step, so that their accesses to shared memory meet; 1 where that is not known.
-    pub lanes: u32,
-    /// Bytes of the narrowest elements of which a thread reads or writes several with one access.
+    /// Threads of a subgroup, which run in lockstep, so that their accesses to shared memory coincide. 1 if that is not known.
+    pub subgroup_size: u32,
+    /// Bytes of the narrowest elements that a thread can load or store several of with one access.
     pub element_bytes: usize,
 }
 
 impl Workgroups {
-    /// Of a target that says nothing else about itself.
+    /// Limits of a target that states nothing about registers and subgroups, and has vectorised access to 4-byte elements.
     pub const fn new(threads: u32, memory_bytes: usize) -> Workgroups {
-        Workgroups { threads, memory_bytes, registers: 0, lanes: 1, element_bytes: 4 }
+        Workgroups { threads, memory_bytes, registers: 0, subgroup_size: 1, element_bytes: 4 }
     }
 }
 

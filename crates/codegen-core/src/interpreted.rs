@@ -12,7 +12,7 @@ use tnode::{DType, Scalar};
 
 use crate::artifact::{Artifact, Param};
 use crate::canonical;
-use crate::caps::{Caps, DTypeSet, Transcendental};
+use crate::caps::{Caps, Transcendental};
 use crate::contract::{Codegen, CodegenError};
 use crate::host::{HostArg, HostModule, InterpretedKernel};
 use crate::kernel::Kernel;
@@ -45,20 +45,9 @@ impl Default for Interpreted {
 /// What the interpreter can do: everything, one element at a time.
 fn interpreter_caps() -> Caps {
     Caps {
-        target: "interpreter".into(),
-        storage: DType::ALL.into_iter().collect(),
         arithmetic: DType::ALL.into_iter().collect(),
         transcendental: Transcendental::Native,
-        vector_bytes: 0,
-        vector_registers: 0,
-        contractions: DTypeSet::EMPTY,
-        fma: true,
-        l1_bytes: 32 << 10,
-        l2_bytes: 512 << 10,
-        threads: 1,
-        alignment: 64,
-        index: DType::I64,
-        workgroups: None,
+        ..Caps::host("interpreter")
     }
 }
 

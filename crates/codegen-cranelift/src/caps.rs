@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use codegen_core::{Caps, DTypeSet, Transcendental};
+use codegen_core::{Caps, DTypeSet};
 use tnode::DType;
 
 use crate::options::VectorWidth;
@@ -18,10 +18,6 @@ pub(crate) const ALIGNMENT: usize = 64;
 pub fn host_caps(width: VectorWidth) -> Caps {
     let has_microkernels = width.isa().is_some() && microkernels::CpuTarget::detect().has_avx2;
     Caps {
-        target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
-        storage: DType::ALL.into_iter().collect(),
-        arithmetic: arithmetic(),
-        transcendental: Transcendental::Expanded,
         vector_bytes: if has_vectors() { width.bytes() } else { 0 },
         vector_registers: vector_registers(width),
         contractions: if has_microkernels { OPERAND_TYPES } else { DTypeSet::EMPTY },
@@ -30,19 +26,13 @@ pub fn host_caps(width: VectorWidth) -> Caps {
         l2_bytes: cache_bytes(2).unwrap_or(512 << 10),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         alignment: ALIGNMENT,
-        index: DType::I64,
-        workgroups: None,
+        ..Caps::host(format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS))
     }
 }
 
 /// The element types of operands that GEMM plans support.
 const OPERAND_TYPES: DTypeSet =
     DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16).with(DType::F32).with(DType::F64);
-
-fn arithmetic() -> DTypeSet {
-    let is_native = |d: &DType| d.is_integer() || matches!(d, DType::Bool | DType::F32 | DType::F64);
-    DType::ALL.into_iter().filter(is_native).collect()
-}
 
 fn vector_registers(width: VectorWidth) -> usize {
     if cfg!(target_arch = "x86_64") && width < VectorWidth::Avx512 { 16 } else { 32 }

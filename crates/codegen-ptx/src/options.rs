@@ -1,6 +1,6 @@
 //! What may be chosen, and what each family of processors can do.
 
-use codegen_core::{Caps, DTypeSet, Transcendental, Workgroups};
+use codegen_core::{Caps, DTypeSet, Workgroups};
 use ptx_asm::Target;
 use tnode::DType;
 
@@ -68,27 +68,15 @@ const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
 /// threads with 48 KiB of shared memory.
 pub fn ptx_caps(target: Target) -> Caps {
     use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
+    // A thread has 128 registers if an SM holds two blocks of 256 threads; the others are for addresses.
+    let workgroups =
+        Workgroups { registers: 96, subgroup_size: 32, element_bytes: 2, ..Workgroups::new(1024, 48 << 10) };
     Caps {
-        target: target.name().into(),
-        storage: DType::ALL.into_iter().collect(),
         arithmetic: [Bool, I32, U32, I64, U64, F16, Bf16, F32, F64, U32x4].into_iter().collect(),
-        transcendental: Transcendental::Expanded,
-        vector_bytes: 16,
         vector_registers: 64,
         contractions: if target >= Target::Sm80 { HALVES } else { DTypeSet::EMPTY },
-        fma: true,
         l1_bytes: 64 << 10,
         l2_bytes: 4 << 20,
-        threads: 1,
-        alignment: 256,
-        index: DType::I32,
-        workgroups: Some(Workgroups {
-            threads: 1024,
-            memory_bytes: 48 << 10,
-            // Of 128, with which a multiprocessor has two blocks of 256 threads; the others are for addresses.
-            registers: 96,
-            lanes: 32,
-            element_bytes: 2,
-        }),
+        ..Caps::gpu(target.name(), workgroups)
     }
 }

@@ -1,7 +1,6 @@
 //! What may be chosen, and the capabilities of the least device.
 
-use codegen_core::{Caps, DTypeSet, Transcendental, Workgroups};
-use tnode::DType;
+use codegen_core::{Caps, Workgroups};
 
 /// Choices of the codegen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,21 +20,6 @@ impl Default for WgslOptions {
 
 /// What every WebGPU device has, browsers included: 32-bit arithmetic, workgroups of 256 threads with 16 KiB of memory.
 pub fn baseline_caps() -> Caps {
-    Caps {
-        target: "webgpu".into(),
-        storage: DType::ALL.into_iter().collect::<DTypeSet>(),
-        arithmetic: [DType::Bool, DType::I32, DType::U32, DType::F32, DType::U32x4].into_iter().collect(),
-        transcendental: Transcendental::Expanded,
-        vector_bytes: 16,
-        vector_registers: 16,
-        contractions: DTypeSet::EMPTY,
-        // A device may round twice; products are contracted all the same, since it may do that by itself too.
-        fma: true,
-        l1_bytes: 16 << 10,
-        l2_bytes: 1 << 20,
-        threads: 1,
-        alignment: 256,
-        index: DType::I32,
-        workgroups: Some(Workgroups::new(256, 16 << 10)),
-    }
+    // A device may round fma twice. Contraction is allowed anyway, because the device may contract by itself.
+    Caps::gpu("webgpu", Workgroups::new(256, 16 << 10))
 }

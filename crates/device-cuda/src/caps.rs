@@ -1,6 +1,6 @@
 //! What a device holds and computes, from its attributes; and which code a driver takes.
 
-use codegen_core::{Caps, DTypeSet, Transcendental, Workgroups};
+use codegen_core::{Caps, Workgroups};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use tnode::DType;
 
@@ -58,28 +58,19 @@ impl Attributes {
 /// What the device computes with code for a target.
 pub(crate) fn caps(attributes: &Attributes, target: &str) -> Caps {
     use DType::{Bf16, Bool, F16, F32, F64, I32, I64, U32, U32x4, U64};
+    // A thread has 128 registers if an SM holds two blocks of 256 threads; the others are for addresses.
+    let workgroups = Workgroups {
+        registers: 96,
+        subgroup_size: 32,
+        element_bytes: 2,
+        ..Workgroups::new(u32::try_from(attributes.threads).unwrap_or(u32::MAX), attributes.shared)
+    };
     Caps {
-        target: target.to_owned(),
-        storage: DType::ALL.into_iter().collect(),
         arithmetic: [Bool, I32, U32, I64, U64, F16, Bf16, F32, F64, U32x4].into_iter().collect(),
-        transcendental: Transcendental::Expanded,
-        vector_bytes: 16,
         vector_registers: 64,
-        contractions: DTypeSet::EMPTY,
-        fma: true,
-        l1_bytes: attributes.shared,
         l2_bytes: attributes.l2,
-        threads: 1,
         alignment: ALIGNMENT,
-        index: DType::I32,
-        workgroups: Some(Workgroups {
-            threads: u32::try_from(attributes.threads).unwrap_or(u32::MAX),
-            memory_bytes: attributes.shared,
-            // Of 128, with which a multiprocessor has two blocks of 256 threads; the others are for addresses.
-            registers: 96,
-            lanes: 32,
-            element_bytes: 2,
-        }),
+        ..Caps::gpu(target, workgroups)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use codegen_core::{Artifact, Caps, DTypeSet, Transcendental};
+use codegen_core::{Artifact, Caps};
 use tnode::{DType, HostArray};
 
 use crate::{
@@ -31,23 +31,7 @@ pub struct NullDevice {
 impl NullDevice {
     /// A device with no pools, whose capabilities are all element types and no vectors.
     pub fn new() -> NullDevice {
-        let all: DTypeSet = DType::ALL.into_iter().collect();
-        let caps = Caps {
-            target: "null".to_owned(),
-            storage: all,
-            arithmetic: all,
-            transcendental: Transcendental::Expanded,
-            vector_bytes: 0,
-            vector_registers: 0,
-            contractions: DTypeSet::EMPTY,
-            fma: true,
-            l1_bytes: 32 << 10,
-            l2_bytes: 1 << 20,
-            threads: 1,
-            alignment: 64,
-            index: DType::I64,
-            workgroups: None,
-        };
+        let caps = Caps { arithmetic: DType::ALL.into_iter().collect(), ..Caps::host("null") };
         NullDevice { caps, strategy: OnceLock::new(), used: Arc::default() }
     }
 }

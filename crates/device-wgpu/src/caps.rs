@@ -1,6 +1,6 @@
 //! What an adapter holds and computes, from its limits and features.
 
-use codegen_core::{Caps, DTypeSet, Transcendental, Workgroups};
+use codegen_core::{Caps, DTypeSet, Workgroups};
 use tnode::DType;
 use wgpu::{Features, Limits};
 
@@ -14,28 +14,14 @@ const LEAST_ALIGNMENT: usize = 256;
 const MOST_INDEXABLE: u64 = (1 << 31) - LEAST_ALIGNMENT as u64;
 
 pub(crate) fn caps(limits: &Limits, features: Features) -> Caps {
-    Caps {
-        target: "wgpu".to_owned(),
-        storage: DType::ALL.into_iter().collect(),
-        arithmetic: arithmetic(features),
-        transcendental: Transcendental::Expanded,
-        vector_bytes: 16,
-        vector_registers: 16,
-        contractions: DTypeSet::EMPTY,
-        fma: true,
-        l1_bytes: limits.max_compute_workgroup_storage_size as usize,
-        l2_bytes: 1 << 20,
-        threads: 1,
-        alignment: alignment(limits),
-        index: DType::I32,
-        workgroups: Some(Workgroups::new(
-            limits
-                .max_compute_invocations_per_workgroup
-                .min(limits.max_compute_workgroup_size_x)
-                .min(MOST_THREADS),
-            limits.max_compute_workgroup_storage_size as usize,
-        )),
-    }
+    let workgroups = Workgroups::new(
+        limits
+            .max_compute_invocations_per_workgroup
+            .min(limits.max_compute_workgroup_size_x)
+            .min(MOST_THREADS),
+        limits.max_compute_workgroup_storage_size as usize,
+    );
+    Caps { arithmetic: arithmetic(features), alignment: alignment(limits), ..Caps::gpu("wgpu", workgroups) }
 }
 
 /// Types with native arithmetic.

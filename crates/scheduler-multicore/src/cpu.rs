@@ -2,7 +2,7 @@
 
 use std::{any::Any, num::NonZero, sync::Arc as Shared};
 
-use codegen_core::{Artifact, Caps, DTypeSet, Transcendental, host::HostModule};
+use codegen_core::{Artifact, Caps, host::HostModule};
 use device_runtime::{
     After, BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverError, EventHandle, FillTask,
     HostTask, KernelArgs, KernelHandle, LaunchTask, Mark, ModuleHandle, PoolHandle, PoolId, StreamHandle,
@@ -102,22 +102,14 @@ impl<S: Scheduler> Cpu<S> {
 
 /// The capabilities of CPU codegens, as far as the runtime uses them.
 fn caps(scheduler: &impl Scheduler) -> Caps {
-    let all: DTypeSet = DType::ALL.into_iter().collect();
     Caps {
-        target: scheduler.name().to_owned(),
-        storage: all,
-        arithmetic: all,
-        transcendental: Transcendental::Expanded,
+        arithmetic: DType::ALL.into_iter().collect(),
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: DTypeSet::EMPTY,
-        fma: true,
-        l1_bytes: 32 << 10,
         l2_bytes: 1 << 20,
         threads: scheduler.threads(),
         alignment: ALIGNMENT,
-        index: DType::I64,
-        workgroups: None,
+        ..Caps::host(scheduler.name())
     }
 }
 

@@ -15,20 +15,10 @@ const NARROW_FLOATS: [DType; 4] = [DType::F16, DType::Bf16, DType::Fp8E5m2, DTyp
 
 fn caps(target: &str, arithmetic: impl Fn(DType) -> bool) -> Caps {
     Caps {
-        target: target.into(),
-        storage: DType::ALL.into_iter().collect(),
         arithmetic: DType::ALL.into_iter().filter(|&d| arithmetic(d)).collect(),
-        transcendental: Transcendental::Expanded,
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: DTypeSet::EMPTY,
-        fma: true,
-        l1_bytes: 32 << 10,
-        l2_bytes: 512 << 10,
-        threads: 1,
-        alignment: 64,
-        index: DType::I64,
-        workgroups: None,
+        ..Caps::host(target)
     }
 }
 

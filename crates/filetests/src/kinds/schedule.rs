@@ -1,8 +1,7 @@
 //! `test schedule`: the section is the scheduled routine of each routine, or with `after=STEP` the routine after a step.
 //!
 //! Arguments set the target: `vector=16` (bytes), `threads=2`, `fma=no`, `contractions=yes`, `after=STEP`, `grain=N` (work per thread),
-//! `workgroups=256,16384` (threads and bytes of shared memory of a GPU; behind them, where they are known, a thread's registers and the threads
-//! that run in step).
+//! `workgroups=256,16384` (threads and bytes of shared memory of a GPU, optionally followed by a thread's registers and the subgroup size).
 
 use codegen_core::{
     Access, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,
@@ -66,12 +65,14 @@ fn workgroups(value: &str) -> Result<Workgroups, String> {
     let short = |number: usize| u32::try_from(number).map_err(|e| e.to_string());
     match numbers.as_deref() {
         Some(&[threads, memory_bytes]) => Ok(Workgroups::new(short(threads)?, memory_bytes)),
-        Some(&[threads, memory_bytes, registers, lanes]) => Ok(Workgroups {
+        Some(&[threads, memory_bytes, registers, subgroup_size]) => Ok(Workgroups {
             registers: short(registers)?,
-            lanes: short(lanes)?,
+            subgroup_size: short(subgroup_size)?,
             ..Workgroups::new(short(threads)?, memory_bytes)
         }),
-        _ => Err(format!("`{value}` is not of the form THREADS,BYTES or THREADS,BYTES,REGISTERS,LANES")),
+        _ => Err(format!(
+            "`{value}` is not of the form THREADS,BYTES or THREADS,BYTES,REGISTERS,SUBGROUP_SIZE"
+        )),
     }
 }
 
@@ -89,22 +90,14 @@ pub(super) const FACTORS: DTypeSet =
 
 /// A machine like none in particular, the same everywhere.
 pub(super) fn caps() -> Caps {
-    let every: DTypeSet = DType::ALL.into_iter().collect();
     Caps {
-        target: "filetests".into(),
-        storage: every,
-        arithmetic: every,
+        arithmetic: DType::ALL.into_iter().collect(),
         transcendental: Transcendental::Native,
         vector_bytes: 16,
         vector_registers: 16,
-        contractions: DTypeSet::EMPTY,
-        fma: true,
-        l1_bytes: 32 << 10,
         l2_bytes: 1 << 20,
         threads: 2,
-        alignment: 64,
-        index: DType::I64,
-        workgroups: None,
+        ..Caps::host("filetests")
     }
 }
 

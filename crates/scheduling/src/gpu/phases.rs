@@ -228,7 +228,7 @@ impl Share {
     }
 
     fn run_along(self, gpu: &Gpu, body: &[Stmt], lane: Loop, extent: i64) -> i64 {
-        let is_long = extent >= self.run * i64::from(gpu.workgroups.lanes).max(WORTH_SHARING);
+        let is_long = extent >= self.run * i64::from(gpu.workgroups.subgroup_size).max(WORTH_SHARING);
         let fits = self.run > 1 && is_long && extent % self.run == 0;
         let is_wide =
             vector_access::is_straight(body) && vector_access::is_wide(gpu, body, lane.var, self.run);

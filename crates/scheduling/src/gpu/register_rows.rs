@@ -103,8 +103,8 @@ impl CachedElement {
 }
 
 impl SharedPass {
-    /// Replaces cached elements in a block by registers and loads those that must be loaded. The kind is that
-    /// of the loop over steps.
+    /// Replaces the cached elements of a block by registers and loads the ones that no earlier pass has loaded. Returns
+    /// the kind of the loop over steps as well.
     pub(crate) fn in_registers(&self, share: &LoopShare, mut block: Block) -> (Block, LoopKind) {
         if self.holds.is_empty() {
             return (block, LoopKind::Serial);

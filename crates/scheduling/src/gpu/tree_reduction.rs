@@ -71,7 +71,7 @@ impl TreeReduction<'_> {
 
     /// The number of subgroups that combine their partial results alone; 1 if a subgroup would span columns.
     fn groups(&self, gpu: &Gpu) -> i64 {
-        let lanes = i64::from(gpu.workgroups.lanes);
+        let lanes = i64::from(gpu.workgroups.subgroup_size);
         let in_subgroups = lanes > 1 && self.column.is_none() && self.partials() % lanes == 0;
         if in_subgroups { self.partials() / lanes } else { 1 }
     }

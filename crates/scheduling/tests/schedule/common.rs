@@ -49,7 +49,7 @@ pub(super) fn gpu() -> Caps {
 
 /// A GPU whose threads are known to have registers for large tiles.
 pub(super) fn large_gpu() -> Caps {
-    let workgroups = Workgroups { registers: 96, lanes: 32, ..Workgroups::new(1024, 48 << 10) };
+    let workgroups = Workgroups { registers: 96, subgroup_size: 32, ..Workgroups::new(1024, 48 << 10) };
     Caps { workgroups: Some(workgroups), ..gpu() }
 }
 

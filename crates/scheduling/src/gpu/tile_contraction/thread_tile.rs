@@ -79,7 +79,7 @@ impl ThreadTile {
             threads.push(gpu.loop_of(extent));
             threads.len() - 1
         };
-        let above = i64::from(gpu.workgroups.lanes) / BESIDE;
+        let above = i64::from(gpu.workgroups.subgroup_size) / BESIDE;
         let (y, x) = (m.threads(), n.threads());
         let in_blocks = above > 1 && x > BESIDE && x % BESIDE == 0 && y > above && y % above == 0;
         let places: Vec<(usize, i64)> = match in_blocks {

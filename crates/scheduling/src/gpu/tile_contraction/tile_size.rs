@@ -134,7 +134,7 @@ impl MatmulTile {
     /// Padding in elements between the rows of an array that a transposing copy fills, so that a subgroup
     /// stores into different banks and vectorised reads stay aligned.
     pub(crate) fn margin(gpu: &Gpu) -> i64 {
-        if gpu.workgroups.lanes > 1 { QUAD } else { 0 }
+        if gpu.workgroups.subgroup_size > 1 { QUAD } else { 0 }
     }
 
     fn is_possible(&self, product: &TiledMatmul, gpu: &Gpu) -> bool {
