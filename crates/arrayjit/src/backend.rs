@@ -135,7 +135,7 @@ impl Backend {
     }
 
     fn made(name: String, codegen: Arc<dyn Codegen>, devices: Vec<Device>, settings: Settings) -> Backend {
-        let watch = Watch::new(settings.debug, &settings.dump);
+        let watch = Watch::new(&settings);
         devices.iter().for_each(|device| watch.device(device));
         let open_logs = || LogFolder::open(Path::new(&settings.log_folder), settings.log_clean);
         let logs = settings.log_values.then(open_logs);

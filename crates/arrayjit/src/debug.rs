@@ -1,13 +1,18 @@
 //! Telling on standard error what happens: the ladder of `debug` and the filter of `dump`, see `docs/debugging.md`.
 
-use std::{fmt::Display, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use device_runtime::Device;
 use lowered_ir::{assign::Warning, ir::Routine, passes::PASSES, text};
 use scheduling::PASS_NAMES;
 use tnode::TensorNode;
 
-use crate::{calls::CallReport, fallback::Fallback};
+use crate::{
+    calls::CallReport,
+    dump::{DumpFilter, DumpFolder},
+    fallback::Fallback,
+    settings::Settings,
+};
 
 /// The names under which [`Watch::pass`] sees routines, in order.
 pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
@@ -18,24 +23,24 @@ pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
 
 /// The pass that a dump filter names and that does not exist.
 pub(crate) fn unknown_pass(dump: &str) -> Option<&str> {
-    let (pass, _) = dump.split_once('@').unwrap_or((dump, "*"));
-    (!pass.is_empty() && pass != "*" && pass_names().all(|name| name != pass)).then_some(pass)
+    let pass = dump.split_once('@').map_or(dump, |(pass, _)| pass);
+    let is_known = |pass: &str| pass_names().any(|name| name == pass);
+    DumpFilter::parse(dump)?.pass().filter(|pass| !is_known(pass))?;
+    Some(pass)
 }
 
 /// What to tell.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     level: u8,
-    /// `(pass, routine)`; `*` is any.
-    dump: Option<(String, String)>,
+    dump: Option<DumpFilter>,
+    folder: Option<Arc<DumpFolder>>,
 }
 
 impl Watch {
-    pub(crate) fn new(level: u8, dump: &str) -> Watch {
-        let split = || dump.split_once('@').unwrap_or((dump, "*"));
-        let dump =
-            (!dump.is_empty()).then(split).map(|(pass, routine)| (pass.to_string(), routine.to_string()));
-        Watch { level, dump }
+    pub(crate) fn new(settings: &Settings) -> Watch {
+        let folder = DumpFolder::open(&settings.dump_folder).map(Arc::new);
+        Watch { level: settings.debug, dump: DumpFilter::parse(&settings.dump), folder }
     }
 
     /// Level 1: the device.
@@ -90,10 +95,18 @@ impl Watch {
         }
     }
 
-    /// Level 5 for `lower` and `schedule`, level 6 for every pass in between; and what the dump filter selects.
+    /// Level 5: the routine after `lower` and `optimize`, and each kernel after `schedule`. Level 6: the routine after every pass.
+    /// A dump that the filter selects is printed on every level. With a folder, dumps are files in it: those that the filter
+    /// selects, or all of them if there is no filter.
     pub(crate) fn pass(&self, name: &str, routine: &Routine) {
         let level = if matches!(name, "lower" | "optimize" | "schedule") { 5 } else { 6 };
-        if self.level >= level || self.selects(name, &routine.name) {
+        let is_selected = self.dump.as_ref().is_some_and(|dump| dump.selects(name, &routine.name));
+        if let Some(folder) = self.folder.as_ref().filter(|_| is_selected || self.dump.is_none()) {
+            if let Err(error) = folder.write(name, &routine.name, &text::print(routine)) {
+                print(&format_args!("dump after {name}: {error}"));
+            }
+        }
+        if self.level >= level || (is_selected && self.folder.is_none()) {
             print(&format_args!("after {name}:\n{}", text::print(routine)));
         }
     }
@@ -105,15 +118,7 @@ impl Watch {
 
     /// Whether [`Watch::pass`] may tell anything.
     pub(crate) fn shows_passes(&self) -> bool {
-        self.level >= 5 || self.dump.is_some()
-    }
-
-    fn selects(&self, pass: &str, routine: &str) -> bool {
-        let matches = |pattern: &str, name: &str| pattern == "*" || pattern == name;
-        // After `schedule` there are kernels, named after their routine.
-        let of_kernel = routine.rsplit_once("_k").filter(|_| pass == "schedule").map(|(routine, _)| routine);
-        let of_routine = |r: &str| matches(r, routine) || of_kernel.is_some_and(|routine| r == routine);
-        self.dump.as_ref().is_some_and(|(p, r)| matches(p, pass) && of_routine(r))
+        self.level >= 5 || self.dump.is_some() || self.folder.is_some()
     }
 
     fn tell(&self, level: u8, message: impl FnOnce() -> String) {

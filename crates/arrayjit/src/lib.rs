@@ -69,6 +69,7 @@ mod fallback; // what is refused runs elsewhere
 mod cache; // compiled code by content
 mod calls; // kernel calls, in words
 mod debug; // what is told on standard error
+mod dump; // forms of a routine, as text
 mod log; // files for the logs of routines
 
 mod error;

@@ -73,7 +73,7 @@ fn remove_logs(folder: &Path) -> io::Result<()> {
 }
 
 /// A name that every file system takes: letters, digits, `_`, `-` and inner dots of ASCII, at most 100 of them.
-fn sanitised(name: &str) -> String {
+pub(crate) fn sanitised(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
     let name: String = name.chars().map(plain).take(100).collect();
     match name.trim_matches('.') {

@@ -73,6 +73,9 @@ pub struct Settings {
     pub debug: u8,
     /// Which intermediate forms to print on standard error: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`; empty for none.
     pub dump: String,
+    /// The folder for dumps as files `ROUTINE/NN-PASS.lir`, instead of standard error; empty for none. Without `dump`, every form
+    /// is written.
+    pub dump_folder: String,
     /// The file that a timeline of the process is written to, unless it has a `tracing` subscriber; empty for none. See
     /// [`crate::trace`].
     pub trace: String,
@@ -237,6 +240,7 @@ impl Default for Settings {
             vector: Vector::Auto,
             debug: 0,
             dump: String::new(),
+            dump_folder: String::new(),
             trace: String::new(),
             log_values: false,
             log_folder: "arrayjit_logs".into(),

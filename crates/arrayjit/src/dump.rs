@@ -1,0 +1,152 @@
+//! Dumps of a routine after passes: the filter of `dump`, and the numbered files in `dump_folder`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
+
+use crate::log::sanitised;
+
+/// Selects dumps by pass and routine: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`.
+#[derive(Clone, Debug)]
+pub(crate) struct DumpFilter {
+    /// A pass, or `*`.
+    pass: String,
+    /// A routine, or `*`.
+    routine: String,
+}
+
+impl DumpFilter {
+    /// The filter of a setting; none if the setting is empty.
+    pub(crate) fn parse(text: &str) -> Option<DumpFilter> {
+        let (pass, routine) = text.split_once('@').unwrap_or((text, "*"));
+        let filter = || DumpFilter { pass: pass.to_owned(), routine: routine.to_owned() };
+        (!text.is_empty()).then(filter)
+    }
+
+    /// The pass, unless every pass is selected.
+    pub(crate) fn pass(&self) -> Option<&str> {
+        Some(self.pass.as_str()).filter(|pass| !pass.is_empty() && *pass != "*")
+    }
+
+    /// Whether the filter selects the dump of a routine after a pass. A kernel, which is dumped after `schedule`, is selected
+    /// by its own name and by that of its routine.
+    pub(crate) fn selects(&self, pass: &str, routine: &str) -> bool {
+        let matches = |pattern: &str, name: &str| pattern == "*" || pattern == name;
+        matches(&self.pass, pass)
+            && (matches(&self.routine, routine) || self.routine == routine_of(pass, routine))
+    }
+}
+
+/// The name of the routine that a dump belongs to: kernels are named `ROUTINE_kN`.
+fn routine_of<'n>(pass: &str, name: &'n str) -> &'n str {
+    let kernel = name.rsplit_once("_k").filter(|_| pass == "schedule");
+    kernel.map_or(name, |(routine, _)| routine)
+}
+
+/// A folder of dumps: each routine has a folder `ROUTINE` in it, or `ROUTINE-2` and so on when it is compiled again, with files
+/// `NN-PASS.lir` in the order of the passes.
+#[derive(Debug)]
+pub(crate) struct DumpFolder {
+    path: PathBuf,
+    routines: Mutex<BTreeMap<String, RoutineDumps>>,
+}
+
+/// The dumps of one compilation of a routine.
+#[derive(Debug)]
+struct RoutineDumps {
+    folder: PathBuf,
+    /// The number of the next file.
+    next: usize,
+}
+
+impl DumpFolder {
+    /// The folder of a setting; none if the setting is empty.
+    pub(crate) fn open(path: &str) -> Option<DumpFolder> {
+        (!path.is_empty()).then(|| DumpFolder { path: path.into(), routines: Mutex::default() })
+    }
+
+    /// Writes the text of a routine after a pass. The pass `lower` begins a new compilation.
+    ///
+    /// # Errors
+    ///
+    /// If a folder or file cannot be made; the message names it.
+    pub(crate) fn write(&self, pass: &str, name: &str, text: &str) -> io::Result<()> {
+        let routine = routine_of(pass, name);
+        let mut routines = self.routines.lock().unwrap_or_else(PoisonError::into_inner);
+        if pass == "lower" || !routines.contains_key(routine) {
+            let folder = new_folder(&self.path, &sanitised(routine))?;
+            routines.insert(routine.to_owned(), RoutineDumps { folder, next: 0 });
+        }
+        let Some(dumps) = routines.get_mut(routine) else { return Ok(()) };
+        let file = dumps.folder.join(format!("{:02}-{}.lir", dumps.next, sanitised(pass)));
+        dumps.next += 1;
+        fs::write(&file, text).map_err(|error| named(&file, &error))
+    }
+}
+
+/// Makes the folder `NAME`, or `NAME-2` and so on if it exists.
+fn new_folder(parent: &Path, name: &str) -> io::Result<PathBuf> {
+    fs::create_dir_all(parent).map_err(|error| named(parent, &error))?;
+    let mut number = 1;
+    loop {
+        let folder = parent.join(if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            made => return made.map(|()| folder.clone()).map_err(|error| named(&folder, &error)),
+        }
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_select_by_pass_and_routine() {
+        let selects = |filter: &str, pass: &str, routine: &str| {
+            DumpFilter::parse(filter).is_some_and(|filter| filter.selects(pass, routine))
+        };
+        assert!(selects("optimize@step", "optimize", "step"));
+        assert!(!selects("optimize@step", "optimize", "other") && !selects("optimize@step", "lower", "step"));
+        assert!(selects("schedule@step", "schedule", "step_k0") && selects("schedule", "schedule", "a_k1"));
+        assert!(!selects("schedule@step", "schedule", "other_k0"));
+        assert!(selects("*@step", "fuse_loops", "step"));
+        assert!(
+            !selects("lower@step", "lower", "step_k0"),
+            "a routine whose name looks like that of a kernel"
+        );
+        assert!(DumpFilter::parse("").is_none());
+    }
+
+    #[test]
+    fn files_are_numbered_and_folders_are_not_reused() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let path = parent.path().join("dumps");
+        let folder = DumpFolder::open(path.to_str().expect("a name in Unicode")).expect("a setting");
+        for (pass, name) in
+            [("lower", "step"), ("optimize", "step"), ("schedule", "step_k0"), ("lower", "step")]
+        {
+            folder.write(pass, name, pass).expect("room for a file");
+        }
+        let read = |file: &str| fs::read_to_string(path.join(file)).expect("it was written");
+        assert_eq!(read("step/00-lower.lir"), "lower");
+        assert_eq!(read("step/01-optimize.lir"), "optimize");
+        assert_eq!(read("step/02-schedule.lir"), "schedule");
+        assert_eq!(read("step-2/00-lower.lir"), "lower");
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let path = parent.path().join("taken");
+        fs::write(&path, "").expect("room for a file");
+        let folder = DumpFolder::open(path.to_str().expect("a name in Unicode")).expect("a setting");
+        let error = folder.write("lower", "step", "").expect_err("a file is no folder");
+        assert!(error.to_string().contains("taken"), "{error}");
+    }
+}
