@@ -1,4 +1,4 @@
-//! What a codegen hands to a device: compiled kernels and how to call them.
+//! Artifacts: compiled kernels, and how a device calls them.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -11,10 +11,10 @@ use crate::log::Logging;
 use crate::ptx::PtxModule;
 use crate::shader::ShaderModule;
 
-/// Compiled kernels, ready for a device to load. Cheap to clone.
+/// Compiled kernels that a device can load. Cheap to clone.
 ///
-/// Code that runs in this process, or reaches its memory, comes with the ABIs that its maker vouched for
-/// ([`HostModule::native`], [`PtxModule::new`]); nothing pairs it with others.
+/// Code that runs in this process, or accesses its memory, is made together with ABIs that its maker vouches
+/// for ([`HostModule::native`], [`PtxModule::new`]), and cannot be combined with others.
 #[derive(Clone, Debug)]
 pub struct Artifact {
     payload: Payload,
@@ -22,7 +22,7 @@ pub struct Artifact {
     logging: Option<Logging>,
 }
 
-/// The forms of code that devices load.
+/// The forms of compiled code.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Payload {
@@ -30,56 +30,58 @@ pub enum Payload {
     Host(HostModule),
     /// Text in a shading language.
     Shader(Arc<dyn ShaderModule>),
-    /// Text for NVIDIA's processors.
+    /// PTX, for NVIDIA's GPUs.
     Ptx(Arc<PtxModule>),
-    /// Anything a codegen and a device outside this project agree on. A device that takes it vouches for the
-    /// kernels, as every device does for what it runs; code whose ABI it cannot check has to come in a type
-    /// that only `unsafe` code makes.
+    /// A form that a codegen and a device outside of this project agree on. A device that takes it vouches
+    /// for the kernels, as every device does. Code whose ABI the device cannot check must have a type that
+    /// only `unsafe` code can make.
     Other(Arc<dyn Any + Send + Sync>),
 }
 
 /// How a kernel is called. `docs/abi.md` is the specification.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelAbi {
-    /// The entry point's name.
+    /// The name of the entry point.
     pub name: String,
-    /// Positional parameters: memory first (one per node of the kernel's IR), then static indices (one per symbol).
+    /// Positional parameters: memory first (one per node of the kernel's IR), then static indices (one per
+    /// symbol).
     pub params: Vec<Param>,
-    /// The range that may be split.
+    /// The range that a call may split.
     pub launch: Launch,
     /// Bytes of scratch memory per thread, aligned to [`crate::Caps::alignment`].
     pub scratch_bytes: usize,
-    /// The lines it logs, by number; none for nearly every kernel. One that logs takes one more argument.
+    /// The lines that the kernel logs, by number. A kernel that logs takes one more argument.
     pub log: Arc<[LogLine]>,
-    /// What one whole call costs.
+    /// The cost of one whole call.
     pub cost: Cost,
 }
 
 impl Artifact {
-    /// Kernels of this process, which log nowhere.
+    /// Kernels that run in this process, without a log.
     pub fn host(module: HostModule) -> Artifact {
         let kernels = module.shared_abis();
         Artifact { payload: Payload::Host(module), kernels, logging: None }
     }
 
-    /// Shaders that log nowhere, one for each of the kernels. Devices check what shaders touch: a shader that
-    /// does not follow the ABI gives wrong values in memory of the device, and nothing worse.
+    /// Shaders without a log, one per kernel. Devices check the accesses of shaders: a shader that does not
+    /// follow the ABI gives wrong values in memory of the device, and nothing worse.
     pub fn shaders(module: Arc<dyn ShaderModule>, kernels: Vec<KernelAbi>) -> Artifact {
         Artifact { payload: Payload::Shader(module), kernels: kernels.into(), logging: None }
     }
 
-    /// Kernels for NVIDIA's processors, which log nowhere.
+    /// PTX kernels without a log.
     pub fn ptx(module: PtxModule) -> Artifact {
         let kernels = module.abis().into();
         Artifact { payload: Payload::Ptx(Arc::new(module)), kernels, logging: None }
     }
 
-    /// What a codegen and a device outside this project agree on, with how its kernels are called.
+    /// Kernels in a form that a codegen and a device outside of this project agree on, and how they are
+    /// called.
     pub fn other(payload: Arc<dyn Any + Send + Sync>, kernels: Vec<KernelAbi>) -> Artifact {
         Artifact { payload: Payload::Other(payload), kernels: kernels.into(), logging: None }
     }
 
-    /// The code in the form that its devices load.
+    /// The compiled code.
     pub fn payload(&self) -> &Payload {
         &self.payload
     }
@@ -89,20 +91,19 @@ impl Artifact {
         &self.kernels
     }
 
-    /// Where the kernels log to that do. Whoever loads the code sees to it, in whatever way its kernels tell
-    /// what they log.
+    /// The destination of logged lines, if the kernels log. The device that loads the code sends them there.
     pub fn logging(&self) -> Option<&Logging> {
         self.logging.as_ref()
     }
 
-    /// The same code, whose kernels log to there.
+    /// The same code with another destination for logged lines.
     #[must_use]
     pub fn logging_to(mut self, logging: Logging) -> Artifact {
         self.logging = Some(logging);
         self
     }
 
-    /// The kernels, if they run in this process, logging to where the artifact says.
+    /// The kernels with their log, if they run in this process.
     pub fn host_module(&self) -> Option<HostModule> {
         match &self.payload {
             Payload::Host(module) => Some(module.clone().logging_to(self.logging.clone())),
@@ -112,7 +113,7 @@ impl Artifact {
 }
 
 impl KernelAbi {
-    /// Access and size in bytes of each memory parameter, in order; merge buffers are read.
+    /// The access and the size in bytes of each memory parameter, in order. Merge buffers are read.
     pub fn memory(&self) -> impl Iterator<Item = (Access, usize)> {
         self.params.iter().filter_map(|param| match *param {
             Param::Node { access, bytes } => Some((access, bytes)),
@@ -130,12 +131,12 @@ impl KernelAbi {
     }
 }
 
-/// What a parameter is.
+/// A parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Param {
     /// The base address of a node or temporary.
     Node {
-        /// What the kernel does with it.
+        /// The access of the kernel to it.
         access: Access,
         /// Its size in bytes.
         bytes: usize,
@@ -152,52 +153,53 @@ pub enum Param {
     },
 }
 
-/// What a kernel does with a node.
+/// The access of a kernel to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
     /// Reads only.
     Read,
-    /// Surely writes every element, without ever reading what was there before the kernel.
+    /// Writes every element, and never reads a value from before the kernel.
     Write,
-    /// May write some elements, without ever reading what was there before the kernel; the others keep that.
+    /// May write some elements, and never reads a value from before the kernel. The other elements keep
+    /// theirs.
     WritePart,
-    /// May read what was there before, and writes.
+    /// May read values from before the kernel, and writes.
     ReadWrite,
 }
 
 /// The range over which a kernel may be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Launch {
-    /// The kernel covers `0..extent` of its parallel loop, for targets with workgroups of all its parallel loops together; 1 where
-    /// it has none.
+    /// The kernel covers `0..extent` of its parallel loop; on targets with workgroups, of all its nested
+    /// parallel loops together. 1 if it has none.
     pub extent: u64,
-    /// A part should have at least this many iterations to be worth a thread.
+    /// The least number of iterations of a part that is worth a thread.
     pub grain: u64,
-    /// Threads that run one iteration together: the greatest product of the extents of nested workgroup loops; 1 where there are
-    /// none, so that iterations are threads.
+    /// Threads that run one iteration together: the greatest product of the extents of nested workgroup
+    /// loops. 1 if there are none and iterations are threads.
     pub threads: u32,
 }
 
 impl Launch {
-    /// That of a kernel with this body, called whole.
+    /// The launch of a whole kernel with this body.
     pub fn whole(body: &[Stmt]) -> Launch {
         let threads = form::threads(body).min(u64::from(u32::MAX)) as u32;
         Launch { extent: 1, grain: 1, threads }
     }
 }
 
-/// Symbolic counts of a kernel's work, for the roofline.
+/// The work of a kernel, as counts of operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Floating-point operations; fma counts 2.
     pub flops: f64,
-    /// Operations on integers and booleans; the arithmetic of indices is not among them.
+    /// Operations on integers and booleans, except the arithmetic of indices.
     pub integer_ops: f64,
     /// Bytes of the distinct elements read plus those written.
     pub bytes: f64,
 }
 
-/// Only the operations that there are, and the bytes.
+/// Shows the bytes and those kinds of operations that occur.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.flops > 0.0 || self.integer_ops == 0.0 {

@@ -1,23 +1,24 @@
-//! Contractions in canonical form: loop nests that a target's matrix kernels can take as they stand.
+//! Contractions in canonical form: loop nests that a codegen can compile whole, by matrix kernels of its own.
 //!
 //! ```text
 //! for batch…, rows…, columns… {
 //!   acc := start                         ; zero, or an element of an array
 //!   for depth… { acc := fma(left, right, acc) }
-//!   epilogue                             ; statements without loops, among scalars of its own
+//!   epilogue                             ; statements without loops, on scalars of their own
 //! }
 //! ```
 //!
-//! `left` mentions rows and depth, `right` columns and depth, both any of the batch. Every iteration of the outer loops is independent of
-//! the others, so they may run in any order, and each output takes its products in the order of the depth: no order of tiles changes a bit.
-//! Rows, and columns, may be several loops that make up one axis: in everything the epilogue touches one step of the outer loop is as far
-//! as a whole run of the inner one. Columns are contiguous in what the epilogue stores.
+//! `left` depends on rows and depth, `right` on columns and depth, both possibly on the batch. The iterations
+//! of the outer loops are independent of each other, so their order is free, and each output adds its
+//! products in the order of the depth: no order of tiles changes a bit. Rows, and columns, may be several
+//! loops that form one axis: in every array that the epilogue accesses, one step of the outer loop is as long
+//! as all iterations of the inner one. The epilogue stores contiguously along the columns.
 //!
-//! Factors are elements of nodes, in `f32` or `f64`; or in `f16` or `bf16` and converted to `f32`, in which sums are then taken. What guards
-//! leave out is zero.
+//! Operands are elements of nodes, in `f32` or `f64`, or in `f16` or `bf16` and converted to `f32`, the type
+//! of the accumulator. Elements that a guard excludes are zero.
 //!
-//! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] say that they have kernels for it, and the codegen finds it by
-//! this same function.
+//! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] list its operand types, and the
+//! codegen recognises it by [`Contraction::of`] as well.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,14 +30,14 @@ use lowered_ir::ir::{
 use tnode::{DType, Dims};
 
 use crate::DTypeSet;
-use crate::access::{self, Ranges, mentions};
+use crate::dependence::{self, VariableRanges, mentions};
 
-/// One loop from 0.
+/// A loop that starts at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// Its variable.
+    /// The loop's variable.
     pub var: LoopId,
-    /// How many iterations.
+    /// The number of iterations.
     pub extent: i64,
 }
 
@@ -49,44 +50,49 @@ pub struct Contraction {
     pub rows: Vec<Axis>,
     /// Loops that make up the columns; at least one.
     pub columns: Vec<Axis>,
-    /// Loops over the products, in their order; at least one.
+    /// Loops over `k`, in the order in which products are added; at least one.
     pub depth: Vec<Axis>,
-    /// The loop whose iterations may run on several threads, if any: the outermost of the batch, the rows or the columns.
+    /// The loop that several threads may share, if any: the outermost loop of the batch, the rows or the
+    /// columns.
     pub parallel: Option<LoopId>,
-    /// The factor that mentions rows.
+    /// The operand that depends on the rows.
     pub left: Expr,
-    /// The factor that mentions columns.
+    /// The operand that depends on the columns.
     pub right: Expr,
-    /// The local that holds the sum, a scalar.
+    /// The accumulator, a scalar local.
     pub acc: LocalId,
-    /// Where the sum begins, if not at zero: an element of a node.
+    /// The initial value of the accumulator, an element of a node. Zero if there is none.
     pub start: Option<Expr>,
-    /// What becomes of the sum.
+    /// The statements that consume the accumulator.
     pub epilogue: Block,
 }
 
-/// What is known of the arrays and variables of a routine.
+/// The shapes of a routine's arrays and the ranges of its variables.
 #[derive(Clone, Debug)]
 pub struct Arrays<'a> {
     nodes: Cow<'a, [(DType, Dims)]>,
-    /// Those behind the nodes.
+    /// Arrays that are numbered after the nodes.
     more: Vec<(DType, Dims)>,
-    ranges: Cow<'a, Ranges>,
+    ranges: Cow<'a, VariableRanges>,
 }
 
 impl<'a> Arrays<'a> {
-    /// Those of a routine.
+    /// The arrays and variables of a routine.
     pub fn of(routine: &Routine) -> Arrays<'static> {
         let nodes = routine.nodes.iter().map(|node| (node.dtype, node.dims.clone())).collect();
-        Arrays { nodes: Cow::Owned(nodes), more: Vec::new(), ranges: Cow::Owned(Ranges::of(routine)) }
+        Arrays { nodes: Cow::Owned(nodes), more: Vec::new(), ranges: Cow::Owned(VariableRanges::of(routine)) }
     }
 
-    /// Nodes, and behind them others.
-    pub fn new(nodes: &'a [(DType, Dims)], more: Vec<(DType, Dims)>, ranges: &'a Ranges) -> Arrays<'a> {
+    /// Nodes, followed by other arrays.
+    pub fn new(
+        nodes: &'a [(DType, Dims)],
+        more: Vec<(DType, Dims)>,
+        ranges: &'a VariableRanges,
+    ) -> Arrays<'a> {
         Arrays { nodes: Cow::Borrowed(nodes), more, ranges: Cow::Borrowed(ranges) }
     }
 
-    /// With the nodes behind them that [`outer_locals_as_nodes`] makes of locals.
+    /// The same arrays, followed by the arrays `more` that [`outer_locals_as_nodes`] numbers.
     pub fn with_nodes(&self, more: impl Iterator<Item = (DType, Dims)>) -> Arrays<'_> {
         Arrays::new(&self.nodes, self.more.iter().cloned().chain(more).collect(), &self.ranges)
     }
@@ -96,12 +102,12 @@ impl<'a> Arrays<'a> {
         self.nodes.get(at).unwrap_or_else(|| &self.more[at - self.nodes.len()])
     }
 
-    /// What a node's elements are.
+    /// The element type of an array.
     pub fn dtype(&self, node: NodeRef) -> DType {
         self.array(node).0
     }
 
-    /// The position of an element in its array, in elements: row-major.
+    /// The row-major position of an element in its array, in elements.
     pub fn position(&self, node: NodeRef, index: &Indices) -> Affine {
         let dims = &self.array(node).1;
         index.iter().zip(dims).fold(Affine::constant(0), |at, (i, &dim)| at.times(dim as i64).plus(i))
@@ -109,12 +115,12 @@ impl<'a> Arrays<'a> {
 }
 
 impl Contraction {
-    /// The contraction that a nest is, if it is one. The nest mentions no local that it does not declare.
+    /// Recognises a nest that is a contraction. The nest must mention no local that it does not declare.
     pub fn of(stmt: &Stmt, arrays: &Arrays) -> Option<Contraction> {
         let (loops, parallel, body) = outer_loops(stmt)?;
         let inner = Inner::of(body)?;
         let independent =
-            |axis: &Axis| access::independent(axis.var, std::slice::from_ref(stmt), &arrays.ranges);
+            |axis: &Axis| dependence::independent(axis.var, std::slice::from_ref(stmt), &arrays.ranges);
         let node_type = |node: NodeRef| arrays.dtype(node);
         let computes = |factor| matches!(dtype(factor, &node_type), Some(DType::F32 | DType::F64));
         if !computes(inner.left)
@@ -160,28 +166,28 @@ impl Contraction {
         })
     }
 
-    /// How many rows there are in all.
+    /// The number of rows of all loops together.
     pub fn num_rows(&self) -> i64 {
         extent(&self.rows)
     }
 
-    /// How many columns there are in all.
+    /// The number of columns of all loops together.
     pub fn num_columns(&self) -> i64 {
         extent(&self.columns)
     }
 
-    /// How many products each output takes.
+    /// The number of products per output.
     pub fn num_products(&self) -> i64 {
         extent(&self.depth)
     }
 }
 
-/// How many iterations nested loops have.
+/// The number of iterations of nested loops.
 fn extent(axes: &[Axis]) -> i64 {
     axes.iter().map(|axis| axis.extent).product()
 }
 
-/// The chain of outer loops, which of them is parallel, and the body of the last one that has no other loop as its only statement.
+/// The chain of outer loops, its parallel loop, and the innermost body, which is not a single loop.
 fn outer_loops(stmt: &Stmt) -> Option<(Vec<Axis>, Option<LoopId>, &[Stmt])> {
     let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { return None };
     let parallel = match kind {
@@ -198,14 +204,14 @@ fn outer_loops(stmt: &Stmt) -> Option<(Vec<Axis>, Option<LoopId>, &[Stmt])> {
     within.is_none().then_some((loops, parallel, body))
 }
 
-/// The body of the outer loops, taken apart.
+/// The parts of the body of the outer loops.
 struct Inner<'a> {
     depth: Vec<Axis>,
     left: &'a Expr,
     right: &'a Expr,
     acc: LocalId,
     start: Option<&'a Expr>,
-    /// Declarations of other scalars, which what comes after the sum uses.
+    /// Declarations of other scalars, for the epilogue.
     declared: Vec<&'a Stmt>,
     epilogue: &'a [Stmt],
 }
@@ -222,14 +228,15 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// The scalar that a body does nothing but add a product to, and the factors.
+/// The accumulator and operands of a body whose only statement adds a product to a scalar.
 fn product(body: &[Stmt]) -> Option<(LocalId, &Expr, &Expr)> {
     let [Stmt::SetLocal { local: acc, index, value }] = body else { return None };
     let Expr::Ternary { op: TernaryOp::Fma, a: left, b: right, c } = value else { return None };
     (index.is_empty() && **c == Expr::local(*acc)).then_some((*acc, left, right))
 }
 
-/// Whether some loop of a block does nothing but add a product to a scalar: without one there is no contraction.
+/// Whether some loop of a block does nothing but add a product to a scalar. A block without such a loop
+/// contains no contraction.
 pub fn adds_products(block: &[Stmt]) -> bool {
     let mut found = false;
     walk::each_stmt(block, &mut |stmt| {
@@ -238,7 +245,7 @@ pub fn adds_products(block: &[Stmt]) -> bool {
     found
 }
 
-/// The contractions of a routine, wherever they are nested, each by the variable of its outermost loop.
+/// The contractions of a routine at any depth, each by the variable of its outermost loop.
 pub fn contractions(routine: &Routine) -> BTreeSet<LoopId> {
     let mut search = Search {
         locals: routine.locals(),
@@ -278,8 +285,8 @@ impl Search {
     }
 }
 
-/// Whether a loop's body adds products of elements to a scalar, and converts some of them from a narrower float. Legalisation leaves
-/// these conversions to targets with kernels for contractions of such types.
+/// Whether a loop's body adds products of elements to a scalar and converts some of them from a narrower
+/// float. Legalisation leaves these conversions to targets that compile contractions of such types whole.
 pub fn widens(body: &[Stmt], routine: &Routine, kernels: DTypeSet) -> bool {
     let Some((_, left, right)) = product(body) else { return false };
     let factors = [left, right];
@@ -289,7 +296,7 @@ pub fn widens(body: &[Stmt], routine: &Routine, kernels: DTypeSet) -> bool {
         && factors.iter().any(|factor| matches!(factor, Expr::Convert { .. }))
 }
 
-/// What a factor reads: itself, or what it converts.
+/// The read of an operand, without its conversion.
 pub fn read_of(factor: &Expr) -> &Expr {
     match factor {
         Expr::Convert { arg, .. } => arg,
@@ -297,7 +304,7 @@ pub fn read_of(factor: &Expr) -> &Expr {
     }
 }
 
-/// What a sum begins with: an element of a node, or nothing where it begins at zero.
+/// The initial value of an accumulator: an element of a node, or none if it is zero.
 fn start<'a>(before: &[&'a Stmt], acc: LocalId) -> Option<Option<&'a Expr>> {
     let (declare, rest) = before.split_first()?;
     let declared = matches!(declare, Stmt::Declare { local, space: Space::Register, .. } if *local == acc);
@@ -316,15 +323,15 @@ fn has_loops(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| matches!(stmt, Stmt::For { .. } | Stmt::Zero { .. } | Stmt::SetDynamic { .. }))
 }
 
-/// The elements that a nest stores, and those that its start and epilogue load, by their positions.
+/// The positions of the elements that a nest stores, and of those that its initial value and epilogue load.
 #[derive(Default)]
-struct Places {
+struct AccessedPositions {
     stored: Vec<Affine>,
     loaded: Vec<Affine>,
 }
 
-fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<Places> {
-    let mut places = Places::default();
+fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<AccessedPositions> {
+    let mut places = AccessedPositions::default();
     let mut plain = true;
     walk::each_stmt(inner.epilogue, &mut |stmt| {
         if let Stmt::Set { node, index, .. } = stmt {
@@ -343,13 +350,13 @@ fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<Places> {
     plain.then_some(places)
 }
 
-/// The loop whose iterations are neighbours in everything stored.
-fn contiguous(axes: &[Axis], places: &Places) -> Option<Axis> {
+/// The loop along which all stores are contiguous.
+fn contiguous(axes: &[Axis], places: &AccessedPositions) -> Option<Axis> {
     let neighbours = |axis: &&Axis| places.stored.iter().all(|at| at.coefficient(axis.var) == 1);
     axes.iter().find(neighbours).copied().filter(|_| !places.stored.is_empty())
 }
 
-/// The axis that a loop makes up with others: outermost first.
+/// The loops that form one axis with a loop, outermost first.
 fn merged(inner: Axis, others: &[Axis], places: &[&Affine]) -> Vec<Axis> {
     let mut axis = vec![inner];
     while let Some(outer) = others.iter().find(|other| {
@@ -361,7 +368,7 @@ fn merged(inner: Axis, others: &[Axis], places: &[&Affine]) -> Vec<Axis> {
     axis
 }
 
-/// The type of a factor, if it is an element, or an element of a half-precision float as `f32`.
+/// The type of an operand: that of an element, or `f32` if it converts a half-precision element.
 fn dtype(factor: &Expr, node_type: &dyn Fn(NodeRef) -> DType) -> Option<DType> {
     let read = match read_of(factor) {
         Expr::Get { node, .. } | Expr::GetMerge { node, .. } => node_type(*node),
@@ -379,10 +386,11 @@ fn dtype(factor: &Expr, node_type: &dyn Fn(NodeRef) -> DType) -> Option<DType> {
     }
 }
 
-/// The block with the locals that it uses and does not declare as nodes, which follow `nodes` others; and which local is which node.
+/// The block with the locals that it uses but does not declare replaced by nodes, which are numbered from
+/// `nodes` on; and the node of each local.
 pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Block, BTreeMap<LocalId, NodeRef>) {
-    let own = access::declared(block);
-    let outer = access::locals_used(block).into_iter().filter(|local| !own.contains(local));
+    let own = dependence::declared(block);
+    let outer = dependence::locals_used(block).into_iter().filter(|local| !own.contains(local));
     let map: BTreeMap<LocalId, NodeRef> = outer.zip((nodes..).map(NodeRef)).collect();
     let mut block = block.to_vec();
     if !map.is_empty() {
@@ -391,7 +399,7 @@ pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Block, BTreeMap<Loc
     (block, map)
 }
 
-/// Puts nodes in the place of locals, wherever they are stored into and read.
+/// Replaces locals by nodes in all stores and reads.
 pub fn locals_as_nodes(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
     replace_stores(block, map);
     walk::map_values(block, &mut |value| {

@@ -2,8 +2,8 @@
 
 use tnode::DType;
 
-/// The least alignment in bytes of every base address of a kernel's memory on every target: of nodes, temporaries, merge buffers
-/// and scratch memory. Host code may rely on this alignment and no larger one.
+/// The least alignment in bytes of every base address of a kernel's memory on every target: of nodes,
+/// temporaries, merge buffers and scratch memory. Host code may rely on this alignment and no larger one.
 pub const BASE_ALIGNMENT: usize = 64;
 
 /// The capabilities of a target. Legalisation and scheduling read nothing else about it.
@@ -31,22 +31,27 @@ pub struct Caps {
     pub vector_bytes: usize,
     /// Vector registers a kernel may use.
     pub vector_registers: usize,
-    /// Operand types of the contractions in [canonical form](crate::canonical) for which the target has kernels of its own. The
-    /// scheduler leaves such contractions whole, and legalisation leaves the conversions of their operands.
+    /// Operand types of the contractions in [canonical form](crate::canonical) for which the target has
+    /// kernels of its own. The scheduler leaves such contractions whole, and legalisation leaves the
+    /// conversions of their operands.
     pub contractions: DTypeSet,
-    /// Whether fused multiply-add is a machine instruction. It is always exact: otherwise a slow call computes it.
+    /// Whether fused multiply-add is a machine instruction. It is always exact: otherwise a slow call
+    /// computes it.
     pub fma: bool,
-    /// Bytes of the first-level data cache.
+    /// Bytes of the L1 data cache.
     pub l1_bytes: usize,
-    /// Bytes of the second-level cache.
+    /// Bytes of the L2 cache.
     pub l2_bytes: usize,
     /// Threads that one kernel may be split over.
     pub threads: usize,
-    /// Alignment of pools and scratch memory in bytes. A value below [`BASE_ALIGNMENT`] counts as [`BASE_ALIGNMENT`].
+    /// Alignment of pools and scratch memory in bytes. A value below [`BASE_ALIGNMENT`] counts as
+    /// [`BASE_ALIGNMENT`].
     pub alignment: usize,
-    /// The type of computed indices: `i64` on hosts, `i32` on targets whose nodes have fewer than 2³¹ elements.
+    /// The type of computed indices: `i64` on hosts, `i32` on targets whose nodes have fewer than 2³¹
+    /// elements.
     pub index: DType,
-    /// The limits of workgroups, on GPUs. A target with workgroups gets kernels of parallel and workgroup loops.
+    /// The limits of workgroups, on GPUs. A target with workgroups gets kernels of parallel and workgroup
+    /// loops.
     pub workgroups: Option<Workgroups>,
 }
 
@@ -55,16 +60,17 @@ pub struct Caps {
 pub enum Transcendental {
     /// Legalisation expands them to the polynomials of [`lowered_ir::math`].
     Expanded,
-    /// In routines of class `Fast`, instructions of the target compute `exp`, `exp2`, `log`, `log2`, `sin`, `cos` and `tanh` on
-    /// `f32`, less accurately; the target documents how accurately. All other operations are expanded.
+    /// In routines of class `Fast`, instructions of the target compute `exp`, `exp2`, `log`, `log2`, `sin`,
+    /// `cos` and `tanh` on `f32`, less accurately; the target documents how accurately. All other operations
+    /// are expanded.
     Approximate,
     /// The target computes them as [`lowered_ir::eval`] does.
     Native,
 }
 
 impl Caps {
-    /// A host without vectors and with one thread: native arithmetic on `bool`, integers, `f32` and `f64`, storage of every type,
-    /// caches of 32 KiB and 512 KiB.
+    /// A host without vectors and with one thread: native arithmetic on `bool`, integers, `f32` and `f64`,
+    /// storage of every type, caches of 32 KiB and 512 KiB.
     pub fn host(target: impl Into<String>) -> Caps {
         let is_native = |d: &DType| d.is_integer() || matches!(d, DType::Bool | DType::F32 | DType::F64);
         Caps {
@@ -85,8 +91,8 @@ impl Caps {
         }
     }
 
-    /// A GPU with these workgroups: native arithmetic on `bool`, 32-bit integers and `f32`, storage of every type, vectors of
-    /// 16 bytes, memory aligned to 256 bytes, indices of 32 bits.
+    /// A GPU with these workgroups: native arithmetic on `bool`, 32-bit integers and `f32`, storage of every
+    /// type, vectors of 16 bytes, memory aligned to 256 bytes, indices of 32 bits.
     pub fn gpu(target: impl Into<String>, workgroups: Workgroups) -> Caps {
         let native = [DType::Bool, DType::I32, DType::U32, DType::F32, DType::U32x4];
         Caps {
@@ -110,17 +116,20 @@ pub struct Workgroups {
     pub threads: u32,
     /// Bytes of shared memory.
     pub memory_bytes: usize,
-    /// The 32-bit registers of a thread that may hold outputs, operands and elements on their way from memory. 0 if the target
-    /// does not state them: then the scheduler assumes room for 16 outputs and 8 operands.
+    /// The 32-bit registers of a thread that may hold outputs, operands and elements on their way from
+    /// memory. 0 if the target does not state them: then the scheduler assumes room for 16 outputs and 8
+    /// operands.
     pub registers: u32,
-    /// Threads of a subgroup, which run in lockstep, so that their accesses to shared memory coincide. 1 if that is not known.
+    /// Threads of a subgroup, which run in lockstep, so that their accesses to shared memory coincide. 1 if
+    /// that is not known.
     pub subgroup_size: u32,
     /// Bytes of the narrowest elements that a thread can load or store several of with one access.
     pub element_bytes: usize,
 }
 
 impl Workgroups {
-    /// Limits of a target that states nothing about registers and subgroups, and has vectorised access to 4-byte elements.
+    /// Limits of a target that states nothing about registers and subgroups, and has vectorised access to
+    /// 4-byte elements.
     pub const fn new(threads: u32, memory_bytes: usize) -> Workgroups {
         Workgroups { threads, memory_bytes, registers: 0, subgroup_size: 1, element_bytes: 4 }
     }

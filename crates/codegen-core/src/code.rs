@@ -1,4 +1,4 @@
-//! Code: a scheduled routine and an artifact that is called as its kernels are.
+//! Code: a scheduled routine with an artifact whose kernels take the arguments of its calls.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub struct Code {
     artifact: Artifact,
 }
 
-/// Why an artifact is not that of a scheduled routine.
+/// The reason why an artifact does not belong to a scheduled routine.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("routine `{routine}`: its artifact {mismatch}")]
 pub struct CodeError {
@@ -27,18 +27,18 @@ pub struct CodeError {
     pub mismatch: CodeMismatch,
 }
 
-/// How an artifact and a scheduled routine differ.
+/// A difference between an artifact and a scheduled routine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeMismatch {
-    /// One has more kernels.
+    /// The numbers of kernels differ.
     Kernels {
         /// Kernels of the routine.
         expected: usize,
         /// Kernels of the artifact.
         found: usize,
     },
-    /// A kernel takes other parameters.
+    /// The parameters of a kernel differ.
     Params {
         /// The kernel's name in the routine.
         kernel: String,
@@ -47,16 +47,16 @@ pub enum CodeMismatch {
         /// Parameters of the artifact's kernel.
         found: Vec<Param>,
     },
-    /// A kernel runs over another range, or with other threads.
+    /// The launches of a kernel differ.
     Launch {
         /// The kernel's name in the routine.
         kernel: String,
         /// The routine's launch.
         expected: Launch,
-        /// The artifact's launch; its grain may be any.
+        /// The artifact's launch. Its grain may differ.
         found: Launch,
     },
-    /// A kernel logs other lines.
+    /// The log lines of a kernel differ.
     Log {
         /// The kernel's name in the routine.
         kernel: String,
@@ -89,13 +89,13 @@ impl fmt::Display for CodeMismatch {
 }
 
 impl Code {
-    /// The code of a routine.
+    /// Combines a scheduled routine with its artifact.
     ///
     /// # Errors
     ///
-    /// [`CodeError`] where a codegen made it of another routine: numbers of kernels, their parameters,
-    /// launches or log lines differ. A codegen may state another grain, cost and size of scratch memory; the
-    /// artifact's are those that count.
+    /// [`CodeError`] if the artifact belongs to another routine: numbers of kernels, their parameters,
+    /// launches or log lines differ. A codegen may state another grain, cost and size of scratch memory, and
+    /// those of the artifact count.
     pub fn new(schedule: ScheduledRoutine, artifact: Artifact) -> Result<Code, CodeError> {
         match check(&schedule, artifact.kernels()) {
             Ok(()) => Ok(Code { schedule, artifact }),
@@ -113,14 +113,14 @@ impl Code {
         &self.artifact
     }
 
-    /// The same code under another name of the routine, which errors and profiles then show.
+    /// The same code under another name of the routine, for errors and profiles.
     #[must_use]
     pub fn renamed(mut self, name: &str) -> Code {
         self.schedule = self.schedule.renamed(name);
         self
     }
 
-    /// The same code, whose kernels log to there.
+    /// The same code with another destination for logged lines.
     #[must_use]
     pub fn logging_to(mut self, logging: Logging) -> Code {
         self.artifact = self.artifact.logging_to(logging);

@@ -1,15 +1,15 @@
-//! The traits a code generator implements, and what comes out of them.
+//! The traits that a code generator implements, and their results.
 //!
-//! A codegen author writes a [`Renderer`] (scheduled kernel → source, whatever the source is) and a [`Compiler`] (sources →
-//! artifact). [`Pipeline`] joins the two into a [`Codegen`], which is what everything above uses.
+//! A codegen author writes a [`Renderer`] (scheduled kernel → source in any form) and a [`Compiler`] (sources
+//! → artifact). [`Pipeline`] combines the two into a [`Codegen`].
 //!
-//! # Who owes what
+//! # Obligations
 //!
-//! *The caller* hands over kernels, which [the verifier](lowered_ir::verify) has accepted and whose ABIs agree with them
-//! ([`Kernel`]), and that legalisation for the same [`Caps`] has passed over. *The codegen* answers `Ok`,
-//! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. What it returns follows
-//! `docs/abi.md`: for code that can do harm it vouches in an `unsafe` constructor, and
-//! [`Code::new`](crate::Code::new) checks that it is called as the routine's kernels are.
+//! *The caller* passes kernels that [the verifier](lowered_ir::verify) has accepted, whose ABIs agree with
+//! them ([`Kernel`]), and that were legalised for the same [`Caps`]. *The codegen* returns `Ok`,
+//! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. Its code follows
+//! `docs/abi.md`. For code that can do harm, the codegen vouches in an `unsafe` constructor, and
+//! [`Code::new`](crate::Code::new) checks that the code takes the arguments of the routine's calls.
 
 use std::{collections::BTreeSet, fmt, hash::Hash};
 
@@ -19,7 +19,7 @@ use crate::{Artifact, Caps, Kernel, ScheduledRoutine};
 
 /// Turns a scheduled kernel into source.
 pub trait Renderer: Send + Sync {
-    /// What is rendered: text, words, or a prepared function.
+    /// The source: text, words, or a prepared function.
     type Source: Send;
 
     /// Renders one kernel for a target.
@@ -32,9 +32,9 @@ pub trait Renderer: Send + Sync {
 
 /// Turns sources into an artifact.
 pub trait Compiler: Send + Sync {
-    /// What is compiled; the renderer's source.
+    /// The source, the same type as that of the renderer.
     type Source: Send;
-    /// What may be chosen; part of the cache key.
+    /// The options, which are part of the cache key.
     type Options: Hash + Clone + Default + fmt::Debug + Send + Sync;
 
     /// Compiles the sources of one routine's kernels; the artifact's kernels are in the same order.
@@ -49,7 +49,7 @@ pub trait Compiler: Send + Sync {
         options: &Self::Options,
     ) -> Result<Artifact, CodegenError>;
 
-    /// As [`Codegen::whole_contractions`].
+    /// See [`Codegen::whole_contractions`].
     ///
     /// # Errors
     ///
@@ -63,11 +63,11 @@ pub trait Compiler: Send + Sync {
         Ok(BTreeSet::new())
     }
 
-    /// As [`Codegen::describe`].
+    /// See [`Codegen::describe`].
     ///
     /// # Errors
     ///
-    /// Those of rendering and compiling the kernel.
+    /// The errors of rendering and compiling the kernel.
     fn describe(
         &self,
         _caps: &Caps,
@@ -77,11 +77,11 @@ pub trait Compiler: Send + Sync {
         Ok(String::new())
     }
 
-    /// What is made of one kernel, for people to read; empty sections where there is nothing to show.
+    /// The code of one kernel for people to read. Sections are empty if there is nothing to show.
     ///
     /// # Errors
     ///
-    /// Those of rendering and compiling the kernel.
+    /// The errors of rendering and compiling the kernel.
     fn listing(
         &self,
         _caps: &Caps,
@@ -95,21 +95,22 @@ pub trait Compiler: Send + Sync {
 /// A kernel's code for people to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// What the codegen wrote: text of its target language, or the function handed to a compiler library.
+    /// The output of the codegen: text of its target language, or the function handed to a compiler library.
     pub source: String,
-    /// The machine's instructions.
+    /// Machine instructions as text.
     pub machine_code: String,
 }
 
 /// Scheduled routine → artifact, with the types of source and options hidden.
 pub trait Codegen: Send + Sync {
-    /// The codegen's name.
+    /// The codegen's name, for messages and cache keys.
     fn name(&self) -> &str;
 
-    /// The target's capabilities.
+    /// The target's capabilities, which the scheduler reads.
     fn caps(&self) -> &Caps;
 
-    /// A value that differs whenever the same routine could be compiled differently: version, target and options.
+    /// A value that differs whenever the same routine could be compiled differently: it depends on version,
+    /// target and options.
     fn fingerprint(&self) -> u64;
 
     /// Compiles every kernel of a routine.
@@ -119,11 +120,11 @@ pub trait Codegen: Send + Sync {
     /// See [`CodegenError`].
     fn compile(&self, routine: &ScheduledRoutine) -> Result<Artifact, CodegenError>;
 
-    /// The contractions in [canonical form](crate::canonical) that the codegen compiles whole when it compiles this
-    /// kernel, each by the variable of its outermost loop.
+    /// The contractions in [canonical form](crate::canonical) that the codegen compiles whole when it
+    /// compiles this kernel, each by the variable of its outermost loop.
     ///
-    /// The scheduler asks before it hands a kernel over, if [`Caps::contractions`] lists types, and replaces all other
-    /// contractions by register tiles. The codegen must still take the ones it named after that.
+    /// The scheduler asks before it hands a kernel over, if [`Caps::contractions`] lists types, and replaces
+    /// all other contractions by register tiles. The codegen must still take the ones it named after that.
     ///
     /// # Errors
     ///
@@ -132,21 +133,21 @@ pub trait Codegen: Send + Sync {
         Ok(BTreeSet::new())
     }
 
-    /// How a kernel is compiled, in a few words for a report: which of the codegen's methods takes it, and why a faster
-    /// one does not. Empty for a codegen with one method.
+    /// The way in which a kernel is compiled, in a few words for a report: which method of the codegen takes
+    /// it, and why a faster one does not. Empty for a codegen with one method.
     ///
     /// # Errors
     ///
-    /// Those of compiling the kernel.
+    /// The errors of [`Codegen::compile`].
     fn describe(&self, _kernel: &Kernel) -> Result<String, CodegenError> {
         Ok(String::new())
     }
 
-    /// What is made of one kernel, for people to read; empty sections where there is nothing to show.
+    /// The code of one kernel for people to read. Sections are empty if there is nothing to show.
     ///
     /// # Errors
     ///
-    /// Those of compiling the kernel.
+    /// The errors of [`Codegen::compile`].
     fn listing(&self, _kernel: &Kernel) -> Result<Listing, CodegenError> {
         Ok(Listing::default())
     }
@@ -163,7 +164,7 @@ pub struct Pipeline<R, C: Compiler> {
 }
 
 impl<R: Renderer<Source = C::Source>, C: Compiler> Pipeline<R, C> {
-    /// Joins the two halves under a name, for a target.
+    /// Combines the two halves under a name, for a target.
     pub fn new(name: impl Into<String>, caps: Caps, renderer: R, compiler: C, options: C::Options) -> Self {
         Pipeline { name: name.into(), caps, renderer, compiler, options }
     }
@@ -208,40 +209,40 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
     }
 }
 
-/// Why a codegen did not compile a kernel.
+/// The reason why a codegen did not compile a kernel.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodegenError {
-    /// The target cannot do it; another one may.
+    /// The target lacks an operation. Another target may have it.
     #[error("kernel `{kernel}`: {codegen} does not support {op}: {why}")]
     Unsupported {
-        /// Which codegen.
+        /// The codegen's name.
         codegen: String,
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
         /// The operation, as the text form writes it.
         op: String,
-        /// Why, and what would support it.
+        /// The reason, and a way to get support for it.
         why: String,
     },
-    /// Our bug, or the platform compiler's: a legal kernel was refused.
+    /// A legal kernel was rejected: a bug here or in the platform's compiler.
     #[error("kernel `{kernel}`: {codegen} failed in {stage}: {message}")]
     Failed {
-        /// Which codegen.
+        /// The codegen's name.
         codegen: String,
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// Which step.
+        /// The stage of compilation.
         stage: &'static str,
-        /// What it said, with the source line where there is one.
+        /// The message, with the source line if there is one.
         message: String,
     },
     /// The target's memory for code is exhausted.
     #[error("kernel `{kernel}`: no memory for {bytes} bytes of code")]
     OutOfMemory {
-        /// Which kernel.
+        /// The kernel's name.
         kernel: String,
-        /// How much was asked for.
+        /// Bytes that were requested.
         bytes: usize,
     },
 }

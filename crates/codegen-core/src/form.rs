@@ -1,14 +1,18 @@
 //! The form of a kernel that targets with workgroups can run: `docs/abi.md`, section "Shaders", as a check.
 //!
-//! The verifier says what a routine means; this says that threads and workgroups can do it as written. A kernel either has no
-//! workgroup loop, and each iteration of its nested parallel loops is a thread; or an iteration is a workgroup, and
+//! The verifier checks that a routine has a meaning; this check ensures that threads and workgroups can run
+//! it as written. Either a kernel has no workgroup loop, and each iteration of its nested parallel loops is a
+//! thread; or each iteration is a workgroup, and
 //!
-//! * nodes are stored into in workgroup loops only;
-//! * workgroup and thread locals are declared directly in the innermost parallel loop, and workgroup ones fit into the memory;
-//! * nested workgroup loops have nothing between them, and no more iterations than a workgroup has threads;
-//! * what a workgroup loop stores into is declared in it, or is memory that threads share or own: a local that all threads keep alike
-//!   stays alike;
-//! * nothing that all threads read alike is stored into by the next workgroup loop: some thread might be late to read it.
+//! * only workgroup loops store into nodes;
+//! * workgroup and thread locals are declared directly in the innermost parallel loop, and workgroup locals
+//!   fit into shared memory;
+//! * no statement stands between nested workgroup loops, which have at most as many iterations as a workgroup
+//!   has threads;
+//! * a workgroup loop stores into its own locals, or into memory that threads share or own, so that a local
+//!   of which every thread has an equal copy keeps equal copies;
+//! * a workgroup loop does not store into memory that all threads have just read: some thread might read it
+//!   late.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +21,11 @@ use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, 
 use crate::caps::Workgroups;
 use crate::threads::nest;
 
-/// Why a kernel cannot run on a target with workgroups.
+/// A rule of the form that a kernel breaks.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormError {
-    /// A parallel loop stands beside or inside something else.
+    /// A parallel loop is beside or inside other statements.
     #[error(
         "kernel `{kernel}`: parallel loop {var} stands in other statements, expected nested parallel loops around all"
     )]
@@ -31,7 +35,7 @@ pub enum FormError {
         /// The loop's variable.
         var: String,
     },
-    /// A node is stored into by all threads of a workgroup.
+    /// All threads of a workgroup store into a node.
     #[error(
         "kernel `{kernel}`: node {node} is stored into outside of workgroup loops, expected one thread to do it"
     )]
@@ -41,7 +45,7 @@ pub enum FormError {
         /// The node.
         node: NodeRef,
     },
-    /// A workgroup loop stores into a local of which each thread has a copy.
+    /// A workgroup loop stores into a local that every thread has a copy of.
     #[error(
         "kernel `{kernel}`: local {local} is stored into by some threads, expected all of them to keep it alike"
     )]
@@ -51,7 +55,7 @@ pub enum FormError {
         /// The local.
         local: LocalId,
     },
-    /// A workgroup or thread local is declared elsewhere than directly in the workgroup's body.
+    /// A workgroup or thread local is declared outside of the workgroup's body.
     #[error(
         "kernel `{kernel}`: local {local} is declared in a loop, expected directly in the innermost parallel loop"
     )]
@@ -61,7 +65,7 @@ pub enum FormError {
         /// The local.
         local: LocalId,
     },
-    /// A workgroup loop stands beside other statements in one.
+    /// Other statements are between nested workgroup loops.
     #[error(
         "kernel `{kernel}`: a workgroup loop stands beside other statements in workgroup loop {var}, expected them directly in each other"
     )]
@@ -76,22 +80,22 @@ pub enum FormError {
     Threads {
         /// The kernel.
         kernel: String,
-        /// What nested loops have together.
+        /// The iterations of the nested loops together.
         found: u64,
         /// Threads of a workgroup.
         expected: u32,
     },
-    /// The workgroup locals do not fit.
+    /// The workgroup locals exceed shared memory.
     #[error("kernel `{kernel}`: workgroup locals take {found} bytes, expected at most {expected}")]
     Memory {
         /// The kernel.
         kernel: String,
-        /// What they take together.
+        /// Bytes of all workgroup locals.
         found: usize,
-        /// What a workgroup may have.
+        /// Bytes of a workgroup's shared memory.
         expected: usize,
     },
-    /// Threads read alike what the next workgroup loop stores into.
+    /// All threads read memory that the next workgroup loop writes.
     #[error(
         "kernel `{kernel}`: {array} is read by all threads right before a workgroup loop stores into it, expected a meeting in between"
     )]
@@ -103,11 +107,11 @@ pub enum FormError {
     },
 }
 
-/// Whether a verified kernel has the form that a target with these workgroups runs.
+/// Checks that a target with these workgroups can run a verified kernel.
 ///
 /// # Errors
 ///
-/// The first rule that it breaks, as [`FormError`].
+/// [`FormError`] of the first rule that the kernel breaks.
 pub fn check_form(kernel: &Routine, limits: Workgroups) -> Result<(), FormError> {
     let body = innermost(&kernel.body);
     if let Some(var) = first_parallel(body) {
@@ -123,7 +127,7 @@ pub fn check_form(kernel: &Routine, limits: Workgroups) -> Result<(), FormError>
     }
 }
 
-/// The body of the innermost of the parallel loops around everything.
+/// The body of the innermost of the nested parallel loops.
 fn innermost(block: &[Stmt]) -> &[Stmt] {
     match block {
         [Stmt::For { kind: LoopKind::Parallel, body, .. }] => innermost(body),
@@ -149,7 +153,7 @@ fn has_workgroups(block: &[Stmt]) -> bool {
     found
 }
 
-/// Something that threads may share.
+/// An array that threads may share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Array {
     Node(NodeRef),
@@ -160,7 +164,7 @@ struct Form<'a> {
     kernel: &'a Routine,
     limits: Workgroups,
     locals: Locals,
-    /// What all threads have read since they last met.
+    /// Arrays that all threads have read since the last barrier.
     read: BTreeSet<Array>,
 }
 
@@ -178,7 +182,7 @@ impl Form<'_> {
         Ok(())
     }
 
-    /// A kernel whose iterations are threads has nothing that only workgroups have.
+    /// Checks that a kernel whose iterations are threads has no workgroup loops and no shared locals.
     fn no_sharing(&self, body: &[Stmt]) -> Result<(), FormError> {
         let mut found = None;
         walk::each_stmt(body, &mut |stmt| {
@@ -189,14 +193,14 @@ impl Form<'_> {
         found.map_or(Ok(()), |local| Err(FormError::Declared { kernel: self.name(), local }))
     }
 
-    /// Statements that all threads of a workgroup do alike.
+    /// Checks statements that all threads of a workgroup run.
     fn alike(&mut self, block: &[Stmt], outermost: bool) -> Result<(), FormError> {
         for stmt in block {
             self.note_reads(stmt);
             match stmt {
                 Stmt::For { kind: LoopKind::Workgroup, var, .. } => self.workgroup(*var, stmt)?,
                 Stmt::For { body, .. } => {
-                    // What one iteration reads last, the next may store into first.
+                    // The next iteration may write memory that the end of this one reads.
                     self.alike(body, false)?;
                     self.alike(body, false)?;
                 }
@@ -215,7 +219,7 @@ impl Form<'_> {
         Ok(())
     }
 
-    /// An outermost workgroup loop; the threads meet behind it.
+    /// Checks an outermost workgroup loop, after which there is a barrier.
     fn workgroup(&mut self, var: LoopId, stmt: &Stmt) -> Result<(), FormError> {
         if nest(stmt).is_err() {
             return Err(FormError::Nested { kernel: self.name(), var: var.to_string() });
@@ -270,7 +274,7 @@ fn shown(array: Array) -> String {
     }
 }
 
-/// The most iterations that nested workgroup loops have together.
+/// The threads of the largest nest of workgroup loops.
 pub(crate) fn threads(block: &[Stmt]) -> u64 {
     let each = block.iter().map(|stmt| match stmt {
         Stmt::For { hi, kind: LoopKind::Workgroup, body, .. } => {

@@ -1,7 +1,8 @@
-//! Kernels that run in this process: native functions and objects, and interpreted ones behind the same calls.
+//! Kernels that run in this process: native functions and objects, and interpreted ones behind the same
+//! calls.
 //!
-//! This is the one module of the crate with unsafe code: it calls what a codegen made. What such a call relies on is written
-//! at [`HostModule::native`] (the codegen's side) and [`HostModule::run`] (the caller's side).
+//! This module calls compiled code, which is unsafe. The codegen's obligations are documented at
+//! [`HostModule::native`], the caller's at [`HostModule::run`].
 #![allow(unsafe_code, reason = "calling compiled code is what this module is for")]
 
 use std::{any::Any, fmt, sync::Arc};
@@ -20,18 +21,20 @@ use crate::log::{LogWriter, Logging};
 pub type HostFn =
     unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
 
-/// A native kernel that is an object: code of its own around compiled code, such as a product that packs its operands, or a
-/// list of steps. Called as a [`HostFn`] is, with the same contract; it may be called on parts, from several threads at once.
+/// A native kernel that is an object: it has code of its own around compiled code, such as a matmul that
+/// packs its operands, or a list of steps. Calls have the contract of [`HostFn`]. Several threads may call it
+/// on different parts at once.
 pub trait NativeKernel: Send + Sync {
     /// Runs `begin..end` of the kernel.
     ///
     /// # Safety
     ///
-    /// The caller keeps the promises of `docs/abi.md` for the [`crate::KernelAbi`] of the kernel; see [`HostFn`] for the arguments.
+    /// The caller keeps the promises of `docs/abi.md` for the [`crate::KernelAbi`] of the kernel; see
+    /// [`HostFn`] for the arguments.
     unsafe fn run(&self, args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
 }
 
-/// One native kernel of a module.
+/// A native kernel of a module.
 #[derive(Clone)]
 pub enum NativeCode {
     /// A function alone.
@@ -51,34 +54,36 @@ pub enum HostArg<'a> {
 
 /// A kernel run without native code; the safe twin of [`HostFn`]. It always runs whole.
 pub trait InterpretedKernel: Send + Sync {
-    /// Runs the kernel on memory that is exactly as long as its parameters say. `log` takes each line it logs: the line's number
-    /// and the values in it.
+    /// Runs the kernel on memory that is exactly as long as its parameters say. `log` takes each line it
+    /// logs: the line's number and the values in it.
     fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], log: &mut dyn FnMut(usize, &[Scalar]));
 }
 
-/// What a native kernel logs to; see `docs/abi.md`. A kernel sees the two functions, and passes the address it was given to them.
+/// The log of a native kernel; see `docs/abi.md`. A kernel sees the two functions and passes them the address
+/// of the log.
 #[repr(C)]
 pub struct KernelLog<'a> {
-    /// Tells a value of the next line by its bits: the low 64, the high 64.
+    /// Adds a value to the next line, as the low and the high 64 bits.
     value: unsafe extern "C" fn(log: *mut KernelLog<'_>, low: u64, high: u64),
-    /// Ends a line, by its number.
+    /// Ends a line, which has this number.
     line: unsafe extern "C" fn(log: *mut KernelLog<'_>, number: u64),
     /// The values of the next line.
     bits: Vec<u128>,
     writer: LogWriter<'a>,
 }
 
-/// Kernels in this process, with whatever keeps their code alive. Cheap to clone; code is freed with the last clone.
+/// Kernels in this process, and the owner of their code. Cheap to clone. The code is freed with the last
+/// clone.
 #[derive(Clone)]
 pub struct HostModule {
     kernels: Arc<[HostKernel]>,
-    /// How each is called.
+    /// The ABI of each kernel.
     abis: Arc<[KernelAbi]>,
-    /// Where the lines go, if anywhere.
+    /// The destination of logged lines, if any.
     logging: Option<Logging>,
-    /// Bytes of memory that the kernels' code takes.
+    /// Bytes of the kernels' code in memory.
     code_bytes: usize,
-    /// Held only for its `Drop`, which frees the code.
+    /// Its `Drop` frees the code.
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -87,33 +92,33 @@ enum HostKernel {
     Interpreted(Box<dyn InterpretedKernel>),
 }
 
-/// One parameter's memory by address.
+/// The memory of one parameter, by its address.
 #[derive(Clone, Copy, Debug)]
 pub struct HostPtr {
-    /// The base address.
+    /// The base address, a multiple of [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT).
     pub base: *mut u8,
-    /// How many bytes are there.
+    /// Bytes from the base address on.
     pub bytes: usize,
-    /// What the kernel may do with them.
+    /// The access of the kernel.
     pub access: Access,
 }
 
-/// The memory of a kernel's parameters, laid out once for any number of calls, which then allocate nothing.
+/// The memory of a kernel's parameters, prepared once for any number of calls, which then allocate nothing.
 #[derive(Clone, Debug)]
 pub struct HostArgs {
     pointers: Box<[HostPtr]>,
-    /// The base address of each, as native code takes them.
+    /// The base addresses, in the form that native code takes.
     bases: Box<[*mut u8]>,
 }
 
 impl HostArgs {
-    /// Lays out one pointer per memory parameter.
+    /// Prepares one pointer per memory parameter.
     pub fn new(pointers: Vec<HostPtr>) -> HostArgs {
         let bases = pointers.iter().map(|pointer| pointer.base).collect();
         HostArgs { pointers: pointers.into(), bases }
     }
 
-    /// How many memory parameters there are.
+    /// The number of memory parameters.
     pub fn len(&self) -> usize {
         self.pointers.len()
     }
@@ -135,7 +140,8 @@ impl NativeCode {
     ///
     /// # Safety
     ///
-    /// The promises of `docs/abi.md`, the caller's and those of [`HostModule::native`].
+    /// The caller keeps the promises of `docs/abi.md`, its own and those of the caller of
+    /// [`HostModule::native`].
     pub unsafe fn run(
         &self,
         args: *const *mut u8,
@@ -163,8 +169,8 @@ impl fmt::Debug for NativeCode {
 }
 
 impl HostModule {
-    /// Wraps native kernels, each with how it is called; `owner` keeps the code of their functions mapped for
-    /// as long as any clone of the module lives. (An object's own code and data are its own.)
+    /// Wraps native kernels, each with its ABI; `owner` keeps the code of their functions mapped for as long
+    /// as any clone of the module lives. (An object's own code and data are its own.)
     ///
     /// Safe code relies on this call alone: whatever it does with the module, the kernels are called as these
     /// ABIs say.
@@ -175,7 +181,8 @@ impl HostModule {
     /// machine. Called with
     ///
     /// * valid memory of the bytes that its memory parameters state, at addresses that are multiples of
-    ///   [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT), and behind them, if [`KernelAbi::log`] has lines, the address of a [`KernelLog`],
+    ///   [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT), and behind them, if [`KernelAbi::log`] has lines,
+    ///   the address of a [`KernelLog`],
     /// * values within the ranges of its static indices,
     /// * [`KernelAbi::scratch_bytes`] bytes of scratch memory, and
     /// * a part of `0..launch.extent`,
@@ -186,7 +193,7 @@ impl HostModule {
         HostModule::new(kernels, HostKernel::Native, owner)
     }
 
-    /// Wraps interpreted kernels, each with how it is called.
+    /// Wraps interpreted kernels, each with its ABI.
     pub fn interpreted(kernels: Vec<(Box<dyn InterpretedKernel>, KernelAbi)>) -> Self {
         HostModule::new(kernels, HostKernel::Interpreted, Arc::new(()))
     }
@@ -202,7 +209,7 @@ impl HostModule {
         HostModule { kernels, abis, logging: None, code_bytes: 0, _owner: owner }
     }
 
-    /// How each kernel is called.
+    /// The ABI of each kernel.
     pub fn abis(&self) -> &[KernelAbi] {
         &self.abis
     }
@@ -211,31 +218,31 @@ impl HostModule {
         Arc::clone(&self.abis)
     }
 
-    /// The module with the number of bytes that its kernels keep in memory, for caches that count them.
+    /// The module with the size of its kernels' code in bytes, for caches that count it.
     #[must_use]
     pub fn with_code_bytes(mut self, bytes: usize) -> Self {
         self.code_bytes = bytes;
         self
     }
 
-    /// How many bytes of memory the kernels' code takes, as whoever made the module says; 0 where nobody did.
+    /// The size of the kernels' code in bytes; 0 if the maker of the module has not stated it.
     pub fn code_bytes(&self) -> usize {
         self.code_bytes
     }
 
-    /// The same kernels, logging to there.
+    /// The same kernels with another destination for logged lines.
     pub(crate) fn logging_to(mut self, logging: Option<Logging>) -> Self {
         self.logging = logging;
         self
     }
 
-    /// What takes the records of a call of a kernel that logs.
+    /// The writer for a call of a kernel that logs.
     fn log_writer(&self, kernel: usize) -> Option<LogWriter<'_>> {
         let lines = self.abis.get(kernel).map(|abi| &abi.log).filter(|lines| !lines.is_empty())?;
         Some(LogWriter::new(lines, self.logging.as_ref()))
     }
 
-    /// How many kernels the module has.
+    /// The number of kernels.
     pub fn len(&self) -> usize {
         self.kernels.len()
     }
@@ -250,17 +257,17 @@ impl HostModule {
         matches!(self.kernels.get(kernel), Some(HostKernel::Native(_)))
     }
 
-    /// Runs `begin..end` of a kernel. A position that does not exist does nothing. A native kernel that does not log is called
-    /// without allocating.
+    /// Runs `begin..end` of a kernel. A position that does not exist does nothing. A native kernel that does
+    /// not log is called without allocating.
     ///
     /// # Safety
     ///
     /// For the duration of the call: every [`HostPtr`] is valid for its bytes and access, and a multiple of
-    /// [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT); written memory overlaps no other parameter and nobody
-    /// else touches it, but for other parts of the same split call; nobody writes read memory; `args`, their
-    /// bytes and access, and `bindings` are those of the kernel's ABI in [`HostModule::abis`], the bindings
-    /// within their ranges; `scratch` is aligned likewise, valid for the ABI's scratch bytes and used by this
-    /// call alone; `begin <= end <= extent`.
+    /// [`BASE_ALIGNMENT`](crate::caps::BASE_ALIGNMENT); written memory overlaps no other parameter, and only
+    /// other parts of the same split call access it; nothing writes read memory; `args`, their bytes and
+    /// access, and `bindings` are those of the kernel's ABI in [`HostModule::abis`], the bindings within
+    /// their ranges; `scratch` is aligned likewise, valid for the ABI's scratch bytes and used by this call
+    /// alone; `begin <= end <= extent`.
     pub unsafe fn run(
         &self,
         index: usize,
@@ -273,7 +280,8 @@ impl HostModule {
         let log = self.log_writer(index);
         match (self.kernels.get(index), log) {
             (Some(HostKernel::Native(code)), None) => {
-                // SAFETY: the caller vouches for memory, bindings, scratch and range, `native`'s caller for the code.
+                // SAFETY: the caller vouches for memory, bindings, scratch and range, `native`'s caller for
+                // the code.
                 unsafe { code.run(args.bases.as_ptr(), bindings.as_ptr(), scratch, begin, end) }
             }
             (Some(HostKernel::Native(code)), Some(writer)) => {
@@ -285,7 +293,8 @@ impl HostModule {
                 log.writer.finish();
             }
             (Some(HostKernel::Interpreted(kernel)), log) => {
-                // SAFETY: the caller vouches that each range is valid, and that written ones are exclusive to this call.
+                // SAFETY: the caller vouches that each range is valid, and that written ones are exclusive to
+                // this call.
                 let mut args: Vec<HostArg<'_>> =
                     args.pointers.iter().map(|arg| unsafe { view(*arg) }).collect();
                 interpret(&**kernel, &mut args, bindings, log);
@@ -298,7 +307,7 @@ impl HostModule {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for [`HostModule::run`].
     pub unsafe fn call(
         &self,
         index: usize,
@@ -313,7 +322,7 @@ impl HostModule {
     }
 }
 
-/// Runs an interpreted kernel, logging to `log` where there is one.
+/// Runs an interpreted kernel, which logs to `log` if there is one.
 fn interpret(
     kernel: &dyn InterpretedKernel,
     args: &mut [HostArg<'_>],
@@ -358,8 +367,8 @@ impl fmt::Debug for KernelLog<'_> {
 ///
 /// `log` is the address that the kernel got, and its call has not returned.
 unsafe extern "C" fn log_value(log: *mut KernelLog<'_>, low: u64, high: u64) {
-    // SAFETY: `HostModule::run` passes its own live log, which nothing else touches while the kernel runs, and which only the
-    // kernel's one thread reaches: kernels that log run whole.
+    // SAFETY: `HostModule::run` passes its own live log, which nothing else touches while the kernel runs,
+    // and which only the kernel's one thread reaches: kernels that log run whole.
     let log = unsafe { &mut *log };
     log.bits.push(u128::from(high) << 64 | u128::from(low));
 }
@@ -374,7 +383,7 @@ unsafe extern "C" fn log_line(log: *mut KernelLog<'_>, number: u64) {
     unsafe { &mut *log }.end_line(number);
 }
 
-/// The slice a pointer stands for.
+/// The slice of a pointer.
 ///
 /// # Safety
 ///
@@ -401,11 +410,12 @@ mod tests {
     use super::*;
     use crate::artifact::{Cost, Launch, Param};
 
-    /// Memory of one parameter, aligned as all is.
+    /// The memory of one parameter, with the alignment of all parameters.
     #[repr(align(64))]
     struct Line([i64; 8]);
 
-    /// Adds its `begin..end` elements of every argument but the last to the last, and its binding; counts calls in its scratch.
+    /// Adds its `begin..end` elements of every argument but the last to the last, and its binding; counts
+    /// calls in its scratch.
     struct Sum {
         terms: usize,
     }
@@ -419,7 +429,8 @@ mod tests {
             begin: u64,
             end: u64,
         ) {
-            // SAFETY: the test passes `terms` arrays of 8 integers and a sum of as many, one binding and a byte of scratch.
+            // SAFETY: the test passes `terms` arrays of 8 integers and a sum of as many, one binding and a
+            // byte of scratch.
             unsafe {
                 *scratch += 1;
                 for at in begin as usize..end as usize {
@@ -454,7 +465,7 @@ mod tests {
         };
         let args = HostArgs::new(memory.iter_mut().map(pointer).collect());
         assert_eq!((args.len(), args.is_empty()), (41, false));
-        // SAFETY: `Sum` touches only what it was given.
+        // SAFETY: `Sum` accesses its arguments only.
         let module = unsafe {
             HostModule::native(vec![(NativeCode::Object(Arc::new(Sum { terms })), abi(terms))], Arc::new(()))
         };

@@ -1,7 +1,7 @@
-//! The codegen that compiles nothing: its kernels are run by the interpreter.
+//! The interpreted codegen: the interpreter runs its kernels.
 //!
-//! It stands behind the `interpreter` backend, and is what every other codegen is compared with: the same schedule, the
-//! same calls, the same memory, and the definition of the IR instead of machine code.
+//! It is the codegen of the `interpreter` backend and the reference for every other codegen: it has the same
+//! schedule, the same calls and the same memory, with the definition of the IR instead of machine code.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,7 +30,7 @@ impl Interpreted {
         Interpreted { caps: interpreter_caps() }
     }
 
-    /// The interpreter in the place of another target, whose schedules it runs bit for bit.
+    /// The interpreter in the place of another target: it runs schedules for that target bit for bit.
     pub fn of_target(caps: Caps) -> Self {
         Interpreted { caps }
     }
@@ -42,7 +42,7 @@ impl Default for Interpreted {
     }
 }
 
-/// What the interpreter can do: everything, one element at a time.
+/// The capabilities of the interpreter: every type and operation, one element at a time.
 fn interpreter_caps() -> Caps {
     Caps {
         arithmetic: DType::ALL.into_iter().collect(),
@@ -78,7 +78,7 @@ impl Codegen for Interpreted {
     }
 }
 
-/// A kernel ready to run, and which of its parameters is the merge buffer.
+/// A kernel ready to run, and the position of its merge buffer.
 struct Prepared {
     program: Program,
     merge: Option<usize>,
@@ -99,7 +99,8 @@ impl InterpretedKernel for Prepared {
     fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], log: &mut dyn FnMut(usize, &[Scalar])) {
         let merge: Option<Vec<u8>> = self.merge.and_then(|at| args.get(at)).map(|arg| bytes(arg).to_vec());
         let mut nodes: Vec<Buffer<'_>> = args.iter_mut().map(buffer).collect();
-        // A scheduled kernel on memory that fits its ABI cannot fail; what does not fit is the device's mistake.
+        // A scheduled kernel cannot fail on memory that fits its ABI. Memory that does not fit is an error of
+        // the device.
         if let Err(error) = self.program.run_recorded(&mut nodes, merge.as_deref(), bindings, log) {
             tracing::error!(%error, "an interpreted kernel stopped");
             debug_assert!(false, "an interpreted kernel stopped: {error}");

@@ -1,4 +1,4 @@
-//! Kernels: lowered IR with every bit determined, and how it is called.
+//! Kernels: lowered IR that determines every bit, and its ABI.
 
 use std::collections::BTreeSet;
 
@@ -13,22 +13,22 @@ use crate::artifact::{Access, KernelAbi, Launch, Param};
 
 /// One kernel: a verified routine whose nodes are its parameters, in order, and an ABI that agrees with it.
 ///
-/// Machine code is made from kernels alone, and relies on both halves, so neither can be changed: a pass
+/// Machine code is generated from kernels only and relies on both halves, so neither can be changed: a pass
 /// takes a kernel apart with [`into_parts`](Kernel::into_parts) and makes another one.
 ///
-/// On hosts, if the body is a single parallel loop, the kernel may be called on sub-ranges of it; otherwise it runs whole. For
-/// targets with workgroups [`crate::check_form`] says which form it has.
+/// On hosts, a kernel whose body is a single parallel loop may be called on sub-ranges of that loop; any
+/// other kernel runs whole. For targets with workgroups [`crate::check_form`] specifies the form of kernels.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     ir: Verified<Routine>,
     abi: KernelAbi,
 }
 
-/// How a kernel's ABI and its IR disagree.
+/// A contradiction between the ABI of a kernel and its IR.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// There are more or fewer parameters than nodes and symbols.
+    /// The numbers of parameters and of nodes and symbols differ.
     #[error("kernel `{kernel}`: its ABI has {found} {what}, expected {expected} as in its IR")]
     Count {
         /// The kernel.
@@ -40,12 +40,12 @@ pub enum KernelError {
         /// Number in the ABI.
         found: usize,
     },
-    /// A static index stands before a memory parameter.
+    /// A static index precedes a memory parameter.
     #[error("kernel `{kernel}`: parameter {position} is memory, expected all memory before static indices")]
     Order {
         /// The kernel.
         kernel: String,
-        /// Where the memory parameter stands.
+        /// The position of the memory parameter.
         position: usize,
     },
     /// A node and its parameter have different sizes.
@@ -68,7 +68,7 @@ pub enum KernelError {
         /// The node of the IR.
         node: NodeRef,
     },
-    /// A node is read by `merge` and is no merge buffer, or is one and is touched otherwise.
+    /// A node is read by `merge` without being a merge buffer, or a merge buffer is accessed otherwise.
     #[error("kernel `{kernel}`: node {node} is {found}, and its parameter is {expected}")]
     Merge {
         /// The kernel.
@@ -92,18 +92,18 @@ pub enum KernelError {
         /// The range that the ABI states.
         found: i64,
     },
-    /// The range of launches is none of nested parallel loops around everything.
+    /// The range of launches is not that of nested parallel loops.
     #[error("kernel `{kernel}`: it is launched over 0..{found}, expected an end among {expected:?}")]
     Extent {
         /// The kernel.
         kernel: String,
-        /// The iterations of the loops, outermost alone, with the next one, and so on; 1 for a kernel that
-        /// runs whole.
+        /// The possible ends: the iterations of the outermost loop, of the two outermost loops, and so on; 1
+        /// for a kernel that runs whole.
         expected: Vec<u64>,
         /// The value in the ABI.
         found: u64,
     },
-    /// The number of threads is not that of the workgroup loops.
+    /// The number of threads differs from that of the workgroup loops.
     #[error("kernel `{kernel}`: {found} threads run an iteration, expected {expected}")]
     Threads {
         /// The kernel.
@@ -113,14 +113,14 @@ pub enum KernelError {
         /// The value in the ABI.
         found: u32,
     },
-    /// The ABI has other log lines than the IR's statements.
+    /// The ABI and the IR have different log lines.
     #[error("kernel `{kernel}`: its ABI has {found} log lines, expected the {expected} of its statements")]
     Log {
         /// The kernel.
         kernel: String,
-        /// Number of statements that log.
+        /// The number of statements that log.
         expected: usize,
-        /// Number of lines in the ABI.
+        /// The number of lines in the ABI.
         found: usize,
     },
     /// The verifier rejects the IR.
@@ -131,13 +131,13 @@ pub enum KernelError {
 type Checked<T = ()> = Result<T, KernelError>;
 
 impl Kernel {
-    /// A kernel of verified IR, called as `abi` says.
+    /// Combines verified IR with its ABI.
     ///
     /// # Errors
     ///
-    /// [`KernelError`], where the ABI promises other memory, ranges, iterations or log lines than the IR has.
-    /// `scratch_bytes`, the grain and the cost are estimates here; `Write` and `WritePart` are promises about
-    /// values, which nothing checks.
+    /// [`KernelError`] if the ABI promises other memory, ranges, iterations or log lines than the IR has.
+    /// `scratch_bytes`, the grain and the cost are estimates. `Write` and `WritePart` are promises about
+    /// values, which are not checked.
     pub fn new(ir: Verified<Routine>, abi: KernelAbi) -> Checked<Kernel> {
         let kernel = Kernel { ir, abi };
         kernel.check_params()?;
@@ -150,16 +150,16 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Invalid`] where the verifier rejects the IR, and as [`Kernel::new`].
+    /// [`KernelError::Invalid`] if the verifier rejects the IR, and the errors of [`Kernel::new`].
     pub fn verified(ir: Routine, abi: KernelAbi) -> Checked<Kernel> {
         Kernel::new(Verified::new(ir)?, abi)
     }
 
-    /// A kernel for code that is written by hand: it has this ABI, and IR that does nothing.
+    /// A kernel for handwritten code: it has this ABI, and IR that does nothing.
     ///
     /// # Errors
     ///
-    /// [`KernelError::Invalid`], where a parameter is larger than a node may be, and [`KernelError::Order`].
+    /// [`KernelError::Invalid`] if a parameter is larger than a node may be, and [`KernelError::Order`].
     pub fn opaque(abi: KernelAbi) -> Checked<Kernel> {
         let memory = abi.memory().enumerate().map(|(at, (_, bytes))| NodeDecl {
             name: format!("p{at}"),
@@ -180,24 +180,24 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// The IR that it computes. Node `%i` is parameter `i`; symbols are those the body mentions.
-    /// Interpretable as it stands.
+    /// The IR of the kernel. Node `%i` is parameter `i`, and symbols are those that the body mentions. The
+    /// interpreter can run it.
     pub fn ir(&self) -> &Verified<Routine> {
         &self.ir
     }
 
-    /// Parameters, launch, scratch memory and log lines of a call.
+    /// The parameters, launch, scratch memory and log lines of a call.
     pub fn abi(&self) -> &KernelAbi {
         &self.abi
     }
 
-    /// The IR and the ABI.
+    /// Takes the kernel apart into its IR and its ABI.
     pub fn into_parts(self) -> (Verified<Routine>, KernelAbi) {
         (self.ir, self.abi)
     }
 
-    /// The iterations that a host may divide a call into: of the parallel loop that the body consists of, or
-    /// 1.
+    /// The iterations that a host may split a call into: those of a parallel loop that is the whole body,
+    /// else 1.
     pub fn host_extent(&self) -> u64 {
         extents(&self.ir.body).first().copied().unwrap_or(1)
     }
@@ -206,7 +206,7 @@ impl Kernel {
         self.abi.name.clone()
     }
 
-    /// Number, order, sizes and ranges of parameters.
+    /// Checks the number, order, sizes and ranges of parameters.
     fn check_params(&self) -> Checked {
         let (memory, ranges): (Vec<_>, Vec<_>) =
             (self.abi.memory().collect(), self.abi.static_ranges().collect());
@@ -240,7 +240,7 @@ impl Kernel {
         }
     }
 
-    /// The IR reads and writes nodes as their parameters allow.
+    /// Checks that the IR accesses nodes as their parameters allow.
     fn check_mentions(&self) -> Checked {
         let mentions = Mentions::of(&self.ir.body);
         for ((node, _), param) in self.ir.node_refs().zip(&self.abi.params) {
@@ -261,7 +261,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Launches cover the parallel loops, with the threads of the workgroup loops; log lines are the IR's.
+    /// Checks launches against parallel and workgroup loops, and log lines against the IR.
     fn check_launch(&self) -> Checked {
         let launch = self.abi.launch;
         if launch.extent != 1 && !extents(&self.ir.body).contains(&launch.extent) {
@@ -282,8 +282,8 @@ impl Kernel {
     }
 }
 
-/// The iterations of the parallel loops that nest around everything else: of the outermost, of the two
-/// outermost together, and so on.
+/// The iterations of the parallel loops that nest around all other statements: of the outermost loop, of the
+/// two outermost loops together, and so on.
 pub fn extents(mut body: &[Stmt]) -> Vec<u64> {
     let mut extents = Vec::new();
     let mut product = 1u64;
@@ -297,13 +297,13 @@ pub fn extents(mut body: &[Stmt]) -> Vec<u64> {
     extents
 }
 
-/// The nodes that a body mentions, by the kind of mention.
+/// The nodes of a body by the kind of access.
 #[derive(Default)]
 struct Mentions {
     written: BTreeSet<NodeRef>,
-    /// Read by `merge`.
+    /// Nodes that `merge` reads.
     merged: BTreeSet<NodeRef>,
-    /// Read otherwise, or written.
+    /// Nodes that are read otherwise, or written.
     touched: BTreeSet<NodeRef>,
 }
 

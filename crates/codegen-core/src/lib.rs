@@ -4,12 +4,14 @@
 //!
 //! # Should I be using this crate?
 //!
-//! To write a code generator: yes, implement [`Renderer`] and [`Compiler`] (or [`Codegen`]) and let `codegen-testkit` judge it.
-//! To write a device, `device-runtime` tells what it is given from here. To compute something, use `arrayjit`.
+//! To write a code generator: yes, implement [`Renderer`] and [`Compiler`] (or [`Codegen`]) and test it with
+//! `codegen-testkit`. To write a device, start from `device-runtime`, which names the types of this crate
+//! that a device takes. To compute something, use `arrayjit`.
 //!
 //! # Example
 //!
-//! An optimised routine becomes kernels for a target, and those an artifact:
+//! The crate `scheduling` makes kernels of an optimised routine, and a codegen makes an artifact of the
+//! kernels:
 //!
 //! ```
 //! use codegen_core::{Codegen, Interpreted};
@@ -32,36 +34,38 @@
 //!
 //! # Promises
 //!
-//! * Kernels that reach a [`Renderer`] are verified.
-//! * A kernel names no node: equal computations on different nodes are one kernel.
-//! * The one unsafe step, calling compiled code, is [`host::HostModule::run`]; `docs/abi.md` says what it relies on.
-//! * Safe code cannot change what compiled code relies on: [`Kernel`], [`ScheduledRoutine`], [`Artifact`] and [`Code`] are checked when they
-//!   are made and cannot be altered, and native code comes with its ABI, for which an `unsafe` constructor vouches.
+//! * Every kernel that a [`Renderer`] gets is verified.
+//! * A kernel names no node. Equal computations on different nodes are one kernel.
+//! * The only unsafe step, calling compiled code, is [`host::HostModule::run`]. `docs/abi.md` states its
+//!   preconditions.
+//! * Safe code cannot break a precondition of compiled code: constructors check [`Kernel`],
+//!   [`ScheduledRoutine`], [`Artifact`] and [`Code`], which cannot be changed afterwards, and an `unsafe`
+//!   constructor vouches for the ABI of native code.
 #![deny(unsafe_code)]
 
-pub mod caps; // what a target can do
+pub mod caps; // capabilities of a target
 
-pub mod access; // which elements a piece of IR touches
-pub mod canonical; // nests for a target's matrix kernels
-pub mod matrices; // those of them that are products of matrices
+pub mod canonical; // contractions that codegens compile whole
+pub mod dependence; // accesses, independent iterations
+pub mod matrices; // contractions that are matmuls
 
-pub mod form; // which kernels workgroups can run
-pub mod kernel; // what is compiled
-pub mod scheduled; // kernels, and the calls that bind them
-pub mod threads; // what those who write code for threads ask
+pub mod form; // the form of kernels for workgroups
+pub mod kernel; // IR with its ABI
+pub mod scheduled; // kernels and their calls
+pub mod threads; // questions of code generators for threads
 
-pub mod contract; // what a codegen implements
+pub mod contract; // the traits of a codegen
 
-pub mod artifact; // what it hands to a device
-pub mod code; // both halves of a compiled routine
-pub mod host; // calling kernels of this process
-mod log; // what they log
-pub mod log_buffer; // what those log that call nothing
+pub mod artifact; // compiled kernels
+pub mod code; // a scheduled routine with its artifact
+pub mod host; // calls of kernels in this process
+mod log; // from records to text
+pub mod log_buffer; // records of kernels that call no functions
 mod panic; // payloads of panics
-mod ptx; // kernels for NVIDIA's processors
-mod shader; // kernels as text for GPUs
+mod ptx; // kernels in PTX
+mod shader; // kernels in a shading language
 
-pub mod interpreted; // the codegen that compiles nothing
+pub mod interpreted; // the interpreter as a codegen
 
 pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
 pub use caps::{BASE_ALIGNMENT, Caps, DTypeSet, Transcendental, Workgroups};

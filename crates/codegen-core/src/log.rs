@@ -1,4 +1,4 @@
-//! What kernels log: where the text goes, and how the records of a kernel become text.
+//! Logs of kernels: the destination of the text, and its conversion from records.
 
 use std::any::Any;
 use std::fmt;
@@ -12,9 +12,9 @@ use crate::panic::drop_payload;
 
 /// Takes the text of a log.
 ///
-/// The thread that runs a kernel calls it meanwhile; where the device has memory of its own, a thread that notices that a run is done. So it should
-/// be quick, and it may wait for nothing. If it panics, it is not called again for that call of a kernel, which runs to its end and then goes on
-/// panicking.
+/// The thread that runs a kernel calls it meanwhile; where the device has memory of its own, a thread that
+/// notices that a run is done. So it should be quick, and it may wait for nothing. If it panics, it is not
+/// called again for that call of a kernel, which runs to its end and then goes on panicking.
 pub trait LogSink: Send + Sync {
     /// Takes one or more whole lines, each with its line end.
     fn write(&self, lines: &str);
@@ -26,12 +26,12 @@ impl<F: Fn(&str) + Send + Sync> LogSink for F {
     }
 }
 
-/// Where kernels log to, and how the values in their lines are written.
+/// The destination of a kernel's log, and the format of values.
 #[derive(Clone)]
 pub struct Logging {
     /// Takes the text.
     pub sink: Arc<dyn LogSink>,
-    /// How floats are written.
+    /// The format of floats.
     pub style: LogStyle,
 }
 
@@ -41,30 +41,30 @@ impl fmt::Debug for Logging {
     }
 }
 
-/// Text is handed over when there is this much of it, and when a call ends.
+/// The size at which text is passed on before a call ends.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Turns the records of one call of a kernel into text.
+/// Converts the records of one call of a kernel to text.
 pub(crate) struct LogWriter<'a> {
     lines: &'a [LogLine],
     logging: Option<&'a Logging>,
     text: String,
-    /// What the sink panicked with.
+    /// The payload of a panic of the sink.
     panic: Option<Box<dyn Any + Send>>,
 }
 
 impl<'a> LogWriter<'a> {
-    /// For a kernel with these lines. Where there is nowhere to log to, nothing is written.
+    /// The writer for a kernel with these lines. Without a destination nothing is written.
     pub(crate) fn new(lines: &'a [LogLine], logging: Option<&'a Logging>) -> Self {
         LogWriter { lines, logging, text: String::new(), panic: None }
     }
 
-    /// The line of that number.
+    /// The line with this number.
     pub(crate) fn line(&self, line: usize) -> Option<&'a LogLine> {
         self.lines.get(line)
     }
 
-    /// Writes a line; one that the kernel does not have is left out.
+    /// Writes a line. A line that the kernel does not have is skipped.
     pub(crate) fn record(&mut self, line: usize, values: &[Scalar]) {
         let (Some(line), Some(logging)) = (self.line(line), self.logging) else { return };
         line.write(values, logging.style, &mut self.text);
@@ -73,12 +73,13 @@ impl<'a> LogWriter<'a> {
         }
     }
 
-    /// Writes that there was no room for so many lines.
+    /// Writes how many lines did not fit into the buffer.
     pub(crate) fn dropped(&mut self, lines: u64, bytes: usize) {
         self.text.push_str(&format!("DROPPED: {lines} lines; the log of a run has room for {bytes} bytes\n"));
     }
 
-    /// Hands over what is left; a panic of the sink goes on here, where no compiled code is on the stack.
+    /// Passes on the remaining text. A panic of the sink resumes here, where no compiled code is on the
+    /// stack.
     pub(crate) fn finish(mut self) {
         self.flush();
         if let Some(panic) = self.panic.take() {
@@ -86,7 +87,7 @@ impl<'a> LogWriter<'a> {
         }
     }
 
-    /// Compiled code may have called: no panic may leave.
+    /// Compiled code may be the caller, so no panic may escape.
     fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
         if let (Some(logging), None, false) = (self.logging, &self.panic, text.is_empty()) {
@@ -95,11 +96,11 @@ impl<'a> LogWriter<'a> {
     }
 }
 
-/// What was logged before an interpreted kernel panicked is handed over all the same.
+/// Text that was logged before an interpreted kernel panicked is passed on as well.
 impl Drop for LogWriter<'_> {
     fn drop(&mut self) {
         self.flush();
-        // This may be the unwinding of another panic, which a second one would make an abort.
+        // A second panic during the unwinding of another one would abort.
         if let Some(panic) = self.panic.take() {
             drop_payload(panic);
         }

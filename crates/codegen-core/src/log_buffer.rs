@@ -1,7 +1,8 @@
-//! Logs of kernels that call no functions while they run: they leave records in a buffer, which becomes text when the run is over.
+//! Log buffers: kernels that cannot call functions while they run write records into a buffer, which becomes
+//! text after the run.
 //!
-//! `docs/abi.md` has the format, under "Log buffers". A codegen asks here how large a buffer and a record are, and a device has
-//! [`write()`] make the text.
+//! `docs/abi.md` specifies the format under "Log buffers". A codegen gets the sizes of buffers and records
+//! here; a device calls [`write()`].
 
 use std::slice;
 
@@ -11,10 +12,10 @@ use tnode::{DType, Scalar};
 
 use crate::log::{LogWriter, Logging};
 
-/// Bytes in front of the records.
+/// Bytes before the records.
 pub const HEADER_BYTES: usize = 16;
 
-/// Bytes of a word, of which buffers are made.
+/// Bytes of a word, the unit of a buffer.
 pub const WORD_BYTES: usize = 4;
 
 /// Words of a value in a record.
@@ -27,14 +28,15 @@ pub fn record_words(line: &LogLine) -> usize {
     1 + line.dtypes().map(value_words).sum::<usize>()
 }
 
-/// Bytes of a buffer, header included, with room for all that one run of the kernel can log, whatever the values of its symbols.
+/// Bytes of a buffer, header included, with room for everything that one run of the kernel can log, whatever
+/// the values of its symbols.
 pub fn most_bytes(kernel: &Routine) -> u64 {
     let lines = log::lines(kernel);
     let words = most_words(&kernel.body, &mut lines.iter());
     words.saturating_mul(WORD_BYTES as u64).saturating_add(HEADER_BYTES as u64)
 }
 
-/// `lines` are those of the block and of what follows it.
+/// The most words that a block logs. `lines` yields the lines of the block and of the statements after it.
 fn most_words(block: &[Stmt], lines: &mut slice::Iter<'_, LogLine>) -> u64 {
     block.iter().fold(0, |words: u64, stmt| {
         words.saturating_add(match stmt {
@@ -48,12 +50,12 @@ fn most_words(block: &[Stmt], lines: &mut slice::Iter<'_, LogLine>) -> u64 {
     })
 }
 
-/// Writes what a run of a kernel with these lines left in its buffer, and if there was no room for some of it, how much. Records that
-/// make no sense end the log.
+/// Writes the records that a run left in its buffer as text and, if the buffer was too small, the number of
+/// lost lines. An invalid record ends the log.
 ///
 /// # Panics
 ///
-/// Where the sink does.
+/// If the sink panics.
 pub fn write(buffer: &[u8], lines: &[LogLine], logging: &Logging) {
     let words: Vec<u32> = buffer.chunks_exact(WORD_BYTES).map(word).collect();
     let Some((&[used, _, lost_low, lost_high], records)) = words.split_first_chunk() else { return };
@@ -74,7 +76,7 @@ fn word(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
-/// The first record: the line's number, its values, and what follows; none if that is none.
+/// The first record: the line's number, its values, and the remaining words; none if the words are no record.
 fn record<'w>(words: &'w [u32], lines: &[LogLine]) -> Option<(usize, Vec<Scalar>, &'w [u32])> {
     let (&number, mut rest) = words.split_first()?;
     let mut values = Vec::new();
@@ -102,7 +104,7 @@ mod tests {
       for i0 in 4..4 { log \"never\" }
     }";
 
-    /// A buffer with these words behind a header for them.
+    /// A buffer with a header and these words.
     fn buffer(lost: u64, records: &[u32]) -> Vec<u8> {
         let header = [records.len() as u32, 0, lost as u32, (lost >> 32) as u32];
         header.iter().chain(records).flat_map(|word| word.to_le_bytes()).collect()

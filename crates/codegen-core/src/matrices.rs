@@ -1,5 +1,5 @@
-//! Contractions of matrices: those in [canonical form](crate::canonical) whose factors move by one stride along the rows, by one along the
-//! columns, and by one along the depth. Matrix instructions take their operands so.
+//! Matmuls: contractions in [canonical form](crate::canonical) whose operands have one stride along the rows,
+//! one along the columns and one along `k`. Matrix instructions take such operands.
 
 use lowered_ir::ir::{Affine, Expr, Indices, LoopId, NodeRef, Stmt, Var, walk};
 use tnode::DType;
@@ -7,43 +7,43 @@ use tnode::DType;
 use crate::DTypeSet;
 use crate::canonical::{Arrays, Axis, Contraction, read_of};
 
-/// A contraction of two matrices, or of a batch of them.
+/// A matmul, or a batch of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Product {
-    /// The contraction.
+pub struct MatmulNest {
+    /// The loops and the epilogue.
     pub contraction: Contraction,
-    /// Rows by depth.
+    /// Operand A: rows by `k`.
     pub left: Matrix,
-    /// Columns by depth.
+    /// Operand B: columns by `k`.
     pub right: Matrix,
 }
 
-/// A factor, or where results are stored. Strides are in elements of its node.
+/// An operand or a result in memory. Strides are in elements of its node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
-    /// The node.
+    /// The node that holds the elements.
     pub node: NodeRef,
-    /// What its elements are, before they are converted to what sums are taken in.
+    /// The type of its elements in memory, before they are converted to the type of the accumulator.
     pub dtype: DType,
-    /// From one row of the contraction, or column, to the next.
+    /// The stride from one row, or column, of the contraction to the next.
     pub side: i64,
-    /// From one product to the next; of results, from one column to the next.
+    /// The stride along `k`; of results, from one column to the next.
     pub depth: i64,
-    /// The first element: depends on the batch and on symbols.
+    /// The position of the first element, which depends on the batch and on symbols.
     pub base: Affine,
 }
 
-impl Product {
-    /// The matrices that a contraction multiplies.
-    pub fn of(contraction: Contraction, arrays: &Arrays) -> Option<Product> {
+impl MatmulNest {
+    /// Recognises a contraction that is a matmul.
+    pub fn of(contraction: Contraction, arrays: &Arrays) -> Option<MatmulNest> {
         let matrix = |factor, side| Matrix::of(factor, side, &contraction.depth, arrays);
         let left = matrix(&contraction.left, &contraction.rows)?;
         let right = matrix(&contraction.right, &contraction.columns)?;
-        Some(Product { contraction, left, right })
+        Some(MatmulNest { contraction, left, right })
     }
 
-    /// Whether tensor cores for factors of some types take it: both of one of these types, summed in `f32`, copied 16 bytes at a time, and enough of
-    /// them.
+    /// Whether tensor cores for operands of these types take it: both operands have the same one of these
+    /// types, the accumulator is `f32`, copies have 16 bytes, and the matrices are large enough.
     pub fn suits_tensor_cores(&self, types: DTypeSet) -> bool {
         let whole = &self.contraction;
         let sizes = [whole.num_rows(), whole.num_columns(), whole.num_products()];
@@ -60,9 +60,9 @@ impl Product {
     }
 }
 
-impl Product {
-    /// Where results go, in the order of the statements that store them, if they may be stored later and 16 bytes at a time: each into rows of a
-    /// node of its own, which nothing reads afterwards.
+impl MatmulNest {
+    /// The results in the order of the statements that store them, if they may be stored late and 16 bytes at
+    /// a time: each is stored into rows of a node of its own, which the epilogue does not read afterwards.
     pub fn stores(&self, arrays: &Arrays) -> Option<Vec<Matrix>> {
         let whole = &self.contraction;
         let mut stores: Vec<Matrix> = Vec::new();
@@ -86,7 +86,6 @@ impl Product {
     }
 }
 
-/// Whether a statement reads a node.
 fn reads(stmt: &Stmt, node: impl Fn(NodeRef) -> bool) -> bool {
     let mut found = false;
     walk::each_value(std::slice::from_ref(stmt), &mut |value| {
@@ -97,12 +96,12 @@ fn reads(stmt: &Stmt, node: impl Fn(NodeRef) -> bool) -> bool {
     found
 }
 
-/// Rows, columns or products below which a tile is mostly empty; and what these, strides and batches may be at most, so that 32 bits hold what
-/// is made of them.
+/// The least number of rows, columns and products: fewer leave a tile mostly empty. And the greatest number
+/// of these, of strides and of batches, so that 32 bits hold the products of them.
 const LEAST: i64 = 16;
 const MOST: i64 = 1 << 24;
 
-/// Bytes that are copied at a time.
+/// Bytes of one copy.
 const RUN: i64 = 16;
 
 impl Matrix {
@@ -119,7 +118,7 @@ impl Matrix {
         Some(Matrix { node, dtype: arrays.dtype(node), side, depth, base })
     }
 
-    /// Whether products beside each other are neighbours in memory; otherwise rows, or columns, are.
+    /// Whether elements are contiguous along `k`. Otherwise they are contiguous along rows or columns.
     pub fn is_depth_contiguous(&self) -> bool {
         self.depth == 1
     }
@@ -133,7 +132,7 @@ impl Matrix {
         contiguous && self.begins_in_runs()
     }
 
-    /// Whether rows are stored in whole runs, of elements that are held as they are in memory.
+    /// Whether rows are stored in whole vectors, in the type of the accumulator or a half-precision type.
     fn is_stored_in_runs(&self, columns: i64) -> bool {
         let is_plain = matches!(self.dtype, DType::F16 | DType::Bf16 | DType::F32);
         let rows = self.depth == 1 && self.side <= MOST && self.is_whole_runs(self.side);
@@ -150,7 +149,8 @@ impl Matrix {
     }
 }
 
-/// How far one step along loops that make up an axis is, taken out of a position; none if they do not make it up there.
+/// Removes the stride of some loops from a position and returns it; none if the loops are not one axis in
+/// that array.
 fn stride(position: &mut Affine, axis: &[Axis]) -> Option<i64> {
     let steps: Vec<i64> = axis.iter().map(|a| position.coefficient(a.var)).collect();
     let mut expected = *steps.last()?;
@@ -184,7 +184,7 @@ mod tests {
     const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
 
     /// The product that the only nest of a routine is, with its loops over rows, columns and depth.
-    fn product(dims: [&str; 3], loops: [i64; 3], left: &str, right: &str) -> Option<Product> {
+    fn product(dims: [&str; 3], loops: [i64; 3], left: &str, right: &str) -> Option<MatmulNest> {
         let [a, b, c] = dims;
         let [m, n, k] = loops;
         let text = format!(
@@ -205,7 +205,7 @@ mod tests {
         );
         let routine = parse(&text).expect("it is a routine");
         let arrays = Arrays::of(&routine);
-        Product::of(Contraction::of(&routine.body[0], &arrays)?, &arrays)
+        MatmulNest::of(Contraction::of(&routine.body[0], &arrays)?, &arrays)
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         assert!(found.suits_tensor_cores(HALVES));
     }
 
-    /// The nodes and strides of what a product with some statements behind the sum stores later.
+    /// The nodes and strides of the stores of a matmul with this epilogue.
     fn stores(columns: i64, after: &str) -> Option<Vec<(u32, i64)>> {
         let text = format!(
             "routine @product fast {{
@@ -247,7 +247,7 @@ mod tests {
         );
         let routine = parse(&text).expect("it is a routine");
         let arrays = Arrays::of(&routine);
-        let product = Product::of(Contraction::of(&routine.body[0], &arrays)?, &arrays)?;
+        let product = MatmulNest::of(Contraction::of(&routine.body[0], &arrays)?, &arrays)?;
         let stores = product.stores(&arrays)?;
         Some(stores.iter().map(|store| (store.node.0, store.side)).collect())
     }

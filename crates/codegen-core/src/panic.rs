@@ -1,7 +1,7 @@
 //! Payloads of caught panics: their messages, and how to drop them.
 //!
 //! A payload is any value, so its destructor may panic as well. A thread that caught one panic must not end
-//! by the next one, which would leave whoever waits for the thread waiting for ever.
+//! by another one, because other threads may wait for it.
 
 use std::{
     any::Any,
@@ -23,9 +23,9 @@ pub fn panic_message(payload: Box<dyn Any + Send>) -> String {
 
 /// Drops the payload of a caught panic. Never panics.
 pub(crate) fn drop_payload(payload: Box<dyn Any + Send>) {
-    // AssertUnwindSafe: the payload is gone afterwards.
+    // AssertUnwindSafe: the payload does not exist afterwards.
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        // Leaked: its destructor may panic too, and so on.
+        // Leaked, because its destructor may panic again.
         std::mem::forget(second);
     }
 }

@@ -8,11 +8,11 @@ use crate::artifact::{KernelAbi, Param};
 use crate::caps::BASE_ALIGNMENT;
 use crate::kernel::Kernel;
 
-/// A routine cut into kernels. A codegen compiles it, and a context links the result.
+/// A routine split into kernels. A codegen compiles it, and a context links the result.
 ///
-/// It is consistent: every call passes its kernel memory of the size that the kernel's ABI states and symbols
-/// within the ranges that it states, and temporaries that are alive together lie apart. It cannot be changed,
-/// since calls of compiled code rely on that; [`into_parts`](ScheduledRoutine::into_parts) takes it apart.
+/// It is consistent: every call passes its kernel memory of the size and symbols within the ranges that the
+/// kernel's ABI states, and temporaries that are alive together do not overlap. It cannot be changed, because
+/// calls of compiled code rely on that; [`into_parts`](ScheduledRoutine::into_parts) returns its parts.
 #[derive(Clone, Debug)]
 pub struct ScheduledRoutine(RoutineParts);
 
@@ -23,7 +23,7 @@ pub struct RoutineParts {
     pub name: String,
     /// The routine's static symbols, in binding order.
     pub symbols: Vec<Symbol>,
-    /// The routine's nodes; those that live in a context are what a link resolves.
+    /// The routine's nodes. A link finds the memory of all nodes that live in a context.
     pub nodes: Vec<NodeDecl>,
     /// The kernels, each once.
     pub kernels: Vec<Kernel>,
@@ -32,24 +32,24 @@ pub struct RoutineParts {
     /// Memory that lives during one run.
     pub temps: Vec<Temp>,
     /// The nodes, in order, of which a run writes every element before it reads any, if only by all calls
-    /// together: nothing that they held before can be seen in the run or after it. Others may be so too,
-    /// where that is not found. Nodes without elements that the routine writes are among them, though no call
-    /// touches them.
+    /// together: neither the run nor its result depends on previous values. Other nodes may have this
+    /// property too, if it was not proved. Nodes without elements that the routine writes are included,
+    /// although no call accesses them.
     pub overwritten: Vec<NodeRef>,
 }
 
 /// A call of a kernel with its parameters bound to the routine's slots.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelCall {
-    /// Which kernel: a position in [`ScheduledRoutine::kernels`] and in the artifact's kernels.
+    /// The kernel, as a position in [`ScheduledRoutine::kernels`] and in the artifact's kernels.
     pub kernel: usize,
     /// One slot per memory parameter of the kernel (per node of its IR).
     pub args: Vec<Slot>,
-    /// For each symbol of the kernel, the routine's symbol it is.
+    /// The routine's symbol for each symbol of the kernel.
     pub bindings: Vec<SymbolId>,
 }
 
-/// What a memory parameter is bound to.
+/// The argument for a memory parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
     /// A node of the context.
@@ -64,21 +64,21 @@ pub enum Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TempId(pub u32);
 
-/// Memory that lives from the first to the last of the calls that use it. Temporaries whose lives do not meet
-/// may share bytes.
+/// Memory that lives from the first to the last call that uses it. Temporaries with disjoint lifetimes may
+/// share bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Temp {
     /// The local node whose values it holds.
     pub node: NodeRef,
     /// Size in bytes.
     pub bytes: usize,
-    /// Offset in the routine's temporary pool, planned from the lifetimes; a multiple of [`BASE_ALIGNMENT`].
+    /// The offset in the routine's temporary pool; a multiple of [`BASE_ALIGNMENT`].
     pub offset: usize,
     /// The first and the last call that use it, as positions in [`ScheduledRoutine::calls`].
     pub live: (usize, usize),
 }
 
-/// Why parts make no scheduled routine.
+/// The reason why parts are not a scheduled routine.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("routine `{routine}`: {problem}")]
 pub struct RoutineError {
@@ -88,18 +88,18 @@ pub struct RoutineError {
     pub problem: RoutineProblem,
 }
 
-/// How the parts of a scheduled routine contradict each other.
+/// A contradiction between the parts of a scheduled routine.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoutineProblem {
-    /// A call is of no kernel.
+    /// A call names a kernel that does not exist.
     #[error("call {call} is of kernel {kernel}, and there are {kernels}")]
     NoKernel {
         /// Position of the call.
         call: usize,
-        /// Position that it names.
+        /// The position that it names.
         kernel: usize,
-        /// Number of them in the routine.
+        /// The number of kernels.
         kernels: usize,
     },
     /// A call passes more or fewer arguments than its kernel takes.
@@ -116,7 +116,7 @@ pub enum RoutineProblem {
         /// Number in the call.
         found: usize,
     },
-    /// A slot names a node or a temporary that there is not.
+    /// A slot names a node or a temporary that does not exist.
     #[error("call {call} uses {slot:?}, which the routine does not declare")]
     NoSlot {
         /// Position of the call.
@@ -150,17 +150,17 @@ pub enum RoutineProblem {
         /// Bytes of the slot; `usize::MAX` if it has more than there are addresses.
         found: usize,
     },
-    /// A call binds a symbol that there is not.
+    /// A call binds a symbol that does not exist.
     #[error("call {call} binds symbol {symbol}, and there are {symbols}")]
     NoSymbol {
         /// Position of the call.
         call: usize,
-        /// Position that it names.
+        /// The position that it names.
         symbol: usize,
-        /// Number of them in the routine.
+        /// The number of symbols.
         symbols: usize,
     },
-    /// A symbol has values outside of the range that the kernel takes.
+    /// A symbol may have values outside of the range that the kernel takes.
     #[error("call {call} passes @{symbol}, in 0..{found}, to kernel `{kernel}`, expected 0..{expected}")]
     Range {
         /// Position of the call.
@@ -174,7 +174,7 @@ pub enum RoutineProblem {
         /// The end of the symbol's range.
         found: i64,
     },
-    /// A temporary is used by a call outside of its life.
+    /// A call uses a temporary outside of its lifetime.
     #[error("call {call} uses temporary {temp}, which is alive from call {} to {}", .live.0, .live.1)]
     NotAlive {
         /// Position of the call.
@@ -184,7 +184,7 @@ pub enum RoutineProblem {
         /// Its first and last call.
         live: (usize, usize),
     },
-    /// A temporary begins at no multiple of the alignment.
+    /// The offset of a temporary is not aligned.
     #[error("temporary {temp} is at byte {offset}, expected a multiple of {BASE_ALIGNMENT}")]
     Misaligned {
         /// Position of the temporary.
@@ -192,7 +192,7 @@ pub enum RoutineProblem {
         /// Its first byte in the pool.
         offset: usize,
     },
-    /// A temporary ends behind all addresses.
+    /// The end of a temporary exceeds the address space.
     #[error("temporary {temp} has {bytes} bytes at byte {offset}, expected its end to be an address")]
     TooLarge {
         /// Position of the temporary.
@@ -202,20 +202,20 @@ pub enum RoutineProblem {
         /// Its size in bytes.
         bytes: usize,
     },
-    /// Two temporaries that are alive at one time share bytes.
+    /// Two temporaries that are alive together share bytes.
     #[error("temporaries {first} and {second} are alive together and overlap")]
     Overlap {
-        /// One.
+        /// The first temporary.
         first: usize,
-        /// The other.
+        /// The second temporary.
         second: usize,
     },
-    /// A node that is said to be overwritten does not exist.
+    /// A node that is listed as overwritten does not exist.
     #[error("{node} is overwritten, and there are {nodes} nodes")]
     NoNode {
         /// The node.
         node: NodeRef,
-        /// Number of them in the routine.
+        /// The number of nodes.
         nodes: usize,
     },
 }
@@ -223,12 +223,12 @@ pub enum RoutineProblem {
 type Checked<T = ()> = Result<T, RoutineProblem>;
 
 impl ScheduledRoutine {
-    /// A routine of kernels and calls that agree with each other.
+    /// Checks that kernels and calls agree with each other.
     ///
     /// # Errors
     ///
-    /// [`RoutineError`] with the first contradiction. What a run leaves in nodes (`overwritten`) is a promise
-    /// about values, and is taken as it is.
+    /// [`RoutineError`] with the first contradiction. `overwritten` is a promise about values, which is not
+    /// checked.
     pub fn new(parts: RoutineParts) -> Result<ScheduledRoutine, RoutineError> {
         match parts.check() {
             Ok(()) => Ok(ScheduledRoutine(parts)),
@@ -236,7 +236,7 @@ impl ScheduledRoutine {
         }
     }
 
-    /// Takes the routine apart, to be changed and checked again.
+    /// The parts of the routine, to be changed and checked again.
     pub fn into_parts(self) -> RoutineParts {
         self.0
     }
@@ -273,19 +273,19 @@ impl ScheduledRoutine {
         &self.0.calls
     }
 
-    /// Memory that lives during one run.
+    /// The memory that lives during one run.
     pub fn temps(&self) -> &[Temp] {
         &self.0.temps
     }
 
-    /// The nodes that each run overwrites, as [`RoutineParts::overwritten`] has them.
+    /// The nodes that each run overwrites: see [`RoutineParts::overwritten`].
     pub fn overwritten(&self) -> &[NodeRef] {
         &self.0.overwritten
     }
 
     /// Bytes of the pool that holds all temporaries.
     pub fn temp_bytes(&self) -> usize {
-        // No end is beyond all addresses, as `check_places` saw.
+        // `check_places` has checked that no end exceeds the address space.
         self.0.temps.iter().map(|t| t.offset + t.bytes).max().unwrap_or(0)
     }
 }
@@ -361,7 +361,7 @@ impl RoutineParts {
         Err(RoutineProblem::Range { call: at, kernel, symbol, expected, found })
     }
 
-    /// Every temporary begins at an aligned place and ends at an address.
+    /// Checks that every temporary is aligned and within the address space.
     fn check_places(&self) -> Checked {
         for (temp, &Temp { bytes, offset, .. }) in self.temps.iter().enumerate() {
             if !offset.is_multiple_of(BASE_ALIGNMENT) {
@@ -374,12 +374,13 @@ impl RoutineParts {
         Ok(())
     }
 
-    /// Temporaries that are alive together lie apart. They enter in the order of their first calls, and those
-    /// that have ended leave; all that are there lie apart, so a new one meets a neighbour or nothing.
+    /// Checks that temporaries which are alive together do not overlap. They enter in the order of their
+    /// first calls, and leave after their last. The live ones do not overlap, so a new one overlaps a
+    /// neighbour or none.
     fn check_overlap(&self) -> Checked {
         let mut order: Vec<usize> = (0..self.temps.len()).filter(|&at| self.temps[at].bytes > 0).collect();
         order.sort_by_key(|&at| self.temps[at].live.0);
-        // Those alive by offset, and by last call.
+        // The live temporaries by offset, and by last call.
         let (mut alive, mut ends) = (BTreeMap::<usize, usize>::new(), BTreeSet::<(usize, usize)>::new());
         for second in order {
             let temp = &self.temps[second];
@@ -390,7 +391,8 @@ impl RoutineParts {
                 alive.remove(&self.temps[first].offset);
             }
             let end = temp.offset + temp.bytes;
-            // Of the temporaries that begin before its end, the last one ends last, since they lie apart.
+            // Among the temporaries that begin before its end, the last one ends last, because they do not
+            // overlap.
             if let Some((_, &first)) = alive.range(..end).next_back()
                 && self.temps[first].offset + self.temps[first].bytes > temp.offset
             {

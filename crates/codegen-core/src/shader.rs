@@ -1,35 +1,38 @@
-//! Kernels in a shading language: what a codegen for GPUs hands to a device that reaches them through one.
+//! Kernels in a shading language, for GPUs that run text.
 //!
-//! A device binds whole slabs of its memory, not nodes: there are few bindings, and one buffer may be bound once. Which of a
-//! kernel's parameters share a slab is known when a context is linked, so that is when the text is made.
+//! A device binds whole slabs of its memory, not nodes, because it has few bindings and may bind a buffer
+//! only once. Which of a kernel's parameters share a slab is known when a context is linked, so the text is
+//! generated then.
 
 use std::fmt;
 
 use crate::contract::CodegenError;
 
-/// Kernels as text, made for the slabs that their memory lies in. `docs/abi.md` has the bindings and what stands in them.
+/// Kernels as text for the slabs that contain their memory. `docs/abi.md` specifies the bindings and their
+/// contents.
 ///
-/// Implementing it is safe: a shader reaches the slabs that are bound and nothing else, and devices make
-/// shaders with the checks of WGSL, so that accesses behind the end of a slab stay inside of it. A wrong text
-/// leaves wrong values in arrays.
+/// Implementing it is safe: a shader accesses only bound slabs, and devices compile shaders with the checks
+/// of WGSL, so that accesses beyond the end of a slab stay inside of it. A wrong text leaves wrong values in
+/// arrays.
 pub trait ShaderModule: fmt::Debug + Send + Sync {
-    /// The text of the kernel at a position of the artifact, for memory parameters of which parameter `i` lies in slab
-    /// `slabs[i]`. Slabs count from 0 in the order of first mention.
+    /// The text of the kernel at a position of the artifact. Memory parameter `i` lies in slab `slabs[i]`;
+    /// slabs count from 0 in the order of first mention.
     ///
     /// # Errors
     ///
-    /// [`CodegenError::Unsupported`] where the text needs what the target lacks, and [`CodegenError::Failed`] if the position does
-    /// not exist, the number of slabs is wrong, or the text is invalid.
+    /// [`CodegenError::Unsupported`] if the text needs a feature that the target lacks, and
+    /// [`CodegenError::Failed`] if the position does not exist, the number of slabs is wrong, or the text is
+    /// invalid.
     fn shader(&self, kernel: usize, slabs: &[u32]) -> Result<Shader, CodegenError>;
 }
 
-/// One kernel as text.
+/// The text of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shader {
     /// WGSL with the entry point `main`.
     pub wgsl: String,
-    /// How many workgroups run it, in up to three dimensions of any split: the kernel counts them by itself and returns where there
-    /// are too many.
+    /// The number of workgroups, in up to three dimensions of any split. The kernel counts workgroups by
+    /// itself, and those in excess return.
     pub groups: u64,
     /// Words of the table at binding 0: offsets, then static indices.
     pub table_words: usize,

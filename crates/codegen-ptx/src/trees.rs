@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use codegen_core::threads::{Fused, Nest, nest};
+use codegen_core::threads::{FusedStatements, Nest, nest};
 use lowered_ir::ir::{Affine, Expr, LocalId, Locals, LoopId, LoopKind, Routine, Space, Stmt, walk};
 use tnode::DType;
 
@@ -60,7 +60,7 @@ pub(crate) struct Tree<'k> {
 #[derive(Debug, Default)]
 pub(crate) struct Trees<'k> {
     pub(crate) trees: HashMap<*const Stmt, Tree<'k>>,
-    pub(crate) fused: Fused,
+    pub(crate) fused: FusedStatements,
 }
 
 impl<'k> Trees<'k> {

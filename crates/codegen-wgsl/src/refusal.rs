@@ -1,7 +1,7 @@
 //! What this codegen does not do, and its own failures, as errors that name the kernel.
 
 use codegen_core::CodegenError;
-pub(crate) use codegen_core::threads::{Checked, Refusal, refuse};
+pub(crate) use codegen_core::threads::{Checked, Rejection as Refusal, reject as refuse};
 
 /// The codegen's name.
 pub(crate) const NAME: &str = "wgsl";

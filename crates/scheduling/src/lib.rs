@@ -1,12 +1,13 @@
 //! The scheduler: from an optimised routine to kernels, in the operations that a target has.
 //!
-//! `pipeline.rs` lists the passes, one list for targets without workgroups and one for those with. A pass has one name: that of
-//! its function, of its file, and of its dump. The text form shows the routine after each pass, and the interpreter runs it.
+//! `pipeline.rs` lists the passes, one list for targets without workgroups and one for those with. A pass has
+//! one name: that of its function, of its file, and of its dump. The text form shows the routine after each
+//! pass, and the interpreter runs it.
 //!
 //! # Should I be using this crate?
 //!
-//! To put optimised routines into a code generator's hands: yes, call [`schedule()`] with the generator's capabilities. To write
-//! a code generator, `codegen-core` is enough. To compute something, use `arrayjit`.
+//! To put optimised routines into a code generator's hands: yes, call [`schedule()`] with the generator's
+//! capabilities. To write a code generator, `codegen-core` is enough. To compute something, use `arrayjit`.
 //!
 //! # Example
 //!
@@ -28,14 +29,15 @@
 //!
 //! # Promises
 //!
-//! * [`schedule()`] determines every bit: the interpreter of a scheduled routine and its compiled code agree, whatever the width
-//!   of vectors and the number of threads. `strict` routines keep the bits they had before.
-//! * Kernels are verified, and made of the operations that the target's [`Caps`] list.
+//! * [`schedule()`] determines every bit: the interpreter of a scheduled routine and its compiled code agree,
+//!   whatever the width of vectors and the number of threads. `strict` routines keep the bits they had
+//!   before.
+//! * Kernels are verified, and made of the operations that the target's [`Caps`](codegen_core::Caps) list.
 //!
 //! # Numerics
 //!
-//! The pass `make_numerics_explicit` decides every bit, and later passes keep it. On targets with workgroups the pass
-//! `map_threads` decides the order of reductions. Each numeric class promises the following.
+//! The pass `make_numerics_explicit` decides every bit, and later passes keep it. On targets with workgroups
+//! the pass `map_threads` decides the order of reductions. Each numeric class promises the following.
 //!
 #![doc = include_str!("common/numerics.md")]
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
 //! The passes in their order, and the kernels that come out of them.
 
+use crate::analysis::access;
 use codegen_core::scheduled::{RoutineParts, ScheduledRoutine};
-use codegen_core::{Caps, Codegen, Workgroups, access};
+use codegen_core::{Caps, Codegen, Workgroups};
 use lowered_ir::ir::Routine;
 
 use crate::analysis::nodes::is_local;
@@ -31,7 +32,8 @@ use crate::gpu::sink_scalars::sink_scalars;
 use crate::legalise::{LegaliseError, has_everything, legalise};
 use crate::options::ScheduleOptions;
 
-/// The names under which [`schedule_traced`] and [`schedule_serial`] show passes. The target decides which of them run.
+/// The names under which [`schedule_traced`] and [`schedule_serial`] show passes. The target decides which of
+/// them run.
 pub const PASS_NAMES: &[&str] = &[
     "reset_schedule",
     "expand_scalars",
@@ -106,7 +108,8 @@ fn cpu_pipeline(
     pass!(runner, vectorize, caps, options);
     // The same as after `fuse_loops` and `forward_stores`, for strips and vector loops.
     pass!(runner, fuse_strips, caps);
-    // Two local nodes of one nest share storage if each element of the first is dead when the second is written.
+    // Two local nodes of one nest share storage if each element of the first is dead when the second is
+    // written.
     pass!(runner, fold_storage);
     // A local node whose elements live for one iteration is a local of that iteration.
     pass!(runner, contract_arrays, caps);
@@ -165,13 +168,13 @@ pub fn schedule(
     schedule_traced(routine, codegen, options, &mut |_, _| {})
 }
 
-/// Schedules an optimised, verified routine for a codegen's target. `on_pass` sees the routine after each pass, with the name
-/// of the pass, one of [`PASS_NAMES`].
+/// Schedules an optimised, verified routine for a codegen's target. `on_pass` sees the routine after each
+/// pass, with the name of the pass, one of [`PASS_NAMES`].
 ///
 /// # Errors
 ///
-/// [`ScheduleError::Virtual`] where a virtual node was not inlined, [`ScheduleError::Illegal`] where the target lacks an
-/// operation or a type. The other variants are bugs.
+/// [`ScheduleError::Virtual`] where a virtual node was not inlined, [`ScheduleError::Illegal`] where the
+/// target lacks an operation or a type. The other variants are bugs.
 pub fn schedule_traced(
     routine: &Routine,
     codegen: &dyn Codegen,
@@ -188,11 +191,11 @@ pub fn schedule_traced(
     into_kernels(runner.routine, &uses, codegen, options, partition::KERNEL_STATEMENTS)
 }
 
-/// Makes one kernel of an optimised, verified routine. Only two passes run: local nodes are initialised, and operations
-/// that the target lacks are rewritten.
+/// Makes one kernel of an optimised, verified routine. Only two passes run: local nodes are initialised, and
+/// operations that the target lacks are rewritten.
 ///
-/// Nothing is reordered, so every routine has the bits of class `Strict`, and lines are logged in the order written. On a GPU
-/// one thread runs the kernel. `on_pass` as in [`schedule_traced`].
+/// Nothing is reordered, so every routine has the bits of class `Strict`, and lines are logged in the order
+/// written. On a GPU one thread runs the kernel. `on_pass` as in [`schedule_traced`].
 ///
 /// # Errors
 ///
@@ -215,8 +218,8 @@ pub fn schedule_serial(
     into_kernels(runner.routine, &uses, codegen, &options, usize::MAX)
 }
 
-/// Partitions a routine into verified kernels and plans its temporaries. Consecutive serial statements are one kernel, or several of
-/// about `limit` statements.
+/// Partitions a routine into verified kernels and plans its temporaries. Consecutive serial statements are
+/// one kernel, or several of about `limit` statements.
 fn into_kernels(
     routine: Routine,
     uses: &RoutineUses,

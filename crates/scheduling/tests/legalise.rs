@@ -1,4 +1,5 @@
-//! Legalisation keeps every bit: the interpreter gives the same answer before and after, and after it only L0 is left.
+//! Legalisation keeps every bit: the interpreter gives the same results before and after, and the legal
+//! routine is in L0.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use codegen_core::{Caps, DTypeSet, Transcendental};
@@ -31,17 +32,17 @@ fn cpu() -> Caps {
     caps("cpu", |d| !is_narrow_float(d) && d != DType::U32x4)
 }
 
-/// No arithmetic below 32 bits at all.
+/// A target without arithmetic below 32 bits.
 fn wide_only() -> Caps {
     caps("wide", |d| d.size_bytes() >= 4 && d != DType::U32x4)
 }
 
-/// Narrow floats in hardware.
+/// A target with arithmetic in narrow floats.
 fn everything() -> Caps {
     caps("everything", |d| d != DType::U32x4)
 }
 
-/// A browser: 32 bits, and no more.
+/// A browser: arithmetic in 32 bits only.
 fn single_only() -> Caps {
     caps("gpu", |d| matches!(d, DType::F32 | DType::I32 | DType::U32 | DType::U32x4 | DType::Bool))
 }
@@ -80,7 +81,7 @@ fn outcome(routine: &Routine, operands: &[Vec<Scalar>]) -> Vec<u8> {
     memory.nodes.pop().unwrap()
 }
 
-/// Legalises, checks that the result verifies and is in L0, and compares the two answers bit for bit.
+/// Legalises a routine, checks that the result verifies and is in L0, and compares both results bit for bit.
 #[track_caller]
 fn assert_same(routine: &Routine, caps: &Caps, operands: &[Vec<Scalar>], what: &str) {
     verify(routine).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -116,7 +117,7 @@ fn assert_in_l0(legal: &Routine, caps: &Caps, what: &str) {
     });
 }
 
-/// What makes an expression illegal, if anything.
+/// The reason why an expression is illegal, if it is.
 fn fault(expr: &Expr, dtype: &dyn Fn(&Expr) -> DType, caps: &Caps) -> Option<String> {
     use BinaryOp::*;
     use UnaryOp::*;
@@ -165,7 +166,7 @@ fn is_divisor(by: &Expr) -> bool {
     }
 }
 
-/// Zeros, ones, limits, subnormals, infinities, NaNs and a few ordinary numbers, as far as the type has them.
+/// Zeros, ones, limits, subnormals, infinities, NaNs and a few ordinary numbers, if the type has them.
 fn edges(dtype: DType) -> Vec<Scalar> {
     let width = 8 * dtype.size_bytes() as u32;
     let mut patterns: Vec<u128> = vec![0, 1, 2, 3, 5, 7];
@@ -287,7 +288,7 @@ fn conversions_keep_their_bits() {
     }
 }
 
-/// An integer that was read is not mistaken for the narrow float that it becomes.
+/// A read of an integer is not mistaken for the narrow float to which it is cast.
 #[test]
 fn bitcasts_keep_their_bits() {
     for from in computing_types() {
@@ -302,7 +303,7 @@ fn bitcasts_keep_their_bits() {
     }
 }
 
-/// Every pattern of a narrow float, to every type.
+/// Every bit pattern of a narrow float, converted to every type.
 #[test]
 fn narrow_floats_are_decoded_exactly() {
     for from in NARROW_FLOATS {
@@ -320,7 +321,7 @@ fn narrow_floats_are_decoded_exactly() {
     }
 }
 
-/// `f32` values that are, or are just beside, what a narrow float can represent or must round to even.
+/// `f32` values at and next to the values and ties of narrow floats.
 #[test]
 fn floats_are_encoded_exactly() {
     for to in NARROW_FLOATS {
@@ -329,7 +330,7 @@ fn floats_are_encoded_exactly() {
             .map(|bits| Scalar::new(to, bits).as_f32());
         let mut values = Vec::new();
         for x in representable {
-            // Ties lie at half a step, which is a power of two above the last bits of an `f32`; so do their neighbours.
+            // Ties are at half a step, a power of two above the last bits of an `f32`.
             for half_step in [0u32, 1 << 12, 1 << 15, 1 << 19, 1 << 20] {
                 let tie = x.to_bits() | half_step;
                 values.extend([tie.wrapping_sub(1), tie, tie.wrapping_add(1)].map(u128::from));
@@ -342,7 +343,7 @@ fn floats_are_encoded_exactly() {
     }
 }
 
-/// `f64` values and integers just beside a tie of the narrow type, where rounding twice would go wrong.
+/// `f64` values and integers next to a tie of the narrow type, for which rounding twice gives another result.
 #[test]
 fn wide_values_round_once() {
     for to in NARROW_FLOATS {
@@ -438,15 +439,15 @@ fn what_a_target_lacks_is_named() {
     assert!(matches!(error, LegaliseError::Storage { dtype: DType::F16, .. }));
     assert_eq!(error.to_string(), "routine `map`: cpu does not store f16, the type of node %0 \"a\"");
 
-    // A node that was inlined wherever it was mentioned takes no storage.
+    // A node that was inlined at every use takes no storage.
     let mut inlined = map(&[(DType::F32, 4)], DType::F32, operand(0));
     let unmentioned = NodeDecl { dtype: DType::F16, ..inlined.nodes[0].clone() };
     inlined.nodes.push(unmentioned);
     assert!(legalise(&inlined, &no_half).is_ok());
 }
 
-/// Without `f64`, or without `i64`, `sin`, `cos` and `pow` on `f32` are steps in 32 bits, within the sum of the bounds of what
-/// they stand for and their own.
+/// Without `f64`, or without `i64`, `sin`, `cos` and `pow` on `f32` are computed in 32 bits, within the sum
+/// of the error bounds of both forms.
 #[test]
 fn functions_through_double_have_a_form_without() {
     let whole = |x: Expr| Expr::unary(UnaryOp::Floor, x);
@@ -476,13 +477,13 @@ fn functions_through_double_have_a_form_without() {
     }
 }
 
-/// Whether two `f32` are both NaN, or of one sign and at most this many apart.
+/// Whether two `f32` are both NaN, or have one sign and differ by at most this many units in the last place.
 fn is_within(a: Scalar, b: Scalar, ulps: u128) -> bool {
     let both_nan = a.as_f64().is_nan() && b.as_f64().is_nan();
     both_nan || (a.bits() >> 31 == b.bits() >> 31 && a.bits().abs_diff(b.bits()) <= ulps)
 }
 
-/// Normal fills take `log`, `sqrt`, `sin` and `cos`.
+/// Normal distributions need `log`, `sqrt`, `sin` and `cos`.
 #[test]
 fn normal_fills_need_no_double() {
     for dtype in [DType::F32, DType::F16] {

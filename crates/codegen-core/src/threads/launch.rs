@@ -1,40 +1,40 @@
-//! Which loops of a kernel are its grid, and how many threads run an iteration of it.
+//! The grid of a kernel, and the threads that run one of its iterations.
 
 use lowered_ir::ir::{LoopId, LoopKind, Stmt, SymbolId};
 
-use super::refusal::{Checked, Refusal, refuse};
+use super::rejection::{Checked, Rejection, reject};
 
 /// A parallel loop of the grid.
 #[derive(Clone, Copy, Debug)]
-pub struct Axis {
-    /// Its variable.
+pub struct GridAxis {
+    /// The loop's variable.
     pub var: LoopId,
     /// The variable's first value.
     pub lo: i64,
-    /// Iterations if no symbol makes them fewer.
+    /// The number of iterations, unless a symbol makes it smaller.
     pub extent: i64,
-    /// The loop ends before this symbol's value, where it has one.
+    /// The symbol whose value ends the loop early, if any.
     pub symbol: Option<SymbolId>,
 }
 
-/// A kernel's launch: nested parallel loops, outermost first, around a body.
+/// The launch of a kernel: nested parallel loops around a body.
 #[derive(Debug)]
 pub struct Grid<'k> {
-    /// The loops.
-    pub axes: Vec<Axis>,
-    /// What each iteration does.
+    /// The loops, outermost first.
+    pub axes: Vec<GridAxis>,
+    /// The statements of one iteration.
     pub body: &'k [Stmt],
     /// Iterations of all axes together.
     pub extent: u32,
-    /// Threads that run an iteration together; `None` where an iteration is a thread.
+    /// The threads that run one iteration together; `None` if each iteration is a thread.
     pub threads: Option<u32>,
 }
 
-/// Takes the grid of a kernel's body apart.
+/// Splits the body of a kernel into its grid and the body of one iteration.
 ///
 /// # Errors
 ///
-/// [`Refusal`] of more iterations than 32 bits number, and as [`nest`].
+/// [`Rejection`] of 2³² iterations or more, and the errors of [`nest`].
 pub fn grid(mut body: &[Stmt]) -> Checked<Grid<'_>> {
     let mut axes = Vec::new();
     while let Some((axis, inner)) = axis(body) {
@@ -43,30 +43,30 @@ pub fn grid(mut body: &[Stmt]) -> Checked<Grid<'_>> {
     }
     let extent = axes.iter().try_fold(1u64, |product, a| product.checked_mul(a.extent as u64));
     let Some(extent) = extent.and_then(|e| u32::try_from(e).ok()) else {
-        return refuse("a parallel loop", "it has 2^32 iterations or more, threads are numbered by 32 bits");
+        return reject("a parallel loop", "it has 2^32 iterations or more, threads are numbered by 32 bits");
     };
     let threads = if has_workgroup_loops(body) { Some(most_threads(body)?) } else { None };
     Ok(Grid { axes, body, extent, threads })
 }
 
-/// The parallel loop that is all there is in a block, but for comments.
-fn axis(block: &[Stmt]) -> Option<(Axis, &[Stmt])> {
+/// The parallel loop that is the only statement of a block, comments aside.
+fn axis(block: &[Stmt]) -> Option<(GridAxis, &[Stmt])> {
     match sole(block)? {
         Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body } => {
             let extent = hi.limit.saturating_sub(*lo).max(0);
-            Some((Axis { var: *var, lo: *lo, extent, symbol: hi.symbol }, body))
+            Some((GridAxis { var: *var, lo: *lo, extent, symbol: hi.symbol }, body))
         }
         _ => None,
     }
 }
 
-/// The one statement of a block that is not a comment.
+/// The only statement of a block that is not a comment.
 pub fn sole(block: &[Stmt]) -> Option<&Stmt> {
     let mut rest = block.iter().filter(|stmt| !matches!(stmt, Stmt::Comment(_)));
     rest.next().filter(|_| rest.next().is_none())
 }
 
-/// Whether workgroup loops stand in a block.
+/// Whether a block contains workgroup loops.
 pub fn has_workgroup_loops(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| match stmt {
         Stmt::For { kind: LoopKind::Workgroup, .. } => true,
@@ -81,7 +81,7 @@ pub fn has_workgroup_loops(block: &[Stmt]) -> bool {
     })
 }
 
-/// The threads of the widest nest of workgroup loops.
+/// The threads of the largest nest of workgroup loops.
 fn most_threads(block: &[Stmt]) -> Checked<u32> {
     let mut most = 1;
     for stmt in block {
@@ -94,22 +94,23 @@ fn most_threads(block: &[Stmt]) -> Checked<u32> {
     Ok(most)
 }
 
-/// Nested workgroup loops, outermost first.
+/// Nested workgroup loops around a body.
 #[derive(Debug)]
 pub struct Nest<'k> {
-    /// The loops' variables, and how many iterations each has.
+    /// The variable and the extent of each loop, outermost first.
     pub axes: Vec<(LoopId, u32)>,
-    /// What each iteration does.
+    /// The statements of one iteration.
     pub body: &'k [Stmt],
-    /// Iterations of all of them together: the threads that take part.
+    /// The number of threads: the product of all extents.
     pub threads: u32,
 }
 
-/// Takes nested workgroup loops apart. They have nothing between them, or it would be unclear which threads do that.
+/// Splits nested workgroup loops into the loops and their body. No statement may stand between the loops,
+/// because it would be unclear which threads run it.
 ///
 /// # Errors
 ///
-/// [`Refusal`] of workgroup loops beside other statements in one.
+/// [`Rejection`] of workgroup loops with other statements between them.
 pub fn nest(stmt: &Stmt) -> Checked<Nest<'_>> {
     let mut nest = Nest { axes: Vec::new(), body: std::slice::from_ref(stmt), threads: 1 };
     while let Some(Stmt::For { var, hi, kind: LoopKind::Workgroup, body, .. }) = sole(nest.body) {
@@ -120,7 +121,7 @@ pub fn nest(stmt: &Stmt) -> Checked<Nest<'_>> {
     }
     if has_workgroup_loops(nest.body) {
         let why = "one stands beside other statements inside of another: nest them directly";
-        return Err(Refusal::new("nested workgroup loops", why));
+        return Err(Rejection::new("nested workgroup loops", why));
     }
     Ok(nest)
 }

@@ -1,27 +1,30 @@
-//! What code generators for threads need to know of a kernel before, and while, they write code for it.
+//! Questions that code generators for threads ask of a kernel.
 //!
-//! A kernel in the form that [`crate::check_form`] accepts says which thread does what by its loops. A code generator walks it once and
-//! writes instructions; these are the questions that come up on the way, whatever the instructions look like:
+//! The loops of a kernel in the form that [`crate::check_form`] accepts determine which thread runs which
+//! iteration. A code generator walks the kernel once and writes instructions. These functions answer the
+//! questions that arise on the way, independently of the instructions:
 //!
-//! * [`grid`]: which loops are counted by threads or workgroups, and how many there are;
-//! * [`nest`]: which iteration of nested workgroup loops a thread does;
-//! * [`plan`]: which loops are repeated in the code, and which locals can be registers because of that;
-//! * [`overwrites_first`]: whether the zeros that a local is declared with are ever seen;
-//! * [`MeetingPlaces`]: where threads of a workgroup have to wait for each other. [`Meetings`] answers it during the walk, for languages whose
-//!   barriers say which memory they are for, and more often than needed.
+//! * [`grid`]: which loops number threads or workgroups, and how many there are;
+//! * [`nest`]: which iteration of nested workgroup loops a thread runs;
+//! * [`plan`]: which loops are unrolled, and which locals can be registers because of that;
+//! * [`overwrites_first`]: whether the initial zeros of a local are ever read;
+//! * [`BarrierPlacement`]: before which statements threads of a workgroup need a barrier. [`BarrierTracker`]
+//!   answers this during the walk, for languages whose barriers name the memory they order; it finds more
+//!   barriers than necessary.
 //!
-//! What a code generator does not do it says by a [`Refusal`], which becomes [`CodegenError::Unsupported`](crate::CodegenError::Unsupported).
+//! A code generator rejects an operation that it lacks by a [`Rejection`], which becomes
+//! [`CodegenError::Unsupported`](crate::CodegenError::Unsupported).
 
+mod barrier_placement;
+mod barriers;
 mod launch;
-mod meet;
-mod places;
 mod plan;
-mod refusal;
+mod rejection;
 mod scan;
 
-pub use launch::{Axis, Grid, Nest, grid, has_workgroup_loops, nest, sole};
-pub use meet::{Meet, Meetings, Touched};
-pub use places::{Fused, MeetingPlaces};
+pub use barrier_placement::{BarrierPlacement, FusedStatements};
+pub use barriers::{BarrierScope, BarrierTracker, SharedAccesses};
+pub use launch::{Grid, GridAxis, Nest, grid, has_workgroup_loops, nest, sole};
 pub use plan::{Home, Plan, PlanLimits, plan};
-pub use refusal::{Checked, Refusal, refuse};
+pub use rejection::{Checked, Rejection, reject};
 pub use scan::overwrites_first;

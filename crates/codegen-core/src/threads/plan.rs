@@ -1,15 +1,16 @@
-//! What is decided about loops and locals before code is written: which loops are repeated in the code, and where locals live.
+//! Decisions about loops and locals before code is written: which loops are unrolled, and where locals are
+//! stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
 
-/// How much code, and how many registers, a plan may ask for.
+/// Limits on the code and the registers of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
-    /// The most values, roughly, that repeating a loop in the code may compute.
+    /// The approximate number of values that an unrolled loop may compute.
     pub repeated: usize,
-    /// The most elements of a local that are variables of their own.
+    /// The most elements of a local that become separate variables.
     pub split: usize,
 }
 
@@ -19,12 +20,13 @@ impl Default for PlanLimits {
     }
 }
 
-/// Where a local lives.
+/// The storage of a local.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// Nowhere: each element is the value stored last, since code runs straight from the declaration to every store.
+    /// None: each element is the value stored last. The code runs straight from the declaration to every
+    /// store.
     Values,
-    /// A variable per element.
+    /// One variable per element.
     Variables,
     /// An array of the thread.
     Array,
@@ -35,11 +37,11 @@ pub enum Home {
 /// The plan of a kernel.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Loops whose bodies are repeated in the code.
+    /// Loops that are unrolled.
     pub repeated: BTreeSet<LoopId>,
-    /// Where locals live.
+    /// The storage of each local.
     pub homes: BTreeMap<LocalId, Home>,
-    /// How many first dimensions of a thread local are the threads.
+    /// The number of leading dimensions of a thread local that index threads.
     pub thread_dims: BTreeMap<LocalId, usize>,
 }
 
@@ -73,17 +75,17 @@ pub fn plan(routine: &Routine, body: &[Stmt], limits: PlanLimits) -> Plan {
 struct Planner {
     limits: PlanLimits,
     plan: Plan,
-    /// The region that each local was declared in.
+    /// The region in which each local is declared.
     declared: BTreeMap<LocalId, usize>,
-    /// Variables whose value is known where the code is written.
+    /// Variables with known values at code generation.
     fixed: BTreeSet<LoopId>,
-    /// A piece of code that runs straight through.
+    /// The number of the current region, which is code without branches.
     region: usize,
     regions: usize,
 }
 
 impl Planner {
-    /// Counts the workgroup loops around the mentions of each thread local.
+    /// Counts the workgroup loops around the accesses to each thread local.
     fn thread_dims(&mut self, body: &[Stmt]) {
         let mut threads = BTreeSet::new();
         walk::each_stmt(body, &mut |stmt| {
@@ -168,7 +170,7 @@ impl Planner {
         });
     }
 
-    /// An element picked where the code runs makes the local an array.
+    /// A computed index makes the local an array.
     fn touch(&mut self, local: LocalId, index: &[Affine]) {
         let skipped = self.plan.thread_dims.get(&local).copied().unwrap_or(0);
         let is_known = |(var, _): &(Var, i64)| match var {
@@ -186,7 +188,7 @@ impl Planner {
         }
     }
 
-    /// About how many values a block computes, with its loops repeated where they may be.
+    /// The approximate number of values that a block computes, with its loops unrolled where allowed.
     fn size(&self, body: &[Stmt]) -> usize {
         body.iter().fold(0, |sum, stmt| {
             let mut own = 1usize;
@@ -210,7 +212,7 @@ impl Planner {
     }
 }
 
-/// The locals declared in a space.
+/// The locals declared in a memory space.
 fn declared(body: &[Stmt], wanted: Space) -> BTreeSet<LocalId> {
     let mut found = BTreeSet::new();
     walk::each_stmt(body, &mut |stmt| {

@@ -1,15 +1,16 @@
-//! Facts about statements that code generators need before they reach them.
+//! Facts about later statements that code generators need at a declaration.
 
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{Affine, Bound, Expr, LocalId, LoopId, Stmt, Var, walk};
 
-/// Whether the first of these statements that mentions a local stores into each of its elements that is ever read, and reads none: a nest
-/// whose loops run over its dimensions, in other loops or not.
+/// Whether the first of these statements that mentions a local stores into every element that is ever read
+/// and reads none. The store must be in a nest whose loops run over the dimensions of the local.
 pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let dims = &read_dims(rest, local, dims);
     let mut loops: Vec<(LoopId, i64)> = Vec::new();
-    // How many of them have more in their bodies, which might read what the store has not reached yet.
+    // The number of outer loops with other statements in their bodies, which might read elements before the
+    // store reaches them.
     let mut shared = 0;
     let mut block = rest;
     loop {
@@ -31,14 +32,14 @@ pub fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     }
 }
 
-/// Whether an index runs over all elements: each dimension is a number whose digits are loops of its own.
+/// Whether an index takes every value of the dimensions, each by loops of its own.
 fn covers(index: &[Affine], dims: &[usize], loops: &[(LoopId, i64)]) -> bool {
     let once = |var: LoopId| index.iter().filter(|i| i.mentions(var)).count() <= 1;
     index.iter().zip(dims).all(|(i, &dim)| runs_over(i, dim as i64, loops))
         && loops.iter().all(|&(var, _)| once(var))
 }
 
-/// Whether an index has each value of `0..dim`, as a number in a mixed radix, and perhaps more.
+/// Whether an index takes every value of `0..dim`, as a mixed-radix number, and possibly others.
 fn runs_over(index: &Affine, dim: i64, loops: &[(LoopId, i64)]) -> bool {
     let digit = |&(var, factor): &(Var, i64)| {
         let &(_, limit) = loops.iter().find(|(id, _)| Var::Loop(*id) == var)?;
@@ -54,7 +55,7 @@ fn runs_over(index: &Affine, dim: i64, loops: &[(LoopId, i64)]) -> bool {
     index.offset() == 0 && reach.is_some_and(|reach| reach >= dim)
 }
 
-/// The dimensions of the part of a local that statements read, from its first element on.
+/// The dimensions of the part of a local that statements read, starting at its first element.
 fn read_dims(block: &[Stmt], local: LocalId, dims: &[usize]) -> Vec<usize> {
     let mut greatest = BTreeMap::new();
     walk::each_stmt(block, &mut |stmt| {
@@ -108,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the zeros of the only local, of 4 by 6 elements, are never seen.
+    /// Whether the initial zeros of the only local, of 4 by 6 elements, are never read.
     fn is_overwritten(body: &str) -> bool {
         let text = format!(
             "routine @r strict {{ node %0 \"x\" f32[64] on_device declare l0 f32[4, 6] stack {body} }}"
@@ -125,12 +126,12 @@ mod tests {
         assert!(is_overwritten(&format!("{all} {read}")));
         assert!(is_overwritten(&format!("for i9 in 0..5 {{ {all} {read} }}")));
         assert!(!is_overwritten(&format!("{read} {all}")));
-        // What is beyond is not read, or is.
+        // Elements outside of the stored part are read in one case only.
         let some = "for i0 in 0..4 { for i1 in 0..5 { l0[i0, i1] := %0[i0] } }";
         let last = read.replace("l0[i8, i8]", "l0[i8, i8 + 2]");
         assert!(is_overwritten(&format!("{some} {read}")) && is_overwritten(&format!("{all} {last}")));
         assert!(!is_overwritten(&format!("{some} {last}")));
-        // The last column, every other column, a column in each iteration.
+        // In order: the last column, every other column, one column per iteration.
         assert!(!is_overwritten(&format!("{} {read}", all.replace("0..3", "0..2"))));
         assert!(!is_overwritten(&format!("{} {last}", all.replace("3*i1 + i2", "2*i1 + i2"))));
         let each = "for i1 in 0..6 { for i0 in 0..4 { l0[i0, i1] := %0[i0] } %0[i1] := l0[0, 5] }";

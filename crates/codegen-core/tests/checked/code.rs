@@ -1,4 +1,4 @@
-//! Code: the artifact is called as the routine's kernels are.
+//! Code: the artifact must take the arguments of the routine's calls.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use codegen_core::{
 
 use super::{node, scheduled};
 
-/// Why an artifact with these ABIs is not the routine's.
+/// The mismatch of an artifact whose ABIs are changed.
 fn mismatch(change: impl FnOnce(&mut Vec<KernelAbi>)) -> CodeMismatch {
     let mut abis: Vec<_> = scheduled().kernels().iter().map(|kernel| kernel.abi().clone()).collect();
     change(&mut abis);
@@ -41,7 +41,7 @@ fn an_artifact_of_another_routine_is_rejected() {
     assert!(matches!(logged, CodeMismatch::Log { expected: 0, found: 1, .. }), "{logged}");
 }
 
-/// A codegen knows best how much scratch memory its code needs, and which parts are worth a thread.
+/// A codegen may change the scratch memory and the grain, because it knows its code best.
 #[test]
 fn scratch_memory_and_grain_are_the_codegens() {
     let routine = scheduled();
@@ -53,7 +53,7 @@ fn scratch_memory_and_grain_are_the_codegens() {
     assert!(Code::new(scheduled(), artifact).is_ok());
 }
 
-/// A safe codegen that wraps another one can hand over a smaller routine, and return its code.
+/// A safe codegen that wraps another one can pass it a smaller routine and return that routine's code.
 #[test]
 fn code_of_a_smaller_routine_is_rejected() {
     let mut parts = scheduled().into_parts();

@@ -1,11 +1,11 @@
-//! Kernels: IR and ABI agree.
+//! Kernels: IR and ABI must agree.
 
 use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param};
 use lowered_ir::log;
 
 use super::{TEXT, abi, kernel, node, parsed};
 
-/// Why no kernel is made of [`TEXT`] with the ABI changed.
+/// The error of [`TEXT`] with a changed ABI.
 fn error(change: impl FnOnce(&mut KernelAbi)) -> KernelError {
     let mut abi = abi();
     change(&mut abi);

@@ -1,5 +1,5 @@
-//! Each constructor of the types that compiled code relies on rejects each kind of contradiction, by an error
-//! of its own.
+//! Constructors of the types that compiled code relies on reject each kind of contradiction by an error of
+//! its own.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

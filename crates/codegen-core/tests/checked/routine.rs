@@ -1,4 +1,4 @@
-//! Scheduled routines: calls, slots and temporaries agree with kernels.
+//! Scheduled routines: calls, slots and temporaries must agree with kernels.
 
 use codegen_core::{
     BASE_ALIGNMENT, KernelCall, RoutineParts, RoutineProblem, ScheduledRoutine, Slot, Temp, TempId,
@@ -7,7 +7,7 @@ use lowered_ir::ir::{NodeRef, SymbolId};
 
 use super::{kernel, scheduled};
 
-/// Why the parts of a routine, changed, make none.
+/// The problem of a routine with changed parts.
 fn problem(change: impl FnOnce(&mut RoutineParts)) -> RoutineProblem {
     let mut parts = scheduled().into_parts();
     change(&mut parts);
@@ -106,7 +106,7 @@ fn temporaries_have_places_of_their_own_while_they_live() {
     }
 }
 
-/// The sweep over lives finds what comparing every pair finds.
+/// The check of lifetimes finds the same overlaps as comparing every pair.
 #[test]
 fn overlaps_are_found_wherever_they_are() {
     let mut random = fastrand::Rng::with_seed(7);

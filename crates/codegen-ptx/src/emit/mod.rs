@@ -21,7 +21,7 @@ mod tree;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use codegen_core::threads::{Grid, Home, MeetingPlaces, Plan, PlanLimits, grid, plan};
+use codegen_core::threads::{BarrierPlacement, Grid, Home, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel, PtxLaunch, TensorMap};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use ptx_asm::{Inst, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
@@ -143,7 +143,7 @@ struct Emitter<'k> {
     /// Whether threads have to meet before shared memory holds zeros.
     zeroing: bool,
     /// Where the threads of a block meet.
-    meetings: MeetingPlaces,
+    meetings: BarrierPlacement,
     /// Trees that warps do, and the results of the last round.
     trees: Trees<'k>,
     handed: Option<Handed<'k>>,
@@ -166,7 +166,7 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: Setting<'_>) -> Checke
     let mut emitter = Emitter::new(routine, entry, setting, block, plan, buffer);
     if let Some(threads) = grid.threads {
         emitter.trees = Trees::of(routine, threads);
-        emitter.meetings = MeetingPlaces::of(routine, &emitter.trees.fused);
+        emitter.meetings = BarrierPlacement::of(routine, &emitter.trees.fused);
     }
     let room = emitter.room();
     emitter.b.code().min_blocks_per_sm((room / threads.next_multiple_of(32)).clamp(1, BLOCKS));
@@ -287,7 +287,7 @@ impl<'k> Emitter<'k> {
             thread,
             within: false,
             zeroing: false,
-            meetings: MeetingPlaces::default(),
+            meetings: BarrierPlacement::default(),
             trees: Trees::default(),
             handed: None,
             depth: 0,

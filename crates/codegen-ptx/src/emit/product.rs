@@ -19,7 +19,7 @@ use crate::refusal::{Checked, Refusal, refuse};
 
 /// A product of matrices, and the routine of what is done for one output.
 pub(super) struct Product {
-    matrices: matrices::Product,
+    matrices: matrices::MatmulNest,
     /// Where results go, if they may be stored later than they are computed.
     stores: Vec<Matrix>,
     names: Names,
@@ -47,7 +47,7 @@ impl Product {
         let [stmt] = kernel.body.as_slice() else { return None };
         let arrays = Arrays::of(kernel);
         let contraction = Contraction::of(&serial(stmt), &arrays)?;
-        let matrices = matrices::Product::of(contraction, &arrays)
+        let matrices = matrices::MatmulNest::of(contraction, &arrays)
             .filter(|product| product.suits_tensor_cores(types))?;
         let stores = matrices.stores(&arrays).unwrap_or_default();
         let free = walk::loops_in(&kernel.body).last().map_or(0, |last| last.0 + 1);

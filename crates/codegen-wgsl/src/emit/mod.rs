@@ -18,7 +18,7 @@ mod zeros;
 
 use std::collections::{BTreeSet, HashMap};
 
-use codegen_core::threads::{Grid, Meetings, Plan, PlanLimits, grid, plan};
+use codegen_core::threads::{BarrierTracker, Grid, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Kernel};
 use lowered_ir::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt};
 use naga::Module;
@@ -82,7 +82,7 @@ pub(crate) fn emit(kernel: &Kernel, slabs: &[u32], caps: &Caps, options: &WgslOp
         threads: grid.threads,
         within: None,
         thread: None,
-        meetings: Meetings::of(routine),
+        meetings: BarrierTracker::of(routine),
         waiting: HashMap::new(),
         private_bytes: 0,
         shared_bytes: 0,
@@ -117,7 +117,7 @@ struct Emitter<'k> {
     /// The thread's number in its workgroup.
     thread: Option<Value>,
     /// Where the threads meet.
-    meetings: Meetings<'k>,
+    meetings: BarrierTracker<'k>,
     /// Values of lanes that wait for the others of their vector, by the statement that stores them.
     waiting: HashMap<*const Stmt, Vec<Value>>,
     private_bytes: u64,

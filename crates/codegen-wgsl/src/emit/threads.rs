@@ -1,6 +1,6 @@
 //! Workgroup loops: which threads run them, and barriers where these meet.
 
-use codegen_core::threads::{self, Meet};
+use codegen_core::threads::{self, BarrierScope};
 use lowered_ir::ir::{LocalId, NodeRef, Stmt};
 
 use super::Emitter;
@@ -24,7 +24,7 @@ impl<'k> Emitter<'k> {
         Ok(())
     }
 
-    fn meet(&mut self, meet: Meet) {
+    fn meet(&mut self, meet: BarrierScope) {
         if meet.is_needed() {
             self.b.barrier(meet.nodes, meet.shared);
         }

@@ -19,11 +19,12 @@ use lowered_ir::ir::{
 };
 use tnode::DType;
 
-use codegen_core::access::Ranges;
 use codegen_core::artifact::Cost;
+use codegen_core::dependence::VariableRanges;
 
-/// Statements that fusion puts into the body of one loop at most, inner loops counted as one each. The data that more of them
-/// share would not stay in registers or the innermost cache, and each pair of them is compared.
+/// Statements that fusion puts into the body of one loop at most, inner loops counted as one each. The data
+/// that more of them share would not stay in registers or the innermost cache, and each pair of them is
+/// compared.
 pub(crate) const FUSED_STATEMENTS: usize = 64;
 
 /// The cost of running the whole body of a routine once.
@@ -157,7 +158,7 @@ fn sum(counts: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn bytes(routine: &Routine) -> f64 {
-    let ranges = Ranges::of(routine);
+    let ranges = VariableRanges::of(routine);
     let mut indices: BTreeMap<(NodeRef, bool), BTreeSet<&Indices>> = BTreeMap::new();
     let mut whole: BTreeSet<NodeRef> = BTreeSet::new();
     let mut note = |node: NodeRef, write: bool, index| {
@@ -193,13 +194,13 @@ fn bytes(routine: &Routine) -> f64 {
 }
 
 /// The number of elements that a set of indices reaches.
-fn distinct(indices: &BTreeSet<&Indices>, ranges: &Ranges) -> f64 {
+fn distinct(indices: &BTreeSet<&Indices>, ranges: &VariableRanges) -> f64 {
     let all = sum(indices.iter().map(|index| image(index, ranges)));
     all.min(bounding_box(indices, ranges))
 }
 
 /// The number of elements that one index reaches.
-fn image(index: &Indices, ranges: &Ranges) -> f64 {
+fn image(index: &Indices, ranges: &VariableRanges) -> f64 {
     let vars: BTreeSet<Var> = index.iter().flat_map(|dim| dim.terms().iter().map(|&(var, _)| var)).collect();
     let loops: f64 =
         vars.iter().filter(|v| matches!(v, Var::Loop(_))).map(|&v| ranges.extent(v) as f64).product();
@@ -207,7 +208,7 @@ fn image(index: &Indices, ranges: &Ranges) -> f64 {
 }
 
 /// The number of values of one dimension's index. Symbols are constant during a run.
-fn dim_image(index: &Affine, ranges: &Ranges) -> f64 {
+fn dim_image(index: &Affine, ranges: &VariableRanges) -> f64 {
     let moving = index.terms().iter().filter(|(var, _)| matches!(var, Var::Loop(_)));
     let (count, span) = moving.fold((1.0, 1.0), |(count, span), &(var, coefficient)| {
         let steps = (ranges.extent(var) - 1) as f64;
@@ -216,12 +217,12 @@ fn dim_image(index: &Affine, ranges: &Ranges) -> f64 {
     f64::min(count, span)
 }
 
-fn bounding_box(indices: &BTreeSet<&Indices>, ranges: &Ranges) -> f64 {
+fn bounding_box(indices: &BTreeSet<&Indices>, ranges: &VariableRanges) -> f64 {
     let rank = indices.first().map_or(0, |index| index.len());
     (0..rank).map(|dim| bounding_side(dim, indices, ranges)).product()
 }
 
-fn bounding_side(dim: usize, indices: &BTreeSet<&Indices>, ranges: &Ranges) -> f64 {
+fn bounding_side(dim: usize, indices: &BTreeSet<&Indices>, ranges: &VariableRanges) -> f64 {
     let still = |var| match var {
         Var::Loop(_) => ranges.get(var),
         Var::Symbol(_) => (0, 0),

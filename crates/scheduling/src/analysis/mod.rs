@@ -1,5 +1,6 @@
 //! Questions that passes ask of the IR.
 
+pub(crate) mod access; // order, fusion, overwrites
 pub(crate) mod cost; // flops and distinct bytes
 pub(crate) mod names; // free identifiers, and types
 pub(crate) mod nest; // chains of loops

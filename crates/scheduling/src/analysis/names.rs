@@ -9,8 +9,8 @@ use smallvec::smallvec;
 use tnode::{DType, Dims};
 
 use crate::analysis::rename;
-use codegen_core::access::Ranges;
 use codegen_core::canonical::{self, Arrays, Contraction};
+use codegen_core::dependence::VariableRanges;
 
 /// Fresh identifiers, and the types and ranges of the known ones.
 pub(crate) struct Names {
@@ -18,7 +18,7 @@ pub(crate) struct Names {
     nodes: Vec<(DType, Dims)>,
     locals: BTreeMap<LocalId, (DType, Dims)>,
     /// The ranges of symbols and loops. [`Names::note`] adds the ranges of new loops.
-    pub(crate) ranges: Ranges,
+    pub(crate) ranges: VariableRanges,
 }
 
 impl Names {
@@ -31,7 +31,7 @@ impl Names {
                 .into_iter()
                 .map(|(local, decl)| (local, (decl.dtype, decl.dims)))
                 .collect(),
-            ranges: Ranges::of(routine),
+            ranges: VariableRanges::of(routine),
         }
     }
 

@@ -3,8 +3,9 @@
 use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopId, LoopKind, Stmt, Types, walk};
 use tnode::DType;
 
+use crate::analysis::access;
 use crate::analysis::names::Names;
-use codegen_core::access::{self, mentions};
+use codegen_core::dependence::{self, mentions};
 
 /// One loop of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +47,7 @@ impl Nest {
     /// the chain.
     pub(crate) fn movable(&self, names: &Names) -> Vec<Loop> {
         let whole = wrap(&self.loops, self.body.clone());
-        self.loops.iter().copied().filter(|l| access::independent(l.var, &whole, &names.ranges)).collect()
+        self.loops.iter().copied().filter(|l| dependence::independent(l.var, &whole, &names.ranges)).collect()
     }
 }
 

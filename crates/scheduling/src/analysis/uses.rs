@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lowered_ir::ir::{Block, NodeRef, Routine};
 use lowered_ir::passes::access::{Facts, analyse};
 
-use codegen_core::access;
+use crate::analysis::access;
 use codegen_core::artifact::Access;
 
 /// The accesses of a whole routine to its nodes, analysed before loops are tiled.

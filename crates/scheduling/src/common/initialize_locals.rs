@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use lowered_ir::ir::{Block, NodeRef, Routine, Stmt};
 
+use crate::analysis::access;
 use crate::analysis::nodes::is_local;
 use crate::analysis::uses::RoutineUses;
-use codegen_core::access;
 
 /// Inserts `zero` before the first top-level statement that accesses a local node, if a run may read an
 /// element before writing it.

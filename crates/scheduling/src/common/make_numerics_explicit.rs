@@ -10,10 +10,11 @@ use lowered_ir::ir::{
 use smallvec::smallvec;
 use tnode::{DType, Dims};
 
+use crate::analysis::access;
 use crate::analysis::reduction::{combined, neutral, nonzero_neutral};
 use crate::options::FmaPolicy;
 use codegen_core::Caps;
-use codegen_core::access::{self, Ranges, mentions};
+use codegen_core::dependence::{VariableRanges, mentions};
 
 /// Partial results of a contiguous reduction.
 const LANES: i64 = 32;
@@ -27,7 +28,7 @@ const CHUNKS: i64 = 65_536;
 /// Rewrites the routine so that evaluating it in the order written gives the bits that its class promises.
 pub(crate) fn make_numerics_explicit(routine: &mut Routine, policy: FmaPolicy, caps: &Caps) {
     let fast = routine.numerics == Numerics::Fast && caps.workgroups.is_none();
-    let (ranges, fresh, locals) = (Ranges::of(routine), routine.fresh(), routine.locals());
+    let (ranges, fresh, locals) = (VariableRanges::of(routine), routine.fresh(), routine.locals());
     let body = std::mem::take(&mut routine.body);
     let kernels = caps.workgroups.is_some();
     let mut pass = NumericsRewriter { fast, kernels, ranges, fresh, locals, routine };
@@ -66,7 +67,7 @@ struct NumericsRewriter<'a> {
     fast: bool,
     /// Whether every top-level nest is a kernel, so that its locals end with it.
     kernels: bool,
-    ranges: Ranges,
+    ranges: VariableRanges,
     fresh: Fresh,
     locals: Locals,
     routine: &'a Routine,

@@ -17,10 +17,11 @@ use crate::analysis::nodes::node_bytes;
 use crate::analysis::uses::{self, KernelNode, KernelSpans, RoutineUses};
 use crate::analysis::{cost, rename};
 use crate::common::stack_arrays;
+use codegen_core::Caps;
 use codegen_core::artifact::{KernelAbi, Launch, Param};
+use codegen_core::dependence;
 use codegen_core::kernel::{self, Kernel, KernelError};
 use codegen_core::scheduled::{KernelCall, Slot};
-use codegen_core::{Caps, access};
 
 /// The most bytes of local nodes in the private memory of a GPU's thread.
 const PRIVATE_BYTES: usize = 256;
@@ -97,7 +98,7 @@ fn groups(body: &[Stmt], limit: usize) -> Vec<Block> {
 fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
     let mut ends = BTreeMap::new();
     for (at, stmt) in body.iter().enumerate() {
-        let used = access::locals_used(std::slice::from_ref(stmt));
+        let used = dependence::locals_used(std::slice::from_ref(stmt));
         ends.extend(used.into_iter().map(|local| (local, at + 1)));
     }
     let declared = body.iter().enumerate().filter_map(|(at, stmt)| match stmt {

@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use lowered_ir::ir::{Expr, Indices, NodeRef, Routine, Stmt, walk};
 use tnode::Scalar;
 
+use crate::analysis::access;
 use crate::analysis::nest;
-use codegen_core::access::{self, Ranges};
+use codegen_core::dependence::{self, VariableRanges};
 
 /// Applies the rewrite to the top-level statements.
 pub(crate) fn propagate_initializers(routine: &mut Routine) {
-    let ranges = Ranges::of(routine);
+    let ranges = VariableRanges::of(routine);
     let mut body = std::mem::take(&mut routine.body);
     let mut known: BTreeMap<NodeRef, (usize, Scalar)> = BTreeMap::new();
     let mut spent: BTreeSet<usize> = BTreeSet::new();
@@ -55,10 +56,11 @@ fn fill(stmt: &Stmt, routine: &Routine) -> Option<(NodeRef, Scalar)> {
 
 /// Whether every iteration reads only the element of the node that it stores afterwards, and no other
 /// iteration accesses that element.
-fn reads_then_writes(stmt: &Stmt, node: NodeRef, ranges: &Ranges) -> bool {
+fn reads_then_writes(stmt: &Stmt, node: NodeRef, ranges: &VariableRanges) -> bool {
     let (loops, block) = nest::chain(stmt);
     let Some((at, index)) = store(block, node) else { return false };
-    let touches = |block| access::touches(block).into_iter().filter(|t| t.node == node).collect::<Vec<_>>();
+    let touches =
+        |block| dependence::touches(block).into_iter().filter(|t| t.node == node).collect::<Vec<_>>();
     let before = touches(&block[..=at]);
     before.iter().filter(|t| t.write).count() == 1
         && before.iter().all(|t| t.index == Some(index))

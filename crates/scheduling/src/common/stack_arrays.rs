@@ -10,9 +10,9 @@ use lowered_ir::ir::{
 };
 use tnode::Scalar;
 
+use crate::analysis::access;
 use crate::analysis::nodes::is_local;
 use crate::analysis::nodes::node_bytes;
-use codegen_core::access;
 
 /// Moves the nodes of each group that fit into `limit` bytes.
 pub(crate) fn move_to_stack(groups: &mut [Block], routine: &Routine, limit: usize) {

@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use lowered_ir::ir::{Affine, Block, Expr, LocalId, LoopId, LoopKind, NodeRef, Stmt, walk};
 use smallvec::smallvec;
 
+use crate::analysis::access;
 use crate::analysis::names::Names;
-use codegen_core::access::{self, mentions};
+use codegen_core::dependence::{self, mentions};
 
 /// Vectors per strip: the latency of one hides behind the others.
 pub(crate) const VECTORS: usize = 4;
@@ -29,7 +30,7 @@ pub(crate) struct Strip {
 /// Returns `for var in 0..extent { body }` as a loop over whole strips, followed by a loop of one iteration
 /// for the remainder, which is the scope of its locals.
 ///
-/// The iterations must be independent ([`access::independent`]).
+/// The iterations must be independent ([`dependence::independent`]).
 pub(crate) fn strips(var: LoopId, extent: i64, body: &[Stmt], strip: Strip, names: &mut Names) -> Block {
     let (whole, rest) = (extent / strip.lanes, extent % strip.lanes);
     let mut block = Block::new();
@@ -54,7 +55,7 @@ fn jam(body: &[Stmt], var: LoopId, start: &Affine, strip: Strip, names: &mut Nam
         return body;
     }
     let wide = wide_locals(body, strip.kind);
-    let written = access::written(body);
+    let written = dependence::written(body);
     let mut jam = Jammer { var, start, strip, wide, written, names };
     jam.block(body)
 }
@@ -111,7 +112,7 @@ impl Jammer<'_> {
     fn share_values(&mut self, run: &mut Block, out: &mut Block) {
         let mut varying = self.wide.clone();
         let once = set_once(run);
-        varying.extend(access::declared(run).difference(&once));
+        varying.extend(dependence::declared(run).difference(&once));
         // A value is usually set before it is used, so one iteration nearly always finds all varying locals.
         loop {
             let before = varying.len();
@@ -145,7 +146,7 @@ impl Jammer<'_> {
 
     /// Loads each vector that is equal in all unrolled iterations once, before them.
     fn share_loads(&mut self, run: &mut Block, out: &mut Block) {
-        let changing: BTreeSet<LocalId> = access::declared(run)
+        let changing: BTreeSet<LocalId> = dependence::declared(run)
             .into_iter()
             .chain(locals_set(run))
             .chain(self.wide.iter().copied())
@@ -288,7 +289,7 @@ fn is_inner_loop(stmt: &Stmt, kind: LoopKind) -> bool {
 /// The locals that are used outside of the group that declares them.
 fn wide_locals(body: &[Stmt], kind: LoopKind) -> BTreeSet<LocalId> {
     let everywhere = uses(body);
-    let mut wide = access::declared(body);
+    let mut wide = dependence::declared(body);
     keep_run_locals(body, kind, &everywhere, &mut wide);
     wide
 }
@@ -306,7 +307,7 @@ fn keep_run_locals(
                 wide.retain(|l| {
                     !here.contains_key(l)
                         || here.get(l) != everywhere.get(l)
-                        || !access::declared(run).contains(l)
+                        || !dependence::declared(run).contains(l)
                 });
             }
             BodyPart::Loop(Stmt::For { body, .. }) => keep_run_locals(body, kind, everywhere, wide),

@@ -13,14 +13,15 @@ use lowered_ir::ir::{
 };
 use tnode::Dims;
 
+use crate::analysis::access;
 use crate::analysis::nodes::is_local;
 use crate::analysis::nodes::node_bytes;
 use codegen_core::Caps;
-use codegen_core::access::{self, Ranges, Touch};
+use codegen_core::dependence::{self, Touch, VariableRanges};
 
 /// Replaces such nodes by locals of their loops.
 pub(crate) fn contract_arrays(routine: &mut Routine, caps: &Caps) {
-    let ranges = Ranges::of(routine);
+    let ranges = VariableRanges::of(routine);
     let mut fresh = routine.fresh();
     let mut body = std::mem::take(&mut routine.body);
     let owners = access::owners(&body);
@@ -44,7 +45,7 @@ struct ContractedArray {
     fixed: BTreeSet<usize>,
 }
 
-fn find(body: &[Stmt], node: NodeRef, ranges: &Ranges) -> Option<ContractedArray> {
+fn find(body: &[Stmt], node: NodeRef, ranges: &VariableRanges) -> Option<ContractedArray> {
     let mut path = Vec::new();
     let mut vars = BTreeSet::new();
     let mut block = body;
@@ -53,8 +54,11 @@ fn find(body: &[Stmt], node: NodeRef, ranges: &Ranges) -> Option<ContractedArray
         vars.insert(var);
         block = inner;
     }
-    let indices: Vec<&Indices> =
-        access::touches(block).iter().filter(|t| t.node == node).map(|t| t.index).collect::<Option<_>>()?;
+    let indices: Vec<&Indices> = dependence::touches(block)
+        .iter()
+        .filter(|t| t.node == node)
+        .map(|t| t.index)
+        .collect::<Option<_>>()?;
     let first = indices.first()?;
     let is_fixed = |dim: &usize| {
         let index = &first[*dim];
@@ -67,7 +71,11 @@ fn find(body: &[Stmt], node: NodeRef, ranges: &Ranges) -> Option<ContractedArray
 
 /// The only statement of a block that accesses a node, if it is a loop whose iterations access different
 /// elements.
-fn only_loop<'a>(block: &'a [Stmt], node: NodeRef, ranges: &Ranges) -> Option<(usize, LoopId, &'a [Stmt])> {
+fn only_loop<'a>(
+    block: &'a [Stmt],
+    node: NodeRef,
+    ranges: &VariableRanges,
+) -> Option<(usize, LoopId, &'a [Stmt])> {
     let touches = |stmt: &Stmt| access::nodes(std::slice::from_ref(stmt)).contains(&node);
     let mut touching = block.iter().enumerate().filter(|(_, stmt)| touches(stmt));
     let ((at, Stmt::For { var, kind: LoopKind::Serial, body, .. }), None) =
@@ -75,8 +83,9 @@ fn only_loop<'a>(block: &'a [Stmt], node: NodeRef, ranges: &Ranges) -> Option<(u
     else {
         return None;
     };
-    let all: Vec<Touch<'_>> = access::touches(body);
-    access::tells_apart(node, *var, &all, &walk::loops_in(body), ranges).then_some((at, *var, body))
+    let all: Vec<Touch<'_>> = dependence::touches(body);
+    dependence::separates_iterations(node, *var, &all, &walk::loops_in(body), ranges)
+        .then_some((at, *var, body))
 }
 
 fn is_guarded(block: &[Stmt], node: NodeRef) -> bool {

@@ -12,15 +12,16 @@ use std::collections::BTreeMap;
 
 use lowered_ir::ir::{Expr, NodeRef, Routine, Stmt, walk};
 
+use crate::analysis::access::{self, Effects};
 use crate::analysis::nodes::is_local;
-use codegen_core::access::{self, Effects, Ranges};
+use codegen_core::dependence::{self, VariableRanges};
 
 /// The most nodes of one statement that are compared.
 const NODES: usize = 12;
 
 /// Folds each such node into the first one that fits.
 pub(crate) fn fold_storage(routine: &mut Routine) {
-    let ranges = Ranges::of(routine);
+    let ranges = VariableRanges::of(routine);
     let owners = access::owners(&routine.body);
     let mut owned: BTreeMap<usize, Vec<NodeRef>> = BTreeMap::new();
     for (node, _) in routine.node_refs().filter(|(_, decl)| is_local(decl) && decl.dims.len() > 1) {
@@ -34,7 +35,7 @@ pub(crate) fn fold_storage(routine: &mut Routine) {
 }
 
 /// Folds nodes that one statement owns.
-fn merge(routine: &mut Routine, at: usize, mut nodes: Vec<NodeRef>, ranges: &Ranges) {
+fn merge(routine: &mut Routine, at: usize, mut nodes: Vec<NodeRef>, ranges: &VariableRanges) {
     nodes.truncate(NODES);
     nodes.retain(|&node| is_plain(&routine.body[at..=at], node));
     for new in nodes.clone() {
@@ -53,7 +54,8 @@ fn merge(routine: &mut Routine, at: usize, mut nodes: Vec<NodeRef>, ranges: &Ran
 
 /// Whether every access to a node has a known index.
 fn is_plain(block: &[Stmt], node: NodeRef) -> bool {
-    let mut plain = access::touches(block).iter().all(|touch| touch.node != node || touch.index.is_some());
+    let mut plain =
+        dependence::touches(block).iter().all(|touch| touch.node != node || touch.index.is_some());
     walk::each_value(block, &mut |value| {
         walk::each_expr(value, &mut |e| {
             plain &= !matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
@@ -63,7 +65,7 @@ fn is_plain(block: &[Stmt], node: NodeRef) -> bool {
 }
 
 /// Whether the block reads no element of `old` after it writes the element of `new` with the same index.
-fn is_used_up(block: &[Stmt], old: NodeRef, new: NodeRef, ranges: &Ranges) -> bool {
+fn is_used_up(block: &[Stmt], old: NodeRef, new: NodeRef, ranges: &VariableRanges) -> bool {
     let effects = |stmt: &Stmt| Effects::of(std::slice::from_ref(stmt));
     let mentions = |stmt: &Stmt, node: NodeRef| effects(stmt).nodes.contains(&node);
     let Some(at) = block.iter().position(|stmt| mentions(stmt, new)) else { return false };
@@ -73,9 +75,9 @@ fn is_used_up(block: &[Stmt], old: NodeRef, new: NodeRef, ranges: &Ranges) -> bo
     match &block[at] {
         stmt if !mentions(stmt, old) => effects(stmt).written.contains(&new),
         Stmt::For { var, body, .. } => {
-            let mut all = access::touches(body);
+            let mut all = dependence::touches(body);
             all.iter_mut().filter(|touch| touch.node == new).for_each(|touch| touch.node = old);
-            access::tells_apart(old, *var, &all, &walk::loops_in(body), ranges)
+            dependence::separates_iterations(old, *var, &all, &walk::loops_in(body), ranges)
                 && is_used_up(body, old, new, ranges)
         }
         Stmt::Set { node, .. } => *node == new,

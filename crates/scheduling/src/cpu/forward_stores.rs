@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 
 use lowered_ir::ir::{Block, Expr, Fresh, Indices, NodeRef, Routine, Stmt, walk};
 
+use crate::analysis::access::{self, Effects};
 use crate::analysis::nodes::is_local;
 use crate::common::normalize_loops::normalize_loops;
-use codegen_core::access::{self, Effects};
+use codegen_core::dependence;
 
 /// Forwards stored values to later loads, drops dead stores, and brings the loops that are left to one form.
 pub(crate) fn forward_stores(routine: &mut Routine) {
@@ -111,7 +112,7 @@ fn is_settled(value: &Expr, after: &[Stmt]) -> bool {
 
 /// Whether a load after the statement may read another value than was stored before.
 fn ends(stmt: &Stmt, node: NodeRef) -> bool {
-    access::written(std::slice::from_ref(stmt)).contains(&node)
+    dependence::written(std::slice::from_ref(stmt)).contains(&node)
 }
 
 /// Whether the statement reads the element before it writes any element of the node.
@@ -144,9 +145,9 @@ fn replace(stmt: &mut Stmt, node: NodeRef, index: &Indices, by: &Expr) {
 
 /// Removes stores into local nodes that nothing reads. Returns whether there were any.
 fn drop_unread(routine: &mut Routine) -> bool {
-    let touches = access::touches(&routine.body);
+    let touches = dependence::touches(&routine.body);
     let read: BTreeSet<NodeRef> = touches.iter().filter(|t| !t.write).map(|t| t.node).collect();
-    let plain = |t: &&access::Touch<'_>| t.write && t.computed.is_none();
+    let plain = |t: &&dependence::Touch<'_>| t.write && t.computed.is_none();
     let unread: BTreeSet<NodeRef> = touches
         .iter()
         .filter(plain)

@@ -27,12 +27,13 @@ use lowered_ir::ir::{
     Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, walk,
 };
 
+use crate::analysis::access::{self, Effects};
 use crate::analysis::cost::FUSED_STATEMENTS;
 use crate::analysis::names::Names;
 use crate::analysis::nest;
 use crate::cpu::{fusible_contractions, interchange};
 use codegen_core::Caps;
-use codegen_core::access::{self, Effects};
+use codegen_core::dependence;
 
 /// The most statements between two loops that fuse.
 const REACH: usize = 32;
@@ -151,7 +152,7 @@ impl Fuser<'_> {
         let mut second_body = b.body.to_vec();
         walk::substitute(&mut second_body, b.var, &Affine::var(a.var));
         let legal = shares_moving(a.var, a.body, &second_body)
-            && access::in_step(a.var, a.body, &second_body, &self.names.ranges)
+            && access::can_fuse(a.var, a.body, &second_body, &self.names.ranges)
             && self.same_independence(&a, &b, depth)
             && self.same_lanes(first, second);
         if !legal {
@@ -171,7 +172,7 @@ impl Fuser<'_> {
     /// Whether both loops or neither have independent iterations. Inner loops that contain vector loops need
     /// no independence.
     fn same_independence(&self, a: &FusibleLoop<'_>, b: &FusibleLoop<'_>, depth: usize) -> bool {
-        let independent = |l: &FusibleLoop<'_>| access::independent(l.var, l.body, &self.names.ranges);
+        let independent = |l: &FusibleLoop<'_>| dependence::independent(l.var, l.body, &self.names.ranges);
         let settled =
             a.kind == LoopKind::Vector || depth > 0 && nest::has_lanes(a.body) && nest::has_lanes(b.body);
         settled || independent(a) == independent(b)
@@ -209,7 +210,7 @@ impl Fuser<'_> {
 
     /// Bytes of register arrays that a body changes and that live on after it.
     fn accumulators(&self, body: &[Stmt]) -> usize {
-        let (own, set) = (access::declared(body), Effects::of(body).set);
+        let (own, set) = (dependence::declared(body), Effects::of(body).set);
         set.difference(&own).map(|local| self.bytes(*local)).sum()
     }
 
@@ -276,7 +277,7 @@ fn shares_moving(var: LoopId, first: &[Stmt], second: &[Stmt]) -> bool {
 }
 
 fn moving(var: LoopId, body: &[Stmt]) -> BTreeSet<NodeRef> {
-    let touches = access::touches(body).into_iter();
+    let touches = dependence::touches(body).into_iter();
     touches
         .filter(|t| t.indices().is_some_and(|i| i.iter().any(|i| i.mentions(var))))
         .map(|t| t.node)

@@ -11,7 +11,7 @@ use lowered_ir::ir::{Expr, LocalId, LoopId, LoopKind, Space, Stmt};
 use crate::analysis::names::Names;
 use crate::analysis::nest;
 use crate::analysis::reduction::multiply_add;
-use codegen_core::access::mentions;
+use codegen_core::dependence::mentions;
 
 /// The properties of a contraction that fusion keeps.
 #[derive(Clone, Copy, PartialEq)]

@@ -10,7 +10,7 @@ use lowered_ir::ir::{Affine, Stmt};
 
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
-use codegen_core::access::{self, Touch};
+use codegen_core::dependence::{self, Touch};
 
 /// The nest `second` with its loops in the order of `first`; none if they are in that order already, or must
 /// not be reordered.
@@ -31,7 +31,7 @@ pub(crate) fn like(first: &Stmt, second: &Stmt, names: &Names) -> Option<Stmt> {
 
 /// The loops of the second nest: those with a counterpart in the first, in its order, then the others.
 fn order(first: &Nest, second: &Nest) -> Option<Vec<Loop>> {
-    let (of_first, of_second) = (access::touches(&first.body), access::touches(&second.body));
+    let (of_first, of_second) = (dependence::touches(&first.body), dependence::touches(&second.body));
     let mut order: Vec<Loop> = Vec::new();
     for outer in &first.loops {
         let counterpart = |l: &&Loop| {

@@ -15,7 +15,7 @@ pub(crate) mod vectorize; // contractions that the codegen does not compile whol
 mod pair_rows; // reductions of long rows
 mod stream_reduction; // reductions along another axis than the contiguous one
 mod tile_contraction; // register tiles
-mod tile_transpose; // reads across the contiguous axis of the store
+mod tile_transpose; // loads and stores contiguous along different axes
 
 // Questions that fusion asks.
 mod fusible_contractions; // whether a contraction keeps its loops

@@ -3,7 +3,10 @@
 //! ```text
 //! for row { partials[32]; for k { partials[lane] += x[row, 32 k + lane] }; y[row] := the fold of partials }
 //! =
-//! for pair of rows { partials[2, 32]; for k { for both rows unrolled { … } }; for both rows unrolled { y[row] := … } }
+//! for pair of rows {
+//!   partials[2, 32]; for k { for both rows unrolled { … } }
+//!   for both rows unrolled { y[row] := … }
+//! }
 //! ```
 //!
 //! Data that exceeds the caches arrives faster as two streams than as one, and data that the rows share, such

@@ -8,14 +8,14 @@ use lowered_ir::ir::{Bound, LoopKind, Routine, Stmt};
 use crate::analysis::cost;
 use crate::options::ScheduleOptions;
 use codegen_core::Caps;
-use codegen_core::access::{self, Ranges};
+use codegen_core::dependence::{self, VariableRanges};
 
 /// Marks top-level loops as parallel.
 pub(crate) fn parallelize(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
     if !options.parallel || caps.threads < 2 {
         return;
     }
-    let (ranges, locals) = (Ranges::of(routine), routine.locals());
+    let (ranges, locals) = (VariableRanges::of(routine), routine.locals());
     let mut body = std::mem::take(&mut routine.body);
     for stmt in &mut body {
         let work = cost::work(std::slice::from_ref(stmt), routine, &locals);
@@ -23,7 +23,7 @@ pub(crate) fn parallelize(routine: &mut Routine, caps: &Caps, options: &Schedule
             continue;
         };
         let worth = work >= 2.0 * options.grain_work as f64;
-        if *kind == LoopKind::Serial && worth && access::independent(*var, body, &ranges) {
+        if *kind == LoopKind::Serial && worth && dependence::independent(*var, body, &ranges) {
             *kind = LoopKind::Parallel;
         }
     }

@@ -14,11 +14,12 @@ use lowered_ir::ir::{
 use lowered_ir::passes::access::analyse;
 use tnode::{MemoryMode, ModeState, Reason};
 
+use crate::analysis::access::Effects;
 use crate::analysis::cost;
 use crate::cpu::forward_stores::forward_values;
 use crate::options::ScheduleOptions;
 use codegen_core::Caps;
-use codegen_core::access::{self, Effects, Ranges};
+use codegen_core::dependence::{self, VariableRanges};
 
 /// Replaces such locals among the top-level statements, and in top-level loops of one iteration.
 pub(crate) fn store_partial_results(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
@@ -96,10 +97,10 @@ fn stored(routine: &Routine, local: LocalId, options: &ScheduleOptions) -> Optio
     let mut stored = routine.clone();
     let node = declare_node(&mut stored, local)?;
     replace(&mut stored.body, local, node);
-    let ranges = Ranges::of(&stored);
+    let ranges = VariableRanges::of(&stored);
     // The declaration before the loop has been removed.
     let gains = match &stored.body[at - 1] {
-        Stmt::For { var, body, .. } => access::independent(*var, body, &ranges),
+        Stmt::For { var, body, .. } => dependence::independent(*var, body, &ranges),
         _ => false,
     };
     (gains && !analyse(&stored)[node].read_before_write).then_some(stored)

@@ -5,7 +5,11 @@
 //! =
 //! for blocks of j {
 //!   for groups of i {
-//!     for strips of the block { t[lane] := acc[lane]; for i of the group unrolled { t[lane] := t[lane] + x[i, lane] }; acc[lane] := t[lane] }
+//!     for strips of the block {
+//!       t[lane] := acc[lane]
+//!       for i of the group unrolled { t[lane] := t[lane] + x[i, lane] }
+//!       acc[lane] := t[lane]
+//!     }
 //!   }
 //!   …
 //! }
@@ -25,7 +29,7 @@ use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use codegen_core::Caps;
-use codegen_core::access::{self, mentions};
+use codegen_core::dependence::{self, mentions};
 
 /// Rows of a group: additions per load and store of an accumulator.
 const ROWS: i64 = 8;
@@ -97,7 +101,7 @@ fn columns(others: &[Loop], body: &[Stmt], extent: i64, lanes: i64, caps: &Caps)
 /// Whether the rows are reduced in enough chunks for the threads.
 fn has_chunks(body: &[Stmt], threads: i64) -> bool {
     body.iter().any(|stmt| match stmt {
-        Stmt::For { hi, body, .. } => hi.limit >= threads && !access::declared(body).is_empty(),
+        Stmt::For { hi, body, .. } => hi.limit >= threads && !dependence::declared(body).is_empty(),
         _ => false,
     })
 }

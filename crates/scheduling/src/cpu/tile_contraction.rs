@@ -5,7 +5,9 @@
 //! ```text
 //! for n strip {
 //!   packed[k, lane] := b(k, n)                       ; once per strip, contiguous; if enough rows use it
-//!   for m tile { before; for k { acc[row, lane] := fma(a(m+row, k), packed[k, lane], acc[row, lane]) }; after }
+//!   for m tile {
+//!     before; for k { acc[row, lane] := fma(a(m+row, k), packed[k, lane], acc[row, lane]) }; after
+//!   }
 //! }
 //! ```
 //!
@@ -22,13 +24,14 @@ use lowered_ir::ir::{
 use smallvec::smallvec;
 use tnode::{Dims, Scalar};
 
+use crate::analysis::access;
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 use crate::analysis::reduction::multiply_add;
 use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use codegen_core::Caps;
-use codegen_core::access::{self, mentions};
 use codegen_core::canonical::{Axis, Contraction};
+use codegen_core::dependence::{self, mentions};
 
 /// The least number of rows for which packing saves more than it costs.
 const ROWS_WORTH_PACKING: i64 = 8;
@@ -128,9 +131,9 @@ fn row_blocks(rows: i64, strips: i64, caps: &Caps) -> i64 {
 fn depth(found: &FoundContraction, lanes: i64, caps: &Caps, names: &Names) -> Option<i64> {
     let read = [Stmt::set_scalar(found.acc, found.b.clone())];
     let written: Block = found.before.iter().chain(&found.after).cloned().collect();
-    let mut used = access::locals_used(&read);
+    let mut used = dependence::locals_used(&read);
     used.remove(&found.acc);
-    let fixed = used.is_empty() && access::nodes(&read).is_disjoint(&access::written(&written));
+    let fixed = used.is_empty() && access::nodes(&read).is_disjoint(&dependence::written(&written));
     let width = found.b.dtype(names).size_bytes() as i64;
     let inner = found.ks.iter().skip(1).map(|k| k.hi.limit);
     let bytes = inner.fold(lanes * width, i64::saturating_mul).max(1);
@@ -145,7 +148,7 @@ fn find(nest: &Nest, lane: Loop, names: &Names) -> Option<FoundContraction> {
     let [Stmt::SetLocal { local: acc, index, value }] = body.as_slice() else { return None };
     let (a, b, c, fused) = multiply_add(value)?;
     let (before, after) = (nest.body[..at].to_vec(), nest.body[at + 1..].to_vec());
-    let own = access::declared(&before).contains(acc) && index.is_empty() && *c == Expr::local(*acc);
+    let own = dependence::declared(&before).contains(acc) && index.is_empty() && *c == Expr::local(*acc);
     if !own || has_arrays(&nest.body) || ks.iter().any(|k| k.extent().is_none()) {
         return None;
     }
@@ -335,7 +338,8 @@ impl ContractionTiler {
         operand
     }
 
-    /// The loops over `k` and their multiplications. An operand `a` that is not a simple read gets a local, which all lanes share.
+    /// The loops over `k` and their multiplications. An operand `a` that is not a simple read gets a local,
+    /// which all lanes share.
     fn products(&self, ks: &[Loop], acc: LocalId, a: Expr, b: Expr, names: &mut Names) -> Block {
         let sum = |a| match self.found.fused {
             true => Expr::fma(a, b, Expr::local(acc)),

@@ -3,7 +3,9 @@
 //! ```text
 //! for i, j { y[j, i] := f(x[i, j]) }
 //! =
-//! for blocks of i, of j { for pieces of both { for j of the piece unrolled { for i of the piece vector { … } } } }
+//! for blocks of i, of j {
+//!   for pieces of both { for j of the piece unrolled { for i of the piece vector { … } } }
+//! }
 //! ```
 //!
 //! A piece is a square with as many rows as a vector has lanes. Its columns are whole vectors of the array

@@ -16,7 +16,8 @@ use crate::cpu::stream_reduction::stream_reduction;
 use crate::cpu::tile_contraction::tile_contraction;
 use crate::cpu::tile_transpose::tile_transpose;
 use crate::options::ScheduleOptions;
-use codegen_core::{Caps, access};
+use codegen_core::Caps;
+use codegen_core::dependence;
 
 /// Vectorises every nest of a routine, if the options and the target allow it.
 pub(crate) fn vectorize(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
@@ -67,7 +68,7 @@ fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names)
 /// Whether a body is one accumulator and the loops that fill it. Twice as many lanes then still fit into
 /// registers.
 fn reduces(body: &[Stmt]) -> bool {
-    body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) && access::declared(body).len() == 1
+    body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) && dependence::declared(body).len() == 1
 }
 
 /// The loop that becomes the lanes, and the lanes of a strip.

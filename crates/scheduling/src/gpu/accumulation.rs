@@ -9,7 +9,7 @@ use crate::analysis::nest::{Loop, Nest};
 use crate::analysis::reduction::multiply_add;
 use crate::analysis::reduction::{combined, neutral};
 use crate::gpu::context::Gpu;
-use codegen_core::access::{self, mentions};
+use codegen_core::dependence::{self, mentions};
 
 /// `acc := acc op element` in the loops `ks`, which start at 0 and have constant bounds.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ impl ScalarAccumulation {
     pub(crate) fn is_contraction(&self, outputs: &[Loop]) -> bool {
         let Some((a, b, _, _)) = multiply_add(&self.step) else { return false };
         let reads_local = |e: &Expr| {
-            !access::locals_used(&[Stmt::set_scalar(self.acc, e.clone())]).is_subset(&[self.acc].into())
+            !dependence::locals_used(&[Stmt::set_scalar(self.acc, e.clone())]).is_subset(&[self.acc].into())
         };
         let alone = |x: &Expr, y: &Expr| outputs.iter().any(|l| mentions(x, l.var) && !mentions(y, l.var));
         !reads_local(a) && !reads_local(b) && alone(a, b) && alone(b, a)
@@ -107,7 +107,7 @@ impl Reduction {
             | Stmt::Zero { .. }
             | Stmt::Log { .. } => false,
         };
-        let own = access::declared(&before).contains(&chain.acc);
+        let own = dependence::declared(&before).contains(&chain.acc);
         (own && before.iter().all(computes)).then_some(Reduction { before, chain, after })
     }
 
@@ -142,7 +142,7 @@ pub(crate) fn is_contraction(nest: &Nest, gpu: &Gpu) -> bool {
 fn operation(value: &Expr, acc: LocalId) -> Option<BinaryOp> {
     let is_acc = |e: &Expr| *e == Expr::local(acc);
     let free =
-        |e: &Expr| !access::locals_used(&[Stmt::set_scalar(LocalId(u32::MAX), e.clone())]).contains(&acc);
+        |e: &Expr| !dependence::locals_used(&[Stmt::set_scalar(LocalId(u32::MAX), e.clone())]).contains(&acc);
     match value {
         Expr::Binary { op: op @ (BinaryOp::Add | BinaryOp::Mul), a, b } => {
             ((is_acc(a) && free(b)) || (is_acc(b) && free(a))).then_some(*op)

@@ -7,19 +7,20 @@
 
 use lowered_ir::ir::{Affine, Block, Bound, LoopId, LoopKind, Routine, Stmt, walk};
 
+use crate::analysis::access;
 use crate::analysis::cost::FUSED_STATEMENTS;
-use codegen_core::access::{self, Ranges};
+use codegen_core::dependence::{self, VariableRanges};
 
 /// Decides whether two neighbouring loops become one. The arguments are the two loops and the fused one.
 type Wanted<'a> = &'a dyn Fn(&Stmt, &Stmt, &Stmt) -> bool;
 
 /// Fuses neighbouring top-level loops that `wanted` accepts, and all neighbours in a fused body.
 pub(crate) fn fuse_where(routine: &mut Routine, wanted: Wanted<'_>) {
-    let ranges = Ranges::of(routine);
+    let ranges = VariableRanges::of(routine);
     routine.body = fuse_block(std::mem::take(&mut routine.body), &ranges, wanted);
 }
 
-fn fuse_block(block: Block, ranges: &Ranges, wanted: Wanted<'_>) -> Block {
+fn fuse_block(block: Block, ranges: &VariableRanges, wanted: Wanted<'_>) -> Block {
     let mut out = Block::new();
     for stmt in block {
         match fused_with_last(&mut out, &stmt, ranges, wanted) {
@@ -31,7 +32,12 @@ fn fuse_block(block: Block, ranges: &Ranges, wanted: Wanted<'_>) -> Block {
 }
 
 /// Fuses a statement with the loop before it. Comments between the two move into the fused loop.
-fn fused_with_last(out: &mut Block, stmt: &Stmt, ranges: &Ranges, wanted: Wanted<'_>) -> Option<Stmt> {
+fn fused_with_last(
+    out: &mut Block,
+    stmt: &Stmt,
+    ranges: &VariableRanges,
+    wanted: Wanted<'_>,
+) -> Option<Stmt> {
     let at = out.iter().rposition(|stmt| !matches!(stmt, Stmt::Comment(_)))?;
     let (var, extent, first) = serial(&out[at])?;
     let (second_var, second_extent, second) = serial(stmt)?;
@@ -42,7 +48,7 @@ fn fused_with_last(out: &mut Block, stmt: &Stmt, ranges: &Ranges, wanted: Wanted
     let mut second = second.clone();
     walk::substitute(&mut second, second_var, &Affine::var(var));
     let body: Block = first.iter().chain(&out[at + 1..]).chain(&second).cloned().collect();
-    if !access::independent(var, &body, ranges) {
+    if !dependence::independent(var, &body, ranges) {
         return None;
     }
     let fused = Stmt::serial(var, extent, fuse_block(body, ranges, &|_, _, _| true));

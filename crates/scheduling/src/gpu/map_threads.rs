@@ -1,6 +1,7 @@
 //! Thread mapping: assigns every iteration of a nest to a thread of a workgroup.
 
-use codegen_core::{DTypeSet, Workgroups, access};
+use crate::analysis::access;
+use codegen_core::{DTypeSet, Workgroups};
 use lowered_ir::ir::{Block, Routine, Stmt};
 use lowered_ir::verify::Limits;
 

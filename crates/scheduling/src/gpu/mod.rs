@@ -1,7 +1,8 @@
 //! Passes for targets with workgroups: kernel fusion and thread mapping.
 //!
-//! [`map_threads`] turns each top-level nest into nested parallel loops. Their iterations are threads or, if workgroup loops
-//! stand inside, workgroups: the form that [`codegen_core::form`] checks. It tries the shapes below one after another.
+//! [`map_threads`] turns each top-level nest into nested parallel loops. Their iterations are threads or, if
+//! workgroup loops stand inside, workgroups: the form that [`codegen_core::form`] checks. It tries the shapes
+//! below one after another.
 
 // Passes, in the order of the pipeline.
 pub(crate) mod expand_scalars;
@@ -17,7 +18,7 @@ mod split_reduction; // long reductions with few outputs, in two passes
 mod tensor_cores; // matmuls that the codegen takes whole
 mod thread_per_output; // independent iterations
 mod tile_contraction; // contractions, in tiles in shared memory
-mod transpose; // reads across the contiguous axis of the store
+mod transpose; // loads and stores contiguous along different axes
 mod workgroup_per_row; // cooperative reductions
 
 // Parts that the shapes share.

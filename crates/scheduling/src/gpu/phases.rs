@@ -48,7 +48,7 @@ pub(crate) enum RowPhase {
     /// One thread stores one or more elements.
     Stores(Block),
     /// Every thread computes the same values redundantly.
-    Alike(Block),
+    Redundant(Block),
 }
 
 /// A pass over a row: loops that threads share, and their body.
@@ -57,13 +57,13 @@ pub(crate) struct SharedPass {
     pub(crate) shared: Vec<SharedLoop>,
     pub(crate) body: Block,
     /// Elements of the body that are register-resident.
-    pub(crate) holds: Vec<RegisterElement>,
+    pub(crate) cached: Vec<RegisterElement>,
 }
 
 impl SharedPass {
     /// A pass that reads and writes memory only.
     pub(crate) fn new(shared: Vec<SharedLoop>, body: Block) -> SharedPass {
-        SharedPass { shared, body, holds: Vec::new() }
+        SharedPass { shared, body, cached: Vec::new() }
     }
 }
 
@@ -72,7 +72,7 @@ impl RowPhase {
     pub(crate) fn pass(&self) -> Option<&SharedPass> {
         match self {
             RowPhase::Reduction(_, pass) | RowPhase::Map(pass) => Some(pass),
-            RowPhase::Loop { .. } | RowPhase::Stores(_) | RowPhase::Alike(_) => None,
+            RowPhase::Loop { .. } | RowPhase::Stores(_) | RowPhase::Redundant(_) => None,
         }
     }
 
@@ -80,7 +80,7 @@ impl RowPhase {
     pub(crate) fn pass_mut(&mut self) -> Option<&mut SharedPass> {
         match self {
             RowPhase::Reduction(_, pass) | RowPhase::Map(pass) => Some(pass),
-            RowPhase::Loop { .. } | RowPhase::Stores(_) | RowPhase::Alike(_) => None,
+            RowPhase::Loop { .. } | RowPhase::Stores(_) | RowPhase::Redundant(_) => None,
         }
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn phases(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> Option<Vec<RowP
     };
     let in_runs = in_runs(gpu, body, iterations).and_then(|share| share.phases(gpu, rows, body));
     in_runs.filter(has_runs).or_else(|| {
-        let share = Share { width: gpu.width_for(iterations), run: 1 };
+        let share = RowSharing { width: gpu.width_for(iterations), run: 1 };
         share.phases(gpu, rows, body)
     })
 }
@@ -118,7 +118,7 @@ pub(crate) fn widest(gpu: &Gpu, body: &[Stmt]) -> i64 {
 
 /// How the threads of a workgroup share the loops of a row.
 #[derive(Clone, Copy)]
-struct Share {
+struct RowSharing {
     /// Threads of the workgroup.
     width: i64,
     /// Neighbouring elements that a thread takes together, in loops that give every lane of a subgroup such a
@@ -128,7 +128,7 @@ struct Share {
 
 /// Sharing by vectorised accesses, if the target has registers for them. There are as many threads as caching
 /// a row takes.
-fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<Share> {
+fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<RowSharing> {
     let inner = walk::loops_in(body);
     let sizes = vector_access::sizes(gpu, body, |index| inner.iter().any(|&var| index.mentions(var)));
     let run = vector_access::length(gpu, &sizes, DType::F64.size_bytes())?;
@@ -139,12 +139,12 @@ fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<Share> {
     // registers.
     let threads = iterations.saturating_mul(words) / FEW_REGISTERS.min(registers.max(1));
     let threads = power_of_two(2 * threads.max(1) - 1).min(most);
-    let holds = iterations.saturating_mul(words) <= threads.saturating_mul(registers);
-    let width = gpu.width_for(iterations / run).max(if holds { threads } else { 1 });
-    (registers >= run * words).then_some(Share { width, run })
+    let cached = iterations.saturating_mul(words) <= threads.saturating_mul(registers);
+    let width = gpu.width_for(iterations / run).max(if cached { threads } else { 1 });
+    (registers >= run * words).then_some(RowSharing { width, run })
 }
 
-impl Share {
+impl RowSharing {
     /// The phases of a block, in order. Consecutive stores are one phase.
     fn phases(self, gpu: &Gpu, rows: &[Loop], block: &[Stmt]) -> Option<Vec<RowPhase>> {
         let mut phases = Vec::new();
@@ -166,7 +166,7 @@ impl Share {
             Stmt::For { .. } => self.looped(gpu, rows, stmt),
             Stmt::Set { .. } | Stmt::SetDynamic { .. } => Some(RowPhase::Stores(vec![stmt.clone()])),
             Stmt::Declare { .. } | Stmt::SetLocal { .. } | Stmt::Comment(_) => {
-                Some(RowPhase::Alike(vec![stmt.clone()]))
+                Some(RowPhase::Redundant(vec![stmt.clone()]))
             }
             Stmt::Zero { .. } | Stmt::Log { .. } => None,
         }

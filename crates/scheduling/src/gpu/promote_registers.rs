@@ -6,10 +6,11 @@
 
 use lowered_ir::ir::{Block, Expr, Fresh, NodeRef, Routine, Stmt, walk};
 
+use crate::analysis::access;
 use crate::analysis::nest::innermost;
 use crate::analysis::nodes::is_guarded;
 use crate::analysis::nodes::is_local;
-use codegen_core::access;
+use codegen_core::dependence;
 
 /// Replaces such nodes by scalar locals.
 pub(crate) fn promote_registers(routine: &mut Routine) {
@@ -30,7 +31,7 @@ pub(crate) fn promote_registers(routine: &mut Routine) {
 
 fn is_kept(block: &[Stmt], node: NodeRef) -> bool {
     let inner = walk::loops_in(block);
-    let touches: Vec<_> = access::touches(block).into_iter().filter(|t| t.node == node).collect();
+    let touches: Vec<_> = dependence::touches(block).into_iter().filter(|t| t.node == node).collect();
     let Some(index) = touches.first().and_then(|t| t.index) else { return false };
     let stores = block.iter().filter(|stmt| matches!(stmt, Stmt::Set { node: set, .. } if *set == node));
     touches[0].write

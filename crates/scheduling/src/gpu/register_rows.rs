@@ -23,7 +23,7 @@ use crate::analysis::nodes::is_guarded;
 use crate::gpu::context::Gpu;
 use crate::gpu::phases::{RegisterElement, RowPhase, SharedPass, registers};
 use crate::gpu::work_distribution::{LoopShare, SharedLoop};
-use codegen_core::access;
+use codegen_core::dependence;
 
 /// The most values that the unrolled steps of a pass compute, roughly.
 const REPEATED: usize = 3072;
@@ -97,20 +97,20 @@ impl CachedElement {
         for &at in &self.phases {
             let Some(pass) = phases[at].pass_mut() else { continue };
             let (index, loads) = (self.index_in(pass), self.is_read && at == self.first());
-            pass.holds.push(RegisterElement { node: self.node, index, local, loads });
+            pass.cached.push(RegisterElement { node: self.node, index, local, loads });
         }
     }
 }
 
 impl SharedPass {
-    /// Replaces the cached elements of a block by registers and loads the ones that no earlier pass has loaded. Returns
-    /// the kind of the loop over steps as well.
+    /// Replaces the cached elements of a block by registers and loads the ones that no earlier pass has
+    /// loaded. Returns the kind of the loop over steps as well.
     pub(crate) fn in_registers(&self, share: &LoopShare, mut block: Block) -> (Block, LoopKind) {
-        if self.holds.is_empty() {
+        if self.cached.is_empty() {
             return (block, LoopKind::Serial);
         }
         let mut out = Block::new();
-        for hold in &self.holds {
+        for hold in &self.cached {
             replace(&mut block, hold, &share.place());
             if hold.loads {
                 let value = Expr::Get { node: hold.node, index: hold.index.clone() };
@@ -149,7 +149,7 @@ fn replace(block: &mut Block, hold: &RegisterElement, place: &Indices) {
 
 /// The candidates, those first that need no memory at all.
 fn candidates(gpu: &Gpu, body: &[Stmt], phases: &[RowPhase]) -> Vec<CachedElement> {
-    let written = access::written(body);
+    let written = dependence::written(body);
     let mut found: Vec<CachedElement> = Vec::new();
     for (at, phase) in phases.iter().enumerate() {
         let Some((pass, shared)) = phase.pass().and_then(|pass| Some((pass, repeated(pass)?))) else {
@@ -233,12 +233,12 @@ fn positions(pass: &SharedPass, var: LoopId) -> BTreeSet<(NodeRef, Indices)> {
 /// store first.
 fn is_apart(gpu: &Gpu, body: &[Stmt], phases: &[RowPhase], element: &CachedElement) -> bool {
     let node = element.node;
-    let everywhere = access::touches(body).into_iter().filter(|t| t.node == node);
+    let everywhere = dependence::touches(body).into_iter().filter(|t| t.node == node);
     let stored_first = everywhere.clone().next().is_some_and(|t| t.write);
     let own = |pass: &SharedPass| {
         let index = element.index_in(pass);
-        let is_own = |t: &access::Touch<'_>| t.node == node && t.index == Some(&index);
-        access::touches(&pass.body).iter().filter(|t| is_own(t)).count()
+        let is_own = |t: &dependence::Touch<'_>| t.node == node && t.index == Some(&index);
+        dependence::touches(&pass.body).iter().filter(|t| is_own(t)).count()
     };
     let owned: usize = element.phases.iter().filter_map(|&at| phases[at].pass()).map(own).sum();
     gpu.owned.contains(&node) && stored_first && owned == everywhere.count() && !is_guarded(body, node)

@@ -3,11 +3,11 @@
 use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, walk};
 use tnode::Dims;
 
+use crate::analysis::access;
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop};
 use crate::gpu::context::{Gpu, QUAD};
 use crate::gpu::work_distribution::{LoopShare, SharedLoop, distribute_loops};
-use codegen_core::access;
 
 /// A copy of a block of an operand: `array[index] := value` for all iterations of some loops.
 pub(crate) struct SharedCopy {

@@ -7,9 +7,10 @@
 use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, NodeRef, Space, Stmt, walk};
 use tnode::Dims;
 
+use crate::analysis::access;
 use crate::analysis::nodes::is_guarded;
 use crate::gpu::context::Gpu;
-use codegen_core::access;
+use codegen_core::dependence;
 
 /// The body of a workgroup with such nodes in shared memory.
 pub(crate) fn share(gpu: &mut Gpu, body: &[Stmt]) -> Block {
@@ -36,7 +37,7 @@ pub(crate) fn share(gpu: &mut Gpu, body: &[Stmt]) -> Block {
 fn row_of(gpu: &Gpu, body: &[Stmt], node: NodeRef) -> Option<Vec<usize>> {
     let inner = walk::loops_in(body);
     let still = |index: &Affine| !inner.iter().any(|&var| index.mentions(var));
-    let touches = access::touches(body).into_iter().filter(|t| t.node == node);
+    let touches = dependence::touches(body).into_iter().filter(|t| t.node == node);
     let indices: Vec<&Indices> = touches.map(|t| t.index).collect::<Option<_>>()?;
     let first = *indices.first()?;
     let of_row = |dim: &usize| !still(&first[*dim]) || indices.iter().any(|index| index[*dim] != first[*dim]);

@@ -9,12 +9,14 @@ use std::collections::BTreeSet;
 use lowered_ir::ir::{Expr, Indices, NodeRef, Routine, Space, Stmt, walk};
 use tnode::Dims;
 
+use crate::analysis::access;
 use crate::analysis::nest::{Nest, innermost};
 use crate::analysis::nodes::is_guarded;
 use crate::analysis::nodes::is_local;
 use crate::gpu::accumulation::is_contraction;
 use crate::gpu::context::Gpu;
-use codegen_core::{Workgroups, access};
+use codegen_core::Workgroups;
+use codegen_core::dependence;
 
 /// Moves such scalars into the nests that read them.
 pub(crate) fn sink_scalars(routine: &mut Routine, workgroups: Workgroups) {
@@ -40,7 +42,7 @@ struct ScalarDefinition {
 
 fn scalar(routine: &Routine, at: usize) -> Option<ScalarDefinition> {
     let Stmt::Set { node, index, value } = &routine.body[at] else { return None };
-    let reads_local = !access::locals_used(&routine.body[at..=at]).is_empty();
+    let reads_local = !dependence::locals_used(&routine.body[at..=at]).is_empty();
     let found = ScalarDefinition { node: *node, index: index.clone(), value: value.clone() };
     (is_local(routine.node(*node)) && !reads_local).then_some(found)
 }
@@ -53,13 +55,14 @@ fn is_sunk(routine: &Routine, at: usize, found: &ScalarDefinition, gpu: &Gpu) ->
     routine.body.iter().enumerate().filter(|(other, _)| *other != at).all(|(other, stmt)| {
         let block = std::slice::from_ref(stmt);
         if other > at {
-            changed.extend(access::written(block));
+            changed.extend(dependence::written(block));
         }
         if !access::nodes(block).contains(&found.node) {
             return true;
         }
         used = true;
-        let touches = access::touches(block).into_iter().filter(|t| t.node == found.node).collect::<Vec<_>>();
+        let touches =
+            dependence::touches(block).into_iter().filter(|t| t.node == found.node).collect::<Vec<_>>();
         let plain = touches.iter().all(|t| !t.write && t.index == Some(&found.index));
         let takes = match stmt {
             Stmt::For { .. } => !Nest::of(stmt).is_some_and(|nest| is_contraction(&nest, gpu)),

@@ -7,7 +7,7 @@ use lowered_ir::ir::Block;
 
 use crate::analysis::nest::{self, Loop, Nest};
 use crate::gpu::context::{Gpu, parallel};
-use codegen_core::matrices::Product;
+use codegen_core::matrices::MatmulNest;
 
 /// The nest as one kernel, if it is a matmul that the target compiles whole.
 pub(crate) fn whole(gpu: &Gpu, nest: &Nest) -> Option<Block> {
@@ -22,7 +22,7 @@ pub(crate) fn whole(gpu: &Gpu, nest: &Nest) -> Option<Block> {
         .iter()
         .map(|axis| axis.var)
         .collect();
-    let product = Product::of(contraction, &gpu.names.arrays(std::iter::empty()))?;
+    let product = MatmulNest::of(contraction, &gpu.names.arrays(std::iter::empty()))?;
     let loops: Vec<Loop> =
         order.iter().filter_map(|var| nest.loops.iter().find(|l| l.var == *var)).copied().collect();
     product.suits_tensor_cores(gpu.matrices).then(|| parallel(&loops, nest.body.clone()))

@@ -63,7 +63,7 @@ impl<'a> TransposedNest<'a> {
         if !dependent.is_empty() || !nest.body.iter().all(is_plain) {
             return None;
         }
-        let (across, reads) = reads_across(gpu, nest, lane, &free)?;
+        let (across, reads) = transposed_loads(gpu, nest, lane, &free)?;
         let others = free.into_iter().filter(|l| *l != lane && *l != across).collect();
         let transposed = TransposedNest { nest, lane, across, others, reads };
         transposed.is_worth(gpu).then_some(transposed)
@@ -187,7 +187,7 @@ fn on_threads(gpu: &mut Gpu, [lane, across]: [Loop; 2], is_wide: bool, mut body:
 
 /// The loads that are contiguous along another loop than the stores, and that loop; none if there are several
 /// such loops, or if shared memory does not stage elements of their size.
-fn reads_across(gpu: &Gpu, nest: &Nest, lane: Loop, free: &[Loop]) -> Option<(Loop, Vec<Expr>)> {
+fn transposed_loads(gpu: &Gpu, nest: &Nest, lane: Loop, free: &[Loop]) -> Option<(Loop, Vec<Expr>)> {
     let has_size = |node: NodeRef| {
         (gpu.workgroups.element_bytes..=MOST_BYTES).contains(&gpu.names.node(node).size_bytes())
     };

@@ -5,8 +5,9 @@
 
 use lowered_ir::ir::{Affine, Expr, Indices, LoopId, NodeRef, Stmt, Types, Var, walk};
 
+use crate::analysis::access;
 use crate::gpu::context::Gpu;
-use codegen_core::access::{self, mentions};
+use codegen_core::dependence::mentions;
 
 /// Bytes of a vectorised access.
 const WIDE: usize = 16;

@@ -69,7 +69,7 @@ impl WorkgroupEmitter<'_> {
                     let thread = self.gpu.names.loop_id();
                     out.push(Stmt::looped(thread, 1, LoopKind::Workgroup, stores.clone()));
                 }
-                RowPhase::Alike(block) => out.extend(block.iter().cloned()),
+                RowPhase::Redundant(block) => out.extend(block.iter().cloned()),
             }
         }
         out

@@ -15,7 +15,7 @@ impl Legaliser<'_> {
             Some(generator) => {
                 self.require(DType::U32, op, DType::U32x4)?;
                 let (key, counter) = (self.words(a), self.words(b));
-                Ok(Expr::Lanes(Box::new(generator.run(&mut Steps { legaliser: self }, key, counter))))
+                Ok(Expr::Lanes(Box::new(generator.run(&mut WordSteps { legaliser: self }, key, counter))))
             }
             // The verifier accepts no other operations than those that return one operand.
             None => Ok(if op == BinaryOp::Arg2 { b } else { a }),
@@ -44,18 +44,18 @@ pub(crate) fn lane_of(lane: u8, x: Expr) -> Expr {
 }
 
 /// Words as locals, one per operation.
-struct Steps<'a, 'b> {
+struct WordSteps<'a, 'b> {
     legaliser: &'a mut Legaliser<'b>,
 }
 
-impl Steps<'_, '_> {
+impl WordSteps<'_, '_> {
     fn bind(&mut self, value: Expr) -> Expr {
         let (fresh, steps): (_, &mut Vec<Stmt>) = (&mut self.legaliser.fresh, &mut self.legaliser.steps);
         build::bind(value, DType::U32, fresh, steps)
     }
 }
 
-impl WordAlgebra for Steps<'_, '_> {
+impl WordAlgebra for WordSteps<'_, '_> {
     type Word = Expr;
 
     fn constant(&mut self, value: u32) -> Expr {

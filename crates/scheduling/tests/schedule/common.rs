@@ -1,4 +1,5 @@
-//! Schedules a routine and checks, after every step, that the verifier accepts it and that the interpreter gives the same bits.
+//! Schedules a routine and checks after every pass that the verifier accepts it and that the interpreter
+//! gives the same bits.
 
 use codegen_core::{
     Access, Caps, Codegen, DTypeSet, Interpreted, Kernel, Param, ScheduledRoutine, Slot, Transcendental,
@@ -32,10 +33,10 @@ pub(super) fn target(caps: &Caps) -> Interpreted {
     Interpreted::of_target(caps.clone())
 }
 
-/// What a workgroup of [`gpu`] may have.
+/// The limits of [`gpu`].
 const WORKGROUPS: Workgroups = Workgroups::new(256, 16_384);
 
-/// A GPU: 32-bit types, and the least that WebGPU promises of a workgroup.
+/// A GPU with 32-bit types and the least workgroup that WebGPU guarantees.
 pub(super) fn gpu() -> Caps {
     let native = [DType::Bool, DType::F32, DType::I32, DType::U32];
     Caps {
@@ -47,18 +48,17 @@ pub(super) fn gpu() -> Caps {
     }
 }
 
-/// A GPU whose threads are known to have registers for large tiles.
+/// A GPU that states enough registers for large tiles.
 pub(super) fn large_gpu() -> Caps {
     let workgroups = Workgroups { registers: 96, subgroup_size: 32, ..Workgroups::new(1024, 48 << 10) };
     Caps { workgroups: Some(workgroups), ..gpu() }
 }
 
-/// Everything that may be parallel is.
+/// Options under which every loop with independent iterations is parallel.
 pub(super) fn eager() -> ScheduleOptions {
     ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() }
 }
 
-/// The routine in a text.
 pub(super) fn parse(source: &str) -> Routine {
     let routine = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     verified("input", &routine);
@@ -69,19 +69,19 @@ fn verified(step: &str, routine: &Routine) {
     verify::verify(routine).unwrap_or_else(|e| panic!("after {step}: {e}\n{}", text::print(routine)));
 }
 
-/// A routine with everything it runs on.
+/// A routine with its memory and bindings.
 #[derive(Clone)]
 pub(super) struct Case {
-    /// What runs.
+    /// The routine to run.
     pub(super) routine: Routine,
-    /// What is in memory before.
+    /// The memory before the run.
     pub(super) memory: Memory,
     /// The values of symbols.
     pub(super) bindings: Vec<i64>,
 }
 
 impl Case {
-    /// The routine on small values of both signs, the same in every run; local nodes hold zeros, as every run finds them.
+    /// The routine on small values of both signs, the same in every run. Local nodes hold zeros.
     pub(super) fn filled(routine: Routine) -> Case {
         let mut memory = Memory::zeroed(&routine);
         let mut state = 1u32;
@@ -98,12 +98,12 @@ impl Case {
         Case { routine, memory, bindings }
     }
 
-    /// What the interpreter leaves of the routine as written.
+    /// The results of the routine as written.
     pub(super) fn as_written(&self) -> Vec<Vec<u8>> {
         self.interpreted(&self.routine)
     }
 
-    /// What the interpreter leaves in the nodes that outlive a run; `routine` is this case's one after some step.
+    /// The results of `routine`, which is this case's routine after some pass.
     fn interpreted(&self, routine: &Routine) -> Vec<Vec<u8>> {
         let mut memory = self.memory.clone();
         let bytes = |node: &NodeDecl| node.dims.iter().product::<usize>() * node.dtype.size_bytes();
@@ -115,7 +115,7 @@ impl Case {
     }
 }
 
-/// The bytes of the nodes that outlive a run, with every NaN made the same.
+/// The bytes of the nodes that outlive a run, with one pattern for all NaNs.
 fn results(routine: &Routine, memory: &Memory) -> Vec<Vec<u8>> {
     let nodes = routine.nodes.iter().zip(&memory.nodes);
     let kept = nodes.filter(|(node, _)| node.mode.mode() != Some(MemoryMode::Local));
@@ -134,13 +134,13 @@ fn same_nans(dtype: DType, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Runs the calls of a schedule one after the other. What it overwrites holds garbage before.
+/// Runs the calls of a schedule one after another. Nodes that it overwrites hold garbage before.
 fn run_calls(case: &Case, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
     let mut memory = case.memory.clone();
     for node in schedule.overwritten() {
         memory.nodes[node.index()].fill(0x5A);
     }
-    // What a run finds in its temporaries is not defined.
+    // The initial contents of temporaries are undefined.
     let mut pool = vec![0xA5u8; schedule.temp_bytes()];
     for call in schedule.calls() {
         let kernel = &schedule.kernels()[call.kernel];
@@ -163,7 +163,8 @@ fn run_calls(case: &Case, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
     results(&case.routine, &memory)
 }
 
-/// Runs a kernel on other garbage in what it says not to read, and checks that everything but what it leaves alone is as before.
+/// Runs a kernel with other garbage in memory that it must not read, and checks that memory which it must not
+/// write stays the same.
 fn keeps_its_word(
     kernel: &Kernel,
     args: &[Vec<u8>],
@@ -195,7 +196,7 @@ fn keeps_its_word(
     }
 }
 
-/// What is done with a memory parameter; merge buffers are read.
+/// The access to a memory parameter. Merge buffers are read.
 fn access(param: &Param) -> Option<Access> {
     match param {
         Param::Node { access, .. } => Some(*access),
@@ -226,7 +227,7 @@ fn put(slot: &Slot, bytes: Vec<u8>, memory: &mut Memory, pool: &mut [u8], schedu
     }
 }
 
-/// Whether two results agree within what reordered f32 arithmetic may change.
+/// Whether two results differ by no more than reordered `f32` arithmetic may change.
 fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &Routine) -> bool {
     let kept = routine.nodes.iter().filter(|n| n.mode.mode() != Some(MemoryMode::Local));
     a.iter().zip(b).zip(kept).all(|((a, b), node)| {
@@ -243,10 +244,10 @@ fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &Routine) -> bool {
     })
 }
 
-/// The routine after each step, by name.
+/// The name of each pass and the text of the routine after it.
 pub(super) type Trace = Vec<(String, String)>;
 
-/// Schedules in both classes and checks every step; gives the schedule of the class `Fast` and its steps.
+/// Schedules in both classes and checks every pass. Returns the schedule of class `Fast` and its passes.
 pub(super) fn check(case: &Case) -> (ScheduledRoutine, Trace) {
     let mut case = case.clone();
     let written = case.interpreted(&case.routine);
@@ -262,12 +263,12 @@ pub(super) fn check(case: &Case) -> (ScheduledRoutine, Trace) {
     (schedule, trace)
 }
 
-/// Whether the scheduler may choose an order of its own.
+/// Whether the scheduler may reorder reductions.
 fn routine_is_fast(case: &Case) -> bool {
     case.routine.numerics == Numerics::Fast
 }
 
-/// Schedules and checks every step; gives the schedule, what it computes, and the steps.
+/// Schedules and checks every pass. Returns the schedule, its results, and the passes.
 pub(super) fn steps(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
     steps_with(case, &eager())
 }
@@ -293,13 +294,14 @@ pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRo
     (schedule, bits, trace)
 }
 
-/// Schedules for a GPU in both classes: class `Strict` keeps its bits, class `Fast` those of integers, floats within bounds, and every
-/// kernel has the form that workgroups run. Gives the schedule of class `Fast`.
+/// Schedules for a GPU in both classes: class `Strict` keeps all bits, class `Fast` the bits of integers and
+/// floats within bounds, and every kernel has the form that workgroups can run. Returns the schedule of class
+/// `Fast`.
 pub(super) fn check_gpu(case: &Case) -> ScheduledRoutine {
     check_on(case, &gpu())
 }
 
-/// As [`check_gpu`], on another GPU.
+/// [`check_gpu`] for another GPU.
 pub(super) fn check_on(case: &Case, caps: &Caps) -> ScheduledRoutine {
     let mut case = case.clone();
     let written = case.interpreted(&case.routine);
@@ -315,12 +317,12 @@ pub(super) fn check_on(case: &Case, caps: &Caps) -> ScheduledRoutine {
     schedule
 }
 
-/// Schedules for a GPU and checks every step; gives the schedule and what it computes.
+/// Schedules for a GPU and checks every pass. Returns the schedule and its results.
 pub(super) fn on_gpu(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>) {
     on(case, &gpu())
 }
 
-/// As [`on_gpu`], of another GPU.
+/// [`on_gpu`] for another GPU.
 pub(super) fn on(case: &Case, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
     let mut bits = case.interpreted(&case.routine);
     let schedule =

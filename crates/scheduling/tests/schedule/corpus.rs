@@ -1,4 +1,4 @@
-//! Every run of the corpus, as it stands and optimised, keeps its bits through the scheduler, step by step.
+//! Every run of the corpus, as written and optimised, keeps its bits after every pass of the scheduler.
 
 use super::common::{Case, check, check_gpu};
 use lowered_ir::interp::Memory;

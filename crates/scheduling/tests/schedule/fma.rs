@@ -1,4 +1,4 @@
-//! When products are fused with sums, told by a product whose rounding shows.
+//! Contraction policies, distinguished by a product whose rounding is visible.
 
 use lowered_ir::ir::Numerics;
 use scheduling::{FmaPolicy, ScheduleOptions};
@@ -12,7 +12,8 @@ fn with(fma: FmaPolicy) -> ScheduleOptions {
     ScheduleOptions { fma, ..eager() }
 }
 
-/// `x * x - 1` for x = 1 + 2⁻¹²: the square is 1 + 2⁻¹¹ + 2⁻²⁴, whose last bit `f32` loses when the product is rounded by itself.
+/// `x * x - 1` for x = 1 + 2⁻¹²: the square is 1 + 2⁻¹¹ + 2⁻²⁴, and `f32` loses its last bit if the product
+/// is rounded separately.
 fn square_less_one(class: Numerics, fma: FmaPolicy) -> f64 {
     let mut case = Case::filled(parse(
         "routine @t fast {

@@ -1,21 +1,21 @@
-//! Schedules for workgroups: the numbers of kernels and threads, what they move, and the bits.
+//! Schedules for workgroups: numbers of kernels and threads, bytes moved, and bits.
 
 use codegen_core::{Access, Caps, Param, ScheduledRoutine, check_form};
 use scheduling::{ScheduleOptions, schedule};
 
 use super::common::{Case, check_gpu, check_on, gpu, large_gpu, on, on_gpu, parse, steps, target};
 
-/// The schedule, after a run of every step.
+/// The schedule, after all passes were checked.
 fn scheduled(source: &str) -> ScheduledRoutine {
     check_gpu(&Case::filled(parse(source)))
 }
 
-/// The schedule of what is too large for an interpreter to run often.
+/// The schedule of a routine that is too large to be interpreted after every pass.
 fn planned(source: &str) -> ScheduledRoutine {
     planned_on(source, &gpu())
 }
 
-/// As [`planned`], on another GPU.
+/// [`planned`] for another GPU.
 fn planned_on(source: &str, caps: &Caps) -> ScheduledRoutine {
     let schedule = schedule(&parse(source), &target(caps), &ScheduleOptions::default()).unwrap();
     for kernel in schedule.kernels() {
@@ -55,7 +55,7 @@ fn softmax_is_one_kernel_that_reads_and_writes_each_element_once() {
         let schedule = scheduled(&softmax(rows, columns));
         assert_eq!(launches(&schedule), [launch], "{rows} × {columns}");
         let bytes = (rows * columns * 4) as f64;
-        // A thread with a row of its own keeps what it knows of it in memory of the run.
+        // A thread that computes a whole row keeps its statistics in a temporary.
         let passes = if columns < 32 { 4.0 } else { 2.0 };
         assert_eq!(schedule.kernels()[0].abi().cost.bytes, passes * bytes, "{rows} × {columns}");
     }
@@ -63,7 +63,7 @@ fn softmax_is_one_kernel_that_reads_and_writes_each_element_once() {
 
 #[test]
 fn rows_that_threads_hold_are_read_and_written_once() {
-    // Whole rounds of runs, what is left behind them, and rows that are not made of runs.
+    // Rows of whole steps of vectors, rows with a remainder, and rows that are not made of vectors.
     for (columns, threads) in [(128, 32), (512, 128), (1000, 128), (2052, 256), (1001, 256)] {
         let schedule = check_on(&Case::filled(parse(&softmax(3, columns))), &large_gpu());
         assert_eq!(launches(&schedule), [(3, threads)], "{columns}");
@@ -77,7 +77,8 @@ fn rows_that_threads_hold_are_read_and_written_once() {
         );
         assert!(!text.contains(&format!("[{columns}] workgroup")), "{text}");
     }
-    // What is too short for runs, and too long for registers, is shared by threads.
+    // Rows too short for vectorised accesses and rows too long for registers, which threads share element by
+    // element.
     for columns in [40, 36_000] {
         let text =
             lowered_ir::text::print(planned_on(&softmax(1024, columns), &large_gpu()).kernels()[0].ir());
@@ -90,7 +91,7 @@ fn sums_by_runs_are_close_to_those_in_order() {
     for (rows, columns, axis) in [(3, 4096, 1), (3, 1036, 1), (1, 16_400, 1), (2, 65_536, 0)] {
         check_on(&Case::filled(parse(&sums(rows, columns, axis, "f32"))), &large_gpu());
     }
-    // Threads share both loops, and what is left of the inner one is other threads'.
+    // Threads share both loops, and other threads run the remainder of the inner one.
     let schedule = check_on(
         &Case::filled(parse(
             "routine @sums fast {
@@ -110,7 +111,7 @@ fn sums_of_columns_take_runs_where_threads_are_left() {
     assert_eq!(launches(&schedule), [(128 * 256, 1), (32, 256)]);
     let text = lowered_ir::text::print(schedule.kernels()[0].ir());
     assert!(text.contains("for i2 in 0..32") && text.contains("vector"), "{text}");
-    // Fewer columns have a thread for each.
+    // With fewer columns, each has a thread.
     assert_eq!(launches(&planned_on(&sums(4096, 96, 0, "f32"), &large_gpu()))[0].1, 256);
 }
 
@@ -153,13 +154,13 @@ fn sums(rows: usize, columns: usize, axis: usize, dtype: &str) -> String {
 #[test]
 fn reductions_use_as_many_threads_as_they_have_work_for() {
     let cases = [
-        // A workgroup per row; a thread per short row.
+        // One workgroup per row, and one thread per short row.
         ((200, 512, 1), vec![(200, 256)]),
         ((200, 31, 1), vec![(200, 1)]),
         // Blocks of columns, the last of them narrower.
         ((64, 96, 0), vec![(3, 256)]),
         ((64, 40, 0), vec![(1, 256), (1, 256)]),
-        // Columns enough for a thread each.
+        // Enough columns for one thread each.
         ((9, 20_000, 0), vec![(20_000, 1)]),
         // Few long rows: chunks, then their results.
         ((2, 40_960, 1), vec![(20, 256), (2, 1)]),
@@ -198,7 +199,7 @@ fn a_total_is_reduced_in_two_stages_of_many_workgroups() {
              }}"
         ));
         assert_eq!(launches(&schedule)[0], (groups, 256), "{n}: {:?}", launches(&schedule));
-        // The last of the partial sums may be another kernel's.
+        // The last partial sums may belong to another kernel.
         let writes =
             |param: &&Param| matches!(param, Param::Node { access: Access::Write | Access::WritePart, .. });
         assert!(schedule.kernels().iter().all(|k| k.abi().params.iter().filter(writes).count() == 1));
@@ -225,7 +226,7 @@ fn recurrences_share_each_step_among_the_threads() {
     assert_eq!(launches(&schedule), [(1, 48)]);
 }
 
-/// `c[b, m, n] += a[b, m, k] * b[b, k, n]`, and something after.
+/// `c[b, m, n] += a[b, m, k] * b[b, k, n]`, with an epilogue.
 fn product(batch: usize, m: usize, n: usize, k: usize, transposed: bool, start: &str, after: &str) -> String {
     let (a_dims, a_at) = match transposed {
         false => (format!("{batch}, {m}, {k}"), "i0, i1, i3"),
@@ -253,7 +254,7 @@ fn products_of_all_sizes_have_the_bits_of_the_cpu() {
     let bias = "relu(%2[i4, i5, i6] + %3[i6])";
     let plain = "%2[i4, i5, i6]";
     let cases = [
-        // Digits: one tile high, ten columns.
+        // The size of the digits example: one tile high, ten columns.
         (1, 64, 10, 24, false, "zero %2", bias),
         // Whole tiles, and transposed.
         (1, 32, 32, 24, false, "zero %2", plain),
@@ -263,7 +264,7 @@ fn products_of_all_sizes_have_the_bits_of_the_cpu() {
         (1, 17, 19, 5, true, "", plain),
         // Batches.
         (3, 20, 16, 16, false, "zero %2", bias),
-        // Too narrow for tiles.
+        // Too few columns for tiles.
         (1, 20, 3, 16, false, "zero %2", plain),
         (2, 2, 40, 16, false, "zero %2", plain),
     ];
@@ -281,12 +282,12 @@ fn a_product_is_tiles_in_workgroups_with_what_comes_after_in_the_same_kernel() {
     assert_eq!(launches(&schedule), [(8 * 4 * 4, 64)]);
     let schedule = planned(&product(1, 64, 10, 64, false, "zero %2", "relu(%2[i4, i5, i6] + %3[i6])"));
     assert_eq!(launches(&schedule), [(4, 80)]);
-    // What is beyond the tiles has kernels of its own.
+    // Outputs beyond whole tiles have kernels of their own.
     let schedule = planned(&product(1, 130, 66, 16, false, "zero %2", "%2[i4, i5, i6]"));
     assert!(launches(&schedule).len() > 1);
 }
 
-/// Parts of `k` of all lengths, read ahead into the other half of what is staged.
+/// Blocks of `k` of all lengths, double-buffered.
 #[test]
 fn products_read_ahead_have_the_same_bits() {
     let bias = "relu(%2[i4, i5, i6] + %3[i6])";
@@ -313,13 +314,13 @@ fn large_tiles_are_for_many_outputs_and_short_epilogues() {
         let source = product(batch, m, n, k, false, "zero %2", after);
         launches(&planned_on(&source, &large_gpu()))[0]
     };
-    // 128 by 128, ragged, and as many as divide the sides.
+    // Tiles of 128 × 128: with a remainder, and dividing both sides.
     assert_eq!(first(1, 1024, 2048, 64, relu), (8 * 16, 256));
     assert_eq!(first(1, 1100, 2050, 33, relu), (8 * 16, 256));
     assert_eq!(first(1, 1040, 2080, 9, relu), (10 * 20, 169));
     assert_eq!(first(1, 16_384, 64, 64, relu), (128, 128));
     assert_eq!(first(128, 128, 128, 8, relu), (128, 256));
-    // Too few of them, a side that is too narrow, an epilogue of many operations, parts of `k` that are short.
+    // Smaller tiles: too few large tiles, too few rows or columns, a long epilogue, short blocks of `k`.
     assert_eq!(first(1, 1024, 1024, 64, relu), (16 * 16, 256));
     assert_eq!(first(1, 65_536, 40, 64, relu).1, 160);
     assert_eq!(first(1, 1024, 2048, 64, "exp(%2[i4, i5, i6])"), (16 * 32, 256));
@@ -327,12 +328,12 @@ fn large_tiles_are_for_many_outputs_and_short_epilogues() {
     // Doubles take two registers each.
     let doubles = product(1, 1024, 2048, 64, false, "zero %2", relu).replace("f32", "f64");
     assert_eq!(launches(&planned_on(&doubles, &large_gpu()))[0], (16 * 32, 256));
-    // Where nothing is known of registers.
+    // A target that states no registers.
     let source = product(1, 1024, 2048, 64, false, "zero %2", relu);
     assert_eq!(launches(&planned(&source))[0], (16 * 32, 256));
 }
 
-/// Sizes drawn by chance: what is made is valid, and its tiles cover the outputs once.
+/// Random sizes: kernels are valid, and their tiles cover every output once.
 #[test]
 fn products_of_awkward_sizes_are_covered() {
     let mut state = 7u64;

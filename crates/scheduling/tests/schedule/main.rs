@@ -1,4 +1,4 @@
-//! The scheduler on nests written by hand, on the corpus and on random routines: every step keeps what it promises.
+//! The scheduler on handwritten nests, on the corpus and on random routines. Every pass is checked.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common; // checks a routine after every step

@@ -1,4 +1,4 @@
-//! What the scheduler makes of nests written by hand. `common` checks the bits after every step.
+//! Schedules of handwritten nests. `common` checks the bits after every pass.
 
 use super::common::{Case, Trace, check, cpu, eager, gpu, parse, steps, target};
 use codegen_core::{Cost, ScheduledRoutine};
@@ -51,7 +51,7 @@ fn a_matmul_becomes_register_tiles_over_packed_strips() {
 
 #[test]
 fn deep_contractions_are_cut_into_blocks_that_keep_the_sums() {
-    // Whatever is there first, and an epilogue after.
+    // An initial value that is not constant, and an epilogue.
     let (_, trace) = check_text(
         "routine @deep fast {
   node %0 \"a\" f32[9, 600] on_device
@@ -88,7 +88,7 @@ fn a_contraction_is_sequential_over_k_by_fma() {
 
 #[test]
 fn contractions_with_other_layouts_and_epilogues_keep_their_bits() {
-    // A transposed second operand, the first operand read down its columns, an epilogue, a loop order of its own.
+    // A transposed second operand, a first operand read along columns, an epilogue, another loop order.
     check_text(
         "routine @layouts fast {
   node %0 \"x\" f32[12, 20] on_device
@@ -167,7 +167,7 @@ fn row_sum(rows: i64, columns: i64) -> String {
     )
 }
 
-/// The order of the module doc, written again: partials, their combination, chunks.
+/// The order of the specification, written independently: partial results, their combination, chunks.
 fn contiguous_sum(x: &[f32]) -> f32 {
     let chunks = x.chunks(65_536).map(|chunk| {
         let mut partials = [0.0f32; 32];
@@ -371,7 +371,7 @@ fn costs_are_facts() {
     assert_eq!(bytes, 4.0 * (64.0 * 16.0 + 16.0 * 32.0 + 64.0 * 32.0), "{}", trace.last().unwrap().1);
 }
 
-/// The cost of a routine that is one kernel: flops, integer operations and bytes as they are printed.
+/// The printed cost of a routine that is one kernel: flops, integer operations and bytes.
 fn printed_cost(body: &str) -> String {
     let text = format!(
         "routine @r fast {{\n  node %0 \"x\" i32[8] on_device\n  node %1 \"y\" f32[8] on_device\n{body}\n}}\n"
@@ -385,7 +385,7 @@ fn printed_cost(body: &str) -> String {
 #[test]
 fn costs_of_integer_kernels_are_counted() {
     let over = |body: &str| printed_cost(&format!("  for i0 in 0..8 {{\n    {body}\n  }}"));
-    // A product, a sum, a sign, an operation on bits.
+    // A product, a sum, a sign and an operation on bits.
     assert_eq!(over("%0[i0] := neg(%0[i0] * 3i32 + bit_and(%0[i0], 1i32))"), "0 32 64");
     assert_eq!(over("%0[i0] := where(%0[i0] < 4i32, 1i32, 0i32)"), "0 8 64", "selections cost nothing");
     assert_eq!(over("%1[i0] := neg(convert f32(%0[i0])) * 2.0f32"), "8 0 64", "nor do signs of floats");
@@ -393,7 +393,7 @@ fn costs_of_integer_kernels_are_counted() {
     assert_eq!(printed_cost("  zero %1"), "0 0 32");
 }
 
-/// What dumps may be asked for.
+/// Dumps can be selected by these names.
 #[test]
 fn every_step_has_a_name_in_the_list() {
     let routine = parse(&matmul(64, 32, 16));

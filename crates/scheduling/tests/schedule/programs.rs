@@ -1,4 +1,4 @@
-//! What the scheduler makes of typical programs, from their text: bits at small sizes, kernels and bytes moved at real ones.
+//! Schedules of typical programs from their text: bits at small sizes, kernels and bytes moved at real ones.
 
 use super::common::{Case, cpu, steps, target};
 use codegen_core::{Caps, ScheduledRoutine};
@@ -9,7 +9,7 @@ use lowered_ir::pipeline::{Settings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Sharing, TensorNode};
 
-/// A program: its nodes, those in the list `kept` outliving the run, and its text.
+/// A program: its nodes, of which those in `kept` outlive the run, and its text.
 struct Program {
     kept: Vec<(&'static str, Vec<usize>)>,
     local: Vec<(&'static str, Vec<usize>)>,
@@ -21,7 +21,7 @@ impl Program {
         self.with_mode(Some(MemoryMode::Local))
     }
 
-    /// With intermediates of which nobody says where they live.
+    /// The routine with intermediate nodes of undecided memory mode.
     fn undeclared(&self) -> Routine {
         self.with_mode(None)
     }
@@ -43,7 +43,7 @@ impl Program {
         schedule(&self.routine(), &target(&wide()), &ScheduleOptions::default()).unwrap()
     }
 
-    /// Checks the bits after every step, everything that may be parallel being so.
+    /// Checks the bits after every pass. Every loop with independent iterations is parallel.
     fn check(&self) {
         for numerics in [Numerics::Strict, Numerics::Fast] {
             let routine = Routine { numerics, ..self.routine() };
@@ -56,7 +56,7 @@ fn wide() -> Caps {
     Caps { vector_bytes: 32, ..cpu() }
 }
 
-/// The bytes that the kernels of a schedule move, each counted for itself.
+/// The bytes that the kernels of a schedule move, summed over kernels.
 fn bytes(schedule: &ScheduledRoutine) -> f64 {
     schedule.calls().iter().map(|call| schedule.kernels()[call.kernel].abi().cost.bytes).sum()
 }
@@ -166,7 +166,7 @@ b2[k] -= 0.1 * db2[k]"
     }
 }
 
-/// Twenty operations in a chain.
+/// A chain of twenty operations.
 fn chain(n: usize) -> Program {
     let ops = ["relu(P) + x[i]", "P * 0.5", "exp(P * 0.1)", "P - x[i]", "max(P, x[i])"];
     let mut text = String::from("t0[i] := x[i]\n");
@@ -206,7 +206,7 @@ fn transpose(rows: usize, columns: usize) -> Program {
     }
 }
 
-/// The second assignment has its outer axes the other way round: positions before heads.
+/// The second assignment has its outer axes in the other order: positions before heads.
 fn split_heads(heads: usize, rows: usize, depth: usize) -> Program {
     Program {
         kept: vec![("x", vec![heads, rows, depth]), ("y", vec![rows, heads, depth])],
@@ -276,7 +276,8 @@ fn operations_on_rows_move_what_they_read_and_write() {
     assert_eq!((layernorm.kernels().len(), bytes(&layernorm)), (1, 2.0 * whole + 2.0 * 4096.0));
 }
 
-/// Where intermediates live need not be said: what is used up in one row, or handed on in a register, has no memory.
+/// The memory modes of intermediate nodes need not be stated: a node whose elements live within one row, or
+/// in registers, has no memory.
 #[test]
 fn intermediates_move_nothing_whoever_declares_them() {
     let whole = 4.0 * 1024.0 * 1024.0;
@@ -320,7 +321,7 @@ fn attention_is_one_loop_over_heads() {
     assert_eq!((attention.kernels().len(), attention.temps().len()), (1, 0));
     assert_eq!(bytes(&attention), 4.0 * 4.0 * f64::from(8 * 256 * 64));
     assert_eq!(attention.kernels()[0].abi().launch.extent, 8);
-    // Scores of one head, which their exponentials replace, sums of rows, and packed operands.
+    // Scores of one head, in whose storage the exponentials are folded, sums of rows, and packed operands.
     assert!(attention.kernels()[0].abi().scratch_bytes < 4 * (256 * 256 + 256) + 48 * 1024);
 }
 

@@ -1,4 +1,4 @@
-//! Random routines, optimised, keep their bits through the scheduler, step by step.
+//! Random optimised routines keep their bits after every pass of the scheduler.
 
 use super::common::{Case, on_gpu, steps};
 use filetests::generate::{
@@ -10,7 +10,7 @@ use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
 use tnode::MemoryMode;
 
-/// The optimised routine of a seed, on memory of its own; local nodes hold zeros, as every run finds them.
+/// The optimised routine of a seed with its memory. Local nodes hold zeros.
 fn case(seed: u64, numerics: Numerics) -> Option<Case> {
     let mut routine = optimize(routine_from_seed(seed, 400), &Settings::default()).ok()?.routine;
     routine.numerics = numerics;
@@ -25,8 +25,8 @@ fn case(seed: u64, numerics: Numerics) -> Option<Case> {
     Some(Case { routine, memory, bindings })
 }
 
-/// Every step of the scheduler on many routines. A test each for the two kinds of numerics, so that they run beside each other:
-/// no test of the workspace takes longer.
+/// Every pass of the scheduler on many routines. Each numeric class has a test, so that the two run in
+/// parallel: no test of the workspace takes longer.
 #[allow(clippy::print_stdout, reason = "tests say which routine failed")]
 fn routines_keep_their_bits(numerics: Numerics) {
     let mut count = 0;

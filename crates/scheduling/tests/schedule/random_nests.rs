@@ -1,11 +1,11 @@
-//! Random accumulations of sizes that make strips, tiles, partials and all their remainders: loops in any order, operands
-//! in any layout, with and without something there before and an epilogue after.
+//! Random accumulations of sizes that give strips, tiles, partial results and all their remainders: loops in
+//! any order, operands in any layout, with and without initial values and an epilogue.
 
 use std::fmt::Write;
 
 use super::common::{Case, check, check_gpu, parse};
 
-/// A sequence of choices, the same for the same seed.
+/// A deterministic sequence of choices.
 struct Choices(u64);
 
 impl Choices {
@@ -41,7 +41,7 @@ fn accumulation(seed: u64) -> String {
     let dtype = choices.pick(&["f32", "f32", "f32", "f64", "i32"]);
     let sizes: Vec<usize> = (0..4).map(|_| choices.pick(&SIZES)).collect();
     let (m, n, k) = (0, 1, 2);
-    // The fourth axis reduces too, or is one more output, or is missing.
+    // The fourth axis is another reduction loop, another output loop, or missing.
     let fourth = choices.below(3);
     let mut sizes = sizes;
     sizes[3] = 1 + sizes[3] % 4;

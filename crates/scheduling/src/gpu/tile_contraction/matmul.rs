@@ -7,7 +7,7 @@ use crate::analysis::nest::{self, Loop, Nest};
 use crate::analysis::reduction::multiply_add;
 use crate::gpu::accumulation::Reduction;
 use crate::gpu::context::Gpu;
-use codegen_core::access::mentions;
+use codegen_core::dependence::mentions;
 
 /// A contraction and the loops that a tile splits.
 pub(crate) struct TiledMatmul {

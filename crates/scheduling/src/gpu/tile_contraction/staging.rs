@@ -16,14 +16,7 @@ use tnode::Dims;
 use crate::analysis::nest::{self, Loop};
 use crate::gpu::shared_copy::SharedCopy;
 use crate::gpu::tile_contraction::tile_size::{MatmulTile, TileAxis};
-use crate::gpu::tile_contraction::tiler::MatmulTiler;
-
-/// The shared arrays of one block.
-#[derive(Clone, Copy)]
-pub(crate) struct StagedOperands {
-    pub(crate) a: LocalId,
-    pub(crate) b: LocalId,
-}
+use crate::gpu::tile_contraction::tiler::{MatmulTiler, StagedOperands};
 
 /// The statements for blocks of one length.
 struct KBlock {

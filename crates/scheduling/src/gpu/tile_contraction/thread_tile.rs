@@ -23,7 +23,7 @@ pub(crate) struct ThreadTile {
     columns: OutputRun,
 }
 
-/// The rows or the columns of a thread: runs of neighbours.
+/// The rows or the columns of a thread, in runs of consecutive ones.
 #[derive(Clone, Copy)]
 pub(crate) struct OutputRun {
     side: TileAxis,

@@ -50,7 +50,7 @@ pub(crate) struct TileAxis {
     pub(crate) tile: i64,
     /// Neighbours of a thread, four at most, so that neighbouring threads read neighbouring vectors.
     pub(crate) run: i64,
-    /// Runs of neighbours of a thread. Consecutive runs are as far apart as the runs of all threads reach.
+    /// Runs per thread. Consecutive runs are as far apart as the runs of all threads reach.
     pub(crate) runs: i64,
 }
 

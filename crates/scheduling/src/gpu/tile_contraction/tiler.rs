@@ -4,11 +4,17 @@ use lowered_ir::ir::{Affine, BinaryOp, Block, Expr, Indices, LocalId, Space, Stm
 use smallvec::smallvec;
 
 use super::matmul::TiledMatmul;
-use super::staging::StagedOperands;
 use super::thread_tile::{OutputRun, ThreadTile};
 use super::tile_size::MatmulTile;
 use crate::analysis::nest::{self, Loop, Nest};
 use crate::gpu::context::{Gpu, parallel};
+
+/// The shared arrays of one block.
+#[derive(Clone, Copy)]
+pub(crate) struct StagedOperands {
+    pub(crate) a: LocalId,
+    pub(crate) b: LocalId,
+}
 
 /// Writes the kernel of one contraction.
 pub(super) struct MatmulTiler<'a> {

@@ -1,9 +1,11 @@
-//! Where threads of a workgroup have to meet, as data, and as rarely as follows from which thread touches what.
+//! Barrier placement from data flow: as few barriers as the known distribution of accesses over threads
+//! allows.
 //!
-//! Threads meet before a statement if it conflicts with something done since they last met: one of the two writes what the other touches,
-//! and it is not plain that each thread touches only what it touched before. That is plain where the indices of both tell
-//! the thread, by the same digit of the same dimension. Loops are walked until nothing changes, since what stands at their end comes before
-//! what stands at their beginning.
+//! A statement needs a barrier before it if it conflicts with an access since the last barrier: both access
+//! the same array, one of them writes, and it is not proved that each thread accesses only elements that it
+//! accessed before. The proof is that both indices determine the thread by the same digit of the same
+//! dimension. The bodies of loops are analysed until nothing changes, because the end of an iteration
+//! precedes the start of the next.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -11,45 +13,47 @@ use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, NodeRef, Routine, 
 
 use super::launch::has_workgroup_loops;
 
-/// Statements of a kernel that are written as one, and locals that are not in memory because of that.
+/// Groups of statements that a code generator writes as one, and the locals that need no memory because of
+/// that.
 #[derive(Debug, Default)]
-pub struct Fused {
-    /// How many statements of its block, from this one on, are one.
+pub struct FusedStatements {
+    /// The number of statements in the group that starts with this one.
     pub runs: HashMap<*const Stmt, usize>,
-    /// What they hand on without memory.
+    /// Locals through which a group passes values in registers.
     pub hidden: BTreeSet<LocalId>,
 }
 
-/// The statements before which the threads of a workgroup meet.
+/// The statements of a kernel that need a barrier before them.
 #[derive(Debug, Default)]
-pub struct MeetingPlaces {
+pub struct BarrierPlacement {
     before: HashSet<*const Stmt>,
 }
 
-impl MeetingPlaces {
-    /// The places in a kernel with workgroup loops.
-    pub fn of(kernel: &Routine, fused: &Fused) -> MeetingPlaces {
+impl BarrierPlacement {
+    /// Places the barriers of a kernel with workgroup loops.
+    pub fn of(kernel: &Routine, fused: &FusedStatements) -> BarrierPlacement {
         let shared = kernel.locals().into_iter().filter(|(_, decl)| decl.space == Space::Workgroup);
         let shared = shared.map(|(local, _)| local).filter(|local| !fused.hidden.contains(local)).collect();
-        let mut search = Search { shared, fused, ranges: ranges(kernel), places: MeetingPlaces::default() };
-        search.block(&kernel.body, &mut State::new());
+        let mut search =
+            PlacementSearch { shared, fused, ranges: ranges(kernel), places: BarrierPlacement::default() };
+        search.block(&kernel.body, &mut PendingAccesses::new());
         search.places
     }
 
-    /// Whether the threads meet before a statement of the kernel.
+    /// Whether a barrier is needed before a statement of the kernel.
     pub fn is_before(&self, stmt: &Stmt) -> bool {
         self.before.contains(&std::ptr::from_ref(stmt))
     }
 }
 
-/// Memory that threads share.
+/// An array that threads share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Array {
     Node(NodeRef),
     Local(LocalId),
 }
 
-/// A digit of an index that is one of the thread's number: `index / unit mod extent`, where `offset` is taken from the index.
+/// A digit of an index that is one of the thread's number: `(index - offset) / unit mod extent`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Digit {
     dim: usize,
@@ -58,40 +62,40 @@ struct Digit {
     offset: i64,
 }
 
-/// Who touches an element.
+/// The threads that access an element.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum By {
+enum Accessor {
     /// All threads, or some of them.
     Anyone,
-    /// The thread that the element's index tells, by these digits of its number.
+    /// The thread whose number has these digits.
     One(Vec<Digit>),
 }
 
-/// What is done to an array.
+/// An access to an array.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Access {
+struct ArrayAccess {
     array: Array,
     writes: bool,
-    by: By,
+    by: Accessor,
 }
 
-impl Access {
-    fn conflicts(&self, other: &Access) -> bool {
-        let is_same_thread = self.by != By::Anyone && self.by == other.by;
+impl ArrayAccess {
+    fn conflicts(&self, other: &ArrayAccess) -> bool {
+        let is_same_thread = self.by != Accessor::Anyone && self.by == other.by;
         self.array == other.array && (self.writes || other.writes) && !is_same_thread
     }
 }
 
-/// What was done since the threads last met.
-type State = BTreeSet<Access>;
+/// The accesses since the last barrier.
+type PendingAccesses = BTreeSet<ArrayAccess>;
 
-struct Search<'a> {
-    /// Workgroup locals in memory.
+struct PlacementSearch<'a> {
+    /// Workgroup locals that are in memory.
     shared: BTreeSet<LocalId>,
-    fused: &'a Fused,
+    fused: &'a FusedStatements,
     /// The least and the greatest value of each variable.
     ranges: BTreeMap<Var, (i64, i64)>,
-    places: MeetingPlaces,
+    places: BarrierPlacement,
 }
 
 fn ranges(kernel: &Routine) -> BTreeMap<Var, (i64, i64)> {
@@ -104,17 +108,17 @@ fn ranges(kernel: &Routine) -> BTreeMap<Var, (i64, i64)> {
     ranges
 }
 
-impl Search<'_> {
-    fn block(&mut self, block: &[Stmt], state: &mut State) {
+impl PlacementSearch<'_> {
+    fn block(&mut self, block: &[Stmt], state: &mut PendingAccesses) {
         let mut rest = block;
         while let Some(stmt) = rest.first() {
             let len = self.fused.runs.get(&std::ptr::from_ref(stmt)).copied().unwrap_or(1).max(1);
             let (these, behind) = rest.split_at(len.min(rest.len()));
             rest = behind;
             match stmt {
-                // Its iterations are those of different workgroups.
+                // Its iterations belong to different workgroups.
                 Stmt::For { kind: LoopKind::Parallel, body, .. } => self.block(body, state),
-                // Without workgroup loops in it all threads run it alike, and have met before.
+                // Other loops run alike in all threads, after the barrier before them.
                 Stmt::For { hi, kind, body, .. }
                     if *kind != LoopKind::Workgroup && has_workgroup_loops(body) =>
                 {
@@ -122,11 +126,14 @@ impl Search<'_> {
                     self.repeated(body, state, may_be_skipped);
                 }
                 stmt => {
-                    let mut own = State::new();
+                    let mut own = PendingAccesses::new();
                     these.iter().for_each(|stmt| self.accesses(stmt, &mut Vec::new(), &mut own));
                     if these.len() > 1 {
-                        // Which thread does what of them is its business who writes them as one.
-                        own = own.into_iter().map(|access| Access { by: By::Anyone, ..access }).collect();
+                        // The code generator decides which thread runs which statement of a group.
+                        own = own
+                            .into_iter()
+                            .map(|access| ArrayAccess { by: Accessor::Anyone, ..access })
+                            .collect();
                     }
                     if state.iter().any(|before| own.iter().any(|now| now.conflicts(before))) {
                         self.places.before.insert(stmt);
@@ -138,8 +145,8 @@ impl Search<'_> {
         }
     }
 
-    /// The body of a loop, from every state that its iterations may begin in.
-    fn repeated(&mut self, body: &[Stmt], state: &mut State, may_be_skipped: bool) {
+    /// Analyses the body of a loop for every state in which an iteration may start.
+    fn repeated(&mut self, body: &[Stmt], state: &mut PendingAccesses, may_be_skipped: bool) {
         let mut entry = state.clone();
         let end = loop {
             let mut end = entry.clone();
@@ -155,8 +162,8 @@ impl Search<'_> {
         state.extend(end);
     }
 
-    /// What a statement does, in workgroup loops of these variables.
-    fn accesses(&self, stmt: &Stmt, threads: &mut Vec<LoopId>, found: &mut State) {
+    /// The accesses of a statement within workgroup loops of these variables.
+    fn accesses(&self, stmt: &Stmt, threads: &mut Vec<LoopId>, found: &mut PendingAccesses) {
         match stmt {
             Stmt::For { var, kind, body, .. } => {
                 let is_thread = *kind == LoopKind::Workgroup;
@@ -205,24 +212,25 @@ impl Search<'_> {
         index: &[Affine],
         computed: Option<usize>,
         threads: &[LoopId],
-        found: &mut State,
+        found: &mut PendingAccesses,
     ) {
-        let by = self.thread_of(index, computed, threads).map_or(By::Anyone, By::One);
-        found.insert(Access { array, writes, by });
+        let by = self.thread_of(index, computed, threads).map_or(Accessor::Anyone, Accessor::One);
+        found.insert(ArrayAccess { array, writes, by });
     }
 
-    /// The digits by which an index tells the number of the thread; none outside of workgroup loops.
+    /// The digits by which an index determines the thread's number; none outside of workgroup loops.
     fn thread_of(&self, index: &[Affine], computed: Option<usize>, threads: &[LoopId]) -> Option<Vec<Digit>> {
         if threads.is_empty() {
             return None;
         }
         let dims = || index.iter().enumerate().filter(|(dim, _)| Some(*dim) != computed);
-        // Loops of one iteration say nothing: it is the first thread that does it.
+        // A loop of one iteration says nothing: only the first thread runs it.
         let several = threads.iter().filter(|thread| self.ranges.get(&Var::Loop(**thread)) != Some(&(0, 0)));
         several.map(|&thread| dims().find_map(|(dim, index)| self.digit(dim, index, thread))).collect()
     }
 
-    /// The digit of an index that is a thread's variable: what else the index is made of is either below the digit or above it.
+    /// The digit of an index that is a thread's variable. All other terms must be below the digit or above
+    /// it.
     fn digit(&self, dim: usize, index: &Affine, thread: LoopId) -> Option<Digit> {
         let (_, greatest) = self.ranges.get(&Var::Loop(thread))?;
         let (unit, extent) = (index.coefficient(thread), greatest + 1);
@@ -258,16 +266,16 @@ mod tests {
         walk::each_stmt(&text.body, &mut |stmt| {
             loops.extend(matches!(stmt, Stmt::For { .. } | Stmt::SetLocal { .. }).then_some(stmt))
         });
-        let places = MeetingPlaces::of(&text, &Fused::default());
+        let places = BarrierPlacement::of(&text, &FusedStatements::default());
         let met: Vec<bool> = loops.into_iter().map(|stmt| places.is_before(stmt)).collect();
-        // The grid, the workgroup's loop and its store, the loop that all run and its step.
+        // In order: the grid, the workgroup loop and its store, the loop of all threads and its store.
         assert_eq!(met, [false, false, false, true, false]);
     }
 
-    /// Before which workgroup loops, counted in order, threads meet.
+    /// The workgroup loops, counted in order, that need a barrier before them.
     fn places(body: &str) -> Vec<usize> {
         let routine = routine(body);
-        let places = MeetingPlaces::of(&routine, &Fused::default());
+        let places = BarrierPlacement::of(&routine, &FusedStatements::default());
         let (mut found, mut nth) = (Vec::new(), 0);
         walk::each_stmt(&routine.body, &mut |stmt| {
             if let Stmt::For { kind: LoopKind::Workgroup, .. } = stmt {
@@ -280,7 +288,6 @@ mod tests {
         found
     }
 
-    /// The kernel with this body.
     fn routine(body: &str) -> Routine {
         let text = format!(
             "routine @k fast {{

@@ -1,0 +1,258 @@
+//! The accesses of a piece of IR to nodes, and their consequences: independent iterations, complete
+//! overwrites.
+//!
+//! All answers are conservative: `true` is proved, `false` means that no proof was found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lowered_ir::ir::{Affine, Expr, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, Symbol, Var, walk};
+
+/// An access to a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch<'a> {
+    /// The node.
+    pub node: NodeRef,
+    /// The index of the element; `None` if the access is to all elements or to one with a computed index.
+    pub index: Option<&'a Indices>,
+    /// The indices of an element with one computed index, and the dimension of the computed one.
+    pub computed: Option<(&'a Indices, usize)>,
+    /// Whether the access is a write.
+    pub write: bool,
+}
+
+impl<'a> Touch<'a> {
+    /// The indices as written, one of which may be computed; none if the access is to all elements.
+    pub fn indices(&self) -> Option<&'a Indices> {
+        self.index.or(self.computed.map(|(indices, _)| indices))
+    }
+}
+
+/// Every access in the block in order, the reads of a statement before its write. Accesses to merge buffers
+/// are left out.
+pub fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
+    let mut found = Vec::new();
+    walk::each_stmt(block, &mut |stmt| {
+        stmt.values().into_iter().for_each(|value| reads(value, &mut found));
+        match stmt {
+            Stmt::Set { node, index, .. } => {
+                found.push(Touch { node: *node, index: Some(index), computed: None, write: true });
+            }
+            Stmt::SetDynamic { node, index, axis, op, .. } => {
+                let touch = Touch { node: *node, index: None, computed: Some((index, *axis)), write: true };
+                found.extend(op.map(|_| Touch { write: false, ..touch }));
+                found.push(touch);
+            }
+            Stmt::Zero { node } => {
+                found.push(Touch { node: *node, index: None, computed: None, write: true });
+            }
+            _ => {}
+        }
+    });
+    found
+}
+
+/// Whether any index in the expression mentions the loop.
+pub fn mentions(expr: &Expr, var: LoopId) -> bool {
+    let mut found = false;
+    walk::each_expr(expr, &mut |e| {
+        found |= match e {
+            Expr::Get { index, .. }
+            | Expr::GetDynamic { index, .. }
+            | Expr::GetMerge { index, .. }
+            | Expr::GetLocal { index, .. } => index.iter().any(|i| i.mentions(var)),
+            Expr::GetGuarded { guard, index, .. } => {
+                index.iter().any(|i| i.mentions(var)) || guard.iter().any(|r| r.index.mentions(var))
+            }
+            Expr::Index { index, .. } => index.mentions(var),
+            _ => false,
+        };
+    });
+    found
+}
+
+/// Whether a block logs.
+pub fn logs(block: &[Stmt]) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| found |= matches!(stmt, Stmt::Log { .. }));
+    found
+}
+
+fn reads<'a>(value: &'a Expr, found: &mut Vec<Touch<'a>>) {
+    walk::each_expr(value, &mut |e| match e {
+        Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } => {
+            found.push(Touch { node: *node, index: Some(index), computed: None, write: false });
+        }
+        Expr::GetDynamic { node, index, axis, .. } => {
+            let computed = Some((index, *axis));
+            found.push(Touch { node: *node, index: None, computed, write: false });
+        }
+        _ => {}
+    });
+}
+
+/// The nodes that the block writes.
+pub fn written(block: &[Stmt]) -> BTreeSet<NodeRef> {
+    touches(block).iter().filter(|t| t.write).map(|t| t.node).collect()
+}
+
+/// The range of each variable, as a closed interval.
+#[derive(Clone, Debug, Default)]
+pub struct VariableRanges {
+    loops: BTreeMap<LoopId, (i64, i64)>,
+    symbols: Vec<i64>,
+}
+
+impl VariableRanges {
+    /// The ranges of a routine's symbols and of all its loops.
+    pub fn of(routine: &Routine) -> VariableRanges {
+        let mut ranges = VariableRanges { loops: BTreeMap::new(), symbols: symbol_ranges(&routine.symbols) };
+        ranges.add(&routine.body);
+        ranges
+    }
+
+    /// Adds the loops of a block.
+    pub fn add(&mut self, block: &[Stmt]) {
+        walk::each_stmt(block, &mut |stmt| {
+            if let Stmt::For { var, lo, hi, .. } = stmt {
+                self.loops.insert(*var, (*lo, (hi.limit - 1).max(*lo)));
+            }
+        });
+    }
+
+    /// The range of a variable.
+    pub fn get(&self, var: Var) -> (i64, i64) {
+        match var {
+            Var::Loop(id) => self.loops.get(&id).copied().unwrap_or((i64::MIN / 4, i64::MAX / 4)),
+            Var::Symbol(id) => (0, self.symbols.get(id.index()).map_or(i64::MAX / 4, |range| range - 1)),
+        }
+    }
+
+    /// The number of values of a variable.
+    pub fn extent(&self, var: Var) -> i64 {
+        let (lo, hi) = self.get(var);
+        hi - lo + 1
+    }
+}
+
+fn symbol_ranges(symbols: &[Symbol]) -> Vec<i64> {
+    symbols.iter().map(|s| s.range.max(1)).collect()
+}
+
+/// Whether the iterations of the loop over `var` with this body are independent: no iteration writes an
+/// element that another one accesses, and no local outlives an iteration.
+///
+/// The proof: every node that is written has a dimension in which all its indices are `c·var + inner + fixed`
+/// with one `c ≠ 0` and one `fixed`, and the values of `inner` span less than `|c|`.
+pub fn independent(var: LoopId, body: &[Stmt], ranges: &VariableRanges) -> bool {
+    let inner = walk::loops_in(body);
+    let all = touches(body);
+    keeps_locals(body)
+        && !logs(body)
+        && written(body).iter().all(|&node| separates_iterations(node, var, &all, &inner, ranges))
+}
+
+/// Whether different iterations over `var` access different elements of a node in all these accesses.
+pub fn separates_iterations(
+    node: NodeRef,
+    var: LoopId,
+    all: &[Touch<'_>],
+    inner: &BTreeSet<LoopId>,
+    ranges: &VariableRanges,
+) -> bool {
+    let of_node = || all.iter().filter(|t| t.node == node);
+    let indices: Option<Vec<_>> = of_node().map(Touch::indices).collect();
+    let computed: BTreeSet<usize> = of_node().filter_map(|t| t.computed.map(|c| c.1)).collect();
+    indices.is_some_and(|indices| separated(var, &indices, &computed, inner, ranges))
+}
+
+/// Whether some dimension without computed indices separates iterations.
+fn separated(
+    var: LoopId,
+    indices: &[&Indices],
+    computed: &BTreeSet<usize>,
+    inner: &BTreeSet<LoopId>,
+    ranges: &VariableRanges,
+) -> bool {
+    let rank = indices.first().map_or(0, |index| index.len());
+    (0..rank).filter(|dim| !computed.contains(dim)).any(|dim| separated_in(dim, var, indices, inner, ranges))
+}
+
+fn separated_in(
+    dim: usize,
+    var: LoopId,
+    indices: &[&Indices],
+    inner: &BTreeSet<LoopId>,
+    ranges: &VariableRanges,
+) -> bool {
+    let mut common: Option<(i64, Affine)> = None;
+    let (mut lo, mut hi) = (i64::MAX, i64::MIN);
+    for index in indices {
+        let Some(index) = index.get(dim) else { return false };
+        let (moving, fixed) = split(index, var, inner);
+        let step = index.coefficient(var);
+        match &common {
+            None => common = Some((step, fixed)),
+            Some(first) if *first != (step, fixed) => return false,
+            Some(_) => {}
+        }
+        let Some((a, b)) = moving.bounds(|v| ranges.get(v)) else { return false };
+        (lo, hi) = (lo.min(a), hi.max(b));
+    }
+    common.is_some_and(|(step, _)| step != 0 && hi - lo < step.abs())
+}
+
+/// Splits an index without `var` into the part that changes in inner loops, with the offset, and the constant
+/// part.
+fn split(index: &Affine, var: LoopId, inner: &BTreeSet<LoopId>) -> (Affine, Affine) {
+    let mut moving = Affine::constant(index.offset());
+    let mut fixed = Affine::default();
+    for &(v, coefficient) in index.terms() {
+        match v {
+            Var::Loop(id) if id == var => {}
+            Var::Loop(id) if inner.contains(&id) => moving.add_term(v, coefficient),
+            _ => fixed.add_term(v, coefficient),
+        }
+    }
+    (moving, fixed)
+}
+
+/// The locals that a block declares.
+pub fn declared(block: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut locals = BTreeSet::new();
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::Declare { local, .. } = stmt {
+            locals.insert(*local);
+        }
+    });
+    locals
+}
+
+/// The locals that a block reads or sets.
+pub fn locals_used(block: &[Stmt]) -> BTreeSet<LocalId> {
+    let mut used = BTreeSet::new();
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::SetLocal { local, .. } = stmt {
+            used.insert(*local);
+        }
+    });
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |e| {
+            if let Expr::GetLocal { local, .. } = e {
+                used.insert(*local);
+            }
+        });
+    });
+    used
+}
+
+/// Whether the block sets only locals that it declares.
+fn keeps_locals(block: &[Stmt]) -> bool {
+    let own = declared(block);
+    let mut kept = true;
+    walk::each_stmt(block, &mut |stmt| {
+        if let Stmt::SetLocal { local, .. } = stmt {
+            kept &= own.contains(local);
+        }
+    });
+    kept
+}

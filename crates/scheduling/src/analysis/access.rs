@@ -1,0 +1,208 @@
+//! The accesses of a piece of IR, and their consequences for passes: order, fusion, complete overwrites,
+//! distinct elements.
+//!
+//! All answers are conservative: `true` is proved, `false` means that no proof was found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codegen_core::dependence::{
+    Touch, VariableRanges, locals_used, logs, mentions, separates_iterations, touches,
+};
+use lowered_ir::ir::{
+    Affine, Bound, Expr, Indices, LocalId, LoopId, NodeDecl, NodeRef, Stmt, Var, is_mixed_radix, walk,
+};
+
+/// Whether the block contains an operation that vector lanes over `var` cannot run: computed indices that
+/// vary with `var`, words of random bits, logs.
+pub(crate) fn has_no_lanes(block: &[Stmt], var: LoopId) -> bool {
+    let mut found = false;
+    walk::each_stmt(block, &mut |stmt| match stmt {
+        Stmt::SetDynamic { at, .. } => found |= may_vary(at, var),
+        Stmt::Log { .. } => found = true,
+        Stmt::For { .. }
+        | Stmt::Set { .. }
+        | Stmt::SetLocal { .. }
+        | Stmt::Zero { .. }
+        | Stmt::Declare { .. }
+        | Stmt::Comment(_) => {}
+    });
+    walk::each_value(block, &mut |value| {
+        walk::each_expr(value, &mut |e| match e {
+            Expr::GetDynamic { at, .. } => found |= may_vary(at, var),
+            Expr::Lane { .. } | Expr::Lanes(_) => found = true,
+            _ => {}
+        });
+    });
+    found
+}
+
+/// Whether a computed index may differ between iterations over `var`. Locals may, whatever they hold.
+fn may_vary(at: &Expr, var: LoopId) -> bool {
+    let mut local = false;
+    walk::each_expr(at, &mut |e| local |= matches!(e, Expr::GetLocal { .. }));
+    local || mentions(at, var)
+}
+
+/// The nodes that the block accesses.
+pub(crate) fn nodes(block: &[Stmt]) -> BTreeSet<NodeRef> {
+    touches(block).iter().map(|t| t.node).collect()
+}
+
+/// For each node, the position of the only top-level statement that mentions it; none if there are several.
+pub(crate) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
+    let mut owners = BTreeMap::new();
+    for (at, stmt) in body.iter().enumerate() {
+        for node in nodes(std::slice::from_ref(stmt)) {
+            owners.entry(node).and_modify(|owner| *owner = None).or_insert(Some(at));
+        }
+    }
+    owners
+}
+
+/// Whether `for var { first }; for var { second }` equals `for var { first; second }`: no iteration of
+/// `second` accesses an element that a later iteration of `first` writes, or writes one that a later
+/// iteration of `first` accesses.
+///
+/// The proof is that of [`independent`], for the nodes that both access and one writes. Iterations of one
+/// body may depend on each other, because their order stays.
+pub(crate) fn can_fuse(var: LoopId, first: &[Stmt], second: &[Stmt], ranges: &VariableRanges) -> bool {
+    let (a, b) = (Effects::of(first), Effects::of(second));
+    if !a.locals_apart(&b) || (a.logs && b.logs) {
+        return false;
+    }
+    let mut shared = a.conflicts(&b).peekable();
+    if shared.peek().is_none() {
+        return true;
+    }
+    let mut inner = walk::loops_in(first);
+    inner.extend(walk::loops_in(second));
+    let all: Vec<Touch<'_>> = touches(first).into_iter().chain(touches(second)).collect();
+    shared.all(|node| separates_iterations(node, var, &all, &inner, ranges))
+}
+
+/// The nodes and locals that a piece of IR reads and writes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Effects {
+    /// Nodes with an access.
+    pub(crate) nodes: BTreeSet<NodeRef>,
+    /// Nodes with a write.
+    pub(crate) written: BTreeSet<NodeRef>,
+    /// Locals that are mentioned.
+    pub(crate) locals: BTreeSet<LocalId>,
+    /// Locals that are declared or set.
+    pub(crate) set: BTreeSet<LocalId>,
+    /// Whether lines are logged.
+    pub(crate) logs: bool,
+}
+
+impl Effects {
+    /// The effects of a block.
+    pub(crate) fn of(block: &[Stmt]) -> Effects {
+        let mut effects = Effects { logs: logs(block), ..Effects::default() };
+        for touch in touches(block) {
+            effects.nodes.insert(touch.node);
+            if touch.write {
+                effects.written.insert(touch.node);
+            }
+        }
+        effects.locals = locals_used(block);
+        walk::each_stmt(block, &mut |stmt| {
+            if let Stmt::SetLocal { local, .. } | Stmt::Declare { local, .. } = stmt {
+                effects.set.insert(*local);
+            }
+        });
+        effects.locals.extend(&effects.set);
+        effects
+    }
+
+    /// Whether two pieces of IR may run in either order.
+    pub(crate) fn commute(&self, other: &Effects) -> bool {
+        self.locals_apart(other) && !(self.logs && other.logs) && self.conflicts(other).next().is_none()
+    }
+
+    /// The nodes that both access and one writes.
+    fn conflicts<'a>(&'a self, other: &'a Effects) -> impl Iterator<Item = NodeRef> + 'a {
+        let both = self.nodes.intersection(&other.nodes).copied();
+        both.filter(move |node| self.written.contains(node) || other.written.contains(node))
+    }
+
+    fn locals_apart(&self, other: &Effects) -> bool {
+        self.set.is_disjoint(&other.locals) && other.set.is_disjoint(&self.locals)
+    }
+}
+
+/// Whether the statement writes every element of the node and reads none.
+pub(crate) fn overwrites(stmt: &Stmt, node: NodeRef, decl: &NodeDecl) -> bool {
+    if matches!(stmt, Stmt::Zero { node: zeroed } if *zeroed == node) {
+        return true;
+    }
+    let block = std::slice::from_ref(stmt);
+    let untouched = touches(block).iter().all(|t| t.node != node || t.write);
+    untouched && covers(block, &mut Vec::new(), node, decl)
+}
+
+fn covers(block: &[Stmt], loops: &mut Vec<(LoopId, i64)>, node: NodeRef, decl: &NodeDecl) -> bool {
+    block.iter().any(|stmt| match stmt {
+        Stmt::For { var, lo: 0, hi: Bound { limit, symbol: None }, body, .. } if *limit > 0 => {
+            loops.push((*var, *limit));
+            let covered = covers(body, loops, node, decl);
+            loops.pop();
+            covered
+        }
+        Stmt::Set { node: set, index, .. } => *set == node && onto(index, loops, decl),
+        _ => false,
+    })
+}
+
+/// Whether the index takes every value of the node's index space.
+fn onto(index: &Indices, loops: &[(LoopId, i64)], decl: &NodeDecl) -> bool {
+    let extent = |var: Var| loops.iter().find(|(id, _)| Var::Loop(*id) == var).map(|(_, e)| *e);
+    let mut used = BTreeSet::new();
+    index.len() == decl.dims.len()
+        && index.iter().zip(&decl.dims).all(|(index, &dim)| {
+            let distinct = index.terms().iter().all(|&(var, _)| used.insert(var));
+            distinct && index.offset() == 0 && fills(index, dim as i64, extent)
+        })
+}
+
+/// Whether a mixed-radix index `v1 + e1·v2 + e1·e2·v3 …` takes every value of `0..dim`.
+fn fills(index: &Affine, dim: i64, extent: impl Fn(Var) -> Option<i64>) -> bool {
+    let mut terms = index.terms().to_vec();
+    terms.sort_by_key(|&(_, coefficient)| coefficient);
+    let mut span = 1i64;
+    for (var, coefficient) in terms {
+        match extent(var) {
+            Some(extent) if coefficient == span && extent > 0 => span = span.saturating_mul(extent),
+            _ => return false,
+        }
+    }
+    span == dim
+}
+
+/// Whether different values of `vars`, all of which the indices may mention, give different elements.
+///
+/// The proof solves one dimension after another. A dimension whose unknown variables form a mixed-radix
+/// number determines them.
+pub(crate) fn injective(index: &Indices, vars: &[LoopId], ranges: &VariableRanges) -> bool {
+    let several = |var: &LoopId| ranges.extent((*var).into()) > 1;
+    let mut unknown: BTreeSet<LoopId> = vars.iter().copied().filter(several).collect();
+    loop {
+        let before = unknown.len();
+        for dim in index {
+            if is_determined(dim, &unknown, ranges) {
+                unknown.retain(|&var| !dim.mentions(var));
+            }
+        }
+        if unknown.is_empty() || unknown.len() == before {
+            return unknown.is_empty();
+        }
+    }
+}
+
+/// Whether the value of an index determines its unknown variables.
+fn is_determined(index: &Affine, unknown: &BTreeSet<LoopId>, ranges: &VariableRanges) -> bool {
+    let open = index.terms().iter().filter(|(var, _)| matches!(var, Var::Loop(id) if unknown.contains(id)));
+    let mut digits: Vec<(u64, u64)> =
+        open.map(|&(var, c)| (c.unsigned_abs(), ranges.extent(var).unsigned_abs())).collect();
+    is_mixed_radix(&mut digits)
+}
