@@ -101,10 +101,10 @@ impl Watch {
     pub(crate) fn pass(&self, name: &str, routine: &Routine) {
         let level = if matches!(name, "lower" | "optimize" | "schedule") { 5 } else { 6 };
         let is_selected = self.dump.as_ref().is_some_and(|dump| dump.selects(name, &routine.name));
-        if let Some(folder) = self.folder.as_ref().filter(|_| is_selected || self.dump.is_none()) {
-            if let Err(error) = folder.write(name, &routine.name, &text::print(routine)) {
-                print(&format_args!("dump after {name}: {error}"));
-            }
+        if let Some(folder) = self.folder.as_ref().filter(|_| is_selected || self.dump.is_none())
+            && let Err(error) = folder.write(name, &routine.name, &text::print(routine))
+        {
+            print(&format_args!("dump after {name}: {error}"));
         }
         if self.level >= level || (is_selected && self.folder.is_none()) {
             print(&format_args!("after {name}:\n{}", text::print(routine)));
