@@ -108,8 +108,7 @@ fn cpu_pipeline(
     pass!(runner, vectorize, caps, options);
     // The same as after `fuse_loops` and `forward_stores`, for strips and vector loops.
     pass!(runner, fuse_strips, caps);
-    // Two local nodes of one nest share storage if each element of the first is dead when the second is
-    // written.
+    // Two local nodes of one nest share storage if one is dead when the other is written.
     pass!(runner, fold_storage);
     // A local node whose elements live for one iteration is a local of that iteration.
     pass!(runner, contract_arrays, caps);

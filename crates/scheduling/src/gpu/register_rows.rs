@@ -55,7 +55,7 @@ pub(crate) fn cache_rows(gpu: &mut Gpu, body: &[Stmt], phases: &mut [RowPhase]) 
     for element in candidates(gpu, body, phases) {
         if element.has_room(&cached, registers(gpu)) {
             let SharedLoop { threads, run, .. } = element.shared;
-            let dims = [threads, element.shared.rounds(), run].map(|dim| dim as usize);
+            let dims = [threads, element.shared.steps(), run].map(|dim| dim as usize);
             let dtype = gpu.names.node(element.node);
             let (local, stmt) = gpu.names.declare(dtype, dims.into_iter().collect(), Space::Thread);
             declare.push(stmt);
@@ -178,7 +178,7 @@ fn candidates(gpu: &Gpu, body: &[Stmt], phases: &[RowPhase]) -> Vec<CachedElemen
 
 fn registers_of(gpu: &Gpu, node: NodeRef, shared: &SharedLoop) -> i64 {
     let words = gpu.names.node(node).size_bytes().div_ceil(4) as i64;
-    words * shared.rounds() * shared.run
+    words * shared.steps() * shared.run
 }
 
 /// The loop of a pass whose steps may be unrolled.
@@ -195,7 +195,7 @@ fn repeated(pass: &SharedPass) -> Option<SharedLoop> {
             };
         });
     });
-    let positions = (shared.rounds() * shared.run) as usize;
+    let positions = (shared.steps() * shared.run) as usize;
     (values.saturating_mul(positions) <= REPEATED).then_some(shared)
 }
 

@@ -81,7 +81,7 @@ impl SharedCopy {
         let store = Stmt::SetLocal { local: array, index: self.index.clone(), value: self.value.clone() };
         let body = nest::wrap(&self.loops, self.in_lanes(store));
         let on_threads = |share: &LoopShare| {
-            let block = share.in_every_round(share.renumbered(body.clone()), LoopKind::Serial);
+            let block = share.in_every_step(share.renumbered(body.clone()), LoopKind::Serial);
             share.on_threads(block, names)
         };
         self.shares.iter().flat_map(on_threads).collect()
@@ -93,7 +93,7 @@ impl SharedCopy {
             SplitCopy { declare: Block::new(), fetch: Block::new(), put: vec![Block::new(); arrays.len()] };
         for share in &self.shares {
             let own: Vec<Loop> =
-                share.threads.iter().chain(&share.rounds).chain(&self.loops).copied().collect();
+                share.threads.iter().chain(&share.steps).chain(&self.loops).copied().collect();
             let mut dims: Dims = own.iter().map(|l| l.hi.limit as usize).collect();
             let mut index: Indices = own.iter().map(|l| Affine::var(l.var)).collect();
             if let Some(element) = self.lanes {
@@ -117,7 +117,7 @@ impl SharedCopy {
     fn repeated(&self, share: &LoopShare, stmt: Stmt, names: &mut Names) -> Block {
         let around = |body, l: &Loop| vec![Stmt::looped(l.var, l.hi.limit, LoopKind::Unrolled, body)];
         let body = self.loops.iter().rev().fold(self.in_lanes(stmt), around);
-        let body = share.rounds.iter().rev().fold(share.renumbered(body), around);
+        let body = share.steps.iter().rev().fold(share.renumbered(body), around);
         share.on_threads(body, names)
     }
 

@@ -179,7 +179,7 @@ fn on_threads(gpu: &mut Gpu, [lane, across]: [Loop; 2], is_wide: bool, mut body:
     let rows = SharedLoop::one_by_one(across.var, SIDE, SIDE.min(gpu.width() / columns.threads));
     let shares = distribute_loops(&[rows, columns], &mut gpu.names);
     let on_threads = |share: &LoopShare| {
-        let block = share.in_every_round(share.renumbered(body.clone()), LoopKind::Serial);
+        let block = share.in_every_step(share.renumbered(body.clone()), LoopKind::Serial);
         share.on_threads(block, &mut gpu.names)
     };
     shares.iter().flat_map(on_threads).collect()

@@ -87,11 +87,11 @@ impl TreeReduction<'_> {
             left /= width;
             let (next, declare) = array(gpu, self.chain, groups * left * self.columns());
             all.declare.push(declare);
-            let round = ReductionStep { from: all.result, to: next, left, width };
+            let step = ReductionStep { from: all.result, to: next, left, width };
             all.run.extend(if groups > 1 {
-                self.grouped_round(&round, groups, gpu)
+                self.subgroup_step(&step, groups, gpu)
             } else {
-                self.round(&round, gpu)
+                self.workgroup_step(&step, gpu)
             });
             all.result = next;
         }
@@ -134,7 +134,7 @@ impl TreeReduction<'_> {
                 let start = Stmt::SetLocal { local: acc, index: place.clone(), value: self.start() };
                 block.extend(gpu.names.refreshed(&share.in_every_lane(vec![start])));
             }
-            block.extend(self.rounds(share, self.chain.step_into(acc, &place)));
+            block.extend(self.accumulation_steps(share, self.chain.step_into(acc, &place)));
             all.run.extend(share.on_threads(share.renumbered(block), &mut gpu.names));
         }
         let own =
@@ -184,7 +184,7 @@ impl TreeReduction<'_> {
             };
             let mut block = self.context.clone();
             block.extend([declare, Stmt::set_scalar(acc, start)]);
-            block.extend(self.rounds(share, self.chain.step_into(acc, &Indices::new())));
+            block.extend(self.accumulation_steps(share, self.chain.step_into(acc, &Indices::new())));
             block.push(Stmt::SetLocal { local: partials, index: place, value: Expr::local(acc) });
             all.run.extend(share.on_threads(share.renumbered(block), &mut gpu.names));
         }
@@ -195,11 +195,11 @@ impl TreeReduction<'_> {
     }
 
     /// The accumulation of a thread's elements in all steps of a share.
-    fn rounds(&self, share: &LoopShare, step: Stmt) -> Block {
+    fn accumulation_steps(&self, share: &LoopShare, step: Stmt) -> Block {
         let is_shared = |var| self.pass.shared.iter().any(|shared| shared.var == var);
         let others: Vec<_> = self.chain.ks.iter().copied().filter(|k| !is_shared(k.var)).collect();
         let (step, kind) = self.pass.in_registers(share, vec![step]);
-        nest::wrap(&others, share.in_every_round(step, kind))
+        nest::wrap(&others, share.in_every_step(step, kind))
     }
 
     /// Combines values pairwise, like the tree.
@@ -213,36 +213,36 @@ impl TreeReduction<'_> {
 
     /// The value that a step stores at `place`, where the partial results of one output are `apart` elements
     /// apart.
-    fn value(&self, round: &ReductionStep, place: &Affine, apart: i64) -> Option<Expr> {
-        let read = |nth: i64| element_of(round.from, place.plus_constant(nth * round.left * apart));
-        self.combined((0..round.width).map(read).collect())
+    fn value(&self, step: &ReductionStep, place: &Affine, apart: i64) -> Option<Expr> {
+        let read = |nth: i64| element_of(step.from, place.plus_constant(nth * step.left * apart));
+        self.combined((0..step.width).map(read).collect())
     }
 
     /// A step of the tree that spans the workgroup, column by column.
-    fn round(&self, round: &ReductionStep, gpu: &mut Gpu) -> Block {
+    fn workgroup_step(&self, step: &ReductionStep, gpu: &mut Gpu) -> Block {
         let columns = self.columns();
         let (at, column) = (gpu.names.loop_id(), gpu.names.loop_id());
         let mut place = Affine::term(at, columns);
         if self.column.is_some() {
             place.add_term(column.into(), 1);
         }
-        let Some(value) = self.value(round, &place, columns) else { return Block::new() };
-        let store = vec![Stmt::SetLocal { local: round.to, index: smallvec![place], value }];
+        let Some(value) = self.value(step, &place, columns) else { return Block::new() };
+        let store = vec![Stmt::SetLocal { local: step.to, index: smallvec![place], value }];
         let body = match self.column {
             Some(_) => vec![Stmt::looped(column, columns, LoopKind::Workgroup, store)],
             None => store,
         };
-        noted(vec![Stmt::looped(at, round.left, LoopKind::Workgroup, body)], gpu)
+        noted(vec![Stmt::looped(at, step.left, LoopKind::Workgroup, body)], gpu)
     }
 
     /// A step of the trees of all subgroups.
-    fn grouped_round(&self, round: &ReductionStep, groups: i64, gpu: &mut Gpu) -> Block {
+    fn subgroup_step(&self, step: &ReductionStep, groups: i64, gpu: &mut Gpu) -> Block {
         let (group, at) = (gpu.names.loop_id(), gpu.names.loop_id());
         let place = |each: i64| Affine::term(group, each).plus(&Affine::var(at));
-        let value = self.value(round, &place(round.left * round.width), 1);
+        let value = self.value(step, &place(step.left * step.width), 1);
         let Some(value) = value else { return Block::new() };
-        let store = Stmt::SetLocal { local: round.to, index: smallvec![place(round.left)], value };
-        let body = vec![Stmt::looped(at, round.left, LoopKind::Workgroup, vec![store])];
+        let store = Stmt::SetLocal { local: step.to, index: smallvec![place(step.left)], value };
+        let body = vec![Stmt::looped(at, step.left, LoopKind::Workgroup, vec![store])];
         noted(vec![Stmt::looped(group, groups, LoopKind::Workgroup, body)], gpu)
     }
 }

@@ -27,7 +27,7 @@ impl SharedLoop {
     }
 
     /// Steps in which all threads run.
-    fn whole_rounds(&self) -> i64 {
+    fn whole_steps(&self) -> i64 {
         self.extent / (self.threads * self.run)
     }
 
@@ -37,8 +37,8 @@ impl SharedLoop {
     }
 
     /// Steps in which all or some threads run.
-    pub(crate) fn rounds(&self) -> i64 {
-        self.whole_rounds() + i64::from(self.rest() > 0)
+    pub(crate) fn steps(&self) -> i64 {
+        self.whole_steps() + i64::from(self.rest() > 0)
     }
 }
 
@@ -47,11 +47,11 @@ pub(crate) struct LoopShare {
     /// Workgroup loops, the first outermost.
     pub(crate) threads: Vec<Loop>,
     /// Loops over steps, which each thread runs.
-    pub(crate) rounds: Vec<Loop>,
+    pub(crate) steps: Vec<Loop>,
     /// The loop over the iterations of a run.
     lanes: Option<Loop>,
     /// The number of the innermost loop's step.
-    round: Affine,
+    step: Affine,
     /// The index of each shared loop, by the variables of threads, steps and runs.
     index: Vec<(LoopId, Affine)>,
     /// The thread's number, counted as if every loop had all of its threads.
@@ -64,9 +64,9 @@ pub(crate) fn distribute_loops(loops: &[SharedLoop], names: &mut Names) -> Vec<L
     let zero = Affine::constant(0);
     let none = LoopShare {
         threads: vec![],
-        rounds: vec![],
+        steps: vec![],
         lanes: None,
-        round: zero.clone(),
+        step: zero.clone(),
         index: vec![],
         slot: zero,
     };
@@ -80,21 +80,21 @@ pub(crate) fn distribute_loops(loops: &[SharedLoop], names: &mut Names) -> Vec<L
 
 impl LoopShare {
     fn in_rounds(&self, shared: &SharedLoop, names: &mut Names) -> LoopShare {
-        let rounds = shared.whole_rounds();
+        let steps = shared.whole_steps();
         let mut share = self.with(shared, shared.threads, names);
         let mut start = Affine::constant(0);
-        if rounds > 1 {
-            let round = names.loop_id();
-            share.rounds.push(Loop { var: round, lo: 0, hi: rounds.into() });
-            share.round = Affine::var(round);
-            start = Affine::term(round, shared.threads * shared.run);
+        if steps > 1 {
+            let step = names.loop_id();
+            share.steps.push(Loop { var: step, lo: 0, hi: steps.into() });
+            share.step = Affine::var(step);
+            start = Affine::term(step, shared.threads * shared.run);
         }
         share.from(shared, &start)
     }
 
     fn in_rest(&self, shared: &SharedLoop, names: &mut Names) -> LoopShare {
         let mut share = self.with(shared, shared.rest() / shared.run, names);
-        share.round = Affine::constant(shared.whole_rounds());
+        share.step = Affine::constant(shared.whole_steps());
         share.from(shared, &Affine::constant(shared.extent - shared.rest()))
     }
 
@@ -106,8 +106,8 @@ impl LoopShare {
         let slot = self.slot.times(shared.threads).plus(&Affine::var(thread));
         let one = |extent: i64, names: &mut Names| Loop { var: names.loop_id(), lo: 0, hi: extent.into() };
         let lanes = (shared.run > 1).then(|| one(shared.run, names));
-        let (rounds, round) = (self.rounds.clone(), Affine::constant(0));
-        LoopShare { threads: loops, rounds, lanes, round, index: self.index.clone(), slot }
+        let (steps, step) = (self.steps.clone(), Affine::constant(0));
+        LoopShare { threads: loops, steps, lanes, step, index: self.index.clone(), slot }
     }
 
     /// A share whose innermost loop begins at an iteration.
@@ -131,7 +131,7 @@ impl LoopShare {
     /// The index of an element among those of its thread: the thread, the step of the innermost loop, the
     /// number in the run.
     pub(crate) fn place(&self) -> Indices {
-        self.own([self.round.clone(), self.lane()])
+        self.own([self.step.clone(), self.lane()])
     }
 
     /// The body of the shared loops with their variables replaced.
@@ -141,10 +141,10 @@ impl LoopShare {
     }
 
     /// The loops over steps and runs around a block. Those over steps have this kind.
-    pub(crate) fn in_every_round(&self, block: Block, kind: LoopKind) -> Block {
+    pub(crate) fn in_every_step(&self, block: Block, kind: LoopKind) -> Block {
         let block = self.in_every_lane(block);
         let around = |body, l: &Loop| vec![Stmt::looped(l.var, l.hi.limit, kind, body)];
-        self.rounds.iter().rev().fold(block, around)
+        self.steps.iter().rev().fold(block, around)
     }
 
     /// The loop over a run around a block.

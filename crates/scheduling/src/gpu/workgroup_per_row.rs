@@ -89,7 +89,7 @@ impl WorkgroupEmitter<'_> {
         let shares = distribute_loops(&pass.shared, &mut self.gpu.names);
         let on_threads = |share: &LoopShare| {
             let (block, kind) = pass.in_registers(share, pass.body.clone());
-            let block = share.in_every_round(share.renumbered(block), kind);
+            let block = share.in_every_step(share.renumbered(block), kind);
             share.on_threads(block, &mut self.gpu.names)
         };
         shares.iter().flat_map(on_threads).collect()
