@@ -30,7 +30,7 @@ pub enum FormError {
         "kernel `{kernel}`: parallel loop {var} stands in other statements, expected nested parallel loops around all"
     )]
     Parallel {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The loop's variable.
         var: String,
@@ -40,7 +40,7 @@ pub enum FormError {
         "kernel `{kernel}`: node {node} is stored into outside of workgroup loops, expected one thread to do it"
     )]
     Store {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The node.
         node: NodeRef,
@@ -50,7 +50,7 @@ pub enum FormError {
         "kernel `{kernel}`: local {local} is stored into by some threads, expected all of them to keep it alike"
     )]
     Uneven {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The local.
         local: LocalId,
@@ -60,7 +60,7 @@ pub enum FormError {
         "kernel `{kernel}`: local {local} is declared in a loop, expected directly in the innermost parallel loop"
     )]
     Declared {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The local.
         local: LocalId,
@@ -70,7 +70,7 @@ pub enum FormError {
         "kernel `{kernel}`: a workgroup loop stands beside other statements in workgroup loop {var}, expected them directly in each other"
     )]
     Nested {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The outermost loop's variable.
         var: String,
@@ -78,7 +78,7 @@ pub enum FormError {
     /// Nested workgroup loops have too many iterations.
     #[error("kernel `{kernel}`: workgroup loops have {found} iterations, expected at most {expected}")]
     Threads {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The iterations of the nested loops together.
         found: u64,
@@ -88,7 +88,7 @@ pub enum FormError {
     /// The workgroup locals exceed shared memory.
     #[error("kernel `{kernel}`: workgroup locals take {found} bytes, expected at most {expected}")]
     Memory {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// Bytes of all workgroup locals.
         found: usize,
@@ -100,9 +100,9 @@ pub enum FormError {
         "kernel `{kernel}`: {array} is read by all threads right before a workgroup loop stores into it, expected a meeting in between"
     )]
     Race {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
-        /// The node or local.
+        /// The node or local, as the text form writes it.
         array: String,
     },
 }

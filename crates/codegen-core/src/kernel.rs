@@ -31,7 +31,7 @@ pub enum KernelError {
     /// The numbers of parameters and of nodes and symbols differ.
     #[error("kernel `{kernel}`: its ABI has {found} {what}, expected {expected} as in its IR")]
     Count {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// `memory parameters` or `static indices`.
         what: &'static str,
@@ -43,7 +43,7 @@ pub enum KernelError {
     /// A static index precedes a memory parameter.
     #[error("kernel `{kernel}`: parameter {position} is memory, expected all memory before static indices")]
     Order {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The position of the memory parameter.
         position: usize,
@@ -51,7 +51,7 @@ pub enum KernelError {
     /// A node and its parameter have different sizes.
     #[error("kernel `{kernel}`: the parameter of node {node} has {found} bytes, expected {expected}")]
     Bytes {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The node of the IR.
         node: NodeRef,
@@ -63,7 +63,7 @@ pub enum KernelError {
     /// The IR stores into a node that is declared to be read only.
     #[error("kernel `{kernel}`: its parameter for node {node} is read only, and the IR writes the node")]
     Access {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The node of the IR.
         node: NodeRef,
@@ -71,7 +71,7 @@ pub enum KernelError {
     /// A node is read by `merge` without being a merge buffer, or a merge buffer is accessed otherwise.
     #[error("kernel `{kernel}`: node {node} is {found}, and its parameter is {expected}")]
     Merge {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The node of the IR.
         node: NodeRef,
@@ -83,7 +83,7 @@ pub enum KernelError {
     /// A symbol and its static index have different ranges.
     #[error("kernel `{kernel}`: the static index of @{symbol} is in 0..{found}, expected 0..{expected}")]
     Range {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The symbol's name.
         symbol: String,
@@ -95,7 +95,7 @@ pub enum KernelError {
     /// The range of launches is not that of nested parallel loops.
     #[error("kernel `{kernel}`: it is launched over 0..{found}, expected an end among {expected:?}")]
     Extent {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The possible ends: the iterations of the outermost loop, of the two outermost loops, and so on; 1
         /// for a kernel that runs whole.
@@ -106,7 +106,7 @@ pub enum KernelError {
     /// The number of threads differs from that of the workgroup loops.
     #[error("kernel `{kernel}`: {found} threads run an iteration, expected {expected}")]
     Threads {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The greatest product of the extents of nested workgroup loops.
         expected: u32,
@@ -116,7 +116,7 @@ pub enum KernelError {
     /// The ABI and the IR have different log lines.
     #[error("kernel `{kernel}`: its ABI has {found} log lines, expected the {expected} of its statements")]
     Log {
-        /// The kernel.
+        /// The kernel's name.
         kernel: String,
         /// The number of statements that log.
         expected: usize,

@@ -44,7 +44,7 @@ fn tile(kernel: &Routine, whole: &BTreeSet<LoopId>, caps: &Caps) -> Result<Routi
     let mut names = Names::of(kernel);
     tiled.body = tile_block(tiled.body, whole, &caps, &mut names);
     normalize_block(&mut tiled.body);
-    if legalise::has_everything(&caps) { Ok(tiled) } else { legalise::widen_factors(&tiled, whole, &caps) }
+    if legalise::has_everything(&caps) { Ok(tiled) } else { legalise::widen_operands(&tiled, whole, &caps) }
 }
 
 fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut Names) -> Block {

@@ -1,37 +1,40 @@
-//! Legalisation: rewrites a routine into the few operations that every renderer handles, without changing a
-//! bit of what it computes; but for `sin`, `cos` and `pow` on `f32` where the target has no `f64`, and `sin`
-//! and `cos` where it has workgroups, which then keep a bound of their own.
+//! Legalisation: rewrites a routine into the few operations that every code generator implements.
 //!
-//! A renderer's `match` runs over the closed set **L0**, all on types in [`Caps::arithmetic`]:
+//! It keeps every bit of the result, with two exceptions, which keep error bounds of their own: `sin`, `cos`
+//! and `pow` on `f32` on targets without `f64`, and `sin` and `cos` on `f32` on targets with workgroups.
+//!
+//! A code generator's `match` covers the closed set **L0**, whose operations all have types in
+//! [`Caps::arithmetic`]:
 //!
 //! * floats: `+ - * / %`, `fma`, `neg`, `abs`, `sqrt`, `floor`, `trunc`, `round_even`, `max`, `min`,
-//!   comparisons. `%` is exact, hence may be a library call. Transcendental operations only those that
-//!   [`Caps::transcendental`] says, but for `sin` and `cos` on `f64` as the last operand of a `where`: a
-//!   library call ([`lowered_ir::math::unary_f64`]) for arguments from 2⁴⁰ on, best made only where the
-//!   condition fails;
+//!   comparisons. `%` is exact, and may therefore be a library call. Transcendental operations are included
+//!   as far as [`Caps::transcendental`] says. In addition, `sin` and `cos` on `f64` may be the last operand
+//!   of a `where`: a library call ([`lowered_ir::math::unary_f64`]) for arguments from 2⁴⁰ on, which code
+//!   should make only if the condition fails;
 //! * integers: `+ - *`, `neg`, `abs`, `max`, `min`, comparisons, `bit_and`, `bit_or`, `bit_xor`; `shl` and
-//!   `shr` by less than the width; `/` and `%` by what is neither 0 nor −1, or a constant that is not 0, or
-//!   by a `where` that makes it so;
+//!   `shr` by less than the width; `/` and `%` by a constant other than 0, or by a value that is
+//!   neither 0 nor −1, which a `where` may ensure;
 //! * `bool`: `where` on it, `bit_and`, `bit_or`, `bit_xor`, and `==` with a constant;
 //! * `where` on every type; constants, embedded indices, reads of every kind;
-//! * conversions among `bool` (only from it), integers, `f32` and `f64`: saturating from floats. Integers
-//!   outside [`Caps::arithmetic`] are only converted to and from wider ones, and compared with nothing;
+//! * conversions among `bool` (only from it), integers, `f32` and `f64`, saturating from floats. Integers
+//!   outside of [`Caps::arithmetic`] are converted from and to wider ones, and have no other operation;
 //! * `gather` and plain `scatter` at an index of the type [`Caps::index`]; `lane` and `lanes` on `u32x4`;
 //!   logged values of every type;
-//! * where the target has kernels for contractions ([`Caps::contractions`]), `f16` and `bf16` elements as
-//!   `f32` where they are factors of a loop of products, as [`codegen_core::canonical`] says;
-//! * bit casts between types of one size. Floats outside [`Caps::arithmetic`] occur only as what is read
-//!   under a bit cast to `u8` or `u16`, and as what such a cast back stores.
+//! * if the target compiles contractions whole ([`Caps::contractions`]), conversions of `f16` and `bf16`
+//!   operands to `f32` in the loops that [`codegen_core::canonical`] recognises;
+//! * bit casts between types of one size. Floats outside of [`Caps::arithmetic`] occur only as the operand of
+//!   a bit cast to `u8` or `u16`, and as the stored result of the inverse bit cast.
 //!
-//! Everything else becomes steps in scalar locals, placed just before the statement, in the same block:
+//! Every other operation becomes statements on scalar locals, inserted before the statement in the same
+//! block:
 //!
-//! * transcendental operations, through [`lowered_ir::math::build`]: of its two forms of `sin`, `cos` and
-//!   `pow` on `f32`, that by way of `f64` where [`Caps::arithmetic`] has `f64` and `i64` (for `sin` and `cos`
-//!   on hosts alone), else that in `f32` and `i32`;
-//! * composite operations (`relu`, the gates, `recip`, logical ones, integer powers), by their definition;
-//! * `f16`, `bf16` and the 8-bit floats, where the target does not compute with them: their bits are decoded
-//!   to `f32`, the operation is done there, and the result is rounded back to bits. Locals of these types
-//!   hold bits;
+//! * transcendental operations, by [`lowered_ir::math::build`]. It has two forms of `sin`, `cos` and `pow` on
+//!   `f32`: one computes in `f64`, if [`Caps::arithmetic`] has `f64` and `i64` (for `sin` and `cos` on hosts
+//!   only), the other in `f32` and `i32`;
+//! * composite operations (`relu`, the gates, `recip`, logical ones, integer powers), by their definitions;
+//! * operations on `f16`, `bf16` and 8-bit floats, if the target does not compute with them: their bits are
+//!   decoded to `f32`, the operation is computed there, and the result is rounded back to bits. Locals of
+//!   these types hold bits;
 //! * operations on `bool`, by their truth tables;
 //! * accumulating stores at computed indices, as a `gather`, the operation and a `scatter`;
 //! * generators of random bits, on the lanes of their operands.
@@ -58,15 +61,15 @@ use tnode::DType;
 use self::legaliser::Legaliser;
 pub use error::LegaliseError;
 
-/// The routine in operations of L0, with the same answer bit for bit: on hosts with `f64` and `i64`.
-/// Elsewhere `sin`, `cos` and `pow` on `f32` may have the answers and bounds that [`lowered_ir::math`]
-/// documents for `f32` alone.
+/// Rewrites a routine into operations of L0, with the same result bit for bit on hosts with `f64` and `i64`.
+/// On other targets, `sin`, `cos` and `pow` on `f32` may have the results and error bounds that
+/// [`lowered_ir::math`] documents for `f32`.
 ///
-/// Expects a routine that the verifier accepts, and gives one that it accepts.
+/// The routine must be verified, and the result can be verified.
 ///
 /// # Errors
 ///
-/// [`LegaliseError`], where the target lacks the storage or the arithmetic that an operation needs.
+/// [`LegaliseError`], if the target lacks the storage or the arithmetic that an operation needs.
 pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
     check_storage(routine, caps)?;
     let locals = routine.locals();
@@ -76,13 +79,13 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
     Ok(Routine { body, ..routine.clone() })
 }
 
-/// A legal routine with the factors converted that [`legalise`] leaves to kernels for contractions, but for
-/// those in the loops `whole`.
+/// Converts the narrow operands of contractions in a legal routine, which [`legalise`] leaves to codegens,
+/// except in the loops `whole`.
 ///
 /// # Errors
 ///
 /// [`LegaliseError`], in the same cases as [`legalise`].
-pub(crate) fn widen_factors(
+pub(crate) fn widen_operands(
     routine: &Routine,
     whole: &BTreeSet<LoopId>,
     caps: &Caps,
