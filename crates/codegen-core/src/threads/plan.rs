@@ -9,14 +9,14 @@ use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, Routine, Space, St
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
     /// The approximate number of values that an unrolled loop may compute.
-    pub repeated: usize,
+    pub unrolled_values: usize,
     /// The most elements of a local that become separate variables.
     pub split: usize,
 }
 
 impl Default for PlanLimits {
     fn default() -> Self {
-        PlanLimits { repeated: 1 << 12, split: 256 }
+        PlanLimits { unrolled_values: 1 << 12, split: 256 }
     }
 }
 
@@ -38,7 +38,7 @@ pub enum Home {
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Loops that are unrolled.
-    pub repeated: BTreeSet<LoopId>,
+    pub unrolled: BTreeSet<LoopId>,
     /// The storage of each local.
     pub homes: BTreeMap<LocalId, Home>,
     /// The number of leading dimensions of a thread local that index threads.
@@ -139,12 +139,12 @@ impl Planner {
                 let repeats = match kind {
                     LoopKind::Unrolled | LoopKind::Vector => {
                         hi.symbol.is_none()
-                            && self.size(body).saturating_mul(iterations) <= self.limits.repeated
+                            && self.size(body).saturating_mul(iterations) <= self.limits.unrolled_values
                     }
                     LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => false,
                 };
                 if repeats {
-                    self.plan.repeated.insert(*var);
+                    self.plan.unrolled.insert(*var);
                     self.fixed.insert(*var);
                     return self.block(body);
                 }
@@ -202,8 +202,8 @@ impl Planner {
                         LoopKind::Unrolled | LoopKind::Vector => hi.limit.saturating_sub(*lo).max(0) as usize,
                         LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => 1,
                     };
-                    let repeated = once.saturating_mul(times);
-                    if repeated <= self.limits.repeated { repeated } else { once }
+                    let unrolled = once.saturating_mul(times);
+                    if unrolled <= self.limits.unrolled_values { unrolled } else { once }
                 }
                 _ => 0,
             };

@@ -117,7 +117,7 @@ impl<'k> Emitter<'k> {
         if kind == LoopKind::Workgroup {
             return self.workgroup(stmt);
         }
-        if self.plan.repeated.contains(&var) {
+        if self.plan.unrolled.contains(&var) {
             self.repeated.push(Repeated { var, lo, extent: hi.limit - lo });
             for at in lo..hi.limit {
                 self.enter(var, Index::Known(at));

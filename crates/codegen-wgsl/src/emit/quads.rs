@@ -41,7 +41,7 @@ impl Quads {
             }
             match stmt {
                 Stmt::For { var, hi, kind, body, .. } => {
-                    let fits = *kind == LoopKind::Vector && plan.repeated.contains(var) && hi.limit % 4 == 0;
+                    let fits = *kind == LoopKind::Vector && plan.unrolled.contains(var) && hi.limit % 4 == 0;
                     self.block(routine, plan, body, fits.then_some(*var));
                 }
                 Stmt::Set { node, index, .. } => {

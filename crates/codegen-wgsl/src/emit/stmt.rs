@@ -205,7 +205,7 @@ impl<'k> Emitter<'k> {
         if kind == LoopKind::Workgroup {
             return self.workgroup(stmt, last);
         }
-        if self.plan.repeated.contains(&var) {
+        if self.plan.unrolled.contains(&var) {
             for at in lo..hi.limit {
                 self.enter(var, Index::Known(at));
                 self.block(body, false)?;

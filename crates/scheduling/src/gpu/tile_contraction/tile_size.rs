@@ -167,7 +167,7 @@ impl MatmulTile {
     /// unrolled for each output.
     fn is_worth(&self, product: &TiledMatmul) -> bool {
         let outputs = self.m.each() * self.n.each();
-        let is_short = outputs * operations(product) <= PlanLimits::default().repeated as i64 / 2;
+        let is_short = outputs * operations(product) <= PlanLimits::default().unrolled_values as i64 / 2;
         self.ahead && is_short && self.threads() >= LARGE_THREADS && 2 * self.staged(product) >= self.depth
     }
 
