@@ -81,7 +81,7 @@ impl Artifact {
         Artifact { payload: Payload::Other(payload), kernels: kernels.into(), logging: None }
     }
 
-    /// The compiled code.
+    /// The compiled code in the form that its device loads.
     pub fn payload(&self) -> &Payload {
         &self.payload
     }

@@ -138,7 +138,7 @@ pub trait Codegen: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The errors of [`Codegen::compile`].
+    /// [`CodegenError`], in the same cases as [`Codegen::compile`].
     fn describe(&self, _kernel: &Kernel) -> Result<String, CodegenError> {
         Ok(String::new())
     }
@@ -147,7 +147,7 @@ pub trait Codegen: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The errors of [`Codegen::compile`].
+    /// [`CodegenError`], in the same cases as [`Codegen::compile`].
     fn listing(&self, _kernel: &Kernel) -> Result<Listing, CodegenError> {
         Ok(Listing::default())
     }

@@ -242,7 +242,7 @@ impl HostModule {
         Some(LogWriter::new(lines, self.logging.as_ref()))
     }
 
-    /// The number of kernels.
+    /// The number of kernels in the module.
     pub fn len(&self) -> usize {
         self.kernels.len()
     }
@@ -307,7 +307,7 @@ impl HostModule {
     ///
     /// # Safety
     ///
-    /// As for [`HostModule::run`].
+    /// The caller keeps the promises of [`HostModule::run`].
     pub unsafe fn call(
         &self,
         index: usize,

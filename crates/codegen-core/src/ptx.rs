@@ -31,7 +31,7 @@ impl PtxModule {
         PtxModule { text, target, launches, abis }
     }
 
-    /// The PTX text.
+    /// The PTX text of all kernels.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
