@@ -22,8 +22,8 @@ fn is_compiler(name: &str) -> bool {
         || (name.starts_with("codegen-") && name != "codegen-testkit")
 }
 
-/// The lines of `cargo tree` for the normal dependencies of some packages, with the features that these request
-/// without the rest of the workspace.
+/// The lines of `cargo tree` for the normal dependencies of some packages, with the features that these
+/// request without the rest of the workspace.
 fn tree(packages: &[&str]) -> Result<String> {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(crate::root()).args([
