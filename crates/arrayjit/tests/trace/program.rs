@@ -1,5 +1,7 @@
 //! A program on two streams, as its timeline shows it.
 
+use std::sync::Arc;
+
 use arrayjit::{Backend, HostArray, MergeBufferUse, Settings, TensorNode, trace::TraceFile};
 
 use crate::timeline::{Slice, Timeline};
@@ -12,8 +14,8 @@ fn run() {
     let backend = Backend::open_with("multicore", Settings::default()).unwrap();
     let produce = backend.compile_named("produce", "y[i] := x[i] * 2", [&x, &y]).unwrap();
     let consume = backend.compile_named("consume", "z[i] := y.merge[i] + x[i]", [&x, &y, &z]).unwrap();
-    let values = HostArray::from_slice(&[1f32, 2., 3., 4.], [4]).unwrap();
-    let first = backend.context().unwrap().init_from_host(&x, &values).unwrap();
+    let values = Arc::new(HostArray::from_slice(&[1f32, 2., 3., 4.], [4]).unwrap());
+    let first = backend.context().unwrap().init_from_host_shared(&x, &values).unwrap();
     let produce = produce.link(&first).unwrap();
     let consume = consume.link(&backend.context().unwrap()).unwrap();
     let consumer = consume.context();
