@@ -2,6 +2,7 @@
 //! with one test, because other tests map memory for code as well.
 #![cfg(target_os = "linux")]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use code_memory::{CodeMemoryUsage, usage};

@@ -17,30 +17,30 @@ fn written(array: &HostArray) -> Vec<u8> {
 
 #[test]
 fn what_numpy_writes_is_read() {
-    let rows = read(include_bytes!("data/rows.npy"));
+    let rows = read(include_bytes!("../data/rows.npy"));
     assert_eq!(rows, HostArray::from_slice(&[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0], [2, 3]).expect("six"));
-    assert_eq!(read(include_bytes!("data/version2.npy")), rows);
+    assert_eq!(read(include_bytes!("../data/version2.npy")), rows);
     let in_order: Vec<i64> = (0..24).collect();
-    let columns = read(include_bytes!("data/columns.npy"));
+    let columns = read(include_bytes!("../data/columns.npy"));
     assert_eq!(columns, HostArray::from_slice(&in_order, [2, 3, 4]).expect("24"));
-    let big = read(include_bytes!("data/big_endian.npy"));
+    let big = read(include_bytes!("../data/big_endian.npy"));
     assert_eq!(big, HostArray::from_slice(&[1.5f64, -2.0], [2]).expect("two"));
-    let scalar = read(include_bytes!("data/scalar.npy"));
+    let scalar = read(include_bytes!("../data/scalar.npy"));
     assert_eq!(scalar, HostArray::from_slice(&[7u16], []).expect("one"));
-    let bools = read(include_bytes!("data/bools.npy"));
+    let bools = read(include_bytes!("../data/bools.npy"));
     assert_eq!((bools.dtype(), bools.values()), (DType::Bool, vec![1.0, 0.0, 1.0]));
 }
 
 #[test]
 fn what_we_write_is_what_numpy_writes() {
-    assert_eq!(written(&read(include_bytes!("data/rows.npy"))), include_bytes!("data/rows.npy"));
-    assert_eq!(written(&read(include_bytes!("data/bools.npy"))), include_bytes!("data/bools.npy"));
+    assert_eq!(written(&read(include_bytes!("../data/rows.npy"))), include_bytes!("../data/rows.npy"));
+    assert_eq!(written(&read(include_bytes!("../data/bools.npy"))), include_bytes!("../data/bools.npy"));
 }
 
 #[test]
 fn archives_round_trip() {
     let arrays =
-        npy::read_npz(Cursor::new(include_bytes!("data/pair.npz"))).expect("a file that NumPy wrote");
+        npy::read_npz(Cursor::new(include_bytes!("../data/pair.npz"))).expect("a file that NumPy wrote");
     assert_eq!(arrays.keys().collect::<Vec<_>>(), ["b", "w"]);
     assert_eq!((arrays["b"].dtype(), arrays["b"].values()), (DType::F16, vec![0.5, -1.0]));
     let mut bytes = Cursor::new(Vec::new());
@@ -149,7 +149,7 @@ fn bad_npy_files_are_rejected() {
         rejected(b"\x93NUMPY\x02\x00\xff\xff\xff\xff")
             .starts_with("malformed npy: a header of 4294967295 bytes")
     );
-    assert_eq!(rejected(include_bytes!("data/unicode.npy")), "element type <U2 in npy has no counterpart");
+    assert_eq!(rejected(include_bytes!("../data/unicode.npy")), "element type <U2 in npy has no counterpart");
     let header = |shape| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}");
     assert!(npy::read(&npy_file(&header("(1,)"), &[0; 4])[..]).is_ok());
     assert!(rejected(&npy_file(&header("(2,)"), &[0; 4])).starts_with("cannot read or write npy: "));
@@ -219,7 +219,7 @@ proptest! {
     #[test]
     fn damage_never_panics(position: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
         let sources: [&[u8]; 3] =
-            [include_bytes!("data/rows.npy"), include_bytes!("data/columns.npy"), include_bytes!("data/pair.npz")];
+            [include_bytes!("../data/rows.npy"), include_bytes!("../data/columns.npy"), include_bytes!("../data/pair.npz")];
         for source in sources {
             let mut bytes = source.to_vec();
             *position.get_mut(&mut bytes) = byte;

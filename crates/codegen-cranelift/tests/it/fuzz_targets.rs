@@ -6,7 +6,7 @@ use std::path::Path;
 use filetests::generate::{Choices, bytes_of_seed};
 
 #[allow(unreachable_pub, reason = "the fuzz crate exports it")]
-#[path = "../../../fuzz/src/lib.rs"]
+#[path = "../../../../fuzz/src/lib.rs"]
 mod targets;
 
 /// The seeds in `fuzz/seeds`, one per file.

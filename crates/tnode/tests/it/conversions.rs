@@ -351,7 +351,7 @@ fn all_pairs_of_integer_types_wrap() {
 
 #[test]
 fn all_pairs_promote_as_the_table_says() {
-    let rows = include_str!("promotion_table.txt").lines().filter(|line| !line.starts_with('#'));
+    let rows = include_str!("../promotion_table.txt").lines().filter(|line| !line.starts_with('#'));
     let rows: Vec<(DType, Vec<DType>)> = rows
         .map(|line| {
             let (row, columns) = line.split_once(':').expect("a row names its type");

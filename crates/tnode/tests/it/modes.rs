@@ -46,7 +46,7 @@ fn outcome(state: &ModeState, result: Result<(), ModeConflict>) -> String {
 
 #[test]
 fn refining_follows_the_table() {
-    let rows = rows(include_str!("mode_table.txt"));
+    let rows = rows(include_str!("../mode_table.txt"));
     let pairs: std::collections::BTreeSet<_> =
         rows.iter().map(|&(old, new, _)| (mode(old), mode(new))).collect();
     assert_eq!((rows.len(), pairs.len()), (256, 256));
@@ -59,7 +59,7 @@ fn refining_follows_the_table() {
 
 #[test]
 fn a_rejected_request_changes_nothing() {
-    for (old, new, expected) in rows(include_str!("mode_table.txt")) {
+    for (old, new, expected) in rows(include_str!("../mode_table.txt")) {
         if expected == "inconsistent" || expected == "user-error" {
             let mut rejected = state(old);
             let before = rejected.clone();
@@ -71,7 +71,7 @@ fn a_rejected_request_changes_nothing() {
 
 #[test]
 fn seven_rows_differ_from_ocannl() {
-    let marked: Vec<&str> = include_str!("mode_table.txt")
+    let marked: Vec<&str> = include_str!("../mode_table.txt")
         .lines()
         .filter(|line| !line.starts_with('#') && line.contains('!'))
         .collect();
@@ -84,7 +84,7 @@ fn seven_rows_differ_from_ocannl() {
 
 #[test]
 fn sharing_follows_the_table() {
-    let rows = rows(include_str!("sharing_table.txt"));
+    let rows = rows(include_str!("../sharing_table.txt"));
     assert_eq!(rows.len(), 17 * 3);
     for (old, sharing, expected) in rows {
         let mut state = state(old);
@@ -166,7 +166,7 @@ fn predicates_settle_nothing() {
         let known: Vec<&str> = answers.into_iter().filter(|(_, yes)| *yes).map(|(name, _)| name).collect();
         writeln!(text, "{token:<37} {:<14} {}", state.short_code(), known.join(" ")).expect("a string");
     }
-    expect_file!["predicates.txt"].assert_eq(&text);
+    expect_file!["../predicates.txt"].assert_eq(&text);
 }
 
 fn force_ctx() -> ForceCtx {
@@ -200,7 +200,7 @@ fn forcing_settles_most_locally() {
         }
         text += &(line + "\n");
     }
-    expect_file!["forcing.txt"].assert_eq(&text);
+    expect_file!["../forcing.txt"].assert_eq(&text);
 }
 
 #[test]
@@ -234,13 +234,13 @@ fn decisions_explain_themselves() {
     state.refine(MemoryMode::Materialized, Reason::new("this adds nothing")).expect("compatible");
     expect_test::expect![[r#"
         n0 w: hosted_constant
-          1. never_virtual because it is a parameter [crates/tnode/tests/modes.rs:]
-          2. effectively_constant because nothing writes it [crates/tnode/tests/modes.rs:]; leaves hosted_constant
+          1. never_virtual because it is a parameter [crates/tnode/tests/it/modes.rs:]
+          2. effectively_constant because nothing writes it [crates/tnode/tests/it/modes.rs:]; leaves hosted_constant
     "#]]
     .assert_eq(&without_lines(&state.explain("n0 w")));
     let rejected = state.refine(MemoryMode::Local, Reason::new("it is small")).expect_err("incompatible");
     expect_test::expect![
-        "is hosted_constant (effectively_constant because nothing writes it [crates/tnode/tests/modes.rs:]) and is asked to be local because it is small [crates/tnode/tests/modes.rs:]: the two exclude each other"
+        "is hosted_constant (effectively_constant because nothing writes it [crates/tnode/tests/it/modes.rs:]) and is asked to be local because it is small [crates/tnode/tests/it/modes.rs:]: the two exclude each other"
     ]
     .assert_eq(&without_lines(&rejected.to_string()));
     assert_eq!(rejected.requested().mode, MemoryMode::Local);

@@ -1,7 +1,7 @@
 //! Contractions as GEMM plans: which kernels have plans, and that their bits are the interpreter's with all
 //! options.
 
-mod common;
+use crate::common;
 
 use codegen_core::{Codegen, Kernel};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, host_caps};

@@ -1,7 +1,7 @@
 //! Compiled code as a resource: several threads compile it at once, its options distinguish it, and listings
 //! show it.
 
-mod common;
+use crate::common;
 
 use codegen_core::{Codegen, Payload, RoutineParts, ScheduledRoutine};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, listing};

@@ -1,7 +1,7 @@
 //! Typical generated programs, compared with the evaluator.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
+use crate::common;
 
 use common::{check, machine};
 use vector_asm::{Binary, Index, LaneType, LoopRange, VectorAddress, VectorBuilder, VectorType};

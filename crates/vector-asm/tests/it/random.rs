@@ -2,7 +2,7 @@
 //! with the evaluator bit for bit.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
+use crate::common;
 
 use common::{Failure, try_check};
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Loops, locals, guards and indices: handwritten kernels against the interpreter, with and without vectors.
 
-mod common;
+use crate::common;
 
 use common::{all_options, check, compare, compile, filled, kernel, parse, run_parts};
 use lowered_ir::interp;

@@ -1,7 +1,7 @@
 //! Every operation on every type, at edge values, against the interpreter, bit for bit: in scalar code, in
 //! vector loops, and in vector loops with strided accesses.
 
-mod common;
+use crate::common;
 
 use codegen_core::CodegenError;
 use common::{check, compile, kernel};

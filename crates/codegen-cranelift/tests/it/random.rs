@@ -1,7 +1,7 @@
 //! Random verified routines and the corpus, as written and as scheduled kernels, against the interpreter, bit
 //! for bit.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 

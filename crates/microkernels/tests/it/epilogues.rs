@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common;
 
 use common::writer::{Writer, bias_and_relu, output};
 use common::{Case, check, matmul, numbers};
