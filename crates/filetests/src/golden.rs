@@ -80,7 +80,7 @@ fn run(test: &TestLine, file: &File) -> Result<Option<String>, String> {
 }
 
 /// The lines that differ, with some around them.
-fn diff(written: &str, found: &str) -> String {
+pub(crate) fn diff(written: &str, found: &str) -> String {
     let diff = TextDiff::from_lines(written, found);
     let hunks = diff.unified_diff().context_radius(3).header("expected", "found").to_string();
     format!("{hunks}(`cargo xtask bless` takes over what was found)")

@@ -39,6 +39,7 @@ mod file; // the parts of a test file
 pub mod generate; // random routines
 mod golden; // comparing with, and rewriting, sections
 pub mod kinds; // what a test line can ask for
+mod listings; // the code that code generators write for the corpus
 pub mod run_line; // `; run:` lines
 mod values; // element lists and generators
 
@@ -47,3 +48,4 @@ pub use check_passes::check_passes;
 pub use corpus::{corpus, corpus_dir, repository, run_cases};
 pub use file::{Chunk, File, Section, TestLine};
 pub use golden::{Failure, Mode, check};
+pub use listings::check_listings;

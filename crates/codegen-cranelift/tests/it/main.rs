@@ -5,6 +5,7 @@ mod common;
 mod conformance;
 mod contractions;
 mod fuzz_targets;
+mod goldens;
 mod operations;
 mod programs;
 mod random;

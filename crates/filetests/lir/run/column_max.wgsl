@@ -1,0 +1,46 @@
+// routine column_max, kernel 0, extent 2
+@group(0) @binding(0) 
+var<uniform> table: array<vec4<u32>, 1>;
+@group(0) @binding(1) 
+var<storage, read_write> slab_0_: array<u32>;
+
+@compute @workgroup_size(64, 1, 1) 
+fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    var l0_: f32;
+    var bits: u32 = 4286578688u;
+    var i1_next: i32;
+
+    let _e3 = table[0u];
+    let at_0_ = _e3.x;
+    let _e5 = table[0u];
+    let at_1_ = _e5.y;
+    let group = (workgroup_.x + (workgroups.x * (workgroup_.y + (workgroups.y * workgroup_.z))));
+    if (group >= 1u) {
+        return;
+    }
+    let id = ((group * 64u) + thread);
+    if (id >= 2u) {
+        return;
+    }
+    let i0_ = bitcast<i32>(id);
+    let _e31 = bits;
+    l0_ = bitcast<f32>(_e31);
+    i1_next = 0i;
+    loop {
+        let i1_ = i1_next;
+        if (i1_ < 3i) {
+        } else {
+            break;
+        }
+        let _e45 = slab_0_[(at_0_ + u32((i0_ + (i1_ * 2i))))];
+        let _e46 = bitcast<f32>(_e45);
+        let _e47 = l0_;
+        l0_ = select(_e47, _e46, ((_e46 > _e47) & ((bitcast<u32>(_e47) & 2147483647u) <= 2139095040u)));
+        continuing {
+            let _e56 = i1_next;
+            i1_next = (_e56 + 1i);
+        }
+    }
+    let _e59 = l0_;
+    slab_0_[(at_1_ + u32(i0_))] = bitcast<u32>(_e59);
+}

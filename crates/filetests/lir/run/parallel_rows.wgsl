@@ -1,0 +1,67 @@
+// routine normalise, kernel 0, extent 3
+@group(0) @binding(0) 
+var<uniform> table: array<vec4<u32>, 1>;
+@group(0) @binding(1) 
+var<storage, read_write> slab_0_: array<u32>;
+
+@compute @workgroup_size(64, 1, 1) 
+fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    var l0_: f32;
+    var i1_next: i32;
+    var i2_next: i32;
+    var bits: u32 = 2139095040u;
+    var bits_1: u32 = 4286578688u;
+    var bits_2: u32 = 2143289344u;
+
+    let _e3 = table[0u];
+    let at_0_ = _e3.x;
+    let _e5 = table[0u];
+    let at_1_ = _e5.y;
+    let group = (workgroup_.x + (workgroups.x * (workgroup_.y + (workgroups.y * workgroup_.z))));
+    if (group >= 1u) {
+        return;
+    }
+    let id = ((group * 64u) + thread);
+    if (id >= 3u) {
+        return;
+    }
+    let i0_ = bitcast<i32>(id);
+    l0_ = 0f;
+    i1_next = 0i;
+    loop {
+        let i1_ = i1_next;
+        if (i1_ < 4i) {
+        } else {
+            break;
+        }
+        let _e41 = slab_0_[(at_0_ + u32(((i0_ * 4i) + i1_)))];
+        let _e42 = bitcast<f32>(_e41);
+        let _e43 = l0_;
+        l0_ = select(_e43, _e42, ((_e42 > _e43) & ((bitcast<u32>(_e43) & 2147483647u) <= 2139095040u)));
+        continuing {
+            let _e52 = i1_next;
+            i1_next = (_e52 + 1i);
+        }
+    }
+    i2_next = 0i;
+    loop {
+        let i2_ = i2_next;
+        if (i2_ < 4i) {
+        } else {
+            break;
+        }
+        let _e60 = u32(((i0_ * 4i) + i2_));
+        let _e63 = slab_0_[(at_0_ + _e60)];
+        let _e65 = l0_;
+        let _e66 = (_e63 & 2147483647u);
+        let _e71 = bits;
+        let _e75 = bits_1;
+        let _e77 = bitcast<u32>(_e65);
+        let _e83 = bits_2;
+        slab_0_[(at_1_ + _e60)] = bitcast<u32>(select((bitcast<f32>(_e63) / _e65), select(bitcast<f32>(_e83), select(bitcast<f32>(_e75), bitcast<f32>(_e71), ((_e63 ^ _e77) <= 2147483647u)), ((_e66 != 0u) & (_e66 <= 2139095040u))), ((_e77 & 2147483647u) == 0u)));
+        continuing {
+            let _e93 = i2_next;
+            i2_next = (_e93 + 1i);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+// routine permute, kernel 0, extent 12
+@group(0) @binding(0) 
+var<uniform> table: array<vec4<u32>, 1>;
+@group(0) @binding(1) 
+var<storage, read_write> slab_0_: array<u32>;
+
+@compute @workgroup_size(64, 1, 1) 
+fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let _e3 = table[0u];
+    let at_0_ = _e3.x;
+    let _e5 = table[0u];
+    let at_1_ = _e5.y;
+    let group = (workgroup_.x + (workgroups.x * (workgroup_.y + (workgroups.y * workgroup_.z))));
+    if (group >= 1u) {
+        return;
+    }
+    let id = ((group * 64u) + thread);
+    if (id >= 12u) {
+        return;
+    }
+    let _e29 = (id / 2u);
+    let i0_ = bitcast<i32>((_e29 / 3u));
+    let i1_ = bitcast<i32>((_e29 % 3u));
+    let i2_ = bitcast<i32>((id % 2u));
+    let _e46 = slab_0_[(at_1_ + u32((((i0_ * 3i) + i1_) + (i2_ * 6i))))];
+    slab_0_[(at_0_ + u32((((i0_ * 6i) + (i1_ * 2i)) + i2_)))] = _e46;
+}

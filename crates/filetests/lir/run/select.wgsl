@@ -1,0 +1,49 @@
+// routine select, kernel 0, extent 4
+@group(0) @binding(0) 
+var<uniform> table: array<vec4<u32>, 2>;
+@group(0) @binding(1) 
+var<storage, read_write> slab_0_: array<u32>;
+
+@compute @workgroup_size(64, 1, 1) 
+fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let _e3 = table[0u];
+    let at_0_ = _e3.x;
+    let _e5 = table[0u];
+    let at_1_ = _e5.y;
+    let _e7 = table[0u];
+    let at_2_ = _e7.z;
+    let _e9 = table[0u];
+    let at_3_ = _e9.w;
+    let _e13 = table[1u];
+    let at_4_ = _e13.x;
+    let _e15 = table[1u];
+    let at_5_ = _e15.y;
+    let group = (workgroup_.x + (workgroups.x * (workgroup_.y + (workgroups.y * workgroup_.z))));
+    if (group >= 1u) {
+        return;
+    }
+    let id = ((group * 64u) + thread);
+    if (id >= 4u) {
+        return;
+    }
+    let i0_ = bitcast<i32>(id);
+    let _e37 = u32(i0_);
+    let _e41 = slab_0_[(at_1_ + _e37)];
+    let _e42 = bitcast<f32>(_e41);
+    let _e45 = slab_0_[(at_2_ + _e37)];
+    let _e46 = bitcast<f32>(_e45);
+    slab_0_[(at_0_ + _e37)] = bitcast<u32>(select(_e46, _e42, ((_e42 > _e46) & ((_e45 & 2147483647u) <= 2139095040u))));
+    let _e57 = slab_0_[(at_1_ + _e37)];
+    let _e58 = bitcast<f32>(_e57);
+    let _e59 = slab_0_[(at_2_ + _e37)];
+    let _e60 = bitcast<f32>(_e59);
+    slab_0_[(at_3_ + _e37)] = bitcast<u32>(select(_e60, _e58, ((_e58 < _e60) & ((_e59 & 2147483647u) <= 2139095040u))));
+    let _e69 = slab_0_[(at_1_ + _e37)];
+    let _e71 = slab_0_[(at_2_ + _e37)];
+    let _e74 = slab_0_[(at_1_ + _e37)];
+    let _e75 = bitcast<f32>(_e74);
+    slab_0_[(at_4_ + _e37)] = bitcast<u32>(select(select(3f, 2f, (_e75 == _e75)), 1f, (bitcast<f32>(_e69) <= bitcast<f32>(_e71))));
+    let _e85 = slab_0_[(at_1_ + _e37)];
+    let _e86 = bitcast<f32>(_e85);
+    slab_0_[(at_5_ + _e37)] = bitcast<u32>(select(0f, _e86, (_e86 > 0f)));
+}

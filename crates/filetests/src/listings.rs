@@ -1,0 +1,71 @@
+//! The code that a code generator writes for the corpus, compared with the golden files beside it.
+//!
+//! For each `run/NAME.lir` with `test run`, the golden file is `run/NAME.EXTENSION`: the sources of the
+//! kernels of every routine, optimised and scheduled for the code generator's target. A reviewer sees in its
+//! diff how a change of a pass, the scheduler or the code generator changes code. `cargo xtask bless`
+//! rewrites the files.
+
+use std::{fs, path::Path};
+
+use codegen_core::Codegen;
+use lowered_ir::ir::Routine;
+use lowered_ir::pipeline::{Settings, optimize};
+use scheduling::{ScheduleOptions, schedule};
+
+use crate::golden::diff;
+use crate::{Failure, File, Mode, corpus};
+
+/// Compares the sources that a code generator writes for the corpus with the golden files of an extension, or
+/// rewrites these.
+///
+/// `comment` begins the lines that say which kernel follows, in the code generator's language. The target
+/// must be the same on every machine: the code generator's capabilities decide how routines are scheduled. A
+/// routine that the target lacks operations for has the reason in its place.
+pub fn check_listings(codegen: &dyn Codegen, extension: &str, comment: &str, mode: Mode) -> Vec<Failure> {
+    let is_run = |file: &File| file.tests.iter().any(|test| test.words().next() == Some("run"));
+    let mut failures = Vec::new();
+    for file in corpus().filter(is_run) {
+        let path = file.path.with_extension(extension);
+        let result = listing(&file, codegen, comment).and_then(|found| compare(&path, &found, mode));
+        if let Err(message) = result {
+            failures.push(Failure { path, test: codegen.name().to_owned(), message });
+        }
+    }
+    failures
+}
+
+/// The sources of every routine of a file.
+fn listing(file: &File, codegen: &dyn Codegen, comment: &str) -> Result<String, String> {
+    let routines = file.routines().map_err(|error| error.to_string())?;
+    let texts = routines.into_iter().map(|parsed| kernels(parsed.routine, codegen, comment));
+    Ok(texts.collect::<Result<Vec<_>, _>>()?.join("\n"))
+}
+
+fn kernels(routine: Routine, codegen: &dyn Codegen, comment: &str) -> Result<String, String> {
+    let name = routine.name.clone();
+    let optimised = optimize(routine, &Settings::default()).map_err(|error| error.to_string())?.routine;
+    let scheduled = match schedule(&optimised, codegen, &ScheduleOptions::default()) {
+        Ok(scheduled) => scheduled,
+        Err(error) => return Ok(format!("{comment} routine {name} is rejected: {error}\n")),
+    };
+    let mut text = String::new();
+    for (number, kernel) in scheduled.kernels().iter().enumerate() {
+        let extent = kernel.abi().launch.extent;
+        text += &format!("{comment} routine {name}, kernel {number}, extent {extent}\n");
+        match codegen.listing(kernel) {
+            Ok(listing) => text += &format!("{}\n", listing.source.trim_end()),
+            Err(error) => text += &format!("{comment} rejected: {error}\n"),
+        }
+    }
+    Ok(text)
+}
+
+/// Compares a golden file with the text found, or rewrites it where they differ.
+fn compare(path: &Path, found: &str, mode: Mode) -> Result<(), String> {
+    let written = fs::read_to_string(path).unwrap_or_default();
+    match mode {
+        _ if written == found => Ok(()),
+        Mode::Bless => fs::write(path, found).map_err(|error| error.to_string()),
+        Mode::Compare => Err(diff(&written, found)),
+    }
+}
