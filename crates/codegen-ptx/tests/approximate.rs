@@ -5,7 +5,7 @@ mod device;
 
 use codegen_ptx::{PtxOptions, Target, ptx};
 use lowered_ir::text::parse;
-use ptx_sim::Order;
+use ptx_sim::ExecutionOrder;
 use scheduling::{ScheduleOptions, schedule};
 
 const COUNT: usize = 4096;
@@ -30,8 +30,9 @@ fn approximated(function: &str, class: &str, target: Target, x: &[f32]) -> (Stri
     let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     // The node that is mentioned first is the first parameter: the result.
     let args = [vec![0; 4 * COUNT], bytes(x)];
-    let after = device::run_kernel(&rendered, 0, &scheduled.kernels()[0], &args, &[], Order::InTurn)
-        .expect("it runs");
+    let after =
+        device::run_kernel(&rendered, 0, &scheduled.kernels()[0], &args, &[], ExecutionOrder::Sequential)
+            .expect("it runs");
     let floats = after.memory[0].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     (ptx_asm::print(&rendered.module), floats.collect())
 }

@@ -15,7 +15,7 @@ use filetests::RunCase;
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{self, optimize};
-use ptx_sim::Order;
+use ptx_sim::ExecutionOrder;
 
 #[test]
 fn the_corpus_in_any_order_of_warps() {
@@ -24,7 +24,7 @@ fn the_corpus_in_any_order_of_warps() {
         let path = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path).to_owned();
         for (variant, routine) in variants(&case.routine) {
             let case = RunCase { routine, ..case.clone() };
-            let order = Order::Random { seed: case.line as u64 };
+            let order = ExecutionOrder::Random { seed: case.line as u64 };
             let outcome = device::run_case(&ptx(target, PtxOptions::default()), &case, order);
             let name = format!("{}:{} {variant} for {}", path.display(), case.line, target.name());
             report.outcomes.insert(name, outcome);
@@ -59,7 +59,11 @@ fn random_routines_in_any_order_of_warps() {
                 expected: Vec::new(),
                 routine: variant_of,
             };
-            match device::run_case(&ptx(target, PtxOptions::default()), &case, Order::Random { seed }) {
+            match device::run_case(
+                &ptx(target, PtxOptions::default()),
+                &case,
+                ExecutionOrder::Random { seed },
+            ) {
                 Outcome::Passed => passed += 1,
                 Outcome::Skipped(_) => refused += 1,
                 failed => panic!("seed {seed} {variant}: {failed:?}"),

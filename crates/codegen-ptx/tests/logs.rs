@@ -21,7 +21,7 @@ use lowered_ir::interp::{Buffer, Program};
 use lowered_ir::ir::Routine;
 use lowered_ir::passes::log::log_values;
 use lowered_ir::pipeline::{self, optimize};
-use ptx_sim::Order;
+use ptx_sim::ExecutionOrder;
 use scheduling::schedule_serial;
 use tnode::DType;
 
@@ -44,7 +44,7 @@ fn defined(case: &RunCase) -> String {
     log
 }
 
-fn compared(case: &RunCase, target: Target, order: Order) -> Outcome {
+fn compared(case: &RunCase, target: Target, order: ExecutionOrder) -> Outcome {
     match device::run_logged(&ptx(target, PtxOptions::default()), case, order) {
         Err(outcome) => outcome,
         Ok(log) => match log.lines().zip(defined(case).lines()).find(|(found, expected)| found != expected) {
@@ -62,7 +62,7 @@ fn the_corpus_logs_what_the_interpreter_logs() {
     let mut report = Report { subject: "logs of PTX on its interpreter".into(), ..Report::default() };
     for (case, target) in filetests::run_cases().zip(Target::ALL.into_iter().cycle()) {
         let Some(logging) = logging(&case) else { continue };
-        let order = Order::Random { seed: case.line as u64 };
+        let order = ExecutionOrder::Random { seed: case.line as u64 };
         let path = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path);
         let name = format!("{}:{} for {}", path.display(), case.line, target.name());
         report.outcomes.insert(name, compared(&logging, target, order));
@@ -88,7 +88,7 @@ fn random_routines_log_what_the_interpreter_logs() {
             routine,
         };
         let Some(case) = logging(&case) else { continue };
-        match compared(&case, Target::ALL[seed as usize % 3], Order::InTurn) {
+        match compared(&case, Target::ALL[seed as usize % 3], ExecutionOrder::Sequential) {
             Outcome::Passed => passed += 1,
             Outcome::Skipped(_) => {}
             failed => panic!("seed {seed}: {failed:?}"),
@@ -135,7 +135,7 @@ fn values_of_every_type_keep_their_bits() {
     let case = every_type();
     assert_eq!(defined(&case).lines().count(), 2 * 5 * 16);
     for target in Target::ALL {
-        assert_eq!(compared(&case, target, Order::InTurn), Outcome::Passed, "{}", target.name());
+        assert_eq!(compared(&case, target, ExecutionOrder::Sequential), Outcome::Passed, "{}", target.name());
     }
 }
 
@@ -147,7 +147,7 @@ fn a_buffer_that_is_too_small_has_the_beginning_and_the_count_of_the_rest() {
     let lines: Vec<&str> = log.lines().collect();
     let run = |log_bytes| {
         let options = PtxOptions { log_bytes, ..PtxOptions::default() };
-        device::run_logged(&ptx(Target::Sm80, options), &case, Order::InTurn).unwrap()
+        device::run_logged(&ptx(Target::Sm80, options), &case, ExecutionOrder::Sequential).unwrap()
     };
     let mut lengths = Vec::new();
     for bytes in (0..400).step_by(7).chain([2000, 1 << 20]) {

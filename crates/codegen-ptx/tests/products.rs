@@ -8,7 +8,7 @@ use codegen_ptx::{PtxOptions, Target, TensorCores, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::pipeline::{self, optimize};
-use ptx_sim::Order;
+use ptx_sim::ExecutionOrder;
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
@@ -72,7 +72,7 @@ fn run_with(program: &Program, target: Target, options: PtxOptions) {
     let instruction = if by_warpgroups { "wgmma.mma_async" } else { "mma.sync" };
     assert_eq!(text.contains(instruction), program.on_cores, "{}\n{text}", program.text);
     assert!(!program.on_cores || rendered.launches.len() == 1, "{text}");
-    let outcome = device::run_case(&codegen, &case, Order::Random { seed: 5 });
+    let outcome = device::run_case(&codegen, &case, ExecutionOrder::Random { seed: 5 });
     assert!(matches!(outcome, Outcome::Passed), "{}\n{outcome:?}", program.text);
 }
 

@@ -7,14 +7,14 @@ mod device;
 use codegen_core::{Access, Param};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::{assembler::CudaTools, gpu};
-use ptx_sim::{Order, Stats};
+use ptx_sim::{ExecutionOrder, KernelStats};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, Scalar};
 
 /// What became of a routine of one kernel.
 struct Run {
     text: String,
-    stats: Stats,
+    stats: KernelStats,
     threads: u32,
     blocks: u32,
 }
@@ -55,7 +55,8 @@ fn runs(text: &str) -> Vec<Run> {
         };
         let args: Vec<Vec<u8>> = kernel.abi().params.iter().zip(&kernel.ir().nodes).map(fill).collect();
         let defined = device::defined(kernel, args.clone(), &[]).unwrap();
-        let run = |seed| device::run_kernel(&rendered, at, kernel, &args, &[], Order::Random { seed });
+        let run =
+            |seed| device::run_kernel(&rendered, at, kernel, &args, &[], ExecutionOrder::Random { seed });
         let results: Vec<device::Ran> = (0..2).map(|seed| run(seed).unwrap()).collect();
         results.iter().for_each(|ran| assert!(ran.memory == defined, "{ir}"));
         let module = ptx_asm::PtxProgram {

@@ -12,7 +12,7 @@ use lowered_ir::assign::text::parse;
 use lowered_ir::interp::Memory;
 use lowered_ir::lower::{LowerOptions, lower};
 use lowered_ir::pipeline::{Settings, optimize};
-use ptx_sim::Order;
+use ptx_sim::ExecutionOrder;
 use tnode::{DType, MemoryMode, Scalar, Sharing, TensorNode};
 
 /// Runs a program on numbers that differ, with sums and products that are rounded.
@@ -43,7 +43,8 @@ fn check(text: &str, nodes: &[(&str, &[usize], DType)]) {
         expected: Vec::new(),
     };
     for target in [Target::Sm70, Target::Sm80] {
-        match device::run_case(&ptx(target, PtxOptions::default()), &case, Order::Random { seed: 1 }) {
+        match device::run_case(&ptx(target, PtxOptions::default()), &case, ExecutionOrder::Random { seed: 1 })
+        {
             Outcome::Passed => {}
             Outcome::Failed(message) => panic!("{message}"),
             other => panic!("{other:?}"),

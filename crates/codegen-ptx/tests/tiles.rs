@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use codegen_ptx::{PtxOptions, Target, ptx};
-use ptx_sim::{Launch, Machine, Order, Stats, run};
+use ptx_sim::{ExecutionOrder, KernelStats, SimLaunch, SimulatedGpu, run};
 use scheduling::{ScheduleOptions, schedule};
 
 /// Rows and columns of a large tile.
@@ -56,7 +56,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 }
 
 /// Runs the first block, whose outputs must be the sums in the order of `k`, to the bit.
-fn first_block(product: &Product, order: Order) -> Stats {
+fn first_block(product: &Product, order: ExecutionOrder) -> KernelStats {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(&product.text()).unwrap();
     let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).unwrap();
@@ -65,7 +65,7 @@ fn first_block(product: &Product, order: Order) -> Stats {
     assert_eq!(rendered.launches[call.kernel].threads, 256, "it is not the kernel of large tiles");
     let Product { m, n, k, .. } = *product;
     let nodes = [values(m * k, 0), values(k * n, 1), vec![0.0; m * n], values(n, 2)];
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let regions: Vec<_> = call
         .args
         .iter()
@@ -75,7 +75,7 @@ fn first_block(product: &Product, order: Order) -> Stats {
         })
         .collect();
     let params: Vec<u64> = regions.iter().map(|(_, region)| region.address()).collect();
-    let launch = Launch::new(1, &params);
+    let launch = SimLaunch::new(1, &params);
     let stats = run(&rendered.module.kernels[call.kernel], &launch, &mut machine, order);
     let stats = stats.unwrap_or_else(|fault| panic!("{fault}"));
     let output = regions.iter().find(|(node, _)| *node == 2).unwrap().1;
@@ -99,18 +99,18 @@ fn first_block(product: &Product, order: Order) -> Stats {
 fn every_bit_is_that_of_sums_in_order() {
     for (nth, k) in [8, 12, 16, 24, 29, 32, 43].into_iter().enumerate() {
         let transposed = [nth % 2 == 1, nth % 3 == 1];
-        first_block(&Product { m: 1024, n: 2048, k, transposed }, Order::Random { seed: k as u64 });
+        first_block(&Product { m: 1024, n: 2048, k, transposed }, ExecutionOrder::Random { seed: k as u64 });
     }
     // Rows and columns beyond whole tiles.
     let ragged = Product { m: 1029, n: 2051, k: 40, transposed: [false, true] };
-    first_block(&ragged, Order::Random { seed: 3 });
+    first_block(&ragged, ExecutionOrder::Random { seed: 3 });
 }
 
 #[test]
 fn a_block_does_little_but_multiply() {
     for transposed in [[false, false], [false, true], [true, false], [true, true]] {
         let product = Product { m: 1024, n: 2048, k: 256, transposed };
-        let stats = first_block(&product, Order::InTurn);
+        let stats = first_block(&product, ExecutionOrder::Sequential);
         let warps = 8;
         let products = stats.count("fma.f32");
         assert_eq!(products, (TILE * TILE * product.k / 32) as u64);

@@ -6,7 +6,7 @@ mod common;
 mod device;
 
 use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
-use ptx_sim::Order;
+use ptx_sim::ExecutionOrder;
 use tnode::{DType, Scalar};
 
 /// Barriers and shuffles that stand in a program.
@@ -57,7 +57,7 @@ fn checked(text: &str, dtype: DType) -> String {
         Scalar::from_f64(dtype, (at * 31 % 97) as f64 / 7.0).write(element).unwrap();
     }
     let args = vec![x, vec![0; 3 * dtype.size_bytes()]];
-    let run = |seed| device::run_kernel(&rendered, 0, &kernel, &args, &[], Order::Random { seed });
+    let run = |seed| device::run_kernel(&rendered, 0, &kernel, &args, &[], ExecutionOrder::Random { seed });
     let results: Vec<device::Ran> = (0..3).map(|seed| run(seed).unwrap()).collect();
     let defined = device::defined(&kernel, args.clone(), &[]).unwrap();
     results.iter().for_each(|found| assert_eq!(found.memory, defined));

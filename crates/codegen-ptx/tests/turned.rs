@@ -5,7 +5,7 @@ mod device;
 
 use codegen_core::{KernelAbi, Param};
 use codegen_ptx::{PtxOptions, Target, ptx};
-use ptx_sim::{Order, Stats};
+use ptx_sim::{ExecutionOrder, KernelStats};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::DType;
 
@@ -29,7 +29,7 @@ fn bytes(abi: &KernelAbi) -> Vec<usize> {
 }
 
 /// Runs each kernel on bytes that look like chance, and compares what it leaves.
-fn run(text: &str, order: Order) -> Vec<Stats> {
+fn run(text: &str, order: ExecutionOrder) -> Vec<KernelStats> {
     let codegen = ptx(Target::Sm80, PtxOptions::default());
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
@@ -51,7 +51,7 @@ fn run(text: &str, order: Order) -> Vec<Stats> {
 #[test]
 fn both_memories_are_touched_along_their_rows() {
     for dtype in [DType::Bf16, DType::F32, DType::F64] {
-        let stats = run(&turned(dtype, [512, 256]), Order::Random { seed: 1 });
+        let stats = run(&turned(dtype, [512, 256]), ExecutionOrder::Random { seed: 1 });
         let [stats] = stats.as_slice() else { panic!("{dtype} takes {} kernels", stats.len()) };
         let sectors = (512 * 256 * dtype.size_bytes() / 32) as u64;
         assert_eq!(stats.sectors("load.global"), sectors, "{dtype}");
@@ -72,7 +72,7 @@ fn both_memories_are_touched_along_their_rows() {
 fn what_lies_beyond_whole_tiles_is_turned_too() {
     for (dtype, sizes) in [(DType::F32, [260, 257]), (DType::Bf16, [289, 320]), (DType::U8, [256, 300])] {
         for seed in 0..3 {
-            run(&turned(dtype, sizes), Order::Random { seed });
+            run(&turned(dtype, sizes), ExecutionOrder::Random { seed });
         }
     }
 }

@@ -10,7 +10,7 @@ mod names; // mnemonics, types and special registers
 use std::fmt::{self, Write};
 
 use self::names::{
-    atomic, binary, comparison, memory_type, name, rounding_name, space_name, special_name, unary, vector,
+    atomic, binary, comparison, memory_type, name, rounding_name, special_name, unary, vector,
 };
 use crate::inst::{FenceScope, Inst, MmaShape, PtxBinaryOp, PtxTernaryOp, ShuffleMode, Ty, VoteMode};
 use crate::program::{
@@ -264,19 +264,18 @@ impl Printer<'_> {
             ),
             Inst::Load { space, ty, constant, dsts, from } => {
                 let cached = if *constant { ".nc" } else { "" };
-                let kind =
-                    format!("{}{cached}{}.{}", space_name(*space), vector(dsts.len()), memory_type(*ty));
+                let kind = format!("{}{cached}{}.{}", space, vector(dsts.len()), memory_type(*ty));
                 format!("ld.{kind} {}, {}", regs(dsts), self.place(*space, *from))
             }
             Inst::Store { space, ty, to, srcs } => {
-                let kind = format!("{}{}.{}", space_name(*space), vector(srcs.len()), memory_type(*ty));
+                let kind = format!("{}{}.{}", space, vector(srcs.len()), memory_type(*ty));
                 let values: Vec<String> = srcs.iter().map(|&src| constant_of(ty.class(), src)).collect();
                 let values =
                     if values.len() == 1 { values.concat() } else { format!("{{{}}}", values.join(", ")) };
                 format!("st.{kind} {}, {values}", self.place(*space, *to))
             }
             Inst::Atomic { space, op, ty, dst, at, operands } => {
-                let kind = format!("{}.{}.{}", space_name(*space), atomic(*op), name(*ty));
+                let kind = format!("{}.{}.{}", space, atomic(*op), name(*ty));
                 let values: Vec<String> = operands.iter().map(|&value| operand(*ty, value)).collect();
                 let (at, values) = (self.place(*space, *at), values.join(", "));
                 match dst {

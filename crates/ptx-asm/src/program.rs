@@ -12,6 +12,8 @@
 //! register or an array of the kernel. Every access is aligned to its own size: a vector of four `f32` to 16
 //! bytes.
 
+use std::fmt;
+
 use smallvec::SmallVec;
 
 use crate::inst::Inst;
@@ -288,6 +290,17 @@ impl RegClass {
             RegClass::B32 | RegClass::F32 => 32,
             RegClass::B64 | RegClass::F64 => 64,
         }
+    }
+}
+
+impl fmt::Display for StateSpace {
+    /// The name of the state space in PTX, such as `global`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StateSpace::Global => "global",
+            StateSpace::Shared => "shared",
+            StateSpace::Local => "local",
+        })
     }
 }
 

@@ -1,38 +1,38 @@
 //! Accesses of memory: where they are, whether they are allowed, and what they do.
 
 use super::arith;
-use super::block::{Run, Shared};
-use super::clocks::{SEVERAL, Who};
+use super::async_copies::PendingCopy;
+use super::async_proxy::ProxyConflict;
 use super::convert::extend;
-use super::copies::Copy;
-use super::fault::{Access, At, Cause, Check, Outcome, SpaceName, Spot, malformed};
-use super::machine::Machine;
-use super::proxy::Clash;
-use super::races::{Conflict, Shadow};
-use super::registers::{Lanes, lanes};
+use super::fault::{AccessKind, CheckResult, FaultCause, InLane, MemoryLocation, StepResult, malformed};
+use super::gpu::SimulatedGpu;
+use super::race_detector::{RaceConflict, ShadowMemory};
+use super::registers::{LaneValues, lanes};
+use super::scheduler::{ClusterState, LaunchState};
+use super::vector_clocks::{SEVERAL_THREADS, ThreadRef};
 use super::warp::Warp;
 use ptx_asm::{AddressBase, AddressOperand, PtxOperand, Reg, StateSpace};
 use ptx_asm::{AtomicOp, Ty};
 
 /// Global memory during a launch.
 #[derive(Debug)]
-pub(super) struct Global<'a> {
-    machine: &'a mut Machine,
+pub(super) struct GlobalMemory<'a> {
+    machine: &'a mut SimulatedGpu,
     /// What was done to each region.
-    shadows: Vec<Shadow>,
+    shadows: Vec<ShadowMemory>,
 }
 
-impl<'a> Global<'a> {
-    pub(super) fn new(machine: &'a mut Machine) -> Global<'a> {
-        let shadow = |i| Shadow::new(machine.region(i).bytes.len(), None);
+impl<'a> GlobalMemory<'a> {
+    pub(super) fn new(machine: &'a mut SimulatedGpu) -> GlobalMemory<'a> {
+        let shadow = |i| ShadowMemory::new(machine.region(i).bytes.len(), None);
         let shadows = (0..machine.len()).map(shadow).collect();
-        Global { machine, shadows }
+        GlobalMemory { machine, shadows }
     }
 }
 
 /// Bytes of an array.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Located {
+pub(super) struct ResolvedAddress {
     pub(super) space: StateSpace,
     /// The region of global memory, or the block of the cluster, or the thread of this block, whose memory it is.
     pub(super) of: usize,
@@ -40,7 +40,7 @@ pub(super) struct Located {
     pub(super) at: usize,
 }
 
-impl Run<'_> {
+impl LaunchState<'_> {
     /// The addresses that lanes access.
     pub(super) fn addresses(
         &self,
@@ -48,16 +48,16 @@ impl Run<'_> {
         mask: u32,
         space: StateSpace,
         place: AddressOperand,
-    ) -> Outcome<Lanes> {
+    ) -> StepResult<LaneValues> {
         let mut addresses = match place.base {
             AddressBase::Reg(reg) => *warp.registers.get(self.program, reg, mask)?,
             AddressBase::Array(array) => {
                 let layout = match space {
                     StateSpace::Shared => &self.program.shared,
                     StateSpace::Local => &self.program.local,
-                    StateSpace::Global => return malformed("global memory has no arrays").at(0),
+                    StateSpace::Global => return malformed("global memory has no arrays").in_lane(0),
                 };
-                [u64::from(layout.address(array).at(mask.trailing_zeros() as usize)?); 32]
+                [u64::from(layout.address(array).in_lane(mask.trailing_zeros() as usize)?); 32]
             }
         };
         for address in &mut addresses {
@@ -71,43 +71,43 @@ impl Run<'_> {
     pub(super) fn locate(
         &self,
         space: StateSpace,
-        who: &Who,
+        who: &ThreadRef,
         address: u64,
         bytes: u32,
         align: u32,
-    ) -> Check<Located> {
+    ) -> CheckResult<ResolvedAddress> {
         if !address.is_multiple_of(u64::from(align)) {
-            return Err(Box::new(Cause::Misaligned { space: SpaceName(space), address, align }));
+            return Err(Box::new(FaultCause::Misaligned { space, address, align }));
         }
         let (of, at) = match space {
             StateSpace::Global => self.global.machine.locate(address, bytes)?,
             StateSpace::Shared => (who.rank as usize, self.program.shared.locate(address as u32, bytes)?),
             StateSpace::Local => (usize::from(who.thread), self.program.local.locate(address as u32, bytes)?),
         };
-        Ok(Located { space, of, at })
+        Ok(ResolvedAddress { space, of, at })
     }
 
-    pub(super) fn spot(&self, located: Located, at: usize) -> Spot {
+    pub(super) fn location(&self, located: ResolvedAddress, at: usize) -> MemoryLocation {
         match located.space {
-            StateSpace::Global => self.global.machine.spot(located.of, at),
-            StateSpace::Shared => self.program.shared.spot(at),
-            StateSpace::Local => self.program.local.spot(at),
+            StateSpace::Global => self.global.machine.location(located.of, at),
+            StateSpace::Shared => self.program.shared.location(at),
+            StateSpace::Local => self.program.local.location(at),
         }
     }
 
     /// Whether nothing forbids the access: no copy that is under way, no race, no lack of anything to read.
     pub(super) fn allowed(
         &mut self,
-        shared: &mut Shared,
-        who: &Who,
-        located: Located,
+        shared: &mut ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
         bytes: u32,
-        access: Access,
-    ) -> Check<()> {
-        let writes = access != Access::Read;
+        access: AccessKind,
+    ) -> CheckResult<()> {
+        let writes = access != AccessKind::Read;
         if located.space == StateSpace::Shared {
             self.no_barrier(shared, located, bytes)?;
-            let (memory, clocks) = (&shared.memories[located.of], &shared.clocks);
+            let (memory, clocks) = (&shared.block_states[located.of], &shared.clocks);
             let found = memory.proxy.check(located.at, bytes as usize, writes, who, clocks);
             found.map_err(|clash| self.clashes(located, access, clash))?;
         }
@@ -117,68 +117,82 @@ impl Run<'_> {
     /// Whether nothing that threads did themselves forbids the access.
     pub(super) fn ordered(
         &mut self,
-        shared: &mut Shared,
-        who: &Who,
-        located: Located,
+        shared: &mut ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
         bytes: u32,
-        access: Access,
-    ) -> Check<()> {
+        access: AccessKind,
+    ) -> CheckResult<()> {
         let bytes = bytes as usize;
         let (at, of) = (located.at, located.of);
         let conflict = match located.space {
             StateSpace::Global => self.global.shadows[of].check(at, bytes, access, who, &shared.clocks),
             StateSpace::Shared => {
-                let memory = &mut shared.memories[of];
+                let memory = &mut shared.block_states[of];
                 if let Some((byte, owner)) = memory.copies.owner(at, bytes) {
-                    return Err(Box::new(Cause::UnderWay { spot: self.spot(located, byte), owner }));
+                    return Err(Box::new(FaultCause::PendingCopy {
+                        location: self.location(located, byte),
+                        owner,
+                    }));
                 }
                 memory.shadow.check(at, bytes, access, who, &shared.clocks)
             }
             StateSpace::Local => Ok(()),
         };
         conflict.map_err(|conflict| self.race(located, access, conflict))?;
-        if access == Access::Write {
+        if access == AccessKind::Write {
             return Ok(());
         }
         let unwritten = match located.space {
             StateSpace::Global => self.global.machine.region(of).unwritten(at, bytes),
-            StateSpace::Shared => shared.memories[of].contents.unwritten(at, bytes),
-            StateSpace::Local => shared.memories[who.rank as usize].local[of].unwritten(at, bytes),
+            StateSpace::Shared => shared.block_states[of].contents.unwritten(at, bytes),
+            StateSpace::Local => shared.block_states[who.rank as usize].local[of].unwritten(at, bytes),
         };
         match unwritten {
-            Some(byte) => Err(Box::new(Cause::Uninitialised { spot: self.spot(located, byte) })),
+            Some(byte) => Err(Box::new(FaultCause::Uninitialised { location: self.location(located, byte) })),
             None => Ok(()),
         }
     }
 
     /// What copies of tiles and products forbid.
-    pub(super) fn clashes(&self, located: Located, access: Access, clash: Clash) -> Box<Cause> {
+    pub(super) fn clashes(
+        &self,
+        located: ResolvedAddress,
+        access: AccessKind,
+        clash: ProxyConflict,
+    ) -> Box<FaultCause> {
         Box::new(match clash {
-            Clash::Written { at, thread } => Cause::UnderWay { spot: self.spot(located, at), owner: thread },
-            Clash::Read { at, by } => Cause::StillRead { spot: self.spot(located, at), by },
-            Clash::Race { at, other, other_access } => {
-                Cause::Race { spot: self.spot(located, at), access, other, other_access }
+            ProxyConflict::Written { at, thread } => {
+                FaultCause::PendingCopy { location: self.location(located, at), owner: thread }
             }
-            Clash::Unfenced { at, writer } => Cause::Unfenced { spot: self.spot(located, at), writer },
+            ProxyConflict::Read { at, by } => {
+                FaultCause::PendingRead { location: self.location(located, at), by }
+            }
+            ProxyConflict::Race { at, other, other_access } => {
+                FaultCause::Race { location: self.location(located, at), access, other, other_access }
+            }
+            ProxyConflict::Unfenced { at, writer } => {
+                FaultCause::Unfenced { location: self.location(located, at), writer }
+            }
         })
     }
 
-    fn race(&self, located: Located, access: Access, conflict: Conflict) -> Box<Cause> {
-        let (spot, other) = (self.spot(located, conflict.at), conflict.other);
+    fn race(&self, located: ResolvedAddress, access: AccessKind, conflict: RaceConflict) -> Box<FaultCause> {
+        let (location, other) = (self.location(located, conflict.at), conflict.other);
         Box::new(match conflict.access {
-            Some(other_access) => Cause::Race { spot, access, other, other_access },
-            None => Cause::NotConstant { spot, other },
+            Some(other_access) => FaultCause::Race { location, access, other, other_access },
+            None => FaultCause::NotConstant { location, other },
         })
     }
 
     /// Remembers an access.
     pub(super) fn mark(
         &mut self,
-        shared: &mut Shared,
-        who: &Who,
-        located: Located,
+        shared: &mut ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
         bytes: u32,
-        access: Access,
+        access: AccessKind,
     ) {
         let (at, bytes) = (located.at, bytes as usize);
         match located.space {
@@ -186,9 +200,9 @@ impl Run<'_> {
                 self.global.shadows[located.of].mark(at, bytes, access, who, &shared.clocks)
             }
             StateSpace::Shared => {
-                let memory = &mut shared.memories[located.of];
+                let memory = &mut shared.block_states[located.of];
                 memory.shadow.mark(at, bytes, access, who, &shared.clocks);
-                if self.program.is_asynchronous && access != Access::Read {
+                if self.program.is_asynchronous && access != AccessKind::Read {
                     memory.proxy.written(at, bytes, who);
                 }
             }
@@ -197,12 +211,18 @@ impl Run<'_> {
     }
 
     /// The bytes there, up to 16.
-    pub(super) fn peek(&self, shared: &Shared, who: &Who, located: Located, bytes: u32) -> [u8; 16] {
+    pub(super) fn peek(
+        &self,
+        shared: &ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
+        bytes: u32,
+    ) -> [u8; 16] {
         let range = located.at..located.at + bytes as usize;
         let source = match located.space {
             StateSpace::Global => &self.global.machine.region(located.of).bytes[range],
-            StateSpace::Shared => &shared.memories[located.of].contents.bytes[range],
-            StateSpace::Local => &shared.memories[who.rank as usize].local[located.of].bytes[range],
+            StateSpace::Shared => &shared.block_states[located.of].contents.bytes[range],
+            StateSpace::Local => &shared.block_states[who.rank as usize].local[located.of].bytes[range],
         };
         let mut data = [0; 16];
         data[..source.len()].copy_from_slice(source);
@@ -210,16 +230,31 @@ impl Run<'_> {
     }
 
     /// Puts bytes there.
-    pub(super) fn poke(&mut self, shared: &mut Shared, who: &Who, located: Located, data: &[u8]) {
+    pub(super) fn poke(
+        &mut self,
+        shared: &mut ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
+        data: &[u8],
+    ) {
         match located.space {
             StateSpace::Global => self.global.machine.write(located.of, located.at, data),
-            StateSpace::Shared => shared.memories[located.of].contents.write(located.at, data),
-            StateSpace::Local => shared.memories[who.rank as usize].local[located.of].write(located.at, data),
+            StateSpace::Shared => shared.block_states[located.of].contents.write(located.at, data),
+            StateSpace::Local => {
+                shared.block_states[who.rank as usize].local[located.of].write(located.at, data)
+            }
         }
     }
 
     /// Counts an access of a warp.
-    pub(super) fn count(&mut self, inst: usize, space: StateSpace, mask: u32, addresses: &Lanes, bytes: u32) {
+    pub(super) fn count(
+        &mut self,
+        inst: usize,
+        space: StateSpace,
+        mask: u32,
+        addresses: &LaneValues,
+        bytes: u32,
+    ) {
         let stats = &mut self.stats[inst];
         match space {
             StateSpace::Global => stats.global(mask, addresses, bytes),
@@ -231,7 +266,7 @@ impl Run<'_> {
 
 /// A load or store of a warp.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Transfer {
+pub(super) struct WarpAccess {
     /// The instruction's number.
     pub(super) inst: usize,
     pub(super) mask: u32,
@@ -240,9 +275,9 @@ pub(super) struct Transfer {
     pub(super) place: AddressOperand,
 }
 
-impl Transfer {
+impl WarpAccess {
     /// The size of so many elements, which is their alignment.
-    fn bytes(&self, count: usize) -> Check<u32> {
+    fn bytes(&self, count: usize) -> CheckResult<u32> {
         let bytes = self.ty.bytes() * count as u32;
         if !matches!(count, 1 | 2 | 4) || !matches!(bytes, 1..=16) {
             return malformed(format!("one access of {count} elements of {:?}", self.ty));
@@ -255,29 +290,29 @@ impl Transfer {
     }
 }
 
-impl Run<'_> {
+impl LaunchState<'_> {
     /// [`ptx_asm::Inst::Load`].
     pub(super) fn load(
         &mut self,
         warp: &mut Warp,
-        shared: &mut Shared,
-        transfer: Transfer,
+        shared: &mut ClusterState,
+        transfer: WarpAccess,
         dsts: &[Reg],
         constant: bool,
-    ) -> Outcome<()> {
-        let Transfer { inst, mask, space, ty, place } = transfer;
-        let bytes = transfer.bytes(dsts.len()).at(transfer.first())?;
+    ) -> StepResult<()> {
+        let WarpAccess { inst, mask, space, ty, place } = transfer;
+        let bytes = transfer.bytes(dsts.len()).in_lane(transfer.first())?;
         if constant && space != StateSpace::Global {
-            return malformed("only global memory is constant").at(transfer.first());
+            return malformed("only global memory is constant").in_lane(transfer.first());
         }
-        let access = if constant { Access::Constant } else { Access::Read };
+        let access = if constant { AccessKind::Constant } else { AccessKind::Read };
         let addresses = self.addresses(warp, mask, space, place)?;
         self.count(inst, space, mask, &addresses, bytes);
         let mut values = [[0; 32]; 4];
         for lane in lanes(mask) {
-            let who = warp.who(lane);
-            let located = self.locate(space, &who, addresses[lane], bytes, bytes).at(lane)?;
-            self.allowed(shared, &who, located, bytes, access).at(lane)?;
+            let who = warp.thread_ref(lane);
+            let located = self.locate(space, &who, addresses[lane], bytes, bytes).in_lane(lane)?;
+            self.allowed(shared, &who, located, bytes, access).in_lane(lane)?;
             self.mark(shared, &who, located, bytes, access);
             let data = self.peek(shared, &who, located, bytes);
             for (value, element) in values.iter_mut().zip(data.chunks(ty.bytes() as usize).take(dsts.len())) {
@@ -294,12 +329,12 @@ impl Run<'_> {
     pub(super) fn store(
         &mut self,
         warp: &mut Warp,
-        shared: &mut Shared,
-        transfer: Transfer,
+        shared: &mut ClusterState,
+        transfer: WarpAccess,
         srcs: &[PtxOperand],
-    ) -> Outcome<()> {
-        let Transfer { inst, mask, space, ty, place } = transfer;
-        let bytes = transfer.bytes(srcs.len()).at(transfer.first())?;
+    ) -> StepResult<()> {
+        let WarpAccess { inst, mask, space, ty, place } = transfer;
+        let bytes = transfer.bytes(srcs.len()).in_lane(transfer.first())?;
         let addresses = self.addresses(warp, mask, space, place)?;
         self.count(inst, space, mask, &addresses, bytes);
         let mut data = [[0; 16]; 32];
@@ -312,19 +347,19 @@ impl Run<'_> {
         }
         let mut places = [None; 32];
         for lane in lanes(mask) {
-            let who = warp.who(lane);
-            let located = self.locate(space, &who, addresses[lane], bytes, bytes).at(lane)?;
-            self.allowed(shared, &who, located, bytes, Access::Write).at(lane)?;
+            let who = warp.thread_ref(lane);
+            let located = self.locate(space, &who, addresses[lane], bytes, bytes).in_lane(lane)?;
+            self.allowed(shared, &who, located, bytes, AccessKind::Write).in_lane(lane)?;
             places[lane] = Some(located);
         }
         let together = self.clash(space, &addresses, mask, &places, &data, bytes)?;
         for lane in lanes(mask) {
             let Some(located) = places[lane] else { continue };
-            let mut who = warp.who(lane);
+            let mut who = warp.thread_ref(lane);
             if together >> lane & 1 == 1 {
-                who.thread = SEVERAL;
+                who.thread = SEVERAL_THREADS;
             }
-            self.mark(shared, &who, located, bytes, Access::Write);
+            self.mark(shared, &who, located, bytes, AccessKind::Write);
             self.poke(shared, &who, located, &data[lane][..bytes as usize]);
         }
         Ok(())
@@ -335,12 +370,12 @@ impl Run<'_> {
     fn clash(
         &self,
         space: StateSpace,
-        addresses: &Lanes,
+        addresses: &LaneValues,
         mask: u32,
-        places: &[Option<Located>; 32],
+        places: &[Option<ResolvedAddress>; 32],
         data: &[[u8; 16]; 32],
         bytes: u32,
-    ) -> Outcome<u32> {
+    ) -> StepResult<u32> {
         if space == StateSpace::Local {
             return Ok(0);
         }
@@ -355,8 +390,9 @@ impl Run<'_> {
             together |= 1 << a | 1 << b;
             let differs = (0..bytes as usize).find(|&i| data[a][i] != data[b][i]);
             if let (Some(byte), Some(located)) = (differs, places[b]) {
-                let spot = self.spot(located, located.at + byte);
-                return Err(Box::new(Cause::Clash { spot, lanes: [a as u32, b as u32] })).at(b);
+                let location = self.location(located, located.at + byte);
+                return Err(Box::new(FaultCause::ConflictingLanes { location, lanes: [a as u32, b as u32] }))
+                    .in_lane(b);
             }
         }
         Ok(together)
@@ -366,34 +402,34 @@ impl Run<'_> {
     pub(super) fn atomic(
         &mut self,
         warp: &mut Warp,
-        shared: &mut Shared,
-        transfer: Transfer,
+        shared: &mut ClusterState,
+        transfer: WarpAccess,
         op: AtomicOp,
         dst: Option<Reg>,
         operands: &[PtxOperand],
-    ) -> Outcome<()> {
-        let Transfer { inst, mask, space, ty, place } = transfer;
-        let bytes = transfer.bytes(1).at(transfer.first())?;
+    ) -> StepResult<()> {
+        let WarpAccess { inst, mask, space, ty, place } = transfer;
+        let bytes = transfer.bytes(1).in_lane(transfer.first())?;
         if space == StateSpace::Local {
-            return malformed("an atomic operation on a thread's own memory").at(transfer.first());
+            return malformed("an atomic operation on a thread's own memory").in_lane(transfer.first());
         }
         let addresses = self.addresses(warp, mask, space, place)?;
         self.count(inst, space, mask, &addresses, bytes);
-        let values: Vec<Lanes> = operands
+        let values: Vec<LaneValues> = operands
             .iter()
             .map(|&operand| warp.registers.operand(self.program, operand, mask))
-            .collect::<Outcome<_>>()?;
+            .collect::<StepResult<_>>()?;
         let mut before = [0; 32];
         for lane in self.some_order(mask) {
-            let who = warp.who(lane);
-            let located = self.locate(space, &who, addresses[lane], bytes, bytes).at(lane)?;
-            self.allowed(shared, &who, located, bytes, Access::Atomic).at(lane)?;
-            self.mark(shared, &who, located, bytes, Access::Atomic);
+            let who = warp.thread_ref(lane);
+            let located = self.locate(space, &who, addresses[lane], bytes, bytes).in_lane(lane)?;
+            self.allowed(shared, &who, located, bytes, AccessKind::Atomic).in_lane(lane)?;
+            self.mark(shared, &who, located, bytes, AccessKind::Atomic);
             let old = little_endian(&self.peek(shared, &who, located, bytes)[..bytes as usize]);
             let given: smallvec::SmallVec<[u64; 2]> = values.iter().map(|values| values[lane]).collect();
             let Some(new) = arith::atomic(op, ty, space, old, &given) else {
                 return malformed(format!("no atomic {op:?} of {ty:?} with {} operands", given.len()))
-                    .at(lane);
+                    .in_lane(lane);
             };
             self.poke(shared, &who, located, &new.to_le_bytes()[..bytes as usize]);
             before[lane] = old;
@@ -417,14 +453,14 @@ impl Run<'_> {
     pub(super) fn copy_async(
         &mut self,
         warp: &Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         (inst, mask): (usize, u32),
         bytes: u32,
         [to, from]: [AddressOperand; 2],
         read: Option<Reg>,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         if !matches!(bytes, 4 | 8 | 16) {
-            return malformed(format!("a copy of {bytes} bytes")).at(mask.trailing_zeros() as usize);
+            return malformed(format!("a copy of {bytes} bytes")).in_lane(mask.trailing_zeros() as usize);
         }
         let to = self.addresses(warp, mask, StateSpace::Shared, to)?;
         let from = self.addresses(warp, mask, StateSpace::Global, from)?;
@@ -436,30 +472,36 @@ impl Run<'_> {
         self.stats[inst].global(reading, &from, bytes);
         self.stats[inst].conflicts += super::stats::conflicts(mask, &to, bytes);
         for lane in lanes(mask) {
-            let request = Request { lane, to: to[lane], from: from[lane], bytes, read: read[lane] as u32 };
-            self.begin_copy(warp, shared, request).at(lane)?;
+            let request =
+                CopyRequest { lane, to: to[lane], from: from[lane], bytes, read: read[lane] as u32 };
+            self.begin_copy(warp, shared, request).in_lane(lane)?;
         }
         Ok(())
     }
 
-    fn begin_copy(&mut self, warp: &Warp, shared: &mut Shared, request: Request) -> Check<()> {
-        let Request { lane, to, from, bytes, read } = request;
+    fn begin_copy(
+        &mut self,
+        warp: &Warp,
+        shared: &mut ClusterState,
+        request: CopyRequest,
+    ) -> CheckResult<()> {
+        let CopyRequest { lane, to, from, bytes, read } = request;
         if read > bytes {
-            return Err(Box::new(Cause::CopySize { bytes, read }));
+            return Err(Box::new(FaultCause::CopySize { bytes, read }));
         }
-        let who = warp.who(lane);
+        let who = warp.thread_ref(lane);
         let to = self.locate(StateSpace::Shared, &who, to, bytes, bytes)?;
-        self.allowed(shared, &who, to, bytes, Access::Write)?;
-        let mut copy = Copy { to: to.at, bytes, data: [0; 16], from: None };
+        self.allowed(shared, &who, to, bytes, AccessKind::Write)?;
+        let mut copy = PendingCopy { to: to.at, bytes, data: [0; 16], from: None };
         // A copy that reads nothing may come from anywhere.
         if read > 0 {
             let from = self.locate(StateSpace::Global, &who, from, read, bytes)?;
-            self.allowed(shared, &who, from, read, Access::Read)?;
-            self.mark(shared, &who, from, read, Access::Read);
+            self.allowed(shared, &who, from, read, AccessKind::Read)?;
+            self.mark(shared, &who, from, read, AccessKind::Read);
             copy.data = self.peek(shared, &who, from, read);
             copy.from = Some((from, read));
         }
-        shared.memories[who.rank as usize].copies.begin(u32::from(who.thread), copy);
+        shared.block_states[who.rank as usize].copies.begin(u32::from(who.thread), copy);
         Ok(())
     }
 
@@ -467,34 +509,39 @@ impl Run<'_> {
     pub(super) fn copy_wait(
         &mut self,
         warp: &Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         mask: u32,
         left: u32,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         for lane in lanes(mask) {
-            let who = warp.who(lane);
-            for copy in shared.memories[who.rank as usize].copies.finish(u32::from(who.thread), left) {
-                self.finish_copy(shared, &who, copy).at(lane)?;
+            let who = warp.thread_ref(lane);
+            for copy in shared.block_states[who.rank as usize].copies.finish(u32::from(who.thread), left) {
+                self.finish_copy(shared, &who, copy).in_lane(lane)?;
             }
         }
         Ok(())
     }
 
-    fn finish_copy(&mut self, shared: &mut Shared, who: &Who, copy: Copy) -> Check<()> {
+    fn finish_copy(
+        &mut self,
+        shared: &mut ClusterState,
+        who: &ThreadRef,
+        copy: PendingCopy,
+    ) -> CheckResult<()> {
         if let Some((from, read)) = copy.from
             && self.peek(shared, who, from, read) != copy.data
         {
-            return Err(Box::new(Cause::SourceChanged { spot: self.spot(from, from.at) }));
+            return Err(Box::new(FaultCause::SourceChanged { location: self.location(from, from.at) }));
         }
-        let to = Located { space: StateSpace::Shared, of: who.rank as usize, at: copy.to };
-        self.mark(shared, who, to, copy.bytes, Access::Write);
+        let to = ResolvedAddress { space: StateSpace::Shared, of: who.rank as usize, at: copy.to };
+        self.mark(shared, who, to, copy.bytes, AccessKind::Write);
         self.poke(shared, who, to, &copy.data[..copy.bytes as usize]);
         Ok(())
     }
 }
 
 /// A lane's copy.
-struct Request {
+struct CopyRequest {
     lane: usize,
     to: u64,
     from: u64,

@@ -6,7 +6,7 @@
 //! Approximations compute the function in `f64` and round to `f32`. The hardware's results differ from these within the errors that the
 //! operations state, so no test may ask for their bits. Where PTX defines a result exactly (zeros, infinities, subnormals), it is that.
 
-use super::float::{self, Direction, Format};
+use super::float::{self, FloatFormat, RoundingDirection};
 use ptx_asm::StateSpace;
 use ptx_asm::{AtomicOp, CmpOp, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, Ty};
 
@@ -46,7 +46,7 @@ fn from_f32(value: f32) -> u64 {
 
 /// Whether it is a float and no number.
 fn is_nan(ty: Ty, bits: u64) -> bool {
-    Format::of(ty).is_some_and(|format| format.decode(bits).is_nan())
+    FloatFormat::of(ty).is_some_and(|format| format.decode(bits).is_nan())
 }
 
 fn from_f64(value: f64) -> u64 {
@@ -74,7 +74,7 @@ fn half_type(ty: Ty) -> Ty {
 
 /// Operations on one operand.
 pub(super) fn unary(op: PtxUnaryOp, ty: Ty, a: u64) -> Option<u64> {
-    if Format::of_pair(ty).is_some() {
+    if FloatFormat::of_pair(ty).is_some() {
         return halves(|at| unary(op, half_type(ty), half(a, at)));
     }
     let bits = width(ty);
@@ -82,7 +82,7 @@ pub(super) fn unary(op: PtxUnaryOp, ty: Ty, a: u64) -> Option<u64> {
     let sign = 1_u64 << (bits - 1);
     Some(match op {
         // PTX leaves open which.
-        PtxUnaryOp::Neg | PtxUnaryOp::Abs if is_nan(ty, a) => Format::of(ty)?.nan(),
+        PtxUnaryOp::Neg | PtxUnaryOp::Abs if is_nan(ty, a) => FloatFormat::of(ty)?.nan(),
         PtxUnaryOp::Neg if ty.is_float() => a ^ sign,
         PtxUnaryOp::Abs if ty.is_float() => a & !sign,
         PtxUnaryOp::Neg if ty.is_signed() && bits >= 16 => cut(a.wrapping_neg(), bits),
@@ -174,7 +174,7 @@ fn binary_f64(op: PtxBinaryOp, a: f64, b: f64) -> Option<u64> {
     }))
 }
 
-fn binary_f16(op: PtxBinaryOp, format: Format, a: u64, b: u64) -> Option<u64> {
+fn binary_f16(op: PtxBinaryOp, format: FloatFormat, a: u64, b: u64) -> Option<u64> {
     let (a, b) = (format.decode(cut(a, 16)), format.decode(cut(b, 16)));
     let exact = match op {
         PtxBinaryOp::Add => float::add_odd(a, b),
@@ -184,7 +184,7 @@ fn binary_f16(op: PtxBinaryOp, format: Format, a: u64, b: u64) -> Option<u64> {
         PtxBinaryOp::Max => max(a, b),
         _ => return None,
     };
-    Some(format.encode(exact, Direction::Nearest))
+    Some(format.encode(exact, RoundingDirection::Nearest))
 }
 
 /// The lesser: of a number and NaN the number, of zeros -0.
@@ -258,7 +258,7 @@ pub(super) fn ternary(op: PtxTernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> Optio
 }
 
 fn fma(ty: Ty, a: u64, b: u64, c: u64) -> Option<u64> {
-    let small = |format: Format| {
+    let small = |format: FloatFormat| {
         float::fma(format, format.decode(cut(a, 16)), format.decode(cut(b, 16)), format.decode(cut(c, 16)))
     };
     match ty {
@@ -289,7 +289,7 @@ fn logic(table: u8, a: u64, b: u64, c: u64) -> u64 {
 /// Whether a comparison holds.
 pub(super) fn compare(cmp: CmpOp, ty: Ty, a: u64, b: u64) -> Option<bool> {
     use std::cmp::Ordering::{Equal, Greater, Less};
-    let order = match Format::of(ty) {
+    let order = match FloatFormat::of(ty) {
         Some(format) => {
             let bits = width(ty);
             format.decode(cut(a, bits)).partial_cmp(&format.decode(cut(b, bits)))

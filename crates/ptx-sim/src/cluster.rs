@@ -1,10 +1,10 @@
 //! Clusters: where another block's memory is, when all blocks meet, and what has to be over at their end.
 
-use super::block::{Run, Shared};
-use super::fault::{At, Cause, Outcome, malformed};
+use super::fault::{FaultCause, InLane, StepResult, malformed};
 use super::registers::lanes;
+use super::scheduler::{ClusterState, LaunchState};
 use super::warp::Warp;
-use super::warpgroup::Together;
+use super::wgmma::WarpgroupProgress;
 use ptx_asm::{AddressOperand, PtxOperand, Reg, StateSpace};
 
 /// Where the window of block 0 begins; that of the next is as much further. No address of a block's own window is as large.
@@ -16,7 +16,7 @@ pub(super) fn parts(address: u64) -> (Option<u32>, u64) {
     (window.checked_sub(1).map(|rank| rank as u32), address % WINDOW)
 }
 
-impl Run<'_> {
+impl LaunchState<'_> {
     /// [`ptx_asm::Inst::Mapa`].
     pub(super) fn mapa(
         &self,
@@ -25,18 +25,18 @@ impl Run<'_> {
         dst: Reg,
         at: AddressOperand,
         block: PtxOperand,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         let addresses = self.addresses(warp, mask, StateSpace::Shared, at)?;
         let ranks = warp.registers.operand(self.program, block, mask)?;
         let mut mapped = [0; 32];
         for lane in lanes(mask) {
             let found = ranks[lane] as u32;
             if found >= self.cluster {
-                let cause = Cause::ClusterBlock { found, blocks: self.cluster };
-                return Err(Box::new(cause)).at(lane);
+                let cause = FaultCause::ClusterBlock { found, blocks: self.cluster };
+                return Err(Box::new(cause)).in_lane(lane);
             }
             if addresses[lane] >= WINDOW {
-                return malformed(format!("{:#x} is no address of a block", addresses[lane])).at(lane);
+                return malformed(format!("{:#x} is no address of a block", addresses[lane])).in_lane(lane);
             }
             mapped[lane] = WINDOW * (u64::from(found) + 1) + addresses[lane];
         }
@@ -45,13 +45,17 @@ impl Run<'_> {
     }
 
     /// Whether a cluster whose threads have all ended may: nothing may come to a block after its end.
-    pub(super) fn may_end(&self, warps: &[Warp], shared: &Shared) -> Result<(), (usize, Box<Cause>)> {
-        let outstanding = |at: usize, what: String| Err((at, Box::new(Cause::Outstanding(what))));
+    pub(super) fn may_end(
+        &self,
+        warps: &[Warp],
+        shared: &ClusterState,
+    ) -> Result<(), (usize, Box<FaultCause>)> {
+        let outstanding = |at: usize, what: String| Err((at, Box::new(FaultCause::Outstanding(what))));
         for (at, warp) in warps.iter().enumerate() {
-            warp.products.may_end().map_err(|what| (at, Box::new(Cause::Outstanding(what))))?;
+            warp.products.may_end().map_err(|what| (at, Box::new(FaultCause::Outstanding(what))))?;
         }
-        let even = |rank: usize| shared.memories[rank].warpgroups.iter().all(Together::is_even);
-        if let Some(rank) = (0..shared.memories.len()).find(|&rank| !even(rank)) {
+        let even = |rank: usize| shared.block_states[rank].warpgroups.iter().all(WarpgroupProgress::is_even);
+        if let Some(rank) = (0..shared.block_states.len()).find(|&rank| !even(rank)) {
             return outstanding(
                 0,
                 format!("all warps of a warpgroup of block {rank} of the cluster do the same"),
@@ -59,7 +63,7 @@ impl Run<'_> {
         }
         for (rank, expected) in shared.expects.iter().enumerate() {
             for (&column, (time, what)) in expected {
-                let moment = super::clocks::Moment { column, time: *time };
+                let moment = super::vector_clocks::Timestamp { column, time: *time };
                 if !shared.clocks.block_knows(rank as u32, moment) {
                     let first = warps.iter().position(|warp| warp.rank == rank as u32).unwrap_or(0);
                     return outstanding(first, what.clone());
@@ -70,7 +74,7 @@ impl Run<'_> {
     }
 
     /// A warp comes to a [`ptx_asm::Inst::ClusterBarrier`]; all those of the cluster go on once the last has come.
-    pub(super) fn meet_cluster(&self, warps: &mut [Warp], shared: &mut Shared) {
+    pub(super) fn meet_cluster(&self, warps: &mut [Warp], shared: &mut ClusterState) {
         if warps.iter().all(|warp| warp.is_at_cluster_barrier()) {
             let rows: Vec<usize> =
                 warps.iter().map(|warp| shared.clocks.row(warp.rank, warp.number)).collect();

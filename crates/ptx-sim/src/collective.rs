@@ -1,22 +1,22 @@
 //! What the lanes of a warp do together: shuffles and votes.
 
-use super::block::Run;
-use super::fault::{At, Cause, Check, Outcome, malformed};
-use super::registers::{Lanes, lanes};
+use super::fault::{CheckResult, FaultCause, InLane, StepResult, malformed};
+use super::registers::{LaneValues, lanes};
+use super::scheduler::LaunchState;
 use super::warp::Warp;
 use ptx_asm::{PtxOperand, Reg, RegClass};
 use ptx_asm::{ShuffleMode, VoteMode};
 
 /// Whether the whole warp is there.
-pub(super) fn whole(mask: u32) -> Outcome<()> {
+pub(super) fn whole(mask: u32) -> StepResult<()> {
     if mask == u32::MAX {
         return Ok(());
     }
-    let cause = Cause::PartialWarp { active: mask, expected: u32::MAX };
-    Err(Box::new(cause)).at(mask.trailing_zeros() as usize)
+    let cause = FaultCause::PartialWarp { active: mask, expected: u32::MAX };
+    Err(Box::new(cause)).in_lane(mask.trailing_zeros() as usize)
 }
 
-impl Run<'_> {
+impl LaunchState<'_> {
     /// [`ptx_asm::Inst::Shuffle`].
     pub(super) fn shuffle(
         &self,
@@ -26,16 +26,16 @@ impl Run<'_> {
         (dst, src): (Reg, Reg),
         lane: PtxOperand,
         width: u32,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         whole(mask)?;
         if !width.is_power_of_two() || width > 32 || src.class.bits() != 32 {
-            return malformed(format!("a shuffle of {src:?} in groups of {width}")).at(0);
+            return malformed(format!("a shuffle of {src:?} in groups of {width}")).in_lane(0);
         }
         let values = *warp.registers.get(self.program, src, mask)?;
         let by = warp.registers.operand(self.program, lane, mask)?;
         let mut shuffled = [0; 32];
         for lane in lanes(mask) {
-            let partner = partner(mode, lane as u32, by[lane] as u32, width).at(lane)?;
+            let partner = partner(mode, lane as u32, by[lane] as u32, width).in_lane(lane)?;
             shuffled[lane] = values[partner as usize];
         }
         warp.registers.set(self.program, dst, mask, &shuffled);
@@ -43,12 +43,19 @@ impl Run<'_> {
     }
 
     /// [`ptx_asm::Inst::Vote`].
-    pub(super) fn vote(&self, warp: &mut Warp, mask: u32, vote: VoteMode, dst: Reg, src: Reg) -> Outcome<()> {
+    pub(super) fn vote(
+        &self,
+        warp: &mut Warp,
+        mask: u32,
+        vote: VoteMode,
+        dst: Reg,
+        src: Reg,
+    ) -> StepResult<()> {
         whole(mask)?;
         if src.class != RegClass::Pred {
-            return malformed(format!("a vote of {src:?}")).at(0);
+            return malformed(format!("a vote of {src:?}")).in_lane(0);
         }
-        let values: &Lanes = warp.registers.get(self.program, src, mask)?;
+        let values: &LaneValues = warp.registers.get(self.program, src, mask)?;
         let ballot = lanes(mask).fold(0_u64, |ballot, lane| ballot | values[lane] << lane);
         let result = match vote {
             VoteMode::All => u64::from(ballot == u64::from(u32::MAX)),
@@ -61,7 +68,7 @@ impl Run<'_> {
 }
 
 /// Whose register a lane reads.
-fn partner(mode: ShuffleMode, lane: u32, by: u32, width: u32) -> Check<u32> {
+fn partner(mode: ShuffleMode, lane: u32, by: u32, width: u32) -> CheckResult<u32> {
     let first = lane & !(width - 1);
     // The hardware looks at five bits, and at bits of other groups: what is larger means something else there than here.
     let limit = match mode {
@@ -69,7 +76,7 @@ fn partner(mode: ShuffleMode, lane: u32, by: u32, width: u32) -> Check<u32> {
         ShuffleMode::Xor | ShuffleMode::Index => width,
     };
     if by >= limit {
-        return Err(Box::new(Cause::ShuffleLane { found: by, limit }));
+        return Err(Box::new(FaultCause::ShuffleLane { found: by, limit }));
     }
     Ok(match mode {
         ShuffleMode::Up if lane - first >= by => lane - by,

@@ -1,13 +1,13 @@
 //! Conversions of numbers between types.
 
 use super::arith::{cut, signed, width};
-use super::float::{self, Direction, Format};
+use super::float::{self, FloatFormat, RoundingDirection};
 use ptx_asm::{RoundingMode, Ty};
 
 /// The number as one of type `to`, extended to the width of its register; `None` if there is no such conversion.
 pub(super) fn convert(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Option<u64> {
     let bits = cut(bits, width(from));
-    match (Format::of(to), Format::of(from)) {
+    match (FloatFormat::of(to), FloatFormat::of(from)) {
         (Some(to), Some(from)) => between_floats(to, from, rounding, bits),
         (Some(to), None) => integer_to_float(to, from, rounding, bits),
         (None, Some(format)) => float_to_integer(to, from, rounding, format.decode(bits)),
@@ -17,18 +17,19 @@ pub(super) fn convert(to: Ty, from: Ty, rounding: RoundingMode, bits: u64) -> Op
 
 /// Two `f32` as a pair of 16-bit floats.
 pub(super) fn convert_pair(to: Ty, halves: [u64; 2]) -> Option<u64> {
-    let format = Format::of_pair(to)?;
-    let [low, high] = halves.map(|bits| format.encode(float::F32.decode(cut(bits, 32)), Direction::Nearest));
+    let format = FloatFormat::of_pair(to)?;
+    let [low, high] =
+        halves.map(|bits| format.encode(float::F32.decode(cut(bits, 32)), RoundingDirection::Nearest));
     Some(low | high << 16)
 }
 
 /// How fractions of the result's format are rounded.
-fn direction(rounding: RoundingMode) -> Option<Direction> {
+fn direction(rounding: RoundingMode) -> Option<RoundingDirection> {
     match rounding {
-        RoundingMode::Nearest => Some(Direction::Nearest),
-        RoundingMode::Zero => Some(Direction::Zero),
-        RoundingMode::Down => Some(Direction::Down),
-        RoundingMode::Up => Some(Direction::Up),
+        RoundingMode::Nearest => Some(RoundingDirection::Nearest),
+        RoundingMode::Zero => Some(RoundingDirection::Zero),
+        RoundingMode::Down => Some(RoundingDirection::Down),
+        RoundingMode::Up => Some(RoundingDirection::Up),
         _ => None,
     }
 }
@@ -44,16 +45,16 @@ fn to_integral(rounding: RoundingMode, value: f64) -> Option<f64> {
     }
 }
 
-fn between_floats(to: Format, from: Format, rounding: RoundingMode, bits: u64) -> Option<u64> {
+fn between_floats(to: FloatFormat, from: FloatFormat, rounding: RoundingMode, bits: u64) -> Option<u64> {
     let value = from.decode(bits);
     if to == from {
-        return to_integral(rounding, value).map(|value| to.encode(value, Direction::Nearest));
+        return to_integral(rounding, value).map(|value| to.encode(value, RoundingDirection::Nearest));
     }
     match direction(rounding) {
         Some(direction) => Some(to.encode(value, direction)),
         // Only what the wider format holds needs no rounding: `f16` has more digits than `bf16`, and that the wider range.
         None if rounding == RoundingMode::None && to.fraction > from.fraction && to.bias >= from.bias => {
-            Some(to.encode(value, Direction::Nearest))
+            Some(to.encode(value, RoundingDirection::Nearest))
         }
         None => None,
     }
@@ -64,7 +65,7 @@ fn is_integer(ty: Ty) -> bool {
     ty.is_signed() || ty.is_unsigned()
 }
 
-fn integer_to_float(to: Format, from: Ty, rounding: RoundingMode, bits: u64) -> Option<u64> {
+fn integer_to_float(to: FloatFormat, from: Ty, rounding: RoundingMode, bits: u64) -> Option<u64> {
     let direction = direction(rounding)?;
     if !is_integer(from) {
         return None;

@@ -7,18 +7,18 @@ use ptx_asm::{Reg, StateSpace};
 /// Why a run stopped.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("kernel `{kernel}`{}: {cause}", site.as_ref().map(|site| format!(", {site}")).unwrap_or_default())]
-pub struct Fault {
+pub struct SimFault {
     /// The kernel's name.
     pub kernel: String,
     /// Where it was, unless it never started.
-    pub site: Option<Box<Site>>,
+    pub site: Option<Box<FaultSite>>,
     /// What was wrong.
-    pub cause: Box<Cause>,
+    pub cause: Box<FaultCause>,
 }
 
 /// Where a kernel was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct FaultSite {
     /// The block's number.
     pub block: u32,
     /// The thread's number in it; of several, the first.
@@ -27,7 +27,7 @@ pub struct Site {
     pub instruction: String,
 }
 
-impl fmt::Display for Site {
+impl fmt::Display for FaultSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "block {}, thread {}, at {}", self.block, self.thread, self.instruction)
     }
@@ -36,7 +36,7 @@ impl fmt::Display for Site {
 /// What was wrong.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum FaultCause {
     /// What the checker of programs would have refused.
     #[error("not a kernel: {0}")]
     Malformed(String),
@@ -58,7 +58,7 @@ pub enum Cause {
     #[error("{bytes} bytes at {space} {address:#x} lie in no array: {nearest}")]
     OutOfBounds {
         /// The memory's kind.
-        space: SpaceName,
+        space: StateSpace,
         /// The first byte's address.
         address: u64,
         /// How many bytes.
@@ -70,99 +70,99 @@ pub enum Cause {
     #[error("expected an address of a multiple of {align}, found {space} {address:#x}")]
     Misaligned {
         /// The memory's kind.
-        space: SpaceName,
+        space: StateSpace,
         /// The address.
         address: u64,
         /// What should divide it.
         align: u32,
     },
     /// A read of bytes that nobody wrote.
-    #[error("{spot} is read and was never written")]
+    #[error("{location} is read and was never written")]
     Uninitialised {
         /// The first such byte.
-        spot: Spot,
+        location: MemoryLocation,
     },
     /// Two accesses that nothing orders, one of which writes.
-    #[error("race: {access} of {spot}, which {other} {}; nothing orders the two", past(*other_access))]
+    #[error("race: {access} of {location}, which {other} {}; nothing orders the two", past(*other_access))]
     Race {
         /// The first byte that both touch.
-        spot: Spot,
+        location: MemoryLocation,
         /// What this thread does.
-        access: Access,
+        access: AccessKind,
         /// Who was there before.
-        other: Party,
+        other: Accessor,
         /// What that did.
-        other_access: Access,
+        other_access: AccessKind,
     },
     /// Two lanes store different values at one address with one instruction.
-    #[error("race: lanes {} and {} store different values at {spot}", lanes[0], lanes[1])]
-    Clash {
+    #[error("race: lanes {} and {} store different values at {location}", lanes[0], lanes[1])]
+    ConflictingLanes {
         /// The byte.
-        spot: Spot,
+        location: MemoryLocation,
         /// Who.
         lanes: [u32; 2],
     },
     /// What is loaded as constant is written in the same launch.
-    #[error("{spot} is loaded as constant and written in one launch, by {other}")]
+    #[error("{location} is loaded as constant and written in one launch, by {other}")]
     NotConstant {
         /// The byte.
-        spot: Spot,
+        location: MemoryLocation,
         /// Who did the other of the two.
-        other: Party,
+        other: Accessor,
     },
     /// An access to bytes that an asynchronous copy may be writing.
-    #[error("{spot} is the destination of a copy of thread {owner} that was not waited for")]
-    UnderWay {
+    #[error("{location} is the destination of a copy of thread {owner} that was not waited for")]
+    PendingCopy {
         /// The byte.
-        spot: Spot,
+        location: MemoryLocation,
         /// Whose copy.
         owner: u32,
     },
     /// The source of an asynchronous copy was written before the copy was waited for.
-    #[error("{spot} changed while a copy from it was under way")]
+    #[error("{location} changed while a copy from it was under way")]
     SourceChanged {
         /// The first byte of the source.
-        spot: Spot,
+        location: MemoryLocation,
     },
     /// Shared memory is written that copies or products may still be reading.
-    #[error("{spot} is written while {by} may still be reading it")]
-    StillRead {
+    #[error("{location} is written while {by} may still be reading it")]
+    PendingRead {
         /// The byte.
-        spot: Spot,
+        location: MemoryLocation,
         /// Who reads.
-        by: Party,
+        by: Accessor,
     },
     /// Copies of tiles and products touch what a thread wrote without a fence since ([`ptx_asm::Inst::FenceProxyAsync`]).
-    #[error("{spot} was written by {writer}, which has not fenced it for copies and products")]
+    #[error("{location} was written by {writer}, which has not fenced it for copies and products")]
     Unfenced {
         /// The byte.
-        spot: Spot,
+        location: MemoryLocation,
         /// Who wrote it.
-        writer: Party,
+        writer: Accessor,
     },
     /// An ordinary access to a barrier in memory.
-    #[error("{spot} is part of a barrier")]
+    #[error("{location} is part of a barrier")]
     IsBarrier {
         /// The first such byte.
-        spot: Spot,
+        location: MemoryLocation,
     },
     /// There is no barrier where one is arrived at or waited for.
-    #[error("there is no barrier at {spot}: nobody made one")]
+    #[error("there is no barrier at {location}: nobody made one")]
     NoBarrier {
         /// Where it should be.
-        spot: Spot,
+        location: MemoryLocation,
     },
     /// A barrier is used in a way that it does not allow.
-    #[error("the barrier at {spot}: {what}")]
+    #[error("the barrier at {location}: {what}")]
     Barrier {
         /// Where it is.
-        spot: Spot,
+        location: MemoryLocation,
         /// What is wrong.
         what: String,
     },
     /// A tile copy or product that the hardware does not know.
     #[error("{0}")]
-    Tile(String),
+    InvalidTile(String),
     /// A register is touched that products may still be computing, or that they are to compute without a fence since the threads touched it.
     #[error("{reg:?} is {what}")]
     Accumulator {
@@ -176,7 +176,7 @@ pub enum Cause {
     Warpgroup(String),
     /// Registers that are given back while there are less, or taken while there are more.
     #[error("expected {} than {found} registers a thread, found {count}", if *increase { "more" } else { "less" })]
-    Registers {
+    RegisterCount {
         /// How many there are.
         found: u32,
         /// How many there should be.
@@ -239,7 +239,7 @@ pub enum Cause {
 
 /// What is done to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessKind {
     /// Reading.
     Read,
     /// Reading what no thread writes.
@@ -250,29 +250,29 @@ pub enum Access {
     Atomic,
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for AccessKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Access::Read => "read",
-            Access::Constant => "constant read",
-            Access::Write => "write",
-            Access::Atomic => "atomic update",
+            AccessKind::Read => "read",
+            AccessKind::Constant => "constant read",
+            AccessKind::Write => "write",
+            AccessKind::Atomic => "atomic update",
         })
     }
 }
 
 /// What somebody did.
-fn past(access: Access) -> &'static str {
+fn past(access: AccessKind) -> &'static str {
     match access {
-        Access::Read | Access::Constant => "read",
-        Access::Write => "wrote",
-        Access::Atomic => "updated",
+        AccessKind::Read | AccessKind::Constant => "read",
+        AccessKind::Write => "wrote",
+        AccessKind::Atomic => "updated",
     }
 }
 
 /// Who did something before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Party {
+pub enum Accessor {
     /// A thread of this block.
     Thread(u32),
     /// Several threads of a warp of this block.
@@ -280,28 +280,28 @@ pub enum Party {
     /// Another block.
     Block(u32),
     /// A copy of a tile that this thread began.
-    Tile(u32),
+    Tma(u32),
     /// Products of the warpgroup that this warp is of.
-    Products(u32),
+    Wgmma(u32),
 }
 
-impl fmt::Display for Party {
+impl fmt::Display for Accessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Party::Thread(thread) => write!(f, "thread {thread}"),
-            Party::Warp(warp) => write!(f, "warp {warp}"),
-            Party::Block(block) => write!(f, "block {block}"),
-            Party::Tile(thread) => write!(f, "a tile copy of thread {thread}"),
-            Party::Products(warp) => write!(f, "a product of warp {warp}"),
+            Accessor::Thread(thread) => write!(f, "thread {thread}"),
+            Accessor::Warp(warp) => write!(f, "warp {warp}"),
+            Accessor::Block(block) => write!(f, "block {block}"),
+            Accessor::Tma(thread) => write!(f, "a tile copy of thread {thread}"),
+            Accessor::Wgmma(warp) => write!(f, "a product of warp {warp}"),
         }
     }
 }
 
 /// A byte of some memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct MemoryLocation {
     /// The memory's kind.
-    pub space: SpaceName,
+    pub space: StateSpace,
     /// Its address.
     pub address: u64,
     /// The array that holds it: its name, or its number.
@@ -310,51 +310,37 @@ pub struct Spot {
     pub byte: usize,
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for MemoryLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "byte {} of {} array `{}`", self.byte, self.space, self.array)
     }
 }
 
-/// A [`StateSpace`] that can be printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpaceName(pub StateSpace);
-
-impl fmt::Display for SpaceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            StateSpace::Global => "global",
-            StateSpace::Shared => "shared",
-            StateSpace::Local => "local",
-        })
-    }
-}
-
 /// What a part of a step gives: a value, or what is wrong.
-pub(super) type Check<T> = Result<T, Box<Cause>>;
+pub(super) type CheckResult<T> = Result<T, Box<FaultCause>>;
 
 /// What is wrong with an instruction, and the first lane it is wrong for.
 #[derive(Debug)]
-pub(super) struct Stop {
+pub(super) struct LaneFault {
     pub(super) lane: u32,
-    pub(super) cause: Box<Cause>,
+    pub(super) cause: Box<FaultCause>,
 }
 
 /// What a step of a warp gives.
-pub(super) type Outcome<T> = Result<T, Stop>;
+pub(super) type StepResult<T> = Result<T, LaneFault>;
 
 /// Says for which lane.
-pub(super) trait At<T> {
-    fn at(self, lane: usize) -> Outcome<T>;
+pub(super) trait InLane<T> {
+    fn in_lane(self, lane: usize) -> StepResult<T>;
 }
 
-impl<T> At<T> for Check<T> {
-    fn at(self, lane: usize) -> Outcome<T> {
-        self.map_err(|cause| Stop { lane: lane as u32, cause })
+impl<T> InLane<T> for CheckResult<T> {
+    fn in_lane(self, lane: usize) -> StepResult<T> {
+        self.map_err(|cause| LaneFault { lane: lane as u32, cause })
     }
 }
 
 /// What the checker of programs should have found.
-pub(super) fn malformed<T>(what: impl Into<String>) -> Check<T> {
-    Err(Box::new(Cause::Malformed(what.into())))
+pub(super) fn malformed<T>(what: impl Into<String>) -> CheckResult<T> {
+    Err(Box::new(FaultCause::Malformed(what.into())))
 }

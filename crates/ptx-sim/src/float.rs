@@ -7,7 +7,7 @@ use ptx_asm::Ty;
 
 /// A binary format of IEEE 754's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Format {
+pub(super) struct FloatFormat {
     /// Bits in all.
     pub(super) bits: u32,
     /// Bits behind the point.
@@ -16,14 +16,14 @@ pub(super) struct Format {
     pub(super) bias: i32,
 }
 
-pub(super) const F16: Format = Format { bits: 16, fraction: 10, bias: 15 };
-pub(super) const BF16: Format = Format { bits: 16, fraction: 7, bias: 127 };
-pub(super) const F32: Format = Format { bits: 32, fraction: 23, bias: 127 };
-pub(super) const F64: Format = Format { bits: 64, fraction: 52, bias: 1023 };
+pub(super) const F16: FloatFormat = FloatFormat { bits: 16, fraction: 10, bias: 15 };
+pub(super) const BF16: FloatFormat = FloatFormat { bits: 16, fraction: 7, bias: 127 };
+pub(super) const F32: FloatFormat = FloatFormat { bits: 32, fraction: 23, bias: 127 };
+pub(super) const F64: FloatFormat = FloatFormat { bits: 64, fraction: 52, bias: 1023 };
 
 /// How what a format lacks is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum RoundingDirection {
     /// To the nearest, of two the even one.
     Nearest,
     Zero,
@@ -31,9 +31,9 @@ pub(super) enum Direction {
     Up,
 }
 
-impl Format {
+impl FloatFormat {
     /// That of a type of one float.
-    pub(super) fn of(ty: Ty) -> Option<Format> {
+    pub(super) fn of(ty: Ty) -> Option<FloatFormat> {
         match ty {
             Ty::F16 => Some(F16),
             Ty::Bf16 => Some(BF16),
@@ -44,7 +44,7 @@ impl Format {
     }
 
     /// Those of the halves of a type of two floats.
-    pub(super) fn of_pair(ty: Ty) -> Option<Format> {
+    pub(super) fn of_pair(ty: Ty) -> Option<FloatFormat> {
         match ty {
             Ty::F16x2 => Some(F16),
             Ty::Bf16x2 => Some(BF16),
@@ -88,7 +88,7 @@ impl Format {
     }
 
     /// The bits of the value, rounded once.
-    pub(super) fn encode(self, value: f64, direction: Direction) -> u64 {
+    pub(super) fn encode(self, value: f64, direction: RoundingDirection) -> u64 {
         if value.is_nan() {
             return self.nan();
         }
@@ -104,7 +104,13 @@ impl Format {
     }
 
     /// The bits of `mantissa · 2^exponent`, with that sign, rounded once.
-    pub(super) fn round(self, negative: bool, mantissa: u64, exponent: i32, direction: Direction) -> u64 {
+    pub(super) fn round(
+        self,
+        negative: bool,
+        mantissa: u64,
+        exponent: i32,
+        direction: RoundingDirection,
+    ) -> u64 {
         let sign = if negative { self.sign() } else { 0 };
         if mantissa == 0 {
             return sign;
@@ -126,29 +132,29 @@ impl Format {
     }
 
     /// What numbers too large become.
-    fn overflow(self, negative: bool, direction: Direction) -> u64 {
+    fn overflow(self, negative: bool, direction: RoundingDirection) -> u64 {
         let outwards = match direction {
-            Direction::Nearest => true,
-            Direction::Zero => false,
-            Direction::Down => negative,
-            Direction::Up => !negative,
+            RoundingDirection::Nearest => true,
+            RoundingDirection::Zero => false,
+            RoundingDirection::Down => negative,
+            RoundingDirection::Up => !negative,
         };
         self.infinity() - u64::from(!outwards)
     }
 }
 
 /// `mantissa / 2^cut`, rounded to an integer; `cut` is at least 1.
-fn shorten(mantissa: u64, cut: i32, negative: bool, direction: Direction) -> u64 {
+fn shorten(mantissa: u64, cut: i32, negative: bool, direction: RoundingDirection) -> u64 {
     let (kept, rest, half) = match cut {
         1..=63 => (mantissa >> cut, mantissa & ((1 << cut) - 1), 1 << (cut - 1)),
         64 => (0, mantissa, 1 << 63),
         _ => (0, 1, 2), // less than a half, more than nothing
     };
     let up = match direction {
-        Direction::Nearest => rest > half || rest == half && kept & 1 == 1,
-        Direction::Zero => false,
-        Direction::Down => negative && rest != 0,
-        Direction::Up => !negative && rest != 0,
+        RoundingDirection::Nearest => rest > half || rest == half && kept & 1 == 1,
+        RoundingDirection::Zero => false,
+        RoundingDirection::Down => negative && rest != 0,
+        RoundingDirection::Up => !negative && rest != 0,
     };
     kept + u64::from(up)
 }
@@ -178,7 +184,7 @@ pub(super) fn add_odd(a: f64, b: f64) -> f64 {
 }
 
 /// `a * b + c` of two formats of 16 bits, rounded once.
-pub(super) fn fma(format: Format, a: f64, b: f64, c: f64) -> u64 {
+pub(super) fn fma(format: FloatFormat, a: f64, b: f64, c: f64) -> u64 {
     // The product is exact: 22 bits at most.
-    format.encode(add_odd(a * b, c), Direction::Nearest)
+    format.encode(add_odd(a * b, c), RoundingDirection::Nearest)
 }

@@ -1,12 +1,12 @@
 //! The interpreter: what kernels mean.
 //!
-//! It runs a kernel on a simulated device, small and strict rather than fast, and stops with a typed [`Fault`] where a program does what it
+//! It runs a kernel on a simulated device, small and strict rather than fast, and stops with a typed [`SimFault`] where a program does what it
 //! may not, even if a processor would let it pass: accesses outside of an array or not aligned, reads of what nobody wrote, races, warps
 //! that are torn apart where they must act as one, barriers that not all reach. A code generator whose kernels run here with the
-//! right results, in every [`Order`] that is tried, relies on nothing that the language does not promise.
+//! right results, in every [`ExecutionOrder`] that is tried, relies on nothing that the language does not promise.
 //!
 //! ```
-//! use ptx_sim::{Launch, Machine, Order, run};
+//! use ptx_sim::{SimLaunch, SimulatedGpu, ExecutionOrder, run};
 //! use ptx_asm::{PtxBuilder, AddressOperand, StateSpace, SpecialReg, Ty};
 //!
 //! // y[thread] = 2 thread
@@ -16,12 +16,12 @@
 //! let at = b.mul_add_wide(Ty::U32, thread, 4_u32, y);
 //! b.store(StateSpace::Global, Ty::U32, AddressOperand::at(at), twice);
 //!
-//! let mut machine = Machine::new();
+//! let mut machine = SimulatedGpu::new();
 //! let y = machine.reserve("y", 64 * 4);
-//! let stats = run(&b.finish(), &Launch::new(1, &[y.address()]), &mut machine, Order::InTurn)?;
+//! let stats = run(&b.finish(), &SimLaunch::new(1, &[y.address()]), &mut machine, ExecutionOrder::Sequential)?;
 //! assert_eq!(machine.bytes(y)[4 * 50..][..4], 100_u32.to_le_bytes());
 //! assert_eq!(stats.sectors("store.global"), 64 * 4 / 32); // each byte moved once
-//! # Ok::<(), ptx_sim::Fault>(())
+//! # Ok::<(), ptx_sim::SimFault>(())
 //! ```
 //!
 //! # What it does not say
@@ -32,12 +32,12 @@
 
 #![forbid(unsafe_code)]
 
-mod flat; // a kernel as a list of steps
-mod machine; // the device's memory
+mod flat_kernel; // a kernel as a list of steps
+mod gpu; // the device's memory
 mod stats; // what a run did
 
-mod block; // the warps of a block, in some order
 mod registers; // what lanes hold
+mod scheduler; // the warps of a block, in some order
 mod warp; // a step of a warp
 
 mod arith; // operations on each lane
@@ -45,33 +45,33 @@ mod convert; // numbers as other types
 mod float; // formats and rounding
 
 mod collective; // what lanes do together
-mod matrix; // matrices in fragments
+mod mma; // matrices in fragments
 
 mod cluster; // blocks that run side by side
 mod mbarrier; // barriers in memory
 
-mod tensor; // which bytes a tile is
-mod tile; // copies of tiles
+mod tensor_map; // which bytes a tile is
+mod tma; // copies of tiles
 
-mod descriptor; // where factors are
-mod warpgroup; // what four warps do together
+mod matrix_descriptor; // where factors are
+mod wgmma; // what four warps do together
 
 mod access; // loads, stores, atomic operations, copies
-mod arrays; // shared memory and each thread's own
-mod clocks; // what warps know of each other
-mod copies; // copies under way
-mod proxy; // what is done behind the threads' backs
-mod races; // which accesses are ordered
+mod array_layout; // shared memory and each thread's own
+mod async_copies; // copies under way
+mod async_proxy; // what is done behind the threads' backs
+mod race_detector;
+mod vector_clocks; // what warps know of each other // which accesses are ordered
 
 mod fault; // what goes wrong
 
 #[cfg(test)]
 mod tests;
 
-pub use fault::{Access, Cause, Fault, Party, Site, SpaceName, Spot};
-pub use machine::{Machine, Region};
-pub use stats::{InstStats, Stats};
-pub use tensor::{Swizzle, TensorMap};
+pub use fault::{AccessKind, Accessor, FaultCause, FaultSite, MemoryLocation, SimFault};
+pub use gpu::{GlobalBuffer, SimulatedGpu};
+pub use stats::{InstStats, KernelStats};
+pub use tensor_map::{SimTensorMap, Swizzle};
 
 use ptx_asm::PtxKernel;
 
@@ -85,31 +85,31 @@ macro_rules! debug_as_display {
         })+
     };
 }
-debug_as_display!(Cause, Fault);
+debug_as_display!(FaultCause, SimFault);
 
 /// What a kernel is launched with. A block has as many threads as the kernel says.
 #[derive(Clone, Copy, Debug)]
-pub struct Launch<'a> {
+pub struct SimLaunch<'a> {
     /// How many blocks; at least 1.
     pub blocks: u32,
     /// The kernel's parameters.
     pub params: &'a [u64],
     /// Its tensor maps.
-    pub maps: &'a [TensorMap],
+    pub maps: &'a [SimTensorMap],
     /// How many instructions all warps together may run, so that loops without end are found.
     pub limit: u64,
 }
 
-impl<'a> Launch<'a> {
+impl<'a> SimLaunch<'a> {
     /// So many blocks, and as many instructions as anything small needs.
-    pub fn new(blocks: u32, params: &'a [u64]) -> Launch<'a> {
-        Launch { blocks, params, maps: &[], limit: 1 << 32 }
+    pub fn new(blocks: u32, params: &'a [u64]) -> SimLaunch<'a> {
+        SimLaunch { blocks, params, maps: &[], limit: 1 << 32 }
     }
 
     /// With tensor maps.
     #[must_use]
-    pub fn with_maps(self, maps: &'a [TensorMap]) -> Launch<'a> {
-        Launch { maps, ..self }
+    pub fn with_maps(self, maps: &'a [SimTensorMap]) -> SimLaunch<'a> {
+        SimLaunch { maps, ..self }
     }
 }
 
@@ -118,9 +118,9 @@ const MOST_OF_CLUSTER: u32 = 16;
 
 /// In which order a run does what may be done in any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ExecutionOrder {
     /// Blocks, or clusters, one after another; of a block the first warp, as far as it gets, then the next. Copies of tiles take as long as they can.
-    InTurn,
+    Sequential,
     /// Blocks in an order drawn by chance, and so when copies of tiles are complete; of a block or cluster, warps take turns of a few instructions as they are drawn; of an atomic instruction, so
     /// do lanes. One seed gives one order.
     Random {
@@ -133,30 +133,30 @@ pub enum Order {
 ///
 /// # Errors
 ///
-/// [`Fault`]: the first thing that the kernel does and may not.
+/// [`SimFault`]: the first thing that the kernel does and may not.
 pub fn run(
     kernel: &PtxKernel,
-    launch: &Launch<'_>,
-    machine: &mut Machine,
-    order: Order,
-) -> Result<Stats, Fault> {
-    let refuse = |cause| Fault { kernel: kernel.name.clone(), site: None, cause };
+    launch: &SimLaunch<'_>,
+    machine: &mut SimulatedGpu,
+    order: ExecutionOrder,
+) -> Result<KernelStats, SimFault> {
+    let refuse = |cause| SimFault { kernel: kernel.name.clone(), site: None, cause };
     if launch.params.len() != kernel.params as usize {
         let (expected, found) = (kernel.params, launch.params.len());
-        return Err(refuse(Box::new(Cause::Params { expected, found })));
+        return Err(refuse(Box::new(FaultCause::Params { expected, found })));
     }
     let cluster = kernel.cluster.max(1);
     if launch.blocks == 0 || !launch.blocks.is_multiple_of(cluster) || cluster > MOST_OF_CLUSTER {
         let what = format!("a launch of {} blocks, {cluster} to a cluster", launch.blocks);
-        return Err(refuse(Box::new(Cause::Malformed(what))));
+        return Err(refuse(Box::new(FaultCause::Malformed(what))));
     }
     if launch.maps.len() != kernel.maps as usize {
         let what = format!("expected {} tensor maps, found {}", kernel.maps, launch.maps.len());
-        return Err(refuse(Box::new(Cause::Malformed(what))));
+        return Err(refuse(Box::new(FaultCause::Malformed(what))));
     }
-    launch.maps.iter().try_for_each(TensorMap::check).map_err(refuse)?;
-    let program = flat::Program::new(kernel).map_err(refuse)?;
-    let mut run = block::Run::new(&program, launch, access::Global::new(machine), order);
+    launch.maps.iter().try_for_each(SimTensorMap::check).map_err(refuse)?;
+    let program = flat_kernel::FlatKernel::new(kernel).map_err(refuse)?;
+    let mut run = scheduler::LaunchState::new(&program, launch, access::GlobalMemory::new(machine), order);
     run.blocks()?;
-    Ok(Stats { insts: run.stats })
+    Ok(KernelStats { insts: run.stats })
 }

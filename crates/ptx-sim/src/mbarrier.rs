@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::access::Located;
-use super::block::{Run, Shared};
-use super::clocks::{Clock, Clocks, Moment, SEVERAL, Who, advance, join};
-use super::fault::{Access, At, Cause, Check, Outcome, Party, malformed};
-use super::races::Set;
+use super::access::ResolvedAddress;
+use super::fault::{AccessKind, Accessor, CheckResult, FaultCause, InLane, StepResult, malformed};
+use super::race_detector::AccessSet;
 use super::registers::lanes;
-use super::warp::{Event, Phase, Warp};
+use super::scheduler::{ClusterState, LaunchState};
+use super::vector_clocks::{SEVERAL_THREADS, ThreadRef, Timestamp, VectorClock, VectorClocks, advance, join};
+use super::warp::{MbarrierPhase, StepEvent, Warp};
 use ptx_asm::{AddressOperand, Reg, StateSpace};
 
 /// The barriers of a cluster, by block and address.
-pub(super) type Barriers = BTreeMap<(u32, usize), MemoryBarrier>;
+pub(super) type Mbarriers = BTreeMap<(u32, usize), Mbarrier>;
 
 /// A barrier in memory.
 #[derive(Debug)]
-pub(super) struct MemoryBarrier {
+pub(super) struct Mbarrier {
     /// Arrivals of a phase, and those that this one lacks.
     count: u32,
     pending: u32,
@@ -27,10 +27,10 @@ pub(super) struct MemoryBarrier {
     /// Counts phases.
     column: usize,
     /// What those know who arrived at this phase, and at those before.
-    gathered: Clock,
-    complete: Clock,
+    gathered: VectorClock,
+    complete: VectorClock,
     /// Who made it, of which block.
-    made: Set,
+    made: AccessSet,
     rank: u32,
     /// Whether the maker has told others since.
     fenced: bool,
@@ -44,7 +44,7 @@ const BYTES: u32 = 8;
 /// The most arrivals and bytes that a phase counts.
 const MOST: i64 = (1 << 20) - 1;
 
-impl MemoryBarrier {
+impl Mbarrier {
     /// Whether the last phase that is complete has this parity.
     pub(super) fn has_passed(&self, parity: u32) -> bool {
         self.phases & 1 != parity
@@ -56,8 +56,8 @@ impl MemoryBarrier {
     }
 
     /// The moment that those know who wait for the phase at hand.
-    pub(super) fn phase(&self) -> Moment {
-        Moment { column: self.column, time: self.phases + 1 }
+    pub(super) fn phase(&self) -> Timestamp {
+        Timestamp { column: self.column, time: self.phases + 1 }
     }
 
     /// An arrival, of somebody who knows this; before it, so many bytes are expected.
@@ -100,21 +100,26 @@ impl MemoryBarrier {
     }
 
     /// Whether somebody knows that it was made: a thread that has arrived, waited or met since.
-    fn known(&self, who: &Who, clocks: &Clocks) -> Result<(), Party> {
+    fn known(&self, who: &ThreadRef, clocks: &VectorClocks) -> Result<(), Accessor> {
         self.made.unordered(self.rank, who, clocks).map_or(Ok(()), Err)
     }
 }
 
-impl Run<'_> {
+impl LaunchState<'_> {
     /// The places of barriers that lanes name: addresses in the window of the block, or of the cluster.
-    fn barriers(&self, warp: &Warp, mask: u32, at: AddressOperand) -> Outcome<[Option<Located>; 32]> {
+    fn barriers(
+        &self,
+        warp: &Warp,
+        mask: u32,
+        at: AddressOperand,
+    ) -> StepResult<[Option<ResolvedAddress>; 32]> {
         let addresses = self.addresses(warp, mask, StateSpace::Shared, at)?;
         let mut found = [None; 32];
         for lane in lanes(mask) {
-            let mut who = warp.who(lane);
+            let mut who = warp.thread_ref(lane);
             let (rank, address) = super::cluster::parts(addresses[lane]);
             who.rank = rank.unwrap_or(who.rank);
-            found[lane] = Some(self.locate(StateSpace::Shared, &who, address, BYTES, BYTES).at(lane)?);
+            found[lane] = Some(self.locate(StateSpace::Shared, &who, address, BYTES, BYTES).in_lane(lane)?);
         }
         Ok(found)
     }
@@ -122,41 +127,51 @@ impl Run<'_> {
     /// The barrier that is there, if whoever asks may know of it.
     pub(super) fn barrier_at<'s>(
         &self,
-        shared: &'s mut Shared,
-        who: &Who,
-        located: Located,
-    ) -> Check<&'s mut MemoryBarrier> {
+        shared: &'s mut ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
+    ) -> CheckResult<&'s mut Mbarrier> {
         let Some(barrier) = shared.barriers.get_mut(&(located.of as u32, located.at)) else {
-            return Err(Box::new(Cause::NoBarrier { spot: self.spot(located, located.at) }));
+            return Err(Box::new(FaultCause::NoBarrier { location: self.location(located, located.at) }));
         };
         if let Err(other) = barrier.known(who, &shared.clocks) {
-            let (spot, access, other_access) =
-                (self.spot(located, located.at), Access::Atomic, Access::Write);
-            return Err(Box::new(Cause::Race { spot, access, other, other_access }));
+            let (location, access, other_access) =
+                (self.location(located, located.at), AccessKind::Atomic, AccessKind::Write);
+            return Err(Box::new(FaultCause::Race { location, access, other, other_access }));
         }
         Ok(barrier)
     }
 
     /// Whether copies, and other blocks, know of it as well.
-    pub(super) fn fenced_barrier(&self, shared: &mut Shared, who: &Who, located: Located) -> Check<()> {
+    pub(super) fn fenced_barrier(
+        &self,
+        shared: &mut ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
+    ) -> CheckResult<()> {
         if self.barrier_at(shared, who, located)?.fenced {
             return Ok(());
         }
         self.broken(located, "it was made, and no fence has told copies and other blocks")
     }
 
-    pub(super) fn broken<T>(&self, located: Located, what: impl Into<String>) -> Check<T> {
-        Err(Box::new(Cause::Barrier { spot: self.spot(located, located.at), what: what.into() }))
+    pub(super) fn broken<T>(&self, located: ResolvedAddress, what: impl Into<String>) -> CheckResult<T> {
+        Err(Box::new(FaultCause::Barrier { location: self.location(located, located.at), what: what.into() }))
     }
 
     /// Whether these bytes are none of a barrier.
-    pub(super) fn no_barrier(&self, shared: &Shared, located: Located, bytes: u32) -> Check<()> {
+    pub(super) fn no_barrier(
+        &self,
+        shared: &ClusterState,
+        located: ResolvedAddress,
+        bytes: u32,
+    ) -> CheckResult<()> {
         let rank = located.of as u32;
         let (first, end) = (located.at.saturating_sub(BYTES as usize - 1), located.at + bytes as usize);
         match shared.barriers.range((rank, first)..(rank, end)).next() {
             None => Ok(()),
             Some((&(_, at), _)) => {
-                Err(Box::new(Cause::IsBarrier { spot: self.spot(located, at.max(located.at)) }))
+                Err(Box::new(FaultCause::IsBarrier { location: self.location(located, at.max(located.at)) }))
             }
         }
     }
@@ -165,37 +180,43 @@ impl Run<'_> {
     pub(super) fn init_barrier(
         &mut self,
         warp: &Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         mask: u32,
         at: AddressOperand,
         count: u32,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         let places = self.barriers(warp, mask, at)?;
         for lane in lanes(mask) {
             let Some(located) = places[lane] else { continue };
-            let who = warp.who(lane);
-            self.init_one(shared, &who, located, count).at(lane)?;
+            let who = warp.thread_ref(lane);
+            self.init_one(shared, &who, located, count).in_lane(lane)?;
         }
         Ok(())
     }
 
-    fn init_one(&mut self, shared: &mut Shared, who: &Who, located: Located, count: u32) -> Check<()> {
+    fn init_one(
+        &mut self,
+        shared: &mut ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
+        count: u32,
+    ) -> CheckResult<()> {
         if !(1..=MOST as u32).contains(&count) {
             return malformed(format!("a barrier for {count} arrivals"));
         }
         if shared.barriers.contains_key(&(located.of as u32, located.at)) {
             return self.broken(located, "it is made a second time");
         }
-        self.allowed(shared, who, located, BYTES, Access::Write)?;
-        let (made, column) = (Set::one(who, &shared.clocks), shared.clocks.column());
-        let barrier = MemoryBarrier {
+        self.allowed(shared, who, located, BYTES, AccessKind::Write)?;
+        let (made, column) = (AccessSet::one(who, &shared.clocks), shared.clocks.column());
+        let barrier = Mbarrier {
             count,
             pending: count,
             bytes: 0,
             phases: 0,
             column,
-            gathered: Clock::new(),
-            complete: Clock::new(),
+            gathered: VectorClock::new(),
+            complete: VectorClock::new(),
             made,
             rank: who.rank,
             fenced: false,
@@ -206,9 +227,9 @@ impl Run<'_> {
     }
 
     /// [`ptx_asm::Inst::FenceMbarrierInit`].
-    pub(super) fn fence_barriers(&self, warp: &Warp, shared: &mut Shared, mask: u32) {
+    pub(super) fn fence_barriers(&self, warp: &Warp, shared: &mut ClusterState, mask: u32) {
         for lane in lanes(mask) {
-            let who = warp.who(lane);
+            let who = warp.thread_ref(lane);
             for barrier in shared.barriers.values_mut().filter(|barrier| barrier.rank == who.rank) {
                 barrier.fenced |= barrier.made.is_of(&who);
             }
@@ -219,33 +240,33 @@ impl Run<'_> {
     pub(super) fn arrive(
         &mut self,
         warp: &Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         mask: u32,
         at: AddressOperand,
         bytes: u32,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         let places = self.barriers(warp, mask, at)?;
         let whole = mask == warp.present;
         let mut told = whole.then(|| shared.clocks.release_warp(warp.rank, warp.number));
         for lane in self.some_order(mask) {
             let Some(located) = places[lane] else { continue };
-            let who = warp.who(lane);
+            let who = warp.thread_ref(lane);
             if !whole {
                 told = Some(shared.clocks.release(&who));
             }
             let Some((clock, moment)) = &told else { continue };
-            self.arrive_one(shared, &who, located, (bytes, clock, *moment)).at(lane)?;
+            self.arrive_one(shared, &who, located, (bytes, clock, *moment)).in_lane(lane)?;
         }
         Ok(())
     }
 
     fn arrive_one(
         &mut self,
-        shared: &mut Shared,
-        who: &Who,
-        located: Located,
-        (bytes, clock, moment): (u32, &Clock, Moment),
-    ) -> Check<()> {
+        shared: &mut ClusterState,
+        who: &ThreadRef,
+        located: ResolvedAddress,
+        (bytes, clock, moment): (u32, &VectorClock, Timestamp),
+    ) -> CheckResult<()> {
         let is_remote = located.of != who.rank as usize;
         if is_remote {
             self.fenced_barrier(shared, who, located)?;
@@ -266,11 +287,11 @@ impl Run<'_> {
     pub(super) fn wait(
         &self,
         warp: &Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         mask: u32,
         at: AddressOperand,
         (parity, cluster): (Reg, bool),
-    ) -> Outcome<Event> {
+    ) -> StepResult<StepEvent> {
         let places = self.barriers(warp, mask, at)?;
         let parities = *warp.registers.get(self.program, parity, mask)?;
         let mut phases = Vec::new();
@@ -278,19 +299,19 @@ impl Run<'_> {
             let Some(located) = places[lane] else { continue };
             let parity = parities[lane] as u32;
             if parity > 1 {
-                return self.broken(located, format!("expected parity 0 or 1, found {parity}")).at(lane);
+                return self.broken(located, format!("expected parity 0 or 1, found {parity}")).in_lane(lane);
             }
             if located.of != warp.rank as usize {
-                return self.broken(located, "it is waited for by another block").at(lane);
+                return self.broken(located, "it is waited for by another block").in_lane(lane);
             }
-            self.barrier_at(shared, &warp.who(lane), located).at(lane)?;
-            phases.push(Phase { lane, located, parity, cluster });
+            self.barrier_at(shared, &warp.thread_ref(lane), located).in_lane(lane)?;
+            phases.push(MbarrierPhase { lane, located, parity, cluster });
         }
-        Ok(Event::Waits(phases))
+        Ok(StepEvent::AtMbarrier(phases))
     }
 
     /// Whether all that a warp waits for is complete.
-    pub(super) fn have_passed(&self, shared: &Shared, phases: &[Phase]) -> bool {
+    pub(super) fn have_passed(&self, shared: &ClusterState, phases: &[MbarrierPhase]) -> bool {
         phases.iter().all(|phase| {
             let key = (phase.located.of as u32, phase.located.at);
             shared.barriers.get(&key).is_some_and(|barrier| barrier.has_passed(phase.parity))
@@ -298,28 +319,33 @@ impl Run<'_> {
     }
 
     /// Which barrier a lane waits for, and what that lacks, in words.
-    pub(super) fn missing(&self, shared: &Shared, phase: &Phase) -> String {
-        let Phase { located, parity, .. } = *phase;
-        let state = shared.barriers.get(&(located.of as u32, located.at)).map(MemoryBarrier::state);
-        let spot = self.spot(located, located.at);
-        format!("for parity {parity} of the barrier at {spot}, whose {}", state.unwrap_or_default())
+    pub(super) fn missing(&self, shared: &ClusterState, phase: &MbarrierPhase) -> String {
+        let MbarrierPhase { located, parity, .. } = *phase;
+        let state = shared.barriers.get(&(located.of as u32, located.at)).map(Mbarrier::state);
+        let location = self.location(located, located.at);
+        format!("for parity {parity} of the barrier at {location}, whose {}", state.unwrap_or_default())
     }
 
     /// A warp goes on: its lanes know what those knew who arrived.
-    pub(super) fn passed(&self, warp: &Warp, shared: &mut Shared, phases: &[Phase]) -> Outcome<()> {
+    pub(super) fn passed(
+        &self,
+        warp: &Warp,
+        shared: &mut ClusterState,
+        phases: &[MbarrierPhase],
+    ) -> StepResult<()> {
         let whole = phases.len() == warp.present.count_ones() as usize;
         let alike = phases.windows(2).all(|pair| pair[0].located.at == pair[1].located.at);
         for phase in phases {
-            let mut who = warp.who(phase.lane);
-            let barrier = self.barrier_at(shared, &who, phase.located).at(phase.lane)?;
+            let mut who = warp.thread_ref(phase.lane);
+            let barrier = self.barrier_at(shared, &who, phase.located).in_lane(phase.lane)?;
             if barrier.remote && !phase.cluster {
                 let what = "other blocks arrive at it, and the wait does not say so";
-                return self.broken(phase.located, what).at(phase.lane);
+                return self.broken(phase.located, what).in_lane(phase.lane);
             }
             let clock = barrier.complete.clone();
             if whole && alike {
                 // Once for all lanes.
-                who.thread = SEVERAL;
+                who.thread = SEVERAL_THREADS;
                 shared.clocks.acquire(&who, &clock);
                 break;
             }

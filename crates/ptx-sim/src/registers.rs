@@ -1,12 +1,12 @@
 //! The registers of a warp: what every lane has in each, and whether it ever wrote it.
 
 use super::arith::cut;
-use super::fault::{At, Cause, Outcome};
-use super::flat::Program;
+use super::fault::{FaultCause, InLane, StepResult};
+use super::flat_kernel::FlatKernel;
 use ptx_asm::{GuardPredicate, PtxOperand, Reg};
 
 /// One number for each lane.
-pub(super) type Lanes = [u64; 32];
+pub(super) type LaneValues = [u64; 32];
 
 /// The lanes in a mask, lowest first.
 pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
@@ -14,35 +14,40 @@ pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
 }
 
 #[derive(Debug)]
-pub(super) struct Registers {
-    values: Vec<Lanes>,
+pub(super) struct WarpRegisters {
+    values: Vec<LaneValues>,
     /// Of each register, the lanes that wrote it.
     written: Vec<u32>,
 }
 
-impl Registers {
-    pub(super) fn new(program: &Program<'_>) -> Registers {
+impl WarpRegisters {
+    pub(super) fn new(program: &FlatKernel<'_>) -> WarpRegisters {
         let count = program.registers();
-        Registers { values: vec![[0; 32]; count], written: vec![0; count] }
+        WarpRegisters { values: vec![[0; 32]; count], written: vec![0; count] }
     }
 
     /// What these lanes have in a register.
     ///
     /// # Errors
     ///
-    /// [`Cause::UnwrittenRegister`] if one of them has nothing.
-    pub(super) fn get(&self, program: &Program<'_>, reg: Reg, mask: u32) -> Outcome<&Lanes> {
+    /// [`FaultCause::UnwrittenRegister`] if one of them has nothing.
+    pub(super) fn get(&self, program: &FlatKernel<'_>, reg: Reg, mask: u32) -> StepResult<&LaneValues> {
         let at = program.register(reg);
         let missing = mask & !self.written[at];
         if missing != 0 {
-            let cause = Box::new(Cause::UnwrittenRegister { reg });
-            return Err(cause).at(missing.trailing_zeros() as usize);
+            let cause = Box::new(FaultCause::UnwrittenRegister { reg });
+            return Err(cause).in_lane(missing.trailing_zeros() as usize);
         }
         Ok(&self.values[at])
     }
 
     /// What an instruction reads.
-    pub(super) fn operand(&self, program: &Program<'_>, operand: PtxOperand, mask: u32) -> Outcome<Lanes> {
+    pub(super) fn operand(
+        &self,
+        program: &FlatKernel<'_>,
+        operand: PtxOperand,
+        mask: u32,
+    ) -> StepResult<LaneValues> {
         match operand {
             PtxOperand::Reg(reg) => self.get(program, reg, mask).copied(),
             PtxOperand::Const(value) => Ok([value; 32]),
@@ -50,7 +55,7 @@ impl Registers {
     }
 
     /// Gives these lanes new values, of which the register keeps as many bits as it has.
-    pub(super) fn set(&mut self, program: &Program<'_>, reg: Reg, mask: u32, values: &Lanes) {
+    pub(super) fn set(&mut self, program: &FlatKernel<'_>, reg: Reg, mask: u32, values: &LaneValues) {
         let at = program.register(reg);
         for lane in lanes(mask) {
             self.values[at][lane] = cut(values[lane], reg.class.bits());
@@ -59,7 +64,12 @@ impl Registers {
     }
 
     /// The lanes for which a guard holds.
-    pub(super) fn holds(&self, program: &Program<'_>, guard: GuardPredicate, mask: u32) -> Outcome<u32> {
+    pub(super) fn holds(
+        &self,
+        program: &FlatKernel<'_>,
+        guard: GuardPredicate,
+        mask: u32,
+    ) -> StepResult<u32> {
         let values = self.get(program, guard.pred, mask)?;
         Ok(lanes(mask)
             .filter(|&lane| (values[lane] != 0) == guard.when)

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::registers::{Lanes, lanes};
-use super::tensor::Piece;
+use super::registers::{LaneValues, lanes};
+use super::tensor_map::TileSegment;
 use ptx_asm::Inst;
-use ptx_asm::StateSpace;
 
 /// What a run did, instruction by instruction in the order of the kernel's tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct KernelStats {
     /// Of each instruction.
     pub insts: Vec<InstStats>,
 }
@@ -17,7 +16,7 @@ pub struct Stats {
 /// What a run did with one instruction, all warps together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstStats {
-    /// What kind it is: see [`Stats::count`].
+    /// What kind it is: see [`KernelStats::count`].
     pub opcode: String,
     /// The instruction itself.
     pub inst: String,
@@ -34,7 +33,7 @@ pub struct InstStats {
     pub conflicts: u64,
 }
 
-impl Stats {
+impl KernelStats {
     /// How many warps ran instructions of a kind: Rust's names in lower case, of arithmetic with the type, of memory with the space, as in
     /// `fma.f32`, `convert.f32.s32`, `load.global`, `atomic.shared`, `barrier`, `cpasync`, `ldmatrix`, `mma`.
     pub fn count(&self, opcode: &str) -> u64 {
@@ -84,27 +83,27 @@ impl InstStats {
     }
 
     /// Its lanes accessed global memory, so many bytes each.
-    pub(super) fn global(&mut self, mask: u32, addresses: &Lanes, bytes: u32) {
+    pub(super) fn global(&mut self, mask: u32, addresses: &LaneValues, bytes: u32) {
         self.bytes += u64::from(mask.count_ones() * bytes);
         self.sectors += sectors(mask, addresses, bytes);
     }
 
     /// A tile of which these pieces lie in the tensor was copied; their order is that of addresses, line by line.
-    pub(super) fn tile(&mut self, pieces: &[Piece]) {
+    pub(super) fn tile(&mut self, pieces: &[TileSegment]) {
         self.bytes += pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>();
         let mut found: Vec<u64> = pieces.iter().map(|piece| piece.global / 32).collect();
         self.sectors += distinct(&mut found);
     }
 
     /// Its lanes accessed shared memory, so many bytes each.
-    pub(super) fn shared(&mut self, mask: u32, addresses: &Lanes, bytes: u32) {
+    pub(super) fn shared(&mut self, mask: u32, addresses: &LaneValues, bytes: u32) {
         self.bytes += u64::from(mask.count_ones() * bytes);
         self.conflicts += conflicts(mask, addresses, bytes);
     }
 }
 
 /// How many sectors of 32 bytes lanes touch. No access crosses one: accesses are aligned and of 16 bytes at most.
-fn sectors(mask: u32, addresses: &Lanes, bytes: u32) -> u64 {
+fn sectors(mask: u32, addresses: &LaneValues, bytes: u32) -> u64 {
     if bytes == 0 {
         return 0;
     }
@@ -127,7 +126,7 @@ fn distinct(numbers: &mut [u64]) -> u64 {
 }
 
 /// Passes over the banks beyond the first of each part of the warp.
-pub(super) fn conflicts(mask: u32, addresses: &Lanes, bytes: u32) -> u64 {
+pub(super) fn conflicts(mask: u32, addresses: &LaneValues, bytes: u32) -> u64 {
     let together = match bytes {
         0..=4 => 32,
         5..=8 => 16,
@@ -143,7 +142,7 @@ fn part_of(mask: u32, part: u32, together: u32) -> u32 {
 }
 
 /// The most different words of one bank that lanes access.
-fn passes(mask: u32, addresses: &Lanes, bytes: u32) -> u64 {
+fn passes(mask: u32, addresses: &LaneValues, bytes: u32) -> u64 {
     let words = u64::from(bytes.div_ceil(4));
     let mut found = [0; 32];
     let mut count = 0;
@@ -178,18 +177,10 @@ fn opcode(inst: &Inst, text: &str) -> String {
         Inst::Select { ty, .. } => format!("Select.{ty:?}"),
         Inst::Convert { to, from, .. } => format!("Convert.{to:?}.{from:?}"),
         Inst::ConvertPair { to, .. } => format!("ConvertPair.{to:?}"),
-        Inst::Load { space, .. } => format!("Load.{}", space_name(*space)),
-        Inst::Store { space, .. } => format!("Store.{}", space_name(*space)),
-        Inst::Atomic { space, .. } => format!("Atomic.{}", space_name(*space)),
+        Inst::Load { space, .. } => format!("Load.{}", space),
+        Inst::Store { space, .. } => format!("Store.{}", space),
+        Inst::Atomic { space, .. } => format!("Atomic.{}", space),
         _ => text.chars().take_while(|c| c.is_alphanumeric()).collect(),
     };
     name.to_lowercase()
-}
-
-fn space_name(space: StateSpace) -> &'static str {
-    match space {
-        StateSpace::Global => "global",
-        StateSpace::Shared => "shared",
-        StateSpace::Local => "local",
-    }
 }

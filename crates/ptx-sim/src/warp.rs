@@ -1,15 +1,15 @@
 //! A warp: where it is, which lanes are active, and what a step does.
 
-use super::access::{Located, Transfer};
+use super::access::{ResolvedAddress, WarpAccess};
 use super::arith;
-use super::block::{Meeting, Run, Shared};
-use super::clocks::Who;
 use super::convert;
-use super::fault::{At, Cause, Check, Outcome, malformed};
-use super::flat::{Program, Step};
-use super::registers::{Lanes, Registers, lanes};
-use super::tensor::map_address;
-use super::warpgroup::{Products, Shape};
+use super::fault::{CheckResult, FaultCause, InLane, StepResult, malformed};
+use super::flat_kernel::{FlatKernel, FlatStep};
+use super::registers::{LaneValues, WarpRegisters, lanes};
+use super::scheduler::{ClusterState, LaunchState, NamedBarrier};
+use super::tensor_map::map_address;
+use super::vector_clocks::ThreadRef;
+use super::wgmma::{PendingWgmma, WgmmaShape};
 use ptx_asm::Inst;
 use ptx_asm::{GuardPredicate, PtxOperand, Reg, SpecialReg, StateSpace};
 
@@ -27,11 +27,11 @@ pub(super) struct Warp {
     pub(super) pc: usize,
     /// The lanes that take it.
     active: u32,
-    stack: Vec<Frame>,
-    pub(super) registers: Registers,
+    stack: Vec<DivergenceFrame>,
+    pub(super) registers: WarpRegisters,
     /// What it waits for.
-    pub(super) waits: Option<Wait>,
-    pub(super) products: Products,
+    pub(super) waits: Option<WaitReason>,
+    pub(super) products: PendingWgmma,
     /// How many registers each thread may use.
     pub(super) allowance: u32,
     ended: bool,
@@ -39,22 +39,22 @@ pub(super) struct Warp {
 
 /// What a warp waits for.
 #[derive(Clone, Debug)]
-pub(super) enum Wait {
+pub(super) enum WaitReason {
     /// Others at a barrier of the block.
-    Meeting(Meeting),
+    Barrier(NamedBarrier),
     /// All threads of the cluster.
     Cluster,
     /// Phases of barriers in memory.
-    Phases(Vec<Phase>),
+    Mbarriers(Vec<MbarrierPhase>),
     /// So many registers a thread.
     Registers(u32),
 }
 
 /// What a lane waits for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Phase {
+pub(super) struct MbarrierPhase {
     pub(super) lane: usize,
-    pub(super) located: Located,
+    pub(super) located: ResolvedAddress,
     pub(super) parity: u32,
     /// Whether the wait is for other blocks, too.
     pub(super) cluster: bool,
@@ -62,7 +62,7 @@ pub(super) struct Phase {
 
 /// A statement that lanes may part in.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct DivergenceFrame {
     /// The lanes that meet at its end.
     all: u32,
     /// Those that take the other side of a branch.
@@ -71,28 +71,28 @@ struct Frame {
 
 /// What comes of a step.
 #[derive(Clone, Debug)]
-pub(super) enum Event {
+pub(super) enum StepEvent {
     /// The warp goes on.
-    Goes,
+    Continues,
     /// It has come to a barrier.
-    Meets(Meeting),
+    AtBarrier(NamedBarrier),
     /// It has come to the barrier of the cluster.
-    MeetsCluster,
+    AtClusterBarrier,
     /// It waits for barriers in memory.
-    Waits(Vec<Phase>),
+    AtMbarrier(Vec<MbarrierPhase>),
     /// It wants each of its threads to have so many registers.
-    Takes(u32),
+    WantsRegisters(u32),
     /// It has ended.
-    Ends,
+    Ended,
 }
 
 impl Warp {
     /// Of a block, which has a number in its cluster.
-    pub(super) fn new(program: &Program<'_>, block: u32, rank: u32, number: u32) -> Warp {
+    pub(super) fn new(program: &FlatKernel<'_>, block: u32, rank: u32, number: u32) -> Warp {
         let threads = program.kernel.threads;
         let count = (threads - number * 32).min(32);
         let present = u32::MAX >> (32 - count);
-        let registers = Registers::new(program);
+        let registers = WarpRegisters::new(program);
         Warp {
             block,
             rank,
@@ -103,7 +103,7 @@ impl Warp {
             stack: Vec::new(),
             registers,
             waits: None,
-            products: Products::default(),
+            products: PendingWgmma::default(),
             allowance: program.allowance(),
             ended: false,
         }
@@ -114,7 +114,7 @@ impl Warp {
     }
 
     pub(super) fn is_at_cluster_barrier(&self) -> bool {
-        matches!(self.waits, Some(Wait::Cluster))
+        matches!(self.waits, Some(WaitReason::Cluster))
     }
 
     /// Goes on behind the barrier.
@@ -124,45 +124,45 @@ impl Warp {
     }
 
     /// A lane's thread.
-    pub(super) fn who(&self, lane: usize) -> Who {
+    pub(super) fn thread_ref(&self, lane: usize) -> ThreadRef {
         let thread = (self.number * 32) as u16 + lane as u16;
-        Who { block: self.block, rank: self.rank, thread, warp: self.number }
+        ThreadRef { block: self.block, rank: self.rank, thread, warp: self.number }
     }
 }
 
-impl Run<'_> {
+impl LaunchState<'_> {
     /// One step of a warp that is ready.
-    pub(super) fn step(&mut self, warp: &mut Warp, shared: &mut Shared) -> Outcome<Event> {
+    pub(super) fn step(&mut self, warp: &mut Warp, shared: &mut ClusterState) -> StepResult<StepEvent> {
         let program = self.program;
         match program.steps.get(warp.pc) {
             None => {
                 warp.ended = true;
-                return Ok(Event::Ends);
+                return Ok(StepEvent::Ended);
             }
-            Some(&Step::Inst { guard, inst, number }) => {
+            Some(&FlatStep::Inst { guard, inst, number }) => {
                 return self.instruction(warp, shared, guard, (number, inst));
             }
-            Some(&Step::Split { guard, otherwise }) => {
+            Some(&FlatStep::Split { guard, otherwise }) => {
                 let all = warp.active;
                 let then = warp.registers.holds(program, guard, all)?;
-                warp.stack.push(Frame { all, others: all & !then });
+                warp.stack.push(DivergenceFrame { all, others: all & !then });
                 warp.active = then;
                 warp.pc = if then == 0 { otherwise } else { warp.pc + 1 };
             }
-            Some(&Step::Otherwise { end }) => {
+            Some(&FlatStep::Otherwise { end }) => {
                 warp.active = warp.stack.last().map_or(0, |frame| frame.others);
                 warp.pc = if warp.active == 0 { end } else { warp.pc + 1 };
             }
-            Some(Step::Join) => {
+            Some(FlatStep::Join) => {
                 warp.active = warp.stack.pop().map_or(0, |frame| frame.all);
                 warp.pc += 1;
             }
-            Some(Step::Enter) => {
-                warp.stack.push(Frame { all: warp.active, others: 0 });
+            Some(FlatStep::Enter) => {
+                warp.stack.push(DivergenceFrame { all: warp.active, others: 0 });
                 warp.pc += 1;
             }
-            Some(&Step::Again { guard, body }) => {
-                self.spend().at(warp.active.trailing_zeros() as usize)?;
+            Some(&FlatStep::Again { guard, body }) => {
+                self.spend().in_lane(warp.active.trailing_zeros() as usize)?;
                 warp.active = warp.registers.holds(program, guard, warp.active)?;
                 if warp.active == 0 {
                     warp.active = warp.stack.pop().map_or(0, |frame| frame.all);
@@ -172,14 +172,14 @@ impl Run<'_> {
                 }
             }
         }
-        Ok(Event::Goes)
+        Ok(StepEvent::Continues)
     }
 
     /// Takes one off what may still run.
-    fn spend(&mut self) -> Check<()> {
+    fn spend(&mut self) -> CheckResult<()> {
         match self.left.checked_sub(1) {
             Some(left) => self.left = left,
-            None => return Err(Box::new(Cause::Limit(self.limit))),
+            None => return Err(Box::new(FaultCause::Limit(self.limit))),
         }
         Ok(())
     }
@@ -187,11 +187,11 @@ impl Run<'_> {
     fn instruction(
         &mut self,
         warp: &mut Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         guard: Option<GuardPredicate>,
         (number, inst): (usize, &Inst),
-    ) -> Outcome<Event> {
-        self.spend().at(warp.active.trailing_zeros() as usize)?;
+    ) -> StepResult<StepEvent> {
+        self.spend().in_lane(warp.active.trailing_zeros() as usize)?;
         let mask = match guard {
             Some(guard) => warp.registers.holds(self.program, guard, warp.active)?,
             None => warp.active,
@@ -199,15 +199,15 @@ impl Run<'_> {
         if mask != 0 {
             self.stats[number].ran(mask);
             if self.program.has_products {
-                warp.products.touch(self.program, inst).at(mask.trailing_zeros() as usize)?;
+                warp.products.touch(self.program, inst).in_lane(mask.trailing_zeros() as usize)?;
             }
             match *inst {
                 Inst::Barrier { id, threads } => {
-                    return self.barrier(warp, mask, id, threads).at(mask.trailing_zeros() as usize);
+                    return self.barrier(warp, mask, id, threads).in_lane(mask.trailing_zeros() as usize);
                 }
                 Inst::ClusterBarrier => {
-                    self.present(warp, mask).at(mask.trailing_zeros() as usize)?;
-                    return Ok(Event::MeetsCluster);
+                    self.present(warp, mask).in_lane(mask.trailing_zeros() as usize)?;
+                    return Ok(StepEvent::AtClusterBarrier);
                 }
                 Inst::MbarrierWait { at, parity, cluster } => {
                     return self.wait(warp, shared, mask, at, (parity, cluster));
@@ -220,38 +220,38 @@ impl Run<'_> {
             self.execute(warp, shared, mask, number, inst)?;
         }
         warp.pc += 1;
-        Ok(Event::Goes)
+        Ok(StepEvent::Continues)
     }
 
     /// [`Inst::Barrier`]: the block makes the warp go on.
-    fn barrier(&self, warp: &Warp, mask: u32, id: u32, threads: Option<u32>) -> Check<Event> {
+    fn barrier(&self, warp: &Warp, mask: u32, id: u32, threads: Option<u32>) -> CheckResult<StepEvent> {
         let most = self.program.kernel.threads.next_multiple_of(32);
         let threads = threads.unwrap_or(most);
         if id >= 16 || !(32..=most).contains(&threads) || !threads.is_multiple_of(32) {
             return malformed(format!("barrier {id} of {threads} threads, in a block of {most}"));
         }
         self.present(warp, mask)?;
-        Ok(Event::Meets(Meeting { id, threads }))
+        Ok(StepEvent::AtBarrier(NamedBarrier { id, threads }))
     }
 
     /// Whether all lanes that there are have come.
-    fn present(&self, warp: &Warp, mask: u32) -> Check<()> {
+    fn present(&self, warp: &Warp, mask: u32) -> CheckResult<()> {
         if mask == warp.present {
             return Ok(());
         }
-        Err(Box::new(Cause::PartialWarp { active: mask, expected: warp.present }))
+        Err(Box::new(FaultCause::PartialWarp { active: mask, expected: warp.present }))
     }
 
     /// Does what an instruction that is no barrier says, for the lanes in the mask; there is at least one.
     fn execute(
         &mut self,
         warp: &mut Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         mask: u32,
         number: usize,
         inst: &Inst,
-    ) -> Outcome<()> {
-        let transfer = |space, ty, place| Transfer { inst: number, mask, space, ty, place };
+    ) -> StepResult<()> {
+        let transfer = |space, ty, place| WarpAccess { inst: number, mask, space, ty, place };
         match inst {
             Inst::Load { space, ty, constant, dsts, from } => {
                 self.load(warp, shared, transfer(*space, *ty, *from), dsts, *constant)
@@ -265,7 +265,9 @@ impl Run<'_> {
             }
             Inst::CpAsyncCommit => {
                 for lane in lanes(mask) {
-                    shared.memories[warp.rank as usize].copies.commit(u32::from(warp.who(lane).thread));
+                    shared.block_states[warp.rank as usize]
+                        .copies
+                        .commit(u32::from(warp.thread_ref(lane).thread));
                 }
                 Ok(())
             }
@@ -290,7 +292,7 @@ impl Run<'_> {
             Inst::MbarrierArriveExpectTx { at, bytes } => self.arrive(warp, shared, mask, *at, *bytes),
             Inst::Mapa { dst, at, block } => self.mapa(warp, mask, *dst, *at, *block),
             Inst::FenceProxyAsync => {
-                let memory = &mut shared.memories[warp.rank as usize];
+                let memory = &mut shared.block_states[warp.rank as usize];
                 memory.proxy.fence(warp.number, mask, mask == warp.present);
                 Ok(())
             }
@@ -314,11 +316,11 @@ impl Run<'_> {
                 self.order_products(warp, shared, (number, mask), inst)
             }
             Inst::Wgmma { element, columns, d, a, b, transposed, accumulate } => {
-                let shape = Shape { element: *element, columns: *columns, transposed: *transposed };
+                let shape = WgmmaShape { element: *element, columns: *columns, transposed: *transposed };
                 self.multiply(warp, shared, (number, mask), (shape, d), [*a, *b, *accumulate])
             }
             Inst::WarpBarrier => {
-                self.present(warp, mask).at(mask.trailing_zeros() as usize)?;
+                self.present(warp, mask).in_lane(mask.trailing_zeros() as usize)?;
                 let row = shared.clocks.row(warp.rank, warp.number);
                 shared.clocks.meet(&[row]);
                 Ok(())
@@ -330,14 +332,14 @@ impl Run<'_> {
     }
 
     /// Instructions that work on the registers of each lane alone.
-    fn compute(&self, warp: &mut Warp, mask: u32, inst: &Inst) -> Outcome<()> {
+    fn compute(&self, warp: &mut Warp, mask: u32, inst: &Inst) -> StepResult<()> {
         let (block, rank) = (warp.block, warp.rank);
-        let mut each = Each { program: self.program, registers: &mut warp.registers, mask, inst };
+        let mut each = LaneWise { program: self.program, registers: &mut warp.registers, mask, inst };
         match *inst {
             Inst::Move { dst, src } => each.map(dst, [src], |[a]| Some(a)),
             Inst::ReadSpecial { dst, special } => {
                 let first = u64::from(warp.number) * 32;
-                let values: Lanes = std::array::from_fn(|lane| match special {
+                let values: LaneValues = std::array::from_fn(|lane| match special {
                     SpecialReg::Thread => first + lane as u64,
                     SpecialReg::Block => u64::from(block),
                     SpecialReg::Blocks => u64::from(self.blocks),
@@ -352,14 +354,13 @@ impl Run<'_> {
                     StateSpace::Local => self.program.local.address(array),
                     StateSpace::Global => malformed("global memory has no arrays"),
                 };
-                let address = address.at(mask.trailing_zeros() as usize)?;
+                let address = address.in_lane(mask.trailing_zeros() as usize)?;
                 each.set(dst, &[u64::from(address); 32])
             }
             Inst::LoadParam { dst, param } => match self.params.get(param as usize) {
                 Some(&value) => each.set(dst, &[value; 32]),
-                None => {
-                    malformed(format!("there is no parameter {param}")).at(mask.trailing_zeros() as usize)
-                }
+                None => malformed(format!("there is no parameter {param}"))
+                    .in_lane(mask.trailing_zeros() as usize),
             },
             Inst::TensorMapAddress { dst, map } if map < self.program.kernel.maps => {
                 each.set(dst, &[map_address(map); 32])
@@ -372,7 +373,7 @@ impl Run<'_> {
             Inst::Unpack { halves: [low, high], src } => {
                 let width = low.class.bits();
                 let whole = *each.registers.get(each.program, src, mask)?;
-                let high_half: Lanes = std::array::from_fn(|lane| whole[lane].wrapping_shr(width));
+                let high_half: LaneValues = std::array::from_fn(|lane| whole[lane].wrapping_shr(width));
                 each.set(low, &whole)?;
                 each.set(high, &high_half)
             }
@@ -399,21 +400,21 @@ impl Run<'_> {
 }
 
 /// An instruction that does the same in each lane.
-struct Each<'a> {
-    program: &'a Program<'a>,
-    registers: &'a mut Registers,
+struct LaneWise<'a> {
+    program: &'a FlatKernel<'a>,
+    registers: &'a mut WarpRegisters,
     mask: u32,
     inst: &'a Inst,
 }
 
-impl Each<'_> {
+impl LaneWise<'_> {
     /// Computes a register from others.
     fn map<const N: usize>(
         &mut self,
         dst: Reg,
         srcs: [PtxOperand; N],
         operation: impl Fn([u64; N]) -> Option<u64>,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         let mut given = [[0; 32]; N];
         for (given, src) in given.iter_mut().zip(srcs) {
             *given = self.registers.operand(self.program, src, self.mask)?;
@@ -428,13 +429,13 @@ impl Each<'_> {
         self.set(dst, &values)
     }
 
-    fn set(&mut self, dst: Reg, values: &Lanes) -> Outcome<()> {
+    fn set(&mut self, dst: Reg, values: &LaneValues) -> StepResult<()> {
         self.registers.set(self.program, dst, self.mask, values);
         Ok(())
     }
 
     /// There is no such operation.
-    fn none(&self) -> Outcome<()> {
-        malformed(format!("no such operation: {:?}", self.inst)).at(self.mask.trailing_zeros() as usize)
+    fn none(&self) -> StepResult<()> {
+        malformed(format!("no such operation: {:?}", self.inst)).in_lane(self.mask.trailing_zeros() as usize)
     }
 }

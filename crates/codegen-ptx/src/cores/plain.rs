@@ -4,7 +4,9 @@ use ptx_asm::{
     AddressOperand, PtxBuilder, PtxKernel, PtxProgram, Reg, RoundingMode, StateSpace, StmtList, Target, Ty,
     check,
 };
-use ptx_sim::{Fault, Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
+use ptx_sim::{
+    ExecutionOrder, GlobalBuffer, KernelStats, SimFault, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run,
+};
 use tnode::{DType, Scalar};
 
 use super::{Matrix, Method, Of, Outputs, Product, Stored, Surroundings, Tensor};
@@ -136,10 +138,10 @@ fn factor(element_type: Ty, extent: u32, depth: u32, depth_contiguous: bool) -> 
 }
 
 /// The factors, and where results go, as the interpreter's copy engine knows them.
-fn maps(product: &Product, method: &Method, addresses: &[u64]) -> Vec<TensorMap> {
+fn maps(product: &Product, method: &Method, addresses: &[u64]) -> Vec<SimTensorMap> {
     let elements = [product.element; 2].into_iter().chain(types(product));
     let tensors = method.tensors(product).into_iter().zip(elements).zip(addresses);
-    let map = |((tensor, element), &address): ((Tensor, Ty), &u64)| TensorMap {
+    let map = |((tensor, element), &address): ((Tensor, Ty), &u64)| SimTensorMap {
         address,
         element: element.bytes(),
         sizes: tensor.sizes,
@@ -151,7 +153,12 @@ fn maps(product: &Product, method: &Method, addresses: &[u64]) -> Vec<TensorMap>
 }
 
 /// Runs a product and compares it with one in whole numbers.
-pub(super) fn multiply(product: &Product, method: &Method, accumulates: bool, order: Order) -> Stats {
+pub(super) fn multiply(
+    product: &Product,
+    method: &Method,
+    accumulates: bool,
+    order: ExecutionOrder,
+) -> KernelStats {
     let module = module(product, method, kernel(product, method, accumulates));
     run_kernel(product, method, &module.kernels[0], accumulates, order)
         .unwrap_or_else(|fault| panic!("{fault}"))
@@ -171,10 +178,10 @@ pub(super) fn run_kernel(
     method: &Method,
     kernel: &PtxKernel,
     accumulates: bool,
-    order: Order,
-) -> Result<Stats, Fault> {
+    order: ExecutionOrder,
+) -> Result<KernelStats, SimFault> {
     let [rows, columns, depth] = product.sizes;
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let left = machine.put("left", factor(product.element, rows, depth, product.left.depth_contiguous));
     let right = machine.put("right", factor(product.element, columns, depth, product.right.depth_contiguous));
     let types = types(product);
@@ -182,10 +189,10 @@ pub(super) fn run_kernel(
         let before = (0..rows * columns).flat_map(|_| bytes(ty, if accumulates { 7.0 } else { 0.0 }));
         machine.put("sums", before.collect::<Vec<u8>>())
     };
-    let stored: Vec<Region> = types.iter().map(&mut put).collect();
+    let stored: Vec<GlobalBuffer> = types.iter().map(&mut put).collect();
     let params: Vec<u64> = [left, right].iter().chain(&stored).map(|region| region.address()).collect();
     let maps = maps(product, method, &params);
-    let launch = Launch::new(method.blocks(product) as u32, &params).with_maps(&maps);
+    let launch = SimLaunch::new(method.blocks(product) as u32, &params).with_maps(&maps);
     let stats = run(kernel, &launch, &mut machine, order)?;
     let expected: Vec<f32> = (0..rows * columns)
         .map(|at| {

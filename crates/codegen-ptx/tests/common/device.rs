@@ -11,7 +11,9 @@ use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::log::{LogLine, LogStyle};
-use ptx_sim::{Launch, Machine, Order, Region, Stats, Swizzle, TensorMap, run};
+use ptx_sim::{
+    ExecutionOrder, GlobalBuffer, KernelStats, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run,
+};
 use scheduling::{ScheduleError, ScheduleOptions, schedule, schedule_serial};
 use tnode::{DType, Scalar};
 
@@ -20,7 +22,7 @@ const SOIL: u8 = 0xa5;
 
 /// Schedules a case, compiles it and runs it: every kernel must leave what the interpreter of the IR makes of it, bit for bit but for
 /// NaNs, and the nodes what the case expects.
-pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: Order) -> Outcome {
+pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> Outcome {
     let scheduled = match schedule(&case.routine, codegen, &ScheduleOptions::default()) {
         Ok(scheduled) => scheduled,
         Err(ScheduleError::Illegal(error)) => return Outcome::Skipped(error.to_string()),
@@ -33,7 +35,7 @@ pub(crate) fn run_case(codegen: &Ptx, case: &RunCase, order: Order) -> Outcome {
 }
 
 /// What a case logs, compiled as routines that log are. Memory is compared as by [`run_case`].
-pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: Order) -> Result<String, Outcome> {
+pub(crate) fn run_logged(codegen: &Ptx, case: &RunCase, order: ExecutionOrder) -> Result<String, Outcome> {
     let scheduled = schedule_serial(&case.routine, codegen, &mut |_, _| {});
     let scheduled = scheduled.map_err(|error| match error {
         ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
@@ -47,7 +49,7 @@ fn run_scheduled(
     codegen: &Ptx,
     scheduled: &ScheduledRoutine,
     case: &RunCase,
-    order: Order,
+    order: ExecutionOrder,
 ) -> Result<(Vec<Vec<u8>>, String), Outcome> {
     let rendered = codegen.render(scheduled.kernels()).map_err(|error| match error {
         CodegenError::Unsupported { .. } => Outcome::Skipped(error.to_string()),
@@ -78,7 +80,7 @@ struct Device<'a> {
 }
 
 impl Device<'_> {
-    fn call(&mut self, rendered: &Rendered, call: &KernelCall, order: Order) -> Result<(), String> {
+    fn call(&mut self, rendered: &Rendered, call: &KernelCall, order: ExecutionOrder) -> Result<(), String> {
         let kernel = &self.scheduled.kernels()[call.kernel];
         let bindings: Vec<i64> = call.bindings.iter().map(|s| self.case.bindings[s.index()]).collect();
         let args: Vec<Vec<u8>> =
@@ -126,7 +128,7 @@ pub(crate) struct Ran {
     /// Those of its log.
     pub(crate) log: Vec<u8>,
     /// What was run.
-    pub(crate) stats: Stats,
+    pub(crate) stats: KernelStats,
 }
 
 /// The text of a log.
@@ -145,15 +147,15 @@ pub(crate) fn run_kernel(
     kernel: &Kernel,
     args: &[Vec<u8>],
     bindings: &[i64],
-    order: Order,
+    order: ExecutionOrder,
 ) -> Result<Ran, String> {
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi().params[nth] {
         // What is written whole is not read before.
         Param::Node { access: Access::Write, .. } => machine.reserve(format!("p{nth}"), bytes.len()),
         _ => machine.put(format!("p{nth}"), bytes.clone()),
     };
-    let regions: Vec<Region> = args.iter().enumerate().map(&mut place).collect();
+    let regions: Vec<GlobalBuffer> = args.iter().enumerate().map(&mut place).collect();
     let launch = &rendered.launches[at];
     // Only the header is cleared.
     let mut log = vec![SOIL; launch.log_bytes as usize];
@@ -161,8 +163,8 @@ pub(crate) fn run_kernel(
     let log = (launch.log_bytes > 0).then(|| machine.put("log", log));
     let memory = regions.iter().chain(&log).map(|region| region.address());
     let params: Vec<u64> = memory.chain(bindings.iter().map(|&b| b as u64)).collect();
-    let maps: Vec<TensorMap> = launch.maps.iter().map(|map| tensor(map, &params)).collect();
-    let launch = Launch::new(launch.blocks, &params).with_maps(&maps);
+    let maps: Vec<SimTensorMap> = launch.maps.iter().map(|map| tensor(map, &params)).collect();
+    let launch = SimLaunch::new(launch.blocks, &params).with_maps(&maps);
     let stats =
         run(&rendered.module.kernels[at], &launch, &mut machine, order).map_err(|fault| fault.to_string())?;
     for (nth, region) in regions.iter().enumerate() {
@@ -176,14 +178,14 @@ pub(crate) fn run_kernel(
             _ => {}
         }
     }
-    let bytes = |region: Region| machine.bytes(region).to_vec();
+    let bytes = |region: GlobalBuffer| machine.bytes(region).to_vec();
     let log = log.map(bytes).unwrap_or_default();
     Ok(Ran { memory: regions.into_iter().map(bytes).collect(), log, stats })
 }
 
 /// A tensor map as the interpreter has it.
-fn tensor(map: &codegen_core::TensorMap, params: &[u64]) -> TensorMap {
-    TensorMap {
+fn tensor(map: &codegen_core::TensorMap, params: &[u64]) -> SimTensorMap {
+    SimTensorMap {
         address: params[map.param as usize] + map.offset,
         element: map.dtype.size_bytes() as u32,
         sizes: map.sizes.clone(),

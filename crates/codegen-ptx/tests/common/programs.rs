@@ -7,7 +7,7 @@ use fastrand::Rng;
 use filetests::{Expected, RunCase};
 use lowered_ir::interp::Memory;
 use lowered_ir::ir::Numerics;
-use ptx_sim::Order;
+use ptx_sim::ExecutionOrder;
 use tnode::{DType, Scalar};
 
 use crate::device;
@@ -63,6 +63,6 @@ pub(crate) fn codegen(seed: u64, options: PtxOptions) -> Ptx {
 
 /// Runs a routine, whose kernels must leave what it leaves as it is written.
 pub(crate) fn check(codegen: &Ptx, text: &str, seed: u64) {
-    let outcome = device::run_case(codegen, &case(text, seed), Order::Random { seed });
+    let outcome = device::run_case(codegen, &case(text, seed), ExecutionOrder::Random { seed });
     assert!(matches!(outcome, Outcome::Passed), "seed {seed} for {codegen:?}: {outcome:?}\n{text}");
 }

@@ -1,7 +1,7 @@
 //! Names of operations, types, state spaces and special registers in PTX.
 
 use crate::inst::{AtomicOp, CmpOp, PtxBinaryOp, PtxUnaryOp, RoundingMode, Ty};
-use crate::program::{SpecialReg, StateSpace};
+use crate::program::SpecialReg;
 
 pub(super) fn name(ty: Ty) -> &'static str {
     match ty {
@@ -33,14 +33,6 @@ pub(super) fn memory_type(ty: Ty) -> &'static str {
         Ty::F16 | Ty::Bf16 => "b16",
         Ty::F16x2 | Ty::Bf16x2 => "b32",
         ty => name(ty),
-    }
-}
-
-pub(super) fn space_name(space: StateSpace) -> &'static str {
-    match space {
-        StateSpace::Global => "global",
-        StateSpace::Shared => "shared",
-        StateSpace::Local => "local",
     }
 }
 

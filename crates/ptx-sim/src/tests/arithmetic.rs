@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use crate::arith::{atomic, binary, compare, cut, signed, ternary, unary, width};
-use crate::float::{BF16, Direction, F16, F32, F64, Format, fma};
+use crate::float::{BF16, F16, F32, F64, FloatFormat, RoundingDirection, fma};
 use ptx_asm::{AtomicOp, CmpOp, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, StateSpace, Ty};
 
 /// Numbers with something special, and others.
@@ -182,8 +182,8 @@ fn floats_are_those_of_rust() {
 #[test]
 fn the_lesser_and_the_greater() {
     for ty in [Ty::F16, Ty::Bf16, Ty::F32, Ty::F64] {
-        let format = Format::of(ty).expect("a float");
-        let bits = |value: f64| format.encode(value, Direction::Nearest);
+        let format = FloatFormat::of(ty).expect("a float");
+        let bits = |value: f64| format.encode(value, RoundingDirection::Nearest);
         let (nan, one, two) = (bits(f64::NAN), bits(1.0), bits(2.0));
         let (plus, minus) = (bits(0.0), bits(-0.0));
         for (a, b, min, max) in [
@@ -331,23 +331,32 @@ fn what_lies_far_below_breaks_ties() {
         for (c, expected) in [(far, 1.0 + ulp), (-far, 1.0), (0.0, 1.0)] {
             // 1 + ulp / 2 is in the middle between 1, which is even, and the next `bf16`.
             let sum = crate::float::add_odd(sign * (1.0 + half), sign * c);
-            assert_eq!(BF16.decode(BF16.encode(sum, Direction::Nearest)), sign * expected, "{sign} {c}");
+            assert_eq!(
+                BF16.decode(BF16.encode(sum, RoundingDirection::Nearest)),
+                sign * expected,
+                "{sign} {c}"
+            );
             // 1 + 3 ulp / 2 is so above an odd one.
             let sum = crate::float::add_odd(sign * (1.0 + 3.0 * half), sign * c);
             let expected = if c < 0.0 { 1.0 + ulp } else { 1.0 + 2.0 * ulp };
-            assert_eq!(BF16.decode(BF16.encode(sum, Direction::Nearest)), sign * expected, "{sign} {c}");
+            assert_eq!(
+                BF16.decode(BF16.encode(sum, RoundingDirection::Nearest)),
+                sign * expected,
+                "{sign} {c}"
+            );
         }
         // Through the operation: a product that is such a middle, and what decides far below it. (1 + 2 ulp) · 97 / 128 is no `bf16`.
         let (a, b) = (sign * (1.0 + 2.0 * ulp), 97.0 / 128.0);
         let product = a * b;
-        let (below, above) = (BF16.encode(product, Direction::Down), BF16.encode(product, Direction::Up));
+        let (below, above) =
+            (BF16.encode(product, RoundingDirection::Down), BF16.encode(product, RoundingDirection::Up));
         let (below, above) = (BF16.decode(below), BF16.decode(above));
         let middle = (below + above) / 2.0;
-        let rest = BF16.decode(BF16.encode(middle - product, Direction::Nearest));
+        let rest = BF16.decode(BF16.encode(middle - product, RoundingDirection::Nearest));
         assert_eq!(product + rest, middle);
         let found = BF16.decode(fma(BF16, a, b, rest));
         assert!(found == below || found == above);
-        assert_eq!(BF16.encode(found, Direction::Nearest) & 1, 0, "a tie");
+        assert_eq!(BF16.encode(found, RoundingDirection::Nearest) & 1, 0, "a tie");
     }
 }
 
@@ -367,12 +376,12 @@ fn formats_are_decoded_and_encoded() {
         let value = f64::from(narrow);
         assert_eq!(F32.decode(u64::from(narrow.to_bits())).to_bits(), value.to_bits());
         assert_eq!(
-            F16.encode(value, Direction::Nearest),
+            F16.encode(value, RoundingDirection::Nearest),
             u64::from(f16::from_f32(narrow).to_bits()),
             "{value}"
         );
         assert_eq!(
-            BF16.encode(value, Direction::Nearest),
+            BF16.encode(value, RoundingDirection::Nearest),
             u64::from(bf16::from_f32(narrow).to_bits()),
             "{value}"
         );
@@ -380,8 +389,12 @@ fn formats_are_decoded_and_encoded() {
         if value.is_nan() {
             continue;
         }
-        assert_eq!(F32.encode(value, Direction::Nearest), u64::from((value as f32).to_bits()), "{value}");
-        assert_eq!(F64.encode(value, Direction::Nearest), value.to_bits(), "{value}");
+        assert_eq!(
+            F32.encode(value, RoundingDirection::Nearest),
+            u64::from((value as f32).to_bits()),
+            "{value}"
+        );
+        assert_eq!(F64.encode(value, RoundingDirection::Nearest), value.to_bits(), "{value}");
         for format in [F16, BF16, F32] {
             directed(format, value);
             directed(format, f64::from(narrow));
@@ -390,9 +403,10 @@ fn formats_are_decoded_and_encoded() {
 }
 
 /// Rounded down and up there is nothing between; towards zero is one of the two.
-fn directed(format: Format, value: f64) {
-    let [down, up, zero, nearest] = [Direction::Down, Direction::Up, Direction::Zero, Direction::Nearest]
-        .map(|direction| format.encode(value, direction));
+fn directed(format: FloatFormat, value: f64) {
+    let [down, up, zero, nearest] =
+        [RoundingDirection::Down, RoundingDirection::Up, RoundingDirection::Zero, RoundingDirection::Nearest]
+            .map(|direction| format.encode(value, direction));
     let decode = |bits| format.decode(bits);
     assert!(decode(down) <= value && value <= decode(up), "{format:?} {value}");
     assert_eq!(zero, if value.is_sign_negative() { up } else { down }, "{format:?} {value}");

@@ -1,6 +1,6 @@
 //! Barriers that go wrong.
 
-use super::{Cause, Order, cause, kernel, outcome, words};
+use super::{ExecutionOrder, FaultCause, cause, kernel, outcome, words};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, SpecialReg, StateSpace, Ty,
 };
@@ -18,14 +18,14 @@ fn a_part_of_a_warp_meets_nobody() {
             b.when(some, |b| b.barrier());
         })
     };
-    assert_eq!(cause(&k(8), 1), Cause::PartialWarp { active: 0xff, expected: u32::MAX });
+    assert_eq!(cause(&k(8), 1), FaultCause::PartialWarp { active: 0xff, expected: u32::MAX });
     // All that there are of the last warp are enough.
     words(&k(40), 1, 0);
     let guarded = kernel(32, |b| {
         let some = below(b, 31);
         b.push_predicated(some, Inst::Barrier { id: 0, threads: None });
     });
-    assert!(matches!(cause(&guarded, 1), Cause::PartialWarp { .. }));
+    assert!(matches!(cause(&guarded, 1), FaultCause::PartialWarp { .. }));
 }
 
 #[test]
@@ -34,11 +34,11 @@ fn a_warp_that_does_not_come_is_a_deadlock() {
         let some = below(b, 64);
         b.when(some, |b| b.barrier());
     });
-    let fault = outcome(&k, 1, 0, Order::InTurn).expect_err("warp 2 does not come");
+    let fault = outcome(&k, 1, 0, ExecutionOrder::Sequential).expect_err("warp 2 does not come");
     expect_test::expect![[r#"
         kernel `k`, block 0, thread 0, at Barrier { id: 0, threads: None }: deadlock: warp 0 waits at barrier 0 of 96 threads; warp 1 waits at barrier 0 of 96 threads; warp 2 has ended"#]]
     .assert_eq(&fault.to_string());
-    assert!(matches!(cause(&k, 1), Cause::Deadlock(_)));
+    assert!(matches!(cause(&k, 1), FaultCause::Deadlock(_)));
 
     let crossed = kernel(64, |b| {
         let low = below(b, 32);
@@ -48,7 +48,7 @@ fn a_warp_that_does_not_come_is_a_deadlock() {
             |b| b.push(Inst::Barrier { id: 2, threads: None }),
         );
     });
-    assert!(matches!(cause(&crossed, 1), Cause::Deadlock(_)));
+    assert!(matches!(cause(&crossed, 1), FaultCause::Deadlock(_)));
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn warps_agree_on_how_many_meet() {
             |b| b.push(Inst::Barrier { id: 1, threads: Some(96) }),
         );
     });
-    assert!(matches!(cause(&k, 1), Cause::BarrierSize { id: 1, .. }));
+    assert!(matches!(cause(&k, 1), FaultCause::BarrierSize { id: 1, .. }));
     for (id, threads) in [(16, None), (0, Some(33)), (0, Some(0)), (0, Some(128))] {
         let k = kernel(96, |b| b.push(Inst::Barrier { id, threads }));
-        assert!(matches!(cause(&k, 1), Cause::Malformed(_)), "{id} {threads:?}");
+        assert!(matches!(cause(&k, 1), FaultCause::Malformed(_)), "{id} {threads:?}");
     }
 }
 
@@ -88,14 +88,14 @@ fn lanes_meet_in_their_warp() {
     };
     let expected: Vec<u32> = (0..32).map(|lane| lane ^ 5).collect();
     assert_eq!(words(&passed_on(32, true, 5), 1, 32), expected);
-    assert!(matches!(cause(&passed_on(32, false, 5), 1), Cause::Race { .. }));
-    let other_warp = outcome(&passed_on(64, true, 32), 1, 64, Order::Random { seed: 1 });
+    assert!(matches!(cause(&passed_on(32, false, 5), 1), FaultCause::Race { .. }));
+    let other_warp = outcome(&passed_on(64, true, 32), 1, 64, ExecutionOrder::Random { seed: 1 });
     assert!(other_warp.is_err(), "{other_warp:?}");
     let torn = kernel(32, |b| {
         let some = below(b, 8);
         b.when(some, |b| b.push(Inst::WarpBarrier));
     });
-    assert_eq!(cause(&torn, 1), Cause::PartialWarp { active: 0xff, expected: u32::MAX });
+    assert_eq!(cause(&torn, 1), FaultCause::PartialWarp { active: 0xff, expected: u32::MAX });
 }
 
 /// A barrier is used again as soon as those that met have gone on.

@@ -2,8 +2,8 @@
 
 use smallvec::smallvec;
 
-use super::{Cause, ORDERS, Order, words};
-use crate::{Fault, Launch, Machine, Swizzle, TensorMap, run};
+use super::{ExecutionOrder, FaultCause, ORDERS, words};
+use crate::{SimFault, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBuilder, PtxKernel, PtxOperand, Reg, RegClass,
     SpecialReg, StateSpace, Ty,
@@ -19,7 +19,7 @@ fn blocks_have_numbers_in_their_cluster() {
     });
     let found = words(&k, 4, 128);
     assert_eq!([0, 32, 64, 96].map(|i| found[i]), [0, 11, 20, 31]);
-    assert!(matches!(super::cause(&k, 3), Cause::Malformed(_)));
+    assert!(matches!(super::cause(&k, 3), FaultCause::Malformed(_)));
     // Alone, a block is the first of its cluster.
     let alone = super::kernel(32, |b| {
         let rank = b.special(SpecialReg::ClusterBlock);
@@ -41,9 +41,9 @@ fn all_blocks_meet_or_none() {
     };
     words(&k(128), 4, 0);
     assert!(
-        matches!(super::cause(&k(96), 2), Cause::Deadlock(what) if what.contains("waits for its cluster"))
+        matches!(super::cause(&k(96), 2), FaultCause::Deadlock(what) if what.contains("waits for its cluster"))
     );
-    assert!(matches!(super::cause(&k(97), 2), Cause::PartialWarp { .. }));
+    assert!(matches!(super::cause(&k(97), 2), FaultCause::PartialWarp { .. }));
 }
 
 #[test]
@@ -58,17 +58,17 @@ fn addresses_of_others_are_for_arrivals() {
     let outside = k(|b, at| {
         b.mapa(at, 2_u32);
     });
-    assert_eq!(super::cause(&outside, 2), Cause::ClusterBlock { found: 2, blocks: 2 });
+    assert_eq!(super::cause(&outside, 2), FaultCause::ClusterBlock { found: 2, blocks: 2 });
     let stored = k(|b, at| {
         let mapped = b.mapa(at, 1_u32);
         b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(mapped), 0_u32);
     });
-    assert!(matches!(super::cause(&stored, 2), Cause::OutOfBounds { .. }));
+    assert!(matches!(super::cause(&stored, 2), FaultCause::OutOfBounds { .. }));
     let nothing = k(|b, at| {
         let mapped = b.mapa(at, 1_u32);
         b.push(Inst::MbarrierArriveCluster { at: AddressOperand::at(mapped) });
     });
-    assert!(matches!(super::cause(&nothing, 2), Cause::NoBarrier { .. }));
+    assert!(matches!(super::cause(&nothing, 2), FaultCause::NoBarrier { .. }));
 }
 
 /// What a kernel lacks in which both blocks load halves for both.
@@ -185,10 +185,10 @@ fn read_both(
     });
 }
 
-fn outcome(lack: Lack, order: Order) -> Result<Vec<u8>, Fault> {
-    let mut machine = Machine::new();
+fn outcome(lack: Lack, order: ExecutionOrder) -> Result<Vec<u8>, SimFault> {
+    let mut machine = SimulatedGpu::new();
     let tensor: Vec<u8> = (0..4 * HALF).map(|i| (i * 37 % 249) as u8).collect();
-    let maps = [TensorMap {
+    let maps = [SimTensorMap {
         address: machine.put("tensor", tensor).address(),
         element: 2,
         sizes: vec![64, 32],
@@ -198,13 +198,13 @@ fn outcome(lack: Lack, order: Order) -> Result<Vec<u8>, Fault> {
     }];
     let out = machine.reserve("out", 2 * 4 * HALF);
     let params = [out.address()];
-    let launch = Launch { limit: 1 << 16, ..Launch::new(2, &params).with_maps(&maps) };
+    let launch = SimLaunch { limit: 1 << 16, ..SimLaunch::new(2, &params).with_maps(&maps) };
     run(&halves(lack), &launch, &mut machine, order)?;
     Ok(machine.bytes(out).to_vec())
 }
 
-fn orders() -> impl Iterator<Item = Order> {
-    ORDERS.into_iter().chain((10..20).map(|seed| Order::Random { seed }))
+fn orders() -> impl Iterator<Item = ExecutionOrder> {
+    ORDERS.into_iter().chain((10..20).map(|seed| ExecutionOrder::Random { seed }))
 }
 
 #[test]
@@ -224,35 +224,41 @@ fn blocks_that_do_not_wait_for_each_other_are_found() {
             Ok(_) => panic!("{lack:?} is not found, {order:?}"),
             Err(fault) => *fault.cause,
         };
-        assert!(matches!(cause(Lack::FenceOfBarriers), Cause::Barrier { .. }));
+        assert!(matches!(cause(Lack::FenceOfBarriers), FaultCause::Barrier { .. }));
         for lack in [Lack::MeetingAtFirst, Lack::ClusterAtFirst] {
             let found = cause(lack);
-            assert!(matches!(found, Cause::NoBarrier { .. } | Cause::Race { .. }), "{lack:?}: {found}");
+            assert!(
+                matches!(found, FaultCause::NoBarrier { .. } | FaultCause::Race { .. }),
+                "{lack:?}: {found}"
+            );
         }
         // The last arrivals may come to a block that has ended.
-        assert!(matches!(cause(Lack::MeetingAtLast), Cause::Outstanding(_)), "{order:?}");
+        assert!(matches!(cause(Lack::MeetingAtLast), FaultCause::Outstanding(_)), "{order:?}");
         let found = cause(Lack::Expectation);
         assert!(
             matches!(
                 found,
-                Cause::Barrier { .. }
-                    | Cause::UnderWay { .. }
-                    | Cause::Uninitialised { .. }
-                    | Cause::Race { .. }
+                FaultCause::Barrier { .. }
+                    | FaultCause::PendingCopy { .. }
+                    | FaultCause::Uninitialised { .. }
+                    | FaultCause::Race { .. }
             ),
             "{found}"
         );
         let found = cause(Lack::WaitForOthers);
         assert!(
-            matches!(&found, Cause::Barrier { what, .. } if what.contains("other blocks arrive")),
+            matches!(&found, FaultCause::Barrier { what, .. } if what.contains("other blocks arrive")),
             "{found}"
         );
         let found = cause(Lack::WaitForEmpty);
         assert!(
-            matches!(found, Cause::Race { .. } | Cause::UnderWay { .. } | Cause::Barrier { .. }),
+            matches!(
+                found,
+                FaultCause::Race { .. } | FaultCause::PendingCopy { .. } | FaultCause::Barrier { .. }
+            ),
             "{found}"
         );
-        assert!(matches!(cause(Lack::Release), Cause::Deadlock(_)));
+        assert!(matches!(cause(Lack::Release), FaultCause::Deadlock(_)));
     }
 }
 
@@ -276,8 +282,8 @@ fn masks_name_blocks_of_the_cluster() {
         b.finish()
     };
     let outcome = |mask| {
-        let mut machine = Machine::new();
-        let maps = [TensorMap {
+        let mut machine = SimulatedGpu::new();
+        let maps = [SimTensorMap {
             address: machine.put("tensor", vec![1; 1024]).address(),
             element: 2,
             sizes: vec![64, 8],
@@ -285,10 +291,11 @@ fn masks_name_blocks_of_the_cluster() {
             tile: vec![64, 8],
             swizzle: Swizzle::None,
         }];
-        run(&k(mask), &Launch::new(1, &[0]).with_maps(&maps), &mut machine, Order::InTurn).map(|_| ())
+        run(&k(mask), &SimLaunch::new(1, &[0]).with_maps(&maps), &mut machine, ExecutionOrder::Sequential)
+            .map(|_| ())
     };
     assert_eq!(outcome(1), Ok(()));
     for mask in [0, 2, 3] {
-        assert!(matches!(*outcome(mask).expect_err("there is one block").cause, Cause::Tile(_)));
+        assert!(matches!(*outcome(mask).expect_err("there is one block").cause, FaultCause::InvalidTile(_)));
     }
 }

@@ -1,6 +1,6 @@
 //! Shuffles and votes.
 
-use super::{Cause, cause, give, kernel, words};
+use super::{FaultCause, cause, give, kernel, words};
 use ptx_asm::{
     CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, ShuffleMode, SpecialReg, Ty, VoteMode,
 };
@@ -78,10 +78,10 @@ fn a_torn_warp_shuffles_and_votes_nothing() {
         words(&k(32, 32, vote), 1, 0);
         assert_eq!(
             cause(&k(32, 31, vote), 1),
-            Cause::PartialWarp { active: u32::MAX >> 1, expected: u32::MAX }
+            FaultCause::PartialWarp { active: u32::MAX >> 1, expected: u32::MAX }
         );
         // A block's last warp may be torn from the start.
-        assert!(matches!(cause(&k(48, 32, vote), 1), Cause::PartialWarp { active: 0xffff, .. }));
+        assert!(matches!(cause(&k(48, 32, vote), 1), FaultCause::PartialWarp { active: 0xffff, .. }));
     }
 }
 
@@ -94,10 +94,10 @@ fn partners_of_no_group() {
             shuffled(b, mode, lane, by, width);
         })
     };
-    assert_eq!(cause(&k(ShuffleMode::Xor, 8, 8), 1), Cause::ShuffleLane { found: 8, limit: 8 });
-    assert_eq!(cause(&k(ShuffleMode::Index, 16, 16), 1), Cause::ShuffleLane { found: 16, limit: 16 });
-    assert_eq!(cause(&k(ShuffleMode::Up, 32, 32), 1), Cause::ShuffleLane { found: 32, limit: 32 });
-    assert!(matches!(cause(&k(ShuffleMode::Up, 1, 5), 1), Cause::Malformed(_)));
+    assert_eq!(cause(&k(ShuffleMode::Xor, 8, 8), 1), FaultCause::ShuffleLane { found: 8, limit: 8 });
+    assert_eq!(cause(&k(ShuffleMode::Index, 16, 16), 1), FaultCause::ShuffleLane { found: 16, limit: 16 });
+    assert_eq!(cause(&k(ShuffleMode::Up, 32, 32), 1), FaultCause::ShuffleLane { found: 32, limit: 32 });
+    assert!(matches!(cause(&k(ShuffleMode::Up, 1, 5), 1), FaultCause::Malformed(_)));
 }
 
 #[test]

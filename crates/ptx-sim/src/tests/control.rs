@@ -1,7 +1,7 @@
 //! Branches and loops.
 
-use super::{Cause, Order, cause, give, kernel, outcome, words};
-use crate::{Launch, Machine, run};
+use super::{ExecutionOrder, FaultCause, cause, give, kernel, outcome, words};
+use crate::{SimLaunch, SimulatedGpu, run};
 use ptx_asm::{CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxOperand, Reg, SpecialReg, Ty};
 
 fn is(b: &mut PtxBuilder, cmp: CmpOp, a: Reg, value: impl Into<PtxOperand>) -> GuardPredicate {
@@ -109,7 +109,7 @@ fn guarded_instructions_run_for_some_lanes() {
         b.push_predicated(GuardPredicate::on(none), Inst::CpAsyncCommit);
         b.when(GuardPredicate::on(none), |b| b.push(Inst::CpAsyncCommit));
     });
-    let (_, stats) = outcome(&never, 1, 0, Order::InTurn).expect("it is right");
+    let (_, stats) = outcome(&never, 1, 0, ExecutionOrder::Sequential).expect("it is right");
     assert_eq!((stats.count("cpasynccommit"), stats.count("compare.u32")), (0, 1));
 }
 
@@ -119,10 +119,10 @@ fn loops_without_end_are_found() {
         let lane = b.special(SpecialReg::Lane);
         b.repeat(|b| is(b, CmpOp::Lt, lane, 32_u32));
     });
-    let mut machine = Machine::new();
-    let launch = Launch { limit: 1000, ..Launch::new(1, &[0]) };
-    let fault = run(&k, &launch, &mut machine, Order::InTurn).expect_err("no end");
-    assert_eq!(*fault.cause, Cause::Limit(1000));
+    let mut machine = SimulatedGpu::new();
+    let launch = SimLaunch { limit: 1000, ..SimLaunch::new(1, &[0]) };
+    let fault = run(&k, &launch, &mut machine, ExecutionOrder::Sequential).expect_err("no end");
+    assert_eq!(*fault.cause, FaultCause::Limit(1000));
     // Also those without instructions.
     let lane = SpecialReg::Lane;
     let empty = kernel(32, |b| {
@@ -130,8 +130,8 @@ fn loops_without_end_are_found() {
         let always = b.compare(CmpOp::Lt, Ty::U32, lane, 32_u32);
         b.repeat(|_| GuardPredicate::on(always));
     });
-    let fault = run(&empty, &launch, &mut machine, Order::InTurn).expect_err("no end");
-    assert_eq!(*fault.cause, Cause::Limit(1000));
+    let fault = run(&empty, &launch, &mut machine, ExecutionOrder::Sequential).expect_err("no end");
+    assert_eq!(*fault.cause, FaultCause::Limit(1000));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn operations_that_there_are_not() {
             b.mov(held, 1_u32);
             b.push(inst);
         });
-        assert!(matches!(cause(&k, 1), Cause::Malformed(_)));
+        assert!(matches!(cause(&k, 1), FaultCause::Malformed(_)));
     };
     let word = Reg { class: ptx_asm::RegClass::B32, number: 0 };
     malformed(Inst::Binary { op: PtxBinaryOp::Div, ty: Ty::F16, dst: word, a: word.into(), b: word.into() });

@@ -2,9 +2,9 @@
 
 use smallvec::smallvec;
 
-use super::{ORDERS, Order, index};
-use crate::float::{BF16, Direction};
-use crate::{Cause, Fault, Launch, Machine, Stats, run};
+use super::{ExecutionOrder, ORDERS, index};
+use crate::float::{BF16, RoundingDirection};
+use crate::{FaultCause, KernelStats, SimFault, SimLaunch, SimulatedGpu, run};
 use ptx_asm::{
     AddressOperand, AtomicOp, CmpOp, GuardPredicate, Inst, MmaShape, PtxBinaryOp, PtxBuilder, PtxKernel,
     PtxProgram, PtxStmt, Reg, RegClass, Regs, ShuffleMode, SpecialReg, StateSpace, StmtList, Target, Ty,
@@ -74,12 +74,17 @@ fn warp_sum(b: &mut PtxBuilder, mut sum: Reg) -> Reg {
     sum
 }
 
-fn run_sum(kernel: &PtxKernel, count: u32, blocks: u32, order: Order) -> Result<(f32, Stats), Fault> {
-    let mut machine = Machine::new();
+fn run_sum(
+    kernel: &PtxKernel,
+    count: u32,
+    blocks: u32,
+    order: ExecutionOrder,
+) -> Result<(f32, KernelStats), SimFault> {
+    let mut machine = SimulatedGpu::new();
     let numbers: Vec<u8> = (0..count).flat_map(|i| (i as f32).to_le_bytes()).collect();
     let (x, out) = (machine.put("x", numbers), machine.put("out", vec![0; 4]));
     let params = [x.address(), out.address()];
-    let stats = run(kernel, &Launch::new(blocks, &params), &mut machine, order)?;
+    let stats = run(kernel, &SimLaunch::new(blocks, &params), &mut machine, order)?;
     let bytes = machine.bytes(out).try_into().expect("4 bytes");
     Ok((f32::from_le_bytes(bytes), stats))
 }
@@ -100,7 +105,7 @@ fn sums_of_blocks() {
     let found =
         ORDERS.map(|order| *run_sum(&without[0], count, blocks, order).expect_err("no barrier").cause);
     assert!(
-        found.iter().all(|cause| matches!(cause, Cause::Race { .. } | Cause::Uninitialised { .. })),
+        found.iter().all(|cause| matches!(cause, FaultCause::Race { .. } | FaultCause::Uninitialised { .. })),
         "{found:?}"
     );
 }
@@ -288,18 +293,25 @@ impl Product {
     }
 }
 
-fn run_product(kernel: &PtxKernel, [m, n, k]: [usize; 3], order: Order) -> Result<(Vec<f32>, Stats), Fault> {
+fn run_product(
+    kernel: &PtxKernel,
+    [m, n, k]: [usize; 3],
+    order: ExecutionOrder,
+) -> Result<(Vec<f32>, KernelStats), SimFault> {
     let mut chance = fastrand::Rng::with_seed(1);
     let mut matrix =
         |count: usize| -> Vec<f64> { (0..count).map(|_| f64::from(chance.i32(-16..=16))).collect() };
     let (x, y) = (matrix(m * k), matrix(n * k));
     let bytes = |numbers: &[f64]| -> Vec<u8> {
-        numbers.iter().flat_map(|&x| (BF16.encode(x, Direction::Nearest) as u16).to_le_bytes()).collect()
+        numbers
+            .iter()
+            .flat_map(|&x| (BF16.encode(x, RoundingDirection::Nearest) as u16).to_le_bytes())
+            .collect()
     };
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let regions = [machine.put("a", bytes(&x)), machine.put("b", bytes(&y)), machine.reserve("c", 4 * m * n)];
     let params = regions.map(|region| region.address());
-    let launch = Launch::new((m * n / 64 / 64) as u32, &params);
+    let launch = SimLaunch::new((m * n / 64 / 64) as u32, &params);
     let stats = run(kernel, &launch, &mut machine, order)?;
     let found: Vec<f32> = super::words_of(&machine, regions[2]).into_iter().map(f32::from_bits).collect();
     for i in 0..m {
@@ -340,7 +352,10 @@ fn products_need_all_their_order() {
     for (i, kernel) in less.iter().enumerate() {
         for order in ORDERS {
             let found = run_product(kernel, sizes, order).expect_err("something is missing").cause;
-            assert!(matches!(*found, Cause::Race { .. } | Cause::UnderWay { .. }), "{i}: {found}");
+            assert!(
+                matches!(*found, FaultCause::Race { .. } | FaultCause::PendingCopy { .. }),
+                "{i}: {found}"
+            );
         }
     }
 }

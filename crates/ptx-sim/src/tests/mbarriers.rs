@@ -1,6 +1,6 @@
 //! Barriers in memory: phases, counts, what they order, and what they are not.
 
-use super::{Cause, Order, cause, give, kernel, own_word, words};
+use super::{ExecutionOrder, FaultCause, cause, give, kernel, own_word, words};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, Reg, RegClass,
     SpecialReg, StateSpace, Ty,
@@ -63,12 +63,15 @@ fn whole_warps_arrive_and_wait() {
     {
         let found = super::outcome(wrong, 1, 64, order).expect_err("it is wrong").cause;
         // Whom the first phase has let pass, the second does not.
-        let stuck = std::ptr::eq(wrong, &too_early) && matches!(*found, Cause::Deadlock(_));
-        assert!(stuck || matches!(*found, Cause::Race { .. } | Cause::Uninitialised { .. }), "{found}");
+        let stuck = std::ptr::eq(wrong, &too_early) && matches!(*found, FaultCause::Deadlock(_));
+        assert!(
+            stuck || matches!(*found, FaultCause::Race { .. } | FaultCause::Uninitialised { .. }),
+            "{found}"
+        );
     }
     let nobody_comes = exchange(|b, all| wait(b, all, 0_u32));
     match cause(&nobody_comes, 1) {
-        Cause::Deadlock(what) => assert_eq!(
+        FaultCause::Deadlock(what) => assert_eq!(
             what.split("; ").next(),
             Some(
                 "warp 0 waits for parity 0 of the barrier at byte 0 of shared array `1`, whose phase 0 lacks 64 arrivals and 0 bytes"
@@ -110,7 +113,7 @@ fn lanes_arrive_and_wait_alone() {
     for order in super::ORDERS {
         for wrong in [k(false, true), k(true, false), k(false, false)] {
             let found = super::outcome(&wrong, 1, 64, order).expect_err("it is wrong").cause;
-            assert!(matches!(*found, Cause::Race { .. } | Cause::Uninitialised { .. }), "{found}");
+            assert!(matches!(*found, FaultCause::Race { .. } | FaultCause::Uninitialised { .. }), "{found}");
         }
     }
 }
@@ -138,7 +141,7 @@ fn lanes_learn_alone() {
         })
     };
     assert_eq!(words(&k(true), 1, 64)[31], 7);
-    assert!(matches!(cause(&k(false), 1), Cause::Race { .. }));
+    assert!(matches!(cause(&k(false), 1), FaultCause::Race { .. }));
 }
 
 /// Parities take turns; a loop counts phases.
@@ -192,7 +195,7 @@ fn what_barriers_do_not_allow() {
     ];
     for (count, write) in broken {
         let found = cause(&k(count, write), 1);
-        assert!(matches!(found, Cause::Barrier { .. }), "{found}");
+        assert!(matches!(found, FaultCause::Barrier { .. }), "{found}");
     }
     let touched: [Write; 2] = [
         |b, at| {
@@ -201,7 +204,7 @@ fn what_barriers_do_not_allow() {
         |b, at| b.store(StateSpace::Shared, Ty::B64, at, 0_u64),
     ];
     for write in touched {
-        assert!(matches!(cause(&k(1, write), 1), Cause::IsBarrier { .. }));
+        assert!(matches!(cause(&k(1, write), 1), FaultCause::IsBarrier { .. }));
     }
     let none = |write: Write| {
         kernel(32, |b| {
@@ -209,14 +212,17 @@ fn what_barriers_do_not_allow() {
             write(b, at);
         })
     };
-    assert!(matches!(cause(&none(|b, at| b.push(Inst::MbarrierArrive { at })), 1), Cause::NoBarrier { .. }));
-    assert!(matches!(cause(&none(|b, at| wait(b, at, 1_u32)), 1), Cause::NoBarrier { .. }));
+    assert!(matches!(
+        cause(&none(|b, at| b.push(Inst::MbarrierArrive { at })), 1),
+        FaultCause::NoBarrier { .. }
+    ));
+    assert!(matches!(cause(&none(|b, at| wait(b, at, 1_u32)), 1), FaultCause::NoBarrier { .. }));
     let nobody = none(|b, at| b.push(Inst::MbarrierInit { at, count: 0 }));
-    assert!(matches!(cause(&nobody, 1), Cause::Malformed(_)));
+    assert!(matches!(cause(&nobody, 1), FaultCause::Malformed(_)));
     let between = none(|b, at| b.push(Inst::MbarrierArrive { at: at.plus(4) }));
-    assert!(matches!(cause(&between, 1), Cause::Misaligned { align: 8, .. }));
+    assert!(matches!(cause(&between, 1), FaultCause::Misaligned { align: 8, .. }));
     let beyond = none(|b, at| b.push(Inst::MbarrierArrive { at: at.plus(16) }));
-    assert!(matches!(cause(&beyond, 1), Cause::OutOfBounds { .. }));
+    assert!(matches!(cause(&beyond, 1), FaultCause::OutOfBounds { .. }));
 }
 
 /// Who does not meet the maker, does not know of the barrier.
@@ -234,7 +240,7 @@ fn makers_tell_others() {
     };
     words(&k(true), 1, 0);
     assert!(matches!(
-        *super::outcome(&k(false), 1, 0, Order::InTurn).expect_err("they did not meet").cause,
-        Cause::Race { .. }
+        *super::outcome(&k(false), 1, 0, ExecutionOrder::Sequential).expect_err("they did not meet").cause,
+        FaultCause::Race { .. }
     ));
 }

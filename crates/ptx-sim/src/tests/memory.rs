@@ -2,15 +2,17 @@
 
 use smallvec::smallvec;
 
-use super::{Cause, ORDERS, Order, cause, constant, give, index, kernel, own_word, words, words_of};
-use crate::{Launch, Machine, SpaceName, run};
+use super::{
+    ExecutionOrder, FaultCause, ORDERS, cause, constant, give, index, kernel, own_word, words, words_of,
+};
+use crate::{SimLaunch, SimulatedGpu, run};
 use ptx_asm::{AddressOperand, Inst, PtxBinaryOp, PtxOperand, RegClass, SpecialReg, StateSpace, Ty};
 
 #[test]
 fn elements_are_extended_by_their_type() {
     let cases = [(Ty::U8, 0x80), (Ty::B8, 0x80), (Ty::S8, 0xff80), (Ty::U16, 0xff80), (Ty::S16, 0xff80)];
     for (ty, expected) in cases {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedGpu::new();
         let bytes = machine.put("bytes", vec![0x80, 0xff, 0, 0]);
         let k = kernel(1, |b| {
             let from = b.param(0);
@@ -19,14 +21,15 @@ fn elements_are_extended_by_their_type() {
             let whole = b.pack(RegClass::B32, value, zero);
             b.store(StateSpace::Global, Ty::B32, AddressOperand::at(from), whole);
         });
-        run(&k, &Launch::new(1, &[bytes.address()]), &mut machine, Order::InTurn).expect("it is right");
+        run(&k, &SimLaunch::new(1, &[bytes.address()]), &mut machine, ExecutionOrder::Sequential)
+            .expect("it is right");
         assert_eq!(words_of(&machine, bytes), [expected], "{ty:?}");
     }
 }
 
 #[test]
 fn vectors_lie_beside_each_other_and_narrow_stores_cut() {
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let x = machine.put("x", (0..64).collect::<Vec<u8>>());
     let k = kernel(4, |b| {
         let (i, x) = (index(b), b.param(0));
@@ -37,7 +40,8 @@ fn vectors_lie_beside_each_other_and_narrow_stores_cut() {
         let wide = constant(b, RegClass::B16, 0xabcd);
         b.store(StateSpace::Global, Ty::U8, AddressOperand::at(at).plus(3), wide);
     });
-    run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");
+    run(&k, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
+        .expect("it is right");
     let row = |i: u8| {
         [12, 13, 14, 0xcd, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3]
             .map(|byte: u8| if byte == 0xcd { byte } else { byte + 16 * i })
@@ -48,7 +52,7 @@ fn vectors_lie_beside_each_other_and_narrow_stores_cut() {
 #[test]
 fn accesses_stay_within_one_array() {
     let global = |offset: i32, bytes: usize| {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedGpu::new();
         machine.put("below", vec![0; 64]);
         let x = machine.put("x", vec![0; bytes]);
         machine.put("above", vec![0; 64]);
@@ -56,12 +60,16 @@ fn accesses_stay_within_one_array() {
             let x = b.param(0);
             b.load_vector(StateSpace::Global, Ty::F32, false, AddressOperand::at(x).plus(offset), 4);
         });
-        run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).map_err(|fault| *fault.cause)
+        run(&k, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
+            .map_err(|fault| *fault.cause)
     };
     assert!(global(16, 32).is_ok());
     for (offset, bytes) in [(32, 32), (16, 28), (-16, 32), (-256, 32), (256, 256), (i32::MIN, 32)] {
         let found = global(offset, bytes);
-        assert!(matches!(found, Err(Cause::OutOfBounds { bytes: 16, .. })), "{offset} {bytes}: {found:?}");
+        assert!(
+            matches!(found, Err(FaultCause::OutOfBounds { bytes: 16, .. })),
+            "{offset} {bytes}: {found:?}"
+        );
     }
     for space in [StateSpace::Shared, StateSpace::Local] {
         let access = |offset: i32| {
@@ -77,8 +85,8 @@ fn accesses_stay_within_one_array() {
         for offset in [24, -8, 20, -1000, -(1 << 20)] {
             let found = cause(&access(offset), 1);
             match found {
-                Cause::OutOfBounds { space: SpaceName(found), .. } => assert_eq!(found, space),
-                Cause::Misaligned { .. } => assert_eq!(offset, 20),
+                FaultCause::OutOfBounds { space: found, .. } => assert_eq!(found, space),
+                FaultCause::Misaligned { .. } => assert_eq!(offset, 20),
                 _ => panic!("{found:?}"),
             }
         }
@@ -98,7 +106,7 @@ fn arrays_end_after_their_last_byte() {
         };
         words(&k(6), 1, 0);
         for offset in [7, -1] {
-            assert!(matches!(cause(&k(offset), 1), Cause::OutOfBounds { .. }), "{space:?} {offset}");
+            assert!(matches!(cause(&k(offset), 1), FaultCause::OutOfBounds { .. }), "{space:?} {offset}");
         }
     }
 }
@@ -125,7 +133,7 @@ fn halves_are_packed_and_unpacked() {
 /// Addresses computed in 32 bits are those of no region.
 #[test]
 fn regions_cross_the_32_bits() {
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let x = machine.put("x", vec![0; 512]);
     assert_ne!(x.address() >> 32, (x.address() + 511) >> 32);
     let k = kernel(1, |b| {
@@ -135,8 +143,9 @@ fn regions_cross_the_32_bits() {
         let wrong = b.pack(RegClass::B64, low, high);
         b.load(StateSpace::Global, Ty::U32, false, AddressOperand::at(wrong));
     });
-    let fault = run(&k, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect_err("no carry");
-    assert!(matches!(*fault.cause, Cause::OutOfBounds { .. }));
+    let fault = run(&k, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
+        .expect_err("no carry");
+    assert!(matches!(*fault.cause, FaultCause::OutOfBounds { .. }));
 }
 
 #[test]
@@ -159,7 +168,7 @@ fn accesses_are_aligned_to_their_size() {
         });
         let align = ty.bytes() * count as u32;
         assert!(
-            matches!(cause(&k, 1), Cause::Misaligned { align: found, .. } if found == align),
+            matches!(cause(&k, 1), FaultCause::Misaligned { align: found, .. } if found == align),
             "{space:?} {ty:?}"
         );
     }
@@ -167,7 +176,7 @@ fn accesses_are_aligned_to_their_size() {
         let base = b.param(0);
         b.load_vector(StateSpace::Global, Ty::F64, false, AddressOperand::at(base), 4);
     });
-    assert!(matches!(cause(&too_wide, 1), Cause::Malformed(_)));
+    assert!(matches!(cause(&too_wide, 1), FaultCause::Malformed(_)));
 }
 
 #[test]
@@ -191,7 +200,7 @@ fn bytes_that_nobody_wrote_are_not_read() {
         };
         words(&k(true), 1, 16);
         let found = cause(&k(false), 1);
-        assert!(matches!(&found, Cause::Uninitialised { spot } if spot.byte == 3), "{found:?}");
+        assert!(matches!(&found, FaultCause::Uninitialised { location } if location.byte == 3), "{found:?}");
     }
 }
 
@@ -210,7 +219,7 @@ fn memory_of_blocks_and_threads_is_theirs() {
             },
         );
     });
-    assert!(matches!(cause(&shared, 2), Cause::Uninitialised { .. }));
+    assert!(matches!(cause(&shared, 2), FaultCause::Uninitialised { .. }));
 
     let in_first = kernel(1, |b| {
         let array = b.local(4, 4);
@@ -225,8 +234,8 @@ fn memory_of_blocks_and_threads_is_theirs() {
         b.push_predicated(ptx_asm::GuardPredicate::on(first), store);
         b.load(StateSpace::Local, Ty::B32, false, AddressOperand::array(array));
     });
-    assert!(super::outcome(&in_first, 1, 0, Order::InTurn).is_ok());
-    assert!(matches!(cause(&in_first, 2), Cause::Uninitialised { .. }));
+    assert!(super::outcome(&in_first, 1, 0, ExecutionOrder::Sequential).is_ok());
+    assert!(matches!(cause(&in_first, 2), FaultCause::Uninitialised { .. }));
 
     let local = kernel(64, |b| {
         let array = b.local(8, 4);
@@ -257,7 +266,7 @@ fn atomic_operations_combine() {
         (AtomicOp::Add, Ty::F32, &[PtxOperand::Const(0x3f80_0000)], 0x4000_0000, 0x4040_0000),
     ];
     for (op, ty, operands, before, after) in cases {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedGpu::new();
         let x = machine.put("x", before.to_le_bytes());
         let old = machine.put("old", [0; 8]);
         let mut b = ptx_asm::PtxBuilder::new("k", 2, 1);
@@ -274,7 +283,8 @@ fn atomic_operations_combine() {
         });
         b.store(StateSpace::Global, ty, AddressOperand::at(to), dst);
         let params = [x.address(), old.address()];
-        run(&b.finish(), &Launch::new(1, &params), &mut machine, Order::InTurn).expect("it is right");
+        run(&b.finish(), &SimLaunch::new(1, &params), &mut machine, ExecutionOrder::Sequential)
+            .expect("it is right");
         assert_eq!(machine.bytes(x), after.to_le_bytes(), "{op:?} {ty:?}");
         assert_eq!(machine.bytes(old), before.to_le_bytes(), "{op:?} {ty:?}");
     }
@@ -284,7 +294,7 @@ fn atomic_operations_combine() {
 #[test]
 fn atomic_operations_of_all_threads_add_up() {
     for order in ORDERS {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedGpu::new();
         let sum = machine.put("sum", vec![0; 4]);
         let k = kernel(96, |b| {
             let array = b.shared(4, 4);
@@ -310,7 +320,7 @@ fn atomic_operations_of_all_threads_add_up() {
                 b.push(add(StateSpace::Global, AddressOperand::at(out), value.into()));
             });
         });
-        run(&k, &Launch::new(3, &[sum.address()]), &mut machine, order).expect("it is right");
+        run(&k, &SimLaunch::new(3, &[sum.address()]), &mut machine, order).expect("it is right");
         assert_eq!(words_of(&machine, sum), [3 * (95 * 96 / 2)]);
     }
     let local = kernel(1, |b| {
@@ -319,7 +329,7 @@ fn atomic_operations_of_all_threads_add_up() {
         let (at, op) = (AddressOperand::array(array), ptx_asm::AtomicOp::Add);
         b.push(Inst::Atomic { space: StateSpace::Local, op, ty: Ty::U32, dst: None, at, operands });
     });
-    assert!(matches!(cause(&local, 1), Cause::Malformed(_)));
+    assert!(matches!(cause(&local, 1), FaultCause::Malformed(_)));
 }
 
 /// Reversing a block's words through shared memory.

@@ -1,30 +1,34 @@
 //! What the interpreter computes, and that each of its checks finds what it is for.
 
 mod arithmetic;
+mod async_copies;
 mod barriers;
 mod clusters;
 mod collective;
 mod control;
 mod conversions;
-mod copies;
-mod drawn;
+mod invalid_programs;
 mod kernels;
-mod matrices;
 mod mbarriers;
 mod memory;
+mod mma;
 mod pipeline;
-mod products;
 mod races;
-mod robust;
+mod random_kernels;
 mod statistics;
-mod tiles;
+mod tma;
+mod wgmma;
 
-use super::{Cause, Fault, Launch, Machine, Order, Region, Stats, run};
+use super::{ExecutionOrder, FaultCause, GlobalBuffer, KernelStats, SimFault, SimLaunch, SimulatedGpu, run};
 use ptx_asm::{AddressOperand, PtxBuilder, PtxKernel, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty};
 
 /// Every order that tests try.
-const ORDERS: [Order; 4] =
-    [Order::InTurn, Order::Random { seed: 1 }, Order::Random { seed: 2 }, Order::Random { seed: 3 }];
+const ORDERS: [ExecutionOrder; 4] = [
+    ExecutionOrder::Sequential,
+    ExecutionOrder::Random { seed: 1 },
+    ExecutionOrder::Random { seed: 2 },
+    ExecutionOrder::Random { seed: 3 },
+];
 
 /// A kernel of so many threads with one parameter.
 fn kernel(threads: u32, write: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
@@ -34,14 +38,19 @@ fn kernel(threads: u32, write: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
 }
 
 /// Runs it on one region of so many words that nobody wrote; what they are then.
-fn outcome(kernel: &PtxKernel, blocks: u32, words: usize, order: Order) -> Result<(Vec<u32>, Stats), Fault> {
-    let mut machine = Machine::new();
+fn outcome(
+    kernel: &PtxKernel,
+    blocks: u32,
+    words: usize,
+    order: ExecutionOrder,
+) -> Result<(Vec<u32>, KernelStats), SimFault> {
+    let mut machine = SimulatedGpu::new();
     let out = machine.reserve("out", 4 * words);
-    let stats = run(kernel, &Launch::new(blocks, &[out.address()]), &mut machine, order)?;
+    let stats = run(kernel, &SimLaunch::new(blocks, &[out.address()]), &mut machine, order)?;
     Ok((words_of(&machine, out), stats))
 }
 
-fn words_of(machine: &Machine, region: Region) -> Vec<u32> {
+fn words_of(machine: &SimulatedGpu, region: GlobalBuffer) -> Vec<u32> {
     machine
         .bytes(region)
         .chunks(4)
@@ -57,9 +66,9 @@ fn words(kernel: &PtxKernel, blocks: u32, words: usize) -> Vec<u32> {
 }
 
 /// What is wrong with it, in every order.
-fn cause(kernel: &PtxKernel, blocks: u32) -> Cause {
+fn cause(kernel: &PtxKernel, blocks: u32) -> FaultCause {
     let causes = ORDERS.map(|order| *outcome(kernel, blocks, 1024, order).expect_err("it is wrong").cause);
-    let kind = |cause: &Cause| std::mem::discriminant(cause);
+    let kind = |cause: &FaultCause| std::mem::discriminant(cause);
     assert!(causes.iter().all(|cause| kind(cause) == kind(&causes[0])), "{causes:?}");
     let [first, ..] = causes;
     first
@@ -98,7 +107,7 @@ fn faults_say_what_and_where() {
         let at = b.mul_add_wide(Ty::U32, thread, 4_u32, out);
         b.store(StateSpace::Global, Ty::U32, AddressOperand::at(at), thread);
     });
-    let fault = outcome(&k, 1, 40, Order::InTurn).expect_err("too many threads");
+    let fault = outcome(&k, 1, 40, ExecutionOrder::Sequential).expect_err("too many threads");
     expect_test::expect![[r#"
         kernel `k`, block 0, thread 40, at Store { space: Global, ty: U32, to: AddressOperand { base: Reg(Reg { class: B64, number: 1 }), offset: 0 }, srcs: [Reg(Reg { class: B32, number: 0 })] }: 4 bytes at global 0x6ffffffa0 lie in no array: `out` has 160 bytes from 0x6ffffff00 on"#]]
     .assert_eq(&fault.to_string());
@@ -106,14 +115,14 @@ fn faults_say_what_and_where() {
 
 #[test]
 fn launches_have_to_fit() {
-    let mut machine = Machine::new();
-    let fault = run(&kernel(32, |_| ()), &Launch::new(1, &[]), &mut machine, Order::InTurn);
-    assert_eq!(*fault.expect_err("no parameter").cause, Cause::Params { expected: 1, found: 0 });
-    assert!(matches!(cause(&kernel(32, |_| ()), 0), Cause::Malformed(_)));
-    assert!(matches!(cause(&kernel(0, |_| ()), 1), Cause::Malformed(_)));
-    assert!(matches!(cause(&kernel(1025, |_| ()), 1), Cause::Malformed(_)));
+    let mut machine = SimulatedGpu::new();
+    let fault = run(&kernel(32, |_| ()), &SimLaunch::new(1, &[]), &mut machine, ExecutionOrder::Sequential);
+    assert_eq!(*fault.expect_err("no parameter").cause, FaultCause::Params { expected: 1, found: 0 });
+    assert!(matches!(cause(&kernel(32, |_| ()), 0), FaultCause::Malformed(_)));
+    assert!(matches!(cause(&kernel(0, |_| ()), 1), FaultCause::Malformed(_)));
+    assert!(matches!(cause(&kernel(1025, |_| ()), 1), FaultCause::Malformed(_)));
     let huge = kernel(32, |b| b.set(Reg { class: RegClass::F32, number: u32::MAX }, 0_u32));
-    assert!(matches!(cause(&huge, 1), Cause::Malformed(_)));
+    assert!(matches!(cause(&huge, 1), FaultCause::Malformed(_)));
 }
 
 /// Who comes last, of all threads, is drawn; by one seed always the same.
@@ -126,14 +135,14 @@ fn a_seed_gives_an_order() {
         b.push(ptx_asm::Inst::Atomic { space, op, ty, dst: None, at: AddressOperand::at(out), operands });
     });
     let last = |order| {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedGpu::new();
         let out = machine.put("out", vec![0; 4]);
-        run(&k, &Launch::new(4, &[out.address()]), &mut machine, order).expect("it is right");
+        run(&k, &SimLaunch::new(4, &[out.address()]), &mut machine, order).expect("it is right");
         words_of(&machine, out)[0]
     };
-    assert_eq!(last(Order::InTurn), 255);
-    let by_seed: Vec<u32> = (0..32).map(|seed| last(Order::Random { seed })).collect();
-    assert_eq!(by_seed, (0..32).map(|seed| last(Order::Random { seed })).collect::<Vec<u32>>());
+    assert_eq!(last(ExecutionOrder::Sequential), 255);
+    let by_seed: Vec<u32> = (0..32).map(|seed| last(ExecutionOrder::Random { seed })).collect();
+    assert_eq!(by_seed, (0..32).map(|seed| last(ExecutionOrder::Random { seed })).collect::<Vec<u32>>());
     // Other blocks, other warps and other lanes, among so many draws.
     for part in [64, 32, 1] {
         let parts: Vec<u32> = by_seed.iter().map(|thread| thread / part % 2).collect();
@@ -162,7 +171,9 @@ fn what_was_not_written_is_not_read() {
         let never = b.register(RegClass::B32);
         give(b, never);
     });
-    assert!(matches!(cause(&unwritten, 1), Cause::UnwrittenRegister { reg } if reg.class == RegClass::B32));
+    assert!(
+        matches!(cause(&unwritten, 1), FaultCause::UnwrittenRegister { reg } if reg.class == RegClass::B32)
+    );
 
     // Written by half of the lanes only.
     let half = kernel(32, |b| {
@@ -175,46 +186,46 @@ fn what_was_not_written_is_not_read() {
         );
         give(b, sometimes);
     });
-    let fault = outcome(&half, 1, 32, Order::InTurn).expect_err("half of the lanes");
+    let fault = outcome(&half, 1, 32, ExecutionOrder::Sequential).expect_err("half of the lanes");
     assert_eq!(fault.site.expect("it ran").thread, 16);
 
     let guard = kernel(32, |b| {
         let never = b.register(RegClass::Pred);
         b.when(ptx_asm::GuardPredicate::not(never), |_| ());
     });
-    assert!(matches!(cause(&guard, 1), Cause::UnwrittenRegister { .. }));
+    assert!(matches!(cause(&guard, 1), FaultCause::UnwrittenRegister { .. }));
 }
 
 /// The name of a cause's variant.
-fn variant_name(cause: &Cause) -> &'static str {
+fn variant_name(cause: &FaultCause) -> &'static str {
     match cause {
-        Cause::Malformed(_) => "Malformed",
-        Cause::Params { .. } => "Params",
-        Cause::UnwrittenRegister { .. } => "UnwrittenRegister",
-        Cause::OutOfBounds { .. } => "OutOfBounds",
-        Cause::Misaligned { .. } => "Misaligned",
-        Cause::Uninitialised { .. } => "Uninitialised",
-        Cause::Race { .. } => "Race",
-        Cause::Clash { .. } => "Clash",
-        Cause::NotConstant { .. } => "NotConstant",
-        Cause::UnderWay { .. } => "UnderWay",
-        Cause::SourceChanged { .. } => "SourceChanged",
-        Cause::StillRead { .. } => "StillRead",
-        Cause::Unfenced { .. } => "Unfenced",
-        Cause::IsBarrier { .. } => "IsBarrier",
-        Cause::NoBarrier { .. } => "NoBarrier",
-        Cause::Barrier { .. } => "Barrier",
-        Cause::Tile(_) => "Tile",
-        Cause::Accumulator { .. } => "Accumulator",
-        Cause::Warpgroup(_) => "Warpgroup",
-        Cause::Registers { .. } => "Registers",
-        Cause::ClusterBlock { .. } => "ClusterBlock",
-        Cause::Outstanding(_) => "Outstanding",
-        Cause::PartialWarp { .. } => "PartialWarp",
-        Cause::ShuffleLane { .. } => "ShuffleLane",
-        Cause::CopySize { .. } => "CopySize",
-        Cause::BarrierSize { .. } => "BarrierSize",
-        Cause::Deadlock(_) => "Deadlock",
-        Cause::Limit(_) => "Limit",
+        FaultCause::Malformed(_) => "Malformed",
+        FaultCause::Params { .. } => "Params",
+        FaultCause::UnwrittenRegister { .. } => "UnwrittenRegister",
+        FaultCause::OutOfBounds { .. } => "OutOfBounds",
+        FaultCause::Misaligned { .. } => "Misaligned",
+        FaultCause::Uninitialised { .. } => "Uninitialised",
+        FaultCause::Race { .. } => "Race",
+        FaultCause::ConflictingLanes { .. } => "Clash",
+        FaultCause::NotConstant { .. } => "NotConstant",
+        FaultCause::PendingCopy { .. } => "UnderWay",
+        FaultCause::SourceChanged { .. } => "SourceChanged",
+        FaultCause::PendingRead { .. } => "StillRead",
+        FaultCause::Unfenced { .. } => "Unfenced",
+        FaultCause::IsBarrier { .. } => "IsBarrier",
+        FaultCause::NoBarrier { .. } => "NoBarrier",
+        FaultCause::Barrier { .. } => "Barrier",
+        FaultCause::InvalidTile(_) => "Tile",
+        FaultCause::Accumulator { .. } => "Accumulator",
+        FaultCause::Warpgroup(_) => "Warpgroup",
+        FaultCause::RegisterCount { .. } => "Registers",
+        FaultCause::ClusterBlock { .. } => "ClusterBlock",
+        FaultCause::Outstanding(_) => "Outstanding",
+        FaultCause::PartialWarp { .. } => "PartialWarp",
+        FaultCause::ShuffleLane { .. } => "ShuffleLane",
+        FaultCause::CopySize { .. } => "CopySize",
+        FaultCause::BarrierSize { .. } => "BarrierSize",
+        FaultCause::Deadlock(_) => "Deadlock",
+        FaultCause::Limit(_) => "Limit",
     }
 }

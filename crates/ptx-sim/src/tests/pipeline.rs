@@ -5,8 +5,8 @@
 
 use smallvec::smallvec;
 
-use super::Order;
-use crate::{Cause, Fault, Launch, Machine, Swizzle, TensorMap, run};
+use super::ExecutionOrder;
+use crate::{FaultCause, SimFault, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, PtxOperand, PtxProgram,
     Reg, RegClass, SpecialReg, StateSpace, Target, Ty, check,
@@ -212,10 +212,10 @@ fn factor(which: usize) -> Vec<u8> {
     numbers.flat_map(|value| half::bf16::from_f32(value).to_le_bytes()).collect()
 }
 
-fn outcome(flaw: Flaw, order: Order) -> Result<Vec<f32>, Fault> {
-    let mut machine = Machine::new();
-    let maps: Vec<TensorMap> = (0..2)
-        .map(|which| TensorMap {
+fn outcome(flaw: Flaw, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
+    let mut machine = SimulatedGpu::new();
+    let maps: Vec<SimTensorMap> = (0..2)
+        .map(|which| SimTensorMap {
             address: machine.put(format!("factor {which}"), factor(which)).address(),
             element: 2,
             sizes: vec![DEPTH as u64, SIZE as u64],
@@ -226,13 +226,13 @@ fn outcome(flaw: Flaw, order: Order) -> Result<Vec<f32>, Fault> {
         .collect();
     let out = machine.reserve("out", SIZE * SIZE * 4);
     let params = [out.address()];
-    let launch = Launch { limit: 1 << 16, ..Launch::new(1, &params).with_maps(&maps) };
+    let launch = SimLaunch { limit: 1 << 16, ..SimLaunch::new(1, &params).with_maps(&maps) };
     run(&product(flaw), &launch, &mut machine, order)?;
     Ok(machine.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
 }
 
-fn orders() -> impl Iterator<Item = Order> {
-    [Order::InTurn].into_iter().chain((0..20).map(|seed| Order::Random { seed }))
+fn orders() -> impl Iterator<Item = ExecutionOrder> {
+    [ExecutionOrder::Sequential].into_iter().chain((0..20).map(|seed| ExecutionOrder::Random { seed }))
 }
 
 #[test]
@@ -251,11 +251,14 @@ fn it_is_right_in_every_order() {
 }
 
 /// Whether it is what a flaw may be found as.
-fn fits(flaw: Flaw, cause: &Cause) -> bool {
-    let unordered = matches!(cause, Cause::Race { .. } | Cause::UnderWay { .. } | Cause::StillRead { .. });
-    let miscounted = matches!(cause, Cause::Barrier { .. });
-    let too_early = unordered || matches!(cause, Cause::Uninitialised { .. });
-    let stuck = matches!(cause, Cause::Deadlock(what) if what.contains("of the barrier at"));
+fn fits(flaw: Flaw, cause: &FaultCause) -> bool {
+    let unordered = matches!(
+        cause,
+        FaultCause::Race { .. } | FaultCause::PendingCopy { .. } | FaultCause::PendingRead { .. }
+    );
+    let miscounted = matches!(cause, FaultCause::Barrier { .. });
+    let too_early = unordered || matches!(cause, FaultCause::Uninitialised { .. });
+    let stuck = matches!(cause, FaultCause::Deadlock(what) if what.contains("of the barrier at"));
     match flaw {
         Nothing => false,
         NoWaitForFull | LaneWaitsAlone => too_early,
@@ -264,10 +267,10 @@ fn fits(flaw: Flaw, cause: &Cause) -> bool {
         NoWaitForEmpty => unordered || miscounted,
         EarlyRelease | ReleaseByOneWarp => unordered,
         WrongParityOfEmpty | NoRelease | TooMuchExpected => stuck,
-        NoFenceOfRegisters => matches!(cause, Cause::Accumulator { .. }),
-        NoWaitForProducts => unordered || matches!(cause, Cause::Accumulator { .. }),
+        NoFenceOfRegisters => matches!(cause, FaultCause::Accumulator { .. }),
+        NoWaitForProducts => unordered || matches!(cause, FaultCause::Accumulator { .. }),
         NoFenceOfBarriers => miscounted,
-        NoMeeting => matches!(cause, Cause::Race { .. } | Cause::NoBarrier { .. }),
+        NoMeeting => matches!(cause, FaultCause::Race { .. } | FaultCause::NoBarrier { .. }),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use smallvec::smallvec;
 
-use super::{Cause, ORDERS, Order, cause, give, index, kernel, own_word, words};
-use crate::{Access, Launch, Machine, Party, run};
+use super::{ExecutionOrder, FaultCause, ORDERS, cause, give, index, kernel, own_word, words};
+use crate::{AccessKind, Accessor, SimLaunch, SimulatedGpu, run};
 use ptx_asm::{
     AddressOperand, AtomicOp, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, SpecialReg,
     StateSpace, Ty,
@@ -28,8 +28,8 @@ fn meet(id: u32, threads: u32) -> Inst {
     Inst::Barrier { id, threads: Some(threads) }
 }
 
-fn is_race(cause: &Cause) -> bool {
-    matches!(cause, Cause::Race { .. })
+fn is_race(cause: &FaultCause) -> bool {
+    matches!(cause, FaultCause::Race { .. })
 }
 
 #[test]
@@ -41,13 +41,19 @@ fn a_missing_barrier_is_found() {
         for order in ORDERS {
             let found =
                 super::outcome(&exchange(64, distance, |_| ()), 1, 64, order).expect_err("no barrier").cause;
-            assert!(is_race(&found) || matches!(*found, Cause::Uninitialised { .. }), "{found:?}");
+            assert!(is_race(&found) || matches!(*found, FaultCause::Uninitialised { .. }), "{found:?}");
         }
     }
-    let fault = super::outcome(&exchange(32, 1, |_| ()), 1, 64, Order::InTurn).expect_err("no barrier");
+    let fault =
+        super::outcome(&exchange(32, 1, |_| ()), 1, 64, ExecutionOrder::Sequential).expect_err("no barrier");
     match *fault.cause {
-        Cause::Race { spot, access: Access::Read, other: Party::Thread(1), other_access: Access::Write } => {
-            assert_eq!((spot.byte, fault.site.expect("it ran").thread), (4, 0));
+        FaultCause::Race {
+            location,
+            access: AccessKind::Read,
+            other: Accessor::Thread(1),
+            other_access: AccessKind::Write,
+        } => {
+            assert_eq!((location.byte, fault.site.expect("it ran").thread), (4, 0));
         }
         other => panic!("{other:?}"),
     }
@@ -72,7 +78,7 @@ fn barriers_of_some_warps_order_those() {
     assert_eq!(words(&exchange(128, 32, pairs), 1, 128), expected);
     for order in ORDERS {
         let found = super::outcome(&exchange(128, 64, pairs), 1, 128, order).expect_err("other pairs").cause;
-        assert!(is_race(&found) || matches!(*found, Cause::Uninitialised { .. }), "{found:?}");
+        assert!(is_race(&found) || matches!(*found, FaultCause::Uninitialised { .. }), "{found:?}");
     }
     // What one pair passes on to the next is ordered all the way: 0 meets 1, then 1 meets 2.
     let chain = kernel(96, |b| {
@@ -202,8 +208,8 @@ fn early_readers_are_not_forgotten() {
         super::outcome(&k(true, write), 1, 0, order).expect("it is right");
         // In some orders it is warp 0 that finds the write of warp 2.
         let found = super::outcome(&k(false, write), 1, 0, order).expect_err("warp 0 was not met").cause;
-        let ends = |other| matches!(other, Party::Warp(0 | 2));
-        assert!(matches!(*found, Cause::Race { other, .. } if ends(other)), "{found:?}");
+        let ends = |other| matches!(other, Accessor::Warp(0 | 2));
+        assert!(matches!(*found, FaultCause::Race { other, .. } if ends(other)), "{found:?}");
     }
 }
 
@@ -221,7 +227,7 @@ fn lanes_that_store_at_one_address() {
         })
     };
     assert_eq!(words(&k(true), 1, 32), [9; 32]);
-    assert!(matches!(cause(&k(false), 1), Cause::Clash { lanes: [0, 1], .. }));
+    assert!(matches!(cause(&k(false), 1), FaultCause::ConflictingLanes { lanes: [0, 1], .. }));
     // None of them alone has stored it, not even the last one.
     let own = kernel(32, |b| {
         let array = b.shared(4, 4);
@@ -232,7 +238,7 @@ fn lanes_that_store_at_one_address() {
             b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
         });
     });
-    assert!(matches!(cause(&own, 1), Cause::Race { other: Party::Warp(0), .. }));
+    assert!(matches!(cause(&own, 1), FaultCause::Race { other: Accessor::Warp(0), .. }));
     // Two instructions are two stores, even of the same.
     let twice = kernel(32, |b| {
         let array = b.shared(4, 4);
@@ -266,7 +272,7 @@ fn bytes_of_a_word_are_apart() {
         })
     };
     assert_eq!(words(&k(true), 1, 4), [1, 2, 3, 4]);
-    assert!(matches!(cause(&k(false), 1), Cause::Race { spot, .. } if spot.byte == 1));
+    assert!(matches!(cause(&k(false), 1), FaultCause::Race { location, .. } if location.byte == 1));
 }
 
 #[test]
@@ -285,12 +291,12 @@ fn blocks_are_not_ordered() {
     words(&both, 1, 1);
     let found = cause(&both, 2);
     assert!(
-        matches!(found, Cause::Race { other: Party::Block(_), other_access: Access::Write, .. }),
+        matches!(found, FaultCause::Race { other: Accessor::Block(_), other_access: AccessKind::Write, .. }),
         "{found:?}"
     );
     // One writes what the other reads.
     for order in ORDERS {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedGpu::new();
         let x = machine.put("x", vec![0; 4]);
         let mut b = PtxBuilder::new("k", 1, 32);
         let (block, at) = (b.special(SpecialReg::Block), b.param(0));
@@ -303,7 +309,7 @@ fn blocks_are_not_ordered() {
             |b| b.store(StateSpace::Global, Ty::B32, AddressOperand::at(at), 1_u32),
         );
         let fault =
-            run(&b.finish(), &Launch::new(2, &[x.address()]), &mut machine, order).expect_err("a race");
+            run(&b.finish(), &SimLaunch::new(2, &[x.address()]), &mut machine, order).expect_err("a race");
         assert!(is_race(&fault.cause));
     }
     // Both add, but one reads.
@@ -317,7 +323,7 @@ fn blocks_are_not_ordered() {
     };
     for reads in [false, true] {
         for order in ORDERS {
-            let mut machine = Machine::new();
+            let mut machine = SimulatedGpu::new();
             let x = machine.put("x", vec![0; 4]);
             let mut b = PtxBuilder::new("k", 1, 32);
             let (block, at) = (b.special(SpecialReg::Block), b.param(0));
@@ -329,7 +335,7 @@ fn blocks_are_not_ordered() {
                     b.load(StateSpace::Global, Ty::U32, false, AddressOperand::at(at));
                 });
             }
-            let result = run(&b.finish(), &Launch::new(3, &[x.address()]), &mut machine, order);
+            let result = run(&b.finish(), &SimLaunch::new(3, &[x.address()]), &mut machine, order);
             assert_eq!(result.is_err(), reads, "{result:?}");
         }
     }
@@ -355,7 +361,7 @@ fn atomic_operations_race_with_others_only() {
         })
     };
     assert_eq!(words(&k(false), 1, 32), [64; 32]);
-    assert!(matches!(cause(&k(true), 1), Cause::Race { other_access: Access::Atomic, .. }));
+    assert!(matches!(cause(&k(true), 1), FaultCause::Race { other_access: AccessKind::Atomic, .. }));
 }
 
 #[test]
@@ -378,10 +384,11 @@ fn stores_race_with_atomic_operations() {
         })
     };
     for store_first in [false, true] {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedGpu::new();
         let x = machine.put("x", vec![0; 4]);
         let launch = [x.address()];
-        let fault = run(&k(store_first), &Launch::new(1, &launch), &mut machine, Order::InTurn);
+        let fault =
+            run(&k(store_first), &SimLaunch::new(1, &launch), &mut machine, ExecutionOrder::Sequential);
         assert!(is_race(&fault.expect_err("thread 1 updates, thread 0 stores").cause));
     }
 }
@@ -406,11 +413,12 @@ fn constants_are_written_by_nobody() {
         })
     };
     for (read_first, blocks) in [(true, 1), (false, 1), (true, 2)] {
-        let mut machine = Machine::new();
+        let mut machine = SimulatedGpu::new();
         let x = machine.put("x", vec![0; 4]);
         let launch = [x.address()];
-        let fault = run(&k(read_first), &Launch::new(blocks, &launch), &mut machine, Order::InTurn);
-        assert!(matches!(*fault.expect_err("a constant").cause, Cause::NotConstant { .. }));
+        let fault =
+            run(&k(read_first), &SimLaunch::new(blocks, &launch), &mut machine, ExecutionOrder::Sequential);
+        assert!(matches!(*fault.expect_err("a constant").cause, FaultCause::NotConstant { .. }));
     }
     // Nor are they updated, by the thread that reads them neither.
     let updated = kernel(1, |b| {
@@ -420,15 +428,15 @@ fn constants_are_written_by_nobody() {
         b.push(Inst::Atomic { space, op, ty, dst: None, at: AddressOperand::at(at), operands });
         b.load(space, ty, true, AddressOperand::at(at));
     });
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let x = machine.put("x", vec![0; 4]);
-    let fault = run(&updated, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn);
+    let fault = run(&updated, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential);
     assert!(matches!(
         *fault.expect_err("a constant").cause,
-        Cause::NotConstant { other: Party::Thread(0), .. }
+        FaultCause::NotConstant { other: Accessor::Thread(0), .. }
     ));
     // What a launch before wrote is constant.
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let x = machine.reserve("x", 4);
     let write = kernel(1, |b| {
         let at = b.param(0);
@@ -439,7 +447,8 @@ fn constants_are_written_by_nobody() {
         b.load(StateSpace::Global, Ty::U32, true, AddressOperand::at(at));
     });
     for kernel in [write, read] {
-        run(&kernel, &Launch::new(1, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");
+        run(&kernel, &SimLaunch::new(1, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
+            .expect("it is right");
     }
     assert!(machine.is_written(x));
 }

@@ -1,14 +1,14 @@
 //! Counts of instructions, sectors and passes over banks.
 
-use super::{Order, kernel, outcome};
-use crate::Stats;
+use super::{ExecutionOrder, kernel, outcome};
+use crate::KernelStats;
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, RegClass, SpecialReg, StateSpace,
     Ty,
 };
 
-fn stats(threads: u32, write: impl FnOnce(&mut PtxBuilder)) -> Stats {
-    outcome(&kernel(threads, write), 1, 4096, Order::InTurn).expect("it is right").1
+fn stats(threads: u32, write: impl FnOnce(&mut PtxBuilder)) -> KernelStats {
+    outcome(&kernel(threads, write), 1, 4096, ExecutionOrder::Sequential).expect("it is right").1
 }
 
 #[test]

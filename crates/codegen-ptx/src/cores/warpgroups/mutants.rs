@@ -1,7 +1,7 @@
 //! Kernels that store results too early, or write them where others are still to be read: the interpreter finds each of them.
 
 use ptx_asm::{GuardPredicate, Inst, PtxKernel, PtxStmt, StmtList};
-use ptx_sim::Order;
+use ptx_sim::ExecutionOrder;
 
 use super::Tile;
 use super::tests::STORED;
@@ -89,7 +89,8 @@ fn everywhere(block: &mut StmtList, mutation: Mutation) {
 
 /// Whether the interpreter finds fault with a kernel, in some order.
 fn is_faulty(product: &Product, kernel: &PtxKernel) -> bool {
-    let orders = [Order::InTurn].into_iter().chain((0..4).map(|seed| Order::Random { seed }));
+    let orders =
+        [ExecutionOrder::Sequential].into_iter().chain((0..4).map(|seed| ExecutionOrder::Random { seed }));
     let method = Method::Warpgroups(TILE);
     orders.into_iter().any(|order| run_kernel(product, &method, kernel, false, order).is_err())
 }

@@ -2,7 +2,7 @@
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{PtxProgram, Target, Ty, print};
-use ptx_sim::{Order, Stats};
+use ptx_sim::{ExecutionOrder, KernelStats};
 
 use super::Tile;
 use super::tile::TILES;
@@ -14,23 +14,23 @@ const PAIR: Tile = Tile { consumers: 2, columns: 128, stages: 2, cluster: 2 };
 
 const EITHER_WAY: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
 
-fn multiply(product: &Product, tile: &Tile, accumulates: bool, order: Order) -> Stats {
+fn multiply(product: &Product, tile: &Tile, accumulates: bool, order: ExecutionOrder) -> KernelStats {
     plain::multiply(product, &Method::Warpgroups(*tile), accumulates, order)
 }
 
 #[test]
 fn factors_may_lie_either_way() {
     for contiguous in EITHER_WAY {
-        multiply(&product([64, 64, 192], contiguous), &SMALL, false, Order::InTurn);
-        multiply(&product([64, 64, 192], contiguous), &SMALL, true, Order::Random { seed: 1 });
+        multiply(&product([64, 64, 192], contiguous), &SMALL, false, ExecutionOrder::Sequential);
+        multiply(&product([64, 64, 192], contiguous), &SMALL, true, ExecutionOrder::Random { seed: 1 });
     }
 }
 
 #[test]
 fn blocks_of_a_cluster_share_columns() {
     for contiguous in EITHER_WAY {
-        multiply(&product([256, 128, 192], contiguous), &PAIR, true, Order::InTurn);
-        multiply(&product([256, 128, 192], contiguous), &PAIR, false, Order::Random { seed: 2 });
+        multiply(&product([256, 128, 192], contiguous), &PAIR, true, ExecutionOrder::Sequential);
+        multiply(&product([256, 128, 192], contiguous), &PAIR, false, ExecutionOrder::Random { seed: 2 });
     }
 }
 
@@ -38,7 +38,12 @@ fn blocks_of_a_cluster_share_columns() {
 fn tiles_of_every_shape() {
     for (tile, _) in TILES {
         let [rows, columns] = tile.of_cluster();
-        multiply(&product([rows, columns, 128], [true, false]), &tile, false, Order::Random { seed: 3 });
+        multiply(
+            &product([rows, columns, 128], [true, false]),
+            &tile,
+            false,
+            ExecutionOrder::Random { seed: 3 },
+        );
     }
 }
 
@@ -51,16 +56,16 @@ fn edges_are_neither_read_nor_stored() {
         ([100, 65, 136], [true, true]),
         ([304, 200, 72], [false, true]),
     ] {
-        multiply(&product(sizes, contiguous), &SMALL, true, Order::Random { seed: 4 });
-        multiply(&product(sizes, contiguous), &PAIR, false, Order::InTurn);
+        multiply(&product(sizes, contiguous), &SMALL, true, ExecutionOrder::Random { seed: 4 });
+        multiply(&product(sizes, contiguous), &PAIR, false, ExecutionOrder::Sequential);
     }
 }
 
 #[test]
 fn any_order_gives_the_product() {
     for seed in 0..6 {
-        multiply(&product([64, 128, 320], [true, false]), &SMALL, false, Order::Random { seed });
-        multiply(&product([256, 128, 256], [false, true]), &PAIR, true, Order::Random { seed });
+        multiply(&product([64, 128, 320], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
+        multiply(&product([256, 128, 256], [false, true]), &PAIR, true, ExecutionOrder::Random { seed });
     }
 }
 
@@ -68,15 +73,15 @@ fn any_order_gives_the_product() {
 fn a_block_has_several_tiles() {
     // More tiles than processors: the ring goes on from tile to tile.
     let sizes = [64 * 17, 64 * 9, 64];
-    multiply(&product(sizes, [true, false]), &SMALL, true, Order::Random { seed: 5 });
+    multiply(&product(sizes, [true, false]), &SMALL, true, ExecutionOrder::Random { seed: 5 });
     // With one box of a warp, the next tile uses that of the one before.
     let narrow = stored(product([64 * 17, 64 * 8 + 16, 64], [true, false]), &[Ty::B16]);
-    multiply(&narrow, &SMALL, false, Order::Random { seed: 6 });
+    multiply(&narrow, &SMALL, false, ExecutionOrder::Random { seed: 6 });
 }
 
 #[test]
 fn each_element_is_copied_once_for_a_cluster() {
-    let stats = multiply(&product([256, 128, 128], [true, false]), &PAIR, false, Order::InTurn);
+    let stats = multiply(&product([256, 128, 128], [true, false]), &PAIR, false, ExecutionOrder::Sequential);
     // Rows of each block, and columns of both.
     assert_eq!(stats.bytes("tmaload"), 2 * 128 * (256 + 128));
     assert_eq!(stats.sectors("tmastore") * 32, 4 * 256 * 128);
@@ -91,19 +96,19 @@ fn results_are_stored_as_tiles() {
     for types in STORED {
         let of = |sizes| stored(product(sizes, [true, false]), types);
         for (tile, sizes) in [(SMALL, [128, 128, 64]), (PAIR, [512, 256, 64])] {
-            let stats = multiply(&of(sizes), &tile, false, Order::Random { seed: 7 });
+            let stats = multiply(&of(sizes), &tile, false, ExecutionOrder::Random { seed: 7 });
             let bytes: u32 = types.iter().map(|ty| ty.bytes()).sum();
             assert_eq!(stats.bytes("tmastore"), u64::from(bytes * sizes[0] * sizes[1]));
             assert_eq!(stats.sectors("tmastore") * 32, stats.bytes("tmastore"));
             assert_eq!((stats.count("store.global"), stats.conflicts()), (0, 0), "{types:?}");
         }
-        multiply(&of([100, 72, 40]), &PAIR, false, Order::Random { seed: 8 });
+        multiply(&of([100, 72, 40]), &PAIR, false, ExecutionOrder::Random { seed: 8 });
     }
 }
 
 #[test]
 fn what_is_no_whole_line_is_stored_at_once() {
-    let stats = multiply(&product([64, 66, 64], [true, true]), &SMALL, false, Order::InTurn);
+    let stats = multiply(&product([64, 66, 64], [true, true]), &SMALL, false, ExecutionOrder::Sequential);
     assert_eq!((stats.count("tmastore"), stats.count("store.global") > 0), (0, true));
 }
 

@@ -2,13 +2,13 @@
 
 use codegen_testkit::{assembler::CudaTools, gpu};
 use ptx_asm::{PtxProgram, Target, Ty, print};
-use ptx_sim::{Order, Stats};
+use ptx_sim::{ExecutionOrder, KernelStats};
 
 use super::Tile;
 use crate::cores::plain::{self, kernel, product, stored};
 use crate::cores::{Method, Product};
 
-fn multiply(product: Product, tile: &Tile, accumulates: bool, order: Order) -> Stats {
+fn multiply(product: Product, tile: &Tile, accumulates: bool, order: ExecutionOrder) -> KernelStats {
     plain::multiply(&product, &Method::Warps(*tile), accumulates, order)
 }
 
@@ -20,7 +20,7 @@ const MIXED: Tile = Tile { rows: 64, columns: 128, depth_bytes: 64, warps: [2, 2
 fn factors_may_lie_either_way() {
     for left in [true, false] {
         for right in [true, false] {
-            multiply(product([64, 64, 96], [left, right]), &SMALL, false, Order::InTurn);
+            multiply(product([64, 64, 96], [left, right]), &SMALL, false, ExecutionOrder::Sequential);
         }
     }
 }
@@ -29,7 +29,7 @@ fn factors_may_lie_either_way() {
 fn tiles_of_every_shape() {
     for tile in [LARGE, MIXED] {
         for contiguous in [[true, false], [false, true]] {
-            multiply(product([128, 128, 64], contiguous), &tile, false, Order::Random { seed: 1 });
+            multiply(product([128, 128, 64], contiguous), &tile, false, ExecutionOrder::Random { seed: 1 });
         }
     }
 }
@@ -43,9 +43,10 @@ fn single(sizes: [u32; 3], depth_contiguous: [bool; 2]) -> Product {
 fn factors_of_32_bits_may_lie_either_way() {
     for left in [true, false] {
         for right in [true, false] {
-            multiply(single([64, 128, 48], [left, right]), &MIXED, true, Order::InTurn);
-            multiply(single([72, 40, 20], [left, right]), &SMALL, false, Order::Random { seed: 4 });
-            let stats = multiply(single([128, 128, 64], [left, right]), &LARGE, false, Order::InTurn);
+            multiply(single([64, 128, 48], [left, right]), &MIXED, true, ExecutionOrder::Sequential);
+            multiply(single([72, 40, 20], [left, right]), &SMALL, false, ExecutionOrder::Random { seed: 4 });
+            let stats =
+                multiply(single([128, 128, 64], [left, right]), &LARGE, false, ExecutionOrder::Sequential);
             assert_eq!(stats.conflicts(), 0, "{left} {right}");
             assert_eq!(stats.sectors("cpasync") * 32, stats.bytes("cpasync"));
         }
@@ -60,29 +61,29 @@ fn edges_are_neither_read_nor_stored() {
         ([72, 72, 24], [false, false]),
         ([100, 65, 136], [true, true]),
     ] {
-        multiply(product(sizes, contiguous), &SMALL, false, Order::Random { seed: 2 });
-        multiply(product(sizes, contiguous), &MIXED, true, Order::InTurn);
+        multiply(product(sizes, contiguous), &SMALL, false, ExecutionOrder::Random { seed: 2 });
+        multiply(product(sizes, contiguous), &MIXED, true, ExecutionOrder::Sequential);
     }
 }
 
 #[test]
 fn few_stages_are_enough_and_many_are_too() {
     for depth in [16, 32, 64, 96, 128, 160, 256] {
-        multiply(product([64, 64, depth], [true, false]), &SMALL, true, Order::Random { seed: 3 });
+        multiply(product([64, 64, depth], [true, false]), &SMALL, true, ExecutionOrder::Random { seed: 3 });
     }
 }
 
 #[test]
 fn any_order_of_warps_gives_the_product() {
     for seed in 0..8 {
-        multiply(product([64, 128, 160], [true, false]), &SMALL, false, Order::Random { seed });
+        multiply(product([64, 128, 160], [true, false]), &SMALL, false, ExecutionOrder::Random { seed });
     }
 }
 
 #[test]
 fn shared_memory_has_no_conflicts_and_global_memory_no_waste() {
     for contiguous in [[true, false], [false, true]] {
-        let stats = multiply(product([128, 128, 128], contiguous), &LARGE, false, Order::InTurn);
+        let stats = multiply(product([128, 128, 128], contiguous), &LARGE, false, ExecutionOrder::Sequential);
         assert_eq!(stats.conflicts(), 0, "{contiguous:?}");
         // One tile has all of both factors, each element of two bytes once.
         assert_eq!(stats.bytes("cpasync"), 2 * 2 * 128 * 128);
@@ -98,7 +99,7 @@ fn results_are_stored_in_whole_lines() {
         let bytes: u32 = types.iter().map(|ty| ty.bytes()).sum();
         for tile in [SMALL, MIXED, LARGE] {
             let product = of([tile.rows, tile.columns, 32]);
-            let stats = multiply(product, &tile, false, Order::Random { seed: 5 });
+            let stats = multiply(product, &tile, false, ExecutionOrder::Random { seed: 5 });
             let all = u64::from(bytes * tile.rows * tile.columns);
             assert_eq!((stats.bytes("store.global"), stats.conflicts()), (all, 0), "{tile:?} {types:?}");
             // Each sector is written once, and each lane writes 16 bytes.
@@ -106,8 +107,8 @@ fn results_are_stored_in_whole_lines() {
             assert_eq!(stats.count("store.global") * 32 * 16, all, "{tile:?} {types:?}");
         }
         for seed in 0..4 {
-            multiply(of([100, 72, 40]), &SMALL, false, Order::Random { seed });
-            multiply(of([72, 200, 16]), &LARGE, false, Order::Random { seed });
+            multiply(of([100, 72, 40]), &SMALL, false, ExecutionOrder::Random { seed });
+            multiply(of([72, 200, 16]), &LARGE, false, ExecutionOrder::Random { seed });
         }
     }
 }
@@ -150,7 +151,7 @@ fn a_fragment_that_is_loaded_is_multiplied_often() {
 fn blocks_that_share_a_row_of_tiles_run_together() {
     // Each tile is somebody's: the product is whole. Groups at the end are smaller.
     let sizes = [64 * 10, 64 * 3, 32];
-    multiply(product(sizes, [true, false]), &SMALL, false, Order::InTurn);
+    multiply(product(sizes, [true, false]), &SMALL, false, ExecutionOrder::Sequential);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Whatever a kernel says, a run ends, with what it did or with a fault.
 
-use super::{ORDERS, Order, variant_name};
-use crate::{Cause, Launch, Machine, Stats, arith, convert, run};
+use super::{ExecutionOrder, ORDERS, variant_name};
+use crate::{FaultCause, KernelStats, SimLaunch, SimulatedGpu, arith, convert, run};
 use ptx_asm::{
     AddressBase, AddressOperand, ArrayDecl, AtomicOp, CmpOp, FenceScope, GuardPredicate, Inst, MmaShape,
     PtxBinaryOp, PtxKernel, PtxOperand, PtxStmt, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode,
@@ -258,11 +258,11 @@ fn exists(inst: &Inst) -> bool {
     }
 }
 
-fn outcome(kernel: &PtxKernel, order: Order) -> Result<(Vec<u8>, Stats), Cause> {
-    let mut machine = Machine::new();
+fn outcome(kernel: &PtxKernel, order: ExecutionOrder) -> Result<(Vec<u8>, KernelStats), FaultCause> {
+    let mut machine = SimulatedGpu::new();
     let x = machine.put("x", (0..64).collect::<Vec<u8>>());
     let params = [x.address()];
-    let launch = Launch { limit: 400, ..Launch::new(2, &params) };
+    let launch = SimLaunch { limit: 400, ..SimLaunch::new(2, &params) };
     let stats = run(kernel, &launch, &mut machine, order).map_err(|fault| {
         assert!(!fault.to_string().is_empty());
         *fault.cause

@@ -3,32 +3,32 @@
 //! Lane `l` is in row (or column) `l / 4` of groups, and holds what is at `l mod 4` there.
 
 use super::arith::cut;
-use super::block::{Run, Shared};
-use super::clocks::SEVERAL;
 use super::collective::whole;
-use super::fault::{Access, At, Outcome, malformed};
-use super::float::{BF16, F16, F32, Format};
-use super::registers::{Lanes, lanes};
+use super::fault::{AccessKind, InLane, StepResult, malformed};
+use super::float::{BF16, F16, F32, FloatFormat};
+use super::registers::{LaneValues, lanes};
+use super::scheduler::{ClusterState, LaunchState};
+use super::vector_clocks::SEVERAL_THREADS;
 use super::warp::Warp;
 use ptx_asm::MmaShape;
 use ptx_asm::{AddressOperand, Reg, Regs, StateSpace};
 
 /// How an [`MmaShape`] lies in registers.
 #[derive(Clone, Copy, Debug)]
-struct Fragments {
-    format: Format,
+struct FragmentLayout {
+    format: FloatFormat,
     /// Elements in a register.
     packed: usize,
     /// How many columns of `a`, and rows of `b`.
     depth: usize,
 }
 
-impl Fragments {
-    fn of(shape: MmaShape) -> Fragments {
+impl FragmentLayout {
+    fn of(shape: MmaShape) -> FragmentLayout {
         match shape {
-            MmaShape::F16K16 => Fragments { format: F16, packed: 2, depth: 16 },
-            MmaShape::Bf16K16 => Fragments { format: BF16, packed: 2, depth: 16 },
-            MmaShape::Tf32K8 => Fragments { format: F32, packed: 1, depth: 8 },
+            MmaShape::F16K16 => FragmentLayout { format: F16, packed: 2, depth: 16 },
+            MmaShape::Bf16K16 => FragmentLayout { format: BF16, packed: 2, depth: 16 },
+            MmaShape::Tf32K8 => FragmentLayout { format: F32, packed: 1, depth: 8 },
         }
     }
 
@@ -47,7 +47,7 @@ impl Fragments {
     }
 
     /// `a`, 16 rows: register `i` holds rows from `8 (i mod 2)` and the half `i / 2` of the depth.
-    fn left(self, registers: &[Lanes]) -> [[f64; 16]; 16] {
+    fn left(self, registers: &[LaneValues]) -> [[f64; 16]; 16] {
         let mut matrix = [[0.0; 16]; 16];
         for (i, values) in registers.iter().enumerate() {
             for (lane, &bits) in values.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Fragments {
     }
 
     /// `b`, 8 columns, column by column: register `i` holds the half `i` of the depth.
-    fn right(self, registers: &[Lanes]) -> [[f64; 16]; 8] {
+    fn right(self, registers: &[LaneValues]) -> [[f64; 16]; 8] {
         let mut matrix = [[0.0; 16]; 8];
         for (i, values) in registers.iter().enumerate() {
             for (lane, &bits) in values.iter().enumerate() {
@@ -79,7 +79,7 @@ fn sum_place(lane: usize, register: usize) -> (usize, usize) {
     (lane / 4 + register / 2 * 8, lane % 4 * 2 + register % 2)
 }
 
-impl Run<'_> {
+impl LaunchState<'_> {
     /// [`ptx_asm::Inst::Mma`]. Products are exact; they are added in `f64`, in the order of their indices, and rounded once. On the hardware the
     /// order and the roundings between are open.
     pub(super) fn mma(
@@ -88,12 +88,12 @@ impl Run<'_> {
         mask: u32,
         shape: MmaShape,
         [d, a, b, c]: [&Regs; 4],
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         whole(mask)?;
         if (a.len(), b.len(), c.len(), d.len()) != (4, 2, 4, 4) {
-            return malformed(format!("{shape:?} of {} + {} registers", a.len(), b.len())).at(0);
+            return malformed(format!("{shape:?} of {} + {} registers", a.len(), b.len())).in_lane(0);
         }
-        let fragments = Fragments::of(shape);
+        let fragments = FragmentLayout::of(shape);
         let left = fragments.left(&self.fragment(warp, a)?);
         let right = fragments.right(&self.fragment(warp, b)?);
         let mut sums = self.fragment(warp, c)?;
@@ -113,7 +113,7 @@ impl Run<'_> {
     }
 
     /// What a whole warp has in registers of 32 bits.
-    fn fragment(&self, warp: &Warp, regs: &[Reg]) -> Outcome<Vec<Lanes>> {
+    fn fragment(&self, warp: &Warp, regs: &[Reg]) -> StepResult<Vec<LaneValues>> {
         let get = |&reg| warp.registers.get(self.program, reg, u32::MAX).copied();
         regs.iter().map(get).collect()
     }
@@ -122,15 +122,15 @@ impl Run<'_> {
     pub(super) fn load_matrix(
         &mut self,
         warp: &mut Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         (inst, mask): (usize, u32),
         transposed: bool,
         dsts: &[Reg],
         from: AddressOperand,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         whole(mask)?;
         if !matches!(dsts.len(), 1 | 2 | 4) {
-            return malformed(format!("{} matrices", dsts.len())).at(0);
+            return malformed(format!("{} matrices", dsts.len())).in_lane(0);
         }
         // Only these say where a row is.
         let rows = u32::MAX >> (32 - 8 * dsts.len());
@@ -139,11 +139,11 @@ impl Run<'_> {
         let mut data = [[0; 16]; 32];
         for lane in lanes(rows) {
             // What one lane points at, others get.
-            let mut who = warp.who(lane);
-            let located = self.locate(StateSpace::Shared, &who, addresses[lane], 16, 16).at(lane)?;
-            who.thread = SEVERAL;
-            self.allowed(shared, &who, located, 16, Access::Read).at(lane)?;
-            self.mark(shared, &who, located, 16, Access::Read);
+            let mut who = warp.thread_ref(lane);
+            let located = self.locate(StateSpace::Shared, &who, addresses[lane], 16, 16).in_lane(lane)?;
+            who.thread = SEVERAL_THREADS;
+            self.allowed(shared, &who, located, 16, AccessKind::Read).in_lane(lane)?;
+            self.mark(shared, &who, located, 16, AccessKind::Read);
             data[lane] = self.peek(shared, &who, located, 16);
         }
         for (&dst, rows) in dsts.iter().zip(data.chunks(8)) {
@@ -154,19 +154,19 @@ impl Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl LaunchState<'_> {
     /// [`ptx_asm::Inst::Stmatrix`].
     pub(super) fn store_matrix(
         &mut self,
         warp: &mut Warp,
-        shared: &mut Shared,
+        shared: &mut ClusterState,
         (inst, mask): (usize, u32),
         from: &[Reg],
         to: AddressOperand,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         whole(mask)?;
         if !matches!(from.len(), 1 | 2 | 4) {
-            return malformed(format!("{} matrices", from.len())).at(0);
+            return malformed(format!("{} matrices", from.len())).in_lane(0);
         }
         let rows = u32::MAX >> (32 - 8 * from.len());
         let addresses = self.addresses(warp, rows, StateSpace::Shared, to)?;
@@ -174,11 +174,11 @@ impl Run<'_> {
         let matrices: Vec<_> = self.fragment(warp, from)?.iter().map(rows_of).collect();
         for lane in lanes(rows) {
             // What one lane points at, others write; but it is one lane that fences and meets for all, so each has to.
-            let mut who = warp.who(lane);
-            let located = self.locate(StateSpace::Shared, &who, addresses[lane], 16, 16).at(lane)?;
-            who.thread = SEVERAL;
-            self.allowed(shared, &who, located, 16, Access::Write).at(lane)?;
-            self.mark(shared, &who, located, 16, Access::Write);
+            let mut who = warp.thread_ref(lane);
+            let located = self.locate(StateSpace::Shared, &who, addresses[lane], 16, 16).in_lane(lane)?;
+            who.thread = SEVERAL_THREADS;
+            self.allowed(shared, &who, located, 16, AccessKind::Write).in_lane(lane)?;
+            self.mark(shared, &who, located, 16, AccessKind::Write);
             self.poke(shared, &who, located, &matrices[lane / 8][lane % 8]);
         }
         Ok(())
@@ -186,7 +186,7 @@ impl Run<'_> {
 }
 
 /// The rows of a matrix of which lanes hold two elements each: the opposite of [`held`].
-fn rows_of(values: &Lanes) -> [[u8; 16]; 8] {
+fn rows_of(values: &LaneValues) -> [[u8; 16]; 8] {
     let mut rows = [[0; 16]; 8];
     for (lane, &value) in values.iter().enumerate() {
         for (i, half) in [value as u16, (value >> 16) as u16].into_iter().enumerate() {

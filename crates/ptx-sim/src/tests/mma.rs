@@ -2,9 +2,9 @@
 //!
 //! Fragments are made here from where PTX says that each element is: element by element from lane and register, not as the interpreter does.
 
-use super::{Cause, Order, cause, kernel};
-use crate::float::{BF16, Direction, F16, Format};
-use crate::{Launch, Machine, run};
+use super::{ExecutionOrder, FaultCause, cause, kernel};
+use crate::float::{BF16, F16, FloatFormat, RoundingDirection};
+use crate::{SimLaunch, SimulatedGpu, run};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, MmaShape, PtxBuilder, RegClass, Regs, SpecialReg,
     StateSpace, Ty,
@@ -83,7 +83,7 @@ fn product_kernel(shape: MmaShape) -> ptx_asm::PtxKernel {
 
 fn product(shape: MmaShape, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec<f64>]; 2]) {
     let c = matrix(16, 8, 3);
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let bits = |value: f64| (value as f32).to_bits();
     let regions = [
         machine.put("a", a),
@@ -92,7 +92,8 @@ fn product(shape: MmaShape, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec
         machine.reserve("d", 512),
     ];
     let params = regions.map(|region| region.address());
-    run(&product_kernel(shape), &Launch::new(1, &params), &mut machine, Order::InTurn).expect("it is right");
+    run(&product_kernel(shape), &SimLaunch::new(1, &params), &mut machine, ExecutionOrder::Sequential)
+        .expect("it is right");
     let found = super::words_of(&machine, regions[3]);
     for row in 0..16 {
         for column in 0..8 {
@@ -108,7 +109,7 @@ fn product(shape: MmaShape, depth: usize, a: Vec<u8>, b: Vec<u8>, [x, y]: [&[Vec
 fn products_of_16_bits() {
     for (shape, format) in [(MmaShape::F16K16, F16), (MmaShape::Bf16K16, BF16)] {
         let (x, y) = (matrix(16, 16, 1), matrix(16, 8, 2));
-        let encode = |value| Format::encode(format, value, Direction::Nearest) as u32;
+        let encode = |value| FloatFormat::encode(format, value, RoundingDirection::Nearest) as u32;
         product(shape, 16, fragment(&x, 4, a16, encode), fragment(&y, 2, b16, encode), [&x, &y]);
     }
 }
@@ -214,7 +215,7 @@ fn matrices_into_shared_memory() {
             };
             assert_eq!(word, element(0) | element(1) << 16, "{count} {transposed} {lane}");
         }
-        assert!(matches!(cause(&k(false), 1), Cause::Race { .. }));
+        assert!(matches!(cause(&k(false), 1), FaultCause::Race { .. }));
     }
 }
 
@@ -236,7 +237,7 @@ fn rows_of_matrices_are_checked() {
     };
     super::words(&k(0, true), 1, 0);
     // What a lane wrote itself, others get.
-    assert!(matches!(cause(&k(0, false), 1), Cause::Race { .. }));
+    assert!(matches!(cause(&k(0, false), 1), FaultCause::Race { .. }));
     // So is what several wrote alike.
     let alike = kernel(32, |b| {
         let array = b.shared(16 * 8, 16);
@@ -248,15 +249,15 @@ fn rows_of_matrices_are_checked() {
         let dsts = b.registers(RegClass::B32, 1);
         b.push(Inst::Ldmatrix { transposed: false, dsts, from: AddressOperand::at(row) });
     });
-    assert!(matches!(cause(&alike, 1), Cause::Race { .. }));
-    assert!(matches!(cause(&k(8, true), 1), Cause::Misaligned { align: 16, .. }));
-    assert!(matches!(cause(&k(16, true), 1), Cause::OutOfBounds { .. }));
+    assert!(matches!(cause(&alike, 1), FaultCause::Race { .. }));
+    assert!(matches!(cause(&k(8, true), 1), FaultCause::Misaligned { align: 16, .. }));
+    assert!(matches!(cause(&k(16, true), 1), FaultCause::OutOfBounds { .. }));
     let missing = kernel(32, |b| {
         let array = b.shared(16, 16);
         let dsts = b.registers(RegClass::B32, 1);
         b.push(Inst::Ldmatrix { transposed: false, dsts, from: AddressOperand::array(array) });
     });
-    assert!(matches!(cause(&missing, 1), Cause::Uninitialised { .. }));
+    assert!(matches!(cause(&missing, 1), FaultCause::Uninitialised { .. }));
 }
 
 #[test]
@@ -289,12 +290,12 @@ fn whole_warps_multiply() {
         })
     };
     for product in [false, true] {
-        assert!(matches!(cause(&torn(product), 1), Cause::PartialWarp { active: 0xffff_fff7, .. }));
+        assert!(matches!(cause(&torn(product), 1), FaultCause::PartialWarp { active: 0xffff_fff7, .. }));
     }
     let short = kernel(32, |b| {
         let words: Regs = (0..4).map(|_| b.mov(RegClass::B32, 0_u32)).collect();
         let c: Regs = (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect();
         b.push(Inst::Mma { shape: MmaShape::F16K16, d: c.clone(), a: words.clone(), b: words, c });
     });
-    assert!(matches!(cause(&short, 1), Cause::Malformed(_)));
+    assert!(matches!(cause(&short, 1), FaultCause::Malformed(_)));
 }

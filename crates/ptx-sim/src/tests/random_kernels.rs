@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{ORDERS, Order, variant_name};
-use crate::{Cause, Launch, Machine, Swizzle, TensorMap, run};
+use super::{ExecutionOrder, ORDERS, variant_name};
+use crate::{FaultCause, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBuilder, PtxKernel, PtxOperand, Reg, RegClass, Regs,
     SpecialReg, Ty,
@@ -130,10 +130,10 @@ fn kernel(seed: u64) -> PtxKernel {
     b.finish()
 }
 
-fn end(kernel: &PtxKernel, order: Order) -> Result<Vec<u8>, Cause> {
-    let mut machine = Machine::new();
+fn end(kernel: &PtxKernel, order: ExecutionOrder) -> Result<Vec<u8>, FaultCause> {
+    let mut machine = SimulatedGpu::new();
     let tensor = machine.put("tensor", vec![1; 128 * 64]);
-    let maps = [TensorMap {
+    let maps = [SimTensorMap {
         address: tensor.address(),
         element: 2,
         sizes: vec![64, 64],
@@ -142,7 +142,7 @@ fn end(kernel: &PtxKernel, order: Order) -> Result<Vec<u8>, Cause> {
         swizzle: Swizzle::Bytes128,
     }];
     let params = [tensor.address()];
-    let launch = Launch { limit: 2000, ..Launch::new(4, &params).with_maps(&maps) };
+    let launch = SimLaunch { limit: 2000, ..SimLaunch::new(4, &params).with_maps(&maps) };
     run(kernel, &launch, &mut machine, order).map_err(|fault| {
         assert!(!fault.to_string().is_empty());
         *fault.cause

@@ -1,7 +1,7 @@
 //! Asynchronous copies.
 
-use super::{Cause, ORDERS, Order, kernel, own_word, words_of};
-use crate::{Fault, Launch, Machine, Stats, run};
+use super::{ExecutionOrder, FaultCause, ORDERS, kernel, own_word, words_of};
+use crate::{KernelStats, SimFault, SimLaunch, SimulatedGpu, run};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, PtxOperand, Reg,
     RegClass, SpecialReg, StateSpace, Ty,
@@ -15,14 +15,14 @@ fn begin(b: &mut PtxBuilder, to: Reg, read: Option<Reg>) {
 }
 
 /// Runs it on 64 words; what they are then.
-fn outcome(kernel: &PtxKernel, order: Order) -> Result<(Vec<u32>, Stats), Fault> {
-    let mut machine = Machine::new();
+fn outcome(kernel: &PtxKernel, order: ExecutionOrder) -> Result<(Vec<u32>, KernelStats), SimFault> {
+    let mut machine = SimulatedGpu::new();
     let x = machine.put("x", (100..164_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
-    let stats = run(kernel, &Launch::new(1, &[x.address()]), &mut machine, order)?;
+    let stats = run(kernel, &SimLaunch::new(1, &[x.address()]), &mut machine, order)?;
     Ok((words_of(&machine, x), stats))
 }
 
-fn cause(kernel: &PtxKernel, order: Order) -> Cause {
+fn cause(kernel: &PtxKernel, order: ExecutionOrder) -> FaultCause {
     *outcome(kernel, order).expect_err("it is wrong").cause
 }
 
@@ -69,7 +69,7 @@ fn copies_arrive_where_they_were_waited_for() {
         commit(b);
         wait(b, 0);
     });
-    assert!(outcome(&own, Order::InTurn).is_ok());
+    assert!(outcome(&own, ExecutionOrder::Sequential).is_ok());
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn nobody_touches_what_is_under_way() {
     for (distance, between) in cases {
         for order in ORDERS {
             let found = cause(&exchange(distance, between), order);
-            assert!(matches!(found, Cause::UnderWay { .. }), "{found:?}");
+            assert!(matches!(found, FaultCause::PendingCopy { .. }), "{found:?}");
         }
     }
     // The barrier comes before the wait: others may see nothing yet, whoever waits first.
@@ -104,7 +104,7 @@ fn nobody_touches_what_is_under_way() {
     });
     for order in ORDERS {
         let found = cause(&early, order);
-        assert!(matches!(found, Cause::Race { .. } | Cause::UnderWay { .. }), "{found:?}");
+        assert!(matches!(found, FaultCause::Race { .. } | FaultCause::PendingCopy { .. }), "{found:?}");
     }
     // Neither may the thread write there.
     let written = kernel(64, |b| {
@@ -113,7 +113,7 @@ fn nobody_touches_what_is_under_way() {
         begin(b, at, None);
         b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(at), 1_u32);
     });
-    assert!(matches!(cause(&written, Order::InTurn), Cause::UnderWay { owner: 0, .. }));
+    assert!(matches!(cause(&written, ExecutionOrder::Sequential), FaultCause::PendingCopy { owner: 0, .. }));
     // Nor copy there again.
     let twice = kernel(64, |b| {
         let array = b.shared(256, 16);
@@ -121,7 +121,7 @@ fn nobody_touches_what_is_under_way() {
         begin(b, at, None);
         begin(b, at, None);
     });
-    assert!(matches!(cause(&twice, Order::InTurn), Cause::UnderWay { .. }));
+    assert!(matches!(cause(&twice, ExecutionOrder::Sequential), FaultCause::PendingCopy { .. }));
 }
 
 /// The oldest groups are waited for first.
@@ -142,9 +142,9 @@ fn groups_are_waited_for_in_order() {
             b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::at(second));
         })
     };
-    assert!(outcome(&k(0), Order::InTurn).is_ok());
-    assert!(outcome(&k(1), Order::InTurn).is_ok());
-    assert!(matches!(cause(&k(2), Order::InTurn), Cause::UnderWay { .. }));
+    assert!(outcome(&k(0), ExecutionOrder::Sequential).is_ok());
+    assert!(outcome(&k(1), ExecutionOrder::Sequential).is_ok());
+    assert!(matches!(cause(&k(2), ExecutionOrder::Sequential), FaultCause::PendingCopy { .. }));
 }
 
 /// What a block did not wait for is nothing to the next one.
@@ -170,9 +170,10 @@ fn copies_end_with_their_block() {
             });
         });
     });
-    let mut machine = Machine::new();
+    let mut machine = SimulatedGpu::new();
     let x = machine.put("x", vec![1; 256]);
-    run(&k, &Launch::new(2, &[x.address()]), &mut machine, Order::InTurn).expect("it is right");
+    run(&k, &SimLaunch::new(2, &[x.address()]), &mut machine, ExecutionOrder::Sequential)
+        .expect("it is right");
 }
 
 #[test]
@@ -193,12 +194,15 @@ fn what_is_not_read_is_zero() {
             super::give(b, value);
         })
     };
-    let first = |kernel: &PtxKernel| outcome(kernel, Order::InTurn).expect("it is right").0[0];
+    let first = |kernel: &PtxKernel| outcome(kernel, ExecutionOrder::Sequential).expect("it is right").0[0];
     assert_eq!(first(&k(4, false)), 100);
     assert_eq!(first(&k(0, false)), 0);
     assert_eq!(first(&k(0, true)), 0);
-    assert!(matches!(cause(&k(1, true), Order::InTurn), Cause::OutOfBounds { bytes: 1, .. }));
-    assert_eq!(cause(&k(5, false), Order::InTurn), Cause::CopySize { bytes: 4, read: 5 });
+    assert!(matches!(
+        cause(&k(1, true), ExecutionOrder::Sequential),
+        FaultCause::OutOfBounds { bytes: 1, .. }
+    ));
+    assert_eq!(cause(&k(5, false), ExecutionOrder::Sequential), FaultCause::CopySize { bytes: 4, read: 5 });
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn sources_do_not_change() {
         super::give(b, 1_u32);
         wait(b, 0);
     });
-    assert!(matches!(cause(&k, Order::InTurn), Cause::SourceChanged { .. }));
+    assert!(matches!(cause(&k, ExecutionOrder::Sequential), FaultCause::SourceChanged { .. }));
     // Another thread's write is a race before that.
     let other = kernel(64, |b| {
         let array = b.shared(256, 16);
@@ -226,7 +230,7 @@ fn sources_do_not_change() {
         });
         wait(b, 0);
     });
-    assert!(matches!(cause(&other, Order::InTurn), Cause::Race { .. }));
+    assert!(matches!(cause(&other, ExecutionOrder::Sequential), FaultCause::Race { .. }));
 }
 
 /// A copy into what others may still read is a race like a store.
@@ -257,7 +261,7 @@ fn copies_race_like_stores() {
     for order in ORDERS {
         assert!(outcome(&k(true), order).is_ok());
         let found = cause(&k(false), order);
-        assert!(matches!(found, Cause::Race { .. } | Cause::UnderWay { .. }), "{found:?}");
+        assert!(matches!(found, FaultCause::Race { .. } | FaultCause::PendingCopy { .. }), "{found:?}");
     }
     // So is one from what another thread wrote.
     let from_written = kernel(64, |b| {
@@ -269,7 +273,7 @@ fn copies_race_like_stores() {
         b.store(StateSpace::Global, Ty::B32, AddressOperand::at(place), 1_u32);
         begin(b, at, None);
     });
-    assert!(matches!(cause(&from_written, Order::InTurn), Cause::Race { .. }));
+    assert!(matches!(cause(&from_written, ExecutionOrder::Sequential), FaultCause::Race { .. }));
     let from_nothing = super::cause(
         &kernel(1, |b| {
             let array = b.shared(4, 16);
@@ -283,7 +287,7 @@ fn copies_race_like_stores() {
         }),
         1,
     );
-    assert!(matches!(from_nothing, Cause::Uninitialised { .. }));
+    assert!(matches!(from_nothing, FaultCause::Uninitialised { .. }));
     // Its destination and source are checked like others.
     let k = |bytes: u32, to: i32, from: i32| {
         kernel(1, |b| {
@@ -293,10 +297,10 @@ fn copies_race_like_stores() {
             b.push(Inst::CpAsync { bytes, to, from, read: None });
         })
     };
-    assert!(outcome(&k(16, 48, 240), Order::InTurn).is_ok());
-    assert!(matches!(cause(&k(16, 64, 0), Order::InTurn), Cause::OutOfBounds { .. }));
-    assert!(matches!(cause(&k(16, 0, 256), Order::InTurn), Cause::OutOfBounds { .. }));
-    assert!(matches!(cause(&k(16, 8, 0), Order::InTurn), Cause::Misaligned { .. }));
-    assert!(matches!(cause(&k(16, 0, 8), Order::InTurn), Cause::Misaligned { .. }));
-    assert!(matches!(cause(&k(12, 0, 0), Order::InTurn), Cause::Malformed(_)));
+    assert!(outcome(&k(16, 48, 240), ExecutionOrder::Sequential).is_ok());
+    assert!(matches!(cause(&k(16, 64, 0), ExecutionOrder::Sequential), FaultCause::OutOfBounds { .. }));
+    assert!(matches!(cause(&k(16, 0, 256), ExecutionOrder::Sequential), FaultCause::OutOfBounds { .. }));
+    assert!(matches!(cause(&k(16, 8, 0), ExecutionOrder::Sequential), FaultCause::Misaligned { .. }));
+    assert!(matches!(cause(&k(16, 0, 8), ExecutionOrder::Sequential), FaultCause::Misaligned { .. }));
+    assert!(matches!(cause(&k(12, 0, 0), ExecutionOrder::Sequential), FaultCause::Malformed(_)));
 }

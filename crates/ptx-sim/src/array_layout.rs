@@ -1,12 +1,12 @@
 //! Arrays in a window of addresses: shared memory, and each thread's own.
 
-use super::fault::{Cause, Check, SpaceName, Spot, malformed};
+use super::fault::{CheckResult, FaultCause, MemoryLocation, malformed};
 use ptx_asm::{ArrayDecl, StateSpace};
 
 /// Where the arrays of a kernel are. Between them is nothing, so that no access slips from one to the next; each starts at a first
 /// bank, as the first does on the hardware.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct ArrayLayout {
     space: StateSpace,
     /// Address and size of each.
     arrays: Vec<(u32, u32)>,
@@ -17,32 +17,32 @@ pub(super) struct Layout {
 /// What lies between two arrays, at least.
 const GAP: u64 = 128;
 
-impl Layout {
+impl ArrayLayout {
     /// # Errors
     ///
-    /// [`Cause::Malformed`] for an alignment that is no power of two, or more than a window holds.
-    pub(super) fn new(space: StateSpace, arrays: &[ArrayDecl]) -> Check<Layout> {
+    /// [`FaultCause::Malformed`] for an alignment that is no power of two, or more than a window holds.
+    pub(super) fn new(space: StateSpace, arrays: &[ArrayDecl]) -> CheckResult<ArrayLayout> {
         let mut placed = Vec::with_capacity(arrays.len());
         let mut end = 0;
         for (i, array) in arrays.iter().enumerate() {
             if array.bytes == 0 || !array.align.is_power_of_two() {
-                return malformed(format!("{} array {i} is {array:?}", SpaceName(space)));
+                return malformed(format!("{} array {i} is {array:?}", space));
             }
             let start = (end + GAP).next_multiple_of(u64::from(array.align).max(GAP));
             end = start + u64::from(array.bytes);
             if end > 1 << 24 {
-                return malformed(format!("{} arrays need {end} bytes", SpaceName(space)));
+                return malformed(format!("{} arrays need {end} bytes", space));
             }
             placed.push((start as u32, array.bytes));
         }
-        Ok(Layout { space, arrays: placed, end: end as u32 })
+        Ok(ArrayLayout { space, arrays: placed, end: end as u32 })
     }
 
     /// The address of an array.
-    pub(super) fn address(&self, array: u32) -> Check<u32> {
+    pub(super) fn address(&self, array: u32) -> CheckResult<u32> {
         match self.arrays.get(array as usize) {
             Some(&(start, _)) => Ok(start),
-            None => malformed(format!("there is no {} array {array}", SpaceName(self.space))),
+            None => malformed(format!("there is no {} array {array}", self.space)),
         }
     }
 
@@ -52,7 +52,7 @@ impl Layout {
     }
 
     /// Whether the bytes are those of one array; their place in the window.
-    pub(super) fn locate(&self, address: u32, bytes: u32) -> Check<usize> {
+    pub(super) fn locate(&self, address: u32, bytes: u32) -> CheckResult<usize> {
         let after = self.arrays.partition_point(|&(start, _)| start <= address);
         if let Some(&(start, size)) = after.checked_sub(1).and_then(|i| self.arrays.get(i))
             && u64::from(address - start) + u64::from(bytes) <= u64::from(size)
@@ -63,15 +63,15 @@ impl Layout {
             Some((i, (start, size))) => describe(&i.to_string(), u64::from(start), u64::from(size)),
             None => "there is no array below".into(),
         };
-        let (space, address) = (SpaceName(self.space), u64::from(address));
-        Err(Box::new(Cause::OutOfBounds { space, address, bytes, nearest }))
+        let (space, address) = (self.space, u64::from(address));
+        Err(Box::new(FaultCause::OutOfBounds { space, address, bytes, nearest }))
     }
 
     /// A byte of the window, which some array holds.
-    pub(super) fn spot(&self, at: usize) -> Spot {
+    pub(super) fn location(&self, at: usize) -> MemoryLocation {
         let i = self.arrays.partition_point(|&(start, _)| start as usize <= at).saturating_sub(1);
         let start = self.arrays.get(i).map_or(0, |&(start, _)| start as usize);
-        Spot { space: SpaceName(self.space), address: at as u64, array: i.to_string(), byte: at - start }
+        MemoryLocation { space: self.space, address: at as u64, array: i.to_string(), byte: at - start }
     }
 }
 
@@ -82,15 +82,15 @@ pub(super) fn describe(name: &str, start: u64, size: u64) -> String {
 
 /// What a window holds.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct TrackedBytes {
     pub(super) bytes: Vec<u8>,
     /// Which bytes were ever written.
     written: Vec<bool>,
 }
 
-impl Contents {
-    pub(super) fn new(size: usize) -> Contents {
-        Contents { bytes: vec![0; size], written: vec![false; size] }
+impl TrackedBytes {
+    pub(super) fn new(size: usize) -> TrackedBytes {
+        TrackedBytes { bytes: vec![0; size], written: vec![false; size] }
     }
 
     /// Forgets everything.

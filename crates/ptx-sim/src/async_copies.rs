@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::access::Located;
+use super::access::ResolvedAddress;
 
 /// A copy that is under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Copy {
+pub(super) struct PendingCopy {
     /// Its place in shared memory.
     pub(super) to: usize,
     /// How many bytes are written.
@@ -18,32 +18,32 @@ pub(super) struct Copy {
     /// What they will be, if nobody changes the source.
     pub(super) data: [u8; 16],
     /// Where the first of them come from, and how many; the others are zeros.
-    pub(super) from: Option<(Located, u32)>,
+    pub(super) from: Option<(ResolvedAddress, u32)>,
 }
 
 /// Copies of the threads of a block.
 #[derive(Debug)]
-pub(super) struct Copies {
-    queues: Vec<Queue>,
+pub(super) struct AsyncCopies {
+    queues: Vec<CopyQueue>,
     /// Of each byte of shared memory, one more than the thread whose copy may be writing it.
     owners: Vec<u16>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Queue {
+struct CopyQueue {
     /// Copies that are in no group yet.
-    open: Vec<Copy>,
-    groups: VecDeque<Vec<Copy>>,
+    open: Vec<PendingCopy>,
+    groups: VecDeque<Vec<PendingCopy>>,
 }
 
-impl Copies {
-    pub(super) fn new(threads: u32, shared: usize) -> Copies {
-        Copies { queues: vec![Queue::default(); threads as usize], owners: vec![0; shared] }
+impl AsyncCopies {
+    pub(super) fn new(threads: u32, shared: usize) -> AsyncCopies {
+        AsyncCopies { queues: vec![CopyQueue::default(); threads as usize], owners: vec![0; shared] }
     }
 
     /// Forgets all of them.
     pub(super) fn clear(&mut self) {
-        self.queues.fill(Queue::default());
+        self.queues.fill(CopyQueue::default());
         self.owners.fill(0);
     }
 
@@ -55,7 +55,7 @@ impl Copies {
     }
 
     /// A thread begins a copy.
-    pub(super) fn begin(&mut self, thread: u32, copy: Copy) {
+    pub(super) fn begin(&mut self, thread: u32, copy: PendingCopy) {
         self.owners[copy.to..copy.to + copy.bytes as usize].fill(thread as u16 + 1);
         self.queues[thread as usize].open.push(copy);
     }
@@ -68,10 +68,10 @@ impl Copies {
     }
 
     /// The copies that a thread waits for, oldest first, so that at most `left` groups remain. They are no longer under way.
-    pub(super) fn finish(&mut self, thread: u32, left: u32) -> Vec<Copy> {
+    pub(super) fn finish(&mut self, thread: u32, left: u32) -> Vec<PendingCopy> {
         let groups = &mut self.queues[thread as usize].groups;
         let over = groups.len().saturating_sub(left as usize);
-        let done: Vec<Copy> = groups.drain(..over).flatten().collect();
+        let done: Vec<PendingCopy> = groups.drain(..over).flatten().collect();
         for copy in &done {
             self.owners[copy.to..copy.to + copy.bytes as usize].fill(0);
         }

@@ -2,8 +2,8 @@
 //!
 //! Factors are placed here as the tables of PTX have them, core matrices of 8 rows and 16 bytes and how chunks are exchanged within them, not as the interpreter does.
 
-use super::{Cause, ORDERS, Order};
-use crate::{Fault, Launch, Machine, run};
+use super::{ExecutionOrder, FaultCause, ORDERS};
+use crate::{SimFault, SimLaunch, SimulatedGpu, run};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, PtxOperand, Reg,
     RegClass, Regs, SpecialReg, StateSpace, Ty,
@@ -158,11 +158,11 @@ fn give(b: &mut PtxBuilder, d: &Regs) {
     }
 }
 
-fn outcome(product: &Product, kernel: &PtxKernel, order: Order) -> Result<Vec<f32>, Fault> {
-    let mut machine = Machine::new();
+fn outcome(product: &Product, kernel: &PtxKernel, order: ExecutionOrder) -> Result<Vec<f32>, SimFault> {
+    let mut machine = SimulatedGpu::new();
     let images = [0, 1].map(|which| machine.put(format!("factor {which}"), product.image(which)).address());
     let out = machine.reserve("out", ROWS * product.columns * 4);
-    run(kernel, &Launch::new(1, &[images[0], images[1], out.address()]), &mut machine, order)?;
+    run(kernel, &SimLaunch::new(1, &[images[0], images[1], out.address()]), &mut machine, order)?;
     Ok(machine.bytes(out).chunks(4).map(|word| f32::from_le_bytes(word.try_into().expect("4"))).collect())
 }
 
@@ -185,7 +185,8 @@ fn twice(product: &Product) -> PtxKernel {
 }
 
 fn check(product: &Product) {
-    let found = outcome(product, &twice(product), Order::InTurn).unwrap_or_else(|fault| panic!("{fault}"));
+    let found = outcome(product, &twice(product), ExecutionOrder::Sequential)
+        .unwrap_or_else(|fault| panic!("{fault}"));
     for row in 0..ROWS {
         for column in 0..product.columns {
             let sum: f32 = (0..product.depth())
@@ -226,12 +227,12 @@ const SMALL: Product = Product {
     layouts: [Layout { span: 128, lines_innermost: false }, Layout { span: 128, lines_innermost: false }],
 };
 
-fn causes(kernel: &PtxKernel) -> Vec<Cause> {
+fn causes(kernel: &PtxKernel) -> Vec<FaultCause> {
     ORDERS.map(|order| *outcome(&SMALL, kernel, order).expect_err("it is wrong").cause).into()
 }
 
 #[track_caller]
-fn all(kernel: &PtxKernel, fits: fn(&Cause) -> bool) {
+fn all(kernel: &PtxKernel, fits: fn(&FaultCause) -> bool) {
     for cause in causes(kernel) {
         assert!(fits(&cause), "{cause}");
     }
@@ -254,13 +255,13 @@ fn small(
 const FENCE: fn(&mut PtxBuilder, &Regs) = |b, _| b.push(Inst::WgmmaFence);
 const WAIT: Inst = Inst::WgmmaWait { pending: 0 };
 
-fn is_accumulator(cause: &Cause) -> bool {
-    matches!(cause, Cause::Accumulator { .. })
+fn is_accumulator(cause: &FaultCause) -> bool {
+    matches!(cause, FaultCause::Accumulator { .. })
 }
 
 #[test]
 fn sums_are_waited_for() {
-    assert!(outcome(&SMALL, &small(FENCE, |b, _, _| b.push(WAIT)), Order::InTurn).is_ok());
+    assert!(outcome(&SMALL, &small(FENCE, |b, _, _| b.push(WAIT)), ExecutionOrder::Sequential).is_ok());
     all(
         &small(FENCE, |b, d, _| {
             b.add(Ty::F32, d[0], 0.0_f32);
@@ -275,7 +276,7 @@ fn sums_are_waited_for() {
         }),
         is_accumulator,
     );
-    all(&small(FENCE, |_, _, _| ()), |cause| matches!(cause, Cause::Outstanding(_)));
+    all(&small(FENCE, |_, _, _| ()), |cause| matches!(cause, FaultCause::Outstanding(_)));
     // The wait leaves one group.
     all(
         &small(FENCE, |b, d, _| {
@@ -312,7 +313,7 @@ fn fences_follow_what_threads_did() {
             b.push(WAIT);
         })
     };
-    assert!(outcome(&SMALL, &touched(true), Order::InTurn).is_ok());
+    assert!(outcome(&SMALL, &touched(true), ExecutionOrder::Sequential).is_ok());
     all(&touched(false), is_accumulator);
     // Sums of another shape are others', though they are the same registers.
     let shapes = small(FENCE, |b, d, descriptors| {
@@ -333,7 +334,7 @@ fn factors_stay() {
         let accumulate = predicate(b, true);
         b.push(SMALL.multiply(d, descriptors, accumulate));
     });
-    all(&unfenced, |cause| matches!(cause, Cause::Unfenced { .. }));
+    all(&unfenced, |cause| matches!(cause, FaultCause::Unfenced { .. }));
     let overwritten = |waits: bool, meets: bool| {
         small(FENCE, |b, _, _| {
             if waits {
@@ -352,10 +353,13 @@ fn factors_stay() {
             }
         })
     };
-    assert!(outcome(&SMALL, &overwritten(true, true), Order::InTurn).is_ok());
-    all(&overwritten(false, true), |cause| matches!(cause, Cause::StillRead { .. }));
+    assert!(outcome(&SMALL, &overwritten(true, true), ExecutionOrder::Sequential).is_ok());
+    all(&overwritten(false, true), |cause| matches!(cause, FaultCause::PendingRead { .. }));
     all(&overwritten(true, false), |cause| {
-        matches!(cause, Cause::StillRead { .. } | Cause::Race { .. } | Cause::Unfenced { .. })
+        matches!(
+            cause,
+            FaultCause::PendingRead { .. } | FaultCause::Race { .. } | FaultCause::Unfenced { .. }
+        )
     });
 }
 
@@ -368,16 +372,16 @@ fn four_warps_act_as_one() {
             b.when(GuardPredicate::on(some), |b| b.push(Inst::WgmmaFence));
         })
     };
-    assert!(outcome(&SMALL, &parted(128), Order::InTurn).is_ok());
-    all(&parted(64), |cause| matches!(cause, Cause::Outstanding(_)));
-    all(&parted(65), |cause| matches!(cause, Cause::PartialWarp { .. }));
+    assert!(outcome(&SMALL, &parted(128), ExecutionOrder::Sequential).is_ok());
+    all(&parted(64), |cause| matches!(cause, FaultCause::Outstanding(_)));
+    all(&parted(65), |cause| matches!(cause, FaultCause::PartialWarp { .. }));
     // One warp does something else.
     let other = kernel(&SMALL, true, |b, _, _| {
         let thread = b.special(SpecialReg::Thread);
         let some = b.compare(CmpOp::Lt, Ty::U32, thread, 32_u32);
         b.if_else(GuardPredicate::on(some), |b| b.push(Inst::WgmmaFence), |b| b.push(Inst::WgmmaCommit));
     });
-    all(&other, |cause| matches!(cause, Cause::Warpgroup(_)));
+    all(&other, |cause| matches!(cause, FaultCause::Warpgroup(_)));
     let uneven = kernel(&SMALL, true, |b, d, [left, right]| {
         let lane = b.special(SpecialReg::Lane);
         let zero = b.mov(RegClass::B32, 0_u32);
@@ -387,7 +391,7 @@ fn four_warps_act_as_one() {
         let accumulate = predicate(b, true);
         b.push(SMALL.multiply(d, [left, right], accumulate));
     });
-    all(&uneven, |cause| matches!(cause, Cause::Warpgroup(_)));
+    all(&uneven, |cause| matches!(cause, FaultCause::Warpgroup(_)));
 }
 
 #[test]
@@ -402,13 +406,13 @@ fn descriptors_are_checked() {
     };
     // An offset of the pattern, a start within it, and one outside of every array.
     all(&with(|b, d| b.binary(PtxBinaryOp::Or, Ty::B64, d, PtxOperand::Const(1 << 49))), |cause| {
-        matches!(cause, Cause::Tile(_))
+        matches!(cause, FaultCause::InvalidTile(_))
     });
     all(&with(|b, d| b.add(Ty::U64, d, PtxOperand::Const(128 >> 4))), |cause| {
-        matches!(cause, Cause::Tile(_))
+        matches!(cause, FaultCause::InvalidTile(_))
     });
     all(&with(|b, d| b.add(Ty::U64, d, PtxOperand::Const(0x20000 >> 4))), |cause| {
-        matches!(cause, Cause::OutOfBounds { .. })
+        matches!(cause, FaultCause::OutOfBounds { .. })
     });
 }
 
@@ -426,20 +430,21 @@ fn registers_are_exchanged() {
         }
         b.finish()
     };
-    let outcome =
-        |kernel: &PtxKernel, order| run(kernel, &Launch::new(1, &[]), &mut Machine::new(), order).map(|_| ());
+    let outcome = |kernel: &PtxKernel, order| {
+        run(kernel, &SimLaunch::new(1, &[]), &mut SimulatedGpu::new(), order).map(|_| ())
+    };
     let found = |kernel: &PtxKernel, order| *outcome(kernel, order).expect_err("it is wrong").cause;
     for order in ORDERS {
         // 168 each at first. Takers come first, and wait.
         assert_eq!(outcome(&k(&[(1, 232, true), (2, 232, true), (0, 40, false)]), order), Ok(()));
         let stuck = found(&k(&[(1, 240, true), (2, 240, true), (0, 40, false)]), order);
         assert!(
-            matches!(&stuck, Cause::Deadlock(what) if what.contains("240 registers a thread")),
+            matches!(&stuck, FaultCause::Deadlock(what) if what.contains("240 registers a thread")),
             "{stuck}"
         );
         let wrong = found(&k(&[(0, 200, false)]), order);
-        assert_eq!(wrong, Cause::Registers { found: 168, count: 200, increase: false });
+        assert_eq!(wrong, FaultCause::RegisterCount { found: 168, count: 200, increase: false });
         let wrong = found(&k(&[(0, 40, true)]), order);
-        assert_eq!(wrong, Cause::Registers { found: 168, count: 40, increase: true });
+        assert_eq!(wrong, FaultCause::RegisterCount { found: 168, count: 40, increase: true });
     }
 }

@@ -1,10 +1,10 @@
 //! Tensor maps: which bytes of global memory a tile is, and where each lies in shared memory.
 
-use super::fault::{Cause, Check, malformed};
+use super::fault::{CheckResult, FaultCause, malformed};
 
 /// Global memory as a tensor of which whole tiles are copied; what kernels are called with behind their numbers. What of a tile lies outside is zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorMap {
+pub struct SimTensorMap {
     /// The address of the first element, a multiple of 16.
     pub address: u64,
     /// Bytes of an element: 1, 2, 4 or 8.
@@ -32,9 +32,9 @@ pub enum Swizzle {
     Bytes128,
 }
 
-/// A piece of a tile: 16 bytes of shared memory at most, beside each other in both memories.
+/// A piece of a tile: 16 bytes of shared memory at most, beside each other in both block_states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct TileSegment {
     /// How far behind the tile's first byte in shared memory, before the order is applied to the address.
     pub(super) shared: usize,
     pub(super) global: u64,
@@ -51,10 +51,10 @@ pub(super) fn map_address(map: u32) -> u64 {
 }
 
 /// The map at an address.
-pub(super) fn map_at(maps: &[TensorMap], address: u64) -> Check<&TensorMap> {
+pub(super) fn map_at(maps: &[SimTensorMap], address: u64) -> CheckResult<&SimTensorMap> {
     let found = address.checked_sub(MAPS).filter(|at| at % MAP_BYTES == 0);
     let found = found.and_then(|at| maps.get((at / MAP_BYTES) as usize));
-    found.ok_or_else(|| Box::new(Cause::Tile(format!("there is no tensor map at {address:#x}"))))
+    found.ok_or_else(|| Box::new(FaultCause::InvalidTile(format!("there is no tensor map at {address:#x}"))))
 }
 
 impl Swizzle {
@@ -83,11 +83,11 @@ impl Swizzle {
     }
 }
 
-impl TensorMap {
+impl SimTensorMap {
     /// # Errors
     ///
-    /// [`Cause::Malformed`] for what the driver would refuse, and for swizzled lines that are no whole ones.
-    pub(super) fn check(&self) -> Check<()> {
+    /// [`FaultCause::Malformed`] for what the driver would refuse, and for swizzled lines that are no whole ones.
+    pub(super) fn check(&self) -> CheckResult<()> {
         let (axes, line) = (self.sizes.len(), self.line());
         let shape = (1..=5).contains(&axes) && self.tile.len() == axes && self.strides.len() + 1 == axes;
         let sizes = self.sizes.iter().all(|size| (1..=1 << 32).contains(size))
@@ -126,7 +126,7 @@ impl TensorMap {
     }
 
     /// The pieces of a tile that lie in the tensor.
-    pub(super) fn pieces(&self, at: &[i32]) -> Vec<Piece> {
+    pub(super) fn pieces(&self, at: &[i32]) -> Vec<TileSegment> {
         let lines: usize = self.tile[1..].iter().map(|&tile| tile as usize).product();
         let mut pieces = Vec::new();
         for line in 0..lines {
@@ -151,7 +151,7 @@ impl TensorMap {
     }
 
     /// The pieces of a line, parted where either memory has a multiple of 16.
-    fn line_pieces(&self, shared: usize, address: u64, first: i32, pieces: &mut Vec<Piece>) {
+    fn line_pieces(&self, shared: usize, address: u64, first: i32, pieces: &mut Vec<TileSegment>) {
         let element = i64::from(self.element);
         let first = i64::from(first);
         let inside = first.max(0)..(first + i64::from(self.tile[0])).min(self.sizes[0] as i64);
@@ -161,7 +161,7 @@ impl TensorMap {
             let global = address + byte as u64;
             let most = (16 - offset % 16).min(16 - (global % 16) as usize) as i64;
             let bytes = most.min(end - byte);
-            pieces.push(Piece { shared: offset, global, bytes: bytes as u32 });
+            pieces.push(TileSegment { shared: offset, global, bytes: bytes as u32 });
             byte += bytes;
         }
     }

@@ -7,50 +7,50 @@
 
 use smallvec::SmallVec;
 
-use super::clocks::{Clocks, Moment, SEVERAL, Who};
-use super::fault::{Access, Party};
+use super::fault::{AccessKind, Accessor};
+use super::vector_clocks::{SEVERAL_THREADS, ThreadRef, Timestamp, VectorClocks};
 
 /// What of the memory of a block is touched by copies and products. It is kept for chunks of 16 bytes, of which none touches a part.
 #[derive(Debug, Default)]
-pub(super) struct Proxy {
-    chunks: Vec<Chunk>,
+pub(super) struct AsyncProxy {
+    chunks: Vec<ProxyChunk>,
     /// Of each byte, one more than the thread that wrote it and has not fenced since, or [`WARP`] and its warp if several did; else 0.
     unfenced: Vec<u16>,
     bytes: usize,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Chunk {
+struct ProxyChunk {
     /// One more than the thread whose copy may be writing it.
     writing: u32,
     /// Who may be reading it.
-    reading: SmallVec<[Party; 2]>,
+    reading: SmallVec<[Accessor; 2]>,
     /// The last write, and the reads since, that are over.
-    wrote: Option<(Moment, Party)>,
-    read: SmallVec<[(Moment, Party); 2]>,
+    wrote: Option<(Timestamp, Accessor)>,
+    read: SmallVec<[(Timestamp, Accessor); 2]>,
 }
 
 /// Why something may not be touched, and the first byte that forbids it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Clash {
+pub(super) enum ProxyConflict {
     /// A copy may be writing it.
     Written { at: usize, thread: u32 },
     /// It may still be read.
-    Read { at: usize, by: Party },
+    Read { at: usize, by: Accessor },
     /// Nothing orders the two.
-    Race { at: usize, other: Party, other_access: Access },
+    Race { at: usize, other: Accessor, other_access: AccessKind },
     /// A thread wrote it and did not fence.
-    Unfenced { at: usize, writer: Party },
+    Unfenced { at: usize, writer: Accessor },
 }
 
 const CHUNK: usize = 16;
 
 const WARP: u16 = 1 << 15;
 
-impl Proxy {
+impl AsyncProxy {
     /// Of so many bytes.
-    pub(super) fn new(bytes: usize) -> Proxy {
-        Proxy { bytes, ..Proxy::default() }
+    pub(super) fn new(bytes: usize) -> AsyncProxy {
+        AsyncProxy { bytes, ..AsyncProxy::default() }
     }
 
     /// Forgets everything.
@@ -66,9 +66,9 @@ impl Proxy {
         at: usize,
         bytes: usize,
         writes: bool,
-        who: &Who,
-        clocks: &Clocks,
-    ) -> Result<(), Clash> {
+        who: &ThreadRef,
+        clocks: &VectorClocks,
+    ) -> Result<(), ProxyConflict> {
         if self.chunks.is_empty() {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl Proxy {
     }
 
     /// Whether no thread wrote these bytes without a fence since.
-    pub(super) fn fenced(&self, at: usize, bytes: usize) -> Result<(), Clash> {
+    pub(super) fn fenced(&self, at: usize, bytes: usize) -> Result<(), ProxyConflict> {
         let Some(unfenced) = self.unfenced.get(at..at + bytes) else { return Ok(()) };
         match unfenced.iter().position(|&writer| writer != 0) {
             None => Ok(()),
@@ -87,16 +87,16 @@ impl Proxy {
                 let (at, code) = (at + i, u32::from(unfenced[i]));
                 let is_warp = unfenced[i] >= WARP;
                 let writer =
-                    if is_warp { Party::Warp(code - u32::from(WARP)) } else { Party::Thread(code - 1) };
-                Err(Clash::Unfenced { at, writer })
+                    if is_warp { Accessor::Warp(code - u32::from(WARP)) } else { Accessor::Thread(code - 1) };
+                Err(ProxyConflict::Unfenced { at, writer })
             }
         }
     }
 
     /// A thread, or several of a warp, wrote these bytes themselves.
-    pub(super) fn written(&mut self, at: usize, bytes: usize, who: &Who) {
+    pub(super) fn written(&mut self, at: usize, bytes: usize, who: &ThreadRef) {
         self.unfenced.resize(self.bytes, 0);
-        let code = if who.thread == SEVERAL { WARP | who.warp as u16 } else { who.thread + 1 };
+        let code = if who.thread == SEVERAL_THREADS { WARP | who.warp as u16 } else { who.thread + 1 };
         self.unfenced[at..at + bytes].fill(code);
     }
 
@@ -111,8 +111,8 @@ impl Proxy {
         }
     }
 
-    fn chunks(&mut self, at: usize, bytes: usize) -> &mut [Chunk] {
-        self.chunks.resize(self.bytes.div_ceil(CHUNK), Chunk::default());
+    fn chunks(&mut self, at: usize, bytes: usize) -> &mut [ProxyChunk] {
+        self.chunks.resize(self.bytes.div_ceil(CHUNK), ProxyChunk::default());
         &mut self.chunks[at / CHUNK..(at + bytes).div_ceil(CHUNK)]
     }
 
@@ -122,21 +122,21 @@ impl Proxy {
     }
 
     /// It has, at a moment that those know who waited.
-    pub(super) fn end_write(&mut self, at: usize, bytes: usize, when: Moment) {
+    pub(super) fn end_write(&mut self, at: usize, bytes: usize, when: Timestamp) {
         for chunk in self.chunks(at, bytes) {
             let thread = std::mem::take(&mut chunk.writing).saturating_sub(1);
-            chunk.wrote = Some((when, Party::Tile(thread)));
+            chunk.wrote = Some((when, Accessor::Tma(thread)));
             chunk.read.clear();
         }
     }
 
     /// Somebody may read these bytes from now on.
-    pub(super) fn begin_read(&mut self, at: usize, bytes: usize, by: Party) {
+    pub(super) fn begin_read(&mut self, at: usize, bytes: usize, by: Accessor) {
         self.chunks(at, bytes).iter_mut().for_each(|chunk| chunk.reading.push(by));
     }
 
     /// It has.
-    pub(super) fn end_read(&mut self, at: usize, bytes: usize, by: Party, when: Moment) {
+    pub(super) fn end_read(&mut self, at: usize, bytes: usize, by: Accessor, when: Timestamp) {
         for chunk in self.chunks(at, bytes) {
             if let Some(i) = chunk.reading.iter().position(|reader| *reader == by) {
                 chunk.reading.swap_remove(i);
@@ -148,24 +148,30 @@ impl Proxy {
     }
 }
 
-impl Chunk {
-    fn check(&self, at: usize, writes: bool, who: &Who, clocks: &Clocks) -> Result<(), Clash> {
+impl ProxyChunk {
+    fn check(
+        &self,
+        at: usize,
+        writes: bool,
+        who: &ThreadRef,
+        clocks: &VectorClocks,
+    ) -> Result<(), ProxyConflict> {
         if self.writing != 0 {
-            return Err(Clash::Written { at, thread: self.writing - 1 });
+            return Err(ProxyConflict::Written { at, thread: self.writing - 1 });
         }
         if let Some((when, other)) = self.wrote
             && !clocks.knows(who, when)
         {
-            return Err(Clash::Race { at, other, other_access: Access::Write });
+            return Err(ProxyConflict::Race { at, other, other_access: AccessKind::Write });
         }
         if !writes {
             return Ok(());
         }
         if let Some(&by) = self.reading.first() {
-            return Err(Clash::Read { at, by });
+            return Err(ProxyConflict::Read { at, by });
         }
         match self.read.iter().find(|(when, _)| !clocks.knows(who, *when)) {
-            Some(&(_, other)) => Err(Clash::Race { at, other, other_access: Access::Read }),
+            Some(&(_, other)) => Err(ProxyConflict::Race { at, other, other_access: AccessKind::Read }),
             None => Ok(()),
         }
     }

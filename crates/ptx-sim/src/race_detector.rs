@@ -3,40 +3,40 @@
 //! Barriers are the only order between threads of a block or cluster, and nothing else orders blocks of one launch; fences and what atomic operations
 //! pass on are not understood, so a kernel that relies on them is reported. Atomic operations never race with each other.
 //!
-//! An access bears the time of its warp ([`Clocks`]); it is ordered before a later one of another thread if that thread's warp, or it alone, knows that time to be over, or
+//! An access bears the time of its warp ([`VectorClocks`]); it is ordered before a later one of another thread if that thread's warp, or it alone, knows that time to be over, or
 //! knows that the thread arrived at a barrier in memory afterwards. Threads of one warp are ordered by barriers too: the warp's own clock has to have advanced.
 
 use std::collections::HashMap;
 
-use super::clocks::{Clocks, SEVERAL, Who};
-use super::fault::{Access, Party};
+use super::fault::{AccessKind, Accessor};
+use super::vector_clocks::{SEVERAL_THREADS, ThreadRef, VectorClocks};
 
 /// Accesses of a byte at one time by threads of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Set {
+pub(super) struct AccessSet {
     time: u32,
     /// The warps, bit by bit; 0 if there was no access.
     warps: u32,
-    /// The thread, or [`SEVERAL`].
+    /// The thread, or [`SEVERAL_THREADS`].
     thread: u16,
     /// How often the thread had arrived alone.
     turn: u16,
 }
 
-impl Set {
-    pub(super) fn one(who: &Who, clocks: &Clocks) -> Set {
-        Set { time: clocks.now(who), warps: 1 << who.warp, thread: who.thread, turn: clocks.turn(who) }
+impl AccessSet {
+    pub(super) fn one(who: &ThreadRef, clocks: &VectorClocks) -> AccessSet {
+        AccessSet { time: clocks.now(who), warps: 1 << who.warp, thread: who.thread, turn: clocks.turn(who) }
     }
 
     /// Whether it is what this thread did.
-    pub(super) fn is_of(&self, who: &Who) -> bool {
+    pub(super) fn is_of(&self, who: &ThreadRef) -> bool {
         self.warps == 1 << who.warp && self.thread == who.thread
     }
 
     /// One of block `rank` of the cluster that nothing orders before an access of `who` now.
     #[inline]
-    pub(super) fn unordered(&self, rank: u32, who: &Who, clocks: &Clocks) -> Option<Party> {
-        let same = self.thread == who.thread && who.thread != SEVERAL && who.rank == rank;
+    pub(super) fn unordered(&self, rank: u32, who: &ThreadRef, clocks: &VectorClocks) -> Option<Accessor> {
+        let same = self.thread == who.thread && who.thread != SEVERAL_THREADS && who.rank == rank;
         if self.warps == 0 || same {
             return None;
         }
@@ -44,11 +44,15 @@ impl Set {
         while warps != 0 {
             let warp = warps.trailing_zeros();
             if self.time > clocks.over(clocks.row(rank, warp), who) {
-                let one = self.thread != SEVERAL;
+                let one = self.thread != SEVERAL_THREADS;
                 if one && clocks.knows_turn(who, rank, self.thread, self.turn) {
                     return None;
                 }
-                return Some(if one { Party::Thread(u32::from(self.thread)) } else { Party::Warp(warp) });
+                return Some(if one {
+                    Accessor::Thread(u32::from(self.thread))
+                } else {
+                    Accessor::Warp(warp)
+                });
             }
             warps &= warps - 1;
         }
@@ -56,14 +60,14 @@ impl Set {
     }
 }
 
-/// Positions of [`Cell::sets`], and bits of [`Cell::former`].
+/// Positions of [`ShadowCell::sets`], and bits of [`ShadowCell::former`].
 const READ: usize = 0;
 const WRITE: usize = 1;
 const ATOMIC: usize = 2;
 
 /// What was done to a byte.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cell {
+struct ShadowCell {
     /// One more than the block whose accesses `sets` are.
     block: u32,
     /// One more than the last block before it that accessed the byte.
@@ -72,39 +76,39 @@ struct Cell {
     former: u8,
     /// Whether any thread read it as constant.
     constant: bool,
-    /// Whether there are more sets than these, in [`Shadow::more`].
+    /// Whether there are more sets than these, in [`ShadowMemory::more`].
     more: bool,
     /// The latest reads, writes and atomic updates.
-    sets: [Set; 3],
+    sets: [AccessSet; 3],
 }
 
 /// Two accesses that nothing orders.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Conflict {
+pub(super) struct RaceConflict {
     /// The byte.
     pub(super) at: usize,
-    pub(super) other: Party,
+    pub(super) other: Accessor,
     /// What the other did; nothing, if the only thing wrong is that one of the two reads a constant.
-    pub(super) access: Option<Access>,
+    pub(super) access: Option<AccessKind>,
 }
 
 /// What was done to each byte of some memory, as far as it matters.
 #[derive(Debug)]
-pub(super) struct Shadow {
+pub(super) struct ShadowMemory {
     /// Bytes in groups; groups that nobody accessed have nothing.
-    pages: Vec<Option<Page>>,
+    pages: Vec<Option<ShadowPage>>,
     /// Earlier accesses that are not ordered before the latest, of the bytes of the cell that begins there; rare.
-    more: HashMap<usize, Vec<(usize, Set)>>,
+    more: HashMap<usize, Vec<(usize, AccessSet)>>,
     /// The block whose memory it is and its number in its cluster; nothing of memory that all blocks have.
     of: Option<(u32, u32)>,
 }
 
 /// What was done to some bytes beside each other.
 #[derive(Clone, Debug)]
-struct Page {
+struct ShadowPage {
     /// Bytes that one cell stands for: they were always accessed together.
     grain: usize,
-    cells: Vec<Cell>,
+    cells: Vec<ShadowCell>,
 }
 
 /// Bytes of a page, a multiple of [`MOST`].
@@ -114,29 +118,29 @@ const PAGE: usize = 128;
 const MOST: usize = 16;
 
 /// The kinds of accesses that race with this one.
-fn conflicting(access: Access) -> &'static [usize] {
+fn conflicting(access: AccessKind) -> &'static [usize] {
     match access {
-        Access::Read | Access::Constant => &[WRITE, ATOMIC],
-        Access::Write => &[WRITE, READ, ATOMIC],
-        Access::Atomic => &[WRITE, READ],
+        AccessKind::Read | AccessKind::Constant => &[WRITE, ATOMIC],
+        AccessKind::Write => &[WRITE, READ, ATOMIC],
+        AccessKind::Atomic => &[WRITE, READ],
     }
 }
 
-fn kind(access: Access) -> usize {
+fn kind(access: AccessKind) -> usize {
     match access {
-        Access::Read | Access::Constant => READ,
-        Access::Write => WRITE,
-        Access::Atomic => ATOMIC,
+        AccessKind::Read | AccessKind::Constant => READ,
+        AccessKind::Write => WRITE,
+        AccessKind::Atomic => ATOMIC,
     }
 }
 
-fn access_of(kind: usize) -> Access {
-    [Access::Read, Access::Write, Access::Atomic][kind]
+fn access_of(kind: usize) -> AccessKind {
+    [AccessKind::Read, AccessKind::Write, AccessKind::Atomic][kind]
 }
 
-impl Shadow {
-    pub(super) fn new(bytes: usize, of: Option<(u32, u32)>) -> Shadow {
-        Shadow { pages: vec![None; bytes.div_ceil(PAGE)], more: HashMap::new(), of }
+impl ShadowMemory {
+    pub(super) fn new(bytes: usize, of: Option<(u32, u32)>) -> ShadowMemory {
+        ShadowMemory { pages: vec![None; bytes.div_ceil(PAGE)], more: HashMap::new(), of }
     }
 
     /// Another block has the memory now, so that it does not matter what those before did.
@@ -145,7 +149,7 @@ impl Shadow {
     }
 
     /// The block whose accesses matter, and its number in its cluster.
-    fn home(&self, who: &Who) -> (u32, u32) {
+    fn home(&self, who: &ThreadRef) -> (u32, u32) {
         self.of.unwrap_or((who.block, who.rank))
     }
 
@@ -154,32 +158,39 @@ impl Shadow {
         &mut self,
         at: usize,
         bytes: usize,
-        access: Access,
-        who: &Who,
-        clocks: &Clocks,
-    ) -> Result<(), Conflict> {
+        access: AccessKind,
+        who: &ThreadRef,
+        clocks: &VectorClocks,
+    ) -> Result<(), RaceConflict> {
         let (grain, (block, rank)) = (self.refine(at, bytes), self.home(who));
         for at in (at..at + bytes).step_by(grain) {
             let cell = *self.cell(at, block);
             let more = if cell.more { self.more.get(&at).map_or(&[][..], |more| more) } else { &[] };
             if let Some((other, access)) = cell.conflict(more, access, (who, rank), clocks) {
-                return Err(Conflict { at, other, access });
+                return Err(RaceConflict { at, other, access });
             }
         }
         Ok(())
     }
 
     /// Remembers that `who` did this, after [`Self::check`].
-    pub(super) fn mark(&mut self, at: usize, bytes: usize, access: Access, who: &Who, clocks: &Clocks) {
-        let new = Set::one(who, clocks);
+    pub(super) fn mark(
+        &mut self,
+        at: usize,
+        bytes: usize,
+        access: AccessKind,
+        who: &ThreadRef,
+        clocks: &VectorClocks,
+    ) {
+        let new = AccessSet::one(who, clocks);
         let grain = self.refine(at, bytes);
         for at in (at..at + bytes).step_by(grain) {
             // Of shared memory, `who` is one of the block that has it.
             let cell = self.cell(at, who.block);
-            cell.constant |= access == Access::Constant;
-            if access == Access::Write {
+            cell.constant |= access == AccessKind::Constant;
+            if access == AccessKind::Write {
                 // All that was done before is ordered before this, and so before whatever this is ordered before.
-                cell.sets = [Set::default(), new, Set::default()];
+                cell.sets = [AccessSet::default(), new, AccessSet::default()];
                 if std::mem::take(&mut cell.more) {
                     self.more.remove(&at);
                 }
@@ -190,7 +201,7 @@ impl Shadow {
                 *set = new;
             } else if set.time == new.time {
                 set.warps |= new.warps;
-                set.thread = if set.thread == new.thread { new.thread } else { SEVERAL };
+                set.thread = if set.thread == new.thread { new.thread } else { SEVERAL_THREADS };
                 set.turn = new.turn.max(set.turn);
             } else {
                 let old = std::mem::replace(set, new);
@@ -205,8 +216,10 @@ impl Shadow {
     fn refine(&mut self, at: usize, bytes: usize) -> usize {
         let wanted = 1 << (at | bytes | MOST).trailing_zeros();
         let first = at / PAGE * PAGE;
-        let page = self.pages[at / PAGE]
-            .get_or_insert_with(|| Page { grain: wanted, cells: vec![Cell::default(); PAGE / wanted] });
+        let page = self.pages[at / PAGE].get_or_insert_with(|| ShadowPage {
+            grain: wanted,
+            cells: vec![ShadowCell::default(); PAGE / wanted],
+        });
         if page.grain <= wanted {
             return page.grain;
         }
@@ -224,8 +237,8 @@ impl Shadow {
     }
 
     /// What is known of the bytes of a cell, after [`Self::refine`]; what other blocks did is then what former ones did.
-    fn cell(&mut self, at: usize, block: u32) -> &mut Cell {
-        let empty = || Page { grain: 1, cells: vec![Cell::default(); PAGE] };
+    fn cell(&mut self, at: usize, block: u32) -> &mut ShadowCell {
+        let empty = || ShadowPage { grain: 1, cells: vec![ShadowCell::default(); PAGE] };
         let page = self.pages[at / PAGE].get_or_insert_with(empty);
         let cell = &mut page.cells[at % PAGE / page.grain];
         if cell.block != block + 1 {
@@ -233,7 +246,7 @@ impl Shadow {
                 self.more.remove(&at);
             }
             if self.of.is_some() {
-                *cell = Cell::default();
+                *cell = ShadowCell::default();
             } else {
                 cell.retire();
             }
@@ -243,7 +256,7 @@ impl Shadow {
     }
 }
 
-impl Cell {
+impl ShadowCell {
     /// Its block is over.
     fn retire(&mut self) {
         for (kind, set) in self.sets.iter_mut().enumerate() {
@@ -251,7 +264,7 @@ impl Cell {
                 self.former |= 1 << kind;
                 self.former_block = self.block;
             }
-            *set = Set::default();
+            *set = AccessSet::default();
         }
     }
 
@@ -259,17 +272,17 @@ impl Cell {
     #[inline]
     fn conflict(
         &self,
-        more: &[(usize, Set)],
-        access: Access,
-        (who, rank): (&Who, u32),
-        clocks: &Clocks,
-    ) -> Option<(Party, Option<Access>)> {
+        more: &[(usize, AccessSet)],
+        access: AccessKind,
+        (who, rank): (&ThreadRef, u32),
+        clocks: &VectorClocks,
+    ) -> Option<(Accessor, Option<AccessKind>)> {
         if let Some(other) = self.not_constant(access) {
             return Some((other, None));
         }
         for &kind in conflicting(access) {
             let found = if self.former >> kind & 1 == 1 {
-                Some(Party::Block(self.former_block - 1))
+                Some(Accessor::Block(self.former_block - 1))
             } else {
                 self.sets[kind].unordered(rank, who, clocks)
             };
@@ -284,22 +297,22 @@ impl Cell {
     }
 
     /// Who wrote what is now read as constant, or read as constant what is now written: in whatever order.
-    fn not_constant(&self, access: Access) -> Option<Party> {
+    fn not_constant(&self, access: AccessKind) -> Option<Accessor> {
         let kinds: &[usize] = match access {
-            Access::Constant => &[WRITE, ATOMIC],
-            Access::Write | Access::Atomic if self.constant => &[READ],
+            AccessKind::Constant => &[WRITE, ATOMIC],
+            AccessKind::Write | AccessKind::Atomic if self.constant => &[READ],
             _ => return None,
         };
         kinds.iter().find_map(|&kind| {
             let set = self.sets[kind];
             if set.warps == 0 {
-                return (self.former >> kind & 1 == 1).then(|| Party::Block(self.former_block - 1));
+                return (self.former >> kind & 1 == 1).then(|| Accessor::Block(self.former_block - 1));
             }
-            let one = set.thread != SEVERAL;
+            let one = set.thread != SEVERAL_THREADS;
             Some(if one {
-                Party::Thread(u32::from(set.thread))
+                Accessor::Thread(u32::from(set.thread))
             } else {
-                Party::Warp(set.warps.trailing_zeros())
+                Accessor::Warp(set.warps.trailing_zeros())
             })
         })
     }

@@ -1,7 +1,7 @@
 //! The device's memory: named regions, far from each other.
 
-use super::arrays::describe;
-use super::fault::{Cause, Check, SpaceName, Spot};
+use super::array_layout::describe;
+use super::fault::{CheckResult, FaultCause, MemoryLocation};
 use ptx_asm::StateSpace;
 
 /// A simulated device. What it holds stays from one run to the next.
@@ -9,20 +9,20 @@ use ptx_asm::StateSpace;
 /// Regions lie where mistakes show: the first one crosses a multiple of 2³², so that addresses computed in 32 bits miss it, and between
 /// any two there is nothing.
 #[derive(Clone, Debug)]
-pub struct Machine {
-    regions: Vec<Memory>,
+pub struct SimulatedGpu {
+    regions: Vec<BufferContents>,
     next: u64,
 }
 
-/// Memory of a [`Machine`].
+/// BufferContents of a [`SimulatedGpu`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct GlobalBuffer {
     index: usize,
     address: u64,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct BufferContents {
     name: String,
     base: u64,
     pub(super) bytes: Vec<u8>,
@@ -33,41 +33,41 @@ pub(super) struct Memory {
 /// What every region's address is a multiple of, as the drivers' are.
 const ALIGN: u64 = 256;
 
-impl Region {
+impl GlobalBuffer {
     /// The address of its first byte, for [`super::Launch::params`].
     pub fn address(self) -> u64 {
         self.address
     }
 }
 
-impl Default for Machine {
-    fn default() -> Machine {
-        Machine::new()
+impl Default for SimulatedGpu {
+    fn default() -> SimulatedGpu {
+        SimulatedGpu::new()
     }
 }
 
-impl Machine {
+impl SimulatedGpu {
     /// A device without memory.
-    pub fn new() -> Machine {
-        Machine { regions: Vec::new(), next: (7 << 32) - ALIGN }
+    pub fn new() -> SimulatedGpu {
+        SimulatedGpu { regions: Vec::new(), next: (7 << 32) - ALIGN }
     }
 
-    /// Memory that holds these bytes. Faults will call it by that name.
-    pub fn put(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Region {
+    /// BufferContents that holds these bytes. Faults will call it by that name.
+    pub fn put(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> GlobalBuffer {
         self.place(name.into(), bytes.into(), Vec::new())
     }
 
-    /// Memory of so many bytes that may not be read before they are written.
-    pub fn reserve(&mut self, name: impl Into<String>, bytes: usize) -> Region {
+    /// BufferContents of so many bytes that may not be read before they are written.
+    pub fn reserve(&mut self, name: impl Into<String>, bytes: usize) -> GlobalBuffer {
         self.place(name.into(), vec![0; bytes], vec![false; bytes])
     }
 
-    fn place(&mut self, name: String, bytes: Vec<u8>, written: Vec<bool>) -> Region {
-        let region = Region { index: self.regions.len(), address: self.next };
+    fn place(&mut self, name: String, bytes: Vec<u8>, written: Vec<bool>) -> GlobalBuffer {
+        let region = GlobalBuffer { index: self.regions.len(), address: self.next };
         // Gaps differ, so that no two distances between regions are equal.
         let gap = ALIGN * (self.regions.len() as u64 + 1);
         self.next = (self.next + bytes.len() as u64 + gap).next_multiple_of(ALIGN);
-        self.regions.push(Memory { name, base: region.address, bytes, written });
+        self.regions.push(BufferContents { name, base: region.address, bytes, written });
         region
     }
 
@@ -76,7 +76,7 @@ impl Machine {
     /// # Panics
     ///
     /// If the region is another machine's.
-    pub fn bytes(&self, region: Region) -> &[u8] {
+    pub fn bytes(&self, region: GlobalBuffer) -> &[u8] {
         &self.regions[region.index].bytes
     }
 
@@ -85,7 +85,7 @@ impl Machine {
     /// # Panics
     ///
     /// If the region is another machine's.
-    pub fn is_written(&self, region: Region) -> bool {
+    pub fn is_written(&self, region: GlobalBuffer) -> bool {
         self.regions[region.index].written.iter().all(|&written| written)
     }
 
@@ -95,7 +95,7 @@ impl Machine {
     }
 
     /// The region that holds all these bytes, and their place in it.
-    pub(super) fn locate(&self, address: u64, bytes: u32) -> Check<(usize, usize)> {
+    pub(super) fn locate(&self, address: u64, bytes: u32) -> CheckResult<(usize, usize)> {
         let after = self.regions.partition_point(|region| region.base <= address);
         let below = after.checked_sub(1).map(|i| (i, &self.regions[i]));
         if let Some((i, region)) = below
@@ -106,18 +106,18 @@ impl Machine {
         let nearest = below.map_or("there is no array below".into(), |(_, region)| {
             describe(&region.name, region.base, region.bytes.len() as u64)
         });
-        Err(Box::new(Cause::OutOfBounds { space: SpaceName(StateSpace::Global), address, bytes, nearest }))
+        Err(Box::new(FaultCause::OutOfBounds { space: StateSpace::Global, address, bytes, nearest }))
     }
 
     /// A byte of a region.
-    pub(super) fn spot(&self, region: usize, at: usize) -> Spot {
+    pub(super) fn location(&self, region: usize, at: usize) -> MemoryLocation {
         let region = &self.regions[region];
         let address = region.base + at as u64;
-        Spot { space: SpaceName(StateSpace::Global), address, array: region.name.clone(), byte: at }
+        MemoryLocation { space: StateSpace::Global, address, array: region.name.clone(), byte: at }
     }
 
     /// What is there.
-    pub(super) fn region(&self, region: usize) -> &Memory {
+    pub(super) fn region(&self, region: usize) -> &BufferContents {
         &self.regions[region]
     }
 
@@ -131,7 +131,7 @@ impl Machine {
     }
 }
 
-impl Memory {
+impl BufferContents {
     /// The first of these bytes that was never written.
     pub(super) fn unwritten(&self, at: usize, bytes: usize) -> Option<usize> {
         if self.written.is_empty() {

@@ -1,13 +1,13 @@
 //! Copies of tiles: where each byte lies, what lies outside, and who may touch what until when.
 
-use super::{Cause, Order};
-use crate::{Fault, Launch, Machine, Stats, Swizzle, TensorMap, run};
+use super::{ExecutionOrder, FaultCause};
+use crate::{KernelStats, SimFault, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run};
 use ptx_asm::{
     AddressOperand, CmpOp, GuardPredicate, Inst, PtxBuilder, PtxKernel, PtxOperand, RegClass, SpecialReg,
     StateSpace, Ty,
 };
 
-const ORDERS: [Order; 4] = super::ORDERS;
+const ORDERS: [ExecutionOrder; 4] = super::ORDERS;
 
 /// A tensor of numbered bytes, of these sizes and strides, elements of `element` bytes.
 #[derive(Clone)]
@@ -29,8 +29,8 @@ fn rows(tile: [u32; 2], swizzle: Swizzle) -> Tensor {
 }
 
 impl Tensor {
-    fn map(&self, address: u64) -> TensorMap {
-        TensorMap {
+    fn map(&self, address: u64) -> SimTensorMap {
+        SimTensorMap {
             address,
             element: self.element,
             sizes: self.sizes.clone(),
@@ -133,21 +133,25 @@ fn copy_out(b: &mut PtxBuilder, array: u32, bytes: usize) {
     }
 }
 
-fn outcome(kernel: &PtxKernel, tensor: &Tensor, order: Order) -> Result<(Vec<u8>, Stats), Fault> {
-    let mut machine = Machine::new();
+fn outcome(
+    kernel: &PtxKernel,
+    tensor: &Tensor,
+    order: ExecutionOrder,
+) -> Result<(Vec<u8>, KernelStats), SimFault> {
+    let mut machine = SimulatedGpu::new();
     let bytes: Vec<u8> = (0..192 * 40).map(byte).collect();
     let map = tensor.map(machine.put("tensor", bytes).address());
     let out = machine.reserve("out", 1 << 14);
-    let launch = Launch { limit: 1 << 16, ..Launch::new(1, &[0]) };
+    let launch = SimLaunch { limit: 1 << 16, ..SimLaunch::new(1, &[0]) };
     let params = [out.address()];
     let maps = [map];
-    let launch = Launch { params: &params, maps: &maps, ..launch };
+    let launch = SimLaunch { params: &params, maps: &maps, ..launch };
     let stats = run(kernel, &launch, &mut machine, order)?;
     Ok((machine.bytes(out).to_vec(), stats))
 }
 
-fn cause(kernel: &PtxKernel, tensor: &Tensor) -> Cause {
-    *outcome(kernel, tensor, Order::InTurn).expect_err("it is wrong").cause
+fn cause(kernel: &PtxKernel, tensor: &Tensor) -> FaultCause {
+    *outcome(kernel, tensor, ExecutionOrder::Sequential).expect_err("it is wrong").cause
 }
 
 #[test]
@@ -214,12 +218,15 @@ fn loads_are_waited_for() {
             },
         )
     };
-    assert!(outcome(&k(true, true), &tensor, Order::InTurn).is_ok());
+    assert!(outcome(&k(true, true), &tensor, ExecutionOrder::Sequential).is_ok());
     for order in ORDERS {
         let found = *outcome(&k(false, true), &tensor, order).expect_err("nobody waits").cause;
-        assert!(matches!(found, Cause::UnderWay { owner: 0, .. } | Cause::Race { .. }), "{found}");
+        assert!(
+            matches!(found, FaultCause::PendingCopy { owner: 0, .. } | FaultCause::Race { .. }),
+            "{found}"
+        );
         let found = *outcome(&k(false, false), &tensor, order).expect_err("nobody waits").cause;
-        assert!(matches!(found, Cause::Outstanding(_)), "{found}");
+        assert!(matches!(found, FaultCause::Outstanding(_)), "{found}");
     }
 }
 
@@ -239,8 +246,8 @@ fn threads_fence_what_they_wrote_before_tiles_come() {
             |b, _, full| wait(b, full),
         )
     };
-    assert!(outcome(&k(true), &tensor, Order::InTurn).is_ok());
-    assert!(matches!(cause(&k(false), &tensor), Cause::Unfenced { .. }));
+    assert!(outcome(&k(true), &tensor, ExecutionOrder::Sequential).is_ok());
+    assert!(matches!(cause(&k(false), &tensor), FaultCause::Unfenced { .. }));
 }
 
 #[test]
@@ -251,32 +258,32 @@ fn loads_that_do_not_fit() {
     };
     // The order of chunks is that of addresses.
     let between = with(|b, to, full| load(b, &[0, 0], to.plus(512), full, 1024));
-    assert!(matches!(cause(&between, &tensor), Cause::Misaligned { align: 1024, .. }));
+    assert!(matches!(cause(&between, &tensor), FaultCause::Misaligned { align: 1024, .. }));
     let beyond = with(|b, to, full| load(b, &[0, 0], to.plus(2048), full, 1024));
-    assert!(matches!(cause(&beyond, &tensor), Cause::OutOfBounds { .. }));
+    assert!(matches!(cause(&beyond, &tensor), FaultCause::OutOfBounds { .. }));
     let axes = with(|b, to, full| load(b, &[0], to, full, 1024));
-    assert!(matches!(cause(&axes, &tensor), Cause::Tile(_)));
+    assert!(matches!(cause(&axes, &tensor), FaultCause::InvalidTile(_)));
     let no_map = with(|b, to, full| {
         let map = b.mov(RegClass::B64, 5_u64);
         b.push(Inst::TmaLoad { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
     });
-    assert!(matches!(cause(&no_map, &tensor), Cause::Tile(_)));
+    assert!(matches!(cause(&no_map, &tensor), FaultCause::InvalidTile(_)));
     let no_barrier = with(|b, to, _| {
         let map = b.map_address(0);
         b.push(Inst::TmaLoad { map, at: coordinates(&[0, 0]), to, barrier: to, multicast: None });
     });
-    assert!(matches!(cause(&no_barrier, &tensor), Cause::NoBarrier { .. }));
+    assert!(matches!(cause(&no_barrier, &tensor), FaultCause::NoBarrier { .. }));
     let onto_another = with(|b, to, full| {
         load(b, &[0, 0], to, full, 2048);
         let map = b.map_address(0);
         b.push(Inst::TmaLoad { map, at: coordinates(&[0, 0]), to, barrier: full, multicast: None });
     });
-    assert!(matches!(cause(&onto_another, &tensor), Cause::UnderWay { .. }));
+    assert!(matches!(cause(&onto_another, &tensor), FaultCause::PendingCopy { .. }));
     // A map of more than there is.
     let right = with(|b, to, full| load(b, &[0, 36], to, full, 1024));
-    assert!(outcome(&right, &tensor, Order::InTurn).is_ok());
+    assert!(outcome(&right, &tensor, ExecutionOrder::Sequential).is_ok());
     let large = Tensor { sizes: vec![80, 100], ..rows([64, 8], Swizzle::Bytes128) };
-    assert!(matches!(cause(&right, &large), Cause::OutOfBounds { .. }));
+    assert!(matches!(cause(&right, &large), FaultCause::OutOfBounds { .. }));
     for wrong in [
         Tensor { strides: vec![200], ..rows([64, 8], Swizzle::Bytes128) },
         rows([128, 8], Swizzle::Bytes128),
@@ -286,11 +293,12 @@ fn loads_that_do_not_fit() {
         rows([64, 257], Swizzle::Bytes128),
         Tensor { element: 3, ..rows([64, 8], Swizzle::None) },
     ] {
-        assert!(matches!(cause(&right, &wrong), Cause::Malformed(_)));
+        assert!(matches!(cause(&right, &wrong), FaultCause::Malformed(_)));
     }
-    let mut machine = Machine::new();
-    let none = run(&right, &Launch::new(1, &[0]), &mut machine, Order::InTurn).expect_err("no map");
-    assert!(matches!(*none.cause, Cause::Malformed(_)));
+    let mut machine = SimulatedGpu::new();
+    let none =
+        run(&right, &SimLaunch::new(1, &[0]), &mut machine, ExecutionOrder::Sequential).expect_err("no map");
+    assert!(matches!(*none.cause, FaultCause::Malformed(_)));
 }
 
 #[test]
@@ -313,8 +321,8 @@ fn sources_do_not_change_under_way() {
             |b, _, full| wait(b, full),
         )
     };
-    assert!(outcome(&k(true), &tensor, Order::InTurn).is_ok());
-    assert!(matches!(cause(&k(false), &tensor), Cause::SourceChanged { .. }));
+    assert!(outcome(&k(true), &tensor, ExecutionOrder::Sequential).is_ok());
+    assert!(matches!(cause(&k(false), &tensor), FaultCause::SourceChanged { .. }));
 }
 
 /// What a kernel of stores lacks.
@@ -385,10 +393,10 @@ fn tiles_are_stored() {
     for (tensor, at) in cases {
         let k = stores(&tensor, &at, Lack::Nothing);
         for order in ORDERS {
-            let mut machine = Machine::new();
+            let mut machine = SimulatedGpu::new();
             let region = machine.put("tensor", (0..192 * 40).map(byte).collect::<Vec<u8>>());
             let maps = [tensor.map(region.address())];
-            let stats = run(&k, &Launch::new(1, &[0]).with_maps(&maps), &mut machine, order)
+            let stats = run(&k, &SimLaunch::new(1, &[0]).with_maps(&maps), &mut machine, order)
                 .unwrap_or_else(|fault| panic!("{fault}"));
             let mut expected: Vec<u8> = (0..192 * 40).map(byte).collect();
             let mut inside = 0;
@@ -412,21 +420,27 @@ fn stores_are_waited_for() {
         *outcome(&stores(&tensor, &[0, 0], lack), &tensor, order).expect_err("it is wrong").cause
     };
     for order in ORDERS {
-        assert!(matches!(found(Lack::Fence, order), Cause::Unfenced { .. }));
-        assert!(matches!(found(Lack::FenceOfOthers, order), Cause::Unfenced { .. }));
+        assert!(matches!(found(Lack::Fence, order), FaultCause::Unfenced { .. }));
+        assert!(matches!(found(Lack::FenceOfOthers, order), FaultCause::Unfenced { .. }));
         let cause = found(Lack::Meeting, order);
         assert!(
-            matches!(cause, Cause::Race { .. } | Cause::Uninitialised { .. } | Cause::Unfenced { .. }),
+            matches!(
+                cause,
+                FaultCause::Race { .. } | FaultCause::Uninitialised { .. } | FaultCause::Unfenced { .. }
+            ),
             "{cause}"
         );
-        assert!(matches!(found(Lack::Wait, order), Cause::Outstanding(_)));
+        assert!(matches!(found(Lack::Wait, order), FaultCause::Outstanding(_)));
         let cause = found(Lack::Commit, order);
-        assert!(matches!(cause, Cause::StillRead { .. }), "{cause}");
+        assert!(matches!(cause, FaultCause::PendingRead { .. }), "{cause}");
         let cause = found(Lack::WaitBeforeWriting, order);
-        assert!(matches!(cause, Cause::StillRead { .. }), "{cause}");
+        assert!(matches!(cause, FaultCause::PendingRead { .. }), "{cause}");
         let cause = found(Lack::MeetingBeforeWriting, order);
         assert!(
-            matches!(cause, Cause::StillRead { .. } | Cause::Race { .. } | Cause::Unfenced { .. }),
+            matches!(
+                cause,
+                FaultCause::PendingRead { .. } | FaultCause::Race { .. } | FaultCause::Unfenced { .. }
+            ),
             "{cause}"
         );
     }

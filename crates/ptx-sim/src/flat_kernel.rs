@@ -6,14 +6,14 @@
 
 use std::cell::Cell;
 
-use super::arrays::Layout;
-use super::fault::{Check, malformed};
+use super::array_layout::ArrayLayout;
+use super::fault::{CheckResult, malformed};
 use ptx_asm::Inst;
 use ptx_asm::{GuardPredicate, PtxKernel, PtxStmt, Reg, RegClass, StateSpace, StmtList};
 
 /// A step of a warp.
 #[derive(Debug)]
-pub(super) enum Step<'k> {
+pub(super) enum FlatStep<'k> {
     /// An instruction of the active lanes for which the guard, if there is one, holds.
     Inst { guard: Option<GuardPredicate>, inst: &'k Inst, number: usize },
     /// Pushes; goes on with the lanes for which the guard holds, or if there are none, at `otherwise`.
@@ -30,15 +30,15 @@ pub(super) enum Step<'k> {
 
 /// A kernel that can be run.
 #[derive(Debug)]
-pub(super) struct Program<'k> {
+pub(super) struct FlatKernel<'k> {
     pub(super) kernel: &'k PtxKernel,
-    pub(super) steps: Vec<Step<'k>>,
+    pub(super) steps: Vec<FlatStep<'k>>,
     /// All instructions, in order.
     pub(super) insts: Vec<&'k Inst>,
     /// Where registers of each class start, and where the last class ends.
     first: [u32; 7],
-    pub(super) shared: Layout,
-    pub(super) local: Layout,
+    pub(super) shared: ArrayLayout,
+    pub(super) local: ArrayLayout,
     /// Whether copies of tiles or products touch shared memory.
     pub(super) is_asynchronous: bool,
     /// Whether there are products of warpgroups.
@@ -51,21 +51,21 @@ const MOST_REGISTERS: u64 = 1 << 16;
 /// The most threads a block has on any processor.
 const MOST_THREADS: u32 = 1024;
 
-impl<'k> Program<'k> {
+impl<'k> FlatKernel<'k> {
     /// # Errors
     ///
     /// [`super::Cause::Malformed`] for too many threads, registers or bytes.
-    pub(super) fn new(kernel: &'k PtxKernel) -> Check<Program<'k>> {
+    pub(super) fn new(kernel: &'k PtxKernel) -> CheckResult<FlatKernel<'k>> {
         if !(1..=MOST_THREADS).contains(&kernel.threads) {
             return malformed(format!("a block has {} threads", kernel.threads));
         }
-        let mut program = Program {
+        let mut program = FlatKernel {
             kernel,
             steps: Vec::new(),
             insts: Vec::new(),
             first: [0; 7],
-            shared: Layout::new(StateSpace::Shared, &kernel.shared)?,
-            local: Layout::new(StateSpace::Local, &kernel.local)?,
+            shared: ArrayLayout::new(StateSpace::Shared, &kernel.shared)?,
+            local: ArrayLayout::new(StateSpace::Local, &kernel.local)?,
             is_asynchronous: false,
             has_products: false,
         };
@@ -104,10 +104,10 @@ impl<'k> Program<'k> {
                 PtxStmt::Predicated(guard, inst) => self.inst(Some(*guard), inst),
                 PtxStmt::If { guard, then, otherwise } => self.branch(*guard, then, otherwise),
                 PtxStmt::Loop { body, repeat_while } => {
-                    self.steps.push(Step::Enter);
+                    self.steps.push(FlatStep::Enter);
                     let start = self.steps.len();
                     self.block(body);
-                    self.steps.push(Step::Again { guard: *repeat_while, body: start });
+                    self.steps.push(FlatStep::Again { guard: *repeat_while, body: start });
                 }
                 PtxStmt::Comment(_) => {}
             }
@@ -115,25 +115,25 @@ impl<'k> Program<'k> {
     }
 
     fn inst(&mut self, guard: Option<GuardPredicate>, inst: &'k Inst) {
-        self.steps.push(Step::Inst { guard, inst, number: self.insts.len() });
+        self.steps.push(FlatStep::Inst { guard, inst, number: self.insts.len() });
         self.insts.push(inst);
     }
 
     fn branch(&mut self, guard: GuardPredicate, then: &'k StmtList, otherwise: &'k StmtList) {
         let split = self.steps.len();
-        self.steps.push(Step::Split { guard, otherwise: 0 });
+        self.steps.push(FlatStep::Split { guard, otherwise: 0 });
         self.block(then);
         let middle = self.steps.len();
-        self.steps.push(Step::Otherwise { end: 0 });
+        self.steps.push(FlatStep::Otherwise { end: 0 });
         self.block(otherwise);
         let end = self.steps.len();
-        self.steps.push(Step::Join);
-        self.steps[split] = Step::Split { guard, otherwise: middle };
-        self.steps[middle] = Step::Otherwise { end };
+        self.steps.push(FlatStep::Join);
+        self.steps[split] = FlatStep::Split { guard, otherwise: middle };
+        self.steps[middle] = FlatStep::Otherwise { end };
     }
 
     /// Finds how many registers of each class there are.
-    fn number_registers(&mut self) -> Check<()> {
+    fn number_registers(&mut self) -> CheckResult<()> {
         let counts: [Cell<u64>; 6] = Default::default();
         let see = |reg: Reg| {
             let count = &counts[reg.class as usize];
@@ -141,12 +141,12 @@ impl<'k> Program<'k> {
         };
         for step in &self.steps {
             match step {
-                Step::Inst { guard, inst, .. } => {
+                FlatStep::Inst { guard, inst, .. } => {
                     inst.registers(&mut |reg| see(reg), &mut |reg| see(reg));
                     guard.iter().for_each(|guard| see(guard.pred));
                 }
-                Step::Split { guard, .. } | Step::Again { guard, .. } => see(guard.pred),
-                Step::Otherwise { .. } | Step::Join | Step::Enter => {}
+                FlatStep::Split { guard, .. } | FlatStep::Again { guard, .. } => see(guard.pred),
+                FlatStep::Otherwise { .. } | FlatStep::Join | FlatStep::Enter => {}
             }
         }
         let mut sum = 0;

@@ -7,22 +7,22 @@
 //! depth is eight lines of 16 bytes, and the halves are `leading` apart. With the lines innermost, one for each step of the depth, eight steps lie below each other, as wide
 //! as what is exchanged; the next eight steps are `stride` further, the next lines `leading`; without exchanges the other way round. Exchanges go by bits of the address itself.
 
-use super::tensor::Swizzle;
+use super::tensor_map::Swizzle;
 
 /// A descriptor, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Descriptor {
+pub(super) struct MatrixDescriptor {
     start: usize,
     leading: usize,
     stride: usize,
     swizzle: Swizzle,
 }
 
-impl Descriptor {
+impl MatrixDescriptor {
     /// # Errors
     ///
     /// What is wrong with the bits.
-    pub(super) fn decode(bits: u64) -> Result<Descriptor, String> {
+    pub(super) fn decode(bits: u64) -> Result<MatrixDescriptor, String> {
         let field = |from: u32| (bits >> from & 0x3fff) as usize * 16;
         let swizzle = match bits >> 62 {
             0 => Swizzle::None,
@@ -34,7 +34,7 @@ impl Descriptor {
         if bits & !used != 0 {
             return Err(format!("descriptor {bits:#x} has bits {:#x}, expected none of them", bits & !used));
         }
-        let descriptor = Descriptor { start: field(0), leading: field(16), stride: field(32), swizzle };
+        let descriptor = MatrixDescriptor { start: field(0), leading: field(16), stride: field(32), swizzle };
         if swizzle.apply(descriptor.start) != descriptor.start {
             return Err(format!("descriptor {bits:#x} begins within a pattern of {} bytes", swizzle.align()));
         }
